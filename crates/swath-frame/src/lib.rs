@@ -1,0 +1,12 @@
+//! Which frames of physical memory are free.
+//!
+//! A [`MemoryMap`] says which frames there are; a [`FrameAllocator`] hands
+//! them out and takes them back. The crate is `no_std` and allocates nothing:
+//! ask a structure for the size of its metadata first, then hand over a slice.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod allocator;
+
+pub use allocator::{AllocError, FrameAllocator, FreeError};
