@@ -1,1 +1,162 @@
-//! (being written)
+//! What physical memory looks like before a study asks for some of it:
+//! synthetic free blocks, memory aged by random use, or a real machine's.
+
+use rand::RngExt;
+use rand::seq::index;
+use rand_pcg::Pcg64Mcg;
+use swath_arch::{Extent, Pfn};
+use swath_frame::{AllocError, FrameAllocator};
+
+/// The generator of every random choice in the lab: seeded, and its stream is
+/// part of the plan's meaning.
+pub type Random = Pcg64Mcg;
+
+/// The generator for repeat `repeat` of a plan with this seed.
+pub fn random(seed: u64, repeat: u64) -> Random {
+    let mixed = (u128::from(seed) << 64) | u128::from(repeat.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut random = Pcg64Mcg::new(mixed | 1);
+    // The first outputs of nearby states are alike.
+    for _ in 0..8 {
+        let _: u64 = random.random();
+    }
+    random
+}
+
+/// Free blocks that cannot be placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{count} blocks of {block_frames} frames, each apart from the next, do not fit into \
+     {span_frames} frames"
+)]
+pub struct TooFull {
+    /// Blocks asked for.
+    pub count: u64,
+    /// Frames in each.
+    pub block_frames: u64,
+    /// Frames to place them in.
+    pub span_frames: u64,
+}
+
+/// The paper's fragmentation levels: `count` free blocks of exactly
+/// `block_frames` frames at random frame numbers below `span_frames`, at any
+/// alignment, at least one used frame between any two. Every such placement is
+/// equally likely. Ascending.
+///
+/// # Errors
+/// [`TooFull`] if there is no such placement.
+pub fn scattered_blocks(
+    count: u64,
+    block_frames: u64,
+    span_frames: u64,
+    random: &mut Random,
+) -> Result<Vec<Extent>, TooFull> {
+    let error = TooFull { count, block_frames, span_frames };
+    let used = count
+        .checked_mul(block_frames)
+        .and_then(|free| span_frames.checked_sub(free))
+        .ok_or(error)?;
+    // A block stands in one of the gaps before, between and after used frames.
+    let gaps = usize::try_from(used + 1).map_err(|_| error)?;
+    let wanted = usize::try_from(count).map_err(|_| error)?;
+    if wanted > gaps {
+        return Err(error);
+    }
+    let mut chosen = index::sample(random, gaps, wanted).into_vec();
+    chosen.sort_unstable();
+    Ok(chosen
+        .iter()
+        .zip(0..)
+        .map(|(&gap, i)| Extent::new(Pfn::new(gap as u64 + i * block_frames), block_frames))
+        .collect())
+}
+
+/// How memory is aged: random requests and releases that hold it at a level of
+/// use.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ageing {
+    /// Requests and releases together.
+    pub operations: u64,
+    /// The share of all frames in use that requests and releases balance at.
+    pub used_share: f64,
+    /// The longest request; lengths are log-uniform from 1 to this.
+    pub request_frames_max: u64,
+}
+
+/// Ages `allocator` and returns what is left allocated, request by request.
+///
+/// Below the level of use a request is made, above it a random request is
+/// released whole; so after the rise the two alternate at the level.
+///
+/// # Errors
+/// [`AllocError`] if a request cannot be served although the level leaves room
+/// for it, which only a broken allocator answers.
+pub fn age(
+    allocator: &mut dyn FrameAllocator,
+    ageing: &Ageing,
+    random: &mut Random,
+) -> Result<Vec<Vec<Extent>>, AllocError> {
+    let mut held: Vec<Vec<Extent>> = Vec::new();
+    let total = allocator.total_frames();
+    let level = (total as f64 * ageing.used_share) as u64;
+    let spread = (ageing.request_frames_max.max(1) as f64).log2();
+    for _ in 0..ageing.operations {
+        let used = total - allocator.free_frames();
+        let length = (random.random::<f64>() * spread).exp2().round() as u64;
+        if used + length <= level || held.is_empty() {
+            let length = length.min(allocator.free_frames());
+            let mut blocks = Vec::new();
+            allocator.allocate(length, &mut |block| blocks.push(block))?;
+            held.push(blocks);
+        } else {
+            let request = held.swap_remove(random.random_range(0..held.len()));
+            for block in request {
+                allocator.free(block).expect("what was allocated can be freed");
+            }
+        }
+    }
+    Ok(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_apart_and_of_one_size() {
+        let mut random = random(1, 0);
+        for (count, size, span) in [(1024, 1, 4096), (4, 256, 2048), (3, 5, 17), (0, 4, 0)] {
+            let blocks = scattered_blocks(count, size, span, &mut random).unwrap();
+            assert_eq!(blocks.len() as u64, count);
+            assert!(blocks.iter().all(|b| b.count == size && b.end().raw() <= span));
+            assert!(blocks.windows(2).all(|w| w[0].end() < w[1].start));
+        }
+    }
+
+    #[test]
+    fn impossible_placements_are_errors() {
+        let mut random = random(1, 0);
+        for (count, size, span) in [(3, 5, 16), (1, u64::MAX, 10), (u64::MAX, 2, 10), (2, 0, 0)] {
+            assert!(scattered_blocks(count, size, span, &mut random).is_err());
+        }
+    }
+
+    #[test]
+    fn every_placement_comes_up() {
+        let mut random = random(7, 0);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..200 {
+            let blocks = scattered_blocks(2, 2, 7, &mut random).unwrap();
+            seen.insert(blocks.iter().map(|b| b.start.raw()).collect::<Vec<_>>());
+        }
+        // Three used frames make four gaps; two of four are chosen.
+        assert_eq!(seen.len(), 6);
+    }
+
+    #[test]
+    fn repeats_differ_and_repeat() {
+        let draw = |seed, repeat| random(seed, repeat).random::<u64>();
+        assert_eq!(draw(3, 4), draw(3, 4));
+        assert_ne!(draw(3, 4), draw(3, 5));
+        assert_ne!(draw(3, 4), draw(4, 4));
+    }
+}
