@@ -1,1 +1,792 @@
-//! (being written)
+//! What a study found: the figures' series, and the paper's claims judged.
+//!
+//! A [`StudyResult`] is a function of the study's plan and seed, so it holds
+//! nothing that depends on the machine that ran it: the same plan and seed
+//! give the same bytes of `results.json`. Times and instruction counts go
+//! into a [`HostResult`] beside it, which becomes `host.json`.
+//!
+//! Whether a [`Claim`] holds is never set by hand. It follows from the paper's
+//! figure, the measured one and a stated [`Tolerance`]; a file in which the
+//! three disagree is refused when it is read.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What one study found. Everything in it follows from `plan` and `seed`.
+///
+/// Invariants, walked by [`StudyResult::check`]: the study's name can be a
+/// directory's name; figures have different ids and different [file
+/// names](Figure::file_stem); every series names a figure of this result and
+/// fits its kind; every number is finite; every claim's `holds` follows from
+/// its figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StudyResult {
+    /// The study's name, which is also its directory's: `pbs-tlb`.
+    pub study: String,
+    /// The study's title in words.
+    pub title: String,
+    /// The paper's file name.
+    pub paper: String,
+    /// The paper as a reader would cite it: authors, title, year.
+    pub reference: String,
+    /// The seed of all random numbers.
+    pub seed: u64,
+    /// The plan that was run, with every key it may leave out filled in.
+    pub plan: serde_json::Value,
+    /// The finding in one paragraph of plain text.
+    pub finding: String,
+    /// How the figures are drawn, in the order of the report.
+    pub figures: Vec<Figure>,
+    /// The measured series of all figures.
+    pub series: Vec<Series>,
+    /// What the paper says beside what was measured.
+    pub claims: Vec<Claim>,
+    /// What a reader must know to judge the figures, one paragraph each.
+    pub notes: Vec<String>,
+}
+
+/// What a study measured that depends on the machine it ran on: times, ratios
+/// of times, instruction counts. Invariants as for [`StudyResult`], walked by
+/// [`HostResult::check`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostResult {
+    /// The study's name, as in the [`StudyResult`] beside it.
+    pub study: String,
+    /// The machine in words: processor, cores, operating system.
+    pub host: String,
+    /// How the figures are drawn. Their file names differ from those of the
+    /// study result beside them ([`check_pair`]).
+    pub figures: Vec<Figure>,
+    /// The measured series of all figures.
+    pub series: Vec<Series>,
+    /// What the paper says beside what was measured.
+    pub claims: Vec<Claim>,
+    /// What a reader must know to judge the figures, one paragraph each.
+    pub notes: Vec<String>,
+}
+
+/// How one figure is drawn. Its data are the [`Series`] that carry its id.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// The paper's name for it ("Fig. 11") or a name of our own.
+    pub id: String,
+    /// What it shows, in a few words.
+    pub title: String,
+    /// How it is drawn.
+    pub kind: FigureKind,
+    /// The x axis in words, with its unit: "free block size (pages)".
+    pub x_label: String,
+    /// The y axis in words, with its unit: "TLB hit rate (share of accesses)".
+    pub y_label: String,
+    /// Lowest and highest y shown. Without it the axis fits the data. It is
+    /// widened where a point lies outside, so that no point is hidden.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub y_range: Option<(f64, f64)>,
+    /// One or two sentences below the figure; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub caption: String,
+}
+
+/// How a figure is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FigureKind {
+    /// A line with markers for each design, x on a linear axis.
+    Lines,
+    /// A line with markers for each design, x on a logarithmic axis with a
+    /// tick at each power of two, as in the paper's Fig. 11 to 21.
+    LinesLog2,
+    /// A group of bars for each category, a bar for each design, as in the
+    /// paper's Fig. 10.
+    Bars,
+    /// A marker for each point, both axes linear.
+    Scatter,
+}
+
+/// One design's measurements in one figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Series {
+    /// The id of its [`Figure`].
+    pub figure: String,
+    /// What the points' x is, as a name with its unit last: `free_block_frames`.
+    pub x: String,
+    /// What the points' y is, as a name with its unit last: `tlb_hit_rate`.
+    pub y: String,
+    /// The design that was measured: TRAD, PCAD, AT, PBS, BBS, …
+    pub design: String,
+    /// The measurements, in the order in which a line joins them.
+    pub points: Vec<Point>,
+}
+
+/// One measurement: `[x, y]` in JSON, or `["category", y]` for bars.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Point {
+    /// At a number on the x axis.
+    At(f64, f64),
+    /// In a category.
+    In(String, f64),
+}
+
+/// One statement of the paper beside what was measured. Built only by the
+/// constructors, which judge it; read from JSON only if the file's judgement
+/// is the one that follows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "ClaimFields", into = "ClaimFields")]
+pub struct Claim {
+    fields: ClaimFields,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClaimFields {
+    #[serde(rename = "where")]
+    place: String,
+    says: String,
+    paper: PaperFigure,
+    measured: f64,
+    #[serde(default, skip_serializing_if = "Unit::is_number")]
+    unit: Unit,
+    tolerance: Tolerance,
+    holds: bool,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    cause: String,
+}
+
+/// The figure that the paper gives: a number, or the two ends of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum PaperFigure {
+    /// A number.
+    Value(f64),
+    /// From the first to the second, both included.
+    Range(f64, f64),
+}
+
+/// How a claim's figures are shown to a reader. The stored numbers stay as
+/// they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// A plain number; what it counts stands in the claim's words.
+    #[default]
+    Number,
+    /// A share of one, shown in per cent: 0.22 is 22 %.
+    Share,
+    /// A ratio of two quantities, shown with a times sign: 2 is 2×.
+    Ratio,
+}
+
+/// When a claim holds, given the paper's figure p and the measured m. All
+/// comparisons are of 64-bit floating-point numbers, without further slack.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tolerance {
+    /// m ≥ p − slack; the slack is in the figures' unit.
+    AtLeast(f64),
+    /// m ≤ p + slack; the slack is in the figures' unit.
+    AtMost(f64),
+    /// |m − p| ≤ fraction × |p|.
+    Relative(f64),
+    /// |m − p| ≤ difference, which is in the figures' unit.
+    Absolute(f64),
+    /// m = p.
+    Exactly,
+    /// low − slack ≤ m ≤ high + slack, where the paper gives low and high.
+    Between(f64),
+}
+
+/// What is wrong with a result, and where.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ResultError {
+    /// The study's name cannot be a directory's name on every system.
+    #[error(
+        "study name {0:?}: only lower-case letters, digits and single hyphens inside may stand in it"
+    )]
+    StudyName(String),
+    /// The host result belongs to another study.
+    #[error("study {study}: the host result beside it is of study {host_study:?}")]
+    OtherStudy {
+        /// The study.
+        study: String,
+        /// The study that the host result names.
+        host_study: String,
+    },
+    /// Two figures have the same id, or ids that give the same file name.
+    #[error("figures {first:?} and {second:?} would both be written to {stem}.svg")]
+    SameFigure {
+        /// The id of the earlier figure.
+        first: String,
+        /// The id of the later figure.
+        second: String,
+        /// The file name that they share, without its extension.
+        stem: String,
+    },
+    /// No letter or digit in a figure's id, so it gives no file name.
+    #[error("figure {0:?}: its id has no letter or digit to name a file with")]
+    FigureId(String),
+    /// A figure's y range is not a range.
+    #[error("figure {figure:?}: y range {low} to {high} is not a range of finite numbers")]
+    YRange {
+        /// The figure's id.
+        figure: String,
+        /// The lower end as given.
+        low: f64,
+        /// The upper end as given.
+        high: f64,
+    },
+    /// A series names a figure that the result does not describe.
+    #[error("series {design:?}: the result has no figure {figure:?}")]
+    UnknownFigure {
+        /// The series' design.
+        design: String,
+        /// The figure that it names.
+        figure: String,
+    },
+    /// A figure has two series of the same design.
+    #[error("figure {figure:?} has two series of design {design:?}")]
+    SameSeries {
+        /// The figure's id.
+        figure: String,
+        /// The design.
+        design: String,
+    },
+    /// A point does not fit its figure or is not finite.
+    #[error("figure {figure:?}, design {design:?}, point {index}: {what}")]
+    Point {
+        /// The figure's id.
+        figure: String,
+        /// The series' design.
+        design: String,
+        /// The point's place in the series, from 0.
+        index: usize,
+        /// What is wrong with it.
+        what: PointFault,
+    },
+    /// A claim's figure or tolerance is not a usable number.
+    #[error("claim at {place:?} ({says:?}): {what}")]
+    Claim {
+        /// Where the paper makes the claim.
+        place: String,
+        /// What the paper says.
+        says: String,
+        /// What is wrong with it.
+        what: ClaimFault,
+    },
+}
+
+/// What is wrong with a point.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum PointFault {
+    /// x is infinite or not a number.
+    #[error("x is {0}, not a finite number")]
+    XNotFinite(f64),
+    /// y is infinite or not a number.
+    #[error("y is {0}, not a finite number")]
+    YNotFinite(f64),
+    /// A logarithmic axis has no place for this x.
+    #[error("x is {0}, and a logarithmic axis begins above 0")]
+    XNotPositive(f64),
+    /// A number in a figure of bars.
+    #[error("x is a number, and bars need a category")]
+    NumberInBars,
+    /// A category in a figure with a numeric x axis.
+    #[error("x is a category, and only bars have categories")]
+    CategoryOnAxis,
+    /// The same category twice in one series.
+    #[error("its category already has a bar in this series")]
+    SameCategory,
+}
+
+/// What is wrong with a claim.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum ClaimFault {
+    /// The paper's figure is infinite, not a number, or a reversed range.
+    #[error("the paper's figure is not a finite number or range")]
+    Paper,
+    /// The measured figure is infinite or not a number.
+    #[error("the measured figure is {0}, not a finite number")]
+    Measured(f64),
+    /// The tolerance is negative, infinite or not a number.
+    #[error("the tolerance {0} is not a finite number of at least 0")]
+    Tolerance(f64),
+    /// A range was judged by a tolerance for numbers or the other way round.
+    #[error("a range needs the tolerance \"between\", and a number one of the others")]
+    Kind,
+    /// The stored judgement is not the one that follows from the figures.
+    #[error("it is stored as holds = {0}, which does not follow from its figures")]
+    Judgement(bool),
+}
+
+impl StudyResult {
+    /// Walks the invariants. O(p log p + c) with p points and c claims.
+    ///
+    /// # Errors
+    /// The first [`ResultError`] found, in the order of the fields.
+    pub fn check(&self) -> Result<(), ResultError> {
+        check_parts(&self.study, &self.figures, &self.series, &self.claims)
+    }
+}
+
+impl HostResult {
+    /// Walks the invariants. O(p log p + c) with p points and c claims.
+    ///
+    /// # Errors
+    /// The first [`ResultError`] found, in the order of the fields.
+    pub fn check(&self) -> Result<(), ResultError> {
+        check_parts(&self.study, &self.figures, &self.series, &self.claims)
+    }
+}
+
+/// Checks a study's result, its host result, and that the two fit together:
+/// the same study, and no two figures with one file name. Time as for
+/// [`StudyResult::check`].
+///
+/// # Errors
+/// The first [`ResultError`] found.
+pub fn check_pair(result: &StudyResult, host: Option<&HostResult>) -> Result<(), ResultError> {
+    result.check()?;
+    let Some(host) = host else { return Ok(()) };
+    host.check()?;
+    if host.study != result.study {
+        return Err(ResultError::OtherStudy {
+            study: result.study.clone(),
+            host_study: host.study.clone(),
+        });
+    }
+    check_figures(result.figures.iter().chain(&host.figures))
+}
+
+fn check_parts(
+    study: &str,
+    figures: &[Figure],
+    series: &[Series],
+    claims: &[Claim],
+) -> Result<(), ResultError> {
+    let fits = |part: &str| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+    };
+    if !study.split('-').all(fits) {
+        return Err(ResultError::StudyName(study.to_owned()));
+    }
+    check_figures(figures.iter())?;
+    let mut seen = BTreeSet::new();
+    for one in series {
+        let figure = figures.iter().find(|f| f.id == one.figure).ok_or_else(|| {
+            ResultError::UnknownFigure { design: one.design.clone(), figure: one.figure.clone() }
+        })?;
+        if !seen.insert((&one.figure, &one.design)) {
+            return Err(ResultError::SameSeries {
+                figure: one.figure.clone(),
+                design: one.design.clone(),
+            });
+        }
+        one.check(figure.kind)?;
+    }
+    claims.iter().try_for_each(Claim::check)
+}
+
+fn check_figures<'a>(figures: impl Iterator<Item = &'a Figure>) -> Result<(), ResultError> {
+    let mut seen = std::collections::BTreeMap::new();
+    for figure in figures {
+        let stem = figure.file_stem();
+        if stem.is_empty() {
+            return Err(ResultError::FigureId(figure.id.clone()));
+        }
+        if let Some((low, high)) = figure.y_range
+            && !(low.is_finite() && high.is_finite() && low < high)
+        {
+            return Err(ResultError::YRange { figure: figure.id.clone(), low, high });
+        }
+        if let Some(first) = seen.insert(stem.clone(), figure.id.clone()) {
+            return Err(ResultError::SameFigure { first, second: figure.id.clone(), stem });
+        }
+    }
+    Ok(())
+}
+
+impl Figure {
+    /// A figure with the y axis fitted to the data and no caption.
+    pub fn new(id: &str, title: &str, kind: FigureKind, x_label: &str, y_label: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            kind,
+            x_label: x_label.to_owned(),
+            y_label: y_label.to_owned(),
+            y_range: None,
+            caption: String::new(),
+        }
+    }
+
+    /// The same figure with the y axis from `low` to `high`.
+    #[must_use]
+    pub fn with_y_range(self, low: f64, high: f64) -> Self {
+        Self { y_range: Some((low, high)), ..self }
+    }
+
+    /// The same figure with a caption.
+    #[must_use]
+    pub fn with_caption(self, caption: &str) -> Self {
+        Self { caption: caption.to_owned(), ..self }
+    }
+
+    /// The name of its files without the extension: the id's letters and
+    /// digits in lower case, with one hyphen for all that stands between.
+    /// "Fig. 11" gives `fig-11`. Empty if the id has no ASCII letter or digit.
+    pub fn file_stem(&self) -> String {
+        let lower = self.id.to_ascii_lowercase();
+        let words = lower.split(|c: char| !c.is_ascii_alphanumeric());
+        let words: Vec<&str> = words.filter(|w| !w.is_empty()).collect();
+        words.join("-")
+    }
+}
+
+impl Series {
+    /// A series of `design` in the figure with the id `figure`; `x` and `y`
+    /// name the columns. Points are pairs of numbers, or of a category and a
+    /// number.
+    pub fn new<P: Into<Point>>(
+        figure: &str,
+        x: &str,
+        y: &str,
+        design: &str,
+        points: impl IntoIterator<Item = P>,
+    ) -> Self {
+        Self {
+            figure: figure.to_owned(),
+            x: x.to_owned(),
+            y: y.to_owned(),
+            design: design.to_owned(),
+            points: points.into_iter().map(Into::into).collect(),
+        }
+    }
+
+    fn check(&self, kind: FigureKind) -> Result<(), ResultError> {
+        let mut categories = BTreeSet::new();
+        for (index, point) in self.points.iter().enumerate() {
+            let bars = kind == FigureKind::Bars;
+            let what = match point {
+                _ if !point.y().is_finite() => PointFault::YNotFinite(point.y()),
+                Point::At(..) if bars => PointFault::NumberInBars,
+                Point::In(..) if !bars => PointFault::CategoryOnAxis,
+                Point::In(category, _) if !categories.insert(category) => PointFault::SameCategory,
+                Point::At(x, _) if !x.is_finite() => PointFault::XNotFinite(*x),
+                Point::At(x, _) if kind == FigureKind::LinesLog2 && *x <= 0.0 => {
+                    PointFault::XNotPositive(*x)
+                }
+                Point::At(..) | Point::In(..) => continue,
+            };
+            return Err(ResultError::Point {
+                figure: self.figure.clone(),
+                design: self.design.clone(),
+                index,
+                what,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Point {
+    /// The measured value.
+    pub fn y(&self) -> f64 {
+        match self {
+            Self::At(_, y) | Self::In(_, y) => *y,
+        }
+    }
+}
+
+impl From<(f64, f64)> for Point {
+    fn from((x, y): (f64, f64)) -> Self {
+        Self::At(x, y)
+    }
+}
+
+impl From<(&str, f64)> for Point {
+    fn from((category, y): (&str, f64)) -> Self {
+        Self::In(category.to_owned(), y)
+    }
+}
+
+impl From<(String, f64)> for Point {
+    fn from((category, y): (String, f64)) -> Self {
+        Self::In(category, y)
+    }
+}
+
+impl Claim {
+    /// The paper says "at least `paper`"; it holds down to `paper − slack`.
+    pub fn at_least(place: &str, says: &str, paper: f64, measured: f64, slack: f64) -> Self {
+        let paper = PaperFigure::Value(paper);
+        Self::judged(place, says, paper, measured, Tolerance::AtLeast(slack))
+    }
+
+    /// The paper says "at most `paper`"; it holds up to `paper + slack`.
+    pub fn at_most(place: &str, says: &str, paper: f64, measured: f64, slack: f64) -> Self {
+        let paper = PaperFigure::Value(paper);
+        Self::judged(place, says, paper, measured, Tolerance::AtMost(slack))
+    }
+
+    /// The paper gives `paper`; it holds within this fraction of it.
+    pub fn about(place: &str, says: &str, paper: f64, measured: f64, fraction: f64) -> Self {
+        let paper = PaperFigure::Value(paper);
+        Self::judged(place, says, paper, measured, Tolerance::Relative(fraction))
+    }
+
+    /// The paper gives `paper`; it holds within this difference, which is in
+    /// the figures' unit.
+    pub fn within(place: &str, says: &str, paper: f64, measured: f64, difference: f64) -> Self {
+        let paper = PaperFigure::Value(paper);
+        Self::judged(place, says, paper, measured, Tolerance::Absolute(difference))
+    }
+
+    /// The paper gives `paper`, and only this number will do.
+    pub fn exactly(place: &str, says: &str, paper: f64, measured: f64) -> Self {
+        let paper = PaperFigure::Value(paper);
+        Self::judged(place, says, paper, measured, Tolerance::Exactly)
+    }
+
+    /// The paper gives the range `(low, high)`; it holds inside it and up to
+    /// `slack` outside.
+    pub fn between(place: &str, says: &str, paper: (f64, f64), measured: f64, slack: f64) -> Self {
+        let paper = PaperFigure::Range(paper.0, paper.1);
+        Self::judged(place, says, paper, measured, Tolerance::Between(slack))
+    }
+
+    fn judged(
+        place: &str,
+        says: &str,
+        paper: PaperFigure,
+        measured: f64,
+        tolerance: Tolerance,
+    ) -> Self {
+        let fields = ClaimFields {
+            place: place.to_owned(),
+            says: says.to_owned(),
+            paper,
+            measured,
+            unit: Unit::Number,
+            tolerance,
+            holds: tolerance.holds(paper, measured),
+            cause: String::new(),
+        };
+        Self { fields }
+    }
+
+    /// The same claim with its figures shown in `unit`.
+    #[must_use]
+    pub fn with_unit(mut self, unit: Unit) -> Self {
+        self.fields.unit = unit;
+        self
+    }
+
+    /// The same claim with the known cause of what was measured: why it does
+    /// not hold, or by what it holds.
+    #[must_use]
+    pub fn with_cause(mut self, cause: &str) -> Self {
+        cause.clone_into(&mut self.fields.cause);
+        self
+    }
+
+    /// Where the paper says it: section, figure or table.
+    pub fn place(&self) -> &str {
+        &self.fields.place
+    }
+
+    /// What the paper says, in words.
+    pub fn says(&self) -> &str {
+        &self.fields.says
+    }
+
+    /// The paper's figure.
+    pub fn paper(&self) -> PaperFigure {
+        self.fields.paper
+    }
+
+    /// The measured figure.
+    pub fn measured(&self) -> f64 {
+        self.fields.measured
+    }
+
+    /// How the figures are shown.
+    pub fn unit(&self) -> Unit {
+        self.fields.unit
+    }
+
+    /// When it holds.
+    pub fn tolerance(&self) -> Tolerance {
+        self.fields.tolerance
+    }
+
+    /// Whether it holds.
+    pub fn holds(&self) -> bool {
+        self.fields.holds
+    }
+
+    /// The known cause, or an empty text.
+    pub fn cause(&self) -> &str {
+        &self.fields.cause
+    }
+
+    fn check(&self) -> Result<(), ResultError> {
+        self.fields.check()
+    }
+}
+
+impl ClaimFields {
+    fn check(&self) -> Result<(), ResultError> {
+        let usable = match self.paper {
+            PaperFigure::Value(value) => value.is_finite(),
+            PaperFigure::Range(low, high) => low.is_finite() && high.is_finite() && low <= high,
+        };
+        let slack = self.tolerance.slack();
+        let range = matches!(self.paper, PaperFigure::Range(..));
+        let what = if !usable {
+            ClaimFault::Paper
+        } else if !self.measured.is_finite() {
+            ClaimFault::Measured(self.measured)
+        } else if !(slack.is_finite() && slack >= 0.0) {
+            ClaimFault::Tolerance(slack)
+        } else if range != matches!(self.tolerance, Tolerance::Between(_)) {
+            ClaimFault::Kind
+        } else if self.holds != self.tolerance.holds(self.paper, self.measured) {
+            ClaimFault::Judgement(self.holds)
+        } else {
+            return Ok(());
+        };
+        Err(ResultError::Claim { place: self.place.clone(), says: self.says.clone(), what })
+    }
+}
+
+impl TryFrom<ClaimFields> for Claim {
+    type Error = ResultError;
+
+    fn try_from(fields: ClaimFields) -> Result<Self, ResultError> {
+        fields.check()?;
+        Ok(Self { fields })
+    }
+}
+
+impl From<Claim> for ClaimFields {
+    fn from(claim: Claim) -> Self {
+        claim.fields
+    }
+}
+
+impl Tolerance {
+    /// Whether a claim with the figure `paper` holds for `measured`. A range
+    /// is judged by [`Tolerance::Between`] only, a number by the others; what
+    /// does not fit, or is not a number, does not hold.
+    pub fn holds(self, paper: PaperFigure, measured: f64) -> bool {
+        match (self, paper) {
+            (Self::AtLeast(slack), PaperFigure::Value(value)) => measured >= value - slack,
+            (Self::AtMost(slack), PaperFigure::Value(value)) => measured <= value + slack,
+            (Self::Relative(fraction), PaperFigure::Value(value)) => {
+                (measured - value).abs() <= fraction * value.abs()
+            }
+            (Self::Absolute(difference), PaperFigure::Value(value)) => {
+                (measured - value).abs() <= difference
+            }
+            #[expect(clippy::float_cmp, reason = "the claim is that they are equal")]
+            (Self::Exactly, PaperFigure::Value(value)) => measured == value,
+            (Self::Between(slack), PaperFigure::Range(low, high)) => {
+                low - slack <= measured && measured <= high + slack
+            }
+            (Self::Between(_), PaperFigure::Value(_)) | (_, PaperFigure::Range(..)) => false,
+        }
+    }
+
+    fn slack(self) -> f64 {
+        match self {
+            Self::AtLeast(slack)
+            | Self::AtMost(slack)
+            | Self::Relative(slack)
+            | Self::Absolute(slack)
+            | Self::Between(slack) => slack,
+            Self::Exactly => 0.0,
+        }
+    }
+
+    /// The tolerance in a few words, with its figures shown in `unit`.
+    pub fn describe(self, unit: Unit) -> String {
+        let show = |value| unit.show(value);
+        let or_plain = |words: &str, sign: &str, slack: f64| {
+            if slack == 0.0 { words.to_owned() } else { format!("{words}, {sign}{}", show(slack)) }
+        };
+        match self {
+            Self::AtLeast(slack) => or_plain("at least", "−", slack),
+            Self::AtMost(slack) => or_plain("at most", "+", slack),
+            Self::Relative(fraction) => format!("about, ±{} of it", Unit::Share.show(fraction)),
+            Self::Absolute(difference) => format!("about, ±{}", show(difference)),
+            Self::Exactly => "exactly".to_owned(),
+            Self::Between(slack) => or_plain("between", "±", slack),
+        }
+    }
+}
+
+impl Unit {
+    fn is_number(&self) -> bool {
+        *self == Self::Number
+    }
+
+    /// `value` as a reader wants it: four significant digits, and the unit's
+    /// sign after it.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Self::Number => short(value),
+            Self::Share => format!("{} %", short(value * 100.0)),
+            Self::Ratio => format!("{}×", short(value)),
+        }
+    }
+}
+
+impl PaperFigure {
+    /// The figure as a reader wants it, in `unit`.
+    pub fn show(self, unit: Unit) -> String {
+        match self {
+            Self::Value(value) => unit.show(value),
+            Self::Range(low, high) => format!("{} to {}", unit.show(low), unit.show(high)),
+        }
+    }
+}
+
+/// Four significant digits without trailing zeros; whole numbers in full.
+fn short(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        return format!("{value:.0}").replace('-', "−");
+    }
+    if value.abs() >= 1e15 || (value != 0.0 && value.abs() < 1e-4) {
+        return format!("{value:.3e}").replace('-', "−");
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "between -4 and 15 by the branch above")]
+    let whole_digits = value.abs().log10().floor() as i32 + 1;
+    let decimals = usize::try_from(4 - whole_digits).unwrap_or(0);
+    let text = format!("{value:.decimals$}");
+    let text =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    text.replace('-', "−")
+}
+
+impl fmt::Display for Claim {
+    /// One line for a terminal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = self.unit();
+        write!(
+            f,
+            "{} {}: {} (paper {}, {}; measured {})",
+            if self.holds() { "✔ holds" } else { "✘ differs" },
+            self.place(),
+            self.says(),
+            self.paper().show(unit),
+            self.tolerance().describe(unit),
+            unit.show(self.measured()),
+        )
+    }
+}
