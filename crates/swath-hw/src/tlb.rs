@@ -1,0 +1,873 @@
+//! The TLB: a set-associative store of page ranges with true LRU.
+//!
+//! One storage serves all designs: an **entry** maps a range of pages to as
+//! many frames, be it a base page (TRAD), a coalesced block (PCAD), an anchor
+//! and the pages behind it (AT) or a superpage. Hardware compares all ways at
+//! once; a scan would make the model pay for every way on every access.
+//! Instead, an entry of length n has the size class k = ceil(log2 n), so it
+//! touches at most two aligned windows of 2^k pages, and is chained into a
+//! small hash table under each of them. A lookup probes one window for each
+//! size class present.
+//!
+//! **Two entries never match one page** (of one kind), as two matching ways
+//! would be an error in hardware. True blocks are disjoint, but saturated
+//! contiguity fields, or tables changed without invalidation, can describe
+//! ranges that overlap an older entry. A fill then follows one rule: where an
+//! older entry sticks out of the new range, the new range is cut at it; an
+//! older entry wholly inside the new range is dropped. So no reach is lost, a
+//! superpage (nested with what it overlaps) always keeps its size, and the
+//! demanded page is always served.
+//!
+//! **Sets.** The set index comes from the page number divided by
+//! 2^[`index_shift`](Geometry::index_shift), and a range is cut to the aligned
+//! window of so many pages around the demanded one, so that an entry lies in
+//! one set (as CoLT does: Pham et al., MICRO 2012). Anchor entries are indexed
+//! above the anchor distance where that is more, as in the AT paper. With one
+//! set nothing is cut.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use core::fmt;
+
+use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
+
+/// The form of a TLB.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Geometry {
+    /// How many sets: any number from 1 on. The set of a page is the
+    /// remainder of its shifted number.
+    pub sets: u32,
+    /// How many entries to a set: any number from 1 on.
+    pub ways: u32,
+    /// log2 of the pages that share a set; no entry is longer. Without effect
+    /// when there is one set.
+    pub index_shift: u32,
+}
+
+impl Geometry {
+    /// The most entries that a TLB may have.
+    pub const ENTRIES_MAX: u32 = 1 << 24;
+
+    /// One set of `entries`.
+    pub const fn fully_associative(entries: u32) -> Self {
+        Self { sets: 1, ways: entries, index_shift: 0 }
+    }
+}
+
+impl Default for Geometry {
+    /// The papers' 32 entries, fully associative.
+    fn default() -> Self {
+        Self::fully_associative(32)
+    }
+}
+
+/// A form that no TLB can have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GeometryError {
+    /// No sets or no ways, or more entries than [`Geometry::ENTRIES_MAX`].
+    Entries {
+        /// The sets asked for.
+        sets: u32,
+        /// The ways asked for.
+        ways: u32,
+    },
+    /// An index shift beyond the 52 bits of a page number.
+    IndexShift {
+        /// The shift asked for.
+        index_shift: u32,
+    },
+}
+
+impl fmt::Display for GeometryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entries { sets, ways } => {
+                write!(f, "{sets} sets of {ways} ways: 1 to {} entries", Geometry::ENTRIES_MAX)
+            }
+            Self::IndexShift { index_shift } => {
+                write!(f, "index shift {index_shift}: at most {PAGE_BITS}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for GeometryError {}
+
+/// The two kinds of entries. They are looked up separately, so one page may
+/// have one of each; the regular one wins.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum EntryKind {
+    /// A base page, a coalesced block or a superpage.
+    Regular,
+    /// AT's anchor with the pages behind it.
+    Anchor,
+}
+
+/// What a TLB knows about a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hit {
+    /// The page's frame.
+    pub frame: Pfn,
+    /// The entry's attributes.
+    pub attributes: Attributes,
+    /// The kind of the entry.
+    pub kind: EntryKind,
+}
+
+/// What a miss brings: an entry to be, and the page that demanded it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fill {
+    kind: EntryKind,
+    page: u64,
+    start: u64,
+    end: u64,
+    frame: u64,
+    attributes: Attributes,
+}
+
+impl Fill {
+    /// An entry that maps `pages` to the frames from `first` on, demanded by
+    /// `page`. `None` if `page` is not among `pages`, or a page or a frame
+    /// number has more than 52 bits. O(1).
+    #[inline]
+    pub fn new(
+        kind: EntryKind,
+        page: Vpn,
+        pages: PageRange,
+        first: Pfn,
+        attributes: Attributes,
+    ) -> Option<Self> {
+        let end = pages.checked_end()?.raw();
+        let frame_end = first.checked_add(pages.count)?.raw();
+        if !pages.contains(page) || end > 1 << PAGE_BITS || frame_end > 1 << PAGE_BITS {
+            return None;
+        }
+        let (page, start, frame) = (page.raw(), pages.start.raw(), first.raw());
+        Some(Self { kind, page, start, end, frame, attributes })
+    }
+
+    /// The same where the ranges are known to be right: `page` in `pages`, and
+    /// no number beyond 52 bits.
+    #[inline]
+    pub(crate) fn within(
+        kind: EntryKind,
+        page: Vpn,
+        pages: PageRange,
+        first: Pfn,
+        attributes: Attributes,
+    ) -> Self {
+        debug_assert!(Self::new(kind, page, pages, first, attributes).is_some());
+        let (page, start, frame) = (page.raw(), pages.start.raw(), first.raw());
+        Self { kind, page, start, end: start + pages.count, frame, attributes }
+    }
+
+    /// The page that demanded the entry.
+    pub const fn page(&self) -> Vpn {
+        Vpn::new(self.page)
+    }
+
+    /// The pages that the entry would serve.
+    pub const fn pages(&self) -> PageRange {
+        PageRange::new(Vpn::new(self.start), self.end - self.start)
+    }
+
+    /// The kind of the entry.
+    pub const fn kind(&self) -> EntryKind {
+        self.kind
+    }
+}
+
+/// What a TLB has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TlbStats {
+    /// Lookups.
+    pub accesses: u64,
+    /// Lookups that a regular entry answered.
+    pub regular_hits: u64,
+    /// Lookups that an anchor entry answered.
+    pub anchor_hits: u64,
+    /// Lookups that no entry answered.
+    pub misses: u64,
+    /// Entries written.
+    pub fills: u64,
+    /// Fills that were cut, by the window of their set, by the anchor distance
+    /// or at an older entry.
+    pub trimmed_fills: u64,
+    /// Valid entries replaced as the least recently used of their set.
+    pub evictions: u64,
+    /// Older entries dropped because a fill covered them.
+    pub displaced: u64,
+    /// Entries dropped by invalidation.
+    pub invalidated: u64,
+}
+
+impl TlbStats {
+    /// Lookups answered by either kind of entry.
+    pub const fn hits(&self) -> u64 {
+        self.regular_hits + self.anchor_hits
+    }
+}
+
+/// Bits of a page number.
+const PAGE_BITS: u32 = 52;
+/// The class of anchor entries, which are found by their aligned window.
+const ANCHOR: u32 = 63;
+/// No entry, no node.
+const NIL: u32 = u32::MAX;
+/// No page has this number.
+const NO_PAGE: u64 = u64::MAX;
+
+/// Half a cache line and a half. An empty entry has `len` 0 and `start`
+/// [`NO_PAGE`].
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: u64,
+    len: u64,
+    frame: u64,
+    /// What stands behind the entry's two nodes in their chains.
+    chain: [u32; 2],
+    /// Neighbours in the ring of the set, by age.
+    newer: u32,
+    older: u32,
+    attributes: Attributes,
+    class: u8,
+}
+
+/// A TLB of any form, with true LRU replacement in each set.
+///
+/// Let c be the number of size classes present: 1 for base pages alone, at
+/// most 53. Chains are short: there are at most half as many nodes as buckets.
+///
+/// Invariants, all walked by [`check`](Self::check):
+/// * The ring of a set holds its ways, from the most recently used `heads[set]`
+///   along `older` to the least recently used; empty entries come last.
+/// * An entry lies in the set of each of its pages, and in one window of
+///   2^distance if it is an anchor entry.
+/// * Two entries of one kind share no page; two anchor entries share no window.
+/// * The node `2 * entry + w` is chained under the first (w = 0) or, if that is
+///   another one, the last (w = 1) window that the entry touches.
+/// * `population` counts regular entries by class and `classes` has a bit for
+///   each class that is not empty; `anchors` counts anchor entries.
+/// * `last_page` is the page of the last hit or fill, `last` what is known of
+///   it and its entry is the most recently used of its set; or it is no page.
+#[derive(Clone, Debug)]
+pub struct Tlb {
+    last_page: u64,
+    last: Hit,
+    classes: u64,
+    anchors: u32,
+    distance: u32,
+    hash_shift: u32,
+    geometry: Geometry,
+    heads: Box<[u32]>,
+    entries: Box<[Entry]>,
+    buckets: Box<[u32]>,
+    population: [u32; PAGE_BITS as usize + 1],
+    stats: TlbStats,
+}
+
+impl Tlb {
+    /// An empty TLB. `distance` is log2 of the anchor distance in pages; it
+    /// matters to anchor entries alone. O(entries).
+    ///
+    /// # Errors
+    /// [`GeometryError`].
+    pub fn new(geometry: Geometry, distance: Order) -> Result<Self, GeometryError> {
+        let Geometry { sets, ways, index_shift } = geometry;
+        let entries = u64::from(sets) * u64::from(ways);
+        if entries == 0 || entries > u64::from(Geometry::ENTRIES_MAX) {
+            return Err(GeometryError::Entries { sets, ways });
+        }
+        if index_shift > PAGE_BITS {
+            return Err(GeometryError::IndexShift { index_shift });
+        }
+        let entries = entries as u32;
+        let empty = Entry {
+            start: NO_PAGE,
+            len: 0,
+            frame: 0,
+            chain: [NIL; 2],
+            newer: 0,
+            older: 0,
+            attributes: Attributes::default(),
+            class: 0,
+        };
+        let mut entries: Box<[Entry]> = vec![empty; entries as usize].into_boxed_slice();
+        for (set, chunk) in (0u32..).zip(entries.chunks_exact_mut(ways as usize)) {
+            let base = set * ways;
+            for (way, entry) in (0u32..).zip(chunk) {
+                entry.older = base + (way + 1) % ways;
+                entry.newer = base + (way + ways - 1) % ways;
+            }
+        }
+        let buckets = (4 * entries.len()).next_power_of_two();
+        Ok(Self {
+            last_page: NO_PAGE,
+            last: Hit {
+                frame: Pfn::new(0),
+                attributes: Attributes::default(),
+                kind: EntryKind::Regular,
+            },
+            classes: 0,
+            anchors: 0,
+            distance: distance.k(),
+            hash_shift: 64 - buckets.trailing_zeros(),
+            geometry,
+            heads: (0..sets).map(|set| set * ways).collect(),
+            entries,
+            buckets: vec![NIL; buckets].into_boxed_slice(),
+            population: [0; PAGE_BITS as usize + 1],
+            stats: TlbStats::default(),
+        })
+    }
+
+    /// The form.
+    pub const fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// What has been counted since the start or the last
+    /// [`reset_stats`](Self::reset_stats).
+    pub const fn stats(&self) -> TlbStats {
+        self.stats
+    }
+
+    /// Sets every counter to 0; the entries stay.
+    pub fn reset_stats(&mut self) {
+        self.stats = TlbStats::default();
+    }
+
+    /// Looks `page` up, and makes the entry that answers the most recently
+    /// used of its set. A regular entry is looked for first, then the anchor
+    /// entry. O(1) for the page of the access before, else O(c).
+    #[inline]
+    pub fn lookup(&mut self, page: Vpn) -> Option<Hit> {
+        self.stats.accesses += 1;
+        // Exact in every design: nothing has changed since, and the entry is
+        // the most recently used one already.
+        if page.raw() == self.last_page && page.raw() != NO_PAGE {
+            match self.last.kind {
+                EntryKind::Regular => self.stats.regular_hits += 1,
+                EntryKind::Anchor => self.stats.anchor_hits += 1,
+            }
+            return Some(self.last);
+        }
+        self.search(page.raw())
+    }
+
+    fn search(&mut self, page: u64) -> Option<Hit> {
+        let (index, kind) = match self.find_regular(page) {
+            Some(index) => {
+                self.stats.regular_hits += 1;
+                (index, EntryKind::Regular)
+            }
+            None => match self.find_anchor(page) {
+                Some(index) if self.entries[index as usize].covers(page) => {
+                    self.stats.anchor_hits += 1;
+                    (index, EntryKind::Anchor)
+                }
+                _ => {
+                    self.stats.misses += 1;
+                    return None;
+                }
+            },
+        };
+        let set = self.set_of(page, kind);
+        self.touch(set, index);
+        let entry = &self.entries[index as usize];
+        let frame = Pfn::new(entry.frame + (page - entry.start));
+        self.last = Hit { frame, attributes: entry.attributes, kind };
+        self.last_page = page;
+        Some(self.last)
+    }
+
+    /// What an access to `page` would find, changing nothing. O(c).
+    pub fn peek(&self, page: Vpn) -> Option<Hit> {
+        let page = page.raw();
+        let regular = self.find_regular(page).map(|index| (index, EntryKind::Regular));
+        let (index, kind) = regular.or_else(|| {
+            let index = self.find_anchor(page)?;
+            self.entries[index as usize].covers(page).then_some((index, EntryKind::Anchor))
+        })?;
+        let entry = &self.entries[index as usize];
+        let frame = Pfn::new(entry.frame + (page - entry.start));
+        Some(Hit { frame, attributes: entry.attributes, kind })
+    }
+
+    /// Writes an entry in place of the least recently used of its set, after
+    /// cutting and dropping as told at the head of the [module](self). An
+    /// older entry of this kind for the same page (or the same anchor) is
+    /// dropped first. O(c) for one page or an anchor, else O(c + ways).
+    pub fn fill(&mut self, fill: &Fill) {
+        let regular = self.find_regular(fill.page);
+        match (fill.kind, regular) {
+            (EntryKind::Regular, Some(index)) => {
+                self.displace(self.set_of(fill.page, fill.kind), index);
+                self.fill_missed(fill);
+            }
+            (EntryKind::Anchor, Some(_)) => {
+                self.fill_missed(fill);
+                // The regular entry still wins.
+                self.last_page = NO_PAGE;
+            }
+            (_, None) => self.fill_missed(fill),
+        }
+    }
+
+    /// The same where no regular entry serves the page, as after a lookup that
+    /// missed.
+    #[inline]
+    pub(crate) fn fill_missed(&mut self, fill: &Fill) {
+        let page = fill.page;
+        let set = self.set_of(page, fill.kind);
+        let (mut start, mut end) = (fill.start, fill.end);
+        let class = match fill.kind {
+            EntryKind::Regular if end - start == 1 => 0,
+            EntryKind::Regular => {
+                if self.geometry.sets > 1 {
+                    cut(page, self.geometry.index_shift, &mut start, &mut end);
+                }
+                self.make_room(set, &mut start, &mut end);
+                64 - (end - start - 1).leading_zeros()
+            }
+            EntryKind::Anchor => {
+                if let Some(index) = self.find_anchor(page) {
+                    self.displace(set, index);
+                }
+                cut(page, self.distance, &mut start, &mut end);
+                ANCHOR
+            }
+        };
+        self.stats.fills += 1;
+        self.stats.trimmed_fills += u64::from(end - start != fill.end - fill.start);
+        let index = self.entries[self.heads[set] as usize].newer;
+        if self.entries[index as usize].len != 0 {
+            self.stats.evictions += 1;
+            self.unchain(index);
+        }
+        self.heads[set] = index;
+        let frame = fill.frame + (start - fill.start);
+        let entry = &mut self.entries[index as usize];
+        entry.start = start;
+        entry.len = end - start;
+        entry.frame = frame;
+        entry.attributes = fill.attributes;
+        entry.class = class as u8;
+        self.chain(index);
+        self.last_page = page;
+        self.last = Hit {
+            frame: Pfn::new(frame + (page - start)),
+            attributes: fill.attributes,
+            kind: fill.kind,
+        };
+    }
+
+    /// Drops every entry, of either kind, that serves `page`: a coalesced
+    /// entry goes as a whole, as in hardware. O(c).
+    pub fn invalidate_page(&mut self, page: Vpn) {
+        let page = page.raw();
+        if let Some(index) = self.find_regular(page) {
+            self.invalidate(index);
+        }
+        if let Some(index) = self.find_anchor(page)
+            && self.entries[index as usize].covers(page)
+        {
+            self.invalidate(index);
+        }
+    }
+
+    /// Drops every entry that serves a page of `pages`. O(entries).
+    pub fn invalidate_range(&mut self, pages: PageRange) {
+        for index in 0..self.entries.len() as u32 {
+            if self.entries[index as usize].pages().overlaps(pages) {
+                self.invalidate(index);
+            }
+        }
+    }
+
+    /// Drops every entry. O(entries).
+    pub fn invalidate_all(&mut self) {
+        for index in 0..self.entries.len() as u32 {
+            if self.entries[index as usize].len != 0 {
+                self.invalidate(index);
+            }
+        }
+    }
+
+    /// Visits the valid entries, each set from the most to the least recently
+    /// used. O(entries).
+    pub fn for_each(&self, visit: &mut dyn FnMut(EntryKind, PageRange, Pfn)) {
+        for &head in &self.heads {
+            let mut index = head;
+            for _ in 0..self.geometry.ways {
+                let entry = &self.entries[index as usize];
+                if entry.len != 0 {
+                    visit(entry.kind(), entry.pages(), Pfn::new(entry.frame));
+                }
+                index = entry.older;
+            }
+        }
+    }
+
+    /// The set of a page. A set number is below 2^24, so it fits.
+    #[inline]
+    fn set_of(&self, page: u64, kind: EntryKind) -> usize {
+        let Geometry { sets, index_shift, .. } = self.geometry;
+        if sets == 1 {
+            return 0;
+        }
+        let shift = match kind {
+            EntryKind::Regular => index_shift,
+            EntryKind::Anchor => index_shift.max(self.distance),
+        };
+        let window = page >> shift;
+        if sets.is_power_of_two() {
+            (window & u64::from(sets - 1)) as usize
+        } else {
+            (window % u64::from(sets)) as usize
+        }
+    }
+
+    /// Fibonacci hashing; the class goes to bits that a window leaves free.
+    #[inline]
+    fn bucket(&self, class: u32, window: u64) -> usize {
+        let key = window ^ u64::from(class) << 56;
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.hash_shift) as usize
+    }
+
+    #[inline]
+    fn find_regular(&self, page: u64) -> Option<u32> {
+        let mut classes = self.classes;
+        while classes != 0 {
+            let class = classes.trailing_zeros();
+            classes &= classes - 1;
+            let mut node = self.buckets[self.bucket(class, page >> class)];
+            while node != NIL {
+                let entry = &self.entries[(node >> 1) as usize];
+                if entry.covers(page) && u32::from(entry.class) == class {
+                    return Some(node >> 1);
+                }
+                node = entry.chain[(node & 1) as usize];
+            }
+        }
+        None
+    }
+
+    /// The anchor entry of the window of `page`, whether it covers the page or
+    /// not.
+    #[inline]
+    fn find_anchor(&self, page: u64) -> Option<u32> {
+        if self.anchors == 0 {
+            return None;
+        }
+        let window = page >> self.distance;
+        let mut node = self.buckets[self.bucket(ANCHOR, window)];
+        while node != NIL {
+            let entry = &self.entries[(node >> 1) as usize];
+            if entry.start >> self.distance == window && u32::from(entry.class) == ANCHOR {
+                return Some(node >> 1);
+            }
+            node = entry.chain[(node & 1) as usize];
+        }
+        None
+    }
+
+    /// Makes sure that no regular entry of the set overlaps the range: cuts it
+    /// at those that stick out, drops those inside. None covers the page that
+    /// demanded the range, so none sticks out on both sides.
+    fn make_room(&mut self, set: usize, start: &mut u64, end: &mut u64) {
+        if self.classes == 0 {
+            return;
+        }
+        let (from, to) = (*start, *end);
+        // No entry is longer than its class says: one that begins earlier than
+        // this ends before the range. One comparison for most ways.
+        let longest = 1u64 << (63 - self.classes.leading_zeros());
+        let low = from.saturating_sub(longest);
+        let ways = self.geometry.ways as usize;
+        let mut inside = false;
+        for entry in &self.entries[set * ways..][..ways] {
+            if entry.start.wrapping_sub(low) < to - low {
+                let entry_end = entry.start + entry.len;
+                if u32::from(entry.class) == ANCHOR || entry_end <= from {
+                    continue;
+                }
+                if entry.start < from {
+                    *start = (*start).max(entry_end);
+                } else if entry_end > to {
+                    *end = (*end).min(entry.start);
+                } else {
+                    inside = true;
+                }
+            }
+        }
+        if inside {
+            for index in set * ways..(set + 1) * ways {
+                let entry = &self.entries[index];
+                let within =
+                    entry.start >= from && entry.start < to && entry.start + entry.len <= to;
+                if within && u32::from(entry.class) != ANCHOR {
+                    self.displace(set, index as u32);
+                }
+            }
+        }
+    }
+
+    fn displace(&mut self, set: usize, index: u32) {
+        self.stats.displaced += 1;
+        self.drop_entry(set, index);
+    }
+
+    fn invalidate(&mut self, index: u32) {
+        self.stats.invalidated += 1;
+        self.drop_entry((index / self.geometry.ways) as usize, index);
+    }
+
+    /// Empties an entry and makes it the next to be replaced.
+    fn drop_entry(&mut self, set: usize, index: u32) {
+        self.unchain(index);
+        let entry = &mut self.entries[index as usize];
+        entry.start = NO_PAGE;
+        entry.len = 0;
+        if self.heads[set] == index {
+            self.heads[set] = entry.older;
+        } else {
+            self.move_before_head(set, index);
+        }
+        self.last_page = NO_PAGE;
+    }
+
+    /// Makes an entry the most recently used of its set.
+    #[inline]
+    fn touch(&mut self, set: usize, index: u32) {
+        if self.heads[set] != index {
+            self.move_before_head(set, index);
+            self.heads[set] = index;
+        }
+    }
+
+    /// Moves an entry other than the head between the oldest and the head: it
+    /// is the oldest now, or the newest if it is made the head.
+    #[inline]
+    fn move_before_head(&mut self, set: usize, index: u32) {
+        let head = self.heads[set];
+        let oldest = self.entries[head as usize].newer;
+        if oldest == index {
+            return;
+        }
+        let Entry { newer, older, .. } = self.entries[index as usize];
+        self.entries[newer as usize].older = older;
+        self.entries[older as usize].newer = newer;
+        self.entries[oldest as usize].older = index;
+        self.entries[head as usize].newer = index;
+        let entry = &mut self.entries[index as usize];
+        entry.newer = oldest;
+        entry.older = head;
+    }
+
+    /// The buckets of an entry's nodes; the second is absent where one window
+    /// holds the whole entry.
+    #[inline]
+    fn nodes(&self, index: u32) -> (usize, Option<usize>) {
+        let entry = &self.entries[index as usize];
+        let class = u32::from(entry.class);
+        if class == ANCHOR {
+            return (self.bucket(ANCHOR, entry.start >> self.distance), None);
+        }
+        let first = entry.start >> class;
+        let last = (entry.start + entry.len - 1) >> class;
+        let second = (first != last).then(|| self.bucket(class, last));
+        (self.bucket(class, first), second)
+    }
+
+    #[inline]
+    fn chain(&mut self, index: u32) {
+        let (first, second) = self.nodes(index);
+        let class = self.entries[index as usize].class;
+        self.entries[index as usize].chain[0] = self.buckets[first];
+        self.buckets[first] = 2 * index;
+        if let Some(second) = second {
+            self.entries[index as usize].chain[1] = self.buckets[second];
+            self.buckets[second] = 2 * index + 1;
+        }
+        if u32::from(class) == ANCHOR {
+            self.anchors += 1;
+        } else {
+            self.population[usize::from(class)] += 1;
+            self.classes |= 1 << class;
+        }
+    }
+
+    #[inline]
+    fn unchain(&mut self, index: u32) {
+        let (first, second) = self.nodes(index);
+        let class = self.entries[index as usize].class;
+        self.unlink(first, 2 * index);
+        if let Some(second) = second {
+            self.unlink(second, 2 * index + 1);
+        }
+        if u32::from(class) == ANCHOR {
+            self.anchors -= 1;
+        } else {
+            let left = &mut self.population[usize::from(class)];
+            *left -= 1;
+            if *left == 0 {
+                self.classes &= !(1 << class);
+            }
+        }
+    }
+
+    #[inline]
+    fn unlink(&mut self, bucket: usize, node: u32) {
+        let next = self.entries[(node >> 1) as usize].chain[(node & 1) as usize];
+        let mut at = self.buckets[bucket];
+        if at == node {
+            self.buckets[bucket] = next;
+            return;
+        }
+        loop {
+            let slot = &mut self.entries[(at >> 1) as usize].chain[(at & 1) as usize];
+            if *slot == node {
+                *slot = next;
+                return;
+            }
+            at = *slot;
+        }
+    }
+
+    /// Walks every invariant of the struct. O(entries × ways + buckets).
+    ///
+    /// # Errors
+    /// The invariant that does not hold, in words.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let ways = self.geometry.ways;
+        let mut population = [0u32; PAGE_BITS as usize + 1];
+        let (mut anchors, mut nodes) = (0, 0);
+        for (set, &head) in self.heads.iter().enumerate() {
+            let (mut index, mut seen_empty) = (head, false);
+            for _ in 0..ways {
+                let entry = self.entries.get(index as usize).ok_or("ring leaves the entries")?;
+                if (index / ways) as usize != set {
+                    return Err("ring leaves the set");
+                }
+                if self.entries[entry.older as usize].newer != index {
+                    return Err("ring links disagree");
+                }
+                if entry.len == 0 {
+                    seen_empty = true;
+                } else {
+                    if seen_empty {
+                        return Err("an empty entry is newer than a valid one");
+                    }
+                    let last = entry.start + entry.len - 1;
+                    let in_set = |page| self.set_of(page, entry.kind()) == set;
+                    if self.geometry.sets > 1 && !(in_set(entry.start) && in_set(last)) {
+                        return Err("an entry lies outside its set");
+                    }
+                    match entry.kind() {
+                        EntryKind::Regular => {
+                            let class = entry.len.next_power_of_two().trailing_zeros();
+                            if u32::from(entry.class) != class {
+                                return Err("wrong class");
+                            }
+                            population[usize::from(entry.class)] += 1;
+                        }
+                        EntryKind::Anchor => {
+                            if entry.start >> self.distance != last >> self.distance {
+                                return Err("an anchor entry exceeds the distance");
+                            }
+                            anchors += 1;
+                        }
+                    }
+                    let (first, second) = self.nodes(index);
+                    nodes += 1 + usize::from(second.is_some());
+                    if !self.chained(first, 2 * index)
+                        || second.is_some_and(|second| !self.chained(second, 2 * index + 1))
+                    {
+                        return Err("an entry is missing from its chain");
+                    }
+                }
+                index = entry.older;
+            }
+            if index != head {
+                return Err("ring does not close");
+            }
+            let base = set * ways as usize;
+            let all = &self.entries[base..base + ways as usize];
+            for (i, a) in all.iter().enumerate() {
+                let window = |entry: &Entry| entry.start >> self.distance;
+                for b in &all[i + 1..] {
+                    let kinds = a.len != 0 && b.len != 0 && a.kind() == b.kind();
+                    let anchors = a.kind() == EntryKind::Anchor && window(a) == window(b);
+                    if kinds && (a.pages().overlaps(b.pages()) || anchors) {
+                        return Err("two entries match one page");
+                    }
+                }
+            }
+        }
+        let mut chained = 0;
+        for &bucket in &self.buckets {
+            let mut node = bucket;
+            while node != NIL && chained <= nodes {
+                chained += 1;
+                node = self.entries[(node >> 1) as usize].chain[(node & 1) as usize];
+            }
+        }
+        if chained != nodes {
+            return Err("a chain holds a node of no entry");
+        }
+        if population != self.population || anchors != self.anchors {
+            return Err("population is miscounted");
+        }
+        let classes = population.iter().rev().fold(0, |bits, &n| bits << 1 | u64::from(n != 0));
+        if classes != self.classes {
+            return Err("class bits disagree with the population");
+        }
+        if self.last_page != NO_PAGE {
+            if self.peek(Vpn::new(self.last_page)) != Some(self.last) {
+                return Err("the last hit is not what a search finds");
+            }
+            let set = self.set_of(self.last_page, self.last.kind);
+            if !self.entries[self.heads[set] as usize].covers(self.last_page) {
+                return Err("the last hit is not the most recently used");
+            }
+        }
+        Ok(())
+    }
+
+    fn chained(&self, bucket: usize, node: u32) -> bool {
+        let mut at = self.buckets[bucket];
+        let mut steps = 0;
+        while at != NIL && steps <= 2 * self.entries.len() {
+            if at == node {
+                return true;
+            }
+            at = self.entries[(at >> 1) as usize].chain[(at & 1) as usize];
+            steps += 1;
+        }
+        false
+    }
+}
+
+impl Entry {
+    #[inline]
+    const fn covers(&self, page: u64) -> bool {
+        page.wrapping_sub(self.start) < self.len
+    }
+
+    const fn kind(&self) -> EntryKind {
+        if self.class as u32 == ANCHOR { EntryKind::Anchor } else { EntryKind::Regular }
+    }
+
+    const fn pages(&self) -> PageRange {
+        PageRange::new(Vpn::new(self.start), self.len)
+    }
+}
+
+/// Cuts a range around `page` to the page's aligned window of 2^`shift`.
+#[inline]
+fn cut(page: u64, shift: u32, start: &mut u64, end: &mut u64) {
+    let low = page >> shift << shift;
+    *start = (*start).max(low);
+    *end = (*end).min(low + (1 << shift));
+}
