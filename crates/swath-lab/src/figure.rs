@@ -1,1 +1,784 @@
-//! (being written)
+//! Figures as SVG, drawn like the paper's.
+//!
+//! A drawing carries the colours of the light scheme as plain attributes, so
+//! any viewer shows it. [`stylesheet`] holds one rule for each colour that
+//! replaces it where the reader's system is dark; the report has these rules
+//! once, a [stand-alone](stand_alone) file carries them itself.
+//!
+//! All lengths here are in units of the picture: it is [`WIDTH`] units wide,
+//! about as wide as a phone, so that text of [`FONT`] units is still readable
+//! there. The picture's own coordinates are tenths of a unit, because the
+//! drawing library places everything on whole coordinates.
+
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use crate::results::{Figure, FigureKind, Point, ResultError, Series};
+
+/// Width of every picture in units.
+pub const WIDTH: f64 = 400.0;
+/// Size of all text in units.
+pub const FONT: f64 = 15.0;
+
+/// Coordinates in a unit.
+const FINE: f64 = 10.0;
+/// Assumed width of a character in units: on the wide side for the system
+/// fonts, since nothing here can measure them.
+const CHAR: f64 = FONT * 0.56;
+/// From one line of text to the next.
+const LINE: f64 = 20.0;
+/// Free space around the picture and between its parts.
+const GAP: f64 = 8.0;
+/// Height of the plot itself.
+const PLOT: f64 = 230.0;
+/// Length of the line or the side of the square in a legend entry.
+const SWATCH: f64 = 28.0;
+/// Longest category label that is still written out when it stands upright.
+const UPRIGHT_MAX: f64 = 150.0;
+
+/// A colour in the light scheme, and the one in its place in the dark one.
+#[derive(Clone, Copy)]
+struct Ink {
+    light: RGBColor,
+    dark: &'static str,
+}
+
+const fn ink(light: [u8; 3], dark: &'static str) -> Ink {
+    Ink { light: RGBColor(light[0], light[1], light[2]), dark }
+}
+
+const SURFACE: Ink = ink([0xff, 0xff, 0xff], "#1a1d21");
+const TEXT: Ink = ink([0x2b, 0x30, 0x36], "#d5dae0");
+const AXIS: Ink = ink([0x8a, 0x93, 0x9d], "#7d8792");
+const GRID: Ink = ink([0xe4, 0xe7, 0xeb], "#33383f");
+
+/// The shapes of markers, told apart without colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Marker {
+    Circle,
+    Square,
+    Triangle,
+    TriangleDown,
+    Diamond,
+    Cross,
+    Plus,
+    Hexagon,
+    Hourglass,
+    Bowtie,
+}
+
+struct Style {
+    ink: Ink,
+    marker: Marker,
+    /// Filled markers stand out; hollow ones let coinciding points be seen.
+    filled: bool,
+}
+
+const fn style(ink: Ink, marker: Marker, filled: bool) -> Style {
+    Style { ink, marker, filled }
+}
+
+/// The designs of the paper look the same in every figure. The hues are told
+/// apart in the common kinds of colour blindness (after Okabe and Ito),
+/// darkened for white paper.
+const KNOWN: [(&str, Style); 5] = [
+    ("TRAD", style(ink([0x5b, 0x64, 0x70], "#aab4bf"), Marker::Circle, false)),
+    ("PCAD", style(ink([0x00, 0x72, 0xb2], "#5db8ee"), Marker::Square, false)),
+    ("AT", style(ink([0x00, 0x80, 0x5d], "#34c79d"), Marker::Triangle, false)),
+    ("PBS", style(ink([0xcc, 0x51, 0x00], "#ff9a52"), Marker::Diamond, true)),
+    ("BBS", style(ink([0x95, 0x48, 0x84], "#e39aca"), Marker::TriangleDown, false)),
+];
+
+/// Taken in turn by the other designs of a study.
+const FURTHER: [Style; 6] = [
+    style(ink([0x3d, 0x4b, 0xa3], "#a3acff"), Marker::Hexagon, false),
+    style(ink([0x7d, 0x69, 0x00], "#dfcb47"), Marker::Cross, false),
+    style(ink([0xa8, 0x1e, 0x3a], "#ff8499"), Marker::Hourglass, false),
+    style(ink([0x00, 0x7a, 0x8c], "#4dd0e2"), Marker::Plus, false),
+    style(ink([0x6e, 0x4b, 0x2a], "#d1a981"), Marker::Bowtie, false),
+    style(ink([0x1f, 0x1f, 0x1f], "#f2f2f2"), Marker::Square, true),
+];
+
+/// Which colour and marker each design of a study has. The paper's designs
+/// always have their own; the others take the further ones in the order in
+/// which they first appear.
+#[derive(Clone, Debug, Default)]
+pub struct Palette {
+    others: Vec<String>,
+}
+
+impl Palette {
+    /// The palette for the designs with these names; repeats are fine.
+    /// O(n × d) with n names and d different ones among them.
+    pub fn new<'a>(designs: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut palette = Self::default();
+        for design in designs {
+            if palette.find(design).is_none() {
+                palette.others.push(design.to_owned());
+            }
+        }
+        palette
+    }
+
+    fn find(&self, design: &str) -> Option<&'static Style> {
+        let known = KNOWN.iter().find(|(name, _)| *name == design);
+        let other = || self.others.iter().position(|name| name == design);
+        known.map(|(_, style)| style).or_else(|| other().map(|i| &FURTHER[i % FURTHER.len()]))
+    }
+
+    fn style(&self, design: &str) -> &'static Style {
+        self.find(design).unwrap_or(&FURTHER[FURTHER.len() - 1])
+    }
+}
+
+/// A figure that cannot be drawn.
+#[derive(Debug, thiserror::Error)]
+pub enum FigureError {
+    /// A series does not fit the figure.
+    #[error(transparent)]
+    Data(#[from] ResultError),
+    /// The drawing library failed.
+    #[error("figure {figure:?} cannot be drawn: {why}")]
+    Drawing {
+        /// The figure's id.
+        figure: String,
+        /// What the library says.
+        why: String,
+    },
+}
+
+/// Draws `figure` from those of `series` that belong to it, as an `<svg>`
+/// element for a page that has the [`stylesheet`]. The same input gives the
+/// same bytes. O(p) with p points.
+///
+/// # Errors
+/// [`FigureError::Data`] if a point is not finite or does not fit the kind of
+/// figure.
+pub fn draw(figure: &Figure, series: &[Series], palette: &Palette) -> Result<String, FigureError> {
+    let mine: Vec<&Series> = series.iter().filter(|s| s.figure == figure.id).collect();
+    for one in &mine {
+        one.check(figure.kind)?;
+    }
+    let picture = Picture::plan(figure, mine, palette);
+    let mut svg = String::new();
+    picture.draw(&mut svg).map_err(|error| FigureError::Drawing {
+        figure: figure.id.clone(),
+        why: error.to_string(),
+    })?;
+    Ok(picture.finish(&svg))
+}
+
+/// The drawing as a file of its own: with the namespace that XML asks for,
+/// and the [`stylesheet`] inside.
+pub fn stand_alone(svg: &str) -> String {
+    let head = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
+    let svg = svg.replacen("<svg", head, 1);
+    let css = format!("<style>{}</style>\n", stylesheet());
+    match svg.find("<rect") {
+        Some(at) => format!("{}{css}{}\n", &svg[..at], &svg[at..]),
+        None => svg,
+    }
+}
+
+/// The rules that replace the light scheme's colours in the dark one, for all
+/// figures of a page.
+pub fn stylesheet() -> String {
+    let frame = [SURFACE, TEXT, AXIS, GRID];
+    let known = KNOWN.iter().map(|(_, style)| style.ink);
+    let further = FURTHER.iter().map(|style| style.ink);
+    let mut css = String::from(
+        ".swath-figure{display:block;width:100%;height:auto}\n\
+         .swath-figure text{font-family:system-ui,-apple-system,\"Segoe UI\",Roboto,sans-serif}\n\
+         .swath-figure polyline{stroke-linejoin:round;stroke-linecap:round}\n\
+         @media screen and (prefers-color-scheme:dark){\n",
+    );
+    for ink in frame.into_iter().chain(known).chain(further) {
+        let (light, dark) = (hex(ink.light), ink.dark);
+        css += &format!(
+            ".swath-figure [fill=\"{light}\"]{{fill:{dark}}}\
+             .swath-figure [stroke=\"{light}\"]{{stroke:{dark}}}\n"
+        );
+    }
+    css + "}\n"
+}
+
+/// As the drawing library writes it.
+fn hex(colour: RGBColor) -> String {
+    format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2)
+}
+
+/// Units to coordinates.
+fn fine(units: f64) -> i32 {
+    (units * FINE).round() as i32
+}
+
+fn text_width(text: &str) -> f64 {
+    text.chars().count() as f64 * CHAR
+}
+
+/// Words of `text` in lines of at most `width` units; a longer word is cut.
+fn wrap(text: &str, width: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if text_width(line) + CHAR + text_width(word) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(fit(word, width)),
+        }
+    }
+    lines
+}
+
+/// `text`, cut with an ellipsis if it is wider than `width`.
+fn fit(text: &str, width: f64) -> String {
+    if text_width(text) <= width {
+        return text.to_owned();
+    }
+    let room = ((width / CHAR) as usize).saturating_sub(1);
+    let cut: String = text.chars().take(room).collect();
+    cut + "…"
+}
+
+/// Characters that XML forbids, even escaped, become replacement characters.
+fn clean(text: &str) -> String {
+    let bad = |c: char| (c.is_control()) || matches!(c, '\u{fffe}' | '\u{ffff}');
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\t' | '\r' => ' ',
+            c if bad(c) => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}
+
+/// One axis: the interval shown, and the ticks on it with their labels. The
+/// drawing library takes it as a coordinate.
+#[derive(Clone)]
+struct Axis {
+    low: f64,
+    high: f64,
+    ticks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// An axis with round ticks around `low..=high`. Ends that were asked for
+    /// stay; others move out to a tick.
+    fn linear(low: f64, high: f64, keep_ends: bool) -> Self {
+        let magnitude = low.abs().max(high.abs());
+        let (low, high) = if high - low > magnitude * 1e-9 {
+            (low, high)
+        } else if magnitude > 0.0 {
+            (low - magnitude * 0.05, high + magnitude * 0.05)
+        } else {
+            (0.0, 1.0)
+        };
+        let rough = (high - low) / 5.0;
+        let power = 10f64.powf(rough.log10().floor());
+        let factors = [1.0, 2.0, 2.5, 5.0, 10.0];
+        let step = factors.map(|f| f * power);
+        let step = step.into_iter().find(|s| *s >= rough * 0.999);
+        let step = step.unwrap_or(rough);
+        // A hair of slack, so that 0.6000000000000001 still counts as a tick.
+        let first = (low / step - 1e-6).ceil();
+        let last = (high / step + 1e-6).floor();
+        let (first, last) = if keep_ends {
+            (first, last)
+        } else {
+            ((low / step + 1e-6).floor(), (high / step - 1e-6).ceil())
+        };
+        let count = (last - first) as usize;
+        let values: Vec<f64> = (0..=count).map(|i| (first + i as f64) * step).collect();
+        let label = labels(step, magnitude);
+        let ends = (
+            if keep_ends { low } else { first * step },
+            if keep_ends { high } else { last * step },
+        );
+        Self { low: ends.0, high: ends.1, ticks: values.iter().map(|&v| (v, label(v))).collect() }
+    }
+
+    /// The y axis of a figure.
+    fn y(figure: &Figure, values: &[f64]) -> Self {
+        let (low, high) = extent(values).unwrap_or((0.0, 1.0));
+        if let Some((least, most)) = figure.y_range {
+            return Self::linear(least.min(low), most.max(high), true);
+        }
+        // Zero belongs on the axis where the data come near it, and always
+        // where a bar's length stands for its value.
+        let near = |end: f64, other: f64| figure.kind == FigureKind::Bars || end < other / 2.0;
+        let low = if low > 0.0 && near(low, high) { 0.0 } else { low };
+        let high = if high < 0.0 && near(-high, -low) { 0.0 } else { high };
+        Self::linear(low, high, false)
+    }
+
+    /// Whole powers of two, at most `count_max` of them labelled.
+    fn log2(values: &[f64], count_max: usize) -> Self {
+        let (low, high) = extent(values).unwrap_or((1.0, 256.0));
+        let (first, last) = (low.log2().floor() as i32, high.log2().ceil() as i32);
+        let (first, last) = if first == last { (first - 1, last + 1) } else { (first, last) };
+        let count = (last - first) as usize + 1;
+        let stride = count.div_ceil(count_max).max(1);
+        let ticks = (first..=last).step_by(stride);
+        Self {
+            low: f64::from(first),
+            high: f64::from(last),
+            ticks: ticks.map(|k| (f64::from(k), power_of_two(k))).collect(),
+        }
+    }
+
+    /// The same axis with `share` of its length free at both ends.
+    fn padded(self, share: f64) -> Self {
+        let pad = (self.high - self.low) * share;
+        Self { low: self.low - pad, high: self.high + pad, ..self }
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let share = (value - self.low) / (self.high - self.low);
+        limit.0 + (share * f64::from(limit.1 - limit.0)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        // The ticks are the bold lines; there are no light ones between them.
+        if hint.weight().allow_light_points() {
+            return Vec::new();
+        }
+        self.ticks.iter().map(|(at, _)| *at).collect()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        self.low..self.high
+    }
+}
+
+impl ValueFormatter<f64> for Axis {
+    fn format_ext(&self, value: &f64) -> String {
+        let tick = self.ticks.iter().find(|(at, _)| at == value);
+        tick.map(|(_, label)| label.clone()).unwrap_or_default()
+    }
+}
+
+fn extent(values: &[f64]) -> Option<(f64, f64)> {
+    let low = values.iter().copied().reduce(f64::min)?;
+    let high = values.iter().copied().reduce(f64::max)?;
+    Some((low, high))
+}
+
+/// How to write the ticks of an axis: as many decimals as the step needs, in
+/// thousands, millions … where the numbers are long.
+fn labels(step: f64, magnitude: f64) -> impl Fn(f64) -> String {
+    let scientific = !(1e-4..1e13).contains(&magnitude);
+    let (unit, suffix) = match magnitude {
+        m if m >= 1e10 => (1e9, " G"),
+        m if m >= 1e7 => (1e6, " M"),
+        m if m >= 1e4 => (1e3, " k"),
+        _ => (1.0, ""),
+    };
+    let mut decimals = 0;
+    let mut rest = step / unit;
+    while !scientific && decimals < 9 && (rest - rest.round()).abs() > rest.abs() * 1e-6 {
+        rest *= 10.0;
+        decimals += 1;
+    }
+    move |value| {
+        let text = if scientific {
+            format!("{value:.1e}")
+        } else if value == 0.0 {
+            "0".to_owned()
+        } else {
+            format!("{:.decimals$}{suffix}", value / unit)
+        };
+        text.replace('-', "−")
+    }
+}
+
+/// 2^k as a tick label: in digits while these are few.
+fn power_of_two(k: i32) -> String {
+    if (0..=13).contains(&k) {
+        return (1u32 << k).to_string();
+    }
+    let raised = |c: char| match c {
+        '-' => '⁻',
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        digit => char::from_u32('⁰' as u32 + (digit as u32 - '0' as u32)).unwrap_or(digit),
+    };
+    format!("2{}", k.to_string().chars().map(raised).collect::<String>())
+}
+
+/// Everything decided before the first line is drawn.
+struct Picture<'a> {
+    figure: &'a Figure,
+    series: Vec<&'a Series>,
+    palette: &'a Palette,
+    /// Legend rows: index of the series, left edge, text.
+    legend: Vec<Vec<(usize, f64, String)>>,
+    x_title: Vec<String>,
+    y_title: Vec<String>,
+    x: Axis,
+    y: Axis,
+    /// Categories of bars in order of appearance, else empty.
+    categories: Vec<&'a str>,
+    /// Lines of each category's label, or `None` if they stand upright.
+    category_lines: Option<Vec<Vec<String>>>,
+    left: f64,
+    /// Height below the plot for tick or category labels.
+    below: f64,
+}
+
+type Root<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+impl<'a> Picture<'a> {
+    fn plan(figure: &'a Figure, series: Vec<&'a Series>, palette: &'a Palette) -> Self {
+        let points = || series.iter().flat_map(|s| &s.points);
+        let mut categories: Vec<&str> = Vec::new();
+        let mut xs = Vec::new();
+        for point in points() {
+            match point {
+                Point::At(x, _) => xs.push(*x),
+                Point::In(name, _) if !categories.contains(&name.as_str()) => {
+                    categories.push(name);
+                }
+                Point::In(..) => {}
+            }
+        }
+        let ys: Vec<f64> = points().map(Point::y).collect();
+        let y = Axis::y(figure, &ys);
+        let widest = y.ticks.iter().map(|(_, label)| text_width(label));
+        let left = (widest.fold(0.0, f64::max) + 14.0).max(40.0);
+        let inside = WIDTH - left - 2.0 * GAP;
+        let x = match figure.kind {
+            FigureKind::LinesLog2 => Axis::log2(&xs, (inside / (4.0 * CHAR)) as usize).padded(0.03),
+            FigureKind::Lines | FigureKind::Scatter => {
+                let (low, high) = extent(&xs).unwrap_or((0.0, 1.0));
+                Axis::linear(low, high, false).padded(0.03)
+            }
+            FigureKind::Bars => {
+                Axis { low: 0.0, high: categories.len().max(1) as f64, ticks: Vec::new() }
+            }
+        };
+        let slot = inside / categories.len().max(1) as f64;
+        let fits = |name: &&str| name.split_whitespace().all(|w| text_width(w) <= slot - 4.0);
+        let category_lines = categories.iter().all(fits).then(|| {
+            let lines = categories.iter().map(|name| wrap(&clean(name), slot - 4.0));
+            lines.collect::<Vec<_>>()
+        });
+        let below = match &category_lines {
+            _ if categories.is_empty() => LINE + GAP,
+            Some(all) => GAP + LINE * all.iter().map(Vec::len).max().unwrap_or(1) as f64,
+            None => {
+                let widths = categories.iter().map(|name| text_width(name));
+                2.0 * GAP + widths.fold(0.0, f64::max).min(UPRIGHT_MAX)
+            }
+        };
+        Self {
+            figure,
+            legend: legend(&series),
+            x_title: wrap(&clean(&figure.x_label), WIDTH - 2.0 * GAP),
+            y_title: wrap(&clean(&figure.y_label), WIDTH - 2.0 * GAP),
+            series,
+            palette,
+            x,
+            y,
+            categories,
+            category_lines,
+            left,
+            below,
+        }
+    }
+
+    fn title_top(&self) -> f64 {
+        GAP + LINE * self.legend.len() as f64 + GAP / 2.0
+    }
+
+    fn plot_top(&self) -> f64 {
+        self.title_top() + LINE * self.y_title.len() as f64 + GAP
+    }
+
+    fn height(&self) -> f64 {
+        self.plot_top() + PLOT + self.below + LINE * self.x_title.len() as f64 + GAP
+    }
+
+    fn draw(&self, svg: &mut String) -> Drawn {
+        let size = (fine(WIDTH) as u32, fine(self.height()) as u32);
+        let root = SVGBackend::with_string(svg, size).into_drawing_area();
+        root.fill(&SURFACE.light)?;
+        self.draw_legend(&root)?;
+        for (row, line) in self.y_title.iter().enumerate() {
+            let y = self.title_top() + LINE * (row as f64 + 0.5);
+            write(&root, line, (GAP, y), HPos::Left)?;
+        }
+        let bottom = self.plot_top() + PLOT + self.below;
+        for (row, line) in self.x_title.iter().enumerate() {
+            let at = (self.middle(), bottom + LINE * (row as f64 + 0.5));
+            write(&root, line, at, HPos::Center)?;
+        }
+        let area =
+            root.clone().shrink((0, fine(self.plot_top())), (fine(WIDTH), fine(PLOT + LINE + GAP)));
+        let mut chart = ChartBuilder::on(&area)
+            .margin_right(fine(2.0 * GAP))
+            .x_label_area_size(fine(LINE + GAP))
+            .y_label_area_size(fine(self.left))
+            .build_cartesian_2d(self.x.clone(), self.y.clone())?;
+        chart
+            .configure_mesh()
+            .bold_line_style(GRID.light.stroke_width(fine(1.0) as u32))
+            .axis_style(AXIS.light.stroke_width(fine(1.0) as u32))
+            .label_style(font())
+            .set_all_tick_mark_size(fine(3.5))
+            .draw()?;
+        if self.series.iter().all(|s| s.points.is_empty()) {
+            let at = (self.middle(), self.plot_top() + PLOT / 2.0);
+            write(&root, "no data", at, HPos::Center)?;
+        }
+        if self.figure.kind == FigureKind::Bars {
+            self.draw_bars(&mut chart)?;
+            self.draw_categories(&root)?;
+        } else {
+            self.draw_points(&mut chart)?;
+        }
+        drop(chart);
+        root.present()
+    }
+
+    fn middle(&self) -> f64 {
+        self.left + (WIDTH - self.left - 2.0 * GAP) / 2.0
+    }
+
+    fn draw_legend(&self, root: &Root<'_>) -> Drawn {
+        for (row, entries) in self.legend.iter().enumerate() {
+            let y = GAP + LINE * (row as f64 + 0.5);
+            for (index, x, name) in entries {
+                let style = self.palette.style(&self.series[*index].design);
+                let at = (fine(x + SWATCH / 2.0), fine(y));
+                match self.figure.kind {
+                    FigureKind::Bars => {
+                        let half = fine(6.0);
+                        let corners = [(at.0 - half, at.1 - half), (at.0 + half, at.1 + half)];
+                        root.draw(&Rectangle::new(corners, style.ink.light.filled()))?;
+                    }
+                    kind => {
+                        if kind != FigureKind::Scatter {
+                            let line = vec![(fine(*x), at.1), (fine(x + SWATCH), at.1)];
+                            root.draw(&PathElement::new(line, stroke(style)))?;
+                        }
+                        root.draw(&marker(at, style))?;
+                    }
+                }
+                write(root, name, (x + SWATCH + 6.0, y), HPos::Left)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn draw_points(&self, chart: &mut Chart<'_, '_>) -> Drawn {
+        let place = |x: f64| match self.figure.kind {
+            FigureKind::LinesLog2 => x.log2(),
+            _ => x,
+        };
+        for one in &self.series {
+            let style = self.palette.style(&one.design);
+            let points: Vec<(f64, f64)> = one
+                .points
+                .iter()
+                .filter_map(|p| match p {
+                    Point::At(x, y) => Some((place(*x), *y)),
+                    Point::In(..) => None,
+                })
+                .collect();
+            if self.figure.kind != FigureKind::Scatter && points.len() > 1 {
+                chart.draw_series(LineSeries::new(points.iter().copied(), stroke(style)))?;
+            }
+            chart.draw_series(
+                points.iter().map(|&at| EmptyElement::at(at) + marker((0, 0), style)),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn draw_bars(&self, chart: &mut Chart<'_, '_>) -> Drawn {
+        let base = 0f64.clamp(self.y.low, self.y.high);
+        // A fifth of each slot stays free between the groups.
+        let width = 0.8 / self.series.len().max(1) as f64;
+        for (index, one) in self.series.iter().enumerate() {
+            let style = self.palette.style(&one.design).ink.light.filled();
+            let bars = one.points.iter().filter_map(|point| {
+                let Point::In(name, y) = point else {
+                    return None;
+                };
+                let slot = self.categories.iter().position(|c| c == name)?;
+                let left = slot as f64 + 0.1 + width * index as f64;
+                let corners = [(left + width * 0.06, base), (left + width * 0.94, *y)];
+                Some(Rectangle::new(corners, style))
+            });
+            chart.draw_series(bars)?;
+        }
+        Ok(())
+    }
+
+    fn draw_categories(&self, root: &Root<'_>) -> Drawn {
+        let slot = (WIDTH - self.left - 2.0 * GAP) / self.categories.len().max(1) as f64;
+        let top = self.plot_top() + PLOT + GAP;
+        for (index, name) in self.categories.iter().enumerate() {
+            let x = self.left + slot * (index as f64 + 0.5);
+            match &self.category_lines {
+                Some(lines) => {
+                    for (row, line) in lines[index].iter().enumerate() {
+                        let y = top + LINE * (row as f64 + 0.5);
+                        write(root, line, (x, y), HPos::Center)?;
+                    }
+                }
+                None => {
+                    let upright = font()
+                        .transform(FontTransform::Rotate270)
+                        .pos(Pos::new(HPos::Right, VPos::Center));
+                    let name = fit(&clean(name), UPRIGHT_MAX);
+                    root.draw(&Text::new(name, (fine(x), fine(top)), upright))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the library's output the head of an element for a page, and takes
+    /// the line breaks out of its text.
+    fn finish(&self, svg: &str) -> String {
+        let body = svg.split_once('>').map_or("", |(_, body)| body);
+        let body = body
+            .replace("\">\n", "\">")
+            .replace("\n</text>", "</text>")
+            .replace("opacity=\"1\" ", "");
+        let (width, height) = (fine(WIDTH), fine(self.height()));
+        let escape = |text: &str| maud::html! { (clean(text)) }.into_string();
+        format!(
+            "<svg class=\"swath-figure\" viewBox=\"0 0 {width} {height}\" role=\"img\">\
+             <title>{}</title><desc>{}</desc>{}",
+            escape(&format!("{}: {}", self.figure.id, self.figure.title)),
+            escape(&self.describe()),
+            body.trim_start(),
+        )
+        .trim_end()
+        .to_owned()
+    }
+
+    /// The figure in words, for those who cannot see it.
+    fn describe(&self) -> String {
+        let kind = match self.figure.kind {
+            FigureKind::Lines => "Lines",
+            FigureKind::LinesLog2 => "Lines over a logarithmic x axis",
+            FigureKind::Bars => "Bars",
+            FigureKind::Scatter => "Points",
+        };
+        let mut text = format!("{kind}. x: {}. y: {}.", self.figure.x_label, self.figure.y_label);
+        for one in &self.series {
+            let ys: Vec<f64> = one.points.iter().map(Point::y).collect();
+            let show = |value| crate::results::Unit::Number.show(value);
+            text += &match extent(&ys) {
+                None => format!(" {}: no data.", one.design),
+                Some((low, high)) => format!(
+                    " {}: {} points, y from {} to {}.",
+                    one.design,
+                    ys.len(),
+                    show(low),
+                    show(high)
+                ),
+            };
+        }
+        text
+    }
+}
+
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
+
+/// Puts the designs' names into rows.
+fn legend(series: &[&Series]) -> Vec<Vec<(usize, f64, String)>> {
+    let mut rows: Vec<Vec<(usize, f64, String)>> = Vec::new();
+    let mut x = WIDTH;
+    for (index, one) in series.iter().enumerate() {
+        let name = fit(&clean(&one.design), WIDTH - 2.0 * GAP - SWATCH - 6.0);
+        let width = SWATCH + 6.0 + text_width(&name);
+        if x + width > WIDTH - GAP {
+            rows.push(Vec::new());
+            x = GAP;
+        }
+        if let Some(row) = rows.last_mut() {
+            row.push((index, x, name));
+        }
+        x += width + 2.0 * GAP;
+    }
+    rows
+}
+
+fn font() -> TextStyle<'static> {
+    // The library divides sizes by 1.24 when it writes them.
+    let size = FONT * FINE * 1.24;
+    TextStyle::from(("sans-serif", size).into_font()).color(&TEXT.light)
+}
+
+/// Writes one line around `at` (units), which is its middle in height.
+fn write(root: &Root<'_>, text: &str, at: (f64, f64), side: HPos) -> Drawn {
+    let style = font().pos(Pos::new(side, VPos::Center));
+    root.draw(&Text::new(text.to_owned(), (fine(at.0), fine(at.1)), style))
+}
+
+fn stroke(style: &Style) -> ShapeStyle {
+    style.ink.light.stroke_width(fine(2.0) as u32)
+}
+
+/// A marker around `at` (coordinates).
+fn marker<'b>(at: (i32, i32), style: &Style) -> DynElement<'static, SVGBackend<'b>, (i32, i32)> {
+    let corner = |(x, y): (f64, f64)| (at.0 + fine(x), at.1 + fine(y));
+    let shape = |corners: &[(f64, f64)]| -> Vec<(i32, i32)> {
+        corners.iter().copied().map(corner).collect()
+    };
+    let corners: Vec<(i32, i32)> = match style.marker {
+        Marker::Circle => {
+            let radius = fine(5.0);
+            let line = ShapeStyle { filled: style.filled, ..stroke(style) };
+            return Circle::new(at, radius, line).into_dyn();
+        }
+        Marker::Square => shape(&[(-4.5, -4.5), (4.5, -4.5), (4.5, 4.5), (-4.5, 4.5)]),
+        Marker::Triangle => shape(&[(0.0, -6.0), (5.5, 4.0), (-5.5, 4.0)]),
+        Marker::TriangleDown => shape(&[(0.0, 6.0), (5.5, -4.0), (-5.5, -4.0)]),
+        Marker::Diamond => shape(&[(0.0, -6.0), (6.0, 0.0), (0.0, 6.0), (-6.0, 0.0)]),
+        Marker::Cross => shape(&[
+            (0.0, 0.0),
+            (-4.5, -4.5),
+            (0.0, 0.0),
+            (4.5, -4.5),
+            (0.0, 0.0),
+            (4.5, 4.5),
+            (0.0, 0.0),
+            (-4.5, 4.5),
+        ]),
+        Marker::Plus => shape(&[
+            (0.0, 0.0),
+            (0.0, -6.0),
+            (0.0, 0.0),
+            (6.0, 0.0),
+            (0.0, 0.0),
+            (0.0, 6.0),
+            (0.0, 0.0),
+            (-6.0, 0.0),
+        ]),
+        Marker::Hexagon => {
+            shape(&[(-5.5, 0.0), (-2.8, -4.9), (2.8, -4.9), (5.5, 0.0), (2.8, 4.9), (-2.8, 4.9)])
+        }
+        Marker::Hourglass => shape(&[(-4.5, -5.0), (4.5, -5.0), (-4.5, 5.0), (4.5, 5.0)]),
+        Marker::Bowtie => shape(&[(-5.0, -4.5), (5.0, 4.5), (5.0, -4.5), (-5.0, 4.5)]),
+    };
+    if style.filled {
+        return Polygon::new(corners, style.ink.light.filled()).into_dyn();
+    }
+    let closed: Vec<(i32, i32)> = corners.iter().chain(corners.first()).copied().collect();
+    PathElement::new(closed, stroke(style)).into_dyn()
+}

@@ -232,7 +232,7 @@ pub enum ResultError {
     #[error("figure {0:?}: its id has no letter or digit to name a file with")]
     FigureId(String),
     /// A figure's y range is not a range.
-    #[error("figure {figure:?}: y range {low} to {high} is not a range of finite numbers")]
+    #[error("figure {figure:?}: y range {low} to {high} is not a range within -1e300 to 1e300")]
     YRange {
         /// The figure's id.
         figure: String,
@@ -281,14 +281,22 @@ pub enum ResultError {
     },
 }
 
+/// The largest magnitude of a point's x and y and of an axis' ends: far above
+/// any measurement, and small enough that differences stay finite.
+pub const MAGNITUDE_MAX: f64 = 1e300;
+
+fn drawable(value: f64) -> bool {
+    value.abs() <= MAGNITUDE_MAX
+}
+
 /// What is wrong with a point.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum PointFault {
-    /// x is infinite or not a number.
-    #[error("x is {0}, not a finite number")]
+    /// x is not a number, or beyond [`MAGNITUDE_MAX`].
+    #[error("x is {0}, not a number from -1e300 to 1e300")]
     XNotFinite(f64),
-    /// y is infinite or not a number.
-    #[error("y is {0}, not a finite number")]
+    /// y is not a number, or beyond [`MAGNITUDE_MAX`].
+    #[error("y is {0}, not a number from -1e300 to 1e300")]
     YNotFinite(f64),
     /// A logarithmic axis has no place for this x.
     #[error("x is {0}, and a logarithmic axis begins above 0")]
@@ -400,7 +408,7 @@ fn check_figures<'a>(figures: impl Iterator<Item = &'a Figure>) -> Result<(), Re
             return Err(ResultError::FigureId(figure.id.clone()));
         }
         if let Some((low, high)) = figure.y_range
-            && !(low.is_finite() && high.is_finite() && low < high)
+            && !(drawable(low) && drawable(high) && low < high)
         {
             return Err(ResultError::YRange { figure: figure.id.clone(), low, high });
         }
@@ -468,16 +476,17 @@ impl Series {
         }
     }
 
-    fn check(&self, kind: FigureKind) -> Result<(), ResultError> {
+    /// Whether every point fits a figure of this kind.
+    pub(crate) fn check(&self, kind: FigureKind) -> Result<(), ResultError> {
         let mut categories = BTreeSet::new();
         for (index, point) in self.points.iter().enumerate() {
             let bars = kind == FigureKind::Bars;
             let what = match point {
-                _ if !point.y().is_finite() => PointFault::YNotFinite(point.y()),
+                _ if !drawable(point.y()) => PointFault::YNotFinite(point.y()),
                 Point::At(..) if bars => PointFault::NumberInBars,
                 Point::In(..) if !bars => PointFault::CategoryOnAxis,
                 Point::In(category, _) if !categories.insert(category) => PointFault::SameCategory,
-                Point::At(x, _) if !x.is_finite() => PointFault::XNotFinite(*x),
+                Point::At(x, _) if !drawable(*x) => PointFault::XNotFinite(*x),
                 Point::At(x, _) if kind == FigureKind::LinesLog2 && *x <= 0.0 => {
                     PointFault::XNotPositive(*x)
                 }
@@ -694,7 +703,6 @@ impl Tolerance {
             (Self::Absolute(difference), PaperFigure::Value(value)) => {
                 (measured - value).abs() <= difference
             }
-            #[expect(clippy::float_cmp, reason = "the claim is that they are equal")]
             (Self::Exactly, PaperFigure::Value(value)) => measured == value,
             (Self::Between(slack), PaperFigure::Range(low, high)) => {
                 low - slack <= measured && measured <= high + slack
