@@ -1,0 +1,730 @@
+//! An address space: mapping, eager and demand paging, translation.
+//!
+//! Reads and writes of descriptors are counted here in terms of n, the pages
+//! of the range; t, the leaf tables that it touches; l, the format's levels;
+//! and e, the entries of a table. A table costs one clearing of its frames when
+//! it is made.
+
+use swath_arch::{
+    Attributes, BusError, Coalescing, ContiguityField, Extent, Format, Order, PageRange, Pfn,
+    PhysAddr, PhysMemory, Regime, Vpn,
+};
+use swath_frame::{AllocError, FrameAllocator};
+
+use crate::contiguity::{self, Contiguity, Piece, Place};
+use crate::encode::{self, Entry, Leaf};
+use crate::error::{
+    AllocateError, CheckError, FaultError, MapError, NewError, PageSizeError, TranslateError,
+};
+use crate::walk::{View, Visit};
+
+/// A translation, as software sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Mapping {
+    /// The frame of the page asked for.
+    pub frame: Pfn,
+    /// The order of the page that maps it.
+    pub order: Order,
+    /// What it permits.
+    pub attributes: Attributes,
+    /// Whether the space took the frame itself and will give it back.
+    pub owned: bool,
+    /// What the descriptor says of its neighbours: zero for larger pages.
+    pub contiguity: Contiguity,
+}
+
+/// What a space has done since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Statistics {
+    /// Blocks mapped by `map`, `allocate_eager` (each block of the chunk) and
+    /// `fault`, and larger pages.
+    pub blocks_mapped: u64,
+    /// Words of tables written: descriptors, corrections of contiguity and
+    /// links to tables. A word beside a descriptor comes with it.
+    pub descriptor_writes: u64,
+    /// Times that the way from the root to a table was walked in order to map.
+    pub walks: u64,
+}
+
+/// An address space over memory `M`, with pages from the allocator `A` and
+/// tables from the allocator `T`. All three are handles: `&memory`,
+/// `&RefCell<allocator>`; `A` and `T` may be handles of the same allocator.
+///
+/// Dropping a space gives back the frames that it took, for pages and for
+/// tables, in one reading of every entry of every table.
+///
+/// Invariants, walked by [`check`](Self::check):
+/// - `table_frames` is the frames of the tables reached from the root, which
+///   were taken from `tables`; nobody else writes to them.
+/// - A table other than the root has an entry in use, unless memory has failed.
+/// - Each of 16 entries that make one page says the same.
+/// - No descriptor claims contiguity that is not there: within `page - Descend`
+///   to `page + Ascend` (or from an anchor on) every page is mapped, and to
+///   frames as contiguous as the pages.
+#[derive(Debug)]
+pub struct AddressSpace<M: PhysMemory, A: FrameAllocator, T: FrameAllocator = A> {
+    pub(crate) memory: M,
+    pub(crate) frames: A,
+    pub(crate) tables: T,
+    pub(crate) regime: Regime,
+    pub(crate) table_frames: u64,
+    pub(crate) statistics: Statistics,
+}
+
+/// The leaf table where the last page was mapped, kept from block to block of
+/// one operation.
+#[derive(Clone, Copy, Debug)]
+struct Cursor {
+    /// The page number without its index into the leaf table.
+    tag: u64,
+    table: PhysAddr,
+    /// No entry from the last page on is in use, since the operation made the
+    /// table.
+    fresh: bool,
+}
+
+/// Who gives the frames of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Space,
+    Other,
+}
+
+/// The first page of the range that the format does not translate.
+pub(crate) fn first_not_canonical(format: Format, range: PageRange) -> Option<Vpn> {
+    let fits = |page: Vpn| page.raw() >> 52 == 0 && format.is_canonical(page.addr());
+    if !fits(range.start) {
+        return Some(range.start);
+    }
+    // Within one half of the addresses, what is canonical ends at a power of
+    // two: the lower end of the next such range is not canonical, or is the end
+    // of all.
+    let end = match format {
+        Format::ArmV7 => 1 << 20,
+        Format::ArmV8 => 1 << 36,
+        Format::X86_64 if range.start.raw() >> 51 == 0 => 1 << 35,
+        Format::X86_64 => 1 << 52,
+    };
+    (range.count > end - range.start.raw()).then_some(Vpn::new(end))
+}
+
+impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> {
+    /// An empty space. Takes and clears the root table.
+    ///
+    /// # Errors
+    /// [`NewError`]; nothing is taken.
+    pub fn new(
+        format: Format,
+        coalescing: Coalescing,
+        memory: M,
+        frames: A,
+        mut tables: T,
+    ) -> Result<Self, NewError> {
+        if let Coalescing::Anchor { distance, .. } = coalescing
+            && !(1..=16).contains(&distance.k())
+        {
+            return Err(NewError::Distance { distance });
+        }
+        if let Coalescing::Pcad(ContiguityField::Beside { bits })
+        | Coalescing::Anchor { field: ContiguityField::Beside { bits }, .. } = coalescing
+        {
+            let bits_max = format.beside_half_bits();
+            if bits == 0 || u32::from(bits) > bits_max {
+                return Err(NewError::Width { bits, bits_max });
+            }
+        }
+        let root = tables.take_aligned(format.root_order()).map_err(NewError::NoTable)?;
+        let ready = if out_of_reach(format, root) {
+            Err(NewError::TableOutOfReach { frame: root.start })
+        } else {
+            clear(&memory, root).map_err(NewError::Bus)
+        };
+        if let Err(error) = ready {
+            give_back(&mut tables, root);
+            return Err(error);
+        }
+        Ok(Self {
+            memory,
+            frames,
+            tables,
+            regime: Regime { format, root: root.start.addr(), coalescing },
+            table_frames: root.count,
+            statistics: Statistics::default(),
+        })
+    }
+
+    /// What the hardware is told: format, root and coalescing.
+    pub const fn regime(&self) -> Regime {
+        self.regime
+    }
+
+    /// Frames that the tables take, the root's included.
+    pub const fn table_frames(&self) -> u64 {
+        self.table_frames
+    }
+
+    /// What has been done so far.
+    pub const fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    #[inline]
+    pub(crate) const fn view(&self) -> View<'_, M> {
+        View { memory: &self.memory, regime: self.regime }
+    }
+
+    /// Writes one word of a table and counts it.
+    #[inline]
+    pub(crate) fn write(&mut self, at: PhysAddr, word: u64) -> Result<(), BusError> {
+        self.view().write(at, word)?;
+        self.statistics.descriptor_writes += 1;
+        Ok(())
+    }
+
+    /// Maps frames that somebody else gives: unmapping and dropping leave them
+    /// alone. The extent is one block of base pages, of any length and
+    /// alignment.
+    ///
+    /// n descriptor writes, at most n reads (none in tables that are made for
+    /// it), t walks of l - 1 reads.
+    ///
+    /// # Errors
+    /// [`MapError`]; nothing has changed.
+    pub fn map(
+        &mut self,
+        start: Vpn,
+        extent: Extent,
+        attributes: Attributes,
+    ) -> Result<(), MapError> {
+        let range = PageRange::new(start, extent.count);
+        self.check_range(range)?;
+        self.map_block(&mut None, start, extent, attributes, Owner::Other)
+    }
+
+    /// Maps one page of a larger size, or a base page, to frames that somebody
+    /// else gives. Larger pages take one entry, or 16 alike (ARMv7's large
+    /// pages and supersections, ARMv8's contiguous bit); they carry no
+    /// contiguity.
+    ///
+    /// One walk of at most l - 1 reads, and a read and a write per entry.
+    ///
+    /// # Errors
+    /// [`PageSizeError`]; nothing has changed.
+    pub fn map_page_size(
+        &mut self,
+        page: Vpn,
+        frame: Pfn,
+        order: Order,
+        attributes: Attributes,
+    ) -> Result<(), PageSizeError> {
+        let format = self.regime.format;
+        let level = format.levels().iter().position(|level| level.leaves.contains(&order));
+        let Some(level) = level else {
+            return Err(PageSizeError::NoSuchSize { order });
+        };
+        if !page.is_aligned(order.k()) {
+            return Err(PageSizeError::PageMisaligned { page, order });
+        }
+        if !frame.is_aligned(order.k()) {
+            return Err(PageSizeError::FrameMisaligned { frame, order });
+        }
+        if order == Order::BASE {
+            return self.map(page, Extent::new(frame, 1), attributes).map_err(PageSizeError::Map);
+        }
+        self.map_large(level, page, frame, order, attributes).map_err(PageSizeError::Map)
+    }
+
+    fn map_large(
+        &mut self,
+        level: usize,
+        page: Vpn,
+        frame: Pfn,
+        order: Order,
+        attributes: Attributes,
+    ) -> Result<(), MapError> {
+        let format = self.regime.format;
+        self.check_range(PageRange::new(page, order.frames()))?;
+        // Only a supersection says more of the address than the format's 32
+        // bits.
+        let supersection = format == Format::ArmV7 && order == Order::known(12);
+        let pa_bits = if supersection { 40 } else { format.pa_bits() };
+        if frame.raw() >> (pa_bits - swath_arch::BASE_PAGE_SHIFT) != 0 {
+            return Err(MapError::FrameOutOfReach { frame });
+        }
+        let (table, fresh) = self.table_for(page, level)?;
+        let view = self.view();
+        let entry_order = view.entry_order(level);
+        let copies = 1 << (order.k() - entry_order.k());
+        let first = view.index(level, page);
+        let beside = view.table_order(level) == Order::known(1);
+        let said = Leaf { order, frame, attributes, owned: false };
+        let word = encode::leaf(format, level, said);
+        let stride_bytes = encode::copy_stride_bytes(format, entry_order);
+        if !fresh {
+            for i in 0..copies {
+                if encode::in_use(format, view.read(view.entry(table, first + i))?) {
+                    let page = Vpn::new(page.raw() + (i << entry_order.k()));
+                    return Err(MapError::AlreadyMapped { page });
+                }
+            }
+        }
+        for i in 0..copies {
+            let at = self.view().entry(table, first + i);
+            let zeroed = if beside { self.view().write(contiguity::beside(at), 0) } else { Ok(()) };
+            let written = zeroed.and_then(|()| self.write(at, word + i * stride_bytes));
+            if let Err(bus) = written {
+                for j in 0..i {
+                    // Failing, it stays mapped, to be unmapped or dropped.
+                    let at = self.view().entry(table, first + j);
+                    let _ = self.write(at, 0);
+                }
+                self.prune(page);
+                return Err(bus.into());
+            }
+        }
+        self.statistics.blocks_mapped += 1;
+        Ok(())
+    }
+
+    /// Eager paging: takes frames for the whole range before it is used, block
+    /// by block as the allocator gives them, and maps each block with its
+    /// contiguity (the PBS paper's Fig. 4). `sink` is told each block once it
+    /// is mapped, ascending in pages. The space owns the frames.
+    ///
+    /// Costs as for [`map`](Self::map), with one walk per leaf table whatever
+    /// the number of blocks.
+    ///
+    /// # Errors
+    /// [`AllocateError`]; nothing has changed, all frames are back, and what
+    /// `sink` was told is void.
+    pub fn allocate_eager(
+        &mut self,
+        range: PageRange,
+        attributes: Attributes,
+        sink: &mut dyn FnMut(Extent),
+    ) -> Result<(), AllocateError> {
+        self.check_range(range).map_err(AllocateError::Map)?;
+        let free = self.frames.free_frames();
+        let short = AllocateError::OutOfFrames { wanted: range.count, free };
+        if range.count > free {
+            return Err(short);
+        }
+        let mut cursor = None;
+        let mut done = 0;
+        while done < range.count {
+            let page = Vpn::new(range.start.raw() + done);
+            // Tables may have come from the same frames: none may be left.
+            let taken = self.frames.take_block(range.count - done);
+            let mapped = match taken {
+                None => Err(short),
+                Some(block) => self
+                    .map_block(&mut cursor, page, block, attributes, Owner::Space)
+                    .map_err(AllocateError::Map),
+            };
+            match (mapped, taken) {
+                (Ok(()), Some(block)) => {
+                    sink(block);
+                    done += block.count;
+                }
+                (Err(error), _) => {
+                    self.undo(PageRange::new(range.start, done));
+                    return Err(error);
+                }
+                (Ok(()), None) => return Err(short),
+            }
+        }
+        Ok(())
+    }
+
+    /// Demand paging: takes one frame for the page and maps it, as a block of
+    /// its own. The space owns the frame.
+    ///
+    /// One walk of l - 1 reads, one read, one write.
+    ///
+    /// # Errors
+    /// [`FaultError`]; nothing has changed.
+    pub fn fault(&mut self, page: Vpn, attributes: Attributes) -> Result<Pfn, FaultError> {
+        self.check_range(PageRange::new(page, 1)).map_err(FaultError::Map)?;
+        let frame = self.frames.take_frame().ok_or(FaultError::OutOfFrames)?;
+        self.map_block(&mut None, page, Extent::new(frame, 1), attributes, Owner::Space)
+            .map_err(FaultError::Map)?;
+        Ok(frame)
+    }
+
+    /// What the page is mapped to. Reads at most l descriptors, and the word
+    /// beside one; changes nothing.
+    ///
+    /// # Errors
+    /// [`TranslateError`].
+    pub fn translate(&self, page: Vpn) -> Result<Mapping, TranslateError> {
+        let format = self.regime.format;
+        if first_not_canonical(format, PageRange::new(page, 1)).is_some() {
+            return Err(TranslateError::NotCanonical { page });
+        }
+        let found = self.view().find(page)?;
+        let Entry::Leaf(leaf) = encode::decode(format, found.level, found.word) else {
+            return Err(TranslateError::NotMapped { page });
+        };
+        let offset = page.raw() & (leaf.order.frames() - 1);
+        Ok(Mapping {
+            frame: Pfn::new(leaf.frame.raw() + offset),
+            order: leaf.order,
+            attributes: leaf.attributes,
+            owned: leaf.owned,
+            contiguity: self.contiguity(leaf, found.at, found.word)?,
+        })
+    }
+
+    fn contiguity(&self, leaf: Leaf, at: PhysAddr, word: u64) -> Result<Contiguity, BusError> {
+        let Regime { format, coalescing, .. } = self.regime;
+        let number = |place: Option<Place>| match place {
+            Some(place) if leaf.order == Order::BASE => place.get(self.view(), at, word),
+            _ => Ok(0),
+        };
+        Ok(Contiguity {
+            ascend: number(Place::ascend(format, coalescing))?,
+            descend: number(Place::descend(format, coalescing))?,
+        })
+    }
+
+    /// Walks every invariant, in one reading of every entry of every table.
+    ///
+    /// # Errors
+    /// [`CheckError`]: the first thing wrong.
+    pub fn check(&self) -> Result<(), CheckError> {
+        let format = self.regime.format;
+        let anchors = matches!(self.regime.coalescing, Coalescing::Anchor { .. });
+        let mut wrong: Option<CheckError> = None;
+        let mut reached = format.root_order().frames();
+        let mut last_frame = None;
+        // The run of base pages that ends before `next`: its start, its
+        // frames' distance from its pages, and how far its pages' claims
+        // reach.
+        let (mut start, mut next, mut delta) = (0, 0, 0);
+        let (mut claimed, mut claimant) = (0, Vpn::new(0));
+        let visited = self.view().visit(|visit| match visit {
+            Visit::Table { level, table } => {
+                if last_frame != Some(table.frame()) {
+                    reached += self.view().table_order(level).frames();
+                }
+                last_frame = Some(table.frame());
+            }
+            Visit::Leaf { level, at, page, leaf, word } => {
+                let entry_order = self.view().entry_order(level);
+                let within = page.raw() & (leaf.order.frames() - 1);
+                let expected = encode::leaf(format, level, leaf)
+                    + (within >> entry_order.k()) * encode::copy_stride_bytes(format, entry_order);
+                let head = self.view().find(Vpn::new(page.raw() - within)).map(|f| f.word);
+                let alike = match head {
+                    Ok(head) => encode::decode(format, level, head) == Entry::Leaf(leaf),
+                    Err(_) => false,
+                };
+                if leaf.order != Order::BASE && (word != expected || !alike) {
+                    wrong.get_or_insert(CheckError::Copies { page });
+                }
+                let said = self.contiguity(leaf, at, word).unwrap_or_default();
+                let frame = leaf.frame.raw() + within;
+                let base = leaf.order == Order::BASE;
+                let goes_on = base
+                    && next == page.raw()
+                    && frame.wrapping_sub(page.raw()) == delta
+                    && page.raw() != start;
+                if !goes_on {
+                    if claimed > next {
+                        wrong.get_or_insert(CheckError::Contiguity { page: claimant });
+                    }
+                    (start, claimed) = (page.raw(), 0);
+                    delta = frame.wrapping_sub(page.raw());
+                }
+                // A run of one larger page never goes on.
+                next = if base { page.raw() + 1 } else { 0 };
+                let claim = match (base, anchors) {
+                    (false, _) => 0,
+                    (true, true) => page.raw() + said.ascend,
+                    (true, false) => page.raw() + 1 + said.ascend,
+                };
+                if claim > claimed {
+                    (claimed, claimant) = (claim, page);
+                }
+                if said.descend > page.raw() - start {
+                    wrong.get_or_insert(CheckError::Contiguity { page });
+                }
+            }
+        });
+        visited.map_err(CheckError::Bus)?;
+        if claimed > next {
+            wrong.get_or_insert(CheckError::Contiguity { page: claimant });
+        }
+        if reached != self.table_frames {
+            wrong.get_or_insert(CheckError::TableFrames { reached, taken: self.table_frames });
+        }
+        wrong.map_or(Ok(()), Err)
+    }
+
+    fn check_range(&self, range: PageRange) -> Result<(), MapError> {
+        if range.is_empty() {
+            return Err(MapError::Empty);
+        }
+        match first_not_canonical(self.regime.format, range) {
+            Some(page) => Err(MapError::NotCanonical { page }),
+            None => Ok(()),
+        }
+    }
+
+    /// Maps one block, or takes back all that was done for it: its frames too,
+    /// if they are the space's.
+    fn map_block(
+        &mut self,
+        cursor: &mut Option<Cursor>,
+        start: Vpn,
+        block: Extent,
+        attributes: Attributes,
+        owner: Owner,
+    ) -> Result<(), MapError> {
+        let owned = owner == Owner::Space;
+        let Err((error, written)) = self.write_block(cursor, start, block, attributes, owned)
+        else {
+            self.statistics.blocks_mapped += 1;
+            return Ok(());
+        };
+        *cursor = None;
+        self.undo(PageRange::new(start, written));
+        self.prune(Vpn::new(start.raw() + written));
+        if owned {
+            let first = Pfn::new(block.start.raw() + written);
+            give_back(&mut self.frames, Extent::new(first, block.count - written));
+        }
+        Err(error)
+    }
+
+    /// Writes the block's descriptors, leaf table by leaf table.
+    ///
+    /// # Errors
+    /// The error, and how many pages were mapped before it.
+    fn write_block(
+        &mut self,
+        cursor: &mut Option<Cursor>,
+        start: Vpn,
+        block: Extent,
+        attributes: Attributes,
+        owned: bool,
+    ) -> Result<(), (MapError, u64)> {
+        let Regime { format, coalescing, .. } = self.regime;
+        let last = 1_u64 << (format.pa_bits() - swath_arch::BASE_PAGE_SHIFT);
+        if block.start.raw() >= last || block.count > last - block.start.raw() {
+            let frame = Pfn::new(block.start.raw().max(last));
+            return Err((MapError::FrameOutOfReach { frame }, 0));
+        }
+        let level = self.view().leaf_level();
+        let said = Leaf { order: Order::BASE, frame: block.start, attributes, owned };
+        let word = encode::leaf(format, level, said);
+        let entries = self.view().entries(level);
+        let mut done = 0;
+        while done < block.count {
+            let page = Vpn::new(start.raw() + done);
+            let index = self.view().index(level, page);
+            let tag = page.raw() - index;
+            let Cursor { table, fresh, .. } = match *cursor {
+                Some(cursor) if cursor.tag == tag => cursor,
+                _ => {
+                    let (table, fresh) = self.table_for(page, level).map_err(|e| (e, done))?;
+                    *cursor.insert(Cursor { tag, table, fresh })
+                }
+            };
+            let count = (entries - index).min(block.count - done);
+            let view = self.view();
+            if !fresh {
+                for i in 0..count {
+                    let word = view
+                        .read(view.entry(table, index + i))
+                        .map_err(|bus| (MapError::Bus(bus), done))?;
+                    if encode::in_use(format, word) {
+                        let page = Vpn::new(page.raw() + i);
+                        return Err((MapError::AlreadyMapped { page }, done));
+                    }
+                }
+            }
+            let piece = Piece {
+                at: view.entry(table, index),
+                page: page.raw(),
+                word: word.wrapping_add(done * swath_arch::BASE_PAGE_BYTES),
+                before: done,
+                after: block.count - done,
+                count,
+            };
+            let written = contiguity::write_piece(format, &self.memory, coalescing, piece);
+            if let Err((bus, i)) = written {
+                self.statistics.descriptor_writes += i;
+                return Err((MapError::Bus(bus), done + i));
+            }
+            self.statistics.descriptor_writes += count;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// The table at `level` on the way to the page, made if it is not there,
+    /// and whether it was made here. Leaves nothing behind on failure.
+    fn table_for(&mut self, page: Vpn, level: usize) -> Result<(PhysAddr, bool), MapError> {
+        self.statistics.walks += 1;
+        let mut table = self.regime.root;
+        let mut fresh = false;
+        for above in 0..level {
+            let view = self.view();
+            let at = view.entry(table, view.index(above, page));
+            let next = view.read(at).map_err(MapError::Bus).and_then(|word| {
+                match encode::decode(self.regime.format, above, word) {
+                    Entry::Table(next) => Ok(next),
+                    Entry::Leaf(_) => Err(MapError::AlreadyMapped { page }),
+                    Entry::Empty => {
+                        fresh = true;
+                        self.new_table(at, above + 1, page)
+                    }
+                }
+            });
+            table = match next {
+                Ok(next) => next,
+                Err(error) => {
+                    self.prune(page);
+                    return Err(error);
+                }
+            };
+        }
+        Ok((table, fresh))
+    }
+
+    /// Makes the table at `level` that the entry at `at` is to point to.
+    fn new_table(&mut self, at: PhysAddr, level: usize, page: Vpn) -> Result<PhysAddr, MapError> {
+        let format = self.regime.format;
+        if format == Format::ArmV7 {
+            // Four tables of 1 KiB share a frame: a fellow's frame has room,
+            // cleared when it was made and empty since.
+            let offset = 1024 * (self.view().index(0, page) & 3);
+            if let Some(frame) = self.shared_frame(at)? {
+                let table = PhysAddr::new(frame.addr().raw() + offset);
+                self.write(at, encode::table(format, table))?;
+                return Ok(table);
+            }
+            return self.link_new_table(at, level, offset);
+        }
+        self.link_new_table(at, level, 0)
+    }
+
+    fn link_new_table(
+        &mut self,
+        at: PhysAddr,
+        level: usize,
+        offset: u64,
+    ) -> Result<PhysAddr, MapError> {
+        let order = self.view().table_order(level);
+        let taken = self.take_table(order).map_err(MapError::NoTable)?;
+        let table = PhysAddr::new(taken.start.addr().raw() + offset);
+        let linked = if out_of_reach(self.regime.format, taken) {
+            Err(MapError::TableOutOfReach { frame: taken.start })
+        } else {
+            // The beside half of a leaf table is written with its entries.
+            clear(&self.memory, Extent::new(taken.start, 1))
+                .and_then(|()| self.write(at, encode::table(self.regime.format, table)))
+                .map_err(MapError::Bus)
+        };
+        match linked {
+            Ok(()) => {
+                self.table_frames += taken.count;
+                Ok(table)
+            }
+            Err(error) => {
+                give_back(&mut self.tables, taken);
+                Err(error)
+            }
+        }
+    }
+
+    fn take_table(&mut self, order: Order) -> Result<Extent, AllocError> {
+        if order == Order::BASE {
+            let free = self.tables.free_frames();
+            let frame = self.tables.take_frame();
+            return frame
+                .map(|frame| Extent::new(frame, 1))
+                .ok_or(AllocError::OutOfFrames { wanted: 1, free });
+        }
+        self.tables.take_aligned(order)
+    }
+
+    /// ARMv7: the frame that the tables of the first-level entry at `at` and
+    /// of its three fellows share, if one of the fellows has a table.
+    pub(crate) fn shared_frame(&self, at: PhysAddr) -> Result<Option<Pfn>, BusError> {
+        for i in 0..4 {
+            let fellow = PhysAddr::new((at.raw() & !15) + 4 * i);
+            if fellow == at {
+                continue;
+            }
+            if let Entry::Table(table) = encode::decode(Format::ArmV7, 0, self.view().read(fellow)?)
+            {
+                return Ok(Some(table.frame()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> Drop for AddressSpace<M, A, T> {
+    fn drop(&mut self) {
+        let view = View { memory: &self.memory, regime: self.regime };
+        let mut pending = Extent::default();
+        let mut last_table = None;
+        let (frames, tables) = (&mut self.frames, &mut self.tables);
+        // What cannot be read cannot be given back.
+        let _ = view.visit(|visit| match visit {
+            Visit::Leaf { page, leaf, .. } => {
+                let first = page.raw() & (leaf.order.frames() - 1) == 0;
+                if leaf.owned && first {
+                    let more = Extent::new(leaf.frame, leaf.order.frames());
+                    if let Some(done) = append(&mut pending, more) {
+                        give_back(frames, done);
+                    }
+                }
+            }
+            Visit::Table { level, table } => {
+                // ARMv7's four tables in a frame follow one another.
+                if last_table != Some(table.frame()) {
+                    let order = view.table_order(level);
+                    give_back(tables, Extent::new(table.frame(), order.frames()));
+                }
+                last_table = Some(table.frame());
+            }
+        });
+        if !pending.is_empty() {
+            give_back(frames, pending);
+        }
+        let root = Extent::new(self.regime.root.frame(), self.regime.format.root_order().frames());
+        give_back(tables, root);
+    }
+}
+
+/// Adds `more` to `pending`; if the two do not join, `more` takes the place of
+/// what was pending, which is returned.
+pub(crate) fn append(pending: &mut Extent, more: Extent) -> Option<Extent> {
+    if pending.is_empty() {
+        *pending = more;
+        return None;
+    }
+    if pending.end() == more.start {
+        pending.count += more.count;
+        return None;
+    }
+    Some(core::mem::replace(pending, more))
+}
+
+/// Gives back frames that were taken from this allocator. It can refuse only
+/// if somebody else has freed them, and then there is nothing to give.
+pub(crate) fn give_back<A: FrameAllocator>(allocator: &mut A, extent: Extent) {
+    let _ = allocator.free(extent);
+}
+
+fn out_of_reach(format: Format, frames: Extent) -> bool {
+    frames.end().raw() > 1 << (format.pa_bits() - swath_arch::BASE_PAGE_SHIFT)
+}
+
+fn clear<M: PhysMemory>(memory: &M, frames: Extent) -> Result<(), BusError> {
+    frames.iter().try_for_each(|frame| memory.zero_frame(frame))
+}

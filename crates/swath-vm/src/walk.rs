@@ -1,0 +1,181 @@
+//! Reading the tables: the way from the root to an entry, and the way over all
+//! of them.
+
+use swath_arch::{
+    BusError, Coalescing, ContiguityField, Format, Order, PhysAddr, PhysMemory, Regime, Vpn,
+};
+
+use crate::encode::{self, Entry};
+
+/// The most levels that a format has.
+pub(crate) const LEVELS_MAX: usize = 4;
+
+/// The tables as bytes: memory, and what the hardware is told.
+#[derive(Debug)]
+pub(crate) struct View<'m, M> {
+    pub(crate) memory: &'m M,
+    pub(crate) regime: Regime,
+}
+
+impl<M> Clone for View<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<M> Copy for View<'_, M> {}
+
+/// An entry where the way down ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) level: usize,
+    pub(crate) at: PhysAddr,
+    pub(crate) word: u64,
+}
+
+/// What [`View::visit`] meets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Visit {
+    /// A leaf; the first page that its entry maps.
+    Leaf { level: usize, at: PhysAddr, page: Vpn, leaf: encode::Leaf, word: u64 },
+    /// A table other than the root, after everything in it.
+    Table { level: usize, table: PhysAddr },
+}
+
+impl<M: PhysMemory> View<'_, M> {
+    pub(crate) const fn format(self) -> Format {
+        self.regime.format
+    }
+
+    /// The number of the level whose entries map base pages.
+    pub(crate) const fn leaf_level(self) -> usize {
+        self.regime.format.levels().len() - 1
+    }
+
+    /// Entries in a table at `level`.
+    pub(crate) const fn entries(self, level: usize) -> u64 {
+        self.regime.format.levels()[level].index.max() + 1
+    }
+
+    /// The order of what one entry at `level` maps.
+    pub(crate) const fn entry_order(self, level: usize) -> Order {
+        let low = self.regime.format.levels()[level].index.low;
+        Order::known((low - swath_arch::BASE_PAGE_SHIFT) as u8)
+    }
+
+    /// Which entry of its table at `level` belongs to the page.
+    pub(crate) const fn index(self, level: usize, page: Vpn) -> u64 {
+        self.regime.format.levels()[level].index.get(page.addr().raw())
+    }
+
+    pub(crate) const fn entry(self, table: PhysAddr, index: u64) -> PhysAddr {
+        PhysAddr::new(table.raw() + index * self.regime.format.entry_bytes())
+    }
+
+    /// The order of the frames that hold a table at `level`.
+    pub(crate) const fn table_order(self, level: usize) -> Order {
+        if level == 0 {
+            return self.regime.format.root_order();
+        }
+        match self.regime.coalescing {
+            Coalescing::Pcad(ContiguityField::Beside { .. })
+            | Coalescing::Anchor { field: ContiguityField::Beside { .. }, .. }
+                if level == self.leaf_level() =>
+            {
+                Order::known(1)
+            }
+            _ => Order::BASE,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn read(self, at: PhysAddr) -> Result<u64, BusError> {
+        match self.regime.format.entry_bytes() {
+            4 => self.memory.read_u32(at).map(u64::from),
+            _ => self.memory.read_u64(at),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn write(self, at: PhysAddr, word: u64) -> Result<(), BusError> {
+        match self.regime.format.entry_bytes() {
+            4 => self.memory.write_u32(at, word as u32),
+            _ => self.memory.write_u64(at, word),
+        }
+    }
+
+    /// The entry at which the way to the page ends: a leaf, or an entry not in
+    /// use. At most one read per level.
+    pub(crate) fn find(self, page: Vpn) -> Result<Found, BusError> {
+        let mut table = self.regime.root;
+        let mut level = 0;
+        loop {
+            let at = self.entry(table, self.index(level, page));
+            let word = self.read(at)?;
+            match encode::decode(self.format(), level, word) {
+                Entry::Table(next) if level < self.leaf_level() => {
+                    table = next;
+                    level += 1;
+                }
+                _ => return Ok(Found { level, at, word }),
+            }
+        }
+    }
+
+    /// Visits every leaf and every table but the root, in ascending order of
+    /// pages, a table after what is in it. What cannot be read is passed over.
+    ///
+    /// # Errors
+    /// The first bus error, once all the rest has been visited.
+    pub(crate) fn visit(self, mut visit: impl FnMut(Visit)) -> Result<(), BusError> {
+        #[derive(Clone, Copy)]
+        struct Step {
+            table: PhysAddr,
+            next: u64,
+            page: u64,
+        }
+        let mut result = Ok(());
+        let start = Step { table: self.regime.root, next: 0, page: 0 };
+        let mut path = [start; LEVELS_MAX];
+        let mut level = 0;
+        loop {
+            let step = &mut path[level];
+            if step.next == self.entries(level) {
+                if level == 0 {
+                    return result;
+                }
+                visit(Visit::Table { level, table: step.table });
+                level -= 1;
+                continue;
+            }
+            let at = self.entry(step.table, step.next);
+            let page = step.page + (step.next << self.entry_order(level).k());
+            step.next += 1;
+            let word = match self.read(at) {
+                Ok(word) => word,
+                Err(bus) => {
+                    result = result.and(Err(bus));
+                    continue;
+                }
+            };
+            match encode::decode(self.format(), level, word) {
+                Entry::Empty => {}
+                Entry::Table(table) => {
+                    level += 1;
+                    path[level] = Step { table, next: 0, page };
+                }
+                Entry::Leaf(leaf) => {
+                    let page = canonical(self.format(), page);
+                    visit(Visit::Leaf { level, at, page, leaf, word });
+                }
+            }
+        }
+    }
+}
+
+/// The page number with the upper half of x86-64's addresses extended in sign.
+const fn canonical(format: Format, page: u64) -> Vpn {
+    match format {
+        Format::X86_64 if page >> 35 != 0 => Vpn::new(page | 0xffff << 36),
+        _ => Vpn::new(page),
+    }
+}
