@@ -63,7 +63,7 @@ pub const SUPERSECTION_BASE_35_32: Field = Field::bits(23, 20);
 pub const SUPERSECTION_BASE_39_36: Field = Field::bits(8, 5);
 /// Section: not global.
 pub const SECTION_NG: Field = Field::bit(17);
-/// Section: shareable.
+/// Section: shareable; as [`PAGE_S`].
 pub const SECTION_S: Field = Field::bit(16);
 /// Section: AP\[2\], read-only.
 pub const SECTION_AP2: Field = Field::bit(15);
@@ -98,7 +98,8 @@ pub const SMALL_TEX0: Field = Field::bit(6);
 
 /// Small and large page: not global.
 pub const PAGE_NG: Field = Field::bit(11);
-/// Small and large page: shareable.
+/// Small and large page: shareable. Swath assumes PRRR.NS0 = NS1 and DS0 =
+/// DS1, so that both values mean the same and software may keep a mark here.
 pub const PAGE_S: Field = Field::bit(10);
 /// Small and large page: AP\[2\], read-only.
 pub const PAGE_AP2: Field = Field::bit(9);

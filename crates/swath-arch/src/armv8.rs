@@ -33,7 +33,8 @@ pub const ATTR_INDEX: Field = Field::bits(4, 2);
 pub const AP1: Field = Field::bit(6);
 /// AP\[2\]: read-only.
 pub const AP2: Field = Field::bit(7);
-/// Shareability.
+/// Shareability: inner or outer; it is no part of the permissions, and software
+/// may keep a mark in the choice.
 pub const SH: Field = Field::bits(9, 8);
 /// The access flag.
 pub const AF: Field = Field::bit(10);

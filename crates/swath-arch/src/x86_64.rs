@@ -36,9 +36,10 @@ pub const A: Field = Field::bit(5);
 pub const D: Field = Field::bit(6);
 /// PDPT and PD entries: maps a page, not a table.
 pub const PS: Field = Field::bit(7);
-/// 4 KiB page: PAT index bit 2.
+/// 4 KiB page: PAT index bit 2. Swath assumes that entries 4 to 7 of `IA32_PAT`
+/// repeat 0 to 3, as after reset, so that software may keep a mark here.
 pub const PAT: Field = Field::bit(7);
-/// 2 MiB and 1 GiB page: PAT index bit 2.
+/// 2 MiB and 1 GiB page: PAT index bit 2; as [`PAT`].
 pub const LARGE_PAT: Field = Field::bit(12);
 /// Global.
 pub const G: Field = Field::bit(8);
