@@ -1,255 +1,19 @@
-//! A study's files: results, rows and drawings, and the page over all studies.
-//!
-//! Every file is written beside its place and moved there when it is whole, so
-//! an interrupted run leaves the file of the run before, or none, and never
-//! half of one.
+//! Files that are whole or not there.
 
-use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::Path;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
-use crate::figure::{self, FigureError, Palette};
-use crate::report;
-use crate::results::{Figure, HostResult, Point, ResultError, Series, StudyResult, check_pair};
-
-/// The file of a [`StudyResult`].
-pub const RESULTS_FILE: &str = "results.json";
-/// The file of a [`HostResult`].
-pub const HOST_FILE: &str = "host.json";
-/// The page over all studies.
-pub const INDEX_FILE: &str = "index.html";
-
-/// A study's two results, as written or read.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    /// What follows from plan and seed.
-    pub result: StudyResult,
-    /// What depends on the machine.
-    pub host: Option<HostResult>,
-}
-
-/// A file that cannot be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum OutputError {
-    /// The operating system refuses.
-    #[error("{path}: {source}")]
-    File {
-        /// The file or directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A file's text is not a result.
-    #[error("{path}: {source}")]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, with line and column.
-        source: serde_json::Error,
-    },
-    /// A result cannot be written, or one that was read is wrong in itself.
-    #[error("{path}: {source}")]
-    Result {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: ResultError,
-    },
-    /// The directory has another name than the study in it.
-    #[error("{path}: holds the study {study:?}, which is not the directory's name")]
-    Misplaced {
-        /// The file.
-        path: PathBuf,
-        /// The study that it holds.
-        study: String,
-    },
-    /// A figure cannot be drawn.
-    #[error("{path}: {source}")]
-    Figure {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: FigureError,
-    },
-}
-
-/// Writes a study's files into `dir/NAME`, which is created if need be:
-/// `results.json`, `host.json` (or takes an old one away), and for each figure
-/// its rows as CSV and its drawing as SVG. Checks everything before it writes
-/// anything. O(p) with p points.
+/// Puts at `path` what `write` writes: under another name in the same
+/// directory first, then moved, so that an interrupted run leaves the old file
+/// or none, and nobody ever sees half of one. The directory must exist.
 ///
 /// # Errors
-/// [`OutputError::Result`] if a result breaks its invariants,
-/// [`OutputError::File`] if a file cannot be written.
-pub fn write_study(
-    dir: &Path,
-    result: &StudyResult,
-    host: Option<&HostResult>,
-) -> Result<(), OutputError> {
-    let dir = dir.join(&result.study);
-    let path = dir.join(RESULTS_FILE);
-    check_pair(result, host).map_err(|source| OutputError::Result { path, source })?;
-
-    let mut files = vec![json(dir.join(RESULTS_FILE), result)?];
-    if let Some(host) = host {
-        files.push(json(dir.join(HOST_FILE), host)?);
-    }
-    let palette = palette(result, host);
-    let mut add = |figures: &[Figure], series: &[Series]| {
-        for one in figures {
-            let path = dir.join(one.file_stem() + ".csv");
-            let rows = csv_rows(one, series)
-                .map_err(|source| OutputError::File { path: path.clone(), source })?;
-            files.push((path, rows));
-            let path = dir.join(one.file_stem() + ".svg");
-            match figure::draw(one, series, &palette) {
-                Ok(svg) => files.push((path, figure::stand_alone(&svg).into_bytes())),
-                Err(source) => return Err(OutputError::Figure { path, source }),
-            }
-        }
-        Ok(())
-    };
-    add(&result.figures, &result.series)?;
-    if let Some(host) = host {
-        add(&host.figures, &host.series)?;
-    }
-
-    create_dir(&dir)?;
-    for (path, bytes) in files {
-        replace(&path, &bytes)?;
-    }
-    if host.is_none() {
-        let path = dir.join(HOST_FILE);
-        match fs::remove_file(&path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(OutputError::File { path, source });
-            }
-            Ok(()) | Err(_) => {}
-        }
-    }
-    Ok(())
-}
-
-/// Writes `dir/index.html` over all studies found in `dir`, those of `first`
-/// in their order before the others, which come by name. Gives the page's
-/// path. O(p) with p points in all studies.
-///
-/// # Errors
-/// As [`find_studies`]; [`OutputError::File`] if the page cannot be written.
-pub fn write_index(dir: &Path, first: &[&str]) -> Result<PathBuf, OutputError> {
-    let mut studies = find_studies(dir)?;
-    let rank = |name: &str| first.iter().position(|f| *f == name);
-    // Stable, so the rest stay in the order of their names.
-    studies.sort_by_key(|found| rank(&found.result.study).unwrap_or(first.len()));
-    let path = dir.join(INDEX_FILE);
-    let page = match report::page(&studies) {
-        Ok(page) => page,
-        Err(source) => return Err(OutputError::Figure { path, source }),
-    };
-    create_dir(dir)?;
-    replace(&path, page.as_bytes())?;
-    Ok(path)
-}
-
-/// Reads the studies below `dir` by name: each directory that holds a
-/// `results.json`. O(p) with p points in all studies.
-///
-/// # Errors
-/// [`OutputError::File`] if a directory or file cannot be read; else what is
-/// wrong with a file's content.
-pub fn find_studies(dir: &Path) -> Result<Vec<Found>, OutputError> {
-    let at = |source| OutputError::File { path: dir.to_owned(), source };
-    let mut places = Vec::new();
-    for entry in fs::read_dir(dir).map_err(at)? {
-        let place = entry.map_err(at)?.path();
-        if place.join(RESULTS_FILE).is_file() {
-            places.push(place);
-        }
-    }
-    places.sort();
-    places.iter().map(|place| read_study(place)).collect()
-}
-
-/// Reads the results in `place`, a study's own directory.
-///
-/// # Errors
-/// As [`find_studies`].
-pub fn read_study(place: &Path) -> Result<Found, OutputError> {
-    let path = place.join(RESULTS_FILE);
-    let result: StudyResult = read(&path)?;
-    if place.file_name().is_none_or(|name| *name != *result.study) {
-        let study = result.study;
-        return Err(OutputError::Misplaced { path, study });
-    }
-    let host_path = place.join(HOST_FILE);
-    let host: Option<HostResult> = match host_path.is_file() {
-        true => Some(read(&host_path)?),
-        false => None,
-    };
-    let wrong = |path, source| OutputError::Result { path, source };
-    result.check().map_err(|source| wrong(path, source))?;
-    check_pair(&result, host.as_ref()).map_err(|source| wrong(host_path, source))?;
-    Ok(Found { result, host })
-}
-
-/// The palette over all of a study's designs.
-pub(crate) fn palette(result: &StudyResult, host: Option<&HostResult>) -> Palette {
-    let host = host.into_iter().flat_map(|host| &host.series);
-    let all = result.series.iter().chain(host);
-    Palette::new(all.map(|series| series.design.as_str()))
-}
-
-/// The rows of one figure: figure, design, x, y. Numbers are the shortest that
-/// read back as the same.
-fn csv_rows(figure: &Figure, series: &[Series]) -> io::Result<Vec<u8>> {
-    let mut rows = csv::Writer::from_writer(Vec::new());
-    rows.write_record(["figure", "design", "x", "y"])?;
-    for one in series.iter().filter(|s| s.figure == figure.id) {
-        for point in &one.points {
-            let x = match point {
-                Point::At(x, _) => x.to_string(),
-                Point::In(category, _) => category.clone(),
-            };
-            rows.write_record([&figure.id, &one.design, &x, &point.y().to_string()])?;
-        }
-    }
-    rows.into_inner().map_err(|error| error.into_error())
-}
-
-fn json(path: PathBuf, value: &impl Serialize) -> Result<(PathBuf, Vec<u8>), OutputError> {
-    match serde_json::to_vec_pretty(value) {
-        Ok(mut bytes) => {
-            bytes.push(b'\n');
-            Ok((path, bytes))
-        }
-        Err(source) => Err(OutputError::Json { path, source }),
-    }
-}
-
-fn read<T: DeserializeOwned>(path: &Path) -> Result<T, OutputError> {
-    let path = path.to_owned();
-    match fs::read(&path) {
-        Ok(bytes) => {
-            serde_json::from_slice(&bytes).map_err(|source| OutputError::Json { path, source })
-        }
-        Err(source) => Err(OutputError::File { path, source }),
-    }
-}
-
-fn create_dir(dir: &Path) -> Result<(), OutputError> {
-    fs::create_dir_all(dir).map_err(|source| OutputError::File { path: dir.to_owned(), source })
-}
-
-/// Puts a file with these bytes at `path`, whole or not at all: it is written
-/// under another name in the same directory, and then moved. The directory
-/// must exist.
-///
-/// # Errors
-/// [`OutputError::File`] with `path`.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
+/// Those of `write` and of the file system; `path` is then as it was.
+pub(crate) fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
+) -> io::Result<()> {
     let dir = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -259,13 +23,13 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
     // As any other new file, less what the user's mask takes away; a temporary
     // file is otherwise its owner's only.
     #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let write = || -> io::Result<()> {
-        let mut file = builder.tempfile_in(dir)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_data()?;
-        file.persist(path)?;
-        Ok(())
-    };
-    write().map_err(|source| OutputError::File { path: path.to_owned(), source })
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    #[cfg(unix)]
+    builder.permissions(all);
+    let temporary = builder.tempfile_in(dir)?;
+    let mut file = BufWriter::new(temporary.as_file());
+    write(&mut file)?;
+    file.into_inner()?.sync_data()?;
+    temporary.persist(path)?;
+    Ok(())
 }

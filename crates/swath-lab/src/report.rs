@@ -1,289 +1,247 @@
-//! The report: one page over all studies that needs nothing but itself.
+//! The report as files: each study's results, rows and drawings, and the page
+//! over all studies.
 //!
-//! Style and drawings stand in the page, there is no script, and its own
-//! policy forbids the browser to load anything. The only links that leave it
-//! go to the studies' files beside it.
+//! Every file is written beside its place and moved there when it is whole, so
+//! an interrupted run leaves the file of the run before, or none, and never
+//! half of one.
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::figure::{self, FigureError, Palette};
-use crate::output::{Found, palette};
-use crate::results::{Claim, Figure, HostResult, Series};
+use crate::output;
+use crate::page;
+use crate::results::{Figure, HostResult, Point, ResultError, Series, StudyResult, check_pair};
 
-const STYLE: &str = include_str!("../assets/report.css");
+/// The file of a [`StudyResult`].
+pub const RESULTS_FILE: &str = "results.json";
+/// The file of a [`HostResult`].
+pub const HOST_FILE: &str = "host.json";
+/// The page over all studies.
+pub const INDEX_FILE: &str = "index.html";
 
-/// The page over these studies, in this order. The same studies give the same
-/// bytes. O(p + c) with p points and c claims.
+/// A study's two results, as written or read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// What follows from plan and seed.
+    pub result: StudyResult,
+    /// What depends on the machine.
+    pub host: Option<HostResult>,
+}
+
+/// A file that cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The operating system refuses.
+    #[error("{path}: {source}")]
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file's text is not a result.
+    #[error("{path}: {source}")]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with line and column.
+        source: serde_json::Error,
+    },
+    /// A result cannot be written, or one that was read is wrong in itself.
+    #[error("{path}: {source}")]
+    Result {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: ResultError,
+    },
+    /// The directory has another name than the study in it.
+    #[error("{path}: holds the study {study:?}, which is not the directory's name")]
+    Misplaced {
+        /// The file.
+        path: PathBuf,
+        /// The study that it holds.
+        study: String,
+    },
+    /// A figure cannot be drawn.
+    #[error("{path}: {source}")]
+    Figure {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: FigureError,
+    },
+}
+
+/// Writes a study's files into `dir/NAME`, which is created if need be:
+/// `results.json`, `host.json` (or takes an old one away), and for each figure
+/// its rows as CSV and its drawing as SVG. Checks everything before it writes
+/// anything. O(p) with p points.
 ///
 /// # Errors
-/// [`FigureError`] if a figure's data do not fit it, which
-/// [`StudyResult::check`](crate::results::StudyResult::check) finds too.
-pub fn page(studies: &[Found]) -> Result<String, FigureError> {
-    let sections = studies.iter().map(section);
-    let sections = sections.collect::<Result<Vec<Markup>, _>>()?;
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy"
-                    content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-                link rel="icon" href="data:,";
-                title { "Swath: what was measured" }
-                style { (PreEscaped(STYLE)) (PreEscaped(figure::stylesheet())) }
-            }
-            body {
-                a.skip href="#content" { "Skip to the studies" }
-                header {
-                    h1 { "Swath" }
-                    p.lead {
-                        "A memory manager that keeps memory contiguous, and the laboratory that "
-                        "proves what that buys: the papers’ figures and claims beside what was "
-                        "measured here."
-                    }
-                }
-                (contents(studies))
-                main #content {
-                    (summary(studies))
-                    @for one in sections { (one) }
-                }
-                footer {
-                    p {
-                        "Every number above follows from a study’s plan and seed, but for the "
-                        "parts marked “measured on this machine”."
-                    }
-                }
+/// [`ReportError::Result`] if a result breaks its invariants,
+/// [`ReportError::File`] if a file cannot be written.
+pub fn write_study(
+    dir: &Path,
+    result: &StudyResult,
+    host: Option<&HostResult>,
+) -> Result<(), ReportError> {
+    let dir = dir.join(&result.study);
+    let path = dir.join(RESULTS_FILE);
+    check_pair(result, host).map_err(|source| ReportError::Result { path, source })?;
+
+    let mut files = vec![json(dir.join(RESULTS_FILE), result)?];
+    if let Some(host) = host {
+        files.push(json(dir.join(HOST_FILE), host)?);
+    }
+    let palette = palette(result, host);
+    let mut add = |figures: &[Figure], series: &[Series]| {
+        for one in figures {
+            let path = dir.join(one.file_stem() + ".csv");
+            let rows = csv_rows(one, series)
+                .map_err(|source| ReportError::File { path: path.clone(), source })?;
+            files.push((path, rows));
+            let path = dir.join(one.file_stem() + ".svg");
+            match figure::draw(one, series, &palette) {
+                Ok(svg) => files.push((path, figure::stand_alone(&svg).into_bytes())),
+                Err(source) => return Err(ReportError::Figure { path, source }),
             }
         }
+        Ok(())
     };
-    Ok(page.into_string())
-}
+    add(&result.figures, &result.series)?;
+    if let Some(host) = host {
+        add(&host.figures, &host.series)?;
+    }
 
-fn contents(studies: &[Found]) -> Markup {
-    html! {
-        nav aria-label="Contents" {
-            h2 { "Contents" }
-            ul {
-                li { a href="#summary" { "Summary" } }
-                @for found in studies {
-                    @let study = &found.result.study;
-                    li {
-                        a href={ "#" (study) } { (found.result.title) }
-                        ul {
-                            @for figure in &found.result.figures {
-                                li {
-                                    a href={ "#" (anchor(study, figure)) } {
-                                        (figure.id) " " span.quiet { (figure.title) }
-                                    }
-                                }
-                            }
-                            @if !found.result.claims.is_empty() {
-                                li { a href={ "#" (study) "-claims" } { "Claims" } }
-                            }
-                            @if found.host.is_some() {
-                                li { a href={ "#" (study) "-host" } { "Measured on this machine" } }
-                            }
-                        }
-                    }
-                }
+    create_dir(&dir)?;
+    for (path, bytes) in files {
+        replace(&path, &bytes)?;
+    }
+    if host.is_none() {
+        let path = dir.join(HOST_FILE);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(ReportError::File { path, source });
             }
+            Ok(()) | Err(_) => {}
         }
     }
+    Ok(())
 }
 
-fn summary(studies: &[Found]) -> Markup {
-    let row = |name: Markup, paper: &str, claims: &[Claim]| {
-        let held = claims.iter().filter(|claim| claim.holds()).count();
-        html! {
-            tr {
-                th scope="row" { (name) }
-                td { (paper) }
-                td.tally {
-                    @if claims.is_empty() {
-                        span.quiet { "no claims" }
-                    } @else {
-                        (held) " of " (claims.len())
-                        meter aria-hidden="true" min="0" max=(claims.len()) value=(held) {}
-                    }
-                }
-            }
-        }
+/// Writes `dir/index.html` over all studies found in `dir`, by name. Gives the
+/// page's path. O(p) with p points in all studies.
+///
+/// # Errors
+/// As [`find_studies`]; [`ReportError::File`] if the page cannot be written.
+pub fn write_index(dir: &Path) -> Result<PathBuf, ReportError> {
+    let studies = find_studies(dir)?;
+    let path = dir.join(INDEX_FILE);
+    let page = match page::page(&studies) {
+        Ok(page) => page,
+        Err(source) => return Err(ReportError::Figure { path, source }),
     };
-    html! {
-        section #summary {
-            h2 { "Summary" }
-            @if studies.is_empty() {
-                p { "No study has been run yet." }
-            } @else {
-                (scrolling("Claims held in each study", html! {
-                    table.summary {
-                        thead { tr {
-                            th scope="col" { "Study" }
-                            th scope="col" { "Paper" }
-                            th scope="col" { "Claims that hold" }
-                        } }
-                        tbody {
-                            @for Found { result, host } in studies {
-                                (row(html! { a href={ "#" (result.study) } { (result.title) } },
-                                    &result.reference, &result.claims))
-                                @if let Some(host) = host {
-                                    @let name = html! {
-                                        a href={ "#" (result.study) "-host" } {
-                                            (result.title)
-                                        }
-                                        " " span.badge { "this machine" }
-                                    };
-                                    (row(name, &result.reference, &host.claims))
-                                }
-                            }
-                        }
-                    }
-                }))
-            }
-        }
-    }
+    create_dir(dir)?;
+    replace(&path, page.as_bytes())?;
+    Ok(path)
 }
 
-fn section(found: &Found) -> Result<Markup, FigureError> {
-    let Found { result, host } = found;
-    let palette = palette(result, host.as_ref());
-    let drawings = figures(&result.study, &result.figures, &result.series, &palette)?;
-    let of_host = match host {
-        Some(host) => Some(host_section(host, &palette)?),
-        None => None,
+/// Reads the studies below `dir` by name: each directory that holds a
+/// `results.json`. O(p) with p points in all studies.
+///
+/// # Errors
+/// [`ReportError::File`] if a directory or file cannot be read; else what is
+/// wrong with a file's content.
+pub fn find_studies(dir: &Path) -> Result<Vec<Found>, ReportError> {
+    let at = |source| ReportError::File { path: dir.to_owned(), source };
+    let mut places = Vec::new();
+    for entry in fs::read_dir(dir).map_err(at)? {
+        let place = entry.map_err(at)?.path();
+        if place.join(RESULTS_FILE).is_file() {
+            places.push(place);
+        }
+    }
+    places.sort();
+    places.iter().map(|place| read_study(place)).collect()
+}
+
+/// Reads the results in `place`, a study's own directory.
+///
+/// # Errors
+/// As [`find_studies`].
+pub fn read_study(place: &Path) -> Result<Found, ReportError> {
+    let path = place.join(RESULTS_FILE);
+    let result: StudyResult = read(&path)?;
+    if place.file_name().is_none_or(|name| *name != *result.study) {
+        let study = result.study;
+        return Err(ReportError::Misplaced { path, study });
+    }
+    let host_path = place.join(HOST_FILE);
+    let host: Option<HostResult> = match host_path.is_file() {
+        true => Some(read(&host_path)?),
+        false => None,
     };
-    // Only objects, arrays, strings and finite numbers: this cannot fail.
-    let plan = serde_json::to_string_pretty(&result.plan).unwrap_or_default();
-    Ok(html! {
-        section.study id=(result.study) {
-            h2 { (result.title) }
-            p.source { (result.reference) " " span.quiet { "(" (result.paper) ")" } }
-            p.finding { (result.finding) }
-            (drawings)
-            @if !result.claims.is_empty() {
-                h3 id={ (result.study) "-claims" } { "What the paper says, and what was measured" }
-                (claims(&result.title, &result.claims))
-            }
-            (notes(&result.notes))
-            details {
-                summary { "Plan and seed" }
-                p { "Seed " code { (result.seed) } }
-                pre tabindex="0" { code { (plan) } }
-                p {
-                    a href={ (result.study) "/results.json" } download { "results.json" }
-                    @if host.is_some() {
-                        " · " a href={ (result.study) "/host.json" } download { "host.json" }
-                    }
-                }
-            }
-            @if let Some(part) = of_host { (part) }
+    let wrong = |path, source| ReportError::Result { path, source };
+    result.check().map_err(|source| wrong(path, source))?;
+    check_pair(&result, host.as_ref()).map_err(|source| wrong(host_path, source))?;
+    Ok(Found { result, host })
+}
+
+/// The palette over all of a study's designs.
+pub(crate) fn palette(result: &StudyResult, host: Option<&HostResult>) -> Palette {
+    let host = host.into_iter().flat_map(|host| &host.series);
+    let all = result.series.iter().chain(host);
+    Palette::new(all.map(|series| series.design.as_str()))
+}
+
+/// The rows of one figure: figure, design, x, y. Numbers are the shortest that
+/// read back as the same.
+fn csv_rows(figure: &Figure, series: &[Series]) -> io::Result<Vec<u8>> {
+    let mut rows = csv::Writer::from_writer(Vec::new());
+    rows.write_record(["figure", "design", "x", "y"])?;
+    for one in series.iter().filter(|s| s.figure == figure.id) {
+        for point in &one.points {
+            let x = match point {
+                Point::At(x, _) => x.to_string(),
+                Point::In(category, _) => category.clone(),
+            };
+            rows.write_record([&figure.id, &one.design, &x, &point.y().to_string()])?;
         }
-    })
+    }
+    rows.into_inner().map_err(|error| error.into_error())
 }
 
-fn host_section(host: &HostResult, palette: &Palette) -> Result<Markup, FigureError> {
-    let drawings = figures(&host.study, &host.figures, &host.series, palette)?;
-    Ok(html! {
-        section.host id={ (host.study) "-host" } {
-            h3 { span.badge { "Measured on this machine" } }
-            p {
-                "These figures depend on the machine and differ from run to run. They come from: "
-                (host.host) "."
-            }
-            (drawings)
-            @if !host.claims.is_empty() { (claims(&host.host, &host.claims)) }
-            (notes(&host.notes))
+fn json(path: PathBuf, value: &impl Serialize) -> Result<(PathBuf, Vec<u8>), ReportError> {
+    match serde_json::to_vec_pretty(value) {
+        Ok(mut bytes) => {
+            bytes.push(b'\n');
+            Ok((path, bytes))
         }
-    })
-}
-
-fn anchor(study: &str, figure: &Figure) -> String {
-    format!("{study}-{}", figure.file_stem())
-}
-
-fn figures(
-    study: &str,
-    figures: &[Figure],
-    series: &[Series],
-    palette: &Palette,
-) -> Result<Markup, FigureError> {
-    let drawings = figures
-        .iter()
-        .map(|one| figure::draw(one, series, palette))
-        .collect::<Result<Vec<String>, _>>()?;
-    Ok(html! {
-        @if !figures.is_empty() {
-            div.figures {
-                @for (one, svg) in figures.iter().zip(drawings) {
-                    @let file = format!("{study}/{}", one.file_stem());
-                    figure id=(anchor(study, one)) {
-                        figcaption { strong { (one.id) } " " (one.title) }
-                        (PreEscaped(svg))
-                        @if !one.caption.is_empty() { p.caption { (one.caption) } }
-                        p.files {
-                            a href={ (file) ".csv" } download { "CSV" }
-                            " · "
-                            a href={ (file) ".svg" } { "SVG" }
-                        }
-                    }
-                }
-            }
-        }
-    })
-}
-
-fn claims(of: &str, claims: &[Claim]) -> Markup {
-    scrolling(
-        &format!("Claims: {of}"),
-        html! {
-            table.claims {
-                thead { tr {
-                    th scope="col" { "Where" }
-                    th scope="col" { "The paper says" }
-                    th.number scope="col" { "Paper" }
-                    th.number scope="col" { "Measured" }
-                    th scope="col" { "Tolerance" }
-                    th scope="col" { "Judgement" }
-                    th scope="col" { "Cause" }
-                } }
-                tbody { @for claim in claims { (row(claim)) } }
-            }
-        },
-    )
-}
-
-fn row(claim: &Claim) -> Markup {
-    let unit = claim.unit();
-    html! {
-        tr.holds[claim.holds()].differs[!claim.holds()] {
-            td { (claim.place()) }
-            td.says { (claim.says()) }
-            td.number { (claim.paper().show(unit)) }
-            td.number { (unit.show(claim.measured())) }
-            td.tolerance { (claim.tolerance().describe(unit)) }
-            td.judgement {
-                @if claim.holds() { "✔ holds" } @else { "✘ does not hold" }
-            }
-            td.cause {
-                @if !claim.cause().is_empty() { (claim.cause()) }
-                @else if !claim.holds() { span.quiet { "not known yet" } }
-            }
-        }
+        Err(source) => Err(ReportError::Json { path, source }),
     }
 }
 
-fn notes(notes: &[String]) -> Markup {
-    html! {
-        @if !notes.is_empty() {
-            h3 { "Notes" }
-            ul.notes { @for note in notes { li { (note) } } }
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ReportError> {
+    let path = path.to_owned();
+    match fs::read(&path) {
+        Ok(bytes) => {
+            serde_json::from_slice(&bytes).map_err(|source| ReportError::Json { path, source })
         }
+        Err(source) => Err(ReportError::File { path, source }),
     }
 }
 
-/// A wide table scrolls inside its own box, also by keyboard.
-fn scrolling(label: &str, table: Markup) -> Markup {
-    html! { div.scrolling role="region" aria-label=(label) tabindex="0" { (table) } }
+fn create_dir(dir: &Path) -> Result<(), ReportError> {
+    fs::create_dir_all(dir).map_err(|source| ReportError::File { path: dir.to_owned(), source })
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
+    output::replace(path, |file| file.write_all(bytes))
+        .map_err(|source| ReportError::File { path: path.to_owned(), source })
 }
