@@ -1,0 +1,507 @@
+//! The front against a naive model, under hostile frees, and under stress by
+//! threads with an ownership bitmap.
+
+use std::collections::BTreeSet;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use lock_api::{GuardSend, RawMutex};
+use swath_arch::{Extent, Order, Pfn};
+use swath_frame::front::{Front, FrontError, NoSuchCpu, Slot};
+use swath_frame::{AllocError, ByteRange, Config, FrameAllocator, FreeError, MemoryMap, PageBuddy};
+
+/// A lock that lets others run while it waits: there are more threads here
+/// than processors.
+struct YieldLock(AtomicBool);
+
+// SAFETY: `lock` and `try_lock` return holding the lock only where they changed
+// the flag from false to true in one atomic step, which no other thread can do
+// until `unlock` stores false; acquire and release order what is inside.
+unsafe impl RawMutex for YieldLock {
+    #[allow(clippy::declare_interior_mutable_const, reason = "the trait has it so")]
+    const INIT: Self = Self(AtomicBool::new(false));
+    type GuardMarker = GuardSend;
+
+    fn lock(&self) {
+        while !self.try_lock() {
+            std::thread::yield_now();
+        }
+    }
+
+    fn try_lock(&self) -> bool {
+        self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    unsafe fn unlock(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// The naive allocator: a set of free frames, lowest first.
+struct Pool {
+    all: BTreeSet<u64>,
+    free: BTreeSet<u64>,
+}
+
+impl Pool {
+    fn new(frames: impl Iterator<Item = u64>) -> Self {
+        let all: BTreeSet<u64> = frames.collect();
+        Self { free: all.clone(), all }
+    }
+}
+
+impl FrameAllocator for Pool {
+    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+        let start = *self.free.first()?;
+        let count = (0..frames_max).take_while(|i| self.free.contains(&(start + i))).count() as u64;
+        (start..start + count).for_each(|frame| assert!(self.free.remove(&frame)));
+        (count > 0).then(|| Extent::new(Pfn::new(start), count))
+    }
+
+    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+        let (wanted, free) = (order.frames(), self.free_frames());
+        if free < wanted {
+            return Err(AllocError::OutOfFrames { wanted, free });
+        }
+        let start = aligned_run(&self.free, wanted).ok_or(AllocError::NoBlock { order })?;
+        (start..start + wanted).for_each(|frame| assert!(self.free.remove(&frame)));
+        Ok(Extent::new(Pfn::new(start), wanted))
+    }
+
+    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+        refusal(extent, &self.all, |frame| !self.free.contains(&frame)).map_or(Ok(()), Err)?;
+        self.free.extend(extent.start.raw()..extent.end().raw());
+        Ok(())
+    }
+
+    fn free_frames(&self) -> u64 {
+        self.free.len() as u64
+    }
+
+    fn total_frames(&self) -> u64 {
+        self.all.len() as u64
+    }
+
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        self.free.iter().for_each(|&frame| visit(Extent::new(Pfn::new(frame), 1)));
+    }
+}
+
+fn aligned_run(free: &BTreeSet<u64>, wanted: u64) -> Option<u64> {
+    let whole = |&start: &u64| {
+        start % wanted == 0 && (start..start + wanted).all(|frame| free.contains(&frame))
+    };
+    free.iter().copied().find(whole)
+}
+
+/// What a free of `extent` has to answer, frame by frame.
+fn refusal(
+    extent: Extent,
+    all: &BTreeSet<u64>,
+    allocated: impl Fn(u64) -> bool,
+) -> Option<FreeError> {
+    if extent.is_empty() {
+        return Some(FreeError::Empty);
+    }
+    let Some(end) = extent.checked_end() else {
+        return Some(FreeError::Overflow { extent });
+    };
+    (extent.start.raw()..end.raw()).find(|&frame| !allocated(frame)).map(|frame| {
+        if all.contains(&frame) {
+            FreeError::NotAllocated { frame: Pfn::new(frame) }
+        } else {
+            FreeError::Foreign { frame: Pfn::new(frame) }
+        }
+    })
+}
+
+/// An xorshift generator (Marsaglia, 2003), so that a printed seed repeats a
+/// run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % end
+    }
+}
+
+fn slots(cpus: usize) -> Vec<Slot<YieldLock>> {
+    (0..cpus).map(|_| Slot::new()).collect()
+}
+
+/// Storage full of rubbish: the front must not trust it.
+fn bits<A: FrameAllocator>(allocator: &A) -> Vec<AtomicUsize> {
+    let len = Front::<YieldLock, A>::bits_len(allocator);
+    (0..len).map(|_| AtomicUsize::new(usize::MAX)).collect()
+}
+
+#[test]
+fn every_operation_agrees_with_a_set() {
+    for seed in 1..=40 {
+        println!("seed {seed}");
+        let mut random = Random(seed);
+        // Three areas with holes, one of a single frame, and a CPU count that
+        // makes buffers overflow in some runs and starve in others.
+        let frames = (100..300).chain(500..501).chain(640..1000 + random.below(3000));
+        let pool = Pool::new(frames);
+        let all = pool.all.clone();
+        let cpus = 1 + random.below(4) as usize;
+        let (mut slots, mut bits) = (slots(cpus), bits(&pool));
+        let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+        let mut used: BTreeSet<u64> = BTreeSet::new();
+        let taken = |used: &mut BTreeSet<u64>, extent: Extent| {
+            for frame in extent.iter() {
+                assert!(all.contains(&frame.raw()), "{frame} is foreign");
+                assert!(used.insert(frame.raw()), "{frame} handed out twice");
+            }
+        };
+        for step in 0..6000 {
+            let cpu = front.on(random.below(cpus as u64) as usize).unwrap();
+            // Whole phases of filling and of emptying reach both ends.
+            let filling = (step / 1500) % 2 == 0;
+            let free = (all.len() - used.len()) as u64;
+            match random.below(20) {
+                0..12 if filling == (random.below(4) > 0) => match cpu.get() {
+                    Some(frame) => taken(&mut used, Extent::new(frame, 1)),
+                    None => assert_eq!(free, 0),
+                },
+                0..12 => {
+                    // A used frame near a random number, now and then any.
+                    let near = random.below(4100);
+                    let frame = match used.range(near..).next() {
+                        Some(&frame) if random.below(8) > 0 => frame,
+                        _ => near,
+                    };
+                    let wanted =
+                        refusal(Extent::new(Pfn::new(frame), 1), &all, |f| used.contains(&f));
+                    assert_eq!(cpu.put(Pfn::new(frame)), wanted.map_or(Ok(()), Err));
+                    used.remove(&frame);
+                }
+                12..14 if filling => {
+                    let count = random.below(200);
+                    let mut got = 0;
+                    let done = front.allocate(count, &mut |extent| {
+                        got += extent.count;
+                        taken(&mut used, extent);
+                    });
+                    if count == 0 {
+                        assert_eq!(done, Err(AllocError::Empty));
+                    } else if count > free {
+                        assert_eq!(done, Err(AllocError::OutOfFrames { wanted: count, free }));
+                    } else {
+                        assert_eq!((done, got), (Ok(()), count));
+                    }
+                }
+                14..15 if filling => {
+                    let order = Order::known(random.below(9) as u8);
+                    let left: BTreeSet<u64> = all.difference(&used).copied().collect();
+                    match front.take_aligned(order) {
+                        Ok(extent) => {
+                            assert!(extent.start.is_aligned(order.k()));
+                            assert_eq!(extent.count, order.frames());
+                            taken(&mut used, extent);
+                        }
+                        Err(error) => {
+                            assert_eq!(aligned_run(&left, order.frames()), None);
+                            let wanted = order.frames();
+                            assert_eq!(
+                                error,
+                                if free < wanted {
+                                    AllocError::OutOfFrames { wanted, free }
+                                } else {
+                                    AllocError::NoBlock { order }
+                                }
+                            );
+                        }
+                    }
+                }
+                15..16 if filling => {
+                    let most = random.below(100);
+                    match { cpu }.take_block(most) {
+                        Some(extent) => {
+                            assert!(extent.count <= most);
+                            taken(&mut used, extent);
+                        }
+                        None => assert!(most == 0 || free == 0),
+                    }
+                }
+                _ => {
+                    let start = random.below(4100);
+                    let start = used.range(start..).next().copied().unwrap_or(start);
+                    let run = (start..).take_while(|frame| used.contains(frame)).count() as u64;
+                    let count = if random.below(4) > 0 { run } else { run + random.below(70) };
+                    let extent = Extent::new(Pfn::new(start), count.min(200));
+                    let wanted = refusal(extent, &all, |f| used.contains(&f));
+                    assert_eq!({ cpu }.free(extent), wanted.map_or(Ok(()), Err));
+                    if wanted.is_none() {
+                        extent.iter().for_each(|frame| assert!(used.remove(&frame.raw())));
+                    }
+                }
+            }
+            assert_eq!(front.free_frames(), (all.len() - used.len()) as u64);
+            if step % 50 == 0 {
+                front.check().unwrap();
+                if random.below(10) == 0 {
+                    front.drain();
+                }
+            }
+        }
+        front.check().unwrap();
+        assert_eq!(front.total_frames(), all.len() as u64);
+        let mut seen = used.clone();
+        front.on(0).unwrap().for_each_free(&mut |extent| taken(&mut seen, extent));
+        assert_eq!(seen, all);
+        for &frame in &used {
+            front.on(0).unwrap().put(Pfn::new(frame)).unwrap();
+        }
+        assert_eq!(front.into_inner().free, all);
+    }
+}
+
+#[test]
+fn hostile_frees_are_named_and_change_nothing() {
+    let pool = Pool::new((128..256).chain(320..448));
+    let (mut slots, mut bits) = (slots(2), bits(&pool));
+    let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+    let (here, there) = (front.on(0).unwrap(), front.on(1).unwrap());
+    let mut block = None;
+    front.allocate(128, &mut |extent| block = Some(extent)).unwrap();
+    let block = block.unwrap();
+    assert_eq!(block, Extent::new(Pfn::new(128), 128));
+    // Into the other CPU's buffer, where it must not be freed again from
+    // anywhere, neither alone nor among others.
+    let hidden = Pfn::new(200);
+    there.put(hidden).unwrap();
+    let not_allocated = Err(FreeError::NotAllocated { frame: hidden });
+    assert_eq!(here.put(hidden), not_allocated);
+    assert_eq!(there.put(hidden), not_allocated);
+    assert_eq!(front.free(block), not_allocated);
+    assert_eq!(front.free_frames(), 129);
+    front.check().unwrap();
+    let foreign = |frame| Err(FreeError::Foreign { frame: Pfn::new(frame) });
+    for frame in [0, 127, 256, 319, 448, u64::MAX] {
+        assert_eq!(here.put(Pfn::new(frame)), foreign(frame));
+    }
+    let free = |start, count| front.free(Extent::new(Pfn::new(start), count));
+    assert_eq!(free(128, 0), Err(FreeError::Empty));
+    assert_eq!(free(0, 200), foreign(0));
+    assert_eq!(free(201, 100), foreign(256));
+    assert_eq!(free(201, u64::MAX - 201), foreign(256));
+    let overflow = Extent::new(Pfn::new(201), u64::MAX);
+    assert_eq!(front.free(overflow), Err(FreeError::Overflow { extent: overflow }));
+    assert_eq!(front.free_frames(), 129);
+    front.check().unwrap();
+    // All that failed above left these allocated.
+    assert_eq!(free(128, 72), Ok(()));
+    assert_eq!(free(201, 55), Ok(()));
+    assert_eq!(front.into_inner().free_frames(), 256);
+}
+
+#[test]
+fn construction_names_what_is_wrong() {
+    let pool = || Pool::new(1000..2000);
+    let needed = Front::<YieldLock, Pool>::bits_len(&pool());
+    assert_eq!(needed as u64, 2 * (2000_u64.div_ceil(64) - 1000 / 64));
+    let mut bits = bits(&pool());
+    assert_eq!(
+        Front::<YieldLock, Pool>::new(pool(), &mut [], &mut bits).unwrap_err(),
+        FrontError::NoSlots
+    );
+    let mut one = slots(1);
+    assert_eq!(
+        Front::new(pool(), &mut one, &mut bits[1..]).unwrap_err(),
+        FrontError::BitsTooShort { needed, given: needed - 1 }
+    );
+    let front = Front::new(pool(), &mut one, &mut bits).unwrap();
+    assert_eq!(front.on(1).unwrap_err(), NoSuchCpu { cpu: 1, cpus: 1 });
+    assert!(size_of::<Slot<YieldLock>>() == 640 && align_of::<Slot<YieldLock>>() == 128);
+    // An allocator with nothing free.
+    let empty = Pool::new(std::iter::empty());
+    let mut one = slots(1);
+    let front = Front::new(empty, &mut one, &mut []).unwrap();
+    let cpu = front.on(0).unwrap();
+    assert_eq!(cpu.get(), None);
+    assert_eq!(cpu.put(Pfn::new(5)), Err(FreeError::Foreign { frame: Pfn::new(5) }));
+    assert!(front.free(Extent::new(Pfn::new(u64::MAX - 3), 2)).is_err());
+    front.check().unwrap();
+}
+
+#[test]
+fn single_frames_come_in_rising_runs() {
+    let pool = Pool::new(0..4096);
+    let (mut slots, mut bits) = (slots(2), bits(&pool));
+    let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+    let (here, there) = (front.on(0).unwrap(), front.on(1).unwrap());
+    // Two CPUs in turn: each still gets 64 frames in a row.
+    let both: Vec<(u64, u64)> =
+        (0..64).map(|_| (here.get().unwrap().raw(), there.get().unwrap().raw())).collect();
+    assert!(both.iter().enumerate().all(|(i, &(a, b))| a == i as u64 && b == 64 + i as u64));
+}
+
+/// Threads take and free at random, single frames and blocks of every order up
+/// to 9 and every count, partly frames that another thread took. Each frame
+/// has an owner in a bitmap of the test's own, so a frame handed out twice
+/// shows at once.
+fn stress(pool: impl FrameAllocator + Send, frames_end: u64, threads: u64, seed: u64) {
+    println!("seed {seed}");
+    let total = pool.free_frames();
+    let (mut slots, mut bits) = (slots(threads as usize), bits(&pool));
+    let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+    let owned: Vec<AtomicU64> = (0..frames_end.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+    let acquire = |extent: Extent| {
+        for frame in extent.iter().map(Pfn::raw) {
+            let before = owned[(frame / 64) as usize].fetch_or(1 << (frame % 64), Ordering::AcqRel);
+            assert_eq!(before >> (frame % 64) & 1, 0, "frame {frame} has an owner");
+        }
+    };
+    let release = |extent: Extent| {
+        for frame in extent.iter().map(Pfn::raw) {
+            let bit = 1 << (frame % 64);
+            let before = owned[(frame / 64) as usize].fetch_and(!bit, Ordering::AcqRel);
+            assert_ne!(before & bit, 0, "frame {frame} had no owner");
+        }
+    };
+    // Where threads leave frames for others to free.
+    let shelf = std::sync::Mutex::new(Vec::new());
+    let start = Barrier::new(threads as usize);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (front, shelf, start, acquire, release) =
+                (&front, &shelf, &start, &acquire, &release);
+            scope.spawn(move || {
+                let mut random = Random(seed * 1000 + thread + 1);
+                let cpu = front.on(thread as usize).unwrap();
+                let mut mine: Vec<Extent> = Vec::new();
+                start.wait();
+                for _ in 0..20_000 {
+                    match random.below(12) {
+                        0..3 => {
+                            if let Some(frame) = cpu.get() {
+                                acquire(Extent::new(frame, 1));
+                                mine.push(Extent::new(frame, 1));
+                            }
+                        }
+                        3 => {
+                            let order = Order::known(random.below(10) as u8);
+                            if let Ok(extent) = front.take_aligned(order) {
+                                assert!(extent.start.is_aligned(order.k()));
+                                assert_eq!(extent.count, order.frames());
+                                acquire(extent);
+                                mine.push(extent);
+                            }
+                        }
+                        4 => {
+                            let count = 1 + random.below(300);
+                            let before = mine.len();
+                            let done = front.allocate(count, &mut |extent| {
+                                acquire(extent);
+                                mine.push(extent);
+                            });
+                            let got: u64 = mine[before..].iter().map(|extent| extent.count).sum();
+                            assert_eq!(got, if done.is_ok() { count } else { 0 });
+                        }
+                        5 => {
+                            let mut shelf = shelf.lock().unwrap();
+                            shelf.append(&mut mine);
+                            let left = shelf.len().saturating_sub(40);
+                            mine.extend(shelf.drain(left..));
+                        }
+                        _ if mine.is_empty() => {}
+                        choice => {
+                            let at = random.below(mine.len() as u64) as usize;
+                            let extent = mine.swap_remove(at);
+                            // A part of it, and the rest stays.
+                            let count = 1 + random.below(extent.count);
+                            let part = if choice < 9 { extent.count } else { count };
+                            let rest = extent.count - part;
+                            if rest > 0 {
+                                let rest_start = Pfn::new(extent.start.raw() + part);
+                                mine.push(Extent::new(rest_start, rest));
+                            }
+                            let part = Extent::new(extent.start, part);
+                            release(part);
+                            { cpu }.free(part).unwrap();
+                        }
+                    }
+                }
+                shelf.lock().unwrap().append(&mut mine);
+            });
+        }
+    });
+    front.check().unwrap();
+    for extent in shelf.into_inner().unwrap() {
+        release(extent);
+        front.free(extent).unwrap();
+    }
+    assert!(owned.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+    front.check().unwrap();
+    assert_eq!(front.free_frames(), total);
+    let mut inner = front.into_inner();
+    assert_eq!(inner.free_frames(), total);
+    assert_eq!(inner.allocate(total, &mut |_| ()), Ok(()));
+}
+
+#[test]
+fn stress_over_the_naive_pool() {
+    // Small enough that the pool runs dry and slots are emptied by others.
+    stress(Pool::new((64..1500).chain(2000..3000)), 3000, 4, 1);
+}
+
+#[test]
+fn stress_over_the_page_buddy_system() {
+    let areas = [Extent::new(Pfn::new(64), 3000), Extent::new(Pfn::new(4099), 9001)];
+    let ranges = areas.map(ByteRange::of_frames);
+    let mut storage = [Extent::default(); 2];
+    let map = MemoryMap::new(&ranges, &mut storage).unwrap();
+    let bbs = Config::new(1, Order::known(9)).unwrap();
+    for (seed, config) in [(2, Config::PBS_ARMV8), (3, Config::PBS_ARMV7), (4, bbs)] {
+        let words = PageBuddy::<Vec<u64>>::storage_words(&map, config);
+        let buddy = PageBuddy::<Vec<u64>>::new(&map, config, vec![0; words]).unwrap();
+        stress(buddy, map.span().end().raw(), 5, seed);
+    }
+}
+
+/// Of many threads that free the same frames, one by one and together,
+/// exactly one succeeds for each frame.
+#[test]
+fn racing_double_frees_succeed_once() {
+    for round in 0..200_u64 {
+        let pool = Pool::new(0..256);
+        let (mut slots, mut bits) = (slots(4), bits(&pool));
+        let front = Front::new(pool, &mut slots, &mut bits).unwrap();
+        front.allocate(256, &mut |_| ()).unwrap();
+        let start = Barrier::new(4);
+        let freed = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (front, start, freed) = (&front, &start, &freed);
+                scope.spawn(move || {
+                    let mut random = Random(round * 4 + thread + 1);
+                    let cpu = front.on(thread as usize).unwrap();
+                    start.wait();
+                    for _ in 0..100 {
+                        let count = if thread == 0 { 1 + random.below(100) } else { 1 };
+                        let extent = Extent::new(Pfn::new(random.below(256)), count);
+                        match { cpu }.free(extent) {
+                            Ok(()) => freed.fetch_add(count, Ordering::Relaxed),
+                            Err(FreeError::NotAllocated { frame }) => {
+                                assert!(extent.contains(frame));
+                                0
+                            }
+                            Err(FreeError::Foreign { frame }) => {
+                                assert_eq!(frame.raw(), 256);
+                                0
+                            }
+                            Err(error) => panic!("{error}"),
+                        };
+                    }
+                });
+            }
+        });
+        assert_eq!(front.free_frames(), freed.into_inner());
+        front.check().unwrap();
+    }
+}

@@ -1,0 +1,241 @@
+//! The front under the model checker: every interleaving of a few threads.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p swath-frame --release --test
+//! front_loom`. In this build a slot's buffer holds two frames, so that it
+//! overflows here.
+#![cfg(loom)]
+
+use std::sync::OnceLock;
+
+use lock_api::{GuardSend, RawMutex};
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+use swath_arch::{Extent, Order, Pfn};
+use swath_frame::front::{Front, Slot};
+use swath_frame::{AllocError, FrameAllocator, FreeError};
+
+/// A lock whose waiting threads stand still: the checker need not look at
+/// every turn of a spinning one. Its parts cannot be made in a constant, so
+/// they are made at the first use.
+struct LoomLock(OnceLock<(Mutex<bool>, Condvar)>);
+
+impl LoomLock {
+    fn parts(&self) -> &(Mutex<bool>, Condvar) {
+        self.0.get_or_init(|| (Mutex::new(false), Condvar::new()))
+    }
+}
+
+// SAFETY: `lock` and `try_lock` return holding the lock only where they changed
+// the flag from false to true under the checker's own mutex, which no other
+// thread can do until `unlock` stores false; that mutex orders what is inside.
+// All threads see one mutex: the checker runs them in turn on one thread, so
+// the cell is filled once.
+unsafe impl RawMutex for LoomLock {
+    #[allow(clippy::declare_interior_mutable_const, reason = "the trait has it so")]
+    const INIT: Self = Self(OnceLock::new());
+    type GuardMarker = GuardSend;
+
+    fn lock(&self) {
+        let (flag, freed) = self.parts();
+        let mut held = flag.lock().unwrap();
+        while *held {
+            held = freed.wait(held).unwrap();
+        }
+        *held = true;
+    }
+
+    fn try_lock(&self) -> bool {
+        !std::mem::replace(&mut *self.parts().0.lock().unwrap(), true)
+    }
+
+    unsafe fn unlock(&self) {
+        let (flag, freed) = self.parts();
+        *flag.lock().unwrap() = false;
+        freed.notify_one();
+    }
+}
+
+/// Up to 64 frames from `first` on, in one word: the allocator has no
+/// interleavings of its own. A block is never longer than `block_max`.
+struct Pool {
+    first: u64,
+    all: u64,
+    free: u64,
+    block_max: u64,
+}
+
+impl Pool {
+    fn new(first: u64, frames: u64, block_max: u64) -> Self {
+        let all = u64::MAX >> (64 - frames);
+        Self { first, all, free: all, block_max }
+    }
+}
+
+impl FrameAllocator for Pool {
+    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+        if self.free == 0 || frames_max == 0 {
+            return None;
+        }
+        let start = self.free.trailing_zeros();
+        let run = u64::from((self.free >> start).trailing_ones());
+        let count = run.min(frames_max).min(self.block_max);
+        self.free &= !(((1 << count) - 1) << start);
+        Some(Extent::new(Pfn::new(self.first + u64::from(start)), count))
+    }
+
+    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+        for start in (0..64).step_by(order.frames() as usize) {
+            let block = ((1 << order.frames()) - 1) << start;
+            if self.free & block == block {
+                self.free &= !block;
+                return Ok(Extent::new(Pfn::new(self.first + start), order.frames()));
+            }
+        }
+        Err(AllocError::NoBlock { order })
+    }
+
+    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+        for frame in extent.iter() {
+            let bit = 1 << (frame.raw() - self.first);
+            assert!(self.all & bit != 0 && self.free & bit == 0, "{frame} comes back twice");
+            self.free |= bit;
+        }
+        Ok(())
+    }
+
+    fn free_frames(&self) -> u64 {
+        u64::from(self.free.count_ones())
+    }
+
+    fn total_frames(&self) -> u64 {
+        u64::from(self.all.count_ones())
+    }
+
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        (0..64).filter(|i| self.free >> i & 1 != 0).for_each(|i| {
+            visit(Extent::new(Pfn::new(self.first + i), 1));
+        });
+    }
+}
+
+type Checked = Front<'static, LoomLock, Pool>;
+
+/// A front whose locks have all been used once. The storage is leaked: the
+/// checker's threads want it to last, and a run makes few kilobytes.
+fn front(pool: Pool, cpus: usize) -> Arc<Checked> {
+    let bits = (0..Checked::bits_len(&pool)).map(|_| AtomicUsize::new(0)).collect();
+    let slots = (0..cpus).map(|_| Slot::new()).collect();
+    let front = Front::new(pool, Vec::leak(slots), Vec::leak(bits)).unwrap();
+    assert_eq!(front.free_frames(), front.total_frames());
+    Arc::new(front)
+}
+
+/// Runs `body` in every interleaving, none left out, and says how many.
+fn explore(body: impl Fn() + Send + Sync + 'static) {
+    let runs = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let counted = std::sync::Arc::clone(&runs);
+    loom::model::Builder::new().check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        body();
+    });
+    println!("{} interleavings", runs.load(Ordering::Relaxed));
+}
+
+/// Two CPUs take the last frames: nobody gets a frame twice, and all come
+/// back.
+#[test]
+fn frames_are_handed_out_once() {
+    explore(|| {
+        let front = front(Pool::new(64, 3, 2), 2);
+        let other = Arc::clone(&front);
+        let there = thread::spawn(move || {
+            let cpu = other.on(1).unwrap();
+            let frame = cpu.get();
+            frame.inspect(|&frame| cpu.put(frame).unwrap());
+            cpu.get()
+        });
+        let here = front.on(0).unwrap().get();
+        let there = there.join().unwrap();
+        assert!(here.is_some() || there.is_some());
+        assert!(here.is_none() || here != there);
+        front.check().unwrap();
+        for frame in here.into_iter().chain(there) {
+            front.on(0).unwrap().put(frame).unwrap();
+        }
+        assert_eq!(front.free_frames(), 3);
+        front.check().unwrap();
+    });
+}
+
+/// Three threads free one frame, one of them among others: exactly one
+/// succeeds.
+#[test]
+fn a_double_free_fails() {
+    explore(|| {
+        let front = front(Pool::new(0, 4, 4), 2);
+        front.allocate(4, &mut |_| ()).unwrap();
+        let frame = Pfn::new(2);
+        let alone = |cpu| {
+            let front = Arc::clone(&front);
+            thread::spawn(move || front.on(cpu).unwrap().put(frame))
+        };
+        let (zero, one) = (alone(0), alone(1));
+        let whole = front.free(Extent::new(Pfn::new(0), 4));
+        let answers = [zero.join().unwrap(), one.join().unwrap(), whole];
+        let refused = Err(FreeError::NotAllocated { frame });
+        assert_eq!(answers.iter().filter(|&&answer| answer == Ok(())).count(), 1);
+        assert_eq!(answers.iter().filter(|&&answer| answer == refused).count(), 2);
+        assert_eq!(front.free_frames(), if whole.is_ok() { 4 } else { 1 });
+        front.check().unwrap();
+    });
+}
+
+/// A free of several frames fails and rolls back while another thread frees
+/// some of them rightly: that one must not notice.
+#[test]
+fn a_rollback_is_not_seen() {
+    explore(|| {
+        // Frames 62 to 65 lie in two words of bits.
+        let front = front(Pool::new(62, 4, 4), 2);
+        front.allocate(4, &mut |_| ()).unwrap();
+        front.free(Extent::new(Pfn::new(65), 1)).unwrap();
+        let other = Arc::clone(&front);
+        let there = thread::spawn(move || other.on(1).unwrap().put(Pfn::new(62)));
+        let whole = front.free(Extent::new(Pfn::new(62), 4));
+        assert_eq!(there.join().unwrap(), Ok(()));
+        // The one that was free before, or the one that the other freed.
+        let named = |frame| Err(FreeError::NotAllocated { frame: Pfn::new(frame) });
+        assert!(whole == named(65) || whole == named(62), "{whole:?}");
+        assert_eq!(front.free_frames(), 2);
+        front.check().unwrap();
+        assert_eq!(front.free(Extent::new(Pfn::new(63), 2)), Ok(()));
+    });
+}
+
+/// A full buffer is flushed while the other CPU, finding the allocator dry,
+/// empties the slots.
+#[test]
+fn flushing_meets_draining() {
+    explore(|| {
+        let front = front(Pool::new(64, 6, 1), 2);
+        front.allocate(6, &mut |_| ()).unwrap();
+        let other = Arc::clone(&front);
+        let there = thread::spawn(move || {
+            let cpu = other.on(1).unwrap();
+            // Two fill the buffer, the third makes it flush. (Frames below 64
+            // would go into the word of the new slot, whose base is 0.)
+            for frame in [69, 67, 68] {
+                cpu.put(Pfn::new(frame)).unwrap();
+            }
+        });
+        let pair = front.take_aligned(Order::known(1));
+        there.join().unwrap();
+        let held = pair.map_or(0, |extent| extent.count);
+        assert_eq!(front.free_frames() + held, 3);
+        front.check().unwrap();
+        // At rest, what is free can be had, wherever it lies.
+        assert_eq!(front.allocate(3 - held, &mut |_| ()), Ok(()));
+        front.check().unwrap();
+    });
+}
