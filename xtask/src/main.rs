@@ -1,2 +1,76 @@
-//! placeholder
-fn main() {}
+//! The project's chores, as `cargo xtask CHORE`.
+
+#![forbid(unsafe_code)]
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, Subcommand};
+use xshell::{Shell, cmd};
+
+mod layering;
+mod lint;
+mod no_std;
+mod sources;
+mod tests;
+
+/// The crate with the peers to compare against, left out of the default build.
+const BENCH: &str = "swath-bench";
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's chores")]
+struct Chores {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Every test: unit, integration and documentation, then the model check.
+    Test,
+    /// Everything that must hold of the text: format, clippy, links of the
+    /// documentation, layering, `no_std`, forbidden unsafe code, names.
+    Lint,
+    /// The gates on instruction counts and the races against rivals.
+    Bench {
+        /// Which of them; both if none is named.
+        #[arg(value_parser = ["gates", "rivals"])]
+        which: Vec<String>,
+    },
+    /// Runs the studies and says where the page is.
+    Report {
+        /// What `swath study` shall be told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+}
+
+fn main() -> Result<()> {
+    let shell = Shell::new()?;
+    let metadata = cargo_metadata::MetadataCommand::new().exec().context("cargo metadata")?;
+    shell.change_dir(&metadata.workspace_root);
+    match Chores::parse().chore {
+        Chore::Test => tests::test(&shell, &metadata),
+        Chore::Lint => lint::lint(&shell, &metadata),
+        Chore::Bench { which } => bench(&shell, &which),
+        Chore::Report { args } => report(&shell, &metadata, &args),
+    }
+}
+
+fn bench(shell: &Shell, which: &[String]) -> Result<()> {
+    let both = ["gates".to_owned(), "rivals".to_owned()];
+    for name in if which.is_empty() { &both } else { which } {
+        cmd!(shell, "cargo run --release -p {BENCH} -- {name}").run()?;
+    }
+    Ok(())
+}
+
+fn report(shell: &Shell, metadata: &cargo_metadata::Metadata, args: &[String]) -> Result<()> {
+    cmd!(shell, "cargo run --release -- study {args...}").run()?;
+    let out = match args.iter().position(|arg| arg == "--out") {
+        Some(at) => args.get(at + 1).context("--out without a directory")?.as_str(),
+        None => args.iter().find_map(|arg| arg.strip_prefix("--out=")).unwrap_or("report"),
+    };
+    let page = metadata.workspace_root.join(out).join("index.html");
+    ensure!(page.is_file(), "the studies ended well but left no page at {page}");
+    println!("the report is at {page}");
+    Ok(())
+}
