@@ -8,5 +8,13 @@
 #![forbid(unsafe_code)]
 
 pub mod allocator;
+pub mod bitmap;
+pub mod front;
+pub mod map;
+pub mod page_buddy;
+pub mod rule;
 
 pub use allocator::{AllocError, FrameAllocator, FreeError};
+pub use map::{ByteRange, MapError, MemoryMap};
+pub use page_buddy::{BuildError, Config, ConfigError, PageBuddy};
+pub use rule::{BestFit, HeadOfList, Rule};

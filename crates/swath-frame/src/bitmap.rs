@@ -1,0 +1,440 @@
+//! A set of small numbers as a 64-ary tree of bitmaps.
+//!
+//! Level 0 holds one bit per number. Each bit of a higher level says whether
+//! the 64-bit word below it holds a one, up to a level of a single word, so
+//! the lowest member is found by one count of trailing zeros per level.
+//!
+//! ```text
+//!  level 2   [ 1 0 1 ]                     one word
+//!              |    \
+//!  level 1   [0 1 1] [0 0 0] [1 0 0]       bit w: level-0 word w is not zero
+//!               | |           |
+//!  level 0   ..[0110][1000] ..[0001]       the numbers themselves
+//! ```
+//!
+//! **The head word.** A set of free frames is emptied and filled at its low
+//! end over and over. The word there, the *head*, is left marked in the
+//! levels above even while it is zero, and is unmarked only when the head
+//! moves. So taking the lowest member and putting it back touches one word
+//! and no upper level, however empty the set is.
+//!
+//! [`Bitmap`] is the shape; the words stand in a slice that every call is
+//! given, so that several bitmaps can share one storage.
+
+/// The most levels a bitmap of `usize` bits can have.
+const LEVELS_MAX: usize = 11;
+
+/// A set of numbers below a bound, in words of a slice that each method is
+/// given. L is the number of levels, ceil(log64 of the bound).
+///
+/// A method panics if the slice is shorter than the one the bitmap was built
+/// in, or if a number is not below the bound rounded up to a multiple of 64.
+///
+/// Invariants: `ones` bits of level 0 are set, none of them in a word below
+/// `head`. A bit of level l+1 is set exactly if its word of level l is not
+/// zero, except that the bits above the head word are always set.
+#[derive(Clone, Copy, Debug)]
+pub struct Bitmap {
+    /// Where level 0 starts in the slice; the other levels follow it.
+    at: usize,
+    /// Words of level 0.
+    words: usize,
+    /// The head word.
+    head: usize,
+    ones: usize,
+}
+
+impl Bitmap {
+    /// Words of storage for numbers below `bits`: one 64th more than the bits
+    /// themselves.
+    pub const fn storage_words(bits: u64) -> u64 {
+        let mut level = words_of(bits);
+        let mut total = level;
+        while level > 1 {
+            level = level.div_ceil(64);
+            total += level;
+        }
+        total
+    }
+
+    /// The empty set of numbers below `bits`, in
+    /// [`storage_words`](Self::storage_words) words from `storage[at]` on,
+    /// which are overwritten. O(words).
+    pub fn new(storage: &mut [u64], at: usize, bits: u64) -> Self {
+        let words = words_of(bits) as usize;
+        storage[at..at + Self::storage_words(bits) as usize].fill(0);
+        let empty = Self { at, words, head: 0, ones: 0 };
+        empty.mark(storage, 0, 0);
+        empty
+    }
+
+    /// No bitmap: holds nothing and has room for nothing.
+    pub(crate) const fn none() -> Self {
+        Self { at: 0, words: 0, head: 0, ones: 0 }
+    }
+
+    /// How many numbers the set holds.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.ones
+    }
+
+    /// Whether the set holds nothing.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.ones == 0
+    }
+
+    /// Whether the set holds `number`; false beyond the bound. O(1).
+    #[inline]
+    pub fn contains(&self, storage: &[u64], number: usize) -> bool {
+        number / 64 < self.words && storage[self.at + number / 64] >> (number % 64) & 1 == 1
+    }
+
+    /// The 64 bits that hold `number`. O(1).
+    #[inline]
+    pub(crate) fn word(&self, storage: &[u64], number: usize) -> u64 {
+        storage[self.at + number / 64]
+    }
+
+    /// Adds `count` numbers from `first` on, at least one and none of them in
+    /// the set yet. O(L) for numbers that share a word, O(L + count/64) else.
+    #[inline]
+    pub fn insert(&mut self, storage: &mut [u64], first: usize, count: usize) {
+        let (low, high) = (first / 64, (first + count - 1) / 64);
+        if low == high {
+            self.insert_bits(storage, low, ones(count) << (first % 64), count);
+        } else {
+            self.insert_words(storage, first, count);
+        }
+    }
+
+    /// Adds the `count` numbers that `bits` marks in one word.
+    #[inline]
+    fn insert_bits(&mut self, storage: &mut [u64], index: usize, bits: u64, count: usize) {
+        let word = &mut storage[self.at + index];
+        debug_assert_eq!(*word & bits, 0);
+        let was = *word;
+        *word = was | bits;
+        self.ones += count;
+        if was == 0 && index != self.head {
+            self.filled(storage, index, index);
+        }
+    }
+
+    #[inline(never)]
+    fn insert_words(&mut self, storage: &mut [u64], first: usize, count: usize) {
+        let (low, high) = (first / 64, (first + count - 1) / 64);
+        self.filled(storage, low, high);
+        set(&mut storage[self.at..self.at + self.words], first, count);
+        self.ones += count;
+    }
+
+    /// The words `low..=high` hold ones from now on.
+    #[cold]
+    #[inline(never)]
+    fn filled(&mut self, storage: &mut [u64], low: usize, high: usize) {
+        if low < self.head {
+            if storage[self.at + self.head] == 0 {
+                self.unmark(storage, self.head, self.head);
+            }
+            self.head = low;
+        }
+        self.mark(storage, low, high);
+    }
+
+    /// Removes `count` numbers from `first` on, at least one and all of them
+    /// in the set. O(L) for numbers that share a word, O(L + count/64) else.
+    #[inline]
+    pub fn remove(&mut self, storage: &mut [u64], first: usize, count: usize) {
+        let (low, high) = (first / 64, (first + count - 1) / 64);
+        if low == high {
+            self.remove_bits(storage, low, ones(count) << (first % 64), count);
+        } else {
+            self.remove_words(storage, first, count);
+        }
+    }
+
+    /// Removes the `count` numbers that `bits` marks in one word.
+    #[inline]
+    pub(crate) fn remove_bits(
+        &mut self,
+        storage: &mut [u64],
+        index: usize,
+        bits: u64,
+        count: usize,
+    ) {
+        let word = &mut storage[self.at + index];
+        debug_assert_eq!(*word & bits, bits);
+        *word &= !bits;
+        self.ones -= count;
+        if *word == 0 && index != self.head {
+            self.unmark(storage, index, index);
+        }
+    }
+
+    #[inline(never)]
+    fn remove_words(&mut self, storage: &mut [u64], first: usize, count: usize) {
+        let (low, high) = (first / 64, (first + count - 1) / 64);
+        let words = &mut storage[self.at..self.at + self.words];
+        clear(words, first, count);
+        self.ones -= count;
+        // Only the lowest word can be the head, which stays marked.
+        let low_empty = words[low] == 0 && low != self.head;
+        let high_empty = words[high] == 0;
+        let (low, past) = (low + usize::from(!low_empty), high + usize::from(high_empty));
+        if low < past {
+            self.unmark(storage, low, past - 1);
+        }
+    }
+
+    /// Marks the words `low..=high` of level 0 as not zero.
+    fn mark(&self, storage: &mut [u64], mut low: usize, mut high: usize) {
+        let (mut at, mut words) = (self.at, self.words);
+        while words > 1 {
+            at += words;
+            words = words.div_ceil(64);
+            let level = &mut storage[at..at + words];
+            let marked = low / 64 == high / 64 && level[low / 64] != 0;
+            set(level, low, high - low + 1);
+            if marked {
+                return;
+            }
+            (low, high) = (low / 64, high / 64);
+        }
+    }
+
+    /// Marks the words `low..=high` of level 0 as zero.
+    #[cold]
+    #[inline(never)]
+    fn unmark(&self, storage: &mut [u64], mut low: usize, mut high: usize) {
+        let (mut at, mut words) = (self.at, self.words);
+        while words > 1 {
+            at += words;
+            words = words.div_ceil(64);
+            let level = &mut storage[at..at + words];
+            clear(level, low, high - low + 1);
+            (low, high) = (low / 64, high / 64);
+            // The words between the ends are zero now; the ends may be.
+            let past = high + usize::from(level[high] == 0);
+            low += usize::from(level[low] != 0);
+            if low >= past {
+                return;
+            }
+            high = past - 1;
+        }
+    }
+
+    /// The lowest number of the set. O(1) while the head word holds one, else
+    /// O(L) to move the head.
+    #[inline]
+    pub fn first(&mut self, storage: &mut [u64]) -> Option<usize> {
+        if self.ones == 0 {
+            return None;
+        }
+        let mut word = storage[self.at + self.head];
+        if word == 0 {
+            self.advance(storage);
+            word = storage[self.at + self.head];
+        }
+        Some(self.head * 64 + word.trailing_zeros() as usize)
+    }
+
+    /// Moves the head from a word of zeros to the lowest word that is not, of
+    /// which there is one. On the way up from the old head its marks go, and
+    /// the first word in which another mark is left shows the way down.
+    #[cold]
+    #[inline(never)]
+    fn advance(&mut self, storage: &mut [u64]) {
+        let mut starts = [0; LEVELS_MAX];
+        let mut depth = 0;
+        let (mut at, mut words, mut index) = (self.at, self.words, self.head);
+        while words > 1 {
+            starts[depth] = at;
+            depth += 1;
+            at += words;
+            words = words.div_ceil(64);
+            let word = &mut storage[at + index / 64];
+            *word &= !(1 << (index % 64));
+            index /= 64;
+            if *word != 0 {
+                index = index * 64 + word.trailing_zeros() as usize;
+                break;
+            }
+        }
+        for start in starts[..depth].iter().skip(1).rev() {
+            index = index * 64 + storage[start + index].trailing_zeros() as usize;
+        }
+        self.head = index;
+    }
+
+    /// The lowest number of the set that is `from` or more. O(L).
+    pub fn next(&self, storage: &[u64], from: usize) -> Option<usize> {
+        // Below the head is nothing, and the head itself may be marked in
+        // vain: so level 0 is read where the search starts, marks only after.
+        let from = from.max(self.head * 64);
+        let mut index = from / 64;
+        if index >= self.words {
+            return None;
+        }
+        let word = storage[self.at + index] & (u64::MAX << (from % 64));
+        if word != 0 {
+            return Some(index * 64 + word.trailing_zeros() as usize);
+        }
+        let mut starts = [0; LEVELS_MAX];
+        let mut depth = 0;
+        let (mut at, mut words) = (self.at, self.words);
+        while words > 1 {
+            starts[depth] = at;
+            depth += 1;
+            at += words;
+            words = words.div_ceil(64);
+            // The marks after `index`; two shifts since one by 64 is none.
+            let word = storage[at + index / 64] & ((u64::MAX << (index % 64)) << 1);
+            index /= 64;
+            if word != 0 {
+                index = index * 64 + word.trailing_zeros() as usize;
+                for start in starts[..depth].iter().rev() {
+                    index = index * 64 + storage[start + index].trailing_zeros() as usize;
+                }
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// The highest number of the set. O(L).
+    pub fn last(&self, storage: &[u64]) -> Option<usize> {
+        if self.ones == 0 {
+            return None;
+        }
+        let mut starts = [0; LEVELS_MAX];
+        let mut depth = 0;
+        let (mut at, mut words) = (self.at, self.words);
+        while words > 1 {
+            starts[depth] = at;
+            depth += 1;
+            at += words;
+            words = words.div_ceil(64);
+        }
+        // A head marked in vain is below every word that holds a one.
+        let mut index = storage[at].ilog2() as usize;
+        for start in starts[..depth].iter().rev() {
+            index = index * 64 + storage[start + index].ilog2() as usize;
+        }
+        Some(index)
+    }
+
+    /// How many numbers from `first` on the set holds without a gap, counted
+    /// up to `limit`. O(limit/64).
+    #[inline]
+    pub fn run(&self, storage: &[u64], first: usize, limit: usize) -> usize {
+        let words = &storage[self.at..self.at + self.words];
+        let offset = first % 64;
+        let Some(&word) = words.get(first / 64) else { return 0 };
+        let mut run = (!(word >> offset)).trailing_zeros() as usize;
+        if run == 64 - offset && run < limit {
+            for word in &words[first / 64 + 1..] {
+                let more = word.trailing_ones() as usize;
+                run += more;
+                if more < 64 || run >= limit {
+                    break;
+                }
+            }
+        }
+        run.min(limit)
+    }
+
+    /// Where the run of members that ends below `past` starts. O(run/64).
+    pub fn run_start(&self, storage: &[u64], past: usize) -> usize {
+        let mut start = past;
+        while start > 0 {
+            // Bit 63 is the number below `start`.
+            let word = storage[self.at + (start - 1) / 64] << (63 - (start - 1) % 64);
+            let run = word.leading_ones() as usize;
+            let in_word = (start - 1) % 64 + 1;
+            start -= run.min(in_word);
+            if run < in_word {
+                break;
+            }
+        }
+        start
+    }
+
+    /// Walks the invariants in O(words); the first that does not hold is named.
+    pub fn check(&self, storage: &[u64]) -> Result<(), &'static str> {
+        let level = &storage[self.at..self.at + self.words];
+        if level.iter().map(|word| word.count_ones() as usize).sum::<usize>() != self.ones {
+            return Err("the count of a bitmap differs from its ones");
+        }
+        if level[..self.head].iter().any(|&word| word != 0) {
+            return Err("a word below the head of a bitmap is not zero");
+        }
+        let (mut at, mut words, mut head) = (self.at, self.words, self.head);
+        while words > 1 {
+            let above = at + words;
+            for index in 0..words {
+                let marked = storage[above + index / 64] >> (index % 64) & 1 == 1;
+                if marked != (storage[at + index] != 0 || index == head) {
+                    return Err("a mark of a bitmap differs from the word below it");
+                }
+            }
+            (at, words, head) = (above, words.div_ceil(64), head / 64);
+        }
+        Ok(())
+    }
+}
+
+/// Words of level 0 for `bits` bits.
+const fn words_of(bits: u64) -> u64 {
+    if bits == 0 { 1 } else { bits.div_ceil(64) }
+}
+
+/// `count` ones, from 1 to 64, in the low bits.
+#[inline]
+pub(crate) const fn ones(count: usize) -> u64 {
+    u64::MAX >> (64 - count)
+}
+
+/// Sets `count` bits, at least one, from bit `first` on.
+#[inline]
+pub(crate) fn set(words: &mut [u64], first: usize, count: usize) {
+    let (low, high) = (first / 64, (first + count - 1) / 64);
+    if low == high {
+        words[low] |= ones(count) << (first % 64);
+    } else {
+        words[low] |= u64::MAX << (first % 64);
+        words[low + 1..high].fill(u64::MAX);
+        words[high] |= u64::MAX >> (63 - (first + count - 1) % 64);
+    }
+}
+
+/// Clears `count` bits, at least one, from bit `first` on.
+#[inline]
+pub(crate) fn clear(words: &mut [u64], first: usize, count: usize) {
+    let (low, high) = (first / 64, (first + count - 1) / 64);
+    if low == high {
+        words[low] &= !(ones(count) << (first % 64));
+    } else {
+        words[low] &= !(u64::MAX << (first % 64));
+        words[low + 1..high].fill(0);
+        words[high] &= !(u64::MAX >> (63 - (first + count - 1) % 64));
+    }
+}
+
+/// The first of the `count` bits from bit `first` on that is clear.
+#[inline]
+pub(crate) fn first_clear(words: &[u64], first: usize, count: usize) -> Option<usize> {
+    let mut at = first;
+    let past = first + count;
+    while at < past {
+        let ones = (!(words[at / 64] >> (at % 64))).trailing_zeros() as usize;
+        let in_word = 64 - at % 64;
+        if ones < in_word {
+            at += ones;
+            return (at < past).then_some(at);
+        }
+        at += in_word;
+    }
+    None
+}
