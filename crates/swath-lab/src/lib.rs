@@ -3,10 +3,19 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod access_champsim;
+pub mod access_lackey;
+pub mod access_record;
+pub mod access_swath;
 pub mod count;
 pub mod figure;
+mod input;
 pub mod memory;
+mod output;
+mod page;
 pub mod report;
 pub mod results;
 pub mod snapshot;
+pub mod snapshot_file;
+pub mod snapshot_live;
 pub mod workload;

@@ -1,0 +1,251 @@
+//! Recording the accesses of a program.
+//!
+//! [`record`] runs a command under `valgrind --tool=lackey` and converts its
+//! log on the way through a pipe; the text, some fifteen bytes to an access,
+//! never reaches a disk. The program keeps its standard input, output and
+//! error: valgrind opens the pipe by its name under `/proc`, so the log needs
+//! none of the three. Child processes of the program are not recorded.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::atomic::AtomicBool;
+
+use crate::access::TraceError;
+
+/// How to record.
+pub struct RecordOptions<'a> {
+    /// Stop the program after so many accesses; `None` lets it run to its end.
+    pub accesses_max: Option<u64>,
+    /// zstd's level, 1 (fast) to 19 (small).
+    pub level: i32,
+    /// The valgrind to run, a path or a name to be found in `PATH`.
+    pub valgrind: PathBuf,
+    /// Set by a handler of Ctrl-C: the recording stops and leaves no file.
+    pub cancel: Option<&'a AtomicBool>,
+    /// Told the accesses so far, now and then.
+    pub progress: &'a mut dyn FnMut(u64),
+}
+
+/// What was recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recording {
+    /// Accesses written.
+    pub accesses: u64,
+    /// Size of the file in bytes.
+    pub file_bytes: u64,
+    /// How the program ended; `None` if it was stopped at the limit.
+    pub exit: Option<ExitStatus>,
+}
+
+/// Why nothing was recorded; no file is left, and an older one is untouched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// There is no such valgrind.
+    #[error(
+        "{valgrind} was not found: install valgrind (for example `apt install valgrind`), or \
+         record elsewhere and give the trace with --accesses"
+    )]
+    NoValgrind {
+        /// What was looked for.
+        valgrind: PathBuf,
+    },
+    /// There is no command to run.
+    #[error("no command to record")]
+    NoCommand,
+    /// This system has no `/proc` to name the pipe by.
+    #[error("recording needs Linux; this is {os}")]
+    Unsupported {
+        /// The operating system.
+        os: &'static str,
+    },
+    /// Valgrind ended without a single access.
+    #[error("nothing was recorded: {command} ended with {status} before its first access")]
+    NothingRecorded {
+        /// The program.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+    },
+    /// Valgrind's log is not what lackey writes.
+    #[error("valgrind's log: {source}")]
+    Trace {
+        /// What is wrong with it.
+        source: TraceError,
+    },
+    /// Ctrl-C.
+    #[error("cancelled")]
+    Cancelled,
+    /// A file, pipe or process could not be made or written.
+    #[error("{source}")]
+    Io {
+        /// The system's words.
+        #[from]
+        source: io::Error,
+    },
+}
+
+/// Runs `command` (the program and its arguments) under valgrind and writes
+/// its accesses to `output`, which appears whole or not at all. Lackey gives
+/// about a million accesses a second.
+///
+/// # Errors
+/// A [`RecordError`].
+pub fn record(
+    command: &[OsString],
+    output: &Path,
+    options: &mut RecordOptions<'_>,
+) -> Result<Recording, RecordError> {
+    if command.is_empty() {
+        return Err(RecordError::NoCommand);
+    }
+    system::record(command, output, options)
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use super::*;
+
+    pub(super) fn record(
+        _: &[OsString],
+        _: &Path,
+        _: &mut RecordOptions<'_>,
+    ) -> Result<Recording, RecordError> {
+        Err(RecordError::Unsupported { os: std::env::consts::OS })
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::io::{PipeReader, PipeWriter, Write};
+    use std::os::fd::AsRawFd;
+    use std::process::{Child, Command};
+    use std::sync::atomic::Ordering;
+    use std::thread;
+
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+    use nix::unistd::Pid;
+
+    use super::*;
+    use crate::access::{Accesses, TraceFormat};
+    use crate::access_swath::TraceWriter;
+
+    /// Accesses between two looks at the outside.
+    const LOOK_EVERY: u64 = 1 << 16;
+
+    pub(super) fn record(
+        command: &[OsString],
+        output: &Path,
+        options: &mut RecordOptions<'_>,
+    ) -> Result<Recording, RecordError> {
+        let mut recording = (0, None);
+        crate::output::replace(output, |file| {
+            recording = run(command, file, options).map_err(io::Error::other)?;
+            Ok(())
+        })
+        .map_err(|error| match error.downcast() {
+            Ok(error) => error,
+            Err(source) => RecordError::Io { source },
+        })?;
+        let (accesses, exit) = recording;
+        Ok(Recording { accesses, file_bytes: std::fs::metadata(output)?.len(), exit })
+    }
+
+    /// The accesses written, and how the program ended by itself.
+    fn run(
+        command: &[OsString],
+        file: &mut impl Write,
+        options: &mut RecordOptions<'_>,
+    ) -> Result<(u64, Option<ExitStatus>), RecordError> {
+        let (log, log_end) = io::pipe()?;
+        let mut child = start(command, &options.valgrind, &log_end)?;
+        let watcher = close_after(&child, log_end);
+        let converted = convert(log, file, options);
+        // Not reaped yet, whatever the watcher saw, so the number is still
+        // this child's; killing one that has ended does nothing.
+        child.kill()?;
+        let status = child.wait()?;
+        let _ = watcher.join();
+        match converted {
+            Ok((accesses, ended)) => Ok((accesses, ended.then_some(status))),
+            Err(RecordError::Trace {
+                source: TraceError::Empty | TraceError::NoAccesses { .. },
+            }) => {
+                let command = command[0].to_string_lossy().into_owned();
+                Err(RecordError::NothingRecorded { command, status })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn start(
+        command: &[OsString],
+        valgrind: &Path,
+        log_end: &PipeWriter,
+    ) -> Result<Child, RecordError> {
+        let log = format!("/proc/{}/fd/{}", std::process::id(), log_end.as_raw_fd());
+        Command::new(valgrind)
+            .args(["-q", "--tool=lackey", "--trace-mem=yes", "--basic-counts=no"])
+            .arg("--child-silent-after-fork=yes")
+            .arg(format!("--log-file={log}"))
+            .arg("--")
+            .args(command)
+            .spawn()
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::NotFound => {
+                    RecordError::NoValgrind { valgrind: valgrind.to_owned() }
+                }
+                _ => RecordError::Io { source },
+            })
+    }
+
+    /// Keeps this process's end of the pipe open until the child has ended
+    /// (without reaping it), so that the log neither ends before the child has
+    /// opened it nor goes on after the child is gone.
+    fn close_after(child: &Child, log_end: PipeWriter) -> thread::JoinHandle<()> {
+        let pid = Pid::from_raw(child.id().cast_signed());
+        thread::spawn(move || {
+            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+            while waitid(Id::Pid(pid), flags) == Err(nix::errno::Errno::EINTR) {}
+            drop(log_end);
+        })
+    }
+
+    /// Copies the log into the trace: how many accesses, and whether the log
+    /// came to its end.
+    fn convert(
+        log: PipeReader,
+        file: &mut impl Write,
+        options: &mut RecordOptions<'_>,
+    ) -> Result<(u64, bool), RecordError> {
+        let cancelled = |cancel: Option<&AtomicBool>| {
+            cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
+        };
+        let trace = |source| RecordError::Trace { source };
+        let mut writer = TraceWriter::new(file, options.level)?;
+        let mut ended = true;
+        let accesses = Accesses::from_reader(log, Some(TraceFormat::Lackey));
+        for access in accesses.map_err(trace)? {
+            if options.accesses_max.is_some_and(|max| writer.count() >= max) {
+                ended = false;
+                break;
+            }
+            if writer.count().is_multiple_of(LOOK_EVERY) {
+                (options.progress)(writer.count());
+                if cancelled(options.cancel) {
+                    return Err(RecordError::Cancelled);
+                }
+            }
+            writer.push(access.map_err(trace)?)?;
+        }
+        if cancelled(options.cancel) {
+            return Err(RecordError::Cancelled);
+        }
+        let count = writer.count();
+        writer.finish()?;
+        (options.progress)(count);
+        Ok((count, ended))
+    }
+}
