@@ -155,27 +155,26 @@ fn armv7_first(word: u64) -> Descriptor {
 /// descriptor formats".
 #[inline(always)]
 fn armv7_second(word: u64) -> Descriptor {
-    let small = is(word, armv7::SMALL);
-    if !small && armv7::TYPE.get(word) != armv7::TYPE_LARGE {
-        return Descriptor::Invalid;
-    }
-    let (xn, tex0) = if small {
-        (armv7::SMALL_XN, armv7::SMALL_TEX0)
+    if is(word, armv7::SMALL) {
+        let base = word & armv7::SMALL_BASE.mask();
+        leaf(base, 0, 0, armv7_page(word, armv7::SMALL_XN, armv7::SMALL_TEX0))
+    } else if armv7::TYPE.get(word) == armv7::TYPE_LARGE {
+        let base = word & armv7::LARGE_BASE.mask();
+        leaf(base, 4, 4, armv7_page(word, armv7::LARGE_XN, armv7::LARGE_TEX0))
     } else {
-        (armv7::LARGE_XN, armv7::LARGE_TEX0)
-    };
-    let attributes = Attributes {
+        Descriptor::Invalid
+    }
+}
+
+#[inline(always)]
+const fn armv7_page(word: u64, xn: Field, tex0: Field) -> Attributes {
+    Attributes {
         writable: !is(word, armv7::PAGE_AP2),
         user: is(word, armv7::PAGE_AP1),
         executable: !is(word, xn),
         global: !is(word, armv7::PAGE_NG),
         accessed: is(word, armv7::PAGE_AF),
         memory: remapped(remap_index(word, tex0)),
-    };
-    if small {
-        leaf(word & armv7::SMALL_BASE.mask(), 0, 0, attributes)
-    } else {
-        leaf(word & armv7::LARGE_BASE.mask(), 4, 4, attributes)
     }
 }
 

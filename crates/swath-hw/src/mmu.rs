@@ -19,12 +19,12 @@
 use core::fmt;
 
 use swath_arch::{
-    Attributes, BASE_PAGE_SHIFT, Coalescing, ContiguityField, Order, PageRange, Pfn, PhysAddr,
-    PhysMemory, Regime, VirtAddr, Vpn,
+    Attributes, BASE_PAGE_SHIFT, Coalescing, ContiguityField, Format, Order, PageRange, Pfn,
+    PhysAddr, PhysMemory, Regime, VirtAddr, Vpn,
 };
 
 use crate::tlb::{EntryKind, Fill, Geometry, GeometryError, Hit, Tlb, TlbStats};
-use crate::walker::{Contiguity, Fault, Step, Translation, Walk, pages_after};
+use crate::walker::{Contiguity, Fault, Step, Translation, Walk, pages_after, walk};
 
 /// The order of AT's two walks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -42,7 +42,7 @@ pub enum WalkOrder {
 pub enum ConfigError {
     /// The TLB's form.
     Geometry(GeometryError),
-    /// The root is not aligned to [`Format::root_order`](swath_arch::Format::root_order).
+    /// The root is not aligned to [`Format::root_order`].
     Root {
         /// The root.
         root: PhysAddr,
@@ -158,7 +158,7 @@ impl Miss {
         self.page
     }
 
-    /// The address of the next read, [`Format::entry_bytes`](swath_arch::Format::entry_bytes) long. O(1).
+    /// The address of the next read, [`Format::entry_bytes`] long. O(1).
     #[inline]
     pub fn next_read(&self) -> PhysAddr {
         self.walk.next_read()
@@ -180,7 +180,11 @@ impl Miss {
     /// The [`Fault`] of the demanded page. The anchor's are none.
     #[inline]
     pub fn step<M: PhysMemory + ?Sized>(&mut self, memory: &M) -> Result<Option<Resolved>, Fault> {
-        self.count_reads(1);
+        if self.at_anchor {
+            self.stats.anchor_reads += 1;
+        } else {
+            self.stats.regular_reads += 1;
+        }
         match self.walk.step(memory) {
             Ok(Step::Read) => Ok(None),
             Ok(Step::Done(found)) => self.walked(Ok(found)),
@@ -188,124 +192,94 @@ impl Miss {
         }
     }
 
-    /// Does all reads that are left in a miss just begun.
-    #[inline]
-    fn run<M: PhysMemory + ?Sized>(&mut self, memory: &M) -> Result<Resolved, Fault> {
-        loop {
-            let found = self.walk.run(memory);
-            self.count_reads(u64::from(self.walk.level()) + 1);
-            if let Some(resolved) = self.walked(found)? {
-                return Ok(resolved);
-            }
-        }
-    }
-
-    #[inline]
-    fn count_reads(&mut self, reads: u64) {
-        if self.at_anchor {
-            self.stats.anchor_reads += reads;
-        } else {
-            self.stats.regular_reads += reads;
-        }
-    }
-
     /// A walk has ended: decides what follows from it, another walk or the
     /// end.
-    #[inline]
     fn walked(&mut self, found: Result<Translation, Fault>) -> Result<Option<Resolved>, Fault> {
-        let Coalescing::Anchor { distance, .. } = self.regime.coalescing else {
-            return self.faulting(found).map(|found| Some(self.regular(&found)));
-        };
+        let (page, format) = (self.page, self.regime.format);
         if self.at_anchor {
-            let covered = found.ok().and_then(|anchor| self.covered(&anchor));
-            return match (covered, self.demanded) {
-                (Some(covered), Some(Translation { frame, attributes, .. })) => {
-                    Ok(Some(Resolved { frame, attributes, ..covered }))
+            let anchor = found.ok().and_then(|found| covered(&self.regime, page, &found));
+            return match (anchor, self.demanded) {
+                (Some(anchor), Some(Translation { frame, attributes, .. })) => {
+                    Ok(Some(Resolved { frame, attributes, ..anchor }))
                 }
-                (Some(covered), None) => Ok(Some(covered)),
-                (None, Some(found)) => Ok(Some(self.regular(&found))),
+                (Some(anchor), None) => Ok(Some(anchor)),
+                (None, Some(found)) => Ok(Some(regular(format, page, &found))),
                 (None, None) => {
-                    self.begin_regular()?;
+                    self.walk = Walk::new(&self.regime, page)?;
+                    self.at_anchor = false;
+                    self.stats.regular_walks += 1;
                     Ok(None)
                 }
             };
         }
-        let found = self.faulting(found)?;
-        if found.order == Order::BASE {
-            if self.page.is_aligned(distance.k()) {
-                if let Some(covered) = self.covered(&found) {
-                    return Ok(Some(covered));
-                }
-            } else if self.stats.anchor_walks == 0 {
-                self.demanded = Some(found);
-                self.begin_anchor(distance)?;
-                return Ok(None);
-            }
+        self.stats.faults += u64::from(found.is_err());
+        let found = found?;
+        let other_anchor = anchor_of(&self.regime, page).filter(|&anchor| anchor != page);
+        if let Some(anchor) = other_anchor
+            && found.order == Order::BASE
+            && self.stats.anchor_walks == 0
+        {
+            self.demanded = Some(found);
+            self.begin_anchor(anchor)?;
+            return Ok(None);
         }
-        Ok(Some(self.regular(&found)))
+        Ok(Some(own(&self.regime, page, &found)))
     }
 
-    #[inline]
-    fn faulting<T>(&mut self, result: Result<T, Fault>) -> Result<T, Fault> {
-        self.stats.faults += u64::from(result.is_err());
-        result
-    }
-
-    #[inline]
-    fn begin_regular(&mut self) -> Result<(), Fault> {
-        self.walk = Walk::new(&self.regime, self.page)?;
-        self.at_anchor = false;
-        self.stats.regular_walks += 1;
-        Ok(())
-    }
-
-    #[inline]
-    fn begin_anchor(&mut self, distance: Order) -> Result<(), Fault> {
-        let anchor = Vpn::new(self.page.raw() & !(distance.frames() - 1));
+    fn begin_anchor(&mut self, anchor: Vpn) -> Result<(), Fault> {
         self.walk = Walk::new(&self.regime, anchor)?;
         self.at_anchor = true;
         self.stats.anchor_walks += 1;
         Ok(())
     }
+}
 
-    /// The regular entry for what the walk found.
-    #[inline]
-    fn regular(&self, found: &Translation) -> Resolved {
-        let Translation { frame, attributes, .. } = *found;
-        let (pages, frames) = found.block(self.regime.format, self.page);
-        self.resolved(EntryKind::Regular, pages, frames.start, frame, attributes)
+/// The anchor that may cover `page`, which may be the page itself.
+#[inline]
+const fn anchor_of(regime: &Regime, page: Vpn) -> Option<Vpn> {
+    match regime.coalescing {
+        Coalescing::Anchor { distance, .. } => {
+            Some(Vpn::new(page.raw() & !(distance.frames() - 1)))
+        }
+        _ => None,
     }
+}
 
-    /// The anchor entry, if the anchor that `walk` has reached covers the page.
-    #[inline]
-    fn covered(&self, anchor: &Translation) -> Option<Resolved> {
-        let (Contiguity::Anchor { count }, Coalescing::Anchor { distance, .. }) =
-            (anchor.contiguity, self.regime.coalescing)
-        else {
-            return None;
-        };
-        let start = self.walk.page();
-        let offset = self.page.raw() - start.raw();
-        let room = pages_after(self.regime.format, start, anchor.frame) + 1;
-        let pages = PageRange::new(start, count.min(distance.frames()).min(room));
-        let frame = anchor.frame.checked_add(offset)?;
-        pages.contains(self.page).then(|| {
-            self.resolved(EntryKind::Anchor, pages, anchor.frame, frame, anchor.attributes)
-        })
-    }
+/// The regular entry for what the page's own walk found.
+#[inline]
+fn regular(format: Format, page: Vpn, found: &Translation) -> Resolved {
+    let Translation { frame, attributes, .. } = *found;
+    let (pages, frames) = found.block(format, page);
+    let fill = Fill::within(EntryKind::Regular, page, pages, frames.start, attributes);
+    Resolved { frame, attributes, fill }
+}
 
-    #[inline]
-    fn resolved(
-        &self,
-        kind: EntryKind,
-        pages: PageRange,
-        first: Pfn,
-        frame: Pfn,
-        attributes: Attributes,
-    ) -> Resolved {
-        let fill = Fill::within(kind, self.page, pages, first, attributes);
-        Resolved { frame, attributes, fill }
+/// The anchor entry, if what the anchor's walk found covers `page`.
+#[inline]
+fn covered(regime: &Regime, page: Vpn, found: &Translation) -> Option<Resolved> {
+    let (Contiguity::Anchor { count }, Coalescing::Anchor { distance, .. }) =
+        (found.contiguity, regime.coalescing)
+    else {
+        return None;
+    };
+    let Translation { frame: first, attributes, .. } = *found;
+    let offset = page.raw() & (distance.frames() - 1);
+    let start = Vpn::new(page.raw() - offset);
+    let room = pages_after(regime.format, start, first) + 1;
+    let pages = PageRange::new(start, count.min(distance.frames()).min(room));
+    if offset >= pages.count {
+        return None;
     }
+    let frame = Pfn::new(first.raw() + offset);
+    let fill = Fill::within(EntryKind::Anchor, page, pages, first, attributes);
+    Some(Resolved { frame, attributes, fill })
+}
+
+/// The entry for what the page's own walk found where no other anchor covers
+/// it: the anchor entry if the page is an anchor, else the regular one.
+#[inline]
+fn own(regime: &Regime, page: Vpn, found: &Translation) -> Resolved {
+    covered(regime, page, found).unwrap_or_else(|| regular(regime.format, page, found))
 }
 
 /// A TLB with its walker, told about one address space by a [`Regime`]. The
@@ -377,13 +351,70 @@ impl Mmu {
         addr: VirtAddr,
         memory: &M,
     ) -> Result<Access, Fault> {
-        let mut miss = self.begin(addr)?;
-        let result = miss.run(memory);
-        self.count(&miss);
+        let result = self.resolve(addr.page(), memory);
+        self.walk_stats.faults += u64::from(result.is_err());
         let Resolved { frame, attributes, fill } = result?;
         self.tlb.fill_missed(&fill);
         let outcome = Outcome::Miss(fill.kind());
         Ok(Access { addr: byte(frame, addr), attributes, outcome })
+    }
+
+    /// A whole miss in one go: the same as a [`Miss`] stepped to its end, with
+    /// nothing to remember between the steps.
+    #[inline(always)]
+    fn resolve<M: PhysMemory + ?Sized>(
+        &mut self,
+        page: Vpn,
+        memory: &M,
+    ) -> Result<Resolved, Fault> {
+        let other_anchor = anchor_of(&self.regime, page).filter(|&anchor| anchor != page);
+        let Some(anchor) = other_anchor else {
+            let found = self.walk_regular(page, memory)?;
+            return Ok(own(&self.regime, page, &found));
+        };
+        if self.order == WalkOrder::AnchorFirst {
+            if let Some(resolved) = self.walk_anchor(page, anchor, memory) {
+                return Ok(resolved);
+            }
+            let found = self.walk_regular(page, memory)?;
+            return Ok(regular(self.regime.format, page, &found));
+        }
+        let found = self.walk_regular(page, memory)?;
+        if found.order == Order::BASE
+            && let Some(resolved) = self.walk_anchor(page, anchor, memory)
+        {
+            let Translation { frame, attributes, .. } = found;
+            return Ok(Resolved { frame, attributes, ..resolved });
+        }
+        Ok(regular(self.regime.format, page, &found))
+    }
+
+    #[inline]
+    fn walk_regular<M: PhysMemory + ?Sized>(
+        &mut self,
+        page: Vpn,
+        memory: &M,
+    ) -> Result<Translation, Fault> {
+        // An address that is not canonical is refused before the first read.
+        let stats = &mut self.walk_stats;
+        let before = stats.regular_reads;
+        let found = walk(&self.regime, page, memory, &mut stats.regular_reads);
+        stats.regular_walks += u64::from(stats.regular_reads != before);
+        found
+    }
+
+    #[inline]
+    fn walk_anchor<M: PhysMemory + ?Sized>(
+        &mut self,
+        page: Vpn,
+        anchor: Vpn,
+        memory: &M,
+    ) -> Option<Resolved> {
+        let stats = &mut self.walk_stats;
+        let before = stats.anchor_reads;
+        let found = walk(&self.regime, anchor, memory, &mut stats.anchor_reads);
+        stats.anchor_walks += u64::from(stats.anchor_reads != before);
+        covered(&self.regime, page, &found.ok()?)
     }
 
     /// The first part of an access: the TLB alone. O(1) or O(c) as in
@@ -416,11 +447,9 @@ impl Mmu {
             demanded: None,
             stats: WalkStats::default(),
         };
-        match (self.regime.coalescing, self.order) {
-            (Coalescing::Anchor { distance, .. }, WalkOrder::AnchorFirst)
-                if !page.is_aligned(distance.k()) =>
-            {
-                miss.begin_anchor(distance)?;
+        match anchor_of(&self.regime, page) {
+            Some(anchor) if anchor != page && self.order == WalkOrder::AnchorFirst => {
+                miss.begin_anchor(anchor)?;
             }
             _ => miss.stats.regular_walks = 1,
         }
@@ -440,21 +469,16 @@ impl Mmu {
         miss: &Miss,
         result: Result<Resolved, Fault>,
     ) -> Result<Access, Fault> {
-        self.count(miss);
-        let Resolved { frame, attributes, fill } = result?;
-        self.tlb.fill(&fill);
-        let outcome = Outcome::Miss(fill.kind());
-        Ok(Access { addr: byte(frame, addr), attributes, outcome })
-    }
-
-    #[inline]
-    fn count(&mut self, miss: &Miss) {
         let stats = &mut self.walk_stats;
         stats.regular_walks += miss.stats.regular_walks;
         stats.anchor_walks += miss.stats.anchor_walks;
         stats.regular_reads += miss.stats.regular_reads;
         stats.anchor_reads += miss.stats.anchor_reads;
         stats.faults += miss.stats.faults;
+        let Resolved { frame, attributes, fill } = result?;
+        self.tlb.fill(&fill);
+        let outcome = Outcome::Miss(fill.kind());
+        Ok(Access { addr: byte(frame, addr), attributes, outcome })
     }
 
     /// Forgets `page`; a coalesced entry goes as a whole. O(c). Until then

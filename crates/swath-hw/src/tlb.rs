@@ -217,7 +217,7 @@ const NIL: u32 = u32::MAX;
 /// No page has this number.
 const NO_PAGE: u64 = u64::MAX;
 
-/// Half a cache line and a half. An empty entry has `len` 0 and `start`
+/// An empty entry has `len` 0 and `start`
 /// [`NO_PAGE`].
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -226,6 +226,9 @@ struct Entry {
     frame: u64,
     /// What stands behind the entry's two nodes in their chains.
     chain: [u32; 2],
+    /// The buckets of the two nodes; the second is [`NIL`] where one window
+    /// holds the whole entry.
+    buckets: [u32; 2],
     /// Neighbours in the ring of the set, by age.
     newer: u32,
     older: u32,
@@ -287,6 +290,7 @@ impl Tlb {
             len: 0,
             frame: 0,
             chain: [NIL; 2],
+            buckets: [NIL; 2],
             newer: 0,
             older: 0,
             attributes: Attributes::default(),
@@ -530,9 +534,9 @@ impl Tlb {
 
     /// Fibonacci hashing; the class goes to bits that a window leaves free.
     #[inline]
-    fn bucket(&self, class: u32, window: u64) -> usize {
+    fn bucket(&self, class: u32, window: u64) -> u32 {
         let key = window ^ u64::from(class) << 56;
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.hash_shift) as usize
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.hash_shift) as u32
     }
 
     #[inline]
@@ -541,7 +545,7 @@ impl Tlb {
         while classes != 0 {
             let class = classes.trailing_zeros();
             classes &= classes - 1;
-            let mut node = self.buckets[self.bucket(class, page >> class)];
+            let mut node = self.buckets[self.bucket(class, page >> class) as usize];
             while node != NIL {
                 let entry = &self.entries[(node >> 1) as usize];
                 if entry.covers(page) && u32::from(entry.class) == class {
@@ -561,7 +565,7 @@ impl Tlb {
             return None;
         }
         let window = page >> self.distance;
-        let mut node = self.buckets[self.bucket(ANCHOR, window)];
+        let mut node = self.buckets[self.bucket(ANCHOR, window) as usize];
         while node != NIL {
             let entry = &self.entries[(node >> 1) as usize];
             if entry.start >> self.distance == window && u32::from(entry.class) == ANCHOR {
@@ -668,27 +672,28 @@ impl Tlb {
     /// The buckets of an entry's nodes; the second is absent where one window
     /// holds the whole entry.
     #[inline]
-    fn nodes(&self, index: u32) -> (usize, Option<usize>) {
-        let entry = &self.entries[index as usize];
-        let class = u32::from(entry.class);
+    fn nodes(&self, class: u32, start: u64, len: u64) -> [u32; 2] {
         if class == ANCHOR {
-            return (self.bucket(ANCHOR, entry.start >> self.distance), None);
+            return [self.bucket(ANCHOR, start >> self.distance), NIL];
         }
-        let first = entry.start >> class;
-        let last = (entry.start + entry.len - 1) >> class;
-        let second = (first != last).then(|| self.bucket(class, last));
-        (self.bucket(class, first), second)
+        let (first, last) = (start >> class, (start + len - 1) >> class);
+        let second = if first == last { NIL } else { self.bucket(class, last) };
+        [self.bucket(class, first), second]
     }
 
     #[inline]
     fn chain(&mut self, index: u32) {
-        let (first, second) = self.nodes(index);
-        let class = self.entries[index as usize].class;
-        self.entries[index as usize].chain[0] = self.buckets[first];
-        self.buckets[first] = 2 * index;
-        if let Some(second) = second {
-            self.entries[index as usize].chain[1] = self.buckets[second];
-            self.buckets[second] = 2 * index + 1;
+        let Entry { class, start, len, .. } = self.entries[index as usize];
+        let buckets = self.nodes(u32::from(class), start, len);
+        let entry = &mut self.entries[index as usize];
+        entry.buckets = buckets;
+        let first = &mut self.buckets[buckets[0] as usize];
+        entry.chain[0] = *first;
+        *first = 2 * index;
+        if buckets[1] != NIL {
+            let second = &mut self.buckets[buckets[1] as usize];
+            entry.chain[1] = *second;
+            *second = 2 * index + 1;
         }
         if u32::from(class) == ANCHOR {
             self.anchors += 1;
@@ -700,11 +705,12 @@ impl Tlb {
 
     #[inline]
     fn unchain(&mut self, index: u32) {
-        let (first, second) = self.nodes(index);
-        let class = self.entries[index as usize].class;
-        self.unlink(first, 2 * index);
-        if let Some(second) = second {
-            self.unlink(second, 2 * index + 1);
+        let Entry { class, buckets, chain, .. } = self.entries[index as usize];
+        self.unlink(buckets[0], 2 * index, chain[0]);
+        if buckets[1] != NIL {
+            // The two nodes may share a chain, so the link is read afresh.
+            let next = self.entries[index as usize].chain[1];
+            self.unlink(buckets[1], 2 * index + 1, next);
         }
         if u32::from(class) == ANCHOR {
             self.anchors -= 1;
@@ -717,22 +723,15 @@ impl Tlb {
         }
     }
 
+    /// Takes `node` out of a chain in which `next` follows it.
     #[inline]
-    fn unlink(&mut self, bucket: usize, node: u32) {
-        let next = self.entries[(node >> 1) as usize].chain[(node & 1) as usize];
-        let mut at = self.buckets[bucket];
-        if at == node {
-            self.buckets[bucket] = next;
-            return;
+    fn unlink(&mut self, bucket: u32, node: u32, next: u32) {
+        let mut slot = &mut self.buckets[bucket as usize];
+        while *slot != node {
+            let at = *slot;
+            slot = &mut self.entries[(at >> 1) as usize].chain[(at & 1) as usize];
         }
-        loop {
-            let slot = &mut self.entries[(at >> 1) as usize].chain[(at & 1) as usize];
-            if *slot == node {
-                *slot = next;
-                return;
-            }
-            at = *slot;
-        }
+        *slot = next;
     }
 
     /// Walks every invariant of the struct. O(entries × ways + buckets).
@@ -779,10 +778,13 @@ impl Tlb {
                             anchors += 1;
                         }
                     }
-                    let (first, second) = self.nodes(index);
-                    nodes += 1 + usize::from(second.is_some());
-                    if !self.chained(first, 2 * index)
-                        || second.is_some_and(|second| !self.chained(second, 2 * index + 1))
+                    let buckets = self.nodes(u32::from(entry.class), entry.start, entry.len);
+                    if entry.buckets != buckets {
+                        return Err("an entry is in the wrong chain");
+                    }
+                    nodes += 1 + usize::from(buckets[1] != NIL);
+                    if !self.chained(buckets[0], 2 * index)
+                        || buckets[1] != NIL && !self.chained(buckets[1], 2 * index + 1)
                     {
                         return Err("an entry is missing from its chain");
                     }
@@ -835,8 +837,8 @@ impl Tlb {
         Ok(())
     }
 
-    fn chained(&self, bucket: usize, node: u32) -> bool {
-        let mut at = self.buckets[bucket];
+    fn chained(&self, bucket: u32, node: u32) -> bool {
+        let mut at = self.buckets[bucket as usize];
         let mut steps = 0;
         while at != NIL && steps <= 2 * self.entries.len() {
             if at == node {

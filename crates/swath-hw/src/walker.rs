@@ -118,6 +118,9 @@ impl Translation {
                 let low = page_min(format, page).raw();
                 (descend.min(page.raw() - low).min(self.frame.raw()), ascend)
             }
+            _ if self.order == Order::BASE => {
+                return (PageRange::new(page, 1), Extent::new(self.frame, 1));
+            }
             _ => {
                 let inside = page.raw() & (self.order.frames() - 1);
                 (inside, self.order.frames() - 1 - inside)
@@ -188,8 +191,7 @@ impl Walk {
     /// [`Fault::NotCanonical`].
     #[inline]
     pub fn new(regime: &Regime, page: Vpn) -> Result<Self, Fault> {
-        // A page number beyond 2^52 is the number of no address at all.
-        if page.raw() >> (64 - BASE_PAGE_SHIFT) != 0 || !regime.format.is_canonical(page.addr()) {
+        if page < page_min(regime.format, page) || page > page_max(regime.format, page) {
             return Err(Fault::NotCanonical { addr: page.addr() });
         }
         Ok(Self {
@@ -208,8 +210,7 @@ impl Walk {
         self.page
     }
 
-    /// The level of the next descriptor or, once the walk is over, of the last:
-    /// the number of reads done is one more then.
+    /// The level of the next descriptor or, once the walk is over, of the last.
     #[inline]
     pub const fn level(&self) -> u8 {
         self.level
@@ -248,30 +249,25 @@ impl Walk {
         }
     }
 
-    /// Steps to the end. O(levels).
-    ///
-    /// # Errors
-    /// The [`Fault`] that ends the walk.
-    #[inline]
-    pub fn run<M: PhysMemory + ?Sized>(&mut self, memory: &M) -> Result<Translation, Fault> {
-        match self.format {
-            Format::ArmV7 => self.run_as(Format::ArmV7, memory),
-            Format::ArmV8 => self.run_as(Format::ArmV8, memory),
-            Format::X86_64 => self.run_as(Format::X86_64, memory),
-        }
-    }
-
+    /// All the steps of a walk just begun. With the level a constant in each
+    /// turn of the loop, too, only the few instructions that the level needs
+    /// are left.
     #[inline(always)]
     fn run_as<M: PhysMemory + ?Sized>(
-        &mut self,
+        mut self,
         format: Format,
         memory: &M,
+        reads: &mut u64,
     ) -> Result<Translation, Fault> {
-        loop {
+        for level in 0..format.levels().len() as u8 {
+            self.level = level;
+            *reads += 1;
             if let Step::Done(translation) = self.step_as(format, memory)? {
                 return Ok(translation);
             }
         }
+        // Not reached: the last level has no tables.
+        Err(Fault::Translation { page: self.page, level: self.level })
     }
 
     #[inline(always)]
@@ -327,12 +323,6 @@ impl Walk {
         word: u64,
         memory: &M,
     ) -> Result<Contiguity, BusError> {
-        let beside = |bits: u8| {
-            let at = PhysAddr::new(at.raw().wrapping_add(BASE_PAGE_BYTES));
-            let half = format.beside_half_bits();
-            let mask = (1u64 << u32::from(bits).min(half)) - 1;
-            read(format, at, memory).map(|word| (word & mask, word >> half & mask))
-        };
         Ok(match self.coalescing {
             Coalescing::None => Contiguity::None,
             Coalescing::Pcad(field) => {
@@ -340,7 +330,7 @@ impl Walk {
                     ContiguityField::Descriptor => {
                         (format.ascend().get(word), format.descend().get(word))
                     }
-                    ContiguityField::Beside { bits } => beside(bits)?,
+                    ContiguityField::Beside { bits } => beside(format, at, bits, memory)?,
                 };
                 Contiguity::Pcad { ascend, descend }
             }
@@ -350,12 +340,27 @@ impl Walk {
                 }
                 let count = match field {
                     ContiguityField::Descriptor => format.anchor().get(word),
-                    ContiguityField::Beside { bits } => beside(bits)?.0,
+                    ContiguityField::Beside { bits } => beside(format, at, bits, memory)?.0,
                 };
                 Contiguity::Anchor { count }
             }
         })
     }
+}
+
+/// The word beside the descriptor at `at`: its lower half and its upper half.
+#[inline(always)]
+fn beside<M: PhysMemory + ?Sized>(
+    format: Format,
+    at: PhysAddr,
+    bits: u8,
+    memory: &M,
+) -> Result<(u64, u64), BusError> {
+    let at = PhysAddr::new(at.raw().wrapping_add(BASE_PAGE_BYTES));
+    let half = format.beside_half_bits();
+    let mask = (1u64 << u32::from(bits).min(half)) - 1;
+    let word = read(format, at, memory)?;
+    Ok((word & mask, word >> half & mask))
 }
 
 #[inline(always)]
@@ -368,16 +373,19 @@ fn read<M: PhysMemory + ?Sized>(format: Format, at: PhysAddr, memory: &M) -> Res
 ///
 /// # Errors
 /// The [`Fault`] that ended the walk.
+#[inline]
 pub fn walk<M: PhysMemory + ?Sized>(
     regime: &Regime,
     page: Vpn,
     memory: &M,
     reads: &mut u64,
 ) -> Result<Translation, Fault> {
-    let mut walk = Walk::new(regime, page)?;
-    let result = walk.run(memory);
-    *reads += u64::from(walk.level()) + 1;
-    result
+    let walk = Walk::new(regime, page)?;
+    match regime.format {
+        Format::ArmV7 => walk.run_as(Format::ArmV7, memory, reads),
+        Format::ArmV8 => walk.run_as(Format::ArmV8, memory, reads),
+        Format::X86_64 => walk.run_as(Format::X86_64, memory, reads),
+    }
 }
 
 /// What an access wants to do.

@@ -61,7 +61,8 @@ impl Model {
 
     fn fill(&mut self, page: u64, new: Entry) {
         let set = self.set(new.kind, page);
-        let window = |page: u64, shift: u32| (page >> shift << shift, (page >> shift) + 1 << shift);
+        let window =
+            |page: u64, shift: u32| (page >> shift << shift, ((page >> shift) + 1) << shift);
         let (mut start, mut end) = (new.start, new.end);
         let before = self.sets[set].len();
         match new.kind {
