@@ -259,11 +259,11 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// Gives back the tables on the way to the page that are empty, the
     /// deepest first.
     pub(crate) fn prune(&mut self, page: Vpn) {
-        self.prune_from(page, 1);
+        self.prune_from(page, 0);
     }
 
-    /// As [`prune`](Self::prune), where the page's entry and those after it,
-    /// `hole` together, are known not to be in use. Returns whether a table
+    /// As [`prune`](Self::prune), where `hole` entries from the page's on are
+    /// known not to be in use. Returns whether a table
     /// was given back.
     fn prune_from(&mut self, page: Vpn, hole: u64) -> bool {
         let view = self.view();

@@ -1,0 +1,201 @@
+//! A decoder of tables, bit by bit from the specifications named, which shares
+//! nothing with the crate under test but the addresses.
+
+use swath_arch::{
+    Attributes, Coalescing, ContiguityField, Format, MemoryKind, PhysAddr, PhysMemory, Regime,
+};
+
+/// What the tables say of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seen {
+    pub(crate) frame: u64,
+    /// log2 of base pages that the entry, or the 16 alike, map.
+    pub(crate) order: u32,
+    pub(crate) attributes: Attributes,
+    pub(crate) ascend: u64,
+    pub(crate) descend: u64,
+}
+
+fn bits(word: u64, high: u32, low: u32) -> u64 {
+    word >> low & ((1 << (high - low + 1)) - 1)
+}
+
+/// Walks to the page; `None` is a translation fault.
+pub(crate) fn look<M: PhysMemory>(memory: &M, regime: Regime, page: u64) -> Option<Seen> {
+    let va = page << 12;
+    let (mut seen, at, word) = match regime.format {
+        Format::ArmV7 => armv7(memory, regime.root.raw(), va)?,
+        Format::ArmV8 => armv8(memory, regime.root.raw(), va)?,
+        Format::X86_64 => x86_64(memory, regime.root.raw(), va)?,
+    };
+    if seen.order == 0 {
+        (seen.ascend, seen.descend) = contiguity(memory, regime, at, word);
+    }
+    Some(seen)
+}
+
+/// Where the documentation of the formats in swath-arch puts the numbers.
+fn contiguity<M: PhysMemory>(memory: &M, regime: Regime, at: u64, word: u64) -> (u64, u64) {
+    let (field, anchor) = match regime.coalescing {
+        Coalescing::None => return (0, 0),
+        Coalescing::Pcad(field) => (field, false),
+        Coalescing::Anchor { field, .. } => (field, true),
+    };
+    match (field, regime.format) {
+        (ContiguityField::Beside { .. }, Format::ArmV7) => {
+            let word = memory.read_u32(PhysAddr::new(at + 4096)).unwrap();
+            (u64::from(word & 0xffff), u64::from(word >> 16))
+        }
+        (ContiguityField::Beside { .. }, _) => {
+            let word = memory.read_u64(PhysAddr::new(at + 4096)).unwrap();
+            (word & 0xffff_ffff, word >> 32)
+        }
+        (ContiguityField::Descriptor, Format::ArmV7) if anchor => (bits(word, 8, 7), 0),
+        (ContiguityField::Descriptor, Format::ArmV7) => (bits(word, 7, 7), bits(word, 8, 8)),
+        (ContiguityField::Descriptor, Format::ArmV8) if anchor => (bits(word, 63, 55), 0),
+        (ContiguityField::Descriptor, Format::ArmV8) => (bits(word, 58, 55), bits(word, 62, 59)),
+        (ContiguityField::Descriptor, Format::X86_64) if anchor => {
+            (bits(word, 58, 52) | bits(word, 62, 59) << 7 | bits(word, 11, 9) << 11, 0)
+        }
+        (ContiguityField::Descriptor, Format::X86_64) => {
+            (bits(word, 58, 52), bits(word, 11, 9) | bits(word, 62, 59) << 3)
+        }
+    }
+}
+
+/// DDI 0406C, figures B3-4 and B3-5; {TEX[0], C, B} through the remap
+/// registers, AP[2:1] of table B3-8 (AFE = 1).
+fn armv7<M: PhysMemory>(memory: &M, root: u64, va: u64) -> Option<(Seen, u64, u64)> {
+    let read = |at| u64::from(memory.read_u32(PhysAddr::new(at)).unwrap());
+    let memory_of = |tex0: u64, c: u64, b: u64| match (tex0, c, b) {
+        (0, 1, 1) => MemoryKind::Normal,
+        (1, 0, 0) => MemoryKind::Device,
+        other => panic!("TEX[0], C, B = {other:?} is not assumed"),
+    };
+    let at = root + 4 * bits(va, 31, 20);
+    let word = read(at);
+    match word & 3 {
+        0 => None,
+        1 => {
+            assert_eq!(bits(word, 9, 2), 0, "domain 0, secure, SBZ");
+            let at = (word & !0x3ff) + 4 * bits(va, 19, 12);
+            let word = read(at);
+            let (order, frame, xn, tex0) = match word & 3 {
+                0 => return None,
+                1 => {
+                    assert_eq!(bits(word, 8, 6), 0, "SBZ");
+                    let frame = bits(word, 31, 16) << 4 | bits(va, 15, 12);
+                    (4, frame, bits(word, 15, 15), bits(word, 12, 12))
+                }
+                _ => (0, bits(word, 31, 12), word & 1, bits(word, 6, 6)),
+            };
+            let attributes = Attributes {
+                writable: bits(word, 9, 9) == 0,
+                user: bits(word, 5, 5) == 1,
+                executable: xn == 0,
+                global: bits(word, 11, 11) == 0,
+                accessed: bits(word, 4, 4) == 1,
+                memory: memory_of(tex0, bits(word, 3, 3), bits(word, 2, 2)),
+            };
+            Some((Seen { frame, order, attributes, ascend: 0, descend: 0 }, at, word))
+        }
+        2 => {
+            let (order, pa) = if bits(word, 18, 18) == 1 {
+                let pa = bits(word, 31, 24) << 24
+                    | bits(word, 23, 20) << 32
+                    | bits(word, 8, 5) << 36
+                    | bits(va, 23, 12) << 12;
+                (12, pa)
+            } else {
+                assert_eq!(bits(word, 8, 5), 0, "domain 0");
+                (8, bits(word, 31, 20) << 20 | bits(va, 19, 12) << 12)
+            };
+            let attributes = Attributes {
+                writable: bits(word, 15, 15) == 0,
+                user: bits(word, 11, 11) == 1,
+                executable: bits(word, 4, 4) == 0,
+                global: bits(word, 17, 17) == 0,
+                accessed: bits(word, 10, 10) == 1,
+                memory: memory_of(bits(word, 12, 12), bits(word, 3, 3), bits(word, 2, 2)),
+            };
+            let seen = Seen { frame: pa >> 12, order, attributes, ascend: 0, descend: 0 };
+            Some((seen, at, word))
+        }
+        _ => panic!("PXN sections are not used"),
+    }
+}
+
+/// DDI 0487, section D8.3.
+fn armv8<M: PhysMemory>(memory: &M, root: u64, va: u64) -> Option<(Seen, u64, u64)> {
+    let mut table = root;
+    for (level, low) in [39, 30, 21, 12].into_iter().enumerate() {
+        let at = table + 8 * bits(va, low + 8, low);
+        let word = memory.read_u64(PhysAddr::new(at)).unwrap();
+        if word & 1 == 0 {
+            return None;
+        }
+        if level < 3 && word & 2 != 0 {
+            table = bits(word, 47, 12) << 12;
+            continue;
+        }
+        assert!(level > 0 && (level < 3 || word & 2 != 0), "reserved descriptor {word:#x}");
+        assert!(level == 3 || bits(word, low - 1, 12) == 0, "RES0 below the block's address");
+        assert_eq!(bits(word, 51, 48), 0, "RES0, GP and DBM");
+        assert_eq!(bits(word, 53, 53), bits(word, 54, 54), "PXN and UXN");
+        let attributes = Attributes {
+            writable: bits(word, 7, 7) == 0,
+            user: bits(word, 6, 6) == 1,
+            executable: bits(word, 54, 54) == 0,
+            global: bits(word, 11, 11) == 0,
+            accessed: bits(word, 10, 10) == 1,
+            memory: match bits(word, 4, 2) {
+                0 => MemoryKind::Normal,
+                1 => MemoryKind::Device,
+                other => panic!("AttrIdx {other}"),
+            },
+        };
+        let frame = bits(word, 47, 12) | bits(va, low - 1, 0) >> 12;
+        let order = low - 12 + 4 * bits(word, 52, 52) as u32;
+        return Some((Seen { frame, order, attributes, ascend: 0, descend: 0 }, at, word));
+    }
+    None
+}
+
+/// SDM volume 3A, tables 5-15 to 5-20.
+fn x86_64<M: PhysMemory>(memory: &M, root: u64, va: u64) -> Option<(Seen, u64, u64)> {
+    let mut table = root;
+    for low in [39, 30, 21, 12] {
+        let at = table + 8 * bits(va, low + 8, low);
+        let word = memory.read_u64(PhysAddr::new(at)).unwrap();
+        if word & 1 == 0 {
+            return None;
+        }
+        if low > 12 && bits(word, 7, 7) == 0 {
+            assert_eq!(bits(word, 2, 1), 3, "tables must not restrict");
+            table = bits(word, 51, 12) << 12;
+            continue;
+        }
+        assert!(low < 39, "PS is reserved in the PML4");
+        // Bit 12 of a larger page is PAT; below the address the rest is zero.
+        assert!(low == 12 || bits(word, low - 1, 13) == 0);
+        let attributes = Attributes {
+            writable: bits(word, 1, 1) == 1,
+            user: bits(word, 2, 2) == 1,
+            executable: bits(word, 63, 63) == 0,
+            global: bits(word, 8, 8) == 1,
+            accessed: bits(word, 5, 5) == 1,
+            memory: match bits(word, 4, 3) {
+                0 => MemoryKind::Normal,
+                3 => MemoryKind::Device,
+                other => panic!("PCD, PWT = {other}"),
+            },
+        };
+        let frame = bits(word, 51, low) << (low - 12) | bits(va, low - 1, 0) >> 12;
+        return Some((
+            Seen { frame, order: low - 12, attributes, ascend: 0, descend: 0 },
+            at,
+            word,
+        ));
+    }
+    None
+}

@@ -1,0 +1,412 @@
+//! Random operations on a space, beside a flat model: a map from mapped pages
+//! to what they should say. After each operation the whole of the model is
+//! compared with what `translate` says and with what the decoder written from
+//! the specifications reads in memory; refused operations must change nothing.
+
+mod machine;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use machine::{Memory, Pool, Random, Space, coalescings, spec};
+use swath_arch::{
+    Attributes, Coalescing, ContiguityField, Extent, Format, MemoryKind, Order, PageRange, Pfn, Vpn,
+};
+use swath_frame::FrameAllocator;
+use swath_vm::{
+    AddressSpace, AllocateError, FaultError, MapError, PageSizeError, TranslateError, UnmapError,
+};
+
+/// Frames from here on are the pool's; those below are memory for nothing.
+const POOL: u64 = 0x100;
+const POOL_FRAMES: u64 = 6000;
+
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    frame: u64,
+    order: u32,
+    attributes: Attributes,
+    owned: bool,
+    /// The block as it is now: its first page and its length.
+    block: (u64, u64),
+}
+
+struct Model {
+    format: Format,
+    coalescing: Coalescing,
+    pages: BTreeMap<u64, Page>,
+}
+
+impl Model {
+    fn mapped_in(&self, range: PageRange) -> bool {
+        self.pages.range(range.start.raw()..range.end().raw()).next().is_some()
+    }
+
+    fn map(&mut self, start: u64, extent: Extent, order: u32, attributes: Attributes, owned: bool) {
+        for i in 0..extent.count {
+            let frame = extent.start.raw() + i;
+            let block = (start, extent.count);
+            self.pages.insert(start + i, Page { frame, order, attributes, owned, block });
+        }
+    }
+
+    /// What `unmap` must answer for the range, or `None` if it succeeds.
+    fn refuses(&self, range: PageRange) -> Option<UnmapError> {
+        let mut page = range.start.raw();
+        while page < range.end().raw() {
+            let Some(at) = self.pages.get(&page) else {
+                return Some(UnmapError::NotMapped { page: Vpn::new(page) });
+            };
+            let first = page >> at.order << at.order;
+            if first < range.start.raw() || first + (1 << at.order) > range.end().raw() {
+                let (page, order) = (Vpn::new(first), Order::known(at.order as u8));
+                return Some(UnmapError::Partial { page, order });
+            }
+            page += 1 << at.order;
+        }
+        None
+    }
+
+    fn unmap(&mut self, range: PageRange) {
+        let (start, end) = (range.start.raw(), range.end().raw());
+        self.pages.retain(|page, _| !(start..end).contains(page));
+        for (&page, at) in &mut self.pages {
+            let (first, count) = at.block;
+            if page < start && first + count > start {
+                at.block = (first, start - first);
+            }
+            if page >= end && first < end {
+                at.block = (end, first + count - end);
+            }
+        }
+    }
+
+    /// Ascend and Descend by their definition.
+    fn contiguity(&self, page: u64, at: &Page) -> (u64, u64) {
+        let (first, end) = (at.block.0, at.block.0 + at.block.1);
+        let width = |field, real: u32| match field {
+            ContiguityField::Descriptor => (1_u64 << real) - 1,
+            ContiguityField::Beside { bits } => (1 << bits) - 1,
+        };
+        let (real_pcad, real_anchor) = match self.format {
+            Format::ArmV7 => (1, 2),
+            Format::ArmV8 => (4, 9),
+            Format::X86_64 => (7, 14),
+        };
+        match self.coalescing {
+            _ if at.order > 0 => (0, 0),
+            Coalescing::None => (0, 0),
+            Coalescing::Pcad(field) => {
+                let max = width(field, real_pcad);
+                ((end - 1 - page).min(max), (page - first).min(max))
+            }
+            Coalescing::Anchor { field, distance } => {
+                let anchor = page % (1 << distance.k()) == 0;
+                (if anchor { (end - page).min(width(field, real_anchor)) } else { 0 }, 0)
+            }
+        }
+    }
+
+    fn compare(&self, memory: &Memory, space: &Space<'_>, window: PageRange) {
+        for page in window.iter().map(Vpn::raw) {
+            let seen = spec::look(memory, space.regime(), page);
+            let told = space.translate(Vpn::new(page));
+            match self.pages.get(&page) {
+                None => {
+                    assert_eq!(seen, None, "page {page:#x}");
+                    assert_eq!(told, Err(TranslateError::NotMapped { page: Vpn::new(page) }));
+                }
+                Some(at) => {
+                    let (ascend, descend) = self.contiguity(page, at);
+                    let Page { frame, order, attributes, owned, .. } = *at;
+                    let expected = spec::Seen { frame, order, attributes, ascend, descend };
+                    assert_eq!(seen, Some(expected), "page {page:#x} of {at:?}");
+                    let told = told.unwrap();
+                    assert_eq!((told.frame.raw(), told.order.k()), (frame, order));
+                    assert_eq!((told.attributes, told.owned), (attributes, owned));
+                    assert_eq!(
+                        (told.contiguity.ascend, told.contiguity.descend),
+                        (ascend, descend)
+                    );
+                }
+            }
+        }
+    }
+
+    fn owned_frames(&self) -> u64 {
+        self.pages.values().filter(|page| page.owned).count() as u64
+    }
+}
+
+fn random_attributes(random: &mut Random) -> Attributes {
+    let bits = random.next();
+    Attributes {
+        writable: bits & 1 != 0,
+        user: bits & 2 != 0,
+        executable: bits & 4 != 0,
+        global: bits & 8 != 0,
+        accessed: bits & 16 != 0,
+        memory: if bits & 32 != 0 { MemoryKind::Device } else { MemoryKind::Normal },
+    }
+}
+
+/// Windows of pages that cross leaf tables: at zero, in the middle, and at the
+/// very ends of what the format translates.
+fn windows(format: Format) -> Vec<PageRange> {
+    let at = |start, count| PageRange::new(Vpn::new(start), count);
+    match format {
+        Format::ArmV7 => vec![at(0, 700), at(0x0_3f00 - 30, 300), at((1 << 20) - 600, 600)],
+        Format::ArmV8 => vec![at(0, 1100), at((1 << 27) - 40, 90), at((1 << 36) - 600, 600)],
+        Format::X86_64 => vec![
+            at(0, 1100),
+            at((1 << 35) - 600, 600),
+            at((1 << 52) - (1 << 35), 560),
+            at((1 << 52) - 600, 600),
+        ],
+    }
+}
+
+fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
+    println!("{format:?} {coalescing:?} seed {seed}");
+    let mut random = Random(seed);
+    let memory = Memory::new(0, POOL + POOL_FRAMES);
+    let pool = RefCell::new(Pool::new(POOL, POOL_FRAMES, 40, seed));
+    {
+        let mut space: Space<'_> =
+            AddressSpace::new(format, coalescing, &memory, &pool, &pool).unwrap();
+        let mut model = Model { format, coalescing, pages: BTreeMap::new() };
+        let windows = windows(format);
+        for _ in 0..steps {
+            let window = windows[random.below(windows.len() as u64) as usize];
+            let offset = random.below(window.count);
+            let most = (window.count - offset).min(1 << random.below(10));
+            let mut range =
+                PageRange::new(Vpn::new(window.start.raw() + offset), 1 + random.below(most));
+            let attributes = random_attributes(&mut random);
+            match random.below(8) {
+                0 | 1 => {
+                    let frame =
+                        random.below(1 << (format.pa_bits() - 12)).max(range.count) - range.count;
+                    let extent = Extent::new(Pfn::new(frame), range.count);
+                    let result = space.map(range.start, extent, attributes);
+                    if model.mapped_in(range) {
+                        let first = model.pages.range(range.start.raw()..).next().unwrap();
+                        let page = Vpn::new(*first.0);
+                        assert_eq!(result, Err(MapError::AlreadyMapped { page }));
+                    } else {
+                        result.unwrap();
+                        model.map(range.start.raw(), extent, 0, attributes, false);
+                    }
+                }
+                2 | 3 => {
+                    let mut blocks = vec![];
+                    let result =
+                        space.allocate_eager(range, attributes, &mut |block| blocks.push(block));
+                    if model.mapped_in(range) {
+                        let refused = matches!(
+                            result,
+                            Err(AllocateError::Map(MapError::AlreadyMapped { .. }))
+                        );
+                        assert!(refused, "{result:?}");
+                    } else {
+                        result.unwrap();
+                        let mut page = range.start.raw();
+                        for block in blocks {
+                            model.map(page, block, 0, attributes, true);
+                            page += block.count;
+                        }
+                        assert_eq!(page, range.end().raw());
+                    }
+                }
+                4 => {
+                    let page = range.start;
+                    match space.fault(page, attributes) {
+                        Ok(frame) => {
+                            assert!(!model.pages.contains_key(&page.raw()));
+                            model.map(page.raw(), Extent::new(frame, 1), 0, attributes, true);
+                        }
+                        Err(error) => {
+                            let expected = FaultError::Map(MapError::AlreadyMapped { page });
+                            assert_eq!(error, expected);
+                            assert!(model.pages.contains_key(&page.raw()));
+                        }
+                    }
+                }
+                5 => {
+                    let sizes: Vec<Order> = format
+                        .levels()
+                        .iter()
+                        .flat_map(|level| level.leaves)
+                        .copied()
+                        .filter(|order| order.k() <= 9)
+                        .collect();
+                    let order = sizes[random.below(sizes.len() as u64) as usize];
+                    let page = Vpn::new(range.start.raw() >> order.k() << order.k());
+                    let last = format.pa_bits() - 12 - order.k();
+                    let frame = Pfn::new(random.below(1 << last) << order.k());
+                    range = PageRange::new(page, order.frames());
+                    let result = space.map_page_size(page, frame, order, attributes);
+                    if model.mapped_in(range) {
+                        let refused = matches!(
+                            result,
+                            Err(PageSizeError::Map(MapError::AlreadyMapped { .. }))
+                        );
+                        assert!(refused, "{result:?}");
+                    } else {
+                        result.unwrap();
+                        let extent = Extent::new(frame, order.frames());
+                        model.map(page.raw(), extent, order.k(), attributes, false);
+                    }
+                }
+                _ => {
+                    // Mostly something that is mapped: a run from a page on.
+                    if let Some((&page, _)) = model.pages.range(range.start.raw()..).next()
+                        && random.below(8) > 0
+                    {
+                        let run = (page..).take_while(|p| model.pages.contains_key(p)).count();
+                        let count = range.count.min(run as u64);
+                        range = PageRange::new(Vpn::new(page), count);
+                    }
+                    let before = pool.borrow().free_frames();
+                    match space.unmap(range) {
+                        Ok(flush) => {
+                            assert_eq!(model.refuses(range), None);
+                            assert_eq!(flush.range, range);
+                            model.unmap(range);
+                        }
+                        Err(error) => {
+                            assert_eq!(model.refuses(range), Some(error));
+                            assert_eq!(pool.borrow().free_frames(), before);
+                        }
+                    }
+                }
+            }
+            space.check().unwrap();
+            for window in &windows {
+                let start = window.start.raw().max(600) - 600;
+                let end = window.end().raw();
+                // Larger pages may begin before the window.
+                let touched = if start <= range.start.raw() && range.start.raw() < end {
+                    PageRange::new(window.start, window.count)
+                } else {
+                    PageRange::new(window.start, window.count.min(3))
+                };
+                model.compare(&memory, &space, touched);
+            }
+            let taken = pool.borrow().taken_frames();
+            assert_eq!(taken, space.table_frames() + model.owned_frames());
+        }
+        model.windows_compare(&memory, &space, &windows);
+    }
+    assert_eq!(pool.borrow().taken_frames(), 0, "a dropped space gives everything back");
+}
+
+impl Model {
+    fn windows_compare(&self, memory: &Memory, space: &Space<'_>, windows: &[PageRange]) {
+        for &window in windows {
+            self.compare(memory, space, window);
+        }
+    }
+}
+
+#[test]
+fn armv7() {
+    for coalescing in coalescings(Format::ArmV7) {
+        for seed in 0..4 {
+            run(Format::ArmV7, coalescing, seed, 150);
+        }
+    }
+}
+
+#[test]
+fn armv8() {
+    for coalescing in coalescings(Format::ArmV8) {
+        for seed in 100..104 {
+            run(Format::ArmV8, coalescing, seed, 150);
+        }
+    }
+}
+
+#[test]
+fn x86_64() {
+    for coalescing in coalescings(Format::X86_64) {
+        for seed in 200..204 {
+            run(Format::X86_64, coalescing, seed, 150);
+        }
+    }
+}
+
+/// The largest pages, each at its sparse place, and nothing but themselves.
+#[test]
+fn largest_pages_come_and_go() {
+    for format in Format::ALL {
+        let memory = Memory::new(0, POOL + POOL_FRAMES);
+        let pool = RefCell::new(Pool::new(POOL, POOL_FRAMES, 40, 9));
+        let coalescing = Coalescing::Pcad(ContiguityField::Beside { bits: 8 });
+        let mut space: Space<'_> =
+            AddressSpace::new(format, coalescing, &memory, &pool, &pool).unwrap();
+        let empty = pool.borrow().taken_frames();
+        let window = *windows(format).last().unwrap();
+        for level in format.levels() {
+            for &order in level.leaves {
+                let page = Vpn::new((window.end().raw() - 1) >> order.k() << order.k());
+                let frame = Pfn::new(1 << order.k());
+                space.map_page_size(page, frame, order, Attributes::USER_DATA).unwrap();
+                space.check().unwrap();
+                for offset in [0, order.frames() / 3, order.frames() - 1] {
+                    let seen = spec::look(&memory, space.regime(), page.raw() + offset).unwrap();
+                    assert_eq!((seen.frame, seen.order), (frame.raw() + offset, order.k()));
+                    let told = space.translate(Vpn::new(page.raw() + offset)).unwrap();
+                    assert_eq!((told.frame.raw(), told.order), (frame.raw() + offset, order));
+                }
+                let range = PageRange::new(page, order.frames());
+                if order != Order::BASE {
+                    for part in [
+                        PageRange::new(page, range.count - 1),
+                        PageRange::new(Vpn::new(page.raw() + 1), range.count - 1),
+                        PageRange::new(page, 1),
+                    ] {
+                        let refused = space.unmap(part).map(drop);
+                        assert_eq!(refused, Err(UnmapError::Partial { page, order }));
+                    }
+                }
+                let flush = space.unmap(range).unwrap();
+                assert_eq!(flush.range, range);
+                assert_eq!(spec::look(&memory, space.regime(), page.raw()), None);
+                assert_eq!(pool.borrow().taken_frames(), empty, "tables are gone too");
+            }
+        }
+    }
+}
+
+/// Several spaces over one pool keep apart.
+#[test]
+fn spaces_share_a_pool() {
+    let memory = Memory::new(0, POOL + POOL_FRAMES);
+    let pool = RefCell::new(Pool::new(POOL, POOL_FRAMES, 40, 3));
+    let mut spaces: Vec<Space<'_>> = (0..6)
+        .map(|i| {
+            let format = Format::ALL[i % 3];
+            AddressSpace::new(format, Coalescing::None, &memory, &pool, &pool).unwrap()
+        })
+        .collect();
+    let range = PageRange::new(Vpn::new(100), 500);
+    for space in &mut spaces {
+        space.allocate_eager(range, Attributes::USER_DATA, &mut |_| ()).unwrap();
+    }
+    let mut frames: Vec<u64> = vec![];
+    for space in &spaces {
+        space.check().unwrap();
+        frames.extend(range.iter().map(|page| space.translate(page).unwrap().frame.raw()));
+    }
+    frames.sort_unstable();
+    frames.dedup();
+    assert_eq!(frames.len(), 6 * 500, "no frame twice");
+    let tables: u64 = spaces.iter().map(AddressSpace::table_frames).sum();
+    assert_eq!(pool.borrow().taken_frames(), tables + 6 * 500);
+    spaces.truncate(2);
+    let tables: u64 = spaces.iter().map(AddressSpace::table_frames).sum();
+    assert_eq!(pool.borrow().taken_frames(), tables + 2 * 500);
+    drop(spaces);
+    assert_eq!(pool.borrow().taken_frames(), 0);
+}
