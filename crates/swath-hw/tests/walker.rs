@@ -1,0 +1,478 @@
+//! Descriptors computed by hand from the specifications, reads counted for
+//! each page size, faults, permissions, and random bytes as tables.
+
+use proptest::prelude::*;
+use swath_arch::{
+    Attributes, BusError, Coalescing, ContiguityField, Extent, Format, MemoryKind, Order,
+    PageRange, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr, Vpn,
+};
+use swath_hw::{
+    AccessKind, Contiguity, Denied, Descriptor, Fault, Geometry, Leaf, Mmu, Operation, Rights,
+    Step, Translation, Walk, WalkOrder, decode, permit, walk,
+};
+
+fn leaf(frame: u64, entry_order: u8, order: u8, attributes: Attributes) -> Descriptor {
+    let (entry_order, order) = (Order::known(entry_order), Order::known(order));
+    Descriptor::Leaf(Leaf { frame: Pfn::new(frame), entry_order, order, attributes })
+}
+
+fn table(base: u64) -> Descriptor {
+    Descriptor::Table { base: PhysAddr::new(base), rights: Rights::ALL }
+}
+
+const USER_DATA: Attributes = Attributes::USER_DATA;
+
+/// DDI 0406C, B3.5.1, figures B3-4 and B3-5.
+#[test]
+fn armv7_descriptors() {
+    let first = |word| decode(Format::ArmV7, 0, word);
+    let second = |word| decode(Format::ArmV7, 1, word);
+    assert_eq!(first(0x8000_4000), Descriptor::Invalid);
+    assert_eq!(first(0x8000_4001), table(0x8000_4000));
+    // The base has 1 KiB granularity; domain and SBZ bits are no address.
+    assert_eq!(first(0x8000_45fd), table(0x8000_4400));
+    assert_eq!(first(0x8000_4003), Descriptor::Reserved);
+    // Section 0x123: AP[2:0] = 011, XN, TEX[0]CB = 011, global.
+    let section = Attributes { global: true, ..USER_DATA };
+    assert_eq!(first(0x1230_0c1e), leaf(0x12300, 8, 8, section));
+    // Supersection at 0xab_7f00_0000: PA[39:36] = 1010, PA[35:32] = 1011;
+    // nG, AP[2:0] = 101, TEX[0]CB = 100.
+    let device = Attributes {
+        writable: false,
+        user: false,
+        executable: true,
+        global: false,
+        accessed: true,
+        memory: MemoryKind::Device,
+    };
+    assert_eq!(first(0x7fb6_9542), leaf(0xab7_f000, 12, 12, device));
+    assert_eq!(second(0x4567_0000), Descriptor::Invalid);
+    // Large page 0x4567: nG, AP[2:0] = 011, XN at bit 15 clear, then set.
+    let code = Attributes { executable: true, ..USER_DATA };
+    assert_eq!(second(0x4567_083d), leaf(0x45670, 4, 4, code));
+    assert_eq!(second(0x4567_883d), leaf(0x45670, 4, 4, USER_DATA));
+    // Small page 0x12345: nG, AP[2:0] = 111, XN at bit 0; TEX[1] is Ascend.
+    let read_only = Attributes { writable: false, ..USER_DATA };
+    assert_eq!(second(0x1234_5abf), leaf(0x12345, 0, 0, read_only));
+    assert_eq!(second(0x1234_583e), leaf(0x12345, 0, 0, code));
+    // TEX[0] = 1 (bit 6), C = B = 0.
+    let device = Attributes { memory: MemoryKind::Device, ..code };
+    assert_eq!(second(0x1234_5872), leaf(0x12345, 0, 0, device));
+    assert_eq!(decode(Format::ArmV7, 2, 0x1234_583e), Descriptor::Reserved);
+}
+
+/// DDI 0487, D8.3.1.
+#[test]
+fn armv8_descriptors() {
+    let at = |level, word| decode(Format::ArmV8, level, word);
+    for level in 0..4 {
+        assert_eq!(at(level, 0x0060_0009_8765_4f42), Descriptor::Invalid);
+    }
+    for level in 0..3 {
+        assert_eq!(at(level, 0x8000_0001_2345_6003), table(0x1_2345_6000));
+    }
+    assert_eq!(at(0, 0x4060_0485), Descriptor::Reserved);
+    assert_eq!(at(3, 0x4060_0485), Descriptor::Reserved);
+    // Page: UXN, PXN, nG, AF, SH = 11, AP[2:1] = 01, AttrIndx = 0; with
+    // Ascend = 5 in bits 58:55 and Descend = 3 in bits 62:59 beside.
+    assert_eq!(at(3, 0x0060_0009_8765_4f43), leaf(0x98_7654, 0, 0, USER_DATA));
+    assert_eq!(at(3, 0x1ae0_0009_8765_4f43), leaf(0x98_7654, 0, 0, USER_DATA));
+    // 2 MiB block: AF, AP[2:1] = 10, AttrIndx = 1; executable by the kernel.
+    let device = Attributes {
+        writable: false,
+        user: false,
+        executable: true,
+        global: true,
+        accessed: true,
+        memory: MemoryKind::Device,
+    };
+    assert_eq!(at(2, 0x4060_0485), leaf(0x40600, 9, 9, device));
+    // 1 GiB block: UXN, AF, SH = 11, AP[2:1] = 01, global.
+    let global = Attributes { global: true, ..USER_DATA };
+    assert_eq!(at(1, 0x0040_0008_c000_0741), leaf(0x8c_0000, 18, 18, global));
+    // Contiguous (bit 52): 16 pages of 4 KiB, 16 blocks of 2 MiB; at level 1 the
+    // format names no such size.
+    assert_eq!(at(3, 0x0070_0009_8765_4f43), leaf(0x98_7654, 0, 4, USER_DATA));
+    assert_eq!(at(2, 0x0010_0000_4060_0485), leaf(0x40600, 9, 13, device));
+    assert_eq!(at(1, 0x0050_0008_c000_0741), leaf(0x8c_0000, 18, 18, global));
+}
+
+/// SDM volume 3A, 5.5.4, tables 5-15 to 5-20.
+#[test]
+fn x86_64_descriptors() {
+    let at = |level, word| decode(Format::X86_64, level, word);
+    for level in 0..4 {
+        assert_eq!(at(level, 0x800f_edcb_a987_6166), Descriptor::Invalid);
+    }
+    for level in 0..3 {
+        assert_eq!(at(level, 0x0123_4027), table(0x0123_4000));
+        let rights = Rights { writable: false, user: false, executable: false };
+        let base = PhysAddr::new(0xf_edcb_a987_6000);
+        assert_eq!(at(level, 0x800f_edcb_a987_6021), Descriptor::Table { base, rights });
+    }
+    assert_eq!(at(0, 0x0123_40a7), Descriptor::Reserved, "PS in a PML4 entry");
+    // 4 KiB: XD, G, D, A, US, RW, P.
+    let data = Attributes { global: true, ..USER_DATA };
+    assert_eq!(at(3, 0x800f_edcb_a987_6167), leaf(0xfe_dcba_9876, 0, 0, data));
+    // Bit 7 is PAT here, not PS.
+    assert_eq!(at(3, 0x800f_edcb_a987_61e7), leaf(0xfe_dcba_9876, 0, 0, data));
+    // 2 MiB: PAT at bit 12, PS, A, PCD, US, P.
+    let device = Attributes {
+        writable: false,
+        user: true,
+        executable: true,
+        global: false,
+        accessed: true,
+        memory: MemoryKind::Device,
+    };
+    assert_eq!(at(2, 0x8020_10b5), leaf(0x80200, 9, 9, device));
+    // 1 GiB: PS, D, A, RW, P.
+    let kernel = Attributes { user: false, executable: true, ..USER_DATA };
+    assert_eq!(at(1, 0x10_4000_00e3), leaf(0x104_0000, 18, 18, kernel));
+    for bit in 13..21 {
+        assert_eq!(at(2, 0x8020_10b5 | 1 << bit), Descriptor::Reserved);
+    }
+    for bit in 13..30 {
+        assert_eq!(at(1, 0x10_4000_00e3 | 1 << bit), Descriptor::Reserved);
+    }
+}
+
+/// Memory from address 0 on, with these words at these addresses.
+fn with_memory<R>(
+    format: Format,
+    words: &[(u64, u64)],
+    then: impl FnOnce(&SliceMemory<'_>) -> R,
+) -> R {
+    let mut cells = vec![0; 0x10000 / 8];
+    let memory = SliceMemory::new(Pfn::new(0), &mut cells);
+    for &(at, word) in words {
+        put(&memory, format, at, word);
+    }
+    then(&memory)
+}
+
+fn put(memory: &SliceMemory<'_>, format: Format, at: u64, word: u64) {
+    if format == Format::ArmV7 {
+        memory.write_u32(PhysAddr::new(at), word as u32).unwrap();
+    } else {
+        memory.write_u64(PhysAddr::new(at), word).unwrap();
+    }
+}
+
+fn regime(format: Format, coalescing: Coalescing) -> Regime {
+    Regime { format, root: PhysAddr::new(0), coalescing }
+}
+
+/// Walks, and checks that stepping reads the same, from where it says.
+fn walked<M: PhysMemory>(
+    regime: &Regime,
+    addr: u64,
+    memory: &M,
+) -> (Result<Translation, Fault>, u64) {
+    let page = VirtAddr::new(addr).page();
+    let mut reads = 0;
+    let result = walk(regime, page, memory, &mut reads);
+    let mut steps = 0;
+    let stepped = Walk::new(regime, page).and_then(|mut walk| {
+        assert_eq!(walk.page(), page);
+        loop {
+            assert_eq!(u64::from(walk.level()), steps);
+            steps += 1;
+            let at = walk.next_read();
+            let step = walk.step(memory);
+            if let Err(Fault::Bus { error, .. }) = step {
+                assert!(error.addr == at || error.addr.raw() == at.raw().wrapping_add(4096));
+            }
+            if let Step::Done(translation) = step? {
+                return Ok(translation);
+            }
+        }
+    });
+    assert_eq!((result, reads), (stepped, steps));
+    (result, reads)
+}
+
+/// For each page size: an address in the middle of the page, the table, the
+/// frame expected, the order and the reads.
+#[test]
+fn each_page_size_takes_its_reads() {
+    let check = |format, addr: u64, words: &[(u64, u64)], frame: u64, order: u8, reads: u64| {
+        with_memory(format, words, |memory| {
+            let (found, counted) = walked(&regime(format, Coalescing::None), addr, memory);
+            let found = found.unwrap();
+            assert_eq!((found.frame, counted), (Pfn::new(frame), reads), "{format:?} {addr:#x}");
+            assert_eq!(found.order, Order::known(order));
+            assert_eq!(found.contiguity, Contiguity::None);
+            let page = VirtAddr::new(addr).page();
+            let (pages, frames) = found.block(format, page);
+            assert_eq!(pages.count, 1 << order);
+            assert_eq!(pages.start.raw(), page.raw() >> order << order);
+            assert_eq!(frames.start.raw(), frame >> order << order);
+            assert_eq!(frames.count, 1 << order);
+        });
+    };
+    // VA 0x0014_5678: first-level index 1, second-level index 0x45.
+    let v7 = Format::ArmV7;
+    check(v7, 0x0014_5678, &[(4, 0x8001), (0x8114, 0x1234_583e)], 0x12345, 0, 2);
+    check(v7, 0x0014_5678, &[(4, 0x8001), (0x8114, 0x4567_083d)], 0x45675, 4, 2);
+    check(v7, 0x0014_5678, &[(4, 0x1230_0c1e)], 0x12345, 8, 1);
+    check(v7, 0x0014_5678, &[(4, 0x7fb6_9542)], 0xab7_f145, 12, 1);
+    // VA 0x0080_4060_5678: indices 1, 1, 3, 5.
+    let v8 = Format::ArmV8;
+    let upper = [(8, 0x1003), (0x1008, 0x2003), (0x2018, 0x3003)];
+    let with = |n: usize, at: u64, word: u64| [&upper[..n], &[(at, word)]].concat();
+    let addr = 0x0080_4060_5678;
+    check(v8, addr, &with(3, 0x3028, 0x0060_0009_8765_4f43), 0x98_7654, 0, 4);
+    check(v8, addr, &with(3, 0x3028, 0x0070_0009_8765_5f43), 0x98_7655, 4, 4);
+    check(v8, addr, &with(2, 0x2018, 0x4060_0485), 0x40605, 9, 3);
+    check(v8, addr, &with(2, 0x2018, 0x0010_0000_4060_0485), 0x40605, 13, 3);
+    check(v8, addr, &with(1, 0x1008, 0x0040_0008_c000_0741), 0x8c_0605, 18, 2);
+    // The same indices in the upper half: PML4 index 0x101.
+    let x86 = Format::X86_64;
+    let addr = 0xffff_8080_4060_5678;
+    let upper = [(0x808, 0x1027), (0x1008, 0x2027), (0x2018, 0x3027)];
+    let with = |n: usize, at: u64, word: u64| [&upper[..n], &[(at, word)]].concat();
+    check(x86, addr, &with(3, 0x3028, 0x800f_edcb_a987_6167), 0xfe_dcba_9876, 0, 4);
+    check(x86, addr, &with(2, 0x2018, 0x8020_10b5), 0x80205, 9, 3);
+    check(x86, addr, &with(1, 0x1008, 0x10_4000_00e3), 0x104_0605, 18, 2);
+}
+
+/// SDM volume 3A, 5.6.1: every level must permit.
+#[test]
+fn x86_64_rights_are_those_of_all_levels() {
+    const XD: u64 = 1 << 63;
+    for (bits, writable, user, executable) in [
+        (0x27, true, true, true),
+        (0x25, false, true, true),
+        (0x23, true, false, true),
+        (0x27 | XD, true, true, false),
+    ] {
+        for restricting in 0..4 {
+            let flags = |level| if level == restricting { bits } else { 0x27 };
+            let words: Vec<_> =
+                (0..4).map(|level| (level * 0x1000, (level + 1) * 0x1000 | flags(level))).collect();
+            with_memory(Format::X86_64, &words, |memory| {
+                let regime = regime(Format::X86_64, Coalescing::None);
+                let a = walked(&regime, 0, memory).0.unwrap().attributes;
+                assert_eq!((a.writable, a.user, a.executable), (writable, user, executable));
+            });
+        }
+    }
+}
+
+/// Contiguity in the descriptors and beside them, for each format.
+#[test]
+fn contiguity_comes_with_the_leaf() {
+    let v7 = [(0, 0x8001), (0x8014, 0x1234_5abf), (0x9014, 0x0003_0105)];
+    let v8_leaf = 0x1ae0_0009_8765_4f43;
+    let v8 = [(0, 0x1003), (0x1000, 0x2003), (0x2000, 0x8003), (0x8028, v8_leaf)];
+    // Ascend 3 in 58:52, Descend 1 in 11:9 and 6 in 62:59: 6 << 3 | 1.
+    let x86_leaf = 0x3030_0000_0987_6327;
+    let x86 = [(0, 0x1027), (0x1000, 0x2027), (0x2000, 0x8027), (0x8028, x86_leaf)];
+    let read = |format, words: &[(u64, u64)], addr: u64, coalescing| {
+        with_memory(format, words, |memory| {
+            if format != Format::ArmV7 {
+                put(memory, format, 0x9028, 0x0000_0003_0000_0105);
+            }
+            let (found, reads) = walked(&regime(format, coalescing), addr, memory);
+            assert_eq!(reads, if format == Format::ArmV7 { 2 } else { 4 }, "arrives with the leaf");
+            found.unwrap().contiguity
+        })
+    };
+    let inside = Coalescing::Pcad(ContiguityField::Descriptor);
+    let pcad = |ascend, descend| Contiguity::Pcad { ascend, descend };
+    assert_eq!(read(Format::ArmV7, &v7, 0x5000, inside), pcad(1, 0));
+    assert_eq!(read(Format::ArmV8, &v8, 0x5000, inside), pcad(5, 3));
+    assert_eq!(read(Format::X86_64, &x86, 0x5000, inside), pcad(3, 0x31));
+    let beside = |bits| Coalescing::Pcad(ContiguityField::Beside { bits });
+    for (format, words) in
+        [(Format::ArmV7, &v7[..]), (Format::ArmV8, &v8[..]), (Format::X86_64, &x86[..])]
+    {
+        assert_eq!(read(format, words, 0x5000, beside(16)), pcad(0x105, 3));
+        assert_eq!(read(format, words, 0x5000, beside(8)), pcad(5, 3));
+        assert_eq!(read(format, words, 0x5000, beside(1)), pcad(1, 1));
+    }
+    // Page 4 is an anchor for a distance of 4 pages, page 5 is none.
+    let anchor = |field| Coalescing::Anchor { field, distance: Order::known(2) };
+    let count = |count| Contiguity::Anchor { count };
+    let (field, beside) = (ContiguityField::Descriptor, ContiguityField::Beside { bits: 12 });
+    let moved = |words: &[(u64, u64)], down: u64| {
+        words
+            .iter()
+            .map(|&(at, w)| (if at > 0x8000 { at - down } else { at }, w))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(read(Format::ArmV7, &v7, 0x5000, anchor(field)), Contiguity::None);
+    assert_eq!(read(Format::ArmV7, &moved(&v7, 4), 0x4000, anchor(field)), count(1));
+    assert_eq!(read(Format::ArmV7, &moved(&v7, 4), 0x4000, anchor(beside)), count(0x105));
+    // Bits 63:55 of the page.
+    assert_eq!(read(Format::ArmV8, &moved(&v8, 8), 0x4000, anchor(field)), count(0x35));
+    // Bits 58:52, 62:59, 11:9, lowest first: 3, 6, 1.
+    assert_eq!(
+        read(Format::X86_64, &moved(&x86, 8), 0x4000, anchor(field)),
+        count(1 << 11 | 6 << 7 | 3)
+    );
+}
+
+/// The PBS paper's Table 1 with the numbers of Fig. 2 and Fig. 7.
+#[test]
+fn pcad_examples_of_the_paper() {
+    for (ascend, size) in [(2, 4), (3, 5)] {
+        let found = Translation {
+            frame: Pfn::new(17),
+            order: Order::BASE,
+            attributes: USER_DATA,
+            contiguity: Contiguity::Pcad { ascend, descend: 1 },
+        };
+        let block = found.block(Format::ArmV7, Vpn::new(5));
+        let (base_vpn, base_ppn) = (Vpn::new(4), Pfn::new(16));
+        assert_eq!(block, (PageRange::new(base_vpn, size), Extent::new(base_ppn, size)));
+    }
+}
+
+/// Fields that reach beyond an address space are cut at its end.
+#[test]
+fn hostile_contiguity_is_cut() {
+    let block = |format, page, frame, ascend, descend| {
+        let contiguity = Contiguity::Pcad { ascend, descend };
+        let (order, attributes) = (Order::BASE, USER_DATA);
+        let found = Translation { frame: Pfn::new(frame), order, attributes, contiguity };
+        let (pages, frames) = found.block(format, Vpn::new(page));
+        assert_eq!(pages.count, frames.count);
+        (pages.start.raw(), frames.start.raw(), pages.count)
+    };
+    let many = u64::from(u32::MAX);
+    assert_eq!(block(Format::ArmV7, 3, 9, 0, many), (0, 6, 4));
+    assert_eq!(block(Format::ArmV7, 9, 3, 0, many), (6, 0, 4));
+    assert_eq!(block(Format::ArmV7, 0xffffe, 9, many, 0), (0xffffe, 9, 2));
+    assert_eq!(block(Format::ArmV8, 9, 0xf_ffff_fffd, many, 0), (9, 0xf_ffff_fffd, 3));
+    let upper = 0xf_fff8_0000_0000;
+    assert_eq!(block(Format::X86_64, upper, 9, 0, many), (upper, 9, 1));
+    assert_eq!(block(Format::X86_64, 0xf_ffff_ffff_ffff, 9, many, 0).2, 1);
+    assert_eq!(block(Format::X86_64, 0x7_ffff_ffff, 9, many, 2), (0x7_ffff_fffd, 7, 3));
+}
+
+#[test]
+fn faults_name_what_was_wrong_and_where() {
+    let v8 = regime(Format::ArmV8, Coalescing::None);
+    let page = Vpn::new(5);
+    let words = [(0, 0x1003), (0x1000, 0x2003), (0x2000, 0x3003)];
+    with_memory(Format::ArmV8, &words, |memory| {
+        let fault = |addr| walked(&v8, addr, memory);
+        assert_eq!(fault(0x5000), (Err(Fault::Translation { page, level: 3 }), 4));
+        let page = Vpn::new(1 << 27);
+        assert_eq!(fault(1 << 39), (Err(Fault::Translation { page, level: 0 }), 1));
+        let addr = VirtAddr::new(1 << 48);
+        assert_eq!(fault(1 << 48), (Err(Fault::NotCanonical { addr }), 0));
+        // A block at level 3.
+        put(memory, Format::ArmV8, 0x3028, 0x4060_0485);
+        let (at, descriptor) = (PhysAddr::new(0x3028), 0x4060_0485);
+        assert_eq!(fault(0x5000), (Err(Fault::Reserved { level: 3, at, descriptor }), 4));
+        // The contiguous bit on an address that is not where it should be.
+        let descriptor = 0x0070_0009_8765_4f43;
+        put(memory, Format::ArmV8, 0x3028, descriptor);
+        assert_eq!(fault(0x5000), (Err(Fault::Reserved { level: 3, at, descriptor }), 4));
+        put(memory, Format::ArmV8, 0x2000, 0x7777_0003);
+        let error = BusError { addr: PhysAddr::new(0x7777_0028), len_bytes: 8 };
+        assert_eq!(fault(0x5000), (Err(Fault::Bus { level: 3, error }), 4));
+    });
+    let unreachable = Regime { root: PhysAddr::new(u64::MAX - 0xfff), ..v8 };
+    with_memory(Format::ArmV8, &[], |memory| {
+        let (result, reads) = walked(&unreachable, 0xff << 39, memory);
+        assert!(matches!(result, Err(Fault::Bus { level: 0, .. })));
+        assert_eq!(reads, 1);
+        let x86 = regime(Format::X86_64, Coalescing::None);
+        for addr in [1 << 47, (1 << 63) | 1 << 46, 0xffff_7fff_ffff_ffff] {
+            assert!(matches!(walked(&x86, addr, memory).0, Err(Fault::NotCanonical { .. })));
+        }
+        assert!(Walk::new(&x86, Vpn::new(1 << 52)).is_err());
+        assert!(Walk::new(&x86, Vpn::new(u64::MAX)).is_err());
+        let v7 = regime(Format::ArmV7, Coalescing::None);
+        assert!(matches!(walked(&v7, 1 << 32, memory).0, Err(Fault::NotCanonical { .. })));
+    });
+    assert_eq!(
+        Fault::Translation { page, level: 3 }.to_string(),
+        "page 0x5 is not mapped (level 3)"
+    );
+}
+
+#[test]
+fn permissions() {
+    let asks = |operation, privileged| AccessKind { operation, privileged };
+    let read = asks(Operation::Read, false);
+    let write = asks(Operation::Write, false);
+    let fetch = asks(Operation::Fetch, false);
+    let of = |attributes, access| permit(Format::ArmV8, &attributes, access);
+    assert_eq!(of(USER_DATA, read), Ok(()));
+    assert_eq!(of(USER_DATA, write), Ok(()));
+    assert_eq!(of(USER_DATA, fetch), Err(Denied::Fetch));
+    assert_eq!(of(Attributes { executable: true, ..USER_DATA }, fetch), Ok(()));
+    let read_only = Attributes { writable: false, ..USER_DATA };
+    assert_eq!(of(read_only, write), Err(Denied::Write));
+    assert_eq!(of(read_only, asks(Operation::Write, true)), Err(Denied::Write));
+    let kernel = Attributes { user: false, ..USER_DATA };
+    assert_eq!(of(kernel, read), Err(Denied::Privilege));
+    assert_eq!(of(kernel, asks(Operation::Read, true)), Ok(()));
+    let fresh = Attributes { accessed: false, ..read_only };
+    assert_eq!(of(fresh, write), Err(Denied::AccessFlag));
+    assert_eq!(permit(Format::ArmV7, &fresh, read), Err(Denied::AccessFlag));
+    assert_eq!(permit(Format::X86_64, &fresh, read), Ok(()));
+}
+
+fn any_coalescing() -> impl Strategy<Value = Coalescing> {
+    let field = prop_oneof![
+        Just(ContiguityField::Descriptor),
+        (1u8..=16).prop_map(|bits| ContiguityField::Beside { bits }),
+    ];
+    (field, 0u8..=16).prop_map(|(field, k)| match k {
+        0 => Coalescing::Pcad(field),
+        _ => Coalescing::Anchor { field, distance: Order::known(k) },
+    })
+}
+
+proptest! {
+    /// Random bytes as tables: any result, no panic, no endless walk, and a
+    /// TLB whose invariants hold. Half of the words point into the memory.
+    #[test]
+    fn random_bytes_never_panic(
+        seed in any::<u64>(),
+        format in prop::sample::select(&Format::ALL[..]),
+        coalescing in prop_oneof![Just(Coalescing::None), any_coalescing()],
+        order in prop_oneof![Just(WalkOrder::RegularFirst), Just(WalkOrder::AnchorFirst)],
+        addrs in prop::collection::vec(
+            prop_oneof![0u64..0x40_0000, 0u64..1 << 32, 0u64..1 << 47, any::<u64>()], 1..60),
+    ) {
+        let mut state = seed | 1;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let mut words: Vec<u64> = (0..512 * 8)
+            .map(|_| match random() % 4 {
+                0 => random(),
+                1 => random() & 0xfff0_0000_0000_7fff | 3,
+                2 => random() & 0x0000_7fff_0000_7fff | 0x1_0000_0001,
+                _ => random() & 0xfff0_0000_7fff_7fff | 7,
+            })
+            .collect();
+        let memory = SliceMemory::new(Pfn::new(0), &mut words);
+        let regime = regime(format, coalescing);
+        let mut mmu =
+            Mmu::new(regime, Geometry { sets: 2, ways: 4, index_shift: 3 }, order).unwrap();
+        for addr in addrs {
+            let (found, reads) = walked(&regime, addr, &memory);
+            prop_assert!(reads <= format.levels().len() as u64);
+            let cached = mmu.tlb().peek(VirtAddr::new(addr).page());
+            let access = mmu.access(VirtAddr::new(addr), &memory);
+            prop_assert_eq!(mmu.tlb().check(), Ok(()));
+            if let (Ok(found), None) = (found, cached)
+                && order == WalkOrder::RegularFirst
+            {
+                let frame = access.unwrap().addr.frame();
+                prop_assert_eq!(frame, found.frame);
+            }
+        }
+    }
+}
