@@ -1,2 +1,97 @@
-//! placeholder
-fn main() {}
+//! Swath's benchmarks: instruction gates and a race against other crates.
+//!
+//! ```text
+//! cargo run --release -p swath-bench -- gates [NAME…]
+//! cargo run --release -p swath-bench -- rivals [--json FILE] [--samples N]
+//! ```
+//!
+//! # Gates
+//! An instruction count is the same on every run, so it can be a gate where a
+//! time cannot. `gates` starts this program again under valgrind's callgrind,
+//! once for each entry of the table in [`gates`], with collection switched on
+//! only inside one function that runs the measured calls in a loop. The count
+//! is divided by the number of calls and compared with the entry's bound. The
+//! loop itself (fetch the argument, keep the result) is part of the count,
+//! some four instructions; building the map and checking the results are not.
+//! Counts depend on the compiler and its target: what is gated is what the
+//! workspace's release profile makes for this machine's default target.
+//! Caches, branch prediction and the cost of atomic operations do not show in
+//! a count of instructions.
+//!
+//! # Rivals
+//! Times are worth something only beside other times from the same run. Each
+//! row is one workload, and every contender runs it in this process, in turn:
+//! sample 1 of each, sample 2 of each, and so on, starting with another
+//! contender each time, so that a slow spell of the machine meets all of them.
+//! A row gives the ratio of the medians, ours by theirs: below 1 we are faster.
+//! All contenders are compiled with the same profile; orders, frame numbers
+//! and shuffles come from the same seeds.
+//!
+//! * `bulk`: take every block of the memory, then put all back in the order
+//!   taken. `repeat`: take a block and put it back, on a map in which a random
+//!   half of the blocks is used. `shuffled free`: put all back in random
+//!   order; taking and shuffling are not timed. Each with blocks of one frame
+//!   and of 2^9 frames aligned to their size, on 2^20 frames.
+//! * `lengths`: at about half of the memory in use, free a random one of the
+//!   live requests and make a new one of 1 to 64 frames.
+//!
+//! How the contenders are set up, and what favours whom:
+//! * Swath runs with all the checks that its interface promises: a double free
+//!   or a foreign frame is found. `buddy_system_allocator` does not look;
+//!   `bitmap-allocator` finds a double free but not a frame out of range other
+//!   than by a panic; `offset-allocator` panics.
+//! * `buddy_system_allocator::FrameAllocator` runs with two sets of orders, 0
+//!   to 9 and 0 to 20; its sets are B-trees on the global allocator.
+//! * `bitmap_allocator::BitAlloc1M` has exactly 2^20 bits. It takes no block
+//!   but a frame without a search bit by bit (`alloc_contiguous`), which its
+//!   authors document; the rows of order 9 show that search.
+//! * `offset_allocator::Allocator` has as many node slots as there are frames,
+//!   so that it cannot run out of them; its log calls are compiled out. It
+//!   hands out one contiguous piece or fails. Swath's rule takes several
+//!   blocks where no piece is long enough, so `blocks` and `failed` stand
+//!   beside the time: a time alone would compare different services.
+//!
+//! Every run checks its results: no block overlaps another or lies outside the
+//! memory, blocks are aligned, and at the end everything can be taken again.
+//! A wrong result ends the program with exit code 1, as does a gate that is
+//! passed or a row that is lost; 2 means a wrong command line or no valgrind.
+
+use std::process::ExitCode;
+
+mod gates;
+mod random;
+mod rivals;
+mod setup;
+
+const USAGE: &str = "usage: swath-bench gates [NAME…]
+       swath-bench rivals [--json FILE] [--samples N]";
+
+/// Why the program ends without success.
+enum Failure {
+    /// A bound is passed, a row is lost or a result is wrong.
+    Result(String),
+    /// The command line or the machine does not allow a run.
+    Setup(String),
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match args.as_slice() {
+        ["gates", names @ ..] => gates::run(names),
+        ["measure", name] => gates::measure(name),
+        ["rivals", options @ ..] => rivals::run(options),
+        _ => Err(Failure::Setup(USAGE.into())),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Result(what)) => {
+            eprintln!("swath-bench: {what}");
+            ExitCode::from(1)
+        }
+        Err(Failure::Setup(what)) => {
+            eprintln!("swath-bench: {what}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Instruction gates: see the crate's text for the method.
+//!
+//! A gate is one entry of [`GATES`]. Its function builds what it needs, calls
+//! [`counted`] around the measured calls, checks every result and says how
+//! many calls there were. A worst case is an entry with one call.
+
+use std::hint::black_box;
+use std::io::ErrorKind;
+use std::process::Command;
+use std::sync::atomic::AtomicUsize;
+
+use swath_arch::Pfn;
+use swath_frame::front::{Front, Slot};
+use swath_frame::{Config, FrameAllocator, HeadOfList, PageBuddy};
+
+use crate::Failure;
+use crate::random::Random;
+use crate::setup::{FRAMES, SpinLock, bbs, buddy};
+
+/// One gated operation.
+struct Gate {
+    name: &'static str,
+    /// Instructions per call, on average over the calls of the entry.
+    bound: f64,
+    /// Runs the calls; how many there were, or what was wrong with a result.
+    run: fn() -> Result<u64, String>,
+}
+
+const fn gate(name: &'static str, bound: f64, run: fn() -> Result<u64, String>) -> Gate {
+    Gate { name, bound, run }
+}
+
+/// Single frames on a half-used map of 2^20 frames, a random half; the front
+/// stands over PBS with granularity 9, and its claims and flushes count.
+const GATES: &[Gate] = &[
+    gate("bbs-get", 60.0, || get(&mut half_used(bbs()))),
+    gate("bbs-put", 60.0, || put(&mut half_used(bbs()))),
+    gate("pbs4-get", 60.0, || get(&mut half_used(Config::PBS_ARMV7))),
+    gate("pbs4-put", 60.0, || put(&mut half_used(Config::PBS_ARMV7))),
+    gate("pbs9-get", 60.0, || get(&mut half_used(Config::PBS_ARMV8))),
+    gate("pbs9-put", 60.0, || put(&mut half_used(Config::PBS_ARMV8))),
+    gate("front-get", 100.0, front_get),
+    gate("front-put", 160.0, front_put),
+    gate("front-pair", 60.0, front_pair),
+];
+
+/// Calls measured by each entry for single frames.
+const CALLS: usize = 1 << 16;
+
+/// Callgrind counts inside this function only, and what it calls. Its name is
+/// what `--toggle-collect` looks for.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn swath_bench_counted(work: &mut dyn FnMut()) {
+    work();
+    // Something after the call, or it would become a jump out of here.
+    black_box(());
+}
+
+/// Runs the measured calls.
+fn counted(mut work: impl FnMut()) {
+    swath_bench_counted(&mut work);
+}
+
+/// The allocator and, in random order, the frames in use.
+type HalfUsed = (PageBuddy<Vec<u64>, HeadOfList>, Vec<Pfn>);
+
+fn half_used(config: Config) -> HalfUsed {
+    let mut allocator = buddy(config, false);
+    let mut frames: Vec<Pfn> = (0..FRAMES).map(Pfn::new).collect();
+    Random::new(1).shuffle(&mut frames);
+    for frame in frames.drain(FRAMES as usize / 2..) {
+        allocator.put_frame(frame).expect("every frame is allocated");
+    }
+    (allocator, frames)
+}
+
+/// Checks that the frames were free and are different, and that no other
+/// frame went.
+fn check_taken(taken: &[Option<Pfn>], used: &[Pfn], free_after: u64) -> Result<u64, String> {
+    let mut seen = vec![false; FRAMES as usize];
+    used.iter().for_each(|frame| seen[frame.raw() as usize] = true);
+    for frame in taken {
+        let frame = frame.ok_or("a frame was free, none was given")?;
+        if std::mem::replace(&mut seen[frame.raw() as usize], true) {
+            return Err(format!("frame {frame} was given twice"));
+        }
+    }
+    let held = (used.len() + taken.len()) as u64;
+    if free_after != FRAMES - held {
+        return Err(format!("{free_after} frames are free and {held} are used"));
+    }
+    Ok(taken.len() as u64)
+}
+
+fn get((allocator, used): &mut HalfUsed) -> Result<u64, String> {
+    let mut taken = vec![None; CALLS];
+    counted(|| taken.iter_mut().for_each(|frame| *frame = allocator.take_frame()));
+    allocator.check()?;
+    check_taken(&taken, used, allocator.free_frames())
+}
+
+fn put((allocator, used): &mut HalfUsed) -> Result<u64, String> {
+    let frames = used.split_off(used.len() - CALLS);
+    let mut freed = 0;
+    counted(|| {
+        frames.iter().for_each(|&frame| freed += u64::from(allocator.put_frame(frame).is_ok()));
+    });
+    allocator.check()?;
+    check_taken(&[], used, allocator.free_frames())?;
+    if freed == CALLS as u64 { Ok(freed) } else { Err("a free failed".into()) }
+}
+
+type FrontOver<'m> = Front<'m, SpinLock, PageBuddy<Vec<u64>, HeadOfList>>;
+
+/// Runs `body` with a front on a map of which a random half is used, by users
+/// of the front, and these frames in random order.
+fn with_front(
+    body: impl FnOnce(&FrontOver<'_>, Vec<Pfn>) -> Result<u64, String>,
+) -> Result<u64, String> {
+    let allocator = buddy(Config::PBS_ARMV8, true);
+    let mut bits = Vec::new();
+    bits.resize_with(FrontOver::bits_len(&allocator), || AtomicUsize::new(0));
+    let mut slots: [Slot<SpinLock>; 4] = std::array::from_fn(|_| Slot::new());
+    let front = Front::new(allocator, &mut slots, &mut bits).map_err(|error| error.to_string())?;
+    let mut frames: Vec<Pfn> = Vec::new();
+    front.allocate(FRAMES, &mut |block| frames.extend(block.iter())).map_err(|e| e.to_string())?;
+    Random::new(1).shuffle(&mut frames);
+    let cpu = front.on(0).map_err(|error| error.to_string())?;
+    for frame in frames.drain(FRAMES as usize / 2..) {
+        cpu.put(frame).map_err(|error| error.to_string())?;
+    }
+    front.drain();
+    let calls = body(&front, frames)?;
+    front.check().map_err(|fault| fault.to_string())?;
+    Ok(calls)
+}
+
+fn front_get() -> Result<u64, String> {
+    with_front(|front, used| {
+        let cpu = front.on(1).map_err(|error| error.to_string())?;
+        let mut taken = vec![None; CALLS];
+        counted(|| taken.iter_mut().for_each(|frame| *frame = cpu.get()));
+        check_taken(&taken, &used, front.free_frames())
+    })
+}
+
+fn front_put() -> Result<u64, String> {
+    with_front(|front, mut used| {
+        let cpu = front.on(1).map_err(|error| error.to_string())?;
+        let frames = used.split_off(used.len() - CALLS);
+        let mut freed = 0;
+        counted(|| {
+            frames.iter().for_each(|&frame| freed += u64::from(cpu.put(frame).is_ok()));
+        });
+        check_taken(&[], &used, front.free_frames())?;
+        if freed == CALLS as u64 { Ok(freed) } else { Err("a free failed".into()) }
+    })
+}
+
+/// A random frame comes back, another is taken: one call is the two together,
+/// the steady state of a busy CPU.
+fn front_pair() -> Result<u64, String> {
+    with_front(|front, mut used| {
+        let cpu = front.on(1).map_err(|error| error.to_string())?;
+        let mut failed = 0_u64;
+        counted(|| {
+            for frame in &mut used[..CALLS] {
+                failed += u64::from(cpu.put(*frame).is_err());
+                match cpu.get() {
+                    Some(taken) => *frame = taken,
+                    None => failed += 1,
+                }
+            }
+        });
+        if failed > 0 {
+            return Err(format!("{failed} calls failed"));
+        }
+        check_taken(&[], &used, front.free_frames())?;
+        Ok(CALLS as u64)
+    })
+}
+
+/// In the child, under valgrind: runs one entry and says how many calls it
+/// measured.
+pub(crate) fn measure(name: &str) -> Result<(), Failure> {
+    let gate = find(name)?;
+    let calls = (gate.run)().map_err(|what| Failure::Result(format!("{name}: {what}")))?;
+    println!("calls {calls}");
+    Ok(())
+}
+
+fn find(name: &str) -> Result<&'static Gate, Failure> {
+    GATES.iter().find(|gate| gate.name == name).ok_or_else(|| {
+        let names: Vec<&str> = GATES.iter().map(|gate| gate.name).collect();
+        Failure::Setup(format!("no gate {name:?}; there are {}", names.join(", ")))
+    })
+}
+
+/// Counts the entries `names`, or all, and compares each with its bound.
+pub(crate) fn run(names: &[&str]) -> Result<(), Failure> {
+    let chosen: Vec<&Gate> = if names.is_empty() {
+        GATES.iter().collect()
+    } else {
+        names.iter().map(|name| find(name)).collect::<Result<_, _>>()?
+    };
+    println!("{:<14} {:>10} {:>12} {:>8}", "gate", "calls", "instr/call", "bound");
+    let mut broken = Vec::new();
+    for gate in chosen {
+        let (calls, instructions) = callgrind(gate.name)?;
+        let mean = instructions as f64 / calls as f64;
+        let verdict = if mean <= gate.bound { "" } else { "  over" };
+        println!("{:<14} {calls:>10} {mean:>12.2} {:>8.0}{verdict}", gate.name, gate.bound);
+        if mean > gate.bound {
+            broken.push(gate.name);
+        }
+    }
+    if broken.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Result(format!("over the bound: {}", broken.join(", "))))
+    }
+}
+
+/// Runs one entry under callgrind: calls and instructions.
+fn callgrind(name: &str) -> Result<(u64, u64), Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::Setup(format!("cannot find this program: {error}")))?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--toggle-collect=swath_bench_counted"])
+        .arg("--callgrind-out-file=/dev/null")
+        .arg(program)
+        .args(["measure", name])
+        .output()
+        .map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Failure::Setup(
+                "gates need valgrind, which is not installed (package `valgrind` in most systems)"
+                    .into(),
+            ),
+            _ => Failure::Setup(format!("cannot start valgrind: {error}")),
+        })?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(Failure::Result(format!("{name} failed ({}):\n{stderr}", output.status)));
+    }
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let calls = stdout.lines().find_map(|line| line.strip_prefix("calls "));
+    // "==PID== Collected : N"
+    let collected = stderr.lines().find_map(|line| line.split("== Collected :").nth(1));
+    let number = |text: Option<&str>| text.and_then(|text| text.trim().parse().ok());
+    match (number(calls), number(collected)) {
+        (Some(calls @ 1..), Some(instructions @ 1..)) => Ok((calls, instructions)),
+        _ => Err(Failure::Result(format!("{name}: nothing was counted:\n{stderr}"))),
+    }
+}

@@ -1,0 +1,61 @@
+//! The memory that every measurement uses, and the allocators over it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lock_api::{GuardSend, RawMutex};
+use swath_arch::{Extent, Order, Pfn};
+use swath_frame::rule::Rule;
+use swath_frame::{ByteRange, Config, MemoryMap, PageBuddy};
+
+/// 4 GiB of base frames.
+pub(crate) const FRAMES: u64 = 1 << 20;
+
+/// The binary buddy system with MAX_ORDER 9: orders 0 to 9, as the rows of
+/// order 9 need.
+pub(crate) fn bbs() -> Config {
+    Config::new(1, Order::known(9)).expect("granularity 1 has ten orders up to 9")
+}
+
+/// A page buddy allocator over all frames, all of them free or all allocated.
+pub(crate) fn buddy<R: Rule>(config: Config, free: bool) -> PageBuddy<Vec<u64>, R> {
+    let ranges = [ByteRange::of_frames(Extent::new(Pfn::new(0), FRAMES))];
+    let mut areas = [Extent::default()];
+    let map = MemoryMap::new(&ranges, &mut areas).expect("one range makes one area");
+    let words = PageBuddy::<Vec<u64>, R>::storage_words(&map, config);
+    let storage = vec![0; words];
+    let built = if free {
+        PageBuddy::new(&map, config, storage)
+    } else {
+        PageBuddy::new_allocated(&map, config, storage)
+    };
+    built.expect("the storage has the size asked for")
+}
+
+/// The smallest lock there is. It never waits here: one thread runs.
+pub(crate) struct SpinLock(AtomicBool);
+
+// SAFETY: `lock` and `try_lock` return holding the lock only where they changed
+// the flag from false to true in one atomic step, which no other thread can do
+// until `unlock` stores false; acquire and release order what is inside.
+unsafe impl RawMutex for SpinLock {
+    #[allow(clippy::declare_interior_mutable_const, reason = "the trait has it so")]
+    const INIT: Self = Self(AtomicBool::new(false));
+    type GuardMarker = GuardSend;
+
+    #[inline]
+    fn lock(&self) {
+        while !self.try_lock() {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
