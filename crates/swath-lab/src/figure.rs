@@ -11,10 +11,10 @@
 //! drawing library places everything on whole coordinates.
 
 use plotters::coord::Shift;
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use crate::axis::{Axis, char_width, extent, text_width};
 use crate::results::{Figure, FigureKind, Point, ResultError, Series};
 
 /// Width of every picture in units.
@@ -24,19 +24,14 @@ pub const FONT: f64 = 15.0;
 
 /// Coordinates in a unit.
 const FINE: f64 = 10.0;
-/// Assumed width of a character in units: on the wide side for the system
-/// fonts, since nothing here can measure them.
-const CHAR: f64 = FONT * 0.56;
 /// From one line of text to the next.
 const LINE: f64 = 20.0;
 /// Free space around the picture and between its parts.
 const GAP: f64 = 8.0;
 /// Height of the plot itself.
 const PLOT: f64 = 230.0;
-/// Length of the line or the side of the square in a legend entry.
-const SWATCH: f64 = 28.0;
 /// Longest category label that is still written out when it stands upright.
-const UPRIGHT_MAX: f64 = 150.0;
+const UPRIGHT_MAX: f64 = 200.0;
 
 /// A colour in the light scheme, and the one in its place in the dark one.
 #[derive(Clone, Copy)]
@@ -214,16 +209,12 @@ fn fine(units: f64) -> i32 {
     (units * FINE).round() as i32
 }
 
-fn text_width(text: &str) -> f64 {
-    text.chars().count() as f64 * CHAR
-}
-
 /// Words of `text` in lines of at most `width` units; a longer word is cut.
 fn wrap(text: &str, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if text_width(line) + CHAR + text_width(word) <= width => {
+            Some(line) if text_width(line) + char_width(' ') + text_width(word) <= width => {
                 line.push(' ');
                 line.push_str(word);
             }
@@ -238,9 +229,12 @@ fn fit(text: &str, width: f64) -> String {
     if text_width(text) <= width {
         return text.to_owned();
     }
-    let room = ((width / CHAR) as usize).saturating_sub(1);
-    let cut: String = text.chars().take(room).collect();
-    cut + "…"
+    let mut room = width - char_width('…');
+    let fits = |c: &char| {
+        room -= char_width(*c);
+        room >= 0.0
+    };
+    text.chars().take_while(fits).collect::<String>() + "…"
 }
 
 /// Characters that XML forbids, even escaped, become replacement characters.
@@ -253,165 +247,6 @@ fn clean(text: &str) -> String {
             c => c,
         })
         .collect()
-}
-
-/// One axis: the interval shown, and the ticks on it with their labels. The
-/// drawing library takes it as a coordinate.
-#[derive(Clone)]
-struct Axis {
-    low: f64,
-    high: f64,
-    ticks: Vec<(f64, String)>,
-}
-
-impl Axis {
-    /// An axis with round ticks around `low..=high`. Ends that were asked for
-    /// stay; others move out to a tick.
-    fn linear(low: f64, high: f64, keep_ends: bool) -> Self {
-        let magnitude = low.abs().max(high.abs());
-        let (low, high) = if high - low > magnitude * 1e-9 {
-            (low, high)
-        } else if magnitude > 0.0 {
-            (low - magnitude * 0.05, high + magnitude * 0.05)
-        } else {
-            (0.0, 1.0)
-        };
-        let rough = (high - low) / 5.0;
-        let power = 10f64.powf(rough.log10().floor());
-        let factors = [1.0, 2.0, 2.5, 5.0, 10.0];
-        let step = factors.map(|f| f * power);
-        let step = step.into_iter().find(|s| *s >= rough * 0.999);
-        let step = step.unwrap_or(rough);
-        // A hair of slack, so that 0.6000000000000001 still counts as a tick.
-        let first = (low / step - 1e-6).ceil();
-        let last = (high / step + 1e-6).floor();
-        let (first, last) = if keep_ends {
-            (first, last)
-        } else {
-            ((low / step + 1e-6).floor(), (high / step - 1e-6).ceil())
-        };
-        let count = (last - first) as usize;
-        let values: Vec<f64> = (0..=count).map(|i| (first + i as f64) * step).collect();
-        let label = labels(step, magnitude);
-        let ends = (
-            if keep_ends { low } else { first * step },
-            if keep_ends { high } else { last * step },
-        );
-        Self { low: ends.0, high: ends.1, ticks: values.iter().map(|&v| (v, label(v))).collect() }
-    }
-
-    /// The y axis of a figure.
-    fn y(figure: &Figure, values: &[f64]) -> Self {
-        let (low, high) = extent(values).unwrap_or((0.0, 1.0));
-        if let Some((least, most)) = figure.y_range {
-            return Self::linear(least.min(low), most.max(high), true);
-        }
-        // Zero belongs on the axis where the data come near it, and always
-        // where a bar's length stands for its value.
-        let near = |end: f64, other: f64| figure.kind == FigureKind::Bars || end < other / 2.0;
-        let low = if low > 0.0 && near(low, high) { 0.0 } else { low };
-        let high = if high < 0.0 && near(-high, -low) { 0.0 } else { high };
-        Self::linear(low, high, false)
-    }
-
-    /// Whole powers of two, at most `count_max` of them labelled.
-    fn log2(values: &[f64], count_max: usize) -> Self {
-        let (low, high) = extent(values).unwrap_or((1.0, 256.0));
-        let (first, last) = (low.log2().floor() as i32, high.log2().ceil() as i32);
-        let (first, last) = if first == last { (first - 1, last + 1) } else { (first, last) };
-        let count = (last - first) as usize + 1;
-        let stride = count.div_ceil(count_max).max(1);
-        let ticks = (first..=last).step_by(stride);
-        Self {
-            low: f64::from(first),
-            high: f64::from(last),
-            ticks: ticks.map(|k| (f64::from(k), power_of_two(k))).collect(),
-        }
-    }
-
-    /// The same axis with `share` of its length free at both ends.
-    fn padded(self, share: f64) -> Self {
-        let pad = (self.high - self.low) * share;
-        Self { low: self.low - pad, high: self.high + pad, ..self }
-    }
-}
-
-impl Ranged for Axis {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        let share = (value - self.low) / (self.high - self.low);
-        limit.0 + (share * f64::from(limit.1 - limit.0)).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        // The ticks are the bold lines; there are no light ones between them.
-        if hint.weight().allow_light_points() {
-            return Vec::new();
-        }
-        self.ticks.iter().map(|(at, _)| *at).collect()
-    }
-
-    fn range(&self) -> std::ops::Range<f64> {
-        self.low..self.high
-    }
-}
-
-impl ValueFormatter<f64> for Axis {
-    fn format_ext(&self, value: &f64) -> String {
-        let tick = self.ticks.iter().find(|(at, _)| at == value);
-        tick.map(|(_, label)| label.clone()).unwrap_or_default()
-    }
-}
-
-fn extent(values: &[f64]) -> Option<(f64, f64)> {
-    let low = values.iter().copied().reduce(f64::min)?;
-    let high = values.iter().copied().reduce(f64::max)?;
-    Some((low, high))
-}
-
-/// How to write the ticks of an axis: as many decimals as the step needs, in
-/// thousands, millions … where the numbers are long.
-fn labels(step: f64, magnitude: f64) -> impl Fn(f64) -> String {
-    let scientific = !(1e-4..1e13).contains(&magnitude);
-    let (unit, suffix) = match magnitude {
-        m if m >= 1e10 => (1e9, " G"),
-        m if m >= 1e7 => (1e6, " M"),
-        m if m >= 1e4 => (1e3, " k"),
-        _ => (1.0, ""),
-    };
-    let mut decimals = 0;
-    let mut rest = step / unit;
-    while !scientific && decimals < 9 && (rest - rest.round()).abs() > rest.abs() * 1e-6 {
-        rest *= 10.0;
-        decimals += 1;
-    }
-    move |value| {
-        let text = if scientific {
-            format!("{value:.1e}")
-        } else if value == 0.0 {
-            "0".to_owned()
-        } else {
-            format!("{:.decimals$}{suffix}", value / unit)
-        };
-        text.replace('-', "−")
-    }
-}
-
-/// 2^k as a tick label: in digits while these are few.
-fn power_of_two(k: i32) -> String {
-    if (0..=13).contains(&k) {
-        return (1u32 << k).to_string();
-    }
-    let raised = |c: char| match c {
-        '-' => '⁻',
-        '1' => '¹',
-        '2' => '²',
-        '3' => '³',
-        digit => char::from_u32('⁰' as u32 + (digit as u32 - '0' as u32)).unwrap_or(digit),
-    };
-    format!("2{}", k.to_string().chars().map(raised).collect::<String>())
 }
 
 /// Everything decided before the first line is drawn.
@@ -457,24 +292,20 @@ impl<'a> Picture<'a> {
         let left = (widest.fold(0.0, f64::max) + 14.0).max(40.0);
         let inside = WIDTH - left - 2.0 * GAP;
         let x = match figure.kind {
-            FigureKind::LinesLog2 => Axis::log2(&xs, (inside / (4.0 * CHAR)) as usize).padded(0.03),
-            FigureKind::Lines | FigureKind::Scatter => {
-                let (low, high) = extent(&xs).unwrap_or((0.0, 1.0));
-                Axis::linear(low, high, false).padded(0.03)
-            }
-            FigureKind::Bars => {
-                Axis { low: 0.0, high: categories.len().max(1) as f64, ticks: Vec::new() }
+            FigureKind::Bars => Axis::categories(categories.len()),
+            FigureKind::Lines | FigureKind::LinesLog2 | FigureKind::Scatter => {
+                Axis::x(figure, &xs, inside)
             }
         };
         let slot = inside / categories.len().max(1) as f64;
-        let fits = |name: &&str| name.split_whitespace().all(|w| text_width(w) <= slot - 4.0);
+        let fits = |name: &&str| name.split_whitespace().all(|w| text_width(w) <= slot - 6.0);
         let category_lines = categories.iter().all(fits).then(|| {
-            let lines = categories.iter().map(|name| wrap(&clean(name), slot - 4.0));
+            let lines = categories.iter().map(|name| wrap(&clean(name), slot - 6.0));
             lines.collect::<Vec<_>>()
         });
         let below = match &category_lines {
             _ if categories.is_empty() => LINE + GAP,
-            Some(all) => GAP + LINE * all.iter().map(Vec::len).max().unwrap_or(1) as f64,
+            Some(all) => 2.0 * GAP + LINE * all.iter().map(Vec::len).max().unwrap_or(1) as f64,
             None => {
                 let widths = categories.iter().map(|name| text_width(name));
                 2.0 * GAP + widths.fold(0.0, f64::max).min(UPRIGHT_MAX)
@@ -482,7 +313,7 @@ impl<'a> Picture<'a> {
         };
         Self {
             figure,
-            legend: legend(&series),
+            legend: legend(&series, swatch(figure.kind)),
             x_title: wrap(&clean(&figure.x_label), WIDTH - 2.0 * GAP),
             y_title: wrap(&clean(&figure.y_label), WIDTH - 2.0 * GAP),
             series,
@@ -555,11 +386,12 @@ impl<'a> Picture<'a> {
     }
 
     fn draw_legend(&self, root: &Root<'_>) -> Drawn {
+        let swatch = swatch(self.figure.kind);
         for (row, entries) in self.legend.iter().enumerate() {
             let y = GAP + LINE * (row as f64 + 0.5);
             for (index, x, name) in entries {
                 let style = self.palette.style(&self.series[*index].design);
-                let at = (fine(x + SWATCH / 2.0), fine(y));
+                let at = (fine(x + swatch / 2.0), fine(y));
                 match self.figure.kind {
                     FigureKind::Bars => {
                         let half = fine(6.0);
@@ -568,13 +400,13 @@ impl<'a> Picture<'a> {
                     }
                     kind => {
                         if kind != FigureKind::Scatter {
-                            let line = vec![(fine(*x), at.1), (fine(x + SWATCH), at.1)];
+                            let line = vec![(fine(*x), at.1), (fine(x + swatch), at.1)];
                             root.draw(&PathElement::new(line, stroke(style)))?;
                         }
                         root.draw(&marker(at, style))?;
                     }
                 }
-                write(root, name, (x + SWATCH + 6.0, y), HPos::Left)?;
+                write(root, name, (x + swatch + 6.0, y), HPos::Left)?;
             }
         }
         Ok(())
@@ -699,13 +531,22 @@ impl<'a> Picture<'a> {
 
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 
+/// Width of the sample before a name in the legend: a piece of line, or only
+/// a marker or a square.
+fn swatch(kind: FigureKind) -> f64 {
+    match kind {
+        FigureKind::Lines | FigureKind::LinesLog2 => 28.0,
+        FigureKind::Bars | FigureKind::Scatter => 14.0,
+    }
+}
+
 /// Puts the designs' names into rows.
-fn legend(series: &[&Series]) -> Vec<Vec<(usize, f64, String)>> {
+fn legend(series: &[&Series], swatch: f64) -> Vec<Vec<(usize, f64, String)>> {
     let mut rows: Vec<Vec<(usize, f64, String)>> = Vec::new();
     let mut x = WIDTH;
     for (index, one) in series.iter().enumerate() {
-        let name = fit(&clean(&one.design), WIDTH - 2.0 * GAP - SWATCH - 6.0);
-        let width = SWATCH + 6.0 + text_width(&name);
+        let name = fit(&clean(&one.design), WIDTH - 2.0 * GAP - swatch - 6.0);
+        let width = swatch + 6.0 + text_width(&name);
         if x + width > WIDTH - GAP {
             rows.push(Vec::new());
             x = GAP;

@@ -7,6 +7,8 @@ pub mod access_champsim;
 pub mod access_lackey;
 pub mod access_record;
 pub mod access_swath;
+mod axis;
+mod claim;
 pub mod count;
 pub mod figure;
 mod input;

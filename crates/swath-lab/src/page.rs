@@ -99,7 +99,6 @@ fn summary(studies: &[Found]) -> Markup {
         html! {
             tr {
                 th scope="row" { (name) }
-                td { (paper) }
                 td.tally {
                     @if claims.is_empty() {
                         span.quiet { "no claims" }
@@ -108,6 +107,7 @@ fn summary(studies: &[Found]) -> Markup {
                         meter aria-hidden="true" min="0" max=(claims.len()) value=(held) {}
                     }
                 }
+                td.paper { (paper) }
             }
         }
     };
@@ -121,8 +121,8 @@ fn summary(studies: &[Found]) -> Markup {
                     table.summary {
                         thead { tr {
                             th scope="col" { "Study" }
-                            th scope="col" { "Paper" }
                             th scope="col" { "Claims that hold" }
+                            th.paper scope="col" { "Paper" }
                         } }
                         tbody {
                             @for Found { result, host } in studies {
@@ -257,7 +257,7 @@ fn claims(of: &str, claims: &[Claim]) -> Markup {
 fn row(claim: &Claim) -> Markup {
     let unit = claim.unit();
     html! {
-        tr.holds[claim.holds()].differs[!claim.holds()] {
+        tr class=(if claim.holds() { "holds" } else { "differs" }) {
             td { (claim.place()) }
             td.says { (claim.says()) }
             td.number { (claim.paper().show(unit)) }

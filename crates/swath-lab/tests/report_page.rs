@@ -1,0 +1,673 @@
+//! The report's files and its page: what stands in them, that hostile text
+//! stays text, and how a browser shows it.
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use swath_lab::figure::{Palette, draw, stand_alone, stylesheet};
+use swath_lab::report::{find_studies, write_index, write_study};
+use swath_lab::results::{
+    Claim, Figure, FigureKind, HostResult, MAGNITUDE_MAX, Point, Series, StudyResult, Unit,
+};
+
+const DESIGNS: [&str; 4] = ["TRAD", "PCAD", "AT", "PBS"];
+
+fn rising(figure: &str, design: &str, top: f64) -> Series {
+    let rate = |k: i32| top * (1.0 - 0.7f64.powi(k + 1));
+    let points = (0..9).map(|k| (2f64.powi(k), rate(k)));
+    Series::new(figure, "free_block_frames", "hit_rate", design, points)
+}
+
+/// A study with every kind of figure and claim.
+fn sample() -> StudyResult {
+    let rate = "TLB hit rate (share of accesses)";
+    let workloads = ["RGB to YUV", "image blending", "camera preview", "display", "JPEG"];
+    let mut series = Vec::new();
+    for (index, design) in DESIGNS.into_iter().enumerate() {
+        let share = 0.95 + 0.01 * index as f64;
+        series.push(Series::new("Fig. 10", "w", "r", design, workloads.map(|w| (w, share))));
+        series.push(rising("Fig. 11", design, share));
+        series.push(Series::new(
+            "Upright",
+            "w",
+            "r",
+            design,
+            (0..9).map(|i| (format!("a long name {i}"), share)),
+        ));
+    }
+    series.push(Series::new(
+        "Cloud",
+        "a",
+        "b",
+        "PBS",
+        (0..20).map(|i| (f64::from(i), f64::from(i * i % 7))),
+    ));
+    series.push(Series::new(
+        "Cloud",
+        "a",
+        "b",
+        "PBS, best fit",
+        (0..20).map(|i| (f64::from(i), f64::from(i * i % 11))),
+    ));
+    series.push(Series::new("Time", "a", "b", "BBS", [(0.0, -5.0), (1e6, 2.5e7)]));
+    let axis = "free block size (pages)";
+    StudyResult {
+        study: "pbs-tlb".to_owned(),
+        title: "TLB hit rates".to_owned(),
+        paper: "paper.txt".to_owned(),
+        reference: "A. Author, A Title, 2023".to_owned(),
+        seed: 7,
+        plan: serde_json::json!({"sweep": [1, 2, 4]}),
+        finding: "Longer blocks hit more.".to_owned(),
+        figures: vec![
+            Figure::new("Fig. 10", "Raster workloads", FigureKind::Bars, "workload", rate)
+                .with_y_range(0.9, 1.0),
+            Figure::new("Fig. 11", "Rotated preview", FigureKind::LinesLog2, axis, rate)
+                .with_y_range(0.0, 1.0),
+            Figure::new("Upright", "Many workloads", FigureKind::Bars, "workload", rate),
+            Figure::new("Cloud", "Visits", FigureKind::Scatter, "visits (count)", "nodes (count)"),
+            Figure::new("Time", "Over time", FigureKind::Lines, "time (cycles)", "change (bytes)"),
+            Figure::new("Nothing", "No series at all", FigureKind::LinesLog2, axis, rate),
+        ],
+        series,
+        claims: vec![
+            Claim::about("Section V-B, 2", "up to 22% better", 0.22, 0.19, 0.05)
+                .with_unit(Unit::Share)
+                .with_cause("shorter runs"),
+            Claim::at_most("Fig. 5", "no more than 2", 2.0, 3.0, 0.0),
+            Claim::exactly("Fig. 6", "3 nodes", 3.0, 3.0),
+        ],
+        notes: vec!["A note.".to_owned()],
+    }
+}
+
+fn sample_host() -> HostResult {
+    HostResult {
+        study: "pbs-tlb".to_owned(),
+        host: "two cores".to_owned(),
+        figures: vec![Figure::new("Speed", "Speed", FigureKind::Bars, "workload", "speed (1/s)")],
+        series: vec![Series::new("Speed", "w", "s", "PBS", [("raster", 5.1e7)])],
+        claims: vec![Claim::at_least("goal", "50 million a second", 5e7, 5.1e7, 0.0)],
+        notes: vec![],
+    }
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path.as_ref())
+        .unwrap_or_else(|e| panic!("{}: {e}", path.as_ref().display()))
+}
+
+/// Writes these studies' files and page into a new directory.
+fn written(studies: &[(StudyResult, Option<HostResult>)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (result, host) in studies {
+        write_study(dir.path(), result, host.as_ref()).unwrap();
+    }
+    assert_eq!(write_index(dir.path()).unwrap(), dir.path().join("index.html"));
+    dir
+}
+
+/// The values of all attributes of this name.
+fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
+    let key = format!(" {name}=\"");
+    let after = html.split(key.as_str()).skip(1);
+    after.map(|rest| rest.split_once('"').map_or(rest, |(value, _)| value)).collect()
+}
+
+/// Checks what must be true of every page, as a string or as a browser's DOM.
+fn check_page(html: &str, dir: &Path, figures: usize, claims: usize) {
+    assert!(!html.contains("<script"), "no script");
+    for scheme in ["http:", "https:", "//", "url(", "@import"] {
+        // The namespace of SVG is a name, not an address; it is not in the page.
+        let at = html
+            .find(scheme)
+            .map(|i| html[i.saturating_sub(60)..].chars().take(120).collect::<String>());
+        assert_eq!(at, None, "{scheme} in the page");
+    }
+    let ids = attributes(html, "id");
+    let different: BTreeSet<&str> = ids.iter().copied().collect();
+    assert_eq!(different.len(), ids.len(), "ids repeat: {ids:?}");
+    for href in attributes(html, "href") {
+        match href.strip_prefix('#') {
+            Some(id) => assert!(different.contains(id), "{href} leads nowhere"),
+            None if href == "data:," => {}
+            None => assert!(dir.join(href).is_file(), "{href} is not a file of the report"),
+        }
+    }
+    assert_eq!(html.matches("<figure ").count(), figures);
+    assert_eq!(html.matches("<svg ").count(), figures);
+    let boxes = attributes(html, "viewBox");
+    assert_eq!(boxes.len(), figures);
+    for view in boxes {
+        let sides: Vec<f64> = view.split(' ').map(|side| side.parse().unwrap()).collect();
+        assert!(matches!(sides[..], [0.0, 0.0, w, h] if w > 0.0 && h > 0.0), "{view}");
+    }
+    assert_eq!(html.matches("<td class=\"judgement\">").count(), claims);
+}
+
+#[test]
+fn the_page_holds_everything_and_needs_nothing() {
+    let dir = written(&[(sample(), Some(sample_host()))]);
+    let html = read(dir.path().join("index.html"));
+    check_page(&html, dir.path(), 7, 4);
+    assert!(html.contains("<td class=\"tally\">1 of 3<meter"), "the summary counts");
+    assert!(html.contains("<td class=\"tally\">1 of 1<meter"), "the host's claims apart");
+    assert!(html.contains("Measured on this machine") && html.contains("two cores"));
+    assert!(html.contains("Seed <code>7</code>"));
+    assert!(html.contains("prefers-color-scheme"));
+}
+
+#[test]
+fn claims_are_shown_with_their_judgement_in_words() {
+    let dir = written(&[(sample(), None)]);
+    let html = read(dir.path().join("index.html"));
+    let row = "<tr class=\"differs\"><td>Section V-B, 2</td><td class=\"says\">up to 22% better</td>\
+        <td class=\"number\">22 %</td><td class=\"number\">19 %</td>\
+        <td class=\"tolerance\">about, ±5 % of it</td>\
+        <td class=\"judgement\">✘ does not hold</td><td class=\"cause\">shorter runs</td></tr>";
+    assert!(html.contains(row));
+    let row = "<td class=\"judgement\">✘ does not hold</td>\
+        <td class=\"cause\"><span class=\"quiet\">not known yet</span></td></tr>";
+    assert!(html.contains(row));
+    let row = "<tr class=\"holds\"><td>Fig. 6</td><td class=\"says\">3 nodes</td>\
+        <td class=\"number\">3</td><td class=\"number\">3</td><td class=\"tolerance\">exactly</td>\
+        <td class=\"judgement\">✔ holds</td><td class=\"cause\"></td></tr>";
+    assert!(html.contains(row));
+}
+
+#[test]
+fn rows_are_tidy() {
+    let mut result = sample();
+    result.series.retain(|s| s.design == "PBS" && s.figure != "Fig. 11");
+    result.series.push(Series::new(
+        "Fig. 11",
+        "a",
+        "b",
+        "A, \"B\"\nC",
+        [(1.0, 0.1 + 0.2), (256.0, 1e-300)],
+    ));
+    let dir = written(&[(result, None)]);
+    let text = read(dir.path().join("pbs-tlb/fig-11.csv"));
+    let small = 1e-300f64.to_string();
+    assert_eq!(
+        text,
+        format!(
+            "figure,design,x,y\n\
+             Fig. 11,\"A, \"\"B\"\"\nC\",1,0.30000000000000004\n\
+             Fig. 11,\"A, \"\"B\"\"\nC\",256,{small}\n"
+        )
+    );
+    let rows = csv::Reader::from_path(dir.path().join("pbs-tlb/fig-10.csv")).unwrap();
+    let rows: Vec<(String, String, String, f64)> =
+        rows.into_deserialize().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 5);
+    assert_eq!(rows[0], ("Fig. 10".to_owned(), "PBS".to_owned(), "RGB to YUV".to_owned(), 0.98));
+}
+
+#[test]
+fn the_same_result_gives_the_same_bytes() {
+    let (one, two) = (written(&[(sample(), None)]), written(&[(sample(), None)]));
+    let mut count = 0;
+    for entry in std::fs::read_dir(one.path().join("pbs-tlb")).unwrap() {
+        let name = entry.unwrap().file_name();
+        let bytes = |dir: &Path| std::fs::read(dir.join("pbs-tlb").join(&name)).unwrap();
+        assert!(bytes(one.path()) == bytes(two.path()), "{}", name.display());
+        count += 1;
+    }
+    // Six figures of two files each and the results; nothing temporary stays.
+    assert_eq!(count, 13);
+    assert_eq!(read(one.path().join("index.html")), read(two.path().join("index.html")));
+}
+
+#[test]
+fn an_old_host_result_goes_away_and_results_are_found_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (result, host) = (sample(), sample_host());
+    write_study(dir.path(), &result, Some(&host)).unwrap();
+    assert_eq!(find_studies(dir.path()).unwrap()[0].host.as_ref(), Some(&host));
+    write_study(dir.path(), &result, None).unwrap();
+    let found = find_studies(dir.path()).unwrap();
+    assert_eq!((&found[0].result, found[0].host.as_ref()), (&result, None));
+}
+
+#[test]
+fn a_wrong_result_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut result = sample();
+    result.series[1].points[3] = (8.0, f64::NAN).into();
+    let error = write_study(dir.path(), &result, None).unwrap_err().to_string();
+    for word in ["pbs-tlb", "Fig. 11", "point 3", "NaN"] {
+        assert!(error.contains(word), "{word} in {error}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn errors_name_the_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("pbs-tlb");
+    // A file where the directory should be.
+    std::fs::write(&place, "").unwrap();
+    let error = write_study(dir.path(), &sample(), None).unwrap_err().to_string();
+    assert!(error.contains(place.to_str().unwrap()), "{error}");
+    std::fs::remove_file(&place).unwrap();
+    // A result cut short.
+    write_study(dir.path(), &sample(), None).unwrap();
+    let file = place.join("results.json");
+    let text = read(&file);
+    std::fs::write(&file, &text[..text.len() / 2]).unwrap();
+    let error = write_index(dir.path()).unwrap_err().to_string();
+    assert!(error.contains(file.to_str().unwrap()) && error.contains("line"), "{error}");
+    assert!(!dir.path().join("index.html").exists());
+    // A result under another study's name.
+    std::fs::write(&file, &text).unwrap();
+    std::fs::rename(&place, dir.path().join("other")).unwrap();
+    let error = write_index(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("other") && error.contains("pbs-tlb"), "{error}");
+}
+
+/// Text that would break out of every context if it were not escaped.
+const HOSTILE: &str = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;</style></svg>]]>\u{0}\u{b}\u{ffff}";
+
+/// The sample with hostile text in every field that takes text.
+fn hostile() -> (StudyResult, HostResult) {
+    let mut result = sample();
+    let bad = || HOSTILE.to_owned();
+    for text in [&mut result.title, &mut result.paper, &mut result.reference, &mut result.finding] {
+        *text = bad();
+    }
+    result.plan = serde_json::json!({HOSTILE: HOSTILE});
+    result.notes = vec![bad()];
+    let rename = |figures: &mut [Figure], series: &mut [Series]| {
+        for (index, figure) in figures.iter_mut().enumerate() {
+            let id = format!("{index}{HOSTILE}");
+            for one in series.iter_mut().filter(|s| s.figure == figure.id) {
+                one.figure.clone_from(&id);
+                one.design += HOSTILE;
+                for point in &mut one.points {
+                    if let Point::In(category, _) = point {
+                        *category += HOSTILE;
+                    }
+                }
+            }
+            figure.id = id;
+            for text in
+                [&mut figure.title, &mut figure.x_label, &mut figure.y_label, &mut figure.caption]
+            {
+                *text = bad();
+            }
+        }
+    };
+    rename(&mut result.figures, &mut result.series);
+    result.claims = vec![Claim::exactly(HOSTILE, HOSTILE, 1.0, 2.0).with_cause(HOSTILE)];
+    let mut host = sample_host();
+    host.host = bad();
+    host.notes = vec![bad()];
+    host.figures[0].id = "host".to_owned();
+    host.series[0].figure = "host".to_owned();
+    rename(&mut host.figures, &mut host.series);
+    host.figures[0].id.insert(0, 'h');
+    host.series[0].figure.insert(0, 'h');
+    (result, host)
+}
+
+#[test]
+fn hostile_text_stays_text() {
+    let (result, host) = hostile();
+    let dir = written(&[(result, Some(host))]);
+    let html = read(dir.path().join("index.html"));
+    check_page(&html, dir.path(), 7, 2);
+    assert!(!html.contains("<img"), "no image");
+    assert_eq!(html.matches("</style>").count(), 1);
+    assert_eq!(html.matches("</svg>").count(), 7);
+    for found in find_studies(dir.path()).unwrap() {
+        for figure in &found.result.figures {
+            let svg = read(dir.path().join("pbs-tlb").join(figure.file_stem() + ".svg"));
+            assert!(!svg.contains("<script") && !svg.contains("<img"), "{svg}");
+            assert!(!svg.contains(['\u{0}', '\u{b}', '\u{ffff}']), "characters that XML forbids");
+            assert_eq!(svg.matches("</svg>").count(), 1);
+        }
+    }
+}
+
+fn drawing(kind: FigureKind, points: Vec<Point>) -> String {
+    let figure = Figure::new("f", "t", kind, "x", "y");
+    draw(&figure, &[Series::new("f", "x", "y", "PBS", points)], &Palette::new(["PBS"])).unwrap()
+}
+
+/// The text of all labels in a drawing.
+fn labels(svg: &str) -> Vec<&str> {
+    let after = svg.split("<text ").skip(1);
+    after.map(|rest| rest.split_once('>').unwrap().1.split_once("</text>").unwrap().0).collect()
+}
+
+#[test]
+fn a_log2_axis_has_the_papers_ticks() {
+    let svg = draw(&sample().figures[1], &sample().series, &Palette::new(DESIGNS)).unwrap();
+    let labels = labels(&svg);
+    for tick in
+        ["1", "2", "4", "8", "16", "32", "64", "128", "256", "0", "0.2", "0.4", "0.6", "0.8", "1.0"]
+    {
+        assert_eq!(
+            labels.iter().filter(|label| **label == tick).count(),
+            1,
+            "{tick} in {labels:?}"
+        );
+    }
+    for design in DESIGNS {
+        assert!(labels.contains(&design));
+    }
+    assert!(svg.starts_with("<svg class=\"swath-figure\" viewBox=\"0 0 4000 "));
+    assert!(svg.contains("<title>Fig. 11: Rotated preview</title><desc>Lines over a logarithmic"));
+}
+
+#[test]
+fn designs_look_the_same_in_every_figure_and_differ_from_each_other() {
+    let result = sample();
+    let palette = Palette::new(result.series.iter().map(|s| s.design.as_str()));
+    for figure in &result.figures {
+        for (design, colour) in [("PBS", "#CC5100"), ("TRAD", "#5B6470"), ("BBS", "#954884")] {
+            let mine: Vec<Series> = result
+                .series
+                .iter()
+                .filter(|s| s.figure == figure.id && s.design == design)
+                .cloned()
+                .collect();
+            let svg = draw(figure, &mine, &palette).unwrap();
+            assert_eq!(svg.contains(colour), !mine.is_empty(), "{} {design}", figure.id);
+        }
+    }
+    // Every colour of a drawing has its counterpart in the dark scheme.
+    let rules = stylesheet();
+    for figure in &result.figures {
+        let svg = draw(figure, &result.series, &palette).unwrap();
+        for name in ["fill", "stroke"] {
+            for colour in attributes(&svg, name).into_iter().filter(|c| *c != "none") {
+                assert!(rules.contains(&format!("[{name}=\"{colour}\"]{{{name}:#")), "{colour}");
+            }
+        }
+    }
+}
+
+#[test]
+fn little_data_is_drawn_too() {
+    assert!(labels(&drawing(FigureKind::Lines, vec![])).contains(&"no data"));
+    assert!(labels(&drawing(FigureKind::Bars, vec![])).contains(&"no data"));
+    let one = drawing(FigureKind::LinesLog2, vec![(4.0, 3.0).into()]);
+    assert!(labels(&one).contains(&"4") && labels(&one).contains(&"3.0"));
+    let flat = drawing(FigureKind::Lines, (0..5).map(|i| (f64::from(i), 7.25).into()).collect());
+    assert!(labels(&flat).contains(&"7.2") && !flat.contains("NaN"));
+    let zero = drawing(FigureKind::Scatter, vec![(0.0, 0.0).into()]);
+    assert!(labels(&zero).contains(&"0.2") && !zero.contains("NaN"));
+    let many = drawing(FigureKind::LinesLog2, vec![(1.0, 0.0).into(), (2f64.powi(40), 1.0).into()]);
+    assert!(labels(&many).len() < 24, "{:?}", labels(&many));
+}
+
+#[test]
+fn a_range_that_hides_points_is_widened() {
+    let figure = Figure::new("f", "t", FigureKind::Lines, "x", "y").with_y_range(0.0, 1.0);
+    let series = [Series::new("f", "x", "y", "PBS", [(0.0, 0.5), (1.0, 3.0)])];
+    let svg = draw(&figure, &series, &Palette::default()).unwrap();
+    assert!(labels(&svg).contains(&"3"), "{:?}", labels(&svg));
+}
+
+/// All coordinates of lines, markers and bars lie in the picture.
+fn check_inside(svg: &str) -> Result<(), TestCaseError> {
+    let view: Vec<f64> =
+        attributes(svg, "viewBox")[0].split(' ').map(|v| v.parse().unwrap()).collect();
+    let inside = |text: &str, end: f64| -> Result<(), TestCaseError> {
+        let value: f64 =
+            text.parse().map_err(|_| TestCaseError::fail(format!("{text} is no number")))?;
+        prop_assert!((0.0..=end).contains(&value), "{} outside {}", value, end);
+        Ok(())
+    };
+    for points in attributes(svg, "points") {
+        for pair in points.split_whitespace() {
+            let (x, y) = pair.split_once(',').unwrap();
+            inside(x, view[2])?;
+            inside(y, view[3])?;
+        }
+    }
+    for (name, end) in [
+        ("x", view[2]),
+        ("x1", view[2]),
+        ("x2", view[2]),
+        ("cx", view[2]),
+        ("width", view[2]),
+        ("y", view[3]),
+        ("y1", view[3]),
+        ("y2", view[3]),
+        ("cy", view[3]),
+        ("height", view[3]),
+    ] {
+        for value in attributes(svg, name) {
+            inside(value, end)?;
+        }
+    }
+    Ok(())
+}
+
+fn number() -> impl Strategy<Value = f64> {
+    use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
+    let any = (POSITIVE | NEGATIVE | NORMAL | SUBNORMAL | ZERO)
+        .prop_filter("drawable", |v| v.abs() <= MAGNITUDE_MAX);
+    prop_oneof![
+        any,
+        -1e3..1e3f64,
+        0.999_999_999..1.000_000_001f64,
+        Just(0.0),
+        Just(1e15 + 1.0),
+        Just(1e15)
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_finite_data_are_drawn_inside_the_picture(
+        points in prop::collection::vec((number(), number()), 0..6),
+        kind in prop_oneof![
+            Just(FigureKind::Lines), Just(FigureKind::LinesLog2), Just(FigureKind::Scatter), Just(FigureKind::Bars),
+        ],
+        range in prop::option::of((number(), number())),
+    ) {
+        let points: Vec<Point> = points.into_iter().enumerate().map(|(index, (x, y))| match kind {
+            FigureKind::Bars => (format!("category {index}"), y).into(),
+            FigureKind::LinesLog2 => (x.abs().max(f64::MIN_POSITIVE), y).into(),
+            FigureKind::Lines | FigureKind::Scatter => (x, y).into(),
+        }).collect();
+        let mut figure = Figure::new("f", "t", kind, "x", "y");
+        figure.y_range = range.filter(|(low, high)| low < high);
+        let svg = draw(&figure, &[Series::new("f", "x", "y", "PBS", points)], &Palette::default()).unwrap();
+        check_inside(&svg)?;
+        prop_assert!(labels(&svg).len() < 60);
+    }
+}
+
+fn browser() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
+    let all = std::env::split_paths(&path).flat_map(|dir| names.map(|name| dir.join(name)));
+    let found = all.into_iter().find(|file| file.is_file());
+    if found.is_none() {
+        println!("skipped: no Chromium in PATH ({})", names.join(", "));
+    }
+    found
+}
+
+/// Runs a headless browser to its end and gives what it printed.
+fn browse(browser: &Path, arguments: &[String]) -> String {
+    let profile = tempfile::tempdir().unwrap();
+    let mut child = Command::new(browser)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+        ])
+        .args([
+            "--no-first-run",
+            "--disable-background-networking",
+            "--allow-file-access-from-files",
+        ])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let (done, printed) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        out.read_to_end(&mut bytes).unwrap();
+        done.send(bytes).unwrap();
+    });
+    let Ok(bytes) = printed.recv_timeout(Duration::from_secs(120)) else {
+        child.kill().unwrap();
+        panic!("the browser does not end: {arguments:?}");
+    };
+    reader.join().unwrap();
+    assert!(child.wait().unwrap().success(), "{arguments:?}");
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Shows the page in frames of two widths, and measures there.
+const PROBE: &str = r#"<!doctype html><meta charset="utf-8"><body>
+<iframe src="index.html" style="border:0;width:400px;height:2000px"></iframe>
+<iframe src="index.html" style="border:0;width:1280px;height:2000px"></iframe>
+<pre id="out"></pre><script>
+addEventListener('load', () => {
+  const frames = [...document.querySelectorAll('iframe')].map(frame => {
+    const page = frame.contentDocument, root = page.documentElement;
+    const figures = [...page.querySelectorAll('figure svg')].map(svg => {
+      const box = svg.getBoundingClientRect(), scale = box.width / svg.viewBox.baseVal.width;
+      const texts = [...svg.querySelectorAll('text')];
+      const rects = texts.map(t => t.getBoundingClientRect());
+      const fonts = texts.map(t => parseFloat(getComputedStyle(t).fontSize) * scale);
+      const overlaps = [], outside = [];
+      rects.forEach((a, i) => {
+        if (a.left < box.left - 1 || a.right > box.right + 1 || a.top < box.top - 1 || a.bottom > box.bottom + 1)
+          outside.push(texts[i].textContent);
+        rects.slice(i + 1).forEach((b, j) => {
+          // Line boxes are taller than letters: only an overlap of some pixels counts.
+          if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+              Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4)
+            overlaps.push(texts[i].textContent + ' / ' + texts[i + 1 + j].textContent);
+        });
+      });
+      return {id: svg.closest('figure').id, width: box.width, height: box.height,
+        font: Math.min(...fonts), overlaps, outside, ground: getComputedStyle(svg.querySelector('rect')).fill};
+    });
+    return {width: frame.clientWidth, content: root.scrollWidth, height: root.scrollHeight,
+      loads: frame.contentWindow.performance.getEntriesByType('resource').map(e => e.name),
+      text: getComputedStyle(page.body).color, figures};
+  });
+  document.getElementById('out').textContent = JSON.stringify(frames);
+});
+</script>"#;
+
+#[derive(serde::Deserialize)]
+struct Frame {
+    width: f64,
+    content: f64,
+    height: f64,
+    loads: Vec<String>,
+    text: String,
+    figures: Vec<Shown>,
+}
+
+#[derive(serde::Deserialize)]
+struct Shown {
+    id: String,
+    width: f64,
+    height: f64,
+    font: f64,
+    overlaps: Vec<String>,
+    outside: Vec<String>,
+    ground: String,
+}
+
+fn probe(browser: &Path, dir: &Path, further: &str) -> Vec<Frame> {
+    std::fs::write(dir.join("probe.html"), PROBE).unwrap();
+    let url = format!("file://{}", dir.join("probe.html").display());
+    let dom = browse(
+        browser,
+        &[
+            further.to_owned(),
+            "--virtual-time-budget=20000".to_owned(),
+            "--dump-dom".to_owned(),
+            url,
+        ],
+    );
+    let json = dom.split_once("<pre id=\"out\">").unwrap().1.split_once("</pre>").unwrap().0;
+    let json = json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"))
+}
+
+#[test]
+fn a_browser_shows_the_page_light_and_dark_wide_and_narrow() {
+    let Some(browser) = browser() else { return };
+    let dir = written(&[(sample(), Some(sample_host()))]);
+    let url = format!("file://{}", dir.path().join("index.html").display());
+    let dom = browse(&browser, &["--dump-dom".to_owned(), url.clone()]);
+    check_page(&dom, dir.path(), 7, 4);
+
+    let image = dir.path().join("page.png");
+    browse(
+        &browser,
+        &[format!("--screenshot={}", image.display()), "--window-size=1280,2000".to_owned(), url],
+    );
+    let png = std::fs::read(&image).unwrap();
+    assert!(png.starts_with(b"\x89PNG") && png.len() > 50_000, "{} bytes", png.len());
+
+    let schemes = [
+        ("--blink-settings=preferredColorScheme=1", "rgb(255, 255, 255)"),
+        ("--blink-settings=preferredColorScheme=0", "rgb(26, 29, 33)"),
+    ];
+    let mut colours = BTreeSet::new();
+    for (scheme, ground) in schemes {
+        let frames = probe(&browser, dir.path(), scheme);
+        assert_eq!(frames.iter().map(|f| f.width).collect::<Vec<_>>(), [400.0, 1280.0]);
+        for frame in frames {
+            assert!(frame.content <= frame.width, "{} px wide at {}", frame.content, frame.width);
+            assert!(frame.height > 2000.0);
+            assert_eq!(frame.loads, Vec::<String>::new(), "the page loads something");
+            assert_eq!(frame.figures.len(), 7);
+            colours.insert(frame.text);
+            for shown in frame.figures {
+                let at = format!("{} at {} px", shown.id, frame.width);
+                assert!(shown.width > 300.0 && shown.height > 200.0, "{at}");
+                assert!(shown.font >= 12.0, "{at}: text of {} px", shown.font);
+                assert_eq!(shown.overlaps, Vec::<String>::new(), "{at}");
+                assert_eq!(shown.outside, Vec::<String>::new(), "{at}");
+                assert_eq!(shown.ground, ground, "{at}");
+            }
+        }
+    }
+    assert_eq!(colours.len(), 2, "text has a colour in each scheme");
+}
+
+#[test]
+fn a_browser_reads_hostile_files_as_the_text_they_are() {
+    let Some(browser) = browser() else { return };
+    let (result, host) = hostile();
+    let dir = written(&[(result.clone(), Some(host))]);
+    let url = format!("file://{}", dir.path().join("index.html").display());
+    let dom = browse(&browser, &["--dump-dom".to_owned(), url]);
+    assert!(!dom.contains("<script") && !dom.contains("<img"));
+    assert_eq!(dom.matches("<svg ").count(), 7);
+
+    // As a file of its own a drawing is XML, where one wrong character is fatal.
+    let palette = Palette::new(result.series.iter().map(|s| s.design.as_str()));
+    let svg = stand_alone(&draw(&result.figures[0], &result.series, &palette).unwrap());
+    let file = dir.path().join("alone.svg");
+    std::fs::write(&file, svg).unwrap();
+    let dom = browse(&browser, &["--dump-dom".to_owned(), format!("file://{}", file.display())]);
+    assert!(dom.contains("swath-figure") && !dom.contains("parsererror"), "{dom}");
+}

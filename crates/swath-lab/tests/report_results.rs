@@ -1,0 +1,262 @@
+//! Results as data: JSON there and back, judgements that follow from figures,
+//! and invariants that are refused by name.
+
+use proptest::prelude::*;
+use swath_lab::results::{
+    Claim, ClaimFault, Figure, FigureKind, HostResult, MAGNITUDE_MAX, PaperFigure, Point,
+    PointFault, ResultError, Series, StudyResult, Tolerance, Unit, check_pair,
+};
+
+fn sample() -> StudyResult {
+    StudyResult {
+        study: "pbs-tlb".to_owned(),
+        title: "TLB hit rates".to_owned(),
+        paper: "paper.txt".to_owned(),
+        reference: "A. Author, A Title, 2023".to_owned(),
+        seed: u64::MAX,
+        plan: serde_json::json!({"sweep": [1, 2, 4], "machine": {"frames": 1024}}),
+        finding: "Longer blocks hit more.".to_owned(),
+        figures: vec![
+            Figure::new("Fig. 11", "Hit rate", FigureKind::LinesLog2, "block (pages)", "rate")
+                .with_y_range(0.0, 1.0)
+                .with_caption("As in the paper."),
+            Figure::new("Fig. 10", "By workload", FigureKind::Bars, "workload", "rate"),
+        ],
+        series: vec![
+            Series::new(
+                "Fig. 11",
+                "free_block_frames",
+                "hit_rate",
+                "PBS",
+                [(1.0, 0.41), (2.0, 0.1 + 0.2)],
+            ),
+            Series::new(
+                "Fig. 10",
+                "workload",
+                "hit_rate",
+                "PBS",
+                [("display", 0.98), ("sensor", 0.99)],
+            ),
+        ],
+        claims: vec![
+            Claim::about("Section V-B, 2", "up to 22% better", 0.22, 0.19, 0.05)
+                .with_unit(Unit::Share)
+                .with_cause("shorter runs"),
+            Claim::between("Fig. 11", "a range", (0.2, 0.6), 0.3, 0.0),
+            Claim::exactly("Fig. 6", "3 nodes", 3.0, 3.0),
+        ],
+        notes: vec!["A note.".to_owned()],
+    }
+}
+
+#[test]
+fn results_come_back_from_json_bit_for_bit() {
+    let result = sample();
+    let text = serde_json::to_string_pretty(&result).unwrap();
+    let back: StudyResult = serde_json::from_str(&text).unwrap();
+    assert_eq!(back, result);
+    assert_eq!(serde_json::to_string_pretty(&back).unwrap(), text);
+    result.check().unwrap();
+}
+
+#[test]
+fn json_has_the_documented_form() {
+    let json = serde_json::to_value(sample()).unwrap();
+    assert_eq!(json["study"], "pbs-tlb");
+    assert_eq!(json["series"][0]["points"], serde_json::json!([[1.0, 0.41], [2.0, 0.1 + 0.2]]));
+    assert_eq!(json["series"][1]["points"][0], serde_json::json!(["display", 0.98]));
+    assert_eq!(
+        json["claims"][0],
+        serde_json::json!({
+            "where": "Section V-B, 2", "says": "up to 22% better", "paper": 0.22, "measured": 0.19,
+            "unit": "share", "tolerance": {"relative": 0.05}, "holds": false, "cause": "shorter runs",
+        })
+    );
+    assert_eq!(json["claims"][1]["paper"], serde_json::json!([0.2, 0.6]));
+    assert_eq!(json["claims"][2]["tolerance"], "exactly");
+    assert_eq!(json["figures"][0]["kind"], "lines-log2");
+}
+
+/// Replaces a value deep in the sample's JSON and gives the reader's complaint.
+fn complaint(change: impl Fn(&mut serde_json::Value)) -> String {
+    let mut json = serde_json::to_value(sample()).unwrap();
+    change(&mut json);
+    serde_json::from_value::<StudyResult>(json).unwrap_err().to_string()
+}
+
+#[test]
+fn files_that_say_more_or_something_else_are_refused() {
+    let text = complaint(|json| json["sead"] = 1.into());
+    assert!(text.contains("sead"), "{text}");
+    let text = complaint(|json| json["figures"][0]["colour"] = "red".into());
+    assert!(text.contains("colour"), "{text}");
+    let text = complaint(|json| json["series"][0]["note"] = "".into());
+    assert!(text.contains("note"), "{text}");
+    let text = complaint(|json| json["claims"][0]["why"] = "".into());
+    assert!(text.contains("why"), "{text}");
+    let text = complaint(|json| json["claims"][0]["tolerance"] = "roughly".into());
+    assert!(text.contains("roughly"), "{text}");
+    complaint(|json| json["series"][0]["points"][0] = serde_json::json!([1, null]));
+    complaint(|json| json["series"][0]["points"][0] = serde_json::json!([1, 2, 3]));
+}
+
+#[test]
+fn a_judgement_that_does_not_follow_is_refused() {
+    let text = complaint(|json| json["claims"][0]["holds"] = true.into());
+    assert!(text.contains("Section V-B, 2") && text.contains("holds = true"), "{text}");
+    let text = complaint(|json| json["claims"][2]["measured"] = 4.0.into());
+    assert!(text.contains("Fig. 6") && text.contains("does not follow"), "{text}");
+}
+
+#[test]
+fn judgements_follow_from_the_figures() {
+    let holds = |claim: Claim| claim.holds();
+    assert!(holds(Claim::at_least("", "", 2.0, 2.0, 0.0)));
+    assert!(!holds(Claim::at_least("", "", 2.0, 1.875, 0.0)));
+    assert!(holds(Claim::at_least("", "", 2.0, 1.875, 0.125)));
+    assert!(holds(Claim::at_least("", "", 2.0, 100.0, 0.0)));
+    assert!(holds(Claim::at_most("", "", 2.0, 2.0, 0.0)));
+    assert!(!holds(Claim::at_most("", "", 2.0, 2.125, 0.0)));
+    assert!(holds(Claim::at_most("", "", 2.0, 2.125, 0.125)));
+    assert!(holds(Claim::about("", "", -8.0, -9.0, 0.125)));
+    assert!(!holds(Claim::about("", "", -8.0, -9.5, 0.125)));
+    assert!(holds(Claim::within("", "", 0.5, 0.25, 0.25)));
+    assert!(!holds(Claim::within("", "", 0.5, 0.125, 0.25)));
+    assert!(holds(Claim::exactly("", "", 3.0, 3.0)));
+    assert!(!holds(Claim::exactly("", "", 3.0, 3.0 + 1e-12)));
+    assert!(holds(Claim::between("", "", (1.0, 2.0), 1.0, 0.0)));
+    assert!(holds(Claim::between("", "", (1.0, 2.0), 2.5, 0.5)));
+    assert!(!holds(Claim::between("", "", (1.0, 2.0), 0.75, 0.0)));
+    // What is not a number holds in no kind of claim.
+    assert!(!holds(Claim::at_least("", "", 0.0, f64::NAN, 1.0)));
+    assert!(!holds(Claim::at_most("", "", 0.0, f64::NAN, 1.0)));
+    assert!(!holds(Claim::about("", "", f64::NAN, 0.0, 1.0)));
+    assert!(!holds(Claim::exactly("", "", f64::NAN, f64::NAN)));
+    assert!(!Tolerance::Exactly.holds(PaperFigure::Range(1.0, 1.0), 1.0));
+    assert!(!Tolerance::Between(1.0).holds(PaperFigure::Value(1.0), 1.0));
+}
+
+/// What `check` says about the sample after a change.
+fn fault(change: impl Fn(&mut StudyResult)) -> ResultError {
+    let mut result = sample();
+    change(&mut result);
+    let error = result.check().unwrap_err();
+    assert!(!error.to_string().is_empty());
+    error
+}
+
+#[test]
+fn broken_invariants_are_named() {
+    for name in ["", "Pbs", "a b", "../up", "a--b", "-a", "a-", "a/b", "ä", "a.b"] {
+        let error = fault(|r| name.clone_into(&mut r.study));
+        assert_eq!(error, ResultError::StudyName(name.to_owned()));
+    }
+    let error = fault(|r| r.figures[1].id = "FIG 11".to_owned());
+    assert!(matches!(error, ResultError::SameFigure { ref stem, .. } if stem == "fig-11"));
+    let error = fault(|r| r.figures[1].id = "…".to_owned());
+    assert_eq!(error, ResultError::FigureId("…".to_owned()));
+    for range in [(1.0, 1.0), (2.0, 1.0), (f64::NAN, 1.0), (0.0, f64::INFINITY)] {
+        let error = fault(|r| r.figures[0].y_range = Some(range));
+        assert!(matches!(error, ResultError::YRange { .. }), "{error}");
+    }
+    let error = fault(|r| r.series[0].figure = "Fig. 12".to_owned());
+    assert!(matches!(error, ResultError::UnknownFigure { .. }));
+    let error = fault(|r| r.series.push(r.series[0].clone()));
+    assert!(matches!(error, ResultError::SameSeries { .. }));
+}
+
+#[test]
+fn points_that_cannot_be_drawn_are_named() {
+    let fault_of =
+        |series: usize, point: Point| match fault(|r| r.series[series].points[1] = point.clone()) {
+            ResultError::Point { index: 1, what, design, .. } if design == "PBS" => what,
+            other => panic!("{other}"),
+        };
+    assert!(matches!(fault_of(0, (2.0, f64::NAN).into()), PointFault::YNotFinite(_)));
+    assert_eq!(fault_of(0, (2.0, f64::INFINITY).into()), PointFault::YNotFinite(f64::INFINITY));
+    assert_eq!(
+        fault_of(1, ("x", f64::NEG_INFINITY).into()),
+        PointFault::YNotFinite(f64::NEG_INFINITY)
+    );
+    assert!(matches!(fault_of(0, (f64::NAN, 1.0).into()), PointFault::XNotFinite(_)));
+    assert_eq!(
+        fault_of(0, (1.0, 2.0 * MAGNITUDE_MAX).into()),
+        PointFault::YNotFinite(2.0 * MAGNITUDE_MAX)
+    );
+    assert_eq!(fault_of(0, (0.0, 1.0).into()), PointFault::XNotPositive(0.0));
+    assert_eq!(fault_of(0, ("a", 1.0).into()), PointFault::CategoryOnAxis);
+    assert_eq!(fault_of(1, (1.0, 1.0).into()), PointFault::NumberInBars);
+    assert_eq!(fault_of(1, ("display", 1.0).into()), PointFault::SameCategory);
+}
+
+#[test]
+fn claims_without_usable_numbers_are_named() {
+    let fault_of = |claim: Claim| match fault(|r| r.claims[0] = claim.clone()) {
+        ResultError::Claim { what, .. } => what,
+        other => panic!("{other}"),
+    };
+    assert!(matches!(fault_of(Claim::exactly("a", "b", 1.0, f64::NAN)), ClaimFault::Measured(_)));
+    assert_eq!(fault_of(Claim::exactly("a", "b", f64::INFINITY, 1.0)), ClaimFault::Paper);
+    assert_eq!(fault_of(Claim::between("a", "b", (2.0, 1.0), 1.0, 0.0)), ClaimFault::Paper);
+    assert_eq!(fault_of(Claim::about("a", "b", 1.0, 1.0, -0.5)), ClaimFault::Tolerance(-0.5));
+}
+
+#[test]
+fn a_host_result_must_fit_its_study() {
+    let result = sample();
+    let mut host = HostResult {
+        study: "pbs-tlb".to_owned(),
+        host: "a machine".to_owned(),
+        figures: vec![Figure::new("Speed", "", FigureKind::Bars, "", "")],
+        series: vec![],
+        claims: vec![],
+        notes: vec![],
+    };
+    check_pair(&result, Some(&host)).unwrap();
+    let text = serde_json::to_string(&host).unwrap();
+    assert_eq!(serde_json::from_str::<HostResult>(&text).unwrap(), host);
+    host.figures[0].id = "fig-10".to_owned();
+    assert!(matches!(check_pair(&result, Some(&host)), Err(ResultError::SameFigure { .. })));
+    host.figures.clear();
+    host.study = "other".to_owned();
+    assert!(matches!(check_pair(&result, Some(&host)), Err(ResultError::OtherStudy { .. })));
+}
+
+#[test]
+fn figures_are_shown_short() {
+    let show = |value| Unit::Number.show(value);
+    assert_eq!(show(0.0), "0");
+    assert_eq!(show(-0.0), "0");
+    assert_eq!(show(1_048_576.0), "1048576");
+    assert_eq!(show(-3.0), "−3");
+    assert_eq!(show(0.123_456), "0.1235");
+    assert_eq!(show(12.3), "12.3");
+    assert_eq!(show(9999.96), "10000");
+    assert_eq!(show(0.000_012_3), "1.230e−5");
+    assert_eq!(show(f64::NAN), "NaN");
+    assert_eq!(Unit::Share.show(0.19), "19 %");
+    assert_eq!(Unit::Ratio.show(1.93), "1.93×");
+}
+
+proptest! {
+    #[test]
+    fn any_claim_comes_back_with_its_judgement(
+        paper in -1e9..1e9f64, measured in -1e9..1e9f64, slack in 0.0..1e9f64, kind in 0..6,
+    ) {
+        let claim = match kind {
+            0 => Claim::at_least("a", "b", paper, measured, slack),
+            1 => Claim::at_most("a", "b", paper, measured, slack),
+            2 => Claim::about("a", "b", paper, measured, slack),
+            3 => Claim::within("a", "b", paper, measured, slack),
+            4 => Claim::exactly("a", "b", paper, measured),
+            _ => Claim::between("a", "b", (paper, paper + slack), measured, slack),
+        };
+        let text = serde_json::to_string(&claim).unwrap();
+        let back: Claim = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(&back, &claim);
+        // The other judgement is refused.
+        let (yes, no) = ("\"holds\":true", "\"holds\":false");
+        let flipped = if claim.holds() { text.replace(yes, no) } else { text.replace(no, yes) };
+        prop_assert!(serde_json::from_str::<Claim>(&flipped).is_err());
+    }
+}
