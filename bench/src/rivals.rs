@@ -436,8 +436,8 @@ macro_rules! contenders {
 const ROWS: &[fn() -> Row] = &[
     || Row { name: "bulk, order 0", contenders: contenders!(0, |a| bulk::<0>(a, None)) },
     || Row { name: "bulk, order 9", contenders: contenders!(9, |a| bulk::<9>(a, None)) },
-    || Row { name: "repeat, order 0", contenders: contenders!(0, |a| repeat::<0>(a)) },
-    || Row { name: "repeat, order 9", contenders: contenders!(9, |a| repeat::<9>(a)) },
+    || Row { name: "repeat, order 0", contenders: contenders!(0, repeat::<0>) },
+    || Row { name: "repeat, order 9", contenders: contenders!(9, repeat::<9>) },
     || Row {
         name: "shuffled free, order 0",
         contenders: contenders!(0, |a| bulk::<0>(a, Some(3))),
