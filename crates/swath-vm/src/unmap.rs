@@ -65,10 +65,10 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// from, adjacent ones together; frames that were mapped for somebody else
     /// are left alone. Tables that become empty are given back.
     ///
-    /// Three reads and one write per page; per leaf table three walks of l - 1
+    /// Three reads and one write per page; per leaf table four walks of l - 1
     /// reads, and reads outward from the hole to the nearest entry in use (one
     /// or two where a neighbour is mapped, e at most). Pages of the blocks that
-    /// remain in part cost a read and a write each where what they claim
+    /// remain in part cost two reads and a write each where what they claim
     /// changes: as many as their field can count (anchors: divided by the
     /// distance), at most what is left of the block.
     ///

@@ -101,7 +101,7 @@ impl Model {
                 ((end - 1 - page).min(max), (page - first).min(max))
             }
             Coalescing::Anchor { field, distance } => {
-                let anchor = page % (1 << distance.k()) == 0;
+                let anchor = page.is_multiple_of(distance.frames());
                 (if anchor { (end - page).min(width(field, real_anchor)) } else { 0 }, 0)
             }
         }

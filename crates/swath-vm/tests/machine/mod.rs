@@ -6,7 +6,6 @@
 pub(crate) mod spec;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 
 use swath_arch::{
     BusError, Coalescing, ContiguityField, Extent, Format, Order, Pfn, PhysAddr, PhysMemory,
@@ -17,8 +16,7 @@ use swath_vm::AddressSpace;
 /// Frames of memory that answer; the rest of the address space does not.
 pub(crate) struct Memory {
     first: u64,
-    words: RefCell<HashMap<u64, Box<[u64; 512]>>>,
-    frames: u64,
+    words: RefCell<Vec<Option<Box<[u64; 512]>>>>,
     /// Writes until the one that fails; 0 for none.
     pub(crate) fail_in: Cell<u64>,
     pub(crate) reads: Cell<u64>,
@@ -29,17 +27,19 @@ impl Memory {
     /// `frames` frames from `first` on, full of ones: nobody may rely on zero.
     pub(crate) fn new(first: u64, frames: u64) -> Self {
         let (fail_in, reads, writes) = Default::default();
-        Self { first, words: RefCell::default(), frames, fail_in, reads, writes }
+        let words = RefCell::new(vec![None; frames as usize]);
+        Self { first, words, fail_in, reads, writes }
     }
 
     fn access(&self, addr: PhysAddr, len_bytes: u32, write: Option<u64>) -> Result<u64, BusError> {
         let error = BusError { addr, len_bytes };
-        let frame = addr.raw() >> 12;
-        if addr.raw() % u64::from(len_bytes) != 0 || frame.wrapping_sub(self.first) >= self.frames {
-            return Err(error);
-        }
+        let frame = (addr.raw() >> 12).wrapping_sub(self.first);
         let mut words = self.words.borrow_mut();
-        let words = words.entry(frame).or_insert_with(|| Box::new([u64::MAX; 512]));
+        let words = match words.get_mut(frame as usize) {
+            Some(words) if addr.raw().is_multiple_of(len_bytes.into()) => words,
+            _ => return Err(error),
+        };
+        let words = words.get_or_insert_with(|| Box::new([u64::MAX; 512]));
         let word = &mut words[(addr.raw() & 0xfff) as usize / 8];
         let shift = 8 * (addr.raw() & 7);
         let mask = u64::MAX >> (64 - 8 * len_bytes);
@@ -75,7 +75,7 @@ impl PhysMemory for Memory {
     /// One write, so that each of them can be made to fail in short time.
     fn zero_frame(&self, frame: Pfn) -> Result<(), BusError> {
         self.access(frame.addr(), 8, Some(0))?;
-        self.words.borrow_mut().insert(frame.raw(), Box::new([0; 512]));
+        self.words.borrow_mut()[(frame.raw() - self.first) as usize] = Some(Box::new([0; 512]));
         Ok(())
     }
 }
