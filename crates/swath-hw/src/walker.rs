@@ -292,10 +292,12 @@ impl Walk {
             Descriptor::Leaf(leaf) => {
                 let page = self.page.raw();
                 let frame = leaf.frame.raw() | page & (leaf.entry_order.frames() - 1);
-                if (frame ^ page) & (leaf.order.frames() - 1) != 0 {
+                // Descriptors joined by the contiguous bit must stand in their place.
+                if leaf.order != leaf.entry_order && (frame ^ page) & (leaf.order.frames() - 1) != 0
+                {
                     return Err(reserved);
                 }
-                let contiguity = if leaf.order == Order::BASE {
+                let contiguity = if leaf.order == Order::BASE && self.says_contiguity() {
                     self.contiguity(format, at, word, memory)
                         .map_err(|error| Fault::Bus { level, error })?
                 } else {
@@ -312,6 +314,17 @@ impl Walk {
                     contiguity,
                 }))
             }
+        }
+    }
+
+    /// Whether the descriptor of the page, if a base page, says something of
+    /// its neighbours.
+    #[inline(always)]
+    fn says_contiguity(&self) -> bool {
+        match self.coalescing {
+            Coalescing::None => false,
+            Coalescing::Pcad(_) => true,
+            Coalescing::Anchor { distance, .. } => self.page.raw() & (distance.frames() - 1) == 0,
         }
     }
 
@@ -334,10 +347,7 @@ impl Walk {
                 };
                 Contiguity::Pcad { ascend, descend }
             }
-            Coalescing::Anchor { field, distance } => {
-                if !self.page.is_aligned(distance.k()) {
-                    return Ok(Contiguity::None);
-                }
+            Coalescing::Anchor { field, .. } => {
                 let count = match field {
                     ContiguityField::Descriptor => format.anchor().get(word),
                     ContiguityField::Beside { bits } => beside(format, at, bits, memory)?.0,

@@ -249,8 +249,9 @@ fn x86_64_rights_are_those_of_all_levels() {
     ] {
         for restricting in 0..4 {
             let flags = |level| if level == restricting { bits } else { 0x27 };
-            let words: Vec<_> =
-                (0..4).map(|level| (level * 0x1000, (level + 1) * 0x1000 | flags(level))).collect();
+            let words: Vec<_> = (0..4)
+                .map(|level| (level * 0x1000, ((level + 1) * 0x1000) | flags(level)))
+                .collect();
             with_memory(Format::X86_64, &words, |memory| {
                 let regime = regime(Format::X86_64, Coalescing::None);
                 let a = walked(&regime, 0, memory).0.unwrap().attributes;
