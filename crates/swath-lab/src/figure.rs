@@ -14,7 +14,10 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+pub use crate::palette::{Palette, stylesheet};
+
 use crate::axis::{Axis, char_width, extent, text_width};
+use crate::palette::{AXIS, GRID, Marker, SURFACE, Style, TEXT};
 use crate::results::{Figure, FigureKind, Point, ResultError, Series};
 
 /// Width of every picture in units.
@@ -32,101 +35,6 @@ const GAP: f64 = 8.0;
 const PLOT: f64 = 230.0;
 /// Longest category label that is still written out when it stands upright.
 const UPRIGHT_MAX: f64 = 200.0;
-
-/// A colour in the light scheme, and the one in its place in the dark one.
-#[derive(Clone, Copy)]
-struct Ink {
-    light: RGBColor,
-    dark: &'static str,
-}
-
-const fn ink(light: [u8; 3], dark: &'static str) -> Ink {
-    Ink { light: RGBColor(light[0], light[1], light[2]), dark }
-}
-
-const SURFACE: Ink = ink([0xff, 0xff, 0xff], "#1a1d21");
-const TEXT: Ink = ink([0x2b, 0x30, 0x36], "#d5dae0");
-const AXIS: Ink = ink([0x8a, 0x93, 0x9d], "#7d8792");
-const GRID: Ink = ink([0xe4, 0xe7, 0xeb], "#33383f");
-
-/// The shapes of markers, told apart without colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Marker {
-    Circle,
-    Square,
-    Triangle,
-    TriangleDown,
-    Diamond,
-    Cross,
-    Plus,
-    Hexagon,
-    Hourglass,
-    Bowtie,
-}
-
-struct Style {
-    ink: Ink,
-    marker: Marker,
-    /// Filled markers stand out; hollow ones let coinciding points be seen.
-    filled: bool,
-}
-
-const fn style(ink: Ink, marker: Marker, filled: bool) -> Style {
-    Style { ink, marker, filled }
-}
-
-/// The designs of the paper look the same in every figure. The hues are told
-/// apart in the common kinds of colour blindness (after Okabe and Ito),
-/// darkened for white paper.
-const KNOWN: [(&str, Style); 5] = [
-    ("TRAD", style(ink([0x5b, 0x64, 0x70], "#aab4bf"), Marker::Circle, false)),
-    ("PCAD", style(ink([0x00, 0x72, 0xb2], "#5db8ee"), Marker::Square, false)),
-    ("AT", style(ink([0x00, 0x80, 0x5d], "#34c79d"), Marker::Triangle, false)),
-    ("PBS", style(ink([0xcc, 0x51, 0x00], "#ff9a52"), Marker::Diamond, true)),
-    ("BBS", style(ink([0x95, 0x48, 0x84], "#e39aca"), Marker::TriangleDown, false)),
-];
-
-/// Taken in turn by the other designs of a study.
-const FURTHER: [Style; 6] = [
-    style(ink([0x3d, 0x4b, 0xa3], "#a3acff"), Marker::Hexagon, false),
-    style(ink([0x7d, 0x69, 0x00], "#dfcb47"), Marker::Cross, false),
-    style(ink([0xa8, 0x1e, 0x3a], "#ff8499"), Marker::Hourglass, false),
-    style(ink([0x00, 0x7a, 0x8c], "#4dd0e2"), Marker::Plus, false),
-    style(ink([0x6e, 0x4b, 0x2a], "#d1a981"), Marker::Bowtie, false),
-    style(ink([0x1f, 0x1f, 0x1f], "#f2f2f2"), Marker::Square, true),
-];
-
-/// Which colour and marker each design of a study has. The paper's designs
-/// always have their own; the others take the further ones in the order in
-/// which they first appear.
-#[derive(Clone, Debug, Default)]
-pub struct Palette {
-    others: Vec<String>,
-}
-
-impl Palette {
-    /// The palette for the designs with these names; repeats are fine.
-    /// O(n × d) with n names and d different ones among them.
-    pub fn new<'a>(designs: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut palette = Self::default();
-        for design in designs {
-            if palette.find(design).is_none() {
-                palette.others.push(design.to_owned());
-            }
-        }
-        palette
-    }
-
-    fn find(&self, design: &str) -> Option<&'static Style> {
-        let known = KNOWN.iter().find(|(name, _)| *name == design);
-        let other = || self.others.iter().position(|name| name == design);
-        known.map(|(_, style)| style).or_else(|| other().map(|i| &FURTHER[i % FURTHER.len()]))
-    }
-
-    fn style(&self, design: &str) -> &'static Style {
-        self.find(design).unwrap_or(&FURTHER[FURTHER.len() - 1])
-    }
-}
 
 /// A figure that cannot be drawn.
 #[derive(Debug, thiserror::Error)]
@@ -175,33 +83,6 @@ pub fn stand_alone(svg: &str) -> String {
         Some(at) => format!("{}{css}{}\n", &svg[..at], &svg[at..]),
         None => svg,
     }
-}
-
-/// The rules that replace the light scheme's colours in the dark one, for all
-/// figures of a page.
-pub fn stylesheet() -> String {
-    let frame = [SURFACE, TEXT, AXIS, GRID];
-    let known = KNOWN.iter().map(|(_, style)| style.ink);
-    let further = FURTHER.iter().map(|style| style.ink);
-    let mut css = String::from(
-        ".swath-figure{display:block;width:100%;height:auto}\n\
-         .swath-figure text{font-family:system-ui,-apple-system,\"Segoe UI\",Roboto,sans-serif}\n\
-         .swath-figure polyline{stroke-linejoin:round;stroke-linecap:round}\n\
-         @media screen and (prefers-color-scheme:dark){\n",
-    );
-    for ink in frame.into_iter().chain(known).chain(further) {
-        let (light, dark) = (hex(ink.light), ink.dark);
-        css += &format!(
-            ".swath-figure [fill=\"{light}\"]{{fill:{dark}}}\
-             .swath-figure [stroke=\"{light}\"]{{stroke:{dark}}}\n"
-        );
-    }
-    css + "}\n"
-}
-
-/// As the drawing library writes it.
-fn hex(colour: RGBColor) -> String {
-    format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2)
 }
 
 /// Units to coordinates.

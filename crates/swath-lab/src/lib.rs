@@ -15,6 +15,7 @@ mod input;
 pub mod memory;
 mod output;
 mod page;
+mod palette;
 pub mod report;
 pub mod results;
 pub mod snapshot;

@@ -154,8 +154,9 @@ fn section(found: &Found) -> Result<Markup, FigureError> {
         Some(host) => Some(host_section(host, &palette)?),
         None => None,
     };
-    // Only objects, arrays, strings and finite numbers: this cannot fail.
-    let plan = serde_json::to_string_pretty(&result.plan).unwrap_or_default();
+    // As a plan file, to be run again. What TOML cannot say, such as a null,
+    // is shown as JSON.
+    let plan = toml::to_string(&result.plan).unwrap_or_else(|_| format!("{:#}", result.plan));
     Ok(html! {
         section.study id=(result.study) {
             h2 { (result.title) }

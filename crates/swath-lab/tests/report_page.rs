@@ -181,6 +181,23 @@ fn claims_are_shown_with_their_judgement_in_words() {
 }
 
 #[test]
+fn the_plan_is_shown_as_a_plan_file() {
+    let shown = |plan: serde_json::Value| {
+        let mut result = sample();
+        result.plan = plan;
+        let html = read(written(&[(result, None)]).path().join("index.html"));
+        let code = html.split_once("<pre tabindex=\"0\"><code>").unwrap().1;
+        code.split_once("</code>").unwrap().0.replace("&quot;", "\"").to_owned()
+    };
+    let plan = serde_json::json!({"a": 1, "machine": {"frames": [1, 2]}, "z": "last"});
+    let text = shown(plan.clone());
+    assert_eq!(toml::from_str::<serde_json::Value>(&text).unwrap(), plan, "{text}");
+    // TOML has no null.
+    let plan = serde_json::json!({"a": null});
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&shown(plan.clone())).unwrap(), plan);
+}
+
+#[test]
 fn rows_are_tidy() {
     let mut result = sample();
     result.series.retain(|s| s.design == "PBS" && s.figure != "Fig. 11");

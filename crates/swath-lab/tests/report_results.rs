@@ -236,6 +236,11 @@ fn figures_are_shown_short() {
     assert_eq!(show(f64::NAN), "NaN");
     assert_eq!(Unit::Share.show(0.19), "19 %");
     assert_eq!(Unit::Ratio.show(1.93), "1.93×");
+    // A difference of shares is in points, a fraction of a share in per cent.
+    assert_eq!(Tolerance::Absolute(0.05).describe(Unit::Share), "about, ±5 points");
+    assert_eq!(Tolerance::Relative(0.05).describe(Unit::Share), "about, ±5 % of it");
+    assert_eq!(Tolerance::AtLeast(0.0).describe(Unit::Share), "at least");
+    assert_eq!(Tolerance::AtMost(2.0).describe(Unit::Number), "at most, +2");
 }
 
 proptest! {
