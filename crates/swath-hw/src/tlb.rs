@@ -239,7 +239,7 @@ struct Entry {
 /// A TLB of any form, with true LRU replacement in each set.
 ///
 /// Let c be the number of size classes present: 1 for base pages alone, at
-/// most 53. Chains are short: there are at most half as many nodes as buckets.
+/// most 53. Chains are short: there are at most a quarter as many nodes as buckets.
 ///
 /// Invariants, all walked by [`check`](Self::check):
 /// * The ring of a set holds its ways, from the most recently used `heads[set]`
@@ -304,7 +304,7 @@ impl Tlb {
                 entry.newer = base + (way + ways - 1) % ways;
             }
         }
-        let buckets = (4 * entries.len()).next_power_of_two();
+        let buckets = (8 * entries.len()).next_power_of_two();
         Ok(Self {
             last_page: NO_PAGE,
             last: Hit {
@@ -580,39 +580,30 @@ impl Tlb {
     /// at those that stick out, drops those inside. None covers the page that
     /// demanded the range, so none sticks out on both sides.
     fn make_room(&mut self, set: usize, start: &mut u64, end: &mut u64) {
-        if self.classes == 0 {
+        let (from, to) = (*start, *end);
+        let ways = self.geometry.ways as usize;
+        let first = set * ways;
+        // First whether there is any, without branches: where the ways in the
+        // range stand is different every time, so no branch would be foreseen.
+        let all = &self.entries[first..][..ways];
+        if all.iter().map(|entry| u32::from(entry.overlaps(from, to))).sum::<u32>() == 0 {
             return;
         }
-        let (from, to) = (*start, *end);
-        // No entry is longer than its class says: one that begins earlier than
-        // this ends before the range. One comparison for most ways.
-        let longest = 1u64 << (63 - self.classes.leading_zeros());
-        let low = from.saturating_sub(longest);
-        let ways = self.geometry.ways as usize;
-        let mut inside = false;
-        for entry in &self.entries[set * ways..][..ways] {
-            if entry.start.wrapping_sub(low) < to - low {
-                let entry_end = entry.start + entry.len;
-                if u32::from(entry.class) == ANCHOR || entry_end <= from {
-                    continue;
-                }
-                if entry.start < from {
-                    *start = (*start).max(entry_end);
-                } else if entry_end > to {
-                    *end = (*end).min(entry.start);
-                } else {
-                    inside = true;
-                }
+        for entry in all.iter().filter(|entry| entry.overlaps(from, to)) {
+            if u32::from(entry.class) == ANCHOR {
+                continue;
+            }
+            if entry.start < from {
+                *start = (*start).max(entry.start + entry.len);
+            } else if entry.start + entry.len > to {
+                *end = (*end).min(entry.start);
             }
         }
-        if inside {
-            for index in set * ways..(set + 1) * ways {
-                let entry = &self.entries[index];
-                let within =
-                    entry.start >= from && entry.start < to && entry.start + entry.len <= to;
-                if within && u32::from(entry.class) != ANCHOR {
-                    self.displace(set, index as u32);
-                }
+        // What is left of the range overlaps only entries inside it.
+        for index in first..first + ways {
+            let entry = &self.entries[index];
+            if entry.overlaps(*start, *end) && u32::from(entry.class) != ANCHOR {
+                self.displace(set, index as u32);
             }
         }
     }
@@ -855,6 +846,14 @@ impl Entry {
     #[inline]
     const fn covers(&self, page: u64) -> bool {
         page.wrapping_sub(self.start) < self.len
+    }
+
+    /// Whether the entry has a page of `from..to`, which is not empty. One
+    /// comparison; an empty entry has none.
+    #[inline]
+    const fn overlaps(&self, from: u64, to: u64) -> bool {
+        let last = self.start.wrapping_add(self.len).wrapping_sub(1);
+        last.wrapping_sub(from) < (to - from - 1) + self.len
     }
 
     const fn kind(&self) -> EntryKind {
