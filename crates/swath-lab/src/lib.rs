@@ -3,12 +3,12 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod axis;
+mod claim;
 pub mod access_champsim;
 pub mod access_lackey;
 pub mod access_record;
 pub mod access_swath;
-mod axis;
-mod claim;
 pub mod count;
 pub mod figure;
 mod input;
@@ -16,9 +16,18 @@ pub mod memory;
 mod output;
 mod page;
 mod palette;
+pub mod pbs_cases;
+pub mod pbs_fit;
+pub mod pbs_freelist;
+pub mod pbs_tlb;
+pub mod pbs_widths;
+pub mod plan;
+pub mod real;
 pub mod report;
 pub mod results;
 pub mod snapshot;
 pub mod snapshot_file;
 pub mod snapshot_live;
+pub mod study;
+pub mod translation;
 pub mod workload;

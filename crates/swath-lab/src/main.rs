@@ -1,2 +1,405 @@
-//! placeholder
-fn main() {}
+//! The `swath` program: a thin layer of arguments, progress and exit codes over
+//! the library.
+
+#![forbid(unsafe_code)]
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::{Args, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use swath_lab::access::{AccessKind, TraceError};
+use swath_lab::access_record::{RecordError, RecordOptions, record};
+use swath_lab::plan::Plan;
+use swath_lab::real::{Machine, Trace};
+use swath_lab::snapshot::{FrameKind, RunLengths, Snapshot, UnknownFrames};
+use swath_lab::snapshot_file::SnapshotError;
+use swath_lab::study::{self, BUILT_IN, RealInput, Run, StudyError, Watch};
+use swath_lab::{report, snapshot_live};
+
+/// The laboratory of contiguous memory: what an allocator, a TLB or a memory
+/// policy does on a workload.
+#[derive(Parser)]
+#[command(
+    version,
+    after_help = "Exit codes: 0 done; 1 a study, a file or a system call failed; \
+                  2 wrong arguments or a plan that cannot be run; 130 interrupted."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run studies and write the report: figures, tables, data.
+    Study(StudyArgs),
+    /// Read which frames of this Linux machine are free and what the others
+    /// hold.
+    Snapshot {
+        /// The file to write.
+        #[arg(short, long, value_name = "FILE")]
+        out: PathBuf,
+        /// Print the summary as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Record a real program.
+    #[command(subcommand)]
+    Record(RecordCommand),
+    /// Say what a snapshot or a trace holds.
+    Show {
+        /// The file.
+        file: PathBuf,
+        /// Print as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Subcommand)]
+enum RecordCommand {
+    /// Every memory access of a command, by valgrind's lackey.
+    Accesses {
+        /// The file to write.
+        #[arg(short, long, value_name = "FILE")]
+        out: PathBuf,
+        /// Stop after so many accesses.
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+}
+
+#[derive(Args)]
+struct StudyArgs {
+    /// The studies; all of them, in their quick form, if none is named.
+    names: Vec<String>,
+    /// A plan of your own instead of the built-in ones; can be repeated.
+    #[arg(long, value_name = "FILE", conflicts_with = "names")]
+    plan: Vec<PathBuf>,
+    /// Where the report goes.
+    #[arg(long, value_name = "DIR", default_value = "report")]
+    out: PathBuf,
+    /// Fewer repeats of each point.
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// All repeats of each point, also when no study is named.
+    #[arg(long)]
+    full: bool,
+    /// Use the free frames of a real machine, from `swath snapshot`.
+    #[arg(long, value_name = "FILE")]
+    memory: Option<PathBuf>,
+    /// Count the frames of a snapshot whose state is unknown as free.
+    #[arg(long, requires = "memory")]
+    unknown_free: bool,
+    /// Use the accesses of a real program: valgrind lackey's text, ChampSim's
+    /// records or `swath record accesses`, plain or compressed.
+    #[arg(long, value_name = "FILE")]
+    accesses: Option<PathBuf>,
+    /// Another seed than the plan's.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Threads; as many as processors if not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Print what was written as JSON.
+    #[arg(long)]
+    json: bool,
+    /// List the built-in studies and stop.
+    #[arg(long)]
+    list: bool,
+}
+
+/// A failure and its exit code.
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    fn new(code: u8, message: impl std::fmt::Display) -> Self {
+        Self { code, message: message.to_string() }
+    }
+}
+
+impl From<StudyError> for Failure {
+    fn from(error: StudyError) -> Self {
+        let code = match error {
+            StudyError::Interrupted => 130,
+            StudyError::Plan(_) | StudyError::TooFull(_) => 2,
+            _ => 1,
+        };
+        Self::new(code, error)
+    }
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Study(args) => study(&args),
+        Command::Snapshot { out, json } => snapshot(&out, json),
+        Command::Record(RecordCommand::Accesses { out, limit, command }) => {
+            record_accesses(&out, limit, &command)
+        }
+        Command::Show { file, json } => show(&file, json),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("swath: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// A bar on standard error, none where that is not a terminal.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template(
+            "{msg:18} {bar:40} {pos:>4}/{len:4} {elapsed:>4} left {eta}",
+        );
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+}
+
+impl Watch for Bar {
+    fn begin(&self, study: &str, points: u64) {
+        self.0.reset();
+        self.0.set_length(points);
+        self.0.set_message(study.to_owned());
+    }
+
+    fn point(&self) {
+        self.0.inc(1);
+    }
+
+    fn cancelled(&self) -> bool {
+        INTERRUPTED.load(Ordering::Relaxed)
+    }
+}
+
+/// The first Ctrl-C stops at the next point, the second at once.
+fn watch_for_interrupts() {
+    // Without a handler Ctrl-C still stops the program, and temporary files are
+    // all that it can leave.
+    let _ = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
+}
+
+fn plans(args: &StudyArgs) -> Result<Vec<Plan>, Failure> {
+    let parse =
+        |name: &str, text: &str| Plan::parse(name, text).map_err(|error| Failure::new(2, error));
+    if !args.plan.is_empty() {
+        return args
+            .plan
+            .iter()
+            .map(|path| {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| Failure::new(2, format!("{}: {error}", path.display())))?;
+                parse(&path.display().to_string(), &text)
+            })
+            .collect();
+    }
+    if args.names.is_empty() {
+        return BUILT_IN.iter().map(|(name, text)| parse(name, text)).collect();
+    }
+    args.names
+        .iter()
+        .map(|wanted| match BUILT_IN.iter().find(|(name, _)| name == wanted) {
+            Some((name, text)) => parse(name, text),
+            None => {
+                let names: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+                Err(Failure::new(2, format!("no study {wanted:?}; there are {}", names.join(", "))))
+            }
+        })
+        .collect()
+}
+
+fn real_input(args: &StudyArgs) -> Result<RealInput, Failure> {
+    let unknown = if args.unknown_free { UnknownFrames::Free } else { UnknownFrames::Used };
+    let memory = args.memory.as_deref().map(|file| Machine::load(Some(file), unknown));
+    Ok(RealInput { memory: memory.transpose()?.map(Arc::new), accesses: args.accesses.clone() })
+}
+
+fn study(args: &StudyArgs) -> Result<(), Failure> {
+    let mut plans = plans(args)?;
+    if args.list {
+        for plan in &plans {
+            println!("{:18} {}", plan.about().study, plan.about().title);
+        }
+        return Ok(());
+    }
+    if let Some(seed) = args.seed {
+        plans.iter_mut().for_each(|plan| plan.about_mut().seed = seed);
+    }
+    let real = real_input(args)?;
+    watch_for_interrupts();
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(args.jobs.unwrap_or(0).into())
+        .build()
+        .map_err(|error| Failure::new(1, error))?;
+    let bar = Bar::new();
+    let named = !args.names.is_empty() || !args.plan.is_empty();
+    let run = Run { quick: args.quick || !(named || args.full), real: &real, watch: &bar };
+    let mut written = Vec::new();
+    for plan in &plans {
+        let outcome = pool.install(|| study::run(plan, &run))?;
+        let name = plan.about().study.clone();
+        report::write_study(&args.out, &outcome.result, outcome.host.as_ref())
+            .map_err(|error| Failure::new(1, error))?;
+        let claims = outcome.result.claims.iter();
+        let claims = claims.chain(outcome.host.iter().flat_map(|host| &host.claims));
+        let (held, of) = claims.fold((0, 0), |(h, n), claim| (h + i32::from(claim.holds()), n + 1));
+        bar.0.suspend(|| {
+            if !args.json {
+                let dir = args.out.join(&name);
+                println!("{name:18} {held:>3} of {of:<3} claims hold   {}", dir.display());
+            }
+        });
+        written.push(serde_json::json!({
+            "study": name,
+            "results": args.out.join(&name).join("results.json"),
+            "claims": of,
+            "held": held,
+        }));
+    }
+    bar.0.finish_and_clear();
+    let index = report::write_index(&args.out).map_err(|error| Failure::new(1, error))?;
+    if args.json {
+        println!("{}", serde_json::json!({ "studies": written, "index": index }));
+    } else {
+        println!("open {}", index.display());
+    }
+    Ok(())
+}
+
+fn bytes_bar(what: &'static str) -> Bar {
+    let bar = Bar::new();
+    bar.0.set_message(what);
+    bar
+}
+
+fn snapshot(out: &Path, json: bool) -> Result<(), Failure> {
+    let bar = bytes_bar("reading frames");
+    let snapshot = snapshot_live::capture(&mut |done, of| {
+        bar.0.set_length(of);
+        bar.0.set_position(done);
+    })
+    .map_err(|error| Failure::new(1, error))?;
+    bar.0.finish_and_clear();
+    let failed = |error| Failure::new(1, format!("{}: {error}", out.display()));
+    snapshot.save(out).map_err(failed)?;
+    print_snapshot(&snapshot, json);
+    Ok(())
+}
+
+/// How contiguous a machine's memory is.
+fn print_snapshot(snapshot: &Snapshot, json: bool) {
+    let summary = snapshot.summary();
+    if json {
+        println!("{}", serde_json::json!({ "facts": snapshot.facts(), "summary": summary }));
+        return;
+    }
+    println!(
+        "Linux {}, {} frames of 4 KiB",
+        snapshot.facts().kernel_release,
+        summary.total_frames()
+    );
+    for kind in FrameKind::ALL {
+        let frames = summary.count(kind);
+        if frames > 0 {
+            let share = 100.0 * frames as f64 / summary.total_frames() as f64;
+            println!("  {:12} {frames:>12}  {share:5.1}%", kind.name());
+        }
+    }
+    print_runs("free", &summary.free);
+    print_runs("free, unknown frames counted too", &summary.free_or_unknown);
+}
+
+fn print_runs(what: &str, runs: &RunLengths) {
+    println!(
+        "{what}: {} frames in {} extents, the longest {} frames",
+        runs.frames, runs.extents, runs.longest_frames
+    );
+    for (log2, bin) in runs.bins.iter().enumerate().filter(|(_, bin)| bin.extents > 0) {
+        let share = 100.0 * bin.frames as f64 / runs.frames as f64;
+        println!("  from {:>8} frames {:>9} extents  {share:5.1}%", 1u64 << log2, bin.extents);
+    }
+}
+
+fn record_accesses(out: &Path, limit: Option<u64>, command: &[OsString]) -> Result<(), Failure> {
+    watch_for_interrupts();
+    let bar = bytes_bar("accesses");
+    let options = &mut RecordOptions {
+        accesses_max: limit,
+        level: 19,
+        valgrind: PathBuf::from("valgrind"),
+        cancel: Some(&INTERRUPTED),
+        progress: &mut |accesses| bar.0.set_position(accesses),
+    };
+    let recording = record(command, out, options).map_err(|error| match error {
+        RecordError::Cancelled => Failure::new(130, "interrupted"),
+        error => Failure::new(1, error),
+    })?;
+    bar.0.finish_and_clear();
+    println!("{} accesses, {} bytes, {}", recording.accesses, recording.file_bytes, out.display());
+    Ok(())
+}
+
+/// A snapshot or a trace: the signature says which.
+fn show(file: &Path, json: bool) -> Result<(), Failure> {
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::new(1, format!("{}: {error}", file.display()));
+    match Snapshot::load(file) {
+        Ok(snapshot) => {
+            print_snapshot(&snapshot, json);
+            return Ok(());
+        }
+        Err(SnapshotError::Magic { .. }) => {}
+        Err(error) => return Err(failed(&error)),
+    }
+    let mut counts = [0u64; 3];
+    let mut pages = std::collections::BTreeSet::new();
+    let accesses = Trace::new(Some(file)).open().map_err(|error: TraceError| failed(&error))?;
+    let format = accesses.format();
+    for access in accesses {
+        let access = access.map_err(|error| failed(&error))?;
+        counts[match access.kind {
+            AccessKind::Read => 0,
+            AccessKind::Write => 1,
+            AccessKind::Fetch => 2,
+        }] += 1;
+        pages.extend(access.pages().iter());
+    }
+    let [reads, writes, fetches] = counts;
+    if json {
+        println!(
+            "{}",
+            serde_json::json!({ "format": format, "reads": reads, "writes": writes,
+                                "fetches": fetches, "pages": pages.len() })
+        );
+    } else {
+        println!(
+            "{reads} reads, {writes} writes, {fetches} fetches, {} pages touched",
+            pages.len()
+        );
+    }
+    Ok(())
+}

@@ -5,7 +5,123 @@ use rand::RngExt;
 use rand::seq::index;
 use rand_pcg::Pcg64Mcg;
 use swath_arch::{Extent, Pfn};
-use swath_frame::{AllocError, FrameAllocator};
+use swath_frame::{
+    AllocError, BuildError, ByteRange, Config, FrameAllocator, FreeError, HeadOfList, MapError,
+    MemoryMap, PageBuddy, Rule,
+};
+
+/// An allocator of the lab, which owns its metadata.
+pub type Allocator<R = HeadOfList> = PageBuddy<Box<[u64]>, R>;
+
+/// A state of memory, from which an allocator starts.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Source<'a> {
+    /// Free blocks of one size at random places ([`scattered_blocks`]).
+    Blocks {
+        /// How many.
+        count: u64,
+        /// Frames in each.
+        block_frames: u64,
+        /// All frames, free or not.
+        span_frames: u64,
+    },
+    /// Memory aged by random use ([`age`]).
+    Aged {
+        /// All frames.
+        frames: u64,
+        /// How.
+        ageing: Ageing,
+    },
+    /// These extents are free: ascending and apart.
+    Free(&'a [Extent]),
+}
+
+impl<'a> Source<'a> {
+    /// Enough free blocks of `block_frames` for `free_frames` frames, in
+    /// memory of which they are `free_share`.
+    pub fn blocks(block_frames: u64, free_frames: u64, free_share: f64) -> Self {
+        let count = free_frames.div_ceil(block_frames);
+        let span_frames = ((count * block_frames) as f64 / free_share).ceil() as u64;
+        Self::Blocks { count, block_frames, span_frames }
+    }
+
+    /// An allocator over this memory.
+    ///
+    /// # Errors
+    /// [`PrepareError`].
+    pub fn prepare<R: Rule>(
+        &self,
+        config: Config,
+        random: &mut Random,
+    ) -> Result<Allocator<R>, PrepareError> {
+        match *self {
+            Self::Blocks { count, block_frames, span_frames } => {
+                let blocks = scattered_blocks(count, block_frames, span_frames, random)?;
+                with_free(&blocks, span_frames, config)
+            }
+            Self::Aged { frames, ref ageing } => {
+                let mut allocator = new_allocator(Extent::new(Pfn::new(0), frames), config, true)?;
+                age(&mut allocator, ageing, random)?;
+                Ok(allocator)
+            }
+            Self::Free(extents) => {
+                let frames = extents.last().map_or(1, |last| last.end().raw());
+                with_free(extents, frames, config)
+            }
+        }
+    }
+}
+
+/// An allocator over frames 0 to `frames`, of which these are free.
+fn with_free<R: Rule>(
+    free: &[Extent],
+    frames: u64,
+    config: Config,
+) -> Result<Allocator<R>, PrepareError> {
+    let mut allocator = new_allocator(Extent::new(Pfn::new(0), frames), config, false)?;
+    free.iter().try_for_each(|&extent| allocator.free(extent))?;
+    Ok(allocator)
+}
+
+/// Memory that cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// Free blocks do not fit.
+    #[error(transparent)]
+    TooFull(#[from] TooFull),
+    /// There are no frames, or they are too many.
+    #[error(transparent)]
+    Map(#[from] MapError),
+    /// The allocator cannot hold them.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// Ageing failed.
+    #[error(transparent)]
+    Alloc(#[from] AllocError),
+    /// Free extents that overlap or are empty.
+    #[error(transparent)]
+    Free(#[from] FreeError),
+}
+
+/// An allocator over these frames, all free or all allocated.
+///
+/// # Errors
+/// [`PrepareError::Map`] or [`PrepareError::Build`].
+pub fn new_allocator<R: Rule>(
+    frames: Extent,
+    config: Config,
+    free: bool,
+) -> Result<Allocator<R>, PrepareError> {
+    let mut areas = [Extent::default()];
+    let map = MemoryMap::new(&[ByteRange::of_frames(frames)], &mut areas)?;
+    let words = Allocator::<R>::storage_words(&map, config);
+    let storage = vec![0; words].into_boxed_slice();
+    Ok(if free {
+        Allocator::new(&map, config, storage)?
+    } else {
+        Allocator::new_allocated(&map, config, storage)?
+    })
+}
 
 /// The generator of every random choice in the lab: seeded, and its stream is
 /// part of the plan's meaning.
@@ -88,13 +204,13 @@ pub struct Ageing {
 /// released whole; so after the rise the two alternate at the level.
 ///
 /// # Errors
-/// [`AllocError`] if a request cannot be served although the level leaves room
-/// for it, which only a broken allocator answers.
+/// [`PrepareError`] if a request is not served although the level leaves room
+/// for it, or not taken back, which only a broken allocator answers.
 pub fn age(
     allocator: &mut dyn FrameAllocator,
     ageing: &Ageing,
     random: &mut Random,
-) -> Result<Vec<Vec<Extent>>, AllocError> {
+) -> Result<Vec<Vec<Extent>>, PrepareError> {
     let mut held: Vec<Vec<Extent>> = Vec::new();
     let total = allocator.total_frames();
     let level = (total as f64 * ageing.used_share) as u64;
@@ -109,9 +225,7 @@ pub fn age(
             held.push(blocks);
         } else {
             let request = held.swap_remove(random.random_range(0..held.len()));
-            for block in request {
-                allocator.free(block).expect("what was allocated can be freed");
-            }
+            request.into_iter().try_for_each(|block| allocator.free(block))?;
         }
     }
     Ok(held)

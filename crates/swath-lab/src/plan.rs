@@ -1,0 +1,638 @@
+//! Plans: what a study is told, as TOML.
+//!
+//! A plan is read strictly. A key that no study knows, a value of the wrong
+//! type and an impossible machine are errors that name the key; TOML's own
+//! errors name line and column.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use swath_arch::{ContiguityField, Format};
+
+use crate::memory::Ageing;
+use crate::workload::{Shapes, WorkloadName};
+
+/// A plan that cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The text is not a plan: TOML's message names line, column and key.
+    #[error("plan {plan}: {message}")]
+    Parse {
+        /// The plan's name or file.
+        plan: String,
+        /// What is wrong, and where.
+        message: String,
+    },
+    /// A key has a value that no study can run with.
+    #[error("plan {plan}: {key}: {why}")]
+    Value {
+        /// The plan's name or file.
+        plan: String,
+        /// The key, with its tables: `machine.tlb_entries`.
+        key: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// What every plan begins with.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    /// The study's name, which is also its directory in the report.
+    pub study: String,
+    /// Which code runs it.
+    pub kind: Kind,
+    /// The study's title in words.
+    pub title: String,
+    /// The file name of the paper.
+    pub paper: String,
+    /// The paper as a reader would cite it.
+    pub reference: String,
+    /// The seed of every random choice.
+    pub seed: u64,
+    /// What the study is for, as an opening to its finding.
+    pub purpose: String,
+}
+
+/// Which code runs a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Worked examples with known answers.
+    Cases,
+    /// TLB hit rates of designs on workloads.
+    Tlb,
+    /// TLB hit rates against the width of the contiguity fields.
+    Widths,
+    /// What allocation costs.
+    Allocation,
+    /// How many nodes the free lists have.
+    Freelist,
+    /// What the head-of-list rule costs against best fit.
+    Fit,
+}
+
+/// A translation format, as a plan writes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum FormatName {
+    /// ARMv7-A short descriptors.
+    #[serde(rename = "armv7")]
+    ArmV7,
+    /// ARMv8-A, 4 KiB granule.
+    #[serde(rename = "armv8")]
+    ArmV8,
+    /// x86-64, 4 levels.
+    #[serde(rename = "x86-64")]
+    X86_64,
+}
+
+impl FormatName {
+    /// The format.
+    pub fn format(self) -> Format {
+        match self {
+            Self::ArmV7 => Format::ArmV7,
+            Self::ArmV8 => Format::ArmV8,
+            Self::X86_64 => Format::X86_64,
+        }
+    }
+
+    /// Its name in a report.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::ArmV7 => "ARMv7",
+            Self::ArmV8 => "ARMv8",
+            Self::X86_64 => "x86-64",
+        }
+    }
+}
+
+/// How wide the contiguity fields are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ContiguityBits {
+    /// `"format"`: what the format's descriptors leave free.
+    Format(FormatWord),
+    /// A number: an ideal field of so many bits beside the table.
+    Ideal(u8),
+}
+
+/// The word `"format"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FormatWord {
+    /// The only word.
+    Format,
+}
+
+impl ContiguityBits {
+    /// The field that the page tables use.
+    pub fn field(self) -> ContiguityField {
+        match self {
+            Self::Format(FormatWord::Format) => ContiguityField::Descriptor,
+            Self::Ideal(bits) => ContiguityField::Beside { bits },
+        }
+    }
+}
+
+/// The machine of a translation study (Table 3).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// The translation format.
+    pub format: FormatName,
+    /// Entries in each TLB.
+    pub tlb_entries: usize,
+    /// Ways of a set; as many as entries is fully associative.
+    pub tlb_ways: usize,
+    /// The width of Ascend, Descend and of an anchor's contiguity.
+    pub contiguity_bits: ContiguityBits,
+    /// BBS: how many free lists, for blocks of 1, 2, 4, … frames.
+    pub bbs_max_order: u8,
+    /// PBS: the distance between adjacent orders.
+    pub pbs_granularity: u8,
+    /// PBS: the highest order.
+    pub pbs_top_order: u8,
+}
+
+/// What memory looks like before the study asks for some.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
+pub enum MemoryPlan {
+    /// Free blocks of one size at random frame numbers: the paper's levels of
+    /// fragmentation.
+    Blocks {
+        /// The sizes, one point of the x axis each.
+        block_frames: Vec<u64>,
+        /// Frames that are free for each frame that is requested.
+        free_per_requested: f64,
+        /// The share of memory that is free.
+        free_share: f64,
+    },
+    /// Memory aged by random requests and releases.
+    Aged(Aged),
+    /// The free frames of a real machine.
+    Snapshot {
+        /// A snapshot file; the shipped one if empty.
+        file: String,
+    },
+}
+
+/// What accesses the memory.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
+pub enum AccessPlan {
+    /// Workloads of Table 4.
+    Table4 {
+        /// Which.
+        workloads: Vec<WorkloadName>,
+        /// Their sizes.
+        #[serde(default)]
+        shapes: Shapes,
+    },
+    /// The recorded accesses of a real program.
+    Trace {
+        /// A trace file; the shipped one if empty.
+        file: String,
+    },
+}
+
+/// TLB hit rates of designs on workloads.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlbPlan {
+    /// Name, title, seed.
+    pub about: About,
+    /// How often each point is measured with other random numbers.
+    pub repeats: u64,
+    /// The same in a quick run.
+    pub repeats_quick: u64,
+    /// Whether the paper's claims on these figures are judged.
+    pub claims: bool,
+    /// The machine.
+    pub machine: Machine,
+    /// Memory before the requests.
+    pub memory: MemoryPlan,
+    /// The accesses.
+    pub accesses: AccessPlan,
+}
+
+/// TLB hit rates against the width of the contiguity fields.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WidthsPlan {
+    /// Name, title, seed.
+    pub about: About,
+    /// How often each point is measured with other random numbers.
+    pub repeats: u64,
+    /// The same in a quick run.
+    pub repeats_quick: u64,
+    /// Widths of an ideal field in bits, one point of the x axis each.
+    pub widths: Vec<u8>,
+    /// The formats, each measured with its own width and the ideal ones.
+    pub formats: Vec<FormatName>,
+    /// Free blocks' size.
+    pub block_frames: u64,
+    /// Frames that are free for each frame that is requested.
+    pub free_per_requested: f64,
+    /// The share of memory that is free.
+    pub free_share: f64,
+    /// Entries in the TLB.
+    pub tlb_entries: usize,
+    /// The workload.
+    pub workload: WorkloadName,
+    /// Its sizes.
+    #[serde(default)]
+    pub shapes: Shapes,
+}
+
+/// Worked examples.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CasesPlan {
+    /// Name, title, seed.
+    pub about: About,
+    /// Free frames of each of Fig. 8's cases, as [first, count] pairs.
+    pub fig_8: Fig8,
+}
+
+/// The layouts of Fig. 8, which the paper draws.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fig8 {
+    /// Frames requested.
+    pub request_frames: u64,
+    /// Case (a): two aligned ranges.
+    pub a: Vec<(u64, u64)>,
+    /// Case (b): two ranges.
+    pub b: Vec<(u64, u64)>,
+    /// Case (c): four ranges.
+    pub c: Vec<(u64, u64)>,
+    /// Case (d): three ranges.
+    pub d: Vec<(u64, u64)>,
+}
+
+/// What allocation costs, or how many nodes the free lists have.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListsPlan {
+    /// Name, title, seed.
+    pub about: About,
+    /// How often each point is measured with other random numbers.
+    pub repeats: u64,
+    /// The same in a quick run.
+    pub repeats_quick: u64,
+    /// Whether the paper's claims are judged.
+    pub claims: bool,
+    /// BBS: how many free lists.
+    pub bbs_max_order: u8,
+    /// PBS: granularity and top order of each variant.
+    pub pbs: Vec<PbsVariant>,
+    /// Free blocks' sizes, one point of the x axis each.
+    pub block_frames: Vec<u64>,
+    /// Frames that are free in all.
+    pub free_frames: u64,
+    /// The share of memory that is free.
+    pub free_share: f64,
+    /// Frames in a request; none where nothing is requested.
+    pub request_frames: u64,
+    /// Memory aged by random use, measured beside.
+    pub aged: Option<Aged>,
+}
+
+/// One variant of PBS.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PbsVariant {
+    /// Its name in the figures.
+    pub design: String,
+    /// The distance between adjacent orders.
+    pub granularity: u8,
+    /// The highest order.
+    pub top_order: u8,
+}
+
+/// Memory aged by random requests and releases.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Aged {
+    /// Frames in all.
+    pub frames: u64,
+    /// Levels of use, one point of the x axis each.
+    pub used_shares: Vec<f64>,
+    /// Requests and releases together.
+    pub operations: u64,
+    /// The same in a quick run.
+    pub operations_quick: u64,
+    /// The longest request.
+    pub request_frames_max: u64,
+}
+
+impl Aged {
+    /// How memory is aged to this level of use.
+    pub fn ageing(&self, used_share: f64, quick: bool) -> Ageing {
+        Ageing {
+            operations: if quick { self.operations_quick } else { self.operations },
+            used_share,
+            request_frames_max: self.request_frames_max,
+        }
+    }
+}
+
+/// What the head-of-list rule costs against best fit.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FitPlan {
+    /// Name, title, seed.
+    pub about: About,
+    /// PBS: the distance between adjacent orders.
+    pub granularity: u8,
+    /// PBS: the highest order.
+    pub top_order: u8,
+    /// Requests measured at each level of use.
+    pub requests: u64,
+    /// How memory is aged before.
+    pub aged: Aged,
+}
+
+/// A plan of any kind.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Plan {
+    /// See [`Kind::Cases`].
+    Cases(CasesPlan),
+    /// See [`Kind::Tlb`].
+    Tlb(TlbPlan),
+    /// See [`Kind::Widths`].
+    Widths(WidthsPlan),
+    /// See [`Kind::Allocation`].
+    Allocation(ListsPlan),
+    /// See [`Kind::Freelist`].
+    Freelist(ListsPlan),
+    /// See [`Kind::Fit`].
+    Fit(FitPlan),
+}
+
+impl Plan {
+    /// Reads a plan. `name` is said in errors.
+    ///
+    /// # Errors
+    /// [`PlanError`], which names the key.
+    pub fn parse(name: &str, text: &str) -> Result<Self, PlanError> {
+        #[derive(Deserialize)]
+        struct Head {
+            about: HeadAbout,
+        }
+        #[derive(Deserialize)]
+        struct HeadAbout {
+            kind: Kind,
+        }
+        let head: Head = toml_from(name, text)?;
+        let plan = match head.about.kind {
+            Kind::Cases => Self::Cases(toml_from(name, text)?),
+            Kind::Tlb => Self::Tlb(toml_from(name, text)?),
+            Kind::Widths => Self::Widths(toml_from(name, text)?),
+            Kind::Allocation => Self::Allocation(toml_from(name, text)?),
+            Kind::Freelist => Self::Freelist(toml_from(name, text)?),
+            Kind::Fit => Self::Fit(toml_from(name, text)?),
+        };
+        plan.validate().map_err(|(key, why)| PlanError::Value {
+            plan: name.to_owned(),
+            key,
+            why,
+        })?;
+        Ok(plan)
+    }
+
+    /// What every plan begins with.
+    pub fn about(&self) -> &About {
+        match self {
+            Self::Cases(plan) => &plan.about,
+            Self::Tlb(plan) => &plan.about,
+            Self::Widths(plan) => &plan.about,
+            Self::Allocation(plan) | Self::Freelist(plan) => &plan.about,
+            Self::Fit(plan) => &plan.about,
+        }
+    }
+
+    /// What every plan begins with, to change its seed.
+    pub fn about_mut(&mut self) -> &mut About {
+        match self {
+            Self::Cases(plan) => &mut plan.about,
+            Self::Tlb(plan) => &mut plan.about,
+            Self::Widths(plan) => &mut plan.about,
+            Self::Allocation(plan) | Self::Freelist(plan) => &mut plan.about,
+            Self::Fit(plan) => &mut plan.about,
+        }
+    }
+
+    fn validate(&self) -> Result<(), (String, String)> {
+        let study = &self.about().study;
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        require(!study.is_empty() && study.chars().all(fits), "about.study", || {
+            format!("{study:?} is not a name of lower-case letters, digits and hyphens")
+        })?;
+        match self {
+            Self::Cases(plan) => {
+                let fig = &plan.fig_8;
+                for (key, ranges) in [("a", &fig.a), ("b", &fig.b), ("c", &fig.c), ("d", &fig.d)] {
+                    let free = check_case(ranges).map_err(|why| (format!("fig_8.{key}"), why))?;
+                    require(
+                        (1..=free).contains(&fig.request_frames),
+                        "fig_8.request_frames",
+                        || format!("{} of {free} free frames", fig.request_frames),
+                    )?;
+                }
+                Ok(())
+            }
+            Self::Tlb(plan) => {
+                check_repeats(plan.repeats, plan.repeats_quick)?;
+                let machine = &plan.machine;
+                check_tlb("machine.tlb_entries", machine.tlb_entries)?;
+                let ways = machine.tlb_ways;
+                let sets = machine.tlb_entries.checked_div(ways).unwrap_or(0);
+                require(
+                    sets * ways == machine.tlb_entries && sets.is_power_of_two(),
+                    "machine.tlb_ways",
+                    || {
+                        format!(
+                            "{} entries are not a power of two of sets of {ways} ways",
+                            machine.tlb_entries
+                        )
+                    },
+                )?;
+                if let ContiguityBits::Ideal(bits) = machine.contiguity_bits {
+                    check_width("machine.contiguity_bits", machine.format, bits)?;
+                }
+                check_bbs("machine.bbs_max_order", machine.bbs_max_order)?;
+                check_pbs("machine.pbs", machine.pbs_granularity, machine.pbs_top_order)?;
+                match &plan.memory {
+                    MemoryPlan::Blocks { block_frames, free_per_requested, free_share } => {
+                        check_blocks("memory.block_frames", block_frames)?;
+                        require(
+                            (1.0..=1000.0).contains(free_per_requested),
+                            "memory.free_per_requested",
+                            || format!("{free_per_requested} is not between 1 and 1000"),
+                        )?;
+                        check_share("memory.free_share", *free_share)?;
+                    }
+                    MemoryPlan::Aged(aged) => check_aged("memory", aged)?,
+                    MemoryPlan::Snapshot { .. } => {}
+                }
+                if let AccessPlan::Table4 { workloads, shapes } = &plan.accesses {
+                    require(!workloads.is_empty(), "accesses.workloads", || "none given".into())?;
+                    check_shapes("accesses.shapes", shapes)?;
+                }
+                Ok(())
+            }
+            Self::Widths(plan) => {
+                check_repeats(plan.repeats, plan.repeats_quick)?;
+                check_tlb("tlb_entries", plan.tlb_entries)?;
+                require(!plan.formats.is_empty(), "formats", || "none given".into())?;
+                require(!plan.widths.is_empty(), "widths", || "none given".into())?;
+                for &format in &plan.formats {
+                    for &bits in &plan.widths {
+                        check_width("widths", format, bits)?;
+                    }
+                }
+                check_blocks("block_frames", &[plan.block_frames])?;
+                require(
+                    (1.0..=1000.0).contains(&plan.free_per_requested),
+                    "free_per_requested",
+                    || format!("{} is not between 1 and 1000", plan.free_per_requested),
+                )?;
+                check_share("free_share", plan.free_share)?;
+                check_shapes("shapes", &plan.shapes)
+            }
+            Self::Allocation(plan) | Self::Freelist(plan) => {
+                check_repeats(plan.repeats, plan.repeats_quick)?;
+                check_bbs("bbs_max_order", plan.bbs_max_order)?;
+                require(!plan.pbs.is_empty(), "pbs", || "none given".into())?;
+                for variant in &plan.pbs {
+                    check_pbs("pbs", variant.granularity, variant.top_order)?;
+                }
+                check_blocks("block_frames", &plan.block_frames)?;
+                check_share("free_share", plan.free_share)?;
+                require((1..=1 << 24).contains(&plan.free_frames), "free_frames", || {
+                    format!("{} is not between 1 and 2^24", plan.free_frames)
+                })?;
+                require(plan.request_frames <= plan.free_frames, "request_frames", || {
+                    format!("{} of {} free frames", plan.request_frames, plan.free_frames)
+                })?;
+                match &plan.aged {
+                    Some(aged) => check_aged("aged", aged),
+                    None => Ok(()),
+                }
+            }
+            Self::Fit(plan) => {
+                check_pbs("granularity", plan.granularity, plan.top_order)?;
+                require(plan.requests > 0, "requests", || "none".into())?;
+                check_aged("aged", &plan.aged)
+            }
+        }
+    }
+}
+
+fn toml_from<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, PlanError> {
+    toml::from_str(text).map_err(|error| PlanError::Parse {
+        plan: name.to_owned(),
+        message: error.to_string().trim_end().to_owned(),
+    })
+}
+
+type Checked = Result<(), (String, String)>;
+
+fn require(holds: bool, key: &str, why: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err((key.to_owned(), why())) }
+}
+
+fn check_repeats(repeats: u64, quick: u64) -> Checked {
+    for (key, value) in [("repeats", repeats), ("repeats_quick", quick)] {
+        require((1..=1000).contains(&value), key, || format!("{value} is not between 1 and 1000"))?;
+    }
+    Ok(())
+}
+
+fn check_tlb(key: &str, entries: usize) -> Checked {
+    require((1..=1 << 16).contains(&entries), key, || {
+        format!("{entries} is not between 1 and 65536")
+    })
+}
+
+fn check_width(key: &str, format: FormatName, bits: u8) -> Checked {
+    let max = format.format().beside_half_bits();
+    require((1..=max).contains(&u32::from(bits)), key, || {
+        format!("{bits} is not between 1 and {max}, the widest beside {}", format.title())
+    })
+}
+
+fn check_bbs(key: &str, max_order: u8) -> Checked {
+    require((1..=32).contains(&max_order), key, || format!("{max_order} is not between 1 and 32"))
+}
+
+fn check_pbs(key: &str, granularity: u8, top: u8) -> Checked {
+    require((1..=18).contains(&granularity), key, || {
+        format!("granularity {granularity} is not between 1 and 18")
+    })?;
+    require(top <= 32, key, || format!("top order {top} is above 32"))
+}
+
+fn check_blocks(key: &str, sizes: &[u64]) -> Checked {
+    require(!sizes.is_empty(), key, || "none given".into())?;
+    for size in sizes {
+        require((1..=1 << 20).contains(size), key, || {
+            format!("{size} frames is not between 1 and 2^20")
+        })?;
+    }
+    Ok(())
+}
+
+fn check_share(key: &str, share: f64) -> Checked {
+    require(share > 0.0 && share < 1.0, key, || format!("{share} is not a share between 0 and 1"))
+}
+
+fn check_aged(key: &str, aged: &Aged) -> Checked {
+    let sub = |name: &str| format!("{key}.{name}");
+    require((1024..=1 << 24).contains(&aged.frames), &sub("frames"), || {
+        format!("{} is not between 1024 and 2^24", aged.frames)
+    })?;
+    require(!aged.used_shares.is_empty(), &sub("used_shares"), || "none given".into())?;
+    for &share in &aged.used_shares {
+        check_share(&sub("used_shares"), share)?;
+    }
+    require(
+        (1..=aged.frames).contains(&aged.request_frames_max),
+        &sub("request_frames_max"),
+        || format!("{} is not between 1 and all frames", aged.request_frames_max),
+    )
+}
+
+fn check_shapes(key: &str, shapes: &Shapes) -> Checked {
+    let sides = [
+        ("image_width", shapes.image_width),
+        ("image_height", shapes.image_height),
+        ("pixel_bytes", shapes.pixel_bytes),
+        ("matrix_elements", shapes.matrix_elements),
+        ("element_bytes", shapes.element_bytes),
+        ("column_bytes", shapes.column_bytes),
+        ("block_bytes", shapes.block_bytes),
+        ("block_rows", shapes.block_rows),
+    ];
+    for (name, value) in sides {
+        require((1..=1 << 14).contains(&value), &format!("{key}.{name}"), || {
+            format!("{value} is not between 1 and 16384")
+        })?;
+    }
+    Ok(())
+}
+
+fn check_case(ranges: &[(u64, u64)]) -> Result<u64, String> {
+    let mut end = 0;
+    let mut free = 0;
+    for &(start, count) in ranges {
+        if count == 0 || start < end || start > 1 << 16 || count > 1 << 16 {
+            return Err(format!("range [{start}, {count}] is empty, out of order or too large"));
+        }
+        end = start + count;
+        free += count;
+    }
+    Ok(free)
+}

@@ -1,0 +1,188 @@
+//! Studies: from a plan to a result.
+//!
+//! A study is a list of points that do not depend on each other. They run on
+//! as many threads as the caller's pool has, and are gathered in the plan's
+//! order, so that the same plan and seed give the same bytes whatever the
+//! number of threads.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use serde::Serialize;
+use swath_arch::Order;
+use swath_frame::Config;
+
+use crate::plan::{About, Plan, PlanError};
+use crate::real::Machine;
+use crate::results::{HostResult, ResultError, StudyResult};
+
+/// The plans that come with the program: name and text.
+pub const BUILT_IN: [(&str, &str); 8] = [
+    ("pbs-cases", include_str!("../../../studies/pbs-cases.toml")),
+    ("pbs-tlb", include_str!("../../../studies/pbs-tlb.toml")),
+    ("pbs-tlb-armv8", include_str!("../../../studies/pbs-tlb-armv8.toml")),
+    ("pbs-tlb-aged", include_str!("../../../studies/pbs-tlb-aged.toml")),
+    ("pbs-tlb-real", include_str!("../../../studies/pbs-tlb-real.toml")),
+    ("pbs-widths", include_str!("../../../studies/pbs-widths.toml")),
+    ("pbs-freelist", include_str!("../../../studies/pbs-freelist.toml")),
+    ("pbs-fit", include_str!("../../../studies/pbs-fit.toml")),
+];
+
+/// Who watches a study run.
+pub trait Watch: Sync {
+    /// A study of so many points begins.
+    fn begin(&self, study: &str, points: u64);
+    /// One point is done.
+    fn point(&self);
+    /// Whether the run should stop at the next point.
+    fn cancelled(&self) -> bool;
+}
+
+/// Real input in place of what a plan names.
+#[derive(Clone, Default, Debug)]
+pub struct RealInput {
+    /// The free extents of a machine, from a snapshot.
+    pub memory: Option<Arc<Machine>>,
+    /// A file of recorded accesses.
+    pub accesses: Option<PathBuf>,
+}
+
+/// How a plan is run.
+pub struct Run<'a> {
+    /// Fewer repeats.
+    pub quick: bool,
+    /// Real input in place of the plan's.
+    pub real: &'a RealInput,
+    /// Who watches.
+    pub watch: &'a dyn Watch,
+}
+
+impl Run<'_> {
+    /// Measures every point on the current thread pool; results in the order
+    /// of the points.
+    ///
+    /// # Errors
+    /// The first error in that order, or [`StudyError::Interrupted`].
+    pub fn points<P: Sync, R: Send>(
+        &self,
+        about: &About,
+        points: &[P],
+        measure: impl Fn(&P) -> Result<R, StudyError> + Sync,
+    ) -> Result<Vec<R>, StudyError> {
+        self.watch.begin(&about.study, points.len() as u64);
+        let results: Vec<Result<R, StudyError>> = points
+            .par_iter()
+            .map(|point| {
+                if self.watch.cancelled() {
+                    return Err(StudyError::Interrupted);
+                }
+                let result = measure(point);
+                self.watch.point();
+                result
+            })
+            .collect();
+        results.into_iter().collect()
+    }
+}
+
+/// What a study found.
+pub struct Outcome {
+    /// What follows from plan and seed.
+    pub result: StudyResult,
+    /// What depends on the machine that ran it.
+    pub host: Option<HostResult>,
+}
+
+/// Why a study gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// The watcher stopped it.
+    #[error("interrupted")]
+    Interrupted,
+    /// The plan cannot be run.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// What was measured is not a valid result.
+    #[error(transparent)]
+    Result(#[from] ResultError),
+    /// Free blocks do not fit into memory.
+    #[error("memory.block_frames: {0}")]
+    TooFull(#[from] crate::memory::TooFull),
+    /// Memory cannot be prepared, or a request of the workload not be served.
+    #[error("study {study}: {what}")]
+    Machine {
+        /// The study.
+        study: String,
+        /// What went wrong, with its numbers.
+        what: String,
+    },
+    /// A trace cannot be read.
+    #[error("{file}: {what}")]
+    Input {
+        /// The file.
+        file: String,
+        /// What is wrong, with the byte.
+        what: String,
+    },
+}
+
+/// BBS with MAX_ORDER `max_order`; a valid plan has at least one order.
+pub fn bbs(max_order: u8) -> Result<Config, PlanError> {
+    orders("bbs_max_order", 1, max_order.saturating_sub(1))
+}
+
+/// PBS with this granularity and top order.
+pub fn pbs(granularity: u8, top_order: u8) -> Result<Config, PlanError> {
+    orders("pbs_granularity", granularity, top_order)
+}
+
+fn orders(key: &str, granularity: u8, top: u8) -> Result<Config, PlanError> {
+    let error = |why: String| PlanError::Value { plan: String::new(), key: key.to_owned(), why };
+    let top = Order::new(top).ok_or_else(|| error(format!("order {top} is too large")))?;
+    Config::new(granularity.into(), top).map_err(|why| error(why.to_string()))
+}
+
+/// A result without figures yet. Its plan is the one that was run: whether
+/// quick, and with the real input that took the place of its own.
+pub fn result(about: &About, plan: &impl Serialize, run: &Run<'_>, finding: String) -> StudyResult {
+    let mut json = serde_json::to_value(plan).unwrap_or_default();
+    if let Some(keys) = json.as_object_mut() {
+        keys.insert("quick".to_owned(), run.quick.into());
+        if let Some(machine) = &run.real.memory {
+            keys.insert("real_memory".to_owned(), machine.name.clone().into());
+        }
+        if let Some(file) = &run.real.accesses {
+            keys.insert("real_accesses".to_owned(), file.display().to_string().into());
+        }
+    }
+    StudyResult {
+        study: about.study.clone(),
+        title: about.title.clone(),
+        paper: about.paper.clone(),
+        reference: about.reference.clone(),
+        seed: about.seed,
+        plan: json,
+        finding,
+        figures: Vec::new(),
+        series: Vec::new(),
+        claims: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+/// Runs a plan.
+///
+/// # Errors
+/// [`StudyError`].
+pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
+    let outcome = match plan {
+        Plan::Cases(plan) => crate::pbs_cases::run(plan, run),
+        Plan::Tlb(plan) => crate::pbs_tlb::run(plan, run),
+        Plan::Widths(plan) => crate::pbs_widths::run(plan, run),
+        Plan::Allocation(plan) | Plan::Freelist(plan) => crate::pbs_freelist::run(plan, run),
+        Plan::Fit(plan) => crate::pbs_fit::run(plan, run),
+    }?;
+    crate::results::check_pair(&outcome.result, outcome.host.as_ref())?;
+    Ok(outcome)
+}
