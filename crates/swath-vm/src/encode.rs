@@ -32,6 +32,17 @@ pub(crate) enum Entry {
     Leaf(Leaf),
 }
 
+/// What one descriptor is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Nothing.
+    Empty,
+    /// A link to the table here.
+    Table(PhysAddr),
+    /// A page of this order, alone or as one of 16 alike.
+    Leaf(Order),
+}
+
 /// What a leaf says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Leaf {
@@ -85,13 +96,86 @@ pub(crate) const fn copy_stride_bytes(format: Format, order_of_entry: Order) -> 
 
 /// What the word at `level` says.
 pub(crate) fn decode(format: Format, level: usize, word: u64) -> Entry {
+    match kind(format, level, word) {
+        Kind::Empty => Entry::Empty,
+        Kind::Table(table) => Entry::Table(table),
+        Kind::Leaf(order) => Entry::Leaf(Leaf {
+            order,
+            frame: frame(format, order, word),
+            attributes: match format {
+                Format::ArmV7 => armv7_attributes(level, order, word),
+                Format::ArmV8 => armv8_attributes(word),
+                Format::X86_64 => x86_64_attributes(word),
+            },
+            owned: owned(format, level, word),
+        }),
+    }
+}
+
+/// What the word at `level` is, which is all that a walk needs.
+#[inline]
+pub(crate) const fn kind(format: Format, level: usize, word: u64) -> Kind {
     if !in_use(format, word) {
-        return Entry::Empty;
+        return Kind::Empty;
     }
     match format {
-        Format::ArmV7 => armv7_decode(level, word),
-        Format::ArmV8 => armv8_decode(level, word),
-        Format::X86_64 => x86_64_decode(level, word),
+        Format::ArmV7 if level == 0 => {
+            if armv7::TYPE.get(word) == armv7::TYPE_TABLE {
+                return Kind::Table(PhysAddr::new(word & armv7::TABLE_BASE.mask()));
+            }
+            let supersection = armv7::SUPERSECTION.get(word) == 1;
+            Kind::Leaf(if supersection { Order::known(12) } else { Order::known(8) })
+        }
+        Format::ArmV7 => {
+            let small = armv7::SMALL.get(word) == 1;
+            Kind::Leaf(if small { Order::BASE } else { Order::known(4) })
+        }
+        Format::ArmV8 => {
+            if level < 3 && armv8::TABLE_OR_PAGE.get(word) == 1 {
+                return Kind::Table(PhysAddr::new(word & armv8::BASE.mask()));
+            }
+            let joined = armv8::CONTIGUOUS.get(word) == 1;
+            Kind::Leaf(match (level, joined) {
+                (3, false) => Order::BASE,
+                (3, true) => Order::known(4),
+                (2, true) => Order::known(13),
+                _ => entry_order_of_nine_bits(level),
+            })
+        }
+        Format::X86_64 => {
+            if level < 3 && x86_64::PS.get(word) == 0 {
+                return Kind::Table(PhysAddr::new(word & x86_64::BASE.mask()));
+            }
+            Kind::Leaf(entry_order_of_nine_bits(level))
+        }
+    }
+}
+
+/// The first frame of the page of 2^`order` frames that the leaf maps.
+#[inline]
+pub(crate) const fn frame(format: Format, order: Order, word: u64) -> Pfn {
+    let address = match format {
+        Format::ArmV7 if order.k() == 12 => {
+            armv7::SUPERSECTION_BASE_35_32.get(word) << 32
+                | armv7::SUPERSECTION_BASE_39_36.get(word) << 36
+                | word & armv7::SUPERSECTION_BASE.mask()
+        }
+        Format::ArmV7 => word & armv7::SMALL_BASE.mask(),
+        Format::ArmV8 => word & armv8::BASE.mask(),
+        Format::X86_64 => word & x86_64::BASE.mask(),
+    };
+    Pfn::new(address >> swath_arch::BASE_PAGE_SHIFT & !(order.frames() - 1))
+}
+
+/// Whether the space took the leaf's frames itself.
+#[inline]
+pub(crate) const fn owned(format: Format, level: usize, word: u64) -> bool {
+    match (format, level) {
+        (Format::ArmV7, 0) => armv7::SECTION_S.get(word) == 1,
+        (Format::ArmV7, _) => armv7::PAGE_S.get(word) == 1,
+        (Format::ArmV8, _) => armv8::SH.get(word) == armv8::SH_INNER,
+        (Format::X86_64, 3) => x86_64::PAT.get(word) == 0,
+        (Format::X86_64, _) => x86_64::LARGE_PAT.get(word) == 0,
     }
 }
 
@@ -182,52 +266,28 @@ fn armv7_leaf(level: usize, leaf: Leaf) -> u64 {
     }
 }
 
-fn armv7_decode(level: usize, word: u64) -> Entry {
+fn armv7_attributes(level: usize, order: Order, word: u64) -> Attributes {
     // B and C say the same in both kinds of memory.
     let memory = if armv7::C.get(word) == 1 { MemoryKind::Normal } else { MemoryKind::Device };
     if level == 0 {
-        if armv7::TYPE.get(word) == armv7::TYPE_TABLE {
-            return Entry::Table(PhysAddr::new(word & armv7::TABLE_BASE.mask()));
-        }
-        let (order, pa) = if armv7::SUPERSECTION.get(word) == 1 {
-            let high = armv7::SUPERSECTION_BASE_35_32.get(word) << 32
-                | armv7::SUPERSECTION_BASE_39_36.get(word) << 36;
-            (Order::known(12), high | word & armv7::SUPERSECTION_BASE.mask())
-        } else {
-            (Order::known(8), word & armv7::SECTION_BASE.mask())
-        };
-        return Entry::Leaf(Leaf {
-            order,
-            frame: PhysAddr::new(pa).frame(),
-            attributes: Attributes {
-                writable: armv7::SECTION_AP2.get(word) == 0,
-                user: armv7::SECTION_AP1.get(word) == 1,
-                executable: armv7::SECTION_XN.get(word) == 0,
-                global: armv7::SECTION_NG.get(word) == 0,
-                accessed: armv7::SECTION_AF.get(word) == 1,
-                memory,
-            },
-            owned: armv7::SECTION_S.get(word) == 1,
-        });
-    }
-    let (order, pa, xn) = if armv7::SMALL.get(word) == 1 {
-        (Order::BASE, word & armv7::SMALL_BASE.mask(), armv7::SMALL_XN.get(word))
-    } else {
-        (Order::known(4), word & armv7::LARGE_BASE.mask(), armv7::LARGE_XN.get(word))
-    };
-    Entry::Leaf(Leaf {
-        order,
-        frame: PhysAddr::new(pa).frame(),
-        attributes: Attributes {
-            writable: armv7::PAGE_AP2.get(word) == 0,
-            user: armv7::PAGE_AP1.get(word) == 1,
-            executable: xn == 0,
-            global: armv7::PAGE_NG.get(word) == 0,
-            accessed: armv7::PAGE_AF.get(word) == 1,
+        return Attributes {
+            writable: armv7::SECTION_AP2.get(word) == 0,
+            user: armv7::SECTION_AP1.get(word) == 1,
+            executable: armv7::SECTION_XN.get(word) == 0,
+            global: armv7::SECTION_NG.get(word) == 0,
+            accessed: armv7::SECTION_AF.get(word) == 1,
             memory,
-        },
-        owned: armv7::PAGE_S.get(word) == 1,
-    })
+        };
+    }
+    let xn = if order == Order::BASE { armv7::SMALL_XN } else { armv7::LARGE_XN };
+    Attributes {
+        writable: armv7::PAGE_AP2.get(word) == 0,
+        user: armv7::PAGE_AP1.get(word) == 1,
+        executable: xn.get(word) == 0,
+        global: armv7::PAGE_NG.get(word) == 0,
+        accessed: armv7::PAGE_AF.get(word) == 1,
+        memory,
+    }
 }
 
 /// log2 of the base pages that one entry at `level` of a format with four
@@ -261,35 +321,18 @@ fn armv8_leaf(level: usize, leaf: Leaf) -> u64 {
     armv8::CONTIGUOUS.set(word, u64::from(order != entry_order_of_nine_bits(level)))
 }
 
-fn armv8_decode(level: usize, word: u64) -> Entry {
-    if level < 3 && armv8::TABLE_OR_PAGE.get(word) == 1 {
-        return Entry::Table(PhysAddr::new(word & armv8::BASE.mask()));
-    }
-    let joined = if armv8::CONTIGUOUS.get(word) == 1 { 4 } else { 0 };
-    let order = match entry_order_of_nine_bits(level).k() + joined {
-        0 => Order::BASE,
-        4 => Order::known(4),
-        9 => Order::known(9),
-        13 => Order::known(13),
-        _ => Order::known(18),
-    };
-    let memory = match armv8::ATTR_INDEX.get(word) {
-        armv8::ATTR_NORMAL => MemoryKind::Normal,
-        _ => MemoryKind::Device,
-    };
-    Entry::Leaf(Leaf {
-        order,
-        frame: Pfn::new(armv8::BASE.get(word) & !(order.frames() - 1)),
-        attributes: Attributes {
-            writable: armv8::AP2.get(word) == 0,
-            user: armv8::AP1.get(word) == 1,
-            executable: armv8::UXN.get(word) == 0,
-            global: armv8::NG.get(word) == 0,
-            accessed: armv8::AF.get(word) == 1,
-            memory,
+fn armv8_attributes(word: u64) -> Attributes {
+    Attributes {
+        writable: armv8::AP2.get(word) == 0,
+        user: armv8::AP1.get(word) == 1,
+        executable: armv8::UXN.get(word) == 0,
+        global: armv8::NG.get(word) == 0,
+        accessed: armv8::AF.get(word) == 1,
+        memory: match armv8::ATTR_INDEX.get(word) {
+            armv8::ATTR_NORMAL => MemoryKind::Normal,
+            _ => MemoryKind::Device,
         },
-        owned: armv8::SH.get(word) == armv8::SH_INNER,
-    })
+    }
 }
 
 fn x86_64_leaf(level: usize, leaf: Leaf) -> u64 {
@@ -311,29 +354,16 @@ fn x86_64_leaf(level: usize, leaf: Leaf) -> u64 {
     }
 }
 
-fn x86_64_decode(level: usize, word: u64) -> Entry {
-    if level < 3 && x86_64::PS.get(word) == 0 {
-        return Entry::Table(PhysAddr::new(word & x86_64::BASE.mask()));
+fn x86_64_attributes(word: u64) -> Attributes {
+    let device = x86_64::PCD.get(word) == 1;
+    Attributes {
+        writable: x86_64::RW.get(word) == 1,
+        user: x86_64::US.get(word) == 1,
+        executable: x86_64::XD.get(word) == 0,
+        global: x86_64::G.get(word) == 1,
+        accessed: x86_64::A.get(word) == 1,
+        memory: if device { MemoryKind::Device } else { MemoryKind::Normal },
     }
-    let order = entry_order_of_nine_bits(level);
-    let pat = if level == 3 { x86_64::PAT } else { x86_64::LARGE_PAT };
-    Entry::Leaf(Leaf {
-        order,
-        frame: Pfn::new(x86_64::BASE.get(word) & !(order.frames() - 1)),
-        attributes: Attributes {
-            writable: x86_64::RW.get(word) == 1,
-            user: x86_64::US.get(word) == 1,
-            executable: x86_64::XD.get(word) == 0,
-            global: x86_64::G.get(word) == 1,
-            accessed: x86_64::A.get(word) == 1,
-            memory: if x86_64::PCD.get(word) == 1 {
-                MemoryKind::Device
-            } else {
-                MemoryKind::Normal
-            },
-        },
-        owned: pat.get(word) == 0,
-    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use swath_arch::{
 use swath_frame::{AllocError, FrameAllocator};
 
 use crate::contiguity::{self, Contiguity, Piece, Place};
-use crate::encode::{self, Entry, Leaf};
+use crate::encode::{self, Entry, Kind, Leaf};
 use crate::error::{
     AllocateError, CheckError, FaultError, MapError, NewError, PageSizeError, TranslateError,
 };
@@ -573,10 +573,10 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             let view = self.view();
             let at = view.entry(table, view.index(above, page));
             let next = view.read(at).map_err(MapError::Bus).and_then(|word| {
-                match encode::decode(self.regime.format, above, word) {
-                    Entry::Table(next) => Ok(next),
-                    Entry::Leaf(_) => Err(MapError::AlreadyMapped { page }),
-                    Entry::Empty => {
+                match encode::kind(self.regime.format, above, word) {
+                    Kind::Table(next) => Ok(next),
+                    Kind::Leaf(_) => Err(MapError::AlreadyMapped { page }),
+                    Kind::Empty => {
                         fresh = true;
                         self.new_table(at, above + 1, page)
                     }
@@ -658,8 +658,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             if fellow == at {
                 continue;
             }
-            if let Entry::Table(table) = encode::decode(Format::ArmV7, 0, self.view().read(fellow)?)
-            {
+            if let Kind::Table(table) = encode::kind(Format::ArmV7, 0, self.view().read(fellow)?) {
                 return Ok(Some(table.frame()));
             }
         }

@@ -11,7 +11,7 @@ use swath_arch::{
 use swath_frame::{FrameAllocator, FreeError};
 
 use crate::contiguity::Place;
-use crate::encode::{self, Entry};
+use crate::encode::{self, Kind};
 use crate::error::UnmapError;
 use crate::space::{AddressSpace, append, first_not_canonical, give_back};
 use crate::walk::LEVELS_MAX;
@@ -127,8 +127,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         } else {
             encode::resume(view.format(), found.level, found.word)
         };
-        let entries = match encode::decode(view.format(), found.level, word) {
-            Entry::Leaf(leaf) => 1 << (leaf.order.k() - entry_order.k()),
+        let entries = match encode::kind(view.format(), found.level, word) {
+            Kind::Leaf(order) => 1 << (order.k() - entry_order.k()),
             _ => 1,
         };
         Ok(Span { level: found.level, at: found.at, entries, pages: entries << entry_order.k() })
@@ -155,10 +155,9 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 }
                 let word = if i == 0 { found.word } else { view.read(view.entry(found.at, i))? };
                 let page = Vpn::new(range.start.raw() + done);
-                let Entry::Leaf(leaf) = encode::decode(view.format(), found.level, word) else {
+                let Kind::Leaf(order) = encode::kind(view.format(), found.level, word) else {
                     return Err(UnmapError::NotMapped { page });
                 };
-                let order = leaf.order;
                 if order != Order::BASE {
                     let head = Vpn::new(page.raw() & !(order.frames() - 1));
                     if head < range.start || order.frames() > range.end().raw() - head.raw() {
@@ -190,7 +189,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         &mut self,
         range: PageRange,
         in_use: bool,
-        change: fn(Format, usize, u64) -> u64,
+        change: impl Fn(Format, usize, u64) -> u64,
     ) -> Result<(), (BusError, u64)> {
         let format = self.regime.format;
         let mut done = 0;
@@ -232,14 +231,15 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             while i < span.entries {
                 let Ok(word) = self.view().read(self.view().entry(span.at, i)) else { break };
                 let word = encode::resume(format, span.level, word);
-                let Entry::Leaf(leaf) = encode::decode(format, span.level, word) else { break };
-                if leaf.owned {
-                    let more = Extent::new(leaf.frame, leaf.order.frames());
+                let Kind::Leaf(order) = encode::kind(format, span.level, word) else { break };
+                if encode::owned(format, span.level, word) {
+                    let frame = encode::frame(format, order, word);
+                    let more = Extent::new(frame, order.frames());
                     if let Some(block) = append(&mut pending, more) {
                         self.free_frames(block, &mut refused);
                     }
                 }
-                i += 1 << (leaf.order.k() - entry_order.k());
+                i += 1 << (order.k() - entry_order.k());
             }
             tables_freed |= self.prune_from(page, span.entries);
             done += span.pages;
@@ -272,7 +272,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         while depth < view.leaf_level() {
             let at = view.entry(links[depth].1, view.index(depth, page));
             let Ok(word) = view.read(at) else { break };
-            let Entry::Table(table) = encode::decode(view.format(), depth, word) else { break };
+            let Kind::Table(table) = encode::kind(view.format(), depth, word) else { break };
             depth += 1;
             links[depth] = (at, table);
         }
@@ -452,8 +452,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 (found.at, found.word)
             }
         };
-        Ok(match encode::decode(view.format(), level, word) {
-            Entry::Leaf(leaf) if leaf.order == Order::BASE => Some((at, word)),
+        Ok(match encode::kind(view.format(), level, word) {
+            Kind::Leaf(Order::BASE) => Some((at, word)),
             _ => None,
         })
     }

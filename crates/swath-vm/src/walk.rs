@@ -5,7 +5,7 @@ use swath_arch::{
     BusError, Coalescing, ContiguityField, Format, Order, PhysAddr, PhysMemory, Regime, Vpn,
 };
 
-use crate::encode::{self, Entry};
+use crate::encode::{self, Entry, Kind};
 
 /// The most levels that a format has.
 pub(crate) const LEVELS_MAX: usize = 4;
@@ -111,8 +111,8 @@ impl<M: PhysMemory> View<'_, M> {
         loop {
             let at = self.entry(table, self.index(level, page));
             let word = self.read(at)?;
-            match encode::decode(self.format(), level, word) {
-                Entry::Table(next) if level < self.leaf_level() => {
+            match encode::kind(self.format(), level, word) {
+                Kind::Table(next) if level < self.leaf_level() => {
                     table = next;
                     level += 1;
                 }
