@@ -252,15 +252,18 @@ impl Lengths for offset_allocator::Allocator<u32> {
     }
 }
 
-/// Swath's allocator, and the blocks of live requests: the first of a request
-/// stands in its handle, each further one in a list over the first frames.
+/// Swath's allocator, and the further blocks of live requests.
 struct Listed<R: Rule> {
     buddy: PageBuddy<Vec<u64>, R>,
-    /// For the first frame of a block, the next block of its request.
-    next: Vec<Block>,
+    /// Each a block of a request and where its next one is.
+    more: Vec<(Block, u32)>,
+    /// The first unused entry of `more`; their second halves link them.
+    unused: u32,
 }
 
-/// A block of at most 64 frames in 32 bits; a length of 0 is none.
+const NONE: u32 = u32::MAX;
+
+/// A block of at most 64 frames, in 32 bits; a length of 0 is none.
 #[derive(Clone, Copy)]
 struct Block(u32);
 
@@ -271,46 +274,74 @@ impl Block {
         Self((extent.start.raw() as u32) << 7 | extent.count as u32)
     }
 
-    fn start(self) -> usize {
-        (self.0 >> 7) as usize
-    }
-
     fn extent(self) -> Option<Extent> {
-        let count = u64::from(self.0 & 0x7f);
-        (count > 0).then(|| Extent::new(Pfn::new(self.start() as u64), count))
+        let (start, count) = (u64::from(self.0 >> 7), u64::from(self.0 & 0x7f));
+        (count > 0).then(|| Extent::new(Pfn::new(start), count))
     }
 }
 
+/// The blocks of a request: the first three here, more in `Listed::more`.
+#[derive(Clone, Copy)]
+struct Blocks3 {
+    first: [Block; 3],
+    more: u32,
+}
+
 impl<R: Rule> Lengths for Listed<R> {
-    type Held = Block;
+    type Held = Blocks3;
 
     #[inline]
-    fn take(&mut self, frames: u32) -> Option<Block> {
-        let Self { buddy, next } = self;
-        let mut list = Block::NONE;
+    fn take(&mut self, frames: u32) -> Option<Blocks3> {
+        let Self { buddy, more, unused } = self;
+        let mut held = Blocks3 { first: [Block::NONE; 3], more: NONE };
+        let mut count = 0;
         let taken = buddy.allocate(u64::from(frames), &mut |extent| {
             let block = Block::new(extent);
-            next[block.start()] = list;
-            list = block;
+            if let Some(first) = held.first.get_mut(count) {
+                *first = block;
+                count += 1;
+                return;
+            }
+            if *unused == NONE {
+                *unused = more.len() as u32;
+                more.push((Block::NONE, NONE));
+            }
+            let entry = &mut more[*unused as usize];
+            let next_unused = entry.1;
+            *entry = (block, held.more);
+            held.more = *unused;
+            *unused = next_unused;
         });
-        taken.ok().map(|()| list)
+        taken.ok().map(|()| held)
     }
 
     #[inline]
-    fn put(&mut self, mut held: Block) -> bool {
-        while let Some(extent) = held.extent() {
-            held = self.next[held.start()];
+    fn put(&mut self, held: Blocks3) -> bool {
+        for extent in held.first.iter().map_while(|block| block.extent()) {
             if self.buddy.free(extent).is_err() {
                 return false;
             }
         }
+        let mut at = held.more;
+        while at != NONE {
+            let (block, next) = self.more[at as usize];
+            if !block.extent().is_some_and(|extent| self.buddy.free(extent).is_ok()) {
+                return false;
+            }
+            self.more[at as usize].1 = self.unused;
+            self.unused = at;
+            at = next;
+        }
         true
     }
 
-    fn blocks(&self, mut held: Block, _: u32, visit: &mut dyn FnMut(Extent)) {
-        while let Some(extent) = held.extent() {
-            visit(extent);
-            held = self.next[held.start()];
+    fn blocks(&self, held: Blocks3, _: u32, visit: &mut dyn FnMut(Extent)) {
+        held.first.iter().filter_map(|block| block.extent()).for_each(&mut *visit);
+        let mut at = held.more;
+        while at != NONE {
+            let (block, next) = self.more[at as usize];
+            block.extent().into_iter().for_each(&mut *visit);
+            at = next;
         }
     }
 
@@ -405,7 +436,7 @@ fn lengths<A: Lengths + 'static>(mut allocator: A) -> Run {
 }
 
 fn listed<R: Rule + 'static>(config: Config) -> Run {
-    lengths(Listed::<R> { buddy: buddy(config, true), next: vec![Block::NONE; FRAMES as usize] })
+    lengths(Listed::<R> { buddy: buddy(config, true), more: Vec::new(), unused: NONE })
 }
 
 /// The contenders of a row of blocks of 2^K frames.
