@@ -23,13 +23,17 @@
 extern crate alloc;
 
 pub mod decode;
+pub mod fill;
+pub mod geometry;
 pub mod mmu;
 pub mod tlb;
 pub mod walker;
 
 pub use decode::{Descriptor, Leaf, Rights, decode};
+pub use fill::{EntryKind, Fill, Hit};
+pub use geometry::{Geometry, GeometryError};
 pub use mmu::{Access, ConfigError, Miss, Mmu, Outcome, Resolved, Stats, WalkOrder, WalkStats};
-pub use tlb::{EntryKind, Fill, Geometry, GeometryError, Hit, Tlb, TlbStats};
+pub use tlb::{Tlb, TlbStats};
 pub use walker::{
     AccessKind, Contiguity, Denied, Fault, Operation, Step, Translation, Walk, permit, walk,
 };

@@ -23,7 +23,9 @@ use swath_arch::{
     PhysAddr, PhysMemory, Regime, VirtAddr, Vpn,
 };
 
-use crate::tlb::{EntryKind, Fill, Geometry, GeometryError, Hit, Tlb, TlbStats};
+use crate::fill::{EntryKind, Fill, Hit};
+use crate::geometry::{Geometry, GeometryError};
+use crate::tlb::{Tlb, TlbStats};
 use crate::walker::{Contiguity, Fault, Step, Translation, Walk, pages_after, walk};
 
 /// The order of AT's two walks.

@@ -27,155 +27,11 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
-use core::fmt;
 
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
 
-/// The form of a TLB.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Geometry {
-    /// How many sets: any number from 1 on. The set of a page is the
-    /// remainder of its shifted number.
-    pub sets: u32,
-    /// How many entries to a set: any number from 1 on.
-    pub ways: u32,
-    /// log2 of the pages that share a set; no entry is longer. Without effect
-    /// when there is one set.
-    pub index_shift: u32,
-}
-
-impl Geometry {
-    /// The most entries that a TLB may have.
-    pub const ENTRIES_MAX: u32 = 1 << 24;
-
-    /// One set of `entries`.
-    pub const fn fully_associative(entries: u32) -> Self {
-        Self { sets: 1, ways: entries, index_shift: 0 }
-    }
-}
-
-impl Default for Geometry {
-    /// The papers' 32 entries, fully associative.
-    fn default() -> Self {
-        Self::fully_associative(32)
-    }
-}
-
-/// A form that no TLB can have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GeometryError {
-    /// No sets or no ways, or more entries than [`Geometry::ENTRIES_MAX`].
-    Entries {
-        /// The sets asked for.
-        sets: u32,
-        /// The ways asked for.
-        ways: u32,
-    },
-    /// An index shift beyond the 52 bits of a page number.
-    IndexShift {
-        /// The shift asked for.
-        index_shift: u32,
-    },
-}
-
-impl fmt::Display for GeometryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Entries { sets, ways } => {
-                write!(f, "{sets} sets of {ways} ways: 1 to {} entries", Geometry::ENTRIES_MAX)
-            }
-            Self::IndexShift { index_shift } => {
-                write!(f, "index shift {index_shift}: at most {PAGE_BITS}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for GeometryError {}
-
-/// The two kinds of entries. They are looked up separately, so one page may
-/// have one of each; the regular one wins.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum EntryKind {
-    /// A base page, a coalesced block or a superpage.
-    Regular,
-    /// AT's anchor with the pages behind it.
-    Anchor,
-}
-
-/// What a TLB knows about a page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hit {
-    /// The page's frame.
-    pub frame: Pfn,
-    /// The entry's attributes.
-    pub attributes: Attributes,
-    /// The kind of the entry.
-    pub kind: EntryKind,
-}
-
-/// What a miss brings: an entry to be, and the page that demanded it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fill {
-    kind: EntryKind,
-    page: u64,
-    start: u64,
-    end: u64,
-    frame: u64,
-    attributes: Attributes,
-}
-
-impl Fill {
-    /// An entry that maps `pages` to the frames from `first` on, demanded by
-    /// `page`. `None` if `page` is not among `pages`, or a page or a frame
-    /// number has more than 52 bits. O(1).
-    #[inline]
-    pub fn new(
-        kind: EntryKind,
-        page: Vpn,
-        pages: PageRange,
-        first: Pfn,
-        attributes: Attributes,
-    ) -> Option<Self> {
-        let end = pages.checked_end()?.raw();
-        let frame_end = first.checked_add(pages.count)?.raw();
-        if !pages.contains(page) || end > 1 << PAGE_BITS || frame_end > 1 << PAGE_BITS {
-            return None;
-        }
-        let (page, start, frame) = (page.raw(), pages.start.raw(), first.raw());
-        Some(Self { kind, page, start, end, frame, attributes })
-    }
-
-    /// The same where the ranges are known to be right: `page` in `pages`, and
-    /// no number beyond 52 bits.
-    #[inline]
-    pub(crate) fn within(
-        kind: EntryKind,
-        page: Vpn,
-        pages: PageRange,
-        first: Pfn,
-        attributes: Attributes,
-    ) -> Self {
-        debug_assert!(Self::new(kind, page, pages, first, attributes).is_some());
-        let (page, start, frame) = (page.raw(), pages.start.raw(), first.raw());
-        Self { kind, page, start, end: start + pages.count, frame, attributes }
-    }
-
-    /// The page that demanded the entry.
-    pub const fn page(&self) -> Vpn {
-        Vpn::new(self.page)
-    }
-
-    /// The pages that the entry would serve.
-    pub const fn pages(&self) -> PageRange {
-        PageRange::new(Vpn::new(self.start), self.end - self.start)
-    }
-
-    /// The kind of the entry.
-    pub const fn kind(&self) -> EntryKind {
-        self.kind
-    }
-}
+use crate::fill::{EntryKind, Fill, Hit, PAGE_BITS};
+use crate::geometry::{Geometry, GeometryError};
 
 /// What a TLB has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -208,8 +64,6 @@ impl TlbStats {
     }
 }
 
-/// Bits of a page number.
-const PAGE_BITS: u32 = 52;
 /// The class of anchor entries, which are found by their aligned window.
 const ANCHOR: u32 = 63;
 /// No entry, no node.
