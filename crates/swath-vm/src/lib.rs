@@ -50,13 +50,16 @@ mod walk;
 pub mod anchor;
 pub mod contiguity;
 pub mod error;
+pub mod inspect;
 pub mod space;
 pub mod unmap;
 
 pub use anchor::anchor_distance;
+pub use contiguity::Contiguity;
 pub use error::{
     AllocateError, CheckError, FaultError, MapError, NewError, PageSizeError, TranslateError,
     UnmapError,
 };
-pub use space::{AddressSpace, Mapping, Statistics};
+pub use inspect::Mapping;
+pub use space::{AddressSpace, Statistics};
 pub use unmap::Flush;

@@ -1,4 +1,4 @@
-//! An address space: mapping, eager and demand paging, translation.
+//! An address space: mapping, eager and demand paging.
 //!
 //! Reads and writes of descriptors are counted here in terms of n, the pages
 //! of the range; t, the leaf tables that it touches; l, the format's levels;
@@ -11,27 +11,10 @@ use swath_arch::{
 };
 use swath_frame::{AllocError, FrameAllocator};
 
-use crate::contiguity::{self, Contiguity, Piece, Place};
-use crate::encode::{self, Entry, Kind, Leaf};
-use crate::error::{
-    AllocateError, CheckError, FaultError, MapError, NewError, PageSizeError, TranslateError,
-};
+use crate::contiguity::{self, Piece};
+use crate::encode::{self, Kind, Leaf};
+use crate::error::{AllocateError, FaultError, MapError, NewError, PageSizeError};
 use crate::walk::{View, Visit};
-
-/// A translation, as software sees it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Mapping {
-    /// The frame of the page asked for.
-    pub frame: Pfn,
-    /// The order of the page that maps it.
-    pub order: Order,
-    /// What it permits.
-    pub attributes: Attributes,
-    /// Whether the space took the frame itself and will give it back.
-    pub owned: bool,
-    /// What the descriptor says of its neighbours: zero for larger pages.
-    pub contiguity: Contiguity,
-}
 
 /// What a space has done since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -349,116 +332,6 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         self.map_block(&mut None, page, Extent::new(frame, 1), attributes, Owner::Space)
             .map_err(FaultError::Map)?;
         Ok(frame)
-    }
-
-    /// What the page is mapped to. Reads at most l descriptors, and the word
-    /// beside one; changes nothing.
-    ///
-    /// # Errors
-    /// [`TranslateError`].
-    pub fn translate(&self, page: Vpn) -> Result<Mapping, TranslateError> {
-        let format = self.regime.format;
-        if first_not_canonical(format, PageRange::new(page, 1)).is_some() {
-            return Err(TranslateError::NotCanonical { page });
-        }
-        let found = self.view().find(page)?;
-        let Entry::Leaf(leaf) = encode::decode(format, found.level, found.word) else {
-            return Err(TranslateError::NotMapped { page });
-        };
-        let offset = page.raw() & (leaf.order.frames() - 1);
-        Ok(Mapping {
-            frame: Pfn::new(leaf.frame.raw() + offset),
-            order: leaf.order,
-            attributes: leaf.attributes,
-            owned: leaf.owned,
-            contiguity: self.contiguity(leaf, found.at, found.word)?,
-        })
-    }
-
-    fn contiguity(&self, leaf: Leaf, at: PhysAddr, word: u64) -> Result<Contiguity, BusError> {
-        let Regime { format, coalescing, .. } = self.regime;
-        let number = |place: Option<Place>| match place {
-            Some(place) if leaf.order == Order::BASE => place.get(self.view(), at, word),
-            _ => Ok(0),
-        };
-        Ok(Contiguity {
-            ascend: number(Place::ascend(format, coalescing))?,
-            descend: number(Place::descend(format, coalescing))?,
-        })
-    }
-
-    /// Walks every invariant, in one reading of every entry of every table.
-    ///
-    /// # Errors
-    /// [`CheckError`]: the first thing wrong.
-    pub fn check(&self) -> Result<(), CheckError> {
-        let format = self.regime.format;
-        let anchors = matches!(self.regime.coalescing, Coalescing::Anchor { .. });
-        let mut wrong: Option<CheckError> = None;
-        let mut reached = format.root_order().frames();
-        let mut last_frame = None;
-        // The run of base pages that ends before `next`: its start, its
-        // frames' distance from its pages, and how far its pages' claims
-        // reach.
-        let (mut start, mut next, mut delta) = (0, 0, 0);
-        let (mut claimed, mut claimant) = (0, Vpn::new(0));
-        let visited = self.view().visit(|visit| match visit {
-            Visit::Table { level, table } => {
-                if last_frame != Some(table.frame()) {
-                    reached += self.view().table_order(level).frames();
-                }
-                last_frame = Some(table.frame());
-            }
-            Visit::Leaf { level, at, page, leaf, word } => {
-                let entry_order = self.view().entry_order(level);
-                let within = page.raw() & (leaf.order.frames() - 1);
-                let expected = encode::leaf(format, level, leaf)
-                    + (within >> entry_order.k()) * encode::copy_stride_bytes(format, entry_order);
-                let head = self.view().find(Vpn::new(page.raw() - within)).map(|f| f.word);
-                let alike = match head {
-                    Ok(head) => encode::decode(format, level, head) == Entry::Leaf(leaf),
-                    Err(_) => false,
-                };
-                if leaf.order != Order::BASE && (word != expected || !alike) {
-                    wrong.get_or_insert(CheckError::Copies { page });
-                }
-                let said = self.contiguity(leaf, at, word).unwrap_or_default();
-                let frame = leaf.frame.raw() + within;
-                let base = leaf.order == Order::BASE;
-                let goes_on = base
-                    && next == page.raw()
-                    && frame.wrapping_sub(page.raw()) == delta
-                    && page.raw() != start;
-                if !goes_on {
-                    if claimed > next {
-                        wrong.get_or_insert(CheckError::Contiguity { page: claimant });
-                    }
-                    (start, claimed) = (page.raw(), 0);
-                    delta = frame.wrapping_sub(page.raw());
-                }
-                // A run of one larger page never goes on.
-                next = if base { page.raw() + 1 } else { 0 };
-                let claim = match (base, anchors) {
-                    (false, _) => 0,
-                    (true, true) => page.raw() + said.ascend,
-                    (true, false) => page.raw() + 1 + said.ascend,
-                };
-                if claim > claimed {
-                    (claimed, claimant) = (claim, page);
-                }
-                if said.descend > page.raw() - start {
-                    wrong.get_or_insert(CheckError::Contiguity { page });
-                }
-            }
-        });
-        visited.map_err(CheckError::Bus)?;
-        if claimed > next {
-            wrong.get_or_insert(CheckError::Contiguity { page: claimant });
-        }
-        if reached != self.table_frames {
-            wrong.get_or_insert(CheckError::TableFrames { reached, taken: self.table_frames });
-        }
-        wrong.map_or(Ok(()), Err)
     }
 
     fn check_range(&self, range: PageRange) -> Result<(), MapError> {

@@ -9,10 +9,11 @@ use std::cell::RefCell;
 use machine::{Memory, Pool, Random, Space, coalescings, spec};
 use proptest::prelude::*;
 use swath_arch::{
-    Attributes, Coalescing, ContiguityField, Extent, Format, Order, PageRange, Pfn, Vpn,
+    Attributes, Coalescing, ContiguityField, Extent, Format, Order, PageRange, Pfn, PhysAddr,
+    PhysMemory, Vpn,
 };
 use swath_frame::FrameAllocator;
-use swath_vm::AddressSpace;
+use swath_vm::{AddressSpace, CheckError};
 
 const DATA: Attributes = Attributes::USER_DATA;
 const POOL: u64 = 0x100;
@@ -263,4 +264,45 @@ fn armv7_tables_share_frames() {
     }
     drop(space);
     assert_eq!(pool.borrow().free_frames(), FRAMES);
+}
+
+/// `check` finds what is wrong: a byte of a table changed behind the space.
+#[test]
+fn check_can_fail() {
+    let find = |coalescing, page: u64, change: fn(u64) -> u64| {
+        let (memory, pool) = machine();
+        let mut space: Space<'_> =
+            AddressSpace::new(Format::ArmV8, coalescing, &memory, &pool, &pool).unwrap();
+        space.map(Vpn::new(16), Extent::new(Pfn::new(30), 8), DATA).unwrap();
+        space.map_page_size(Vpn::new(32), Pfn::new(48), Order::known(4), DATA).unwrap();
+        space.map(Vpn::new(1 << 27), Extent::new(Pfn::new(30), 1), DATA).unwrap();
+        space.check().unwrap();
+        // The way down, by hand; the root's second entry is of the far page.
+        let read = |at| memory.read_u64(PhysAddr::new(at)).unwrap();
+        let root = space.regime().root.raw();
+        let mut at = root;
+        for _ in 0..3 {
+            at = read(at) & 0xffff_ffff_f000;
+        }
+        let at = if page == 1 << 27 { root + 8 } else { at + 8 * page };
+        memory.write_u64(PhysAddr::new(at), change(read(at))).unwrap();
+        space.check().unwrap_err()
+    };
+    let pcad = Coalescing::Pcad(ContiguityField::Descriptor);
+    let distance = Order::known(2);
+    let anchor = Coalescing::Anchor { field: ContiguityField::Descriptor, distance };
+    let contiguity = |page| CheckError::Contiguity { page: Vpn::new(page) };
+    // Ascend (58:55) and Descend (62:59) say one more than they may.
+    assert_eq!(find(pcad, 20, |word| word + (1 << 55)), contiguity(20));
+    assert_eq!(find(pcad, 20, |word| word + (1 << 59)), contiguity(20));
+    assert_eq!(find(anchor, 20, |word| word + (1 << 55)), contiguity(20));
+    // A page in the middle is gone, or elsewhere.
+    assert_eq!(find(pcad, 20, |_| 0), contiguity(16));
+    assert_eq!(find(anchor, 21, |word| word + 4096), contiguity(16));
+    // One of 16 permits more than the others.
+    let copies = CheckError::Copies { page: Vpn::new(35) };
+    assert_eq!(find(pcad, 35, |word| word ^ 1 << 7), copies);
+    // A link is lost, and with it three tables.
+    let tables = CheckError::TableFrames { reached: 4, taken: 7 };
+    assert_eq!(find(Coalescing::None, 1 << 27, |_| 0), tables);
 }
