@@ -29,9 +29,6 @@ const WINDOW_LOG2: u32 = 23;
 /// zstd's level: a snapshot is written once.
 const LEVEL: i32 = 19;
 
-/// Encoded runs gathered before zstd sees them, in bytes.
-const CHUNK_BYTES: usize = 64 << 10;
-
 /// Why a snapshot cannot be read. Offsets count bytes from 0; those of the
 /// content count after decompression.
 #[derive(Debug, thiserror::Error)]
@@ -86,16 +83,13 @@ pub enum SnapshotError {
 
 impl Snapshot {
     /// Writes the file's bytes. The same snapshot gives the same bytes.
-    /// O(runs).
+    /// O(runs), with about two bytes of memory to a run.
     ///
     /// # Errors
     /// Those of `to`.
     pub fn write(&self, mut to: impl Write) -> io::Result<()> {
         to.write_all(&MAGIC)?;
         to.write_all(&[VERSION])?;
-        let mut zstd = zstd::stream::write::Encoder::new(to, LEVEL)?;
-        zstd.include_checksum(true)?;
-        zstd.window_log(WINDOW_LOG2)?;
         let mut out = Vec::new();
         let put_name = |out: &mut Vec<u8>, name: &str| {
             put_number(out, name.len() as u64);
@@ -124,11 +118,11 @@ impl Snapshot {
         }
         for run in self.runs() {
             put_number(&mut out, run.extent.count << 4 | u64::from(run.kind.code()));
-            if out.len() >= CHUNK_BYTES {
-                zstd.write_all(&out)?;
-                out.clear();
-            }
         }
+        let mut zstd = zstd::stream::write::Encoder::new(to, LEVEL)?;
+        zstd.include_checksum(true)?;
+        // Known beforehand, so that a small machine takes little memory.
+        zstd.set_pledged_src_size(Some(out.len() as u64))?;
         zstd.write_all(&out)?;
         zstd.finish()?.flush()
     }

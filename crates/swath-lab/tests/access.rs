@@ -1,0 +1,458 @@
+//! Address traces: hand-written samples, round trips, compression, hostile
+//! input, and recording.
+
+use std::io::{Cursor, Read, Write};
+use std::path::Path;
+
+use proptest::prelude::*;
+use swath_arch::VirtAddr;
+use swath_lab::access::{
+    Access, AccessKind, Accesses, Compression, TraceError, TraceFormat,
+};
+use swath_lab::access_swath::{MAGIC, TraceWriter, VERSION};
+
+fn access(addr: u64, len: u16, kind: AccessKind) -> Access {
+    Access::new(VirtAddr::new(addr), len, kind).unwrap()
+}
+
+fn open(bytes: &[u8], format: Option<TraceFormat>) -> Result<Accesses, TraceError> {
+    Accesses::from_reader(Cursor::new(bytes.to_vec()), format)
+}
+
+/// The accesses before an error or the end, and the error.
+fn read(bytes: &[u8], format: Option<TraceFormat>) -> (Vec<Access>, Option<TraceError>) {
+    let mut accesses = match open(bytes, format) {
+        Ok(accesses) => accesses,
+        Err(error) => return (Vec::new(), Some(error)),
+    };
+    let mut all = Vec::new();
+    let mut failure = None;
+    for access in &mut accesses {
+        assert!(failure.is_none(), "something after an error");
+        match access {
+            Ok(access) => all.push(access),
+            Err(error) => failure = Some(error),
+        }
+    }
+    assert!(accesses.next().is_none());
+    (all, failure)
+}
+
+fn whole(bytes: &[u8]) -> Vec<Access> {
+    let (all, failure) = read(bytes, None);
+    assert!(failure.is_none(), "{failure:?}");
+    all
+}
+
+fn swath(accesses: &[Access]) -> Vec<u8> {
+    let mut writer = TraceWriter::new(Vec::new(), 3).unwrap();
+    for &access in accesses {
+        writer.push(access).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+/// A trace around the given content.
+fn file_of(content: &[u8]) -> Vec<u8> {
+    [&MAGIC[..], &[VERSION], &zstd::encode_all(content, 1).unwrap()].concat()
+}
+
+fn compressed(bytes: &[u8]) -> [(Compression, Vec<u8>); 3] {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(bytes).unwrap();
+    let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+    xz.write_all(bytes).unwrap();
+    let mut zstd = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    zstd.include_checksum(true).unwrap();
+    zstd.write_all(bytes).unwrap();
+    [
+        (Compression::Gzip, gzip.finish().unwrap()),
+        (Compression::Xz, xz.finish().unwrap()),
+        (Compression::Zstd, zstd.finish().unwrap()),
+    ]
+}
+
+const LACKEY: &str = "\
+==42== Lackey, an example Valgrind tool
+==42== Command: true
+I  0401ab70,3
+ S 1fff000758,8
+ L 1ffeffe7e,8
+ words of the program
+I  0401AB73,5
+ M 0000000000001ffd,4
+
+ L ffffffffffffffff,1
+==42== Exit code:       0
+";
+
+fn lackey_accesses() -> Vec<Access> {
+    use AccessKind::{Fetch, Read, Write};
+    vec![
+        access(0x401_ab70, 3, Fetch),
+        access(0x1f_ff00_0758, 8, Write),
+        access(0x1_ffef_fe7e, 8, Read),
+        access(0x401_ab73, 5, Fetch),
+        access(0x1ffd, 4, Read),
+        access(0x1ffd, 4, Write),
+        access(u64::MAX, 1, Read),
+    ]
+}
+
+/// A record of ChampSim's with these operands.
+fn record(ip: u64, destinations: [u64; 2], sources: [u64; 4]) -> Vec<u8> {
+    let mut bytes = ip.to_le_bytes().to_vec();
+    bytes.extend([1, 0, 26, 0, 6, 0, 0, 0]);
+    bytes.extend(destinations.iter().chain(&sources).flat_map(|addr| addr.to_le_bytes()));
+    assert_eq!(bytes.len(), 64);
+    bytes
+}
+
+fn champsim() -> (Vec<u8>, Vec<Access>) {
+    use AccessKind::{Fetch, Read, Write};
+    let bytes = [
+        record(0x40_0000, [0, 0], [0; 4]),
+        record(0x40_0004, [0x7fff_0000, 0], [0, 0x1fff, 0, u64::MAX]),
+    ]
+    .concat();
+    let accesses = vec![
+        access(0x40_0000, 1, Fetch),
+        access(0x40_0004, 1, Fetch),
+        access(0x1fff, 1, Read),
+        access(u64::MAX, 1, Read),
+        access(0x7fff_0000, 1, Write),
+    ];
+    (bytes, accesses)
+}
+
+#[test]
+fn samples_are_recognised_and_read() {
+    let (records, from_records) = champsim();
+    let own = swath(&lackey_accesses());
+    let samples = [
+        (TraceFormat::Lackey, LACKEY.as_bytes().to_vec(), lackey_accesses()),
+        (TraceFormat::ChampSim, records, from_records),
+        (TraceFormat::Swath, own, lackey_accesses()),
+    ];
+    for (format, bytes, expected) in samples {
+        let opened = open(&bytes, None).unwrap();
+        assert_eq!((opened.format(), opened.compression()), (format, Compression::None));
+        assert_eq!(whole(&bytes), expected);
+        assert_eq!(read(&bytes, Some(format)).0, expected);
+        for (compression, packed) in compressed(&bytes) {
+            let opened = open(&packed, None).unwrap();
+            assert_eq!((opened.format(), opened.compression()), (format, compression));
+            assert_eq!(whole(&packed), expected);
+            // Members one behind the other, as parallel compressors write.
+            if format != TraceFormat::Swath {
+                let twice = whole(&[&packed[..], &packed].concat());
+                assert_eq!(twice, [&expected[..], &expected].concat());
+            }
+        }
+    }
+}
+
+/// A source that gives one byte at a time, as a slow pipe does.
+struct Drip(Cursor<Vec<u8>>);
+
+impl Read for Drip {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        let len = to.len().min(1);
+        self.0.read(&mut to[..len])
+    }
+}
+
+#[test]
+fn a_slow_pipe_makes_no_difference() {
+    let own = swath(&lackey_accesses());
+    let mut files = vec![LACKEY.as_bytes().to_vec(), champsim().0, own];
+    for (_, packed) in compressed(LACKEY.as_bytes()) {
+        files.push(packed);
+    }
+    for bytes in files {
+        let expected = whole(&bytes);
+        let slow = Accesses::from_reader(Drip(Cursor::new(bytes)), None).unwrap();
+        assert_eq!(slow.map(Result::unwrap).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn a_crossing_access_is_one_access_on_two_pages() {
+    let all = whole(b" L 1ffd,4\n S 1ffc,4\n");
+    assert_eq!(all.len(), 2);
+    let pages: Vec<Vec<u64>> =
+        all.iter().map(|access| access.pages().iter().map(|page| page.raw()).collect()).collect();
+    assert_eq!(pages, [vec![1, 2], vec![1]]);
+}
+
+#[test]
+fn wrong_lines_are_named() {
+    let cases = [
+        ("I  ,3\n", "no hexadecimal address"),
+        ("I  xyz,3\n", "no hexadecimal address"),
+        (" L 12345678901234567,1\n", "an address of more than 16 digits"),
+        (" L 1000 8\n", "no comma after the address"),
+        (" S 1000,\n", "no length"),
+        (" S 1000,-8\n", "no length"),
+        (" S 1000,8 \n", "something after the length"),
+        (" S 1000,8\r\n", "something after the length"),
+        (" M 1000,123456\n", "a length of more than 5 digits"),
+        (" M 1000,65536\n", "a length of more than 65535 bytes"),
+        (" M 1000,0\n", "an access of no bytes or beyond the last address"),
+        (" L ffffffffffffffff,2\n", "an access of no bytes or beyond the last address"),
+    ];
+    for (text, expected) in cases {
+        let text = format!("{LACKEY}{text}I  1,1\n");
+        let (all, failure) = read(text.as_bytes(), None);
+        assert_eq!(all, lackey_accesses());
+        match failure {
+            Some(TraceError::Line { line: 12, offset, what }) => {
+                assert_eq!((offset, what), (LACKEY.len() as u64, expected));
+            }
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+    let error = read(b"==1== one\nand two\n", None).1.unwrap();
+    assert!(matches!(error, TraceError::NoAccesses { lines: 2 }), "{error:?}");
+}
+
+#[test]
+fn long_foreign_lines_are_skipped() {
+    let mut text = "x".repeat(1 << 20).into_bytes();
+    text.extend(b"\n L 5,1\n");
+    assert_eq!(whole(&text), [access(5, 1, AccessKind::Read)]);
+    text.truncate(1 << 20);
+    let error = read(&text, None).1.unwrap();
+    assert!(matches!(error, TraceError::Truncated { offset: 0x10_0000, .. }), "{error:?}");
+}
+
+/// Text and records that are cut anywhere but between two of them.
+#[test]
+fn cuts_in_plain_files() {
+    for len in 1..LACKEY.len() {
+        let (all, failure) = read(&LACKEY.as_bytes()[..len], Some(TraceFormat::Lackey));
+        assert!(lackey_accesses().starts_with(&all));
+        match failure {
+            None => assert!(LACKEY[..len].ends_with('\n')),
+            Some(TraceError::Truncated { offset, .. }) => assert_eq!(offset, len as u64),
+            Some(TraceError::NoAccesses { .. }) => assert!(all.is_empty()),
+            other => panic!("{len}: {other:?}"),
+        }
+    }
+    let (records, expected) = champsim();
+    for len in 1..records.len() {
+        let (all, failure) = read(&records[..len], Some(TraceFormat::ChampSim));
+        assert!(expected.starts_with(&all));
+        match failure {
+            None => assert_eq!(len % 64, 0),
+            Some(TraceError::Truncated { offset, .. }) => assert_eq!(offset, len as u64),
+            other => panic!("{len}: {other:?}"),
+        }
+    }
+    assert!(matches!(read(b"", None).1, Some(TraceError::Empty)));
+}
+
+#[test]
+fn every_cut_of_a_compressed_file_is_an_error() {
+    let own = swath(&lackey_accesses());
+    for len in 0..own.len() {
+        let (all, failure) = read(&own[..len], Some(TraceFormat::Swath));
+        assert!(lackey_accesses().starts_with(&all));
+        assert!(failure.is_some(), "{len} of {}", own.len());
+        if len >= 9 {
+            match failure {
+                Some(TraceError::TruncatedFile { file_offset, .. }) => {
+                    assert_eq!(file_offset, len as u64);
+                }
+                Some(TraceError::Truncated { offset: 0, .. }) => assert_eq!(len, 9),
+                other => panic!("{len}: {other:?}"),
+            }
+        }
+    }
+    for (compression, packed) in compressed(LACKEY.as_bytes()) {
+        for len in 0..packed.len() {
+            // Too short to show its compression, it is no text either.
+            match read(&packed[..len], None).1 {
+                Some(TraceError::TruncatedFile { compression: named, file_offset }) => {
+                    assert_eq!((named, file_offset), (compression, len as u64));
+                }
+                Some(TraceError::UnknownFormat | TraceError::Empty) => assert!(len < 6),
+                Some(TraceError::Truncated { .. }) => assert_eq!(len, 1, "{compression:?}"),
+                other => panic!("{compression:?}, {len}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn flips_in_a_compressed_file_are_found() {
+    let mut files: Vec<Vec<u8>> = compressed(LACKEY.as_bytes()).map(|(_, bytes)| bytes).into();
+    files.push(swath(&lackey_accesses()));
+    for bytes in files {
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut bad = bytes.clone();
+                bad[at] ^= 1 << bit;
+                // Headers hold a few bits that change nothing (time stamp,
+                // operating system); contents are under a checksum.
+                let (all, failure) = read(&bad, None);
+                if failure.is_none() {
+                    assert_eq!(all, lackey_accesses(), "byte {at}, bit {bit}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn hostile_contents() {
+    let fail = |content: &[u8]| read(&file_of(content), None).1.unwrap();
+    let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+    let cases: [(&[u8], u64, &str); 8] = [
+        (&[4], 1, "before this, an end with a length"),
+        (&[0, 1], 1, "not the number of accesses before it"),
+        (&[5, 0, 0, 0], 3, "not the number of accesses before it"),
+        (&[0, 0, 9], 2, "bytes after the end"),
+        (&[1, 63, 0], 1, "a length that belongs into the first byte or exceeds 65535"),
+        (&[1, 0x80, 0x80, 4, 0], 1, "a length that belongs into the first byte or exceeds 65535"),
+        (&[5, 0x80, 0], 1, "a number of more than 64 bits or padded"),
+        (&[9, 1], 2, "before this, an access beyond the last address"),
+    ];
+    for (content, expected, text) in cases {
+        match fail(content) {
+            TraceError::Record { offset, what } => {
+                assert_eq!((offset, what), (expected, text), "{content:x?}");
+            }
+            other => panic!("{content:x?}: {other:?}"),
+        }
+    }
+    assert!(matches!(fail(&[&[5][..], &huge[..9]].concat()), TraceError::Truncated { .. }));
+    assert!(matches!(fail(&[]), TraceError::Truncated { offset: 0, .. }));
+    let mut bytes = swath(&[]);
+    assert_eq!(whole(&bytes), []);
+    bytes[8] = 9;
+    assert!(matches!(read(&bytes, None).1, Some(TraceError::Version { found: 9 })));
+    // Neither text nor a record: the flags are 0xff.
+    assert!(matches!(read(&[0xff; 64], None).1, Some(TraceError::UnknownFormat)));
+    let mut records = champsim().0;
+    records[64 + 9] = 2;
+    let (all, failure) = read(&records, Some(TraceFormat::ChampSim));
+    assert_eq!(all.len(), 1);
+    assert!(matches!(failure, Some(TraceError::Record { offset: 73, .. })));
+}
+
+/// The content byte by byte, as docs/formats.md tells it.
+#[test]
+fn the_documented_bytes() {
+    use AccessKind::{Fetch, Read, Write};
+    let accesses = [
+        access(0x1000, 4, Fetch),
+        access(0x8000, 8, Read),
+        access(0x1004, 4, Fetch),
+        access(0x9000, 64, Write),
+        access(0x1000, 4, Fetch),
+        access(0x8008, 8, Read),
+    ];
+    let content: [&[u8]; 7] = [
+        &[4 << 2 | 3, 0x80, 0x40],
+        &[8 << 2 | 1, 0x80, 0x80, 4],
+        &[4 << 2 | 3, 0],
+        &[2, 64, 0x80, 0xc0, 4],
+        &[4 << 2 | 3, 15],
+        &[8 << 2 | 1, 16],
+        &[0, 6],
+    ];
+    let content = content.concat();
+    let bytes = swath(&accesses);
+    assert_eq!(bytes[..9], *b"SWTRAC\r\n\x01");
+    assert_eq!(zstd::decode_all(&bytes[9..]).unwrap(), content);
+    assert_eq!(whole(&file_of(&content)), accesses);
+}
+
+#[test]
+fn the_writer_refuses_what_no_reader_takes() {
+    let mut writer = TraceWriter::new(Vec::new(), 1).unwrap();
+    let bad = |addr, len_bytes| Access {
+        addr: VirtAddr::new(addr),
+        len_bytes,
+        kind: AccessKind::Read,
+    };
+    assert!(writer.push(bad(1, 0)).is_err());
+    assert!(writer.push(bad(u64::MAX, 2)).is_err());
+    writer.push(bad(u64::MAX, 1)).unwrap();
+    assert_eq!(writer.count(), 1);
+    assert_eq!(whole(&writer.finish().unwrap()), [bad(u64::MAX, 1)]);
+}
+
+fn any_access() -> impl Strategy<Value = Access> {
+    let kind = prop_oneof![
+        Just(AccessKind::Read),
+        Just(AccessKind::Write),
+        Just(AccessKind::Fetch)
+    ];
+    let addr = prop_oneof![0..0x10_0000u64, any::<u64>(), u64::MAX - 99..=u64::MAX];
+    let len = prop_oneof![1..=8u16, 1..=u16::MAX];
+    (addr, len, kind).prop_map(|(addr, len, kind)| {
+        let last = u64::MAX - u64::from(len - 1);
+        access(addr.min(last), len, kind)
+    })
+}
+
+fn line(access: &Access) -> String {
+    let kind = match access.kind {
+        AccessKind::Fetch => "I ",
+        AccessKind::Read => " L",
+        AccessKind::Write => " S",
+    };
+    format!("{kind} {:08x},{}\n", access.addr.raw(), access.len_bytes)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// What was written is read again, by both formats that keep everything.
+    #[test]
+    fn round_trips(accesses in prop::collection::vec(any_access(), 1..20_000)) {
+        prop_assert_eq!(&whole(&swath(&accesses)), &accesses);
+        let text: String = accesses.iter().map(line).collect();
+        prop_assert_eq!(&whole(text.as_bytes()), &accesses);
+    }
+
+    /// Bytes that nobody meant as a trace, bare and behind each layer.
+    #[test]
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let mut layers = vec![bytes.clone(), file_of(&bytes)];
+        layers.push([&MAGIC[..], &[VERSION], &bytes].concat());
+        layers.push([LACKEY.as_bytes(), &bytes].concat());
+        layers.push([&champsim().0[..], &bytes].concat());
+        for magic in [&[0x1f, 0x8b, 8, 0][..], &[0xfd, b'7', b'z', b'X', b'Z', 0], &[0x28, 0xb5, 0x2f, 0xfd]] {
+            layers.push([magic, &bytes].concat());
+        }
+        layers.extend(compressed(&bytes).map(|(_, packed)| packed));
+        for layer in layers {
+            for format in [None, Some(TraceFormat::Lackey), Some(TraceFormat::ChampSim), Some(TraceFormat::Swath)] {
+                let (all, failure) = read(&layer, format);
+                if let Some(error) = failure {
+                    prop_assert!(!error.to_string().is_empty());
+                }
+                for access in all {
+                    prop_assert!(access.len_bytes > 0 && access.pages().count > 0);
+                }
+            }
+        }
+    }
+
+    /// Cuts of random traces: what comes before is right, then an error.
+    #[test]
+    fn random_cuts(accesses in prop::collection::vec(any_access(), 1..300), cut in any::<prop::sample::Index>()) {
+        let bytes = swath(&accesses);
+        let (all, failure) = read(&bytes[..cut.index(bytes.len())], Some(TraceFormat::Swath));
+        prop_assert!(accesses.starts_with(&all));
+        prop_assert!(failure.is_some());
+    }
+}
+
+#[test]
+fn a_missing_file_is_an_error() {
+    assert!(matches!(Accesses::open(Path::new("/no/such/trace")), Err(TraceError::Io { .. })));
+}
