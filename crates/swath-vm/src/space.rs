@@ -473,7 +473,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             // Four tables of 1 KiB share a frame: a fellow's frame has room,
             // cleared when it was made and empty since.
             let offset = 1024 * (self.view().index(0, page) & 3);
-            if let Some(frame) = self.shared_frame(at)? {
+            if let Some(frame) = self.view().shared_frame(at)? {
                 let table = PhysAddr::new(frame.addr().raw() + offset);
                 self.write(at, encode::table(format, table))?;
                 return Ok(table);
@@ -521,21 +521,6 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 .ok_or(AllocError::OutOfFrames { wanted: 1, free });
         }
         self.tables.take_aligned(order)
-    }
-
-    /// ARMv7: the frame that the tables of the first-level entry at `at` and
-    /// of its three fellows share, if one of the fellows has a table.
-    pub(crate) fn shared_frame(&self, at: PhysAddr) -> Result<Option<Pfn>, BusError> {
-        for i in 0..4 {
-            let fellow = PhysAddr::new((at.raw() & !15) + 4 * i);
-            if fellow == at {
-                continue;
-            }
-            if let Kind::Table(table) = encode::kind(Format::ArmV7, 0, self.view().read(fellow)?) {
-                return Ok(Some(table.frame()));
-            }
-        }
-        Ok(None)
     }
 }
 

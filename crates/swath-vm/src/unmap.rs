@@ -191,25 +191,35 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         in_use: bool,
         change: impl Fn(Format, usize, u64) -> u64,
     ) -> Result<(), (BusError, u64)> {
-        let format = self.regime.format;
-        let mut done = 0;
-        while done < range.count {
+        let (view, mut writes, mut done) = (self.view(), 0, 0);
+        let mut result = Ok(());
+        while done < range.count && result.is_ok() {
             let page = Vpn::new(range.start.raw() + done);
-            let span = self.span(page, range.count - done).map_err(|bus| (bus, done))?;
+            let span = match self.span(page, range.count - done) {
+                Ok(span) => span,
+                Err(bus) => {
+                    result = Err((bus, done));
+                    break;
+                }
+            };
             for i in 0..span.entries {
-                let at = self.view().entry(span.at, i);
-                let changed = self.view().read(at).and_then(|word| {
-                    if encode::in_use(format, word) == in_use {
-                        self.write(at, change(format, span.level, word))?;
+                let at = view.entry(span.at, i);
+                let changed = view.read(at).and_then(|word| {
+                    if encode::in_use(view.format(), word) == in_use {
+                        view.write(at, change(view.format(), span.level, word))?;
+                        writes += 1;
                     }
                     Ok(())
                 });
-                changed
-                    .map_err(|bus| (bus, done + (i << self.view().entry_order(span.level).k())))?;
+                if let Err(bus) = changed {
+                    result = Err((bus, done + (i << view.entry_order(span.level).k())));
+                    break;
+                }
             }
             done += span.pages;
         }
-        Ok(())
+        self.statistics.descriptor_writes += writes;
+        result
     }
 
     /// Gives back what the suspended entries of the range held, and the tables
@@ -329,7 +339,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         link: PhysAddr,
         table: PhysAddr,
     ) -> Result<bool, BusError> {
-        let shared = self.regime.format == Format::ArmV7 && self.shared_frame(link)?.is_some();
+        let shared =
+            self.regime.format == Format::ArmV7 && self.view().shared_frame(link)?.is_some();
         self.write(link, 0)?;
         if !shared {
             let count = self.view().table_order(level).frames();

@@ -2,7 +2,7 @@
 //! of them.
 
 use swath_arch::{
-    BusError, Coalescing, ContiguityField, Format, Order, PhysAddr, PhysMemory, Regime, Vpn,
+    BusError, Coalescing, ContiguityField, Format, Order, Pfn, PhysAddr, PhysMemory, Regime, Vpn,
 };
 
 use crate::encode::{self, Entry, Kind};
@@ -119,6 +119,21 @@ impl<M: PhysMemory> View<'_, M> {
                 _ => return Ok(Found { level, at, word }),
             }
         }
+    }
+
+    /// ARMv7: the frame that the tables of the first-level entry at `at` and
+    /// of its three fellows share, if one of the fellows has a table.
+    pub(crate) fn shared_frame(self, at: PhysAddr) -> Result<Option<Pfn>, BusError> {
+        for i in 0..4 {
+            let fellow = PhysAddr::new((at.raw() & !15) + 4 * i);
+            if fellow == at {
+                continue;
+            }
+            if let Kind::Table(table) = encode::kind(Format::ArmV7, 0, self.read(fellow)?) {
+                return Ok(Some(table.frame()));
+            }
+        }
+        Ok(None)
     }
 
     /// Visits every leaf and every table but the root, in ascending order of
