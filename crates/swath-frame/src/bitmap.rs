@@ -21,8 +21,8 @@
 //! [`Bitmap`] is the shape; the words stand in a slice that every call is
 //! given, so that several bitmaps can share one storage.
 
-/// The most levels a bitmap of `usize` bits can have.
-const LEVELS_MAX: usize = 11;
+/// The most levels above level 0: enough for 2^48 numbers.
+const UPPER_MAX: usize = 7;
 
 /// A set of numbers below a bound, in words of a slice that each method is
 /// given. L is the number of levels, ceil(log64 of the bound).
@@ -42,6 +42,9 @@ pub struct Bitmap {
     /// The head word.
     head: usize,
     ones: usize,
+    /// How many levels there are above level 0, and where each starts.
+    depth: usize,
+    upper: [usize; UPPER_MAX],
 }
 
 impl Bitmap {
@@ -59,18 +62,25 @@ impl Bitmap {
 
     /// The empty set of numbers below `bits`, in
     /// [`storage_words`](Self::storage_words) words from `storage[at]` on,
-    /// which are overwritten. O(words).
+    /// which are overwritten. O(words). `bits` is at most 2^48.
     pub fn new(storage: &mut [u64], at: usize, bits: u64) -> Self {
         let words = words_of(bits) as usize;
         storage[at..at + Self::storage_words(bits) as usize].fill(0);
-        let empty = Self { at, words, head: 0, ones: 0 };
+        let mut empty = Self { at, words, ..Self::none() };
+        let (mut start, mut level) = (at, words);
+        while level > 1 {
+            start += level;
+            level = level.div_ceil(64);
+            empty.upper[empty.depth] = start;
+            empty.depth += 1;
+        }
         empty.mark(storage, 0, 0);
         empty
     }
 
     /// No bitmap: holds nothing and has room for nothing.
     pub(crate) const fn none() -> Self {
-        Self { at: 0, words: 0, head: 0, ones: 0 }
+        Self { at: 0, words: 0, head: 0, ones: 0, depth: 0, upper: [0; UPPER_MAX] }
     }
 
     /// How many numbers the set holds.
@@ -97,6 +107,26 @@ impl Bitmap {
         storage[self.at + number / 64]
     }
 
+    /// Adds one number, `bit` in a word, if that takes no more than setting it:
+    /// the word is marked already, and not all of `siblings` are set with it.
+    #[inline(always)]
+    pub(crate) fn joins(
+        &mut self,
+        storage: &mut [u64],
+        index: usize,
+        bit: u64,
+        siblings: u64,
+    ) -> bool {
+        let word = &mut storage[self.at + index];
+        let joined = *word | bit;
+        if joined & siblings == siblings || *word == 0 {
+            return false;
+        }
+        *word = joined;
+        self.ones += 1;
+        true
+    }
+
     /// Adds `count` numbers from `first` on, at least one and none of them in
     /// the set yet. O(L) for numbers that share a word, O(L + count/64) else.
     #[inline]
@@ -110,15 +140,21 @@ impl Bitmap {
     }
 
     /// Adds the `count` numbers that `bits` marks in one word.
-    #[inline]
-    fn insert_bits(&mut self, storage: &mut [u64], index: usize, bits: u64, count: usize) {
+    #[inline(always)]
+    pub(crate) fn insert_bits(
+        &mut self,
+        storage: &mut [u64],
+        index: usize,
+        bits: u64,
+        count: usize,
+    ) {
         let word = &mut storage[self.at + index];
         debug_assert_eq!(*word & bits, 0);
         let was = *word;
         *word = was | bits;
         self.ones += count;
         if was == 0 && index != self.head {
-            self.filled(storage, index, index);
+            self.filled_one(storage, index);
         }
     }
 
@@ -130,8 +166,54 @@ impl Bitmap {
         self.ones += count;
     }
 
+    /// Where the levels above level 0 start, from the lowest on.
+    #[inline(always)]
+    fn upper(&self) -> impl DoubleEndedIterator<Item = usize> {
+        self.upper[..self.depth.min(UPPER_MAX)].iter().copied()
+    }
+
+    /// The word `index`, not the head, holds ones now.
+    #[inline(never)]
+    fn filled_one(&mut self, storage: &mut [u64], index: usize) {
+        if index < self.head {
+            if storage[self.at + self.head] == 0 {
+                self.unmark_one(storage, self.head);
+            }
+            self.head = index;
+        }
+        let mut index = index;
+        for start in self.upper() {
+            let word = &mut storage[start + (index >> 6)];
+            let was = *word;
+            *word = was | 1 << (index & 63);
+            if was != 0 {
+                return;
+            }
+            index >>= 6;
+        }
+    }
+
+    /// The word `index` holds no ones any more and is not the head, or ceases
+    /// to be.
+    #[inline]
+    fn unmark_one(&self, storage: &mut [u64], mut index: usize) {
+        for start in self.upper() {
+            let word = &mut storage[start + (index >> 6)];
+            *word &= !(1 << (index & 63));
+            if *word != 0 {
+                return;
+            }
+            index >>= 6;
+        }
+    }
+
+    /// As [`unmark_one`](Self::unmark_one), out of the way of the fast path.
+    #[inline(never)]
+    fn emptied_one(&self, storage: &mut [u64], index: usize) {
+        self.unmark_one(storage, index);
+    }
+
     /// The words `low..=high` hold ones from now on.
-    #[cold]
     #[inline(never)]
     fn filled(&mut self, storage: &mut [u64], low: usize, high: usize) {
         if low < self.head {
@@ -156,7 +238,7 @@ impl Bitmap {
     }
 
     /// Removes the `count` numbers that `bits` marks in one word.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove_bits(
         &mut self,
         storage: &mut [u64],
@@ -169,7 +251,7 @@ impl Bitmap {
         *word &= !bits;
         self.ones -= count;
         if *word == 0 && index != self.head {
-            self.unmark(storage, index, index);
+            self.emptied_one(storage, index);
         }
     }
 
@@ -190,11 +272,8 @@ impl Bitmap {
 
     /// Marks the words `low..=high` of level 0 as not zero.
     fn mark(&self, storage: &mut [u64], mut low: usize, mut high: usize) {
-        let (mut at, mut words) = (self.at, self.words);
-        while words > 1 {
-            at += words;
-            words = words.div_ceil(64);
-            let level = &mut storage[at..at + words];
+        for start in self.upper() {
+            let level = &mut storage[start..];
             let marked = low / 64 == high / 64 && level[low / 64] != 0;
             set(level, low, high - low + 1);
             if marked {
@@ -205,14 +284,10 @@ impl Bitmap {
     }
 
     /// Marks the words `low..=high` of level 0 as zero.
-    #[cold]
     #[inline(never)]
     fn unmark(&self, storage: &mut [u64], mut low: usize, mut high: usize) {
-        let (mut at, mut words) = (self.at, self.words);
-        while words > 1 {
-            at += words;
-            words = words.div_ceil(64);
-            let level = &mut storage[at..at + words];
+        for start in self.upper() {
+            let level = &mut storage[start..];
             clear(level, low, high - low + 1);
             (low, high) = (low / 64, high / 64);
             // The words between the ends are zero now; the ends may be.
@@ -240,32 +315,63 @@ impl Bitmap {
         Some(self.head * 64 + word.trailing_zeros() as usize)
     }
 
+    /// Removes the lowest number of the set and returns it, if the head word
+    /// holds one. O(1).
+    #[inline(always)]
+    pub(crate) fn pop_head(&mut self, storage: &mut [u64]) -> Option<usize> {
+        let word = &mut storage[self.at + self.head];
+        if *word == 0 {
+            return None;
+        }
+        let bit = word.trailing_zeros() as usize;
+        *word &= *word - 1;
+        self.ones -= 1;
+        Some(self.head << 6 | bit)
+    }
+
+    /// Removes the lowest number of the set and returns it. O(1) while the
+    /// head word holds one, else O(L) to move the head.
+    #[inline]
+    pub fn pop(&mut self, storage: &mut [u64]) -> Option<usize> {
+        if self.ones == 0 {
+            return None;
+        }
+        if storage[self.at + self.head] == 0 {
+            self.advance(storage);
+        }
+        self.pop_head(storage)
+    }
+
     /// Moves the head from a word of zeros to the lowest word that is not, of
     /// which there is one. On the way up from the old head its marks go, and
     /// the first word in which another mark is left shows the way down.
-    #[cold]
-    #[inline(never)]
+    #[inline]
     fn advance(&mut self, storage: &mut [u64]) {
-        let mut starts = [0; LEVELS_MAX];
-        let mut depth = 0;
-        let (mut at, mut words, mut index) = (self.at, self.words, self.head);
-        while words > 1 {
-            starts[depth] = at;
-            depth += 1;
-            at += words;
-            words = words.div_ceil(64);
-            let word = &mut storage[at + index / 64];
-            *word &= !(1 << (index % 64));
-            index /= 64;
+        self.head = self.after_head(storage);
+    }
+
+    #[inline(always)]
+    fn after_head(&self, storage: &mut [u64]) -> usize {
+        let mut index = self.head;
+        for (level, start) in self.upper().enumerate() {
+            let word = &mut storage[start + (index >> 6)];
+            *word &= !(1 << (index & 63));
+            index >>= 6;
             if *word != 0 {
-                index = index * 64 + word.trailing_zeros() as usize;
-                break;
+                index = index << 6 | word.trailing_zeros() as usize;
+                return self.descend(storage, level, index);
             }
         }
-        for start in starts[..depth].iter().skip(1).rev() {
-            index = index * 64 + storage[start + index].trailing_zeros() as usize;
+        self.head
+    }
+
+    /// The first marked word of level 0 below word `index` of `level`.
+    #[inline(always)]
+    fn descend(&self, storage: &[u64], level: usize, mut index: usize) -> usize {
+        for &start in self.upper[..level.min(UPPER_MAX)].iter().rev() {
+            index = index << 6 | storage[start + index].trailing_zeros() as usize;
         }
-        self.head = index;
+        index
     }
 
     /// The lowest number of the set that is `from` or more. O(L).
@@ -281,23 +387,15 @@ impl Bitmap {
         if word != 0 {
             return Some(index * 64 + word.trailing_zeros() as usize);
         }
-        let mut starts = [0; LEVELS_MAX];
-        let mut depth = 0;
-        let (mut at, mut words) = (self.at, self.words);
-        while words > 1 {
-            starts[depth] = at;
-            depth += 1;
-            at += words;
-            words = words.div_ceil(64);
+        for (level, start) in self.upper().enumerate() {
             // The marks after `index`; two shifts since one by 64 is none.
-            let word = storage[at + index / 64] & ((u64::MAX << (index % 64)) << 1);
+            let word = storage[start + index / 64] & ((u64::MAX << (index % 64)) << 1);
             index /= 64;
             if word != 0 {
                 index = index * 64 + word.trailing_zeros() as usize;
-                for start in starts[..depth].iter().rev() {
-                    index = index * 64 + storage[start + index].trailing_zeros() as usize;
-                }
-                return Some(index);
+                index = self.descend(storage, level, index);
+                let word = storage[self.at + index];
+                return Some(index * 64 + word.trailing_zeros() as usize);
             }
         }
         None
@@ -308,18 +406,9 @@ impl Bitmap {
         if self.ones == 0 {
             return None;
         }
-        let mut starts = [0; LEVELS_MAX];
-        let mut depth = 0;
-        let (mut at, mut words) = (self.at, self.words);
-        while words > 1 {
-            starts[depth] = at;
-            depth += 1;
-            at += words;
-            words = words.div_ceil(64);
-        }
         // A head marked in vain is below every word that holds a one.
-        let mut index = storage[at].ilog2() as usize;
-        for start in starts[..depth].iter().rev() {
+        let mut index = 0;
+        for start in self.upper().rev().chain([self.at]) {
             index = index * 64 + storage[start + index].ilog2() as usize;
         }
         Some(index)
@@ -371,8 +460,7 @@ impl Bitmap {
             return Err("a word below the head of a bitmap is not zero");
         }
         let (mut at, mut words, mut head) = (self.at, self.words, self.head);
-        while words > 1 {
-            let above = at + words;
+        for above in self.upper() {
             for index in 0..words {
                 let marked = storage[above + index / 64] >> (index % 64) & 1 == 1;
                 if marked != (storage[at + index] != 0 || index == head) {

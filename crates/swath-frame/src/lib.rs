@@ -3,13 +3,23 @@
 //! A [`MemoryMap`] says which frames there are; a [`FrameAllocator`] hands
 //! them out and takes them back. The crate is `no_std` and allocates nothing:
 //! ask a structure for the size of its metadata first, then hand over a slice.
+//!
+//! The feature `testing` adds what needs a heap: the paper's lists as they are
+//! written, and the suite that every allocator has to pass.
 
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "testing")]
+extern crate alloc;
+
 pub mod allocator;
 pub mod bitmap;
+#[cfg(feature = "testing")]
+pub mod conformance;
 pub mod front;
+#[cfg(feature = "testing")]
+pub mod lists;
 pub mod map;
 pub mod page_buddy;
 pub mod rule;

@@ -207,7 +207,7 @@ impl Class {
 
     /// Units from `unit` to the end of its parent.
     #[inline]
-    fn to_border(&self, unit: usize) -> usize {
+    fn until_border(&self, unit: usize) -> usize {
         let size = 1u64 << self.granularity;
         (size - ((self.base + unit as u64) & (size - 1))) as usize
     }
@@ -220,7 +220,7 @@ impl Class {
     /// How much of a maximal run from `unit` on is its first node.
     #[inline]
     pub(crate) fn cut(&self, unit: usize, run: usize) -> usize {
-        if run <= self.node_max { run } else { self.to_border(unit).min(self.node_max) }
+        if run <= self.node_max { run } else { self.until_border(unit).min(self.node_max) }
     }
 
     /// The length of the node that starts at `unit`, cut to `wanted`.
@@ -228,7 +228,7 @@ impl Class {
     #[inline]
     pub(crate) fn node_len(&self, storage: &[u64], unit: usize, wanted: usize) -> usize {
         let run = self.free.run(storage, unit, wanted.min(self.node_max));
-        if run == 1 || self.node_max == usize::MAX || run <= self.to_border(unit) {
+        if run == 1 || self.node_max == usize::MAX || run <= self.until_border(unit) {
             return run;
         }
         // The run crosses a border: it is one node if it is short enough.
@@ -291,6 +291,8 @@ struct State<R> {
     granularity: u32,
     /// The units of a word's first parent; 0 if a parent fills more words.
     siblings: u64,
+    /// Cuts the number of a unit to where in its word its parent starts.
+    first_sibling: u64,
     nonempty: u64,
     /// The bitmap of allocated frames is the storage's first words, as many
     /// as `allocated_words`; its bits are the units of class 0.
@@ -380,6 +382,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> PageBuddy<W, R> {
             last: config.last,
             granularity: config.granularity,
             siblings: if config.granularity <= 6 { ones(1 << config.granularity) } else { 0 },
+            first_sibling: 63 & !((1 << config.granularity) - 1),
             nonempty: 0,
             allocated_words: allocated_words(span) as usize,
             span,
@@ -479,7 +482,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> FrameAllocator for PageBuddy<W, R> {
 
     /// O(n/64 + C·L + C·2^G/64) for n frames.
     fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
-        if extent.count == 1 {
+        if extent.count == 1 && extent.start.raw() != u64::MAX {
             self.state.put_frame(&mut self.storage, extent.start)
         } else {
             self.state.free(&mut self.storage, extent)
@@ -517,7 +520,7 @@ impl<R: Rule> State<R> {
     }
 
     /// Adds the units `low..high` (absolute numbers) to class `i`.
-    #[inline]
+    #[inline(always)]
     fn insert(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) {
         let class = &mut self.classes[i];
         let (at, count) = ((low - class.base) as usize, (high - low) as usize);
@@ -530,7 +533,7 @@ impl<R: Rule> State<R> {
     }
 
     /// Removes the units `low..high` (absolute numbers) from class `i`.
-    #[inline]
+    #[inline(always)]
     fn remove(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) {
         let class = &mut self.classes[i];
         let (at, count) = ((low - class.base) as usize, (high - low) as usize);
@@ -562,7 +565,7 @@ impl<R: Rule> State<R> {
     /// Makes the units `low..high` of class `i`, all of one parent, free. If
     /// they complete the parent, its other units go and the caller is to make
     /// the parent free: true.
-    #[inline]
+    #[inline(always)]
     fn fill(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) -> bool {
         let parent = low >> self.granularity;
         let (start, size) = (parent << self.granularity, 1 << self.granularity);
@@ -644,46 +647,121 @@ impl<R: Rule> State<R> {
         }
     }
 
+    #[inline]
     fn take_frame(&mut self, s: &mut [u64]) -> Option<Pfn> {
-        if self.nonempty == 0 {
-            return None;
+        let class = &mut self.classes[0];
+        if R::INDEXED || self.siblings == 0 {
+            return self.take_lowest(s);
+        }
+        let Some(at) = class.free.pop_head(s) else { return self.take_lowest(s) };
+        if class.free.is_empty() {
+            self.nonempty &= !1;
+        }
+        s[at >> 6] |= 1 << (at & 63);
+        self.free -= 1;
+        Some(Pfn::new(class.base + at as u64))
+    }
+
+    /// The general case of [`take_frame`](Self::take_frame).
+    #[inline(never)]
+    fn take_lowest(&mut self, s: &mut [u64]) -> Option<Pfn> {
+        if R::INDEXED {
+            return self.take_block(s, 1).map(|block| block.start);
         }
         let i = self.nonempty.trailing_zeros() as usize;
-        let class = &mut self.classes[i];
-        let (at, _) = self.rule.pick(s, i, class, 1)?;
-        let mut unit = class.base + at as u64;
-        self.remove(s, i, unit, unit + 1);
-        // Of each unit on the way down, all but the first part stays free.
-        for lower in (0..i).rev() {
-            unit <<= self.granularity;
-            self.insert(s, lower, unit + 1, unit + (1 << self.granularity));
+        let class = self.classes.get_mut(i)?;
+        let at = class.free.pop(s)?;
+        let unit = class.base + at as u64;
+        if class.free.is_empty() {
+            self.nonempty &= !(1 << i);
+        }
+        if self.siblings == 0 && i < self.last {
+            self.count(s, i, unit, unit + 1, u64::wrapping_sub);
+        }
+        self.free -= 1;
+        if i == 0 {
+            s[at / 64] |= 1 << (at % 64);
+            return Some(Pfn::new(unit));
+        }
+        Some(self.split(s, i, unit))
+    }
+
+    /// Takes the first frame of a unit of class `i`, which is in no class. Of
+    /// each unit on the way down, all but the first part stays free.
+    #[inline(never)]
+    fn split(&mut self, s: &mut [u64], i: usize, mut unit: u64) -> Pfn {
+        let g = self.granularity;
+        if self.siblings == 0 {
+            for lower in (0..i).rev() {
+                unit <<= g;
+                self.insert(s, lower, unit + 1, unit + (1 << g));
+            }
+        } else {
+            let rest = self.siblings & !1;
+            for class in self.classes[..i].iter_mut().rev() {
+                unit <<= g;
+                let at = (unit - class.base) as usize;
+                class.free.insert_bits(s, at / 64, rest << (at % 64), (1 << g) - 1);
+            }
+            self.nonempty |= (1 << i) - 1;
         }
         let at = self.frame(unit);
         s[at / 64] |= 1 << (at % 64);
-        self.free -= 1;
-        Some(Pfn::new(unit))
+        Pfn::new(unit)
     }
 
+    #[inline]
     fn put_frame(&mut self, s: &mut [u64], frame: Pfn) -> Result<(), FreeError> {
-        let at = frame.raw().wrapping_sub(self.classes[0].base);
-        let bit = 1 << (at % 64);
-        let word = usize::try_from(at / 64).ok().and_then(|word| s.get_mut(word));
-        match word {
-            Some(word) if at / 64 < self.allocated_words as u64 && *word & bit != 0 => {
-                *word &= !bit;
-            }
-            _ => return Err(self.refuse(s, frame)),
+        let class = &mut self.classes[0];
+        let at = frame.raw().wrapping_sub(class.base);
+        let (index, bit) = (at >> 6, 1 << (at & 63));
+        if index >= self.allocated_words as u64 || s[index as usize] & bit == 0 {
+            return Err(self.refuse(s, frame));
         }
+        let index = index as usize;
+        s[index] &= !bit;
         self.free += 1;
-        let mut unit = frame.raw();
+        if R::INDEXED || self.siblings == 0 {
+            self.put_indexed(s, frame.raw());
+        } else if !class.free.joins(s, index, bit, self.siblings << (at & self.first_sibling)) {
+            self.put_up(s, frame.raw());
+        }
+        Ok(())
+    }
+
+    /// Makes a frame free, and each parent that this completes.
+    #[inline(never)]
+    fn put_indexed(&mut self, s: &mut [u64], mut unit: u64) {
         for i in 0..self.last {
             if !self.fill(s, i, unit, unit + 1) {
-                return Ok(());
+                return;
             }
             unit >>= self.granularity;
         }
         self.insert(s, self.last, unit, unit + 1);
-        Ok(())
+    }
+
+    /// As [`put_indexed`](Self::put_indexed), without a rule to tell and
+    /// with a parent's units in one word.
+    #[inline(never)]
+    fn put_up(&mut self, s: &mut [u64], mut unit: u64) {
+        let (g, first_sibling) = (self.granularity, self.first_sibling);
+        let mut nonempty = self.nonempty;
+        for (i, class) in self.classes[..self.last].iter_mut().enumerate() {
+            let at = unit - class.base;
+            let (index, bit) = ((at >> 6) as usize, 1 << (at & 63));
+            let others = (self.siblings << (at & first_sibling)) & !bit;
+            if class.free.word(s, at as usize) & others != others {
+                class.free.insert_bits(s, index, bit, 1);
+                self.nonempty = nonempty | 1 << i;
+                return;
+            }
+            class.free.remove_bits(s, index, others, (1 << g) - 1);
+            nonempty &= !(u64::from(class.free.is_empty()) << i);
+            unit >>= g;
+        }
+        self.nonempty = nonempty;
+        self.insert(s, self.last, unit, unit + 1);
     }
 
     /// Why a frame that is not allocated cannot be freed.
@@ -748,14 +826,14 @@ impl<R: Rule> State<R> {
         let frames_max = if g == 1 { 1 << fitting } else { frames_max };
 
         let order = i as u32 * g;
-        let wanted = (frames_max - 1 >> order) + 1;
+        let wanted = ((frames_max - 1) >> order) + 1;
         let class = &mut self.classes[i];
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         let (at, len) = self.rule.pick(s, i, class, wanted)?;
         let unit = class.base + at as u64;
         let start = unit << order;
         let end = start + ((len as u64) << order).min(frames_max);
-        let broken = (end - 1 >> order) + 1;
+        let broken = ((end - 1) >> order) + 1;
         self.remove(s, i, unit, broken);
         self.give_back(s, end, broken << order);
         Some(self.taken(s, start, end))
@@ -876,7 +954,7 @@ impl<R: Rule> State<R> {
             if self.siblings == 0 && i < self.last {
                 let next = &self.classes[i + 1];
                 let past = next.base
-                    + ((self.span.end().raw() - 1 >> (order + self.granularity)) + 1 - next.base);
+                    + (((self.span.end().raw() - 1) >> (order + self.granularity)) + 1 - next.base);
                 for parent in next.first..past {
                     let units = (parent << self.granularity)..(parent + 1) << self.granularity;
                     let held = units

@@ -18,7 +18,7 @@ use crate::page_buddy::{CLASSES_MAX, Class};
 /// A rule of choice among the nodes of a class: [`HeadOfList`] or [`BestFit`].
 ///
 /// The methods are the allocator's business; no other type can be a rule.
-pub trait Rule: Sized + core::fmt::Debug + sealed::Sealed {
+pub trait Rule: Clone + core::fmt::Debug + sealed::Sealed {
     /// Whether the rule has to hear of every change.
     #[doc(hidden)]
     const INDEXED: bool;

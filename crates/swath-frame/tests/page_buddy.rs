@@ -1,0 +1,429 @@
+//! The page buddy system against its definition and against the paper's lists.
+
+use std::cell::RefCell;
+
+use swath_arch::{Extent, Order, Pfn};
+use swath_frame::conformance::{Random, blocks, conform, nodes};
+use swath_frame::lists::Lists;
+use swath_frame::{
+    AllocError, BestFit, BuildError, ByteRange, Config, ConfigError, FrameAllocator, FreeError,
+    HeadOfList, MemoryMap, PageBuddy, Rule,
+};
+
+type Buddy<R = HeadOfList> = PageBuddy<Vec<u64>, R>;
+
+fn extent(start: u64, count: u64) -> Extent {
+    Extent::new(Pfn::new(start), count)
+}
+
+fn config(granularity: u32, top: u8) -> Config {
+    Config::new(granularity, Order::known(top)).unwrap()
+}
+
+/// Calls `test` with the map of `areas`.
+fn with_map<T>(areas: &[Extent], test: impl FnOnce(&MemoryMap<'_>) -> T) -> T {
+    let ranges: Vec<ByteRange> = areas.iter().copied().map(ByteRange::of_frames).collect();
+    let mut storage = vec![Extent::default(); areas.len()];
+    test(&MemoryMap::new(&ranges, &mut storage).unwrap())
+}
+
+fn buddy<R: Rule>(map: &MemoryMap<'_>, config: Config) -> Buddy<R> {
+    // What the storage held before must not matter.
+    let storage = vec![0x5a5a_5a5a_5a5a_5a5a; Buddy::<R>::storage_words(map, config)];
+    Buddy::<R>::new(map, config, storage).unwrap()
+}
+
+/// An allocator in which, of the frames of `span`, only `free` are free.
+fn fragmented<R: Rule>(map: &MemoryMap<'_>, config: Config, free: &[Extent]) -> Buddy<R> {
+    let storage = vec![0; Buddy::<R>::storage_words(map, config)];
+    let mut buddy = Buddy::<R>::new_allocated(map, config, storage).unwrap();
+    for &extent in free {
+        buddy.free(extent).unwrap();
+    }
+    buddy.check().unwrap();
+    buddy
+}
+
+fn random_areas(random: &mut Random, frames_max: u64) -> Vec<Extent> {
+    let mut start = random.below(3000);
+    (0..1 + random.below(4))
+        .map(|_| {
+            let area = extent(start, 1 + random.below(frames_max));
+            start = area.end().raw() + 1 + random.below(150);
+            area
+        })
+        .collect()
+}
+
+const CONFIGS: [(u32, u8); 14] = [
+    (1, 0),
+    (1, 3),
+    (1, 8),
+    (1, 31),
+    (2, 7),
+    (3, 3),
+    (4, 8),
+    (5, 0),
+    (6, 12),
+    (7, 7),
+    (8, 8),
+    (9, 9),
+    (9, 18),
+    (13, 26),
+];
+
+#[test]
+fn conforms_and_its_nodes_are_the_definition() {
+    fn run<R: Rule>(config: Config, seed: u64) {
+        let areas = random_areas(&mut Random::new(seed), 1200);
+        with_map(&areas, |map| {
+            conform(map, &mut buddy::<R>(map, config), seed, 150, &mut |buddy, oracle| {
+                assert_eq!(buddy.check(), Ok(()), "seed {seed}, {config:?}");
+                assert_eq!(blocks(buddy), nodes(oracle.free(), config), "seed {seed}, {config:?}");
+            });
+        });
+    }
+    for seed in 0..8 {
+        for (granularity, top) in CONFIGS {
+            run::<HeadOfList>(config(granularity, top), seed);
+            run::<BestFit>(config(granularity, top), seed + 1000);
+        }
+    }
+}
+
+#[test]
+fn lists_conform_and_references_do() {
+    for seed in 0..8 {
+        for (granularity, top) in CONFIGS {
+            let config = config(granularity, top);
+            let areas = random_areas(&mut Random::new(seed), 900);
+            with_map(&areas, |map| {
+                conform(map, &mut Lists::new(map, config), seed, 100, &mut |lists, oracle| {
+                    assert_eq!(blocks(lists), nodes(oracle.free(), config), "seed {seed}");
+                });
+                let shared = RefCell::new(buddy::<HeadOfList>(map, config));
+                conform(map, &mut &shared, seed, 60, &mut |_, _| {});
+                shared.borrow().check().unwrap();
+            });
+        }
+    }
+}
+
+/// Every operation on both; every answer and every list equal.
+#[test]
+fn equals_the_papers_lists_operation_by_operation() {
+    for seed in 0..20 {
+        for (granularity, top) in CONFIGS {
+            let config = config(granularity, top);
+            let mut random = Random::new(seed);
+            let areas = random_areas(&mut random, 1500);
+            with_map(&areas, |map| {
+                let mut pbs = buddy::<HeadOfList>(map, config);
+                let mut lists = Lists::new(map, config);
+                let mut held = Vec::new();
+                for step in 0..300 {
+                    let at = format!("seed {seed}, {config:?}, step {step}");
+                    match random.below(6) {
+                        0 => {
+                            let block = pbs.take_frame();
+                            assert_eq!(block, lists.take_frame(), "{at}");
+                            held.extend(block.map(|frame| Extent::new(frame, 1)));
+                        }
+                        1 | 2 => {
+                            let frames_max = 1 + random.below(700);
+                            let block = pbs.take_block(frames_max);
+                            assert_eq!(block, lists.take_block(frames_max), "{at}");
+                            held.extend(block);
+                        }
+                        3 => {
+                            let order = Order::known(random.below(11) as u8);
+                            let block = pbs.take_aligned(order);
+                            assert_eq!(block, lists.take_aligned(order), "{at}");
+                            held.extend(block);
+                        }
+                        _ if !held.is_empty() => {
+                            let nth = random.below(held.len() as u64) as usize;
+                            let block = held.swap_remove(nth);
+                            // A part in the middle; the ends stay allocated.
+                            let low = random.below(block.count);
+                            let count = 1 + random.below(block.count - low);
+                            let part = extent(block.start.raw() + low, count);
+                            assert_eq!(pbs.free(part), Ok(()), "{at}");
+                            assert_eq!(lists.free(part), Ok(()), "{at}");
+                            let before = extent(block.start.raw(), low);
+                            let after =
+                                extent(part.end().raw(), block.end().raw() - part.end().raw());
+                            held.extend([before, after].into_iter().filter(|e| !e.is_empty()));
+                        }
+                        _ => {}
+                    }
+                    assert_eq!(blocks(&pbs), blocks(&lists), "{at}");
+                }
+                pbs.check().unwrap();
+            });
+        }
+    }
+}
+
+/// All maps of up to nine frames with every free set of them, and on each
+/// every request and every single free.
+#[test]
+fn all_small_cases() {
+    fn run<R: Rule>(config: Config, first: u64, map_bits: u32, free_bits: u32) {
+        let runs = |bits: u32| {
+            let set: Vec<u64> = (0..32).filter(|&bit| bits >> bit & 1 == 1).collect();
+            set.chunk_by(|a, b| a + 1 == *b)
+                .map(|run| extent(first + run[0], run.len() as u64))
+                .collect::<Vec<_>>()
+        };
+        let same = |buddy: &Buddy<R>, bits: u32| {
+            buddy.check().unwrap();
+            let free = runs(bits).iter().flat_map(|run| run.iter()).map(Pfn::raw).collect();
+            assert_eq!(blocks(buddy), nodes(&free, config), "{config:?} {first} {bits:#b}");
+        };
+        with_map(&runs(map_bits), |map| {
+            let buddy = fragmented::<R>(map, config, &runs(free_bits));
+            same(&buddy, free_bits);
+            let mut lists = Lists::new(map, config);
+            lists.allocate(lists.free_frames(), &mut |_| {}).unwrap();
+            for extent in runs(free_bits) {
+                lists.free(extent).unwrap();
+            }
+            let bits_of =
+                |block: Extent| ((1u32 << block.count) - 1) << (block.start.raw() - first);
+            for frames_max in 0..=10 {
+                let mut after = buddy.clone();
+                let block = after.take_block(frames_max);
+                if R::storage_words(1, 1) == 0 {
+                    assert_eq!(block, lists.clone().take_block(frames_max));
+                }
+                same(&after, free_bits & !block.map_or(0, bits_of));
+            }
+            for k in 0..4 {
+                let mut after = buddy.clone();
+                let block = after.take_aligned(Order::known(k));
+                assert_eq!(block, lists.clone().take_aligned(Order::known(k)));
+                same(&after, free_bits & !block.map_or(0, bits_of));
+            }
+            for start in 0..9 {
+                for count in 1..=9 - start {
+                    let bits = ((1u32 << count) - 1) << start;
+                    let mut after = buddy.clone();
+                    let given = after.free(extent(first + start, count));
+                    assert_eq!(given.is_ok(), bits & map_bits & !free_bits == bits);
+                    same(&after, free_bits | if given.is_ok() { bits } else { 0 });
+                }
+            }
+        });
+    }
+    let mut cases = 0;
+    for map_bits in [0b1_1111_1111, 0b1_1111_0111, 0b0_1101_1110, 0b1_0111_1111u32] {
+        for free_bits in (0..512).filter(|bits| bits & !map_bits == 0) {
+            for (granularity, top) in [(1, 2), (2, 2), (2, 4), (3, 3), (7, 7)] {
+                for first in [0, 59, 126] {
+                    run::<HeadOfList>(config(granularity, top), first, map_bits, free_bits);
+                    if first == 126 {
+                        run::<BestFit>(config(granularity, top), first, map_bits, free_bits);
+                    }
+                    cases += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(cases, (512 + 256 + 64 + 256) * 15);
+}
+
+#[test]
+fn fig_3_bbs_serves_five_frames_with_four_and_one() {
+    with_map(&[extent(16, 6)], |map| {
+        let mut bbs = buddy::<HeadOfList>(map, Config::BBS);
+        assert_eq!(blocks(&bbs), [extent(20, 2), extent(16, 4)]);
+        assert_eq!(bbs.take_block(5), Some(extent(16, 4)));
+        assert_eq!(blocks(&bbs), [extent(20, 2)]);
+        assert_eq!(bbs.take_block(1), Some(extent(20, 1)));
+        assert_eq!(blocks(&bbs), [extent(21, 1)]);
+    });
+}
+
+#[test]
+fn fig_5_pbs_serves_five_frames_with_one_block() {
+    with_map(&[extent(16, 6)], |map| {
+        let mut pbs = buddy::<HeadOfList>(map, Config::PBS_ARMV7);
+        assert_eq!(blocks(&pbs), [extent(16, 6)]);
+        assert_eq!(pbs.take_block(5), Some(extent(16, 5)));
+        assert_eq!(blocks(&pbs), [extent(21, 1)]);
+    });
+}
+
+#[test]
+fn fig_6_frames_1_to_256() {
+    with_map(&[extent(1, 256)], |map| {
+        let bbs = buddy::<HeadOfList>(map, Config::BBS);
+        assert_eq!(
+            blocks(&bbs),
+            [(1, 1), (256, 1), (2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (64, 64), (128, 128)]
+                .map(|(start, count)| extent(start, count))
+        );
+        let armv7 = buddy::<HeadOfList>(map, Config::PBS_ARMV7);
+        assert_eq!(blocks(&armv7), [extent(1, 15), extent(256, 1), extent(16, 240)]);
+        let mut armv8 = buddy::<HeadOfList>(map, Config::PBS_ARMV8);
+        assert_eq!(blocks(&armv8), [extent(1, 256)]);
+        assert_eq!(armv8.take_block(256), Some(extent(1, 256)));
+    });
+}
+
+/// A run longer than a node may be is cut where a unit of the next order
+/// would start; the top order's nodes have no limit.
+#[test]
+fn nodes_are_cut_at_borders_only() {
+    with_map(&[extent(0, 2048)], |map| {
+        let armv7 =
+            |free: &[Extent]| blocks(&fragmented::<HeadOfList>(map, Config::PBS_ARMV7, free));
+        assert_eq!(armv7(&[extent(9, 15)]), [extent(9, 15)]);
+        assert_eq!(armv7(&[extent(9, 16)]), [extent(9, 7), extent(16, 9)]);
+        assert_eq!(armv7(&[extent(256, 1024)]), [extent(256, 1024)]);
+    });
+}
+
+/// The rule by brute force: of the nodes of the class that Fig. 4 chooses,
+/// the shortest that is long enough, else the longest.
+#[test]
+fn best_fit_takes_the_best_node() {
+    for seed in 0..30 {
+        for (granularity, top) in CONFIGS {
+            let config = config(granularity, top);
+            let mut random = Random::new(seed);
+            let areas = random_areas(&mut random, 1200);
+            with_map(&areas, |map| {
+                let mut buddy = buddy::<BestFit>(map, config);
+                let mut held: Vec<Extent> = Vec::new();
+                for step in 0..200 {
+                    if random.below(2) == 0 && !held.is_empty() {
+                        let nth = random.below(held.len() as u64) as usize;
+                        buddy.free(held.swap_remove(nth)).unwrap();
+                        continue;
+                    }
+                    let frames_max = 1 + random.below(if step % 3 == 0 { 600 } else { 40 });
+                    let nodes = blocks(&buddy);
+                    let Some(block) = buddy.take_block(frames_max) else { continue };
+                    held.push(block);
+
+                    let class = |node: Extent| {
+                        let whole = |i: &usize| node.count >> (i * granularity as usize) > 0;
+                        let aligned = |i: &usize| {
+                            node.start.is_aligned(*i as u32 * granularity)
+                                && node.count % (1 << (i * granularity as usize)) == 0
+                        };
+                        // The lists come in ascending order of class.
+                        (0..config.classes()).rev().find(|i| whole(i) && aligned(i)).unwrap()
+                    };
+                    let fitting =
+                        ((frames_max.ilog2() / granularity) as usize).min(config.classes() - 1);
+                    let chosen = nodes.iter().map(|&n| class(n)).filter(|&i| i >= fitting).min();
+                    let chosen = chosen.or(nodes.iter().map(|&n| class(n)).max()).unwrap();
+                    let wanted = if granularity == 1 { 1 << fitting } else { frames_max };
+                    let of_class = || nodes.iter().filter(|&&n| class(n) == chosen);
+                    let best = of_class()
+                        .filter(|node| node.count >= wanted)
+                        .map(|node| node.count)
+                        .min()
+                        .or(of_class().map(|node| node.count).max())
+                        .unwrap();
+                    let taken = of_class().find(|node| node.start == block.start).unwrap();
+                    assert_eq!(taken.count, best, "seed {seed}, {config:?}, step {step}");
+                    assert_eq!(block.count, best.min(wanted));
+                }
+                buddy.check().unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn state_per_frame_is_as_documented() {
+    with_map(&[extent(1 << 18, 1 << 20)], |map| {
+        let bytes = |words: usize| words as f64 * 8.0 / f64::from(1 << 20);
+        let head = |config| bytes(Buddy::<HeadOfList>::storage_words(map, config));
+        let best = |config| bytes(Buddy::<BestFit>::storage_words(map, config));
+        for (measured, documented) in [
+            (head(Config::BBS), 0.38),
+            (head(Config::PBS_ARMV7), 0.26),
+            (head(Config::PBS_ARMV8), 0.27),
+            (best(Config::PBS_ARMV7), 13.1),
+            (best(Config::PBS_ARMV8), 12.3),
+        ] {
+            assert!((measured - documented).abs() < 0.02, "{measured} for {documented}");
+        }
+    });
+    // A small map does not pay for the alignment of a large order.
+    with_map(&[extent((1 << 18) - 8, 16)], |map| {
+        assert!(Buddy::<HeadOfList>::storage_words(map, Config::PBS_ARMV8) <= 16);
+    });
+}
+
+#[test]
+fn bad_configurations_are_named() {
+    assert_eq!(Config::new(0, Order::BASE), Err(ConfigError::Granularity { granularity: 0 }));
+    assert_eq!(Config::new(52, Order::BASE), Err(ConfigError::Granularity { granularity: 52 }));
+    assert_eq!(Config::new(1, Order::known(32)), Err(ConfigError::TooManyClasses { classes: 33 }));
+    assert_eq!(config(1, 8), Config::BBS);
+    assert_eq!(config(4, 11), Config::PBS_ARMV7);
+    assert_eq!(config(9, 18), Config::PBS_ARMV8);
+
+    with_map(&[extent(3, 1000)], |map| {
+        let needed_words = Buddy::<HeadOfList>::storage_words(map, Config::BBS);
+        let mut storage = vec![0; needed_words + 1];
+        assert_eq!(
+            PageBuddy::<_>::new(map, Config::BBS, &mut storage[..needed_words - 1]).err(),
+            Some(BuildError::Storage { needed_words, given_words: needed_words - 1 })
+        );
+        storage[needed_words] = 42;
+        let mut buddy = PageBuddy::<_>::new(map, Config::BBS, &mut storage[..]).unwrap();
+        buddy.allocate(1000, &mut |_| {}).unwrap();
+        buddy.free(extent(3, 1000)).unwrap();
+        assert_eq!(storage[needed_words], 42, "a word beyond the storage needed was used");
+    });
+    // Too long a span for links of 32 bits: refused before anything is read.
+    with_map(&[extent(0, 1), extent(1 << 40, 1)], |map| {
+        let needed = Buddy::<BestFit>::storage_words(map, Config::PBS_ARMV8);
+        assert!(matches!(
+            Buddy::<BestFit>::new(map, Config::PBS_ARMV8, Vec::new()),
+            Err(BuildError::Storage { needed_words, .. }) if needed_words == needed
+        ));
+    });
+}
+
+#[test]
+fn errors_name_the_first_frame_at_fault() {
+    with_map(&[extent(10, 20), extent(40, 20)], |map| {
+        let mut pbs = buddy::<HeadOfList>(map, Config::PBS_ARMV7);
+        pbs.allocate(40, &mut |_| {}).unwrap();
+        pbs.free(extent(20, 5)).unwrap();
+        let before = blocks(&pbs);
+        let frame = Pfn::new;
+        for (bad, error) in [
+            (extent(15, 0), FreeError::Empty),
+            (extent(15, u64::MAX), FreeError::Overflow { extent: extent(15, u64::MAX) }),
+            (extent(9, 2), FreeError::Foreign { frame: frame(9) }),
+            (extent(15, 8), FreeError::NotAllocated { frame: frame(20) }),
+            (extent(25, 6), FreeError::Foreign { frame: frame(30) }),
+            (extent(30, 1), FreeError::Foreign { frame: frame(30) }),
+            (extent(50, 11), FreeError::Foreign { frame: frame(60) }),
+            (extent(22, 1), FreeError::NotAllocated { frame: frame(22) }),
+            (extent(61, 1), FreeError::Foreign { frame: frame(61) }),
+            (extent(u64::MAX, 1), FreeError::Overflow { extent: extent(u64::MAX, 1) }),
+            (extent(u64::MAX - 1, 1), FreeError::Foreign { frame: frame(u64::MAX - 1) }),
+        ] {
+            assert_eq!(pbs.free(bad), Err(error), "{bad}");
+            assert_eq!(blocks(&pbs), before);
+        }
+        assert!(pbs.is_free(frame(20)) && !pbs.is_allocated(frame(20)));
+        assert!(pbs.is_allocated(frame(25)) && !pbs.is_free(frame(25)));
+        assert!(!pbs.is_allocated(frame(30)) && !pbs.is_free(frame(30)));
+        assert_eq!(
+            pbs.take_aligned(Order::known(3)),
+            Err(AllocError::OutOfFrames { wanted: 8, free: 5 })
+        );
+        assert_eq!(pbs.take_aligned(Order::known(2)), Ok(extent(20, 4)));
+    });
+}
