@@ -187,7 +187,7 @@ fn the_plan_is_shown_as_a_plan_file() {
         result.plan = plan;
         let html = read(written(&[(result, None)]).path().join("index.html"));
         let code = html.split_once("<pre tabindex=\"0\"><code>").unwrap().1;
-        code.split_once("</code>").unwrap().0.replace("&quot;", "\"").to_owned()
+        code.split_once("</code>").unwrap().0.replace("&quot;", "\"")
     };
     let plan = serde_json::json!({"a": 1, "machine": {"frames": [1, 2]}, "z": "last"});
     let text = shown(plan.clone());
