@@ -6,9 +6,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use swath_arch::VirtAddr;
-use swath_lab::access::{
-    Access, AccessKind, Accesses, Compression, TraceError, TraceFormat,
-};
+use swath_lab::access::{Access, AccessKind, Accesses, Compression, TraceError, TraceFormat};
 use swath_lab::access_swath::{MAGIC, TraceWriter, VERSION};
 
 fn access(addr: u64, len: u16, kind: AccessKind) -> Access {
@@ -372,11 +370,8 @@ fn the_documented_bytes() {
 #[test]
 fn the_writer_refuses_what_no_reader_takes() {
     let mut writer = TraceWriter::new(Vec::new(), 1).unwrap();
-    let bad = |addr, len_bytes| Access {
-        addr: VirtAddr::new(addr),
-        len_bytes,
-        kind: AccessKind::Read,
-    };
+    let bad =
+        |addr, len_bytes| Access { addr: VirtAddr::new(addr), len_bytes, kind: AccessKind::Read };
     assert!(writer.push(bad(1, 0)).is_err());
     assert!(writer.push(bad(u64::MAX, 2)).is_err());
     writer.push(bad(u64::MAX, 1)).unwrap();
@@ -385,11 +380,8 @@ fn the_writer_refuses_what_no_reader_takes() {
 }
 
 fn any_access() -> impl Strategy<Value = Access> {
-    let kind = prop_oneof![
-        Just(AccessKind::Read),
-        Just(AccessKind::Write),
-        Just(AccessKind::Fetch)
-    ];
+    let kind =
+        prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write), Just(AccessKind::Fetch)];
     let addr = prop_oneof![0..0x10_0000u64, any::<u64>(), u64::MAX - 99..=u64::MAX];
     let len = prop_oneof![1..=8u16, 1..=u16::MAX];
     (addr, len, kind).prop_map(|(addr, len, kind)| {
@@ -455,4 +447,25 @@ proptest! {
 #[test]
 fn a_missing_file_is_an_error() {
     assert!(matches!(Accesses::open(Path::new("/no/such/trace")), Err(TraceError::Io { .. })));
+}
+
+/// The figures of the trace that comes with the program, counted by another
+/// reader written from docs/formats.md.
+#[test]
+fn the_shipped_trace() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/sort.swtrace");
+    assert!(std::fs::metadata(&path).unwrap().len() < 300_000);
+    let (mut reads, mut writes, mut fetches, mut crossing, mut sum) = (0, 0, 0, 0, 0u64);
+    for access in Accesses::open(&path).unwrap() {
+        let access = access.unwrap();
+        match access.kind {
+            AccessKind::Read => reads += 1,
+            AccessKind::Write => writes += 1,
+            AccessKind::Fetch => fetches += 1,
+        }
+        crossing += u32::from(access.pages().count > 1);
+        sum = sum.wrapping_add(access.addr.raw());
+    }
+    assert_eq!((reads, writes, fetches, crossing), (764_787, 390_349, 2_664_613, 1056));
+    assert_eq!(sum, 0x0129_66ee_ad79_b9e9);
 }

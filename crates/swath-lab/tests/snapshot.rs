@@ -5,9 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use swath_arch::{Extent, Pfn, PhysAddr};
-use swath_lab::snapshot::{
-    Facts, FrameKind, RamRange, RunLengths, Snapshot, UnknownFrames, Zone,
-};
+use swath_lab::snapshot::{Facts, FrameKind, RamRange, RunLengths, Snapshot, UnknownFrames, Zone};
 use swath_lab::snapshot_file::{MAGIC, SnapshotError, VERSION};
 use swath_lab::snapshot_live::{CaptureError, capture_from, classify};
 
@@ -333,7 +331,8 @@ fn made_up_proc(dir: &Path) {
     flags[1..4].fill(1 << 10);
     flags[4] = 1 << 7;
     flags[16..18].fill(1 << 5);
-    let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+    let words =
+        |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
     put("kpageflags", &words(&flags));
     let mut counts = [0u64; 20];
     counts[5] = 1;
@@ -427,4 +426,28 @@ fn this_machine() {
             "{error}"
         ),
     }
+}
+
+/// The figures of the snapshot that comes with the program, counted by
+/// another reader written from docs/formats.md.
+#[test]
+fn the_shipped_snapshot() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/machine.swsnap");
+    assert!(fs::metadata(&path).unwrap().len() < 300_000);
+    let snapshot = Snapshot::load(&path).unwrap();
+    snapshot.check().unwrap();
+    let summary = snapshot.summary();
+    let expected = [55257, 4457419, 725071, 364367, 475144, 0, 88521, 2872, 2370, 120337, 0, 0];
+    assert_eq!(summary.frames, expected);
+    assert_eq!(
+        (summary.runs, summary.free.extents, summary.free.longest_frames),
+        (361027, 51361, 392155)
+    );
+    let frames: Vec<_> = snapshot.ranges().iter().map(|range| range.frames()).collect();
+    let extent = |start, end| Extent::new(Pfn::new(start), end - start);
+    assert_eq!(frames, [extent(1, 159), extent(256, 786432), extent(1048576, 6553600)]);
+    // Marked free within a thousandth of what the kernel says.
+    let facts = snapshot.facts();
+    assert_eq!((facts.free_frames, facts.buddy_frames), (4458734, 4458750));
+    assert!(summary.free_beyond_buddyinfo(facts).unsigned_abs() * 1000 < facts.buddy_frames);
 }
