@@ -4,7 +4,7 @@
 //! zstd, and never holds more than a buffer of the file: valgrind lackey's
 //! text ([`access_lackey`](crate::access_lackey)), ChampSim's binary records
 //! ([`access_champsim`](crate::access_champsim)) and Swath's own
-//! ([`access_swath`](crate::access_swath)), which
+//! ([`access_swath`]), which
 //! [`access_record`](crate::access_record) writes. `docs/formats.md` describes
 //! them byte by byte.
 //!
