@@ -107,24 +107,44 @@ impl Bitmap {
         storage[self.at + number / 64]
     }
 
-    /// Adds one number, `bit` in a word, if that takes no more than setting it:
-    /// the word is marked already, and not all of `siblings` are set with it.
+    /// Adds a number if its word holds another.
     #[inline(always)]
-    pub(crate) fn joins(
-        &mut self,
-        storage: &mut [u64],
-        index: usize,
-        bit: u64,
-        siblings: u64,
-    ) -> bool {
-        let word = &mut storage[self.at + index];
-        let joined = *word | bit;
-        if joined & siblings == siblings || *word == 0 {
+    pub(crate) fn join(&mut self, storage: &mut [u64], number: usize) -> bool {
+        let word = &mut storage[self.at + (number >> 6)];
+        if *word == 0 {
             return false;
         }
-        *word = joined;
+        *word |= 1 << (number & 63);
         self.ones += 1;
         true
+    }
+
+    /// Leaves only the bits `kept` of the word of `number`, `count` less, if
+    /// that changes no mark and the set is not empty then.
+    #[inline(always)]
+    pub(crate) fn leave(
+        &mut self,
+        storage: &mut [u64],
+        number: usize,
+        kept: u64,
+        count: usize,
+    ) -> bool {
+        if kept == 0 && number >> 6 != self.head || self.ones == count {
+            return false;
+        }
+        storage[self.at + (number >> 6)] = kept;
+        self.ones -= count;
+        true
+    }
+
+    /// Adds the number that `bit` marks in a word of zeros.
+    #[inline(never)]
+    pub(crate) fn insert_first(&mut self, storage: &mut [u64], index: usize, bit: u64) {
+        storage[self.at + index] = bit;
+        self.ones += 1;
+        if index != self.head {
+            self.filled_one(storage, index);
+        }
     }
 
     /// Adds `count` numbers from `first` on, at least one and none of them in
@@ -173,7 +193,7 @@ impl Bitmap {
     }
 
     /// The word `index`, not the head, holds ones now.
-    #[inline(never)]
+    #[inline]
     fn filled_one(&mut self, storage: &mut [u64], index: usize) {
         if index < self.head {
             if storage[self.at + self.head] == 0 {
@@ -315,37 +335,27 @@ impl Bitmap {
         Some(self.head * 64 + word.trailing_zeros() as usize)
     }
 
-    /// Removes the lowest number of the set and returns it, if the head word
-    /// holds one. O(1).
-    #[inline(always)]
-    pub(crate) fn pop_head(&mut self, storage: &mut [u64]) -> Option<usize> {
-        let word = &mut storage[self.at + self.head];
-        if *word == 0 {
-            return None;
-        }
-        let bit = word.trailing_zeros() as usize;
-        *word &= *word - 1;
-        self.ones -= 1;
-        Some(self.head << 6 | bit)
-    }
-
     /// Removes the lowest number of the set and returns it. O(1) while the
     /// head word holds one, else O(L) to move the head.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self, storage: &mut [u64]) -> Option<usize> {
         if self.ones == 0 {
             return None;
         }
-        if storage[self.at + self.head] == 0 {
+        let mut word = storage[self.at + self.head];
+        if word == 0 {
             self.advance(storage);
+            word = storage[self.at + self.head];
         }
-        self.pop_head(storage)
+        storage[self.at + self.head] = word & word.wrapping_sub(1);
+        self.ones -= 1;
+        Some(self.head << 6 | word.trailing_zeros() as usize)
     }
 
     /// Moves the head from a word of zeros to the lowest word that is not, of
     /// which there is one. On the way up from the old head its marks go, and
     /// the first word in which another mark is left shows the way down.
-    #[inline]
+    #[inline(never)]
     fn advance(&mut self, storage: &mut [u64]) {
         self.head = self.after_head(storage);
     }

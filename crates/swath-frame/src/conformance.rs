@@ -13,8 +13,8 @@ use core::fmt;
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{AllocError, FrameAllocator, FreeError};
+use crate::config::Config;
 use crate::map::MemoryMap;
-use crate::page_buddy::Config;
 
 /// SplitMix64: a small generator, so that a printed seed repeats a run.
 #[derive(Clone, Debug)]
@@ -135,7 +135,7 @@ pub fn nodes(free: &BTreeSet<u64>, config: Config) -> Vec<Extent> {
             let size = 1 << granularity;
             whole.chunks(size).map(|units| units.len() == size && !units.contains(&false)).collect()
         };
-        let listed = |unit: usize| whole[unit] && !(!is_top && parents[unit >> granularity]);
+        let listed = |unit: usize| whole[unit] && (is_top || !parents[unit >> granularity]);
         let mut unit = 0;
         while unit < whole.len() {
             if !listed(unit) {

@@ -15,6 +15,9 @@ extern crate alloc;
 
 pub mod allocator;
 pub mod bitmap;
+mod class;
+mod classes;
+pub mod config;
 #[cfg(feature = "testing")]
 pub mod conformance;
 pub mod front;
@@ -25,6 +28,7 @@ pub mod page_buddy;
 pub mod rule;
 
 pub use allocator::{AllocError, FrameAllocator, FreeError};
+pub use config::{BuildError, CLASSES_MAX, Config, ConfigError};
 pub use map::{ByteRange, MapError, MemoryMap};
-pub use page_buddy::{BuildError, Config, ConfigError, PageBuddy};
+pub use page_buddy::PageBuddy;
 pub use rule::{BestFit, HeadOfList, Rule};

@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{AllocError, FrameAllocator, FreeError};
+use crate::config::Config;
 use crate::map::MemoryMap;
-use crate::page_buddy::Config;
 
 /// A node of a free list: `size` frames from frame `base` on.
 #[derive(Clone, Copy, Debug)]
@@ -111,11 +111,15 @@ impl Lists {
         }
     }
 
-    /// Removes the first node of list `i` that `wanted` accepts. O(n).
-    fn remove(&mut self, i: usize, wanted: impl Fn(&Node) -> bool) -> Option<Node> {
+    /// Removes the first node of list `i` that `wanted` accepts; none with a
+    /// base above `last` is looked at. O(n).
+    fn remove(&mut self, i: usize, last: u64, wanted: impl Fn(&Node) -> bool) -> Option<Node> {
         let (mut before, mut next) = (None, self.heads[i]);
         while let Some(at) = next {
             let node = self.nodes[at];
+            if node.base > last {
+                return None;
+            }
             if wanted(&node) {
                 self.relink(i, before, node.next);
                 self.nodes[at].next = self.spare;
@@ -146,7 +150,7 @@ impl Lists {
             low += 1 << order;
             while (order as usize) < self.last() {
                 let buddy = base ^ 1 << order;
-                if self.remove(order as usize, |node| node.base == buddy).is_none() {
+                if self.remove(order as usize, buddy, |node| node.base == buddy).is_none() {
                     break;
                 }
                 base = base.min(buddy);
@@ -161,7 +165,7 @@ impl Lists {
     fn give_range(&mut self, mut low: u64, mut high: u64) {
         for i in 0..self.last() {
             while let Some(buddy) =
-                self.remove(i, |node| node.base + node.size == low || node.base == high)
+                self.remove(i, high, |node| node.base + node.size == low || node.base == high)
             {
                 low = low.min(buddy.base);
                 high = high.max(buddy.base + buddy.size);
@@ -190,7 +194,7 @@ impl Lists {
         }
         let top = self.last();
         while let Some(buddy) =
-            self.remove(top, |node| node.base + node.size == low || node.base == high)
+            self.remove(top, high, |node| node.base + node.size == low || node.base == high)
         {
             low = low.min(buddy.base);
             high = high.max(buddy.base + buddy.size);
@@ -204,7 +208,7 @@ impl Lists {
         let mut low = start;
         let mut high = end;
         while let Some(node) =
-            self.remove(i, |node| node.base < end && start < node.base + node.size)
+            self.remove(i, end, |node| node.base < end && start < node.base + node.size)
         {
             low = low.min(node.base);
             high = high.max(node.base + node.size);
@@ -260,7 +264,7 @@ impl FrameAllocator for Lists {
                 continue;
             }
             let from = (i..self.heads.len()).find(|&from| self.heads[from].is_some())?;
-            let node = self.remove(from, |_| true)?;
+            let node = self.remove(from, u64::MAX, |_| true)?;
             let limit = if self.granularity == 1 { 1 << i } else { frames_max };
             let block = Extent::new(Pfn::new(node.base), node.size.min(limit));
             if block.count < node.size {

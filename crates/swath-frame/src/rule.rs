@@ -13,7 +13,8 @@
 //! a node in every class, which makes it the binary buddy system.
 
 use crate::bitmap::Bitmap;
-use crate::page_buddy::{CLASSES_MAX, Class};
+use crate::class::Class;
+use crate::config::CLASSES_MAX;
 
 /// A rule of choice among the nodes of a class: [`HeadOfList`] or [`BestFit`].
 ///

@@ -312,7 +312,7 @@ fn best_fit_takes_the_best_node() {
                         let whole = |i: &usize| node.count >> (i * granularity as usize) > 0;
                         let aligned = |i: &usize| {
                             node.start.is_aligned(*i as u32 * granularity)
-                                && node.count % (1 << (i * granularity as usize)) == 0
+                                && node.count.is_multiple_of(1 << (i * granularity as usize))
                         };
                         // The lists come in ascending order of class.
                         (0..config.classes()).rev().find(|i| whole(i) && aligned(i)).unwrap()

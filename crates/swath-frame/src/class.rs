@@ -1,0 +1,57 @@
+//! One size class of a page buddy allocator, and where its nodes end.
+
+use crate::bitmap::Bitmap;
+
+/// One size class: which of its units are free while their parents are not.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Class {
+    /// Bit u stands for unit `base + u`.
+    pub(crate) free: Bitmap,
+    /// A multiple of 64, so that the units of a parent share a word wherever
+    /// they fit into one.
+    pub(crate) base: u64,
+    /// The first unit of the span.
+    pub(crate) first: u64,
+    /// The most units of a node.
+    pub(crate) node_max: usize,
+    pub(crate) granularity: u32,
+    /// Where the counts of free units of each parent start, if they are kept.
+    pub(crate) counts: usize,
+}
+
+impl Class {
+    pub(crate) const NONE: Self =
+        Self { free: Bitmap::none(), base: 0, first: 0, node_max: 0, granularity: 0, counts: 0 };
+
+    /// Units from `unit` to the end of its parent.
+    #[inline]
+    fn until_border(&self, unit: usize) -> usize {
+        let size = 1u64 << self.granularity;
+        (size - ((self.base + unit as u64) & (size - 1))) as usize
+    }
+
+    /// Whether `unit` is the first of its parent.
+    pub(crate) fn is_border(&self, unit: usize) -> bool {
+        (self.base + unit as u64).trailing_zeros() >= self.granularity
+    }
+
+    /// How much of a maximal run from `unit` on is its first node.
+    #[inline]
+    pub(crate) fn cut(&self, unit: usize, run: usize) -> usize {
+        if run <= self.node_max { run } else { self.until_border(unit).min(self.node_max) }
+    }
+
+    /// The length of the node that starts at `unit`, cut to `wanted`.
+    /// O(min(wanted, node_max)/64).
+    #[inline]
+    pub(crate) fn node_len(&self, storage: &[u64], unit: usize, wanted: usize) -> usize {
+        let run = self.free.run(storage, unit, wanted.min(self.node_max));
+        if run == 1 || self.node_max == usize::MAX || run <= self.until_border(unit) {
+            return run;
+        }
+        // The run crosses a border: it is one node if it is short enough.
+        let whole = self.free.run(storage, unit, self.node_max + 1);
+        self.cut(unit, whole).min(run)
+    }
+}

@@ -1,0 +1,645 @@
+//! What a page buddy allocator knows and does, over words that each call is
+//! given: its classes and the movement of frames between them.
+//!
+//! Numbers of units are absolute here (a unit of order o is frame >> o), and a
+//! class subtracts its base where it meets its bitmap.
+
+use swath_arch::{Extent, Order, Pfn};
+
+use crate::allocator::{AllocError, FreeError};
+use crate::bitmap::{Bitmap, clear, first_clear, ones, set};
+use crate::class::Class;
+use crate::config::{BuildError, CLASSES_MAX, Config};
+use crate::map::MemoryMap;
+use crate::rule::Rule;
+
+/// Everything but the words.
+#[derive(Clone, Debug)]
+pub(crate) struct State<R> {
+    classes: [Class; CLASSES_MAX],
+    /// The top class.
+    last: usize,
+    granularity: u32,
+    /// The units of a word's first parent; 0 if there are no parents, or if
+    /// they fill more than a word.
+    siblings: u64,
+    /// Cuts the number of a unit to where in its word its parent starts.
+    first_sibling: u64,
+    nonempty: u64,
+    /// The bitmap of allocated frames is the storage's first words, as many
+    /// as `allocated_words`; its bits are the units of class 0.
+    allocated_words: usize,
+    span: Extent,
+    total: u64,
+    free: u64,
+    rule: R,
+}
+
+/// Where the parts of a class stand.
+struct Layout {
+    first: u64,
+    base: u64,
+    units: u64,
+    counts_at: u64,
+    rule_at: u64,
+    end: u64,
+}
+
+fn layout<R: Rule>(span: Extent, config: Config, i: usize, at: u64) -> Layout {
+    let order = i as u32 * config.granularity;
+    let first = span.start.raw() >> order;
+    let past = ((span.end().raw() - 1) >> order) + 1;
+    let base = first & !63;
+    let units = past - base;
+    let counts_at = at + Bitmap::storage_words(units);
+    let parents = if config.counts(i) {
+        ((past - 1) >> config.granularity) - (first >> config.granularity) + 1
+    } else {
+        0
+    };
+    let rule_at = counts_at + parents;
+    let end = rule_at.saturating_add(R::storage_words(units, config.node_max(i)));
+    Layout { first, base, units, counts_at, rule_at, end }
+}
+
+/// Words of the bitmap of allocated frames.
+fn allocated_words(span: Extent) -> u64 {
+    (span.end().raw() - (span.start.raw() & !63)).div_ceil(64)
+}
+
+impl<R: Rule> State<R> {
+    pub(crate) fn storage_words(map: &MemoryMap<'_>, config: Config) -> usize {
+        let words = (0..config.classes())
+            .fold(allocated_words(map.span()), |at, i| layout::<R>(map.span(), config, i, at).end);
+        usize::try_from(words).unwrap_or(usize::MAX)
+    }
+
+    /// All frames of `map` allocated, and `s` overwritten.
+    pub(crate) fn new(
+        map: &MemoryMap<'_>,
+        config: Config,
+        s: &mut [u64],
+    ) -> Result<Self, BuildError> {
+        let span = map.span();
+        let (needed_words, given_words) = (Self::storage_words(map, config), s.len());
+        if needed_words > given_words {
+            return Err(BuildError::Storage { needed_words, given_words });
+        }
+        let mut state = State {
+            classes: [Class::NONE; CLASSES_MAX],
+            last: config.last,
+            granularity: config.granularity,
+            siblings: if config.last > 0 && config.granularity <= 6 {
+                ones(1 << config.granularity)
+            } else {
+                0
+            },
+            first_sibling: 63 & !((1 << config.granularity) - 1),
+            nonempty: 0,
+            allocated_words: allocated_words(span) as usize,
+            span,
+            total: map.total_frames(),
+            free: 0,
+            rule: R::new(),
+        };
+        let mut at = allocated_words(span);
+        for i in 0..config.classes() {
+            let Layout { first, base, units, counts_at, rule_at, end } =
+                layout::<R>(span, config, i, at);
+            if !R::can_index(units) {
+                return Err(BuildError::Span { frames: span.count });
+            }
+            s[counts_at as usize..rule_at as usize].fill(0);
+            state.classes[i] = Class {
+                free: Bitmap::new(s, at as usize, units),
+                base,
+                first,
+                node_max: usize::try_from(config.node_max(i)).unwrap_or(usize::MAX),
+                granularity: config.granularity,
+                counts: counts_at as usize,
+            };
+            let node_max = config.node_max(i);
+            state.rule.add_class(s, i, rule_at as usize, units, node_max);
+            at = end;
+        }
+        let allocated = &mut s[..state.allocated_words];
+        allocated.fill(0);
+        for area in map.areas() {
+            set(allocated, state.frame(area.start.raw()), area.count as usize);
+        }
+        Ok(state)
+    }
+
+    /// Makes all frames of `map` free; all are allocated so far.
+    pub(crate) fn free_all(&mut self, map: &MemoryMap<'_>, s: &mut [u64]) {
+        s[..self.allocated_words].fill(0);
+        for area in map.areas() {
+            self.release(s, area.start.raw(), area.end().raw());
+        }
+        self.free = self.total;
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        Config { granularity: self.granularity, last: self.last }
+    }
+
+    pub(crate) fn free_frames(&self) -> u64 {
+        self.free
+    }
+
+    pub(crate) fn total_frames(&self) -> u64 {
+        self.total
+    }
+
+    pub(crate) fn is_allocated(&self, s: &[u64], frame: Pfn) -> bool {
+        self.span.contains(frame) && {
+            let at = self.frame(frame.raw());
+            s[at / 64] >> (at % 64) & 1 == 1
+        }
+    }
+
+    /// The position of a frame of the span in the bitmap of allocated frames
+    /// and in class 0.
+    #[inline]
+    fn frame(&self, frame: u64) -> usize {
+        (frame - self.classes[0].base) as usize
+    }
+
+    /// Adds the units `low..high` (absolute numbers) to class `i`.
+    #[inline(always)]
+    fn insert(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) {
+        let class = &mut self.classes[i];
+        let (at, count) = ((low - class.base) as usize, (high - low) as usize);
+        self.rule.inserting(s, i, class, at, at + count);
+        class.free.insert(s, at, count);
+        self.nonempty |= 1 << i;
+        if self.siblings == 0 && i < self.last {
+            self.count(s, i, low, high, u64::wrapping_add);
+        }
+    }
+
+    /// Removes the units `low..high` (absolute numbers) from class `i`.
+    #[inline(always)]
+    fn remove(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) {
+        let class = &mut self.classes[i];
+        let (at, count) = ((low - class.base) as usize, (high - low) as usize);
+        self.rule.removing(s, i, class, at, at + count);
+        class.free.remove(s, at, count);
+        self.nonempty &= !(u64::from(class.free.is_empty()) << i);
+        if self.siblings == 0 && i < self.last {
+            self.count(s, i, low, high, u64::wrapping_sub);
+        }
+    }
+
+    /// Changes the counts of the parents of the units `low..high`, which a
+    /// node's limit keeps to two parents.
+    fn count(&self, s: &mut [u64], i: usize, mut low: u64, high: u64, f: fn(u64, u64) -> u64) {
+        while low < high {
+            let end = (((low >> self.granularity) + 1) << self.granularity).min(high);
+            let count = &mut s[self.parent_count(i, low >> self.granularity)];
+            *count = f(*count, end - low);
+            low = end;
+        }
+    }
+
+    /// Where the count of `parent`, a unit of class i+1, stands.
+    #[inline]
+    fn parent_count(&self, i: usize, parent: u64) -> usize {
+        self.classes[i].counts + (parent - self.classes[i + 1].first) as usize
+    }
+
+    /// Makes the units `low..high` of class `i`, all of one parent, free. If
+    /// they complete the parent, its other units go and the caller is to make
+    /// the parent free: true.
+    #[inline(always)]
+    fn fill(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) -> bool {
+        let parent = low >> self.granularity;
+        let (start, size) = (parent << self.granularity, 1 << self.granularity);
+        let full = if self.siblings == 0 {
+            s[self.parent_count(i, parent)] + (high - low) == size
+        } else {
+            let class = &mut self.classes[i];
+            let at = (low - class.base) as usize;
+            let siblings = self.siblings << ((start - class.base) % 64);
+            let added = ones((high - low) as usize) << (at % 64);
+            let others = siblings & !added;
+            let full = class.free.word(s, at) & others == others;
+            if full && !R::INDEXED {
+                if others != 0 {
+                    class.free.remove_bits(s, at / 64, others, (size - (high - low)) as usize);
+                    self.nonempty &= !(u64::from(class.free.is_empty()) << i);
+                }
+                return true;
+            }
+            full
+        };
+        if full {
+            if start < low {
+                self.remove(s, i, start, low);
+            }
+            if high < start + size {
+                self.remove(s, i, high, start + size);
+            }
+        } else {
+            self.insert(s, i, low, high);
+        }
+        full
+    }
+
+    /// Makes the frames `low..high` free: they are in no class so far. In each
+    /// class, whole parents go one class up, with the parents at the two ends
+    /// if the units there complete them.
+    fn release(&mut self, s: &mut [u64], mut low: u64, mut high: u64) {
+        let g = self.granularity;
+        for i in 0..self.last {
+            let (mut first, mut past) = ((low + (1 << g) - 1) >> g, high >> g);
+            if first > past {
+                // Inside one parent.
+                if !self.fill(s, i, low, high) {
+                    return;
+                }
+                first = past;
+                past += 1;
+            } else {
+                let (inner, outer) = (first << g, past << g);
+                if low < inner && self.fill(s, i, low, inner) {
+                    first -= 1;
+                }
+                if outer < high && self.fill(s, i, outer, high) {
+                    past += 1;
+                }
+                if first == past {
+                    return;
+                }
+            }
+            (low, high) = (first, past);
+        }
+        self.insert(s, self.last, low, high);
+    }
+
+    /// Returns to the lower classes the frames `low..high`, what is left at
+    /// the end of a unit whose start has been taken: no parent can be full.
+    fn give_back(&mut self, s: &mut [u64], mut low: u64, mut high: u64) {
+        let g = self.granularity;
+        let mut i = 0;
+        while low < high {
+            let parent = (low + (1 << g) - 1) >> g;
+            let end = (parent << g).min(high);
+            if low < end {
+                self.insert(s, i, low, end);
+            }
+            (low, high) = (parent, high >> g);
+            i += 1;
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn take_frame(&mut self, s: &mut [u64]) -> Option<Pfn> {
+        let class = &mut self.classes[0];
+        if R::INDEXED || self.siblings == 0 {
+            return self.take_lowest(s);
+        }
+        let Some(at) = class.free.pop(s) else { return self.take_lowest(s) };
+        if class.free.is_empty() {
+            self.nonempty &= !1;
+        }
+        s[at >> 6] |= 1 << (at & 63);
+        self.free -= 1;
+        Some(Pfn::new(class.base + at as u64))
+    }
+
+    /// The general case of [`take_frame`](Self::take_frame).
+    #[inline(never)]
+    fn take_lowest(&mut self, s: &mut [u64]) -> Option<Pfn> {
+        if R::INDEXED {
+            return self.take_block(s, 1).map(|block| block.start);
+        }
+        let i = self.nonempty.trailing_zeros() as usize;
+        let class = self.classes.get_mut(i)?;
+        let at = class.free.pop(s)?;
+        let unit = class.base + at as u64;
+        if class.free.is_empty() {
+            self.nonempty &= !(1 << i);
+        }
+        if self.siblings == 0 && i < self.last {
+            self.count(s, i, unit, unit + 1, u64::wrapping_sub);
+        }
+        self.free -= 1;
+        if i == 0 {
+            s[at / 64] |= 1 << (at % 64);
+            return Some(Pfn::new(unit));
+        }
+        Some(self.split(s, i, unit))
+    }
+
+    /// Takes the first frame of a unit of class `i`, which is in no class. Of
+    /// each unit on the way down, all but the first part stays free.
+    #[inline(never)]
+    fn split(&mut self, s: &mut [u64], i: usize, mut unit: u64) -> Pfn {
+        let g = self.granularity;
+        if self.siblings == 0 {
+            for lower in (0..i).rev() {
+                unit <<= g;
+                self.insert(s, lower, unit + 1, unit + (1 << g));
+            }
+        } else {
+            let rest = self.siblings & !1;
+            for class in self.classes[..i].iter_mut().rev() {
+                unit <<= g;
+                let at = (unit - class.base) as usize;
+                class.free.insert_bits(s, at / 64, rest << (at % 64), (1 << g) - 1);
+            }
+            self.nonempty |= (1 << i) - 1;
+        }
+        let at = self.frame(unit);
+        s[at / 64] |= 1 << (at % 64);
+        Pfn::new(unit)
+    }
+
+    #[inline(always)]
+    pub(crate) fn put_frame(&mut self, s: &mut [u64], frame: Pfn) -> Result<(), FreeError> {
+        let class = &mut self.classes[0];
+        let at = frame.raw().wrapping_sub(class.base);
+        let (index, bit) = (at >> 6, 1 << (at & 63));
+        if index >= self.allocated_words as u64 || s[index as usize] & bit == 0 {
+            return Err(self.refuse(s, frame));
+        }
+        let index = index as usize;
+        s[index] &= !bit;
+        self.free += 1;
+        if R::INDEXED || self.siblings == 0 {
+            self.put_up(s, 0, frame.raw());
+            return Ok(());
+        }
+        let siblings = self.siblings << (at & self.first_sibling);
+        let word = class.free.word(s, at as usize);
+        if (word | bit) & siblings == siblings {
+            self.complete(s, frame.raw());
+        } else if word == 0 {
+            self.nonempty |= 1;
+            class.free.insert_first(s, index, bit);
+        } else {
+            class.free.join(s, at as usize);
+        }
+        Ok(())
+    }
+
+    /// Makes a unit of class `i` free, and each parent that this completes.
+    #[inline(never)]
+    fn put_up(&mut self, s: &mut [u64], i: usize, mut unit: u64) {
+        for i in i..self.last {
+            if !self.fill(s, i, unit, unit + 1) {
+                return;
+            }
+            unit >>= self.granularity;
+        }
+        self.insert(s, self.last, unit, unit + 1);
+    }
+
+    /// As [`put_up`](Self::put_up) for a frame, as long as no word fills or
+    /// empties and no rule is to be told: then no marks change, and a class
+    /// costs a few instructions.
+    #[inline(never)]
+    fn complete(&mut self, s: &mut [u64], mut unit: u64) {
+        let g = self.granularity;
+        for (i, class) in self.classes[..self.last].iter_mut().enumerate() {
+            let at = unit - class.base;
+            let siblings = self.siblings << (at & self.first_sibling);
+            let joined = class.free.word(s, at as usize) | 1 << (at & 63);
+            let kept = joined & !siblings;
+            if joined & siblings != siblings {
+                if !class.free.join(s, at as usize) {
+                    self.put_up(s, i, unit);
+                }
+                return;
+            }
+            if !class.free.leave(s, at as usize, kept, (1 << g) - 1) {
+                return self.put_up(s, i, unit);
+            }
+            unit >>= g;
+        }
+        self.put_up(s, self.last, unit);
+    }
+
+    /// Why a frame that is not allocated cannot be freed.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&self, s: &[u64], frame: Pfn) -> FreeError {
+        if self.is_free(s, frame) {
+            FreeError::NotAllocated { frame }
+        } else {
+            FreeError::Foreign { frame }
+        }
+    }
+
+    pub(crate) fn is_free(&self, s: &[u64], frame: Pfn) -> bool {
+        let mut unit = frame.raw();
+        self.span.contains(frame)
+            && self.classes[..=self.last].iter().any(|class| {
+                let found = class.free.contains(s, (unit - class.base) as usize);
+                unit >>= self.granularity;
+                found
+            })
+    }
+
+    pub(crate) fn free(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FreeError> {
+        if extent.is_empty() {
+            return Err(FreeError::Empty);
+        }
+        let Some(end) = extent.checked_end() else {
+            return Err(FreeError::Overflow { extent });
+        };
+        if !self.span.contains(extent.start) {
+            return Err(FreeError::Foreign { frame: extent.start });
+        }
+        let at = self.frame(extent.start.raw());
+        let inside = (end.raw().min(self.span.end().raw()) - extent.start.raw()) as usize;
+        let allocated = &mut s[..self.allocated_words];
+        if let Some(bad) = first_clear(allocated, at, inside) {
+            let frame = Pfn::new(self.classes[0].base + bad as u64);
+            return Err(self.refuse(s, frame));
+        }
+        if end > self.span.end() {
+            return Err(FreeError::Foreign { frame: self.span.end() });
+        }
+        clear(allocated, at, inside);
+        self.free += extent.count;
+        self.release(s, extent.start.raw(), end.raw());
+        Ok(())
+    }
+
+    pub(crate) fn take_block(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
+        if frames_max == 0 || self.nonempty == 0 {
+            return None;
+        }
+        let g = self.granularity;
+        let fitting = ((frames_max.ilog2() / g) as usize).min(self.last);
+        let above = self.nonempty >> fitting;
+        let i = if above != 0 {
+            fitting + above.trailing_zeros() as usize
+        } else {
+            self.nonempty.ilog2() as usize
+        };
+        // In BBS a block is a power of two.
+        let frames_max = if g == 1 { 1 << fitting } else { frames_max };
+
+        let order = i as u32 * g;
+        let wanted = ((frames_max - 1) >> order) + 1;
+        let class = &mut self.classes[i];
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let (at, len) = self.rule.pick(s, i, class, wanted)?;
+        let unit = class.base + at as u64;
+        let start = unit << order;
+        let end = start + ((len as u64) << order).min(frames_max);
+        let broken = ((end - 1) >> order) + 1;
+        self.remove(s, i, unit, broken);
+        self.give_back(s, end, broken << order);
+        Some(self.taken(s, start, end))
+    }
+
+    pub(crate) fn take_aligned(
+        &mut self,
+        s: &mut [u64],
+        order: Order,
+    ) -> Result<Extent, AllocError> {
+        let (g, k) = (self.granularity, order.k());
+        let below = ((k / g) as usize).min(self.last);
+        let listed = k == below as u32 * g;
+        let from = below + usize::from(!listed);
+        let above = self.nonempty >> from;
+        let start = if above != 0 {
+            let i = from + above.trailing_zeros() as usize;
+            let class = &mut self.classes[i];
+            class.free.first(s).map(|at| class.base + at as u64).map(|unit| {
+                self.remove(s, i, unit, unit + 1);
+                let start = unit << (i as u32 * g);
+                self.give_back(s, start + order.frames(), (unit + 1) << (i as u32 * g));
+                start
+            })
+        } else if !listed && order.frames() <= self.free {
+            let units = 1 << (k - below as u32 * g);
+            self.find_aligned(s, below, units).map(|unit| {
+                self.remove(s, below, unit, unit + units);
+                unit << (below as u32 * g)
+            })
+        } else {
+            None
+        };
+        match start {
+            Some(start) => Ok(self.taken(s, start, start + order.frames())),
+            None if order.frames() > self.free => {
+                Err(AllocError::OutOfFrames { wanted: order.frames(), free: self.free })
+            }
+            None => Err(AllocError::NoBlock { order }),
+        }
+    }
+
+    /// The lowest multiple of `units`, a power of two, from which as many
+    /// units of class `i` are free, by a scan over the class's runs.
+    fn find_aligned(&self, s: &[u64], i: usize, units: u64) -> Option<u64> {
+        let class = &self.classes[i];
+        let mut from = 0;
+        while let Some(unit) = class.free.next(s, from) {
+            let aligned = (class.base + unit as u64).next_multiple_of(units) - class.base;
+            let at = usize::try_from(aligned).ok()?;
+            let run = class.free.run(s, at, units as usize);
+            if run as u64 == units {
+                return Some(class.base + aligned);
+            }
+            from = at + run + 1;
+        }
+        None
+    }
+
+    /// Notes that the free frames `start..end`, in no class now, are allocated.
+    #[inline]
+    fn taken(&mut self, s: &mut [u64], start: u64, end: u64) -> Extent {
+        let (at, count) = (self.frame(start), (end - start) as usize);
+        set(&mut s[..self.allocated_words], at, count);
+        self.free -= end - start;
+        Extent::new(Pfn::new(start), end - start)
+    }
+
+    pub(crate) fn for_each_free(&self, s: &[u64], visit: &mut dyn FnMut(Extent)) {
+        for (i, class) in self.classes[..=self.last].iter().enumerate() {
+            let order = i as u32 * self.granularity;
+            let mut from = 0;
+            while let Some(unit) = class.free.next(s, from) {
+                let len = class.node_len(s, unit, usize::MAX);
+                let start = Pfn::new((class.base + unit as u64) << order);
+                visit(Extent::new(start, (len as u64) << order));
+                from = unit + len;
+            }
+        }
+    }
+
+    pub(crate) fn check(&self, s: &[u64]) -> Result<(), &'static str> {
+        let size = 1u64 << self.granularity;
+        let mut free = 0;
+        for (i, class) in self.classes[..=self.last].iter().enumerate() {
+            class.free.check(s)?;
+            self.rule.check(s, i, class)?;
+            if class.free.is_empty() == (self.nonempty >> i & 1 == 1) {
+                return Err("the mask of classes differs from the classes");
+            }
+            let order = i as u32 * self.granularity;
+            free += (class.free.len() as u64) << order;
+            let mut from = 0;
+            let (mut parent, mut siblings) = (u64::MAX, 0);
+            while let Some(at) = class.free.next(s, from) {
+                let unit = class.base + at as u64;
+                let (start, end) = (unit << order, (unit + 1) << order);
+                if start < self.span.start.raw() || end > self.span.end().raw() {
+                    return Err("a free unit reaches beyond the span");
+                }
+                let frame = self.frame(start);
+                let mut frames = frame..frame + (end - start) as usize;
+                if frames.any(|frame| s[frame / 64] >> (frame % 64) & 1 == 1) {
+                    return Err("a frame is both free and allocated");
+                }
+                let mut above = unit;
+                for higher in &self.classes[i + 1..=self.last] {
+                    above >>= self.granularity;
+                    if higher.free.contains(s, (above - higher.base) as usize) {
+                        return Err("a unit is free in two classes");
+                    }
+                }
+                if i < self.last {
+                    siblings = if unit >> self.granularity == parent { siblings + 1 } else { 1 };
+                    parent = unit >> self.granularity;
+                    if siblings == size {
+                        return Err("a parent is full");
+                    }
+                }
+                from = at + 1;
+            }
+            if self.siblings == 0 && i < self.last {
+                let next = &self.classes[i + 1];
+                let past = next.base
+                    + (((self.span.end().raw() - 1) >> (order + self.granularity)) + 1 - next.base);
+                for parent in next.first..past {
+                    let units = (parent << self.granularity)..(parent + 1) << self.granularity;
+                    let held = units
+                        .filter(|&unit| unit >= class.base)
+                        .filter(|unit| class.free.contains(s, (unit - class.base) as usize))
+                        .count();
+                    if s[self.parent_count(i, parent)] != held as u64 {
+                        return Err("the count of a parent differs from its free units");
+                    }
+                }
+            }
+        }
+        if self.nonempty >> self.last > 1 {
+            return Err("the mask names a class that there is not");
+        }
+        if free != self.free {
+            return Err("the number of free frames differs from the classes");
+        }
+        let allocated = &s[..self.allocated_words];
+        let allocated = allocated.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        if allocated != self.total - free {
+            return Err("the number of allocated frames differs from their bitmap");
+        }
+        Ok(())
+    }
+}
