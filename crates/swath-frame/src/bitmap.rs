@@ -120,7 +120,7 @@ impl Bitmap {
     }
 
     /// Leaves only the bits `kept` of the word of `number`, `count` less, if
-    /// that changes no mark and the set is not empty then.
+    /// that changes no mark.
     #[inline(always)]
     pub(crate) fn leave(
         &mut self,
@@ -129,7 +129,7 @@ impl Bitmap {
         kept: u64,
         count: usize,
     ) -> bool {
-        if kept == 0 && number >> 6 != self.head || self.ones == count {
+        if kept == 0 && number >> 6 != self.head {
             return false;
         }
         storage[self.at + (number >> 6)] = kept;

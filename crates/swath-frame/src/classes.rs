@@ -402,23 +402,31 @@ impl<R: Rule> State<R> {
     #[inline(never)]
     fn complete(&mut self, s: &mut [u64], mut unit: u64) {
         let g = self.granularity;
+        let mut nonempty = self.nonempty;
         for (i, class) in self.classes[..self.last].iter_mut().enumerate() {
             let at = unit - class.base;
             let siblings = self.siblings << (at & self.first_sibling);
             let joined = class.free.word(s, at as usize) | 1 << (at & 63);
             let kept = joined & !siblings;
             if joined & siblings != siblings {
+                self.nonempty = nonempty;
                 if !class.free.join(s, at as usize) {
                     self.put_up(s, i, unit);
                 }
                 return;
             }
             if !class.free.leave(s, at as usize, kept, (1 << g) - 1) {
+                self.nonempty = nonempty;
                 return self.put_up(s, i, unit);
             }
+            nonempty &= !(u64::from(class.free.is_empty()) << i);
             unit >>= g;
         }
-        self.put_up(s, self.last, unit);
+        self.nonempty = nonempty;
+        let top = &mut self.classes[self.last];
+        if !top.free.join(s, (unit - top.base) as usize) {
+            self.put_up(s, self.last, unit);
+        }
     }
 
     /// Why a frame that is not allocated cannot be freed.

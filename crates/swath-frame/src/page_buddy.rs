@@ -36,9 +36,11 @@
 //! number of classes. State per frame of the span: one bit for `allocated`
 //! and 2^-o bits for each class of order o, of which each bitmap's upper
 //! levels add one 64th: 0.13 bytes per bit. That makes 0.38 bytes per frame
-//! for BBS with MAX_ORDER 9 and 0.26 for PBS with G = 4 or 9. A granularity
-//! above 6 adds eight bytes per parent. [`BestFit`](crate::BestFit) adds
-//! 12 bytes per unit of each class. Vacuums cost as much as memory.
+//! for BBS with MAX_ORDER 9, 0.26 for PBS with G = 4 and 0.27 with G = 9,
+//! where eight bytes per parent count its free units, as for any G above 6.
+//! [`BestFit`](crate::BestFit) adds 12 bytes per unit of each class. Vacuums
+//! cost as much as memory.
+
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
