@@ -145,7 +145,15 @@ impl<R: RawMutex> Slot<R> {
     /// An empty slot.
     #[must_use]
     pub fn new() -> Self {
-        Self { held: Mutex::new(Held { base: 0, mask: 0, len: 0, frames: [0; BUFFER_FRAMES] }) }
+        Self {
+            held: Mutex::new(Held {
+                base: 0,
+                mask: 0,
+                head: 0,
+                len: 0,
+                frames: [0; BUFFER_FRAMES],
+            }),
+        }
     }
 }
 
@@ -169,9 +177,12 @@ struct Held {
     base: u64,
     /// Bit i: frame `base + i` is here.
     mask: u64,
-    /// How many entries of `frames` count.
+    /// The entry of `frames` that is handed out next.
+    head: usize,
+    /// How many entries count, from `head` on and around the end.
     len: usize,
-    /// Frames outside the claimed word; the last is handed out next.
+    /// A ring of frames outside the claimed word. First in, first out: frames
+    /// freed in rising order are handed out in rising order again.
     frames: [u64; BUFFER_FRAMES],
 }
 
@@ -188,9 +199,11 @@ impl Held {
             self.mask &= self.mask - 1;
             return Some(self.base + lowest);
         }
-        let last = self.len.checked_sub(1)?;
-        self.len = last;
-        self.frames.get(last).copied()
+        let left = self.len.checked_sub(1)?;
+        let frame = self.frames.get(self.head).copied();
+        self.head = (self.head + 1) % BUFFER_FRAMES;
+        self.len = left;
+        frame
     }
 
     /// Takes in a frame, or says that there is no room for it.
@@ -199,12 +212,15 @@ impl Held {
         let bit = frame.wrapping_sub(self.base);
         if bit < WORD_FRAMES {
             self.mask |= 1 << bit;
-        } else if let Some(entry) = self.frames.get_mut(self.len) {
-            *entry = frame;
-            self.len += 1;
-        } else {
+            return true;
+        }
+        if self.len == BUFFER_FRAMES {
             return false;
         }
+        if let Some(entry) = self.frames.get_mut((self.head + self.len) % BUFFER_FRAMES) {
+            *entry = frame;
+        }
+        self.len += 1;
         true
     }
 
@@ -224,15 +240,15 @@ impl Held {
                 debug_assert!(held, "an empty slot holds a claim");
             }
         }
-        // The lowest frame was taken first and is to be handed out first.
-        if let Some(frames) = self.frames.get_mut(..self.len) {
-            frames.reverse();
-        }
     }
 
+    /// The buffer's frames ascending: O(n log n) for n frames, O(n) if they are
+    /// so already.
     fn sort(&mut self) -> &[u64] {
+        self.frames.rotate_left(self.head);
+        self.head = 0;
         let frames = self.frames.get_mut(..self.len).unwrap_or_default();
-        frames.sort_unstable_by(|a, b| b.cmp(a));
+        frames.sort_unstable();
         frames
     }
 
@@ -241,11 +257,9 @@ impl Held {
     #[inline(never)]
     fn flush_half(&mut self, shared: &mut impl FrameAllocator) {
         let kept = self.len / 2;
-        let upper = self.len - kept;
-        for run in runs(self.sort().get(..upper).unwrap_or_default()) {
+        for run in runs(self.sort().get(kept..).unwrap_or_default()) {
             give_back(shared, run);
         }
-        self.frames.copy_within(upper..self.len, 0);
         self.len = kept;
     }
 
@@ -258,8 +272,8 @@ impl Held {
         self.len = 0;
     }
 
-    /// Everything in the slot: the claimed word's runs ascending, then the
-    /// buffer's descending.
+    /// Everything in the slot: the claimed word's runs, then the buffer's, each
+    /// ascending.
     fn extents(&mut self) -> impl Iterator<Item = Extent> + '_ {
         let (base, mut mask) = (self.base, self.mask);
         let word = core::iter::from_fn(move || {
@@ -276,15 +290,14 @@ impl Held {
     }
 }
 
-/// The runs of frames sorted descending.
-fn runs(mut descending: &[u64]) -> impl Iterator<Item = Extent> + '_ {
+/// The runs of frames that ascend.
+fn runs(mut ascending: &[u64]) -> impl Iterator<Item = Extent> + '_ {
     core::iter::from_fn(move || {
-        let (&highest, _) = descending.split_first()?;
-        let run = descending.iter().zip(0..).take_while(|&(&frame, i)| frame + i == highest);
+        let &lowest = ascending.first()?;
+        let run = ascending.iter().zip(0..).take_while(|&(&frame, i)| frame - i == lowest);
         let len = run.count();
-        descending = descending.get(len..).unwrap_or_default();
-        let count = len as u64;
-        Some(Extent::new(Pfn::new(highest - (count - 1)), count))
+        ascending = ascending.get(len..).unwrap_or_default();
+        Some(Extent::new(Pfn::new(lowest), len as u64))
     })
 }
 
@@ -728,7 +741,7 @@ impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
     }
 
     /// The shared allocator's free blocks, then what each slot holds: its
-    /// claimed word's ascending, its buffer's descending.
+    /// claimed word's, then its buffer's.
     fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
         self.front.shared.lock().for_each_free(visit);
         for slot in self.front.slots {
