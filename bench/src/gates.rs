@@ -30,8 +30,10 @@ const fn gate(name: &'static str, bound: f64, run: fn() -> Result<u64, String>) 
     Gate { name, bound, run }
 }
 
-/// Single frames on a half-used map of 2^20 frames, a random half; the front
-/// stands over PBS with granularity 9, and its claims and flushes count.
+/// Single frames on a half-used map of 2^20 frames, a random half. The front
+/// stands over PBS with granularity 9, and its claims and flushes count: on the
+/// half-used map, where a free run is two frames long, and on one that was
+/// free, with frames put back in the order taken. A pair is two calls.
 const GATES: &[Gate] = &[
     gate("bbs-get", 60.0, || get(&mut half_used(bbs()))),
     gate("bbs-put", 60.0, || put(&mut half_used(bbs()))),
@@ -39,9 +41,11 @@ const GATES: &[Gate] = &[
     gate("pbs4-put", 60.0, || put(&mut half_used(Config::PBS_ARMV7))),
     gate("pbs9-get", 60.0, || get(&mut half_used(Config::PBS_ARMV8))),
     gate("pbs9-put", 60.0, || put(&mut half_used(Config::PBS_ARMV8))),
-    gate("front-get", 100.0, front_get),
-    gate("front-put", 160.0, front_put),
-    gate("front-pair", 60.0, front_pair),
+    gate("front-get", 240.0, || front_get(true)),
+    gate("front-put", 400.0, || front_put(true)),
+    gate("front-pair", 100.0, front_pair),
+    gate("front-get-runs", 60.0, || front_get(false)),
+    gate("front-put-runs", 120.0, || front_put(false)),
 ];
 
 /// Calls measured by each entry for single frames.
@@ -113,9 +117,11 @@ fn put((allocator, used): &mut HalfUsed) -> Result<u64, String> {
 
 type FrontOver<'m> = Front<'m, SpinLock, PageBuddy<Vec<u64>, HeadOfList>>;
 
-/// Runs `body` with a front on a map of which a random half is used, by users
-/// of the front, and these frames in random order.
+/// Runs `body` with a front on a map of which a half is used, by users of the
+/// front, and these frames: a random half in random order, or the lower half
+/// in rising order.
 fn with_front(
+    random: bool,
     body: impl FnOnce(&FrontOver<'_>, Vec<Pfn>) -> Result<u64, String>,
 ) -> Result<u64, String> {
     let allocator = buddy(Config::PBS_ARMV8, true);
@@ -124,8 +130,12 @@ fn with_front(
     let mut slots: [Slot<SpinLock>; 4] = std::array::from_fn(|_| Slot::new());
     let front = Front::new(allocator, &mut slots, &mut bits).map_err(|error| error.to_string())?;
     let mut frames: Vec<Pfn> = Vec::new();
-    front.allocate(FRAMES, &mut |block| frames.extend(block.iter())).map_err(|e| e.to_string())?;
-    Random::new(1).shuffle(&mut frames);
+    front
+        .allocate(FRAMES, &mut |block| frames.extend(block.iter()))
+        .map_err(|error| error.to_string())?;
+    if random {
+        Random::new(1).shuffle(&mut frames);
+    }
     let cpu = front.on(0).map_err(|error| error.to_string())?;
     for frame in frames.drain(FRAMES as usize / 2..) {
         cpu.put(frame).map_err(|error| error.to_string())?;
@@ -136,8 +146,8 @@ fn with_front(
     Ok(calls)
 }
 
-fn front_get() -> Result<u64, String> {
-    with_front(|front, used| {
+fn front_get(random: bool) -> Result<u64, String> {
+    with_front(random, |front, used| {
         let cpu = front.on(1).map_err(|error| error.to_string())?;
         let mut taken = vec![None; CALLS];
         counted(|| taken.iter_mut().for_each(|frame| *frame = cpu.get()));
@@ -145,8 +155,8 @@ fn front_get() -> Result<u64, String> {
     })
 }
 
-fn front_put() -> Result<u64, String> {
-    with_front(|front, mut used| {
+fn front_put(random: bool) -> Result<u64, String> {
+    with_front(random, |front, mut used| {
         let cpu = front.on(1).map_err(|error| error.to_string())?;
         let frames = used.split_off(used.len() - CALLS);
         let mut freed = 0;
@@ -161,7 +171,7 @@ fn front_put() -> Result<u64, String> {
 /// A random frame comes back, another is taken: one call is the two together,
 /// the steady state of a busy CPU.
 fn front_pair() -> Result<u64, String> {
-    with_front(|front, mut used| {
+    with_front(true, |front, mut used| {
         let cpu = front.on(1).map_err(|error| error.to_string())?;
         let mut failed = 0_u64;
         counted(|| {

@@ -88,8 +88,17 @@ type Run = Box<dyn FnMut() -> Result<Sample, String>>;
 
 struct Contender {
     name: &'static str,
-    ours: bool,
+    side: Side,
     run: Run,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// Swath, and it has to win.
+    Ours,
+    /// Swath, shown for comparison.
+    Shown,
+    Theirs,
 }
 
 /// One workload and those who run it.
@@ -325,7 +334,7 @@ impl<R: Rule> Lengths for Listed<R> {
         let mut at = held.more;
         while at != NONE {
             let (block, next) = self.more[at as usize];
-            if !block.extent().is_some_and(|extent| self.buddy.free(extent).is_ok()) {
+            if block.extent().is_none_or(|extent| self.buddy.free(extent).is_err()) {
                 return false;
             }
             self.more[at as usize].1 = self.unused;
@@ -452,12 +461,12 @@ macro_rules! contenders {
         let mut bits = Box::new(BitAlloc1M::DEFAULT);
         bits.insert(0..FRAMES as usize);
         vec![
-            contender("swath PBS-9", true, $workload(buddy9())),
-            contender("swath PBS-4", true, $workload(buddy4())),
-            contender("swath BBS", true, $workload(buddy1())),
-            contender("buddy_system_allocator, orders 0-9", false, $workload(few_orders)),
-            contender("buddy_system_allocator, orders 0-20", false, $workload(all_orders)),
-            contender("bitmap-allocator", false, $workload(bits)),
+            contender("swath PBS-9", Side::Ours, $workload(buddy9())),
+            contender("swath PBS-4", Side::Ours, $workload(buddy4())),
+            contender("swath BBS", Side::Shown, $workload(buddy1())),
+            contender("buddy_system_allocator, orders 0-9", Side::Theirs, $workload(few_orders)),
+            contender("buddy_system_allocator, orders 0-20", Side::Theirs, $workload(all_orders)),
+            contender("bitmap-allocator", Side::Theirs, $workload(bits)),
         ]
     }};
 }
@@ -480,13 +489,13 @@ const ROWS: &[fn() -> Row] = &[
     || Row {
         name: "lengths 1 to 64",
         contenders: vec![
-            contender("swath PBS-9", true, listed::<HeadOfList>(Config::PBS_ARMV8)),
-            contender("swath PBS-4", true, listed::<HeadOfList>(Config::PBS_ARMV7)),
-            contender("swath PBS-9, best fit", true, listed::<BestFit>(Config::PBS_ARMV8)),
-            contender("swath PBS-4, best fit", true, listed::<BestFit>(Config::PBS_ARMV7)),
+            contender("swath PBS-9", Side::Shown, listed::<HeadOfList>(Config::PBS_ARMV8)),
+            contender("swath PBS-4", Side::Shown, listed::<HeadOfList>(Config::PBS_ARMV7)),
+            contender("swath PBS-9, best fit", Side::Ours, listed::<BestFit>(Config::PBS_ARMV8)),
+            contender("swath PBS-4, best fit", Side::Ours, listed::<BestFit>(Config::PBS_ARMV7)),
             contender(
                 "offset-allocator",
-                false,
+                Side::Theirs,
                 lengths(offset_allocator::Allocator::<u32>::with_max_allocs(
                     FRAMES as u32,
                     FRAMES as u32,
@@ -496,14 +505,14 @@ const ROWS: &[fn() -> Row] = &[
     },
 ];
 
-const fn contender(name: &'static str, ours: bool, run: Run) -> Contender {
-    Contender { name, ours, run }
+const fn contender(name: &'static str, side: Side, run: Run) -> Contender {
+    Contender { name, side, run }
 }
 
 /// The samples of one contender in one row, in nanoseconds per request.
 struct Measured {
     name: &'static str,
-    ours: bool,
+    side: Side,
     /// Ascending.
     times_ns: Vec<f64>,
     blocks_per_request: f64,
@@ -540,7 +549,7 @@ fn race(row: &mut Row, samples: usize) -> Result<Vec<Measured>, Failure> {
         let sum = |of: fn(&Sample) -> u64| kept.iter().map(of).sum::<u64>();
         Measured {
             name: contender.name,
-            ours: contender.ours,
+            side: contender.side,
             times_ns,
             blocks_per_request: sum(|s| s.blocks) as f64 / sum(|s| s.requests) as f64,
             failed: sum(|s| s.failed),
@@ -589,11 +598,14 @@ pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
                 entry.blocks_per_request,
                 entry.failed,
             );
-            for ours in measured.iter().filter(|ours| ours.ours && !entry.ours) {
+            for ours in &measured {
+                if entry.side != Side::Theirs || ours.side == Side::Theirs {
+                    continue;
+                }
                 let ratio = ours.median_ns() / entry.median_ns();
                 let _ = write!(line, "  {} {ratio:.3}", ours.name.trim_start_matches("swath "));
                 ratios.push(json!({"ours": ours.name, "theirs": entry.name, "ratio": ratio}));
-                if ratio >= 1.0 {
+                if ratio >= 1.0 && ours.side == Side::Ours {
                     lost.push(format!("{}: {} / {} = {ratio:.3}", row.name, ours.name, entry.name));
                 }
             }
@@ -603,7 +615,7 @@ pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
             .iter()
             .map(|entry| {
                 json!({
-                    "name": entry.name, "ours": entry.ours, "times_ns": entry.times_ns,
+                    "name": entry.name, "ours": entry.side != Side::Theirs, "times_ns": entry.times_ns,
                     "median_ns": entry.median_ns(), "failed": entry.failed,
                     "blocks_per_request": entry.blocks_per_request,
                 })
