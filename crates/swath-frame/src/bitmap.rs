@@ -66,7 +66,11 @@ impl Bitmap {
     pub fn new(storage: &mut [u64], at: usize, bits: u64) -> Self {
         let words = words_of(bits) as usize;
         storage[at..at + Self::storage_words(bits) as usize].fill(0);
-        let mut empty = Self { at, words, ..Self::none() };
+        let mut empty = Self {
+            at,
+            words,
+            ..Self::none()
+        };
         let (mut start, mut level) = (at, words);
         while level > 1 {
             start += level;
@@ -80,7 +84,14 @@ impl Bitmap {
 
     /// No bitmap: holds nothing and has room for nothing.
     pub(crate) const fn none() -> Self {
-        Self { at: 0, words: 0, head: 0, ones: 0, depth: 0, upper: [0; UPPER_MAX] }
+        Self {
+            at: 0,
+            words: 0,
+            head: 0,
+            ones: 0,
+            depth: 0,
+            upper: [0; UPPER_MAX],
+        }
     }
 
     /// How many numbers the set holds.
@@ -145,6 +156,13 @@ impl Bitmap {
         if index != self.head {
             self.filled_one(storage, index);
         }
+    }
+
+    /// Whether the set holds every number from `first` on and below `past`.
+    /// O((past - first)/64), less if one is missing early.
+    pub(crate) fn all(&self, storage: &[u64], first: usize, past: usize) -> bool {
+        let words = &storage[self.at..self.at + self.words];
+        past <= 64 * self.words && first_clear(words, first, past - first).is_none()
     }
 
     /// Adds `count` numbers from `first` on, at least one and none of them in
@@ -284,7 +302,10 @@ impl Bitmap {
         // Only the lowest word can be the head, which stays marked.
         let low_empty = words[low] == 0 && low != self.head;
         let high_empty = words[high] == 0;
-        let (low, past) = (low + usize::from(!low_empty), high + usize::from(high_empty));
+        let (low, past) = (
+            low + usize::from(!low_empty),
+            high + usize::from(high_empty),
+        );
         if low < past {
             self.unmark(storage, low, past - 1);
         }
@@ -430,7 +451,9 @@ impl Bitmap {
     pub fn run(&self, storage: &[u64], first: usize, limit: usize) -> usize {
         let words = &storage[self.at..self.at + self.words];
         let offset = first % 64;
-        let Some(&word) = words.get(first / 64) else { return 0 };
+        let Some(&word) = words.get(first / 64) else {
+            return 0;
+        };
         let mut run = (!(word >> offset)).trailing_zeros() as usize;
         if run == 64 - offset && run < limit {
             for word in &words[first / 64 + 1..] {
@@ -463,7 +486,12 @@ impl Bitmap {
     /// Walks the invariants in O(words); the first that does not hold is named.
     pub fn check(&self, storage: &[u64]) -> Result<(), &'static str> {
         let level = &storage[self.at..self.at + self.words];
-        if level.iter().map(|word| word.count_ones() as usize).sum::<usize>() != self.ones {
+        if level
+            .iter()
+            .map(|word| word.count_ones() as usize)
+            .sum::<usize>()
+            != self.ones
+        {
             return Err("the count of a bitmap differs from its ones");
         }
         if level[..self.head].iter().any(|&word| word != 0) {

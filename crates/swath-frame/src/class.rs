@@ -11,18 +11,18 @@ pub struct Class {
     /// A multiple of 64, so that the units of a parent share a word wherever
     /// they fit into one.
     pub(crate) base: u64,
-    /// The first unit of the span.
-    pub(crate) first: u64,
     /// The most units of a node.
     pub(crate) node_max: usize,
     pub(crate) granularity: u32,
-    /// Where the counts of free units of each parent start, if they are kept.
-    pub(crate) counts: usize,
 }
 
 impl Class {
-    pub(crate) const NONE: Self =
-        Self { free: Bitmap::none(), base: 0, first: 0, node_max: 0, granularity: 0, counts: 0 };
+    pub(crate) const NONE: Self = Self {
+        free: Bitmap::none(),
+        base: 0,
+        node_max: 0,
+        granularity: 0,
+    };
 
     /// Units from `unit` to the end of its parent.
     #[inline]
@@ -39,7 +39,11 @@ impl Class {
     /// How much of a maximal run from `unit` on is its first node.
     #[inline]
     pub(crate) fn cut(&self, unit: usize, run: usize) -> usize {
-        if run <= self.node_max { run } else { self.until_border(unit).min(self.node_max) }
+        if run <= self.node_max {
+            run
+        } else {
+            self.until_border(unit).min(self.node_max)
+        }
     }
 
     /// The length of the node that starts at `unit`, cut to `wanted`.

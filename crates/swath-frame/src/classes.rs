@@ -20,8 +20,8 @@ pub(crate) struct State<R> {
     /// The top class.
     last: usize,
     granularity: u32,
-    /// The units of a word's first parent; 0 if there are no parents, or if
-    /// they fill more than a word.
+    /// The units of a word's first parent, as far as the word holds them; 0 if
+    /// no unit has a parent.
     siblings: u64,
     /// Cuts the number of a unit to where in its word its parent starts.
     first_sibling: u64,
@@ -37,10 +37,8 @@ pub(crate) struct State<R> {
 
 /// Where the parts of a class stand.
 struct Layout {
-    first: u64,
     base: u64,
     units: u64,
-    counts_at: u64,
     rule_at: u64,
     end: u64,
 }
@@ -51,15 +49,14 @@ fn layout<R: Rule>(span: Extent, config: Config, i: usize, at: u64) -> Layout {
     let past = ((span.end().raw() - 1) >> order) + 1;
     let base = first & !63;
     let units = past - base;
-    let counts_at = at + Bitmap::storage_words(units);
-    let parents = if config.counts(i) {
-        ((past - 1) >> config.granularity) - (first >> config.granularity) + 1
-    } else {
-        0
-    };
-    let rule_at = counts_at + parents;
+    let rule_at = at + Bitmap::storage_words(units);
     let end = rule_at.saturating_add(R::storage_words(units, config.node_max(i)));
-    Layout { first, base, units, counts_at, rule_at, end }
+    Layout {
+        base,
+        units,
+        rule_at,
+        end,
+    }
 }
 
 /// Words of the bitmap of allocated frames.
@@ -69,8 +66,9 @@ fn allocated_words(span: Extent) -> u64 {
 
 impl<R: Rule> State<R> {
     pub(crate) fn storage_words(map: &MemoryMap<'_>, config: Config) -> usize {
-        let words = (0..config.classes())
-            .fold(allocated_words(map.span()), |at, i| layout::<R>(map.span(), config, i, at).end);
+        let words = (0..config.classes()).fold(allocated_words(map.span()), |at, i| {
+            layout::<R>(map.span(), config, i, at).end
+        });
         usize::try_from(words).unwrap_or(usize::MAX)
     }
 
@@ -83,18 +81,21 @@ impl<R: Rule> State<R> {
         let span = map.span();
         let (needed_words, given_words) = (Self::storage_words(map, config), s.len());
         if needed_words > given_words {
-            return Err(BuildError::Storage { needed_words, given_words });
+            return Err(BuildError::Storage {
+                needed_words,
+                given_words,
+            });
         }
         let mut state = State {
             classes: [Class::NONE; CLASSES_MAX],
             last: config.last,
             granularity: config.granularity,
-            siblings: if config.last > 0 && config.granularity <= 6 {
-                ones(1 << config.granularity)
+            siblings: if config.last > 0 {
+                ones(1 << config.granularity.min(6))
             } else {
                 0
             },
-            first_sibling: 63 & !((1 << config.granularity) - 1),
+            first_sibling: 63 & !((1 << config.granularity.min(6)) - 1),
             nonempty: 0,
             allocated_words: allocated_words(span) as usize,
             span,
@@ -104,28 +105,35 @@ impl<R: Rule> State<R> {
         };
         let mut at = allocated_words(span);
         for i in 0..config.classes() {
-            let Layout { first, base, units, counts_at, rule_at, end } =
-                layout::<R>(span, config, i, at);
+            let Layout {
+                base,
+                units,
+                rule_at,
+                end,
+            } = layout::<R>(span, config, i, at);
             if !R::can_index(units) {
                 return Err(BuildError::Span { frames: span.count });
             }
-            s[counts_at as usize..rule_at as usize].fill(0);
             state.classes[i] = Class {
                 free: Bitmap::new(s, at as usize, units),
                 base,
-                first,
                 node_max: usize::try_from(config.node_max(i)).unwrap_or(usize::MAX),
                 granularity: config.granularity,
-                counts: counts_at as usize,
             };
             let node_max = config.node_max(i);
-            state.rule.add_class(s, i, rule_at as usize, units, node_max);
+            state
+                .rule
+                .add_class(s, i, rule_at as usize, units, node_max);
             at = end;
         }
         let allocated = &mut s[..state.allocated_words];
         allocated.fill(0);
         for area in map.areas() {
-            set(allocated, state.frame(area.start.raw()), area.count as usize);
+            set(
+                allocated,
+                state.frame(area.start.raw()),
+                area.count as usize,
+            );
         }
         Ok(state)
     }
@@ -140,7 +148,10 @@ impl<R: Rule> State<R> {
     }
 
     pub(crate) fn config(&self) -> Config {
-        Config { granularity: self.granularity, last: self.last }
+        Config {
+            granularity: self.granularity,
+            last: self.last,
+        }
     }
 
     pub(crate) fn free_frames(&self) -> u64 {
@@ -173,9 +184,6 @@ impl<R: Rule> State<R> {
         self.rule.inserting(s, i, class, at, at + count);
         class.free.insert(s, at, count);
         self.nonempty |= 1 << i;
-        if self.siblings == 0 && i < self.last {
-            self.count(s, i, low, high, u64::wrapping_add);
-        }
     }
 
     /// Removes the units `low..high` (absolute numbers) from class `i`.
@@ -186,26 +194,6 @@ impl<R: Rule> State<R> {
         self.rule.removing(s, i, class, at, at + count);
         class.free.remove(s, at, count);
         self.nonempty &= !(u64::from(class.free.is_empty()) << i);
-        if self.siblings == 0 && i < self.last {
-            self.count(s, i, low, high, u64::wrapping_sub);
-        }
-    }
-
-    /// Changes the counts of the parents of the units `low..high`, which a
-    /// node's limit keeps to two parents.
-    fn count(&self, s: &mut [u64], i: usize, mut low: u64, high: u64, f: fn(u64, u64) -> u64) {
-        while low < high {
-            let end = (((low >> self.granularity) + 1) << self.granularity).min(high);
-            let count = &mut s[self.parent_count(i, low >> self.granularity)];
-            *count = f(*count, end - low);
-            low = end;
-        }
-    }
-
-    /// Where the count of `parent`, a unit of class i+1, stands.
-    #[inline]
-    fn parent_count(&self, i: usize, parent: u64) -> usize {
-        self.classes[i].counts + (parent - self.classes[i + 1].first) as usize
     }
 
     /// Makes the units `low..high` of class `i`, all of one parent, free. If
@@ -215,8 +203,8 @@ impl<R: Rule> State<R> {
     fn fill(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) -> bool {
         let parent = low >> self.granularity;
         let (start, size) = (parent << self.granularity, 1 << self.granularity);
-        let full = if self.siblings == 0 {
-            s[self.parent_count(i, parent)] + (high - low) == size
+        let full = if self.granularity > 6 {
+            self.completes(s, i, low, high)
         } else {
             let class = &mut self.classes[i];
             let at = (low - class.base) as usize;
@@ -226,7 +214,9 @@ impl<R: Rule> State<R> {
             let full = class.free.word(s, at) & others == others;
             if full && !R::INDEXED {
                 if others != 0 {
-                    class.free.remove_bits(s, at / 64, others, (size - (high - low)) as usize);
+                    class
+                        .free
+                        .remove_bits(s, at / 64, others, (size - (high - low)) as usize);
                     self.nonempty &= !(u64::from(class.free.is_empty()) << i);
                 }
                 return true;
@@ -244,6 +234,24 @@ impl<R: Rule> State<R> {
             self.insert(s, i, low, high);
         }
         full
+    }
+
+    /// Whether the units `low..high` of class `i` complete their parent, which
+    /// is whole words. Until the word of `low` is full there is no need to see
+    /// the others.
+    fn completes(&self, s: &[u64], i: usize, low: u64, high: u64) -> bool {
+        let class = &self.classes[i];
+        let start = low >> self.granularity << self.granularity;
+        let Some(start) = start.checked_sub(class.base) else {
+            return false;
+        };
+        let (low, high) = ((low - class.base) as usize, (high - class.base) as usize);
+        let added = ones((64 - low % 64).min(high - low)) << (low % 64);
+        class.free.word(s, low) | added == u64::MAX
+            && class.free.all(s, start as usize, low)
+            && class
+                .free
+                .all(s, high, (start + (1 << self.granularity)) as usize)
     }
 
     /// Makes the frames `low..high` free: they are in no class so far. In each
@@ -296,10 +304,12 @@ impl<R: Rule> State<R> {
     #[inline(always)]
     pub(crate) fn take_frame(&mut self, s: &mut [u64]) -> Option<Pfn> {
         let class = &mut self.classes[0];
-        if R::INDEXED || self.siblings == 0 {
+        if R::INDEXED {
             return self.take_lowest(s);
         }
-        let Some(at) = class.free.pop(s) else { return self.take_lowest(s) };
+        let Some(at) = class.free.pop(s) else {
+            return self.take_lowest(s);
+        };
         if class.free.is_empty() {
             self.nonempty &= !1;
         }
@@ -321,9 +331,6 @@ impl<R: Rule> State<R> {
         if class.free.is_empty() {
             self.nonempty &= !(1 << i);
         }
-        if self.siblings == 0 && i < self.last {
-            self.count(s, i, unit, unit + 1, u64::wrapping_sub);
-        }
         self.free -= 1;
         if i == 0 {
             s[at / 64] |= 1 << (at % 64);
@@ -337,7 +344,7 @@ impl<R: Rule> State<R> {
     #[inline(never)]
     fn split(&mut self, s: &mut [u64], i: usize, mut unit: u64) -> Pfn {
         let g = self.granularity;
-        if self.siblings == 0 {
+        if self.granularity > 6 {
             for lower in (0..i).rev() {
                 unit <<= g;
                 self.insert(s, lower, unit + 1, unit + (1 << g));
@@ -347,7 +354,9 @@ impl<R: Rule> State<R> {
             for class in self.classes[..i].iter_mut().rev() {
                 unit <<= g;
                 let at = (unit - class.base) as usize;
-                class.free.insert_bits(s, at / 64, rest << (at % 64), (1 << g) - 1);
+                class
+                    .free
+                    .insert_bits(s, at / 64, rest << (at % 64), (1 << g) - 1);
             }
             self.nonempty |= (1 << i) - 1;
         }
@@ -367,14 +376,18 @@ impl<R: Rule> State<R> {
         let index = index as usize;
         s[index] &= !bit;
         self.free += 1;
-        if R::INDEXED || self.siblings == 0 {
+        if R::INDEXED || self.last == 0 {
             self.put_up(s, 0, frame.raw());
             return Ok(());
         }
         let siblings = self.siblings << (at & self.first_sibling);
         let word = class.free.word(s, at as usize);
         if (word | bit) & siblings == siblings {
-            self.complete(s, frame.raw());
+            if self.granularity > 6 {
+                self.put_up(s, 0, frame.raw());
+            } else {
+                self.complete(s, frame.raw());
+            }
         } else if word == 0 {
             self.nonempty |= 1;
             class.free.insert_first(s, index, bit);
@@ -458,7 +471,9 @@ impl<R: Rule> State<R> {
             return Err(FreeError::Overflow { extent });
         };
         if !self.span.contains(extent.start) {
-            return Err(FreeError::Foreign { frame: extent.start });
+            return Err(FreeError::Foreign {
+                frame: extent.start,
+            });
         }
         let at = self.frame(extent.start.raw());
         let inside = (end.raw().min(self.span.end().raw()) - extent.start.raw()) as usize;
@@ -468,7 +483,9 @@ impl<R: Rule> State<R> {
             return Err(self.refuse(s, frame));
         }
         if end > self.span.end() {
-            return Err(FreeError::Foreign { frame: self.span.end() });
+            return Err(FreeError::Foreign {
+                frame: self.span.end(),
+            });
         }
         clear(allocated, at, inside);
         self.free += extent.count;
@@ -518,12 +535,16 @@ impl<R: Rule> State<R> {
         let start = if above != 0 {
             let i = from + above.trailing_zeros() as usize;
             let class = &mut self.classes[i];
-            class.free.first(s).map(|at| class.base + at as u64).map(|unit| {
-                self.remove(s, i, unit, unit + 1);
-                let start = unit << (i as u32 * g);
-                self.give_back(s, start + order.frames(), (unit + 1) << (i as u32 * g));
-                start
-            })
+            class
+                .free
+                .first(s)
+                .map(|at| class.base + at as u64)
+                .map(|unit| {
+                    self.remove(s, i, unit, unit + 1);
+                    let start = unit << (i as u32 * g);
+                    self.give_back(s, start + order.frames(), (unit + 1) << (i as u32 * g));
+                    start
+                })
         } else if !listed && order.frames() <= self.free {
             let units = 1 << (k - below as u32 * g);
             self.find_aligned(s, below, units).map(|unit| {
@@ -535,9 +556,10 @@ impl<R: Rule> State<R> {
         };
         match start {
             Some(start) => Ok(self.taken(s, start, start + order.frames())),
-            None if order.frames() > self.free => {
-                Err(AllocError::OutOfFrames { wanted: order.frames(), free: self.free })
-            }
+            None if order.frames() > self.free => Err(AllocError::OutOfFrames {
+                wanted: order.frames(),
+                free: self.free,
+            }),
             None => Err(AllocError::NoBlock { order }),
         }
     }
@@ -613,28 +635,17 @@ impl<R: Rule> State<R> {
                     }
                 }
                 if i < self.last {
-                    siblings = if unit >> self.granularity == parent { siblings + 1 } else { 1 };
+                    siblings = if unit >> self.granularity == parent {
+                        siblings + 1
+                    } else {
+                        1
+                    };
                     parent = unit >> self.granularity;
                     if siblings == size {
                         return Err("a parent is full");
                     }
                 }
                 from = at + 1;
-            }
-            if self.siblings == 0 && i < self.last {
-                let next = &self.classes[i + 1];
-                let past = next.base
-                    + (((self.span.end().raw() - 1) >> (order + self.granularity)) + 1 - next.base);
-                for parent in next.first..past {
-                    let units = (parent << self.granularity)..(parent + 1) << self.granularity;
-                    let held = units
-                        .filter(|&unit| unit >= class.base)
-                        .filter(|unit| class.free.contains(s, (unit - class.base) as usize))
-                        .count();
-                    if s[self.parent_count(i, parent)] != held as u64 {
-                        return Err("the count of a parent differs from its free units");
-                    }
-                }
             }
         }
         if self.nonempty >> self.last > 1 {
@@ -644,7 +655,10 @@ impl<R: Rule> State<R> {
             return Err("the number of free frames differs from the classes");
         }
         let allocated = &s[..self.allocated_words];
-        let allocated = allocated.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        let allocated = allocated
+            .iter()
+            .map(|word| u64::from(word.count_ones()))
+            .sum::<u64>();
         if allocated != self.total - free {
             return Err("the number of allocated frames differs from their bitmap");
         }

@@ -36,8 +36,7 @@
 //! number of classes. State per frame of the span: one bit for `allocated`
 //! and 2^-o bits for each class of order o, of which each bitmap's upper
 //! levels add one 64th: 0.13 bytes per bit. That makes 0.38 bytes per frame
-//! for BBS with MAX_ORDER 9, 0.26 for PBS with G = 4 and 0.27 with G = 9,
-//! where eight bytes per parent count its free units, as for any G above 6.
+//! for BBS with MAX_ORDER 9, 0.26 for PBS with G = 4 or 9.
 //! [`BestFit`](crate::BestFit) adds 12 bytes per unit of each class. Vacuums
 //! cost as much as memory.
 
@@ -63,8 +62,7 @@ use crate::rule::{HeadOfList, Rule};
 ///   while a unit of a higher class around it is;
 /// * `nonempty` has the bit of each class that has a free unit;
 /// * `free` is the number of free frames, and `total - free` bits of
-///   `allocated` are set;
-/// * a parent's count, where it is kept, is its number of set bits.
+///   `allocated` are set.
 ///
 /// # Examples
 /// The six frames from 16 on, and a request for five (Fig. 5):
