@@ -66,11 +66,7 @@ impl Bitmap {
     pub fn new(storage: &mut [u64], at: usize, bits: u64) -> Self {
         let words = words_of(bits) as usize;
         storage[at..at + Self::storage_words(bits) as usize].fill(0);
-        let mut empty = Self {
-            at,
-            words,
-            ..Self::none()
-        };
+        let mut empty = Self { at, words, ..Self::none() };
         let (mut start, mut level) = (at, words);
         while level > 1 {
             start += level;
@@ -84,14 +80,7 @@ impl Bitmap {
 
     /// No bitmap: holds nothing and has room for nothing.
     pub(crate) const fn none() -> Self {
-        Self {
-            at: 0,
-            words: 0,
-            head: 0,
-            ones: 0,
-            depth: 0,
-            upper: [0; UPPER_MAX],
-        }
+        Self { at: 0, words: 0, head: 0, ones: 0, depth: 0, upper: [0; UPPER_MAX] }
     }
 
     /// How many numbers the set holds.
@@ -302,10 +291,7 @@ impl Bitmap {
         // Only the lowest word can be the head, which stays marked.
         let low_empty = words[low] == 0 && low != self.head;
         let high_empty = words[high] == 0;
-        let (low, past) = (
-            low + usize::from(!low_empty),
-            high + usize::from(high_empty),
-        );
+        let (low, past) = (low + usize::from(!low_empty), high + usize::from(high_empty));
         if low < past {
             self.unmark(storage, low, past - 1);
         }
@@ -486,12 +472,7 @@ impl Bitmap {
     /// Walks the invariants in O(words); the first that does not hold is named.
     pub fn check(&self, storage: &[u64]) -> Result<(), &'static str> {
         let level = &storage[self.at..self.at + self.words];
-        if level
-            .iter()
-            .map(|word| word.count_ones() as usize)
-            .sum::<usize>()
-            != self.ones
-        {
+        if level.iter().map(|word| word.count_ones() as usize).sum::<usize>() != self.ones {
             return Err("the count of a bitmap differs from its ones");
         }
         if level[..self.head].iter().any(|&word| word != 0) {

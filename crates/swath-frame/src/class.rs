@@ -17,12 +17,8 @@ pub struct Class {
 }
 
 impl Class {
-    pub(crate) const NONE: Self = Self {
-        free: Bitmap::none(),
-        base: 0,
-        node_max: 0,
-        granularity: 0,
-    };
+    pub(crate) const NONE: Self =
+        Self { free: Bitmap::none(), base: 0, node_max: 0, granularity: 0 };
 
     /// Units from `unit` to the end of its parent.
     #[inline]
@@ -39,11 +35,7 @@ impl Class {
     /// How much of a maximal run from `unit` on is its first node.
     #[inline]
     pub(crate) fn cut(&self, unit: usize, run: usize) -> usize {
-        if run <= self.node_max {
-            run
-        } else {
-            self.until_border(unit).min(self.node_max)
-        }
+        if run <= self.node_max { run } else { self.until_border(unit).min(self.node_max) }
     }
 
     /// The length of the node that starts at `unit`, cut to `wanted`.

@@ -51,12 +51,7 @@ fn layout<R: Rule>(span: Extent, config: Config, i: usize, at: u64) -> Layout {
     let units = past - base;
     let rule_at = at + Bitmap::storage_words(units);
     let end = rule_at.saturating_add(R::storage_words(units, config.node_max(i)));
-    Layout {
-        base,
-        units,
-        rule_at,
-        end,
-    }
+    Layout { base, units, rule_at, end }
 }
 
 /// Words of the bitmap of allocated frames.
@@ -66,9 +61,8 @@ fn allocated_words(span: Extent) -> u64 {
 
 impl<R: Rule> State<R> {
     pub(crate) fn storage_words(map: &MemoryMap<'_>, config: Config) -> usize {
-        let words = (0..config.classes()).fold(allocated_words(map.span()), |at, i| {
-            layout::<R>(map.span(), config, i, at).end
-        });
+        let words = (0..config.classes())
+            .fold(allocated_words(map.span()), |at, i| layout::<R>(map.span(), config, i, at).end);
         usize::try_from(words).unwrap_or(usize::MAX)
     }
 
@@ -81,20 +75,13 @@ impl<R: Rule> State<R> {
         let span = map.span();
         let (needed_words, given_words) = (Self::storage_words(map, config), s.len());
         if needed_words > given_words {
-            return Err(BuildError::Storage {
-                needed_words,
-                given_words,
-            });
+            return Err(BuildError::Storage { needed_words, given_words });
         }
         let mut state = State {
             classes: [Class::NONE; CLASSES_MAX],
             last: config.last,
             granularity: config.granularity,
-            siblings: if config.last > 0 {
-                ones(1 << config.granularity.min(6))
-            } else {
-                0
-            },
+            siblings: if config.last > 0 { ones(1 << config.granularity.min(6)) } else { 0 },
             first_sibling: 63 & !((1 << config.granularity.min(6)) - 1),
             nonempty: 0,
             allocated_words: allocated_words(span) as usize,
@@ -105,12 +92,7 @@ impl<R: Rule> State<R> {
         };
         let mut at = allocated_words(span);
         for i in 0..config.classes() {
-            let Layout {
-                base,
-                units,
-                rule_at,
-                end,
-            } = layout::<R>(span, config, i, at);
+            let Layout { base, units, rule_at, end } = layout::<R>(span, config, i, at);
             if !R::can_index(units) {
                 return Err(BuildError::Span { frames: span.count });
             }
@@ -121,19 +103,13 @@ impl<R: Rule> State<R> {
                 granularity: config.granularity,
             };
             let node_max = config.node_max(i);
-            state
-                .rule
-                .add_class(s, i, rule_at as usize, units, node_max);
+            state.rule.add_class(s, i, rule_at as usize, units, node_max);
             at = end;
         }
         let allocated = &mut s[..state.allocated_words];
         allocated.fill(0);
         for area in map.areas() {
-            set(
-                allocated,
-                state.frame(area.start.raw()),
-                area.count as usize,
-            );
+            set(allocated, state.frame(area.start.raw()), area.count as usize);
         }
         Ok(state)
     }
@@ -148,10 +124,7 @@ impl<R: Rule> State<R> {
     }
 
     pub(crate) fn config(&self) -> Config {
-        Config {
-            granularity: self.granularity,
-            last: self.last,
-        }
+        Config { granularity: self.granularity, last: self.last }
     }
 
     pub(crate) fn free_frames(&self) -> u64 {
@@ -214,9 +187,7 @@ impl<R: Rule> State<R> {
             let full = class.free.word(s, at) & others == others;
             if full && !R::INDEXED {
                 if others != 0 {
-                    class
-                        .free
-                        .remove_bits(s, at / 64, others, (size - (high - low)) as usize);
+                    class.free.remove_bits(s, at / 64, others, (size - (high - low)) as usize);
                     self.nonempty &= !(u64::from(class.free.is_empty()) << i);
                 }
                 return true;
@@ -249,9 +220,7 @@ impl<R: Rule> State<R> {
         let added = ones((64 - low % 64).min(high - low)) << (low % 64);
         class.free.word(s, low) | added == u64::MAX
             && class.free.all(s, start as usize, low)
-            && class
-                .free
-                .all(s, high, (start + (1 << self.granularity)) as usize)
+            && class.free.all(s, high, (start + (1 << self.granularity)) as usize)
     }
 
     /// Makes the frames `low..high` free: they are in no class so far. In each
@@ -354,9 +323,7 @@ impl<R: Rule> State<R> {
             for class in self.classes[..i].iter_mut().rev() {
                 unit <<= g;
                 let at = (unit - class.base) as usize;
-                class
-                    .free
-                    .insert_bits(s, at / 64, rest << (at % 64), (1 << g) - 1);
+                class.free.insert_bits(s, at / 64, rest << (at % 64), (1 << g) - 1);
             }
             self.nonempty |= (1 << i) - 1;
         }
@@ -471,9 +438,7 @@ impl<R: Rule> State<R> {
             return Err(FreeError::Overflow { extent });
         };
         if !self.span.contains(extent.start) {
-            return Err(FreeError::Foreign {
-                frame: extent.start,
-            });
+            return Err(FreeError::Foreign { frame: extent.start });
         }
         let at = self.frame(extent.start.raw());
         let inside = (end.raw().min(self.span.end().raw()) - extent.start.raw()) as usize;
@@ -483,9 +448,7 @@ impl<R: Rule> State<R> {
             return Err(self.refuse(s, frame));
         }
         if end > self.span.end() {
-            return Err(FreeError::Foreign {
-                frame: self.span.end(),
-            });
+            return Err(FreeError::Foreign { frame: self.span.end() });
         }
         clear(allocated, at, inside);
         self.free += extent.count;
@@ -535,16 +498,12 @@ impl<R: Rule> State<R> {
         let start = if above != 0 {
             let i = from + above.trailing_zeros() as usize;
             let class = &mut self.classes[i];
-            class
-                .free
-                .first(s)
-                .map(|at| class.base + at as u64)
-                .map(|unit| {
-                    self.remove(s, i, unit, unit + 1);
-                    let start = unit << (i as u32 * g);
-                    self.give_back(s, start + order.frames(), (unit + 1) << (i as u32 * g));
-                    start
-                })
+            class.free.first(s).map(|at| class.base + at as u64).map(|unit| {
+                self.remove(s, i, unit, unit + 1);
+                let start = unit << (i as u32 * g);
+                self.give_back(s, start + order.frames(), (unit + 1) << (i as u32 * g));
+                start
+            })
         } else if !listed && order.frames() <= self.free {
             let units = 1 << (k - below as u32 * g);
             self.find_aligned(s, below, units).map(|unit| {
@@ -556,10 +515,9 @@ impl<R: Rule> State<R> {
         };
         match start {
             Some(start) => Ok(self.taken(s, start, start + order.frames())),
-            None if order.frames() > self.free => Err(AllocError::OutOfFrames {
-                wanted: order.frames(),
-                free: self.free,
-            }),
+            None if order.frames() > self.free => {
+                Err(AllocError::OutOfFrames { wanted: order.frames(), free: self.free })
+            }
             None => Err(AllocError::NoBlock { order }),
         }
     }
@@ -635,11 +593,7 @@ impl<R: Rule> State<R> {
                     }
                 }
                 if i < self.last {
-                    siblings = if unit >> self.granularity == parent {
-                        siblings + 1
-                    } else {
-                        1
-                    };
+                    siblings = if unit >> self.granularity == parent { siblings + 1 } else { 1 };
                     parent = unit >> self.granularity;
                     if siblings == size {
                         return Err("a parent is full");
@@ -655,10 +609,7 @@ impl<R: Rule> State<R> {
             return Err("the number of free frames differs from the classes");
         }
         let allocated = &s[..self.allocated_words];
-        let allocated = allocated
-            .iter()
-            .map(|word| u64::from(word.count_ones()))
-            .sum::<u64>();
+        let allocated = allocated.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
         if allocated != self.total - free {
             return Err("the number of allocated frames differs from their bitmap");
         }

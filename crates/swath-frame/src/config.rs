@@ -18,21 +18,12 @@ pub struct Config {
 impl Config {
     /// The binary buddy system as the paper measures it: MAX_ORDER 9, which
     /// is orders 0 to 8.
-    pub const BBS: Self = Self {
-        granularity: 1,
-        last: 8,
-    };
+    pub const BBS: Self = Self { granularity: 1, last: 8 };
     /// PBS for ARMv7: orders 0, 4, 8 (4 KiB, 64 KiB, 1 MiB).
-    pub const PBS_ARMV7: Self = Self {
-        granularity: 4,
-        last: 2,
-    };
+    pub const PBS_ARMV7: Self = Self { granularity: 4, last: 2 };
     /// PBS for ARMv8 with 4 KiB granule and for x86-64: orders 0, 9, 18
     /// (4 KiB, 2 MiB, 1 GiB).
-    pub const PBS_ARMV8: Self = Self {
-        granularity: 9,
-        last: 2,
-    };
+    pub const PBS_ARMV8: Self = Self { granularity: 9, last: 2 };
 
     /// Lists for the orders 0, `granularity`, 2·`granularity`, … as far as
     /// they do not exceed `top`. Granularity 1 makes a binary buddy system
@@ -98,17 +89,10 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Granularity { granularity } => {
-                write!(
-                    f,
-                    "granularity {granularity} is not from 1 to {}",
-                    Order::MAX
-                )
+                write!(f, "granularity {granularity} is not from 1 to {}", Order::MAX)
             }
             Self::TooManyClasses { classes } => {
-                write!(
-                    f,
-                    "{classes} orders would need a list, {CLASSES_MAX} can have one"
-                )
+                write!(f, "{classes} orders would need a list, {CLASSES_MAX} can have one")
             }
         }
     }
@@ -136,14 +120,8 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Storage {
-                needed_words,
-                given_words,
-            } => {
-                write!(
-                    f,
-                    "{needed_words} words of storage needed, {given_words} given"
-                )
+            Self::Storage { needed_words, given_words } => {
+                write!(f, "{needed_words} words of storage needed, {given_words} given")
             }
             Self::Span { frames } => {
                 write!(f, "a span of {frames} frames is too long for the rule")
