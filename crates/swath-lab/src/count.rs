@@ -131,6 +131,7 @@ mod platform {
 
     use nix::errno::Errno;
     use nix::libc;
+    use nix::sched::{self, CpuSet};
     use nix::sys::personality::{self, Persona};
     use nix::sys::ptrace;
     use nix::sys::signal::{self, Signal};
@@ -242,7 +243,38 @@ mod platform {
         ended: Option<ExitStatus>,
         steps_max: u64,
         overhead_instructions: u64,
+        _one_cpu: OneCpu,
         _this_thread: PhantomData<*mut ()>,
+    }
+
+    /// Holds this thread, and with it a child started meanwhile, on one CPU: a
+    /// step hands over between the two, which is up to three times faster
+    /// without waking another CPU. A machine that refuses is only slower.
+    #[derive(Debug)]
+    struct OneCpu {
+        before: Option<CpuSet>,
+    }
+
+    impl OneCpu {
+        fn hold() -> Self {
+            let this_thread = Pid::from_raw(0);
+            let hold = || {
+                let before = sched::sched_getaffinity(this_thread)?;
+                let mut one = CpuSet::new();
+                one.set(sched::sched_getcpu()?)?;
+                sched::sched_setaffinity(this_thread, &one)?;
+                nix::Result::Ok(before)
+            };
+            Self { before: hold().ok() }
+        }
+    }
+
+    impl Drop for OneCpu {
+        fn drop(&mut self) {
+            if let Some(before) = &self.before {
+                let _ = sched::sched_setaffinity(Pid::from_raw(0), before);
+            }
+        }
     }
 
     /// Why the counted thread stopped.
@@ -268,6 +300,7 @@ mod platform {
         /// others for a child that does not do its part. No child is left.
         pub fn spawn(mut command: Command, steps_max: u64) -> Result<Self, CountError> {
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let one_cpu = OneCpu::hold();
             let mut child = without_randomisation(|| command.spawn()).map_err(CountError::Spawn)?;
             let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
             let (Some(mut stdin), Some(stdout)) = (stdin, stdout) else {
@@ -281,6 +314,7 @@ mod platform {
                 ended: None,
                 steps_max,
                 overhead_instructions: 0,
+                _one_cpu: one_cpu,
                 _this_thread: PhantomData,
             };
 

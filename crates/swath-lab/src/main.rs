@@ -18,7 +18,7 @@ use swath_lab::real::{Machine, Trace};
 use swath_lab::snapshot::{FrameKind, RunLengths, Snapshot, UnknownFrames};
 use swath_lab::snapshot_file::SnapshotError;
 use swath_lab::study::{self, BUILT_IN, RealInput, Run, StudyError, Watch};
-use swath_lab::{report, snapshot_live};
+use swath_lab::{pbs_allocation, report, snapshot_live};
 
 /// The laboratory of contiguous memory: what an allocator, a TLB or a memory
 /// policy does on a workload.
@@ -57,6 +57,17 @@ enum Command {
         /// Print as JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// Run the regions of one subject whose instructions a study counts.
+    #[command(hide = true)]
+    CountAllocation {
+        /// The plan, as JSON.
+        plan: String,
+        /// Which subject.
+        subject: usize,
+        /// Fewer block sizes.
+        #[arg(long)]
+        quick: bool,
     },
 }
 
@@ -150,6 +161,10 @@ fn main() -> ExitCode {
             record_accesses(&out, limit, &command)
         }
         Command::Show { file, json } => show(&file, json),
+        Command::CountAllocation { plan, subject, quick } => {
+            pbs_allocation::count_child(&plan, subject, quick)
+                .map_err(|error| Failure::new(1, error))
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

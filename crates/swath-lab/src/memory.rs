@@ -186,22 +186,34 @@ pub fn scattered_blocks(
         .collect())
 }
 
-/// How memory is aged: random requests and releases that hold it at a level of
-/// use.
+/// How memory is aged: random requests and releases under pressure, then
+/// releases down to the level that is wanted.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ageing {
-    /// Requests and releases together.
+    /// Requests and releases under pressure together.
     pub operations: u64,
-    /// The share of all frames in use that requests and releases balance at.
+    /// The share of all frames in use at which they balance.
+    pub peak_share: f64,
+    /// The share of all frames in use in the end, as near as whole requests
+    /// allow.
     pub used_share: f64,
     /// The longest request; lengths are log-uniform from 1 to this.
     pub request_frames_max: u64,
 }
 
+impl Ageing {
+    /// A random length of a request.
+    pub fn length(&self, random: &mut Random) -> u64 {
+        let spread = (self.request_frames_max.max(1) as f64).log2();
+        (random.random::<f64>() * spread).exp2().round() as u64
+    }
+}
+
 /// Ages `allocator` and returns what is left allocated, request by request.
 ///
-/// Below the level of use a request is made, above it a random request is
-/// released whole; so after the rise the two alternate at the level.
+/// Below the peak a request is made, above it a random request is released
+/// whole; so after the rise the two alternate. In the end random requests are
+/// released until no more than the wanted share is in use.
 ///
 /// # Errors
 /// [`PrepareError`] if a request is not served although the level leaves room
@@ -213,22 +225,39 @@ pub fn age(
 ) -> Result<Vec<Vec<Extent>>, PrepareError> {
     let mut held: Vec<Vec<Extent>> = Vec::new();
     let total = allocator.total_frames();
-    let level = (total as f64 * ageing.used_share) as u64;
-    let spread = (ageing.request_frames_max.max(1) as f64).log2();
+    let level = |share: f64| (total as f64 * share) as u64;
     for _ in 0..ageing.operations {
         let used = total - allocator.free_frames();
-        let length = (random.random::<f64>() * spread).exp2().round() as u64;
-        if used + length <= level || held.is_empty() {
+        let length = ageing.length(random);
+        if used + length <= level(ageing.peak_share) || held.is_empty() {
             let length = length.min(allocator.free_frames());
             let mut blocks = Vec::new();
             allocator.allocate(length, &mut |block| blocks.push(block))?;
             held.push(blocks);
         } else {
-            let request = held.swap_remove(random.random_range(0..held.len()));
-            request.into_iter().try_for_each(|block| allocator.free(block))?;
+            release_one(allocator, &mut held, random)?;
         }
     }
+    while total - allocator.free_frames() > level(ageing.used_share) && !held.is_empty() {
+        release_one(allocator, &mut held, random)?;
+    }
     Ok(held)
+}
+
+/// Releases a random request of those held; there is one.
+///
+/// # Errors
+/// [`PrepareError::Free`], which only a broken allocator answers.
+pub fn release_one(
+    allocator: &mut dyn FrameAllocator,
+    held: &mut Vec<Vec<Extent>>,
+    random: &mut Random,
+) -> Result<(), PrepareError> {
+    if !held.is_empty() {
+        let request = held.swap_remove(random.random_range(0..held.len()));
+        request.into_iter().try_for_each(|block| allocator.free(block))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

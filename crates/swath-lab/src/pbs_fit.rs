@@ -1,11 +1,10 @@
 //! What the head-of-list rule costs against best fit: blocks per request, and
 //! requests that would fail if they needed one block.
 
-use rand::RngExt;
 use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, Rule};
 
-use crate::memory::{Random, age, new_allocator, random};
-use crate::plan::{Aged, FitPlan};
+use crate::memory::{Random, age, new_allocator, random, release_one};
+use crate::plan::FitPlan;
 use crate::results::{Figure, FigureKind, Point, Series, StudyResult};
 use crate::study::{self, Outcome, Run, StudyError};
 
@@ -100,26 +99,19 @@ fn measure<R: Rule>(
     mut random: Random,
 ) -> Result<Found, StudyError> {
     let error = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
-    let Aged { frames, request_frames_max, .. } = plan.aged;
-    let extent = swath_arch::Extent::new(swath_arch::Pfn::new(0), frames);
+    let frames = swath_arch::Extent::new(swath_arch::Pfn::new(0), plan.aged.frames);
     let mut allocator =
-        new_allocator::<R>(extent, config, true).map_err(|e| error(e.to_string()))?;
-    let mut held = age(&mut allocator, &plan.aged.ageing(used_share, quick), &mut random)
-        .map_err(|e| error(e.to_string()))?;
-    let spread = (request_frames_max as f64).log2();
+        new_allocator::<R>(frames, config, true).map_err(|e| error(e.to_string()))?;
+    let ageing = plan.aged.ageing(used_share, quick);
+    let mut held =
+        age(&mut allocator, &ageing, &mut random).map_err(|e| error(e.to_string()))?;
+    let level = allocator.free_frames();
     let (mut blocks, mut split) = (0u64, 0u64);
     for _ in 0..plan.requests {
-        let length = (random.random::<f64>() * spread).exp2().round() as u64;
-        while allocator.free_frames() < length
-            || (allocator.free_frames() as f64) < (1.0 - used_share) * frames as f64
-        {
-            let Some(index) = held.len().checked_sub(1).map(|last| random.random_range(0..=last))
-            else {
-                break;
-            };
-            for block in held.swap_remove(index) {
-                allocator.free(block).map_err(|e| error(e.to_string()))?;
-            }
+        let length = ageing.length(&mut random);
+        while allocator.free_frames() < length.max(level) && !held.is_empty() {
+            release_one(&mut allocator, &mut held, &mut random)
+                .map_err(|e| error(e.to_string()))?;
         }
         let mut request = Vec::new();
         allocator

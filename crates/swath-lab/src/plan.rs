@@ -64,6 +64,8 @@ pub enum Kind {
     Tlb,
     /// TLB hit rates against the width of the contiguity fields.
     Widths,
+    /// TLB hit rates under other readings of the workloads.
+    Readings,
     /// What allocation costs.
     Allocation,
     /// How many nodes the free lists have.
@@ -245,6 +247,28 @@ pub struct WidthsPlan {
     pub shapes: Shapes,
 }
 
+/// TLB hit rates under other readings of what the paper leaves open.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadingsPlan {
+    /// Name, title, seed.
+    pub about: About,
+    /// How often each point is measured with other random numbers.
+    pub repeats: u64,
+    /// The same in a quick run.
+    pub repeats_quick: u64,
+    /// Bytes that a vertical scan reads before it steps down, one point each.
+    pub column_bytes: Vec<u64>,
+    /// Bytes and rows of a block in the blockwise patterns, one point each.
+    pub blocks: Vec<(u64, u64)>,
+    /// Free blocks' sizes over which the largest gain is sought.
+    pub block_frames: Vec<u64>,
+    /// Frames that are free for each frame that is requested.
+    pub free_per_requested: f64,
+    /// The share of memory that is free.
+    pub free_share: f64,
+}
+
 /// Worked examples.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -289,6 +313,9 @@ pub struct ListsPlan {
     pub pbs: Vec<PbsVariant>,
     /// Free blocks' sizes, one point of the x axis each.
     pub block_frames: Vec<u64>,
+    /// Those of them whose instructions a quick run counts.
+    #[serde(default)]
+    pub block_frames_quick: Vec<u64>,
     /// Frames that are free in all.
     pub free_frames: u64,
     /// The share of memory that is free.
@@ -317,7 +344,9 @@ pub struct PbsVariant {
 pub struct Aged {
     /// Frames in all.
     pub frames: u64,
-    /// Levels of use, one point of the x axis each.
+    /// The share in use under which random requests and releases go on.
+    pub peak_share: f64,
+    /// The shares in use after the last releases, one point of the x axis each.
     pub used_shares: Vec<f64>,
     /// Requests and releases together.
     pub operations: u64,
@@ -327,11 +356,27 @@ pub struct Aged {
     pub request_frames_max: u64,
 }
 
+impl ReadingsPlan {
+    /// The sizes of each reading: first the columns, then the blocks.
+    pub fn shapes(&self) -> impl Iterator<Item = Shapes> {
+        let paper = Shapes::default();
+        let columns =
+            self.column_bytes.iter().map(move |&column_bytes| Shapes { column_bytes, ..paper });
+        let blocks = self.blocks.iter().map(move |&(block_bytes, block_rows)| Shapes {
+            block_bytes,
+            block_rows,
+            ..paper
+        });
+        columns.chain(blocks)
+    }
+}
+
 impl Aged {
     /// How memory is aged to this level of use.
     pub fn ageing(&self, used_share: f64, quick: bool) -> Ageing {
         Ageing {
             operations: if quick { self.operations_quick } else { self.operations },
+            peak_share: self.peak_share,
             used_share,
             request_frames_max: self.request_frames_max,
         }
@@ -363,6 +408,8 @@ pub enum Plan {
     Tlb(TlbPlan),
     /// See [`Kind::Widths`].
     Widths(WidthsPlan),
+    /// See [`Kind::Readings`].
+    Readings(ReadingsPlan),
     /// See [`Kind::Allocation`].
     Allocation(ListsPlan),
     /// See [`Kind::Freelist`].
@@ -390,6 +437,7 @@ impl Plan {
             Kind::Cases => Self::Cases(toml_from(name, text)?),
             Kind::Tlb => Self::Tlb(toml_from(name, text)?),
             Kind::Widths => Self::Widths(toml_from(name, text)?),
+            Kind::Readings => Self::Readings(toml_from(name, text)?),
             Kind::Allocation => Self::Allocation(toml_from(name, text)?),
             Kind::Freelist => Self::Freelist(toml_from(name, text)?),
             Kind::Fit => Self::Fit(toml_from(name, text)?),
@@ -408,6 +456,7 @@ impl Plan {
             Self::Cases(plan) => &plan.about,
             Self::Tlb(plan) => &plan.about,
             Self::Widths(plan) => &plan.about,
+            Self::Readings(plan) => &plan.about,
             Self::Allocation(plan) | Self::Freelist(plan) => &plan.about,
             Self::Fit(plan) => &plan.about,
         }
@@ -419,6 +468,7 @@ impl Plan {
             Self::Cases(plan) => &mut plan.about,
             Self::Tlb(plan) => &mut plan.about,
             Self::Widths(plan) => &mut plan.about,
+            Self::Readings(plan) => &mut plan.about,
             Self::Allocation(plan) | Self::Freelist(plan) => &mut plan.about,
             Self::Fit(plan) => &mut plan.about,
         }
@@ -467,11 +517,7 @@ impl Plan {
                 match &plan.memory {
                     MemoryPlan::Blocks { block_frames, free_per_requested, free_share } => {
                         check_blocks("memory.block_frames", block_frames)?;
-                        require(
-                            (1.0..=1000.0).contains(free_per_requested),
-                            "memory.free_per_requested",
-                            || format!("{free_per_requested} is not between 1 and 1000"),
-                        )?;
+                        check_spare("memory.free_per_requested", *free_per_requested)?;
                         check_share("memory.free_share", *free_share)?;
                     }
                     MemoryPlan::Aged(aged) => check_aged("memory", aged)?,
@@ -494,13 +540,20 @@ impl Plan {
                     }
                 }
                 check_blocks("block_frames", &[plan.block_frames])?;
-                require(
-                    (1.0..=1000.0).contains(&plan.free_per_requested),
-                    "free_per_requested",
-                    || format!("{} is not between 1 and 1000", plan.free_per_requested),
-                )?;
+                check_spare("free_per_requested", plan.free_per_requested)?;
                 check_share("free_share", plan.free_share)?;
                 check_shapes("shapes", &plan.shapes)
+            }
+            Self::Readings(plan) => {
+                check_repeats(plan.repeats, plan.repeats_quick)?;
+                require(!plan.column_bytes.is_empty(), "column_bytes", || "none given".into())?;
+                require(!plan.blocks.is_empty(), "blocks", || "none given".into())?;
+                for shapes in plan.shapes() {
+                    check_shapes("column_bytes or blocks", &shapes)?;
+                }
+                check_blocks("block_frames", &plan.block_frames)?;
+                check_spare("free_per_requested", plan.free_per_requested)?;
+                check_share("free_share", plan.free_share)
             }
             Self::Allocation(plan) | Self::Freelist(plan) => {
                 check_repeats(plan.repeats, plan.repeats_quick)?;
@@ -589,11 +642,16 @@ fn check_share(key: &str, share: f64) -> Checked {
     require(share > 0.0 && share < 1.0, key, || format!("{share} is not a share between 0 and 1"))
 }
 
+fn check_spare(key: &str, spare: f64) -> Checked {
+    require((1.0..=1000.0).contains(&spare), key, || format!("{spare} is not between 1 and 1000"))
+}
+
 fn check_aged(key: &str, aged: &Aged) -> Checked {
     let sub = |name: &str| format!("{key}.{name}");
     require((1024..=1 << 24).contains(&aged.frames), &sub("frames"), || {
         format!("{} is not between 1024 and 2^24", aged.frames)
     })?;
+    check_share(&sub("peak_share"), aged.peak_share)?;
     require(!aged.used_shares.is_empty(), &sub("used_shares"), || "none given".into())?;
     for &share in &aged.used_shares {
         check_share(&sub("used_shares"), share)?;

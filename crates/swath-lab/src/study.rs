@@ -18,13 +18,15 @@ use crate::real::Machine;
 use crate::results::{HostResult, ResultError, StudyResult};
 
 /// The plans that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 8] = [
+pub const BUILT_IN: [(&str, &str); 10] = [
     ("pbs-cases", include_str!("../../../studies/pbs-cases.toml")),
     ("pbs-tlb", include_str!("../../../studies/pbs-tlb.toml")),
+    ("pbs-readings", include_str!("../../../studies/pbs-readings.toml")),
     ("pbs-tlb-armv8", include_str!("../../../studies/pbs-tlb-armv8.toml")),
     ("pbs-tlb-aged", include_str!("../../../studies/pbs-tlb-aged.toml")),
     ("pbs-tlb-real", include_str!("../../../studies/pbs-tlb-real.toml")),
     ("pbs-widths", include_str!("../../../studies/pbs-widths.toml")),
+    ("pbs-allocation", include_str!("../../../studies/pbs-allocation.toml")),
     ("pbs-freelist", include_str!("../../../studies/pbs-freelist.toml")),
     ("pbs-fit", include_str!("../../../studies/pbs-fit.toml")),
 ];
@@ -180,7 +182,9 @@ pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         Plan::Cases(plan) => crate::pbs_cases::run(plan, run),
         Plan::Tlb(plan) => crate::pbs_tlb::run(plan, run),
         Plan::Widths(plan) => crate::pbs_widths::run(plan, run),
-        Plan::Allocation(plan) | Plan::Freelist(plan) => crate::pbs_freelist::run(plan, run),
+        Plan::Readings(plan) => crate::pbs_readings::run(plan, run),
+        Plan::Allocation(plan) => crate::pbs_allocation::run(plan, run),
+        Plan::Freelist(plan) => crate::pbs_freelist::run(plan, run),
         Plan::Fit(plan) => crate::pbs_fit::run(plan, run),
     }?;
     crate::results::check_pair(&outcome.result, outcome.host.as_ref())?;

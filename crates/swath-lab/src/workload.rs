@@ -205,7 +205,9 @@ pub struct Shapes {
 
 impl Default for Shapes {
     /// The paper's image (1280 × 720 × 4 bytes: 900 pages) and matrix
-    /// (600 × 600 floats); blocks of 32 × 32 elements.
+    /// (600 × 600 floats). Columns of two transactions and blocks of 16 × 16
+    /// elements are the reading of the paper that comes closest to its figures
+    /// (study `pbs-readings`).
     fn default() -> Self {
         Self {
             image_width: 1280,
@@ -213,9 +215,9 @@ impl Default for Shapes {
             pixel_bytes: 4,
             matrix_elements: 600,
             element_bytes: 4,
-            column_bytes: 64,
-            block_bytes: 128,
-            block_rows: 32,
+            column_bytes: 128,
+            block_bytes: 64,
+            block_rows: 16,
         }
     }
 }
