@@ -41,11 +41,11 @@ const GATES: &[Gate] = &[
     gate("pbs4-put", 60.0, || put(&mut half_used(Config::PBS_ARMV7))),
     gate("pbs9-get", 60.0, || get(&mut half_used(Config::PBS_ARMV8))),
     gate("pbs9-put", 60.0, || put(&mut half_used(Config::PBS_ARMV8))),
-    gate("front-get", 240.0, || front_get(true)),
-    gate("front-put", 400.0, || front_put(true)),
+    gate("front-get", 200.0, || front_get(true)),
+    gate("front-put", 300.0, || front_put(true)),
     gate("front-pair", 100.0, front_pair),
     gate("front-get-runs", 60.0, || front_get(false)),
-    gate("front-put-runs", 120.0, || front_put(false)),
+    gate("front-put-runs", 100.0, || front_put(false)),
 ];
 
 /// Calls measured by each entry for single frames.
