@@ -131,6 +131,25 @@ impl Lists {
         None
     }
 
+    /// Takes the first `count` frames from a node of list 0, where what remains
+    /// keeps its place. It may now be short enough to be one node with the
+    /// next, from which only the border of the next list's block parted it.
+    fn shorten(&mut self, at: usize, count: u64) {
+        let node = &mut self.nodes[at];
+        node.base += count;
+        node.size -= count;
+        let Node { base, size, next } = *node;
+        if let Some(after) = next {
+            let neighbour = self.nodes[after];
+            if neighbour.base == base + size && size + neighbour.size < 1 << self.granularity {
+                self.nodes[at].size += neighbour.size;
+                self.nodes[at].next = neighbour.next;
+                self.nodes[after].next = self.spare;
+                self.spare = Some(after);
+            }
+        }
+    }
+
     /// Puts the frames `low..high` into the lists.
     fn give(&mut self, low: u64, high: u64) {
         if self.granularity == 1 {
@@ -264,11 +283,17 @@ impl FrameAllocator for Lists {
                 continue;
             }
             let from = (i..self.heads.len()).find(|&from| self.heads[from].is_some())?;
-            let node = self.remove(from, u64::MAX, |_| true)?;
+            let head = self.heads[from]?;
+            let node = self.nodes[head];
             let limit = if self.granularity == 1 { 1 << i } else { frames_max };
             let block = Extent::new(Pfn::new(node.base), node.size.min(limit));
-            if block.count < node.size {
-                self.give(block.end().raw(), node.base + node.size);
+            if from == 0 && block.count < node.size {
+                self.shorten(head, block.count);
+            } else {
+                self.remove(from, u64::MAX, |_| true);
+                if block.count < node.size {
+                    self.give(block.end().raw(), node.base + node.size);
+                }
             }
             self.taken(block);
             return Some(block);
