@@ -65,9 +65,6 @@ enum Command {
         plan: String,
         /// Which subject.
         subject: usize,
-        /// Fewer block sizes.
-        #[arg(long)]
-        quick: bool,
     },
 }
 
@@ -161,8 +158,8 @@ fn main() -> ExitCode {
             record_accesses(&out, limit, &command)
         }
         Command::Show { file, json } => show(&file, json),
-        Command::CountAllocation { plan, subject, quick } => {
-            pbs_allocation::count_child(&plan, subject, quick)
+        Command::CountAllocation { plan, subject } => {
+            pbs_allocation::count_child(&plan, subject)
                 .map_err(|error| Failure::new(1, error))
         }
     };
@@ -364,7 +361,7 @@ fn record_accesses(out: &Path, limit: Option<u64>, command: &[OsString]) -> Resu
     let bar = bytes_bar("accesses");
     let options = &mut RecordOptions {
         accesses_max: limit,
-        level: 19,
+        level: 12,
         valgrind: PathBuf::from("valgrind"),
         cancel: Some(&INTERRUPTED),
         progress: &mut |accesses| bar.0.set_position(accesses),

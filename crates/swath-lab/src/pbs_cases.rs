@@ -76,7 +76,7 @@ impl Case {
             ("PBS", self.pbs, Scheme::Pcad),
         ];
         for (i, (name, allocator, scheme)) in designs.into_iter().enumerate() {
-            let design = Design { name, allocator, scheme };
+            let design = Design { name, allocator, best_fit: false, scheme };
             let measured = measure(&hardware, &design, &source, &program, &mut random)
                 .map_err(|e| error(e.to_string()))?;
             blocks[usize::from(i == 2)] = measured.blocks;

@@ -48,14 +48,15 @@ pub fn run(plan: &TlbPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let hardware = hardware(&plan.machine);
     let bbs = study::bbs(plan.machine.bbs_max_order)?;
     let pbs = study::pbs(plan.machine.pbs_granularity, plan.machine.pbs_top_order)?;
-    let designs = Design::all(bbs, pbs);
+    let mut designs = Design::all(bbs, pbs).to_vec();
+    designs.retain(|design| plan.best_fit || !design.best_fit);
     let programs = programs(plan, run)?;
     let levels = levels(plan, run)?;
     let repeats = if run.quick { plan.repeats_quick } else { plan.repeats };
     let mut points = Vec::new();
     for named in &programs {
         for level in &levels {
-            points.extend(designs.map(|design| Measurement { named, level, design }));
+            points.extend(designs.iter().map(|&design| Measurement { named, level, design }));
         }
     }
     let measured = run.points(about, &points, |point| {
@@ -104,47 +105,43 @@ pub fn run(plan: &TlbPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
             series.push(Series::new(&id, x, "tlb_hit_rate", design.name, points));
         }
     }
-    let reads = |level: usize, design: usize| {
-        let mut sum = Measured::default();
-        for p in 0..programs.len() {
-            sum = sum + measured[(p * levels.len() + level) * designs.len() + design];
-        }
-        sum.reads_per_access()
+    let all = |level: usize, design: usize| {
+        (0..programs.len()).fold(Measured::default(), |sum, p| {
+            sum + measured[(p * levels.len() + level) * designs.len() + design]
+        })
     };
-    let id = "Page-table reads";
     let kind = if levels.len() == 1 { FigureKind::Bars } else { kind };
-    figures.push(Figure::new(
-        id,
-        "Page-table reads of all programs together",
-        kind,
-        if levels.len() == 1 { "memory" } else { x_label },
-        "page-table reads per access",
-    ));
-    for (d, design) in designs.iter().enumerate() {
-        let points = levels.iter().enumerate().map(|(l, level)| level.x.with_y(reads(l, d)));
-        series.push(Series::new(id, x, "reads_per_access", design.name, points));
+    let per_1000 = |count: u64, sum: &Measured| 1000.0 * count as f64 / sum.accesses.max(1) as f64;
+    type Of<'a> = &'a dyn Fn(&Measured) -> f64;
+    let sums: [(&str, &str, &str, Of<'_>); 3] = [
+        ("Misses", "TLB misses per 1000 accesses", "misses_per_1000", &|m| {
+            per_1000(m.accesses - m.hits, m)
+        }),
+        ("Page-table reads", "page-table reads per 1000 accesses", "reads_per_1000", &|m| {
+            per_1000(m.reads, m)
+        }),
+        ("Blocks", "blocks for all requests", "blocks", &|m| m.blocks as f64 / repeats as f64),
+    ];
+    for (id, y_label, y, of) in sums {
+        let x_label = if levels.len() == 1 { "memory" } else { x_label };
+        let title = format!("{id}, all programs together");
+        figures.push(Figure::new(id, &title, kind, x_label, y_label));
+        for (d, design) in designs.iter().enumerate() {
+            let points = levels.iter().enumerate().map(|(l, x)| x.x.with_y(of(&all(l, d))));
+            series.push(Series::new(id, x, y, design.name, points));
+        }
     }
 
     let judged = plan.claims && run.real.memory.is_none() && run.real.accesses.is_none();
     let claims = if judged { claims(plan, &programs, &rate) } else { Vec::new() };
-    let best =
-        (0..programs.len()).flat_map(|p| (0..levels.len()).map(move |l| (p, l))).max_by(|a, b| {
-            let gain = |(p, l): (usize, usize)| rate(p, l, 3) - rate(p, l, 1);
-            gain(*a).total_cmp(&gain(*b))
-        });
-    let finding = match best {
-        Some((p, l)) => format!(
-            "{} The largest gain of PBS over PCAD is on {}, {} {}: {:.1}% of accesses hit \
-             instead of {:.1}%.",
-            about.purpose,
-            programs[p].name.to_lowercase(),
-            x_label,
-            label(&levels[l].x),
-            100.0 * rate(p, l, 3),
-            100.0 * rate(p, l, 1),
-        ),
-        None => about.purpose.clone(),
-    };
+    let means = designs.iter().enumerate().map(|(d, design)| {
+        let points = (0..programs.len()).flat_map(|p| (0..levels.len()).map(move |l| (p, l)));
+        let sum: f64 = points.map(|(p, l)| rate(p, l, d)).sum();
+        let mean = sum / (programs.len() * levels.len()) as f64;
+        format!("{} {:.2}%", design.name, 100.0 * mean)
+    });
+    let means = means.collect::<Vec<_>>().join(", ");
+    let finding = format!("{} Mean hit rates over all points: {means}.", about.purpose);
     let mut notes = vec![format!(
         "Each point is {repeats} independent states of memory; accesses and hits are added up \
          over them and over the masters of a workload, each of which has a TLB of its own."

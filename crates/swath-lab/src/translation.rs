@@ -15,7 +15,7 @@ use swath_arch::{
     Attributes, BASE_PAGE_BYTES, Coalescing, ContiguityField, Extent, Format, PageRange, Pfn,
     SliceMemory, VirtAddr, Vpn,
 };
-use swath_frame::{Config, FrameAllocator};
+use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, Rule};
 use swath_hw::{Geometry, Mmu, Stats, WalkOrder};
 use swath_vm::{AddressSpace, anchor_distance};
 
@@ -181,19 +181,23 @@ pub struct Design {
     pub name: &'static str,
     /// The allocator's orders.
     pub allocator: Config,
+    /// Whether the allocator takes the best node of a list and not the first.
+    pub best_fit: bool,
     /// The way of coalescing.
     pub scheme: Scheme,
 }
 
 impl Design {
-    /// The paper's four: three references on BBS memory, and PBS.
-    pub fn all(bbs: Config, pbs: Config) -> [Self; 4] {
-        let design = |name, allocator, scheme| Self { name, allocator, scheme };
+    /// The paper's four, three references on BBS memory and PBS, and as the
+    /// fifth PBS with best fit.
+    pub fn all(bbs: Config, pbs: Config) -> [Self; 5] {
+        let design = |name, allocator, scheme| Self { name, allocator, best_fit: false, scheme };
         [
             design("TRAD", bbs, Scheme::Trad),
             design("PCAD", bbs, Scheme::Pcad),
             design("AT", bbs, Scheme::At),
             design("PBS", pbs, Scheme::Pcad),
+            Self { best_fit: true, ..design("PBS, best fit", pbs, Scheme::Pcad) },
         ]
     }
 }
@@ -247,11 +251,6 @@ impl Measured {
     /// The share of accesses that hit; 1 if there were none.
     pub fn hit_rate(&self) -> f64 {
         if self.accesses == 0 { 1.0 } else { self.hits as f64 / self.accesses as f64 }
-    }
-
-    /// Page-table reads per access; 0 if there were none.
-    pub fn reads_per_access(&self) -> f64 {
-        if self.accesses == 0 { 0.0 } else { self.reads as f64 / self.accesses as f64 }
     }
 }
 
@@ -329,8 +328,25 @@ pub fn measure(
     program: &Program,
     random: &mut Random,
 ) -> Result<Measured, MeasureError> {
+    if design.best_fit {
+        measure_on(hardware, design, source.prepare::<BestFit>(design.allocator, random)?, program)
+    } else {
+        measure_on(
+            hardware,
+            design,
+            source.prepare::<HeadOfList>(design.allocator, random)?,
+            program,
+        )
+    }
+}
+
+fn measure_on<R: Rule>(
+    hardware: &Hardware,
+    design: &Design,
+    mut allocator: Allocator<R>,
+    program: &Program,
+) -> Result<Measured, MeasureError> {
     let format = hardware.format;
-    let mut allocator: Allocator = source.prepare(design.allocator, random)?;
     // Every block, at its place in the address space.
     let mut blocks: Vec<(Vpn, Extent)> = Vec::new();
     for request in &program.requests {
