@@ -77,14 +77,29 @@ const OPERATIONS: [Operation; 8] = [
     ("unmap a few", |space| space.unmap(range(0x3b3, 5)).map(drop).map_err(say)),
 ];
 
+/// What the tables say of every page that an operation may touch: of the
+/// window, but for the inside of the larger page, and of the joined page.
 fn snapshot(memory: &Memory, space: &Space<'_>) -> Vec<Option<spec::Seen>> {
+    let large = space.regime().format.levels().iter().rev().nth(1).unwrap().leaves[0];
+    let next = 0x400 + large.frames();
+    let pages = [
+        range(WINDOW.start.raw(), 0x404 - WINDOW.start.raw()),
+        range(next - 4, 0x98),
+        range(0x7ec, WINDOW.end().raw() - 0x7ec),
+        range(0x4000, 0x40),
+    ];
     let look = |page: Vpn| spec::look(memory, space.regime(), page.raw());
-    WINDOW.iter().chain(range(0x4000, 0x40).iter()).map(look).collect()
+    pages.into_iter().flat_map(PageRange::iter).map(look).collect()
 }
 
 /// Fails the n-th write (or request) for each n until none is left to fail.
+///
+/// A failure leaves the space as it was, so that the next one meets the same
+/// space; what the failures might have left behind adds up until the operation
+/// succeeds.
 fn fail_each(format: Format, coalescing: Coalescing, operation: Operation, writes: bool) -> u64 {
-    for n in 1.. {
+    let mut n = 1;
+    loop {
         let memory = Memory::new(0, POOL + FRAMES);
         let pool = RefCell::new(Pool::new(POOL, FRAMES, 24, 11));
         let mut space: Space<'_> =
@@ -92,41 +107,43 @@ fn fail_each(format: Format, coalescing: Coalescing, operation: Operation, write
         prepare(&mut space);
         let before = snapshot(&memory, &space);
         let (taken, tables) = (pool.borrow().taken_frames(), space.table_frames());
-        if writes {
-            memory.fail_in.set(n);
-        } else {
-            pool.borrow_mut().fail_in = n;
-        }
-        let result = operation.1(&mut space);
-        let failed = if writes { memory.fail_in.get() } else { pool.borrow().fail_in } == 0;
-        memory.fail_in.set(0);
-        pool.borrow_mut().fail_in = 0;
-        let context = format!("{} on {format:?} {coalescing:?}, failure {n}", operation.0);
-        space.check().unwrap_or_else(|error| panic!("{context}: {error}"));
-        match result {
-            Err(_) => {
+        let random = pool.borrow().random.clone();
+        let done = loop {
+            // The same blocks, and so the same writes, in every try.
+            pool.borrow_mut().random = random.clone();
+            if writes {
+                memory.fail_in.set(n);
+            } else {
+                pool.borrow_mut().fail_in = n;
+            }
+            let result = operation.1(&mut space);
+            let failed = if writes { memory.fail_in.get() } else { pool.borrow().fail_in } == 0;
+            memory.fail_in.set(0);
+            pool.borrow_mut().fail_in = 0;
+            let context = format!("{} on {format:?} {coalescing:?}, failure {n}", operation.0);
+            space.check().unwrap_or_else(|error| panic!("{context}: {error}"));
+            if result.is_err() {
                 assert!(failed, "{context}");
                 assert!(snapshot(&memory, &space) == before, "{context}: a trace is left");
                 assert_eq!(pool.borrow().taken_frames(), taken, "{context}");
                 assert_eq!(space.table_frames(), tables, "{context}");
-                operation.1(&mut space).unwrap_or_else(|error| panic!("{context}: {error}"));
-                space.check().unwrap();
+                n += 1;
+                continue;
             }
-            Ok(()) if failed => {
+            assert!(snapshot(&memory, &space) != before, "{context}: nothing is done");
+            if failed {
                 // Only an empty table could not be unlinked; it is not lost.
                 assert!(writes && operation.0.starts_with("unmap"), "{context}");
+                n += 1;
             }
-            Ok(()) => {
-                assert!(snapshot(&memory, &space) != before || operation.0.contains("above"));
-                drop(space);
-                assert_eq!(pool.borrow().taken_frames(), 0, "{context}");
-                return n - 1;
-            }
-        }
+            break !failed;
+        };
         drop(space);
-        assert_eq!(pool.borrow().taken_frames(), 0, "{context}");
+        assert_eq!(pool.borrow().taken_frames(), 0, "{} on {format:?}", operation.0);
+        if done {
+            return n - 1;
+        }
     }
-    unreachable!("a number beyond all writes")
 }
 
 fn fail_all(format: Format, writes: bool) {

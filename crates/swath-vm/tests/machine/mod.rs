@@ -85,7 +85,7 @@ impl PhysMemory for Memory {
 pub(crate) struct Pool {
     first: u64,
     taken: Vec<bool>,
-    random: Random,
+    pub(crate) random: Random,
     block_max: u64,
     /// Requests until the one that fails; 0 for none.
     pub(crate) fail_in: u64,
