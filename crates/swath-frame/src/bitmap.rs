@@ -30,9 +30,9 @@ const UPPER_MAX: usize = 7;
 /// A method panics if the slice is shorter than the one the bitmap was built
 /// in, or if a number is not below the bound rounded up to a multiple of 64.
 ///
-/// Invariants: `ones` bits of level 0 are set, none of them in a word below
-/// `head`. A bit of level l+1 is set exactly if its word of level l is not
-/// zero, except that the bits above the head word are always set.
+/// Invariants: no bit of level 0 is set in a word below `head`. A bit of level
+/// l+1 is set exactly if its word of level l is not zero, except that the bits
+/// above the head word are always set.
 #[derive(Clone, Copy, Debug)]
 pub struct Bitmap {
     /// Where level 0 starts in the slice; the other levels follow it.
@@ -41,7 +41,6 @@ pub struct Bitmap {
     words: usize,
     /// The head word.
     head: usize,
-    ones: usize,
     /// How many levels there are above level 0, and where each starts.
     depth: usize,
     upper: [usize; UPPER_MAX],
@@ -80,19 +79,31 @@ impl Bitmap {
 
     /// No bitmap: holds nothing and has room for nothing.
     pub(crate) const fn none() -> Self {
-        Self { at: 0, words: 0, head: 0, ones: 0, depth: 0, upper: [0; UPPER_MAX] }
+        Self { at: 0, words: 0, head: 0, depth: 0, upper: [0; UPPER_MAX] }
     }
 
-    /// How many numbers the set holds.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.ones
+    /// How many numbers the set holds. O(words).
+    pub fn len(&self, storage: &[u64]) -> usize {
+        let level = &storage[self.at..self.at + self.words];
+        level.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether the set holds nothing.
+    /// Whether the set holds nothing. O(1) while the head word holds a number,
+    /// else O(L).
     #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.ones == 0
+    pub fn is_empty(&self, storage: &[u64]) -> bool {
+        self.words == 0 || storage[self.at + self.head] == 0 && self.only_head(storage)
+    }
+
+    /// Whether no word but the head is marked.
+    #[inline(never)]
+    fn only_head(&self, storage: &[u64]) -> bool {
+        let mut index = self.head;
+        self.upper().all(|start| {
+            let only = storage[start + (index >> 6)] == 1 << (index & 63);
+            index >>= 6;
+            only
+        })
     }
 
     /// Whether the set holds `number`; false beyond the bound. O(1).
@@ -101,49 +112,27 @@ impl Bitmap {
         number / 64 < self.words && storage[self.at + number / 64] >> (number % 64) & 1 == 1
     }
 
-    /// The 64 bits that hold `number`. O(1).
-    #[inline]
-    pub(crate) fn word(&self, storage: &[u64], number: usize) -> u64 {
-        storage[self.at + number / 64]
-    }
-
-    /// Adds a number if its word holds another.
+    /// The word `index` of level 0.
     #[inline(always)]
-    pub(crate) fn join(&mut self, storage: &mut [u64], number: usize) -> bool {
-        let word = &mut storage[self.at + (number >> 6)];
-        if *word == 0 {
-            return false;
-        }
-        *word |= 1 << (number & 63);
-        self.ones += 1;
-        true
+    pub(crate) fn word(&self, storage: &[u64], index: usize) -> u64 {
+        storage[self.at + index]
     }
 
-    /// Leaves only the bits `kept` of the word of `number`, `count` less, if
-    /// that changes no mark.
+    /// Makes the word `index` of level 0, which was `was`, `now`: more ones.
     #[inline(always)]
-    pub(crate) fn leave(
-        &mut self,
-        storage: &mut [u64],
-        number: usize,
-        kept: u64,
-        count: usize,
-    ) -> bool {
-        if kept == 0 && number >> 6 != self.head {
-            return false;
-        }
-        storage[self.at + (number >> 6)] = kept;
-        self.ones -= count;
-        true
-    }
-
-    /// Adds the number that `bit` marks in a word of zeros.
-    #[inline(never)]
-    pub(crate) fn insert_first(&mut self, storage: &mut [u64], index: usize, bit: u64) {
-        storage[self.at + index] = bit;
-        self.ones += 1;
-        if index != self.head {
+    pub(crate) fn raise(&mut self, storage: &mut [u64], index: usize, was: u64, now: u64) {
+        storage[self.at + index] = now;
+        if was == 0 && index != self.head {
             self.filled_one(storage, index);
+        }
+    }
+
+    /// Makes the word `index` of level 0 `now`: fewer ones.
+    #[inline(always)]
+    pub(crate) fn lower(&mut self, storage: &mut [u64], index: usize, now: u64) {
+        storage[self.at + index] = now;
+        if now == 0 && index != self.head {
+            self.emptied_one(storage, index);
         }
     }
 
@@ -160,28 +149,10 @@ impl Bitmap {
     pub fn insert(&mut self, storage: &mut [u64], first: usize, count: usize) {
         let (low, high) = (first / 64, (first + count - 1) / 64);
         if low == high {
-            self.insert_bits(storage, low, ones(count) << (first % 64), count);
+            let was = storage[self.at + low];
+            self.raise(storage, low, was, was | ones(count) << (first % 64));
         } else {
             self.insert_words(storage, first, count);
-        }
-    }
-
-    /// Adds the `count` numbers that `bits` marks in one word.
-    #[inline(always)]
-    pub(crate) fn insert_bits(
-        &mut self,
-        storage: &mut [u64],
-        index: usize,
-        bits: u64,
-        count: usize,
-    ) {
-        let word = &mut storage[self.at + index];
-        debug_assert_eq!(*word & bits, 0);
-        let was = *word;
-        *word = was | bits;
-        self.ones += count;
-        if was == 0 && index != self.head {
-            self.filled_one(storage, index);
         }
     }
 
@@ -190,7 +161,6 @@ impl Bitmap {
         let (low, high) = (first / 64, (first + count - 1) / 64);
         self.filled(storage, low, high);
         set(&mut storage[self.at..self.at + self.words], first, count);
-        self.ones += count;
     }
 
     /// Where the levels above level 0 start, from the lowest on.
@@ -200,7 +170,7 @@ impl Bitmap {
     }
 
     /// The word `index`, not the head, holds ones now.
-    #[inline]
+    #[inline(never)]
     fn filled_one(&mut self, storage: &mut [u64], index: usize) {
         if index < self.head {
             if storage[self.at + self.head] == 0 {
@@ -258,27 +228,10 @@ impl Bitmap {
     pub fn remove(&mut self, storage: &mut [u64], first: usize, count: usize) {
         let (low, high) = (first / 64, (first + count - 1) / 64);
         if low == high {
-            self.remove_bits(storage, low, ones(count) << (first % 64), count);
+            let was = storage[self.at + low];
+            self.lower(storage, low, was & !(ones(count) << (first % 64)));
         } else {
             self.remove_words(storage, first, count);
-        }
-    }
-
-    /// Removes the `count` numbers that `bits` marks in one word.
-    #[inline(always)]
-    pub(crate) fn remove_bits(
-        &mut self,
-        storage: &mut [u64],
-        index: usize,
-        bits: u64,
-        count: usize,
-    ) {
-        let word = &mut storage[self.at + index];
-        debug_assert_eq!(*word & bits, bits);
-        *word &= !bits;
-        self.ones -= count;
-        if *word == 0 && index != self.head {
-            self.emptied_one(storage, index);
         }
     }
 
@@ -287,11 +240,14 @@ impl Bitmap {
         let (low, high) = (first / 64, (first + count - 1) / 64);
         let words = &mut storage[self.at..self.at + self.words];
         clear(words, first, count);
-        self.ones -= count;
-        // Only the lowest word can be the head, which stays marked.
-        let low_empty = words[low] == 0 && low != self.head;
-        let high_empty = words[high] == 0;
-        let (low, past) = (low + usize::from(!low_empty), high + usize::from(high_empty));
+        let low_empty = words[low] == 0;
+        // The words between are zero now, so an empty head can move past them.
+        let moves = low_empty && low == self.head;
+        let past = high + usize::from(words[high] == 0 && !moves);
+        if moves {
+            self.head = high;
+        }
+        let low = low + usize::from(!low_empty);
         if low < past {
             self.unmark(storage, low, past - 1);
         }
@@ -331,40 +287,45 @@ impl Bitmap {
     /// O(L) to move the head.
     #[inline]
     pub fn first(&mut self, storage: &mut [u64]) -> Option<usize> {
-        if self.ones == 0 {
-            return None;
-        }
-        let mut word = storage[self.at + self.head];
-        if word == 0 {
-            self.advance(storage);
-            word = storage[self.at + self.head];
-        }
-        Some(self.head * 64 + word.trailing_zeros() as usize)
+        let word = self.head_word(storage)?;
+        Some(self.head << 6 | word.trailing_zeros() as usize)
     }
 
     /// Removes the lowest number of the set and returns it. O(1) while the
     /// head word holds one, else O(L) to move the head.
     #[inline(always)]
     pub fn pop(&mut self, storage: &mut [u64]) -> Option<usize> {
-        if self.ones == 0 {
-            return None;
-        }
-        let mut word = storage[self.at + self.head];
-        if word == 0 {
-            self.advance(storage);
-            word = storage[self.at + self.head];
-        }
+        let word = self.head_word(storage)?;
         storage[self.at + self.head] = word & word.wrapping_sub(1);
-        self.ones -= 1;
         Some(self.head << 6 | word.trailing_zeros() as usize)
     }
 
-    /// Moves the head from a word of zeros to the lowest word that is not, of
-    /// which there is one. On the way up from the old head its marks go, and
-    /// the first word in which another mark is left shows the way down.
+    /// The lowest word that is not zero: it is the head from then on.
+    #[inline(always)]
+    pub(crate) fn head_word(&mut self, storage: &mut [u64]) -> Option<u64> {
+        let word = storage[self.at + self.head];
+        if word != 0 {
+            return Some(word);
+        }
+        self.advance(storage)
+    }
+
+    /// Which word is the head.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> usize {
+        self.head
+    }
+
+    /// Moves the head from a word of zeros to the lowest word that is not, if
+    /// there is one. On the way up from the old head its marks go, and the
+    /// first word in which another mark is left shows the way down.
     #[inline(never)]
-    fn advance(&mut self, storage: &mut [u64]) {
+    fn advance(&mut self, storage: &mut [u64]) -> Option<u64> {
+        if self.is_empty(storage) {
+            return None;
+        }
         self.head = self.after_head(storage);
+        Some(storage[self.at + self.head])
     }
 
     #[inline(always)]
@@ -420,7 +381,7 @@ impl Bitmap {
 
     /// The highest number of the set. O(L).
     pub fn last(&self, storage: &[u64]) -> Option<usize> {
-        if self.ones == 0 {
+        if self.is_empty(storage) {
             return None;
         }
         // A head marked in vain is below every word that holds a one.
@@ -472,9 +433,6 @@ impl Bitmap {
     /// Walks the invariants in O(words); the first that does not hold is named.
     pub fn check(&self, storage: &[u64]) -> Result<(), &'static str> {
         let level = &storage[self.at..self.at + self.words];
-        if level.iter().map(|word| word.count_ones() as usize).sum::<usize>() != self.ones {
-            return Err("the count of a bitmap differs from its ones");
-        }
         if level[..self.head].iter().any(|&word| word != 0) {
             return Err("a word below the head of a bitmap is not zero");
         }

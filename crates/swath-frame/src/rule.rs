@@ -339,7 +339,7 @@ impl Rule for BestFit {
                 (before, unit) = (unit, storage[lists.links + at] & NIL);
             }
         }
-        if linked != nodes || lengths != lists.lengths.len() {
+        if linked != nodes || lengths != lists.lengths.len(storage) {
             return Err("a node is in no list");
         }
         Ok(())

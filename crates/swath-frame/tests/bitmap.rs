@@ -40,7 +40,8 @@ fn equals_a_set_operation_by_operation() {
                 _ => assert_eq!(bitmap.first(&mut storage), set.first().copied(), "{place}"),
             }
             assert_eq!(bitmap.check(&storage), Ok(()), "{place}");
-            assert_eq!(bitmap.len(), set.len(), "{place}");
+            assert_eq!(bitmap.len(&storage), set.len(), "{place}");
+            assert_eq!(bitmap.is_empty(&storage), set.is_empty(), "{place}");
             assert_eq!(bitmap.last(&storage), set.last().copied(), "{place}");
             let from = random.below(bits) as usize;
             assert_eq!(bitmap.next(&storage, from), set.range(from..).next().copied(), "{place}");

@@ -247,7 +247,6 @@ fn claims(of: &str, claims: &[Claim]) -> Markup {
                     th.number scope="col" { "Measured" }
                     th scope="col" { "Tolerance" }
                     th scope="col" { "Judgement" }
-                    th scope="col" { "Cause" }
                 } }
                 tbody { @for claim in claims { (row(claim)) } }
             }
@@ -260,16 +259,16 @@ fn row(claim: &Claim) -> Markup {
     html! {
         tr class=(if claim.holds() { "holds" } else { "differs" }) {
             td { (claim.place()) }
-            td.says { (claim.says()) }
+            td.says {
+                (claim.says())
+                @if !claim.cause().is_empty() { p.cause { "Cause: " (claim.cause()) } }
+                @else if !claim.holds() { p.cause { "Cause: not known yet." } }
+            }
             td.number { (claim.paper().show(unit)) }
             td.number { (unit.show(claim.measured())) }
             td.tolerance { (claim.tolerance().describe(unit)) }
             td.judgement {
                 @if claim.holds() { "✔ holds" } @else { "✘ does not hold" }
-            }
-            td.cause {
-                @if !claim.cause().is_empty() { (claim.cause()) }
-                @else if !claim.holds() { span.quiet { "not known yet" } }
             }
         }
     }

@@ -98,8 +98,12 @@ pub fn run(plan: &TlbPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         _ => (FigureKind::Lines, "used_share", "memory in use (share of frames)"),
     };
     for (n, (p, named)) in programs.iter().enumerate().filter(|(p, _)| !in_bars(*p)).enumerate() {
-        let id = if plan.claims { format!("Fig. {}", 11 + n) } else { named.name.clone() };
-        figures.push(Figure::new(&id, &named.name, kind, x_label, y_label).with_y_range(0.0, 1.0));
+        let (id, title) = if plan.claims {
+            (format!("Fig. {}", 11 + n), named.name.as_str())
+        } else {
+            (named.name.clone(), "TLB hit rate")
+        };
+        figures.push(Figure::new(&id, title, kind, x_label, y_label).with_y_range(0.0, 1.0));
         for (d, design) in designs.iter().enumerate() {
             let points = levels.iter().enumerate().map(|(l, level)| level.x.with_y(rate(p, l, d)));
             series.push(Series::new(&id, x, "tlb_hit_rate", design.name, points));
@@ -124,8 +128,7 @@ pub fn run(plan: &TlbPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     ];
     for (id, y_label, y, of) in sums {
         let x_label = if levels.len() == 1 { "memory" } else { x_label };
-        let title = format!("{id}, all programs together");
-        figures.push(Figure::new(id, &title, kind, x_label, y_label));
+        figures.push(Figure::new(id, "all programs together", kind, x_label, y_label));
         for (d, design) in designs.iter().enumerate() {
             let points = levels.iter().enumerate().map(|(l, x)| x.x.with_y(of(&all(l, d))));
             series.push(Series::new(id, x, y, design.name, points));

@@ -81,7 +81,8 @@ pub fn run(plan: &WidthsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         let id = format!("Ideal width, {}", format.title());
         let x_label = "width of each contiguity number (bits)";
         figures.push(
-            Figure::new(&id, &id, FigureKind::Lines, x_label, y_label).with_y_range(0.0, 1.0),
+            Figure::new(&id, "TLB hit rate", FigureKind::Lines, x_label, y_label)
+                .with_y_range(0.0, 1.0),
         );
         for name in NAMES {
             let points = plan.widths.iter().map(|&bits| {

@@ -16,6 +16,7 @@ use crate::figure::{self, FigureError, Palette};
 use crate::output;
 use crate::page;
 use crate::results::{Figure, HostResult, Point, ResultError, Series, StudyResult, check_pair};
+use crate::study::BUILT_IN;
 
 /// The file of a [`StudyResult`].
 pub const RESULTS_FILE: &str = "results.json";
@@ -135,7 +136,7 @@ pub fn write_study(
     Ok(())
 }
 
-/// Writes `dir/index.html` over all studies found in `dir`, by name. Gives the
+/// Writes `dir/index.html` over all studies found in `dir`. Gives the
 /// page's path. O(p) with p points in all studies.
 ///
 /// # Errors
@@ -152,8 +153,8 @@ pub fn write_index(dir: &Path) -> Result<PathBuf, ReportError> {
     Ok(path)
 }
 
-/// Reads the studies below `dir` by name: each directory that holds a
-/// `results.json`. O(p) with p points in all studies.
+/// Reads the studies below `dir`, each directory that holds a `results.json`:
+/// the built-in ones in their order, then others by name. O(p) with p points in all studies.
 ///
 /// # Errors
 /// [`ReportError::File`] if a directory or file cannot be read; else what is
@@ -167,7 +168,11 @@ pub fn find_studies(dir: &Path) -> Result<Vec<Found>, ReportError> {
             places.push(place);
         }
     }
-    places.sort();
+    places.sort_by_cached_key(|place| {
+        let name = place.file_name().map(|name| name.to_string_lossy().into_owned());
+        let built_in = BUILT_IN.iter().position(|(study, _)| name.as_deref() == Some(study));
+        (built_in.unwrap_or(BUILT_IN.len()), name)
+    });
     places.iter().map(|place| read_study(place)).collect()
 }
 
