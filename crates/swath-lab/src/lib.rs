@@ -30,6 +30,7 @@ pub mod results;
 pub mod snapshot;
 pub mod snapshot_file;
 pub mod snapshot_live;
+pub mod studies;
 pub mod study;
 pub mod translation;
 pub mod workload;

@@ -14,10 +14,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use swath_lab::access::{AccessKind, TraceError};
 use swath_lab::access_record::{RecordError, RecordOptions, record};
 use swath_lab::plan::Plan;
-use swath_lab::real::{Machine, Trace};
+use swath_lab::real::{InputError, Machine, RealInput, Trace};
 use swath_lab::snapshot::{FrameKind, RunLengths, Snapshot, UnknownFrames};
 use swath_lab::snapshot_file::SnapshotError;
-use swath_lab::study::{self, BUILT_IN, RealInput, Run, StudyError, Watch};
+use swath_lab::studies::{self, BUILT_IN};
+use swath_lab::study::{Run, StudyError, Watch};
 use swath_lab::{pbs_allocation, report, snapshot_live};
 
 /// The laboratory of contiguous memory: what an allocator, a TLB or a memory
@@ -136,6 +137,12 @@ impl Failure {
     }
 }
 
+impl From<InputError> for Failure {
+    fn from(error: InputError) -> Self {
+        Self::new(1, error)
+    }
+}
+
 impl From<StudyError> for Failure {
     fn from(error: StudyError) -> Self {
         let code = match error {
@@ -159,8 +166,7 @@ fn main() -> ExitCode {
         }
         Command::Show { file, json } => show(&file, json),
         Command::CountAllocation { plan, subject } => {
-            pbs_allocation::count_child(&plan, subject)
-                .map_err(|error| Failure::new(1, error))
+            pbs_allocation::count_child(&plan, subject).map_err(|error| Failure::new(1, error))
         }
     };
     match result {
@@ -272,7 +278,7 @@ fn study(args: &StudyArgs) -> Result<(), Failure> {
     let run = Run { quick: args.quick || !(named || args.full), real: &real, watch: &bar };
     let mut written = Vec::new();
     for plan in &plans {
-        let outcome = pool.install(|| study::run(plan, &run))?;
+        let outcome = pool.install(|| studies::run(plan, &run))?;
         let name = plan.about().study.clone();
         report::write_study(&args.out, &outcome.result, outcome.host.as_ref())
             .map_err(|error| Failure::new(1, error))?;

@@ -4,18 +4,37 @@
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use swath_arch::{Extent, Pfn};
 
 use crate::access::{Accesses, TraceError};
 use crate::snapshot::{Snapshot, UnknownFrames};
-use crate::study::StudyError;
 
 /// A snapshot of a real machine.
 const SHIPPED_MACHINE: &[u8] = include_bytes!("../../../data/machine.swsnap");
 
 /// The accesses of a real program.
 const SHIPPED_TRACE: &[u8] = include_bytes!("../../../data/sort.swtrace");
+
+/// Real input that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{file}: {what}")]
+pub struct InputError {
+    /// The file, or what the shipped recording is called.
+    pub file: String,
+    /// What is wrong, with the byte where there is one.
+    pub what: String,
+}
+
+/// Real input in place of what a plan names.
+#[derive(Clone, Default, Debug)]
+pub struct RealInput {
+    /// The free extents of a machine, from a snapshot.
+    pub memory: Option<Arc<Machine>>,
+    /// A file of recorded accesses.
+    pub accesses: Option<PathBuf>,
+}
 
 /// The free memory of a real machine.
 #[derive(Clone, PartialEq, Debug)]
@@ -30,13 +49,13 @@ impl Machine {
     /// The free frames of the snapshot in `file`, or of the shipped one.
     ///
     /// # Errors
-    /// [`StudyError::Input`], which names the file and the byte.
-    pub fn load(file: Option<&Path>, unknown: UnknownFrames) -> Result<Self, StudyError> {
+    /// [`InputError`], which names the file and the byte.
+    pub fn load(file: Option<&Path>, unknown: UnknownFrames) -> Result<Self, InputError> {
         let (name, snapshot) = match file {
             Some(path) => (file_name(path), Snapshot::load(path)),
             None => ("shipped snapshot".to_owned(), Snapshot::read(SHIPPED_MACHINE)),
         };
-        let input = |what: String| StudyError::Input {
+        let input = |what: String| InputError {
             file: file.map_or(name.clone(), |path| path.display().to_string()),
             what,
         };
@@ -94,10 +113,10 @@ impl Trace {
         }
     }
 
-    /// An error of this trace as a study's.
-    pub fn error(&self, error: &TraceError) -> StudyError {
+    /// An error of this trace with its name.
+    pub fn error(&self, error: &TraceError) -> InputError {
         let file = self.file.as_ref().map_or_else(|| self.name(), |f| f.display().to_string());
-        StudyError::Input { file, what: error.to_string() }
+        InputError { file, what: error.to_string() }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::figure::{self, FigureError, Palette};
 use crate::output;
 use crate::page;
 use crate::results::{Figure, HostResult, Point, ResultError, Series, StudyResult, check_pair};
-use crate::study::BUILT_IN;
+use crate::studies::BUILT_IN;
 
 /// The file of a [`StudyResult`].
 pub const RESULTS_FILE: &str = "results.json";

@@ -1,35 +1,18 @@
-//! Studies: from a plan to a result.
+//! What every study shares: how it is run, what it gives, how it fails.
 //!
 //! A study is a list of points that do not depend on each other. They run on
 //! as many threads as the caller's pool has, and are gathered in the plan's
 //! order, so that the same plan and seed give the same bytes whatever the
 //! number of threads.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use rayon::prelude::*;
 use serde::Serialize;
 use swath_arch::Order;
 use swath_frame::Config;
 
-use crate::plan::{About, Plan, PlanError};
-use crate::real::Machine;
+use crate::plan::{About, PlanError};
+use crate::real::{InputError, RealInput};
 use crate::results::{HostResult, ResultError, StudyResult};
-
-/// The plans that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 10] = [
-    ("pbs-cases", include_str!("../../../studies/pbs-cases.toml")),
-    ("pbs-tlb", include_str!("../../../studies/pbs-tlb.toml")),
-    ("pbs-readings", include_str!("../../../studies/pbs-readings.toml")),
-    ("pbs-tlb-armv8", include_str!("../../../studies/pbs-tlb-armv8.toml")),
-    ("pbs-tlb-aged", include_str!("../../../studies/pbs-tlb-aged.toml")),
-    ("pbs-tlb-real", include_str!("../../../studies/pbs-tlb-real.toml")),
-    ("pbs-widths", include_str!("../../../studies/pbs-widths.toml")),
-    ("pbs-allocation", include_str!("../../../studies/pbs-allocation.toml")),
-    ("pbs-freelist", include_str!("../../../studies/pbs-freelist.toml")),
-    ("pbs-fit", include_str!("../../../studies/pbs-fit.toml")),
-];
 
 /// Who watches a study run.
 pub trait Watch: Sync {
@@ -39,15 +22,6 @@ pub trait Watch: Sync {
     fn point(&self);
     /// Whether the run should stop at the next point.
     fn cancelled(&self) -> bool;
-}
-
-/// Real input in place of what a plan names.
-#[derive(Clone, Default, Debug)]
-pub struct RealInput {
-    /// The free extents of a machine, from a snapshot.
-    pub memory: Option<Arc<Machine>>,
-    /// A file of recorded accesses.
-    pub accesses: Option<PathBuf>,
 }
 
 /// How a plan is run.
@@ -119,14 +93,9 @@ pub enum StudyError {
         /// What went wrong, with its numbers.
         what: String,
     },
-    /// A trace cannot be read.
-    #[error("{file}: {what}")]
-    Input {
-        /// The file.
-        file: String,
-        /// What is wrong, with the byte.
-        what: String,
-    },
+    /// Real input cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
 }
 
 /// BBS with MAX_ORDER `max_order`; a valid plan has at least one order.
@@ -171,22 +140,4 @@ pub fn result(about: &About, plan: &impl Serialize, run: &Run<'_>, finding: Stri
         claims: Vec::new(),
         notes: Vec::new(),
     }
-}
-
-/// Runs a plan.
-///
-/// # Errors
-/// [`StudyError`].
-pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
-    let outcome = match plan {
-        Plan::Cases(plan) => crate::pbs_cases::run(plan, run),
-        Plan::Tlb(plan) => crate::pbs_tlb::run(plan, run),
-        Plan::Widths(plan) => crate::pbs_widths::run(plan, run),
-        Plan::Readings(plan) => crate::pbs_readings::run(plan, run),
-        Plan::Allocation(plan) => crate::pbs_allocation::run(plan, run),
-        Plan::Freelist(plan) => crate::pbs_freelist::run(plan, run),
-        Plan::Fit(plan) => crate::pbs_fit::run(plan, run),
-    }?;
-    crate::results::check_pair(&outcome.result, outcome.host.as_ref())?;
-    Ok(outcome)
 }

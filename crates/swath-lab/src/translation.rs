@@ -22,8 +22,7 @@ use swath_vm::{AddressSpace, anchor_distance};
 use crate::access::TraceError;
 use crate::memory::{Allocator, PrepareError, Random, Source, new_allocator};
 use crate::plan::ContiguityBits;
-use crate::real::Trace;
-use crate::study::StudyError;
+use crate::real::{InputError, Trace};
 use crate::workload::Workload;
 
 /// What a program asks for and where it goes.
@@ -120,8 +119,8 @@ impl Program {
     /// after the other, each at its own offset within 1 MiB.
     ///
     /// # Errors
-    /// [`StudyError::Input`], which names the file and the byte.
-    pub fn recorded(trace: Trace, format: Format) -> Result<Self, StudyError> {
+    /// [`InputError`], which names the file and the byte.
+    pub fn recorded(trace: Trace, format: Format) -> Result<Self, InputError> {
         let mut touched = BTreeSet::new();
         let mut last = None;
         let accesses = trace.open().map_err(|error| trace.error(&error))?;

@@ -441,9 +441,9 @@ mod tests {
         let (mut reads, mut writes) = (0u64, 0u64);
         for t in scaling.masters[1].transactions() {
             if t.write {
-                writes += 1
+                writes += 1;
             } else {
-                reads += 1
+                reads += 1;
             }
             assert!((writes as f64 - reads as f64 * 2.25).abs() <= 3.0);
         }

@@ -1,0 +1,39 @@
+//! The studies that come with the program, and which code runs which plan.
+
+use crate::plan::Plan;
+use crate::study::{Outcome, Run, StudyError};
+use crate::{
+    pbs_allocation, pbs_cases, pbs_fit, pbs_freelist, pbs_readings, pbs_tlb, pbs_widths, results,
+};
+
+/// The plans that come with the program: name and text.
+pub const BUILT_IN: [(&str, &str); 10] = [
+    ("pbs-cases", include_str!("../../../studies/pbs-cases.toml")),
+    ("pbs-tlb", include_str!("../../../studies/pbs-tlb.toml")),
+    ("pbs-readings", include_str!("../../../studies/pbs-readings.toml")),
+    ("pbs-tlb-armv8", include_str!("../../../studies/pbs-tlb-armv8.toml")),
+    ("pbs-tlb-aged", include_str!("../../../studies/pbs-tlb-aged.toml")),
+    ("pbs-tlb-real", include_str!("../../../studies/pbs-tlb-real.toml")),
+    ("pbs-widths", include_str!("../../../studies/pbs-widths.toml")),
+    ("pbs-allocation", include_str!("../../../studies/pbs-allocation.toml")),
+    ("pbs-freelist", include_str!("../../../studies/pbs-freelist.toml")),
+    ("pbs-fit", include_str!("../../../studies/pbs-fit.toml")),
+];
+
+/// Runs a plan.
+///
+/// # Errors
+/// [`StudyError`].
+pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
+    let outcome = match plan {
+        Plan::Cases(plan) => pbs_cases::run(plan, run),
+        Plan::Tlb(plan) => pbs_tlb::run(plan, run),
+        Plan::Widths(plan) => pbs_widths::run(plan, run),
+        Plan::Readings(plan) => pbs_readings::run(plan, run),
+        Plan::Allocation(plan) => pbs_allocation::run(plan, run),
+        Plan::Freelist(plan) => pbs_freelist::run(plan, run),
+        Plan::Fit(plan) => pbs_fit::run(plan, run),
+    }?;
+    results::check_pair(&outcome.result, outcome.host.as_ref())?;
+    Ok(outcome)
+}
