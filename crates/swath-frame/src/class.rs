@@ -22,7 +22,7 @@ impl Class {
 
     /// Units from `unit` to the end of its parent.
     #[inline]
-    fn until_border(&self, unit: usize) -> usize {
+    pub(crate) fn until_border(&self, unit: usize) -> usize {
         let size = 1u64 << self.granularity;
         (size - ((self.base + unit as u64) & (size - 1))) as usize
     }

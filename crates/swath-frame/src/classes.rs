@@ -16,23 +16,26 @@ use crate::rule::Rule;
 /// Everything but the words.
 #[derive(Clone, Debug)]
 pub(crate) struct State<R> {
-    classes: [Class; CLASSES_MAX],
+    pub(crate) classes: [Class; CLASSES_MAX],
     /// The top class.
-    last: usize,
-    granularity: u32,
+    pub(crate) last: usize,
+    pub(crate) granularity: u32,
     /// The units of a word's first parent, as far as the word holds them; 0 if
     /// no unit has a parent.
-    siblings: u64,
+    pub(crate) siblings: u64,
     /// Cuts the number of a unit to where in its word its parent starts.
-    first_sibling: u64,
-    nonempty: u64,
+    pub(crate) first_sibling: u64,
+    /// In a word, the first and the last unit of each parent.
+    pub(crate) parent_firsts: u64,
+    pub(crate) parent_lasts: u64,
+    pub(crate) nonempty: u64,
     /// The bitmap of allocated frames is the storage's first words, as many
     /// as `allocated_words`; its bits are the units of class 0.
-    allocated_words: usize,
-    span: Extent,
+    pub(crate) allocated_words: usize,
+    pub(crate) span: Extent,
     total: u64,
-    free: u64,
-    rule: R,
+    pub(crate) free: u64,
+    pub(crate) rule: R,
 }
 
 /// Where the parts of a class stand.
@@ -77,12 +80,19 @@ impl<R: Rule> State<R> {
         if needed_words > given_words {
             return Err(BuildError::Storage { needed_words, given_words });
         }
+        let size = 1 << config.granularity.min(6);
+        let (siblings, parent_firsts) = match config.last {
+            0 => (0, 0),
+            _ => (ones(size), (0..64).step_by(size).fold(0, |firsts, first| firsts | 1 << first)),
+        };
         let mut state = State {
             classes: [Class::NONE; CLASSES_MAX],
             last: config.last,
             granularity: config.granularity,
-            siblings: if config.last > 0 { ones(1 << config.granularity.min(6)) } else { 0 },
-            first_sibling: 63 & !((1 << config.granularity.min(6)) - 1),
+            siblings,
+            first_sibling: 64 - size as u64,
+            parent_firsts,
+            parent_lasts: parent_firsts << (size - 1),
             nonempty: 0,
             allocated_words: allocated_words(span) as usize,
             span,
@@ -145,13 +155,13 @@ impl<R: Rule> State<R> {
     /// The position of a frame of the span in the bitmap of allocated frames
     /// and in class 0.
     #[inline]
-    fn frame(&self, frame: u64) -> usize {
+    pub(crate) fn frame(&self, frame: u64) -> usize {
         (frame - self.classes[0].base) as usize
     }
 
     /// Adds the units `low..high` (absolute numbers) to class `i`.
     #[inline(always)]
-    fn insert(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) {
+    pub(crate) fn insert(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) {
         let class = &mut self.classes[i];
         let (at, count) = ((low - class.base) as usize, (high - low) as usize);
         self.rule.inserting(s, i, class, at, at + count);
@@ -166,14 +176,20 @@ impl<R: Rule> State<R> {
         let (at, count) = ((low - class.base) as usize, (high - low) as usize);
         self.rule.removing(s, i, class, at, at + count);
         class.free.remove(s, at, count);
-        self.nonempty &= !(u64::from(class.free.is_empty()) << i);
+        self.note_empty(s, i);
+    }
+
+    /// Takes class `i` out of `nonempty` if it is empty now.
+    #[inline(always)]
+    pub(crate) fn note_empty(&mut self, s: &[u64], i: usize) {
+        self.nonempty &= !(u64::from(self.classes[i].free.is_empty(s)) << i);
     }
 
     /// Makes the units `low..high` of class `i`, all of one parent, free. If
     /// they complete the parent, its other units go and the caller is to make
     /// the parent free: true.
     #[inline(always)]
-    fn fill(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) -> bool {
+    pub(crate) fn fill(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) -> bool {
         let parent = low >> self.granularity;
         let (start, size) = (parent << self.granularity, 1 << self.granularity);
         let full = if self.granularity > 6 {
@@ -184,12 +200,11 @@ impl<R: Rule> State<R> {
             let siblings = self.siblings << ((start - class.base) % 64);
             let added = ones((high - low) as usize) << (at % 64);
             let others = siblings & !added;
-            let full = class.free.word(s, at) & others == others;
+            let word = class.free.word(s, at / 64);
+            let full = word & others == others;
             if full && !R::INDEXED {
-                if others != 0 {
-                    class.free.remove_bits(s, at / 64, others, (size - (high - low)) as usize);
-                    self.nonempty &= !(u64::from(class.free.is_empty()) << i);
-                }
+                class.free.lower(s, at / 64, word & !others);
+                self.note_empty(s, i);
                 return true;
             }
             full
@@ -218,7 +233,7 @@ impl<R: Rule> State<R> {
         };
         let (low, high) = ((low - class.base) as usize, (high - class.base) as usize);
         let added = ones((64 - low % 64).min(high - low)) << (low % 64);
-        class.free.word(s, low) | added == u64::MAX
+        class.free.word(s, low / 64) | added == u64::MAX
             && class.free.all(s, start as usize, low)
             && class.free.all(s, high, (start + (1 << self.granularity)) as usize)
     }
@@ -226,7 +241,8 @@ impl<R: Rule> State<R> {
     /// Makes the frames `low..high` free: they are in no class so far. In each
     /// class, whole parents go one class up, with the parents at the two ends
     /// if the units there complete them.
-    fn release(&mut self, s: &mut [u64], mut low: u64, mut high: u64) {
+    #[inline(never)]
+    pub(crate) fn release(&mut self, s: &mut [u64], mut low: u64, mut high: u64) {
         let g = self.granularity;
         for i in 0..self.last {
             let (mut first, mut past) = ((low + (1 << g) - 1) >> g, high >> g);
@@ -270,149 +286,10 @@ impl<R: Rule> State<R> {
         }
     }
 
-    #[inline(always)]
-    pub(crate) fn take_frame(&mut self, s: &mut [u64]) -> Option<Pfn> {
-        let class = &mut self.classes[0];
-        if R::INDEXED {
-            return self.take_lowest(s);
-        }
-        let Some(at) = class.free.pop(s) else {
-            return self.take_lowest(s);
-        };
-        if class.free.is_empty() {
-            self.nonempty &= !1;
-        }
-        s[at >> 6] |= 1 << (at & 63);
-        self.free -= 1;
-        Some(Pfn::new(class.base + at as u64))
-    }
-
-    /// The general case of [`take_frame`](Self::take_frame).
-    #[inline(never)]
-    fn take_lowest(&mut self, s: &mut [u64]) -> Option<Pfn> {
-        if R::INDEXED {
-            return self.take_block(s, 1).map(|block| block.start);
-        }
-        let i = self.nonempty.trailing_zeros() as usize;
-        let class = self.classes.get_mut(i)?;
-        let at = class.free.pop(s)?;
-        let unit = class.base + at as u64;
-        if class.free.is_empty() {
-            self.nonempty &= !(1 << i);
-        }
-        self.free -= 1;
-        if i == 0 {
-            s[at / 64] |= 1 << (at % 64);
-            return Some(Pfn::new(unit));
-        }
-        Some(self.split(s, i, unit))
-    }
-
-    /// Takes the first frame of a unit of class `i`, which is in no class. Of
-    /// each unit on the way down, all but the first part stays free.
-    #[inline(never)]
-    fn split(&mut self, s: &mut [u64], i: usize, mut unit: u64) -> Pfn {
-        let g = self.granularity;
-        if self.granularity > 6 {
-            for lower in (0..i).rev() {
-                unit <<= g;
-                self.insert(s, lower, unit + 1, unit + (1 << g));
-            }
-        } else {
-            let rest = self.siblings & !1;
-            for class in self.classes[..i].iter_mut().rev() {
-                unit <<= g;
-                let at = (unit - class.base) as usize;
-                class.free.insert_bits(s, at / 64, rest << (at % 64), (1 << g) - 1);
-            }
-            self.nonempty |= (1 << i) - 1;
-        }
-        let at = self.frame(unit);
-        s[at / 64] |= 1 << (at % 64);
-        Pfn::new(unit)
-    }
-
-    #[inline(always)]
-    pub(crate) fn put_frame(&mut self, s: &mut [u64], frame: Pfn) -> Result<(), FreeError> {
-        let class = &mut self.classes[0];
-        let at = frame.raw().wrapping_sub(class.base);
-        let (index, bit) = (at >> 6, 1 << (at & 63));
-        if index >= self.allocated_words as u64 || s[index as usize] & bit == 0 {
-            return Err(self.refuse(s, frame));
-        }
-        let index = index as usize;
-        s[index] &= !bit;
-        self.free += 1;
-        if R::INDEXED || self.last == 0 {
-            self.put_up(s, 0, frame.raw());
-            return Ok(());
-        }
-        let siblings = self.siblings << (at & self.first_sibling);
-        let word = class.free.word(s, at as usize);
-        if (word | bit) & siblings == siblings {
-            if self.granularity > 6 {
-                self.put_up(s, 0, frame.raw());
-            } else {
-                self.complete(s, frame.raw());
-            }
-        } else if word == 0 {
-            self.nonempty |= 1;
-            class.free.insert_first(s, index, bit);
-        } else {
-            class.free.join(s, at as usize);
-        }
-        Ok(())
-    }
-
-    /// Makes a unit of class `i` free, and each parent that this completes.
-    #[inline(never)]
-    fn put_up(&mut self, s: &mut [u64], i: usize, mut unit: u64) {
-        for i in i..self.last {
-            if !self.fill(s, i, unit, unit + 1) {
-                return;
-            }
-            unit >>= self.granularity;
-        }
-        self.insert(s, self.last, unit, unit + 1);
-    }
-
-    /// As [`put_up`](Self::put_up) for a frame, as long as no word fills or
-    /// empties and no rule is to be told: then no marks change, and a class
-    /// costs a few instructions.
-    #[inline(never)]
-    fn complete(&mut self, s: &mut [u64], mut unit: u64) {
-        let g = self.granularity;
-        let mut nonempty = self.nonempty;
-        for (i, class) in self.classes[..self.last].iter_mut().enumerate() {
-            let at = unit - class.base;
-            let siblings = self.siblings << (at & self.first_sibling);
-            let joined = class.free.word(s, at as usize) | 1 << (at & 63);
-            let kept = joined & !siblings;
-            if joined & siblings != siblings {
-                self.nonempty = nonempty;
-                if !class.free.join(s, at as usize) {
-                    self.put_up(s, i, unit);
-                }
-                return;
-            }
-            if !class.free.leave(s, at as usize, kept, (1 << g) - 1) {
-                self.nonempty = nonempty;
-                return self.put_up(s, i, unit);
-            }
-            nonempty &= !(u64::from(class.free.is_empty()) << i);
-            unit >>= g;
-        }
-        self.nonempty = nonempty;
-        let top = &mut self.classes[self.last];
-        if !top.free.join(s, (unit - top.base) as usize) {
-            self.put_up(s, self.last, unit);
-        }
-    }
-
     /// Why a frame that is not allocated cannot be freed.
     #[cold]
     #[inline(never)]
-    fn refuse(&self, s: &[u64], frame: Pfn) -> FreeError {
+    pub(crate) fn refuse(&self, s: &[u64], frame: Pfn) -> FreeError {
         if self.is_free(s, frame) {
             FreeError::NotAllocated { frame }
         } else {
@@ -430,7 +307,8 @@ impl<R: Rule> State<R> {
             })
     }
 
-    pub(crate) fn free(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FreeError> {
+    #[inline(never)]
+    pub(crate) fn free_extent(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FreeError> {
         if extent.is_empty() {
             return Err(FreeError::Empty);
         }
@@ -456,7 +334,8 @@ impl<R: Rule> State<R> {
         Ok(())
     }
 
-    pub(crate) fn take_block(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
+    #[inline(never)]
+    pub(crate) fn take_node(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
         if frames_max == 0 || self.nonempty == 0 {
             return None;
         }
@@ -567,11 +446,11 @@ impl<R: Rule> State<R> {
         for (i, class) in self.classes[..=self.last].iter().enumerate() {
             class.free.check(s)?;
             self.rule.check(s, i, class)?;
-            if class.free.is_empty() == (self.nonempty >> i & 1 == 1) {
+            if class.free.is_empty(s) == (self.nonempty >> i & 1 == 1) {
                 return Err("the mask of classes differs from the classes");
             }
             let order = i as u32 * self.granularity;
-            free += (class.free.len() as u64) << order;
+            free += (class.free.len(s) as u64) << order;
             let mut from = 0;
             let (mut parent, mut siblings) = (u64::MAX, 0);
             while let Some(at) = class.free.next(s, from) {

@@ -26,6 +26,7 @@ pub mod lists;
 pub mod map;
 pub mod page_buddy;
 pub mod rule;
+mod short;
 
 pub use allocator::{AllocError, FrameAllocator, FreeError};
 pub use config::{BuildError, CLASSES_MAX, Config, ConfigError};

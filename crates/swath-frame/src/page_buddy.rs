@@ -189,11 +189,15 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> FrameAllocator for PageBuddy<W, R> {
 
     /// O(n/64 + C·L + C·2^G/64) for n frames.
     fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
-        if extent.count == 1 && extent.start.raw() != u64::MAX {
-            self.state.put_frame(&mut self.storage, extent.start)
-        } else {
-            self.state.free(&mut self.storage, extent)
-        }
+        self.state.free(&mut self.storage, extent)
+    }
+
+    fn allocate(
+        &mut self,
+        count_frames: u64,
+        sink: &mut dyn FnMut(Extent),
+    ) -> Result<(), AllocError> {
+        self.state.allocate(&mut self.storage, count_frames, sink)
     }
 
     #[inline]

@@ -1,0 +1,215 @@
+//! The short ways: single frames, and extents within one word of class 0.
+//!
+//! Most calls neither break up a unit nor complete one, and what they change
+//! is one word of `allocated` and the word of class 0 that stands for the same
+//! frames. These calls are served here; whatever else turns up is left to
+//! [`classes`](crate::classes), before anything is changed that it would miss.
+
+use swath_arch::{Extent, Pfn};
+
+use crate::allocator::{AllocError, FreeError};
+use crate::bitmap::ones;
+use crate::classes::State;
+use crate::rule::Rule;
+
+impl<R: Rule> State<R> {
+    #[inline(always)]
+    pub(crate) fn take_frame(&mut self, s: &mut [u64]) -> Option<Pfn> {
+        if R::INDEXED {
+            return self.take_node(s, 1).map(|block| block.start);
+        }
+        match self.pop(s, 0) {
+            Some(frame) => {
+                let at = self.frame(frame);
+                s[at >> 6] |= 1 << (at & 63);
+                self.free -= 1;
+                Some(Pfn::new(frame))
+            }
+            None => self.take_split(s),
+        }
+    }
+
+    /// Takes the lowest unit of class `i` out of it.
+    #[inline(always)]
+    pub(crate) fn pop(&mut self, s: &mut [u64], i: usize) -> Option<u64> {
+        let class = &mut self.classes[i];
+        let at = class.free.pop(s)?;
+        if class.free.is_empty(s) {
+            self.nonempty &= !(1 << i);
+        }
+        Some(class.base + at as u64)
+    }
+
+    /// Takes the first frame of a unit of the lowest class that has one. Of
+    /// each unit on the way down, all but the first part stays free.
+    #[inline(never)]
+    fn take_split(&mut self, s: &mut [u64]) -> Option<Pfn> {
+        if self.nonempty == 0 {
+            return None;
+        }
+        let i = self.nonempty.trailing_zeros() as usize;
+        let mut unit = self.pop(s, i)?;
+        for lower in (0..i).rev() {
+            unit <<= self.granularity;
+            self.insert(s, lower, unit + 1, unit + (1 << self.granularity));
+        }
+        let at = self.frame(unit);
+        s[at >> 6] |= 1 << (at & 63);
+        self.free -= 1;
+        Some(Pfn::new(unit))
+    }
+
+    #[inline(always)]
+    pub(crate) fn put_frame(&mut self, s: &mut [u64], frame: Pfn) -> Result<(), FreeError> {
+        let at = frame.raw().wrapping_sub(self.classes[0].base);
+        let (index, bit) = (at >> 6, 1 << (at & 63));
+        if index >= self.allocated_words as u64 || s[index as usize] & bit == 0 {
+            return Err(self.refuse(s, frame));
+        }
+        let index = index as usize;
+        s[index] &= !bit;
+        self.free += 1;
+        if !self.join(s, index, bit) {
+            self.put_up(s, frame.raw());
+        }
+        Ok(())
+    }
+
+    /// Adds to class 0 the frames that `bits` marks in word `index`, unless
+    /// that seems to complete a parent or the rule has to hear of it.
+    #[inline(always)]
+    fn join(&mut self, s: &mut [u64], index: usize, bits: u64) -> bool {
+        let free = &mut self.classes[0].free;
+        let was = free.word(s, index);
+        let now = was | bits;
+        // A parent of ones is a borrow from zeros: it reaches the parent's
+        // last unit. Where the others' zeros borrow too, they are no ones.
+        if R::INDEXED || (!now).wrapping_sub(self.parent_firsts) & now & self.parent_lasts != 0 {
+            return false;
+        }
+        free.raise(s, index, was, now);
+        if was == 0 {
+            self.nonempty |= 1;
+        }
+        true
+    }
+
+    /// Makes a frame free that completes its parent, and each parent above
+    /// that this completes.
+    #[inline(never)]
+    fn put_up(&mut self, s: &mut [u64], mut unit: u64) {
+        let g = self.granularity;
+        if R::INDEXED || g > 6 {
+            for i in 0..self.last {
+                if !self.fill(s, i, unit, unit + 1) {
+                    return;
+                }
+                unit >>= g;
+            }
+            return self.insert(s, self.last, unit, unit + 1);
+        }
+        for i in 0..=self.last {
+            let class = &mut self.classes[i];
+            let at = unit - class.base;
+            let index = (at >> 6) as usize;
+            let siblings = self.siblings << (at & self.first_sibling);
+            let was = class.free.word(s, index);
+            let now = was | 1 << (at & 63);
+            if i == self.last || now & siblings != siblings {
+                class.free.raise(s, index, was, now);
+                self.nonempty |= 1 << i;
+                return;
+            }
+            class.free.lower(s, index, now & !siblings);
+            if class.free.is_empty(s) {
+                self.nonempty &= !(1 << i);
+            }
+            unit >>= g;
+        }
+    }
+
+    /// See [`FrameAllocator::free`](crate::FrameAllocator::free).
+    #[inline(always)]
+    pub(crate) fn free(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FreeError> {
+        let at = extent.start.raw().wrapping_sub(self.classes[0].base);
+        let (index, low) = (at >> 6, at & 63);
+        if index >= self.allocated_words as u64 || extent.count.wrapping_sub(1) >= 64 - low {
+            return self.free_extent(s, extent);
+        }
+        let (index, bits) = (index as usize, ones(extent.count as usize) << low);
+        if s[index] & bits != bits {
+            return self.free_extent(s, extent);
+        }
+        s[index] &= !bits;
+        self.free += extent.count;
+        if !self.join(s, index, bits) {
+            self.release(s, extent.start.raw(), extent.start.raw() + extent.count);
+        }
+        Ok(())
+    }
+
+    /// See [`FrameAllocator::take_block`](crate::FrameAllocator::take_block).
+    #[inline(always)]
+    pub(crate) fn take_block(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
+        match self.take_short(s, frames_max) {
+            None => self.take_node(s, frames_max),
+            block => block,
+        }
+    }
+
+    /// The block to take if it lies in the lowest word of class 0, and can be
+    /// seen there to be the one.
+    #[inline(always)]
+    fn take_short(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
+        let higher = self.nonempty > 1 && frames_max >> self.granularity != 0;
+        if R::INDEXED || frames_max == 0 || higher || self.nonempty & 1 == 0 {
+            return None;
+        }
+        let class = &mut self.classes[0];
+        let word = class.free.head_word(s)?;
+        let index = class.free.head();
+        let low = word.trailing_zeros() as usize;
+        let run = (!(word >> low)).trailing_zeros() as usize;
+        let at = index << 6 | low;
+        let ends = low + run < 64;
+        let node = class.cut(at, if ends { run } else { run.min(class.until_border(at)) });
+        if !ends && (node as u64) < frames_max {
+            return None;
+        }
+        let count = frames_max.min(node as u64);
+        let bits = ones(count as usize) << low;
+        class.free.lower(s, index, word & !bits);
+        if class.free.is_empty(s) {
+            self.nonempty &= !1;
+        }
+        s[index] |= bits;
+        self.free -= count;
+        Some(Extent::new(Pfn::new(class.base + at as u64), count))
+    }
+
+    /// See [`FrameAllocator::allocate`](crate::FrameAllocator::allocate).
+    #[inline]
+    pub(crate) fn allocate(
+        &mut self,
+        s: &mut [u64],
+        count_frames: u64,
+        sink: &mut dyn FnMut(Extent),
+    ) -> Result<(), AllocError> {
+        if count_frames == 0 {
+            return Err(AllocError::Empty);
+        }
+        if count_frames > self.free {
+            return Err(AllocError::OutOfFrames { wanted: count_frames, free: self.free });
+        }
+        let mut rest = count_frames;
+        while rest > 0 {
+            let Some(block) = self.take_block(s, rest) else {
+                debug_assert!(false, "a free frame that no block holds");
+                return Err(AllocError::OutOfFrames { wanted: count_frames, free: self.free });
+            };
+            rest -= block.count;
+            sink(block);
+        }
+        Ok(())
+    }
+}
