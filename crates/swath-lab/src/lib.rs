@@ -34,3 +34,8 @@ pub mod studies;
 pub mod study;
 pub mod translation;
 pub mod workload;
+
+/// The README's example, tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
