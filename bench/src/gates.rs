@@ -16,6 +16,7 @@ use swath_frame::{Config, FrameAllocator, HeadOfList, PageBuddy};
 use crate::Failure;
 use crate::random::Random;
 use crate::setup::{FRAMES, SpinLock, bbs, buddy};
+use crate::translate::{self, Traffic::*};
 
 /// One gated operation.
 struct Gate {
@@ -33,7 +34,8 @@ const fn gate(name: &'static str, bound: f64, run: fn() -> Result<u64, String>) 
 /// Single frames on a half-used map of 2^20 frames, a random half. The front
 /// stands over PBS with granularity 9, and its claims and flushes count: on the
 /// half-used map, where a free run is two frames long, and on one that was
-/// free, with frames put back in the order taken. A pair is two calls.
+/// free, with frames put back in the order taken. A pair is two calls. Then a
+/// simulated access that mostly hits, and one that always misses.
 const GATES: &[Gate] = &[
     gate("bbs-get", 60.0, || get(&mut half_used(bbs()))),
     gate("bbs-put", 60.0, || put(&mut half_used(bbs()))),
@@ -46,6 +48,12 @@ const GATES: &[Gate] = &[
     gate("front-pair", 100.0, front_pair),
     gate("front-get-runs", 60.0, || front_get(false)),
     gate("front-put-runs", 100.0, || front_put(false)),
+    gate("trad-raster", 50.0, || translate::gate("trad", Raster, swath_bench_counted)),
+    gate("pcad-raster", 50.0, || translate::gate("pcad", Raster, swath_bench_counted)),
+    gate("at-raster", 55.0, || translate::gate("at", Raster, swath_bench_counted)),
+    gate("trad-misses", 550.0, || translate::gate("trad", Vertical, swath_bench_counted)),
+    gate("pcad-misses", 600.0, || translate::gate("pcad", Vertical, swath_bench_counted)),
+    gate("at-misses", 850.0, || translate::gate("at", Vertical, swath_bench_counted)),
 ];
 
 /// Calls measured by each entry for single frames.
