@@ -12,6 +12,9 @@
 //! ([`Mmu::lookup`], [`Mmu::begin`], [`Miss::next_read`], [`Miss::step`],
 //! [`Mmu::complete`]).
 //!
+//! Beside them stands a memory with time: [`Dram`], channels of DRAM whose
+//! [timing constraints](timing) are a table, driven from event to event.
+//!
 //! Three designs, chosen by [`Regime::coalescing`](swath_arch::Regime):
 //! **TRAD** (one base page to an entry), **PCAD** (page-table contiguity
 //! ascending descending, the PBS paper's section III-B) and **AT** (anchor
@@ -22,17 +25,29 @@
 
 extern crate alloc;
 
+pub mod controller;
 pub mod decode;
+pub mod dram;
+pub mod dram_mapping;
+pub mod dram_stats;
+pub mod dram_trace;
 pub mod fill;
 pub mod geometry;
 pub mod mmu;
+pub mod timing;
+pub mod timing_state;
 pub mod tlb;
 pub mod walker;
 
+pub use controller::{Scheduling, WritePolicy};
 pub use decode::{Descriptor, Leaf, Rights, decode};
+pub use dram::{Completion, Dram, Issued, OfferError, Request};
+pub use dram_mapping::{Location, Mapping};
+pub use dram_stats::{ChannelStats, DramStats, Histogram};
 pub use fill::{EntryKind, Fill, Hit};
 pub use geometry::{Geometry, GeometryError};
 pub use mmu::{Access, ConfigError, Miss, Mmu, Outcome, Resolved, Stats, WalkOrder, WalkStats};
+pub use timing::{Cycle, DDR3_800, DDR4_3200, LPDDR4_3200, Part};
 pub use tlb::{Tlb, TlbStats};
 pub use walker::{
     AccessKind, Contiguity, Denied, Fault, Operation, Step, Translation, Walk, permit, walk,
