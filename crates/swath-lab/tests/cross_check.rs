@@ -392,7 +392,7 @@ impl Bench<'_> {
     fn access(&mut self, page: u64) {
         let known = self.model.get(page);
         for mmu in &mut self.mmus {
-            let offset = page * 0x51 & 0xfff;
+            let offset = (page * 0x51) & 0xfff;
             let at = VirtAddr::new(Vpn::new(page).addr().raw() | offset);
             match (mmu.access(at, self.memory), known) {
                 (Ok(access), Some(known)) => {
