@@ -66,6 +66,12 @@ enum Command {
         plan: String,
         /// Which subject.
         subject: usize,
+        /// A real machine's memory.
+        #[arg(long, value_name = "FILE")]
+        memory: Option<PathBuf>,
+        /// Count its unknown frames as free.
+        #[arg(long)]
+        unknown_free: bool,
     },
 }
 
@@ -165,8 +171,8 @@ fn main() -> ExitCode {
             record_accesses(&out, limit, &command)
         }
         Command::Show { file, json } => show(&file, json),
-        Command::CountAllocation { plan, subject } => {
-            pbs_allocation::count_child(&plan, subject).map_err(|error| Failure::new(1, error))
+        Command::CountAllocation { plan, subject, memory, unknown_free } => {
+            count_allocation(&plan, subject, memory.as_deref(), unknown_free)
         }
     };
     match result {
@@ -250,10 +256,25 @@ fn plans(args: &StudyArgs) -> Result<Vec<Plan>, Failure> {
         .collect()
 }
 
+fn machine(file: Option<&Path>, unknown_free: bool) -> Result<Option<Machine>, Failure> {
+    let unknown = if unknown_free { UnknownFrames::Free } else { UnknownFrames::Used };
+    Ok(file.map(|file| Machine::load(Some(file), unknown)).transpose()?)
+}
+
 fn real_input(args: &StudyArgs) -> Result<RealInput, Failure> {
-    let unknown = if args.unknown_free { UnknownFrames::Free } else { UnknownFrames::Used };
-    let memory = args.memory.as_deref().map(|file| Machine::load(Some(file), unknown));
-    Ok(RealInput { memory: memory.transpose()?.map(Arc::new), accesses: args.accesses.clone() })
+    let memory = machine(args.memory.as_deref(), args.unknown_free)?.map(Arc::new);
+    Ok(RealInput { memory, accesses: args.accesses.clone() })
+}
+
+fn count_allocation(
+    plan: &str,
+    subject: usize,
+    memory: Option<&Path>,
+    unknown_free: bool,
+) -> Result<(), Failure> {
+    let machine = machine(memory, unknown_free)?;
+    pbs_allocation::count_child(plan, subject, machine.as_ref())
+        .map_err(|error| Failure::new(1, error))
 }
 
 fn study(args: &StudyArgs) -> Result<(), Failure> {

@@ -7,6 +7,7 @@
 //! depends on the machine stands apart as a host result.
 
 use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
@@ -20,7 +21,9 @@ use crate::count::{CountError, Counter, Marks};
 use crate::memory::{Allocator, PrepareError, Source, new_allocator, random};
 use crate::pbs_freelist::designs;
 use crate::plan::{ContiguityBits, ListsPlan};
+use crate::real::Machine;
 use crate::results::{Claim, Figure, FigureKind, HostResult, Point, Series, StudyResult, Unit};
+use crate::snapshot::UnknownFrames;
 use crate::study::{self, Outcome, Run, StudyError};
 use crate::translation::table_extent;
 
@@ -79,24 +82,62 @@ impl Work {
     }
 }
 
-fn subjects(plan: &ListsPlan) -> Result<Vec<Subject>, StudyError> {
+/// BBS, then each PBS, each on every structure. Lists are left out on a real
+/// machine: putting tens of thousands of extents into order takes them minutes.
+fn subjects(plan: &ListsPlan, real: bool) -> Result<Vec<Subject>, StudyError> {
     let mut subjects = Vec::new();
     for (name, config) in designs(plan)? {
-        let lists = format!("{name} (lists)");
-        subjects.push(Subject { name: lists, structure: Structure::Lists, config });
+        if !real {
+            let lists = format!("{name} (lists)");
+            subjects.push(Subject { name: lists, structure: Structure::Lists, config });
+        }
         subjects.push(Subject { name, structure: Structure::Bitmaps, config });
     }
     Ok(subjects)
 }
 
-/// Hands `visit` the subject over memory of free blocks of one size.
+/// The memory of one point.
+#[derive(Clone, Copy)]
+enum Memory<'a> {
+    /// Free blocks of so many frames.
+    Blocks(u64),
+    /// A real machine's.
+    Machine(&'a Machine),
+}
+
+impl Memory<'_> {
+    /// The points of a study.
+    fn all<'a>(plan: &ListsPlan, machine: Option<&'a Machine>) -> Vec<Memory<'a>> {
+        match machine {
+            Some(machine) => vec![Memory::Machine(machine)],
+            None => plan.block_frames.iter().map(|&size| Memory::Blocks(size)).collect(),
+        }
+    }
+
+    fn source(&self, plan: &ListsPlan) -> Source<'_> {
+        match self {
+            Memory::Blocks(size) => Source::blocks(*size, plan.free_frames, plan.free_share),
+            Memory::Machine(machine) => Source::Free(&machine.free),
+        }
+    }
+
+    /// The point with this value.
+    fn point(&self, y: f64) -> Point {
+        match self {
+            Memory::Blocks(size) => Point::At(*size as f64, y),
+            Memory::Machine(machine) => Point::In(machine.name.clone(), y),
+        }
+    }
+}
+
+/// Hands `visit` the subject over this memory.
 fn with_subject<T>(
     subject: &Subject,
     plan: &ListsPlan,
-    block_frames: u64,
+    memory: Memory<'_>,
     visit: impl FnOnce(&RefCell<dyn FrameAllocator>) -> Result<T, StudyError>,
 ) -> Result<T, StudyError> {
-    let source = Source::blocks(block_frames, plan.free_frames, plan.free_share);
+    let source = memory.source(plan);
     let mut random = random(plan.about.seed, 0);
     let failed = |error: PrepareError| plan_failed(plan, &error);
     match subject.structure {
@@ -182,15 +223,19 @@ fn check_taken(plan: &ListsPlan, frames: u64, taken: u64, expected: u64) -> Resu
 ///
 /// # Errors
 /// What went wrong, for the program to say.
-pub fn count_child(plan: &str, subject: usize) -> Result<(), Box<dyn std::error::Error>> {
+pub fn count_child(
+    plan: &str,
+    subject: usize,
+    machine: Option<&Machine>,
+) -> Result<(), Box<dyn std::error::Error>> {
     let plan: ListsPlan = serde_json::from_str(plan)?;
-    let subjects = subjects(&plan)?;
+    let subjects = subjects(&plan, machine.is_some())?;
     let subject = subjects.get(subject).ok_or("no such subject")?;
     let mut marks = Marks::begin()?;
-    for &size in &plan.block_frames {
+    for memory in Memory::all(&plan, machine) {
         for work in Work::ALL {
             let mut marked = Ok(());
-            with_subject(subject, &plan, size, |allocator| {
+            with_subject(subject, &plan, memory, |allocator| {
                 perform(allocator, &plan, work, &mut |work| marked = marks.region("", work))
             })?;
             marked?;
@@ -203,12 +248,20 @@ pub fn count_child(plan: &str, subject: usize) -> Result<(), Box<dyn std::error:
 type Counts = Vec<[u64; Work::ALL.len()]>;
 
 /// The parent's side of [`count_child`].
-fn count(plan: &ListsPlan, subject: usize) -> Result<Counts, CountError> {
+fn count(
+    plan: &ListsPlan,
+    subject: usize,
+    machine: Option<&Machine>,
+) -> Result<Counts, CountError> {
     let mut command = Command::new(std::env::current_exe().map_err(CountError::Spawn)?);
     let json = serde_json::to_string(plan).unwrap_or_default();
     command.args(["count-allocation", &json, &subject.to_string()]);
+    if let Some(machine) = machine {
+        command.args(machine.file.iter().flat_map(|file| [OsStr::new("--memory"), file.as_ref()]));
+        command.args((machine.unknown == UnknownFrames::Free).then_some("--unknown-free"));
+    }
     let mut counter = Counter::spawn(command, STEPS_MAX)?;
-    let mut counts = vec![[0; Work::ALL.len()]; plan.block_frames.len()];
+    let mut counts = vec![[0; Work::ALL.len()]; Memory::all(plan, machine).len()];
     for count in counts.iter_mut().flatten() {
         match counter.next_region()? {
             Some(region) => *count = region.instructions,
@@ -218,18 +271,18 @@ fn count(plan: &ListsPlan, subject: usize) -> Result<Counts, CountError> {
     Ok(counts)
 }
 
-/// Nanoseconds of each subject's work at one block size, medians, the subjects
+/// Nanoseconds of each subject's work on one memory, medians, the subjects
 /// taken in turn.
 fn time(
     plan: &ListsPlan,
     subjects: &[Subject],
-    block_frames: u64,
+    memory: Memory<'_>,
     work: Work,
 ) -> Result<Vec<f64>, StudyError> {
     let mut times = vec![Vec::with_capacity(TIMED_RUNS); subjects.len()];
     for _ in 0..TIMED_RUNS {
         for (subject, times) in subjects.iter().zip(&mut times) {
-            with_subject(subject, plan, block_frames, |allocator| {
+            with_subject(subject, plan, memory, |allocator| {
                 perform(allocator, plan, work, &mut |work| {
                     let start = Instant::now();
                     work();
@@ -254,10 +307,15 @@ fn time(
 pub fn run(plan: &ListsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let plan = &if run.quick { plan.quick() } else { plan.clone() };
     let about = &plan.about;
-    let subjects = subjects(plan)?;
+    let machine = run.real.memory.as_deref();
+    let subjects = subjects(plan, machine.is_some())?;
+    let memories = Memory::all(plan, machine);
+    // How many structures each design has.
+    let structures = if machine.is_some() { 1 } else { 2 };
     // A quick run counts the paper's two designs alone.
-    let indices: Vec<usize> = (0..if run.quick { 4 } else { subjects.len() }).collect();
-    let counted = run.points(about, &indices, |&i| match count(plan, i) {
+    let counted = if run.quick { 2 * structures } else { subjects.len() };
+    let indices: Vec<usize> = (0..counted).collect();
+    let counted = run.points(about, &indices, |&i| match count(plan, i, machine) {
         Ok(counts) => Ok(Ok(counts)),
         // The rest of the study does not need the counts.
         Err(error @ (CountError::Unsupported { .. } | CountError::NotAllowed(_))) => {
@@ -267,8 +325,11 @@ pub fn run(plan: &ListsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     })?;
     let counted: Result<Vec<Counts>, String> = counted.into_iter().collect();
 
-    let x_label = "free block size (pages)";
-    let x = "free_block_frames";
+    let (kind, x, x_label) = if machine.is_some() {
+        (FigureKind::Bars, "memory", "memory")
+    } else {
+        (FigureKind::LinesLog2, "free_block_frames", "free block size (pages)")
+    };
     let mut host = HostResult {
         study: about.study.clone(),
         host: host_name(),
@@ -280,7 +341,6 @@ pub fn run(plan: &ListsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     match &counted {
         Err(why) => host.notes.push(format!("Instructions were not measured: {why}.")),
         Ok(counted) => {
-            let sizes = &plan.block_frames;
             for (w, work) in Work::ALL.into_iter().enumerate() {
                 let id = work.figure();
                 let (per, frames) = match work {
@@ -295,14 +355,14 @@ pub fn run(plan: &ListsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
                     &per,
                 ));
                 for (subject, counts) in subjects.iter().zip(counted) {
-                    let points = sizes.iter().zip(counts).map(|(&size, counts)| {
-                        Point::At(size as f64, counts[w] as f64 / frames as f64)
-                    });
+                    let points = memories.iter().zip(counts);
+                    let points =
+                        points.map(|(memory, counts)| memory.point(counts[w] as f64 / frames as f64));
                     host.series.push(Series::new(id, x, "instructions", &subject.name, points));
                 }
             }
-            if plan.claims {
-                host.claims = claims(sizes, counted);
+            if plan.claims && machine.is_none() {
+                host.claims = claims(&plan.block_frames, counted);
             }
         }
     }
@@ -310,18 +370,18 @@ pub fn run(plan: &ListsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         let id = format!("{}, time", work.figure());
         let y = "time (PBS / BBS)";
         host.figures.push(
-            Figure::new(&id, work.title(), FigureKind::LinesLog2, x_label, y).with_caption(
+            Figure::new(&id, work.title(), kind, x_label, y).with_caption(
                 "Medians of runs taken in turn, PBS against BBS on the same structure.",
             ),
         );
         let mut ratios: Vec<Vec<Point>> = vec![Vec::new(); subjects.len()];
-        for &size in &plan.block_frames {
-            let times = time(plan, &subjects, size, work)?;
-            for (i, ratios) in ratios.iter_mut().enumerate().skip(2) {
-                ratios.push(Point::At(size as f64, times[i] / times[i % 2].max(1.0)));
+        for memory in &memories {
+            let times = time(plan, &subjects, *memory, work)?;
+            for (i, ratios) in ratios.iter_mut().enumerate().skip(structures) {
+                ratios.push(memory.point(times[i] / times[i % structures].max(1.0)));
             }
         }
-        for (subject, points) in subjects.iter().zip(ratios).skip(2) {
+        for (subject, points) in subjects.iter().zip(ratios).skip(structures) {
             host.series.push(Series::new(&id, x, "time_ratio", &subject.name, points));
         }
     }
@@ -330,24 +390,24 @@ pub fn run(plan: &ListsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let figures = vec![Figure::new(
         blocks_id,
         &format!("Blocks that serve {} pages", plan.request_frames),
-        FigureKind::LinesLog2,
+        kind,
         x_label,
         "blocks",
     )];
     let mut series = Vec::new();
     for subject in subjects.iter().filter(|subject| subject.structure == Structure::Bitmaps) {
         let mut points = Vec::new();
-        for &size in &plan.block_frames {
-            let blocks = with_subject(subject, plan, size, |allocator| {
+        for memory in &memories {
+            let blocks = with_subject(subject, plan, *memory, |allocator| {
                 let mut blocks = 0u64;
                 let sink = &mut |_| blocks += 1;
                 let served = allocator.borrow_mut().allocate(plan.request_frames, sink);
                 served.map_err(|error| plan_failed(plan, &error))?;
                 Ok(blocks)
             })?;
-            points.push(Point::At(size as f64, blocks as f64));
+            points.push(memory.point(blocks as f64));
         }
-        series.push(Series::new(blocks_id, "free_block_frames", "blocks", &subject.name, points));
+        series.push(Series::new(blocks_id, x, "blocks", &subject.name, points));
     }
     Ok(Outcome {
         result: StudyResult {

@@ -194,6 +194,8 @@ pub fn run(plan: &CasesPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
                 "The numbers of the blocks in section IV-F count the nodes that a figure draws; \
                  only how many blocks are allocated is judged."
                     .to_owned(),
+                "The layouts are the paper's; real memory and real accesses are not used here."
+                    .to_owned(),
             ],
             ..study::result(about, plan, run, about.purpose.clone())
         },

@@ -1,10 +1,12 @@
 //! What the head-of-list rule costs against best fit: blocks per request, and
 //! requests that would fail if they needed one block.
 
+use swath_arch::{Extent, Pfn};
 use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, Rule};
 
-use crate::memory::{Random, age, new_allocator, random, release_one};
+use crate::memory::{Allocator, Random, Source, age, new_allocator, random, release_one};
 use crate::plan::FitPlan;
+use crate::real::Machine;
 use crate::results::{Figure, FigureKind, Point, Series, StudyResult};
 use crate::study::{self, Outcome, Run, StudyError};
 
@@ -21,30 +23,39 @@ struct Found {
 pub fn run(plan: &FitPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let about = &plan.about;
     let config = study::pbs(plan.granularity, plan.top_order)?;
-    let shares = &plan.aged.used_shares;
+    let machine = run.real.memory.as_deref();
+    let memories: Vec<Memory<'_>> = match machine {
+        Some(machine) => vec![Memory::Machine(machine)],
+        None => plan.aged.used_shares.iter().map(|&share| Memory::Aged(share)).collect(),
+    };
     const RULES: [&str; 2] = ["head of list", "best fit"];
-    let points: Vec<(f64, usize)> =
-        shares.iter().flat_map(|&share| (0..RULES.len()).map(move |rule| (share, rule))).collect();
-    let found = run.points(about, &points, |&(share, rule)| {
+    let points: Vec<(Memory<'_>, usize)> = memories
+        .iter()
+        .flat_map(|&memory| (0..RULES.len()).map(move |rule| (memory, rule)))
+        .collect();
+    let found = run.points(about, &points, |&(memory, rule)| {
         let random = random(about.seed, 0);
         match rule {
-            0 => measure::<HeadOfList>(plan, config, share, run.quick, random),
-            _ => measure::<BestFit>(plan, config, share, run.quick, random),
+            0 => measure::<HeadOfList>(plan, config, memory, run.quick, random),
+            _ => measure::<BestFit>(plan, config, memory, run.quick, random),
         }
     })?;
     let column = |rule: usize, of: &dyn Fn(&Found) -> f64| -> Vec<Point> {
         let found = found.iter().skip(rule).step_by(RULES.len());
-        shares.iter().zip(found).map(|(&share, found)| Point::At(share, of(found))).collect()
+        memories.iter().zip(found).map(|(memory, found)| memory.point(of(found))).collect()
     };
-    let x_label = "memory in use (share of frames)";
+    let (kind, x, x_label) = match machine {
+        Some(_) => (FigureKind::Bars, "memory", "memory"),
+        None => (FigureKind::Lines, "used_share", "memory in use (share of frames)"),
+    };
     let blocks = "Blocks per request";
     let split = "Split requests";
     let figures = vec![
-        Figure::new(blocks, blocks, FigureKind::Lines, x_label, "blocks per request"),
+        Figure::new(blocks, "mean", kind, x_label, "blocks per request"),
         Figure::new(
             split,
-            "Requests that more than one block served",
-            FigureKind::Lines,
+            "that more than one block served",
+            kind,
             x_label,
             "share of requests",
         ),
@@ -52,22 +63,25 @@ pub fn run(plan: &FitPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let mut series = Vec::new();
     for (rule, name) in RULES.into_iter().enumerate() {
         let points = column(rule, &|found| found.blocks_per_request);
-        series.push(Series::new(blocks, "used_share", "blocks_per_request", name, points));
+        series.push(Series::new(blocks, x, "blocks_per_request", name, points));
         let points = column(rule, &|found| found.split_share);
-        series.push(Series::new(split, "used_share", "split_share", name, points));
+        series.push(Series::new(split, x, "split_share", name, points));
     }
     let worst = found
         .chunks(RULES.len())
-        .zip(shares)
+        .zip(&memories)
         .max_by(|(a, _), (b, _)| a[0].split_share.total_cmp(&b[0].split_share));
     let finding = worst.map_or_else(
         || about.purpose.clone(),
-        |(found, share)| {
+        |(found, memory)| {
+            let place = match memory {
+                Memory::Aged(share) => format!("At {:.0}% in use", 100.0 * share),
+                Memory::Machine(machine) => format!("On {}", machine.name),
+            };
             format!(
-                "{} At {:.0}% in use, the head-of-list rule splits {:.1}% of requests and takes \
+                "{} {place}, the head-of-list rule splits {:.1}% of requests and takes \
                  {:.2} blocks for each; best fit splits {:.1}% and takes {:.2}.",
                 about.purpose,
-                100.0 * share,
                 100.0 * found[0].split_share,
                 found[0].blocks_per_request,
                 100.0 * found[1].split_share,
@@ -91,21 +105,49 @@ pub fn run(plan: &FitPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     })
 }
 
+/// The memory of one point.
+#[derive(Clone, Copy)]
+enum Memory<'a> {
+    /// Aged to this share in use.
+    Aged(f64),
+    /// A real machine's free frames, of which requests take nine tenths.
+    Machine(&'a Machine),
+}
+
+impl Memory<'_> {
+    fn point(&self, y: f64) -> Point {
+        match self {
+            Memory::Aged(share) => Point::At(*share, y),
+            Memory::Machine(machine) => Point::In(machine.name.clone(), y),
+        }
+    }
+}
+
 fn measure<R: Rule>(
     plan: &FitPlan,
     config: Config,
-    used_share: f64,
+    memory: Memory<'_>,
     quick: bool,
     mut random: Random,
 ) -> Result<Found, StudyError> {
     let error = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
-    let frames = swath_arch::Extent::new(swath_arch::Pfn::new(0), plan.aged.frames);
-    let mut allocator =
-        new_allocator::<R>(frames, config, true).map_err(|e| error(e.to_string()))?;
-    let ageing = plan.aged.ageing(used_share, quick);
-    let mut held =
-        age(&mut allocator, &ageing, &mut random).map_err(|e| error(e.to_string()))?;
-    let level = allocator.free_frames();
+    let share = if let Memory::Aged(share) = memory { share } else { 0.0 };
+    let ageing = plan.aged.ageing(share, quick);
+    let (mut allocator, mut held, level) = match memory {
+        Memory::Aged(_) => {
+            let frames = Extent::new(Pfn::new(0), plan.aged.frames);
+            let mut allocator: Allocator<R> =
+                new_allocator(frames, config, true).map_err(|e| error(e.to_string()))?;
+            let held = age(&mut allocator, &ageing, &mut random);
+            let level = allocator.free_frames();
+            (allocator, held.map_err(|e| error(e.to_string()))?, level)
+        }
+        Memory::Machine(machine) => {
+            let prepared = Source::Free(&machine.free).prepare(config, &mut random);
+            let allocator: Allocator<R> = prepared.map_err(|e| error(e.to_string()))?;
+            (allocator, Vec::new(), machine.free_frames() / 10)
+        }
+    };
     let (mut blocks, mut split) = (0u64, 0u64);
     for _ in 0..plan.requests {
         let length = ageing.length(&mut random);

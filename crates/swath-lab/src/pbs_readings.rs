@@ -7,9 +7,10 @@ use swath_hw::Geometry;
 
 use crate::memory::{Source, random};
 use crate::plan::{ContiguityBits, ReadingsPlan};
+use crate::real::Machine;
 use crate::results::{Figure, FigureKind, Point, Series, StudyResult};
 use crate::study::{self, Outcome, Run, StudyError};
-use crate::translation::{Design, Hardware, Measured, Program, measure};
+use crate::translation::{Design, Hardware, Measured, Program, measure, table_extent};
 use crate::workload::{Shapes, WorkloadName};
 
 /// Hit rates of one reading: for each block size, those of TRAD, PCAD, AT, PBS.
@@ -33,7 +34,7 @@ pub fn run(plan: &ReadingsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         .collect();
     let rates = run.points(about, &readings, |(name, shapes)| {
         let program = Program::of(&name.build(shapes));
-        rates(plan, &program, repeats)
+        rates(plan, &program, repeats, run.real.memory.as_deref())
     })?;
     let (vertical, blocked) = rates.split_at(columns);
 
@@ -103,7 +104,12 @@ pub fn run(plan: &ReadingsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     })
 }
 
-fn rates(plan: &ReadingsPlan, program: &Program, repeats: u64) -> Result<Rates, StudyError> {
+fn rates(
+    plan: &ReadingsPlan,
+    program: &Program,
+    repeats: u64,
+    machine: Option<&Machine>,
+) -> Result<Rates, StudyError> {
     let hardware = Hardware {
         format: Format::ArmV7,
         tlb: Geometry::fully_associative(32),
@@ -112,8 +118,16 @@ fn rates(plan: &ReadingsPlan, program: &Program, repeats: u64) -> Result<Rates, 
     let free = (program.requested_pages() as f64 * plan.free_per_requested).ceil() as u64;
     let designs = Design::all(Config::BBS, Config::PBS_ARMV7);
     let mut rates = Vec::new();
-    for &block_frames in &plan.block_frames {
-        let source = Source::blocks(block_frames, free, plan.free_share);
+    let below = machine
+        .map(|machine| machine.below(table_extent(hardware.format, &program.requests).start));
+    let sources: Vec<Source<'_>> = match &below {
+        Some(below) => vec![Source::Free(below)],
+        None => {
+            let sizes = plan.block_frames.iter();
+            sizes.map(|&size| Source::blocks(size, free, plan.free_share)).collect()
+        }
+    };
+    for source in sources {
         let mut row = [0.0; 4];
         for (rate, design) in row.iter_mut().zip(&designs) {
             let mut sum = Measured::default();

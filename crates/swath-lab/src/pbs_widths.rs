@@ -6,6 +6,7 @@ use swath_hw::Geometry;
 
 use crate::memory::{Source, random};
 use crate::plan::{ContiguityBits, FormatName, FormatWord, WidthsPlan};
+use crate::real::Trace;
 use crate::results::{Figure, FigureKind, Point, Series, StudyResult};
 use crate::study::{self, Outcome, Run, StudyError};
 use crate::translation::{Design, Hardware, Measured, Program, measure, table_extent};
@@ -17,7 +18,7 @@ use crate::translation::{Design, Hardware, Measured, Program, measure, table_ext
 pub fn run(plan: &WidthsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let about = &plan.about;
     let repeats = if run.quick { plan.repeats_quick } else { plan.repeats };
-    let program = Program::of(&plan.workload.build(&plan.shapes));
+    let workload = Program::of(&plan.workload.build(&plan.shapes));
     let own = ContiguityBits::Format(FormatWord::Format);
     let mut points = Vec::new();
     for &format in &plan.formats {
@@ -28,8 +29,16 @@ pub fn run(plan: &WidthsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
             }
         }
     }
-    let free = (program.requested_pages() as f64 * plan.free_per_requested).ceil() as u64;
     let rates = run.points(about, &points, |(format, contiguity, design)| {
+        let recorded;
+        let program = match &run.real.accesses {
+            None => &workload,
+            Some(file) => {
+                recorded = Program::recorded(Trace::new(Some(file)), format.format())?;
+                &recorded
+            }
+        };
+        let free = (program.requested_pages() as f64 * plan.free_per_requested).ceil() as u64;
         let hardware = Hardware {
             format: format.format(),
             tlb: Geometry::fully_associative(plan.tlb_entries as u32),
@@ -46,7 +55,7 @@ pub fn run(plan: &WidthsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         let mut sum = Measured::default();
         for repeat in 0..repeats {
             let mut random = random(about.seed, repeat);
-            let measured = measure(&hardware, design, &source, &program, &mut random);
+            let measured = measure(&hardware, design, &source, program, &mut random);
             sum = sum
                 + measured.map_err(|error| StudyError::Machine {
                     study: about.study.clone(),

@@ -41,6 +41,11 @@ pub struct RealInput {
 pub struct Machine {
     /// The snapshot's file name, or what it is called.
     pub name: String,
+    /// Where it was loaded from, to load it again in another process; `None`
+    /// is the shipped one.
+    pub file: Option<PathBuf>,
+    /// How its unknown frames were counted.
+    pub unknown: UnknownFrames,
     /// Its free extents, ascending.
     pub free: Vec<Extent>,
 }
@@ -64,7 +69,7 @@ impl Machine {
         if free.is_empty() {
             return Err(input("no free frame in it".to_owned()));
         }
-        Ok(Self { name, free })
+        Ok(Self { name, file: file.map(Path::to_owned), unknown, free })
     }
 
     /// Its free extents as far as they lie below frame `end`.
