@@ -576,7 +576,7 @@ impl Controller {
     ) {
         let Slot { id, order, accepted, needed, .. } = self.slots[usize::from(index)];
         let burst = self.keys[usize::from(index)] >> 1;
-        self.queue_change(cycle);
+        self.queue_change(cycle + 1);
         self.remove(index, class);
         if order == self.oldest {
             self.passed = u64::MAX;
@@ -608,7 +608,7 @@ impl Controller {
         done.push(Reverse(Completion { cycle: end, order, id, write: class == WRITE }));
     }
 
-    /// Accounts for the requests in the queue up to `cycle`.
+    /// Accounts for the requests in the queue before `cycle`.
     fn queue_change(&mut self, cycle: Cycle) {
         let queued = u128::from(self.occupied[READ] + self.occupied[WRITE]);
         self.stats.queued_cycles += queued * u128::from(cycle - self.queue_changed);

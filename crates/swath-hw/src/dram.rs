@@ -341,7 +341,8 @@ impl Dram {
     }
 
     /// The next cycle at which there may be something to see: a completion to take,
-    /// or a place in a queue. Nothing is before it unless a request is offered. `None` if
+    /// or a place in a queue. Nothing is before it unless a request is offered. A
+    /// completion that was not taken when it was time is still one to take. `None` if
     /// all is done and taken. O(channels).
     pub fn next_event(&self) -> Option<Cycle> {
         let done = self.done.peek().map(|Reverse(done)| done.cycle);

@@ -1,0 +1,505 @@
+//! The memory against a naive one that goes from cycle to cycle.
+//!
+//! The naive model keeps every command that it ever issued and every request
+//! in one list. In each cycle it tries all commands that the documented rules
+//! allow, testing each against the whole history and the whole table. The
+//! two must issue the same commands in the same cycles, turn away the same
+//! offers, and end the same requests at the same time.
+
+use std::borrow::Cow;
+
+use swath_arch::PhysAddr;
+use swath_hw::dram::{Completion, Config, Dram, Issued, OfferError, Request};
+use swath_hw::timing::{Command, Cycle, DDR3_800, DDR4_3200, LPDDR4_3200, Part, Scope};
+use swath_hw::{Location, Mapping, Scheduling, WritePolicy};
+
+/// SplitMix64 (Steele et al., OOPSLA 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Class {
+    Hit,
+    Miss,
+    Conflict,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    request: Request,
+    order: u64,
+    accepted: Cycle,
+    burst: u64,
+    bank: u32,
+    row: u32,
+    class: Class,
+}
+
+#[derive(Default)]
+struct Counts {
+    classes: [u64; 3],
+    forwarded: u64,
+    latency: u64,
+    queued_cycles: u128,
+}
+
+struct Channel {
+    config: Config,
+    queue: Vec<Waiting>,
+    rows: Vec<Option<u32>>,
+    history: Vec<(Cycle, Command, u32)>,
+    due: Vec<Cycle>,
+    draining: bool,
+    passed: Option<(u64, u32)>,
+    counts: Counts,
+}
+
+impl Channel {
+    fn new(config: &Config) -> Self {
+        let interval = u64::from(config.part.refresh_interval_cycles);
+        let ranks = u64::from(config.ranks);
+        Self {
+            queue: Vec::new(),
+            rows: vec![None; (config.ranks * config.part.banks()) as usize],
+            history: Vec::new(),
+            due: (1..=ranks).map(|n| n * interval / ranks).collect(),
+            draining: false,
+            passed: None,
+            counts: Counts::default(),
+            config: config.clone(),
+        }
+    }
+
+    fn rank(&self, bank: u32) -> u32 {
+        bank / self.config.part.banks()
+    }
+
+    fn is_legal(&self, now: Cycle, command: Command, bank: u32) -> bool {
+        let part = &self.config.part;
+        let mut activates = 0;
+        self.history.iter().rev().all(|&(then, before, at)| {
+            let same_rank = self.rank(at) == self.rank(bank);
+            if before == Command::Activate && command == Command::Activate && same_rank {
+                activates += 1;
+                if activates == 4 && now < then + u64::from(part.four_activates_cycles) {
+                    return false;
+                }
+            }
+            now >= then + u64::from(part.bus_cycles[before as usize])
+                && part.constraints.iter().all(|line| {
+                    let applies = line.from == before
+                        && line.to == command
+                        && match line.scope {
+                            Scope::Bank => at == bank,
+                            Scope::Group => {
+                                at / part.banks_per_group == bank / part.banks_per_group
+                            }
+                            Scope::Rank => same_rank,
+                            Scope::OtherRanks => !same_rank,
+                        };
+                    !applies || now >= then + u64::from(line.cycles)
+                })
+        })
+    }
+
+    fn is_parked(&self, waiting: &Waiting) -> bool {
+        waiting.request.write
+            && self.queue.iter().any(|other| {
+                !other.request.write && other.burst == waiting.burst && other.order < waiting.order
+            })
+    }
+
+    /// The requests that may be served, by age.
+    fn served(&self) -> Vec<Waiting> {
+        let mut served: Vec<_> = self
+            .queue
+            .iter()
+            .filter(|waiting| !self.is_parked(waiting))
+            .filter(|waiting| match self.config.scheduling.writes {
+                WritePolicy::Unified => true,
+                WritePolicy::Watermark { .. } => waiting.request.write == self.draining,
+            })
+            .copied()
+            .collect();
+        served.sort_by_key(|waiting| waiting.order);
+        served
+    }
+
+    fn choose_class(&mut self) {
+        let WritePolicy::Watermark { high, low, .. } = self.config.scheduling.writes else {
+            return;
+        };
+        let count = |write| {
+            let free = self.queue.iter().filter(|waiting| !self.is_parked(waiting));
+            free.filter(|waiting| waiting.request.write == write).count() as u32
+        };
+        let (reads, writes) = (count(false), count(true));
+        let mark = if self.draining { writes > low } else { writes >= high };
+        self.draining = mark || (writes > 0 && reads == 0);
+    }
+
+    /// The completion of a read that is forwarded, nothing, or `Err` if full.
+    fn accept(&mut self, now: Cycle, waiting: Waiting) -> Result<Option<Completion>, ()> {
+        let Request { id, write, .. } = waiting.request;
+        let same = |other: &&Waiting| other.request.write && other.burst == waiting.burst;
+        if !write && self.queue.iter().find(same).is_some() {
+            self.counts.forwarded += 1;
+            self.counts.latency += 1;
+            return Ok(Some(Completion { cycle: now + 1, order: waiting.order, id, write }));
+        }
+        let reads = self.queue.iter().filter(|waiting| !waiting.request.write).count() as u32;
+        let writes = self.queue.len() as u32 - reads;
+        let scheduling = self.config.scheduling;
+        let full = match scheduling.writes {
+            WritePolicy::Unified => reads + writes >= scheduling.entries,
+            WritePolicy::Watermark { entries, .. } if write => writes >= entries,
+            WritePolicy::Watermark { .. } => reads >= scheduling.entries,
+        };
+        if full {
+            return Err(());
+        }
+        self.queue.push(waiting);
+        self.choose_class();
+        Ok(None)
+    }
+
+    /// What to issue in this cycle, and for which request.
+    fn choose(&self, now: Cycle) -> Option<(Command, u32, Option<u64>)> {
+        let banks = self.config.part.banks();
+        for (rank, due) in (0..).zip(&self.due) {
+            let mut rows = self.rows[(rank * banks) as usize..].iter().take(banks as usize);
+            let command =
+                if rows.any(Option::is_some) { Command::PrechargeAll } else { Command::Refresh };
+            if now >= *due && self.is_legal(now, command, rank * banks) {
+                return Some((command, rank * banks, None));
+            }
+        }
+        let served = self.served();
+        let favoured = served.first().filter(|oldest| {
+            let bypasses = self.passed.filter(|passed| passed.0 == oldest.order);
+            bypasses.map_or(0, |passed| passed.1) >= self.config.scheduling.bypasses_max
+        });
+        let hits = |waiting: &Waiting| self.rows[waiting.bank as usize] == Some(waiting.row);
+        let may = |command, waiting: &Waiting| {
+            now < self.due[self.rank(waiting.bank) as usize]
+                && self.is_legal(now, command, waiting.bank)
+        };
+        for waiting in &served {
+            let command = if waiting.request.write { Command::Write } else { Command::Read };
+            let allowed = favoured.is_none_or(|favoured| favoured.order == waiting.order);
+            if allowed && hits(waiting) && may(command, waiting) {
+                return Some((command, waiting.bank, Some(waiting.order)));
+            }
+        }
+        for waiting in &served {
+            let mut bank = served.iter().filter(|other| other.bank == waiting.bank);
+            let allowed = match favoured {
+                Some(favoured) if favoured.bank == waiting.bank => {
+                    favoured.order == waiting.order && !hits(waiting)
+                }
+                _ => !bank.any(hits),
+            };
+            let command = match self.rows[waiting.bank as usize] {
+                Some(_) => Command::Precharge,
+                None => Command::Activate,
+            };
+            if allowed && may(command, waiting) {
+                // For each bank, its oldest request comes first.
+                return Some((command, waiting.bank, Some(waiting.order)));
+            }
+        }
+        None
+    }
+
+    /// One cycle: the command that is issued, and the request that it ends.
+    fn cycle(&mut self, now: Cycle) -> Option<((Command, u32, u32), Option<Completion>)> {
+        // A place is held until the end of the cycle of its column command.
+        self.counts.queued_cycles += self.queue.len() as u128;
+        let issued = self.choose(now);
+        issued.map(|(command, bank, order)| self.issue(now, command, bank, order))
+    }
+
+    fn issue(
+        &mut self,
+        now: Cycle,
+        command: Command,
+        bank: u32,
+        order: Option<u64>,
+    ) -> ((Command, u32, u32), Option<Completion>) {
+        self.history.push((now, command, bank));
+        let part = self.config.part.clone();
+        let mut row = self.rows[bank as usize].unwrap_or(u32::MAX);
+        let index = self.queue.iter().position(|waiting| Some(waiting.order) == order);
+        let mut done = None;
+        match (command, index) {
+            (Command::Refresh, None) => {
+                let rank = self.rank(bank) as usize;
+                self.due[rank] += u64::from(part.refresh_interval_cycles);
+            }
+            (Command::PrechargeAll, None) => {
+                self.rows[bank as usize..][..part.banks() as usize].fill(None);
+            }
+            (Command::Precharge, Some(index)) => {
+                self.rows[bank as usize] = None;
+                self.queue[index].class = Class::Conflict;
+            }
+            (Command::Activate, Some(index)) => {
+                let waiting = &mut self.queue[index];
+                row = waiting.row;
+                self.rows[bank as usize] = Some(row);
+                if waiting.class == Class::Hit {
+                    waiting.class = Class::Miss;
+                }
+            }
+            (Command::Read | Command::Write, Some(index)) => {
+                let oldest = self.served()[0].order;
+                let waiting = self.queue.remove(index);
+                self.passed = match self.passed {
+                    _ if waiting.order == oldest => None,
+                    Some((passed, bypasses)) if passed == oldest => Some((oldest, bypasses + 1)),
+                    _ => Some((oldest, 1)),
+                };
+                let first = match command {
+                    Command::Read => part.read_latency_cycles,
+                    _ => part.write_latency_cycles,
+                };
+                let cycle = now + u64::from(first + part.burst_cycles());
+                let Request { id, write, .. } = waiting.request;
+                self.counts.classes[waiting.class as usize] += 1;
+                if !write {
+                    self.counts.latency += cycle - waiting.accepted;
+                }
+                done = Some(Completion { cycle, order: waiting.order, id, write });
+                self.choose_class();
+            }
+            impossible => panic!("{impossible:?}"),
+        }
+        ((command, bank, row), done)
+    }
+}
+
+/// Offers what `draw` draws in the cycles that it chooses, to both memories, and compares.
+fn compare(config: &Config, seed: u64, cycles: Cycle, load: u64) {
+    let what = format!("seed {seed}, {}, {:?}", config.part.name, config.scheduling);
+    let mut random = Random(seed);
+    let mut dram = Dram::new(config).unwrap();
+    dram.record_commands();
+    let mut channels: Vec<_> = (0..config.channels).map(|_| Channel::new(config)).collect();
+    let mut expected_commands = vec![Vec::new(); config.channels as usize];
+    let (mut expected_done, mut done) = (Vec::new(), Vec::new());
+    let mut order = 0;
+    let mut full = 0;
+    let part = &config.part;
+    let mut last = (PhysAddr::new(0), false);
+    let mut retry = false;
+    for now in 0..cycles {
+        // Some spells are quiet, so that reads run out and drains begin.
+        let busy = now / 500 % 3 != 2 || now % 40 == 0;
+        if busy && random.below(100) < load {
+            if !retry {
+                // Few rows and columns: hits, conflicts and equal bursts are common.
+                let location = Location {
+                    channel: random.below(config.channels.into()) as u32,
+                    rank: random.below(config.ranks.into()) as u32,
+                    group: random.below(part.groups.into()) as u32,
+                    bank: random.below(part.banks_per_group.into()) as u32,
+                    row: random.below(3) as u32,
+                    column: random.below(4) as u32 * part.burst_transfers,
+                    byte: 0,
+                };
+                last = (config.mapping.address(&location), random.below(3) == 0);
+            }
+            let (addr, write) = last;
+            let request = Request { id: now, addr, write };
+            let Location { channel, rank, group, bank, row, .. } = dram.locate(addr).unwrap();
+            let waiting = Waiting {
+                request,
+                order,
+                accepted: now,
+                burst: addr.raw() / u64::from(part.burst_bytes()),
+                bank: rank * part.banks() + group * part.banks_per_group + bank,
+                row,
+                class: Class::Hit,
+            };
+            let ours = dram.offer(now, request);
+            match channels[channel as usize].accept(now, waiting) {
+                Ok(completion) => {
+                    assert_eq!(ours, Ok(()), "{what}, cycle {now}");
+                    expected_done.extend(completion);
+                    order += 1;
+                    retry = false;
+                }
+                Err(()) => {
+                    assert_eq!(ours, Err(OfferError::Full { channel }), "{what}, cycle {now}");
+                    full += 1;
+                    retry = random.below(2) == 0;
+                }
+            }
+            if random.below(16) == 0 {
+                dram.check().unwrap_or_else(|error| panic!("{error}: {what}, cycle {now}"));
+            }
+        } else if random.below(4) == 0 {
+            dram.advance(now);
+        }
+        for (number, channel) in (0..).zip(&mut channels) {
+            if let Some(((command, bank, row), completion)) = channel.cycle(now) {
+                let issued = Issued { cycle: now, channel: number, command, bank, row };
+                expected_commands[number as usize].push(issued);
+                expected_done.extend(completion);
+            }
+        }
+        if random.below(8) == 0 {
+            while let Some(completion) = dram.take_done(now) {
+                done.push(completion);
+            }
+        }
+    }
+    dram.advance(cycles);
+    dram.check().unwrap_or_else(|error| panic!("{error}: {what}"));
+    let commands = dram.take_commands();
+    for (number, expected) in (0..).zip(&expected_commands) {
+        let ours: Vec<_> =
+            commands.iter().filter(|issued| issued.channel == number).copied().collect();
+        for (nth, (ours, expected)) in ours.iter().zip(expected).enumerate() {
+            assert_eq!(ours, expected, "{what}, command {nth}");
+        }
+        assert_eq!(ours.len(), expected.len(), "{what}");
+    }
+    let stats = dram.stats();
+    for (channel, stats) in channels.iter().zip(&stats.channels) {
+        let counts = &channel.counts;
+        assert_eq!(
+            [stats.row_hits, stats.row_misses, stats.row_conflicts],
+            counts.classes,
+            "{what}"
+        );
+        assert_eq!(stats.forwarded_reads, counts.forwarded, "{what}");
+        assert_eq!(stats.queued_cycles, counts.queued_cycles, "{what}");
+        assert_eq!(stats.elapsed_cycles, cycles);
+        let latency = stats.read_latency.mean_cycles() * stats.read_latency.count() as f64;
+        assert!((latency - counts.latency as f64).abs() < 0.5, "{what}");
+        let counted = |which: &[Command]| {
+            channel.history.iter().filter(|(_, command, _)| which.contains(command)).count() as u64
+        };
+        assert_eq!(stats.reads, counted(&[Command::Read]));
+        assert_eq!(stats.writes, counted(&[Command::Write]));
+        assert_eq!(stats.activates, counted(&[Command::Activate]));
+        assert_eq!(stats.precharges, counted(&[Command::Precharge, Command::PrechargeAll]));
+        assert_eq!(stats.refreshes, counted(&[Command::Refresh]));
+    }
+    assert_eq!(stats.total().full, full);
+    // Let what waits come to its end; what the naive one has ended must be among it.
+    while let Some(completion) = dram.take_done(cycles) {
+        done.push(completion);
+    }
+    while let Some(cycle) = dram.next_event() {
+        assert!(cycle >= dram.now(), "{what}");
+        dram.advance(cycle);
+        while let Some(completion) = dram.take_done(cycle) {
+            done.push(completion);
+        }
+    }
+    expected_done.sort();
+    let known: std::collections::BTreeSet<_> = expected_done.iter().map(|end| end.order).collect();
+    assert!(done.is_sorted(), "{what}");
+    assert_eq!(done.len() as u64, order, "{what}: all that was accepted ends");
+    done.retain(|completion| known.contains(&completion.order));
+    assert_eq!(done, expected_done, "{what}");
+}
+
+/// The part with refreshes as often as it can bear, so that they matter in short runs.
+fn hurried(part: &Part) -> Part {
+    let longest = part.constraints.iter().map(|line| line.cycles).max().unwrap();
+    Part { refresh_interval_cycles: 3 * (longest + 1) + 7, ..part.clone() }
+}
+
+fn config(part: Part, channels: u32, ranks: u32, scheduling: Scheduling) -> Config {
+    let mapping = Mapping::interleaved(&part, channels, ranks, 64).unwrap();
+    Config { part, channels, ranks, mapping, scheduling }
+}
+
+#[test]
+fn same_commands_in_the_same_cycles() {
+    let policies = [
+        WritePolicy::Unified,
+        WritePolicy::Watermark { entries: 6, high: 4, low: 1 },
+        WritePolicy::Watermark { entries: 3, high: 3, low: 0 },
+        WritePolicy::Watermark { entries: 1, high: 1, low: 0 },
+    ];
+    let mut seed = 0;
+    for part in [DDR3_800, DDR4_3200, LPDDR4_3200] {
+        for writes in policies {
+            for (entries, bypasses_max) in [(1, 4), (5, 0), (8, 2), (16, u32::MAX)] {
+                for (channels, ranks, load) in [(1, 1, 30), (1, 2, 90), (2, 2, 60)] {
+                    seed += 1;
+                    let scheduling = Scheduling { entries, writes, bypasses_max };
+                    let config = config(hurried(&part), channels, ranks, scheduling);
+                    compare(&config, seed, 2500, load);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_that_says_nothing_is_followed_too() {
+    let part = Part {
+        constraints: Cow::Borrowed(&[]),
+        four_activates_cycles: 0,
+        refresh_interval_cycles: 50,
+        ..DDR3_800
+    };
+    let scheduling = Scheduling { entries: 4, writes: WritePolicy::Unified, bypasses_max: 3 };
+    for seed in 100..110 {
+        compare(&config(part.clone(), 1, 2, scheduling), seed, 2000, 95);
+    }
+}
+
+#[test]
+fn long_idle_times_are_passed_over_and_leave_the_same_state() {
+    for ranks in [1, 2] {
+        let config = config(DDR3_800, 2, ranks, Config::paper().scheduling);
+        let mut stepped = Dram::new(&config).unwrap();
+        // A log keeps every refresh, so this one passes over nothing.
+        stepped.record_commands();
+        let mut skipped = Dram::new(&config).unwrap();
+        let mut random = Random(7);
+        let mut now = 0;
+        for id in 0..200 {
+            now += random.below(40_000);
+            let addr = PhysAddr::new(random.below(1 << 20));
+            let request = Request { id, addr, write: false };
+            assert_eq!(stepped.offer(now, request), skipped.offer(now, request));
+            assert_eq!(stepped.next_event(), skipped.next_event());
+        }
+        now += 1 << 20;
+        stepped.advance(now);
+        skipped.advance(now);
+        assert_eq!(stepped.stats(), skipped.stats());
+        loop {
+            let (one, other) = (stepped.take_done(now), skipped.take_done(now));
+            assert_eq!(one, other);
+            if one.is_none() {
+                break;
+            }
+        }
+        skipped.check().unwrap();
+        // To the end of time.
+        skipped.advance(u64::MAX);
+        assert!(skipped.stats().total().refreshes > 1 << 40);
+        skipped.check().unwrap();
+    }
+}
