@@ -274,7 +274,6 @@ impl Bench<'_> {
                 self.tally.larger += u64::from(order != Order::BASE);
             }
             Err(PageSizeError::Map(MapError::AlreadyMapped { .. })) => {
-                // A table of base pages may stand there, empty but for others.
                 assert!(!self.model.is_free(range), "{range}, order {order}");
                 self.tally.refused += 1;
             }
@@ -316,8 +315,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Unmaps pages that follow one another, from a random one on. With
-    /// `flush` the invalidation that is owed is carried out.
+    /// Unmaps pages that follow one another, from a random one on, and carries
+    /// out the invalidation that is owed.
     fn unmap(&mut self) {
         let Some((start, known)) = self.model.pick(&mut self.random) else { return };
         let want_max = [3, 60, 300][self.random.random_range(0..3)];
@@ -427,7 +426,6 @@ impl Bench<'_> {
 
     /// Every page, for the walker, for software, and for what the TLBs hold.
     fn check(&mut self) {
-        self.space.check().unwrap();
         let regime = self.space.regime();
         let pages = self.model.pages(regime.format, &mut self.random);
         for &page in &pages {
@@ -470,6 +468,8 @@ impl Bench<'_> {
         for mmu in &self.mmus {
             mmu.tlb().check().unwrap();
         }
+        // Last, so that the hardware finds what is wrong by itself.
+        self.space.check().unwrap();
     }
 
     fn sweep(&mut self) {
