@@ -32,7 +32,7 @@ const UPPER_MAX: usize = 7;
 ///
 /// Invariants: no bit of level 0 is set in a word below `head`. A bit of level
 /// l+1 is set exactly if its word of level l is not zero, except that the bits
-/// above the head word are always set.
+/// above the head word are always set. `marked` words are marked.
 #[derive(Clone, Copy, Debug)]
 pub struct Bitmap {
     /// Where level 0 starts in the slice; the other levels follow it.
@@ -41,6 +41,8 @@ pub struct Bitmap {
     words: usize,
     /// The head word.
     head: usize,
+    /// Words of level 0 that hold a one, and the head.
+    marked: usize,
     /// How many levels there are above level 0, and where each starts.
     depth: usize,
     upper: [usize; UPPER_MAX],
@@ -73,13 +75,14 @@ impl Bitmap {
             empty.upper[empty.depth] = start;
             empty.depth += 1;
         }
-        empty.mark(storage, 0, 0);
+        empty.mark_one(storage, 0);
+        empty.marked = 1;
         empty
     }
 
     /// No bitmap: holds nothing and has room for nothing.
     pub(crate) const fn none() -> Self {
-        Self { at: 0, words: 0, head: 0, depth: 0, upper: [0; UPPER_MAX] }
+        Self { at: 0, words: 0, head: 0, marked: 1, depth: 0, upper: [0; UPPER_MAX] }
     }
 
     /// How many numbers the set holds. O(words).
@@ -88,22 +91,10 @@ impl Bitmap {
         level.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether the set holds nothing. O(1) while the head word holds a number,
-    /// else O(L).
-    #[inline]
+    /// Whether the set holds nothing. O(1).
+    #[inline(always)]
     pub fn is_empty(&self, storage: &[u64]) -> bool {
-        self.words == 0 || storage[self.at + self.head] == 0 && self.only_head(storage)
-    }
-
-    /// Whether no word but the head is marked.
-    #[inline(never)]
-    fn only_head(&self, storage: &[u64]) -> bool {
-        let mut index = self.head;
-        self.upper().all(|start| {
-            let only = storage[start + (index >> 6)] == 1 << (index & 63);
-            index >>= 6;
-            only
-        })
+        self.marked == 1 && storage[self.at + self.head] == 0
     }
 
     /// Whether the set holds `number`; false beyond the bound. O(1).
@@ -134,6 +125,12 @@ impl Bitmap {
         if now == 0 && index != self.head {
             self.emptied_one(storage, index);
         }
+    }
+
+    /// Makes the word `index` of level 0, which was not zero, `now`, not zero.
+    #[inline(always)]
+    pub(crate) fn set_word(&self, storage: &mut [u64], index: usize, now: u64) {
+        storage[self.at + index] = now;
     }
 
     /// Whether the set holds every number from `first` on and below `past`.
@@ -178,7 +175,12 @@ impl Bitmap {
             }
             self.head = index;
         }
-        let mut index = index;
+        self.mark_one(storage, index);
+    }
+
+    #[inline]
+    fn mark_one(&mut self, storage: &mut [u64], mut index: usize) {
+        self.marked += 1;
         for start in self.upper() {
             let word = &mut storage[start + (index >> 6)];
             let was = *word;
@@ -193,7 +195,8 @@ impl Bitmap {
     /// The word `index` holds no ones any more and is not the head, or ceases
     /// to be.
     #[inline]
-    fn unmark_one(&self, storage: &mut [u64], mut index: usize) {
+    fn unmark_one(&mut self, storage: &mut [u64], mut index: usize) {
+        self.marked -= 1;
         for start in self.upper() {
             let word = &mut storage[start + (index >> 6)];
             *word &= !(1 << (index & 63));
@@ -206,19 +209,25 @@ impl Bitmap {
 
     /// As [`unmark_one`](Self::unmark_one), out of the way of the fast path.
     #[inline(never)]
-    fn emptied_one(&self, storage: &mut [u64], index: usize) {
+    fn emptied_one(&mut self, storage: &mut [u64], index: usize) {
         self.unmark_one(storage, index);
     }
 
-    /// The words `low..=high` hold ones from now on.
+    /// The words `low..=high`, more than one, get ones: those between the ends
+    /// have none.
     #[inline(never)]
     fn filled(&mut self, storage: &mut [u64], low: usize, high: usize) {
+        let mut new = high - low + 1;
         if low < self.head {
             if storage[self.at + self.head] == 0 {
-                self.unmark(storage, self.head, self.head);
+                self.unmark_one(storage, self.head);
             }
             self.head = low;
+        } else {
+            new -= usize::from(low == self.head || storage[self.at + low] != 0);
         }
+        new -= usize::from(storage[self.at + high] != 0);
+        self.marked += new;
         self.mark(storage, low, high);
     }
 
@@ -268,7 +277,8 @@ impl Bitmap {
 
     /// Marks the words `low..=high` of level 0 as zero.
     #[inline(never)]
-    fn unmark(&self, storage: &mut [u64], mut low: usize, mut high: usize) {
+    fn unmark(&mut self, storage: &mut [u64], mut low: usize, mut high: usize) {
+        self.marked -= high - low + 1;
         for start in self.upper() {
             let level = &mut storage[start..];
             clear(level, low, high - low + 1);
@@ -321,9 +331,10 @@ impl Bitmap {
     /// first word in which another mark is left shows the way down.
     #[inline(never)]
     fn advance(&mut self, storage: &mut [u64]) -> Option<u64> {
-        if self.is_empty(storage) {
+        if self.marked == 1 {
             return None;
         }
+        self.marked -= 1;
         self.head = self.after_head(storage);
         Some(storage[self.at + self.head])
     }
@@ -437,6 +448,10 @@ impl Bitmap {
             return Err("a word below the head of a bitmap is not zero");
         }
         let (mut at, mut words, mut head) = (self.at, self.words, self.head);
+        let ones = level.iter().filter(|&&word| word != 0).count();
+        if self.marked != ones + usize::from(level[self.head] == 0) {
+            return Err("the count of marked words of a bitmap is wrong");
+        }
         for above in self.upper() {
             for index in 0..words {
                 let marked = storage[above + index / 64] >> (index % 64) & 1 == 1;

@@ -11,6 +11,11 @@ pub struct Class {
     /// A multiple of 64, so that the units of a parent share a word wherever
     /// they fit into one.
     pub(crate) base: u64,
+    /// Where in the storage the word of unit 0 would stand, as far below the
+    /// word of unit `base` as it is; wraps.
+    pub(crate) origin: usize,
+    /// All ones if the units have parents, else 0.
+    pub(crate) twins: u64,
     /// The most units of a node.
     pub(crate) node_max: usize,
     pub(crate) granularity: u32,
@@ -18,7 +23,13 @@ pub struct Class {
 
 impl Class {
     pub(crate) const NONE: Self =
-        Self { free: Bitmap::none(), base: 0, node_max: 0, granularity: 0 };
+        Self { free: Bitmap::none(), base: 0, origin: 0, twins: 0, node_max: 0, granularity: 0 };
+
+    /// Where in the storage the word of a unit (its absolute number) stands.
+    #[inline(always)]
+    pub(crate) fn word_at(&self, unit: u64) -> usize {
+        self.origin.wrapping_add((unit >> 6) as usize)
+    }
 
     /// Units from `unit` to the end of its parent.
     #[inline]

@@ -23,8 +23,6 @@ pub(crate) struct State<R> {
     /// The units of a word's first parent, as far as the word holds them; 0 if
     /// no unit has a parent.
     pub(crate) siblings: u64,
-    /// Cuts the number of a unit to where in its word its parent starts.
-    pub(crate) first_sibling: u64,
     /// In a word, the first and the last unit of each parent.
     pub(crate) parent_firsts: u64,
     pub(crate) parent_lasts: u64,
@@ -90,7 +88,6 @@ impl<R: Rule> State<R> {
             last: config.last,
             granularity: config.granularity,
             siblings,
-            first_sibling: 64 - size as u64,
             parent_firsts,
             parent_lasts: parent_firsts << (size - 1),
             nonempty: 0,
@@ -109,6 +106,8 @@ impl<R: Rule> State<R> {
             state.classes[i] = Class {
                 free: Bitmap::new(s, at as usize, units),
                 base,
+                origin: (at as usize).wrapping_sub((base >> 6) as usize),
+                twins: if i < config.last { u64::MAX } else { 0 },
                 node_max: usize::try_from(config.node_max(i)).unwrap_or(usize::MAX),
                 granularity: config.granularity,
             };

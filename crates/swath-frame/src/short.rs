@@ -18,15 +18,20 @@ impl<R: Rule> State<R> {
         if R::INDEXED {
             return self.take_node(s, 1).map(|block| block.start);
         }
-        match self.pop(s, 0) {
-            Some(frame) => {
-                let at = self.frame(frame);
-                s[at >> 6] |= 1 << (at & 63);
-                self.free -= 1;
-                Some(Pfn::new(frame))
-            }
-            None => self.take_split(s),
+        if self.nonempty & 1 == 0 {
+            return self.take_split(s);
         }
+        let frame = self.pop(s, 0)?;
+        Some(self.taken_one(s, frame))
+    }
+
+    /// Notes that a free frame, in no class now, is allocated.
+    #[inline(always)]
+    fn taken_one(&mut self, s: &mut [u64], frame: u64) -> Pfn {
+        let at = self.frame(frame);
+        s[at >> 6] |= 1 << (at & 63);
+        self.free -= 1;
+        Pfn::new(frame)
     }
 
     /// Takes the lowest unit of class `i` out of it.
@@ -53,10 +58,7 @@ impl<R: Rule> State<R> {
             unit <<= self.granularity;
             self.insert(s, lower, unit + 1, unit + (1 << self.granularity));
         }
-        let at = self.frame(unit);
-        s[at >> 6] |= 1 << (at & 63);
-        self.free -= 1;
-        Some(Pfn::new(unit))
+        Some(self.taken_one(s, unit))
     }
 
     #[inline(always)]
@@ -67,10 +69,10 @@ impl<R: Rule> State<R> {
             return Err(self.refuse(s, frame));
         }
         let index = index as usize;
-        s[index] &= !bit;
+        s[index] ^= bit;
         self.free += 1;
         if !self.join(s, index, bit) {
-            self.put_up(s, frame.raw());
+            self.complete(s, index, frame.raw());
         }
         Ok(())
     }
@@ -94,38 +96,46 @@ impl<R: Rule> State<R> {
         true
     }
 
-    /// Makes a frame free that completes its parent, and each parent above
-    /// that this completes.
-    #[inline(never)]
-    fn put_up(&mut self, s: &mut [u64], mut unit: u64) {
-        let g = self.granularity;
-        if R::INDEXED || g > 6 {
-            for i in 0..self.last {
-                if !self.fill(s, i, unit, unit + 1) {
-                    return;
-                }
-                unit >>= g;
-            }
-            return self.insert(s, self.last, unit, unit + 1);
+    /// Makes a frame free that completes its parent, and each parent that this
+    /// completes in turn: with granularity 1, and while no mark changes, by
+    /// the words of the units alone.
+    #[inline(always)]
+    fn complete(&mut self, s: &mut [u64], index: usize, frame: u64) {
+        let left = self.classes[0].free.word(s, index) & !pair(frame);
+        if R::INDEXED || self.granularity != 1 || left == 0 {
+            return self.put_up(s, 0, frame);
         }
-        for i in 0..=self.last {
-            let class = &mut self.classes[i];
-            let at = unit - class.base;
-            let index = (at >> 6) as usize;
-            let siblings = self.siblings << (at & self.first_sibling);
-            let was = class.free.word(s, index);
-            let now = was | 1 << (at & 63);
-            if i == self.last || now & siblings != siblings {
-                class.free.raise(s, index, was, now);
-                self.nonempty |= 1 << i;
+        self.classes[0].free.set_word(s, index, left);
+        let mut unit = frame >> 1;
+        for (i, class) in self.classes.iter().enumerate().skip(1) {
+            let at = class.word_at(unit);
+            let word = s[at];
+            if word & pair(unit) & class.twins == 0 {
+                if word == 0 {
+                    return self.put_up(s, i, unit);
+                }
+                s[at] = word | 1_u64.wrapping_shl(unit as u32);
                 return;
             }
-            class.free.lower(s, index, now & !siblings);
-            if class.free.is_empty(s) {
-                self.nonempty &= !(1 << i);
+            let left = word & !pair(unit);
+            if left == 0 {
+                return self.put_up(s, i, unit);
             }
-            unit >>= g;
+            s[at] = left;
+            unit >>= 1;
         }
+    }
+
+    /// Makes a unit of class `i` free, and each parent that this completes.
+    #[inline(never)]
+    fn put_up(&mut self, s: &mut [u64], i: usize, mut unit: u64) {
+        for i in i..self.last {
+            if !self.fill(s, i, unit, unit + 1) {
+                return;
+            }
+            unit >>= self.granularity;
+        }
+        self.insert(s, self.last, unit, unit + 1);
     }
 
     /// See [`FrameAllocator::free`](crate::FrameAllocator::free).
@@ -140,7 +150,7 @@ impl<R: Rule> State<R> {
         if s[index] & bits != bits {
             return self.free_extent(s, extent);
         }
-        s[index] &= !bits;
+        s[index] ^= bits;
         self.free += extent.count;
         if !self.join(s, index, bits) {
             self.release(s, extent.start.raw(), extent.start.raw() + extent.count);
@@ -212,4 +222,10 @@ impl<R: Rule> State<R> {
         }
         Ok(())
     }
+}
+
+/// In the word of a unit, its parent at granularity 1.
+#[inline(always)]
+fn pair(unit: u64) -> u64 {
+    3 << (unit & 62)
 }
