@@ -34,7 +34,8 @@ use core::fmt;
 
 use swath_arch::PhysAddr;
 
-use crate::controller::{Accepted, Arrival, Controller, Scheduling, WritePolicy};
+use crate::controller::{Accepted, Controller, Scheduling, WritePolicy};
+use crate::controller_queue::Arrival;
 use crate::dram_mapping::{Location, Mapping, MappingError};
 use crate::dram_stats::DramStats;
 use crate::timing::{Command, Cycle, DDR3_800, Part, PartError};

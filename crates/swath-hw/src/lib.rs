@@ -26,6 +26,7 @@
 extern crate alloc;
 
 pub mod controller;
+mod controller_queue;
 pub mod decode;
 pub mod dram;
 pub mod dram_mapping;
