@@ -3,12 +3,12 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
-mod axis;
-mod claim;
 pub mod access_champsim;
 pub mod access_lackey;
 pub mod access_record;
 pub mod access_swath;
+mod axis;
+mod claim;
 pub mod count;
 pub mod figure;
 mod input;

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -131,6 +132,13 @@ struct StudyArgs {
     list: bool,
 }
 
+/// Prints a line. A reader who has seen enough and closed the pipe is no error.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
 /// A failure and its exit code.
 struct Failure {
     code: u8,
@@ -178,7 +186,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("swath: {}", failure.message);
+            let _ = writeln!(std::io::stderr(), "swath: {}", failure.message);
             ExitCode::from(failure.code)
         }
     }
@@ -281,7 +289,7 @@ fn study(args: &StudyArgs) -> Result<(), Failure> {
     let mut plans = plans(args)?;
     if args.list {
         for plan in &plans {
-            println!("{:18} {}", plan.about().study, plan.about().title);
+            say!("{:18} {}", plan.about().study, plan.about().title);
         }
         return Ok(());
     }
@@ -309,7 +317,7 @@ fn study(args: &StudyArgs) -> Result<(), Failure> {
         bar.0.suspend(|| {
             if !args.json {
                 let dir = args.out.join(&name);
-                println!("{name:18} {held:>3} of {of:<3} claims hold   {}", dir.display());
+                say!("{name:18} {held:>3} of {of:<3} claims hold   {}", dir.display());
             }
         });
         written.push(serde_json::json!({
@@ -322,9 +330,9 @@ fn study(args: &StudyArgs) -> Result<(), Failure> {
     bar.0.finish_and_clear();
     let index = report::write_index(&args.out).map_err(|error| Failure::new(1, error))?;
     if args.json {
-        println!("{}", serde_json::json!({ "studies": written, "index": index }));
+        say!("{}", serde_json::json!({ "studies": written, "index": index }));
     } else {
-        println!("open {}", index.display());
+        say!("open {}", index.display());
     }
     Ok(())
 }
@@ -353,19 +361,15 @@ fn snapshot(out: &Path, json: bool) -> Result<(), Failure> {
 fn print_snapshot(snapshot: &Snapshot, json: bool) {
     let summary = snapshot.summary();
     if json {
-        println!("{}", serde_json::json!({ "facts": snapshot.facts(), "summary": summary }));
+        say!("{}", serde_json::json!({ "facts": snapshot.facts(), "summary": summary }));
         return;
     }
-    println!(
-        "Linux {}, {} frames of 4 KiB",
-        snapshot.facts().kernel_release,
-        summary.total_frames()
-    );
+    say!("Linux {}, {} frames of 4 KiB", snapshot.facts().kernel_release, summary.total_frames());
     for kind in FrameKind::ALL {
         let frames = summary.count(kind);
         if frames > 0 {
             let share = 100.0 * frames as f64 / summary.total_frames() as f64;
-            println!("  {:12} {frames:>12}  {share:5.1}%", kind.name());
+            say!("  {:12} {frames:>12}  {share:5.1}%", kind.name());
         }
     }
     print_runs("free", &summary.free);
@@ -373,13 +377,15 @@ fn print_snapshot(snapshot: &Snapshot, json: bool) {
 }
 
 fn print_runs(what: &str, runs: &RunLengths) {
-    println!(
+    say!(
         "{what}: {} frames in {} extents, the longest {} frames",
-        runs.frames, runs.extents, runs.longest_frames
+        runs.frames,
+        runs.extents,
+        runs.longest_frames
     );
     for (log2, bin) in runs.bins.iter().enumerate().filter(|(_, bin)| bin.extents > 0) {
         let share = 100.0 * bin.frames as f64 / runs.frames as f64;
-        println!("  from {:>8} frames {:>9} extents  {share:5.1}%", 1u64 << log2, bin.extents);
+        say!("  from {:>8} frames {:>9} extents  {share:5.1}%", 1u64 << log2, bin.extents);
     }
 }
 
@@ -398,7 +404,7 @@ fn record_accesses(out: &Path, limit: Option<u64>, command: &[OsString]) -> Resu
         error => Failure::new(1, error),
     })?;
     bar.0.finish_and_clear();
-    println!("{} accesses, {} bytes, {}", recording.accesses, recording.file_bytes, out.display());
+    say!("{} accesses, {} bytes, {}", recording.accesses, recording.file_bytes, out.display());
     Ok(())
 }
 
@@ -429,16 +435,13 @@ fn show(file: &Path, json: bool) -> Result<(), Failure> {
     }
     let [reads, writes, fetches] = counts;
     if json {
-        println!(
+        say!(
             "{}",
             serde_json::json!({ "format": format, "reads": reads, "writes": writes,
                                 "fetches": fetches, "pages": pages.len() })
         );
     } else {
-        println!(
-            "{reads} reads, {writes} writes, {fetches} fetches, {} pages touched",
-            pages.len()
-        );
+        say!("{reads} reads, {writes} writes, {fetches} fetches, {} pages touched", pages.len());
     }
     Ok(())
 }

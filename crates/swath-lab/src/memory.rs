@@ -89,6 +89,12 @@ pub enum PrepareError {
     /// Free blocks do not fit.
     #[error(transparent)]
     TooFull(#[from] TooFull),
+    /// More memory than the lab handles.
+    #[error("memory of {frames} frames is more than {FRAMES_MAX}")]
+    Span {
+        /// Its frames.
+        frames: u64,
+    },
     /// There are no frames, or they are too many.
     #[error(transparent)]
     Map(#[from] MapError),
@@ -103,6 +109,9 @@ pub enum PrepareError {
     Free(#[from] FreeError),
 }
 
+/// The most memory that the lab handles: 4 TiB, whose metadata takes 0.4 GB.
+const FRAMES_MAX: u64 = 1 << 30;
+
 /// An allocator over these frames, all free or all allocated.
 ///
 /// # Errors
@@ -112,6 +121,9 @@ pub fn new_allocator<R: Rule>(
     config: Config,
     free: bool,
 ) -> Result<Allocator<R>, PrepareError> {
+    if frames.count > FRAMES_MAX {
+        return Err(PrepareError::Span { frames: frames.count });
+    }
     let mut areas = [Extent::default()];
     let map = MemoryMap::new(&[ByteRange::of_frames(frames)], &mut areas)?;
     let words = Allocator::<R>::storage_words(&map, config);
@@ -170,6 +182,7 @@ pub fn scattered_blocks(
     let used = count
         .checked_mul(block_frames)
         .and_then(|free| span_frames.checked_sub(free))
+        .filter(|_| span_frames <= FRAMES_MAX)
         .ok_or(error)?;
     // A block stands in one of the gaps before, between and after used frames.
     let gaps = usize::try_from(used + 1).map_err(|_| error)?;

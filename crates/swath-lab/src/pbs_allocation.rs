@@ -347,17 +347,11 @@ pub fn run(plan: &ListsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
                     Work::Demand => ("instructions for a page".to_owned(), DEMAND_FRAMES),
                     _ => (format!("instructions for {} pages", plan.request_frames), 1),
                 };
-                host.figures.push(Figure::new(
-                    id,
-                    work.title(),
-                    FigureKind::LinesLog2,
-                    x_label,
-                    &per,
-                ));
+                host.figures.push(Figure::new(id, work.title(), kind, x_label, &per));
                 for (subject, counts) in subjects.iter().zip(counted) {
                     let points = memories.iter().zip(counts);
-                    let points =
-                        points.map(|(memory, counts)| memory.point(counts[w] as f64 / frames as f64));
+                    let points = points
+                        .map(|(memory, counts)| memory.point(counts[w] as f64 / frames as f64));
                     host.series.push(Series::new(id, x, "instructions", &subject.name, points));
                 }
             }

@@ -22,7 +22,7 @@ struct Found {
 /// [`StudyError`].
 pub fn run(plan: &FitPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let about = &plan.about;
-    let config = study::pbs(plan.granularity, plan.top_order)?;
+    let config = crate::plan::pbs(plan.granularity, plan.top_order)?;
     let machine = run.real.memory.as_deref();
     let memories: Vec<Memory<'_>> = match machine {
         Some(machine) => vec![Memory::Machine(machine)],
@@ -52,13 +52,7 @@ pub fn run(plan: &FitPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let split = "Split requests";
     let figures = vec![
         Figure::new(blocks, "mean", kind, x_label, "blocks per request"),
-        Figure::new(
-            split,
-            "that more than one block served",
-            kind,
-            x_label,
-            "share of requests",
-        ),
+        Figure::new(split, "that more than one block served", kind, x_label, "share of requests"),
     ];
     let mut series = Vec::new();
     for (rule, name) in RULES.into_iter().enumerate() {

@@ -10,9 +10,9 @@ use crate::study::{self, Outcome, Run, StudyError};
 
 /// BBS and the PBS variants of a plan, by name.
 pub(crate) fn designs(plan: &ListsPlan) -> Result<Vec<(String, Config)>, StudyError> {
-    let mut designs = vec![("BBS".to_owned(), study::bbs(plan.bbs_max_order)?)];
+    let mut designs = vec![("BBS".to_owned(), crate::plan::bbs(plan.bbs_max_order)?)];
     for variant in &plan.pbs {
-        let config = study::pbs(variant.granularity, variant.top_order)?;
+        let config = crate::plan::pbs(variant.granularity, variant.top_order)?;
         designs.push((variant.design.clone(), config));
     }
     Ok(designs)

@@ -46,8 +46,8 @@ struct Measurement<'a> {
 pub fn run(plan: &TlbPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let about = &plan.about;
     let hardware = hardware(&plan.machine);
-    let bbs = study::bbs(plan.machine.bbs_max_order)?;
-    let pbs = study::pbs(plan.machine.pbs_granularity, plan.machine.pbs_top_order)?;
+    let bbs = crate::plan::bbs(plan.machine.bbs_max_order)?;
+    let pbs = crate::plan::pbs(plan.machine.pbs_granularity, plan.machine.pbs_top_order)?;
     let mut designs = Design::all(bbs, pbs).to_vec();
     designs.retain(|design| plan.best_fit || !design.best_fit);
     let programs = programs(plan, run)?;

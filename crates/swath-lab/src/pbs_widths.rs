@@ -140,7 +140,7 @@ const NAMES: [&str; 3] = ["PCAD", "AT", "PBS"];
 /// The designs that write contiguity, with PBS at the format's granularity.
 fn designs(format: FormatName) -> Result<Vec<Design>, StudyError> {
     let granularity = format.format().granularity().k() as u8;
-    let pbs = study::pbs(granularity, 2 * granularity)?;
-    let all = Design::all(study::bbs(9)?, pbs);
+    let pbs = crate::plan::pbs(granularity, 2 * granularity)?;
+    let all = Design::all(crate::plan::bbs(9)?, pbs);
     Ok(all.into_iter().filter(|design| NAMES.contains(&design.name)).collect())
 }

@@ -6,7 +6,8 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use swath_arch::{ContiguityField, Format};
+use swath_arch::{ContiguityField, Format, Order};
+use swath_frame::Config;
 
 use crate::memory::Ageing;
 use crate::workload::{Shapes, WorkloadName};
@@ -32,6 +33,34 @@ pub enum PlanError {
         /// Why not.
         why: String,
     },
+    /// Free lists that no allocator can have.
+    #[error("granularity {granularity}, top order {top_order}: {why}")]
+    Orders {
+        /// The distance between adjacent orders.
+        granularity: u8,
+        /// The highest order.
+        top_order: u8,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// BBS with MAX_ORDER `max_order`.
+///
+/// # Errors
+/// [`PlanError::Orders`]; never for an order of a plan that was read.
+pub fn bbs(max_order: u8) -> Result<Config, PlanError> {
+    pbs(1, max_order.saturating_sub(1))
+}
+
+/// PBS with this granularity and top order.
+///
+/// # Errors
+/// [`PlanError::Orders`]; never for orders of a plan that was read.
+pub fn pbs(granularity: u8, top_order: u8) -> Result<Config, PlanError> {
+    let error = |why| PlanError::Orders { granularity, top_order, why };
+    let top = Order::new(top_order).ok_or_else(|| error("there is no such order".to_owned()))?;
+    Config::new(granularity.into(), top).map_err(|why| error(why.to_string()))
 }
 
 /// What every plan begins with.
@@ -158,7 +187,7 @@ pub struct Machine {
 
 /// What memory looks like before the study asks for some.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum MemoryPlan {
     /// Free blocks of one size at random frame numbers: the paper's levels of
     /// fragmentation.
@@ -181,7 +210,7 @@ pub enum MemoryPlan {
 
 /// What accesses the memory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum AccessPlan {
     /// Workloads of Table 4.
     Table4 {
@@ -543,16 +572,18 @@ impl Plan {
                 check_pbs("machine.pbs", machine.pbs_granularity, machine.pbs_top_order)?;
                 match &plan.memory {
                     MemoryPlan::Blocks { block_frames, free_per_requested, free_share } => {
-                        check_blocks("memory.block_frames", block_frames)?;
-                        check_spare("memory.free_per_requested", *free_per_requested)?;
-                        check_share("memory.free_share", *free_share)?;
+                        check_blocks("memory.blocks.block_frames", block_frames)?;
+                        check_spare("memory.blocks.free_per_requested", *free_per_requested)?;
+                        check_free_share("memory.blocks.free_share", *free_share)?;
                     }
-                    MemoryPlan::Aged(aged) => check_aged("memory", aged)?,
+                    MemoryPlan::Aged(aged) => check_aged("memory.aged", aged)?,
                     MemoryPlan::Snapshot { .. } => {}
                 }
                 if let AccessPlan::Table4 { workloads, shapes } = &plan.accesses {
-                    require(!workloads.is_empty(), "accesses.workloads", || "none given".into())?;
-                    check_shapes("accesses.shapes", shapes)?;
+                    require(!workloads.is_empty(), "accesses.table4.workloads", || {
+                        "none given".into()
+                    })?;
+                    check_shapes("accesses.table4.shapes", shapes)?;
                 }
                 Ok(())
             }
@@ -568,7 +599,7 @@ impl Plan {
                 }
                 check_blocks("block_frames", &[plan.block_frames])?;
                 check_spare("free_per_requested", plan.free_per_requested)?;
-                check_share("free_share", plan.free_share)?;
+                check_free_share("free_share", plan.free_share)?;
                 check_shapes("shapes", &plan.shapes)
             }
             Self::Readings(plan) => {
@@ -580,22 +611,27 @@ impl Plan {
                 }
                 check_blocks("block_frames", &plan.block_frames)?;
                 check_spare("free_per_requested", plan.free_per_requested)?;
-                check_share("free_share", plan.free_share)
+                check_free_share("free_share", plan.free_share)
             }
             Self::Allocation(plan) | Self::Freelist(plan) => {
                 check_repeats(plan.repeats, plan.repeats_quick)?;
                 check_bbs("bbs_max_order", plan.bbs_max_order)?;
                 require(!plan.pbs.is_empty(), "pbs", || "none given".into())?;
-                for variant in &plan.pbs {
+                for (i, variant) in plan.pbs.iter().enumerate() {
                     check_pbs("pbs", variant.granularity, variant.top_order)?;
+                    let before = plan.pbs[..i].iter().map(|other| other.design.as_str());
+                    let taken = before.chain(["BBS"]).any(|name| name == variant.design);
+                    require(!taken, "pbs.design", || format!("{:?} stands twice", variant.design))?;
                 }
-                check_share("free_share", plan.free_share)?;
+                check_free_share("free_share", plan.free_share)?;
                 for (prefix, plan) in [("", plan), ("quick.", &plan.quick())] {
                     let key = |name: &str| format!("{prefix}{name}");
                     check_blocks(&key("block_frames"), &plan.block_frames)?;
-                    require((1..=1 << 24).contains(&plan.free_frames), &key("free_frames"), || {
-                        format!("{} is not between 1 and 2^24", plan.free_frames)
-                    })?;
+                    require(
+                        (1..=1 << 24).contains(&plan.free_frames),
+                        &key("free_frames"),
+                        || format!("{} is not between 1 and 2^24", plan.free_frames),
+                    )?;
                     let requested = plan.request_frames;
                     require(requested <= plan.free_frames, &key("request_frames"), || {
                         format!("{requested} of {} free frames", plan.free_frames)
@@ -649,14 +685,12 @@ fn check_width(key: &str, format: FormatName, bits: u8) -> Checked {
 }
 
 fn check_bbs(key: &str, max_order: u8) -> Checked {
-    require((1..=32).contains(&max_order), key, || format!("{max_order} is not between 1 and 32"))
+    require(max_order > 0, key, || "there is no list at all".into())?;
+    bbs(max_order).map(drop).map_err(|why| (key.to_owned(), why.to_string()))
 }
 
 fn check_pbs(key: &str, granularity: u8, top: u8) -> Checked {
-    require((1..=18).contains(&granularity), key, || {
-        format!("granularity {granularity} is not between 1 and 18")
-    })?;
-    require(top <= 32, key, || format!("top order {top} is above 32"))
+    pbs(granularity, top).map(drop).map_err(|why| (key.to_owned(), why.to_string()))
 }
 
 fn check_blocks(key: &str, sizes: &[u64]) -> Checked {
@@ -673,6 +707,12 @@ fn check_share(key: &str, share: f64) -> Checked {
     require(share > 0.0 && share < 1.0, key, || format!("{share} is not a share between 0 and 1"))
 }
 
+/// Memory is as many times longer than what is free in it.
+fn check_free_share(key: &str, share: f64) -> Checked {
+    check_share(key, share)?;
+    require(share >= 0.001, key, || format!("{share} is less than one thousandth"))
+}
+
 fn check_spare(key: &str, spare: f64) -> Checked {
     require((1.0..=1000.0).contains(&spare), key, || format!("{spare} is not between 1 and 1000"))
 }
@@ -686,6 +726,9 @@ fn check_aged(key: &str, aged: &Aged) -> Checked {
     require(!aged.used_shares.is_empty(), &sub("used_shares"), || "none given".into())?;
     for &share in &aged.used_shares {
         check_share(&sub("used_shares"), share)?;
+        require(share <= aged.peak_share, &sub("used_shares"), || {
+            format!("{share} is above the peak, {}", aged.peak_share)
+        })?;
     }
     require(
         (1..=aged.frames).contains(&aged.request_frames_max),

@@ -7,8 +7,6 @@
 
 use rayon::prelude::*;
 use serde::Serialize;
-use swath_arch::Order;
-use swath_frame::Config;
 
 use crate::plan::{About, PlanError};
 use crate::real::{InputError, RealInput};
@@ -96,22 +94,6 @@ pub enum StudyError {
     /// Real input cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-}
-
-/// BBS with MAX_ORDER `max_order`; a valid plan has at least one order.
-pub fn bbs(max_order: u8) -> Result<Config, PlanError> {
-    orders("bbs_max_order", 1, max_order.saturating_sub(1))
-}
-
-/// PBS with this granularity and top order.
-pub fn pbs(granularity: u8, top_order: u8) -> Result<Config, PlanError> {
-    orders("pbs_granularity", granularity, top_order)
-}
-
-fn orders(key: &str, granularity: u8, top: u8) -> Result<Config, PlanError> {
-    let error = |why: String| PlanError::Value { plan: String::new(), key: key.to_owned(), why };
-    let top = Order::new(top).ok_or_else(|| error(format!("order {top} is too large")))?;
-    Config::new(granularity.into(), top).map_err(|why| error(why.to_string()))
 }
 
 /// A result without figures yet. Its plan is the one that was run: whether
