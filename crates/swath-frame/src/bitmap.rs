@@ -502,6 +502,20 @@ pub(crate) fn clear(words: &mut [u64], first: usize, count: usize) {
     }
 }
 
+/// Whether the `count` bits, at least one, from bit `first` on are set.
+#[inline]
+pub(crate) fn all_set(words: &[u64], first: usize, count: usize) -> bool {
+    let (low, high) = (first / 64, (first + count - 1) / 64);
+    let above = u64::MAX << (first % 64);
+    let below = u64::MAX >> (63 - (first + count - 1) % 64);
+    if low == high {
+        return !words[low] & above & below == 0;
+    }
+    // All of them, as that goes by several words at once.
+    let between = words[low + 1..high].iter().fold(u64::MAX, |all, word| all & word);
+    !words[low] & above | !words[high] & below | !between == 0
+}
+
 /// The first of the `count` bits from bit `first` on that is clear.
 #[inline]
 pub(crate) fn first_clear(words: &[u64], first: usize, count: usize) -> Option<usize> {

@@ -7,7 +7,7 @@
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{AllocError, FreeError};
-use crate::bitmap::{Bitmap, clear, first_clear, ones, set};
+use crate::bitmap::{Bitmap, all_set, clear, first_clear, ones, set};
 use crate::class::Class;
 use crate::config::{BuildError, CLASSES_MAX, Config};
 use crate::map::MemoryMap;
@@ -320,7 +320,9 @@ impl<R: Rule> State<R> {
         let at = self.frame(extent.start.raw());
         let inside = (end.raw().min(self.span.end().raw()) - extent.start.raw()) as usize;
         let allocated = &mut s[..self.allocated_words];
-        if let Some(bad) = first_clear(allocated, at, inside) {
+        if !all_set(allocated, at, inside)
+            && let Some(bad) = first_clear(allocated, at, inside)
+        {
             let frame = Pfn::new(self.classes[0].base + bad as u64);
             return Err(self.refuse(s, frame));
         }
@@ -329,7 +331,15 @@ impl<R: Rule> State<R> {
         }
         clear(allocated, at, inside);
         self.free += extent.count;
-        self.release(s, extent.start.raw(), end.raw());
+        let (start, order) = (extent.start.raw(), extent.count.trailing_zeros());
+        if extent.count == 1 << order && start & (extent.count - 1) == 0 {
+            let (i, rest) = (order / self.granularity, order % self.granularity);
+            if rest == 0 && i as usize <= self.last {
+                self.put_up(s, i as usize, start >> order);
+                return Ok(());
+            }
+        }
+        self.release(s, start, end.raw());
         Ok(())
     }
 
@@ -373,7 +383,9 @@ impl<R: Rule> State<R> {
         let listed = k == below as u32 * g;
         let from = below + usize::from(!listed);
         let above = self.nonempty >> from;
-        let start = if above != 0 {
+        let start = if !R::INDEXED && listed && above & 1 == 1 {
+            self.pop(s, below).map(|unit| unit << k)
+        } else if above != 0 {
             let i = from + above.trailing_zeros() as usize;
             let class = &mut self.classes[i];
             class.free.first(s).map(|at| class.base + at as u64).map(|unit| {

@@ -54,10 +54,18 @@ impl<R: Rule> State<R> {
         }
         let i = self.nonempty.trailing_zeros() as usize;
         let mut unit = self.pop(s, i)?;
-        for lower in (0..i).rev() {
+        for class in self.classes[..i].iter_mut().rev() {
             unit <<= self.granularity;
-            self.insert(s, lower, unit + 1, unit + (1 << self.granularity));
+            let at = (unit - class.base) as usize;
+            if self.granularity > 6 {
+                class.free.insert(s, at + 1, (1 << self.granularity) - 1);
+            } else {
+                let was = class.free.word(s, at >> 6);
+                let now = was | (self.siblings & !1) << (at & 63);
+                class.free.raise(s, at >> 6, was, now);
+            }
         }
+        self.nonempty |= (1 << i) - 1;
         Some(self.taken_one(s, unit))
     }
 
@@ -128,14 +136,32 @@ impl<R: Rule> State<R> {
 
     /// Makes a unit of class `i` free, and each parent that this completes.
     #[inline(never)]
-    fn put_up(&mut self, s: &mut [u64], i: usize, mut unit: u64) {
-        for i in i..self.last {
-            if !self.fill(s, i, unit, unit + 1) {
+    pub(crate) fn put_up(&mut self, s: &mut [u64], i: usize, mut unit: u64) {
+        let g = self.granularity;
+        if R::INDEXED || g > 6 {
+            for i in i..self.last {
+                if !self.fill(s, i, unit, unit + 1) {
+                    return;
+                }
+                unit >>= g;
+            }
+            return self.insert(s, self.last, unit, unit + 1);
+        }
+        // As `fill` and `insert` do, within a word.
+        for (i, class) in self.classes.iter_mut().enumerate().skip(i) {
+            let (index, at) = (((unit - class.base) >> 6) as usize, unit as u32 % 64);
+            let siblings = self.siblings << (at >> g << g);
+            let was = class.free.word(s, index);
+            let now = was | 1 << at;
+            if i == self.last || now & siblings != siblings {
+                class.free.raise(s, index, was, now);
+                self.nonempty |= 1 << i;
                 return;
             }
-            unit >>= self.granularity;
+            class.free.lower(s, index, now & !siblings);
+            self.nonempty &= !(u64::from(class.free.is_empty(s)) << i);
+            unit >>= g;
         }
-        self.insert(s, self.last, unit, unit + 1);
     }
 
     /// See [`FrameAllocator::free`](crate::FrameAllocator::free).
