@@ -76,3 +76,272 @@ impl Default for Config {
         }
     }
 }
+
+/// The most masters in a system: three ports each, with a bit for each port.
+pub(crate) const MASTERS_MAX: usize = 32;
+
+/// The ports of a master.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+    Walk,
+}
+
+/// Ports of a master.
+const KINDS: usize = 3;
+
+/// What a request belongs to: a slot of its master, or a walk of its IOMMU.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Id {
+    pub(crate) master: u16,
+    pub(crate) walk: bool,
+    pub(crate) slot: u16,
+}
+
+impl Id {
+    const fn pack(self) -> u64 {
+        (self.master as u64) << 32 | (self.walk as u64) << 16 | self.slot as u64
+    }
+
+    pub(crate) const fn unpack(id: u64) -> Self {
+        Self { master: (id >> 32) as u16, walk: id >> 16 & 1 == 1, slot: id as u16 }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// The cycle in which it reaches the arbiter.
+    arrival: Cycle,
+    id: Id,
+    addr: PhysAddr,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Port {
+    queue: VecDeque<Pending>,
+    /// The channel that had no place for the head, and how many were queued there.
+    refused: Option<(u32, u32)>,
+}
+
+/// What the memory has accepted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) id: Id,
+    pub(crate) addr: PhysAddr,
+    pub(crate) write: bool,
+    /// When its write is complete, if acceptance decides that.
+    pub(crate) complete: Option<Cycle>,
+}
+
+/// The state of the interconnect.
+///
+/// Invariants: `waiting` has a bit for each port that is not empty; arrivals
+/// in a queue do not descend; a `refused` head has been refused, and none has left
+/// its channel's queue since.
+#[derive(Clone, Debug)]
+pub(crate) struct Interconnect {
+    config: Config,
+    ports: Box<[Port]>,
+    waiting: u128,
+    /// Ports whose head was refused.
+    refused: u128,
+    /// The port after the one that was served last.
+    first: u32,
+    /// The cycle after that of the last request.
+    idle: Cycle,
+    read_free: Box<[Cycle]>,
+    write_free: Box<[Cycle]>,
+    data_beats: Cycle,
+    stats: InterconnectStats,
+}
+
+impl Interconnect {
+    /// The arguments have been tested.
+    pub(crate) fn new(config: &Config, masters: usize) -> Self {
+        let channels = match config.wiring {
+            Wiring::Shared => 1,
+            Wiring::PerMaster => masters,
+        };
+        Self {
+            config: *config,
+            ports: vec![Port::default(); KINDS * masters].into(),
+            waiting: 0,
+            refused: 0,
+            first: 0,
+            idle: 0,
+            read_free: vec![0; channels].into(),
+            write_free: vec![0; channels].into(),
+            data_beats: TRANSACTION_BYTES / Cycle::from(config.beat_bytes),
+            stats: InterconnectStats::default(),
+        }
+    }
+
+    pub(crate) fn into_stats(self) -> InterconnectStats {
+        self.stats
+    }
+
+    /// The data channel of a master.
+    #[inline]
+    fn channel(&self, master: u16) -> usize {
+        match self.config.wiring {
+            Wiring::Shared => 0,
+            Wiring::PerMaster => usize::from(master),
+        }
+    }
+
+    /// Sends a request in the cycle `sent`. O(1).
+    #[inline]
+    pub(crate) fn send(&mut self, sent: Cycle, id: Id, kind: Kind, addr: PhysAddr) {
+        let number = KINDS * usize::from(id.master) + kind as usize;
+        let port = &mut self.ports[number];
+        let mut arrival = sent + Cycle::from(self.config.request_cycles);
+        // What a walk held up enters behind what has been looked up since.
+        if let Some(last) = port.queue.back() {
+            arrival = arrival.max(last.arrival);
+        }
+        port.queue.push_back(Pending { arrival, id, addr });
+        self.waiting |= 1 << number;
+    }
+
+    /// Whether the head of a port can go in the cycle `now`, as far as is known
+    /// before the memory is asked.
+    #[inline]
+    fn is_ready(&self, number: u32, now: Cycle, dram: &Dram) -> bool {
+        let port = &self.ports[number as usize];
+        let Some(head) = port.queue.front() else { return false };
+        head.arrival <= now
+            && !(is_write(number) && self.write_free[self.channel(head.id.master)] > now)
+            && port.refused.is_none_or(|(channel, queued)| dram.queued(channel) < queued)
+    }
+
+    /// Hands the memory the request whose turn it is in the cycle `now`, up to which the
+    /// memory has been advanced. O(ports).
+    ///
+    /// # Errors
+    /// The request that the memory does not take, and why.
+    pub(crate) fn arbitrate(
+        &mut self,
+        now: Cycle,
+        dram: &mut Dram,
+    ) -> Result<Option<Granted>, (Id, PhysAddr, OfferError)> {
+        if self.idle > now {
+            return Ok(None);
+        }
+        let below = (1u128 << self.first) - 1;
+        for half in [self.waiting & !below, self.waiting & below] {
+            let mut left = half;
+            while left != 0 {
+                let number = left.trailing_zeros();
+                left &= left - 1;
+                if !self.is_ready(number, now, dram) {
+                    continue;
+                }
+                let port = &mut self.ports[number as usize];
+                let Some(&Pending { arrival, id, addr }) = port.queue.front() else { continue };
+                let write = is_write(number);
+                match dram.offer(now, Request { id: id.pack(), addr, write }) {
+                    Ok(()) => {}
+                    Err(OfferError::Full { channel }) => {
+                        port.refused = Some((channel, dram.queued(channel)));
+                        self.refused |= 1 << number;
+                        continue;
+                    }
+                    Err(error) => return Err((id, addr, error)),
+                }
+                port.queue.pop_front();
+                port.refused = None;
+                self.refused &= !(1 << number);
+                if port.queue.is_empty() {
+                    self.waiting &= !(1 << number);
+                }
+                self.first = (number + 1) % self.ports.len() as u32;
+                self.idle = now + 1;
+                if self.refused != 0 {
+                    self.follow(dram, addr);
+                }
+                self.stats.requests += 1;
+                self.stats.walk_requests += u64::from(id.walk);
+                self.stats.wait.record(now - arrival);
+                let mut complete = None;
+                if write {
+                    let taken = now + self.data_beats;
+                    let channel = self.channel(id.master);
+                    self.write_free[channel] = taken;
+                    self.stats.write_beats += self.data_beats;
+                    if self.config.write_response == WriteResponse::Accepted {
+                        complete = Some(taken + Cycle::from(self.config.response_cycles));
+                    }
+                }
+                return Ok(Some(Granted { id, addr, write, complete }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// One more is queued in the channel of `addr`: the counts that stand beside
+    /// refused heads follow, so that a lower one means that a request has left.
+    fn follow(&mut self, dram: &Dram, addr: PhysAddr) {
+        let accepted = dram.locate(addr).map(|location| location.channel);
+        let mut left = self.refused;
+        while left != 0 {
+            let number = left.trailing_zeros();
+            left &= left - 1;
+            if let Some((channel, queued)) = &mut self.ports[number as usize].refused
+                && Some(*channel) == accepted
+            {
+                *queued += 1;
+            }
+        }
+    }
+
+    /// The next cycle after `now` in which a request can go, but for places in
+    /// the memory's queues. O(ports that wait).
+    #[inline]
+    pub(crate) fn next_try(&self, now: Cycle, dram: &Dram) -> Cycle {
+        let mut next = Cycle::MAX;
+        let mut left = self.waiting;
+        while left != 0 {
+            let number = left.trailing_zeros();
+            left &= left - 1;
+            let port = &self.ports[number as usize];
+            let Some(head) = port.queue.front() else { continue };
+            if port.refused.is_some_and(|(channel, queued)| dram.queued(channel) >= queued) {
+                continue;
+            }
+            let mut at = head.arrival;
+            if is_write(number) {
+                at = at.max(self.write_free[self.channel(head.id.master)]);
+            }
+            next = next.min(at);
+        }
+        if next == Cycle::MAX { next } else { next.max(now + 1).max(self.idle) }
+    }
+
+    /// The data of a read are in the cycle `now` there to be taken back: gives the cycle of
+    /// their arrival. Calls are in order of time. O(1).
+    #[inline]
+    pub(crate) fn read_back(&mut self, now: Cycle, id: Id) -> Cycle {
+        let beats = if id.walk { 1 } else { self.data_beats };
+        let channel = self.channel(id.master);
+        let end = self.read_free[channel].max(now) + beats;
+        self.read_free[channel] = end;
+        self.stats.read_beats += beats;
+        end + Cycle::from(self.config.response_cycles)
+    }
+
+    /// The data of a write are in the memory: gives the cycle in which the
+    /// response arrives, unless it has been given at acceptance. O(1).
+    #[inline]
+    pub(crate) fn written(&self, now: Cycle) -> Option<Cycle> {
+        match self.config.write_response {
+            WriteResponse::Written => Some(now + Cycle::from(self.config.response_cycles)),
+            WriteResponse::Accepted => None,
+        }
+    }
+}
+
+/// Whether a port is one for writes.
+const fn is_write(number: u32) -> bool {
+    number as usize % KINDS == Kind::Write as usize
+}

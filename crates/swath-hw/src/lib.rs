@@ -13,7 +13,9 @@
 //! [`Mmu::complete`]).
 //!
 //! Beside them stands a memory with time: [`Dram`], channels of DRAM whose
-//! [timing constraints](timing) are a table, driven from event to event.
+//! [timing constraints](timing) are a table, driven from event to event. A
+//! [`System`] puts both together: masters with IOMMUs (or with a processor's
+//! [`Hierarchy`]) on an [interconnect] with that memory.
 //!
 //! Three designs, chosen by [`Regime::coalescing`](swath_arch::Regime):
 //! **TRAD** (one base page to an entry), **PCAD** (page-table contiguity
@@ -34,6 +36,7 @@ pub mod dram_stats;
 pub mod dram_trace;
 pub mod fill;
 pub mod geometry;
+pub mod hierarchy;
 pub mod interconnect;
 pub mod iommu;
 pub mod master;
@@ -52,9 +55,11 @@ pub use dram_mapping::{Location, Mapping};
 pub use dram_stats::{ChannelStats, DramStats, Histogram};
 pub use fill::{EntryKind, Fill, Hit};
 pub use geometry::{Geometry, GeometryError};
+pub use hierarchy::Hierarchy;
 pub use iommu::{Translate, TranslationStats};
 pub use master::{SharedBuffer, Transaction};
 pub use mmu::{Access, ConfigError, Miss, Mmu, Outcome, Resolved, Stats, WalkOrder, WalkStats};
+pub use system::{System, SystemError};
 pub use system_stats::{InterconnectStats, MasterStats, SystemStats};
 pub use timing::{Cycle, DDR3_800, DDR4_3200, LPDDR4_3200, Part};
 pub use tlb::{Tlb, TlbStats};

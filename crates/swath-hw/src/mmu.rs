@@ -59,6 +59,12 @@ pub enum ConfigError {
         /// The distance.
         distance: Order,
     },
+    /// A page-walk cache of more than
+    /// [`Hierarchy::WALK_CACHE_ENTRIES_MAX`](crate::hierarchy::Hierarchy::WALK_CACHE_ENTRIES_MAX).
+    WalkCache {
+        /// Its entries.
+        entries: u32,
+    },
 }
 
 impl fmt::Display for ConfigError {
@@ -68,6 +74,9 @@ impl fmt::Display for ConfigError {
             Self::Root { root } => write!(f, "root table at {root} is misaligned"),
             Self::Bits { bits } => write!(f, "{bits} bits of contiguity do not fit the format"),
             Self::Distance { distance } => write!(f, "anchor distance 2^{distance}: 2^1 to 2^16"),
+            Self::WalkCache { entries } => {
+                write!(f, "{entries} entries of a page-walk cache: at most 1024")
+            }
         }
     }
 }
@@ -166,9 +175,24 @@ impl Miss {
         self.walk.next_read()
     }
 
+    /// The walk under way.
+    pub(crate) const fn walk(&self) -> &Walk {
+        &self.walk
+    }
+
+    /// Goes on with a walk for the same page that has come further.
+    pub(crate) const fn resume(&mut self, walk: Walk) {
+        self.walk = walk;
+    }
+
     /// Whether the next read belongs to an anchor walk.
     pub const fn at_anchor(&self) -> bool {
         self.at_anchor
+    }
+
+    /// What the regular walk found, while the anchor's is under way.
+    pub const fn demanded(&self) -> Option<&Translation> {
+        self.demanded.as_ref()
     }
 
     /// What this miss has cost so far.
@@ -501,7 +525,7 @@ impl Mmu {
 }
 
 #[inline]
-const fn byte(frame: Pfn, addr: VirtAddr) -> PhysAddr {
+pub(crate) const fn byte(frame: Pfn, addr: VirtAddr) -> PhysAddr {
     PhysAddr::new(frame.addr().raw() | addr.page_offset())
 }
 

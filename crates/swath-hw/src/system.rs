@@ -10,18 +10,21 @@
 //! cycle, too.
 
 use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
+use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::fmt;
 
-use swath_arch::{PhysAddr, PhysMemory, VirtAddr};
+use swath_arch::{Attributes, Format, PhysAddr, PhysMemory, VirtAddr};
 
-use crate::dram::{self, Dram, OfferError};
-use crate::interconnect;
-use crate::iommu::{self, Translate};
-use crate::master::{SharedBuffer, Transaction};
-use crate::system_stats::SystemStats;
+use crate::dram::{self, Completion, Dram, OfferError};
+use crate::interconnect::{self, Id, Interconnect, Kind, MASTERS_MAX};
+use crate::iommu::{self, Iommu, Lookup, Translate, WALKS_MAX};
+use crate::master::{Line, Lines, SharedBuffer, TRANSACTION_BYTES, Transaction};
+use crate::system_stats::{MasterStats, SystemStats};
 use crate::timing::Cycle;
-use crate::walker::{Denied, Fault};
+use crate::walker::{AccessKind, Denied, Fault, Operation, permit};
 
 /// A system to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,6 +86,29 @@ pub enum ConfigError {
     Shared(SharedBuffer),
 }
 
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dram(error) => error.fmt(f),
+            Self::Count { field, value, min, max } => {
+                write!(f, "{value} {field}: {min} to {max}")
+            }
+            Self::Beat { beat_bytes } => {
+                write!(f, "a beat of {beat_bytes} bytes: a power of two, 8 to 64")
+            }
+            Self::Burst { burst_bytes } => {
+                write!(f, "the memory's burst of {burst_bytes} bytes is not {TRANSACTION_BYTES}")
+            }
+            Self::Shared(SharedBuffer { start, len_bytes }) => write!(
+                f,
+                "shared buffer of {len_bytes} bytes at {start}: misaligned, overlaps, or too long"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
 /// What went wrong, and for whom. The run ends there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SystemError {
@@ -118,6 +144,22 @@ pub enum Cause {
     /// every master that has not ended waits like this one.
     NeverWritten,
 }
+
+impl fmt::Display for SystemError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { master, transaction, addr, cycle, cause } = self;
+        write!(f, "master {master}, transaction {transaction} at {addr}, cycle {cycle}: ")?;
+        match cause {
+            Cause::Misaligned => write!(f, "no multiple of {TRANSACTION_BYTES}"),
+            Cause::Fault(fault) => fault.fmt(f),
+            Cause::Denied(denied) => denied.fmt(f),
+            Cause::Memory { addr, error } => write!(f, "request at {addr}: {error}"),
+            Cause::NeverWritten => f.write_str("waits for a line that nobody writes"),
+        }
+    }
+}
+
+impl core::error::Error for SystemError {}
 
 /// What a run shows to an observer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,4 +199,437 @@ pub enum Event {
         /// The transaction.
         transaction: Transaction,
     },
+}
+
+/// The most transactions that a master may have in flight.
+const OUTSTANDING_MAX: u32 = 4096;
+
+/// A transaction in flight.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    transaction: Transaction,
+    number: u64,
+    issued: Cycle,
+}
+
+/// Why a master does not issue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Blocked {
+    /// It does, in this cycle.
+    Not(Cycle),
+    /// As many transactions as allowed are in flight.
+    Outstanding,
+    /// A miss is under way, or one that cannot begin.
+    Miss,
+    /// The line has not been written, since this cycle.
+    Line(Line, Cycle),
+    /// Nothing is left.
+    Ended,
+}
+
+/// A master with its IOMMU.
+///
+/// Invariants: `free` lists the slots without a transaction in flight; `next`
+/// is transaction `number` of the stream.
+struct Master<T, I> {
+    stream: I,
+    next: Option<Transaction>,
+    number: u64,
+    blocked: Blocked,
+    /// The cycle after that of the last issue.
+    idle: Cycle,
+    slots: Box<[Slot]>,
+    free: Vec<u16>,
+    iommu: Iommu<T>,
+    stats: MasterStats,
+}
+
+impl<T, I> Master<T, I> {
+    /// Lets the master issue in the cycle `now`, if it has not issued in it.
+    #[inline]
+    fn wake(&mut self, now: Cycle) {
+        self.blocked = Blocked::Not(now.max(self.idle));
+    }
+}
+
+/// A system before its run.
+///
+/// ```
+/// use swath_arch::{Coalescing, Format, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr};
+/// use swath_hw::system::{Config, System};
+/// use swath_hw::{Geometry, Mmu, Transaction, WalkOrder};
+///
+/// // One ARMv7 page table, at 0x4000, that maps page 0x10 to frame 0x80.
+/// let mut words = vec![0; 0x8000 / 8];
+/// let memory = SliceMemory::new(Pfn::new(0), &mut words);
+/// memory.write_u32(PhysAddr::new(0), 0x4000 | 0x1)?;
+/// memory.write_u32(PhysAddr::new(0x4000 + 4 * 0x10), 0x80_000 | 0x83e)?;
+///
+/// let regime =
+///     Regime { format: Format::ArmV7, root: PhysAddr::new(0), coalescing: Coalescing::None };
+/// let mmu = Mmu::new(regime, Geometry::default(), WalkOrder::default())?;
+/// let page = (0..64).map(|n| Transaction { addr: VirtAddr::new(0x10_000 + 64 * n), write: false });
+/// let stats = System::new(&Config::paper(), [(mmu, page)])?.run(&memory)?;
+/// // Two reads of descriptors, one after the other, then 64 of data.
+/// assert_eq!(stats.dram.total().reads, 2 + 64);
+/// assert_eq!(stats.masters[0].reads, 64);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct System<T, I> {
+    now: Cycle,
+    dram: Dram,
+    interconnect: Interconnect,
+    masters: Vec<Master<T, I>>,
+    lines: Lines,
+    /// What arrives at the masters: when, and what was on the way before it.
+    arrivals: BinaryHeap<Reverse<(Cycle, u64, Id)>>,
+    sent: u64,
+}
+
+impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
+    /// A system of the masters given, each with what translates for it and its
+    /// transactions in order, which are taken one at a time.
+    /// O(masters outstanding_max + shared bytes / 512), and the memory's.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn new(
+        config: &Config,
+        masters: impl IntoIterator<Item = (T, I)>,
+    ) -> Result<Self, ConfigError> {
+        let masters: Vec<(T, I)> = masters.into_iter().take(MASTERS_MAX + 1).collect();
+        let in_range = |field, value: u64, max: u64| {
+            let fits = (1..=max).contains(&value);
+            if fits { Ok(()) } else { Err(ConfigError::Count { field, value, min: 1, max }) }
+        };
+        in_range("masters", masters.len() as u64, MASTERS_MAX as u64)?;
+        in_range("outstanding_max", config.outstanding_max.into(), OUTSTANDING_MAX.into())?;
+        in_range("walks_max", config.iommu.walks_max.into(), WALKS_MAX.into())?;
+        let beat_bytes = config.interconnect.beat_bytes;
+        if !beat_bytes.is_power_of_two() || !(8..=64).contains(&beat_bytes) {
+            return Err(ConfigError::Beat { beat_bytes });
+        }
+        let dram = Dram::new(&config.dram).map_err(ConfigError::Dram)?;
+        let burst_bytes = config.dram.part.burst_bytes();
+        if u64::from(burst_bytes) != TRANSACTION_BYTES {
+            return Err(ConfigError::Burst { burst_bytes });
+        }
+        let lines = Lines::new(&config.shared).map_err(ConfigError::Shared)?;
+        let interconnect = Interconnect::new(&config.interconnect, masters.len());
+        let slot = Slot {
+            transaction: Transaction { addr: VirtAddr::new(0), write: false },
+            number: 0,
+            issued: 0,
+        };
+        let masters = masters.into_iter().map(|(mmu, mut stream)| Master {
+            next: stream.next(),
+            stream,
+            number: 0,
+            blocked: Blocked::Not(0),
+            idle: 0,
+            slots: vec![slot; config.outstanding_max as usize].into(),
+            free: (0..config.outstanding_max as u16).rev().collect(),
+            iommu: Iommu::new(&config.iommu, mmu),
+            stats: MasterStats::default(),
+        });
+        Ok(Self {
+            now: 0,
+            dram,
+            interconnect,
+            masters: masters.collect(),
+            lines,
+            arrivals: BinaryHeap::new(),
+            sent: 0,
+        })
+    }
+
+    /// Runs until every transaction of every master has completed. `memory` holds
+    /// the tables' bytes; a descriptor is read from it when it arrives at the
+    /// walker.
+    ///
+    /// For each event O(masters + channels), for each transaction those of the TLB and the
+    /// memory; memory does not grow with the transactions.
+    ///
+    /// # Errors
+    /// [`SystemError`].
+    pub fn run<M: PhysMemory + ?Sized>(self, memory: &M) -> Result<SystemStats, SystemError> {
+        self.run_observed(memory, |_| {})
+    }
+
+    /// [`run`](Self::run), showing each event to `observe`, in order of time.
+    ///
+    /// # Errors
+    /// [`SystemError`].
+    pub fn run_observed<M: PhysMemory + ?Sized>(
+        mut self,
+        memory: &M,
+        mut observe: impl FnMut(Event),
+    ) -> Result<SystemStats, SystemError> {
+        loop {
+            let now = self.now;
+            self.dram.advance(now);
+            while let Some(Completion { id, write, .. }) = self.dram.take_done(now) {
+                let id = Id::unpack(id);
+                let arrival = if write {
+                    self.interconnect.written(now)
+                } else {
+                    Some(self.interconnect.read_back(now, id))
+                };
+                if let Some(cycle) = arrival {
+                    self.arrive(cycle, id);
+                }
+            }
+            while let Some(&Reverse((cycle, _, id))) = self.arrivals.peek()
+                && cycle <= now
+            {
+                self.arrivals.pop();
+                if id.walk {
+                    self.walk_arrived(id, memory)?;
+                } else {
+                    self.completed(id, &mut observe);
+                }
+            }
+            let mut next = Cycle::MAX;
+            for index in 0..self.masters.len() {
+                if self.masters[index].blocked == Blocked::Not(now) {
+                    self.issue(index, &mut observe)?;
+                }
+                if let Blocked::Not(cycle) = self.masters[index].blocked {
+                    next = next.min(cycle);
+                }
+            }
+            self.arbitrate(&mut observe)?;
+            next = next.min(self.interconnect.next_try(now, &self.dram));
+            if let Some(&Reverse((cycle, ..))) = self.arrivals.peek() {
+                next = next.min(cycle);
+            }
+            next = next.min(self.dram.next_event().unwrap_or(Cycle::MAX));
+            if next == Cycle::MAX {
+                return self.end();
+            }
+            self.now = next;
+        }
+    }
+
+    /// Something is on its way to a master until `cycle`.
+    #[inline]
+    fn arrive(&mut self, cycle: Cycle, id: Id) {
+        self.arrivals.push(Reverse((cycle, self.sent, id)));
+        self.sent += 1;
+    }
+
+    /// Lets a master issue its next transaction, or says what it waits for.
+    fn issue(&mut self, index: usize, observe: &mut impl FnMut(Event)) -> Result<(), SystemError> {
+        let now = self.now;
+        let master = &mut self.masters[index];
+        let Some(transaction) = master.next else {
+            master.blocked = Blocked::Ended;
+            return Ok(());
+        };
+        let Some(&slot) = master.free.last() else {
+            master.blocked = Blocked::Outstanding;
+            return Ok(());
+        };
+        if master.iommu.is_blocked() {
+            master.blocked = Blocked::Miss;
+            return Ok(());
+        }
+        let Transaction { addr, write } = transaction;
+        let number = master.number;
+        let error =
+            |cause| SystemError { master: index, transaction: number, addr, cycle: now, cause };
+        if addr.raw() % TRANSACTION_BYTES != 0 {
+            return Err(error(Cause::Misaligned));
+        }
+        if !write
+            && let Some(line) = self.lines.line(addr)
+            && !self.lines.is_written(line)
+        {
+            master.blocked = Blocked::Line(line, now);
+            return Ok(());
+        }
+        let lookup = master
+            .iommu
+            .lookup(now, addr, number, slot)
+            .map_err(|fault| error(Cause::Fault(fault)))?;
+        match lookup {
+            Lookup::Stall => {
+                master.blocked = Blocked::Miss;
+                return Ok(());
+            }
+            Lookup::Hit(access, end) => {
+                check(master.iommu.mmu.regime().format, &access.attributes, write)
+                    .map_err(|denied| error(Cause::Denied(denied)))?;
+                let id = Id { master: index as u16, walk: false, slot };
+                self.interconnect.send(end, id, kind(write), access.addr);
+            }
+            Lookup::Walk(walk, read, end) => {
+                let id = Id { master: index as u16, walk: true, slot: walk };
+                self.interconnect.send(end, id, Kind::Walk, read);
+            }
+            Lookup::Join => {}
+        }
+        master.free.pop();
+        master.slots[usize::from(slot)] = Slot { transaction, number, issued: now };
+        master.next = master.stream.next();
+        master.number += 1;
+        master.idle = now + 1;
+        master.blocked = if master.next.is_some() { Blocked::Not(now + 1) } else { Blocked::Ended };
+        let stats = &mut master.stats;
+        if number == 0 {
+            stats.first_issue_cycle = now;
+        }
+        stats.in_flight_max =
+            stats.in_flight_max.max((master.slots.len() - master.free.len()) as u32);
+        observe(Event::Issued { cycle: now, master: index, number, transaction });
+        Ok(())
+    }
+
+    /// A descriptor has arrived at its walker.
+    fn walk_arrived<M: PhysMemory + ?Sized>(
+        &mut self,
+        id: Id,
+        memory: &M,
+    ) -> Result<(), SystemError> {
+        let now = self.now;
+        let index = usize::from(id.master);
+        let master = &mut self.masters[index];
+        let stepped =
+            master.iommu.arrive(now, id.slot, memory).map_err(|(addr, number, fault)| {
+                let cause = Cause::Fault(fault);
+                SystemError { master: index, transaction: number, addr, cycle: now, cause }
+            })?;
+        if let Some((frame, attributes)) = stepped.known {
+            let format = master.iommu.mmu.regime().format;
+            let waiters = master.iommu.take_waiters(id.slot);
+            for &slot in &waiters {
+                let Slot { transaction: Transaction { addr, write }, number, .. } =
+                    master.slots[usize::from(slot)];
+                check(format, &attributes, write).map_err(|denied| {
+                    let cause = Cause::Denied(denied);
+                    SystemError { master: index, transaction: number, addr, cycle: now, cause }
+                })?;
+                let at = PhysAddr::new(frame.addr().raw() | addr.page_offset());
+                let id = Id { walk: false, slot, ..id };
+                self.interconnect.send(now, id, kind(write), at);
+            }
+            master.iommu.recycle(id.slot, waiters);
+        }
+        match stepped.next_read {
+            Some(read) => self.interconnect.send(now, id, Kind::Walk, read),
+            None if master.blocked == Blocked::Miss => master.wake(now),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// A transaction has completed.
+    #[inline]
+    fn completed(&mut self, id: Id, observe: &mut impl FnMut(Event)) {
+        let now = self.now;
+        let index = usize::from(id.master);
+        let master = &mut self.masters[index];
+        let Slot { transaction, number, issued } = master.slots[usize::from(id.slot)];
+        master.free.push(id.slot);
+        if master.blocked == Blocked::Outstanding {
+            master.wake(now);
+        }
+        let stats = &mut master.stats;
+        stats.last_completion_cycle = now;
+        if transaction.write {
+            stats.writes += 1;
+            stats.write_latency.record(now - issued);
+        } else {
+            stats.reads += 1;
+            stats.read_latency.record(now - issued);
+        }
+        observe(Event::Completed { cycle: now, master: index, number, transaction });
+        if transaction.write
+            && let Some(line) = self.lines.line(transaction.addr)
+            && !self.lines.is_written(line)
+        {
+            self.lines.set_written(line);
+            for master in &mut self.masters {
+                if let Blocked::Line(awaited, since) = master.blocked
+                    && awaited == line
+                {
+                    master.stats.shared_wait_cycles += now - since;
+                    master.wake(now);
+                }
+            }
+        }
+    }
+
+    /// Hands the memory a request, if one can go.
+    #[inline]
+    fn arbitrate(&mut self, observe: &mut impl FnMut(Event)) -> Result<(), SystemError> {
+        let now = self.now;
+        let granted = self.interconnect.arbitrate(now, &mut self.dram);
+        let granted = granted.map_err(|(id, addr, error)| {
+            let master = &self.masters[usize::from(id.master)];
+            let (transaction, of) = if id.walk {
+                master.iommu.walking(id.slot)
+            } else {
+                let Slot { transaction, number, .. } = master.slots[usize::from(id.slot)];
+                (number, transaction.addr)
+            };
+            SystemError {
+                master: id.master.into(),
+                transaction,
+                addr: of,
+                cycle: now,
+                cause: Cause::Memory { addr, error },
+            }
+        })?;
+        if let Some(granted) = granted {
+            let interconnect::Granted { id, addr, write, complete } = granted;
+            if let Some(cycle) = complete {
+                self.arrive(cycle, id);
+            }
+            let master = id.master.into();
+            observe(Event::Accepted { cycle: now, master, addr, write, walk: id.walk });
+        }
+        Ok(())
+    }
+
+    /// Nothing will happen any more: all is done, or a master waits in vain.
+    fn end(self) -> Result<SystemStats, SystemError> {
+        for (index, master) in self.masters.iter().enumerate() {
+            if let (Some(Transaction { addr, .. }), Blocked::Line(..)) =
+                (master.next, master.blocked)
+            {
+                return Err(SystemError {
+                    master: index,
+                    transaction: master.number,
+                    addr,
+                    cycle: self.now,
+                    cause: Cause::NeverWritten,
+                });
+            }
+        }
+        let dram = self.dram.stats();
+        let masters = self.masters.into_iter().map(|master| MasterStats {
+            translation: master.iommu.mmu.stats(),
+            walk_cycles: master.iommu.walk_cycles,
+            miss_latency: master.iommu.miss_latency,
+            ..master.stats
+        });
+        Ok(SystemStats {
+            masters: masters.collect(),
+            interconnect: self.interconnect.into_stats(),
+            dram,
+            total_cycles: self.now,
+        })
+    }
+}
+
+#[inline]
+const fn kind(write: bool) -> Kind {
+    if write { Kind::Write } else { Kind::Read }
+}
+
+#[inline]
+fn check(format: Format, attributes: &Attributes, write: bool) -> Result<(), Denied> {
+    let operation = if write { Operation::Write } else { Operation::Read };
+    permit(format, attributes, AccessKind { operation, privileged: false })
 }

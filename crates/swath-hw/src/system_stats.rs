@@ -85,7 +85,8 @@ pub struct SystemStats {
     pub interconnect: InterconnectStats,
     /// The memory, its queues included, up to [`total_cycles`](Self::total_cycles).
     pub dram: DramStats,
-    /// Cycles from the start until every transaction had completed.
+    /// Cycles from the start until every transaction had completed and the memory
+    /// had written what it had promised to.
     pub total_cycles: Cycle,
 }
 

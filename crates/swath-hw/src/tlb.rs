@@ -252,6 +252,17 @@ impl Tlb {
         Some(Hit { frame, attributes: entry.attributes, kind })
     }
 
+    /// The entry that [`peek`](Self::peek) finds, for another TLB to hold. O(c).
+    pub(crate) fn entry(&self, page: Vpn) -> Option<Fill> {
+        let kind = self.peek(page)?.kind;
+        let index = match kind {
+            EntryKind::Regular => self.find_regular(page.raw())?,
+            EntryKind::Anchor => self.find_anchor(page.raw())?,
+        };
+        let entry = &self.entries[index as usize];
+        Some(Fill::within(kind, page, entry.pages(), Pfn::new(entry.frame), entry.attributes))
+    }
+
     /// Writes an entry in place of the least recently used of its set, after
     /// cutting and dropping as told at the head of the [module](self). An
     /// older entry of this kind for the same page (or the same anchor) is

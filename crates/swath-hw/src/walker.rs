@@ -210,6 +210,11 @@ impl Walk {
         self.page
     }
 
+    /// The same walk for another page that it leads to, too.
+    pub(crate) const fn for_page(self, page: Vpn) -> Self {
+        Self { page, ..self }
+    }
+
     /// The level of the next descriptor or, once the walk is over, of the last.
     #[inline]
     pub const fn level(&self) -> u8 {

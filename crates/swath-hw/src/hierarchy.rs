@@ -1,0 +1,284 @@
+//! The translation of a processor: two TLBs and a page-walk cache in front of
+//! the walker.
+//!
+//! A [`Hierarchy`] is an [`Mmu`], whose TLB is the second one, with a small [`Tlb`]
+//! before it and a cache behind it. Every design of coalescing works on it: both TLBs hold
+//! coalesced entries, each by its own geometry. What a walk or the second TLB finds is filled
+//! into the first; what the first evicts is forgotten there (the second still may have it).
+//!
+//! The **page-walk cache** keeps what descriptors of tables said: for a level and the bits
+//! of the address above it, the table to read next and the rights so far. A
+//! walk begins at the lowest level that it knows, so a hit saves all reads above
+//! (as Intel's paging-structure caches do; SDM volume 3, section 5.10.3). It answers in the time
+//! of the lookup. AT's anchor walk asks it, too.
+
+use alloc::vec::Vec;
+
+use swath_arch::{Coalescing, Format, Order, PageRange, PhysMemory, Regime, VirtAddr, Vpn};
+
+use crate::geometry::Geometry;
+use crate::iommu::{Translate, TranslationStats};
+use crate::mmu::{Access, ConfigError, Miss, Mmu, Outcome, Resolved, WalkOrder, byte};
+use crate::tlb::Tlb;
+use crate::walker::{Fault, Walk};
+
+/// A hierarchy to be.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Config {
+    /// The first TLB. It takes the [`lookup_cycles`](crate::iommu::Config::lookup_cycles).
+    pub l1: Geometry,
+    /// The second TLB.
+    pub l2: Geometry,
+    /// Cycles that a lookup takes longer if the first TLB has no entry.
+    pub l2_cycles: u32,
+    /// Entries of the page-walk cache, 0 for none, fully associative.
+    pub walk_cache_entries: u32,
+    /// The order of AT's two walks.
+    pub order: WalkOrder,
+}
+
+impl Default for Config {
+    /// 64 entries, fully associative; 1536 in 128 sets, 8 pages to a set as
+    /// CoLT has it; 7 cycles more for the second; 32 walk-cache entries: what processors of
+    /// the last years have, in round numbers.
+    fn default() -> Self {
+        Self {
+            l1: Geometry::fully_associative(64),
+            l2: Geometry { sets: 128, ways: 12, index_shift: 3 },
+            l2_cycles: 7,
+            walk_cache_entries: 32,
+            order: WalkOrder::default(),
+        }
+    }
+}
+
+/// A walk on its way, found by the level to read next and the address bits above that.
+type Known = (u8, u64, Walk);
+
+/// Two TLBs and a page-walk cache.
+///
+/// Invariants: those of the TLBs; the walk cache has no more entries
+/// than it may, no two for one level and prefix, and the most recently used one last.
+#[derive(Clone, Debug)]
+pub struct Hierarchy {
+    l1: Tlb,
+    mmu: Mmu,
+    l2_cycles: u32,
+    cache: Vec<Known>,
+    cache_entries: usize,
+    cache_hits: u64,
+    saved_reads: u64,
+}
+
+impl Hierarchy {
+    /// The most entries of a page-walk cache.
+    pub const WALK_CACHE_ENTRIES_MAX: u32 = 1024;
+
+    /// An empty hierarchy for one address space. O(entries).
+    ///
+    /// # Errors
+    /// [`ConfigError`], for either TLB.
+    pub fn new(regime: Regime, config: &Config) -> Result<Self, ConfigError> {
+        let mmu = Mmu::new(regime, config.l2, config.order)?;
+        let distance = match regime.coalescing {
+            Coalescing::Anchor { distance, .. } => distance,
+            _ => Order::BASE,
+        };
+        let l1 = Tlb::new(config.l1, distance).map_err(ConfigError::Geometry)?;
+        let entries = config.walk_cache_entries;
+        if entries > Self::WALK_CACHE_ENTRIES_MAX {
+            return Err(ConfigError::WalkCache { entries });
+        }
+        let cache_entries = entries as usize;
+        Ok(Self {
+            l1,
+            mmu,
+            l2_cycles: config.l2_cycles,
+            cache: Vec::with_capacity(cache_entries),
+            cache_entries,
+            cache_hits: 0,
+            saved_reads: 0,
+        })
+    }
+
+    /// Translates `addr` at once, as [`Mmu::access`] does.
+    ///
+    /// # Errors
+    /// The [`Fault`] of the page; nothing is filled then.
+    pub fn access<M: PhysMemory + ?Sized>(
+        &mut self,
+        addr: VirtAddr,
+        memory: &M,
+    ) -> Result<Access, Fault> {
+        if let (Some(access), _) = self.lookup(addr) {
+            return Ok(access);
+        }
+        let mut miss = self.begin(addr)?;
+        let result = loop {
+            match self.step(&mut miss, memory) {
+                Ok(None) => {}
+                Ok(Some(resolved)) => break Ok(resolved),
+                Err(fault) => break Err(fault),
+            }
+        };
+        self.complete(addr, &miss, result)
+    }
+
+    /// The first TLB.
+    pub const fn l1(&self) -> &Tlb {
+        &self.l1
+    }
+
+    /// The second TLB.
+    pub const fn l2(&self) -> &Tlb {
+        self.mmu.tlb()
+    }
+
+    /// Forgets `page` in both TLBs, and all of the walk cache, as hardware may.
+    pub fn invalidate_page(&mut self, page: Vpn) {
+        self.invalidate_range(PageRange::new(page, 1));
+    }
+
+    /// Forgets every page of `pages`, and all of the walk cache. O(entries).
+    pub fn invalidate_range(&mut self, pages: PageRange) {
+        self.l1.invalidate_range(pages);
+        self.mmu.invalidate_range(pages);
+        self.cache.clear();
+    }
+
+    /// Forgets everything. O(entries).
+    pub fn invalidate_all(&mut self) {
+        self.l1.invalidate_all();
+        self.mmu.invalidate_all();
+        self.cache.clear();
+    }
+
+    /// Lets a walk that is about to read the root begin as low as the cache knows.
+    /// O(levels entries).
+    fn skip(&mut self, miss: &mut Miss) {
+        let page = miss.walk().page();
+        let format = self.mmu.regime().format;
+        for level in (1..format.levels().len() as u8).rev() {
+            let prefix = prefix(format, level, page);
+            let is_it = |&(l, p, _): &Known| (l, p) == (level, prefix);
+            if let Some(at) = self.cache.iter().rposition(is_it) {
+                self.cache[at..].rotate_left(1);
+                if let Some((.., walk)) = self.cache.last() {
+                    miss.resume(walk.for_page(page));
+                }
+                self.cache_hits += 1;
+                self.saved_reads += u64::from(level);
+                return;
+            }
+        }
+    }
+
+    /// Keeps how far a walk has come. O(entries).
+    fn keep(&mut self, walk: &Walk) {
+        if self.cache_entries == 0 {
+            return;
+        }
+        let level = walk.level();
+        let prefix = prefix(self.mmu.regime().format, level, walk.page());
+        // Another walk may have come here meanwhile.
+        self.cache.retain(|&(l, p, _)| (l, p) != (level, prefix));
+        if self.cache.len() == self.cache_entries {
+            self.cache.remove(0);
+        }
+        self.cache.push((level, prefix, *walk));
+    }
+
+    /// Walks every invariant. O(entries²).
+    ///
+    /// # Errors
+    /// The invariant that does not hold, in words.
+    pub fn check(&self) -> Result<(), &'static str> {
+        self.l1.check()?;
+        self.mmu.tlb().check()?;
+        if self.cache.len() > self.cache_entries {
+            return Err("the walk cache has too many entries");
+        }
+        for (i, (level, prefix, _)) in self.cache.iter().enumerate() {
+            if self.cache[..i].iter().any(|(l, p, _)| (l, p) == (level, prefix)) {
+                return Err("the walk cache has an entry twice");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The address bits that lead a walk to a table of `level`, which is not the root's.
+fn prefix(format: Format, level: u8, page: Vpn) -> u64 {
+    page.addr().raw() >> format.levels()[usize::from(level) - 1].index.low
+}
+
+impl Translate for Hierarchy {
+    fn regime(&self) -> &Regime {
+        self.mmu.regime()
+    }
+
+    #[inline]
+    fn lookup(&mut self, addr: VirtAddr) -> (Option<Access>, u32) {
+        let page = addr.page();
+        if let Some(hit) = self.l1.lookup(page) {
+            let outcome = Outcome::Hit(hit.kind);
+            let access =
+                Access { addr: byte(hit.frame, addr), attributes: hit.attributes, outcome };
+            return (Some(access), 0);
+        }
+        let access = self.mmu.lookup(addr);
+        if access.is_some()
+            && let Some(fill) = self.mmu.tlb().entry(page)
+        {
+            self.l1.fill(&fill);
+        }
+        (access, self.l2_cycles)
+    }
+
+    fn begin(&mut self, addr: VirtAddr) -> Result<Miss, Fault> {
+        let mut miss = self.mmu.begin(addr)?;
+        self.skip(&mut miss);
+        Ok(miss)
+    }
+
+    fn step<M: PhysMemory + ?Sized>(
+        &mut self,
+        miss: &mut Miss,
+        memory: &M,
+    ) -> Result<Option<Resolved>, Fault> {
+        let found = miss.step(memory)?;
+        if found.is_none() {
+            // At the root again: AT's other walk.
+            if miss.walk().level() == 0 {
+                self.skip(miss);
+            } else {
+                self.keep(miss.walk());
+            }
+        }
+        Ok(found)
+    }
+
+    fn complete(
+        &mut self,
+        addr: VirtAddr,
+        miss: &Miss,
+        result: Result<Resolved, Fault>,
+    ) -> Result<Access, Fault> {
+        let access = self.mmu.complete(addr, miss, result)?;
+        if let Ok(Resolved { fill, .. }) = result {
+            self.l1.fill(&fill);
+        }
+        Ok(access)
+    }
+
+    fn stats(&self) -> TranslationStats {
+        let stats = self.mmu.stats();
+        TranslationStats {
+            l1: self.l1.stats(),
+            l2: stats.tlb,
+            walk: stats.walk,
+            walk_cache_hits: self.cache_hits,
+            walk_cache_saved_reads: self.saved_reads,
+        }
+    }
+}
