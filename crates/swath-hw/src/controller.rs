@@ -85,13 +85,10 @@ struct Plan {
     slot: u16,
 }
 
-/// A command that may be next. The least key is: its cycle, whether it is for
-/// a refresh (0), a column (1) or a row (2), and the age of its request.
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    key: (Cycle, u8, u64),
-    plan: Plan,
-}
+/// No command ever.
+const NOTHING: Plan = Plan { cycle: Cycle::MAX, command: Command::Refresh, bank: 0, slot: NIL };
+/// What makes the age of a row command greater than that of any column command.
+const ROW: u64 = 1 << 63;
 
 /// What came of an arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +103,7 @@ pub(crate) enum Accepted {
 ///
 /// Invariants, which [`check`](Self::check) tests:
 /// * Those of the queue.
+/// * `first_due` is the least of `due`.
 /// * `plan` is what [`replan`](Self::replan) would find, and not before `now`.
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
@@ -122,6 +120,8 @@ pub(crate) struct Controller {
     bypasses: u32,
     /// For each rank, when its next refresh is due.
     due: Box<[Cycle]>,
+    /// The first of them.
+    first_due: Cycle,
     refresh_interval: Cycle,
     rank_banks: u32,
     latency: [Cycle; 2],
@@ -142,9 +142,8 @@ impl Controller {
         let interval = Cycle::from(part.refresh_interval_cycles);
         let burst = Cycle::from(part.burst_cycles());
         let latency = [part.read_latency_cycles, part.write_latency_cycles];
-        let plan = Plan { cycle: 0, command: Command::Refresh, bank: 0, slot: NIL };
         let mut controller = Self {
-            plan,
+            plan: NOTHING,
             now: 0,
             queue: Queue::new(entries, timing.banks()),
             timing,
@@ -153,6 +152,7 @@ impl Controller {
             oldest: u64::MAX,
             passed: u64::MAX,
             bypasses: 0,
+            first_due: interval / Cycle::from(ranks),
             due: (1..=Cycle::from(ranks)).map(|n| n * interval / Cycle::from(ranks)).collect(),
             refresh_interval: interval,
             rank_banks: part.banks(),
@@ -166,10 +166,16 @@ impl Controller {
         controller
     }
 
-    /// The cycle after that of the next command; no request leaves the queue before.
+    /// A cycle before which no request leaves the queue: the one after the next
+    /// command, and if that is no column command, the one after the bus is free for another.
     /// `None` if none waits.
     pub(crate) fn next_change(&self) -> Option<Cycle> {
-        (self.queue.waiting() != 0).then_some(self.plan.cycle + 1)
+        let Plan { cycle, command, .. } = self.plan;
+        let before = match command {
+            Command::Read | Command::Write => cycle,
+            _ => cycle + self.timing.bus_cycles(command),
+        };
+        (self.queue.waiting() != 0).then_some(before + 1)
     }
 
     /// Issues all commands before the cycle `until`. O(banks) for each.
@@ -196,8 +202,19 @@ impl Controller {
             for due in &mut self.due {
                 *due += intervals * self.refresh_interval;
             }
+            self.first_due += intervals * self.refresh_interval;
             self.stats.refreshes += intervals * self.due.len() as u64;
             self.replan();
+        }
+    }
+
+    /// Whether a read or a write would find a place.
+    pub(crate) fn has_room(&self, write: bool) -> bool {
+        let [reads, writes] = self.queue.occupied();
+        match self.scheduling.writes {
+            WritePolicy::Unified => reads + writes < self.scheduling.entries,
+            WritePolicy::Watermark { entries, .. } if write => writes < entries,
+            WritePolicy::Watermark { .. } => reads < self.scheduling.entries,
         }
     }
 
@@ -209,13 +226,7 @@ impl Controller {
             self.stats.read_latency.record(1);
             return Accepted::Forwarded(now + 1);
         }
-        let [reads, writes] = self.queue.occupied();
-        let full = match self.scheduling.writes {
-            WritePolicy::Unified => reads + writes >= self.scheduling.entries,
-            WritePolicy::Watermark { entries, .. } if arrival.write => writes >= entries,
-            WritePolicy::Watermark { .. } => reads >= self.scheduling.entries,
-        };
-        if full {
+        if !self.has_room(arrival.write) {
             self.stats.full += 1;
             return Accepted::Full;
         }
@@ -264,22 +275,25 @@ impl Controller {
             best = self.choose(Some(slot)).0;
         }
         self.oldest = order;
-        self.plan = best.plan;
+        self.plan = best;
     }
 
     /// The best command, and the order and slot of the oldest request that may be served.
     /// With a `favoured` request, no other one gets a column command, nor any
     /// command in the same bank. O(banks).
-    fn choose(&self, favoured: Option<u16>) -> (Candidate, (u64, u16)) {
-        let floor = self.now.max(self.timing.bus_free());
-        let mut best = self.plan_refresh(floor);
-        let mut consider = |command: Command, bank: BankIndex, slot: u16| {
-            let cycle = self.timing.earliest(command, bank).max(floor);
-            let row_command = !matches!(command, Command::Read | Command::Write);
-            let key = (cycle, 1 + u8::from(row_command), self.queue.slot(slot).arrival.order);
+    fn choose(&self, favoured: Option<u16>) -> (Plan, (u64, u16)) {
+        let mut best = NOTHING;
+        let mut best_age = u64::MAX;
+        // `age` is the order of a column command's request; row commands come after those.
+        let mut consider = |command: Command, bank: BankIndex, slot: u16, age: u64| {
+            let cycle = self.timing.earliest(command, bank).max(self.now);
+            let better = cycle < best.cycle || (cycle == best.cycle && age < best_age);
             // From the time that its refresh is due, a rank gets nothing else.
-            if key < best.key && cycle < self.due[self.timing.rank_of(bank) as usize] {
-                best = Candidate { key, plan: Plan { cycle, command, bank, slot } };
+            if better
+                && (cycle < self.first_due || cycle < self.due[self.timing.rank_of(bank) as usize])
+            {
+                best = Plan { cycle, command, bank, slot };
+                best_age = age;
             }
         };
         let served = [self.is_served(READ), self.is_served(WRITE)];
@@ -298,34 +312,39 @@ impl Controller {
                 if column != NIL {
                     hit = true;
                     if favoured.is_none_or(|favoured| favoured == column) {
-                        consider(COLUMN[class], number, column);
+                        let age = self.queue.slot(column).arrival.order;
+                        consider(COLUMN[class], number, column, age);
                     }
                 }
             }
-            let (_, slot) = first;
+            let (order, slot) = first;
             oldest = oldest.min(first);
             if slot != NIL
                 && (!hit || favoured == Some(slot))
                 && self.queue.slot(slot).arrival.row != bank.row
             {
-                consider(row_command(bank), number, slot);
+                consider(row_command(bank), number, slot, ROW | order);
+            }
+        }
+        if best.cycle >= self.first_due {
+            let refresh = self.plan_refresh();
+            if refresh.cycle <= best.cycle {
+                best = refresh;
             }
         }
         (best, oldest)
     }
 
     /// The next refresh, or the precharge that must come before it. O(ranks).
-    fn plan_refresh(&self, floor: Cycle) -> Candidate {
-        let plan = Plan { cycle: Cycle::MAX, command: Command::Refresh, bank: 0, slot: NIL };
-        let mut best = Candidate { key: (Cycle::MAX, 0, 0), plan };
+    fn plan_refresh(&self) -> Plan {
+        let mut best = NOTHING;
         for (rank, due) in (0..).zip(&self.due) {
             let bank = self.timing.first_bank(rank);
             let closed = self.queue.open() & self.rank_mask(rank) == 0;
             let command = if closed { Command::Refresh } else { Command::PrechargeAll };
-            let cycle = self.timing.earliest(command, bank).max(*due).max(floor);
-            let key = (cycle, 0, u64::from(rank));
-            if key < best.key {
-                best = Candidate { key, plan: Plan { cycle, command, bank, slot: NIL } };
+            let cycle = self.timing.earliest(command, bank).max(*due).max(self.now);
+            if cycle < best.cycle {
+                best = Plan { cycle, command, bank, slot: NIL };
             }
         }
         best
@@ -348,6 +367,7 @@ impl Controller {
         match command {
             Command::Refresh => {
                 self.due[self.timing.rank_of(number) as usize] += self.refresh_interval;
+                self.first_due = self.due.iter().copied().fold(Cycle::MAX, Cycle::min);
                 self.stats.refreshes += 1;
             }
             Command::PrechargeAll => {
@@ -441,6 +461,8 @@ impl Controller {
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
         self.queue.check()?;
+        let first_due = self.due.iter().min();
+        ensure(first_due == Some(&self.first_due), "the first refresh is due at another time")?;
         ensure(self.plan.cycle >= self.now, "the plan lies in the past")?;
         let mut fresh = self.clone();
         fresh.replan();

@@ -361,6 +361,13 @@ impl Dram {
         self.done.pop().map(|Reverse(done)| done)
     }
 
+    /// Whether a channel's queue has a place for a read, or for a write, in the
+    /// present cycle; `false` for a channel that is not there. An
+    /// [`offer`](Self::offer) finds out as well, but looks the address up each time.
+    pub fn has_room(&self, channel: u32, write: bool) -> bool {
+        self.channels.get(channel as usize).is_some_and(|channel| channel.has_room(write))
+    }
+
     /// Requests in a channel's queues; 0 for a channel that is not there.
     pub fn queued(&self, channel: u32) -> u32 {
         self.channels.get(channel as usize).map_or(0, Controller::queued)

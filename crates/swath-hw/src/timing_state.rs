@@ -98,10 +98,9 @@ impl TimingState {
         rank << self.rank_shift
     }
 
-    /// The first cycle at which the command bus is free.
-    #[inline]
-    pub const fn bus_free(&self) -> Cycle {
-        self.bus_free
+    /// Cycles for which a command occupies the command bus.
+    pub fn bus_cycles(&self, command: Command) -> Cycle {
+        self.bus_cycles[command as usize].into()
     }
 
     /// The first cycle at which `command` may be issued to `bank`, or to its
@@ -133,7 +132,7 @@ impl TimingState {
         debug_assert!(cycle >= self.earliest(command, bank));
         let c = command as usize;
         let own = self.rank_of(bank) as usize;
-        self.bus_free = cycle + Cycle::from(self.bus_cycles[c]);
+        self.bus_free = cycle + self.bus_cycles(command);
         for line in &self.lines[self.starts[c].into()..self.starts[c + 1].into()] {
             let ready = cycle + line.cycles;
             let push = |slot: &mut Cycle| *slot = ready.max(*slot);

@@ -82,7 +82,13 @@ fn run(dram: &mut Dram, stream: &[(u64, bool)]) -> u64 {
             while dram.take_done(now).is_some() {}
             match dram.offer(now, request) {
                 Ok(()) => break,
-                Err(OfferError::Full { .. }) => now = dram.next_event().unwrap(),
+                Err(OfferError::Full { channel }) => {
+                    while !dram.has_room(channel, write) {
+                        now = dram.next_event().unwrap();
+                        dram.advance(now);
+                        while dram.take_done(now).is_some() {}
+                    }
+                }
                 Err(error) => panic!("{error}"),
             }
         }

@@ -334,7 +334,10 @@ fn compare(config: &Config, seed: u64, cycles: Cycle, load: u64) {
                 row,
                 class: Class::Hit,
             };
+            dram.advance(now);
+            let room = dram.has_room(channel, write);
             let ours = dram.offer(now, request);
+            assert!(!room || ours.is_ok(), "{what}, cycle {now}");
             match channels[channel as usize].accept(now, waiting) {
                 Ok(completion) => {
                     assert_eq!(ours, Ok(()), "{what}, cycle {now}");
