@@ -306,10 +306,37 @@ impl<R: Rule> State<R> {
             })
     }
 
+    /// Frees an extent that is an aligned power of two of whole words, if it
+    /// is one unit of a class and allocated.
+    #[inline(always)]
+    fn free_unit(&mut self, s: &mut [u64], extent: Extent) -> bool {
+        let (start, count) = (extent.start.raw(), extent.count);
+        if count % 64 != 0 || !count.is_power_of_two() || start & (count - 1) != 0 {
+            return false;
+        }
+        let order = count.trailing_zeros();
+        let (i, rest) = ((order / self.granularity) as usize, order % self.granularity);
+        let at = (start.wrapping_sub(self.classes[0].base) / 64) as usize;
+        let allocated = &mut s[..self.allocated_words];
+        let Some(words) = allocated.get_mut(at..at.wrapping_add((count / 64) as usize)) else {
+            return false;
+        };
+        if rest != 0 || i > self.last || words.iter().fold(u64::MAX, |all, w| all & w) != u64::MAX {
+            return false;
+        }
+        words.fill(0);
+        self.free += count;
+        self.put_up(s, i, start >> order);
+        true
+    }
+
     #[inline(never)]
     pub(crate) fn free_extent(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FreeError> {
         if extent.is_empty() {
             return Err(FreeError::Empty);
+        }
+        if self.free_unit(s, extent) {
+            return Ok(());
         }
         let Some(end) = extent.checked_end() else {
             return Err(FreeError::Overflow { extent });
@@ -331,15 +358,7 @@ impl<R: Rule> State<R> {
         }
         clear(allocated, at, inside);
         self.free += extent.count;
-        let (start, order) = (extent.start.raw(), extent.count.trailing_zeros());
-        if extent.count == 1 << order && start & (extent.count - 1) == 0 {
-            let (i, rest) = (order / self.granularity, order % self.granularity);
-            if rest == 0 && i as usize <= self.last {
-                self.put_up(s, i as usize, start >> order);
-                return Ok(());
-            }
-        }
-        self.release(s, start, end.raw());
+        self.release(s, extent.start.raw(), end.raw());
         Ok(())
     }
 

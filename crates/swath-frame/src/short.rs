@@ -138,30 +138,29 @@ impl<R: Rule> State<R> {
     #[inline(never)]
     pub(crate) fn put_up(&mut self, s: &mut [u64], i: usize, mut unit: u64) {
         let g = self.granularity;
-        if R::INDEXED || g > 6 {
-            for i in i..self.last {
+        for i in i..self.last {
+            let class = &mut self.classes[i];
+            let (index, at) = (((unit - class.base) >> 6) as usize, unit as u32 & 63);
+            let siblings = self.siblings << (at >> g.min(6) << g.min(6));
+            let was = class.free.word(s, index);
+            let now = was | 1 << at;
+            if R::INDEXED || g > 6 && now == u64::MAX {
                 if !self.fill(s, i, unit, unit + 1) {
                     return;
                 }
-                unit >>= g;
-            }
-            return self.insert(s, self.last, unit, unit + 1);
-        }
-        // As `fill` and `insert` do, within a word.
-        for (i, class) in self.classes.iter_mut().enumerate().skip(i) {
-            let (index, at) = (((unit - class.base) >> 6) as usize, unit as u32 % 64);
-            let siblings = self.siblings << (at >> g << g);
-            let was = class.free.word(s, index);
-            let now = was | 1 << at;
-            if i == self.last || now & siblings != siblings {
+            } else if now & siblings != siblings {
                 class.free.raise(s, index, was, now);
                 self.nonempty |= 1 << i;
                 return;
+            } else {
+                class.free.lower(s, index, now & !siblings);
+                if class.free.is_empty(s) {
+                    self.nonempty &= !(1 << i);
+                }
             }
-            class.free.lower(s, index, now & !siblings);
-            self.nonempty &= !(u64::from(class.free.is_empty(s)) << i);
             unit >>= g;
         }
+        self.insert(s, self.last, unit, unit + 1);
     }
 
     /// See [`FrameAllocator::free`](crate::FrameAllocator::free).
