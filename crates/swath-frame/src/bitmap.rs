@@ -320,6 +320,21 @@ impl Bitmap {
         self.advance(storage)
     }
 
+    /// Removes all numbers of the head word and `bits` of the word after it,
+    /// which is the head from then on, if it holds them: at least one.
+    #[inline(always)]
+    pub(crate) fn leave_head(&mut self, storage: &mut [u64], bits: u64) -> bool {
+        let next = self.head + 1;
+        if next == self.words || storage[self.at + next] & bits != bits {
+            return false;
+        }
+        storage[self.at + self.head] = 0;
+        storage[self.at + next] &= !bits;
+        self.unmark_one(storage, self.head);
+        self.head = next;
+        true
+    }
+
     /// Which word is the head.
     #[inline(always)]
     pub(crate) fn head(&self) -> usize {

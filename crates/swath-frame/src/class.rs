@@ -33,9 +33,20 @@ impl Class {
 
     /// Units from `unit` to the end of its parent.
     #[inline]
-    pub(crate) fn until_border(&self, unit: usize) -> usize {
+    fn until_border(&self, unit: usize) -> usize {
         let size = 1u64 << self.granularity;
         (size - ((self.base + unit as u64) & (size - 1))) as usize
+    }
+
+    /// To where a node from `unit` on reaches for certain, if so many units
+    /// are free: to the end of its parent.
+    #[inline]
+    pub(crate) fn border(&self, unit: usize) -> usize {
+        if self.node_max == usize::MAX {
+            usize::MAX
+        } else {
+            self.until_border(unit).min(self.node_max)
+        }
     }
 
     /// Whether `unit` is the first of its parent.
@@ -46,7 +57,7 @@ impl Class {
     /// How much of a maximal run from `unit` on is its first node.
     #[inline]
     pub(crate) fn cut(&self, unit: usize, run: usize) -> usize {
-        if run <= self.node_max { run } else { self.until_border(unit).min(self.node_max) }
+        if run <= self.node_max { run } else { self.border(unit) }
     }
 
     /// The length of the node that starts at `unit`, cut to `wanted`.

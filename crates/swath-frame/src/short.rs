@@ -206,11 +206,13 @@ impl<R: Rule> State<R> {
         let low = word.trailing_zeros() as usize;
         let run = (!(word >> low)).trailing_zeros() as usize;
         let at = index << 6 | low;
-        let ends = low + run < 64;
-        let node = class.cut(at, if ends { run } else { run.min(class.until_border(at)) });
-        if !ends && (node as u64) < frames_max {
-            return None;
-        }
+        let node = if low + run < 64 {
+            class.cut(at, run)
+        } else if frames_max <= run.min(class.border(at)) as u64 {
+            run
+        } else {
+            return self.take_across(s, at, run, frames_max);
+        };
         let count = frames_max.min(node as u64);
         let bits = ones(count as usize) << low;
         class.free.lower(s, index, word & !bits);
@@ -220,6 +222,35 @@ impl<R: Rule> State<R> {
         s[index] |= bits;
         self.free -= count;
         Some(Extent::new(Pfn::new(class.base + at as u64), count))
+    }
+
+    /// The block to take if it starts with the last `run` frames of the lowest
+    /// word of class 0, from `at` on, and is `frames_max` frames that end in
+    /// the next word, all of one node.
+    #[inline(never)]
+    fn take_across(
+        &mut self,
+        s: &mut [u64],
+        at: usize,
+        run: usize,
+        frames_max: u64,
+    ) -> Option<Extent> {
+        let class = &mut self.classes[0];
+        if frames_max > class.border(at) as u64 || frames_max > run as u64 + 64 {
+            return None;
+        }
+        let more = frames_max - run as u64;
+        let (index, next) = (at >> 6, ones(more as usize));
+        if !class.free.leave_head(s, next) {
+            return None;
+        }
+        s[index] |= u64::MAX << (at & 63);
+        s[index + 1] |= next;
+        if class.free.is_empty(s) {
+            self.nonempty &= !1;
+        }
+        self.free -= frames_max;
+        Some(Extent::new(Pfn::new(class.base + at as u64), frames_max))
     }
 
     /// See [`FrameAllocator::allocate`](crate::FrameAllocator::allocate).
