@@ -410,6 +410,13 @@ fn compare(config: &Config, seed: u64, cycles: Cycle, load: u64) {
     }
     while let Some(cycle) = dram.next_event() {
         assert!(cycle >= dram.now(), "{what}");
+        // Until then there is nothing to see.
+        let mut before = dram.clone();
+        before.advance(cycle - 1);
+        for channel in 0..config.channels {
+            assert_eq!(before.queued(channel), dram.queued(channel), "{what}");
+        }
+        assert_eq!(before.take_done(cycle - 1), None, "{what}");
         dram.advance(cycle);
         while let Some(completion) = dram.take_done(cycle) {
             done.push(completion);
@@ -483,6 +490,13 @@ fn long_idle_times_are_passed_over_and_leave_the_same_state() {
         let mut now = 0;
         for id in 0..200 {
             now += random.below(40_000);
+            if id % 3 == 0 {
+                // The very cycle in which a refresh is due.
+                now = now.next_multiple_of(u64::from(DDR3_800.refresh_interval_cycles));
+                stepped.advance(now);
+                skipped.advance(now);
+                assert_eq!(stepped.stats(), skipped.stats());
+            }
             let addr = PhysAddr::new(random.below(1 << 20));
             let request = Request { id, addr, write: false };
             assert_eq!(stepped.offer(now, request), skipped.offer(now, request));
