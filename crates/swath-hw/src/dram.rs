@@ -116,6 +116,9 @@ impl Config {
     /// *Row, Bank, Column, Channel, Column* ([`Mapping::interleaved`] at 64 bytes).
     ///
     /// The paper says nothing of writes; with one queue named, they share it.
+    /// Nor does it say how many bank hits may go first: with four, a stream whose parts
+    /// meet in one bank takes as long as in two other simulators (the figures are in
+    /// this crate's tests, what other limits do at [`Scheduling::bypasses_max`]).
     pub fn paper() -> Self {
         Self {
             part: DDR3_800,

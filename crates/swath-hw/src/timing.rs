@@ -265,22 +265,24 @@ const fn line(
 
 /// DDR3-800, 5-5-5 (speed bin 800D), the memory of the PBS paper's Table 3.
 ///
-/// The paper gives tCL-tRCD-tRP, four channels and four banks. The rest:
+/// The paper gives tCL-tRCD-tRP, four channels and four banks. The rest is
+/// JEDEC JESD79-3F, by the titles of its tables; the same tables stand in
+/// public data sheets (Samsung K4B2G0846D, 13.2 and 13.3; M393B5273CH0, Table 18).
 ///
-/// | parameter | cycles | source (JEDEC JESD79-3F) |
+/// | parameter | cycles | source |
 /// |---|---|---|
-/// | tCK | 2.5 ns | DDR3-800, speed bins: Table 61 |
-/// | CL, tRCD, tRP | 5, 5, 5 | Table 61, 800D: 12.5 ns each |
-/// | tRAS, tRC | 15, 20 | Table 61: 37.5 ns, 50 ns |
-/// | CWL | 5 | Table 61; mode register 2 |
-/// | tCCD | 4 | Table 68 (timing parameters by speed bin) |
-/// | tRRD, tFAW | 4, 16 | Table 68, 1 KB page: max(4 nCK, 10 ns), 40 ns |
-/// | tWTR, tRTP | 4, 4 | Table 68: max(4 nCK, 7.5 ns) each |
-/// | tWR | 6 | Table 68: 15 ns |
-/// | read to write | 6 | RL + tCCD + 2 nCK - WL (read burst operation) |
-/// | write to read | 13 | WL + BL/2 + tWTR |
-/// | tRFC | 44 | Table 63, 1 Gb: 110 ns |
-/// | tREFI | 3120 | Table 63, up to 85 °C: 7.8 µs |
+/// | tCK | 2.5 ns | speed bins: DDR3-800 |
+/// | CL, tRCD, tRP | 5, 5, 5 | speed bins: 800D, 12.5 ns each |
+/// | tRAS, tRC | 15, 20 | speed bins: 37.5 ns, 50 ns |
+/// | CWL | 5 | speed bins; mode register 2 |
+/// | tCCD | 4 | timing parameters by speed bin |
+/// | tRRD, tFAW | 4, 16 | timing parameters by speed bin, 1 KB page: max(4 nCK, 10 ns), 40 ns |
+/// | tWTR, tRTP | 4, 4 | timing parameters by speed bin: max(4 nCK, 7.5 ns) each |
+/// | tWR | 6 | timing parameters by speed bin: 15 ns |
+/// | read to write | 6 | read burst operation: RL + tCCD + 2 nCK - WL |
+/// | write to read | 13 | write burst operation: WL + BL/2 + tWTR |
+/// | tRFC | 44 | refresh parameters by device density, 1 Gb: 110 ns |
+/// | tREFI | 3120 | refresh parameters by device density, up to 85 °C: 7.8 µs |
 /// | rank to rank | 2 idle | no number in the standard: room for the strobe's preamble and for turning the bus |
 ///
 /// Eight chips of 8 bits on a bus of 64 bits; 1 Gb in four banks of 2^15 rows
@@ -346,7 +348,7 @@ pub const DDR3_800: Part = {
 /// DDR4-3200, 22-22-22 (speed bin 3200AA): bank groups, so that three distances
 /// have a long form within a group (`_L`) and a short one across (`_S`).
 ///
-/// | parameter | cycles | source (JEDEC JESD79-4C) |
+/// | parameter | cycles | source (JEDEC JESD79-4C, by the titles of its tables) |
 /// |---|---|---|
 /// | tCK | 0.625 ns | speed bins, DDR4-3200 |
 /// | CL, tRCD, tRP | 22, 22, 22 | speed bin 3200AA: 13.75 ns |
@@ -431,7 +433,7 @@ pub const DDR4_3200: Part = {
 /// LPDDR4-3200: commands that occupy the command bus for two or four cycles,
 /// a strobe that comes late (tDQSCK), precharges that keep a distance (tPPD).
 ///
-/// | parameter | cycles | source (JEDEC JESD209-4B) |
+/// | parameter | cycles | source (JEDEC JESD209-4B, by the titles of its tables) |
 /// |---|---|---|
 /// | tCK | 0.625 ns | 3200 MT/s |
 /// | RL, WL | 28, 14 | mode register 2: no DBI, WL set A |
