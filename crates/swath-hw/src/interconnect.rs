@@ -8,13 +8,14 @@
 //! has a request which can go. A request can go if the queue of its DRAM channel has a place
 //! and, for a write, if the write data channel is free.
 //!
-//! **Data** move in beats of [`beat_bytes`](Config::beat_bytes), one a cycle: four for 64 bytes on
-//! 128 bits, one for a descriptor. A write occupies its channel
-//! from the cycle in which it is accepted (the memory wants the data later than
-//! that). Read data take theirs in the order in which the memory
-//! has them, when all of a transaction's are there, and arrive
-//! [`response_cycles`](Config::response_cycles) after their last beat. So does the
-//! response to a write after the [`WriteResponse`] says.
+//! **Data** move in beats of [`beat_bytes`](Config::beat_bytes), one a cycle: four for 64 bytes
+//! on 128 bits, one for a descriptor. A write occupies its channel from the cycle in which it is
+//! accepted (the memory wants the data later than that). Read data that are all there wait for
+//! the read data channel, each master's and each walker's in a queue of its own, in the order in
+//! which the memory had them; the channel serves these queues round-robin, a transaction
+//! at a time, so that a descriptor does not stand behind a window of data. They arrive
+//! [`response_cycles`](Config::response_cycles) after their last beat, and so does the
+//! response to a write after what [`WriteResponse`] says.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -124,6 +125,17 @@ struct Port {
     refused: Option<(u32, u32)>,
 }
 
+/// A read data channel.
+#[derive(Clone, Copy, Debug)]
+struct ReadChannel {
+    /// The cycle after its last beat.
+    free: Cycle,
+    /// The queues that it serves.
+    queues: u64,
+    /// Those after the one that was served last.
+    after: u64,
+}
+
 /// What the memory has accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
@@ -136,9 +148,9 @@ pub(crate) struct Granted {
 
 /// The state of the interconnect.
 ///
-/// Invariants: `waiting` has a bit for each port that is not empty; arrivals
-/// in a queue do not descend; a `refused` head has been refused, and none has left
-/// its channel's queue since.
+/// Invariants: `waiting` has a bit for each port that is not empty, and `returning`
+/// for each queue of read data; arrivals in a port do not descend; a `refused` head has been
+/// refused, and stands beside the count above which its DRAM channel's queue is as it was then.
 #[derive(Clone, Debug)]
 pub(crate) struct Interconnect {
     config: Config,
@@ -150,7 +162,10 @@ pub(crate) struct Interconnect {
     first: u32,
     /// The cycle after that of the last request.
     idle: Cycle,
-    read_free: Box<[Cycle]>,
+    /// Read data that wait, by master: the slots of its own, and of its walks.
+    returns: Box<[VecDeque<u16>]>,
+    returning: u64,
+    read_channels: Box<[ReadChannel]>,
     write_free: Box<[Cycle]>,
     data_beats: Cycle,
     stats: InterconnectStats,
@@ -170,7 +185,14 @@ impl Interconnect {
             refused: 0,
             first: 0,
             idle: 0,
-            read_free: vec![0; channels].into(),
+            returns: vec![VecDeque::new(); 2 * masters].into(),
+            returning: 0,
+            read_channels: (0..channels)
+                .map(|channel| {
+                    let queues = if channels == 1 { u64::MAX } else { 0b11 << (2 * channel) };
+                    ReadChannel { free: 0, queues, after: u64::MAX }
+                })
+                .collect(),
             write_free: vec![0; channels].into(),
             data_beats: TRANSACTION_BYTES / Cycle::from(config.beat_bytes),
             stats: InterconnectStats::default(),
@@ -318,16 +340,50 @@ impl Interconnect {
         if next == Cycle::MAX { next } else { next.max(now + 1).max(self.idle) }
     }
 
-    /// The data of a read are in the cycle `now` there to be taken back: gives the cycle of
-    /// their arrival. Calls are in order of time. O(1).
+    /// The data of a read are there. O(1).
     #[inline]
-    pub(crate) fn read_back(&mut self, now: Cycle, id: Id) -> Cycle {
+    pub(crate) fn read_back(&mut self, id: Id) {
+        let queue = 2 * usize::from(id.master) + usize::from(id.walk);
+        self.returns[queue].push_back(id.slot);
+        self.returning |= 1 << queue;
+    }
+
+    /// Begins a transfer of read data in the cycle `now`, if one can begin: whose, and
+    /// when they arrive. To be called until there is none. O(channels).
+    #[inline]
+    pub(crate) fn begin_transfer(&mut self, now: Cycle) -> Option<(Cycle, Id)> {
+        if self.returning == 0 {
+            return None;
+        }
+        let returning = self.returning;
+        let ready =
+            |channel: &&mut ReadChannel| channel.free <= now && channel.queues & returning != 0;
+        let channel = self.read_channels.iter_mut().find(ready)?;
+        let waiting = channel.queues & returning;
+        let after = waiting & channel.after;
+        let queue = if after == 0 { waiting } else { after }.trailing_zeros() as usize;
+        channel.after = (u64::MAX << queue) << 1;
+        let slot = self.returns[queue].pop_front()?;
+        if self.returns[queue].is_empty() {
+            self.returning &= !(1 << queue);
+        }
+        let id = Id { master: (queue / 2) as u16, walk: queue % 2 == 1, slot };
         let beats = if id.walk { 1 } else { self.data_beats };
-        let channel = self.channel(id.master);
-        let end = self.read_free[channel].max(now) + beats;
-        self.read_free[channel] = end;
+        channel.free = now + beats;
         self.stats.read_beats += beats;
-        end + Cycle::from(self.config.response_cycles)
+        Some((channel.free + Cycle::from(self.config.response_cycles), id))
+    }
+
+    /// The next cycle after `now` in which a transfer of read data can begin, of those
+    /// that wait. O(channels).
+    #[inline]
+    pub(crate) fn next_transfer(&self) -> Cycle {
+        if self.returning == 0 {
+            return Cycle::MAX;
+        }
+        let waiting = |channel: &&ReadChannel| channel.queues & self.returning != 0;
+        let free = self.read_channels.iter().filter(waiting).map(|channel| channel.free);
+        free.min().unwrap_or(Cycle::MAX)
     }
 
     /// The data of a write are in the memory: gives the cycle in which the

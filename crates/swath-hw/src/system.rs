@@ -370,14 +370,14 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             self.dram.advance(now);
             while let Some(Completion { id, write, .. }) = self.dram.take_done(now) {
                 let id = Id::unpack(id);
-                let arrival = if write {
-                    self.interconnect.written(now)
-                } else {
-                    Some(self.interconnect.read_back(now, id))
-                };
-                if let Some(cycle) = arrival {
+                if !write {
+                    self.interconnect.read_back(id);
+                } else if let Some(cycle) = self.interconnect.written(now) {
                     self.arrive(cycle, id);
                 }
+            }
+            while let Some((cycle, id)) = self.interconnect.begin_transfer(now) {
+                self.arrive(cycle, id);
             }
             while let Some(&Reverse((cycle, _, id))) = self.arrivals.peek()
                 && cycle <= now
@@ -400,6 +400,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             }
             self.arbitrate(&mut observe)?;
             next = next.min(self.interconnect.next_try(now, &self.dram));
+            next = next.min(self.interconnect.next_transfer());
             if let Some(&Reverse((cycle, ..))) = self.arrivals.peek() {
                 next = next.min(cycle);
             }
