@@ -137,7 +137,7 @@ impl Bitmap {
     /// O((past - first)/64), less if one is missing early.
     pub(crate) fn all(&self, storage: &[u64], first: usize, past: usize) -> bool {
         let words = &storage[self.at..self.at + self.words];
-        past <= 64 * self.words && first_clear(words, first, past - first).is_none()
+        past <= 64 * self.words && (first == past || all_set(words, first, past - first))
     }
 
     /// Adds `count` numbers from `first` on, at least one and none of them in
@@ -526,9 +526,9 @@ pub(crate) fn all_set(words: &[u64], first: usize, count: usize) -> bool {
     if low == high {
         return !words[low] & above & below == 0;
     }
-    // All of them, as that goes by several words at once.
-    let between = words[low + 1..high].iter().fold(u64::MAX, |all, word| all & word);
-    !words[low] & above | !words[high] & below | !between == 0
+    !words[low] & above | !words[high] & below == 0
+        // Some words at once, as that costs no more than one.
+        && words[low + 1..high].chunks(16).all(|some| some.iter().fold(u64::MAX, |all, word| all & word) == u64::MAX)
 }
 
 /// The first of the `count` bits from bit `first` on that is clear.

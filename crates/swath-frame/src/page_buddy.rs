@@ -39,6 +39,14 @@
 //! for BBS with MAX_ORDER 9, 0.26 for PBS with G = 4 or 9.
 //! [`BestFit`](crate::BestFit) adds 12 bytes per unit of each class. Vacuums
 //! cost as much as memory.
+//!
+//! Instructions per call, counted on x86-64: with a random half of 2^20 frames
+//! in use, 41 to take a frame and 38 to put one back with G = 4 or 9; 43 and
+//! 60 with BBS, where every second put completes a pair. A request of 900
+//! frames that finds single free frames only costs 89 per block. An aligned
+//! block of 2^9 frames costs 150 to take and 210 to free with G = 9. A frame
+//! taken while list 0 is empty costs 620 with G = 9, and 970 to put back if
+//! that completes 512 frames; with G = 4 it is 150 and 220.
 
 use core::ops::DerefMut;
 

@@ -1,7 +1,7 @@
-//! The short ways: single frames, and extents within one word of class 0.
+//! The short ways: single frames, and extents within a word or two of class 0.
 //!
 //! Most calls neither break up a unit nor complete one, and what they change
-//! is one word of `allocated` and the word of class 0 that stands for the same
+//! is a word of `allocated` and the word of class 0 that stands for the same
 //! frames. These calls are served here; whatever else turns up is left to
 //! [`classes`](crate::classes), before anything is changed that it would miss.
 
@@ -92,8 +92,9 @@ impl<R: Rule> State<R> {
         let free = &mut self.classes[0].free;
         let was = free.word(s, index);
         let now = was | bits;
-        // A parent of ones is a borrow from zeros: it reaches the parent's
-        // last unit. Where the others' zeros borrow too, they are no ones.
+        // In the complement a full parent is zeros: less one, they borrow, and
+        // its last bit is set, which is a one of `now` too. If no parent is
+        // full, none borrows from the next, and no last bit is set in both.
         if R::INDEXED || (!now).wrapping_sub(self.parent_firsts) & now & self.parent_lasts != 0 {
             return false;
         }
@@ -177,7 +178,12 @@ impl<R: Rule> State<R> {
         }
         s[index] ^= bits;
         self.free += extent.count;
-        if !self.join(s, index, bits) {
+        if self.join(s, index, bits) {
+            return Ok(());
+        }
+        if extent.count == 1 {
+            self.put_up(s, 0, extent.start.raw());
+        } else {
             self.release(s, extent.start.raw(), extent.start.raw() + extent.count);
         }
         Ok(())
