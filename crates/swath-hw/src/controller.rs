@@ -43,7 +43,7 @@ use core::cmp::Reverse;
 use crate::controller_queue::{Arrival, Bank, CLOSED, NIL, Needed, Queue, READ, Slot, WRITE, bits};
 use crate::dram::{Completion, Issued};
 use crate::dram_stats::ChannelStats;
-use crate::timing::{Command, Cycle, Part};
+use crate::timing::{Command, Cycle, Part, PartError};
 use crate::timing_state::{BankIndex, TimingState};
 
 /// When writes are served.
@@ -138,9 +138,9 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// A channel of `ranks` ranks at cycle 0. The arguments have been tested.
-    pub(crate) fn new(part: &Part, ranks: u32, scheduling: Scheduling) -> Self {
-        let timing = TimingState::new(part, ranks);
+    /// A channel of `ranks` ranks at cycle 0, with a scheduling that has been tested.
+    pub(crate) fn new(part: &Part, ranks: u32, scheduling: Scheduling) -> Result<Self, PartError> {
+        let timing = TimingState::new(part, ranks)?;
         let entries = match scheduling.writes {
             WritePolicy::Unified => scheduling.entries,
             WritePolicy::Watermark { entries, .. } => scheduling.entries + entries,
@@ -169,7 +169,7 @@ impl Controller {
             queue_changed: 0,
         };
         controller.replan();
-        controller
+        Ok(controller)
     }
 
     /// A cycle before which no request leaves the queue: the one after the next
@@ -302,18 +302,28 @@ impl Controller {
                 best_age = age;
             }
         };
-        let served = [self.is_served(READ), self.is_served(WRITE)];
+        // Classes that are not served, or of which nothing waits, are not looked for.
+        let listed = self.queue.listed();
+        let classes = match [READ, WRITE].map(|class| self.is_served(class) && listed[class] > 0) {
+            [true, true] => &[READ, WRITE][..],
+            [true, false] => &[READ],
+            [false, true] => &[WRITE],
+            [false, false] => &[],
+        };
         let mut oldest = (u64::MAX, NIL);
         for number in bits(self.queue.waiting()) {
             let bank = self.queue.bank(number);
             let mut first = (u64::MAX, NIL);
             let mut hit = false;
-            for class in [READ, WRITE] {
+            for &class in classes {
                 let slot = bank.oldest[class];
-                if !served[class] || slot == NIL {
+                if slot == NIL {
                     continue;
                 }
-                first = first.min((self.queue.slot(slot).arrival.order, slot));
+                let order = self.queue.slot(slot).arrival.order;
+                if order < first.0 {
+                    first = (order, slot);
+                }
                 let column = bank.hit[class];
                 if column != NIL {
                     hit = true;
@@ -324,7 +334,9 @@ impl Controller {
                 }
             }
             let (order, slot) = first;
-            oldest = oldest.min(first);
+            if order < oldest.0 {
+                oldest = first;
+            }
             if slot != NIL
                 && (!hit || favoured == Some(slot))
                 && self.queue.slot(slot).arrival.row != bank.row

@@ -39,7 +39,7 @@ use crate::controller_queue::Arrival;
 use crate::dram_mapping::{Location, Mapping, MappingError};
 use crate::dram_stats::DramStats;
 use crate::timing::{Command, Cycle, DDR3_800, Part, PartError};
-use crate::timing_state::BankIndex;
+use crate::timing_state::{BANKS_MAX, BankIndex};
 
 /// A memory to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -137,10 +137,8 @@ impl Config {
 
     fn validate(&self) -> Result<(), ConfigError> {
         self.part.validate()?;
-        let counts = [
-            ("channels", self.channels, 64),
-            ("ranks", self.ranks, 64 / self.part.banks().min(64)),
-        ];
+        let counts =
+            [("channels", self.channels, 64), ("ranks", self.ranks, BANKS_MAX / self.part.banks())];
         for (field, value, max) in counts {
             if !value.is_power_of_two() || value > max {
                 return Err(ConfigError::Count { field, value });
@@ -270,7 +268,7 @@ impl Dram {
     /// [`ConfigError`].
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         config.validate()?;
-        let channel = Controller::new(&config.part, config.ranks, config.scheduling);
+        let channel = Controller::new(&config.part, config.ranks, config.scheduling)?;
         Ok(Self {
             now: 0,
             accepted: 0,

@@ -17,8 +17,13 @@
 use alloc::borrow::Cow;
 use core::fmt;
 
+use crate::timing_state::BANKS_MAX;
+
 /// A point in time or a length of time, in cycles of the command clock.
 pub type Cycle = u64;
+
+/// Lines of a table, at most.
+const LINES_MAX: usize = 1024;
 
 /// What a controller tells a chip.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -227,6 +232,13 @@ impl Part {
             if !(1..=1 << 10).contains(&value) {
                 return Err(PartError::Size { field: "bus_cycles", value });
             }
+        }
+        if self.constraints.len() > LINES_MAX {
+            let value = u32::try_from(self.constraints.len()).unwrap_or(u32::MAX);
+            return Err(PartError::Size { field: "constraints", value });
+        }
+        if self.banks() > BANKS_MAX {
+            return Err(PartError::Size { field: "banks", value: self.banks() });
         }
         let mut longest = 0;
         for constraint in self.constraints.iter() {

@@ -9,10 +9,13 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::timing::{Command, Cycle, Part, Scope};
+use crate::timing::{Command, Cycle, Part, PartError, Scope};
 
 /// Which bank of a channel, numbered over ranks, groups and the banks of a group.
 pub type BankIndex = u32;
+
+/// Banks on a channel, at most: they are kept as bits of a word.
+pub const BANKS_MAX: u32 = 64;
 
 type Ready = [Cycle; Command::COUNT];
 
@@ -55,9 +58,16 @@ struct RankState {
 
 impl TimingState {
     /// A channel of `ranks` ranks of a part, in which nothing has happened.
-    /// `part` has passed [`Part::validate`] and `ranks` is not 0.
     /// O(banks + lines of the table).
-    pub fn new(part: &Part, ranks: u32) -> Self {
+    ///
+    /// # Errors
+    /// [`PartError`], for the part and for ranks that are no power of two or make more
+    /// than [`BANKS_MAX`] banks.
+    pub fn new(part: &Part, ranks: u32) -> Result<Self, PartError> {
+        part.validate()?;
+        if !ranks.is_power_of_two() || ranks > BANKS_MAX / part.banks() {
+            return Err(PartError::Size { field: "ranks", value: ranks });
+        }
         let mut starts = [0; Command::COUNT + 1];
         let mut lines = Vec::with_capacity(part.constraints.len());
         for from in Command::ALL {
@@ -72,7 +82,7 @@ impl TimingState {
         }
         let never = [0; Command::COUNT];
         let rank = RankState { ready: never, window: [0; 4], oldest: 0 };
-        Self {
+        Ok(Self {
             lines: lines.into(),
             starts,
             bus_cycles: part.bus_cycles,
@@ -84,7 +94,7 @@ impl TimingState {
             groups: vec![never; (ranks * part.groups) as usize].into(),
             ranks: vec![rank; ranks as usize].into(),
             bus_free: 0,
-        }
+        })
     }
 
     /// The rank of a bank.
@@ -127,7 +137,7 @@ impl TimingState {
     /// O(lines that begin with the command, times ranks).
     ///
     /// # Panics
-    /// `bank` is not one of the channel.
+    /// `bank` is not one of the channel; with debug assertions, also where `cycle` is too early.
     pub fn issue(&mut self, cycle: Cycle, command: Command, bank: BankIndex) {
         debug_assert!(cycle >= self.earliest(command, bank));
         let c = command as usize;

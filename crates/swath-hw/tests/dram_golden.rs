@@ -12,9 +12,9 @@
 //! DRAMsim3 (commit 2981759, transaction queue 32, 8 commands to a bank, rows
 //! of 8 KiB) was run again with the streams as they are made here: 58,461 on
 //! raster, 214,786 on vertical and 77,400 on random, two cycles or the seed of random
-//! away from the figures. For blend that run takes 80,925 with frames at multiples of 4 MiB, where
-//! all three streams meet in one bank, and 71,695 with frames laid end to end;
-//! so the first is how blend is read here. With a queue of 32 for each channel and
+//! away from the figures. For blend that run takes 80,925, and 1,463,176 for six frames, with frames at
+//! multiples of 4 MiB, where all three streams meet in one bank, but 71,695 with frames
+//! laid end to end; so the first is how blend is read here. With a queue of 32 for each channel and
 //! no others behind it, ours is the nearer to Ramulator; DRAMsim3's queues of commands
 //! let more of the next column of a vertical scan overlap with the last.
 

@@ -46,7 +46,7 @@ fn every_line_blocks_until_its_last_cycle_and_no_longer() {
     let mut lines = 0;
     for part in &PARTS {
         for line in part.constraints.iter() {
-            let mut state = TimingState::new(&only(part, &[*line]), RANKS);
+            let mut state = TimingState::new(&only(part, &[*line]), RANKS).unwrap();
             let from = first_bank(part);
             state.issue(START, line.from, from);
             let n = START + Cycle::from(line.cycles);
@@ -71,7 +71,7 @@ fn every_line_blocks_until_its_last_cycle_and_no_longer() {
 fn where_lines_overlap_the_longest_counts() {
     for part in &PARTS {
         for from_command in Command::ALL {
-            let mut state = TimingState::new(part, RANKS);
+            let mut state = TimingState::new(part, RANKS).unwrap();
             let from = first_bank(part);
             state.issue(START, from_command, from);
             for to_command in Command::ALL {
@@ -99,7 +99,7 @@ fn the_command_bus_is_held_by_each_command_for_its_time() {
     for part in &PARTS {
         for command in Command::ALL {
             let alone = Part { bus_cycles: part.bus_cycles, ..only(part, &[]) };
-            let mut state = TimingState::new(&alone, RANKS);
+            let mut state = TimingState::new(&alone, RANKS).unwrap();
             state.issue(START, command, 0);
             let n = START + Cycle::from(part.bus_cycles[command as usize]);
             for next in Command::ALL {
@@ -117,7 +117,7 @@ fn the_fifth_activate_waits_for_the_first_to_leave_the_window() {
     for part in &PARTS {
         let window = Cycle::from(part.four_activates_cycles);
         let alone = Part { four_activates_cycles: part.four_activates_cycles, ..only(part, &[]) };
-        let mut state = TimingState::new(&alone, RANKS);
+        let mut state = TimingState::new(&alone, RANKS).unwrap();
         // Not evenly spread, so that each of the four must be remembered by itself.
         let starts = [0, 2, 5, 9].map(|after| START + after);
         for (bank, start) in (0..).zip(starts) {
@@ -166,6 +166,11 @@ fn parts_that_cannot_be_are_refused() {
         size(Part { four_activates_cycles: u32::MAX, ..good.clone() }),
         "four_activates_cycles"
     );
+    assert_eq!(size(Part { groups: 16, banks_per_group: 8, ..good.clone() }), "banks");
+    for ranks in [0, 3, 32, u32::MAX] {
+        let error = TimingState::new(good, ranks).err();
+        assert_eq!(error, Some(PartError::Size { field: "ranks", value: ranks }));
+    }
     let line = Constraint {
         name: "too long",
         from: Command::Read,
@@ -174,6 +179,7 @@ fn parts_that_cannot_be_are_refused() {
         cycles: u32::MAX,
     };
     assert_eq!(size(only(good, &[line])), "too long");
+    assert_eq!(size(only(good, &vec![line; 2000])), "constraints");
     let narrow = Constraint { from: Command::Refresh, cycles: 1, ..line };
     assert_eq!(only(good, &[narrow]).validate(), Err(PartError::Scope { constraint: narrow }));
     let slow = Part { refresh_interval_cycles: 100, ..good.clone() };
