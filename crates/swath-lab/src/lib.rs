@@ -21,6 +21,7 @@ pub mod pbs_cases;
 pub mod pbs_fit;
 pub mod pbs_freelist;
 pub mod pbs_readings;
+pub mod pbs_system;
 pub mod pbs_tlb;
 pub mod pbs_widths;
 pub mod plan;

@@ -296,6 +296,12 @@ fn study(args: &StudyArgs) -> Result<(), Failure> {
     if let Some(seed) = args.seed {
         plans.iter_mut().for_each(|plan| plan.about_mut().seed = seed);
     }
+    for (i, plan) in plans.iter().enumerate() {
+        let study = &plan.about().study;
+        if plans[..i].iter().any(|other| other.about().study == *study) {
+            return Err(Failure::new(2, format!("study {study:?} is given twice")));
+        }
+    }
     let real = real_input(args)?;
     watch_for_interrupts();
     let pool = rayon::ThreadPoolBuilder::new()

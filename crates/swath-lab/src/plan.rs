@@ -95,12 +95,26 @@ pub enum Kind {
     Widths,
     /// TLB hit rates under other readings of the workloads.
     Readings,
+    /// Cycles of the timed system.
+    System,
     /// What allocation costs.
     Allocation,
     /// How many nodes the free lists have.
     Freelist,
     /// What the head-of-list rule costs against best fit.
     Fit,
+}
+
+impl Kind {
+    /// Whether the study runs on a real machine's memory if one is given.
+    pub fn uses_memory(self) -> bool {
+        self != Self::Cases
+    }
+
+    /// Whether the study runs on a real program's accesses if they are given.
+    pub fn uses_accesses(self) -> bool {
+        matches!(self, Self::Tlb | Self::Widths)
+    }
 }
 
 /// A translation format, as a plan writes it.
@@ -276,6 +290,55 @@ pub struct WidthsPlan {
     /// Its sizes.
     #[serde(default)]
     pub shapes: Shapes,
+}
+
+/// Cycles of designs on workloads in the timed system (section V-C).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SystemPlan {
+    /// Name, title, seed.
+    pub about: About,
+    /// How often each point is measured with other random numbers.
+    pub repeats: u64,
+    /// The same in a quick run.
+    pub repeats_quick: u64,
+    /// Whether the paper's claims on these figures are judged.
+    pub claims: bool,
+    /// The machine.
+    pub machine: Machine,
+    /// What lies between the masters and the memory, and how misses are served.
+    pub system: SystemMachine,
+    /// Free blocks' sizes, one point of the x axis each.
+    pub block_frames: Vec<u64>,
+    /// Those of them that a quick run measures.
+    pub block_frames_quick: Vec<u64>,
+    /// Frames that are free for each frame that is requested.
+    pub free_per_requested: f64,
+    /// The share of memory that is free.
+    pub free_share: f64,
+    /// Which workloads.
+    pub workloads: Vec<WorkloadName>,
+    /// Their sizes.
+    #[serde(default)]
+    pub shapes: Shapes,
+}
+
+/// What Table 3 leaves open of the timed system.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SystemMachine {
+    /// Transactions that a master may have in flight.
+    pub outstanding_max: u32,
+    /// Cycles of a TLB lookup.
+    pub lookup_cycles: u32,
+    /// Walks in flight at once in one IOMMU.
+    pub walks_max: u32,
+    /// Whether transactions behind a miss go on if they hit.
+    pub hit_under_miss: bool,
+    /// Cycles of a request on its way to the memory controller.
+    pub request_cycles: u32,
+    /// Cycles of data on their way back.
+    pub response_cycles: u32,
 }
 
 /// TLB hit rates under other readings of what the paper leaves open.
@@ -466,6 +529,8 @@ pub enum Plan {
     Widths(WidthsPlan),
     /// See [`Kind::Readings`].
     Readings(ReadingsPlan),
+    /// See [`Kind::System`].
+    System(SystemPlan),
     /// See [`Kind::Allocation`].
     Allocation(ListsPlan),
     /// See [`Kind::Freelist`].
@@ -494,6 +559,7 @@ impl Plan {
             Kind::Tlb => Self::Tlb(toml_from(name, text)?),
             Kind::Widths => Self::Widths(toml_from(name, text)?),
             Kind::Readings => Self::Readings(toml_from(name, text)?),
+            Kind::System => Self::System(toml_from(name, text)?),
             Kind::Allocation => Self::Allocation(toml_from(name, text)?),
             Kind::Freelist => Self::Freelist(toml_from(name, text)?),
             Kind::Fit => Self::Fit(toml_from(name, text)?),
@@ -513,6 +579,7 @@ impl Plan {
             Self::Tlb(plan) => &plan.about,
             Self::Widths(plan) => &plan.about,
             Self::Readings(plan) => &plan.about,
+            Self::System(plan) => &plan.about,
             Self::Allocation(plan) | Self::Freelist(plan) => &plan.about,
             Self::Fit(plan) => &plan.about,
         }
@@ -525,6 +592,7 @@ impl Plan {
             Self::Tlb(plan) => &mut plan.about,
             Self::Widths(plan) => &mut plan.about,
             Self::Readings(plan) => &mut plan.about,
+            Self::System(plan) => &mut plan.about,
             Self::Allocation(plan) | Self::Freelist(plan) => &mut plan.about,
             Self::Fit(plan) => &mut plan.about,
         }
@@ -551,25 +619,7 @@ impl Plan {
             }
             Self::Tlb(plan) => {
                 check_repeats(plan.repeats, plan.repeats_quick)?;
-                let machine = &plan.machine;
-                check_tlb("machine.tlb_entries", machine.tlb_entries)?;
-                let ways = machine.tlb_ways;
-                let sets = machine.tlb_entries.checked_div(ways).unwrap_or(0);
-                require(
-                    sets * ways == machine.tlb_entries && sets.is_power_of_two(),
-                    "machine.tlb_ways",
-                    || {
-                        format!(
-                            "{} entries are not a power of two of sets of {ways} ways",
-                            machine.tlb_entries
-                        )
-                    },
-                )?;
-                if let ContiguityBits::Ideal(bits) = machine.contiguity_bits {
-                    check_width("machine.contiguity_bits", machine.format, bits)?;
-                }
-                check_bbs("machine.bbs_max_order", machine.bbs_max_order)?;
-                check_pbs("machine.pbs", machine.pbs_granularity, machine.pbs_top_order)?;
+                check_machine(&plan.machine)?;
                 match &plan.memory {
                     MemoryPlan::Blocks { block_frames, free_per_requested, free_share } => {
                         check_blocks("memory.blocks.block_frames", block_frames)?;
@@ -602,12 +652,46 @@ impl Plan {
                 check_free_share("free_share", plan.free_share)?;
                 check_shapes("shapes", &plan.shapes)
             }
+            Self::System(plan) => {
+                check_repeats(plan.repeats, plan.repeats_quick)?;
+                check_machine(&plan.machine)?;
+                let system = &plan.system;
+                for (key, value, max) in [
+                    ("outstanding_max", system.outstanding_max, 4096),
+                    ("walks_max", system.walks_max, 64),
+                ] {
+                    require((1..=max).contains(&value), &format!("system.{key}"), || {
+                        format!("{value} is not between 1 and {max}")
+                    })?;
+                }
+                require(
+                    system.walks_max == 1 || system.hit_under_miss,
+                    "system.walks_max",
+                    || "more than one walk needs hit_under_miss".into(),
+                )?;
+                for (key, value) in [
+                    ("lookup_cycles", system.lookup_cycles),
+                    ("request_cycles", system.request_cycles),
+                    ("response_cycles", system.response_cycles),
+                ] {
+                    require(value <= 1000, &format!("system.{key}"), || {
+                        format!("{value} is more than 1000")
+                    })?;
+                }
+                check_blocks("block_frames", &plan.block_frames)?;
+                check_blocks("block_frames_quick", &plan.block_frames_quick)?;
+                check_spare("free_per_requested", plan.free_per_requested)?;
+                check_free_share("free_share", plan.free_share)?;
+                require(!plan.workloads.is_empty(), "workloads", || "none given".into())?;
+                check_shapes("shapes", &plan.shapes)
+            }
             Self::Readings(plan) => {
                 check_repeats(plan.repeats, plan.repeats_quick)?;
                 require(!plan.column_bytes.is_empty(), "column_bytes", || "none given".into())?;
                 require(!plan.blocks.is_empty(), "blocks", || "none given".into())?;
-                for shapes in plan.shapes() {
-                    check_shapes("column_bytes or blocks", &shapes)?;
+                for (i, shapes) in plan.shapes().enumerate() {
+                    let key = if i < plan.column_bytes.len() { "column_bytes" } else { "blocks" };
+                    check_shapes("", &shapes).map_err(|(_, why)| (key.to_owned(), why))?;
                 }
                 check_blocks("block_frames", &plan.block_frames)?;
                 check_spare("free_per_requested", plan.free_per_requested)?;
@@ -669,6 +753,22 @@ fn check_repeats(repeats: u64, quick: u64) -> Checked {
         require((1..=1000).contains(&value), key, || format!("{value} is not between 1 and 1000"))?;
     }
     Ok(())
+}
+
+fn check_machine(machine: &Machine) -> Checked {
+    check_tlb("machine.tlb_entries", machine.tlb_entries)?;
+    let ways = machine.tlb_ways;
+    let sets = machine.tlb_entries.checked_div(ways).unwrap_or(0);
+    require(
+        sets * ways == machine.tlb_entries && sets.is_power_of_two(),
+        "machine.tlb_ways",
+        || format!("{} entries are not a power of two of sets of {ways} ways", machine.tlb_entries),
+    )?;
+    if let ContiguityBits::Ideal(bits) = machine.contiguity_bits {
+        check_width("machine.contiguity_bits", machine.format, bits)?;
+    }
+    check_bbs("machine.bbs_max_order", machine.bbs_max_order)?;
+    check_pbs("machine.pbs", machine.pbs_granularity, machine.pbs_top_order)
 }
 
 fn check_tlb(key: &str, entries: usize) -> Checked {

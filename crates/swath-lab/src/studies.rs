@@ -3,13 +3,15 @@
 use crate::plan::Plan;
 use crate::study::{Outcome, Run, StudyError};
 use crate::{
-    pbs_allocation, pbs_cases, pbs_fit, pbs_freelist, pbs_readings, pbs_tlb, pbs_widths, results,
+    pbs_allocation, pbs_cases, pbs_fit, pbs_freelist, pbs_readings, pbs_system, pbs_tlb,
+    pbs_widths, results,
 };
 
 /// The plans that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 10] = [
+pub const BUILT_IN: [(&str, &str); 11] = [
     ("pbs-cases", include_str!("../../../studies/pbs-cases.toml")),
     ("pbs-tlb", include_str!("../../../studies/pbs-tlb.toml")),
+    ("pbs-system", include_str!("../../../studies/pbs-system.toml")),
     ("pbs-readings", include_str!("../../../studies/pbs-readings.toml")),
     ("pbs-tlb-armv8", include_str!("../../../studies/pbs-tlb-armv8.toml")),
     ("pbs-tlb-aged", include_str!("../../../studies/pbs-tlb-aged.toml")),
@@ -30,6 +32,7 @@ pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         Plan::Tlb(plan) => pbs_tlb::run(plan, run),
         Plan::Widths(plan) => pbs_widths::run(plan, run),
         Plan::Readings(plan) => pbs_readings::run(plan, run),
+        Plan::System(plan) => pbs_system::run(plan, run),
         Plan::Allocation(plan) => pbs_allocation::run(plan, run),
         Plan::Freelist(plan) => pbs_freelist::run(plan, run),
         Plan::Fit(plan) => pbs_fit::run(plan, run),

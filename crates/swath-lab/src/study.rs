@@ -102,10 +102,10 @@ pub fn result(about: &About, plan: &impl Serialize, run: &Run<'_>, finding: Stri
     let mut json = serde_json::to_value(plan).unwrap_or_default();
     if let Some(keys) = json.as_object_mut() {
         keys.insert("quick".to_owned(), run.quick.into());
-        if let Some(machine) = &run.real.memory {
+        if let Some(machine) = run.real.memory.as_ref().filter(|_| about.kind.uses_memory()) {
             keys.insert("real_memory".to_owned(), machine.name.clone().into());
         }
-        if let Some(file) = &run.real.accesses {
+        if let Some(file) = run.real.accesses.as_ref().filter(|_| about.kind.uses_accesses()) {
             keys.insert("real_accesses".to_owned(), file.display().to_string().into());
         }
     }

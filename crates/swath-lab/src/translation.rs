@@ -13,7 +13,7 @@ use std::ops::Add;
 use foldhash::fast::FixedState;
 use swath_arch::{
     Attributes, BASE_PAGE_BYTES, Coalescing, ContiguityField, Extent, Format, PageRange, Pfn,
-    SliceMemory, VirtAddr, Vpn,
+    Regime, SliceMemory, VirtAddr, Vpn,
 };
 use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, Rule};
 use swath_hw::{Geometry, Mmu, Stats, WalkOrder};
@@ -98,18 +98,19 @@ impl Program {
                 pages
             })
             .collect();
-        let address = |buffer: usize, offset: u64| {
-            VirtAddr::new(requests[buffer].start.addr().raw() + offset)
-        };
-        let masters = workload
-            .masters
-            .iter()
-            .map(|m| {
-                let addresses = m.transactions().map(|t| address(t.buffer, t.offset_bytes));
-                Accesses::Listed(addresses.collect())
-            })
-            .collect();
-        Self { requests, masters }
+        let mut program = Self { requests, masters: Vec::new() };
+        for master in &workload.masters {
+            let addresses =
+                master.transactions().map(|t| program.address(t.buffer, t.offset_bytes));
+            let addresses = Accesses::Listed(addresses.collect());
+            program.masters.push(addresses);
+        }
+        program
+    }
+
+    /// A byte of a workload's buffer, which is the request of the same number.
+    pub fn address(&self, buffer: usize, offset_bytes: u64) -> VirtAddr {
+        VirtAddr::new(self.requests[buffer].start.addr().raw() + offset_bytes)
     }
 
     /// A recorded program on a format. What it touches is grouped into
@@ -316,6 +317,57 @@ pub fn table_extent(format: Format, requests: &[PageRange]) -> Extent {
     Extent::new(Pfn::new(end - frames.min(end)), frames)
 }
 
+/// Serves the program's requests in this memory and maps them; then hands over
+/// what the hardware is told, physical memory, and the number of blocks.
+///
+/// # Errors
+/// [`MeasureError`], or that of `run`.
+pub fn with_mapped<T>(
+    hardware: &Hardware,
+    design: &Design,
+    source: &Source<'_>,
+    program: &Program,
+    random: &mut Random,
+    run: impl FnOnce(Regime, &SliceMemory<'_>, u64) -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
+    let blocks = if design.best_fit {
+        blocks(source.prepare::<BestFit>(design.allocator, random)?, program)?
+    } else {
+        blocks(source.prepare::<HeadOfList>(design.allocator, random)?, program)?
+    };
+    let extent = table_extent(hardware.format, &program.requests);
+    let mut words = vec![0; extent.count as usize * 512];
+    let memory = SliceMemory::new(extent.start, &mut words);
+    let tables: RefCell<Allocator> = RefCell::new(new_allocator(extent, Config::BBS, true)?);
+    let coalescing = hardware.coalescing(design.scheme, &blocks);
+    let mut space = AddressSpace::new(hardware.format, coalescing, &memory, &tables, &tables)
+        .map_err(|error| MeasureError::Map(error.to_string()))?;
+    for &(page, block) in &blocks {
+        space
+            .map(page, block, Attributes::USER_DATA)
+            .map_err(|error| MeasureError::Map(error.to_string()))?;
+    }
+    run(space.regime(), &memory, blocks.len() as u64)
+}
+
+/// The blocks that serve the program's requests, each at its place.
+fn blocks<R: Rule>(
+    mut allocator: Allocator<R>,
+    program: &Program,
+) -> Result<Vec<(Vpn, Extent)>, MeasureError> {
+    let mut blocks = Vec::new();
+    for request in &program.requests {
+        let mut page = request.start.raw();
+        allocator
+            .allocate(request.count, &mut |block| {
+                blocks.push((Vpn::new(page), block));
+                page += block.count;
+            })
+            .map_err(|why| MeasureError::Request { pages: request.count, why })?;
+    }
+    Ok(blocks)
+}
+
 /// Measures a design on a program in this memory.
 ///
 /// # Errors
@@ -327,57 +379,17 @@ pub fn measure(
     program: &Program,
     random: &mut Random,
 ) -> Result<Measured, MeasureError> {
-    if design.best_fit {
-        measure_on(hardware, design, source.prepare::<BestFit>(design.allocator, random)?, program)
-    } else {
-        measure_on(
-            hardware,
-            design,
-            source.prepare::<HeadOfList>(design.allocator, random)?,
-            program,
-        )
-    }
-}
-
-fn measure_on<R: Rule>(
-    hardware: &Hardware,
-    design: &Design,
-    mut allocator: Allocator<R>,
-    program: &Program,
-) -> Result<Measured, MeasureError> {
-    let format = hardware.format;
-    // Every block, at its place in the address space.
-    let mut blocks: Vec<(Vpn, Extent)> = Vec::new();
-    for request in &program.requests {
-        let mut page = request.start.raw();
-        allocator
-            .allocate(request.count, &mut |block| {
-                blocks.push((Vpn::new(page), block));
-                page += block.count;
-            })
-            .map_err(|why| MeasureError::Request { pages: request.count, why })?;
-    }
-    let extent = table_extent(format, &program.requests);
-    let mut words = vec![0; extent.count as usize * 512];
-    let memory = SliceMemory::new(extent.start, &mut words);
-    let tables: RefCell<Allocator> = RefCell::new(new_allocator(extent, Config::BBS, true)?);
-    let coalescing = hardware.coalescing(design.scheme, &blocks);
-    let mut space = AddressSpace::new(format, coalescing, &memory, &tables, &tables)
-        .map_err(|error| MeasureError::Map(error.to_string()))?;
-    for &(page, block) in &blocks {
-        space
-            .map(page, block, Attributes::USER_DATA)
-            .map_err(|error| MeasureError::Map(error.to_string()))?;
-    }
-    let mut measured = Measured { blocks: blocks.len() as u64, ..Measured::default() };
-    for master in &program.masters {
-        let mut mmu = Mmu::new(space.regime(), hardware.tlb, WalkOrder::default())
-            .map_err(|error| MeasureError::Hardware(error.to_string()))?;
-        master.visit(&mut |address| match mmu.access(address, &memory) {
-            Ok(_) => Ok(()),
-            Err(fault) => Err(MeasureError::Hardware(format!("{address}: {fault}"))),
-        })?;
-        measured = measured + mmu.stats().into();
-    }
-    Ok(measured)
+    with_mapped(hardware, design, source, program, random, |regime, memory, blocks| {
+        let mut measured = Measured { blocks, ..Measured::default() };
+        for master in &program.masters {
+            let mut mmu = Mmu::new(regime, hardware.tlb, WalkOrder::default())
+                .map_err(|error| MeasureError::Hardware(error.to_string()))?;
+            master.visit(&mut |address| match mmu.access(address, memory) {
+                Ok(_) => Ok(()),
+                Err(fault) => Err(MeasureError::Hardware(format!("{address}: {fault}"))),
+            })?;
+            measured = measured + mmu.stats().into();
+        }
+        Ok(measured)
+    })
 }

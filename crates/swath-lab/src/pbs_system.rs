@@ -1,0 +1,307 @@
+//! Execution cycles in the timed system (section V-C, Fig. 15 to 18).
+
+use swath_hw::system::{Config as SystemConfig, System};
+use swath_hw::{Geometry, Mmu, SharedBuffer, SystemStats, Transaction, WalkOrder};
+
+use crate::memory::{Source, random};
+use crate::plan::{SystemMachine, SystemPlan};
+use crate::results::{Claim, Figure, FigureKind, Point, Series, StudyResult, Unit};
+use crate::study::{self, Outcome, Run, StudyError};
+use crate::translation::{Design, Hardware, MeasureError, Program, table_extent, with_mapped};
+use crate::workload::{Category, Workload};
+
+/// A workload ready to run: where its buffers are, and what its masters do.
+struct Timed {
+    name: &'static str,
+    category: Category,
+    program: Program,
+    masters: Vec<Vec<Transaction>>,
+    shared: Vec<SharedBuffer>,
+}
+
+impl Timed {
+    fn new(workload: &Workload) -> Self {
+        let program = Program::of(workload);
+        let masters = workload.masters.iter().map(|master| {
+            let address = |t: crate::workload::Transaction| Transaction {
+                addr: program.address(t.buffer, t.offset_bytes),
+                write: t.write,
+            };
+            master.transactions().map(address).collect()
+        });
+        // What one master writes and another reads, it reads when it is written.
+        let uses = |master: usize, buffer: usize, write: bool| {
+            let streams = &workload.masters[master].streams;
+            streams.iter().any(|stream| stream.buffer == buffer && stream.write == write)
+        };
+        let all = 0..workload.masters.len();
+        let handed_over = |buffer: usize| {
+            all.clone().any(|writer| {
+                uses(writer, buffer, true)
+                    && all.clone().any(|reader| reader != writer && uses(reader, buffer, false))
+            })
+        };
+        let shared = (0..workload.buffers.len()).filter(|&buffer| handed_over(buffer));
+        let shared = shared.map(|buffer| SharedBuffer {
+            start: program.address(buffer, 0),
+            len_bytes: workload.buffers[buffer],
+        });
+        Self {
+            name: workload.name,
+            category: workload.category,
+            masters: masters.collect(),
+            shared: shared.collect(),
+            program,
+        }
+    }
+}
+
+/// What one point gave, added up over its repeats.
+#[derive(Clone, Copy, Default)]
+struct Cycles {
+    total: f64,
+    /// The share of the masters' cycles in which a miss was under way.
+    walking: f64,
+    /// The share of column accesses that found their row open.
+    row_hits: f64,
+}
+
+/// Runs the plan.
+///
+/// # Errors
+/// [`StudyError`].
+pub fn run(plan: &SystemPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
+    let about = &plan.about;
+    let machine = &plan.machine;
+    let ways = machine.tlb_ways as u32;
+    let hardware = Hardware {
+        format: machine.format.format(),
+        tlb: Geometry { sets: machine.tlb_entries as u32 / ways, ways, index_shift: 0 },
+        contiguity: machine.contiguity_bits,
+    };
+    let bbs = crate::plan::bbs(machine.bbs_max_order)?;
+    let pbs = crate::plan::pbs(machine.pbs_granularity, machine.pbs_top_order)?;
+    let designs: Vec<Design> =
+        Design::all(bbs, pbs).into_iter().filter(|design| !design.best_fit).collect();
+    let workloads: Vec<Timed> =
+        plan.workloads.iter().map(|name| Timed::new(&name.build(&plan.shapes))).collect();
+    let sizes = if run.quick { &plan.block_frames_quick } else { &plan.block_frames };
+    let repeats = if run.quick { plan.repeats_quick } else { plan.repeats };
+    let machine_memory = run.real.memory.as_deref();
+    let sizes: &[u64] = if machine_memory.is_some() { &[0] } else { sizes };
+
+    let mut points = Vec::new();
+    for timed in &workloads {
+        for &size in sizes {
+            points.extend(designs.iter().map(|&design| (timed, size, design)));
+        }
+    }
+    let measured = run.points(about, &points, |&(timed, size, design)| {
+        let mut sum = Cycles::default();
+        for repeat in 0..repeats {
+            let mut random = random(about.seed, repeat);
+            let below;
+            let source = match machine_memory {
+                Some(machine) => {
+                    let end = table_extent(hardware.format, &timed.program.requests).start;
+                    below = machine.below(end);
+                    Source::Free(&below)
+                }
+                None => {
+                    let pages = timed.program.requested_pages() as f64;
+                    let free = (pages * plan.free_per_requested).ceil() as u64;
+                    Source::blocks(size, free, plan.free_share)
+                }
+            };
+            let program = &timed.program;
+            let stats = with_mapped(
+                &hardware,
+                &design,
+                &source,
+                program,
+                &mut random,
+                |regime, memory, _| {
+                    let config = config(&plan.system, timed);
+                    let hardware_error =
+                        |error: &dyn std::fmt::Display| MeasureError::Hardware(error.to_string());
+                    let mut masters = Vec::new();
+                    for transactions in &timed.masters {
+                        let mmu = Mmu::new(regime, hardware.tlb, WalkOrder::default())
+                            .map_err(|error| hardware_error(&error))?;
+                        masters.push((mmu, transactions.iter().copied()));
+                    }
+                    let system =
+                        System::new(&config, masters).map_err(|error| hardware_error(&error))?;
+                    system.run(memory).map_err(|error| hardware_error(&error))
+                },
+            );
+            let stats = stats.map_err(|error| StudyError::Machine {
+                study: about.study.clone(),
+                what: format!("{} on {}: {error}", design.name, timed.name),
+            })?;
+            let one = summary(&stats);
+            sum.total += one.total / repeats as f64;
+            sum.walking += one.walking / repeats as f64;
+            sum.row_hits += one.row_hits / repeats as f64;
+        }
+        Ok(sum)
+    })?;
+    let of = |w: usize, l: usize, d: usize| &measured[(w * sizes.len() + l) * designs.len() + d];
+
+    let (kind, x, x_label) = match machine_memory {
+        None => (FigureKind::LinesLog2, "free_block_frames", "free block size (pages)"),
+        Some(_) => (FigureKind::Bars, "memory", "memory"),
+    };
+    let at = |l: usize, y: f64| match machine_memory {
+        None => Point::At(sizes[l] as f64, y),
+        Some(machine) => Point::In(machine.name.clone(), y),
+    };
+    let mut figures = Vec::new();
+    let mut series = Vec::new();
+    let in_category =
+        |category| workloads.iter().enumerate().filter(move |(_, w)| w.category == category);
+    for (n, (w, timed)) in in_category(Category::II).enumerate() {
+        let (id, title) = if plan.claims {
+            (format!("Fig. {}", 15 + n), timed.name)
+        } else {
+            (timed.name.to_owned(), "execution")
+        };
+        figures.push(Figure::new(&id, title, kind, x_label, "execution (million cycles)"));
+        for (d, design) in designs.iter().enumerate() {
+            let points = (0..sizes.len()).map(|l| at(l, of(w, l, d).total / 1e6));
+            series.push(Series::new(&id, x, "cycles_millions", design.name, points));
+        }
+    }
+    let id = "Category I";
+    let y_label = "cycles (TRAD = 1, mean over the sizes)";
+    figures.push(Figure::new(id, "execution", FigureKind::Bars, "workload", y_label));
+    for (d, design) in designs.iter().enumerate() {
+        let points = in_category(Category::I).map(|(w, timed)| {
+            let ratios = (0..sizes.len()).map(|l| of(w, l, d).total / of(w, l, 0).total);
+            (timed.name, ratios.sum::<f64>() / sizes.len() as f64)
+        });
+        series.push(Series::new(id, "workload", "cycles_to_trad", design.name, points));
+    }
+    type Part<'a> = &'a dyn Fn(&Cycles) -> f64;
+    let shares: [(&str, &str, &str, Part<'_>); 2] = [
+        ("Walking", "cycles behind a miss (share)", "walk_cycles_share", &|c| c.walking),
+        ("Row hits", "column accesses to an open row (share)", "row_hit_share", &|c| c.row_hits),
+    ];
+    for (id, y_label, y, part) in shares {
+        let figure = Figure::new(id, "mean over category II", kind, x_label, y_label);
+        figures.push(figure.with_y_range(0.0, 1.0));
+        let count = in_category(Category::II).count().max(1) as f64;
+        for (d, design) in designs.iter().enumerate() {
+            let points = (0..sizes.len()).map(|l| {
+                let sum: f64 = in_category(Category::II).map(|(w, _)| part(of(w, l, d))).sum();
+                at(l, sum / count)
+            });
+            series.push(Series::new(id, x, y, design.name, points));
+        }
+    }
+
+    let cycles = |w: usize, l: usize, d: usize| of(w, l, d).total;
+    let judged = plan.claims && machine_memory.is_none();
+    let claims = if judged { claims(sizes, &workloads, &cycles) } else { Vec::new() };
+    let finding = format!(
+        "{} Cycles are those of the 400 MHz command clock until the last transaction of every \
+         master has completed.",
+        about.purpose
+    );
+    Ok(Outcome {
+        result: StudyResult {
+            figures,
+            series,
+            claims,
+            notes: vec![
+                format!("Each point is the mean over {repeats} independent states of memory."),
+                "A master reads a line that another writes only once it is written: the display \
+                 of a rotated preview waits for the camera's whole image."
+                    .to_owned(),
+                "\"Better\" is the share of cycles saved: 1 - PBS / other.".to_owned(),
+            ],
+            ..study::result(about, plan, run, finding)
+        },
+        host: None,
+    })
+}
+
+/// The machine of the plan, with what the workload's masters share.
+fn config(plan: &SystemMachine, timed: &Timed) -> SystemConfig {
+    let mut config = SystemConfig::paper();
+    config.outstanding_max = plan.outstanding_max;
+    config.iommu.lookup_cycles = plan.lookup_cycles;
+    config.iommu.walks_max = plan.walks_max;
+    config.iommu.hit_under_miss = plan.hit_under_miss;
+    config.interconnect.request_cycles = plan.request_cycles;
+    config.interconnect.response_cycles = plan.response_cycles;
+    config.shared.clone_from(&timed.shared);
+    config
+}
+
+fn summary(stats: &SystemStats) -> Cycles {
+    let walking: u64 = stats.masters.iter().map(|master| master.walk_cycles).sum();
+    let busy: u64 = stats.masters.iter().map(|master| master.cycles()).sum();
+    let dram = stats.dram.total();
+    let columns = dram.row_hits + dram.row_misses + dram.row_conflicts;
+    Cycles {
+        total: stats.total_cycles as f64,
+        walking: walking as f64 / busy.max(1) as f64,
+        row_hits: dram.row_hits as f64 / columns.max(1) as f64,
+    }
+}
+
+/// The statements of section V-C.
+fn claims(
+    sizes: &[u64],
+    workloads: &[Timed],
+    cycles: &dyn Fn(usize, usize, usize) -> f64,
+) -> Vec<Claim> {
+    // As Design::all has them.
+    const TRAD: usize = 0;
+    const PCAD: usize = 1;
+    const AT: usize = 2;
+    const PBS: usize = 3;
+    let saved = |category, from: u64, to: u64, over: usize| -> Vec<f64> {
+        (0..workloads.len())
+            .filter(|&w| workloads[w].category == category)
+            .flat_map(|w| {
+                (0..sizes.len())
+                    .filter(|&l| (from..=to).contains(&sizes[l]))
+                    .map(move |l| 1.0 - cycles(w, l, PBS) / cycles(w, l, over))
+            })
+            .collect()
+    };
+    let most = |saved: Vec<f64>| saved.into_iter().fold(f64::MIN, f64::max);
+    let widest = |saved: Vec<f64>| saved.into_iter().map(f64::abs).fold(0.0, f64::max);
+    let mut claims = Vec::new();
+    let mut claim = |claim: Claim| claims.push(claim.with_unit(Unit::Share));
+
+    let spread = [TRAD, PCAD, AT].map(|over| widest(saved(Category::I, 1, 256, over)));
+    let spread = spread.into_iter().fold(0.0, f64::max);
+    let says = "Category I: the differences between all designs are less than 2%";
+    claim(Claim::at_most("Section V-C", says, 0.02, spread, 0.0));
+
+    let place = "Section V-C, 1";
+    for (over, name) in [(TRAD, "TRAD"), (PCAD, "PCAD")] {
+        let says = format!("Block size 1: PBS is the same as {name} (largest difference)");
+        claim(Claim::within(place, &says, 0.0, widest(saved(Category::II, 1, 1, over)), 0.001));
+    }
+    let says = "Block size 1: PBS is up to 52% better than AT";
+    claim(Claim::within(place, says, 0.52, most(saved(Category::II, 1, 1, AT)), 0.05));
+    let place = "Section V-C, 2";
+    for (over, name, paper) in [(PCAD, "PCAD", 0.30), (AT, "AT", 0.67), (TRAD, "TRAD", 0.78)] {
+        let percent = 100.0 * paper;
+        let says = format!("Block sizes 2 to 64: PBS is up to {percent:.0}% better than {name}");
+        claim(Claim::within(place, &says, paper, most(saved(Category::II, 2, 64, over)), 0.05));
+    }
+    let place = "Section V-C, 3";
+    let says = "Block sizes 128 to 256: PBS is close to PCAD (largest difference)";
+    claim(Claim::within(place, says, 0.0, widest(saved(Category::II, 128, 256, PCAD)), 0.05));
+    for (over, name, paper) in [(AT, "AT", 0.45), (TRAD, "TRAD", 0.79)] {
+        let percent = 100.0 * paper;
+        let says = format!("Block sizes 128 to 256: PBS is up to {percent:.0}% better than {name}");
+        claim(Claim::within(place, &says, paper, most(saved(Category::II, 128, 256, over)), 0.05));
+    }
+    claims
+}
