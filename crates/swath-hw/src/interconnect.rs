@@ -23,6 +23,7 @@ use alloc::vec;
 
 use swath_arch::PhysAddr;
 
+use crate::controller_queue::bits;
 use crate::dram::{Dram, OfferError, Request};
 use crate::master::TRANSACTION_BYTES;
 use crate::system_stats::InterconnectStats;
@@ -79,7 +80,7 @@ impl Default for Config {
 }
 
 /// The most masters in a system: three ports each, with a bit for each port.
-pub(crate) const MASTERS_MAX: usize = 32;
+pub(crate) const MASTERS_MAX: usize = 16;
 
 /// The ports of a master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,8 +122,8 @@ struct Pending {
 #[derive(Clone, Debug, Default)]
 struct Port {
     queue: VecDeque<Pending>,
-    /// The channel that had no place for the head, and how many were queued there.
-    refused: Option<(u32, u32)>,
+    /// The DRAM channel that had no place for the head.
+    refused: Option<u32>,
 }
 
 /// A read data channel.
@@ -149,15 +150,15 @@ pub(crate) struct Granted {
 /// The state of the interconnect.
 ///
 /// Invariants: `waiting` has a bit for each port that is not empty, and `returning`
-/// for each queue of read data; arrivals in a port do not descend; a `refused` head has been
-/// refused, and stands beside the count above which its DRAM channel's queue is as it was then.
+/// for each queue of read data; `refused` has one for each port whose head was refused, which is
+/// offered again when its DRAM channel has room; arrivals in a port do not descend.
 #[derive(Clone, Debug)]
 pub(crate) struct Interconnect {
     config: Config,
     ports: Box<[Port]>,
-    waiting: u128,
+    waiting: u64,
     /// Ports whose head was refused.
-    refused: u128,
+    refused: u64,
     /// The port after the one that was served last.
     first: u32,
     /// The cycle after that of the last request.
@@ -234,7 +235,7 @@ impl Interconnect {
         let Some(head) = port.queue.front() else { return false };
         head.arrival <= now
             && !(is_write(number) && self.write_free[self.channel(head.id.master)] > now)
-            && port.refused.is_none_or(|(channel, queued)| dram.queued(channel) < queued)
+            && port.refused.is_none_or(|channel| dram.has_room(channel, is_write(number)))
     }
 
     /// Hands the memory the request whose turn it is in the cycle `now`, up to which the
@@ -247,15 +248,12 @@ impl Interconnect {
         now: Cycle,
         dram: &mut Dram,
     ) -> Result<Option<Granted>, (Id, PhysAddr, OfferError)> {
-        if self.idle > now {
+        if self.waiting == 0 || self.idle > now {
             return Ok(None);
         }
-        let below = (1u128 << self.first) - 1;
+        let below = (1u64 << self.first) - 1;
         for half in [self.waiting & !below, self.waiting & below] {
-            let mut left = half;
-            while left != 0 {
-                let number = left.trailing_zeros();
-                left &= left - 1;
+            for number in bits(half) {
                 if !self.is_ready(number, now, dram) {
                     continue;
                 }
@@ -265,7 +263,7 @@ impl Interconnect {
                 match dram.offer(now, Request { id: id.pack(), addr, write }) {
                     Ok(()) => {}
                     Err(OfferError::Full { channel }) => {
-                        port.refused = Some((channel, dram.queued(channel)));
+                        port.refused = Some(channel);
                         self.refused |= 1 << number;
                         continue;
                     }
@@ -279,9 +277,6 @@ impl Interconnect {
                 }
                 self.first = (number + 1) % self.ports.len() as u32;
                 self.idle = now + 1;
-                if self.refused != 0 {
-                    self.follow(dram, addr);
-                }
                 self.stats.requests += 1;
                 self.stats.walk_requests += u64::from(id.walk);
                 self.stats.wait.record(now - arrival);
@@ -301,20 +296,13 @@ impl Interconnect {
         Ok(None)
     }
 
-    /// One more is queued in the channel of `addr`: the counts that stand beside
-    /// refused heads follow, so that a lower one means that a request has left.
-    fn follow(&mut self, dram: &Dram, addr: PhysAddr) {
-        let accepted = dram.locate(addr).map(|location| location.channel);
-        let mut left = self.refused;
-        while left != 0 {
-            let number = left.trailing_zeros();
-            left &= left - 1;
-            if let Some((channel, queued)) = &mut self.ports[number as usize].refused
-                && Some(*channel) == accepted
-            {
-                *queued += 1;
-            }
-        }
+    /// Whether a head that was refused can go now. O(ports that were refused).
+    #[inline]
+    pub(crate) fn has_turn(&self, dram: &Dram) -> bool {
+        bits(self.refused).any(|number| {
+            let refused = self.ports[number as usize].refused;
+            refused.is_some_and(|channel| dram.has_room(channel, is_write(number)))
+        })
     }
 
     /// The next cycle after `now` in which a request can go, but for places in
@@ -322,13 +310,10 @@ impl Interconnect {
     #[inline]
     pub(crate) fn next_try(&self, now: Cycle, dram: &Dram) -> Cycle {
         let mut next = Cycle::MAX;
-        let mut left = self.waiting;
-        while left != 0 {
-            let number = left.trailing_zeros();
-            left &= left - 1;
+        for number in bits(self.waiting) {
             let port = &self.ports[number as usize];
             let Some(head) = port.queue.front() else { continue };
-            if port.refused.is_some_and(|(channel, queued)| dram.queued(channel) >= queued) {
+            if port.refused.is_some_and(|channel| !dram.has_room(channel, is_write(number))) {
                 continue;
             }
             let mut at = head.arrival;

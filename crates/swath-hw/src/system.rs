@@ -365,50 +365,64 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         memory: &M,
         mut observe: impl FnMut(Event),
     ) -> Result<SystemStats, SystemError> {
+        let mut done = None;
+        let mut next_issue = 0;
         loop {
             let now = self.now;
-            self.dram.advance(now);
-            while let Some(Completion { id, write, .. }) = self.dram.take_done(now) {
+            while let Some(Completion { id, write, .. }) = done {
                 let id = Id::unpack(id);
                 if !write {
                     self.interconnect.read_back(id);
                 } else if let Some(cycle) = self.interconnect.written(now) {
                     self.arrive(cycle, id);
                 }
+                done = self.dram.take_done(now);
             }
             while let Some((cycle, id)) = self.interconnect.begin_transfer(now) {
                 self.arrive(cycle, id);
             }
+            let mut may_issue = next_issue <= now;
             while let Some(&Reverse((cycle, _, id))) = self.arrivals.peek()
                 && cycle <= now
             {
                 self.arrivals.pop();
+                may_issue = true;
                 if id.walk {
                     self.walk_arrived(id, memory)?;
                 } else {
                     self.completed(id, &mut observe);
                 }
             }
-            let mut next = Cycle::MAX;
-            for index in 0..self.masters.len() {
-                if self.masters[index].blocked == Blocked::Not(now) {
-                    self.issue(index, &mut observe)?;
-                }
-                if let Blocked::Not(cycle) = self.masters[index].blocked {
-                    next = next.min(cycle);
+            if may_issue {
+                next_issue = Cycle::MAX;
+                for index in 0..self.masters.len() {
+                    if self.masters[index].blocked == Blocked::Not(now) {
+                        self.issue(index, &mut observe)?;
+                    }
+                    if let Blocked::Not(cycle) = self.masters[index].blocked {
+                        next_issue = next_issue.min(cycle);
+                    }
                 }
             }
             self.arbitrate(&mut observe)?;
-            next = next.min(self.interconnect.next_try(now, &self.dram));
-            next = next.min(self.interconnect.next_transfer());
-            if let Some(&Reverse((cycle, ..))) = self.arrivals.peek() {
-                next = next.min(cycle);
+            let arrival = self.arrivals.peek().map_or(Cycle::MAX, |&Reverse((cycle, ..))| cycle);
+            let next = next_issue
+                .min(arrival)
+                .min(self.interconnect.next_try(now, &self.dram))
+                .min(self.interconnect.next_transfer());
+            // The memory goes on by itself until somebody else has something to do.
+            loop {
+                self.now = next.min(self.dram.next_event().unwrap_or(Cycle::MAX));
+                if self.now == Cycle::MAX {
+                    self.now = now;
+                    return self.end();
+                }
+                self.dram.advance(self.now);
+                done = self.dram.take_done(self.now);
+                if done.is_some() || self.now == next || self.interconnect.has_turn(&self.dram) {
+                    break;
+                }
             }
-            next = next.min(self.dram.next_event().unwrap_or(Cycle::MAX));
-            if next == Cycle::MAX {
-                return self.end();
-            }
-            self.now = next;
         }
     }
 

@@ -603,9 +603,9 @@ fn systems_that_cannot_be_are_refused() {
     };
     assert_eq!(refused(&paper(), 1), None);
     let count = |field, value, max| Some(ConfigError::Count { field, value, min: 1, max });
-    assert_eq!(refused(&paper(), 0), count("masters", 0, 32));
-    assert_eq!(refused(&paper(), 32), None);
-    assert_eq!(refused(&paper(), 40), count("masters", 33, 32));
+    assert_eq!(refused(&paper(), 0), count("masters", 0, 16));
+    assert_eq!(refused(&paper(), 16), None);
+    assert_eq!(refused(&paper(), 40), count("masters", 17, 16));
     for (value, error) in [
         (0, count("outstanding_max", 0, 4096)),
         (4096, None),
