@@ -10,11 +10,13 @@
 //! * **Open page.** A row stays open until a request wants another one of its
 //!   bank, or a refresh is due. While any request that may be served hits the
 //!   open row, the row is not closed, however old those are that want another.
-//! * **Patience.** A request that was the oldest while
-//!   [`bypasses_max`](Scheduling::bypasses_max) column commands went to younger
-//!   ones is favoured: until it is served, no other gets a column command,
-//!   or any command in its bank; other banks may open and close rows. So
-//!   none waits for ever, and no bank hits go on for ever at another's cost.
+//! * **Patience.** The oldest request of a bank lets
+//!   [`bank_bypasses_max`](Scheduling::bank_bypasses_max) column commands of the
+//!   bank pass; then it alone is considered there until it is served, so that bank hits do not go
+//!   on for ever at its cost. The oldest request of all lets
+//!   [`bypasses_max`](Scheduling::bypasses_max) column commands of the channel
+//!   pass; then no other gets a column command until it is served, so that none
+//!   waits for ever, wherever its bank and whatever turning the bus would cost.
 //! * **Refresh.** Each rank is due every
 //!   [`refresh_interval_cycles`](crate::timing::Part::refresh_interval_cycles), the ranks of a
 //!   channel at evenly spread times. From then on the rank gets no other command until its banks
@@ -37,6 +39,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -71,14 +74,15 @@ pub struct Scheduling {
     pub entries: u32,
     /// When writes are served.
     pub writes: WritePolicy,
-    /// How many column commands may pass the oldest request. 0 serves in order
-    /// of age; many leave bank hits without a limit.
+    /// How many column commands of a bank may pass the oldest request of that bank.
     ///
     /// It matters where streams meet in one bank. Two reads and a write
     /// going through three frames that begin in the same bank (the tests' stream
     /// *blend*, 57,600 transactions, queue of 32, [`WritePolicy::Unified`]) take
-    /// 110,306 cycles with 2, 88,192 with 4, 73,875 with 8 and 65,645 without a limit; a
+    /// 104,738 cycles with 2, 84,658 with 4, 72,875 with 8 and 65,645 without a limit; a
     /// single stream does not notice.
+    pub bank_bypasses_max: u32,
+    /// How many column commands of the channel may pass the oldest request of all.
     pub bypasses_max: u32,
 }
 
@@ -89,6 +93,32 @@ struct Plan {
     command: Command,
     bank: BankIndex,
     slot: u16,
+}
+
+/// How many column commands have passed the request that was the oldest, of
+/// all or of a bank.
+#[derive(Clone, Copy, Debug)]
+struct Bypasses {
+    order: u64,
+    count: u32,
+}
+
+impl Bypasses {
+    const NONE: Self = Self { order: u64::MAX, count: 0 };
+
+    /// How many have passed this one.
+    fn of(self, order: u64) -> u32 {
+        if order == self.order { self.count } else { 0 }
+    }
+
+    /// A request is served while `oldest` is the oldest.
+    fn serve(&mut self, order: u64, oldest: u64) {
+        *self = if order == oldest {
+            Self::NONE
+        } else {
+            Self { order: oldest, count: self.of(oldest).saturating_add(1) }
+        };
+    }
 }
 
 /// No command ever.
@@ -119,11 +149,10 @@ pub(crate) struct Controller {
     queue: Queue,
     draining: bool,
     scheduling: Scheduling,
-    /// The order of the oldest request that may be served, and of the one that
-    /// the last column commands passed, how many they were.
+    /// The order of the oldest request that may be served.
     oldest: u64,
-    passed: u64,
-    bypasses: u32,
+    bypasses: Bypasses,
+    bank_bypasses: Box<[Bypasses]>,
     /// For each rank, when its next refresh is due.
     due: Box<[Cycle]>,
     /// The first of them.
@@ -156,8 +185,8 @@ impl Controller {
             draining: false,
             scheduling,
             oldest: u64::MAX,
-            passed: u64::MAX,
-            bypasses: 0,
+            bypasses: Bypasses::NONE,
+            bank_bypasses: vec![Bypasses::NONE; (ranks * part.banks()) as usize].into(),
             first_due: interval / Cycle::from(ranks),
             due: (1..=Cycle::from(ranks)).map(|n| n * interval / Cycle::from(ranks)).collect(),
             refresh_interval: interval,
@@ -276,8 +305,7 @@ impl Controller {
     fn replan(&mut self) {
         let (mut best, oldest) = self.choose(None);
         let (order, slot) = oldest;
-        let bypasses = if order == self.passed { self.bypasses } else { 0 };
-        if slot != NIL && bypasses >= self.scheduling.bypasses_max {
+        if slot != NIL && self.bypasses.of(order) >= self.scheduling.bypasses_max {
             best = self.choose(Some(slot)).0;
         }
         self.oldest = order;
@@ -313,34 +341,44 @@ impl Controller {
         let mut oldest = (u64::MAX, NIL);
         for number in bits(self.queue.waiting()) {
             let bank = self.queue.bank(number);
-            let mut first = (u64::MAX, NIL);
-            let mut hit = false;
+            let mut first = (u64::MAX, NIL, READ);
             for &class in classes {
                 let slot = bank.oldest[class];
-                if slot == NIL {
-                    continue;
+                if slot != NIL {
+                    let order = self.queue.slot(slot).arrival.order;
+                    if order < first.0 {
+                        first = (order, slot, class);
+                    }
                 }
-                let order = self.queue.slot(slot).arrival.order;
-                if order < first.0 {
-                    first = (order, slot);
+            }
+            let (order, slot, class) = first;
+            if slot == NIL {
+                continue;
+            }
+            if order < oldest.0 {
+                oldest = (order, slot);
+            }
+            let limit = self.scheduling.bank_bypasses_max;
+            if favoured == Some(slot) || self.bank_bypasses[number as usize].of(order) >= limit {
+                if self.queue.slot(slot).arrival.row != bank.row {
+                    consider(row_command(bank), number, slot, ROW | order);
+                } else if favoured.is_none_or(|favoured| favoured == slot) {
+                    consider(COLUMN[class], number, slot, order);
                 }
+                continue;
+            }
+            let mut hit = false;
+            for &class in classes {
                 let column = bank.hit[class];
                 if column != NIL {
                     hit = true;
-                    if favoured.is_none_or(|favoured| favoured == column) {
+                    if favoured.is_none() {
                         let age = self.queue.slot(column).arrival.order;
                         consider(COLUMN[class], number, column, age);
                     }
                 }
             }
-            let (order, slot) = first;
-            if order < oldest.0 {
-                oldest = first;
-            }
-            if slot != NIL
-                && (!hit || favoured == Some(slot))
-                && self.queue.slot(slot).arrival.row != bank.row
-            {
+            if !hit {
                 consider(row_command(bank), number, slot, ROW | order);
             }
         }
@@ -418,17 +456,16 @@ impl Controller {
     fn column(&mut self, cycle: Cycle, index: u16, done: &mut BinaryHeap<Reverse<Completion>>) {
         let Slot { arrival, accepted, needed, .. } = *self.queue.slot(index);
         let Arrival { id, order, write, .. } = arrival;
+        let bank = self.queue.bank(arrival.bank);
+        let oldest = [READ, WRITE]
+            .into_iter()
+            .filter(|&class| self.is_served(class) && bank.oldest[class] != NIL)
+            .map(|class| self.queue.slot(bank.oldest[class]).arrival.order)
+            .fold(order, u64::min);
+        self.bank_bypasses[arrival.bank as usize].serve(order, oldest);
+        self.bypasses.serve(order, self.oldest);
         self.queue_change(cycle + 1);
         self.queue.remove(index);
-        if order == self.oldest {
-            self.passed = u64::MAX;
-            self.bypasses = 0;
-        } else if self.passed == self.oldest {
-            self.bypasses += 1;
-        } else {
-            self.passed = self.oldest;
-            self.bypasses = 1;
-        }
         match needed {
             Needed::Nothing => self.stats.row_hits += 1,
             Needed::Activate => self.stats.row_misses += 1,

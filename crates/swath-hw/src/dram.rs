@@ -118,7 +118,7 @@ impl Config {
     /// The paper says nothing of writes; with one queue named, they share it.
     /// Nor does it say how many bank hits may go first: with four, a stream whose parts
     /// meet in one bank takes as long as in two other simulators (the figures are in
-    /// this crate's tests, what other limits do at [`Scheduling::bypasses_max`]).
+    /// this crate's tests, what other limits do at [`Scheduling::bank_bypasses_max`]).
     pub fn paper() -> Self {
         Self {
             part: DDR3_800,
@@ -126,7 +126,12 @@ impl Config {
             ranks: 1,
             mapping: Mapping::interleaved(&DDR3_800, 4, 1, 64)
                 .expect("the mapping of a constant part, which a test makes"),
-            scheduling: Scheduling { entries: 16, writes: WritePolicy::Unified, bypasses_max: 4 },
+            scheduling: Scheduling {
+                entries: 16,
+                writes: WritePolicy::Unified,
+                bank_bypasses_max: 4,
+                bypasses_max: 64,
+            },
         }
     }
 

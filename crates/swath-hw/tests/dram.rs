@@ -11,8 +11,12 @@ use swath_hw::{Histogram, Scheduling, WritePolicy};
 /// One channel of one rank of a part.
 fn one_channel(part: &Part) -> Config {
     let mapping = Mapping::interleaved(part, 1, 1, 64).unwrap();
-    let scheduling =
-        Scheduling { entries: 32, writes: WritePolicy::Unified, bypasses_max: u32::MAX };
+    let scheduling = Scheduling {
+        entries: 32,
+        writes: WritePolicy::Unified,
+        bank_bypasses_max: u32::MAX,
+        bypasses_max: u32::MAX,
+    };
     Config { part: part.clone(), channels: 1, ranks: 1, mapping, scheduling }
 }
 

@@ -134,8 +134,8 @@ fn one_frame_and_eighteen_agree_with_both_simulators() {
 #[test]
 fn blend_depends_on_patience_and_write_policy() {
     let drain = WritePolicy::Watermark { entries: 32, high: 26, low: 6 };
-    let blend = |writes, bypasses_max| {
-        measure("blend", 1, Scheduling { writes, bypasses_max, ..scheduling() })
+    let blend = |writes, bank_bypasses_max| {
+        measure("blend", 1, Scheduling { writes, bank_bypasses_max, ..scheduling() })
     };
     // Four bypasses, as in the figures above, then as many as there are hits.
     let patient = blend(WritePolicy::Unified, 1000);

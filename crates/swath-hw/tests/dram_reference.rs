@@ -64,6 +64,7 @@ struct Channel {
     due: Vec<Cycle>,
     draining: bool,
     passed: Option<(u64, u32)>,
+    bank_passed: Vec<Option<(u64, u32)>>,
     counts: Counts,
 }
 
@@ -78,6 +79,7 @@ impl Channel {
             due: (1..=ranks).map(|n| n * interval / ranks).collect(),
             draining: false,
             passed: None,
+            bank_passed: vec![None; (config.ranks * config.part.banks()) as usize],
             counts: Counts::default(),
             config: config.clone(),
         }
@@ -193,24 +195,34 @@ impl Channel {
             bypasses.map_or(0, |passed| passed.1) >= self.config.scheduling.bypasses_max
         });
         let hits = |waiting: &Waiting| self.rows[waiting.bank as usize] == Some(waiting.row);
+        // The request that alone is considered in its bank: the favoured one, or one that was
+        // passed too often there.
+        let sole = |bank: u32| {
+            let oldest = served.iter().find(|waiting| waiting.bank == bank)?;
+            let bypasses =
+                self.bank_passed[bank as usize].filter(|passed| passed.0 == oldest.order);
+            let often =
+                bypasses.map_or(0, |passed| passed.1) >= self.config.scheduling.bank_bypasses_max;
+            let is_favoured = favoured.is_some_and(|favoured| favoured.order == oldest.order);
+            (often || is_favoured).then_some(oldest.order)
+        };
         let may = |command, waiting: &Waiting| {
             now < self.due[self.rank(waiting.bank) as usize]
                 && self.is_legal(now, command, waiting.bank)
         };
         for waiting in &served {
             let command = if waiting.request.write { Command::Write } else { Command::Read };
-            let allowed = favoured.is_none_or(|favoured| favoured.order == waiting.order);
+            let allowed = favoured.is_none_or(|favoured| favoured.order == waiting.order)
+                && sole(waiting.bank).is_none_or(|sole| sole == waiting.order);
             if allowed && hits(waiting) && may(command, waiting) {
                 return Some((command, waiting.bank, Some(waiting.order)));
             }
         }
         for waiting in &served {
             let mut bank = served.iter().filter(|other| other.bank == waiting.bank);
-            let allowed = match favoured {
-                Some(favoured) if favoured.bank == waiting.bank => {
-                    favoured.order == waiting.order && !hits(waiting)
-                }
-                _ => !bank.any(hits),
+            let allowed = match sole(waiting.bank) {
+                Some(sole) => sole == waiting.order && !hits(waiting),
+                None => !bank.any(hits),
             };
             let command = match self.rows[waiting.bank as usize] {
                 Some(_) => Command::Precharge,
@@ -265,13 +277,18 @@ impl Channel {
                 }
             }
             (Command::Read | Command::Write, Some(index)) => {
-                let oldest = self.served()[0].order;
+                let served = self.served();
+                let oldest = served[0].order;
+                let of_bank = served.iter().find(|waiting| waiting.bank == bank).unwrap().order;
                 let waiting = self.queue.remove(index);
-                self.passed = match self.passed {
+                let count = |passed: Option<(u64, u32)>, oldest| match passed {
                     _ if waiting.order == oldest => None,
                     Some((passed, bypasses)) if passed == oldest => Some((oldest, bypasses + 1)),
                     _ => Some((oldest, 1)),
                 };
+                self.passed = count(self.passed, oldest);
+                let bank_passed = &mut self.bank_passed[bank as usize];
+                *bank_passed = count(*bank_passed, of_bank);
                 let first = match command {
                     Command::Read => part.read_latency_cycles,
                     _ => part.write_latency_cycles,
@@ -452,10 +469,12 @@ fn same_commands_in_the_same_cycles() {
     let mut seed = 0;
     for part in [DDR3_800, DDR4_3200, LPDDR4_3200] {
         for writes in policies {
-            for (entries, bypasses_max) in [(1, 4), (5, 0), (8, 2), (16, u32::MAX)] {
+            let limits = [(1, 4, 9), (5, 0, 0), (8, 2, 7), (8, 4, 2), (16, u32::MAX, u32::MAX)];
+            for (entries, bank_bypasses_max, bypasses_max) in limits {
                 for (channels, ranks, load) in [(1, 1, 30), (1, 2, 90), (2, 2, 60)] {
                     seed += 1;
-                    let scheduling = Scheduling { entries, writes, bypasses_max };
+                    let scheduling =
+                        Scheduling { entries, writes, bank_bypasses_max, bypasses_max };
                     let config = config(hurried(&part), channels, ranks, scheduling);
                     compare(&config, seed, 2500, load);
                 }
@@ -472,7 +491,12 @@ fn a_table_that_says_nothing_is_followed_too() {
         refresh_interval_cycles: 50,
         ..DDR3_800
     };
-    let scheduling = Scheduling { entries: 4, writes: WritePolicy::Unified, bypasses_max: 3 };
+    let scheduling = Scheduling {
+        entries: 4,
+        writes: WritePolicy::Unified,
+        bank_bypasses_max: 2,
+        bypasses_max: 3,
+    };
     for seed in 100..110 {
         compare(&config(part.clone(), 1, 2, scheduling), seed, 2000, 95);
     }
