@@ -9,11 +9,12 @@
 //!
 //! * **Open page.** A row stays open until a request wants another one of its
 //!   bank, or a refresh is due. While any request that may be served hits the
-//!   open row, the row is not closed, however old those are that want another.
+//!   open row, the row is not closed, however old those are that want another,
+//!   until their patience ends.
 //! * **Patience.** The oldest request of a bank lets
 //!   [`bank_bypasses_max`](Scheduling::bank_bypasses_max) column commands of the
-//!   bank pass; then it alone is considered there until it is served, so that bank hits do not go
-//!   on for ever at its cost. The oldest request of all lets
+//!   bank pass; then it alone is considered there until it is served, so that
+//!   bank hits do not go on for ever at its cost. The oldest request of all lets
 //!   [`bypasses_max`](Scheduling::bypasses_max) column commands of the channel
 //!   pass; then no other gets a column command until it is served, so that none
 //!   waits for ever, wherever its bank and whatever turning the bus would cost.
