@@ -1,0 +1,412 @@
+//! The timed system against a model that looks at everything in every cycle.
+//!
+//! The model shares the memory and the translating machines with the system, and
+//! nothing else: no events, no wake-ups, no bit sets. Each cycle it tries all
+//! that could happen, in the order that the system promises. Random
+//! systems and streams must show the same events in the same cycles.
+
+mod system_tables;
+
+use std::collections::{HashSet, VecDeque};
+
+use swath_arch::{Coalescing, PhysAddr, PhysMemory, VirtAddr};
+use swath_hw::hierarchy::{self, Hierarchy};
+use swath_hw::interconnect::{Wiring, WriteResponse};
+use swath_hw::system::{Cause, Config, Event, System};
+use swath_hw::{
+    Cycle, Dram, Geometry, Miss, Mmu, OfferError, Request, SharedBuffer, Transaction, Translate,
+    WalkOrder, WritePolicy,
+};
+use system_tables::{AT, DATA, PCAD, TRAD, Tables, read, regime, write};
+
+/// A cycle without an event for so long is the end, or there will be none.
+const SILENCE: Cycle = 5000;
+
+#[derive(Clone, Copy)]
+struct Sent {
+    at: Cycle,
+    addr: PhysAddr,
+    /// A transaction's number, or a walk's.
+    what: u64,
+    refused: Option<u32>,
+}
+
+struct Walking {
+    name: u64,
+    miss: Miss,
+    addr: VirtAddr,
+    waiters: Vec<u64>,
+}
+
+struct Master<T> {
+    mmu: T,
+    stream: Vec<Transaction>,
+    next: usize,
+    in_flight: HashSet<u64>,
+    looked_up: Cycle,
+    /// Whether the next transaction has missed while all walkers were busy.
+    stalled: bool,
+    walks: Vec<Walking>,
+    /// Requests on their way: reads, writes, walks.
+    ports: [VecDeque<Sent>; 3],
+    /// Read data that wait: of transactions, of walks.
+    returns: [VecDeque<u64>; 2],
+}
+
+/// What is on its way to a master.
+struct Coming {
+    at: Cycle,
+    master: usize,
+    walk: bool,
+    what: u64,
+}
+
+/// Runs the streams; gives the events, and who still waits for a line at the end.
+fn model<T: Translate, M: PhysMemory>(
+    config: &Config,
+    masters: Vec<(T, Vec<Transaction>)>,
+    memory: &M,
+) -> (Vec<Event>, Option<(usize, u64)>) {
+    let bus = &config.interconnect;
+    let iommu = &config.iommu;
+    let beats = 64 / Cycle::from(bus.beat_bytes);
+    let mut dram = Dram::new(&config.dram).unwrap();
+    let mut requests: Vec<(usize, bool, u64)> = Vec::new();
+    let mut masters: Vec<Master<T>> = masters
+        .into_iter()
+        .map(|(mmu, stream)| Master {
+            mmu,
+            stream,
+            next: 0,
+            in_flight: HashSet::new(),
+            looked_up: 0,
+            stalled: false,
+            walks: Vec::new(),
+            ports: Default::default(),
+            returns: Default::default(),
+        })
+        .collect();
+    let count = masters.len();
+    let channel_of = |master: usize| match bus.wiring {
+        Wiring::Shared => 0,
+        Wiring::PerMaster => master,
+    };
+    let mut written = HashSet::new();
+    let is_shared = |addr: VirtAddr| {
+        config.shared.iter().any(|buffer| {
+            let start = buffer.start.raw();
+            (start..start + buffer.len_bytes).contains(&addr.raw())
+        })
+    };
+    let mut events = Vec::new();
+    let mut coming: Vec<Coming> = Vec::new();
+    let mut read_free = vec![0; count];
+    let mut write_free = vec![0; count];
+    let mut last_return = vec![2 * count - 1; count];
+    let mut last_port = 3 * count - 1;
+    let mut names = 0;
+    let mut last_change = 0;
+    let mut now = 0;
+    let send = |port: &mut VecDeque<Sent>, sent: Cycle, addr, what| {
+        let at = sent + Cycle::from(bus.request_cycles);
+        let at = port.back().map_or(at, |last| at.max(last.at));
+        port.push_back(Sent { at, addr, what, refused: None });
+    };
+    while now < last_change + SILENCE {
+        // What the memory has done.
+        dram.advance(now);
+        while let Some(done) = dram.take_done(now) {
+            last_change = now;
+            let (master, walk, what) = requests[done.id as usize];
+            if !done.write {
+                masters[master].returns[usize::from(walk)].push_back(what);
+            } else if bus.write_response == WriteResponse::Written {
+                let at = now + Cycle::from(bus.response_cycles);
+                coming.push(Coming { at, master, walk, what });
+            }
+        }
+        // Read data onto their channels, each queue in its turn.
+        for channel in 0..count {
+            if read_free[channel] > now {
+                continue;
+            }
+            let turns = (1..=2 * count).map(|turn| (last_return[channel] + turn) % (2 * count));
+            for queue in turns {
+                let (master, walk) = (queue / 2, queue % 2 == 1);
+                if channel_of(master) != channel {
+                    continue;
+                }
+                if let Some(what) = masters[master].returns[usize::from(walk)].pop_front() {
+                    read_free[channel] = now + if walk { 1 } else { beats };
+                    last_return[channel] = queue;
+                    let at = read_free[channel] + Cycle::from(bus.response_cycles);
+                    coming.push(Coming { at, master, walk, what });
+                    break;
+                }
+            }
+        }
+        // What arrives at the masters.
+        let mut later = Vec::new();
+        for Coming { at, master: index, walk, what } in std::mem::take(&mut coming) {
+            assert!(at >= now);
+            if at > now {
+                later.push(Coming { at, master: index, walk, what });
+                continue;
+            }
+            last_change = now;
+            let master = &mut masters[index];
+            if !walk {
+                assert!(master.in_flight.remove(&what));
+                let transaction = master.stream[what as usize];
+                events.push(Event::Completed {
+                    cycle: now,
+                    master: index,
+                    number: what,
+                    transaction,
+                });
+                if transaction.write {
+                    written.insert(transaction.addr);
+                }
+                continue;
+            }
+            let place = master.walks.iter().position(|walk| walk.name == what).unwrap();
+            let walking = &mut master.walks[place];
+            let found = master.mmu.step(&mut walking.miss, memory).unwrap();
+            let mut frame = None;
+            match found {
+                None => {
+                    send(&mut master.ports[2], now, walking.miss.next_read(), what);
+                    if iommu.early_regular {
+                        frame = walking.miss.demanded().map(|found| found.frame);
+                    }
+                }
+                Some(resolved) => {
+                    let addr = walking.addr;
+                    let access = master.mmu.complete(addr, &walking.miss, Ok(resolved)).unwrap();
+                    frame = Some(access.addr.frame());
+                }
+            }
+            if let Some(frame) = frame {
+                for number in std::mem::take(&mut walking.waiters) {
+                    let Transaction { addr, write } = master.stream[number as usize];
+                    let at = PhysAddr::new(frame.addr().raw() + addr.page_offset());
+                    send(&mut master.ports[usize::from(write)], now, at, number);
+                }
+            }
+            if found.is_some() {
+                master.walks.remove(place);
+                master.stalled = false;
+            }
+        }
+        coming = later;
+        // What the masters issue.
+        for (index, master) in masters.iter_mut().enumerate() {
+            let Some(&transaction) = master.stream.get(master.next) else { continue };
+            let full = master.in_flight.len() == config.outstanding_max as usize;
+            let behind_miss = !iommu.hit_under_miss && !master.walks.is_empty();
+            let Transaction { addr, write } = transaction;
+            let too_early = !write && is_shared(addr) && !written.contains(&addr);
+            if full || behind_miss || master.stalled || too_early {
+                continue;
+            }
+            let number = master.next as u64;
+            let (access, more) = master.mmu.lookup(addr);
+            let end = now + Cycle::from(iommu.lookup_cycles) + Cycle::from(more);
+            master.looked_up = master.looked_up.max(end);
+            if let Some(access) = access {
+                let port = &mut master.ports[usize::from(write)];
+                send(port, master.looked_up, access.addr, number);
+            } else if let Some(walk) =
+                master.walks.iter_mut().find(|walk| walk.addr.page() == addr.page())
+            {
+                walk.waiters.push(number);
+            } else if master.walks.len() == iommu.walks_max as usize {
+                master.stalled = true;
+                continue;
+            } else {
+                let miss = master.mmu.begin(addr).unwrap();
+                names += 1;
+                send(&mut master.ports[2], master.looked_up, miss.next_read(), names);
+                master.walks.push(Walking { name: names, miss, addr, waiters: vec![number] });
+            }
+            last_change = now;
+            master.in_flight.insert(number);
+            master.next += 1;
+            events.push(Event::Issued { cycle: now, master: index, number, transaction });
+        }
+        // One request into the memory, each port in its turn.
+        for turn in 1..=3 * count {
+            let port = (last_port + turn) % (3 * count);
+            let (index, kind) = (port / 3, port % 3);
+            let (write, walk) = (kind == 1, kind == 2);
+            let free = &mut write_free[channel_of(index)];
+            let Some(head) = masters[index].ports[kind].front_mut() else { continue };
+            let room = head.refused.is_none_or(|channel| dram.has_room(channel, write));
+            if head.at > now || write && *free > now || !room {
+                continue;
+            }
+            let request = Request { id: requests.len() as u64, addr: head.addr, write };
+            match dram.offer(now, request) {
+                Ok(()) => {}
+                Err(OfferError::Full { channel }) => {
+                    head.refused = Some(channel);
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            }
+            let Sent { addr, what, .. } = masters[index].ports[kind].pop_front().unwrap();
+            requests.push((index, walk, what));
+            if write {
+                *free = now + beats;
+                if bus.write_response == WriteResponse::Accepted {
+                    let at = *free + Cycle::from(bus.response_cycles);
+                    coming.push(Coming { at, master: index, walk, what });
+                }
+            }
+            events.push(Event::Accepted { cycle: now, master: index, addr, write, walk });
+            last_port = port;
+            last_change = now;
+            break;
+        }
+        now += 1;
+    }
+    let waiting = masters.iter().position(|master| master.next < master.stream.len());
+    (events, waiting.map(|index| (index, masters[index].next as u64)))
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+
+    fn pick<V: Copy>(&mut self, values: &[V]) -> V {
+        values[self.below(values.len() as u64) as usize]
+    }
+}
+
+fn random_config(random: &mut Random) -> Config {
+    let mut config = Config::paper();
+    config.outstanding_max = random.pick(&[1, 2, 5, 16]);
+    config.iommu.lookup_cycles = random.below(4) as u32;
+    config.iommu.walks_max = random.pick(&[1, 1, 2, 3]);
+    config.iommu.hit_under_miss = random.below(2) == 0;
+    config.iommu.early_regular = random.below(2) == 0;
+    config.interconnect.beat_bytes = random.pick(&[8, 16, 16, 64]);
+    config.interconnect.request_cycles = random.below(4) as u32;
+    config.interconnect.response_cycles = random.below(4) as u32;
+    config.interconnect.wiring = random.pick(&[Wiring::Shared, Wiring::PerMaster]);
+    config.interconnect.write_response =
+        random.pick(&[WriteResponse::Written, WriteResponse::Accepted]);
+    config.dram.scheduling.entries = random.pick(&[1, 2, 4, 16]);
+    if random.below(2) == 0 {
+        config.dram.scheduling.writes = WritePolicy::Watermark { entries: 4, high: 3, low: 1 };
+    }
+    config
+}
+
+/// A stream that goes on, jumps and steps down, over three MiB.
+fn random_stream(random: &mut Random, len: u64) -> Vec<Transaction> {
+    let writes = random.below(3);
+    let reach = random.pick(&[0x4000, 0x40_000, 0x300_000]);
+    let mut at = random.below(reach);
+    (0..len)
+        .map(|_| {
+            at = match random.below(6) {
+                0 => random.below(reach),
+                1 => at + 0x1400,
+                2 => at,
+                _ => at + 64,
+            } % reach;
+            let at = at & !63;
+            if random.below(2) < writes { write(at) } else { read(at) }
+        })
+        .collect()
+}
+
+fn compare<T: Translate>(
+    config: &Config,
+    masters: impl Fn() -> Vec<(T, Vec<Transaction>)>,
+    tables: &Tables<'_>,
+) -> bool {
+    let (expected, waiting) = model(config, masters(), &tables.memory);
+    let streams = masters().into_iter().map(|(mmu, stream)| (mmu, stream.into_iter()));
+    let mut events = Vec::new();
+    let result =
+        System::new(config, streams).unwrap().run_observed(&tables.memory, |e| events.push(e));
+    for (at, (ours, theirs)) in events.iter().zip(&expected).enumerate() {
+        assert_eq!(ours, theirs, "event {at} of {config:?}");
+    }
+    assert_eq!(events.len(), expected.len());
+    match (result, waiting) {
+        (Ok(_), None) => true,
+        (Err(error), Some(waiting)) => {
+            assert_eq!((error.master, error.transaction), waiting);
+            assert_eq!(error.cause, Cause::NeverWritten);
+            false
+        }
+        (result, waiting) => panic!("{:?} against {waiting:?}", result.err()),
+    }
+}
+
+#[test]
+fn random_systems_show_the_same_events_in_the_same_cycles() {
+    let mut ended = 0;
+    let mut walks = 0;
+    for seed in 1..=200_u64 {
+        println!("seed {seed}");
+        let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+        let coalescing: Coalescing = random.pick(&[TRAD, PCAD, AT]);
+        let mut words = Vec::new();
+        let tables = Tables::new(&mut words);
+        let mut page = 0;
+        while page < 0x300 {
+            let count = 1 + random.below(12).min(0x2ff - page);
+            let frame = 0x100 + random.below(0x1000);
+            match coalescing {
+                AT => tables.map_anchors(page, frame, count, DATA),
+                _ => tables.map(page, frame, count, DATA),
+            }
+            page += count;
+        }
+        let mut config = random_config(&mut random);
+        if random.below(2) == 0 {
+            let start = VirtAddr::new(random.below(0x40) << 12);
+            config.shared = vec![SharedBuffer { start, len_bytes: 64 << random.below(9) }];
+        }
+        let count = 1 + random.below(4);
+        let mut streams = Vec::new();
+        for _ in 0..count {
+            let len = random.below(400);
+            streams.push(random_stream(&mut random, len));
+        }
+        // A master that writes what is shared, so that most of the others end.
+        for buffer in &config.shared {
+            let lines = buffer.len_bytes / 64;
+            streams.push((0..lines).map(|n| write(buffer.start.raw() + 64 * n)).collect());
+        }
+        let geometry = Geometry::fully_associative(random.pick(&[1, 4, 32]));
+        let order = random.pick(&[WalkOrder::RegularFirst, WalkOrder::AnchorFirst]);
+        let of = hierarchy::Config {
+            l1: geometry,
+            l2: Geometry { sets: 4, ways: 2, index_shift: 2 },
+            l2_cycles: random.below(5) as u32,
+            walk_cache_entries: random.below(3) as u32,
+            order,
+        };
+        let with = |stream: &Vec<Transaction>| stream.clone();
+        ended += u32::from(if random.below(3) == 0 {
+            let hierarchy = || Hierarchy::new(regime(coalescing), &of).unwrap();
+            compare(&config, || streams.iter().map(|s| (hierarchy(), with(s))).collect(), &tables)
+        } else {
+            let mmu = || Mmu::new(regime(coalescing), geometry, order).unwrap();
+            compare(&config, || streams.iter().map(|s| (mmu(), with(s))).collect(), &tables)
+        });
+        walks += u32::from(coalescing == AT);
+    }
+    assert!(ended > 150 && walks > 30, "{ended} ended, {walks} with anchors");
+}
