@@ -151,7 +151,7 @@ pub(crate) struct Granted {
 ///
 /// Invariants: `waiting` has a bit for each port that is not empty, and `returning`
 /// for each queue of read data; `refused` has one for each port whose head was refused, which is
-/// offered again when its DRAM channel has room; arrivals in a port do not descend.
+/// offered again when its DRAM channel has room; before `next` no other head can go.
 #[derive(Clone, Debug)]
 pub(crate) struct Interconnect {
     config: Config,
@@ -163,6 +163,8 @@ pub(crate) struct Interconnect {
     first: u32,
     /// The cycle after that of the last request.
     idle: Cycle,
+    /// The next cycle in which a request can go, but for those that were refused.
+    next: Cycle,
     /// Read data that wait, by master: the slots of its own, and of its walks.
     returns: Box<[VecDeque<u16>]>,
     returning: u64,
@@ -186,6 +188,7 @@ impl Interconnect {
             refused: 0,
             first: 0,
             idle: 0,
+            next: Cycle::MAX,
             returns: vec![VecDeque::new(); 2 * masters].into(),
             returning: 0,
             read_channels: (0..channels)
@@ -218,13 +221,10 @@ impl Interconnect {
     pub(crate) fn send(&mut self, sent: Cycle, id: Id, kind: Kind, addr: PhysAddr) {
         let number = KINDS * usize::from(id.master) + kind as usize;
         let port = &mut self.ports[number];
-        let mut arrival = sent + Cycle::from(self.config.request_cycles);
-        // What a walk held up enters behind what has been looked up since.
-        if let Some(last) = port.queue.back() {
-            arrival = arrival.max(last.arrival);
-        }
+        let arrival = sent + Cycle::from(self.config.request_cycles);
         port.queue.push_back(Pending { arrival, id, addr });
         self.waiting |= 1 << number;
+        self.next = self.next.min(arrival.max(self.idle));
     }
 
     /// Whether the head of a port can go in the cycle `now`, as far as is known
@@ -248,9 +248,19 @@ impl Interconnect {
         now: Cycle,
         dram: &mut Dram,
     ) -> Result<Option<Granted>, (Id, PhysAddr, OfferError)> {
-        if self.waiting == 0 || self.idle > now {
+        if self.next > now && !self.has_turn(dram) {
             return Ok(None);
         }
+        let granted = self.grant(now, dram);
+        self.next = self.next_try(now, dram);
+        granted
+    }
+
+    fn grant(
+        &mut self,
+        now: Cycle,
+        dram: &mut Dram,
+    ) -> Result<Option<Granted>, (Id, PhysAddr, OfferError)> {
         let below = (1u64 << self.first) - 1;
         for half in [self.waiting & !below, self.waiting & below] {
             for number in bits(half) {
@@ -296,6 +306,12 @@ impl Interconnect {
         Ok(None)
     }
 
+    /// The next cycle in which a request can go, but for places in the memory's queues.
+    #[inline]
+    pub(crate) const fn next_request(&self) -> Cycle {
+        self.next
+    }
+
     /// Whether a head that was refused can go now. O(ports that were refused).
     #[inline]
     pub(crate) fn has_turn(&self, dram: &Dram) -> bool {
@@ -308,7 +324,7 @@ impl Interconnect {
     /// The next cycle after `now` in which a request can go, but for places in
     /// the memory's queues. O(ports that wait).
     #[inline]
-    pub(crate) fn next_try(&self, now: Cycle, dram: &Dram) -> Cycle {
+    fn next_try(&self, now: Cycle, dram: &Dram) -> Cycle {
         let mut next = Cycle::MAX;
         for number in bits(self.waiting) {
             let port = &self.ports[number as usize];

@@ -278,6 +278,8 @@ impl<T, I> Master<T, I> {
 pub struct System<T, I> {
     now: Cycle,
     dram: Dram,
+    /// The memory's next event; what is before it changes nothing there.
+    next_memory: Cycle,
     interconnect: Interconnect,
     masters: Vec<Master<T, I>>,
     lines: Lines,
@@ -335,6 +337,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         Ok(Self {
             now: 0,
             dram,
+            next_memory: Cycle::MAX,
             interconnect,
             masters: masters.collect(),
             lines,
@@ -369,14 +372,17 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         let mut next_issue = 0;
         loop {
             let now = self.now;
-            while let Some(Completion { id, write, .. }) = done {
-                let id = Id::unpack(id);
-                if !write {
-                    self.interconnect.read_back(id);
-                } else if let Some(cycle) = self.interconnect.written(now) {
-                    self.arrive(cycle, id);
+            if done.is_some() {
+                while let Some(Completion { id, write, .. }) = done {
+                    let id = Id::unpack(id);
+                    if !write {
+                        self.interconnect.read_back(id);
+                    } else if let Some(cycle) = self.interconnect.written(now) {
+                        self.arrive(cycle, id);
+                    }
+                    done = self.dram.take_done(now);
                 }
-                done = self.dram.take_done(now);
+                self.next_memory = self.dram.next_event().unwrap_or(Cycle::MAX);
             }
             while let Some((cycle, id)) = self.interconnect.begin_transfer(now) {
                 self.arrive(cycle, id);
@@ -408,17 +414,23 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             let arrival = self.arrivals.peek().map_or(Cycle::MAX, |&Reverse((cycle, ..))| cycle);
             let next = next_issue
                 .min(arrival)
-                .min(self.interconnect.next_try(now, &self.dram))
+                .min(self.interconnect.next_request())
                 .min(self.interconnect.next_transfer());
             // The memory goes on by itself until somebody else has something to do.
             loop {
-                self.now = next.min(self.dram.next_event().unwrap_or(Cycle::MAX));
+                self.now = next.min(self.next_memory);
                 if self.now == Cycle::MAX {
                     self.now = now;
                     return self.end();
                 }
+                if self.now < self.next_memory {
+                    break;
+                }
                 self.dram.advance(self.now);
                 done = self.dram.take_done(self.now);
+                if done.is_none() {
+                    self.next_memory = self.dram.next_event().unwrap_or(Cycle::MAX);
+                }
                 if done.is_some() || self.now == next || self.interconnect.has_turn(&self.dram) {
                     break;
                 }
@@ -598,6 +610,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         })?;
         if let Some(granted) = granted {
             let interconnect::Granted { id, addr, write, complete } = granted;
+            self.next_memory = self.dram.next_event().unwrap_or(Cycle::MAX);
             if let Some(cycle) = complete {
                 self.arrive(cycle, id);
             }
@@ -608,7 +621,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
     }
 
     /// Nothing will happen any more: all is done, or a master waits in vain.
-    fn end(self) -> Result<SystemStats, SystemError> {
+    fn end(mut self) -> Result<SystemStats, SystemError> {
         for (index, master) in self.masters.iter().enumerate() {
             if let (Some(Transaction { addr, .. }), Blocked::Line(..)) =
                 (master.next, master.blocked)
@@ -622,6 +635,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
                 });
             }
         }
+        self.dram.advance(self.now);
         let dram = self.dram.stats();
         let masters = self.masters.into_iter().map(|master| MasterStats {
             translation: master.iommu.mmu.stats(),
