@@ -12,6 +12,10 @@ use alloc::vec::Vec;
 
 use swath_arch::VirtAddr;
 
+use crate::iommu::Iommu;
+use crate::system_stats::MasterStats;
+use crate::timing::Cycle;
+
 /// Bytes of a transaction, at a multiple of so many (the PBS paper's Table 3).
 pub const TRANSACTION_BYTES: u64 = 64;
 
@@ -94,5 +98,56 @@ impl Lines {
     #[inline]
     pub(crate) fn set_written(&mut self, line: Line) {
         self.written[line as usize / 64] |= 1 << (line % 64);
+    }
+}
+
+/// The most transactions that a master may have in flight.
+pub(crate) const OUTSTANDING_MAX: u32 = 4096;
+
+/// A transaction in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) transaction: Transaction,
+    pub(crate) number: u64,
+    pub(crate) issued: Cycle,
+}
+
+/// Why a master does not issue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Blocked {
+    /// It does, in this cycle.
+    Not(Cycle),
+    /// As many transactions as allowed are in flight.
+    Outstanding,
+    /// A miss is under way, or one that cannot begin.
+    Miss,
+    /// The line has not been written, since this cycle.
+    Line(Line, Cycle),
+    /// Nothing is left.
+    Ended,
+}
+
+/// A master with its IOMMU, under way.
+///
+/// Invariants: `free` lists the slots without a transaction in flight; `next`
+/// is transaction `number` of the stream.
+pub(crate) struct Master<T, I> {
+    pub(crate) stream: I,
+    pub(crate) next: Option<Transaction>,
+    pub(crate) number: u64,
+    pub(crate) blocked: Blocked,
+    /// The cycle after that of the last issue.
+    pub(crate) idle: Cycle,
+    pub(crate) slots: Box<[Slot]>,
+    pub(crate) free: Vec<u16>,
+    pub(crate) iommu: Iommu<T>,
+    pub(crate) stats: MasterStats,
+}
+
+impl<T, I> Master<T, I> {
+    /// Lets the master issue in the cycle `now`, if it has not issued in it.
+    #[inline]
+    pub(crate) fn wake(&mut self, now: Cycle) {
+        self.blocked = Blocked::Not(now.max(self.idle));
     }
 }

@@ -9,7 +9,6 @@
 //! the same cycle, and with an interconnect of no cycles the memory sees the request in that
 //! cycle, too.
 
-use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -21,7 +20,9 @@ use swath_arch::{Attributes, Format, PhysAddr, PhysMemory, VirtAddr};
 use crate::dram::{self, Completion, Dram, OfferError};
 use crate::interconnect::{self, Id, Interconnect, Kind, MASTERS_MAX};
 use crate::iommu::{self, Iommu, Lookup, Translate, WALKS_MAX};
-use crate::master::{Line, Lines, SharedBuffer, TRANSACTION_BYTES, Transaction};
+use crate::master::{
+    Blocked, Lines, Master, OUTSTANDING_MAX, SharedBuffer, Slot, TRANSACTION_BYTES, Transaction,
+};
 use crate::system_stats::{MasterStats, SystemStats};
 use crate::timing::Cycle;
 use crate::walker::{AccessKind, Denied, Fault, Operation, permit};
@@ -127,7 +128,7 @@ pub struct SystemError {
 /// What went wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// The address is no multiple of [`TRANSACTION_BYTES`](crate::master::TRANSACTION_BYTES).
+    /// The address is no multiple of [`TRANSACTION_BYTES`].
     Misaligned,
     /// The page has no translation.
     Fault(Fault),
@@ -201,57 +202,6 @@ pub enum Event {
     },
 }
 
-/// The most transactions that a master may have in flight.
-const OUTSTANDING_MAX: u32 = 4096;
-
-/// A transaction in flight.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    transaction: Transaction,
-    number: u64,
-    issued: Cycle,
-}
-
-/// Why a master does not issue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Blocked {
-    /// It does, in this cycle.
-    Not(Cycle),
-    /// As many transactions as allowed are in flight.
-    Outstanding,
-    /// A miss is under way, or one that cannot begin.
-    Miss,
-    /// The line has not been written, since this cycle.
-    Line(Line, Cycle),
-    /// Nothing is left.
-    Ended,
-}
-
-/// A master with its IOMMU.
-///
-/// Invariants: `free` lists the slots without a transaction in flight; `next`
-/// is transaction `number` of the stream.
-struct Master<T, I> {
-    stream: I,
-    next: Option<Transaction>,
-    number: u64,
-    blocked: Blocked,
-    /// The cycle after that of the last issue.
-    idle: Cycle,
-    slots: Box<[Slot]>,
-    free: Vec<u16>,
-    iommu: Iommu<T>,
-    stats: MasterStats,
-}
-
-impl<T, I> Master<T, I> {
-    /// Lets the master issue in the cycle `now`, if it has not issued in it.
-    #[inline]
-    fn wake(&mut self, now: Cycle) {
-        self.blocked = Blocked::Not(now.max(self.idle));
-    }
-}
-
 /// A system before its run.
 ///
 /// ```
@@ -268,7 +218,8 @@ impl<T, I> Master<T, I> {
 /// let regime =
 ///     Regime { format: Format::ArmV7, root: PhysAddr::new(0), coalescing: Coalescing::None };
 /// let mmu = Mmu::new(regime, Geometry::default(), WalkOrder::default())?;
-/// let page = (0..64).map(|n| Transaction { addr: VirtAddr::new(0x10_000 + 64 * n), write: false });
+/// let read = |n: u64| Transaction { addr: VirtAddr::new(0x10_000 + 64 * n), write: false };
+/// let page = (0..64).map(read);
 /// let stats = System::new(&Config::paper(), [(mmu, page)])?.run(&memory)?;
 /// // Two reads of descriptors, one after the other, then 64 of data.
 /// assert_eq!(stats.dram.total().reads, 2 + 64);
