@@ -25,7 +25,7 @@ use crate::real::Machine;
 use crate::results::{Claim, Figure, FigureKind, HostResult, Point, Series, StudyResult, Unit};
 use crate::snapshot::UnknownFrames;
 use crate::study::{self, Outcome, Run, StudyError};
-use crate::translation::table_extent;
+use crate::translation::{reach_frames, table_extent};
 
 /// Single frames that are taken and counted for one point of Fig. 20.
 const DEMAND_FRAMES: u64 = 32;
@@ -187,7 +187,7 @@ fn perform(
         }
         Work::Eager => {
             let failed = |error: &dyn std::fmt::Display| plan_failed(plan, error);
-            let extent = table_extent(Format::ArmV7, &[request]);
+            let extent = table_extent(reach_frames(Format::ArmV7), &[request]);
             let mut words = vec![0; extent.count as usize * 512];
             let memory = SliceMemory::new(extent.start, &mut words);
             let tables: RefCell<Allocator> = RefCell::new(

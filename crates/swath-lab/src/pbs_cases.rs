@@ -11,7 +11,7 @@ use crate::memory::{Allocator, Source, random};
 use crate::plan::{CasesPlan, ContiguityBits};
 use crate::results::{Claim, Figure, FigureKind, Series, StudyResult};
 use crate::study::{self, Outcome, Run, StudyError};
-use crate::translation::{Accesses, Design, Hardware, Program, Scheme, measure};
+use crate::translation::{Accesses, Design, Hardware, Program, Scheme, measure, reach_frames};
 
 /// A request in a layout of free frames.
 struct Case {
@@ -67,6 +67,7 @@ impl Case {
             format: self.format,
             tlb: Geometry::fully_associative(32),
             contiguity: ContiguityBits::Ideal(16),
+            frames: reach_frames(self.format),
         };
         let mut blocks = [0; 2];
         let mut walks = [0; 3];

@@ -10,7 +10,9 @@ use crate::plan::{ContiguityBits, ReadingsPlan};
 use crate::real::Machine;
 use crate::results::{Figure, FigureKind, Point, Series, StudyResult};
 use crate::study::{self, Outcome, Run, StudyError};
-use crate::translation::{Design, Hardware, Measured, Program, measure, table_extent};
+use crate::translation::{
+    Design, Hardware, Measured, Program, measure, reach_frames, table_extent,
+};
 use crate::workload::{Shapes, WorkloadName};
 
 /// Hit rates of one reading: for each block size, those of TRAD, PCAD, AT, PBS.
@@ -114,12 +116,13 @@ fn rates(
         format: Format::ArmV7,
         tlb: Geometry::fully_associative(32),
         contiguity: ContiguityBits::Ideal(16),
+        frames: reach_frames(Format::ArmV7),
     };
     let free = (program.requested_pages() as f64 * plan.free_per_requested).ceil() as u64;
     let designs = Design::all(Config::BBS, Config::PBS_ARMV7);
     let mut rates = Vec::new();
     let below = machine
-        .map(|machine| machine.below(table_extent(hardware.format, &program.requests).start));
+        .map(|machine| machine.below(table_extent(hardware.frames, &program.requests).start));
     let sources: Vec<Source<'_>> = match &below {
         Some(below) => vec![Source::Free(below)],
         None => {

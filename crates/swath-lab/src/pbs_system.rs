@@ -1,8 +1,10 @@
 //! Execution cycles in the timed system (section V-C, Fig. 15 to 18).
 
+use swath_arch::{BASE_PAGE_BYTES, SliceMemory};
+use swath_hw::hierarchy::{self, Hierarchy};
 use swath_hw::interconnect::WriteResponse;
 use swath_hw::system::{Config as SystemConfig, System};
-use swath_hw::{Geometry, Mmu, SharedBuffer, SystemStats, Transaction, WalkOrder};
+use swath_hw::{Geometry, Mmu, SharedBuffer, SystemStats, Transaction, Translate, WalkOrder};
 
 use crate::memory::{Source, random};
 use crate::plan::{SystemMachine, SystemPlan, SystemVariant};
@@ -80,6 +82,7 @@ pub fn run(plan: &SystemPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         format: machine.format.format(),
         tlb: Geometry { sets: machine.tlb_entries as u32 / ways, ways, index_shift: 0 },
         contiguity: machine.contiguity_bits,
+        frames: SystemConfig::paper().dram.len_bytes() / BASE_PAGE_BYTES,
     };
     let bbs = crate::plan::bbs(machine.bbs_max_order)?;
     let pbs = crate::plan::pbs(machine.pbs_granularity, machine.pbs_top_order)?;
@@ -141,15 +144,17 @@ pub fn run(plan: &SystemPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
             series.push(Series::new(&id, x, "cycles_millions", design.name, points));
         }
     }
-    let id = "Category I";
-    let y_label = "cycles (TRAD = 1, mean over the sizes)";
-    figures.push(Figure::new(id, "execution", FigureKind::Bars, "workload", y_label));
-    for (d, design) in designs.iter().enumerate() {
-        let points = in_category(Category::I).map(|(w, timed)| {
-            let ratios = (0..sizes.len()).map(|l| of(w, l, d).total / of(w, l, 0).total);
-            (timed.name, ratios.sum::<f64>() / sizes.len() as f64)
-        });
-        series.push(Series::new(id, "workload", "cycles_to_trad", design.name, points));
+    if in_category(Category::I).next().is_some() {
+        let id = "Category I";
+        let y_label = "cycles (TRAD = 1, mean over the sizes)";
+        figures.push(Figure::new(id, "execution", FigureKind::Bars, "workload", y_label));
+        for (d, design) in designs.iter().enumerate() {
+            let points = in_category(Category::I).map(|(w, timed)| {
+                let ratios = (0..sizes.len()).map(|l| of(w, l, d).total / of(w, l, 0).total);
+                (timed.name, ratios.sum::<f64>() / sizes.len() as f64)
+            });
+            series.push(Series::new(id, "workload", "cycles_to_trad", design.name, points));
+        }
     }
     type Part<'a> = &'a dyn Fn(&Cycles) -> f64;
     let shares: [(&str, &str, &str, Part<'_>); 2] = [
@@ -236,7 +241,7 @@ fn one(
     let below;
     let source = match machine {
         Some(machine) => {
-            below = machine.below(table_extent(hardware.format, &timed.program.requests).start);
+            below = machine.below(table_extent(hardware.frames, &timed.program.requests).start);
             Source::Free(&below)
         }
         None => {
@@ -249,19 +254,48 @@ fn one(
     let stats =
         with_mapped(hardware, design, &source, program, &mut random, |regime, memory, _| {
             let failed = |error: &dyn std::fmt::Display| MeasureError::Hardware(error.to_string());
-            let mut masters = Vec::new();
-            for transactions in &timed.masters {
-                let mmu = Mmu::new(regime, hardware.tlb, WalkOrder::default());
-                masters.push((mmu.map_err(|e| failed(&e))?, transactions.iter().copied()));
+            let order = WalkOrder::default();
+            match &plan.hierarchy {
+                None => simulate(system, timed, memory, || {
+                    Mmu::new(regime, hardware.tlb, order).map_err(|e| failed(&e))
+                }),
+                Some(behind) => simulate(system, timed, memory, || {
+                    let config = hierarchy::Config {
+                        l1: hardware.tlb,
+                        l2: Geometry {
+                            sets: behind.l2_sets,
+                            ways: behind.l2_ways,
+                            index_shift: behind.l2_index_shift,
+                        },
+                        l2_cycles: behind.l2_cycles,
+                        walk_cache_entries: behind.walk_cache_entries,
+                        order,
+                    };
+                    Hierarchy::new(regime, &config).map_err(|e| failed(&e))
+                }),
             }
-            let system = System::new(&config(system, timed), masters).map_err(|e| failed(&e))?;
-            system.run(memory).map_err(|e| failed(&e))
         });
     let stats = stats.map_err(|error| StudyError::Machine {
         study: plan.about.study.clone(),
         what: format!("{} on {}: {error}", design.name, timed.name),
     })?;
     Ok(summary(&stats))
+}
+
+/// Runs the masters of a workload, each with a translating machine of its own.
+fn simulate<T: Translate>(
+    system: &SystemMachine,
+    timed: &Timed,
+    memory: &SliceMemory<'_>,
+    machine: impl Fn() -> Result<T, MeasureError>,
+) -> Result<SystemStats, MeasureError> {
+    let failed = |error: &dyn std::fmt::Display| MeasureError::Hardware(error.to_string());
+    let mut masters = Vec::new();
+    for transactions in &timed.masters {
+        masters.push((machine()?, transactions.iter().copied()));
+    }
+    let system = System::new(&config(system, timed), masters).map_err(|e| failed(&e))?;
+    system.run(memory).map_err(|e| failed(&e))
 }
 
 /// The machine of the plan, with what the workload's masters share.

@@ -10,7 +10,9 @@ use crate::plan::{About, AccessPlan, Machine as MachinePlan, MemoryPlan, TlbPlan
 use crate::real::{Machine, Trace};
 use crate::results::{Claim, Figure, FigureKind, Point, Series, StudyResult, Unit};
 use crate::study::{self, Outcome, Run, StudyError};
-use crate::translation::{Design, Hardware, Measured, Program, measure, table_extent};
+use crate::translation::{
+    Design, Hardware, Measured, Program, measure, reach_frames, table_extent,
+};
 use crate::workload::Category;
 
 /// One state of memory: a column of the x axis.
@@ -174,6 +176,7 @@ fn hardware(machine: &MachinePlan) -> Hardware {
         format: machine.format.format(),
         tlb: Geometry { sets: machine.tlb_entries as u32 / ways, ways, index_shift: 0 },
         contiguity: machine.contiguity_bits,
+        frames: reach_frames(machine.format.format()),
     }
 }
 
@@ -267,7 +270,7 @@ fn one(
         }
         State::Aged { frames, ageing } => Source::Aged { frames: *frames, ageing: *ageing },
         State::Machine(machine) => {
-            below = machine.below(table_extent(hardware.format, &program.requests).start);
+            below = machine.below(table_extent(hardware.frames, &program.requests).start);
             Source::Free(&below)
         }
     };

@@ -9,7 +9,9 @@ use crate::plan::{ContiguityBits, FormatName, FormatWord, WidthsPlan};
 use crate::real::Trace;
 use crate::results::{Figure, FigureKind, Point, Series, StudyResult};
 use crate::study::{self, Outcome, Run, StudyError};
-use crate::translation::{Design, Hardware, Measured, Program, measure, table_extent};
+use crate::translation::{
+    Design, Hardware, Measured, Program, measure, reach_frames, table_extent,
+};
 
 /// Runs the plan.
 ///
@@ -43,12 +45,13 @@ pub fn run(plan: &WidthsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
             format: format.format(),
             tlb: Geometry::fully_associative(plan.tlb_entries as u32),
             contiguity: *contiguity,
+            frames: reach_frames(format.format()),
         };
         let below;
         let source = match &run.real.memory {
             None => Source::blocks(plan.block_frames, free, plan.free_share),
             Some(machine) => {
-                below = machine.below(table_extent(hardware.format, &program.requests).start);
+                below = machine.below(table_extent(hardware.frames, &program.requests).start);
                 Source::Free(&below)
             }
         };

@@ -306,6 +306,9 @@ pub struct SystemPlan {
     pub claims: bool,
     /// The machine.
     pub machine: Machine,
+    /// A second TLB and a page-walk cache behind the first, as a processor has
+    /// them.
+    pub hierarchy: Option<HierarchyPlan>,
     /// What lies between the masters and the memory, and how misses are served.
     pub system: SystemMachine,
     /// Other readings, on which the claims' figures are shown.
@@ -325,6 +328,22 @@ pub struct SystemPlan {
     /// Their sizes.
     #[serde(default)]
     pub shapes: Shapes,
+}
+
+/// What stands behind the first TLB of a processor.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HierarchyPlan {
+    /// Sets of the second TLB, a power of two.
+    pub l2_sets: u32,
+    /// Its ways.
+    pub l2_ways: u32,
+    /// log2 of the pages that share a set; a coalesced entry is cut to them.
+    pub l2_index_shift: u32,
+    /// Cycles that a lookup takes longer if the first TLB has no entry.
+    pub l2_cycles: u32,
+    /// Entries of the page-walk cache, 0 for none.
+    pub walk_cache_entries: u32,
 }
 
 /// What Table 3 leaves open of the timed system.
@@ -673,6 +692,24 @@ impl Plan {
                 check_repeats(plan.repeats, plan.repeats_quick)?;
                 check_machine(&plan.machine)?;
                 check_system("system", &plan.system)?;
+                if let Some(behind) = &plan.hierarchy {
+                    let HierarchyPlan { l2_sets, l2_ways, l2_index_shift, l2_cycles, .. } = *behind;
+                    let walk_cache_entries = behind.walk_cache_entries;
+                    require(l2_index_shift <= 18, "hierarchy.l2_index_shift", || {
+                        format!("{l2_index_shift} is more than 18")
+                    })?;
+                    let entries = u64::from(l2_sets) * u64::from(l2_ways);
+                    let fits = l2_sets.is_power_of_two() && (1..=1 << 16).contains(&entries);
+                    require(fits, "hierarchy.l2_sets", || {
+                        format!("{l2_sets} sets of {l2_ways} ways: a power of two, 65536 entries")
+                    })?;
+                    require(l2_cycles <= 1000, "hierarchy.l2_cycles", || {
+                        format!("{l2_cycles} is more than 1000")
+                    })?;
+                    require(walk_cache_entries <= 1024, "hierarchy.walk_cache_entries", || {
+                        format!("{walk_cache_entries} is more than 1024")
+                    })?;
+                }
                 for variant in &plan.variants {
                     check_system("variants.system", &variant.system)?;
                 }

@@ -8,10 +8,11 @@ use crate::{
 };
 
 /// The plans that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 11] = [
+pub const BUILT_IN: [(&str, &str); 12] = [
     ("pbs-cases", include_str!("../../../studies/pbs-cases.toml")),
     ("pbs-tlb", include_str!("../../../studies/pbs-tlb.toml")),
     ("pbs-system", include_str!("../../../studies/pbs-system.toml")),
+    ("pbs-system-cpu", include_str!("../../../studies/pbs-system-cpu.toml")),
     ("pbs-readings", include_str!("../../../studies/pbs-readings.toml")),
     ("pbs-tlb-armv8", include_str!("../../../studies/pbs-tlb-armv8.toml")),
     ("pbs-tlb-aged", include_str!("../../../studies/pbs-tlb-aged.toml")),

@@ -211,6 +211,17 @@ pub struct Hardware {
     pub tlb: Geometry,
     /// The width of the contiguity fields.
     pub contiguity: ContiguityBits,
+    /// Frames of physical memory.
+    pub frames: u64,
+}
+
+/// Frames of physical memory that a format reaches: 4 GiB in ARMv7, 256 TiB
+/// elsewhere.
+pub fn reach_frames(format: Format) -> u64 {
+    match format {
+        Format::ArmV7 => 1 << 20,
+        Format::ArmV8 | Format::X86_64 => 1 << 36,
+    }
 }
 
 impl Hardware {
@@ -308,13 +319,10 @@ pub enum MeasureError {
 /// Where the tables for these requests stand: at the end of physical memory,
 /// room for the upper levels and for each 2 MiB of a request a leaf table with
 /// what may stand beside it. Data must lie below.
-pub fn table_extent(format: Format, requests: &[PageRange]) -> Extent {
+pub fn table_extent(memory_frames: u64, requests: &[PageRange]) -> Extent {
     let frames = 64 + requests.iter().map(|r| 4 * (r.count / 256 + 2)).sum::<u64>();
-    let end = match format {
-        Format::ArmV7 => 1 << 20,
-        Format::ArmV8 | Format::X86_64 => 1 << 36,
-    };
-    Extent::new(Pfn::new(end - frames.min(end)), frames)
+    let frames = frames.min(memory_frames);
+    Extent::new(Pfn::new(memory_frames - frames), frames)
 }
 
 /// Serves the program's requests in this memory and maps them; then hands over
@@ -335,7 +343,7 @@ pub fn with_mapped<T>(
     } else {
         blocks(source.prepare::<HeadOfList>(design.allocator, random)?, program)?
     };
-    let extent = table_extent(hardware.format, &program.requests);
+    let extent = table_extent(hardware.frames, &program.requests);
     let mut words = vec![0; extent.count as usize * 512];
     let memory = SliceMemory::new(extent.start, &mut words);
     let tables: RefCell<Allocator> = RefCell::new(new_allocator(extent, Config::BBS, true)?);
