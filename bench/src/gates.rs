@@ -16,6 +16,7 @@ use swath_frame::{Config, FrameAllocator, HeadOfList, PageBuddy};
 use crate::Failure;
 use crate::random::Random;
 use crate::setup::{FRAMES, SpinLock, bbs, buddy};
+use crate::timed;
 use crate::translate::{self, Traffic::*};
 
 /// One gated operation.
@@ -35,7 +36,9 @@ const fn gate(name: &'static str, bound: f64, run: fn() -> Result<u64, String>) 
 /// stands over PBS with granularity 9, and its claims and flushes count: on the
 /// half-used map, where a free run is two frames long, and on one that was
 /// free, with frames put back in the order taken. A pair is two calls. Then a
-/// simulated access that mostly hits, and one that always misses.
+/// simulated access that mostly hits, and one that always misses. Then a
+/// transaction in simulated time, of the memory alone and of the whole system;
+/// the last of them walks for every transaction, which makes three requests.
 const GATES: &[Gate] = &[
     gate("bbs-get", 60.0, || get(&mut half_used(bbs()))),
     gate("bbs-put", 60.0, || put(&mut half_used(bbs()))),
@@ -54,6 +57,11 @@ const GATES: &[Gate] = &[
     gate("trad-misses", 550.0, || translate::gate("trad", Vertical, swath_bench_counted)),
     gate("pcad-misses", 600.0, || translate::gate("pcad", Vertical, swath_bench_counted)),
     gate("at-misses", 850.0, || translate::gate("at", Vertical, swath_bench_counted)),
+    gate("dram-raster", 1600.0, || timed::dram(Raster, swath_bench_counted)),
+    gate("dram-vertical", 3000.0, || timed::dram(Vertical, swath_bench_counted)),
+    gate("system-raster", 5000.0, || timed::system("pcad", true, Raster, swath_bench_counted)),
+    gate("system-vertical", 5000.0, || timed::system("pcad", true, Vertical, swath_bench_counted)),
+    gate("system-walks", 11_000.0, || timed::system("trad", false, Vertical, swath_bench_counted)),
 ];
 
 /// Calls measured by each entry for single frames.

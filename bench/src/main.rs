@@ -74,6 +74,7 @@ mod gates;
 mod random;
 mod rivals;
 mod setup;
+mod timed;
 mod translate;
 
 const USAGE: &str = "usage: swath-bench gates [NAME…]

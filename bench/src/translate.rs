@@ -53,14 +53,17 @@ impl Traffic {
         }
     }
 
-    fn addresses(self) -> impl Iterator<Item = VirtAddr> {
-        let base = PAGES.start.addr().raw();
+    pub(crate) fn addresses(self) -> impl Iterator<Item = VirtAddr> {
+        self.offsets().map(|offset| VirtAddr::new(PAGES.start.addr().raw() + offset))
+    }
+
+    /// The image's lines in order, from its first byte.
+    pub(crate) fn offsets(self) -> impl Iterator<Item = u64> {
         let (rows, columns) = match self {
             Self::Raster => (1, PAGES.count * 64),
             Self::Vertical => (PAGES.count * 4096 / ROW_BYTES, ROW_BYTES / 64),
         };
-        (0..columns)
-            .flat_map(move |x| (0..rows).map(move |y| VirtAddr::new(base + y * ROW_BYTES + x * 64)))
+        (0..columns).flat_map(move |x| (0..rows).map(move |y| y * ROW_BYTES + x * 64))
     }
 
     /// Hits of one pass from an empty TLB.
@@ -72,9 +75,11 @@ impl Traffic {
     }
 }
 
-/// Runs `body` with physical memory that holds the tables, and their regime.
-fn with_tables<T>(
+/// Runs `body` with physical memory that holds the tables of the image, in one
+/// block or in single frames, and their regime.
+pub(crate) fn with_tables<T>(
     design: &str,
+    one_block: bool,
     body: impl FnOnce(&SliceMemory<'_>, Regime) -> Result<T, String>,
 ) -> Result<T, String> {
     let field = ContiguityField::Beside { bits: 8 };
@@ -88,10 +93,16 @@ fn with_tables<T>(
     let memory = SliceMemory::new(Pfn::new(0), &mut words);
     let mut space = AddressSpace::new(Format::ArmV7, coalescing, &memory, &frames, &frames)
         .map_err(|error| error.to_string())?;
-    for page in PAGES.iter() {
-        // Every other frame, so that no two are contiguous.
-        let frame = Extent::new(Pfn::new(0x10000 + 2 * page.raw()), 1);
-        space.map(page, frame, Attributes::USER_DATA).map_err(|error| error.to_string())?;
+    let mut map = |page: Vpn, frames: Extent| {
+        space.map(page, frames, Attributes::USER_DATA).map_err(|error| error.to_string())
+    };
+    if one_block {
+        map(PAGES.start, Extent::new(Pfn::new(0x10000), PAGES.count))?;
+    } else {
+        for page in PAGES.iter() {
+            // Every other frame, so that no two are contiguous.
+            map(page, Extent::new(Pfn::new(0x10000 + 2 * page.raw()), 1))?;
+        }
     }
     body(&memory, space.regime())
 }
@@ -122,7 +133,7 @@ pub(crate) fn gate(
     traffic: Traffic,
     counted: fn(&mut dyn FnMut()),
 ) -> Result<u64, String> {
-    with_tables(design, |memory, regime| {
+    with_tables(design, false, |memory, regime| {
         let mut mmu = Mmu::new(regime, Geometry::default(), WalkOrder::default())
             .map_err(|error| error.to_string())?;
         let mut accesses = Ok(0);
@@ -144,7 +155,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         for design in DESIGNS {
             let mut speeds = Vec::new();
             for _ in 0..SAMPLES {
-                let speed = with_tables(design, |memory, regime| {
+                let speed = with_tables(design, false, |memory, regime| {
                     let mut mmu = Mmu::new(regime, Geometry::default(), WalkOrder::default())
                         .map_err(|error| error.to_string())?;
                     let start = Instant::now();
