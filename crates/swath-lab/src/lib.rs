@@ -25,6 +25,7 @@ pub mod pbs_system;
 pub mod pbs_tlb;
 pub mod pbs_widths;
 pub mod plan;
+mod plan_check;
 pub mod real;
 pub mod report;
 pub mod results;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use swath_hw::dram_trace::TraceFormat;
 use swath_lab::access::{AccessKind, TraceError};
 use swath_lab::access_record::{RecordError, RecordOptions, record};
 use swath_lab::plan::Plan;
@@ -20,7 +21,8 @@ use swath_lab::snapshot::{FrameKind, RunLengths, Snapshot, UnknownFrames};
 use swath_lab::snapshot_file::SnapshotError;
 use swath_lab::studies::{self, BUILT_IN};
 use swath_lab::study::{Run, StudyError, Watch};
-use swath_lab::{pbs_allocation, report, snapshot_live};
+use swath_lab::workload::WorkloadName;
+use swath_lab::{pbs_allocation, pbs_system, report, snapshot_live};
 
 /// The laboratory of contiguous memory: what an allocator, a TLB or a memory
 /// policy does on a workload.
@@ -52,6 +54,25 @@ enum Command {
     /// Record a real program.
     #[command(subcommand)]
     Record(RecordCommand),
+    /// Write what the memory is asked for in the timed system, as a trace that
+    /// Ramulator 2.1 or DRAMsim3 reads.
+    Export {
+        /// The file to write.
+        #[arg(short, long, value_name = "FILE")]
+        out: PathBuf,
+        /// The simulator.
+        #[arg(long, value_enum, default_value = "dramsim3")]
+        format: Simulator,
+        /// TRAD, PCAD, AT or PBS.
+        #[arg(long, default_value = "PBS")]
+        design: String,
+        /// The size of the free blocks that memory is made of.
+        #[arg(long, value_name = "FRAMES", default_value_t = 4,
+              value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+        block_frames: u64,
+        /// The workload, as a plan writes it: rotated-display.
+        workload: String,
+    },
     /// Say what a snapshot or a trace holds.
     Show {
         /// The file.
@@ -74,6 +95,13 @@ enum Command {
         #[arg(long)]
         unknown_free: bool,
     },
+}
+
+/// Whose trace format.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Simulator {
+    Ramulator,
+    Dramsim3,
 }
 
 #[derive(Subcommand)]
@@ -177,6 +205,9 @@ fn main() -> ExitCode {
         Command::Snapshot { out, json } => snapshot(&out, json),
         Command::Record(RecordCommand::Accesses { out, limit, command }) => {
             record_accesses(&out, limit, &command)
+        }
+        Command::Export { out, format, design, block_frames, workload } => {
+            export(&out, format, &design, block_frames, &workload)
         }
         Command::Show { file, json } => show(&file, json),
         Command::CountAllocation { plan, subject, memory, unknown_free } => {
@@ -411,6 +442,32 @@ fn record_accesses(out: &Path, limit: Option<u64>, command: &[OsString]) -> Resu
     })?;
     bar.0.finish_and_clear();
     say!("{} accesses, {} bytes, {}", recording.accesses, recording.file_bytes, out.display());
+    Ok(())
+}
+
+fn export(
+    out: &Path,
+    format: Simulator,
+    design: &str,
+    block_frames: u64,
+    workload: &str,
+) -> Result<(), Failure> {
+    let plans = BUILT_IN.iter().filter_map(|(name, text)| Plan::parse(name, text).ok());
+    let plan = plans.into_iter().find_map(|plan| match plan {
+        Plan::System(plan) => Some(plan),
+        _ => None,
+    });
+    let Some(plan) = plan else { return Err(Failure::new(1, "no study of the timed system")) };
+    let workload = WorkloadName::named(workload).ok_or_else(|| {
+        let names: Vec<_> = WorkloadName::ALL.iter().map(|name| name.as_str()).collect();
+        Failure::new(2, format!("no workload {workload:?}; there are {}", names.join(", ")))
+    })?;
+    let format = match format {
+        Simulator::Ramulator => TraceFormat::Ramulator,
+        Simulator::Dramsim3 => TraceFormat::DramSim3,
+    };
+    let count = pbs_system::export(&plan, workload, design, block_frames, format, out)?;
+    say!("{count} transactions, {}", out.display());
     Ok(())
 }
 

@@ -1,18 +1,25 @@
 //! Execution cycles in the timed system (section V-C, Fig. 15 to 18).
 
+use std::io::Write;
+use std::path::Path;
+
 use swath_arch::{BASE_PAGE_BYTES, SliceMemory};
+use swath_hw::dram_trace::{TraceFormat, write_trace};
 use swath_hw::hierarchy::{self, Hierarchy};
 use swath_hw::interconnect::WriteResponse;
-use swath_hw::system::{Config as SystemConfig, System};
-use swath_hw::{Geometry, Mmu, SharedBuffer, SystemStats, Transaction, Translate, WalkOrder};
+use swath_hw::system::{Config as SystemConfig, Event, System};
+use swath_hw::{
+    Geometry, Mmu, Request, SharedBuffer, SystemStats, Transaction, Translate, WalkOrder,
+};
 
 use crate::memory::{Source, random};
-use crate::plan::{SystemMachine, SystemPlan, SystemVariant};
+use crate::output;
+use crate::plan::{Machine as MachinePlan, SystemMachine, SystemPlan, SystemVariant};
 use crate::real::Machine;
 use crate::results::{Claim, Figure, FigureKind, Point, Series, StudyResult, Unit};
 use crate::study::{self, Outcome, Run, StudyError};
 use crate::translation::{Design, Hardware, MeasureError, Program, table_extent, with_mapped};
-use crate::workload::{Category, Workload};
+use crate::workload::{Category, Workload, WorkloadName};
 
 /// A workload ready to run: where its buffers are, and what its masters do.
 struct Timed {
@@ -76,18 +83,8 @@ struct Cycles {
 /// [`StudyError`].
 pub fn run(plan: &SystemPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let about = &plan.about;
-    let machine = &plan.machine;
-    let ways = machine.tlb_ways as u32;
-    let hardware = Hardware {
-        format: machine.format.format(),
-        tlb: Geometry { sets: machine.tlb_entries as u32 / ways, ways, index_shift: 0 },
-        contiguity: machine.contiguity_bits,
-        frames: SystemConfig::paper().dram.len_bytes() / BASE_PAGE_BYTES,
-    };
-    let bbs = crate::plan::bbs(machine.bbs_max_order)?;
-    let pbs = crate::plan::pbs(machine.pbs_granularity, machine.pbs_top_order)?;
-    let designs: Vec<Design> =
-        Design::all(bbs, pbs).into_iter().filter(|design| !design.best_fit).collect();
+    let hardware = hardware(&plan.machine);
+    let designs = designs(&plan.machine)?;
     let workloads: Vec<Timed> =
         plan.workloads.iter().map(|name| Timed::new(&name.build(&plan.shapes))).collect();
     let sizes = if run.quick { &plan.block_frames_quick } else { &plan.block_frames };
@@ -96,10 +93,10 @@ pub fn run(plan: &SystemPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let sizes: &[u64] = if machine_memory.is_some() { &[0] } else { sizes };
 
     let mut points = Vec::new();
-    let mut sweep = |system: &'_ SystemMachine, sizes: &[u64]| {
+    let mut sweep = |system, sizes: &[u64]| {
         for timed in &workloads {
             for &size in sizes {
-                points.extend(designs.iter().map(|&design| (system.clone(), timed, size, design)));
+                points.extend(designs.iter().map(|&design| (system, timed, size, design)));
             }
         }
     };
@@ -111,7 +108,9 @@ pub fn run(plan: &SystemPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let measured = run.points(about, &points, |(system, timed, size, design)| {
         let mut sum = Cycles::default();
         for repeat in 0..repeats {
-            let one = one(plan, &hardware, machine_memory, (system, timed, *size, design), repeat)?;
+            let point = (*system, *timed, *size, design);
+            let one = simulated(plan, &hardware, machine_memory, point, repeat, &mut |_| {})?;
+            let one = summary(&one);
             sum.total += one.total / repeats as f64;
             sum.walking += one.walking / repeats as f64;
             sum.row_hits += one.row_hits / repeats as f64;
@@ -229,14 +228,86 @@ pub fn run(plan: &SystemPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     })
 }
 
-/// One run of one point.
-fn one(
+fn hardware(machine: &MachinePlan) -> Hardware {
+    let ways = machine.tlb_ways as u32;
+    Hardware {
+        format: machine.format.format(),
+        tlb: Geometry { sets: machine.tlb_entries as u32 / ways, ways, index_shift: 0 },
+        contiguity: machine.contiguity_bits,
+        frames: SystemConfig::paper().dram.len_bytes() / BASE_PAGE_BYTES,
+    }
+}
+
+fn designs(machine: &MachinePlan) -> Result<Vec<Design>, StudyError> {
+    let bbs = crate::plan::bbs(machine.bbs_max_order)?;
+    let pbs = crate::plan::pbs(machine.pbs_granularity, machine.pbs_top_order)?;
+    Ok(Design::all(bbs, pbs).into_iter().filter(|design| !design.best_fit).collect())
+}
+
+/// Writes to `path` what the memory is asked for in one run, walks included, in
+/// a simulator's trace format, so that a reader can check the memory's timing
+/// there. Gives the number of transactions.
+///
+/// # Errors
+/// [`StudyError`]; `path` is then as it was.
+pub fn export(
+    plan: &SystemPlan,
+    workload: WorkloadName,
+    design: &str,
+    block_frames: u64,
+    format: TraceFormat,
+    path: &Path,
+) -> Result<u64, StudyError> {
+    let failed = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
+    let designs = designs(&plan.machine)?;
+    let named = designs.iter().find(|known| known.name.eq_ignore_ascii_case(design));
+    let design = named.ok_or_else(|| {
+        let names: Vec<_> = designs.iter().map(|design| design.name).collect();
+        failed(format!("no design {design:?}; there are {}", names.join(", ")))
+    })?;
+    let timed = Timed::new(&workload.build(&plan.shapes));
+    let hardware = hardware(&plan.machine);
+    let mut count = 0;
+    let mut error = None;
+    let written = output::replace(path, |file| {
+        let mut line = String::new();
+        let mut result = Ok(());
+        let point = (&plan.system, &timed, block_frames, design);
+        let run = simulated(plan, &hardware, None, point, 0, &mut |event| {
+            let Event::Accepted { cycle, addr, write, .. } = event else { return };
+            if result.is_ok() {
+                line.clear();
+                let request = Request { id: count, addr, write };
+                // Writing into a string does not fail.
+                let _ = write_trace(&mut line, format, [(cycle, request)]);
+                result = file.write_all(line.as_bytes());
+                count += 1;
+            }
+        });
+        match run {
+            Ok(_) => result,
+            Err(what) => {
+                error = Some(what);
+                Err(std::io::Error::other("the run failed"))
+            }
+        }
+    });
+    match (error, written) {
+        (Some(error), _) => Err(error),
+        (None, Err(error)) => Err(failed(format!("{}: {error}", path.display()))),
+        (None, Ok(())) => Ok(count),
+    }
+}
+
+/// One run of one point, showing each event.
+fn simulated(
     plan: &SystemPlan,
     hardware: &Hardware,
     machine: Option<&Machine>,
     (system, timed, size, design): (&SystemMachine, &Timed, u64, &Design),
     repeat: u64,
-) -> Result<Cycles, StudyError> {
+    observe: &mut dyn FnMut(Event),
+) -> Result<SystemStats, StudyError> {
     let mut random = random(plan.about.seed, repeat);
     let below;
     let source = match machine {
@@ -256,10 +327,10 @@ fn one(
             let failed = |error: &dyn std::fmt::Display| MeasureError::Hardware(error.to_string());
             let order = WalkOrder::default();
             match &plan.hierarchy {
-                None => simulate(system, timed, memory, || {
+                None => simulate(system, timed, memory, observe, || {
                     Mmu::new(regime, hardware.tlb, order).map_err(|e| failed(&e))
                 }),
-                Some(behind) => simulate(system, timed, memory, || {
+                Some(behind) => simulate(system, timed, memory, observe, || {
                     let config = hierarchy::Config {
                         l1: hardware.tlb,
                         l2: Geometry {
@@ -275,11 +346,10 @@ fn one(
                 }),
             }
         });
-    let stats = stats.map_err(|error| StudyError::Machine {
+    stats.map_err(|error| StudyError::Machine {
         study: plan.about.study.clone(),
         what: format!("{} on {}: {error}", design.name, timed.name),
-    })?;
-    Ok(summary(&stats))
+    })
 }
 
 /// Runs the masters of a workload, each with a translating machine of its own.
@@ -287,6 +357,7 @@ fn simulate<T: Translate>(
     system: &SystemMachine,
     timed: &Timed,
     memory: &SliceMemory<'_>,
+    observe: &mut dyn FnMut(Event),
     machine: impl Fn() -> Result<T, MeasureError>,
 ) -> Result<SystemStats, MeasureError> {
     let failed = |error: &dyn std::fmt::Display| MeasureError::Hardware(error.to_string());
@@ -295,7 +366,7 @@ fn simulate<T: Translate>(
         masters.push((machine()?, transactions.iter().copied()));
     }
     let system = System::new(&config(system, timed), masters).map_err(|e| failed(&e))?;
-    system.run(memory).map_err(|e| failed(&e))
+    system.run_observed(memory, observe).map_err(|e| failed(&e))
 }
 
 /// The machine of the plan, with what the workload's masters share.
@@ -406,9 +477,9 @@ fn claims(savings: &Savings<'_>) -> Vec<Claim> {
         let widest = savings.widest(two, 1, 1, over);
         claim(Claim::within(place, &says, 0.0, widest, 0.001), open);
     }
-    let anchors = "AT walks twice here too, but the anchor's descriptors mostly lie in the DRAM \
-                   row that the first walk has opened, so the second walk costs less than the \
-                   first.";
+    let anchors = "AT walks twice here too, but less than twice as long: the anchor's descriptors \
+                   mostly lie in the DRAM row that the first walk has opened, and a page that is \
+                   its own anchor walks once, which at block size 1 is every second page.";
     let says = "Block size 1: PBS is up to 52% better than AT";
     claim(Claim::within(place, says, 0.52, savings.most(two, 1, 1, AT), 0.05), anchors);
     let place = "Section V-C, 2";

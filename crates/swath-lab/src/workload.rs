@@ -264,6 +264,26 @@ impl WorkloadName {
         Self::MatrixTranspose,
     ];
 
+    /// The name as a plan writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CameraPreview => "camera-preview",
+            Self::ImageScaling => "image-scaling",
+            Self::ImageBlending => "image-blending",
+            Self::EdgeDetection => "edge-detection",
+            Self::Convolution => "convolution",
+            Self::RotatedPreview => "rotated-preview",
+            Self::RotatedDisplay => "rotated-display",
+            Self::MatrixMultiplication => "matrix-multiplication",
+            Self::MatrixTranspose => "matrix-transpose",
+        }
+    }
+
+    /// The workload of this name, as a plan writes it.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == name)
+    }
+
     /// The workload in these sizes.
     pub fn build(self, shapes: &Shapes) -> Workload {
         use Category::{I, II};
@@ -361,6 +381,15 @@ mod tests {
 
     fn lines(tiles: Tiles) -> Vec<u64> {
         tiles.lines().collect()
+    }
+
+    #[test]
+    fn names_are_those_of_plans() {
+        for name in WorkloadName::ALL {
+            let in_plan = serde_json::to_value(name).unwrap();
+            assert_eq!(in_plan.as_str(), Some(name.as_str()));
+            assert_eq!(WorkloadName::named(name.as_str()), Some(name));
+        }
     }
 
     #[test]
