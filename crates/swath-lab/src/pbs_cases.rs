@@ -68,6 +68,7 @@ impl Case {
             tlb: Geometry::fully_associative(32),
             contiguity: ContiguityBits::Ideal(16),
             frames: reach_frames(self.format),
+            anchor_log2: None,
         };
         let mut blocks = [0; 2];
         let mut walks = [0; 3];

@@ -117,6 +117,7 @@ fn rates(
         tlb: Geometry::fully_associative(32),
         contiguity: ContiguityBits::Ideal(16),
         frames: reach_frames(Format::ArmV7),
+        anchor_log2: None,
     };
     let free = (program.requested_pages() as f64 * plan.free_per_requested).ceil() as u64;
     let designs = Design::all(Config::BBS, Config::PBS_ARMV7);

@@ -177,6 +177,7 @@ fn hardware(machine: &MachinePlan) -> Hardware {
         tlb: Geometry { sets: machine.tlb_entries as u32 / ways, ways, index_shift: 0 },
         contiguity: machine.contiguity_bits,
         frames: reach_frames(machine.format.format()),
+        anchor_log2: None,
     }
 }
 

@@ -46,6 +46,7 @@ pub fn run(plan: &WidthsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
             tlb: Geometry::fully_associative(plan.tlb_entries as u32),
             contiguity: *contiguity,
             frames: reach_frames(format.format()),
+            anchor_log2: None,
         };
         let below;
         let source = match &run.real.memory {

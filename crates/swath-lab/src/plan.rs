@@ -366,6 +366,9 @@ pub struct SystemMachine {
     /// Whether a write has completed when the controller has taken it, and not
     /// only when it is in the memory.
     pub posted_writes: bool,
+    /// log2 of AT's anchor distance in pages, 1 to 16; what suits the mapped
+    /// blocks best if not given.
+    pub anchor_log2: Option<u8>,
 }
 
 /// Another reading of what Table 3 leaves open.

@@ -155,6 +155,10 @@ fn check_repeats(repeats: u64, quick: u64) -> Checked {
 }
 
 fn check_system(table: &str, system: &SystemMachine) -> Checked {
+    let distance = system.anchor_log2.unwrap_or(1);
+    require((1..=16).contains(&distance), &format!("{table}.anchor_log2"), || {
+        format!("{distance} is not between 1 and 16")
+    })?;
     for (key, value, max) in
         [("outstanding_max", system.outstanding_max, 4096), ("walks_max", system.walks_max, 64)]
     {

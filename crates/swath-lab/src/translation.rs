@@ -12,8 +12,8 @@ use std::ops::Add;
 
 use foldhash::fast::FixedState;
 use swath_arch::{
-    Attributes, BASE_PAGE_BYTES, Coalescing, ContiguityField, Extent, Format, PageRange, Pfn,
-    Regime, SliceMemory, VirtAddr, Vpn,
+    Attributes, BASE_PAGE_BYTES, Coalescing, ContiguityField, Extent, Format, Order, PageRange,
+    Pfn, Regime, SliceMemory, VirtAddr, Vpn,
 };
 use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, Rule};
 use swath_hw::{Geometry, Mmu, Stats, WalkOrder};
@@ -213,6 +213,9 @@ pub struct Hardware {
     pub contiguity: ContiguityBits,
     /// Frames of physical memory.
     pub frames: u64,
+    /// log2 of AT's anchor distance in pages; what suits the mapped blocks best
+    /// if not given.
+    pub anchor_log2: Option<Order>,
 }
 
 /// Frames of physical memory that a format reaches: 4 GiB in ARMv7, 256 TiB
@@ -237,7 +240,8 @@ impl Hardware {
                     ContiguityField::Beside { bits } => (1 << bits) - 1,
                 };
                 let runs = blocks.iter().map(|(page, block)| PageRange::new(*page, block.count));
-                Coalescing::Anchor { field, distance: anchor_distance(runs, max) }
+                let distance = self.anchor_log2.unwrap_or_else(|| anchor_distance(runs, max));
+                Coalescing::Anchor { field, distance }
             }
         }
     }
