@@ -462,7 +462,7 @@ macro_rules! contenders {
         bits.insert(0..FRAMES as usize);
         vec![
             contender("swath PBS-9", Side::Ours, $workload(buddy9())),
-            contender("swath PBS-4", Side::Ours, $workload(buddy4())),
+            contender("swath PBS-4", Side::Shown, $workload(buddy4())),
             contender("swath BBS", Side::Shown, $workload(buddy1())),
             contender("buddy_system_allocator, orders 0-9", Side::Theirs, $workload(few_orders)),
             contender("buddy_system_allocator, orders 0-20", Side::Theirs, $workload(all_orders)),
@@ -492,7 +492,7 @@ const ROWS: &[fn() -> Row] = &[
             contender("swath PBS-9", Side::Shown, listed::<HeadOfList>(Config::PBS_ARMV8)),
             contender("swath PBS-4", Side::Shown, listed::<HeadOfList>(Config::PBS_ARMV7)),
             contender("swath PBS-9, best fit", Side::Ours, listed::<BestFit>(Config::PBS_ARMV8)),
-            contender("swath PBS-4, best fit", Side::Ours, listed::<BestFit>(Config::PBS_ARMV7)),
+            contender("swath PBS-4, best fit", Side::Shown, listed::<BestFit>(Config::PBS_ARMV7)),
             contender(
                 "offset-allocator",
                 Side::Theirs,
