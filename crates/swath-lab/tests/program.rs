@@ -277,6 +277,38 @@ fn real_input_in_place_of_the_plans() {
 }
 
 #[test]
+fn export_for_other_simulators() {
+    let room = Room::new();
+    let path = room.path("trace.txt");
+    let out = path.to_str().unwrap();
+    room.run(&["export", "rotated-display", "--design", "pcad", "-o", out]).succeeds();
+    let text = std::fs::read_to_string(&path).unwrap();
+    // Every line of the image, and the reads of its walks before them.
+    assert!(text.lines().count() > 57_600);
+    let mut last = 0;
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        assert!(words.next().unwrap().starts_with("0x"), "{line}");
+        assert_eq!(words.next(), Some("READ"), "{line}");
+        let cycle: u64 = words.next().unwrap().parse().unwrap();
+        assert!(cycle >= last, "{line}");
+        last = cycle;
+    }
+    let other = room.path("other.txt");
+    let out = other.to_str().unwrap();
+    let ramulator = ["export", "image-blending", "--format", "ramulator", "-o", out];
+    room.run(&ramulator).succeeds();
+    let text = std::fs::read_to_string(&other).unwrap();
+    let stores = text.lines().filter(|line| line.starts_with("ST 0x")).count();
+    assert_eq!(stores, 57_600);
+    let nowhere = room.path("nothing.txt");
+    let out = nowhere.to_str().unwrap();
+    room.run(&["export", "sorting", "-o", out]).fails(2, &["sorting", "rotated-display"]);
+    room.run(&["export", "rotated-display", "--design", "XY", "-o", out]).fails(1, &["XY", "TRAD"]);
+    assert!(!nowhere.exists());
+}
+
+#[test]
 fn wrong_arguments() {
     let room = Room::new();
     room.run(&["study", "pbs-nothing"]).fails(2, &["pbs-nothing", "pbs-cases"]);
