@@ -5,13 +5,12 @@
 
 use swath_arch::{Extent, Format, PageRange, Pfn, VirtAddr, Vpn};
 use swath_frame::{Config, FrameAllocator};
-use swath_hw::Geometry;
 
 use crate::memory::{Allocator, Source, random};
 use crate::plan::{CasesPlan, ContiguityBits};
 use crate::results::{Claim, Figure, FigureKind, Series, StudyResult};
 use crate::study::{self, Outcome, Run, StudyError};
-use crate::translation::{Accesses, Design, Hardware, Program, Scheme, measure, reach_frames};
+use crate::translation::{Accesses, Design, Hardware, Program, Scheme, measure};
 
 /// A request in a layout of free frames.
 struct Case {
@@ -63,13 +62,7 @@ impl Case {
             requests: vec![self.pages],
             masters: vec![Accesses::Listed(self.pages.iter().map(Vpn::addr).collect())],
         };
-        let hardware = Hardware {
-            format: self.format,
-            tlb: Geometry::fully_associative(32),
-            contiguity: ContiguityBits::Ideal(16),
-            frames: reach_frames(self.format),
-            anchor_log2: None,
-        };
+        let hardware = Hardware::new(self.format, 32, ContiguityBits::Ideal(16));
         let mut blocks = [0; 2];
         let mut walks = [0; 3];
         let designs = [

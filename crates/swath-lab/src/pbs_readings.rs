@@ -3,16 +3,13 @@
 
 use swath_arch::Format;
 use swath_frame::Config;
-use swath_hw::Geometry;
 
 use crate::memory::{Source, random};
 use crate::plan::{ContiguityBits, ReadingsPlan};
 use crate::real::Machine;
 use crate::results::{Figure, FigureKind, Point, Series, StudyResult};
 use crate::study::{self, Outcome, Run, StudyError};
-use crate::translation::{
-    Design, Hardware, Measured, Program, measure, reach_frames, table_extent,
-};
+use crate::translation::{Design, Hardware, Measured, Program, measure};
 use crate::workload::{Shapes, WorkloadName};
 
 /// Hit rates of one reading: for each block size, those of TRAD, PCAD, AT, PBS.
@@ -112,23 +109,17 @@ fn rates(
     repeats: u64,
     machine: Option<&Machine>,
 ) -> Result<Rates, StudyError> {
-    let hardware = Hardware {
-        format: Format::ArmV7,
-        tlb: Geometry::fully_associative(32),
-        contiguity: ContiguityBits::Ideal(16),
-        frames: reach_frames(Format::ArmV7),
-        anchor_log2: None,
-    };
-    let free = (program.requested_pages() as f64 * plan.free_per_requested).ceil() as u64;
+    let hardware = Hardware::new(Format::ArmV7, 32, ContiguityBits::Ideal(16));
     let designs = Design::all(Config::BBS, Config::PBS_ARMV7);
     let mut rates = Vec::new();
-    let below = machine
-        .map(|machine| machine.below(table_extent(hardware.frames, &program.requests).start));
+    let below = machine.map(|machine| hardware.free_of(machine, program));
     let sources: Vec<Source<'_>> = match &below {
         Some(below) => vec![Source::Free(below)],
         None => {
             let sizes = plan.block_frames.iter();
-            sizes.map(|&size| Source::blocks(size, free, plan.free_share)).collect()
+            let scattered =
+                |&size| program.scattered(size, plan.free_per_requested, plan.free_share);
+            sizes.map(scattered).collect()
         }
     };
     for source in sources {

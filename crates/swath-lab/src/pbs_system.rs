@@ -18,7 +18,7 @@ use crate::plan::{Machine as MachinePlan, SystemMachine, SystemPlan, SystemVaria
 use crate::real::Machine;
 use crate::results::{Claim, Figure, FigureKind, Point, Series, StudyResult, Unit};
 use crate::study::{self, Outcome, Run, StudyError};
-use crate::translation::{Design, Hardware, MeasureError, Program, table_extent, with_mapped};
+use crate::translation::{Design, Hardware, MeasureError, Program, with_mapped};
 use crate::workload::{Category, Workload, WorkloadName};
 
 /// A workload ready to run: where its buffers are, and what its masters do.
@@ -229,21 +229,14 @@ pub fn run(plan: &SystemPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     })
 }
 
+/// The plan's hardware before the memory of the paper's system.
 fn hardware(machine: &MachinePlan) -> Hardware {
-    let ways = machine.tlb_ways as u32;
-    Hardware {
-        format: machine.format.format(),
-        tlb: Geometry { sets: machine.tlb_entries as u32 / ways, ways, index_shift: 0 },
-        contiguity: machine.contiguity_bits,
-        frames: SystemConfig::paper().dram.len_bytes() / BASE_PAGE_BYTES,
-        anchor_log2: None,
-    }
+    let frames = SystemConfig::paper().dram.len_bytes() / BASE_PAGE_BYTES;
+    Hardware { frames, ..Hardware::of(machine) }
 }
 
 fn designs(machine: &MachinePlan) -> Result<Vec<Design>, StudyError> {
-    let bbs = crate::plan::bbs(machine.bbs_max_order)?;
-    let pbs = crate::plan::pbs(machine.pbs_granularity, machine.pbs_top_order)?;
-    Ok(Design::all(bbs, pbs).into_iter().filter(|design| !design.best_fit).collect())
+    Ok(Design::of(machine)?.into_iter().filter(|design| !design.best_fit).collect())
 }
 
 /// Writes to `path` what the memory is asked for in one run, walks included, in
@@ -314,14 +307,10 @@ fn simulated(
     let below;
     let source = match machine {
         Some(machine) => {
-            below = machine.below(table_extent(hardware.frames, &timed.program.requests).start);
+            below = hardware.free_of(machine, &timed.program);
             Source::Free(&below)
         }
-        None => {
-            let pages = timed.program.requested_pages() as f64;
-            let free = (pages * plan.free_per_requested).ceil() as u64;
-            Source::blocks(size, free, plan.free_share)
-        }
+        None => timed.program.scattered(size, plan.free_per_requested, plan.free_share),
     };
     let program = &timed.program;
     let hardware = &Hardware { anchor_log2: system.anchor_log2.and_then(Order::new), ..*hardware };

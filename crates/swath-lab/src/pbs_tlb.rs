@@ -3,16 +3,12 @@
 
 use std::sync::Arc;
 
-use swath_hw::Geometry;
-
 use crate::memory::{Ageing, Source, random};
-use crate::plan::{About, AccessPlan, Machine as MachinePlan, MemoryPlan, TlbPlan};
+use crate::plan::{About, AccessPlan, MemoryPlan, TlbPlan};
 use crate::real::{Machine, Trace};
 use crate::results::{Claim, Figure, FigureKind, Point, Series, StudyResult, Unit};
 use crate::study::{self, Outcome, Run, StudyError};
-use crate::translation::{
-    Design, Hardware, Measured, Program, measure, reach_frames, table_extent,
-};
+use crate::translation::{Design, Hardware, Measured, Program, measure};
 use crate::workload::Category;
 
 /// One state of memory: a column of the x axis.
@@ -47,10 +43,8 @@ struct Measurement<'a> {
 /// [`StudyError`].
 pub fn run(plan: &TlbPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let about = &plan.about;
-    let hardware = hardware(&plan.machine);
-    let bbs = crate::plan::bbs(plan.machine.bbs_max_order)?;
-    let pbs = crate::plan::pbs(plan.machine.pbs_granularity, plan.machine.pbs_top_order)?;
-    let mut designs = Design::all(bbs, pbs).to_vec();
+    let hardware = Hardware::of(&plan.machine);
+    let mut designs = Design::of(&plan.machine)?.to_vec();
     designs.retain(|design| plan.best_fit || !design.best_fit);
     let programs = programs(plan, run)?;
     let levels = levels(plan, run)?;
@@ -169,18 +163,6 @@ pub fn run(plan: &TlbPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     })
 }
 
-/// The machine's hardware.
-fn hardware(machine: &MachinePlan) -> Hardware {
-    let ways = machine.tlb_ways as u32;
-    Hardware {
-        format: machine.format.format(),
-        tlb: Geometry { sets: machine.tlb_entries as u32 / ways, ways, index_shift: 0 },
-        contiguity: machine.contiguity_bits,
-        frames: reach_frames(machine.format.format()),
-        anchor_log2: None,
-    }
-}
-
 fn label(x: &Point) -> String {
     match x {
         Point::At(x, _) => x.to_string(),
@@ -266,12 +248,11 @@ fn one(
     let below;
     let source = match &point.level.state {
         State::Blocks { block_frames, free_per_requested, free_share } => {
-            let free = (program.requested_pages() as f64 * free_per_requested).ceil() as u64;
-            Source::blocks(*block_frames, free, *free_share)
+            program.scattered(*block_frames, *free_per_requested, *free_share)
         }
         State::Aged { frames, ageing } => Source::Aged { frames: *frames, ageing: *ageing },
         State::Machine(machine) => {
-            below = machine.below(table_extent(hardware.frames, &program.requests).start);
+            below = hardware.free_of(machine, program);
             Source::Free(&below)
         }
     };

@@ -2,16 +2,12 @@
 //! against the width, with the width that the descriptors leave free beside
 //! ideal ones.
 
-use swath_hw::Geometry;
-
 use crate::memory::{Source, random};
 use crate::plan::{ContiguityBits, FormatName, FormatWord, WidthsPlan};
 use crate::real::Trace;
 use crate::results::{Figure, FigureKind, Point, Series, StudyResult};
 use crate::study::{self, Outcome, Run, StudyError};
-use crate::translation::{
-    Design, Hardware, Measured, Program, measure, reach_frames, table_extent,
-};
+use crate::translation::{Design, Hardware, Measured, Program, measure};
 
 /// Runs the plan.
 ///
@@ -40,19 +36,13 @@ pub fn run(plan: &WidthsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
                 &recorded
             }
         };
-        let free = (program.requested_pages() as f64 * plan.free_per_requested).ceil() as u64;
-        let hardware = Hardware {
-            format: format.format(),
-            tlb: Geometry::fully_associative(plan.tlb_entries as u32),
-            contiguity: *contiguity,
-            frames: reach_frames(format.format()),
-            anchor_log2: None,
-        };
+        let entries = plan.tlb_entries as u32;
+        let hardware = Hardware::new(format.format(), entries, *contiguity);
         let below;
         let source = match &run.real.memory {
-            None => Source::blocks(plan.block_frames, free, plan.free_share),
+            None => program.scattered(plan.block_frames, plan.free_per_requested, plan.free_share),
             Some(machine) => {
-                below = machine.below(table_extent(hardware.frames, &program.requests).start);
+                below = hardware.free_of(machine, program);
                 Source::Free(&below)
             }
         };

@@ -21,8 +21,8 @@ use swath_vm::{AddressSpace, anchor_distance};
 
 use crate::access::TraceError;
 use crate::memory::{Allocator, PrepareError, Random, Source, new_allocator};
-use crate::plan::ContiguityBits;
-use crate::real::{InputError, Trace};
+use crate::plan::{ContiguityBits, Machine as MachinePlan, PlanError, bbs, pbs};
+use crate::real::{InputError, Machine, Trace};
 use crate::workload::Workload;
 
 /// What a program asks for and where it goes.
@@ -157,6 +157,18 @@ impl Program {
         Ok(Self { requests, masters: vec![Accesses::Recorded { trace, renumbered }] })
     }
 
+    /// Memory of free blocks of one size, `free_per_requested` frames free for
+    /// each page that the program requests.
+    pub fn scattered(
+        &self,
+        block_frames: u64,
+        free_per_requested: f64,
+        free_share: f64,
+    ) -> Source<'static> {
+        let free_frames = (self.requested_pages() as f64 * free_per_requested).ceil() as u64;
+        Source::blocks(block_frames, free_frames, free_share)
+    }
+
     /// Pages requested in all.
     pub fn requested_pages(&self) -> u64 {
         self.requests.iter().map(|request| request.count).sum()
@@ -188,6 +200,15 @@ pub struct Design {
 }
 
 impl Design {
+    /// The designs on a plan's machine, as [`all`](Self::all) has them.
+    ///
+    /// # Errors
+    /// [`PlanError::Orders`]; never for a plan that was read.
+    pub fn of(machine: &MachinePlan) -> Result<[Self; 5], PlanError> {
+        let pbs = pbs(machine.pbs_granularity, machine.pbs_top_order)?;
+        Ok(Self::all(bbs(machine.bbs_max_order)?, pbs))
+    }
+
     /// The paper's four, three references on BBS memory and PBS, and as the
     /// fifth PBS with best fit.
     pub fn all(bbs: Config, pbs: Config) -> [Self; 5] {
@@ -228,6 +249,31 @@ pub fn reach_frames(format: Format) -> u64 {
 }
 
 impl Hardware {
+    /// A fully associative TLB before the memory that the format reaches.
+    pub fn new(format: Format, tlb_entries: u32, contiguity: ContiguityBits) -> Self {
+        Self {
+            format,
+            tlb: Geometry::fully_associative(tlb_entries),
+            contiguity,
+            frames: reach_frames(format),
+            anchor_log2: None,
+        }
+    }
+
+    /// The hardware of a plan's machine.
+    pub fn of(machine: &MachinePlan) -> Self {
+        let (entries, ways) = (machine.tlb_entries as u32, machine.tlb_ways as u32);
+        let tlb = Geometry { sets: entries / ways, ways, index_shift: 0 };
+        let format = machine.format.format();
+        Self { tlb, ..Self::new(format, entries, machine.contiguity_bits) }
+    }
+
+    /// What is free on a real machine, as far as this hardware has memory
+    /// before the tables of the program.
+    pub fn free_of(&self, machine: &Machine, program: &Program) -> Vec<Extent> {
+        machine.below(table_extent(self.frames, &program.requests).start)
+    }
+
     /// What the tables say for a scheme, once it is known what they will map.
     fn coalescing(&self, scheme: Scheme, blocks: &[(Vpn, Extent)]) -> Coalescing {
         let field = self.contiguity.field();
