@@ -27,9 +27,11 @@ pub mod map;
 pub mod page_buddy;
 pub mod rule;
 mod short;
+pub mod zoned;
 
 pub use allocator::{AllocError, FrameAllocator, FreeError};
 pub use config::{BuildError, CLASSES_MAX, Config, ConfigError};
 pub use map::{ByteRange, MapError, MemoryMap};
 pub use page_buddy::PageBuddy;
 pub use rule::{BestFit, HeadOfList, Rule};
+pub use zoned::{IsolateError, Mobility, ZoneAllocator};

@@ -1,0 +1,138 @@
+//! Blocks with a mobility, zone by zone: what stands beneath Linux's per-CPU
+//! lists, and what the green memory manager of Panwar and Gopinath replaces.
+//!
+//! A [`ZoneAllocator`] holds the free memory of one zone and hands out aligned
+//! blocks of 2^order frames. Every request says whether its owner could be
+//! moved ([`Mobility`]): what an allocator does with that is its whole
+//! difference from the others. Above it stand zones, watermarks and per-CPU
+//! lists, which are the same for all of them.
+
+use core::fmt;
+
+use swath_arch::{Extent, Order, Pfn};
+
+use crate::allocator::FreeError;
+
+/// Whether the owner of frames could be moved elsewhere (Linux's migrate
+/// types). The paper counts all but anonymous and page-cache pages as
+/// unmovable, so [`Reclaimable`](Self::Reclaimable) is unmovable there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mobility {
+    /// Kernel memory, reached by its physical address: it stays where it is.
+    Unmovable,
+    /// Pages of processes and of the page cache: reached through mappings that can be changed.
+    Movable,
+    /// Kernel memory that can be dropped on demand, but not moved.
+    Reclaimable,
+}
+
+impl Mobility {
+    /// Every mobility, in the order of Linux's migrate types.
+    pub const ALL: [Self; 3] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
+}
+
+impl fmt::Display for Mobility {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unmovable => "unmovable",
+            Self::Movable => "movable",
+            Self::Reclaimable => "reclaimable",
+        })
+    }
+}
+
+/// Why frames were not isolated or rejoined. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IsolateError {
+    /// The extent holds no frames.
+    Empty,
+    /// A border of the extent lies within an isolation unit.
+    Misaligned {
+        /// The extent.
+        extent: Extent,
+        /// The order of the units.
+        order: Order,
+    },
+    /// A frame of the extent does not belong to the zone.
+    Foreign {
+        /// The first such frame.
+        frame: Pfn,
+    },
+    /// A unit of the extent is isolated already (or, when rejoining, is not).
+    State {
+        /// The unit's first frame.
+        frame: Pfn,
+    },
+}
+
+impl fmt::Display for IsolateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "an extent of no frames"),
+            Self::Misaligned { extent, order } => {
+                write!(f, "extent {extent} is not aligned to order {order}")
+            }
+            Self::Foreign { frame } => write!(f, "frame {frame} is not the zone's"),
+            Self::State { frame } => write!(f, "the unit at frame {frame} is in the other state"),
+        }
+    }
+}
+
+impl core::error::Error for IsolateError {}
+
+/// The free memory of one zone.
+///
+/// **Isolated** frames are not handed out: those that were free when
+/// [`isolate`](Self::isolate) was called, and those given back since. So a
+/// section can be emptied, and taken offline by leaving it isolated.
+pub trait ZoneAllocator {
+    /// Takes an aligned block of 2^`order` frames for an owner of this
+    /// mobility, by the allocator's own rules and fallbacks; `None` if no rule
+    /// finds one.
+    fn take(&mut self, order: Order, mobility: Mobility) -> Option<Pfn>;
+
+    /// Takes back 2^`order` frames from `start` on, aligned: a block that was
+    /// taken, or an aligned part of one.
+    ///
+    /// # Errors
+    /// A [`FreeError`] if any of the frames is not allocated; nothing changes.
+    fn give(&mut self, start: Pfn, order: Order) -> Result<(), FreeError>;
+
+    /// Frames that are free and not isolated.
+    fn free_frames(&self) -> u64;
+
+    /// How many frames the zone has.
+    fn total_frames(&self) -> u64;
+
+    /// The largest order of which an aligned block is free and not isolated.
+    fn largest_free(&self) -> Option<Order>;
+
+    /// Visits the free blocks that are not isolated, in no particular order.
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent));
+
+    /// Isolates whole units (pageblocks, or banks, as the allocator says in its
+    /// [`isolation_order`](Self::isolation_order)).
+    ///
+    /// # Errors
+    /// [`IsolateError`]; nothing changes.
+    fn isolate(&mut self, extent: Extent) -> Result<(), IsolateError>;
+
+    /// Ends the isolation: the frames of the extent that are free may be handed out again.
+    ///
+    /// # Errors
+    /// [`IsolateError`]; nothing changes.
+    fn rejoin(&mut self, extent: Extent) -> Result<(), IsolateError>;
+
+    /// The order of the units that can be isolated.
+    fn isolation_order(&self) -> Order;
+
+    /// Bytes of the management structures: what Table II counts (all that the
+    /// zone holds beside what each frame has).
+    fn structure_bytes(&self) -> usize;
+
+    /// Walks all invariants; the first that does not hold is named.
+    ///
+    /// # Errors
+    /// What does not hold.
+    fn check(&self) -> Result<(), &'static str>;
+}
