@@ -51,6 +51,7 @@ pub mod anchor;
 pub mod contiguity;
 pub mod error;
 pub mod inspect;
+pub mod migrate;
 pub mod space;
 pub mod unmap;
 
