@@ -14,7 +14,9 @@
 
 use alloc::vec::Vec;
 
-use swath_arch::{Coalescing, Format, Order, PageRange, PhysMemory, Regime, VirtAddr, Vpn};
+use swath_arch::{
+    Coalescing, Format, Order, PageRange, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn,
+};
 
 use crate::geometry::Geometry;
 use crate::iommu::{Translate, TranslationStats};
@@ -134,25 +136,6 @@ impl Hierarchy {
         self.mmu.tlb()
     }
 
-    /// Forgets `page` in both TLBs, and all of the walk cache, as hardware may.
-    pub fn invalidate_page(&mut self, page: Vpn) {
-        self.invalidate_range(PageRange::new(page, 1));
-    }
-
-    /// Forgets every page of `pages`, and all of the walk cache. O(entries).
-    pub fn invalidate_range(&mut self, pages: PageRange) {
-        self.l1.invalidate_range(pages);
-        self.mmu.invalidate_range(pages);
-        self.cache.clear();
-    }
-
-    /// Forgets everything. O(entries).
-    pub fn invalidate_all(&mut self) {
-        self.l1.invalidate_all();
-        self.mmu.invalidate_all();
-        self.cache.clear();
-    }
-
     /// Lets a walk that is about to read the root begin as low as the cache knows.
     /// O(levels entries).
     fn skip(&mut self, miss: &mut Miss) {
@@ -269,6 +252,38 @@ impl Translate for Hierarchy {
             self.l1.fill(&fill);
         }
         Ok(access)
+    }
+
+    /// In both TLBs, and all of the walk cache, as hardware may. O(c + walk-cache entries).
+    fn invalidate_page(&mut self, page: Vpn) {
+        self.l1.invalidate_page(page);
+        self.mmu.invalidate_page(page);
+        self.cache.clear();
+    }
+
+    /// In both TLBs, and all of the walk cache. O(entries).
+    fn invalidate_range(&mut self, pages: PageRange) {
+        self.l1.invalidate_range(pages);
+        self.mmu.invalidate_range(pages);
+        self.cache.clear();
+    }
+
+    fn invalidate_all(&mut self) {
+        self.l1.invalidate_all();
+        self.mmu.invalidate_all();
+        self.cache.clear();
+    }
+
+    fn set_root(&mut self, root: PhysAddr) -> Result<(), ConfigError> {
+        self.mmu.set_root(root)?;
+        self.invalidate_all();
+        Ok(())
+    }
+
+    fn reset_stats(&mut self) {
+        self.l1.reset_stats();
+        self.mmu.reset_stats();
+        (self.cache_hits, self.saved_reads) = (0, 0);
     }
 
     fn stats(&self) -> TranslationStats {

@@ -25,10 +25,10 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use swath_arch::{Attributes, Pfn, PhysAddr, PhysMemory, Regime, VirtAddr};
+use swath_arch::{Attributes, PageRange, Pfn, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn};
 
 use crate::dram_stats::Histogram;
-use crate::mmu::{Access, Miss, Mmu, Resolved, WalkStats};
+use crate::mmu::{Access, ConfigError, Miss, Mmu, Resolved, WalkStats};
 use crate::timing::Cycle;
 use crate::tlb::TlbStats;
 use crate::walker::Fault;
@@ -111,8 +111,28 @@ pub trait Translate {
         result: Result<Resolved, Fault>,
     ) -> Result<Access, Fault>;
 
-    /// Everything counted.
+    /// Forgets `page`, in all TLBs and walk caches; an entry of many pages goes as a whole.
+    /// Until then a changed table goes unnoticed, as in hardware.
+    fn invalidate_page(&mut self, page: Vpn);
+
+    /// Forgets every page of `pages`.
+    fn invalidate_range(&mut self, pages: PageRange);
+
+    /// Forgets everything.
+    fn invalidate_all(&mut self);
+
+    /// Goes to another address space of the same format, and forgets everything: there are
+    /// no address-space numbers, and nothing is global.
+    ///
+    /// # Errors
+    /// A misaligned root; nothing has changed then.
+    fn set_root(&mut self, root: PhysAddr) -> Result<(), ConfigError>;
+
+    /// Everything counted since the start or the last [`reset_stats`](Self::reset_stats).
     fn stats(&self) -> TranslationStats;
+
+    /// Sets every counter to 0; the entries stay.
+    fn reset_stats(&mut self);
 }
 
 impl Translate for Mmu {
@@ -146,9 +166,29 @@ impl Translate for Mmu {
         Self::complete(self, addr, miss, result)
     }
 
+    fn invalidate_page(&mut self, page: Vpn) {
+        Self::invalidate_page(self, page);
+    }
+
+    fn invalidate_range(&mut self, pages: PageRange) {
+        Self::invalidate_range(self, pages);
+    }
+
+    fn invalidate_all(&mut self) {
+        Self::invalidate_all(self);
+    }
+
+    fn set_root(&mut self, root: PhysAddr) -> Result<(), ConfigError> {
+        Self::set_root(self, root)
+    }
+
     fn stats(&self) -> TranslationStats {
         let stats = Self::stats(self);
         TranslationStats { l1: stats.tlb, walk: stats.walk, ..TranslationStats::default() }
+    }
+
+    fn reset_stats(&mut self) {
+        Self::reset_stats(self);
     }
 }
 

@@ -27,8 +27,10 @@
 
 extern crate alloc;
 
+pub mod cache;
 pub mod controller;
 mod controller_queue;
+mod data_path;
 pub mod decode;
 pub mod dram;
 pub mod dram_mapping;
@@ -43,6 +45,8 @@ pub mod iommu;
 pub mod master;
 pub mod mmu;
 pub mod power;
+pub mod presets;
+pub mod processor;
 pub mod system;
 pub mod system_stats;
 pub mod timing;
@@ -50,6 +54,7 @@ pub mod timing_state;
 pub mod tlb;
 pub mod walker;
 
+pub use cache::{Cache, CacheStats};
 pub use controller::{Scheduling, WritePolicy};
 pub use decode::{Descriptor, Leaf, Rights, decode};
 pub use dram::{Completion, Dram, Issued, OfferError, Request};
@@ -63,9 +68,10 @@ pub use iommu::{Translate, TranslationStats};
 pub use master::{SharedBuffer, Transaction};
 pub use mmu::{Access, ConfigError, Miss, Mmu, Outcome, Resolved, Stats, WalkOrder, WalkStats};
 pub use power::{BankPower, PowerState, PowerTable};
+pub use processor::{Exception, MemoryAccess, Processor, ProcessorStats};
 pub use system::{System, SystemError};
 pub use system_stats::{InterconnectStats, MasterStats, SystemStats};
-pub use timing::{Cycle, DDR3_800, DDR4_3200, LPDDR4_3200, Part};
+pub use timing::{Cycle, DDR3_800, DDR3_1600, DDR4_3200, LPDDR4_3200, Part};
 pub use tlb::{Tlb, TlbStats};
 pub use walker::{
     AccessKind, Contiguity, Denied, Fault, Operation, Step, Translation, Walk, permit, walk,

@@ -522,6 +522,18 @@ impl Mmu {
     pub fn invalidate_all(&mut self) {
         self.tlb.invalidate_all();
     }
+
+    /// Goes to another address space of the same format, and forgets everything. O(entries).
+    ///
+    /// # Errors
+    /// [`ConfigError::Root`]; nothing has changed then.
+    pub fn set_root(&mut self, root: PhysAddr) -> Result<(), ConfigError> {
+        let regime = Regime { root, ..self.regime };
+        check_regime(&regime)?;
+        self.regime = regime;
+        self.invalidate_all();
+        Ok(())
+    }
 }
 
 #[inline]

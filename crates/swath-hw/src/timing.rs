@@ -357,6 +357,81 @@ pub const DDR3_800: Part = {
     }
 };
 
+/// DDR3-1600, 11-11-11 (speed bin 1600K).
+///
+/// | parameter | cycles | source (JEDEC JESD79-3F, by the titles of its tables) |
+/// |---|---|---|
+/// | tCK | 1.25 ns | speed bins: DDR3-1600 |
+/// | CL, tRCD, tRP | 11, 11, 11 | speed bins: 1600K, 13.75 ns each |
+/// | tRAS, tRC | 28, 39 | speed bins: 35 ns, 48.75 ns |
+/// | CWL | 8 | speed bins; mode register 2 |
+/// | tCCD | 4 | timing parameters by speed bin |
+/// | tRRD, tFAW | 5, 24 | timing parameters by speed bin, 1 KB page: max(4 nCK, 6 ns), 30 ns |
+/// | tWTR, tRTP | 6, 6 | timing parameters by speed bin: max(4 nCK, 7.5 ns) each |
+/// | tWR | 12 | timing parameters by speed bin: 15 ns |
+/// | read to write, write to read | 9, 18 | as for DDR3-800 |
+/// | tRFC | 128 | refresh parameters by device density, 2 Gb: 160 ns |
+/// | tREFI | 6240 | refresh parameters by device density, up to 85 °C: 7.8 µs |
+/// | rank to rank | 2 idle | as for DDR3-800 |
+///
+/// Eight chips of 2 Gb x8 on 64 bits: eight banks of 2^15 rows, 2 GiB.
+pub const DDR3_1600: Part = {
+    const CL: u32 = 11;
+    const CWL: u32 = 8;
+    const BURST: u32 = 4;
+    const RCD: u32 = 11;
+    const RP: u32 = 11;
+    const RAS: u32 = 28;
+    const RFC: u32 = 128;
+    const RRD: u32 = 5;
+    const CCD: u32 = 4;
+    const WTR: u32 = 6;
+    const RTP: u32 = 6;
+    const WR: u32 = 12;
+    const TURN: u32 = 2;
+    Part {
+        name: "DDR3-1600 11-11-11",
+        clock_period_ps: 1250,
+        groups: 1,
+        banks_per_group: 8,
+        row_bits: 15,
+        column_bits: 10,
+        bus_bytes: 8,
+        burst_transfers: 2 * BURST,
+        read_latency_cycles: CL,
+        write_latency_cycles: CWL,
+        refresh_interval_cycles: 6240,
+        four_activates_cycles: 24,
+        bus_cycles: [1; Command::COUNT],
+        constraints: Cow::Borrowed(&[
+            line("tRCD", Activate, Read, Bank, RCD),
+            line("tRCD", Activate, Write, Bank, RCD),
+            line("tRAS", Activate, Precharge, Bank, RAS),
+            line("tRAS", Activate, PrechargeAll, Rank, RAS),
+            line("tRC", Activate, Activate, Bank, RAS + RP),
+            line("tRRD", Activate, Activate, Rank, RRD),
+            line("tRP", Precharge, Activate, Bank, RP),
+            line("tRP", Precharge, Refresh, Rank, RP),
+            line("tRP", PrechargeAll, Activate, Rank, RP),
+            line("tRP", PrechargeAll, Refresh, Rank, RP),
+            line("tCCD", Read, Read, Rank, CCD),
+            line("tCCD", Write, Write, Rank, CCD),
+            line("RL+tCCD+2-WL", Read, Write, Rank, CL + CCD + 2 - CWL),
+            line("WL+BL/2+tWTR", Write, Read, Rank, CWL + BURST + WTR),
+            line("tRTP", Read, Precharge, Bank, RTP),
+            line("tRTP", Read, PrechargeAll, Rank, RTP),
+            line("WL+BL/2+tWR", Write, Precharge, Bank, CWL + BURST + WR),
+            line("WL+BL/2+tWR", Write, PrechargeAll, Rank, CWL + BURST + WR),
+            line("tRFC", Refresh, Activate, Rank, RFC),
+            line("tRFC", Refresh, Refresh, Rank, RFC),
+            line("rank to rank", Read, Read, OtherRanks, BURST + TURN),
+            line("rank to rank", Write, Write, OtherRanks, BURST + TURN),
+            line("rank to rank", Read, Write, OtherRanks, CL + BURST + TURN - CWL),
+            line("rank to rank", Write, Read, OtherRanks, CWL + BURST + TURN - CL),
+        ]),
+    }
+};
+
 /// DDR4-3200, 22-22-22 (speed bin 3200AA): bank groups, so that three distances
 /// have a long form within a group (`_L`) and a short one across (`_S`).
 ///
@@ -531,4 +606,4 @@ pub const LPDDR4_3200: Part = {
 };
 
 /// The parts of this module.
-pub const PARTS: [Part; 3] = [DDR3_800, DDR4_3200, LPDDR4_3200];
+pub const PARTS: [Part; 4] = [DDR3_800, DDR4_3200, LPDDR4_3200, DDR3_1600];
