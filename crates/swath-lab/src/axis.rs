@@ -71,12 +71,19 @@ impl Axis {
         let pad = 0.03;
         let axis = match figure.kind {
             FigureKind::LinesLog2 => Self::log2(values),
-            FigureKind::Lines | FigureKind::Scatter | FigureKind::Bars => {
+            FigureKind::Lines | FigureKind::Scatter | FigureKind::Bars | FigureKind::Map => {
                 let (low, high) = extent(values).unwrap_or((0.0, 1.0));
                 Self::linear(low, high, false)
             }
         };
         axis.spaced(width / (1.0 + 2.0 * pad)).padded(pad)
+    }
+
+    /// The x axis of a row of cells, each from its x to the next whole number,
+    /// `width` units long.
+    pub(crate) fn cells(values: &[f64], width: f64) -> Self {
+        let (low, high) = extent(values).unwrap_or((0.0, 0.0));
+        Self::linear(low, high + 1.0, true).spaced(width)
     }
 
     /// The x axis of a figure with this many categories.

@@ -33,6 +33,8 @@ const LINE: f64 = 20.0;
 const GAP: f64 = 8.0;
 /// Height of the plot itself.
 const PLOT: f64 = 230.0;
+/// The most markers on one line.
+const MARKERS_MAX: usize = 40;
 /// Longest category label that is still written out when it stands upright.
 const UPRIGHT_MAX: f64 = 200.0;
 
@@ -168,12 +170,16 @@ impl<'a> Picture<'a> {
             }
         }
         let ys: Vec<f64> = points().map(Point::y).collect();
-        let y = Axis::y(figure, &ys);
+        let y = match figure.kind {
+            FigureKind::Map => Axis::categories(series.len()),
+            _ => Axis::y(figure, &ys),
+        };
         let widest = y.ticks.iter().map(|(_, label)| text_width(label));
         let left = (widest.fold(0.0, f64::max) + 14.0).max(40.0);
         let inside = WIDTH - left - 2.0 * GAP;
         let x = match figure.kind {
             FigureKind::Bars => Axis::categories(categories.len()),
+            FigureKind::Map => Axis::cells(&xs, inside),
             FigureKind::Lines | FigureKind::LinesLog2 | FigureKind::Scatter => {
                 Axis::x(figure, &xs, inside)
             }
@@ -252,11 +258,15 @@ impl<'a> Picture<'a> {
             let at = (self.middle(), self.plot_top() + PLOT / 2.0);
             write(&root, "no data", at, HPos::Center)?;
         }
-        if self.figure.kind == FigureKind::Bars {
-            self.draw_bars(&mut chart)?;
-            self.draw_categories(&root)?;
-        } else {
-            self.draw_points(&mut chart)?;
+        match self.figure.kind {
+            FigureKind::Bars => {
+                self.draw_bars(&mut chart)?;
+                self.draw_categories(&root)?;
+            }
+            FigureKind::Map => self.draw_cells(&mut chart)?,
+            FigureKind::Lines | FigureKind::LinesLog2 | FigureKind::Scatter => {
+                self.draw_points(&mut chart)?;
+            }
         }
         drop(chart);
         root.present()
@@ -274,7 +284,7 @@ impl<'a> Picture<'a> {
                 let style = self.palette.style(&self.series[*index].design);
                 let at = (fine(x + swatch / 2.0), fine(y));
                 match self.figure.kind {
-                    FigureKind::Bars => {
+                    FigureKind::Bars | FigureKind::Map => {
                         let half = fine(6.0);
                         let corners = [(at.0 - half, at.1 - half), (at.0 + half, at.1 + half)];
                         root.draw(&Rectangle::new(corners, style.ink.light.filled()))?;
@@ -311,9 +321,35 @@ impl<'a> Picture<'a> {
             if self.figure.kind != FigureKind::Scatter && points.len() > 1 {
                 chart.draw_series(LineSeries::new(points.iter().copied(), stroke(style)))?;
             }
+            // On a long line markers would hide it; a few still tell it from others.
+            let step = match self.figure.kind {
+                FigureKind::Scatter => 1,
+                _ => points.len().div_ceil(MARKERS_MAX).max(1),
+            };
             chart.draw_series(
-                points.iter().map(|&at| EmptyElement::at(at) + marker((0, 0), style)),
+                points.iter().step_by(step).map(|&at| EmptyElement::at(at) + marker((0, 0), style)),
             )?;
+        }
+        Ok(())
+    }
+
+    /// The first design's row is the upper one; an empty cell is not drawn.
+    fn draw_cells(&self, chart: &mut Chart<'_, '_>) -> Drawn {
+        let (low, high) = self.figure.y_range.unwrap_or((0.0, 1.0));
+        for (index, one) in self.series.iter().enumerate() {
+            let ink = self.palette.style(&one.design).ink.light;
+            let top = (self.series.len() - index) as f64 - 0.1;
+            let cells = one.points.iter().filter_map(|point| {
+                let Point::At(x, y) = point else {
+                    return None;
+                };
+                let full = ((y - low) / (high - low)).clamp(0.0, 1.0);
+                // Even the least use is to be seen.
+                let shade = if full > 0.0 { 0.15 + 0.85 * full } else { return None };
+                let corners = [(*x, top - 0.8), (x + 1.0, top)];
+                Some(Rectangle::new(corners, ink.mix((shade * 50.0).round() / 50.0).filled()))
+            });
+            chart.draw_series(cells)?;
         }
         Ok(())
     }
@@ -390,6 +426,7 @@ impl<'a> Picture<'a> {
             FigureKind::LinesLog2 => "Lines over a logarithmic x axis",
             FigureKind::Bars => "Bars",
             FigureKind::Scatter => "Points",
+            FigureKind::Map => "A row of cells for each design, fuller for more",
         };
         let mut text = format!("{kind}. x: {}. y: {}.", self.figure.x_label, self.figure.y_label);
         for one in &self.series {
@@ -417,7 +454,7 @@ type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 fn swatch(kind: FigureKind) -> f64 {
     match kind {
         FigureKind::Lines | FigureKind::LinesLog2 => 28.0,
-        FigureKind::Bars | FigureKind::Scatter => 14.0,
+        FigureKind::Bars | FigureKind::Scatter | FigureKind::Map => 14.0,
     }
 }
 

@@ -103,6 +103,9 @@ pub enum FigureKind {
     Bars,
     /// A marker for each point, both axes linear.
     Scatter,
+    /// A row of cells for each design, a cell for each point, the fuller the
+    /// nearer its y is to the end of the y range (0 to 1 if none is given).
+    Map,
 }
 
 /// One design's measurements in one figure.

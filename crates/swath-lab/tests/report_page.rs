@@ -487,14 +487,15 @@ proptest! {
     fn any_finite_data_are_drawn_inside_the_picture(
         points in prop::collection::vec((number(), number()), 0..6),
         kind in prop_oneof![
-            Just(FigureKind::Lines), Just(FigureKind::LinesLog2), Just(FigureKind::Scatter), Just(FigureKind::Bars),
+            Just(FigureKind::Lines), Just(FigureKind::LinesLog2), Just(FigureKind::Scatter),
+            Just(FigureKind::Bars), Just(FigureKind::Map),
         ],
         range in prop::option::of((number(), number())),
     ) {
         let points: Vec<Point> = points.into_iter().enumerate().map(|(index, (x, y))| match kind {
             FigureKind::Bars => (format!("category {index}"), y).into(),
             FigureKind::LinesLog2 => (x.abs().max(f64::MIN_POSITIVE), y).into(),
-            FigureKind::Lines | FigureKind::Scatter => (x, y).into(),
+            FigureKind::Lines | FigureKind::Scatter | FigureKind::Map => (x, y).into(),
         }).collect();
         let mut figure = Figure::new("f", "t", kind, "x", "y");
         figure.y_range = range.filter(|(low, high)| low < high);
@@ -502,6 +503,28 @@ proptest! {
         check_inside(&svg)?;
         prop_assert!(labels(&svg).len() < 60);
     }
+}
+
+/// A long line keeps a few markers; a map draws the cells that are not empty,
+/// the fuller the less of the paper shows through.
+#[test]
+fn long_lines_and_maps() {
+    let figure = |kind| Figure::new("f", "t", kind, "x", "y");
+    let line: Vec<Point> = (0..1000).map(|x| (f64::from(x), 1.0).into()).collect();
+    let series = [Series::new("f", "x", "y", "PBS", line)];
+    let svg = draw(&figure(FigureKind::Lines), &series, &Palette::default()).unwrap();
+    let markers = svg.matches("<polygon").count();
+    assert!((10..=45).contains(&markers), "{markers} markers");
+
+    let row = |name, ys: [f64; 3]| {
+        let points = ys.into_iter().enumerate().map(|(x, y)| Point::At(x as f64, y));
+        Series::new("f", "section", "used_share", name, points)
+    };
+    let series = [row("TRAD", [0.0, 0.01, 1.0]), row("PCAD", [1.0, 0.0, 0.5])];
+    let svg = draw(&figure(FigureKind::Map), &series, &Palette::default()).unwrap();
+    // The surface, two squares of the legend, four cells.
+    assert_eq!(svg.matches("<rect").count(), 1 + 2 + 4, "{svg}");
+    assert!(svg.contains("opacity=\"0.16\"") && svg.contains("opacity=\"0.58\""), "{svg}");
 }
 
 fn browser() -> Option<PathBuf> {
