@@ -21,6 +21,8 @@ pub mod config;
 #[cfg(feature = "testing")]
 pub mod conformance;
 pub mod front;
+pub mod linux;
+mod linux_state;
 #[cfg(feature = "testing")]
 pub mod lists;
 pub mod map;
@@ -30,10 +32,13 @@ mod reservation_levels;
 mod reservation_types;
 pub mod rule;
 mod short;
+#[cfg(feature = "testing")]
+pub mod zone_conformance;
 pub mod zoned;
 
 pub use allocator::{AllocError, FrameAllocator, FreeError};
 pub use config::{BuildError, CLASSES_MAX, Config, ConfigError};
+pub use linux::LinuxZone;
 pub use map::{ByteRange, MapError, MemoryMap};
 pub use page_buddy::PageBuddy;
 pub use reservation::{Levels, PopulateError, Populated, Reservation, Reservations};

@@ -41,7 +41,8 @@ impl fmt::Display for Mobility {
     }
 }
 
-/// Why frames were not isolated or rejoined. Nothing has changed.
+/// Why frames were not isolated or rejoined. Nothing has changed. If there are
+/// several reasons, the first in this order is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IsolateError {
     /// The extent holds no frames.
@@ -90,6 +91,39 @@ pub trait ZoneAllocator {
     /// mobility, by the allocator's own rules and fallbacks; `None` if no rule
     /// finds one.
     fn take(&mut self, order: Order, mobility: Mobility) -> Option<Pfn>;
+
+    /// Like [`take`](Self::take), but rather `None` than a block that would mix
+    /// mobilities where the allocator keeps them apart (Linux's
+    /// `ALLOC_NOFRAGMENT`: a lower zone is tried first). An allocator without
+    /// such a rule just takes.
+    fn take_unmixed(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
+        self.take(order, mobility)
+    }
+
+    /// Takes up to `count` blocks in one go, in the order in which `sink` gets
+    /// them, and returns how many: what refills a per-CPU list. `unmixed` as in
+    /// [`take_unmixed`](Self::take_unmixed).
+    fn take_batch(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        unmixed: bool,
+        count: u32,
+        sink: &mut dyn FnMut(Pfn),
+    ) -> u32 {
+        for taken in 0..count {
+            let block = if unmixed {
+                self.take_unmixed(order, mobility)
+            } else {
+                self.take(order, mobility)
+            };
+            match block {
+                Some(start) => sink(start),
+                None => return taken,
+            }
+        }
+        count
+    }
 
     /// Takes back 2^`order` frames from `start` on, aligned: a block that was
     /// taken, or an aligned part of one.
