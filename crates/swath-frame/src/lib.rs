@@ -29,6 +29,8 @@ pub mod map;
 pub mod page_buddy;
 pub mod reservation;
 mod reservation_levels;
+mod reservation_slots;
+mod reservation_table;
 mod reservation_types;
 pub mod rule;
 mod short;

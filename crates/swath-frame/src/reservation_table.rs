@@ -1,0 +1,208 @@
+//! Which reservation covers a range of an object: a hash table in words.
+//!
+//! A key is an object, the first page of an aligned range of it, and the level
+//! that the range is aligned to. An entry says that the range is reserved, or
+//! how many smaller ranges within it are: so a search from the top level down
+//! ends where nothing is reserved. Open addressing with linear probes; an entry
+//! that goes lets those behind it move up, so there are no tombstones and a
+//! search ends at the first empty entry. The table has two entries for each
+//! key it may ever hold: 1.5 probes on average for a key that is there, 2.5
+//! for one that is not, if all of memory is reserved.
+
+/// Words of an entry: object, first page, and level with value.
+const ENTRY_WORDS: usize = 3;
+/// In the third word, above the slot or the number: which of the two, the
+/// level, and that the entry is not empty.
+const ROOT: u64 = 1 << 32;
+const LEVEL_SHIFT: u32 = 40;
+const PRESENT: u64 = 1 << 63;
+
+/// What a table says of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entry {
+    /// It is reserved as a whole, in this slot.
+    Root(u32),
+    /// It is not, but this many ranges of lower levels within it are.
+    Below(u32),
+}
+
+/// An aligned range of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Key {
+    pub(crate) object: u64,
+    /// Its first page.
+    pub(crate) index: u64,
+    /// The level that it is aligned to.
+    pub(crate) level: usize,
+}
+
+/// A map from [`Key`] to [`Entry`], in words that each method is given.
+///
+/// Invariants: an entry is empty exactly if its third word is 0; from a key's
+/// home to its entry none is empty; at least one entry is empty.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
+    /// Where its words start.
+    at: usize,
+    /// How many entries it has.
+    len: usize,
+}
+
+impl Table {
+    /// Words for `keys` keys at once.
+    pub(crate) fn storage_words(keys: u64) -> Option<u64> {
+        keys.max(1).checked_mul(2 * ENTRY_WORDS as u64)
+    }
+
+    /// The empty table for `keys` keys, in the words from `at` on, which are 0.
+    pub(crate) fn new(at: usize, keys: usize) -> Self {
+        Self { at, len: 2 * keys.max(1) }
+    }
+
+    fn home(&self, key: Key) -> usize {
+        let mut z = key.object.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (key.index + key.level as u64);
+        z = (z ^ z >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        z = (z ^ z >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        (u128::from(z) * self.len as u128 >> 64) as usize
+    }
+
+    fn word(&self, entry: usize) -> usize {
+        self.at + entry * ENTRY_WORDS
+    }
+
+    fn next(&self, entry: usize) -> usize {
+        if entry + 1 == self.len { 0 } else { entry + 1 }
+    }
+
+    fn key(&self, words: &[u64], entry: usize) -> Option<Key> {
+        let at = self.word(entry);
+        let tag = words[at + 2];
+        let level = (tag >> LEVEL_SHIFT) as usize & 0xff;
+        (tag != 0).then(|| Key { object: words[at], index: words[at + 1], level })
+    }
+
+    /// The entry of `key`, or else the empty entry where it would stand.
+    fn search(&self, words: &[u64], key: Key) -> Result<usize, usize> {
+        let mut entry = self.home(key);
+        loop {
+            match self.key(words, entry) {
+                None => return Err(entry),
+                Some(other) if other == key => return Ok(entry),
+                Some(_) => entry = self.next(entry),
+            }
+        }
+    }
+
+    /// The value of `key`. O(1) expected.
+    pub(crate) fn get(&self, words: &[u64], key: Key) -> Option<Entry> {
+        let entry = self.search(words, key).ok()?;
+        Some(self.value(words, entry))
+    }
+
+    fn value(&self, words: &[u64], entry: usize) -> Entry {
+        let tag = words[self.word(entry) + 2];
+        if tag & ROOT != 0 { Entry::Root(tag as u32) } else { Entry::Below(tag as u32) }
+    }
+
+    /// Sets the value of `key`. O(1) expected.
+    pub(crate) fn set(&self, words: &mut [u64], key: Key, value: Entry) {
+        let entry = match self.search(words, key) {
+            Ok(entry) | Err(entry) => self.word(entry),
+        };
+        words[entry] = key.object;
+        words[entry + 1] = key.index;
+        let value = match value {
+            Entry::Root(slot) => ROOT | u64::from(slot),
+            Entry::Below(ranges) => u64::from(ranges),
+        };
+        words[entry + 2] = PRESENT | (key.level as u64) << LEVEL_SHIFT | value;
+    }
+
+    /// Removes `key`, if it is there. O(1) expected.
+    pub(crate) fn remove(&self, words: &mut [u64], key: Key) {
+        let Ok(mut hole) = self.search(words, key) else { return };
+        let mut entry = self.next(hole);
+        while let Some(other) = self.key(words, entry) {
+            // An entry may move up unless its home lies behind the hole.
+            let distance = |from: usize| (entry + self.len - from) % self.len;
+            if distance(self.home(other)) >= distance(hole) {
+                let from = self.word(entry);
+                words.copy_within(from..from + ENTRY_WORDS, self.word(hole));
+                hole = entry;
+            }
+            entry = self.next(entry);
+        }
+        let at = self.word(hole);
+        words[at..at + ENTRY_WORDS].fill(0);
+    }
+
+    /// Visits all keys; whether each can be found. O(len).
+    pub(crate) fn check(
+        &self,
+        words: &[u64],
+        visit: &mut dyn FnMut(Key, Entry),
+    ) -> Result<(), &'static str> {
+        let mut used = 0;
+        for entry in 0..self.len {
+            let Some(key) = self.key(words, entry) else { continue };
+            if self.search(words, key) != Ok(entry) {
+                return Err("a key of the table is not found where it stands");
+            }
+            used += 1;
+            visit(key, self.value(words, entry));
+        }
+        if 2 * used > self.len {
+            return Err("the table holds more keys than it is made for");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::vec;
+
+    /// A small full table, where every removal moves entries and chains wrap
+    /// around its end.
+    #[test]
+    fn equals_a_map_operation_by_operation() {
+        let mut z = 7_u64;
+        let mut below = |bound: u64| {
+            z = z.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (z >> 33) % bound
+        };
+        for keys in [1, 2, 3, 8, 13] {
+            let mut words = vec![0; Table::storage_words(keys).unwrap() as usize + 5];
+            words[..5].fill(u64::MAX);
+            let table = Table::new(5, keys as usize);
+            let mut model = BTreeMap::new();
+            for _ in 0..4000 {
+                let key = (below(3), below(4) << 1, below(2) as usize);
+                let of = |(object, index, level)| Key { object, index, level };
+                if below(2) == 0 {
+                    table.remove(&mut words, of(key));
+                    model.remove(&key);
+                } else if model.len() < keys as usize || model.contains_key(&key) {
+                    let value = below(1 << 32) as u32;
+                    let value =
+                        if value % 2 == 0 { Entry::Root(value) } else { Entry::Below(value) };
+                    table.set(&mut words, of(key), value);
+                    model.insert(key, value);
+                }
+                let mut seen = BTreeMap::new();
+                table
+                    .check(&words, &mut |key, value| {
+                        assert_eq!(table.get(&words, key), Some(value));
+                        seen.insert((key.object, key.index, key.level), value);
+                    })
+                    .unwrap();
+                assert_eq!(seen, model);
+                assert_eq!(table.get(&words, of(key)), model.get(&key).copied());
+            }
+        }
+    }
+}
