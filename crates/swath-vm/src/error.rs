@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use swath_arch::{BusError, Extent, Order, Pfn, Vpn};
+use swath_arch::{BusError, Extent, Order, Pfn, PhysAddr, Vpn};
 use swath_frame::{AllocError, FreeError};
 
 use crate::unmap::Flush;
@@ -23,6 +23,11 @@ pub enum NewError {
     Distance {
         /// The distance asked for.
         distance: Order,
+    },
+    /// The format has no superpage of this order.
+    NoSuchSize {
+        /// The order.
+        order: Order,
     },
     /// No frames for the root table.
     NoTable(AllocError),
@@ -169,6 +174,108 @@ pub enum TranslateError {
     Bus(BusError),
 }
 
+/// What about the pages there kept a promotion from being made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Refusal {
+    /// A page is not mapped.
+    NotMapped {
+        /// The page.
+        page: Vpn,
+    },
+    /// Not every entry of the table is in use.
+    NotFull {
+        /// Entries in use.
+        entries: u64,
+    },
+    /// A superpage of this order or a larger one is there already.
+    Superpage {
+        /// Its order.
+        order: Order,
+    },
+    /// A page has not yet the size that the superpage is made of; promote it
+    /// first.
+    Smaller {
+        /// The page.
+        page: Vpn,
+    },
+    /// The first frame is not aligned as the superpage has to be.
+    Misaligned {
+        /// The frame.
+        frame: Pfn,
+    },
+    /// The first page has not been accessed.
+    NotAccessed,
+    /// A page permits or leads to something else than the first one's place
+    /// would, or its reverse map's flags differ.
+    Different {
+        /// The page, the last such one.
+        page: Vpn,
+    },
+}
+
+/// Why pages did not become a superpage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PromoteError {
+    /// The space was not made for superpages.
+    NotForSuperpages,
+    /// No superpage of this order is on.
+    NoSuchSize {
+        /// The order asked for.
+        order: Order,
+    },
+    /// The page is none that the format translates.
+    NotCanonical {
+        /// The page.
+        page: Vpn,
+    },
+    /// The pages there do not permit it: what happens every day.
+    Refused {
+        /// What is in the way.
+        why: Refusal,
+        /// Words of tables that were read to find that out.
+        words_read: u64,
+    },
+    /// Memory did not answer.
+    Bus(BusError),
+}
+
+/// Why a superpage was not demoted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DemoteError {
+    /// The space was not made for superpages.
+    NotForSuperpages,
+    /// The page is none that the format translates.
+    NotCanonical {
+        /// The page.
+        page: Vpn,
+    },
+    /// The page is not mapped.
+    NotMapped {
+        /// The page.
+        page: Vpn,
+    },
+    /// It is a base page already.
+    BasePage {
+        /// The page.
+        page: Vpn,
+    },
+    /// No table was kept, and there is no frame for a new one: the superpage
+    /// can only be removed as a whole.
+    NoTable(AllocError),
+    /// The frame for a table lies beyond what the format can address.
+    TableOutOfReach {
+        /// The frame.
+        frame: Pfn,
+    },
+    /// A supersection leads to frames that no section can lead to.
+    FrameOutOfReach {
+        /// The first frame.
+        frame: Pfn,
+    },
+    /// Memory did not answer.
+    Bus(BusError),
+}
+
 /// What [`AddressSpace::check`](crate::AddressSpace::check) found wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CheckError {
@@ -193,6 +300,20 @@ pub enum CheckError {
         /// The first page that the entry maps.
         page: Vpn,
     },
+    /// The word beside a link counts other entries than are in use.
+    Occupancy {
+        /// The entry that links the table.
+        link: PhysAddr,
+        /// The number written.
+        said: u64,
+        /// Entries in use.
+        in_use: u64,
+    },
+    /// A kept table begins as its superpage does and goes on otherwise.
+    Kept {
+        /// The superpage's entry.
+        entry: PhysAddr,
+    },
 }
 
 impl fmt::Display for NewError {
@@ -203,6 +324,9 @@ impl fmt::Display for NewError {
             }
             Self::Distance { distance } => {
                 write!(f, "anchors 2^{distance} pages apart: 2^1 to 2^16 are possible")
+            }
+            Self::NoSuchSize { order } => {
+                write!(f, "the format has no superpage of order {order}")
             }
             Self::NoTable(error) => write!(f, "no frames for the root table: {error}"),
             Self::TableOutOfReach { frame } => write!(f, "root table at frame {frame} is too high"),
@@ -285,6 +409,47 @@ impl fmt::Display for TranslateError {
     }
 }
 
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotMapped { page } => write!(f, "page {page} is not mapped"),
+            Self::NotFull { entries } => write!(f, "only {entries} entries are in use"),
+            Self::Superpage { order } => write!(f, "a page of order {order} is there already"),
+            Self::Smaller { page } => write!(f, "page {page} has not been promoted itself"),
+            Self::Misaligned { frame } => write!(f, "the first frame, {frame}, is not aligned"),
+            Self::NotAccessed => write!(f, "the first page has not been accessed"),
+            Self::Different { page } => write!(f, "page {page} is unlike the first"),
+        }
+    }
+}
+
+impl fmt::Display for PromoteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotForSuperpages => write!(f, "the space was not made for superpages"),
+            Self::NoSuchSize { order } => write!(f, "no superpage of order {order} is on"),
+            Self::NotCanonical { page } => write!(f, "page {page} is not translated"),
+            Self::Refused { why, .. } => why.fmt(f),
+            Self::Bus(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for DemoteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotForSuperpages => write!(f, "the space was not made for superpages"),
+            Self::NotCanonical { page } => write!(f, "page {page} is not translated"),
+            Self::NotMapped { page } => write!(f, "page {page} is not mapped"),
+            Self::BasePage { page } => write!(f, "page {page} is a base page"),
+            Self::NoTable(error) => write!(f, "no frame for a table: {error}"),
+            Self::TableOutOfReach { frame } => write!(f, "a table at frame {frame} is too high"),
+            Self::FrameOutOfReach { frame } => write!(f, "frame {frame} fits no section"),
+            Self::Bus(error) => error.fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for CheckError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -294,6 +459,12 @@ impl fmt::Display for CheckError {
             }
             Self::Contiguity { page } => write!(f, "page {page} claims too much contiguity"),
             Self::Copies { page } => write!(f, "the entry of page {page} is unlike its fellows"),
+            Self::Occupancy { link, said, in_use } => {
+                write!(f, "the table of the entry at {link} has {in_use} entries, not {said}")
+            }
+            Self::Kept { entry } => {
+                write!(f, "the table kept beside the entry at {entry} is neither stale nor right")
+            }
         }
     }
 }
@@ -309,6 +480,8 @@ errors!(
     FaultError,
     UnmapError,
     TranslateError,
+    PromoteError,
+    DemoteError,
     CheckError
 );
 
@@ -331,6 +504,18 @@ impl From<BusError> for UnmapError {
 }
 
 impl From<BusError> for TranslateError {
+    fn from(error: BusError) -> Self {
+        Self::Bus(error)
+    }
+}
+
+impl From<BusError> for PromoteError {
+    fn from(error: BusError) -> Self {
+        Self::Bus(error)
+    }
+}
+
+impl From<BusError> for DemoteError {
     fn from(error: BusError) -> Self {
         Self::Bus(error)
     }

@@ -10,7 +10,7 @@ use crate::contiguity::{Contiguity, Place};
 use crate::encode::{self, Entry, Leaf};
 use crate::error::{CheckError, TranslateError};
 use crate::space::{AddressSpace, first_not_canonical};
-use crate::walk::Visit;
+use crate::walk::{Below, Visit};
 
 /// A translation, as software sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -64,6 +64,29 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         })
     }
 
+    /// What is wrong with a table below the root: its number of entries, or
+    /// that it is kept for nothing.
+    fn check_table(&self, below: Below) -> Option<CheckError> {
+        let view = self.view();
+        let Below { level, link, kept, in_use, .. } = below;
+        if level == 0 || !view.has_half(level - 1) {
+            return None;
+        }
+        if kept {
+            let right = self.kept_is_right(level - 1, link);
+            return match right {
+                Ok(true) => None,
+                Ok(false) => Some(CheckError::Kept { entry: link }),
+                Err(bus) => Some(CheckError::Bus(bus)),
+            };
+        }
+        match view.read(view.half(level - 1, link)) {
+            Ok(said) if said == in_use => None,
+            Ok(said) => Some(CheckError::Occupancy { link, said, in_use }),
+            Err(bus) => Some(CheckError::Bus(bus)),
+        }
+    }
+
     /// Walks every invariant, in one reading of every entry of every table.
     ///
     /// # Errors
@@ -72,7 +95,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let format = self.regime.format;
         let anchors = matches!(self.regime.coalescing, Coalescing::Anchor { .. });
         let mut wrong: Option<CheckError> = None;
-        let mut reached = format.root_order().frames();
+        let mut reached = self.view().table_order(0).frames();
         let mut last_frame = None;
         // The run of base pages that ends before `next`: its start, its
         // frames' distance from its pages, and how far its pages' claims
@@ -80,11 +103,14 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let (mut start, mut next, mut delta) = (0, 0, 0);
         let (mut claimed, mut claimant) = (0, Vpn::new(0));
         let visited = self.view().visit(|visit| match visit {
-            Visit::Table { level, table } => {
-                if last_frame != Some(table.frame()) {
-                    reached += self.view().table_order(level).frames();
+            Visit::Table(below) => {
+                if last_frame != Some(below.table.frame()) {
+                    reached += self.view().table_order(below.level).frames();
                 }
-                last_frame = Some(table.frame());
+                last_frame = Some(below.table.frame());
+                if let Some(error) = self.check_table(below) {
+                    wrong.get_or_insert(error);
+                }
             }
             Visit::Leaf { level, at, page, leaf, word } => {
                 let entry_order = self.view().entry_order(level);

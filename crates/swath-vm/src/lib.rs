@@ -8,6 +8,12 @@
 //! mapped (the PBS paper's Fig. 4, line 20), as
 //! [`Coalescing`](swath_arch::Coalescing) says.
 //!
+//! A space can be made for superpages, whose tables then say too how full they
+//! are and which tables are kept for demotion ([`superpage`]). [`Pmap`] stands
+//! over several spaces: it promotes and demotes their mappings as faults,
+//! writes and page-outs ask for it, and keeps a reverse map of every frame
+//! ([`reverse`]).
+//!
 //! The crate is `no_std` and allocates nothing.
 //!
 //! ```
@@ -52,15 +58,23 @@ pub mod contiguity;
 pub mod error;
 pub mod inspect;
 pub mod migrate;
+pub mod pmap;
+pub mod pmap_error;
+pub mod reverse;
 pub mod space;
+pub mod superpage;
 pub mod unmap;
 
 pub use anchor::anchor_distance;
 pub use contiguity::Contiguity;
 pub use error::{
-    AllocateError, CheckError, FaultError, MapError, NewError, PageSizeError, TranslateError,
-    UnmapError,
+    AllocateError, CheckError, DemoteError, FaultError, MapError, NewError, PageSizeError,
+    PromoteError, Refusal, TranslateError, UnmapError,
 };
 pub use inspect::Mapping;
+pub use pmap::{Access, Faulted, Pmap, PmapStatistics, Protection, Spaces, Status};
+pub use pmap_error::{PmapError, PmapFault};
+pub use reverse::{ReverseError, ReverseMap, Site, SpaceId};
 pub use space::{AddressSpace, Statistics};
+pub use superpage::{Demoted, DemotedTable, Promoted, Sizes};
 pub use unmap::Flush;

@@ -14,7 +14,8 @@ use swath_frame::{AllocError, FrameAllocator};
 use crate::contiguity::{self, Piece};
 use crate::encode::{self, Kind, Leaf};
 use crate::error::{AllocateError, FaultError, MapError, NewError, PageSizeError};
-use crate::walk::{View, Visit};
+use crate::superpage::Sizes;
+use crate::walk::{Below, View, Visit};
 
 /// What a space has done since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -40,6 +41,9 @@ pub struct Statistics {
 /// - `table_frames` is the frames of the tables reached from the root, which
 ///   were taken from `tables`; nobody else writes to them.
 /// - A table other than the root has an entry in use, unless memory has failed.
+/// - With superpages, the word beside a link says how many entries of the table
+///   are in use, and a table kept beside a superpage is no other's and says what
+///   the superpage says, or something else in its first entry.
 /// - Each of 16 entries that make one page says the same.
 /// - No descriptor claims contiguity that is not there: within `page - Descend`
 ///   to `page + Ascend` (or from an anchor on) every page is mapped, and to
@@ -50,6 +54,8 @@ pub struct AddressSpace<M: PhysMemory, A: FrameAllocator, T: FrameAllocator = A>
     pub(crate) frames: A,
     pub(crate) tables: T,
     pub(crate) regime: Regime,
+    /// The superpage sizes that are on, if the space was made for superpages.
+    pub(crate) sizes: Option<Sizes>,
     pub(crate) table_frames: u64,
     pub(crate) statistics: Statistics,
 }
@@ -61,8 +67,20 @@ struct Cursor {
     /// The page number without its index into the leaf table.
     tag: u64,
     table: PhysAddr,
+    /// The entry that links it.
+    link: PhysAddr,
     /// No entry from the last page on is in use, since the operation made the
     /// table.
+    fresh: bool,
+}
+
+/// Where the way to a table ended.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    table: PhysAddr,
+    /// The entry that links it; the root's own address for the root.
+    link: PhysAddr,
+    /// It was made on the way.
     fresh: bool,
 }
 
@@ -101,6 +119,38 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         coalescing: Coalescing,
         memory: M,
         frames: A,
+        tables: T,
+    ) -> Result<Self, NewError> {
+        Self::make(format, coalescing, None, memory, frames, tables)
+    }
+
+    /// An empty space for superpages (see [`superpage`](crate::superpage)),
+    /// whose tables above the leaf tables are twice as large. Takes and clears
+    /// the root table.
+    ///
+    /// # Errors
+    /// [`NewError`]: [`NoSuchSize`](NewError::NoSuchSize) if the format has
+    /// none of a size in `sizes`; nothing is taken.
+    pub fn with_superpages(
+        format: Format,
+        sizes: Sizes,
+        memory: M,
+        frames: A,
+        tables: T,
+    ) -> Result<Self, NewError> {
+        let there = Sizes::all(format);
+        if let Some(order) = sizes.iter().find(|&order| !there.contains(order)) {
+            return Err(NewError::NoSuchSize { order });
+        }
+        Self::make(format, Coalescing::None, Some(sizes), memory, frames, tables)
+    }
+
+    fn make(
+        format: Format,
+        coalescing: Coalescing,
+        sizes: Option<Sizes>,
+        memory: M,
+        frames: A,
         mut tables: T,
     ) -> Result<Self, NewError> {
         if let Coalescing::Anchor { distance, .. } = coalescing
@@ -116,7 +166,11 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 return Err(NewError::Width { bits, bits_max });
             }
         }
-        let root = tables.take_aligned(format.root_order()).map_err(NewError::NoTable)?;
+        let root = PhysAddr::new(0);
+        let mut regime = Regime { format, root, coalescing };
+        let order = View { memory: &memory, regime, superpages: sizes.is_some() }.table_order(0);
+        let root = tables.take_aligned(order).map_err(NewError::NoTable)?;
+        regime.root = root.start.addr();
         let ready = if out_of_reach(format, root) {
             Err(NewError::TableOutOfReach { frame: root.start })
         } else {
@@ -130,7 +184,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             memory,
             frames,
             tables,
-            regime: Regime { format, root: root.start.addr(), coalescing },
+            regime,
+            sizes,
             table_frames: root.count,
             statistics: Statistics::default(),
         })
@@ -153,7 +208,45 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
 
     #[inline]
     pub(crate) const fn view(&self) -> View<'_, M> {
-        View { memory: &self.memory, regime: self.regime }
+        View { memory: &self.memory, regime: self.regime, superpages: self.sizes.is_some() }
+    }
+
+    /// The superpage sizes that are on; `None` if the space was not made for
+    /// superpages.
+    pub const fn sizes(&self) -> Option<Sizes> {
+        self.sizes
+    }
+
+    /// Adds `count` to the entries in use of the table at `level` that the
+    /// entry at `link` links, if that is written anywhere.
+    #[inline]
+    pub(crate) fn occupy(
+        &mut self,
+        level: usize,
+        link: PhysAddr,
+        count: i64,
+    ) -> Result<(), BusError> {
+        if level == 0 || !self.view().has_half(level - 1) {
+            return Ok(());
+        }
+        let at = self.view().half(level - 1, link);
+        let occupancy = self.view().read(at)?;
+        self.view().write(at, occupancy.wrapping_add_signed(count))
+    }
+
+    /// Counts the entries in use of that table anew, after a failure.
+    pub(crate) fn recount(&mut self, level: usize, link: PhysAddr, table: PhysAddr) {
+        if level == 0 || !self.view().has_half(level - 1) {
+            return;
+        }
+        let view = self.view();
+        let in_use = |&i: &u64| {
+            let word = view.read(view.entry(table, i));
+            word.is_ok_and(|word| encode::in_use(view.format(), word))
+        };
+        let count = (0..view.entries(level)).filter(in_use).count();
+        // Memory that has failed once answers again, or nothing can be done.
+        let _ = view.write(view.half(level - 1, link), count as u64);
     }
 
     /// Writes one word of a table and counts it.
@@ -234,12 +327,12 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         if frame.raw() >> (pa_bits - swath_arch::BASE_PAGE_SHIFT) != 0 {
             return Err(MapError::FrameOutOfReach { frame });
         }
-        let (table, fresh) = self.table_for(page, level)?;
+        let Way { table, link, fresh } = self.table_for(page, level)?;
         let view = self.view();
         let entry_order = view.entry_order(level);
         let copies = 1 << (order.k() - entry_order.k());
         let first = view.index(level, page);
-        let beside = view.table_order(level) == Order::known(1);
+        let beside = level == view.leaf_level() && view.table_order(level) == Order::known(1);
         let said = Leaf { order, frame, attributes, owned: false };
         let word = encode::leaf(format, level, said);
         let stride_bytes = encode::copy_stride_bytes(format, entry_order);
@@ -251,6 +344,10 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 }
             }
         }
+        if let Err(bus) = self.occupy(level, link, copies as i64) {
+            self.prune(page);
+            return Err(bus.into());
+        }
         for i in 0..copies {
             let at = self.view().entry(table, first + i);
             let zeroed = if beside { self.view().write(contiguity::beside(at), 0) } else { Ok(()) };
@@ -261,6 +358,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                     let at = self.view().entry(table, first + j);
                     let _ = self.write(at, 0);
                 }
+                self.recount(level, link, table);
                 self.prune(page);
                 return Err(bus.into());
             }
@@ -397,11 +495,12 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             let page = Vpn::new(start.raw() + done);
             let index = self.view().index(level, page);
             let tag = page.raw() - index;
-            let Cursor { table, fresh, .. } = match *cursor {
+            let Cursor { table, link, fresh, .. } = match *cursor {
                 Some(cursor) if cursor.tag == tag => cursor,
                 _ => {
-                    let (table, fresh) = self.table_for(page, level).map_err(|e| (e, done))?;
-                    *cursor.insert(Cursor { tag, table, fresh })
+                    let Way { table, link, fresh } =
+                        self.table_for(page, level).map_err(|e| (e, done))?;
+                    *cursor.insert(Cursor { tag, table, link, fresh })
                 }
             };
             let count = (entries - index).min(block.count - done);
@@ -417,6 +516,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                     }
                 }
             }
+            self.occupy(level, link, count as i64).map_err(|bus| (MapError::Bus(bus), done))?;
+            let view = self.view();
             let piece = Piece {
                 at: view.entry(table, index),
                 page: page.raw(),
@@ -428,6 +529,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             let written = contiguity::write_piece(format, &self.memory, coalescing, piece);
             if let Err((bus, i)) = written {
                 self.statistics.descriptor_writes += i;
+                self.recount(level, link, table);
                 return Err((MapError::Bus(bus), done + i));
             }
             self.statistics.descriptor_writes += count;
@@ -438,9 +540,10 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
 
     /// The table at `level` on the way to the page, made if it is not there,
     /// and whether it was made here. Leaves nothing behind on failure.
-    fn table_for(&mut self, page: Vpn, level: usize) -> Result<(PhysAddr, bool), MapError> {
+    fn table_for(&mut self, page: Vpn, level: usize) -> Result<Way, MapError> {
         self.statistics.walks += 1;
         let mut table = self.regime.root;
+        let mut link = table;
         let mut fresh = false;
         for above in 0..level {
             let view = self.view();
@@ -451,7 +554,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                     Kind::Leaf(_) => Err(MapError::AlreadyMapped { page }),
                     Kind::Empty => {
                         fresh = true;
-                        self.new_table(at, above + 1, page)
+                        self.new_table(link, at, above + 1, page)
                     }
                 }
             });
@@ -462,53 +565,83 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                     return Err(error);
                 }
             };
+            link = at;
         }
-        Ok((table, fresh))
+        Ok(Way { table, link, fresh })
     }
 
-    /// Makes the table at `level` that the entry at `at` is to point to.
-    fn new_table(&mut self, at: PhysAddr, level: usize, page: Vpn) -> Result<PhysAddr, MapError> {
-        let format = self.regime.format;
-        if format == Format::ArmV7 {
-            // Four tables of 1 KiB share a frame: a fellow's frame has room,
-            // cleared when it was made and empty since.
-            let offset = 1024 * (self.view().index(0, page) & 3);
-            if let Some(frame) = self.view().shared_frame(at)? {
-                let table = PhysAddr::new(frame.addr().raw() + offset);
-                self.write(at, encode::table(format, table))?;
-                return Ok(table);
+    /// Makes the table at `level` that the entry at `at` is to point to. That
+    /// entry stands in the table that `above` links.
+    fn new_table(
+        &mut self,
+        above: PhysAddr,
+        at: PhysAddr,
+        level: usize,
+        page: Vpn,
+    ) -> Result<PhysAddr, MapError> {
+        // Left over where memory failed.
+        self.drop_kept(level - 1, at);
+        let (table, taken) = self.table_frame(at, level, page)?;
+        let link = encode::table(self.regime.format, table);
+        let linked = self.occupy(level - 1, above, 1).and_then(|()| self.write(at, link));
+        if let Err(bus) = linked {
+            if level > 1 {
+                let offset = self.view().index(level - 1, page) * self.regime.format.entry_bytes();
+                self.recount(level - 1, above, PhysAddr::new(at.raw() - offset));
             }
-            return self.link_new_table(at, level, offset);
+            self.give_back_table(taken);
+            return Err(bus.into());
         }
-        self.link_new_table(at, level, 0)
+        Ok(table)
     }
 
-    fn link_new_table(
+    /// A table at `level` without an entry in use for the entry at `at` of the
+    /// level above, and the frames that were taken for it, which are cleared
+    /// with their software half and counted.
+    pub(crate) fn table_frame(
         &mut self,
         at: PhysAddr,
         level: usize,
-        offset: u64,
-    ) -> Result<PhysAddr, MapError> {
+        page: Vpn,
+    ) -> Result<(PhysAddr, Extent), MapError> {
+        let mut offset = 0;
+        if self.regime.format == Format::ArmV7 {
+            // Four tables of 1 KiB share a frame: a fellow's frame has room,
+            // cleared when it was made and empty since.
+            offset = 1024 * (self.view().index(0, page) & 3);
+            if let Some(frame) = self.view().shared_frame(at)? {
+                let table = PhysAddr::new(frame.addr().raw() + offset);
+                if self.sizes.is_some() {
+                    // A table that was kept there left its entries behind.
+                    for i in 0..self.view().entries(level) {
+                        self.view().write(self.view().entry(table, i), 0)?;
+                    }
+                }
+                return Ok((table, Extent::default()));
+            }
+        }
         let order = self.view().table_order(level);
         let taken = self.take_table(order).map_err(MapError::NoTable)?;
-        let table = PhysAddr::new(taken.start.addr().raw() + offset);
-        let linked = if out_of_reach(self.regime.format, taken) {
+        // The word beside a leaf's entry is written with it.
+        let cleared = if self.view().has_half(level) { taken.count } else { 1 };
+        let ready = if out_of_reach(self.regime.format, taken) {
             Err(MapError::TableOutOfReach { frame: taken.start })
         } else {
-            // The beside half of a leaf table is written with its entries.
-            clear(&self.memory, Extent::new(taken.start, 1))
-                .and_then(|()| self.write(at, encode::table(self.regime.format, table)))
-                .map_err(MapError::Bus)
+            clear(&self.memory, Extent::new(taken.start, cleared)).map_err(MapError::Bus)
         };
-        match linked {
-            Ok(()) => {
-                self.table_frames += taken.count;
-                Ok(table)
-            }
-            Err(error) => {
-                give_back(&mut self.tables, taken);
-                Err(error)
-            }
+        if let Err(error) = ready {
+            give_back(&mut self.tables, taken);
+            return Err(error);
+        }
+        self.table_frames += taken.count;
+        Ok((PhysAddr::new(taken.start.addr().raw() + offset), taken))
+    }
+
+    /// Gives back what [`table_frame`](Self::table_frame) took.
+    pub(crate) fn give_back_table(&mut self, taken: Extent) {
+        if !taken.is_empty() {
+            give_back(&mut self.tables, taken);
+            self.table_frames -= taken.count;
         }
     }
 
@@ -526,7 +659,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
 
 impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> Drop for AddressSpace<M, A, T> {
     fn drop(&mut self) {
-        let view = View { memory: &self.memory, regime: self.regime };
+        let superpages = self.sizes.is_some();
+        let view = View { memory: &self.memory, regime: self.regime, superpages };
         let mut pending = Extent::default();
         let mut last_table = None;
         let (frames, tables) = (&mut self.frames, &mut self.tables);
@@ -541,7 +675,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> Drop for AddressSpace<
                     }
                 }
             }
-            Visit::Table { level, table } => {
+            Visit::Table(Below { level, table, .. }) => {
                 // ARMv7's four tables in a frame follow one another.
                 if last_table != Some(table.frame()) {
                     let order = view.table_order(level);
@@ -553,7 +687,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> Drop for AddressSpace<
         if !pending.is_empty() {
             give_back(frames, pending);
         }
-        let root = Extent::new(self.regime.root.frame(), self.regime.format.root_order().frames());
+        let root = Extent::new(self.regime.root.frame(), view.table_order(0).frames());
         give_back(tables, root);
     }
 }

@@ -13,10 +13,10 @@ use swath_frame::{FrameAllocator, FreeError};
 use crate::contiguity::Place;
 use crate::encode::{self, Kind};
 use crate::error::UnmapError;
-use crate::space::{AddressSpace, append, first_not_canonical, give_back};
+use crate::space::{AddressSpace, append, first_not_canonical};
 use crate::walk::LEVELS_MAX;
 
-/// The TLB maintenance that an unmapping owes.
+/// The TLB maintenance that a change owes.
 ///
 /// Until it is done, a TLB may go on using what is unmapped, and the frames
 /// may have a new owner as soon as somebody takes them: do it before anyone
@@ -27,9 +27,9 @@ pub struct Flush {
     /// Every TLB entry that covers any of these pages is to be invalidated,
     /// also a coalesced one that was filled from a page outside.
     pub range: PageRange,
-    /// Tables were given back too: caches of table entries on the way to the
-    /// range are to be invalidated.
-    pub tables_freed: bool,
+    /// Links to tables were taken away or put there: caches of table entries
+    /// on the way to the range are to be invalidated too.
+    pub links_changed: bool,
 }
 
 /// Contiguity that was corrected on one side of a range, so that it can be
@@ -92,8 +92,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             self.restore(before);
             return Err(bus.into());
         }
-        let (tables_freed, refused) = self.release(range);
-        let flush = Flush { range, tables_freed };
+        let (links_changed, refused) = self.release(range);
+        let flush = Flush { range, links_changed };
         match refused {
             None => Ok(flush),
             Some((extent, error)) => Err(UnmapError::Refused { extent, error, flush }),
@@ -184,14 +184,15 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let _ = self.rewrite(range, false, encode::resume);
     }
 
-    /// Changes the descriptors of the range that are `in_use` or not.
+    /// Changes the descriptors of the range that are `in_use` or not, and what
+    /// is written of their number.
     fn rewrite(
         &mut self,
         range: PageRange,
         in_use: bool,
         change: impl Fn(Format, usize, u64) -> u64,
     ) -> Result<(), (BusError, u64)> {
-        let (view, mut writes, mut done) = (self.view(), 0, 0);
+        let (mut writes, mut done) = (0, 0);
         let mut result = Ok(());
         while done < range.count && result.is_ok() {
             let page = Vpn::new(range.start.raw() + done);
@@ -202,6 +203,24 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                     break;
                 }
             };
+            let counted = match self.counted(page, span) {
+                Ok(None) => None,
+                Ok(Some(link)) if in_use => {
+                    match self.occupy(span.level, link, -(span.entries as i64)) {
+                        Ok(()) => Some(link),
+                        Err(bus) => {
+                            result = Err((bus, done));
+                            break;
+                        }
+                    }
+                }
+                Ok(link) => link,
+                Err(bus) => {
+                    result = Err((bus, done));
+                    break;
+                }
+            };
+            let view = self.view();
             for i in 0..span.entries {
                 let at = view.entry(span.at, i);
                 let changed = view.read(at).and_then(|word| {
@@ -216,10 +235,24 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                     break;
                 }
             }
+            if let Some(link) = counted
+                && (result.is_err() || !in_use)
+            {
+                let offset = view.index(span.level, page) * view.format().entry_bytes();
+                self.recount(span.level, link, PhysAddr::new(span.at.raw() - offset));
+            }
             done += span.pages;
         }
         self.statistics.descriptor_writes += writes;
         result
+    }
+
+    /// The link of the span's table, if the entries in use are written there.
+    fn counted(&self, page: Vpn, span: Span) -> Result<Option<PhysAddr>, BusError> {
+        if span.level == 0 || !self.view().has_half(span.level - 1) {
+            return Ok(None);
+        }
+        self.view().link(page, span.level)
     }
 
     /// Gives back what the suspended entries of the range held, and the tables
@@ -229,7 +262,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let format = self.regime.format;
         let mut pending = Extent::default();
         let mut refused = None;
-        let mut tables_freed = false;
+        let mut links_changed = false;
         let mut done = 0;
         while done < range.count {
             let page = Vpn::new(range.start.raw() + done);
@@ -251,13 +284,16 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 }
                 i += 1 << (order.k() - entry_order.k());
             }
-            tables_freed |= self.prune_from(page, span.entries);
+            for i in 0..span.entries {
+                self.drop_kept(span.level, self.view().entry(span.at, i));
+            }
+            links_changed |= self.prune_from(page, span.entries);
             done += span.pages;
         }
         if !pending.is_empty() {
             self.free_frames(pending, &mut refused);
         }
-        (tables_freed, refused)
+        (links_changed, refused)
     }
 
     fn free_frames(&mut self, block: Extent, refused: &mut Option<(Extent, FreeError)>) {
@@ -292,8 +328,9 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             let (link, table) = links[depth];
             // A table that cannot be read or unlinked stays, empty, to be used
             // again or given back at the end.
-            if !self.is_empty(depth, table, page, hole).unwrap_or(false)
-                || !self.drop_table(depth, link, table).unwrap_or(false)
+            let above = links[depth - 1];
+            if !self.is_empty(depth, link, table, page, hole).unwrap_or(false)
+                || self.drop_table(depth, above, link, table).is_err()
             {
                 break;
             }
@@ -304,16 +341,21 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         freed
     }
 
-    /// Whether no entry of the table is in use, looking outward from the hole
-    /// in turn on both sides: where one neighbour is in use, after two reads.
+    /// Whether no entry of the table is in use: by its number where that is
+    /// written, or looking outward from the hole in turn on both sides: where
+    /// one neighbour is in use, after two reads.
     fn is_empty(
         &self,
         level: usize,
+        link: PhysAddr,
         table: PhysAddr,
         page: Vpn,
         hole: u64,
     ) -> Result<bool, BusError> {
         let view = self.view();
+        if view.has_half(level - 1) {
+            return Ok(view.read(view.half(level - 1, link))? == 0);
+        }
         let first = view.index(level, page);
         let end = first + hole;
         let in_use = |index| {
@@ -331,23 +373,55 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Ok(true)
     }
 
-    /// Unlinks an empty table and gives its frames back, unless fellows share
+    /// Unlinks an empty table, which has an entry in the table `above`
+    /// (its link and itself), and gives its frames back, unless fellows share
     /// them.
     fn drop_table(
         &mut self,
         level: usize,
+        above: (PhysAddr, PhysAddr),
         link: PhysAddr,
         table: PhysAddr,
-    ) -> Result<bool, BusError> {
-        let shared =
-            self.regime.format == Format::ArmV7 && self.view().shared_frame(link)?.is_some();
-        self.write(link, 0)?;
-        if !shared {
-            let count = self.view().table_order(level).frames();
-            give_back(&mut self.tables, Extent::new(table.frame(), count));
-            self.table_frames -= count;
+    ) -> Result<(), BusError> {
+        let shared = self.is_shared(link)?;
+        let unlinked = self.occupy(level - 1, above.0, -1).and_then(|()| self.write(link, 0));
+        if let Err(bus) = unlinked {
+            self.recount(level - 1, above.0, above.1);
+            return Err(bus);
         }
-        Ok(true)
+        if !shared {
+            self.give_back_table(Extent::new(
+                table.frame(),
+                self.view().table_order(level).frames(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the table of the entry at `link` shares its frame.
+    fn is_shared(&self, link: PhysAddr) -> Result<bool, BusError> {
+        Ok(self.regime.format == Format::ArmV7 && self.view().shared_frame(link)?.is_some())
+    }
+
+    /// Gives back the table kept beside the entry at `at`, and those kept
+    /// beside its entries.
+    pub(crate) fn drop_kept(&mut self, level: usize, at: PhysAddr) {
+        let view = self.view();
+        let Ok(Some(table)) = view.kept(level, at) else { return };
+        let half = view.half(level, at);
+        // Memory that fails once is asked again: nothing else knows the table.
+        if view.write(half, 0).is_err() && view.write(half, 0).is_err() {
+            return;
+        }
+        if view.has_half(level + 1) {
+            for i in 0..view.entries(level + 1) {
+                self.drop_kept(level + 1, self.view().entry(table, i));
+            }
+        }
+        if !self.is_shared(at).unwrap_or(true) {
+            let count = self.view().table_order(level + 1).frames();
+            self.give_back_table(Extent::new(table.frame(), count));
+        }
     }
 
     /// Corrects the contiguity of the pages that remain on one side of a range

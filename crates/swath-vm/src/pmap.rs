@@ -1,0 +1,841 @@
+//! The pmap: what a kernel calls for the mappings of all its spaces, so that
+//! superpages arise and vanish by themselves.
+//!
+//! A [`Pmap`] does not hold the spaces; it reaches them through [`Spaces`], by
+//! number, together with what invalidates their TLBs. It maps one page at a time
+//! ([`enter`](Pmap::enter)) and promotes as far as the pages around it and the
+//! reservation permit; it demotes when a page within a superpage is written
+//! first, unmapped, protected, paged out or laundered; and it keeps the reverse
+//! map in step, a demotion's mapping before its PV entries. The frames belong to
+//! the caller throughout (to the reservations of `swath-frame`).
+//!
+//! **Removal in place of demotion.** A demotion may need a frame for a table, or
+//! PV entries for the parts. Where there are none, the superpage is removed as a
+//! whole, as the talk says: what a pmap holds can be faulted in again at any
+//! time. What its pages' flags said is remembered in the reverse map, so that no
+//! dirty page is lost.
+//!
+//! **Where the flags stand.** The tables say whether a page was accessed and
+//! written ([`Status::InTable`], the talk's "What's next"). With
+//! [`Status::InReverseMap`] they stand in the PV entries, as they did when the
+//! talk was given, and a promotion must look at each page's PV entry too;
+//! [`PmapStatistics`] counts what that costs where it fails.
+
+use core::ops::DerefMut;
+
+use swath_arch::{Attributes, Extent, Order, PageRange, Pfn, PhysMemory, Vpn};
+use swath_frame::FrameAllocator;
+
+use crate::encode::Leaf;
+use crate::error::{DemoteError, PromoteError, Refusal, TranslateError, UnmapError};
+use crate::pmap_error::{PmapError, PmapFault};
+use crate::reverse::{Flags, ReverseMap, Site, SpaceId};
+use crate::space::AddressSpace;
+use crate::superpage::{DemotedTable, Mapped};
+use crate::unmap::Flush;
+use crate::walk::Visit;
+
+/// A space, and what does TLB maintenance for any of them at once.
+pub type Reached<'s, S> = (
+    &'s mut AddressSpace<<S as Spaces>::Memory, <S as Spaces>::Frames, <S as Spaces>::Tables>,
+    &'s mut dyn FnMut(SpaceId, Flush),
+);
+
+/// The spaces that a pmap's operations reach, by number.
+pub trait Spaces {
+    /// The memory of their tables.
+    type Memory: PhysMemory;
+    /// Gives frames to pages; a pmap does not use it.
+    type Frames: FrameAllocator;
+    /// Gives frames to tables.
+    type Tables: FrameAllocator;
+
+    /// The space of this number, and the TLB maintenance, which has to be done
+    /// when the call returns; `None` if there is no such space.
+    fn reach(&mut self, space: SpaceId) -> Option<Reached<'_, Self>>
+    where
+        Self: Sized;
+}
+
+/// A slice of spaces, whose numbers are their indices, and what invalidates.
+impl<M, A, T, F> Spaces for (&mut [AddressSpace<M, A, T>], F)
+where
+    M: PhysMemory,
+    A: FrameAllocator,
+    T: FrameAllocator,
+    F: FnMut(SpaceId, Flush),
+{
+    type Memory = M;
+    type Frames = A;
+    type Tables = T;
+
+    fn reach(&mut self, space: SpaceId) -> Option<Reached<'_, Self>> {
+        let index = usize::try_from(space.0).ok()?;
+        Some((self.0.get_mut(index)?, &mut self.1))
+    }
+}
+
+/// Where the flags stand that say whether a page was accessed and written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Status {
+    /// In the table alone.
+    #[default]
+    InTable,
+    /// In the PV entries, which decide; promotion compares them too.
+    InReverseMap,
+}
+
+/// What a processor does at a page.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Access {
+    /// Nothing yet: the page is mapped in advance.
+    None,
+    /// It reads or executes.
+    Read,
+    /// It writes.
+    Write,
+}
+
+/// What a fault led to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Faulted {
+    /// The page permits the access now, in a page of this order.
+    Mapped {
+        /// The order.
+        order: Order,
+    },
+    /// The superpage could not be demoted and is gone: the page is to be entered
+    /// anew.
+    Removed {
+        /// The superpage's pages.
+        range: PageRange,
+    },
+}
+
+/// What [`Pmap::protect`] leaves permitted; it never adds a permission.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Protection {
+    /// Writable pages stay writable.
+    pub writable: bool,
+    /// Executable pages stay executable.
+    pub executable: bool,
+}
+
+/// What a pmap has done since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PmapStatistics {
+    /// Pages entered one by one.
+    pub entered: u64,
+    /// Superpages created directly.
+    pub created: u64,
+    /// Promotions made.
+    pub promotions: u64,
+    /// Promotions that pages did not permit.
+    pub promotions_failed: u64,
+    /// Words of tables read by those.
+    pub failed_table_words: u64,
+    /// Words of the reverse map read by those: none with
+    /// [`Status::InTable`].
+    pub failed_reverse_words: u64,
+    /// Demotions for the first write to a read-only superpage.
+    pub demotions_write: u64,
+    /// Demotions because a part was removed.
+    pub demotions_remove: u64,
+    /// Demotions because a part was protected.
+    pub demotions_protect: u64,
+    /// Demotions because a page was paged out.
+    pub demotions_page_out: u64,
+    /// Demotions because a page was laundered.
+    pub demotions_clean: u64,
+    /// Superpages removed as a whole, as was asked.
+    pub removed_whole: u64,
+    /// Superpages removed as a whole because they could not be demoted.
+    pub removed_for_shortage: u64,
+    /// Demotions that parted 16 entries.
+    pub parted: u64,
+    /// Demotions that found their table kept and right.
+    pub recalled: u64,
+    /// Demotions that found their table stale.
+    pub fixed_up: u64,
+    /// Demotions that filled a new table.
+    pub recreated: u64,
+}
+
+/// Why a superpage is demoted.
+#[derive(Clone, Copy)]
+enum Cause {
+    Write,
+    Remove,
+    Protect,
+    PageOut,
+    Clean,
+}
+
+/// The mappings of all spaces.
+///
+/// Invariants, walked by [`check`](Self::check): every mapping in the spaces has
+/// one PV entry of its size at its frame, and there are no others; with
+/// [`Status::InReverseMap`] its flags are those of the table.
+#[derive(Debug)]
+pub struct Pmap<W> {
+    reverse: ReverseMap<W>,
+    status: Status,
+    statistics: PmapStatistics,
+}
+
+fn reach<S: Spaces>(spaces: &mut S, space: SpaceId) -> Result<Reached<'_, S>, PmapError> {
+    spaces.reach(space).ok_or(PmapError::NoSpace { space })
+}
+
+impl<W: DerefMut<Target = [u64]>> Pmap<W> {
+    /// A pmap over empty reverse maps, for spaces without a mapping.
+    pub fn new(reverse: ReverseMap<W>, status: Status) -> Self {
+        Self { reverse, status, statistics: PmapStatistics::default() }
+    }
+
+    /// The reverse maps.
+    pub const fn reverse(&self) -> &ReverseMap<W> {
+        &self.reverse
+    }
+
+    /// What has been done so far.
+    pub const fn statistics(&self) -> PmapStatistics {
+        self.statistics
+    }
+
+    /// Maps a page that is not mapped, with one PV entry. It is writable only if
+    /// the access is a write, and accessed if there is an access at all. Then
+    /// promotes it as [`promote`](Self::promote) does; `full` is the largest
+    /// order of which all frames around this one are populated, as the
+    /// reservation says (`None`: not even the smallest). Returns the order of the
+    /// page that maps it now.
+    ///
+    /// A walk, two writes of a table, three of the reverse map; and the
+    /// promotions.
+    ///
+    /// # Errors
+    /// [`PmapError`]; nothing has changed.
+    pub fn enter<S: Spaces>(
+        &mut self,
+        spaces: &mut S,
+        site: Site,
+        frame: Pfn,
+        attributes: Attributes,
+        access: Access,
+        full: Option<Order>,
+    ) -> Result<Order, PmapError> {
+        let attributes = self.admit(spaces, site, Extent::new(frame, 1), attributes, access)?;
+        let (space, _) = reach(spaces, site.space)?;
+        space.map(site.page, Extent::new(frame, 1), attributes).map_err(PmapError::Map)?;
+        self.note(Order::BASE, frame, site, attributes);
+        self.statistics.entered += 1;
+        Ok(self.promote(spaces, site, full))
+    }
+
+    /// Maps a superpage at once, of which no page is mapped, with one PV entry
+    /// and no table kept: creation, where the frames of a whole reservation are
+    /// populated before the first access. A write makes all of it writable, and
+    /// so dirty.
+    ///
+    /// # Errors
+    /// [`PmapError`]; nothing has changed.
+    pub fn enter_superpage<S: Spaces>(
+        &mut self,
+        spaces: &mut S,
+        site: Site,
+        frames: (Pfn, Order),
+        attributes: Attributes,
+        access: Access,
+    ) -> Result<(), PmapError> {
+        let (frame, order) = frames;
+        let extent = Extent::new(frame, order.frames());
+        let attributes = self.admit(spaces, site, extent, attributes, access)?;
+        let (space, _) = reach(spaces, site.space)?;
+        if !space.sizes().is_some_and(|sizes| sizes.contains(order)) {
+            return Err(PmapError::MapSuperpage(crate::PageSizeError::NoSuchSize { order }));
+        }
+        space
+            .map_page_size(site.page, frame, order, attributes)
+            .map_err(PmapError::MapSuperpage)?;
+        self.note(order, frame, site, attributes);
+        self.statistics.created += 1;
+        Ok(())
+    }
+
+    /// Whether frames can be mapped at the site, and what they will permit.
+    fn admit<S: Spaces>(
+        &self,
+        spaces: &mut S,
+        site: Site,
+        frames: Extent,
+        attributes: Attributes,
+        access: Access,
+    ) -> Result<Attributes, PmapError> {
+        let (space, _) = reach(spaces, site.space)?;
+        if !space.sizes().is_some_and(|sizes| self.reverse.sizes().contains_all(sizes)) {
+            return Err(PmapError::Sizes { space: site.space });
+        }
+        let known = self.reverse.frames();
+        if !known.contains(frames.start) || frames.end() > known.end() {
+            let frame = if known.contains(frames.start) { known.end() } else { frames.start };
+            return Err(PmapError::UnknownFrame { frame });
+        }
+        if access == Access::Write && !attributes.writable {
+            return Err(PmapError::Denied { page: site.page });
+        }
+        if self.reverse.free_entries() == 0 {
+            return Err(PmapError::OutOfEntries);
+        }
+        let (writable, accessed) = (access == Access::Write, access != Access::None);
+        Ok(Attributes { writable, accessed, ..attributes })
+    }
+
+    /// The PV entry of a mapping that was made, for which one is free.
+    fn note(&mut self, order: Order, frame: Pfn, site: Site, attributes: Attributes) {
+        let _ = self.reverse.insert(order, frame, site, self.flags(attributes));
+    }
+
+    /// The flags that a PV entry holds for a page that permits this.
+    const fn flags(&self, attributes: Attributes) -> Flags {
+        match self.status {
+            Status::InTable => Flags { modified: false, referenced: false },
+            Status::InReverseMap => {
+                Flags { modified: attributes.writable, referenced: attributes.accessed }
+            }
+        }
+    }
+
+    /// Promotes the page, size by size, as far as its space's sizes, `full` and
+    /// the pages around it permit; the order reached. A promotion that memory
+    /// spoils is one that failed.
+    pub fn promote<S: Spaces>(&mut self, spaces: &mut S, site: Site, full: Option<Order>) -> Order {
+        let mut order = Order::BASE;
+        let Ok((space, _)) = reach(spaces, site.space) else { return order };
+        let (Some(sizes), Ok(mapping)) = (space.sizes(), space.translate(site.page)) else {
+            return order;
+        };
+        order = mapping.order;
+        let wanted = |to: &Order| full.is_some_and(|full| *to <= full);
+        for to in sizes.iter().take_while(wanted).filter(|&to| to > mapping.order) {
+            loop {
+                match self.promote_once(spaces, site, to) {
+                    Ok(()) => order = to,
+                    // Its fellows became alike one by one, and not by faults.
+                    Err(Some((Refusal::Smaller { page }, part)))
+                        if self.promote_once(spaces, Site { page, ..site }, part).is_ok() =>
+                    {
+                        continue;
+                    }
+                    Err(_) => return order,
+                }
+                break;
+            }
+        }
+        order
+    }
+
+    /// One promotion, with its PV entries; what was in the way, and the order of
+    /// the parts.
+    fn promote_once<S: Spaces>(
+        &mut self,
+        spaces: &mut S,
+        site: Site,
+        to: Order,
+    ) -> Result<(), Option<(Refusal, Order)>> {
+        let (space, invalidate) = reach(spaces, site.space).map_err(|_| None)?;
+        let part = space.part_of(to).ok_or(None)?;
+        let mut words = 0;
+        let mut first: Option<Flags> = None;
+        let Self { reverse, status, statistics } = self;
+        let alike = |page, frame| {
+            if *status == Status::InTable {
+                return true;
+            }
+            let site = Site { page, ..site };
+            let flags = reverse.flags(part, frame, site, &mut words);
+            flags.is_some()
+                && *first.get_or_insert(flags.unwrap_or_default()) == flags.unwrap_or_default()
+        };
+        let done =
+            space.promote_if(site.page, to, &mut |flush| invalidate(site.space, flush), alike);
+        match done {
+            Ok(done) => {
+                let site = Site { page: done.page, ..site };
+                self.reverse.promote(done.from, done.to, done.frame, site);
+                self.statistics.promotions += 1;
+                Ok(())
+            }
+            Err(error) => {
+                statistics.promotions_failed += 1;
+                statistics.failed_reverse_words += words;
+                let PromoteError::Refused { why, words_read } = error else { return Err(None) };
+                statistics.failed_table_words += words_read;
+                Err(Some((why, part)))
+            }
+        }
+    }
+
+    /// One demotion at the site, mapping before PV entries, or the removal of
+    /// the superpage if it cannot be demoted, whose pages it then returns.
+    fn demote_once<S: Spaces>(
+        &mut self,
+        spaces: &mut S,
+        site: Site,
+        cause: Cause,
+    ) -> Result<Option<PageRange>, PmapError> {
+        let Site { space: id, page } = site;
+        let (space, invalidate) = reach(spaces, id)?;
+        let mapping = space.translate(page).map_err(|error| translation(page, error))?;
+        let Some(to) = space.part_of(mapping.order) else {
+            return Err(PmapError::NotMapped { page });
+        };
+        let needed = ReverseMap::<W>::entries_to_demote(mapping.order, to);
+        let demoted = if u64::from(self.reverse.free_entries()) < needed {
+            None
+        } else {
+            match space.demote(page, &mut |flush| invalidate(id, flush)) {
+                Ok(demoted) => Some(demoted),
+                Err(
+                    DemoteError::NoTable(_)
+                    | DemoteError::TableOutOfReach { .. }
+                    | DemoteError::FrameOutOfReach { .. },
+                ) => None,
+                Err(error) => return Err(PmapError::demotion(id, page, error)),
+            }
+        };
+        let Some(demoted) = demoted else {
+            let within = page.raw() & (mapping.order.frames() - 1);
+            let head = Vpn::new(page.raw() - within);
+            let frames =
+                Extent::new(Pfn::new(mapping.frame.raw() - within), mapping.order.frames());
+            let flush = self.unmap(
+                space,
+                Site { page: head, ..site },
+                frames,
+                mapping.order,
+                mapping.attributes,
+            )?;
+            invalidate(id, flush);
+            self.statistics.removed_for_shortage += 1;
+            return Ok(Some(flush.range));
+        };
+        self.reverse.demote(
+            demoted.from,
+            demoted.to,
+            demoted.frame,
+            Site { page: demoted.page, ..site },
+        );
+        let statistics = &mut self.statistics;
+        *match demoted.table {
+            DemotedTable::Parted => &mut statistics.parted,
+            DemotedTable::Recalled => &mut statistics.recalled,
+            DemotedTable::FixedUp => &mut statistics.fixed_up,
+            DemotedTable::Recreated => &mut statistics.recreated,
+        } += 1;
+        *match cause {
+            Cause::Write => &mut statistics.demotions_write,
+            Cause::Remove => &mut statistics.demotions_remove,
+            Cause::Protect => &mut statistics.demotions_protect,
+            Cause::PageOut => &mut statistics.demotions_page_out,
+            Cause::Clean => &mut statistics.demotions_clean,
+        } += 1;
+        Ok(None)
+    }
+
+    /// Unmaps one mapping, takes its PV entry away and remembers its flags.
+    fn unmap<M: PhysMemory, A: FrameAllocator, T: FrameAllocator>(
+        &mut self,
+        space: &mut AddressSpace<M, A, T>,
+        site: Site,
+        frames: Extent,
+        order: Order,
+        attributes: Attributes,
+    ) -> Result<Flush, PmapError> {
+        let flush = match space.unmap(PageRange::new(site.page, frames.count)) {
+            Ok(flush) | Err(UnmapError::Refused { flush, .. }) => flush,
+            Err(error) => return Err(PmapError::unmapping(site.page, error)),
+        };
+        self.forget(site, frames, order, attributes);
+        Ok(flush)
+    }
+
+    /// Takes the PV entry of a mapping away and remembers its flags.
+    fn forget(&mut self, site: Site, frames: Extent, order: Order, attributes: Attributes) {
+        self.reverse.remove(order, frames.start, site);
+        self.reverse.mark(frames, attributes.writable, attributes.accessed);
+    }
+
+    /// Demotes until no superpage lies in the range in part.
+    fn split<S: Spaces>(
+        &mut self,
+        spaces: &mut S,
+        id: SpaceId,
+        range: PageRange,
+        cause: Cause,
+    ) -> Result<(), PmapError> {
+        loop {
+            let (space, _) = reach(spaces, id)?;
+            let crossing = space.crossing(range);
+            let crossing = crossing.map_err(|error| PmapError::demotion(id, range.start, error))?;
+            let Some(page) = crossing else { return Ok(()) };
+            self.demote_once(spaces, Site { space: id, page }, cause)?;
+        }
+    }
+
+    /// A page that is mapped was accessed in a way that it does not permit yet,
+    /// though the kernel does: it becomes accessed and, for a write, writable
+    /// and so dirty. A read-only superpage is demoted for a write, down to the
+    /// base page. Then promotes it as [`promote`](Self::promote) does, which is
+    /// how a superpage becomes writable once all its pages are dirty.
+    ///
+    /// # Errors
+    /// [`PmapError`]; superpages may have been demoted.
+    pub fn fault<S: Spaces>(
+        &mut self,
+        spaces: &mut S,
+        site: Site,
+        access: Access,
+        full: Option<Order>,
+    ) -> Result<Faulted, PmapError> {
+        let Site { space: id, page } = site;
+        loop {
+            let (space, invalidate) = reach(spaces, id)?;
+            let mapping = space.translate(page).map_err(|error| translation(page, error))?;
+            let write = access == Access::Write && !mapping.attributes.writable;
+            if write && mapping.order > Order::BASE {
+                if let Some(range) = self.demote_once(spaces, site, Cause::Write)? {
+                    return Ok(Faulted::Removed { range });
+                }
+                continue;
+            }
+            let within = page.raw() & (mapping.order.frames() - 1);
+            let head = Vpn::new(page.raw() - within);
+            let change = |attributes: Attributes| Attributes {
+                accessed: attributes.accessed || access != Access::None,
+                writable: attributes.writable || access == Access::Write,
+                ..attributes
+            };
+            let range = PageRange::new(head, mapping.order.frames());
+            space
+                .protect(range, change, &mut |flush| invalidate(id, flush))
+                .map_err(|error| PmapError::demotion(id, page, error))?;
+            let frame = Pfn::new(mapping.frame.raw() - within);
+            let flags = self.flags(change(mapping.attributes));
+            self.reverse.set_flags(mapping.order, frame, Site { page: head, ..site }, flags);
+            return Ok(Faulted::Mapped { order: self.promote(spaces, site, full) });
+        }
+    }
+
+    /// A write to a page that is mapped read-only: [`fault`](Self::fault).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_fault<S: Spaces>(
+        &mut self,
+        spaces: &mut S,
+        site: Site,
+        full: Option<Order>,
+    ) -> Result<Faulted, PmapError> {
+        self.fault(spaces, site, Access::Write, full)
+    }
+
+    /// Removes every mapping in the range, superpages that lie in it as a whole
+    /// as a whole; those that do in part are demoted, or removed if they cannot
+    /// be. What flags said is remembered. The TLB maintenance of the whole range
+    /// is asked for once, at its end. Returns how many mappings were removed.
+    ///
+    /// # Errors
+    /// [`PmapError`]; after [`Bus`](PmapError::Bus) a first part of the range is
+    /// removed, and the TLBs know.
+    pub fn remove<S: Spaces>(
+        &mut self,
+        spaces: &mut S,
+        id: SpaceId,
+        range: PageRange,
+    ) -> Result<u64, PmapError> {
+        self.split(spaces, id, range, Cause::Remove)?;
+        let (space, invalidate) = reach(spaces, id)?;
+        let mut owed: Option<Flush> = None;
+        let mut removed = 0;
+        let mut page = range.start;
+        let result = loop {
+            // Mappings that follow one another go together.
+            let mut run = [None; RUN];
+            let mut near = None;
+            let mut end = page;
+            let mut found = Ok(());
+            for slot in &mut run {
+                match space.next_mapped(&mut near, end, range.end()) {
+                    Ok(Some(mapped)) if mapped.page == end || end == page => {
+                        if end == page {
+                            page = mapped.page;
+                        }
+                        end = Vpn::new(mapped.page.raw() + mapped.leaf.order.frames());
+                        *slot = Some(mapped);
+                    }
+                    Ok(_) => break,
+                    Err(bus) => {
+                        found = Err(bus.into());
+                        break;
+                    }
+                }
+            }
+            if let Err(error) = found {
+                break Err(error);
+            }
+            if end == page {
+                break Ok(());
+            }
+            let pages = PageRange::new(page, end.raw() - page.raw());
+            let flush = match space.unmap(pages) {
+                Ok(flush) | Err(UnmapError::Refused { flush, .. }) => flush,
+                Err(error) => break Err(PmapError::unmapping(page, error)),
+            };
+            for Mapped { page, leaf: Leaf { order, frame, attributes, .. }, .. } in
+                run.into_iter().flatten()
+            {
+                let frames = Extent::new(frame, order.frames());
+                self.forget(Site { space: id, page }, frames, order, attributes);
+                self.statistics.removed_whole += u64::from(order > Order::BASE);
+                removed += 1;
+            }
+            owed = Some(match owed {
+                None => flush,
+                Some(before) => Flush {
+                    range: PageRange::new(before.range.start, end.raw() - before.range.start.raw()),
+                    links_changed: before.links_changed || flush.links_changed,
+                },
+            });
+            page = end;
+        };
+        if let Some(flush) = owed {
+            invalidate(id, flush);
+        }
+        result.map(|()| removed)
+    }
+
+    /// Takes permissions away from every mapping in the range; superpages that
+    /// lie in it in part are demoted, or removed if they cannot be. That a page
+    /// was written is remembered.
+    ///
+    /// # Errors
+    /// [`PmapError`]; after [`Bus`](PmapError::Bus) a first part of the range is
+    /// changed, and the TLBs know.
+    pub fn protect<S: Spaces>(
+        &mut self,
+        spaces: &mut S,
+        id: SpaceId,
+        range: PageRange,
+        protection: Protection,
+    ) -> Result<(), PmapError> {
+        self.split(spaces, id, range, Cause::Protect)?;
+        let (space, invalidate) = reach(spaces, id)?;
+        let change = |attributes: Attributes| Attributes {
+            writable: attributes.writable && protection.writable,
+            executable: attributes.executable && protection.executable,
+            ..attributes
+        };
+        let each = |space: &mut _, visit: &mut dyn FnMut(Mapped)| each_mapped(space, range, visit);
+        each(space, &mut |Mapped { leaf, .. }| {
+            if leaf.attributes.writable && !protection.writable {
+                self.reverse.mark(Extent::new(leaf.frame, leaf.order.frames()), true, false);
+            }
+        })?;
+        let changed = space.protect(range, change, &mut |flush| invalidate(id, flush));
+        if self.status == Status::InReverseMap {
+            each(space, &mut |Mapped { page, leaf, .. }| {
+                let flags = self.flags(leaf.attributes);
+                self.reverse.set_flags(leaf.order, leaf.frame, Site { space: id, page }, flags);
+            })?;
+        }
+        changed.map(drop).map_err(|error| PmapError::demotion(id, range.start, error))
+    }
+
+    /// Removes every mapping of the frame, in all spaces: superpages around it
+    /// are demoted, or removed if they cannot be. Returns how many mappings were
+    /// removed; whether the frame was written, [`modified`](Self::modified) says.
+    ///
+    /// # Errors
+    /// [`PmapError::UnknownFrame`], [`PmapError::NoSpace`]; after
+    /// [`PmapError::Bus`] some mappings of the frame may be removed.
+    pub fn page_out<S: Spaces>(&mut self, spaces: &mut S, frame: Pfn) -> Result<u64, PmapError> {
+        self.known(frame)?;
+        let mut removed = 0;
+        while let Some((order, site)) = self.reverse.first(frame) {
+            let within = frame.raw() & (order.frames() - 1);
+            let site = Site { page: Vpn::new(site.page.raw() + within), ..site };
+            if order > Order::BASE {
+                let gone = self.demote_once(spaces, site, Cause::PageOut)?;
+                removed += u64::from(gone.is_some());
+                continue;
+            }
+            let (space, invalidate) = reach(spaces, site.space)?;
+            let mapping =
+                space.translate(site.page).map_err(|error| translation(site.page, error))?;
+            let flush =
+                self.unmap(space, site, Extent::new(frame, 1), order, mapping.attributes)?;
+            invalidate(site.space, flush);
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
+    /// The frame was laundered: it is read-only again in all its mappings, and
+    /// no longer modified. Writable superpages around it are demoted, or removed
+    /// if they cannot be. Returns whether it was modified.
+    ///
+    /// # Errors
+    /// [`PmapError::UnknownFrame`], [`PmapError::NoSpace`]; after
+    /// [`PmapError::Bus`] it still counts as modified.
+    pub fn clean<S: Spaces>(&mut self, spaces: &mut S, frame: Pfn) -> Result<bool, PmapError> {
+        self.known(frame)?;
+        let mut modified = self.reverse.marks(frame).0;
+        while let Some((order, site, flags)) = self.find(spaces, frame, |flags| flags.modified)? {
+            modified = true;
+            if order > Order::BASE {
+                self.demote_once(spaces, site, Cause::Clean)?;
+                continue;
+            }
+            let (space, invalidate) = reach(spaces, site.space)?;
+            space
+                .protect(
+                    PageRange::new(site.page, 1),
+                    |attributes| Attributes { writable: false, ..attributes },
+                    &mut |flush| invalidate(site.space, flush),
+                )
+                .map_err(|error| PmapError::demotion(site.space, site.page, error))?;
+            if self.status == Status::InReverseMap {
+                self.reverse.set_flags(order, frame, site, Flags { modified: false, ..flags });
+            }
+        }
+        self.reverse.clear_modified(frame);
+        Ok(modified)
+    }
+
+    /// Whether the frame was written since it was last [`clean`](Self::clean).
+    ///
+    /// # Errors
+    /// [`PmapError`]; nothing has changed.
+    pub fn modified<S: Spaces>(&self, spaces: &mut S, frame: Pfn) -> Result<bool, PmapError> {
+        self.known(frame)?;
+        let found = self.find(spaces, frame, |flags| flags.modified)?;
+        Ok(self.reverse.marks(frame).0 || found.is_some())
+    }
+
+    /// Whether the frame was accessed, in a mapping that is or was.
+    ///
+    /// # Errors
+    /// [`PmapError`]; nothing has changed.
+    pub fn referenced<S: Spaces>(&self, spaces: &mut S, frame: Pfn) -> Result<bool, PmapError> {
+        self.known(frame)?;
+        let found = self.find(spaces, frame, |flags| flags.referenced)?;
+        Ok(self.reverse.marks(frame).1 || found.is_some())
+    }
+
+    fn known(&self, frame: Pfn) -> Result<(), PmapError> {
+        match self.reverse.frames().contains(frame) {
+            true => Ok(()),
+            false => Err(PmapError::UnknownFrame { frame }),
+        }
+    }
+
+    /// The first mapping of the frame whose flags are as wanted, at the frame's
+    /// own page.
+    fn find<S: Spaces>(
+        &self,
+        spaces: &mut S,
+        frame: Pfn,
+        wanted: impl Fn(Flags) -> bool,
+    ) -> Result<Option<(Order, Site, Flags)>, PmapError> {
+        let orders = core::iter::once(Order::BASE).chain(self.reverse.sizes().iter());
+        for order in orders {
+            let mut n = 0;
+            while let Some((site, mut flags)) = self.reverse.nth(order, frame, n) {
+                n += 1;
+                let within = frame.raw() & (order.frames() - 1);
+                let site = Site { page: Vpn::new(site.page.raw() + within), ..site };
+                if self.status == Status::InTable {
+                    let (space, _) = reach(spaces, site.space)?;
+                    let mapping = space
+                        .translate(site.page)
+                        .map_err(|error| translation(site.page, error))?;
+                    let Attributes { writable, accessed, .. } = mapping.attributes;
+                    flags = Flags { modified: writable, referenced: accessed };
+                }
+                if wanted(flags) {
+                    return Ok(Some((order, site, flags)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Walks every invariant of the pmap and of the spaces of these numbers,
+    /// which are all that hold mappings.
+    ///
+    /// # Errors
+    /// [`PmapFault`]: the first thing wrong.
+    pub fn check<S: Spaces>(
+        &self,
+        spaces: &mut S,
+        ids: impl Iterator<Item = SpaceId>,
+    ) -> Result<(), PmapFault> {
+        self.reverse.check().map_err(PmapFault::Reverse)?;
+        let mut mappings = 0;
+        for id in ids {
+            let (space, _) = spaces.reach(id).ok_or(PmapFault::NoSpace { space: id })?;
+            space.check().map_err(|error| PmapFault::Space { space: id, error })?;
+            let mut wrong = None;
+            let visited = space.view().visit(|visit| {
+                let Visit::Leaf { page, leaf, .. } = visit else { return };
+                if page.raw() & (leaf.order.frames() - 1) != 0 {
+                    return;
+                }
+                mappings += 1;
+                let site = Site { space: id, page };
+                match self.reverse.flags(leaf.order, leaf.frame, site, &mut 0) {
+                    None => wrong = wrong.or(Some(PmapFault::Missing { site })),
+                    Some(flags) if flags != self.flags(leaf.attributes) => {
+                        wrong = wrong.or(Some(PmapFault::Flags { site }));
+                    }
+                    Some(_) => {}
+                }
+            });
+            visited.map_err(|bus| PmapFault::Space {
+                space: id,
+                error: crate::CheckError::Bus(bus),
+            })?;
+            wrong.map_or(Ok(()), Err)?;
+        }
+        let entries = u64::from(self.reverse.used_entries());
+        if entries != mappings {
+            return Err(PmapFault::Surplus { entries, mappings });
+        }
+        Ok(())
+    }
+}
+
+/// Mappings that are unmapped together.
+const RUN: usize = 16;
+
+fn each_mapped<M: PhysMemory, A: FrameAllocator, T: FrameAllocator>(
+    space: &AddressSpace<M, A, T>,
+    range: PageRange,
+    visit: &mut dyn FnMut(Mapped),
+) -> Result<(), PmapError> {
+    let mut near = None;
+    let mut page = range.start;
+    while let Some(mapped) = space.next_mapped(&mut near, page, range.end())? {
+        page = Vpn::new(mapped.page.raw() + mapped.leaf.order.frames());
+        visit(mapped);
+    }
+    Ok(())
+}
+
+const fn translation(page: Vpn, error: TranslateError) -> PmapError {
+    match error {
+        TranslateError::NotCanonical { page } => PmapError::NotCanonical { page },
+        TranslateError::NotMapped { .. } => PmapError::NotMapped { page },
+        TranslateError::Bus(bus) => PmapError::Bus(bus),
+    }
+}
