@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use swath_arch::Order;
+
 use crate::fill::PAGE_BITS;
 
 /// The form of a TLB.
@@ -27,6 +29,17 @@ impl Geometry {
     }
 }
 
+/// How an entry longer than the window of a set finds its set, where there are several.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Indexing {
+    /// It is cut to the window.
+    #[default]
+    Window,
+    /// A superpage keeps its size, and its set follows from the address bits above it. Any other
+    /// entry is cut.
+    Size,
+}
+
 impl Default for Geometry {
     /// The papers' 32 entries, fully associative.
     fn default() -> Self {
@@ -49,6 +62,18 @@ pub enum GeometryError {
         /// The shift asked for.
         index_shift: u32,
     },
+    /// More arrays than [`TlbForm::ARRAYS_MAX`](crate::TlbForm::ARRAYS_MAX).
+    Arrays {
+        /// The arrays asked for.
+        count: usize,
+    },
+    /// An array whose largest entries are not larger than those of the one before.
+    Largest {
+        /// The largest of the one before.
+        before: Order,
+        /// The largest of the array.
+        largest: Order,
+    },
 }
 
 impl fmt::Display for GeometryError {
@@ -59,6 +84,12 @@ impl fmt::Display for GeometryError {
             }
             Self::IndexShift { index_shift } => {
                 write!(f, "index shift {index_shift}: at most {PAGE_BITS}")
+            }
+            Self::Arrays { count } => {
+                write!(f, "{count} arrays of a TLB: at most {}", crate::TlbForm::ARRAYS_MAX)
+            }
+            Self::Largest { before, largest } => {
+                write!(f, "an array for order {largest} behind one for {before}")
             }
         }
     }

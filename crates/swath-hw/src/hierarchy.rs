@@ -1,9 +1,9 @@
 //! The translation of a processor: two TLBs and a page-walk cache in front of
 //! the walker.
 //!
-//! A [`Hierarchy`] is an [`Mmu`], whose TLB is the second one, with a small [`Tlb`]
-//! before it and a cache behind it. Every design of coalescing works on it: both TLBs hold
-//! coalesced entries, each by its own geometry. What a walk or the second TLB finds is filled
+//! A [`Hierarchy`] is what an [`Mmu`](crate::Mmu) is, with a [`SplitTlb`] of any form for each
+//! of the two, and a cache behind them. Every design of coalescing works on it: both TLBs hold
+//! coalesced entries, each by its own form. What a walk or the second TLB finds is filled
 //! into the first; what the first evicts is forgotten there (the second still may have it).
 //!
 //! The **page-walk cache** keeps what descriptors of tables said: for a level and the bits
@@ -14,23 +14,24 @@
 
 use alloc::vec::Vec;
 
-use swath_arch::{
-    Coalescing, Format, Order, PageRange, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn,
-};
+use swath_arch::{Format, PageRange, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn};
 
+use crate::fill::Hit;
 use crate::geometry::Geometry;
 use crate::iommu::{Translate, TranslationStats};
-use crate::mmu::{Access, ConfigError, Miss, Mmu, Outcome, Resolved, WalkOrder, byte};
-use crate::tlb::Tlb;
+use crate::mmu::{
+    Access, ConfigError, Miss, Outcome, Resolved, WalkOrder, WalkStats, byte, check_regime,
+};
+use crate::tlb_split::{SplitTlb, TlbForm};
 use crate::walker::{Fault, Walk};
 
 /// A hierarchy to be.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
     /// The first TLB. It takes the [`lookup_cycles`](crate::iommu::Config::lookup_cycles).
-    pub l1: Geometry,
+    pub l1: TlbForm,
     /// The second TLB.
-    pub l2: Geometry,
+    pub l2: TlbForm,
     /// Cycles that a lookup takes longer if the first TLB has no entry.
     pub l2_cycles: u32,
     /// Entries of the page-walk cache, 0 for none, fully associative.
@@ -45,8 +46,8 @@ impl Default for Config {
     /// the last years have, in round numbers.
     fn default() -> Self {
         Self {
-            l1: Geometry::fully_associative(64),
-            l2: Geometry { sets: 128, ways: 12, index_shift: 3 },
+            l1: Geometry::fully_associative(64).into(),
+            l2: Geometry { sets: 128, ways: 12, index_shift: 3 }.into(),
             l2_cycles: 7,
             walk_cache_entries: 32,
             order: WalkOrder::default(),
@@ -63,8 +64,11 @@ type Known = (u8, u64, Walk);
 /// than it may, no two for one level and prefix, and the most recently used one last.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
-    l1: Tlb,
-    mmu: Mmu,
+    l1: SplitTlb,
+    l2: SplitTlb,
+    regime: Regime,
+    order: WalkOrder,
+    walk_stats: WalkStats,
     l2_cycles: u32,
     cache: Vec<Known>,
     cache_entries: usize,
@@ -81,12 +85,9 @@ impl Hierarchy {
     /// # Errors
     /// [`ConfigError`], for either TLB.
     pub fn new(regime: Regime, config: &Config) -> Result<Self, ConfigError> {
-        let mmu = Mmu::new(regime, config.l2, config.order)?;
-        let distance = match regime.coalescing {
-            Coalescing::Anchor { distance, .. } => distance,
-            _ => Order::BASE,
-        };
-        let l1 = Tlb::new(config.l1, distance).map_err(ConfigError::Geometry)?;
+        let distance = check_regime(&regime)?;
+        let l1 = SplitTlb::new(&config.l1, distance).map_err(ConfigError::Geometry)?;
+        let l2 = SplitTlb::new(&config.l2, distance).map_err(ConfigError::Geometry)?;
         let entries = config.walk_cache_entries;
         if entries > Self::WALK_CACHE_ENTRIES_MAX {
             return Err(ConfigError::WalkCache { entries });
@@ -94,7 +95,10 @@ impl Hierarchy {
         let cache_entries = entries as usize;
         Ok(Self {
             l1,
-            mmu,
+            l2,
+            regime,
+            order: config.order,
+            walk_stats: WalkStats::default(),
             l2_cycles: config.l2_cycles,
             cache: Vec::with_capacity(cache_entries),
             cache_entries,
@@ -103,7 +107,7 @@ impl Hierarchy {
         })
     }
 
-    /// Translates `addr` at once, as [`Mmu::access`] does.
+    /// Translates `addr` at once, as [`Mmu::access`](crate::Mmu::access) does.
     ///
     /// # Errors
     /// The [`Fault`] of the page; nothing is filled then.
@@ -127,20 +131,20 @@ impl Hierarchy {
     }
 
     /// The first TLB.
-    pub const fn l1(&self) -> &Tlb {
+    pub const fn l1(&self) -> &SplitTlb {
         &self.l1
     }
 
     /// The second TLB.
-    pub const fn l2(&self) -> &Tlb {
-        self.mmu.tlb()
+    pub const fn l2(&self) -> &SplitTlb {
+        &self.l2
     }
 
     /// Lets a walk that is about to read the root begin as low as the cache knows.
     /// O(levels entries).
     fn skip(&mut self, miss: &mut Miss) {
         let page = miss.walk().page();
-        let format = self.mmu.regime().format;
+        let format = self.regime.format;
         for level in (1..format.levels().len() as u8).rev() {
             let prefix = prefix(format, level, page);
             let is_it = |&(l, p, _): &Known| (l, p) == (level, prefix);
@@ -162,7 +166,7 @@ impl Hierarchy {
             return;
         }
         let level = walk.level();
-        let prefix = prefix(self.mmu.regime().format, level, walk.page());
+        let prefix = prefix(self.regime.format, level, walk.page());
         // Another walk may have come here meanwhile.
         self.cache.retain(|&(l, p, _)| (l, p) != (level, prefix));
         if self.cache.len() == self.cache_entries {
@@ -177,7 +181,7 @@ impl Hierarchy {
     /// The invariant that does not hold, in words.
     pub fn check(&self) -> Result<(), &'static str> {
         self.l1.check()?;
-        self.mmu.tlb().check()?;
+        self.l2.check()?;
         if self.cache.len() > self.cache_entries {
             return Err("the walk cache has too many entries");
         }
@@ -197,29 +201,33 @@ fn prefix(format: Format, level: u8, page: Vpn) -> u64 {
 
 impl Translate for Hierarchy {
     fn regime(&self) -> &Regime {
-        self.mmu.regime()
+        &self.regime
     }
 
     #[inline]
     fn lookup(&mut self, addr: VirtAddr) -> (Option<Access>, u32) {
         let page = addr.page();
+        let access = |hit: Hit| Access {
+            addr: byte(hit.frame, addr),
+            attributes: hit.attributes,
+            outcome: Outcome::Hit(hit.kind),
+        };
         if let Some(hit) = self.l1.lookup(page) {
-            let outcome = Outcome::Hit(hit.kind);
-            let access =
-                Access { addr: byte(hit.frame, addr), attributes: hit.attributes, outcome };
-            return (Some(access), 0);
+            return (Some(access(hit)), 0);
         }
-        let access = self.mmu.lookup(addr);
-        if access.is_some()
-            && let Some(fill) = self.mmu.tlb().entry(page)
+        let hit = self.l2.lookup(page);
+        if hit.is_some()
+            && let Some(fill) = self.l2.entry(page)
         {
             self.l1.fill(&fill);
         }
-        (access, self.l2_cycles)
+        (hit.map(access), self.l2_cycles)
     }
 
     fn begin(&mut self, addr: VirtAddr) -> Result<Miss, Fault> {
-        let mut miss = self.mmu.begin(addr)?;
+        let begun = Miss::begin(self.regime, self.order, addr.page());
+        self.walk_stats.faults += u64::from(begun.is_err());
+        let mut miss = begun?;
         self.skip(&mut miss);
         Ok(miss)
     }
@@ -247,51 +255,53 @@ impl Translate for Hierarchy {
         miss: &Miss,
         result: Result<Resolved, Fault>,
     ) -> Result<Access, Fault> {
-        let access = self.mmu.complete(addr, miss, result)?;
-        if let Ok(Resolved { fill, .. }) = result {
-            self.l1.fill(&fill);
-        }
-        Ok(access)
+        self.walk_stats.add(miss.stats());
+        let Resolved { frame, attributes, fill } = result?;
+        self.l2.fill(&fill);
+        self.l1.fill(&fill);
+        Ok(Access { addr: byte(frame, addr), attributes, outcome: Outcome::Miss(fill.kind()) })
     }
 
     /// In both TLBs, and all of the walk cache, as hardware may. O(c + walk-cache entries).
     fn invalidate_page(&mut self, page: Vpn) {
         self.l1.invalidate_page(page);
-        self.mmu.invalidate_page(page);
+        self.l2.invalidate_page(page);
         self.cache.clear();
     }
 
     /// In both TLBs, and all of the walk cache. O(entries).
     fn invalidate_range(&mut self, pages: PageRange) {
         self.l1.invalidate_range(pages);
-        self.mmu.invalidate_range(pages);
+        self.l2.invalidate_range(pages);
         self.cache.clear();
     }
 
     fn invalidate_all(&mut self) {
         self.l1.invalidate_all();
-        self.mmu.invalidate_all();
+        self.l2.invalidate_all();
         self.cache.clear();
     }
 
     fn set_root(&mut self, root: PhysAddr) -> Result<(), ConfigError> {
-        self.mmu.set_root(root)?;
+        let regime = Regime { root, ..self.regime };
+        check_regime(&regime)?;
+        self.regime = regime;
         self.invalidate_all();
         Ok(())
     }
 
     fn reset_stats(&mut self) {
         self.l1.reset_stats();
-        self.mmu.reset_stats();
+        self.l2.reset_stats();
+        self.walk_stats = WalkStats::default();
         (self.cache_hits, self.saved_reads) = (0, 0);
     }
 
     fn stats(&self) -> TranslationStats {
-        let stats = self.mmu.stats();
         TranslationStats {
             l1: self.l1.stats(),
-            l2: stats.tlb,
-            walk: stats.walk,
+            l2: self.l2.stats(),
+            walk: self.walk_stats,
             walk_cache_hits: self.cache_hits,
             walk_cache_saved_reads: self.saved_reads,
         }

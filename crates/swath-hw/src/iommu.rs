@@ -30,7 +30,7 @@ use swath_arch::{Attributes, PageRange, Pfn, PhysAddr, PhysMemory, Regime, VirtA
 use crate::dram_stats::Histogram;
 use crate::mmu::{Access, ConfigError, Miss, Mmu, Resolved, WalkStats};
 use crate::timing::Cycle;
-use crate::tlb::TlbStats;
+use crate::tlb_stats::TlbStats;
 use crate::walker::Fault;
 
 /// An IOMMU to be.

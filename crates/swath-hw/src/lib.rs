@@ -52,6 +52,9 @@ pub mod system_stats;
 pub mod timing;
 pub mod timing_state;
 pub mod tlb;
+mod tlb_check;
+pub mod tlb_split;
+pub mod tlb_stats;
 pub mod walker;
 
 pub use cache::{Cache, CacheStats};
@@ -62,7 +65,7 @@ pub use dram_mapping::{Location, Mapping};
 pub use dram_stats::{ChannelStats, DramStats, Histogram};
 pub use energy::{Currents, DramEnergy};
 pub use fill::{EntryKind, Fill, Hit};
-pub use geometry::{Geometry, GeometryError};
+pub use geometry::{Geometry, GeometryError, Indexing};
 pub use hierarchy::Hierarchy;
 pub use iommu::{Translate, TranslationStats};
 pub use master::{SharedBuffer, Transaction};
@@ -72,7 +75,9 @@ pub use processor::{Exception, MemoryAccess, Processor, ProcessorStats};
 pub use system::{System, SystemError};
 pub use system_stats::{InterconnectStats, MasterStats, SystemStats};
 pub use timing::{Cycle, DDR3_800, DDR3_1600, DDR4_3200, LPDDR4_3200, Part};
-pub use tlb::{Tlb, TlbStats};
+pub use tlb::Tlb;
+pub use tlb_split::{SplitTlb, TlbArray, TlbForm};
+pub use tlb_stats::{SizeStats, TlbStats};
 pub use walker::{
     AccessKind, Contiguity, Denied, Fault, Operation, Step, Translation, Walk, permit, walk,
 };

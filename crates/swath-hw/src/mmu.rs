@@ -25,7 +25,8 @@ use swath_arch::{
 
 use crate::fill::{EntryKind, Fill, Hit};
 use crate::geometry::{Geometry, GeometryError};
-use crate::tlb::{Tlb, TlbStats};
+use crate::tlb::Tlb;
+use crate::tlb_stats::TlbStats;
 use crate::walker::{Contiguity, Fault, Step, Translation, Walk, pages_after, walk};
 
 /// The order of AT's two walks.
@@ -108,6 +109,16 @@ impl WalkStats {
     pub const fn reads(&self) -> u64 {
         self.regular_reads + self.anchor_reads
     }
+
+    /// Counts what one miss has cost.
+    #[inline]
+    pub(crate) const fn add(&mut self, miss: Self) {
+        self.regular_walks += miss.regular_walks;
+        self.anchor_walks += miss.anchor_walks;
+        self.regular_reads += miss.regular_reads;
+        self.anchor_reads += miss.anchor_reads;
+        self.faults += miss.faults;
+    }
 }
 
 /// Everything that an MMU counts.
@@ -164,6 +175,26 @@ pub struct Miss {
 }
 
 impl Miss {
+    /// A miss of `page`, before its first read.
+    #[inline]
+    pub(crate) fn begin(regime: Regime, order: WalkOrder, page: Vpn) -> Result<Self, Fault> {
+        let mut miss = Self {
+            regime,
+            page,
+            walk: Walk::new(&regime, page)?,
+            at_anchor: false,
+            demanded: None,
+            stats: WalkStats::default(),
+        };
+        match anchor_of(&regime, page) {
+            Some(anchor) if anchor != page && order == WalkOrder::AnchorFirst => {
+                miss.begin_anchor(anchor)?;
+            }
+            _ => miss.stats.regular_walks = 1,
+        }
+        Ok(miss)
+    }
+
     /// The demanded page.
     pub const fn page(&self) -> Vpn {
         self.page
@@ -457,29 +488,9 @@ impl Mmu {
     /// [`Fault::NotCanonical`], which is counted as a fault.
     #[inline]
     pub fn begin(&mut self, addr: VirtAddr) -> Result<Miss, Fault> {
-        let page = addr.page();
-        let walk = match Walk::new(&self.regime, page) {
-            Ok(walk) => walk,
-            Err(fault) => {
-                self.walk_stats.faults += 1;
-                return Err(fault);
-            }
-        };
-        let mut miss = Miss {
-            regime: self.regime,
-            page,
-            walk,
-            at_anchor: false,
-            demanded: None,
-            stats: WalkStats::default(),
-        };
-        match anchor_of(&self.regime, page) {
-            Some(anchor) if anchor != page && self.order == WalkOrder::AnchorFirst => {
-                miss.begin_anchor(anchor)?;
-            }
-            _ => miss.stats.regular_walks = 1,
-        }
-        Ok(miss)
+        let begun = Miss::begin(self.regime, self.order, addr.page());
+        self.walk_stats.faults += u64::from(begun.is_err());
+        begun
     }
 
     /// The last part: counts what the miss has cost and fills the TLB. If
@@ -495,12 +506,7 @@ impl Mmu {
         miss: &Miss,
         result: Result<Resolved, Fault>,
     ) -> Result<Access, Fault> {
-        let stats = &mut self.walk_stats;
-        stats.regular_walks += miss.stats.regular_walks;
-        stats.anchor_walks += miss.stats.anchor_walks;
-        stats.regular_reads += miss.stats.regular_reads;
-        stats.anchor_reads += miss.stats.anchor_reads;
-        stats.faults += miss.stats.faults;
+        self.walk_stats.add(miss.stats);
         let Resolved { frame, attributes, fill } = result?;
         self.tlb.fill(&fill);
         let outcome = Outcome::Miss(fill.kind());
@@ -543,7 +549,7 @@ pub(crate) const fn byte(frame: Pfn, addr: VirtAddr) -> PhysAddr {
 
 /// Checks a regime against the ranges that `swath-arch` documents, and gives
 /// the anchor distance, [`Order::BASE`] without one.
-fn check_regime(regime: &Regime) -> Result<Order, ConfigError> {
+pub(crate) fn check_regime(regime: &Regime) -> Result<Order, ConfigError> {
     let format = regime.format;
     if !regime.root.is_aligned(BASE_PAGE_SHIFT + format.root_order().k()) {
         return Err(ConfigError::Root { root: regime.root });

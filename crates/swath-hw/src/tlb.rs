@@ -24,6 +24,13 @@
 //! one set (as CoLT does: Pham et al., MICRO 2012). Anchor entries are indexed
 //! above the anchor distance where that is more, as in the AT paper. With one
 //! set nothing is cut.
+//!
+//! **By size.** Indexed [by size](Indexing::Size), a superpage beyond that window chooses its
+//! set by the page number divided by its own length instead, as second TLBs do that hold
+//! several sizes (one probe for each size). Pages of different sizes stand in
+//! different sets then, and a fill drops only what serves the demanded page; so after
+//! a promotion without the owed invalidation, old base pages live on beside the
+//! superpage. The smallest entry answers.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -31,63 +38,33 @@ use alloc::vec;
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
 
 use crate::fill::{EntryKind, Fill, Hit, PAGE_BITS};
-use crate::geometry::{Geometry, GeometryError};
-
-/// What a TLB has counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct TlbStats {
-    /// Lookups.
-    pub accesses: u64,
-    /// Lookups that a regular entry answered.
-    pub regular_hits: u64,
-    /// Lookups that an anchor entry answered.
-    pub anchor_hits: u64,
-    /// Lookups that no entry answered.
-    pub misses: u64,
-    /// Entries written.
-    pub fills: u64,
-    /// Fills that were cut, by the window of their set, by the anchor distance
-    /// or at an older entry.
-    pub trimmed_fills: u64,
-    /// Valid entries replaced as the least recently used of their set.
-    pub evictions: u64,
-    /// Older entries dropped because a fill covered them.
-    pub displaced: u64,
-    /// Entries dropped by invalidation.
-    pub invalidated: u64,
-}
-
-impl TlbStats {
-    /// Lookups answered by either kind of entry.
-    pub const fn hits(&self) -> u64 {
-        self.regular_hits + self.anchor_hits
-    }
-}
+use crate::geometry::{Geometry, GeometryError, Indexing};
+use crate::tlb_stats::TlbStats;
 
 /// The class of anchor entries, which are found by their aligned window.
-const ANCHOR: u32 = 63;
+pub(crate) const ANCHOR: u32 = 63;
 /// No entry, no node.
-const NIL: u32 = u32::MAX;
+pub(crate) const NIL: u32 = u32::MAX;
 /// No page has this number.
-const NO_PAGE: u64 = u64::MAX;
+pub(crate) const NO_PAGE: u64 = u64::MAX;
 
 /// An empty entry has `len` 0 and `start`
 /// [`NO_PAGE`].
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    start: u64,
-    len: u64,
-    frame: u64,
+pub(crate) struct Entry {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    pub(crate) frame: u64,
     /// What stands behind the entry's two nodes in their chains.
-    chain: [u32; 2],
+    pub(crate) chain: [u32; 2],
     /// The buckets of the two nodes; the second is [`NIL`] where one window
     /// holds the whole entry.
-    buckets: [u32; 2],
+    pub(crate) buckets: [u32; 2],
     /// Neighbours in the ring of the set, by age.
-    newer: u32,
-    older: u32,
-    attributes: Attributes,
-    class: u8,
+    pub(crate) newer: u32,
+    pub(crate) older: u32,
+    pub(crate) attributes: Attributes,
+    pub(crate) class: u8,
 }
 
 /// A TLB of any form, with true LRU replacement in each set.
@@ -100,7 +77,8 @@ struct Entry {
 ///   along `older` to the least recently used; empty entries come last.
 /// * An entry lies in the set of each of its pages, and in one window of
 ///   2^distance if it is an anchor entry.
-/// * Two entries of one kind share no page; two anchor entries share no window.
+/// * Two entries of one kind share no page, but, indexed by size, those of different
+///   classes of which one is beyond the window; two anchor entries share no window.
 /// * The node `2 * entry + w` is chained under the first (w = 0) or, if that is
 ///   another one, the last (w = 1) window that the entry touches.
 /// * `population` counts regular entries by class and `classes` has a bit for
@@ -109,27 +87,43 @@ struct Entry {
 ///   it and its entry is the most recently used of its set; or it is no page.
 #[derive(Clone, Debug)]
 pub struct Tlb {
-    last_page: u64,
-    last: Hit,
-    classes: u64,
-    anchors: u32,
-    distance: u32,
-    hash_shift: u32,
-    geometry: Geometry,
-    heads: Box<[u32]>,
-    entries: Box<[Entry]>,
-    buckets: Box<[u32]>,
-    population: [u32; PAGE_BITS as usize + 1],
-    stats: TlbStats,
+    pub(crate) last_page: u64,
+    pub(crate) last: Hit,
+    /// The class of the entry behind `last`.
+    pub(crate) last_class: u8,
+    /// The bits of a class that count in the choice of a set: all, or none.
+    pub(crate) size_mask: u32,
+    pub(crate) classes: u64,
+    pub(crate) anchors: u32,
+    pub(crate) distance: u32,
+    pub(crate) hash_shift: u32,
+    pub(crate) geometry: Geometry,
+    pub(crate) heads: Box<[u32]>,
+    pub(crate) entries: Box<[Entry]>,
+    pub(crate) buckets: Box<[u32]>,
+    pub(crate) population: [u32; PAGE_BITS as usize + 1],
+    pub(crate) stats: TlbStats,
 }
 
 impl Tlb {
-    /// An empty TLB. `distance` is log2 of the anchor distance in pages; it
-    /// matters to anchor entries alone. O(entries).
+    /// An empty TLB, indexed by windows. `distance` is log2 of the anchor distance in
+    /// pages; it matters to anchor entries alone. O(entries).
     ///
     /// # Errors
     /// [`GeometryError`].
     pub fn new(geometry: Geometry, distance: Order) -> Result<Self, GeometryError> {
+        Self::indexed(geometry, Indexing::Window, distance)
+    }
+
+    /// The same with a choice of the indexing, which matters where there are sets.
+    ///
+    /// # Errors
+    /// [`GeometryError`].
+    pub fn indexed(
+        geometry: Geometry,
+        indexing: Indexing,
+        distance: Order,
+    ) -> Result<Self, GeometryError> {
         let Geometry { sets, ways, index_shift } = geometry;
         let entries = u64::from(sets) * u64::from(ways);
         if entries == 0 || entries > u64::from(Geometry::ENTRIES_MAX) {
@@ -166,6 +160,8 @@ impl Tlb {
                 attributes: Attributes::default(),
                 kind: EntryKind::Regular,
             },
+            last_class: 0,
+            size_mask: if indexing == Indexing::Size && sets > 1 { 63 } else { 0 },
             classes: 0,
             anchors: 0,
             distance: distance.k(),
@@ -210,29 +206,32 @@ impl Tlb {
             }
             return Some(self.last);
         }
-        self.search(page.raw())
+        let found = self.search(page.raw());
+        match found {
+            Some(Hit { kind: EntryKind::Regular, .. }) => self.stats.regular_hits += 1,
+            Some(_) => self.stats.anchor_hits += 1,
+            None => self.stats.misses += 1,
+        }
+        found
     }
 
-    fn search(&mut self, page: u64) -> Option<Hit> {
+    /// A lookup that counts nothing, for one who asks several TLBs and counts himself.
+    #[inline]
+    pub(crate) fn search(&mut self, page: u64) -> Option<Hit> {
         let (index, kind) = match self.find_regular(page) {
-            Some(index) => {
-                self.stats.regular_hits += 1;
-                (index, EntryKind::Regular)
-            }
+            Some(index) => (index, EntryKind::Regular),
             None => match self.find_anchor(page) {
                 Some(index) if self.entries[index as usize].covers(page) => {
-                    self.stats.anchor_hits += 1;
                     (index, EntryKind::Anchor)
                 }
-                _ => {
-                    self.stats.misses += 1;
-                    return None;
-                }
+                _ => return None,
             },
         };
-        let set = self.set_of(page, kind);
+        let class = self.entries[index as usize].class;
+        let set = self.set_of(page, kind, class.into());
         self.touch(set, index);
         let entry = &self.entries[index as usize];
+        self.last_class = class;
         let frame = Pfn::new(entry.frame + (page - entry.start));
         self.last = Hit { frame, attributes: entry.attributes, kind };
         self.last_page = page;
@@ -270,8 +269,8 @@ impl Tlb {
     pub fn fill(&mut self, fill: &Fill) {
         let regular = self.find_regular(fill.page);
         match (fill.kind, regular) {
-            (EntryKind::Regular, Some(index)) => {
-                self.displace(self.set_of(fill.page, fill.kind), index);
+            (EntryKind::Regular, Some(_)) => {
+                self.displace_regular(fill.page);
                 self.fill_missed(fill);
             }
             (EntryKind::Anchor, Some(_)) => {
@@ -283,15 +282,25 @@ impl Tlb {
         }
     }
 
+    /// Drops the regular entries for a page that a newer one takes the place of.
+    pub(crate) fn displace_regular(&mut self, page: u64) {
+        while let Some(index) = self.find_regular(page) {
+            self.displace((index / self.geometry.ways) as usize, index);
+        }
+    }
+
     /// The same where no regular entry serves the page, as after a lookup that
     /// missed.
     #[inline]
     pub(crate) fn fill_missed(&mut self, fill: &Fill) {
         let page = fill.page;
-        let set = self.set_of(page, fill.kind);
         let (mut start, mut end) = (fill.start, fill.end);
+        let superpage = self.size_mask != 0 && is_superpage(start, end, self.geometry.index_shift);
+        let by_size = if superpage { (end - start).trailing_zeros() } else { 0 };
+        let set = self.set_of(page, fill.kind, by_size);
         let class = match fill.kind {
             EntryKind::Regular if end - start == 1 => 0,
+            EntryKind::Regular if superpage => by_size,
             EntryKind::Regular => {
                 if self.geometry.sets > 1 {
                     cut(page, self.geometry.index_shift, &mut start, &mut end);
@@ -329,13 +338,14 @@ impl Tlb {
             attributes: fill.attributes,
             kind: fill.kind,
         };
+        self.last_class = class as u8;
     }
 
     /// Drops every entry, of either kind, that serves `page`: a coalesced
     /// entry goes as a whole, as in hardware. O(c).
     pub fn invalidate_page(&mut self, page: Vpn) {
         let page = page.raw();
-        if let Some(index) = self.find_regular(page) {
+        while let Some(index) = self.find_regular(page) {
             self.invalidate(index);
         }
         if let Some(index) = self.find_anchor(page)
@@ -378,15 +388,16 @@ impl Tlb {
         }
     }
 
-    /// The set of a page. A set number is below 2^24, so it fits.
+    /// The set of a page in an entry of this kind and class. A set number is below
+    /// 2^24, so it fits.
     #[inline]
-    fn set_of(&self, page: u64, kind: EntryKind) -> usize {
+    pub(crate) fn set_of(&self, page: u64, kind: EntryKind, class: u32) -> usize {
         let Geometry { sets, index_shift, .. } = self.geometry;
         if sets == 1 {
             return 0;
         }
         let shift = match kind {
-            EntryKind::Regular => index_shift,
+            EntryKind::Regular => index_shift.max(class & self.size_mask),
             EntryKind::Anchor => index_shift.max(self.distance),
         };
         let window = page >> shift;
@@ -405,7 +416,7 @@ impl Tlb {
     }
 
     #[inline]
-    fn find_regular(&self, page: u64) -> Option<u32> {
+    pub(crate) fn find_regular(&self, page: u64) -> Option<u32> {
         let mut classes = self.classes;
         while classes != 0 {
             let class = classes.trailing_zeros();
@@ -425,7 +436,7 @@ impl Tlb {
     /// The anchor entry of the window of `page`, whether it covers the page or
     /// not.
     #[inline]
-    fn find_anchor(&self, page: u64) -> Option<u32> {
+    pub(crate) fn find_anchor(&self, page: u64) -> Option<u32> {
         if self.anchors == 0 {
             return None;
         }
@@ -455,7 +466,7 @@ impl Tlb {
             return;
         }
         for entry in all.iter().filter(|entry| entry.overlaps(from, to)) {
-            if u32::from(entry.class) == ANCHOR {
+            if !self.is_cut(entry) {
                 continue;
             }
             if entry.start < from {
@@ -467,10 +478,17 @@ impl Tlb {
         // What is left of the range overlaps only entries inside it.
         for index in first..first + ways {
             let entry = &self.entries[index];
-            if entry.overlaps(*start, *end) && u32::from(entry.class) != ANCHOR {
+            if entry.overlaps(*start, *end) && self.is_cut(entry) {
                 self.displace(set, index as u32);
             }
         }
+    }
+
+    /// Whether an entry is one of those that share no page: neither an anchor entry nor a
+    /// superpage indexed by its size.
+    pub(crate) fn is_cut(&self, entry: &Entry) -> bool {
+        let class = u32::from(entry.class);
+        class != ANCHOR && (self.size_mask == 0 || class <= self.geometry.index_shift)
     }
 
     fn displace(&mut self, set: usize, index: u32) {
@@ -528,7 +546,7 @@ impl Tlb {
     /// The buckets of an entry's nodes; the second is absent where one window
     /// holds the whole entry.
     #[inline]
-    fn nodes(&self, class: u32, start: u64, len: u64) -> [u32; 2] {
+    pub(crate) fn nodes(&self, class: u32, start: u64, len: u64) -> [u32; 2] {
         if class == ANCHOR {
             return [self.bucket(ANCHOR, start >> self.distance), NIL];
         }
@@ -589,127 +607,11 @@ impl Tlb {
         }
         *slot = next;
     }
-
-    /// Walks every invariant of the struct. O(entries × ways + buckets).
-    ///
-    /// # Errors
-    /// The invariant that does not hold, in words.
-    pub fn check(&self) -> Result<(), &'static str> {
-        let ways = self.geometry.ways;
-        let mut population = [0u32; PAGE_BITS as usize + 1];
-        let (mut anchors, mut nodes) = (0, 0);
-        for (set, &head) in self.heads.iter().enumerate() {
-            let (mut index, mut seen_empty) = (head, false);
-            for _ in 0..ways {
-                let entry = self.entries.get(index as usize).ok_or("ring leaves the entries")?;
-                if (index / ways) as usize != set {
-                    return Err("ring leaves the set");
-                }
-                if self.entries[entry.older as usize].newer != index {
-                    return Err("ring links disagree");
-                }
-                if entry.len == 0 {
-                    seen_empty = true;
-                } else {
-                    if seen_empty {
-                        return Err("an empty entry is newer than a valid one");
-                    }
-                    let last = entry.start + entry.len - 1;
-                    let in_set = |page| self.set_of(page, entry.kind()) == set;
-                    if self.geometry.sets > 1 && !(in_set(entry.start) && in_set(last)) {
-                        return Err("an entry lies outside its set");
-                    }
-                    match entry.kind() {
-                        EntryKind::Regular => {
-                            let class = entry.len.next_power_of_two().trailing_zeros();
-                            if u32::from(entry.class) != class {
-                                return Err("wrong class");
-                            }
-                            population[usize::from(entry.class)] += 1;
-                        }
-                        EntryKind::Anchor => {
-                            if entry.start >> self.distance != last >> self.distance {
-                                return Err("an anchor entry exceeds the distance");
-                            }
-                            anchors += 1;
-                        }
-                    }
-                    let buckets = self.nodes(u32::from(entry.class), entry.start, entry.len);
-                    if entry.buckets != buckets {
-                        return Err("an entry is in the wrong chain");
-                    }
-                    nodes += 1 + usize::from(buckets[1] != NIL);
-                    if !self.chained(buckets[0], 2 * index)
-                        || buckets[1] != NIL && !self.chained(buckets[1], 2 * index + 1)
-                    {
-                        return Err("an entry is missing from its chain");
-                    }
-                }
-                index = entry.older;
-            }
-            if index != head {
-                return Err("ring does not close");
-            }
-            let base = set * ways as usize;
-            let all = &self.entries[base..base + ways as usize];
-            for (i, a) in all.iter().enumerate() {
-                let window = |entry: &Entry| entry.start >> self.distance;
-                for b in &all[i + 1..] {
-                    let kinds = a.len != 0 && b.len != 0 && a.kind() == b.kind();
-                    let anchors = a.kind() == EntryKind::Anchor && window(a) == window(b);
-                    if kinds && (a.pages().overlaps(b.pages()) || anchors) {
-                        return Err("two entries match one page");
-                    }
-                }
-            }
-        }
-        let mut chained = 0;
-        for &bucket in &self.buckets {
-            let mut node = bucket;
-            while node != NIL && chained <= nodes {
-                chained += 1;
-                node = self.entries[(node >> 1) as usize].chain[(node & 1) as usize];
-            }
-        }
-        if chained != nodes {
-            return Err("a chain holds a node of no entry");
-        }
-        if population != self.population || anchors != self.anchors {
-            return Err("population is miscounted");
-        }
-        let classes = population.iter().rev().fold(0, |bits, &n| bits << 1 | u64::from(n != 0));
-        if classes != self.classes {
-            return Err("class bits disagree with the population");
-        }
-        if self.last_page != NO_PAGE {
-            if self.peek(Vpn::new(self.last_page)) != Some(self.last) {
-                return Err("the last hit is not what a search finds");
-            }
-            let set = self.set_of(self.last_page, self.last.kind);
-            if !self.entries[self.heads[set] as usize].covers(self.last_page) {
-                return Err("the last hit is not the most recently used");
-            }
-        }
-        Ok(())
-    }
-
-    fn chained(&self, bucket: u32, node: u32) -> bool {
-        let mut at = self.buckets[bucket as usize];
-        let mut steps = 0;
-        while at != NIL && steps <= 2 * self.entries.len() {
-            if at == node {
-                return true;
-            }
-            at = self.entries[(at >> 1) as usize].chain[(at & 1) as usize];
-            steps += 1;
-        }
-        false
-    }
 }
 
 impl Entry {
     #[inline]
-    const fn covers(&self, page: u64) -> bool {
+    pub(crate) const fn covers(&self, page: u64) -> bool {
         page.wrapping_sub(self.start) < self.len
     }
 
@@ -721,11 +623,11 @@ impl Entry {
         last.wrapping_sub(from) < (to - from - 1) + self.len
     }
 
-    const fn kind(&self) -> EntryKind {
+    pub(crate) const fn kind(&self) -> EntryKind {
         if self.class as u32 == ANCHOR { EntryKind::Anchor } else { EntryKind::Regular }
     }
 
-    const fn pages(&self) -> PageRange {
+    pub(crate) const fn pages(&self) -> PageRange {
         PageRange::new(Vpn::new(self.start), self.len)
     }
 }
@@ -736,4 +638,11 @@ fn cut(page: u64, shift: u32, start: &mut u64, end: &mut u64) {
     let low = page >> shift << shift;
     *start = (*start).max(low);
     *end = (*end).min(low + (1 << shift));
+}
+
+/// Whether a range is a superpage longer than a window of 2^`shift`.
+#[inline]
+const fn is_superpage(start: u64, end: u64, shift: u32) -> bool {
+    let len = end - start;
+    len.is_power_of_two() && start & (len - 1) == 0 && len.trailing_zeros() > shift
 }

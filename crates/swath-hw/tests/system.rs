@@ -438,8 +438,8 @@ fn a_hierarchy_pays_by_its_levels() {
     let tables = Tables::new(&mut words);
     tables.map(0x10, 0x110, 4, DATA);
     let of = hierarchy::Config {
-        l1: Geometry::fully_associative(1),
-        l2: Geometry::fully_associative(8),
+        l1: Geometry::fully_associative(1).into(),
+        l2: Geometry::fully_associative(8).into(),
         ..hierarchy::Config::default()
     };
     let config = Config { outstanding_max: 1, ..Config::paper() };
@@ -483,8 +483,8 @@ fn a_hierarchy_translates_as_an_mmu_does() {
             page += count + random(&mut state) % 3;
         }
         let of = hierarchy::Config {
-            l1: Geometry::fully_associative(4),
-            l2: Geometry { sets: 4, ways: 4, index_shift: 2 },
+            l1: Geometry::fully_associative(4).into(),
+            l2: Geometry { sets: 4, ways: 4, index_shift: 2 }.into(),
             walk_cache_entries: 3,
             ..hierarchy::Config::default()
         };

@@ -392,8 +392,8 @@ fn random_systems_show_the_same_events_in_the_same_cycles() {
         let geometry = Geometry::fully_associative(random.pick(&[1, 4, 32]));
         let order = random.pick(&[WalkOrder::RegularFirst, WalkOrder::AnchorFirst]);
         let of = hierarchy::Config {
-            l1: geometry,
-            l2: Geometry { sets: 4, ways: 2, index_shift: 2 },
+            l1: geometry.into(),
+            l2: Geometry { sets: 4, ways: 2, index_shift: 2 }.into(),
             l2_cycles: random.below(5) as u32,
             walk_cache_entries: random.below(3) as u32,
             order,

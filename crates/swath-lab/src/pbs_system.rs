@@ -324,12 +324,13 @@ fn simulated(
                 }),
                 Some(behind) => simulate(system, timed, memory, observe, || {
                     let config = hierarchy::Config {
-                        l1: hardware.tlb,
+                        l1: hardware.tlb.into(),
                         l2: Geometry {
                             sets: behind.l2_sets,
                             ways: behind.l2_ways,
                             index_shift: behind.l2_index_shift,
-                        },
+                        }
+                        .into(),
                         l2_cycles: behind.l2_cycles,
                         walk_cache_entries: behind.walk_cache_entries,
                         order,
