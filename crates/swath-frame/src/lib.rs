@@ -13,7 +13,13 @@
 #[cfg(feature = "testing")]
 extern crate alloc;
 
+mod adaptive;
 pub mod allocator;
+mod bank_blocks;
+pub mod bank_buddy;
+mod bank_rules;
+mod bank_walk;
+pub mod banks;
 pub mod bitmap;
 mod class;
 mod classes;
@@ -34,6 +40,7 @@ mod reservation_table;
 mod reservation_types;
 pub mod rule;
 mod short;
+mod tree;
 #[cfg(feature = "testing")]
 pub mod zone_conformance;
 pub mod zoned;

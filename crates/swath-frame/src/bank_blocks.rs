@@ -1,0 +1,580 @@
+//! The free blocks of every bank of a zone, and a record of each bank: what
+//! the bank-buddy allocators share. Which bank serves is decided elsewhere.
+//!
+//! A bank is a buddy system of its own, so a bank can change its list or pool
+//! without one of its blocks being touched. Its free frames are bits, 64 to a
+//! word. The free blocks of the orders below 6 are not stored: they are the
+//! aligned runs of ones within a word, and a few shifts find them all. What is
+//! stored is, for each order, a [`Tree`]:
+//!
+//! ```text
+//!  free     [1111…1111] [1111…1111] [0000…0000] [1101 0000…]  words of a bank
+//!  order 7   `------ block 0 ----'
+//!  order 1                                       word 3: its largest block
+//!  classes  = {7, 1}                             orders whose tree is not empty
+//! ```
+//!
+//! * order c < 6 holds the words whose largest free block is of order c;
+//! * order c >= 6 holds the free blocks of that order, of whole words.
+//!
+//! The largest order ends all merging, so below 6 a word may hold several
+//! blocks of it. Per frame that is a bit for `free`, a bit for `present` and
+//! an eighth for the trees: 0.27 bytes.
+
+use swath_arch::{Extent, Pfn};
+
+use crate::banks::{BANKS_MAX, BLOCK_ORDER_MAX, Banks, BanksError};
+use crate::bitmap::{ones, set};
+use crate::linux::clip;
+use crate::map::MemoryMap;
+use crate::tree::Tree;
+
+/// No bank.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Orders that can have a tree.
+pub(crate) const ORDERS: usize = BLOCK_ORDER_MAX as usize + 1;
+
+/// Words of a bank's record. Its halves are: free frames; frames of the zone;
+/// the orders whose trees are not empty; what the placement rule notes, with
+/// the flags below; the next and the previous bank of its list.
+pub(crate) const RECORD_WORDS: usize = 3;
+const FREE: usize = 0;
+const FRAMES: usize = 1;
+const CLASSES: usize = 2;
+const NOTE: usize = 3;
+const NEXT: usize = 4;
+const PREV: usize = 5;
+
+const ISOLATED: u32 = 1 << 31;
+const CROSSES: u32 = 1 << 30;
+const FLAGS: u32 = ISOLATED | CROSSES;
+
+/// In a word, the frames at which a block of order j may start.
+const STARTS: [u64; 7] = [
+    u64::MAX,
+    0x5555_5555_5555_5555,
+    0x1111_1111_1111_1111,
+    0x0101_0101_0101_0101,
+    0x0001_0001_0001_0001,
+    0x0000_0001_0000_0001,
+    1,
+];
+
+/// The 32-bit half `index` of the storage.
+#[inline(always)]
+pub(crate) fn half(s: &[u64], index: usize) -> u32 {
+    (s[index / 2] >> (index % 2 * 32)) as u32
+}
+
+#[inline(always)]
+pub(crate) fn set_half(s: &mut [u64], index: usize, value: u32) {
+    let shift = index % 2 * 32;
+    let word = &mut s[index / 2];
+    *word = *word & !(u64::from(u32::MAX) << shift) | u64::from(value) << shift;
+}
+
+/// From the frames at which blocks of order `j` start, all of them free, those
+/// at which free blocks of the next order do.
+#[inline(always)]
+pub(crate) fn paired(starts: u64, j: u32) -> u64 {
+    starts & starts >> (1 << j) & STARTS[j as usize + 1]
+}
+
+/// One order's tree in each bank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Class {
+    pub(crate) tree: Tree,
+    /// Where the tree stands within a bank's words.
+    pub(crate) at: u32,
+}
+
+/// The shape and the sums; the words stand in a storage that each call is given.
+///
+/// Invariants, walked by [`check`](Self::check):
+/// * a frame that is free is present;
+/// * a word that is not wholly free is in the tree of its largest free block's
+///   order, and in no other; a word that is, where blocks can be so large, is
+///   covered by exactly one block of a tree, and no block's buddy is free too;
+/// * a record's counts are those of its bank's bits, and its `classes` the
+///   trees that are not empty;
+/// * `free` and `total` are the sums over all banks, `isolated` that of the
+///   free frames of isolated ones.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    /// The first frame of bank 0.
+    first: u64,
+    pub(crate) bank_frames: u64,
+    /// log2 of `bank_frames`, or 64 if it is not a power of two.
+    shift: u32,
+    /// How many banks there are.
+    pub(crate) count: usize,
+    pub(crate) top: u32,
+    /// The largest order of a block within a word that is not wholly free.
+    pub(crate) top_in_word: u32,
+    /// Words of a bank's free frames.
+    pub(crate) frame_words: usize,
+    /// Words of a bank in all.
+    bank_words: usize,
+    pub(crate) classes: [Class; ORDERS],
+    pub(crate) free: u64,
+    pub(crate) isolated: u64,
+    pub(crate) total: u64,
+}
+
+impl Blocks {
+    /// Shape for the frames of `map` in `zone`, and where in a storage its
+    /// words end. O(a) for a areas.
+    pub(crate) fn shape(
+        map: &MemoryMap<'_>,
+        zone: Extent,
+        banks: Banks,
+    ) -> Result<(Self, u64), BanksError> {
+        let first = areas(map, zone).next().ok_or(BanksError::NoFrame { zone })?.start;
+        let end = areas(map, zone).last().map_or(first, Extent::end);
+        let below = first.raw().checked_sub(banks.first.raw());
+        let lowest = below.ok_or(BanksError::Below { frame: first })? / banks.frames;
+        let highest = (end.raw() - 1 - banks.first.raw()) / banks.frames;
+        let count = highest - lowest + 1;
+        if count > BANKS_MAX {
+            return Err(BanksError::Count { banks: count });
+        }
+        let frame_words = banks.frames.div_ceil(64) as usize;
+        let mut classes = [Class { tree: Tree::NONE, at: 0 }; ORDERS];
+        let mut bank_words = 2 * frame_words;
+        for order in 0..=banks.top.k() {
+            let units = units(banks.frames, order);
+            classes[order as usize] = Class { tree: Tree::new(units), at: bank_words as u32 };
+            bank_words += Tree::words(units);
+        }
+        let blocks = Self {
+            first: banks.first.raw() + lowest * banks.frames,
+            bank_frames: banks.frames,
+            shift: if banks.frames.is_power_of_two() { banks.frames.ilog2() } else { 64 },
+            count: count as usize,
+            top: banks.top.k(),
+            top_in_word: banks.top.k().min(5),
+            frame_words,
+            bank_words,
+            classes,
+            free: 0,
+            isolated: 0,
+            total: areas(map, zone).map(|area| area.count).sum(),
+        };
+        Ok((blocks, count * (RECORD_WORDS + bank_words) as u64))
+    }
+
+    /// Overwrites the storage: the frames of `map` in `zone` are free.
+    pub(crate) fn fill(&mut self, s: &mut [u64], map: &MemoryMap<'_>, zone: Extent) {
+        s[..self.count * (RECORD_WORDS + self.bank_words)].fill(0);
+        for bank in 0..self.count {
+            set_half(s, record(bank, NEXT), NONE);
+            set_half(s, record(bank, PREV), NONE);
+            // What the map has there beside the zone's frames is another zone's.
+            let extent = self.extent(bank);
+            let here = areas(map, extent).map(|area| area.count).sum::<u64>();
+            let own = areas(map, clip(extent, zone)).map(|area| area.count).sum::<u64>();
+            if here != own {
+                set_half(s, record(bank, NOTE), CROSSES);
+            }
+        }
+        for area in areas(map, zone) {
+            let (mut low, high) = (area.start.raw(), area.end().raw());
+            while low < high {
+                let (bank, at) = self.position(low);
+                let count = (high - low).min(self.bank_frames - at as u64);
+                let present = self.words_of(bank) + self.frame_words;
+                set(&mut s[present..present + self.frame_words], at, count as usize);
+                let frames = record(bank, FRAMES);
+                set_half(s, frames, half(s, frames) + count as u32);
+                low += count;
+            }
+            for (start, order) in self.pieces(area) {
+                let (bank, at) = self.position(start);
+                self.release(s, bank, at, order);
+            }
+        }
+    }
+
+    /// The largest aligned blocks that make up an extent, of which each lies in one bank.
+    pub(crate) fn pieces(&self, extent: Extent) -> impl Iterator<Item = (u64, u32)> + use<> {
+        let (mut low, high, top) = (extent.start.raw(), extent.end().raw(), self.top);
+        core::iter::from_fn(move || {
+            let rest = high - low;
+            (rest > 0).then(|| {
+                let piece = (low, rest.ilog2().min(low.trailing_zeros()).min(top));
+                low += 1 << piece.1;
+                piece
+            })
+        })
+    }
+
+    /// Bytes of a bank's record.
+    pub(crate) const fn record_bytes() -> usize {
+        RECORD_WORDS * 8
+    }
+
+    /// Bytes of what each frame has.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        self.count * self.bank_words * 8
+    }
+
+    /// The zone's banks, as far as frame numbers go.
+    pub(crate) fn span(&self) -> Extent {
+        Extent::new(Pfn::new(self.first), self.bank_frames.saturating_mul(self.count as u64))
+    }
+
+    pub(crate) fn extent(&self, bank: usize) -> Extent {
+        Extent::new(Pfn::new(self.first + bank as u64 * self.bank_frames), self.bank_frames)
+    }
+
+    /// The bank of a frame of the span, and where in it the frame is.
+    #[inline(always)]
+    pub(crate) fn position(&self, frame: u64) -> (usize, usize) {
+        let at = frame - self.first;
+        if self.shift < 64 {
+            ((at >> self.shift) as usize, (at & (self.bank_frames - 1)) as usize)
+        } else {
+            ((at / self.bank_frames) as usize, (at % self.bank_frames) as usize)
+        }
+    }
+
+    /// The bank of any frame number, and where in it the frame is, if there is
+    /// such a bank.
+    #[inline(always)]
+    pub(crate) fn place(&self, frame: u64) -> Option<(usize, usize)> {
+        let (bank, at) = self.position(frame.max(self.first));
+        (frame >= self.first && bank < self.count).then_some((bank, at))
+    }
+
+    #[inline(always)]
+    pub(crate) fn words_of(&self, bank: usize) -> usize {
+        self.count * RECORD_WORDS + bank * self.bank_words
+    }
+
+    #[inline(always)]
+    pub(crate) fn free_of(&self, s: &[u64], bank: usize) -> u32 {
+        half(s, record(bank, FREE))
+    }
+
+    #[inline(always)]
+    pub(crate) fn frames_of(&self, s: &[u64], bank: usize) -> u32 {
+        half(s, record(bank, FRAMES))
+    }
+
+    /// The orders whose trees are not empty, as bits.
+    #[inline(always)]
+    pub(crate) fn classes(&self, s: &[u64], bank: usize) -> u32 {
+        half(s, record(bank, CLASSES))
+    }
+
+    /// Whether the bank has a free block of this order, at most 31, or a larger one.
+    #[inline(always)]
+    pub(crate) fn serves(&self, s: &[u64], bank: usize, order: u32) -> bool {
+        self.classes(s, bank) >> order != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_isolated(&self, s: &[u64], bank: usize) -> bool {
+        half(s, record(bank, NOTE)) & ISOLATED != 0
+    }
+
+    pub(crate) fn crosses(&self, s: &[u64], bank: usize) -> bool {
+        half(s, record(bank, NOTE)) & CROSSES != 0
+    }
+
+    /// Whether all of the bank is free, and it may rest.
+    #[inline(always)]
+    pub(crate) fn can_rest(&self, s: &[u64], bank: usize) -> bool {
+        self.free_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
+    }
+
+    /// What the placement rule has noted, below 2^30.
+    #[inline(always)]
+    pub(crate) fn note(&self, s: &[u64], bank: usize) -> u32 {
+        half(s, record(bank, NOTE)) & !FLAGS
+    }
+
+    pub(crate) fn set_note(&self, s: &mut [u64], bank: usize, note: u32) {
+        let at = record(bank, NOTE);
+        set_half(s, at, half(s, at) & FLAGS | note);
+    }
+
+    /// Isolates a bank or ends that.
+    pub(crate) fn set_isolated(&mut self, s: &mut [u64], bank: usize, isolated: bool) {
+        let at = record(bank, NOTE);
+        let free = u64::from(self.free_of(s, bank));
+        set_half(s, at, half(s, at) & !ISOLATED | if isolated { ISOLATED } else { 0 });
+        self.isolated = if isolated { self.isolated + free } else { self.isolated - free };
+    }
+
+    /// The bank after this one in its list.
+    #[inline(always)]
+    pub(crate) fn next(&self, s: &[u64], bank: usize) -> u32 {
+        half(s, record(bank, NEXT))
+    }
+
+    /// The bank before this one in its list.
+    pub(crate) fn previous(&self, s: &[u64], bank: usize) -> u32 {
+        half(s, record(bank, PREV))
+    }
+
+    /// Puts a bank at the head of the list whose head is the half `head`. O(1).
+    pub(crate) fn link(&self, s: &mut [u64], head: usize, bank: usize) {
+        let first = half(s, head);
+        set_half(s, record(bank, NEXT), first);
+        set_half(s, record(bank, PREV), NONE);
+        if first != NONE {
+            set_half(s, record(first as usize, PREV), bank as u32);
+        }
+        set_half(s, head, bank as u32);
+    }
+
+    /// Takes a bank out of the list whose head is the half `head`; whether the
+    /// list is empty now. O(1).
+    pub(crate) fn unlink(&self, s: &mut [u64], head: usize, bank: usize) -> bool {
+        let (next, prev) = (self.next(s, bank), self.previous(s, bank));
+        if next != NONE {
+            set_half(s, record(next as usize, PREV), prev);
+        }
+        if prev != NONE {
+            set_half(s, record(prev as usize, NEXT), next);
+        } else {
+            set_half(s, head, next);
+        }
+        prev == NONE && next == NONE
+    }
+
+    /// The banks of a list, from its head `first` on.
+    pub(crate) fn list(&self, s: &[u64], first: u32) -> impl Iterator<Item = usize> {
+        let some = |bank: u32| (bank != NONE).then_some(bank as usize);
+        core::iter::successors(some(first), move |&bank| some(self.next(s, bank)))
+    }
+
+    /// Adds a word or block to the tree of an order.
+    #[inline(always)]
+    fn enter(&self, s: &mut [u64], bank: usize, order: u32, unit: usize) {
+        let class = &self.classes[order as usize];
+        if class.tree.insert(s, self.words_of(bank) + class.at as usize, unit) {
+            let at = record(bank, CLASSES);
+            set_half(s, at, half(s, at) | 1 << order);
+        }
+    }
+
+    /// Removes a word or block from the tree of an order.
+    #[inline(always)]
+    fn leave(&self, s: &mut [u64], bank: usize, order: u32, unit: usize) {
+        let class = &self.classes[order as usize];
+        if class.tree.remove(s, self.words_of(bank) + class.at as usize, unit) {
+            let at = record(bank, CLASSES);
+            set_half(s, at, half(s, at) & !(1 << order));
+        }
+    }
+
+    /// Counts frames of a bank as free (or, with a negative number, not).
+    #[inline(always)]
+    fn count_free(&mut self, s: &mut [u64], bank: usize, order: u32, freed: bool) {
+        let at = record(bank, FREE);
+        let (frames, free) = (1 << order, half(s, at));
+        let isolated = self.is_isolated(s, bank);
+        if freed {
+            set_half(s, at, free + frames);
+            self.free += u64::from(frames);
+            self.isolated += if isolated { u64::from(frames) } else { 0 };
+        } else {
+            set_half(s, at, free - frames);
+            self.free -= u64::from(frames);
+        }
+    }
+
+    /// The order of the largest block of a word that is not zero.
+    #[inline(always)]
+    pub(crate) fn largest(&self, word: u64) -> u32 {
+        let (mut starts, mut order) = (word, 0);
+        while order < self.top_in_word {
+            starts = paired(starts, order);
+            if starts == 0 {
+                break;
+            }
+            order += 1;
+        }
+        order
+    }
+
+    /// Takes 2^`order` frames of a bank that [`serves`](Self::serves) them:
+    /// from the smallest block that is large enough, or from the `largest`.
+    /// O(L + 2^order/64) for each order between.
+    #[inline]
+    pub(crate) fn take(&mut self, s: &mut [u64], bank: usize, order: u32, largest: bool) -> Pfn {
+        let classes = self.classes(s, bank);
+        let from =
+            if largest { classes.ilog2() } else { order + (classes >> order).trailing_zeros() };
+        let class = &self.classes[from as usize & 31];
+        let at = self.words_of(bank);
+        let unit = class.tree.first(s, at + class.at as usize).unwrap_or_default();
+        let taken = if from < 6 {
+            self.take_in_word(s, bank, unit, order)
+        } else {
+            self.take_words(s, bank, unit, from, order)
+        };
+        self.count_free(s, bank, order, false);
+        Pfn::new(self.first + bank as u64 * self.bank_frames + taken as u64)
+    }
+
+    /// From a word that is not wholly free (or cannot be one block).
+    #[inline(always)]
+    fn take_in_word(&self, s: &mut [u64], bank: usize, unit: usize, order: u32) -> usize {
+        let at = self.words_of(bank) + unit;
+        let word = s[at];
+        let mut starts = word;
+        for j in 0..order {
+            starts = paired(starts, j);
+        }
+        let mut from = order;
+        // The smallest free block that is large enough.
+        let (first, is_last) = loop {
+            let above = if from < self.top_in_word { paired(starts, from) } else { 0 };
+            let alone = starts & !(above | above << (1 << from));
+            if alone != 0 {
+                break (alone.trailing_zeros(), above | (alone & (alone - 1)) == 0);
+            }
+            starts = above;
+            from += 1;
+        };
+        let now = word & !(ones(1 << order) << first);
+        s[at] = now;
+        if is_last {
+            self.leave(s, bank, from, unit);
+            if now != 0 {
+                // The upper half of a block that was broken up is the largest now.
+                let to = if from > order { from - 1 } else { self.largest(now) };
+                self.enter(s, bank, to, unit);
+            }
+        }
+        unit * 64 + first as usize
+    }
+
+    /// From a block of whole words.
+    fn take_words(
+        &self,
+        s: &mut [u64],
+        bank: usize,
+        mut unit: usize,
+        from: u32,
+        order: u32,
+    ) -> usize {
+        self.leave(s, bank, from, unit);
+        for half in (order.max(6)..from).rev() {
+            unit <<= 1;
+            self.enter(s, bank, half, unit | 1);
+        }
+        let at = self.words_of(bank);
+        if order < 6 {
+            s[at + unit] = !ones(1 << order);
+            self.enter(s, bank, 5, unit);
+            return unit * 64;
+        }
+        let words = 1 << (order - 6);
+        s[at + unit * words..at + (unit + 1) * words].fill(0);
+        unit << order
+    }
+
+    /// Makes the aligned 2^`order` frames from `at` on free; false if one of
+    /// them is free already or not the zone's, and nothing changes.
+    /// O(L + 2^order/64) and O(L) for each order above.
+    #[inline]
+    pub(crate) fn release(&mut self, s: &mut [u64], bank: usize, at: usize, order: u32) -> bool {
+        let words = self.words_of(bank);
+        let present = words + self.frame_words;
+        if order < 6 {
+            let (unit, first) = (at / 64, at as u32 % 64);
+            let mask = ones(1 << order) << first;
+            let was = s[words + unit];
+            if was & mask != 0 || s[present + unit] & mask != mask {
+                return false;
+            }
+            s[words + unit] = was | mask;
+            self.merge_in_word(s, bank, unit, first, order, was);
+        } else {
+            let (low, high) = (at / 64, at / 64 + (1 << (order - 6)));
+            if s[words + low..words + high].iter().any(|&word| word != 0)
+                || s[present + low..present + high].iter().any(|&word| word != u64::MAX)
+            {
+                return false;
+            }
+            s[words + low..words + high].fill(u64::MAX);
+            self.merge_words(s, bank, at >> order, order);
+        }
+        self.count_free(s, bank, order, true);
+        true
+    }
+
+    /// Frames `first` to `first + 2^order` of a word, which was `was`, are
+    /// free now.
+    #[inline(always)]
+    fn merge_in_word(
+        &self,
+        s: &mut [u64],
+        bank: usize,
+        unit: usize,
+        mut first: u32,
+        mut order: u32,
+        was: u64,
+    ) {
+        if was == 0 {
+            return self.enter(s, bank, order, unit);
+        }
+        while order < self.top_in_word {
+            let buddy = ones(1 << order) << (first ^ 1 << order);
+            if was & buddy != buddy {
+                break;
+            }
+            first &= !(1 << order);
+            order += 1;
+        }
+        let other_half = ones(32) << (first & 32 ^ 32);
+        if order == 5 && self.top > 5 && was & other_half == other_half {
+            self.leave(s, bank, 5, unit);
+            return self.merge_words(s, bank, unit, 6);
+        }
+        if order > 0 {
+            let largest = self.largest(was);
+            if largest < order {
+                self.leave(s, bank, largest, unit);
+                self.enter(s, bank, order, unit);
+            }
+        }
+    }
+
+    /// The block `unit` of `order`, not below 6, is free now.
+    fn merge_words(&self, s: &mut [u64], bank: usize, mut unit: usize, mut order: u32) {
+        let at = self.words_of(bank);
+        while order < self.top {
+            let class = &self.classes[order as usize & 31];
+            if !class.tree.contains(s, at + class.at as usize, unit ^ 1) {
+                break;
+            }
+            self.leave(s, bank, order, unit ^ 1);
+            unit >>= 1;
+            order += 1;
+        }
+        self.enter(s, bank, order, unit);
+    }
+}
+
+/// The parts of the map's areas that lie in an extent.
+fn areas(map: &MemoryMap<'_>, extent: Extent) -> impl Iterator<Item = Extent> {
+    let parts = map.areas().iter().map(move |&area| clip(area, extent));
+    parts.filter(|part| !part.is_empty())
+}
+
+/// How many words or blocks the tree of an order may hold.
+pub(crate) const fn units(bank_frames: u64, order: u32) -> usize {
+    (if order < 6 { bank_frames.div_ceil(64) } else { bank_frames >> order }) as usize
+}
+
+/// The half of the storage that is field `field` of a bank's record.
+#[inline(always)]
+const fn record(bank: usize, field: usize) -> usize {
+    bank * RECORD_WORDS * 2 + field
+}
