@@ -545,21 +545,18 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     /// holds frames keeps them. For pages that leave their object with their
     /// frames (an object that dies frees them, which needs no more).
     ///
-    /// O(p·L) for p ranges of the top level around `pages`, but no more than
-    /// O(slots); and what breaking up costs.
+    /// O(p·L) for p ranges of the lowest level around `pages`, and less where
+    /// nothing is reserved at the top level; at most O(slots). Breaking up adds
+    /// its own.
     pub fn release(&mut self, object: u64, pages: Range<u64>) {
         if pages.is_empty() {
             return;
         }
         let Self { slots, .. } = *self;
         let top = slots.levels.orders().len() - 1;
-        let k = slots.levels.top().k();
-        let (first, last) = (pages.start >> k, (pages.end - 1) >> k);
-        if last - first < u64::from(slots.all) {
-            for range in first..=last {
-                self.release_range(object, &pages, top, range << k);
-            }
-            return;
+        let k = slots.levels.lowest().k();
+        if ((pages.end - 1) >> k) - (pages.start >> k) < u64::from(slots.all) {
+            return self.release_ranges(object, pages, top);
         }
         for level in (0..=top).rev() {
             for slot in slots.slots(level) {
@@ -576,21 +573,23 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         }
     }
 
-    /// [`release`](Self::release) in the range of `level` from page `first`.
-    fn release_range(&mut self, object: u64, pages: &Range<u64>, level: usize, first: u64) {
-        match self.table.get(&self.storage, Key { object, index: first, level }) {
-            None => return,
-            Some(Entry::Root(slot)) => {
-                self.break_up(level, slot);
+    /// [`release`](Self::release) by looking each range of `level` around
+    /// `pages` up, and those below it.
+    fn release_ranges(&mut self, object: u64, pages: Range<u64>, level: usize) {
+        let order = self.slots.order(level);
+        for range in pages.start >> order.k()..=(pages.end - 1) >> order.k() {
+            let index = range << order.k();
+            match self.table.get(&self.storage, Key { object, index, level }) {
+                None => continue,
+                Some(Entry::Root(slot)) => {
+                    self.break_up(level, slot);
+                }
+                Some(Entry::Below(_)) => {}
             }
-            Some(Entry::Below(_)) => {}
-        }
-        let Some(below) = level.checked_sub(1) else { return };
-        let part_frames = self.slots.order(below).frames();
-        for part in 0..self.slots.order(level).frames() / part_frames {
-            let first = first + part * part_frames;
-            if first < pages.end && first + (part_frames - 1) >= pages.start {
-                self.release_range(object, pages, below, first);
+            if let Some(below) = level.checked_sub(1) {
+                // Its last page may be the last of all.
+                let end = pages.end.min(index.saturating_add(order.frames()));
+                self.release_ranges(object, pages.start.max(index)..end, below);
             }
         }
     }
