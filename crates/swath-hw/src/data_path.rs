@@ -316,9 +316,10 @@ impl DataPath {
 
     /// The cycle by which everything in flight has arrived.
     pub(crate) fn wait_for_all(&mut self) -> Result<Cycle, OfferError> {
-        while self.flights.iter().any(|flight| flight.ready == UNKNOWN) {
-            self.next_event(Cycle::MAX)?;
-        }
+        // At the end of time nothing happens any more, and nothing is known.
+        while self.flights.iter().any(|flight| flight.ready == UNKNOWN)
+            && self.next_event(Cycle::MAX)?
+        {}
         let last = self.flights.iter().map(|flight| flight.ready).max();
         self.flights.clear();
         Ok(last.unwrap_or(0))
@@ -383,7 +384,10 @@ impl DataPath {
                 self.offers.push(Reverse((later, order, id, addr, write)));
                 Ok(true)
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                self.offers.push(Reverse((cycle, order, id, addr, write)));
+                Err(error)
+            }
         }
     }
 

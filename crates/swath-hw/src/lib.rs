@@ -71,6 +71,7 @@ pub use iommu::{Translate, TranslationStats};
 pub use master::{SharedBuffer, Transaction};
 pub use mmu::{Access, ConfigError, Miss, Mmu, Outcome, Resolved, Stats, WalkOrder, WalkStats};
 pub use power::{BankPower, PowerState, PowerTable};
+pub use presets::Preset;
 pub use processor::{Exception, MemoryAccess, Processor, ProcessorStats};
 pub use system::{System, SystemError};
 pub use system_stats::{InterconnectStats, MasterStats, SystemStats};

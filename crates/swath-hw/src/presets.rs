@@ -10,8 +10,13 @@ use crate::controller::{Scheduling, WritePolicy};
 use crate::data_path::Source as WalksFrom;
 use crate::dram;
 use crate::dram_mapping::Mapping;
+use crate::geometry::{Geometry, Indexing};
+use crate::hierarchy;
+use crate::mmu::WalkOrder;
 use crate::processor;
-use crate::timing::{DDR3_1600, Part};
+use crate::timing::{DDR3_1600, DDR4_3200, Part};
+use crate::tlb_split::{TlbArray, TlbForm};
+use swath_arch::Order;
 
 /// Where a number comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +44,8 @@ pub struct Preset {
     pub name: &'static str,
     /// The format of its tables.
     pub format: Format,
+    /// TLBs and walk cache.
+    pub translation: hierarchy::Config,
     /// The first data cache.
     pub l1: cache::Config,
     /// Cycles until it answers.
@@ -88,9 +95,9 @@ impl Preset {
     }
 
     fn dram(&self) -> dram::Config {
-        let row_bytes = u64::from(self.part.burst_bytes());
+        let burst_bytes = u64::from(self.part.burst_bytes());
         dram::Config {
-            mapping: Mapping::interleaved(&self.part, 1, 1, row_bytes)
+            mapping: Mapping::interleaved(&self.part, 1, 1, burst_bytes)
                 .expect("the mapping of a constant part, which a test makes"),
             part: self.part.clone(),
             channels: 1,
@@ -105,11 +112,35 @@ impl Preset {
     }
 }
 
+/// A searched array of `entries` for all sizes up to `largest`.
+const fn searched(entries: u32, largest: Order) -> TlbArray {
+    let geometry = Geometry::fully_associative(entries);
+    TlbArray { geometry, indexing: Indexing::Size, largest }
+}
+
+/// An array with sets, indexed by size, for all sizes up to `largest`.
+const fn indexed(sets: u32, ways: u32, largest: Order) -> TlbArray {
+    let geometry = Geometry { sets, ways, index_shift: 0 };
+    TlbArray { geometry, indexing: Indexing::Size, largest }
+}
+
+const PAGE_64K: Order = Order::known(4);
+const PAGE_2M: Order = Order::known(9);
+const BLOCK_512M: Order = Order::known(17);
+const PAGE_1G: Order = Order::known(18);
+
 /// Marvell's Armada XP MV78460 (four PJ4B-MP cores, ARMv7), the machine of the talk on
-/// superpages; one of its cores.
+/// superpages; one of its cores, with the shared second cache to itself.
 pub const ARMADA_XP: Preset = Preset {
     name: "Armada XP MV78460",
     format: Format::ArmV7,
+    translation: hierarchy::Config {
+        l1: TlbForm::split(searched(8, Order::MAX)),
+        l2: TlbForm::split(searched(64, Order::MAX)),
+        l2_cycles: 7,
+        walk_cache_entries: 0,
+        order: WalkOrder::RegularFirst,
+    },
     l1: cache::Config { len_bytes: 32 << 10, ways: 4, line_bytes: 32 },
     l1_cycles: 6,
     l2: cache::Config { len_bytes: 2 << 20, ways: 32, line_bytes: 32 },
@@ -125,14 +156,115 @@ pub const ARMADA_XP: Preset = Preset {
     sources: &[
         documented(
             "core_clock_mhz, l2.len_bytes, part, dram_clock_mhz",
-            "Marvell's announcement at ARM TechCon 2010, as reported by The Register, \
-             9 November 2010: four cores of 1.6 GHz, 2 MB of shared L2, DDR3 up to 800 MHz",
+            "Marvell's announcement at ARM TechCon 2010, as The Register reports it on \
+             9 November 2010: four cores of 1.6 GHz, 2 MB of shared L2, DDR3 of up to 800 MHz",
         ),
         documented(
             "l1.len_bytes, l1_cycles, l2_cycles",
-            "\"Procesory Marvell Armada XP\", mikrokontroler.pl, \
-             26 March 2012: L1 of 32 kB in 6 cycles, L2 of up to 2 MB in 26",
+            "\"Procesory Marvell Armada XP\", mikrokontroler.pl, 26 March 2012: L1 of 32 kB in 6 \
+             cycles, L2 of up to 2 MB in 26 (and an L0 of 4 kB in 2, which is left out here)",
         ),
-        assumed("the rest", "see below"),
+        documented(
+            "translation.l2",
+            "the talk itself: 32,882 misses are 2 x 64 x 256 and 114, for a test of twice the \
+             TLB; that any entry holds any size is assumed",
+        ),
+        assumed(
+            "translation.l1, translation.l2_cycles, translation.walk_cache_entries",
+            "an older core of Marvell's, Sheeva 88SV131, as 7-cpu.com measures it: 8 entries, \
+             and 7 cycles to the second TLB, of 64 entries, too",
+        ),
+        assumed(
+            "l1.ways, l1.line_bytes, l2.line_bytes",
+            "Sheeva 88SV131, 7-cpu.com: 4 ways, lines of 32 bytes",
+        ),
+        assumed("l2.ways", "Armada XP's L2 answers as an ARM L2 controller of many ways does"),
+        assumed("memory_cycles", "25 ns, so that a read takes about 65 ns in all"),
+        assumed("walks_from, tlb_miss_cycles", "nothing: set them in the study"),
+        assumed("outstanding_max, write_buffer_entries", "common for ARMv7 cores of 2010"),
     ],
 };
+
+/// Arm's Cortex-A53 (ARMv8-A, in order) with DDR3-1600.
+pub const CORTEX_A53: Preset = Preset {
+    name: "Cortex-A53",
+    format: Format::ArmV8,
+    translation: hierarchy::Config {
+        l1: TlbForm::split(searched(10, PAGE_64K)),
+        l2: TlbForm::split(indexed(128, 4, BLOCK_512M)),
+        l2_cycles: 2,
+        walk_cache_entries: 64,
+        order: WalkOrder::RegularFirst,
+    },
+    l1: cache::Config { len_bytes: 32 << 10, ways: 4, line_bytes: 64 },
+    l1_cycles: 3,
+    l2: cache::Config { len_bytes: 512 << 10, ways: 16, line_bytes: 64 },
+    l2_cycles: 12,
+    memory_cycles: 60,
+    core_clock_mhz: 1500,
+    part: DDR3_1600,
+    dram_clock_mhz: 800,
+    walks_from: WalksFrom::L1,
+    tlb_miss_cycles: 0,
+    outstanding_max: 3,
+    write_buffer_entries: 4,
+    sources: &[
+        documented(
+            "translation.l1 (10 entries), translation.l2, translation.walk_cache_entries, l1, l2",
+            "Arm Cortex-A53 MPCore Technical Reference Manual (DDI 0500), chapters 5 to 7: micro TLB \
+             of 10, unified TLB of 512 in 4 ways, blocks of 1 GB in pieces of 512 MB, walk cache of \
+             64; caches of 4 and 16 ways, lines of 64 bytes; their sizes are the integrator's",
+        ),
+        assumed("translation.l1 (64 KiB at most), translation.l2_cycles", "the manual is silent"),
+        assumed("l1_cycles, l2_cycles, memory_cycles, outstanding_max", "common measurements"),
+        assumed("core_clock_mhz, part, dram_clock_mhz", "a board of about 2015"),
+        assumed(
+            "walks_from, tlb_miss_cycles, write_buffer_entries",
+            "nothing: set them in the study",
+        ),
+    ],
+};
+
+/// A client of the Skylake generation (x86-64), as far as an in-order core without prefetching
+/// can stand for it.
+pub const SKYLAKE: Preset = Preset {
+    name: "Skylake",
+    format: Format::X86_64,
+    translation: hierarchy::Config {
+        l1: TlbForm::split(indexed(16, 4, Order::BASE))
+            .and(indexed(8, 4, PAGE_2M))
+            .and(searched(4, PAGE_1G)),
+        l2: TlbForm::split(indexed(128, 12, PAGE_2M)).and(indexed(4, 4, PAGE_1G)),
+        l2_cycles: 7,
+        walk_cache_entries: 32,
+        order: WalkOrder::RegularFirst,
+    },
+    l1: cache::Config { len_bytes: 32 << 10, ways: 8, line_bytes: 64 },
+    l1_cycles: 4,
+    l2: cache::Config { len_bytes: 8 << 20, ways: 16, line_bytes: 64 },
+    l2_cycles: 40,
+    memory_cycles: 100,
+    core_clock_mhz: 4000,
+    part: DDR4_3200,
+    dram_clock_mhz: 1600,
+    walks_from: WalksFrom::L1,
+    tlb_miss_cycles: 0,
+    outstanding_max: 10,
+    write_buffer_entries: 10,
+    sources: &[
+        documented(
+            "translation.l1, translation.l2, l1, l1_cycles, l2 and l2_cycles (its third level)",
+            "Intel 64 and IA-32 Architectures Optimization Reference Manual, section on the \
+             Skylake client microarchitecture: first TLB 64, 32 and 4 entries for 4 KiB, 2 MiB and \
+             1 GiB, second 1536 for 4 KiB and 2 MiB and 16 for 1 GiB; 32 KiB in 4 cycles, last level \
+             in 44; the second level, 256 KiB in 12, is left out",
+        ),
+        assumed("translation.l2_cycles, translation.walk_cache_entries", "common measurements"),
+        assumed("memory_cycles, core_clock_mhz, part, dram_clock_mhz", "a client of 2017"),
+        assumed("walks_from, tlb_miss_cycles", "walks read as loads do; no other cost"),
+        assumed("outstanding_max, write_buffer_entries", "line-fill buffers: 10, of any use"),
+    ],
+};
+
+/// All of them.
+pub const ALL: [&Preset; 3] = [&ARMADA_XP, &CORTEX_A53, &SKYLAKE];

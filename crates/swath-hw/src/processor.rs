@@ -341,7 +341,7 @@ impl<T: Translate> Processor<T> {
             }
         }
         let (found, more_cycles) = self.mmu.lookup(addr);
-        self.now += Cycle::from(more_cycles);
+        self.now = self.now.saturating_add(more_cycles.into());
         let found = match found {
             Some(found) => found,
             None => match self.walk(memory, addr) {
@@ -416,7 +416,7 @@ impl<T: Translate> Processor<T> {
     ) -> Result<mmu::Access, Cause> {
         let began = self.now;
         let mut miss = self.mmu.begin(addr).map_err(Cause::Fault)?;
-        self.now += self.tlb_miss_cycles;
+        self.now = self.now.saturating_add(self.tlb_miss_cycles);
         let result = loop {
             let at = miss.next_read();
             let ready = self.path.read_and_wait(self.now, at, self.walks_from);
@@ -460,10 +460,10 @@ impl<T: Translate> Processor<T> {
         };
         let (began, ready) = self.path.access(self.now, addr, write, waiting, flights_max)?;
         if buffered {
-            self.now = began + 1;
+            self.now = began.saturating_add(1);
             self.last = Ready::At(self.now);
         } else if self.outstanding_max > 1 {
-            self.now = began + 1;
+            self.now = began.saturating_add(1);
             self.last = ready;
             if let Ready::At(cycle) = ready {
                 self.hits_until = self.hits_until.max(cycle);
@@ -479,7 +479,7 @@ impl<T: Translate> Processor<T> {
     fn touch_device(&mut self, addr: PhysAddr, write: bool) -> Result<(), OfferError> {
         if write {
             self.path.write(self.now, addr);
-            self.now += 1;
+            self.now = self.now.saturating_add(1);
         } else {
             self.now = self.path.read_and_wait(self.now, addr, Source::Memory)?;
         }
