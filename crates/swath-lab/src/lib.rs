@@ -12,6 +12,7 @@ mod claim;
 pub mod count;
 pub mod figure;
 mod input;
+pub mod kernel;
 pub mod memory;
 mod output;
 mod page;

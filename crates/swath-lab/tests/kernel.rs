@@ -1,0 +1,180 @@
+//! The small kernel: processes on reservations, superpages and a processor.
+
+use swath_arch::{Extent, Format, Order, PageRange, Pfn, Regime, VirtAddr, Vpn};
+use swath_frame::reservation::Levels;
+use swath_hw::{MemoryAccess, Mmu, presets};
+use swath_lab::kernel::{Backing, Config, Costs, Kernel, KernelError, boot};
+use swath_vm::{Sizes, Status};
+
+const COSTS: Costs =
+    Costs { fault_cycles: 1000, zero_cycles: 1000, copy_cycles: 2000, switch_cycles: 500 };
+
+fn config(sizes: Sizes, data_frames: u64) -> Config {
+    Config {
+        format: Format::ArmV7,
+        sizes,
+        levels: Levels::ARMV7,
+        status: Status::InTable,
+        table_frames: 512,
+        data: vec![Extent::new(Pfn::new(0x1000), data_frames)],
+        reverse_entries: 1 << 14,
+        costs: COSTS,
+    }
+}
+
+fn mmu(regime: Regime) -> Result<Mmu, KernelError> {
+    Mmu::new(regime, Default::default(), Default::default())
+        .map_err(|error| KernelError::Machine(error.to_string()))
+}
+
+fn with<R>(
+    config: &Config,
+    run: impl FnOnce(
+        &mut Kernel<'_, Mmu, fn(Regime) -> Result<Mmu, KernelError>>,
+    ) -> Result<R, KernelError>,
+) -> R {
+    boot(config, &presets::ARMADA_XP.processor(), mmu as fn(_) -> _, run).unwrap()
+}
+
+const HEAP: u64 = 0x400;
+
+fn at(page: u64) -> VirtAddr {
+    Vpn::new(page).addr()
+}
+
+fn touch_all(
+    kernel: &mut Kernel<'_, Mmu, fn(Regime) -> Result<Mmu, KernelError>>,
+    id: usize,
+    pages: u64,
+    write: bool,
+) -> Result<(), KernelError> {
+    for page in HEAP..HEAP + pages {
+        let access = MemoryAccess { write, ..MemoryAccess::read(at(page)) };
+        kernel.access(id, &access)?;
+    }
+    Ok(())
+}
+
+/// Two megabytes written page by page become two sections. Read again, the TLB
+/// misses each page without them, and with them the first section alone: the
+/// second was filled when the last page was touched.
+#[test]
+fn superpages_arise() {
+    for (sizes, promotions, misses) in [
+        (Sizes::NONE, 0, 512),
+        (Sizes::NONE.with(Order::new(8).unwrap()), 2, 1),
+        (Sizes::all(Format::ArmV7), 2 + 32, 1),
+    ] {
+        let stats = with(&config(sizes, 4096), |kernel| {
+            let id = kernel.spawn()?;
+            let heap = PageRange::new(Vpn::new(HEAP), 512);
+            kernel.map(id, heap, true, false, Backing::Anonymous)?;
+            touch_all(kernel, id, 512, true)?;
+            kernel.check()?;
+            let faults = kernel.stats()?;
+            assert_eq!(faults.faults, 512);
+            assert_eq!(faults.pmap.promotions, promotions);
+            kernel.reset_stats();
+            touch_all(kernel, id, 512, false)?;
+            let stats = kernel.stats()?;
+            kernel.exit(id)?;
+            kernel.check()?;
+            assert_eq!(kernel.free_frames(), 4096);
+            Ok(stats)
+        });
+        assert_eq!(stats.faults, 0);
+        assert_eq!(stats.processor.walks, misses, "{sizes:?}");
+    }
+}
+
+/// A child reads its parent's superpage as one, and has its own page after a
+/// write; the parent, too, keeps what it had.
+#[test]
+fn fork_shares_and_copies() {
+    with(&config(Sizes::all(Format::ArmV7), 4096), |kernel| {
+        let parent = kernel.spawn()?;
+        kernel.map(parent, PageRange::new(Vpn::new(HEAP), 256), true, false, Backing::Anonymous)?;
+        touch_all(kernel, parent, 256, true)?;
+        let used = kernel.free_frames();
+        let child = kernel.fork(parent)?;
+        touch_all(kernel, child, 256, false)?;
+        kernel.check()?;
+        assert_eq!(kernel.free_frames(), used, "reading copies nothing");
+        let before = kernel.stats()?;
+        kernel.access(child, &MemoryAccess::write(at(HEAP + 7)))?;
+        kernel.access(child, &MemoryAccess::write(at(HEAP + 8)))?;
+        kernel.access(parent, &MemoryAccess::write(at(HEAP + 7)))?;
+        kernel.check()?;
+        let after = kernel.stats()?;
+        assert_eq!(after.copies - before.copies, 3);
+        assert!(after.pmap.demotions_remove > before.pmap.demotions_remove);
+        kernel.exit(parent)?;
+        kernel.check()?;
+        touch_all(kernel, child, 256, true)?;
+        kernel.exit(child)?;
+        kernel.check()?;
+        assert_eq!(kernel.free_frames(), 4096);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_not_permitted_stops() {
+    with(&config(Sizes::all(Format::ArmV7), 1024), |kernel| {
+        let id = kernel.spawn()?;
+        let pages = PageRange::new(Vpn::new(HEAP), 64);
+        kernel.map(id, pages, true, false, Backing::Anonymous)?;
+        let outside = kernel.access(id, &MemoryAccess::read(at(HEAP + 64)));
+        assert!(matches!(outside, Err(KernelError::NotPermitted { what: "read", .. })));
+        let over = kernel.map(id, pages, true, false, Backing::Anonymous);
+        assert!(matches!(over, Err(KernelError::Overlap { .. })));
+        touch_all(kernel, id, 64, true)?;
+        kernel.protect(id, PageRange::new(Vpn::new(HEAP + 3), 1), false, false)?;
+        let write = kernel.access(id, &MemoryAccess::write(at(HEAP + 3)));
+        assert!(matches!(write, Err(KernelError::NotPermitted { what: "write", .. })));
+        kernel.access(id, &MemoryAccess::write(at(HEAP + 4)))?;
+        kernel.unmap(id, PageRange::new(Vpn::new(HEAP + 5), 10))?;
+        let gone = kernel.access(id, &MemoryAccess::read(at(HEAP + 5)));
+        assert!(matches!(gone, Err(KernelError::NotPermitted { .. })));
+        kernel.access(id, &MemoryAccess::read(at(HEAP + 15)))?;
+        assert!(matches!(kernel.exit(7), Err(KernelError::NoProcess(7))));
+        kernel.check()
+    });
+}
+
+/// Two processes that map one file share its frames, and its superpage.
+#[test]
+fn files_are_shared() {
+    with(&config(Sizes::all(Format::ArmV7), 1024), |kernel| {
+        let file = Backing::File { file: 1, first_page: 0 };
+        let first = kernel.spawn()?;
+        let second = kernel.spawn()?;
+        for id in [first, second] {
+            kernel.map(id, PageRange::new(Vpn::new(HEAP), 256), true, true, file)?;
+            touch_all(kernel, id, 256, false)?;
+        }
+        kernel.check()?;
+        let stats = kernel.stats()?;
+        assert_eq!(kernel.free_frames(), 1024 - 256);
+        assert_eq!(stats.pmap.promotions, 2 * (16 + 1));
+        kernel.access(second, &MemoryAccess::write(at(HEAP)))?;
+        assert_eq!(kernel.free_frames(), 1024 - 257);
+        kernel.check()
+    });
+}
+
+/// A machine that is too small says so, and loses nothing.
+#[test]
+fn memory_runs_out() {
+    with(&config(Sizes::all(Format::ArmV7), 300), |kernel| {
+        let id = kernel.spawn()?;
+        kernel.map(id, PageRange::new(Vpn::new(HEAP), 512), true, false, Backing::Anonymous)?;
+        let full = touch_all(kernel, id, 512, true);
+        assert!(matches!(full, Err(KernelError::OutOfMemory(_))), "{full:?}");
+        assert_eq!(kernel.free_frames(), 0);
+        kernel.check()?;
+        kernel.exit(id)?;
+        assert_eq!(kernel.free_frames(), 300);
+        kernel.check()
+    });
+}
