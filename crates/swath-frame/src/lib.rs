@@ -27,12 +27,17 @@ pub mod config;
 #[cfg(feature = "testing")]
 pub mod conformance;
 pub mod front;
+pub mod handle;
+pub mod hotplug;
+pub mod layout;
 pub mod linux;
 mod linux_state;
 #[cfg(feature = "testing")]
 pub mod lists;
+pub mod machine;
 pub mod map;
 pub mod page_buddy;
+pub mod per_cpu;
 pub mod reservation;
 mod reservation_levels;
 mod reservation_slots;
@@ -41,15 +46,23 @@ mod reservation_types;
 pub mod rule;
 mod short;
 mod tree;
+pub mod usage;
+pub mod watermark;
 #[cfg(feature = "testing")]
 pub mod zone_conformance;
 pub mod zoned;
 
 pub use allocator::{AllocError, FrameAllocator, FreeError};
 pub use config::{BuildError, CLASSES_MAX, Config, ConfigError};
+pub use handle::Handle;
+pub use hotplug::HotplugError;
+pub use layout::{Layout, LayoutConfig, ZoneKind};
 pub use linux::LinuxZone;
+pub use machine::{Machine, MachineConfig, Request};
 pub use map::{ByteRange, MapError, MemoryMap};
 pub use page_buddy::PageBuddy;
+pub use per_cpu::PerCpu;
 pub use reservation::{Levels, PopulateError, Populated, Reservation, Reservations};
 pub use rule::{BestFit, HeadOfList, Rule};
+pub use usage::{Isolation, Unit, UnitState};
 pub use zoned::{IsolateError, Mobility, ZoneAllocator};

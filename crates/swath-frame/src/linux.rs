@@ -446,6 +446,12 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> ZoneAllocator for LinuxZone<W, O> 
         count
     }
 
+    /// The pageblock's mobility.
+    #[inline]
+    fn mobility_of(&self, frame: Pfn) -> Option<Mobility> {
+        self.pageblock_mobility(frame)
+    }
+
     /// Blocks above the pageblock order are given pageblock by pageblock, as
     /// the kernel does since each may be isolated or not.
     fn give(&mut self, start: Pfn, order: Order) -> Result<(), FreeError> {

@@ -42,7 +42,7 @@ impl Oracle {
     /// what can be isolated, `order_max` that of the largest block.
     pub fn new(map: &MemoryMap<'_>, span: Extent, unit: Order, order_max: Order) -> Self {
         let state = |frame| if map.contains(frame) { State::Free } else { State::Hole };
-        let units = (span.end().raw() - 1 >> unit.k()) - (span.start.raw() >> unit.k()) + 1;
+        let units = ((span.end().raw() - 1) >> unit.k()) - (span.start.raw() >> unit.k()) + 1;
         Self {
             span,
             states: span.iter().map(state).collect(),

@@ -125,6 +125,14 @@ pub trait ZoneAllocator {
         count
     }
 
+    /// For owners of which mobility a frame would serve again if it were given
+    /// now: that decides in which per-CPU list it waits. `None` if that is
+    /// simply what it was taken for.
+    fn mobility_of(&self, frame: Pfn) -> Option<Mobility> {
+        let _ = frame;
+        None
+    }
+
     /// Takes back 2^`order` frames from `start` on, aligned: a block that was
     /// taken, or an aligned part of one.
     ///

@@ -1,0 +1,212 @@
+//! Taking sections and banks offline, and bringing them back.
+
+use core::fmt;
+use core::ops::DerefMut;
+
+use swath_arch::{Extent, Pfn};
+
+use crate::machine::Machine;
+use crate::per_cpu::PerCpu;
+use crate::usage::{Isolation, Unit, UnitState, extent};
+use crate::zoned::{IsolateError, ZoneAllocator};
+
+/// Why a section or bank was not isolated, taken offline or brought back.
+/// Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HotplugError {
+    /// There is no such section or bank.
+    NoUnit {
+        /// The number.
+        unit: Unit,
+    },
+    /// It has frames of several zones: it stays in the allocation pool.
+    CrossesZones {
+        /// Which.
+        unit: Unit,
+    },
+    /// Not all of it is memory.
+    Holes {
+        /// Which.
+        unit: Unit,
+        /// Frames that are missing.
+        frames: u64,
+    },
+    /// It holds frames that cannot be moved.
+    Unmovable {
+        /// Which.
+        unit: Unit,
+        /// The first such frame.
+        frame: Pfn,
+        /// How many there are.
+        frames: u64,
+    },
+    /// All its frames in use are movable, but they have not been moved.
+    InUse {
+        /// Which.
+        unit: Unit,
+        /// How many there are.
+        frames: u64,
+    },
+    /// It is not in the state that the call changes.
+    State {
+        /// Which.
+        unit: Unit,
+        /// The state in which it is.
+        isolation: Isolation,
+    },
+    /// Its zone's allocator does not isolate it.
+    Zone {
+        /// Which.
+        unit: Unit,
+        /// Why not.
+        error: IsolateError,
+    },
+}
+
+impl fmt::Display for HotplugError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoUnit { unit } => write!(f, "there is no {unit}"),
+            Self::CrossesZones { unit } => write!(f, "{unit} has frames of several zones"),
+            Self::Holes { unit, frames } => write!(f, "{unit} lacks {frames} frames"),
+            Self::Unmovable { unit, frame, frames } => {
+                write!(f, "{unit} holds {frames} unmovable frames, first {frame}")
+            }
+            Self::InUse { unit, frames } => write!(f, "{unit} has {frames} frames in use"),
+            Self::State { unit, isolation: Isolation::None } => write!(f, "{unit} is online"),
+            Self::State { unit, isolation: Isolation::Isolated } => write!(f, "{unit} is isolated"),
+            Self::State { unit, isolation: Isolation::Offline } => write!(f, "{unit} is offline"),
+            Self::Zone { unit, error } => write!(f, "{unit}: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for HotplugError {}
+
+impl<Z, Zs, Ls, W> Machine<Zs, Ls, W>
+where
+    Z: ZoneAllocator,
+    Zs: DerefMut<Target = [Z]>,
+    Ls: DerefMut<Target = [PerCpu]>,
+    W: DerefMut<Target = [u64]>,
+{
+    /// What the frames of a section or bank are used for; `None` if there is
+    /// no such unit. O(1).
+    pub fn unit_state(&self, unit: Unit) -> Option<UnitState> {
+        extent(&self.layout, unit)?;
+        Some(self.usage.state(&self.words, unit))
+    }
+
+    /// [`unit_state`](Self::unit_state) of a section.
+    pub fn section_state(&self, section: usize) -> Option<UnitState> {
+        self.unit_state(Unit::Section(section))
+    }
+
+    /// [`unit_state`](Self::unit_state) of a bank.
+    pub fn bank_state(&self, bank: usize) -> Option<UnitState> {
+        self.unit_state(Unit::Bank(bank))
+    }
+
+    /// Whether a section could be taken offline once its frames in use have
+    /// been moved: it is memory of one zone without holes, and none of its
+    /// frames is unmovable. O(1).
+    pub fn is_removable(&self, section: usize) -> bool {
+        let unit = Unit::Section(section);
+        let state = self.movable_only(unit);
+        state.is_ok()
+    }
+
+    /// The unit's frames, its zone and its state, if it is whole.
+    fn whole(&self, unit: Unit) -> Result<(Extent, usize, UnitState), HotplugError> {
+        let extent = extent(&self.layout, unit).ok_or(HotplugError::NoUnit { unit })?;
+        let state = self.usage.state(&self.words, unit);
+        if state.present < extent.count {
+            let frames = extent.count - state.present;
+            return Err(HotplugError::Holes { unit, frames });
+        }
+        let zone = self.usage.zone_of_unit(&self.words, unit);
+        let zone = zone.ok_or(HotplugError::CrossesZones { unit })?;
+        Ok((extent, zone, state))
+    }
+
+    fn movable_only(&self, unit: Unit) -> Result<(Extent, usize, UnitState), HotplugError> {
+        let (extent, zone, state) = self.whole(unit)?;
+        match self.usage.find_unmovable(&self.words, extent) {
+            Some(frame) if state.unmovable > 0 => {
+                Err(HotplugError::Unmovable { unit, frame, frames: state.unmovable })
+            }
+            _ => Ok((extent, zone, state)),
+        }
+    }
+
+    /// From now on, hands out no frame of a unit, whether free now or given
+    /// later. The per-CPU lists of its zone are emptied.
+    ///
+    /// # Errors
+    /// A [`HotplugError`]; nothing changes but where free frames wait.
+    pub fn isolate(&mut self, unit: Unit) -> Result<(), HotplugError> {
+        let (extent, zone, state) = self.whole(unit)?;
+        if state.isolation != Isolation::None {
+            return Err(HotplugError::State { unit, isolation: state.isolation });
+        }
+        self.drain_zone(zone);
+        let isolated = self.zones[zone].isolate(extent);
+        isolated.map_err(|error| HotplugError::Zone { unit, error })?;
+        self.usage.set_isolation(&mut self.words, unit, Isolation::Isolated);
+        Ok(())
+    }
+
+    /// Ends the isolation of a unit that is not offline.
+    ///
+    /// # Errors
+    /// A [`HotplugError`]; nothing changes.
+    pub fn rejoin(&mut self, unit: Unit) -> Result<(), HotplugError> {
+        self.leave(unit, Isolation::Isolated)
+    }
+
+    /// Takes a unit offline, isolating it first if need be: its frames are
+    /// gone, and the watermarks are those of the memory that is left.
+    ///
+    /// # Errors
+    /// A [`HotplugError`] that says why the unit cannot go; nothing changes but
+    /// where free frames wait.
+    pub fn offline(&mut self, unit: Unit) -> Result<(), HotplugError> {
+        let (extent, zone, state) = self.movable_only(unit)?;
+        if state.isolation == Isolation::Offline {
+            return Err(HotplugError::State { unit, isolation: state.isolation });
+        }
+        if state.movable > 0 {
+            return Err(HotplugError::InUse { unit, frames: state.movable });
+        }
+        if state.isolation == Isolation::None {
+            self.isolate(unit)?;
+        }
+        self.usage.set_isolation(&mut self.words, unit, Isolation::Offline);
+        self.states[zone].offline_frames += extent.count;
+        self.renew_marks();
+        Ok(())
+    }
+
+    /// Brings an offline unit back; all its frames are free.
+    ///
+    /// # Errors
+    /// A [`HotplugError`]; nothing changes.
+    pub fn online(&mut self, unit: Unit) -> Result<(), HotplugError> {
+        self.leave(unit, Isolation::Offline)
+    }
+
+    fn leave(&mut self, unit: Unit, from: Isolation) -> Result<(), HotplugError> {
+        let (extent, zone, state) = self.whole(unit)?;
+        if state.isolation != from {
+            return Err(HotplugError::State { unit, isolation: state.isolation });
+        }
+        let rejoined = self.zones[zone].rejoin(extent);
+        rejoined.map_err(|error| HotplugError::Zone { unit, error })?;
+        self.usage.set_isolation(&mut self.words, unit, Isolation::None);
+        if from == Isolation::Offline {
+            self.states[zone].offline_frames -= extent.count;
+            self.renew_marks();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,508 @@
+//! A machine of Linux zones: as a frame allocator, under watermarks, on several
+//! CPUs and nodes, and when sections go offline.
+
+use std::cell::RefCell;
+
+use swath_arch::{Extent, Order, Pfn};
+use swath_frame::conformance::{self, Random};
+use swath_frame::hotplug::HotplugError;
+use swath_frame::layout::{Interleaving, Layout, LayoutConfig, LayoutError, Preset, ZoneKind};
+use swath_frame::machine::{GiveError, MachineError, TakeError};
+use swath_frame::watermark::{list_batch, list_high, min_free_huge_kib, min_free_kib, watermarks};
+use swath_frame::{
+    ByteRange, FrameAllocator, FreeError, Handle, IsolateError, Isolation, LinuxZone, Machine,
+    MachineConfig, MemoryMap, Mobility, PerCpu, Request, Unit, ZoneAllocator,
+};
+
+type Linux = Machine<Vec<LinuxZone<Vec<u64>>>, Vec<PerCpu>, Vec<u64>>;
+
+const MIB: u64 = 256;
+
+fn extent(start: u64, count: u64) -> Extent {
+    Extent::new(Pfn::new(start), count)
+}
+
+fn with_map<T>(areas: &[Extent], test: impl FnOnce(&MemoryMap<'_>) -> T) -> T {
+    let ranges: Vec<ByteRange> = areas.iter().copied().map(ByteRange::of_frames).collect();
+    let mut storage = vec![Extent::default(); areas.len()];
+    test(&MemoryMap::new(&ranges, &mut storage).unwrap())
+}
+
+fn zone(map: &MemoryMap<'_>, span: Extent) -> LinuxZone<Vec<u64>> {
+    let words = vec![0x5a5a; LinuxZone::<&mut [u64]>::storage_words(span)];
+    LinuxZone::new(map, span, Order::known(9), words).unwrap()
+}
+
+fn machine(map: &MemoryMap<'_>, layout: Layout, config: MachineConfig) -> Linux {
+    let zones = layout.zones().iter().map(|description| zone(map, description.span)).collect();
+    let size = Linux::size(map, &layout, config);
+    let lists = vec![PerCpu::default(); size.lists];
+    Machine::new(map, layout, config, zones, lists, vec![0x5a5a; size.words]).unwrap()
+}
+
+fn config(cpus: usize) -> MachineConfig {
+    MachineConfig { cpus, min_free_kib: None, per_cpu_lists: true }
+}
+
+fn small_units() -> LayoutConfig {
+    LayoutConfig { bank_frames: 4096, section_frames: 2048, ..LayoutConfig::default() }
+}
+
+fn request(k: u8, mobility: Mobility) -> Request {
+    Request {
+        order: Order::known(k),
+        mobility,
+        highest: ZoneKind::Movable,
+        node: 0,
+        cpu: 0,
+        urgent: false,
+    }
+}
+
+#[test]
+fn handles_conform() {
+    // No aligned block of order 11 fits, since Linux has none; nodes end in
+    // holes, since no block crosses from one to the other.
+    let maps: [(&[Extent], &[Extent], usize); 4] = [
+        (&[extent(0, 1500)], &[extent(0, 1500)], 1),
+        (&[extent(3000, 1100), extent(4200, 1900)], &[extent(0, 9000)], 2),
+        (&[extent(5000, 900), extent(6200, 1500)], &[extent(0, 6100), extent(6100, 9000)], 3),
+        (&[extent(1, 100), extent(4090, 30)], &[extent(0, 9000)], 2),
+    ];
+    for (seed, (areas, nodes, cpus)) in maps.into_iter().enumerate() {
+        for per_cpu_lists in [true, false] {
+            with_map(areas, |map| {
+                let layout = Layout::new(map, nodes, small_units()).unwrap();
+                let config = MachineConfig { per_cpu_lists, ..config(cpus) };
+                let machine = RefCell::new(machine(map, layout, config));
+                let mobility = Mobility::ALL[seed % 3];
+                let mut handle =
+                    Handle::new(&machine, mobility, ZoneKind::Movable, 0, cpus - 1).unwrap();
+                conformance::conform(map, &mut handle, seed as u64, 1500, &mut |_, _| {
+                    assert_eq!(machine.borrow().check(), Ok(()));
+                });
+            });
+        }
+    }
+}
+
+#[test]
+fn a_random_machine_keeps_its_invariants() {
+    for seed in 0..6 {
+        let areas = [extent(1, 150), extent(256, 9000), extent(12_000, 9_000)];
+        with_map(&areas, |map| {
+            let movable_frames_per_node = if seed % 2 == 0 { 2000 } else { 0 };
+            let layout_config = LayoutConfig { movable_frames_per_node, ..small_units() };
+            let nodes = [extent(0, 12_500), extent(12_500, 20_000)];
+            let layout = Layout::new(map, &nodes, layout_config).unwrap();
+            let sections = layout.sections();
+            let banks = layout.banks();
+            let mut machine = machine(map, layout, config(3));
+            random_work(&mut machine, seed, sections, banks);
+        });
+    }
+}
+
+fn random_work(machine: &mut Linux, seed: u64, sections: usize, banks: usize) {
+    let mut random = Random::new(seed);
+    let mut held: Vec<(Extent, Mobility)> = Vec::new();
+    let mut gone = 0;
+    for step in 0..4000 {
+        let fills = step / 500 % 2 == 0;
+        match random.below(40) {
+            0 => {
+                let unit = if random.below(2) == 0 {
+                    Unit::Section(random.below(sections as u64 + 1) as usize)
+                } else {
+                    Unit::Bank(random.below(banks as u64 + 1) as usize)
+                };
+                let before = machine.unit_state(unit);
+                let result = match random.below(4) {
+                    0 => machine.isolate(unit),
+                    1 => machine.rejoin(unit),
+                    2 => machine.offline(unit),
+                    _ => machine.online(unit),
+                };
+                gone += u32::from(
+                    machine.unit_state(unit).map(|state| state.isolation)
+                        == Some(Isolation::Offline),
+                );
+                match result {
+                    Ok(()) => assert_ne!(machine.unit_state(unit), before, "seed {seed}, {step}"),
+                    Err(_) => assert_eq!(machine.unit_state(unit), before, "seed {seed}, {step}"),
+                }
+            }
+            1 => machine.drain(),
+            n if n < if fills { 28 } else { 6 } => {
+                let mobility = Mobility::ALL[random.below(3) as usize];
+                let order = [0, 0, 0, 1, 3, 4, 9][random.below(7) as usize];
+                let request = Request {
+                    highest: ZoneKind::ALL[random.below(4) as usize],
+                    node: random.below(2) as usize,
+                    cpu: random.below(3) as usize,
+                    urgent: random.below(2) == 0,
+                    ..request(order, mobility)
+                };
+                if let Ok(start) = machine.take(request) {
+                    let block = extent(start.raw(), 1 << order);
+                    let zone = machine.layout().zone_of(start).unwrap();
+                    let kind = machine.layout().zones()[zone].kind;
+                    assert!(kind <= request.highest, "seed {seed}, step {step}: {kind}");
+                    assert!(kind != ZoneKind::Movable || mobility == Mobility::Movable);
+                    held.push((block, mobility));
+                }
+            }
+            _ if !held.is_empty() => {
+                let at = random.below(held.len() as u64) as usize;
+                let (block, mobility) = held.swap_remove(at);
+                let owner = machine.owner(block.start).unwrap();
+                assert_eq!(owner == Mobility::Movable, mobility == Mobility::Movable);
+                assert_eq!(machine.give(block, random.below(3) as usize), Ok(()));
+                assert!(machine.give(block, 0).is_err());
+            }
+            _ => (),
+        }
+        if step % 16 == 0 {
+            assert_eq!(machine.check(), Ok(()), "seed {seed}, step {step}");
+            let (mut movable, mut unmovable) = (0, 0);
+            for section in 0..sections {
+                let state = machine.section_state(section).unwrap();
+                movable += state.movable;
+                unmovable += state.unmovable;
+            }
+            let used = |wanted| {
+                let is = |(_, mobility): &&(Extent, Mobility)| {
+                    (*mobility == Mobility::Movable) == wanted
+                };
+                held.iter().filter(is).map(|(block, _)| block.count).sum::<u64>()
+            };
+            assert_eq!((movable, unmovable), (used(true), used(false)), "seed {seed}, {step}");
+        }
+    }
+    assert!(gone > 0, "seed {seed}: no unit ever went offline");
+}
+
+/// The zones of a machine of 24 GiB under kernel 6.18, as its
+/// `/proc/zoneinfo` shows them: frames managed, marks, reserves, per-CPU marks.
+#[test]
+fn marks_are_the_kernels() {
+    let managed = [3840, 772_915, 5_394_266];
+    let areas = [extent(1, 3998), extent(4096, 782_336), extent(1 << 20, 5_505_024)];
+    with_map(&areas, |map| {
+        let nodes = [extent(0, 1 << 23)];
+        let layout = Layout::new(map, &nodes, LayoutConfig::default()).unwrap();
+        let total = managed.iter().sum();
+        assert_eq!(min_free_huge_kib(total, 3), 67_584);
+        let marks = watermarks(&layout, |zone| managed[zone], 67_584);
+        let triples: Vec<_> = marks[..3].iter().map(|m| (m.min, m.low, m.high)).collect();
+        assert_eq!(triples, [(10, 13, 16), (2116, 2888, 3660), (14_769, 20_163, 25_557)]);
+        assert_eq!(marks[0].reserve, [0, 3019, 24_090, 24_090]);
+        assert_eq!(marks[1].reserve, [0, 0, 21_071, 21_071]);
+        assert_eq!(marks[2].reserve, [0; 4]);
+        let batches: Vec<u32> = managed.iter().map(|frames| list_batch(*frames)).collect();
+        assert_eq!(batches, [1, 63, 63]);
+        let highs: Vec<u32> = (0..3).map(|at| list_high(marks[at].low, 2, batches[at])).collect();
+        assert_eq!(highs, [6, 1444, 10_081]);
+    });
+    // The root of 16 times 4 GiB in KiB; the bounds.
+    assert_eq!(min_free_kib(1 << 20), 8192);
+    assert_eq!((min_free_kib(1), min_free_kib(u64::MAX)), (128, 256 << 10));
+}
+
+/// The lists of one CPU: the batch arrives in the zone's order and is handed
+/// out from the head; what is given comes back first.
+#[test]
+fn per_cpu_lists_refill_and_drain() {
+    let span = extent(1 << 20, 256 * MIB);
+    with_map(&[span], |map| {
+        let layout = Layout::new(map, &[extent(0, 1 << 23)], LayoutConfig::default()).unwrap();
+        let mut machine = machine(map, layout, config(1));
+        let low = machine.watermarks(0).unwrap().low;
+        let batch = u64::from(list_batch(256 * MIB));
+        assert_eq!(batch, 15);
+        let high = u64::from(list_high(low, 1, 15));
+        let movable = request(0, Mobility::Movable);
+        let first = span.start.raw();
+        assert_eq!(machine.take(movable), Ok(Pfn::new(first)));
+        assert_eq!(machine.waiting_frames(0), batch - 1);
+        assert_eq!(machine.take(movable), Ok(Pfn::new(first + 1)));
+        assert_eq!(machine.give(extent(first, 1), 0), Ok(()));
+        assert_eq!(machine.take(movable), Ok(Pfn::new(first)), "the last given is the head");
+        // A batch that is used up without a return doubles.
+        for frame in first + 2..first + batch {
+            assert_eq!(machine.take(movable), Ok(Pfn::new(frame)));
+        }
+        assert_eq!(machine.waiting_frames(0), 0);
+        assert_eq!(machine.take(movable), Ok(Pfn::new(first + batch)));
+        // The return in between halved the doubling that the first batch caused.
+        assert_eq!(machine.waiting_frames(0), batch - 1);
+        while machine.waiting_frames(0) > 0 {
+            machine.take(movable).unwrap();
+        }
+        machine.take(movable).unwrap();
+        assert_eq!(machine.waiting_frames(0), 2 * batch - 1);
+        // Returns pile up to the high mark; then a batch or more goes back.
+        let mut held: Vec<u64> = (first..first + 2 * batch + 1).collect();
+        for _ in 0..3 * high {
+            held.push(machine.take(movable).unwrap().raw());
+        }
+        machine.drain();
+        let free = machine.zones()[0].free_frames();
+        let mut most = 0;
+        for frame in held {
+            machine.give(extent(frame, 1), 0).unwrap();
+            most = most.max(machine.waiting_frames(0));
+        }
+        assert_eq!(most, high - 1);
+        assert!(machine.zones()[0].free_frames() >= free + 2 * high);
+        assert_eq!(machine.check(), Ok(()));
+        machine.drain();
+        assert_eq!(machine.waiting_frames(0), 0);
+        assert_eq!(machine.check(), Ok(()));
+    });
+}
+
+/// Normal memory below the low mark makes a request go on to DMA32, which
+/// keeps its reserve; then min counts; urgent requests take the rest.
+#[test]
+fn watermarks_decide_the_zone() {
+    let areas = [extent(256, 3840), extent(4096, 8192), extent(1 << 20, 8192)];
+    with_map(&areas, |map| {
+        let layout = Layout::new(map, &[extent(0, 1 << 23)], LayoutConfig::default()).unwrap();
+        let config = MachineConfig { per_cpu_lists: false, ..config(1) };
+        let mut machine = machine(map, layout, config);
+        let marks: Vec<_> = (0..3).map(|zone| machine.watermarks(zone).unwrap()).collect();
+        let normal = request(0, Mobility::Unmovable);
+        let mut zones = Vec::new();
+        while let Ok(start) = machine.take(normal) {
+            zones.push(machine.layout().zone_of(start).unwrap());
+        }
+        zones.dedup();
+        assert_eq!(zones, [2, 1, 0, 2, 1, 0], "down to the low marks, then to the min marks");
+        for (zone, marks) in marks.iter().enumerate() {
+            let free = machine.zones()[zone].free_frames();
+            assert_eq!(free, marks.min + marks.reserve[ZoneKind::Normal as usize], "zone {zone}");
+        }
+        let free = machine.free_frames();
+        let error = TakeError::NoBlock { order: Order::BASE, free };
+        assert_eq!(machine.take(normal), Err(error));
+        let urgent = Request { urgent: true, ..normal };
+        for _ in 0..free {
+            machine.take(urgent).unwrap();
+        }
+        assert_eq!(machine.take(urgent), Err(TakeError::NoBlock { order: Order::BASE, free: 0 }));
+        // Requests for DMA never left it.
+        let dma = Request { highest: ZoneKind::Dma, ..urgent };
+        machine.give(extent(1 << 20, 1), 0).unwrap();
+        assert!(machine.take(dma).is_err());
+        assert_eq!(machine.check(), Ok(()));
+    });
+}
+
+#[test]
+fn another_node_serves_when_the_own_is_full() {
+    let areas = [extent(1 << 20, 16_384)];
+    with_map(&areas, |map| {
+        let nodes = [extent(1 << 20, 8192), extent((1 << 20) + 8192, 8192)];
+        let layout = Layout::new(map, &nodes, LayoutConfig::default()).unwrap();
+        assert_eq!(layout.zonelist(1, ZoneKind::Movable).collect::<Vec<_>>(), [1, 0]);
+        let mut machine = machine(map, layout, config(2));
+        let own = Request { node: 1, cpu: 1, ..request(0, Mobility::Movable) };
+        let mut zones = Vec::new();
+        while let Ok(start) = machine.take(own) {
+            zones.push(machine.layout().zone_of(start).unwrap());
+        }
+        zones.dedup();
+        assert_eq!(zones, [1, 0, 1, 0]);
+        assert_eq!(machine.take(Request { node: 2, ..own }), Err(TakeError::Node { node: 2 }));
+        assert_eq!(machine.take(Request { cpu: 2, ..own }), Err(TakeError::Cpu { cpu: 2 }));
+        assert_eq!(machine.give(extent(1 << 20, 1), 2), Err(GiveError::Cpu { cpu: 2 }));
+        let foreign = FreeError::Foreign { frame: Pfn::new(7) };
+        assert_eq!(machine.give(extent(7, 1), 0), Err(GiveError::Frames(foreign)));
+    });
+}
+
+#[test]
+fn sections_go_offline_with_a_reason_if_not() {
+    let areas = [extent(256, 3840), extent(4096, 61_440)];
+    with_map(&areas, |map| {
+        let layout_config =
+            LayoutConfig { section_frames: 8192, bank_frames: 16_384, ..LayoutConfig::default() };
+        let layout = Layout::new(map, &[extent(0, 1 << 20)], layout_config).unwrap();
+        let mut machine = machine(map, layout, config(1));
+        let section = Unit::Section;
+        let holes = HotplugError::Holes { unit: section(0), frames: 256 };
+        assert_eq!(machine.offline(section(0)), Err(holes));
+        assert!(machine.section_state(0).unwrap().crosses_zones && !machine.is_removable(0));
+        assert_eq!(machine.offline(section(99)), Err(HotplugError::NoUnit { unit: section(99) }));
+
+        // A movable block, then an unmovable one, in a section that is whole.
+        let huge = request(10, Mobility::Movable);
+        let block = loop {
+            let start = machine.take(huge).unwrap();
+            if machine.layout().section_of(start) == Some(2) {
+                break start;
+            }
+        };
+        let state = machine.section_state(2).unwrap();
+        assert_eq!((state.present, state.movable, state.unmovable), (8192, 1024, 0));
+        assert!(machine.is_removable(2));
+        let error = HotplugError::InUse { unit: section(2), frames: 1024 };
+        assert_eq!(machine.offline(section(2)), Err(error));
+
+        let kernel = loop {
+            let start = machine.take(request(10, Mobility::Unmovable)).unwrap();
+            if machine.layout().section_of(start) == Some(2) {
+                break start;
+            }
+        };
+        let error = HotplugError::Unmovable { unit: section(2), frame: kernel, frames: 1024 };
+        assert_eq!(machine.offline(section(2)), Err(error));
+        assert!(!machine.is_removable(2));
+
+        // Emptied, it goes; its frames are then neither free nor to be had.
+        assert_eq!(machine.isolate(section(2)), Ok(()));
+        for start in [block, kernel] {
+            machine.give(extent(start.raw(), 1024), 0).unwrap();
+        }
+        let others: Vec<u64> = (0..8).map(|nth| 16_384 + nth * 1024).collect();
+        for start in others {
+            if machine.is_used(Pfn::new(start)) == Some(true) {
+                machine.give(extent(start, 1024), 0).unwrap();
+            }
+        }
+        let low = machine.watermarks(1).unwrap().low;
+        assert_eq!(machine.offline(section(2)), Ok(()));
+        assert!(machine.watermarks(1).unwrap().low <= low);
+        let state = machine.section_state(2).unwrap();
+        assert_eq!((state.free, state.isolation), (8192, Isolation::Offline));
+        let again = HotplugError::State { unit: section(2), isolation: Isolation::Offline };
+        assert_eq!(machine.offline(section(2)), Err(again));
+        assert_eq!(machine.rejoin(section(2)), Err(again));
+        // The bank around it cannot be isolated as well.
+        let bank = machine.layout().bank_of(Pfn::new(16_384)).unwrap();
+        let state = IsolateError::State { frame: Pfn::new(16_384) };
+        let error = HotplugError::Zone { unit: Unit::Bank(bank), error: state };
+        assert_eq!(machine.isolate(Unit::Bank(bank)), Err(error));
+        let urgent = Request { urgent: true, ..request(0, Mobility::Movable) };
+        while let Ok(start) = machine.take(urgent) {
+            assert_ne!(machine.layout().section_of(start), Some(2));
+        }
+        assert_eq!(machine.check(), Ok(()));
+        assert_eq!(machine.online(section(2)), Ok(()));
+        let start = machine.take(urgent).unwrap();
+        assert_eq!(machine.layout().section_of(start), Some(2));
+        assert_eq!(machine.check(), Ok(()));
+    });
+}
+
+#[test]
+fn machines_that_cannot_be() {
+    with_map(&[extent(0, 4096)], |map| {
+        let layout = Layout::new(map, &[extent(0, 4096)], LayoutConfig::default()).unwrap();
+        let size = Linux::size(map, &layout, config(2));
+        let build = |config, zones: Vec<_>, lists: usize, words: usize| {
+            let lists = vec![PerCpu::default(); lists];
+            Machine::new(map, layout.clone(), config, zones, lists, vec![0; words]).err()
+        };
+        let zones = || vec![zone(map, extent(0, 4096))];
+        let (lists, words) = (size.lists, size.words);
+        assert_eq!(build(config(2), zones(), lists, words), None);
+        let needed = MachineError::Storage { needed_words: words, given_words: words - 1 };
+        assert_eq!(build(config(2), zones(), lists, words - 1), Some(needed));
+        let needed = MachineError::Lists { needed: 2, given: 1 };
+        assert_eq!(build(config(2), zones(), 1, words), Some(needed));
+        assert_eq!(build(config(0), zones(), 1, words), Some(MachineError::Cpus { cpus: 0 }));
+        let needed = MachineError::Zones { needed: 1, given: 0 };
+        assert_eq!(build(config(2), vec![], lists, words), Some(needed));
+        let mut used = zones();
+        used[0].take(Order::BASE, Mobility::Movable).unwrap();
+        let frames = MachineError::Frames { zone: 0, present: 4096, free: 4095 };
+        assert_eq!(build(config(2), used, lists, words), Some(frames));
+    });
+}
+
+#[test]
+fn the_papers_machines() {
+    for (preset, gib, nodes, zones) in
+        [(Preset::FourGib, 4, 1, 3), (Preset::ThirtyTwoGib, 32, 2, 4)]
+    {
+        let mut areas = [Extent::default(); 4];
+        let map = MemoryMap::new(preset.ranges(), &mut areas).unwrap();
+        assert_eq!(map.total_frames(), (gib << 18) - 1 - 0x61);
+        let layout = Layout::new(&map, preset.nodes(), LayoutConfig::default()).unwrap();
+        assert_eq!((layout.nodes(), layout.zones().len()), (nodes, zones));
+        let frames: u64 = layout.zones().iter().map(|zone| zone.present_frames).sum();
+        assert_eq!(frames, map.total_frames());
+        // The hole of 1 GiB counts: 8 sections, 4 banks.
+        assert_eq!(layout.sections() as u64, (gib + 1) * 8);
+        assert_eq!(layout.banks() as u64, (gib + 1) * 4);
+        let crossing: Vec<usize> =
+            (0..layout.banks()).filter(|bank| layout.bank_crosses_zones(*bank)).collect();
+        assert_eq!(crossing, [0], "only DMA ends within a bank");
+        let pairs = LayoutConfig { interleaving: Interleaving::TwoWay, ..LayoutConfig::default() };
+        let layout = Layout::new(&map, preset.nodes(), pairs).unwrap();
+        assert_eq!(layout.bank_frames(), 512 * MIB);
+        assert_eq!(layout.banks() as u64, (gib + 1) * 2);
+    }
+}
+
+#[test]
+fn layouts_that_cannot_be() {
+    with_map(&[extent(1000, 5000)], |map| {
+        let build = |nodes: &[Extent], config| Layout::new(map, nodes, config).err();
+        let default = LayoutConfig::default();
+        assert_eq!(build(&[extent(0, 9000)], default), None);
+        assert_eq!(build(&[], default), Some(LayoutError::Nodes { count: 0 }));
+        let many: Vec<Extent> = (0..17).map(|node| extent(node * 1000, 1000)).collect();
+        assert_eq!(build(&many, default), Some(LayoutError::Nodes { count: 17 }));
+        let order = LayoutError::NodeOrder { node: 1, span: extent(2999, 9000) };
+        assert_eq!(build(&[extent(0, 3000), extent(2999, 9000)], default), Some(order));
+        let order = LayoutError::NodeOrder { node: 0, span: extent(2, u64::MAX) };
+        assert_eq!(build(&[extent(2, u64::MAX)], default), Some(order));
+        let none = LayoutError::NoNode { frame: Pfn::new(3000) };
+        assert_eq!(build(&[extent(0, 3000), extent(3001, 9000)], default), Some(none));
+        let none = LayoutError::NoNode { frame: Pfn::new(1000) };
+        assert_eq!(build(&[extent(1001, 9000)], default), Some(none));
+        let empty = LayoutError::EmptyNode { node: 1 };
+        assert_eq!(build(&[extent(0, 6000), extent(6000, 10)], default), Some(empty));
+        for frames in [0, 1000, 1 << 40] {
+            let bank = LayoutConfig { bank_frames: frames, ..default };
+            let error = LayoutError::BankFrames { frames };
+            assert_eq!(build(&[extent(0, 9000)], bank), Some(error));
+            let section = LayoutConfig { section_frames: frames, ..default };
+            let error = LayoutError::SectionFrames { frames };
+            assert_eq!(build(&[extent(0, 9000)], section), Some(error));
+        }
+        // Movable frames come off the end; the start is rounded up.
+        let movable = LayoutConfig { movable_frames_per_node: 1500, ..default };
+        let layout = Layout::new(map, &[extent(0, 9000)], movable).unwrap();
+        let zones: Vec<_> = layout.zones().iter().map(|zone| (zone.kind, zone.span)).collect();
+        assert_eq!(
+            zones,
+            [
+                (ZoneKind::Dma, extent(1000, 3096)),
+                (ZoneKind::Dma32, extent(4096, 1024)),
+                (ZoneKind::Movable, extent(5120, 880)),
+            ]
+        );
+    });
+}
+
+#[test]
+fn a_handle_for_what_is_not_there() {
+    with_map(&[extent(0, 4096)], |map| {
+        let layout = Layout::new(map, &[extent(0, 4096)], LayoutConfig::default()).unwrap();
+        let machine = RefCell::new(machine(map, layout, config(1)));
+        let handle =
+            |node, cpu| Handle::new(&machine, Mobility::Movable, ZoneKind::Normal, node, cpu).err();
+        assert_eq!(handle(1, 0), Some(TakeError::Node { node: 1 }));
+        assert_eq!(handle(0, 1), Some(TakeError::Cpu { cpu: 1 }));
+        let mut pages = Handle::new(&machine, Mobility::Movable, ZoneKind::Normal, 0, 0).unwrap();
+        let mut tables =
+            Handle::new(&machine, Mobility::Unmovable, ZoneKind::Normal, 0, 0).unwrap();
+        let (page, table) = (pages.take_frame().unwrap(), tables.take_frame().unwrap());
+        assert_eq!(machine.borrow().owner(page), Some(Mobility::Movable));
+        assert_eq!(machine.borrow().owner(table), Some(Mobility::Unmovable));
+    });
+}
