@@ -51,6 +51,9 @@
 #![forbid(unsafe_code)]
 
 mod encode;
+mod parts;
+mod pmap_range;
+mod table;
 mod walk;
 
 pub mod anchor;
@@ -60,6 +63,7 @@ pub mod inspect;
 pub mod migrate;
 pub mod pmap;
 pub mod pmap_error;
+pub mod protect;
 pub mod reverse;
 pub mod space;
 pub mod superpage;

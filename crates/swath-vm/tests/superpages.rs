@@ -124,12 +124,12 @@ fn golden() {
             promote(&mut space, page + 37, 4).unwrap();
             let step = if format == Format::ArmV7 { 0 } else { 1 << 12 };
             for i in 0..16 {
-                assert_eq!(entry(32 + i), joined | pa + (32 << 12) + i * step, "{format:?}");
+                assert_eq!(entry(32 + i), joined | (pa + (32 << 12) + i * step), "{format:?}");
             }
-            assert_eq!(entry(31), small | pa + (31 << 12));
+            assert_eq!(entry(31), small | (pa + (31 << 12)));
             let kept = space.demote(Vpn::new(page + 40), &mut |_| ()).unwrap();
             assert_eq!((kept.table, kept.page), (DemotedTable::Parted, Vpn::new(page + 32)));
-            assert!((0..256).all(|i| entry(i) == small | pa + (i << 12)));
+            assert!((0..256).all(|i| entry(i) == small | (pa + (i << 12))));
             assert_eq!(
                 refusal(promote(&mut space, page, order.k() as u8)),
                 Refusal::Smaller { page: Vpn::new(page) }
