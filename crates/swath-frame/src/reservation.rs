@@ -121,7 +121,7 @@ pub use crate::reservation_types::{
 /// assert_eq!(first.source, Source::Reserved(section));
 /// for index in (256..512).filter(|&index| index != 300) {
 ///     let page = pool.populate(7, index, 0..700, 0).unwrap();
-///     assert_eq!(page.frame.raw(), first.frame.raw() - 300 + index);
+///     assert_eq!(page.frame.raw() + 300, first.frame.raw() + index);
 ///     assert_eq!(page.full == Some(section), index == 511);
 /// }
 /// assert!(pool.is_full(first.frame, section));

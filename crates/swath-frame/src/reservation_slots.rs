@@ -119,7 +119,7 @@ impl Slots {
 
     pub(crate) fn frames(&self, level: usize, slot: Slot) -> Extent {
         let order = self.order(level);
-        let start = self.first[level] + u64::from(slot - self.number[level]) << order.k();
+        let start = (self.first[level] + u64::from(slot - self.number[level])) << order.k();
         Extent::new(Pfn::new(start), order.frames())
     }
 
@@ -212,7 +212,7 @@ impl Slots {
         let mut rest = extent;
         while let Some(piece) = self.next_free(words, rest) {
             let mask = order.frames() - 1;
-            let start = piece.start.raw() + mask & !mask;
+            let start = (piece.start.raw() + mask) & !mask;
             if start + order.frames() <= piece.end().raw() {
                 return Some(Extent::new(Pfn::new(start), order.frames()));
             }

@@ -63,7 +63,7 @@ impl Table {
         let mut z = key.object.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (key.index + key.level as u64);
         z = (z ^ z >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
         z = (z ^ z >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        (u128::from(z) * self.len as u128 >> 64) as usize
+        ((u128::from(z) * self.len as u128) >> 64) as usize
     }
 
     fn word(&self, entry: usize) -> usize {
@@ -188,8 +188,8 @@ mod tests {
                     model.remove(&key);
                 } else if model.len() < keys as usize || model.contains_key(&key) {
                     let value = below(1 << 32) as u32;
-                    let value =
-                        if value % 2 == 0 { Entry::Root(value) } else { Entry::Below(value) };
+                    let entry = [Entry::Root, Entry::Below][below(2) as usize];
+                    let value = entry(value);
                     table.set(&mut words, of(key), value);
                     model.insert(key, value);
                 }
