@@ -15,7 +15,8 @@
 //! Beside them stands a memory with time: [`Dram`], channels of DRAM whose
 //! [timing constraints](timing) are a table, driven from event to event. A
 //! [`System`] puts both together: masters with IOMMUs (or with a processor's
-//! [`Hierarchy`]) on an [interconnect] with that memory.
+//! [`Hierarchy`]) on an [interconnect] with that memory. A [`Processor`] is an in-order core
+//! with data [caches](Cache) before it, made one access at a time; [presets] are some that exist.
 //!
 //! Three designs, chosen by [`Regime::coalescing`](swath_arch::Regime):
 //! **TRAD** (one base page to an entry), **PCAD** (page-table contiguity

@@ -87,10 +87,8 @@ fn lru_is_exact_at_the_edge() {
 #[test]
 fn impossible_forms_are_refused() {
     let new = |len_bytes, ways, line_bytes| {
-        Cache::new(&Config { len_bytes, ways, line_bytes }).map(|_| ()).map_err(|error| {
-            assert!(!error.to_string().is_empty());
-            error
-        })
+        let made = Cache::new(&Config { len_bytes, ways, line_bytes }).map(|_| ());
+        made.inspect_err(|error| assert!(!error.to_string().is_empty()))
     };
     for line_bytes in [0, 4, 48, 8192, u32::MAX] {
         assert_eq!(new(1024, 2, line_bytes), Err(ConfigError::Line { line_bytes }));
