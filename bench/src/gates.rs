@@ -11,10 +11,12 @@ use std::sync::atomic::AtomicUsize;
 
 use swath_arch::Pfn;
 use swath_frame::front::{Front, Slot};
+use swath_frame::reservation::Levels;
 use swath_frame::{Config, FrameAllocator, HeadOfList, PageBuddy};
 
 use crate::Failure;
 use crate::random::Random;
+use crate::reserve::{self, Calls::*};
 use crate::setup::{FRAMES, SpinLock, bbs, buddy};
 use crate::timed;
 use crate::translate::{self, Traffic::*};
@@ -62,6 +64,12 @@ const GATES: &[Gate] = &[
     gate("system-raster", 5000.0, || timed::system("pcad", true, Raster, swath_bench_counted)),
     gate("system-vertical", 5000.0, || timed::system("pcad", true, Vertical, swath_bench_counted)),
     gate("system-walks", 11_000.0, || timed::system("trad", false, Vertical, swath_bench_counted)),
+    gate("populate", 500.0, || reserve::gate(Levels::ARMV8, Populate, swath_bench_counted)),
+    gate("populate-new", 500.0, || reserve::gate(Levels::ARMV8, Fault, swath_bench_counted)),
+    gate("depopulate", 350.0, || reserve::gate(Levels::ARMV8, Free, swath_bench_counted)),
+    gate("populate-two", 650.0, || {
+        reserve::gate(Levels::ARMV8_GIGABYTES, Populate, swath_bench_counted)
+    }),
 ];
 
 /// Calls measured by each entry for single frames.

@@ -76,6 +76,7 @@ use std::process::ExitCode;
 
 mod gates;
 mod random;
+mod reserve;
 mod rivals;
 mod setup;
 mod timed;

@@ -61,6 +61,12 @@
 //! Populating a page of a reservation touches one or two cache lines each of
 //! table, record and bits, and two records more if it moves in the queue; L
 //! levels make that L records. It is O(L), whatever the orders are.
+//!
+//! Instructions, counted on x86-64 with all of 2^20 frames reserved at order
+//! 9, pages in random order: 400 to populate a page at a new time, so that its
+//! reservation moves in the queue; 410 on average from empty memory, with one
+//! call in 32 making a reservation; 290 to free a frame. With a second level
+//! populating costs 515.
 
 use core::ops::{DerefMut, Range};
 
@@ -329,7 +335,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     fn populate_frame(&mut self, level: usize, frame: u64, now: u64) -> Option<Order> {
         let Self { slots, counters, .. } = self;
         let words = &mut *self.storage;
-        slots.hold(words, Extent::new(Pfn::new(frame), 1));
+        slots.hold_one(words, frame);
         self.reserved -= 1;
         self.latest = now;
         counters.populated += 1;
@@ -608,7 +614,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         }
         let start = frame.raw() & !(order.frames() - 1);
         match (0..=level).rfind(|&part| slots.order(part) <= order) {
-            None => slots.all_held(words, Extent::new(Pfn::new(start), order.frames())),
+            None => slots.all_held(words, start, order),
             Some(part) => {
                 let part_frames = slots.order(part).frames();
                 let first = slots.slot(part, start);
@@ -636,10 +642,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     /// The largest sub-level that is full around `frame`, in a reservation.
     #[inline]
     fn full_suborder(&self, frame: u64) -> Option<Order> {
-        let is_full = |order: &&Order| {
-            let start = Pfn::new(frame & !(order.frames() - 1));
-            self.slots.all_held(&self.storage, Extent::new(start, order.frames()))
-        };
+        let is_full = |order: &&Order| self.slots.all_held(&self.storage, frame, **order);
         self.slots.levels.suborders().iter().rev().find(is_full).copied()
     }
 

@@ -138,6 +138,13 @@ impl Slots {
         }
     }
 
+    /// Marks `frame`, within the span, as held.
+    #[inline(always)]
+    pub(crate) fn hold_one(&self, words: &mut [u64], frame: u64) {
+        let bit = frame - self.bits_base;
+        words[(bit / 64) as usize] |= 1 << (bit % 64);
+    }
+
     /// Marks frames as not held.
     pub(crate) fn let_go(&self, words: &mut [u64], extent: Extent) {
         let (first, count) = self.bits(extent);
@@ -146,10 +153,17 @@ impl Slots {
         }
     }
 
-    /// Whether all of `extent`, within the span, is held.
-    pub(crate) fn all_held(&self, words: &[u64], extent: Extent) -> bool {
-        let (first, count) = self.bits(extent);
-        bitmap::all_set(&words[..self.bits_words], first, count)
+    /// Whether the aligned 2^`order` frames around `frame`, in a reservation of
+    /// that order or a higher, are all held: one word up to order 6.
+    #[inline]
+    pub(crate) fn all_held(&self, words: &[u64], frame: u64, order: Order) -> bool {
+        let count = order.frames();
+        let first = (frame & !(count - 1)) - self.bits_base;
+        if count <= 64 {
+            let ones = bitmap::ones(count as usize);
+            return words[(first / 64) as usize] >> (first % 64) & ones == ones;
+        }
+        bitmap::all_set(&words[..self.bits_words], first as usize, count as usize)
     }
 
     /// Whether `frame`, within the span, is held.
