@@ -39,6 +39,8 @@ pub mod map;
 pub mod page_buddy;
 pub mod per_cpu;
 pub mod reservation;
+mod reservation_allocator;
+mod reservation_check;
 mod reservation_levels;
 mod reservation_slots;
 mod reservation_table;

@@ -72,7 +72,7 @@ use core::ops::{DerefMut, Range};
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::{AllocError, FrameAllocator, FreeError};
+use crate::allocator::FrameAllocator;
 use crate::map::MemoryMap;
 pub use crate::reservation_levels::{LEVELS_MAX, Levels, LevelsError};
 use crate::reservation_slots::{NONE, Slot, Slots};
@@ -137,19 +137,19 @@ pub use crate::reservation_types::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Reservations<A, W> {
-    under: A,
-    storage: W,
-    slots: Slots,
-    table: Table,
-    roots: u64,
-    reserved: u64,
+    pub(crate) under: A,
+    pub(crate) storage: W,
+    pub(crate) slots: Slots,
+    pub(crate) table: Table,
+    pub(crate) roots: u64,
+    pub(crate) reserved: u64,
     /// The time of the last population.
-    latest: u64,
+    pub(crate) latest: u64,
     counters: Counters,
 }
 
 /// What the table says of a page.
-enum Place {
+pub(crate) enum Place {
     /// It lies in this reservation.
     Root(usize, Slot),
     /// In none; this is the highest level that could be reserved for it
@@ -288,7 +288,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     }
 
     /// Where page `index` of `object` lies. O(L) expected.
-    fn place(&self, object: u64, index: u64) -> Place {
+    pub(crate) fn place(&self, object: u64, index: u64) -> Place {
         for (level, order) in self.slots.levels.orders().iter().enumerate().rev() {
             let key = Key { object, index: index & !(order.frames() - 1), level };
             match self.table.get(&self.storage, key) {
@@ -365,7 +365,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
 
     /// Depopulates `extent`, which lies in one slot of the lowest level and in
     /// the reservation `root` of `level`.
-    fn depopulate(&mut self, level: usize, root: Slot, extent: Extent) {
+    pub(crate) fn depopulate(&mut self, level: usize, root: Slot, extent: Extent) {
         let Self { slots, .. } = *self;
         let words = &mut *self.storage;
         slots.let_go(words, extent);
@@ -500,14 +500,14 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     }
 
     /// Returns frames of which nobody holds any.
-    fn give_back(&mut self, extent: Extent) {
+    pub(crate) fn give_back(&mut self, extent: Extent) {
         let freed = self.under.free(extent);
         debug_assert_eq!(freed, Ok(()), "frames taken beneath are not taken back");
     }
 
     /// Breaks up the reservation that was populated least recently; whether
     /// there was one.
-    fn reclaim(&mut self) -> bool {
+    pub(crate) fn reclaim(&mut self) -> bool {
         let (oldest, _) = self.slots.queue(&self.storage, self.slots.all);
         if oldest == NONE {
             return false;
@@ -519,7 +519,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
 
     /// Takes 2^`order` aligned frames out of the first reservation in the
     /// queue that has them, and breaks that up.
-    fn reclaim_aligned(&mut self, order: Order) -> Option<Extent> {
+    pub(crate) fn reclaim_aligned(&mut self, order: Order) -> Option<Extent> {
         let Self { slots, .. } = *self;
         let mut slot = slots.queue(&self.storage, slots.all).0;
         let run = loop {
@@ -711,235 +711,5 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     /// The allocator beneath.
     pub fn allocator(&self) -> &A {
         &self.under
-    }
-
-    /// Walks all invariants in O(words·L + free blocks); the first that does
-    /// not hold is named.
-    ///
-    /// # Errors
-    /// What is broken.
-    pub fn check(&self) -> Result<(), &'static str> {
-        let Self { slots, .. } = self;
-        let words = &*self.storage;
-        let (mut roots, mut unpopulated, mut queued) = (0, 0, 0);
-        let mut keys = 0;
-        for level in 0..slots.levels.orders().len() {
-            for slot in slots.slots(level) {
-                let frames = slots.frames(level, slot);
-                // A slot that overlaps the span's ends is never reserved.
-                let root = slots.root_of(words, frames.start.max(slots.span.start).raw());
-                let populated = slots.populated(words, slot);
-                let is_root = slots.is_root(words, slot);
-                let in_root = root.is_some_and(|(around, _)| around >= level);
-                if is_root != (root == Some((level, slot))) {
-                    return Err("a reservation within a reservation");
-                }
-                if !in_root {
-                    if populated > 0 || slots.queue(words, slot) != (NONE, NONE) {
-                        return Err("a slot outside reservations has a count or a queue");
-                    }
-                    continue;
-                }
-                if populated != slots.held_of(words, frames) {
-                    return Err("a slot's count is not the number of its bits");
-                }
-                let mut partial = 0;
-                if level > 0 {
-                    let first = slots.slot(level - 1, frames.start.raw());
-                    let part_frames = slots.order(level - 1).frames();
-                    for part in first..first + (frames.count / part_frames) as Slot {
-                        let populated = slots.populated(words, part);
-                        partial += u64::from(populated > 0 && populated < part_frames);
-                    }
-                }
-                if slots.check_queue(words, slot)? != partial {
-                    return Err("a queue of parts does not hold the partially populated ones");
-                }
-                if is_root {
-                    let (object, index) = (slots.object(words, slot), slots.index(words, slot));
-                    roots += 1;
-                    keys += 1;
-                    unpopulated += frames.count - populated;
-                    queued += u64::from(populated < frames.count);
-                    if populated == 0 {
-                        return Err("a reservation without a populated frame");
-                    }
-                    if index % frames.count != 0 {
-                        return Err("a reservation's pages are not aligned");
-                    }
-                    if !matches!(self.place(object, index), Place::Root(_, found) if found == slot)
-                    {
-                        return Err("a reservation is not found by its object and page");
-                    }
-                    keys += slots.levels.orders().len() - level - 1;
-                }
-            }
-        }
-        if (roots, unpopulated) != (self.roots, self.reserved) {
-            return Err("reservations or their unpopulated frames are miscounted");
-        }
-        if slots.check_queue(words, slots.all)? != queued {
-            return Err("the queue does not hold the partially populated reservations");
-        }
-        // Each reservation stands for itself and in the number of each larger
-        // range around it.
-        self.table.check(words, &mut |_, entry| match entry {
-            Entry::Root(_) => keys = keys.wrapping_sub(1),
-            Entry::Below(ranges) => keys = keys.wrapping_sub(ranges as usize),
-        })?;
-        if keys != 0 {
-            return Err("the table holds other ranges than those reserved");
-        }
-        let (mut free, mut clash) = (0, false);
-        self.under.for_each_free(&mut |block| {
-            free += block.count;
-            clash |= slots.held_of(words, block) > 0
-                || block.iter().any(|frame| slots.root_of(words, frame.raw()).is_some());
-        });
-        if clash {
-            return Err("a frame that is held or reserved is free beneath");
-        }
-        if free + self.reserved + slots.held(words) != self.total_frames() {
-            return Err("a frame is neither free nor reserved nor held");
-        }
-        Ok(())
-    }
-}
-
-impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservations<A, W> {
-    /// A block of the allocator beneath. Only if that has none, reservations
-    /// are broken up, the least recently populated first, until it has.
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
-        if frames_max == 0 {
-            return None;
-        }
-        loop {
-            if let Some(block) = self.under.take_block(frames_max) {
-                self.slots.hold(&mut self.storage, block);
-                return Some(block);
-            }
-            if !self.reclaim() {
-                return None;
-            }
-        }
-    }
-
-    /// From the allocator beneath, or else out of the least recently populated
-    /// reservation that has such a run of unpopulated frames: O(r + bits/64)
-    /// more for r partially populated reservations.
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
-        if let Ok(extent) = self.under.take_aligned(order) {
-            self.slots.hold(&mut self.storage, extent);
-            return Ok(extent);
-        }
-        let (wanted, free) = (order.frames(), self.free_frames());
-        if wanted > free {
-            return Err(AllocError::OutOfFrames { wanted, free });
-        }
-        self.reclaim_aligned(order).ok_or(AllocError::NoBlock { order })
-    }
-
-    /// Frames of a reservation are depopulated; one that has none left returns
-    /// whole. Frames by themselves go to the allocator beneath. Frames that are
-    /// reserved and not populated are free already. O(L) for each slot of the
-    /// lowest level that `extent` meets, and what it costs beneath.
-    ///
-    /// An error costs O(free blocks), to tell a free frame from a foreign one.
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
-        if extent.is_empty() {
-            return Err(FreeError::Empty);
-        }
-        let end = extent.checked_end().ok_or(FreeError::Overflow { extent })?.raw();
-        let span = self.slots.span;
-        if !span.contains(extent.start) {
-            return Err(FreeError::Foreign { frame: extent.start });
-        }
-        if let Some(frame) = self.slots.first_not_held(&self.storage, extent) {
-            let frame = Pfn::new(frame);
-            let mut is_free = false;
-            self.for_each_free(&mut |block| is_free |= block.contains(frame));
-            return Err(if is_free {
-                FreeError::NotAllocated { frame }
-            } else {
-                FreeError::Foreign { frame }
-            });
-        }
-        if end > span.end().raw() {
-            return Err(FreeError::Foreign { frame: span.end() });
-        }
-        let mut at = extent.start.raw();
-        let lowest = self.slots.levels.lowest().frames();
-        while at < end {
-            // As far as the next border of a slot of the lowest level.
-            let border = |at: u64| end.min((at | (lowest - 1)) + 1);
-            let mut past = border(at);
-            if let Some((level, root)) = self.slots.root_of(&self.storage, at) {
-                self.depopulate(level, root, Extent::new(Pfn::new(at), past - at));
-            } else {
-                while past < end && self.slots.root_of(&self.storage, past).is_none() {
-                    past = border(past);
-                }
-                let single = Extent::new(Pfn::new(at), past - at);
-                self.slots.let_go(&mut self.storage, single);
-                self.give_back(single);
-            }
-            at = past;
-        }
-        Ok(())
-    }
-
-    /// Those free beneath, and those that are reserved and not populated.
-    fn free_frames(&self) -> u64 {
-        self.under.free_frames() + self.reserved
-    }
-
-    fn total_frames(&self) -> u64 {
-        self.under.total_frames()
-    }
-
-    /// The blocks beneath, then the unpopulated frames of reservations,
-    /// ascending. O(slots·L + bits/64) besides what it costs beneath.
-    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
-        self.under.for_each_free(visit);
-        let Self { slots, .. } = self;
-        for slot in slots.slots(0) {
-            let frames = slots.frames(0, slot);
-            let start = frames.start.max(slots.span.start).raw();
-            let Some((level, root)) = slots.root_of(&self.storage, start) else { continue };
-            // Once for each reservation, at its first slot.
-            let around = slots.frames(level, root);
-            if around.start == frames.start {
-                slots.for_each_free(&self.storage, around, visit);
-            }
-        }
-    }
-
-    fn allocate(
-        &mut self,
-        count_frames: u64,
-        sink: &mut dyn FnMut(Extent),
-    ) -> Result<(), AllocError> {
-        let free = self.free_frames();
-        if count_frames > free {
-            return Err(AllocError::OutOfFrames { wanted: count_frames, free });
-        }
-        while self.under.free_frames() < count_frames && self.reclaim() {}
-        let Self { under, storage, slots, .. } = self;
-        under.allocate(count_frames, &mut |block| {
-            slots.hold(storage, block);
-            sink(block);
-        })
-    }
-
-    fn take_frame(&mut self) -> Option<Pfn> {
-        loop {
-            if let Some(frame) = self.under.take_frame() {
-                self.slots.hold(&mut self.storage, Extent::new(frame, 1));
-                return Some(frame);
-            }
-            if !self.reclaim() {
-                return None;
-            }
-        }
     }
 }
