@@ -6,7 +6,8 @@
 //! ([`access_champsim`](crate::access_champsim)) and Swath's own
 //! ([`access_swath`]), which
 //! [`access_record`](crate::access_record) writes. `docs/formats.md` describes
-//! them byte by byte.
+//! them byte by byte. What a program did to its address space meanwhile comes
+//! with [`Accesses::items`] ([`access_event`](crate::access_event)).
 //!
 //! Which format a file has follows from its bytes; its name decides only where
 //! they cannot.
@@ -21,6 +22,7 @@ use serde::Serialize;
 use swath_arch::{PageRange, VirtAddr};
 
 use crate::access_champsim::ChampSim;
+use crate::access_event::{Batch, Event, TraceHeader};
 use crate::access_lackey::Lackey;
 use crate::access_swath::{self, Swath};
 use crate::input::Input;
@@ -190,7 +192,7 @@ pub enum TraceError {
     UnknownFormat,
     /// Another version of Swath's format.
     #[error(
-        "byte 8 says trace version {found}; this program reads version {}",
+        "byte 8 says trace version {found}; this program reads versions 1 to {}",
         access_swath::VERSION
     )]
     Version {
@@ -353,8 +355,9 @@ pub struct Accesses {
     format: TraceFormat,
     compression: Compression,
     file_bytes: Arc<AtomicU64>,
-    batch: Vec<Access>,
+    batch: Batch,
     next: usize,
+    next_event: usize,
     /// What follows the batch.
     failure: Option<TraceError>,
     ended: bool,
@@ -400,9 +403,19 @@ impl Accesses {
             TraceFormat::ChampSim => Decoder::ChampSim(ChampSim::new(input)),
             TraceFormat::Swath => Decoder::Swath(Swath::new(input)?),
         };
-        let batch = Vec::with_capacity(BATCH + 8);
-        let (next, failure, ended) = (0, None, false);
-        Ok(Self { decoder, format, compression, file_bytes, batch, next, failure, ended })
+        let accesses = Vec::with_capacity(BATCH + 8);
+        let batch = Batch { accesses, events: Vec::new() };
+        Ok(Self {
+            decoder,
+            format,
+            compression,
+            file_bytes,
+            batch,
+            next: 0,
+            next_event: 0,
+            failure: None,
+            ended: false,
+        })
     }
 
     /// The format.
@@ -415,25 +428,70 @@ impl Accesses {
         self.compression
     }
 
+    /// What the trace says of itself: Swath's own format from version 2 on.
+    pub fn header(&self) -> Option<&TraceHeader> {
+        match &self.decoder {
+            Decoder::Swath(swath) => swath.header(),
+            Decoder::Lackey(_) | Decoder::ChampSim(_) => None,
+        }
+    }
+
     /// How many bytes of the file have been read: for a progress bar.
     pub fn file_bytes(&self) -> u64 {
         self.file_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The event that stands before the next access, if there is one.
+    #[inline]
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        let &(before, event) = self.batch.events.get(self.next_event)?;
+        (before == self.next).then(|| {
+            self.next_event += 1;
+            event
+        })
+    }
+
+    /// The next access, as long as no refill is needed.
+    #[inline]
+    pub(crate) fn buffered(&mut self) -> Option<Access> {
+        let access = *self.batch.accesses.get(self.next)?;
+        self.next += 1;
+        Some(access)
+    }
+
+    /// True: there may be more now. False: there is an error instead. `None`:
+    /// there is nothing more.
+    pub(crate) fn refill_or_fail(&mut self) -> Option<bool> {
+        if self.failure.is_some() {
+            return Some(false);
+        }
+        if self.ended {
+            return None;
+        }
+        self.refill();
+        Some(true)
+    }
+
+    /// The error that follows the last access.
+    pub(crate) fn take_failure(&mut self) -> Option<TraceError> {
+        self.failure.take()
     }
 
     #[cold]
     fn refill(&mut self) {
         self.batch.clear();
         self.next = 0;
+        self.next_event = 0;
         if self.ended {
             return;
         }
         let decoded = match &mut self.decoder {
             Decoder::Lackey(lackey) => lackey.decode(&mut self.batch),
-            Decoder::ChampSim(champsim) => champsim.decode(&mut self.batch),
+            Decoder::ChampSim(champsim) => champsim.decode(&mut self.batch.accesses),
             Decoder::Swath(swath) => swath.decode(&mut self.batch),
         };
         match decoded {
-            Ok(()) => self.ended = self.batch.is_empty(),
+            Ok(()) => self.ended = self.batch.len() == 0,
             Err(error) => {
                 self.failure = Some(error);
                 self.ended = true;
@@ -448,17 +506,12 @@ impl Iterator for Accesses {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(&access) = self.batch.get(self.next) {
-                self.next += 1;
+            if let Some(access) = self.buffered() {
                 return Some(Ok(access));
             }
-            if let Some(error) = self.failure.take() {
-                return Some(Err(error));
+            if !self.refill_or_fail()? {
+                return self.take_failure().map(Err);
             }
-            if self.ended {
-                return None;
-            }
-            self.refill();
         }
     }
 }

@@ -3,8 +3,10 @@
 //! One access to a line: `I  ADDR,LEN` fetches, ` L ADDR,LEN` loads,
 //! ` S ADDR,LEN` stores, ` M ADDR,LEN` modifies, which is a load and then a
 //! store of the same bytes and is handed out as those two. ADDR is hexadecimal
-//! without a prefix, LEN decimal. Every other line is skipped: valgrind's own
-//! (`==PID== …`) and what the program wrote.
+//! without a prefix, LEN decimal. With `--trace-syscalls=yes` the calls that
+//! change the address space are read as well
+//! ([`access_syscall`](crate::access_syscall)). Every other line is skipped:
+//! valgrind's own (`==PID== …`) and what the program wrote.
 //!
 //! Each line, the last too, ends in a line feed: without it nobody knows
 //! whether digits are missing, so a last line without one is an error.
@@ -12,6 +14,8 @@
 use swath_arch::VirtAddr;
 
 use crate::access::{Access, AccessKind, BATCH, Content, TraceError};
+use crate::access_event::Batch;
+use crate::access_syscall::{self, Syscalls};
 use crate::input::Input;
 
 /// More than the longest access line: 3 + 16 digits + comma + 5 digits + line
@@ -24,6 +28,7 @@ pub(crate) struct Lackey {
     /// Lines that are done.
     lines: u64,
     any: bool,
+    syscalls: Syscalls,
 }
 
 /// What stands at the start of some bytes.
@@ -112,11 +117,11 @@ fn parse(bytes: &[u8]) -> Line {
 
 impl Lackey {
     pub(crate) fn new(input: Input<Content>) -> Self {
-        Self { input, lines: 0, any: false }
+        Self { input, lines: 0, any: false, syscalls: Syscalls::default() }
     }
 
-    /// Appends accesses; none at the end.
-    pub(crate) fn decode(&mut self, out: &mut Vec<Access>) -> Result<(), TraceError> {
+    /// Appends accesses and events; none at the end.
+    pub(crate) fn decode(&mut self, out: &mut Batch) -> Result<(), TraceError> {
         while out.len() < BATCH {
             if let Err(source) = self.input.fill(LINE_BYTES) {
                 return Err(self.input.source().explain(source));
@@ -134,9 +139,9 @@ impl Lackey {
             let stop = loop {
                 match parse(&bytes[at..]) {
                     Line::Access { access, modifies, len } => {
-                        out.push(access);
+                        out.accesses.push(access);
                         if modifies {
-                            out.push(Access { kind: AccessKind::Write, ..access });
+                            out.accesses.push(Access { kind: AccessKind::Write, ..access });
                         }
                         at += len;
                         lines += 1;
@@ -153,7 +158,7 @@ impl Lackey {
             let offset = self.input.offset();
             match stop {
                 Line::Access { .. } => {}
-                Line::Other => self.skip_line()?,
+                Line::Other => self.other_line(out)?,
                 Line::Wrong(what) => {
                     return Err(TraceError::Line { line: self.lines + 1, offset, what });
                 }
@@ -166,6 +171,31 @@ impl Lackey {
             }
         }
         Ok(())
+    }
+
+    /// A line that is no access: perhaps a system call.
+    fn other_line(&mut self, out: &mut Batch) -> Result<(), TraceError> {
+        if self.input.buffered().starts_with(access_syscall::START) {
+            if let Err(source) = self.input.fill(access_syscall::LINE_BYTES_MAX) {
+                return Err(self.input.source().explain(source));
+            }
+            let bytes = self.input.buffered();
+            let bytes = &bytes[..bytes.len().min(access_syscall::LINE_BYTES_MAX)];
+            if let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
+                match self.syscalls.line(&bytes[..end]) {
+                    Ok(event) => {
+                        if let Some(event) = event {
+                            out.push_event(event);
+                        }
+                    }
+                    Err(what) => {
+                        let (line, offset) = (self.lines + 1, self.input.offset());
+                        return Err(TraceError::Line { line, offset, what });
+                    }
+                }
+            }
+        }
+        self.skip_line()
     }
 
     /// Drops a line of any length.

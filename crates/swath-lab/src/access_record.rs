@@ -5,6 +5,10 @@
 //! never reaches a disk. The program keeps its standard input, output and
 //! error: valgrind opens the pipe by its name under `/proc`, so the log needs
 //! none of the three. Child processes of the program are not recorded.
+//!
+//! System calls stand in the same log, so the trace tells what the program did
+//! to its address space between which accesses. A run too long to keep is
+//! thinned out by [`Sampling`].
 
 use std::ffi::OsString;
 use std::io;
@@ -13,11 +17,14 @@ use std::process::ExitStatus;
 use std::sync::atomic::AtomicBool;
 
 use crate::access::TraceError;
+use crate::access_event::Sampling;
 
 /// How to record.
 pub struct RecordOptions<'a> {
     /// Stop the program after so many accesses; `None` lets it run to its end.
     pub accesses_max: Option<u64>,
+    /// Write only bursts of the run; `None` writes every access.
+    pub sampling: Option<Sampling>,
     /// zstd's level, 1 (fast) to 19 (small).
     pub level: i32,
     /// The valgrind to run, a path or a name to be found in `PATH`.
@@ -31,8 +38,12 @@ pub struct RecordOptions<'a> {
 /// What was recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recording {
+    /// Accesses of the run.
+    pub run_accesses: u64,
     /// Accesses written.
     pub accesses: u64,
+    /// Events written.
+    pub events: u64,
     /// Size of the file in bytes.
     pub file_bytes: u64,
     /// How the program ended; `None` if it was stopped at the limit.
@@ -75,6 +86,9 @@ pub enum RecordError {
         /// What is wrong with it.
         source: TraceError,
     },
+    /// A sampling that leaves nothing out, or everything.
+    #[error("a burst has at least one access and fewer than there are from burst to burst")]
+    Sampling,
     /// Ctrl-C.
     #[error("cancelled")]
     Cancelled,
@@ -100,6 +114,10 @@ pub fn record(
 ) -> Result<Recording, RecordError> {
     if command.is_empty() {
         return Err(RecordError::NoCommand);
+    }
+    let sound = |s: &Sampling| Sampling::new(s.burst_accesses, s.period_accesses).is_some();
+    if !options.sampling.as_ref().is_none_or(sound) {
+        return Err(RecordError::Sampling);
     }
     system::record(command, output, options)
 }
@@ -130,46 +148,61 @@ mod system {
 
     use super::*;
     use crate::access::{Accesses, TraceFormat};
+    use crate::access_event::{Item, TraceHeader, is_name};
+    use crate::access_sample::Sampler;
     use crate::access_swath::TraceWriter;
 
     /// Accesses between two looks at the outside.
     const LOOK_EVERY: u64 = 1 << 16;
+
+    /// What was written, and whether the log came to its end.
+    struct Written {
+        run_accesses: u64,
+        accesses: u64,
+        events: u64,
+        ended: bool,
+    }
 
     pub(super) fn record(
         command: &[OsString],
         output: &Path,
         options: &mut RecordOptions<'_>,
     ) -> Result<Recording, RecordError> {
-        let mut recording = (0, None);
+        let mut recording = None;
         crate::output::replace(output, |file| {
-            recording = run(command, file, options).map_err(io::Error::other)?;
+            recording = Some(run(command, file, options).map_err(io::Error::other)?);
             Ok(())
         })
         .map_err(|error| match error.downcast() {
             Ok(error) => error,
             Err(source) => RecordError::Io { source },
         })?;
-        let (accesses, exit) = recording;
-        Ok(Recording { accesses, file_bytes: std::fs::metadata(output)?.len(), exit })
+        let Some((written, exit)) = recording else { return Err(RecordError::NoCommand) };
+        let Written { run_accesses, accesses, events, .. } = written;
+        let file_bytes = std::fs::metadata(output)?.len();
+        Ok(Recording { run_accesses, accesses, events, file_bytes, exit })
     }
 
-    /// The accesses written, and how the program ended by itself.
+    /// What was written, and how the program ended by itself.
     fn run(
         command: &[OsString],
         file: &mut impl Write,
         options: &mut RecordOptions<'_>,
-    ) -> Result<(u64, Option<ExitStatus>), RecordError> {
+    ) -> Result<(Written, Option<ExitStatus>), RecordError> {
         let (log, log_end) = io::pipe()?;
         let mut child = start(command, &options.valgrind, &log_end)?;
         let watcher = close_after(&child, log_end);
-        let converted = convert(log, file, options);
+        let converted = convert(command, child.id(), log, file, options);
         // Not reaped yet, whatever the watcher saw, so the number is still
         // this child's; killing one that has ended does nothing.
         child.kill()?;
         let status = child.wait()?;
         let _ = watcher.join();
         match converted {
-            Ok((accesses, ended)) => Ok((accesses, ended.then_some(status))),
+            Ok(written) => {
+                let exit = written.ended.then_some(status);
+                Ok((written, exit))
+            }
             Err(RecordError::Trace {
                 source: TraceError::Empty | TraceError::NoAccesses { .. },
             }) => {
@@ -188,7 +221,7 @@ mod system {
         let log = format!("/proc/{}/fd/{}", std::process::id(), log_end.as_raw_fd());
         Command::new(valgrind)
             .args(["-q", "--tool=lackey", "--trace-mem=yes", "--basic-counts=no"])
-            .arg("--child-silent-after-fork=yes")
+            .args(["--trace-syscalls=yes", "--child-silent-after-fork=yes"])
             .arg(format!("--log-file={log}"))
             .arg("--")
             .args(command)
@@ -213,39 +246,63 @@ mod system {
         })
     }
 
-    /// Copies the log into the trace: how many accesses, and whether the log
-    /// came to its end.
+    /// The program's name without its path, if a header can hold it.
+    fn header(command: &[OsString], sampling: Option<Sampling>) -> TraceHeader {
+        let name = Path::new(&command[0]).file_name().unwrap_or_default().to_string_lossy();
+        let program = if is_name(name.as_bytes()) { name.into_owned() } else { String::new() };
+        TraceHeader { program, sampling }
+    }
+
+    /// Copies the log of process `pid` into the trace.
     fn convert(
+        command: &[OsString],
+        pid: u32,
         log: PipeReader,
         file: &mut impl Write,
         options: &mut RecordOptions<'_>,
-    ) -> Result<(u64, bool), RecordError> {
+    ) -> Result<Written, RecordError> {
         let cancelled = |cancel: Option<&AtomicBool>| {
             cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
         };
         let trace = |source| RecordError::Trace { source };
-        let mut writer = TraceWriter::new(file, options.level)?;
+        let header = header(command, options.sampling);
+        let writer = TraceWriter::with_header(file, options.level, &header)?;
+        let mut sampler = Sampler::new(writer, options.sampling);
         let mut ended = true;
-        let accesses = Accesses::from_reader(log, Some(TraceFormat::Lackey));
-        for access in accesses.map_err(trace)? {
-            if options.accesses_max.is_some_and(|max| writer.count() >= max) {
+        let accesses = Accesses::from_reader(log, Some(TraceFormat::Lackey)).map_err(trace)?;
+        // The log has begun, so the program is loaded and little more. Without
+        // the list its image is mapped page by page.
+        if let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) {
+            sampler.started_with(&maps);
+        }
+        for item in accesses.items() {
+            let access = match item.map_err(trace)? {
+                Item::Access(access) => access,
+                Item::Event(event) => {
+                    sampler.event(event)?;
+                    continue;
+                }
+            };
+            if options.accesses_max.is_some_and(|max| sampler.seen() >= max) {
                 ended = false;
                 break;
             }
-            if writer.count().is_multiple_of(LOOK_EVERY) {
-                (options.progress)(writer.count());
+            if sampler.seen().is_multiple_of(LOOK_EVERY) {
+                (options.progress)(sampler.seen());
                 if cancelled(options.cancel) {
                     return Err(RecordError::Cancelled);
                 }
             }
-            writer.push(access.map_err(trace)?)?;
+            sampler.access(access)?;
         }
         if cancelled(options.cancel) {
             return Err(RecordError::Cancelled);
         }
-        let count = writer.count();
+        let run_accesses = sampler.seen();
+        let writer = sampler.finish()?;
+        let (accesses, events) = (writer.count(), writer.events());
         writer.finish()?;
-        (options.progress)(count);
-        Ok((count, ended))
+        (options.progress)(run_accesses);
+        Ok(Written { run_accesses, accesses, events, ended })
     }
 }

@@ -5,12 +5,17 @@
 //! follow the one before, an operand to lie where this instruction's operand
 //! lay last time, and what is stored is the difference, which repeats; zstd
 //! then finds the repetitions. `docs/formats.md` describes each byte.
+//!
+//! Version 2 added a header and events; version 1 is still read.
 
 use std::io::{self, Write};
 
-use swath_arch::VirtAddr;
+use swath_arch::{PageRange, VirtAddr};
 
 use crate::access::{Access, AccessKind, BATCH, Content, TraceError};
+use crate::access_event::{
+    Backing, Batch, Event, NAME_BYTES_MAX, Protection, Sampling, TraceHeader, is_name, page_range,
+};
 use crate::input::{Input, NumberError, put_number, unzigzag, zigzag};
 
 /// The file's first eight bytes. The line end at their close shows a copy
@@ -18,7 +23,7 @@ use crate::input::{Input, NumberError, put_number, unzigzag, zigzag};
 pub const MAGIC: [u8; 8] = *b"SWTRAC\r\n";
 
 /// The version of the format, byte 8 of the file.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// zstd's largest window: 8 MiB, what level 19 writes.
 pub(crate) const WINDOW_LOG2: u32 = 23;
@@ -82,7 +87,20 @@ impl Guess {
     }
 }
 
-/// The two low bits of an access's first byte; 0 is the end.
+/// Bits 7 to 2 of an event's first byte, whose two low bits are 0.
+const MAP: u8 = 1;
+const UNMAP: u8 = 2;
+const PROTECT: u8 = 3;
+const DISCARD: u8 = 4;
+const MOVE: u8 = 5;
+const FORK: u8 = 6;
+const SKIP: u8 = 7;
+
+/// Flags of a mapping beside the three bits of its protection.
+const SHARED: u64 = 8;
+const FILE: u64 = 16;
+
+/// The two low bits of an access's first byte; 0 is an event or the end.
 const fn code(kind: AccessKind) -> u8 {
     match kind {
         AccessKind::Read => 1,
@@ -102,22 +120,50 @@ pub struct TraceWriter<W: Write> {
     zstd: zstd::stream::write::Encoder<'static, W>,
     chunk: Vec<u8>,
     guess: Guess,
+    /// Where the last range of an event ended.
+    last_page: u64,
     count: u64,
+    events: u64,
+    skipped: u64,
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// Starts a trace. `level` is zstd's, 1 (fast) to 19 (small).
+    /// Starts a trace of which nothing is said. `level` is zstd's, 1 (fast) to
+    /// 19 (small).
     ///
     /// # Errors
     /// Those of `to`, and a level that zstd does not know.
-    pub fn new(mut to: W, level: i32) -> io::Result<Self> {
+    pub fn new(to: W, level: i32) -> io::Result<Self> {
+        Self::with_header(to, level, &TraceHeader::default())
+    }
+
+    /// Starts a trace with what it says of itself.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::new`]; [`io::ErrorKind::InvalidInput`] for a name or
+    /// a sampling that cannot be.
+    pub fn with_header(mut to: W, level: i32, header: &TraceHeader) -> io::Result<Self> {
+        let wrong = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        if !is_name(header.program.as_bytes()) {
+            return wrong("a program's name that is too long or not printable ASCII");
+        }
+        let (burst, period) =
+            header.sampling.map_or((0, 0), |s| (s.burst_accesses, s.period_accesses));
+        if header.sampling.is_some() && Sampling::new(burst, period).is_none() {
+            return wrong("a sampling without accesses or without gaps");
+        }
         to.write_all(&MAGIC)?;
         to.write_all(&[VERSION])?;
         let mut zstd = zstd::stream::write::Encoder::new(to, level)?;
         zstd.include_checksum(true)?;
         zstd.window_log(WINDOW_LOG2)?;
-        let chunk = Vec::with_capacity(CHUNK_BYTES + 32);
-        Ok(Self { zstd, chunk, guess: Guess::new(), count: 0 })
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES + 64);
+        put_number(&mut chunk, header.program.len() as u64);
+        chunk.extend_from_slice(header.program.as_bytes());
+        put_number(&mut chunk, burst);
+        put_number(&mut chunk, period);
+        let (guess, last_page) = (Guess::new(), 0);
+        Ok(Self { zstd, chunk, guess, last_page, count: 0, events: 0, skipped: 0 })
     }
 
     /// Adds an access. O(1).
@@ -144,6 +190,11 @@ impl<W: Write> TraceWriter<W> {
         put_number(&mut self.chunk, zigzag(difference));
         self.guess.learn(access);
         self.count += 1;
+        self.flush_full_chunk()
+    }
+
+    #[inline]
+    fn flush_full_chunk(&mut self) -> io::Result<()> {
         if self.chunk.len() >= CHUNK_BYTES {
             self.zstd.write_all(&self.chunk)?;
             self.chunk.clear();
@@ -151,9 +202,74 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
+    /// Adds an event. O(1).
+    ///
+    /// # Errors
+    /// Those of the writer below; [`io::ErrorKind::InvalidInput`] for an
+    /// event with an empty range or one beyond the last page, which is not
+    /// written.
+    pub fn push_event(&mut self, event: Event) -> io::Result<()> {
+        let skipped = match event {
+            Event::Skip { accesses } => self.skipped.checked_add(accesses),
+            _ => Some(self.skipped),
+        };
+        let Some(skipped) = skipped.filter(|_| event.is_sound()) else {
+            let what = "an event with an empty range or one beyond the last page";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        };
+        self.skipped = skipped;
+        match event {
+            Event::Map { pages, protection, backing, shared } => {
+                self.put_pages(MAP, pages);
+                let flags = u64::from(protection.bits()) | if shared { SHARED } else { 0 };
+                match backing {
+                    Backing::Anonymous => put_number(&mut self.chunk, flags),
+                    Backing::File { file, first_page } => {
+                        put_number(&mut self.chunk, flags | FILE);
+                        put_number(&mut self.chunk, file);
+                        put_number(&mut self.chunk, first_page);
+                    }
+                }
+            }
+            Event::Unmap { pages } => self.put_pages(UNMAP, pages),
+            Event::Protect { pages, protection } => {
+                self.put_pages(PROTECT, pages);
+                put_number(&mut self.chunk, u64::from(protection.bits()));
+            }
+            Event::Discard { pages } => self.put_pages(DISCARD, pages),
+            Event::Move { from, to } => {
+                self.put_pages(MOVE, from);
+                self.put_range(to);
+            }
+            Event::Fork => self.chunk.push(FORK << 2),
+            Event::Skip { accesses } => {
+                self.chunk.push(SKIP << 2);
+                put_number(&mut self.chunk, accesses);
+            }
+        }
+        self.events += 1;
+        self.flush_full_chunk()
+    }
+
+    fn put_pages(&mut self, code: u8, pages: PageRange) {
+        self.chunk.push(code << 2);
+        self.put_range(pages);
+    }
+
+    fn put_range(&mut self, pages: PageRange) {
+        put_number(&mut self.chunk, zigzag(pages.start.raw().wrapping_sub(self.last_page)));
+        put_number(&mut self.chunk, pages.count);
+        self.last_page = pages.end().raw();
+    }
+
     /// Accesses so far.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> u64 {
+        self.events
     }
 
     /// Ends the trace and gives the writer back.
@@ -163,6 +279,7 @@ impl<W: Write> TraceWriter<W> {
     pub fn finish(mut self) -> io::Result<W> {
         self.chunk.push(0);
         put_number(&mut self.chunk, self.count);
+        put_number(&mut self.chunk, self.events);
         self.zstd.write_all(&self.chunk)?;
         let mut to = self.zstd.finish()?;
         to.flush()?;
@@ -173,13 +290,19 @@ impl<W: Write> TraceWriter<W> {
 /// A reader of Swath's format.
 pub(crate) struct Swath {
     input: Input<Content>,
+    /// `None` in version 1, which has no events either.
+    header: Option<TraceHeader>,
     guess: Guess,
+    last_page: u64,
     count: u64,
+    events: u64,
+    skipped: u64,
     ended: bool,
 }
 
 impl Swath {
-    /// Reads the signature and the version, which `input` starts with.
+    /// Reads what stands before the first access; `input` starts with the
+    /// signature.
     pub(crate) fn new(mut input: Input<Content>) -> Result<Self, TraceError> {
         let head = match input.fill(MAGIC.len() + 1) {
             Ok(head) => head,
@@ -188,13 +311,67 @@ impl Swath {
         if !head.starts_with(&MAGIC) {
             return Err(TraceError::Record { offset: 0, what: "not the signature of a trace" });
         }
-        match head.get(MAGIC.len()) {
-            Some(&VERSION) => input.consume(MAGIC.len() + 1),
+        let version = match head.get(MAGIC.len()) {
+            Some(&version @ 1..=VERSION) => version,
             Some(&found) => return Err(TraceError::Version { found }),
             None => return Err(TraceError::Truncated { offset: 8, what: "the version" }),
-        }
+        };
+        input.consume(MAGIC.len() + 1);
         let input = Content::unpack(input)?;
-        Ok(Self { input, guess: Guess::new(), count: 0, ended: false })
+        let mut swath = Self {
+            input,
+            header: None,
+            guess: Guess::new(),
+            last_page: 0,
+            count: 0,
+            events: 0,
+            skipped: 0,
+            ended: false,
+        };
+        if version > 1 {
+            swath.header = Some(swath.read_header()?);
+        }
+        Ok(swath)
+    }
+
+    pub(crate) fn header(&self) -> Option<&TraceHeader> {
+        self.header.as_ref()
+    }
+
+    fn read_header(&mut self) -> Result<TraceHeader, TraceError> {
+        const WHAT: &str = "the program's name";
+        let offset = self.input.offset();
+        let wrong = TraceError::Record { offset, what: "a name too long or not printable ASCII" };
+        let len = match usize::try_from(self.number(WHAT)?) {
+            Ok(len) if len <= NAME_BYTES_MAX => len,
+            _ => return Err(wrong),
+        };
+        let start = self.input.offset();
+        let bytes = match self.input.fill(len) {
+            Ok(bytes) => bytes,
+            Err(source) => return Err(self.input.source().explain(source)),
+        };
+        let Some(name) = bytes.get(..len) else {
+            let offset = start + bytes.len() as u64;
+            return Err(TraceError::Truncated { offset, what: WHAT });
+        };
+        if !is_name(name) {
+            return Err(wrong);
+        }
+        let program = String::from_utf8_lossy(name).into_owned();
+        self.input.consume(len);
+        let offset = self.input.offset();
+        let burst = self.number("the sampling")?;
+        let period = self.number("the sampling")?;
+        let sampling = match (burst, period) {
+            (0, 0) => None,
+            _ => {
+                let what = "a sampling without accesses or without gaps";
+                let sampling = Sampling::new(burst, period);
+                Some(sampling.ok_or(TraceError::Record { offset, what })?)
+            }
+        };
+        Ok(TraceHeader { program, sampling })
     }
 
     #[inline]
@@ -221,8 +398,8 @@ impl Swath {
         TraceError::Record { offset: self.input.offset(), what }
     }
 
-    /// Appends accesses; none at the end.
-    pub(crate) fn decode(&mut self, out: &mut Vec<Access>) -> Result<(), TraceError> {
+    /// Appends accesses and events; none at the end.
+    pub(crate) fn decode(&mut self, out: &mut Batch) -> Result<(), TraceError> {
         while out.len() < BATCH && !self.ended {
             let first = match self.input.byte() {
                 Ok(first) => first,
@@ -232,6 +409,12 @@ impl Swath {
                 1 => AccessKind::Read,
                 2 => AccessKind::Write,
                 3 => AccessKind::Fetch,
+                _ if first != 0 && self.header.is_some() => {
+                    let event = self.event(first >> 2)?;
+                    self.events += 1;
+                    out.push_event(event);
+                    continue;
+                }
                 _ => {
                     self.end(first)?;
                     break;
@@ -248,9 +431,71 @@ impl Swath {
             };
             self.guess.learn(access);
             self.count += 1;
-            out.push(access);
+            out.accesses.push(access);
         }
         Ok(())
+    }
+
+    #[cold]
+    fn event(&mut self, code: u8) -> Result<Event, TraceError> {
+        let offset = self.input.offset() - 1;
+        let event = match code {
+            MAP => {
+                let pages = self.range()?;
+                let flags = self.flags(7 | SHARED | FILE)?;
+                let backing = match flags & FILE {
+                    0 => Backing::Anonymous,
+                    _ => Backing::File {
+                        file: self.number("a file's number")?,
+                        first_page: self.number("a page of a file")?,
+                    },
+                };
+                let protection = Protection::of_bits(flags);
+                Event::Map { pages, protection, backing, shared: flags & SHARED != 0 }
+            }
+            UNMAP => Event::Unmap { pages: self.range()? },
+            PROTECT => {
+                let pages = self.range()?;
+                Event::Protect { pages, protection: Protection::of_bits(self.flags(7)?) }
+            }
+            DISCARD => Event::Discard { pages: self.range()? },
+            MOVE => Event::Move { from: self.range()?, to: self.range()? },
+            FORK => Event::Fork,
+            SKIP => {
+                let accesses = self.number("a number of accesses")?;
+                let Some(skipped) = self.skipped.checked_add(accesses) else {
+                    return Err(self.wrong("before this, more than 2^64 accesses left out"));
+                };
+                self.skipped = skipped;
+                Event::Skip { accesses }
+            }
+            _ => return Err(TraceError::Record { offset, what: "an event that nobody knows" }),
+        };
+        if !event.is_sound() {
+            let what = "an event with an empty range or one beyond the last page";
+            return Err(TraceError::Record { offset, what });
+        }
+        Ok(event)
+    }
+
+    fn range(&mut self) -> Result<PageRange, TraceError> {
+        let offset = self.input.offset();
+        let difference = unzigzag(self.number("a page")?);
+        let count = self.number("a number of pages")?;
+        let pages = page_range(self.last_page.wrapping_add(difference), count);
+        let what = "an empty range of pages or one beyond the last page";
+        let pages = pages.ok_or(TraceError::Record { offset, what })?;
+        self.last_page = pages.end().raw();
+        Ok(pages)
+    }
+
+    fn flags(&mut self, known: u64) -> Result<u64, TraceError> {
+        let offset = self.input.offset();
+        let flags = self.number("flags")?;
+        match flags & !known {
+            0 => Ok(flags),
+            _ => Err(TraceError::Record { offset, what: "a flag that nobody knows" }),
+        }
     }
 
     #[cold]
@@ -270,6 +515,11 @@ impl Swath {
         let offset = self.input.offset();
         if self.number("the number of accesses")? != self.count {
             let what = "not the number of accesses before it";
+            return Err(TraceError::Record { offset, what });
+        }
+        let offset = self.input.offset();
+        if self.header.is_some() && self.number("the number of events")? != self.events {
+            let what = "not the number of events before it";
             return Err(TraceError::Record { offset, what });
         }
         // Reading on to the end is what verifies the checksum.

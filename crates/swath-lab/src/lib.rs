@@ -4,10 +4,15 @@
 
 pub mod access;
 pub mod access_champsim;
+pub mod access_event;
 pub mod access_lackey;
 pub mod access_record;
+#[cfg(target_os = "linux")]
+mod access_sample;
 pub mod access_swath;
+mod access_syscall;
 mod axis;
+pub mod benchmark;
 mod claim;
 pub mod count;
 pub mod figure;
@@ -27,7 +32,9 @@ pub mod pbs_tlb;
 pub mod pbs_widths;
 pub mod plan;
 mod plan_check;
+pub mod process;
 pub mod real;
+pub mod real_memory;
 pub mod report;
 pub mod results;
 pub mod snapshot;

@@ -14,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use swath_hw::dram_trace::TraceFormat;
 use swath_lab::access::{AccessKind, TraceError};
+use swath_lab::access_event::Sampling;
 use swath_lab::access_record::{RecordError, RecordOptions, record};
 use swath_lab::plan::Plan;
 use swath_lab::real::{InputError, Machine, RealInput, Trace};
@@ -22,7 +23,7 @@ use swath_lab::snapshot_file::SnapshotError;
 use swath_lab::studies::{self, BUILT_IN};
 use swath_lab::study::{Run, StudyError, Watch};
 use swath_lab::workload::WorkloadName;
-use swath_lab::{pbs_allocation, pbs_system, report, snapshot_live};
+use swath_lab::{pbs_allocation, pbs_system, real_memory, report, snapshot_live};
 
 /// The laboratory of contiguous memory: what an allocator, a TLB or a memory
 /// policy does on a workload.
@@ -81,6 +82,12 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Measure one kind of this machine's memory, for a study.
+    #[command(hide = true)]
+    MeasureMemory {
+        /// What to measure, as JSON.
+        request: String,
+    },
     /// Run the regions of one subject whose instructions a study counts.
     #[command(hide = true)]
     CountAllocation {
@@ -106,7 +113,8 @@ enum Simulator {
 
 #[derive(Subcommand)]
 enum RecordCommand {
-    /// Every memory access of a command, by valgrind's lackey.
+    /// Every memory access of a command, and what it does to its address
+    /// space, by valgrind's lackey.
     Accesses {
         /// The file to write.
         #[arg(short, long, value_name = "FILE")]
@@ -114,6 +122,13 @@ enum RecordCommand {
         /// Stop after so many accesses.
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
+        /// Write only so many accesses at a stretch, and what can fault in
+        /// between; with --every.
+        #[arg(long, value_name = "N", requires = "every")]
+        burst: Option<u64>,
+        /// Begin such a stretch every so many accesses.
+        #[arg(long, value_name = "N", requires = "burst")]
+        every: Option<u64>,
         /// The command and its arguments.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
@@ -203,13 +218,20 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Study(args) => study(&args),
         Command::Snapshot { out, json } => snapshot(&out, json),
-        Command::Record(RecordCommand::Accesses { out, limit, command }) => {
-            record_accesses(&out, limit, &command)
+        Command::Record(RecordCommand::Accesses { out, limit, burst, every, command }) => {
+            let sampling = burst.zip(every).map(|(burst_accesses, period_accesses)| Sampling {
+                burst_accesses,
+                period_accesses,
+            });
+            record_accesses(&out, limit, sampling, &command)
         }
         Command::Export { out, format, design, block_frames, workload } => {
             export(&out, format, &design, block_frames, &workload)
         }
         Command::Show { file, json } => show(&file, json),
+        Command::MeasureMemory { request } => real_memory::child(&request)
+            .map(|answer| say!("{answer}"))
+            .map_err(|error| Failure::new(1, error)),
         Command::CountAllocation { plan, subject, memory, unknown_free } => {
             count_allocation(&plan, subject, memory.as_deref(), unknown_free)
         }
@@ -426,11 +448,17 @@ fn print_runs(what: &str, runs: &RunLengths) {
     }
 }
 
-fn record_accesses(out: &Path, limit: Option<u64>, command: &[OsString]) -> Result<(), Failure> {
+fn record_accesses(
+    out: &Path,
+    limit: Option<u64>,
+    sampling: Option<Sampling>,
+    command: &[OsString],
+) -> Result<(), Failure> {
     watch_for_interrupts();
     let bar = bytes_bar("accesses");
     let options = &mut RecordOptions {
         accesses_max: limit,
+        sampling,
         level: 12,
         valgrind: PathBuf::from("valgrind"),
         cancel: Some(&INTERRUPTED),
@@ -438,10 +466,17 @@ fn record_accesses(out: &Path, limit: Option<u64>, command: &[OsString]) -> Resu
     };
     let recording = record(command, out, options).map_err(|error| match error {
         RecordError::Cancelled => Failure::new(130, "interrupted"),
+        RecordError::Sampling => Failure::new(2, error),
         error => Failure::new(1, error),
     })?;
     bar.0.finish_and_clear();
-    say!("{} accesses, {} bytes, {}", recording.accesses, recording.file_bytes, out.display());
+    let (accesses, events) = (recording.accesses, recording.events);
+    let of = match recording.run_accesses {
+        run if run == accesses => String::new(),
+        run => format!(" of {run}"),
+    };
+    let bytes = recording.file_bytes;
+    say!("{accesses}{of} accesses, {events} events, {bytes} bytes, {}", out.display());
     Ok(())
 }
 

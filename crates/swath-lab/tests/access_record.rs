@@ -19,6 +19,7 @@ fn run(
     let mut progress = |count| told.push(count);
     let mut options = RecordOptions {
         accesses_max: None,
+        sampling: None,
         level: 3,
         valgrind: "valgrind".into(),
         cancel: None,
@@ -27,7 +28,7 @@ fn run(
     change(&mut options);
     let result = record(&command, output, &mut options);
     if let Ok(recording) = &result {
-        assert_eq!(told.last(), Some(&recording.accesses));
+        assert_eq!(told.last(), Some(&recording.run_accesses));
     }
     result
 }
@@ -84,6 +85,7 @@ fn a_limit_stops_a_program_that_never_ends() {
     let mut progress = |_| {};
     let mut options = RecordOptions {
         accesses_max: None,
+        sampling: None,
         level: 3,
         valgrind: "valgrind".into(),
         cancel: Some(&cancel),
