@@ -194,23 +194,30 @@ struct Grid {
     skipped: u64,
     count: usize,
     frames: u64,
+    /// log2 of `frames`, if that is a whole number.
+    shift: Option<u32>,
 }
 
 impl Grid {
     /// `None` if a length of `frames` will not do.
     fn new(span: Extent, frames: u64) -> Option<Self> {
         // Counts of frames of one range are kept in 32 bits.
-        if frames == 0 || frames % UNIT_FRAMES != 0 || frames > u64::from(u32::MAX) {
+        if frames == 0 || !frames.is_multiple_of(UNIT_FRAMES) || frames > u64::from(u32::MAX) {
             return None;
         }
         let skipped = span.start.raw() / frames;
         let count = usize::try_from((span.end().raw() - 1) / frames - skipped + 1).ok()?;
-        Some(Self { skipped, count, frames })
+        let shift = frames.is_power_of_two().then(|| frames.trailing_zeros());
+        Some(Self { skipped, count, frames, shift })
     }
 
     #[inline]
     fn of(&self, frame: Pfn) -> Option<usize> {
-        let at = (frame.raw() / self.frames).checked_sub(self.skipped)? as usize;
+        let at = match self.shift {
+            Some(shift) => frame.raw() >> shift,
+            None => frame.raw() / self.frames,
+        };
+        let at = at.checked_sub(self.skipped)? as usize;
         (at < self.count).then_some(at)
     }
 

@@ -367,21 +367,33 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         if order > ORDER_MAX {
             return None;
         }
+        let own = if *stealing { None } else { self.lists.pop(k, mobility as usize) };
+        let index = match own {
+            Some(index) => index,
+            None => self.take_foreign(k, mobility, unmixed, stealing)?,
+        };
+        let state = if mobility == Mobility::Movable { USED_MOVABLE } else { USED };
+        self.lists.fill(index, k, state);
+        Some(self.lists.frame(index))
+    }
+
+    #[cold]
+    fn take_foreign(
+        &mut self,
+        k: u32,
+        mobility: Mobility,
+        unmixed: bool,
+        stealing: &mut bool,
+    ) -> Option<u32> {
         let mut taken = None;
         if !*stealing {
-            taken = self.lists.pop(k, mobility as usize);
-            if taken.is_none() {
-                taken = self.claim(k, mobility, unmixed);
-            }
+            taken = self.claim(k, mobility, unmixed);
         }
         if taken.is_none() && !unmixed {
             taken = self.steal(k, mobility);
             *stealing = taken.is_some();
         }
-        let index = taken?;
-        let state = if mobility == Mobility::Movable { USED_MOVABLE } else { USED };
-        self.lists.fill(index, k, state);
-        Some(self.lists.frame(index))
+        taken
     }
 
     /// The pageblocks of an extent that are to change to `isolated`.
@@ -390,7 +402,8 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         if extent.is_empty() {
             return Err(IsolateError::Empty);
         }
-        let aligned = extent.start.is_aligned(order.k()) && extent.count % order.frames() == 0;
+        let aligned =
+            extent.start.is_aligned(order.k()) && extent.count.is_multiple_of(order.frames());
         if !aligned {
             return Err(IsolateError::Misaligned { extent, order });
         }
@@ -454,30 +467,16 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> ZoneAllocator for LinuxZone<W, O> 
 
     /// Blocks above the pageblock order are given pageblock by pageblock, as
     /// the kernel does since each may be isolated or not.
+    #[inline]
     fn give(&mut self, start: Pfn, order: Order) -> Result<(), FreeError> {
-        let extent = Extent::new(start, order.frames());
-        if extent.checked_end().is_none() {
-            return Err(FreeError::Overflow { extent });
-        }
-        if order <= ORDER_MAX && start.is_aligned(order.k()) && clip(extent, self.span) == extent {
+        if order == Order::BASE && self.span.contains(start) {
             let index = self.lists.index(start);
-            if let Some(index) = self.lists.find_unused(index, order.k()) {
-                return Err(self.not_used(self.lists.frame(index)));
+            if self.lists.state(index) & USED != 0 {
+                self.lists.release(start, 0, false);
+                return Ok(());
             }
-            self.lists.release(start, order.k(), false);
-            return Ok(());
         }
-        let is_used = |frame: &Pfn| {
-            self.span.contains(*frame) && self.lists.state(self.lists.index(*frame)) & USED != 0
-        };
-        // It ends at the span's border at the latest.
-        if let Some(frame) = extent.iter().find(|frame| !is_used(frame)) {
-            return Err(self.not_used(frame));
-        }
-        for (start, order) in pieces(extent) {
-            self.lists.release(start, order, false);
-        }
-        Ok(())
+        self.give_block(start, order)
     }
 
     #[inline]
@@ -544,6 +543,33 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> ZoneAllocator for LinuxZone<W, O> 
 }
 
 impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
+    /// As [`give`](ZoneAllocator::give), for all cases.
+    fn give_block(&mut self, start: Pfn, order: Order) -> Result<(), FreeError> {
+        let extent = Extent::new(start, order.frames());
+        if extent.checked_end().is_none() {
+            return Err(FreeError::Overflow { extent });
+        }
+        if order <= ORDER_MAX && start.is_aligned(order.k()) && clip(extent, self.span) == extent {
+            let index = self.lists.index(start);
+            if let Some(index) = self.lists.find_unused(index, order.k()) {
+                return Err(self.not_used(self.lists.frame(index)));
+            }
+            self.lists.release(start, order.k(), false);
+            return Ok(());
+        }
+        let is_used = |frame: &Pfn| {
+            self.span.contains(*frame) && self.lists.state(self.lists.index(*frame)) & USED != 0
+        };
+        // It ends at the span's border at the latest.
+        if let Some(frame) = extent.iter().find(|frame| !is_used(frame)) {
+            return Err(self.not_used(frame));
+        }
+        for (start, order) in pieces(extent) {
+            self.lists.release(start, order, false);
+        }
+        Ok(())
+    }
+
     fn not_used(&self, frame: Pfn) -> FreeError {
         let inside = self.span.contains(frame);
         if inside && self.lists.state(self.lists.index(frame)) != 0 {

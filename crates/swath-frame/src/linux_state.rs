@@ -183,8 +183,14 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
     #[inline]
     pub(crate) fn fill(&mut self, index: u32, k: u32, state: u8) {
         if k == 0 {
-            return self.set_state(index, state);
+            self.set_state(index, state);
+        } else {
+            self.fill_block(index, k, state);
         }
+    }
+
+    #[inline(never)]
+    fn fill_block(&mut self, index: u32, k: u32, state: u8) {
         let at = self.state_at(index);
         if k >= 3 {
             self.words[at..at + (1 << (k - 3))].fill(spread(state));
@@ -289,7 +295,7 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
     }
 
     /// Links a free block in front, or as the last, and marks its first frame.
-    #[inline]
+    #[inline(always)]
     fn link(&mut self, index: u32, k: u32, list: usize, last: bool) {
         self.set_state(index, head(k));
         let List { first: old_first, last: old_last } = self.lists[list][k as usize];
@@ -349,15 +355,34 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
         if orders == 0 {
             return None;
         }
-        let block_k = k + orders.trailing_zeros();
+        if orders & 1 == 0 {
+            return Some(self.pop_larger(k, list));
+        }
+        let ends = &mut self.lists[list][k as usize];
+        let block = ends.first;
+        // Of the first block, only the link to the next one counts.
+        let next = (self.words[block as usize] >> 32) as u32;
+        ends.first = next;
+        if next == NONE {
+            ends.last = NONE;
+            self.nonempty[list] &= !(1 << k);
+        } else {
+            self.set_previous(next, NONE);
+        }
+        self.unaccount(list, 1 << k);
+        Some(block)
+    }
+
+    #[inline(never)]
+    fn pop_larger(&mut self, k: u32, list: usize) -> u32 {
+        let block_k = k + (self.nonempty[list] >> k).trailing_zeros();
         let block = self.lists[list][block_k as usize].first;
         self.cut(block, block_k, k, list, list);
-        Some(block)
+        block
     }
 
     /// Takes the first 2^k frames of a free block of order `block_k` out of the
     /// list `from`; the upper halves go to the heads of the lists `rest`.
-    #[inline]
     pub(crate) fn cut(&mut self, block: u32, block_k: u32, k: u32, from: usize, rest: usize) {
         self.unlink(block, block_k, from);
         self.unaccount(from, 1 << k);
@@ -368,25 +393,40 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
 
     /// Makes 2^k frames from `start` on, aligned, free. Above the pageblock
     /// order, each pageblock on its own.
+    #[inline]
     pub(crate) fn release(&mut self, start: Pfn, k: u32, last: bool) {
         let index = self.index(start);
-        self.fill(index, k, TAIL);
+        if k == 0 {
+            // The head's state is the only one.
+            return self.merge(index, 0, last);
+        }
+        self.fill_block(index, k, TAIL);
         let piece = k.min(self.pageblock_k);
         for nth in 0..1 << (k - piece) {
             self.merge(index + (nth << piece), piece, last);
         }
     }
 
+    #[inline]
     fn is_free(&self, index: u32, k: u32) -> bool {
         index < self.frames && self.state(index) == head(k)
     }
 
-    /// Merges a block, whose frames are marked as [`TAIL`], with its free
-    /// buddies, and links the result.
-    #[inline]
-    fn merge(&mut self, mut index: u32, mut k: u32, last: bool) {
+    /// Merges a block, whose frames are marked as [`TAIL`] but for the first,
+    /// with its free buddies, and links the result.
+    #[inline(always)]
+    fn merge(&mut self, index: u32, k: u32, last: bool) {
         let list = self.list_of(index);
         self.account(list, 1 << k);
+        if k < ORDER_MAX.k() && self.is_free(index ^ 1 << k, k) {
+            self.merge_buddies(index, k, list, last);
+        } else {
+            self.link_merged(index, k, list, last);
+        }
+    }
+
+    #[inline(never)]
+    fn merge_buddies(&mut self, mut index: u32, mut k: u32, list: usize, last: bool) {
         let mut buddy = index ^ 1 << k;
         while k < ORDER_MAX.k() && self.is_free(buddy, k) {
             if k >= self.pageblock_k {
@@ -402,12 +442,20 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
             } else {
                 self.unlink(buddy, k, list);
             }
-            self.set_state(buddy, TAIL);
+            self.set_state(index | buddy, TAIL);
             index &= buddy;
             k += 1;
             buddy = index ^ 1 << k;
         }
-        let merges_soon = k + 1 < ORDER_MAX.k() && self.is_free((index & buddy) ^ 2 << k, k + 1);
+        self.link_merged(index, k, list, last);
+    }
+
+    /// Links a block that has no free buddy: to the tail if the pair's buddy is
+    /// free, since it will soon be merged.
+    #[inline(always)]
+    fn link_merged(&mut self, index: u32, k: u32, list: usize, last: bool) {
+        let pair = index & !(1 << k);
+        let merges_soon = k + 1 < ORDER_MAX.k() && self.is_free(pair ^ 2 << k, k + 1);
         self.link(index, k, list, last || merges_soon);
     }
 

@@ -610,19 +610,32 @@ where
         if cpu >= self.config.cpus {
             return Err(GiveError::Cpu { cpu });
         }
-        let error = if extent.is_empty() {
-            Some(FreeError::Empty)
-        } else if extent.checked_end().is_none() {
-            Some(FreeError::Overflow { extent })
-        } else {
-            let found = self.usage.find_unused(&self.words, extent);
-            found.map(|frame| match self.is_used(frame) {
+        // Most often a frame or a small block.
+        if extent.count.is_power_of_two()
+            && extent.start.is_aligned(extent.count.trailing_zeros())
+            && self.usage.is_used_small(&self.words, extent)
+            && let Some(zone) = self.zone_of(extent.start)
+            && extent.end() <= self.layout.zones()[zone].span.end()
+        {
+            let order = Order::known(extent.count.trailing_zeros() as u8);
+            self.give_block(zone, extent.start, order, cpu);
+            return Ok(());
+        }
+        self.give_slowly(extent, cpu).map_err(GiveError::Frames)
+    }
+
+    fn give_slowly(&mut self, extent: Extent, cpu: usize) -> Result<(), FreeError> {
+        if extent.is_empty() {
+            return Err(FreeError::Empty);
+        }
+        if extent.checked_end().is_none() {
+            return Err(FreeError::Overflow { extent });
+        }
+        if let Some(frame) = self.usage.find_unused(&self.words, extent) {
+            return Err(match self.is_used(frame) {
                 Some(_) => FreeError::NotAllocated { frame },
                 None => FreeError::Foreign { frame },
-            })
-        };
-        if let Some(error) = error {
-            return Err(GiveError::Frames(error));
+            });
         }
         let mut rest = extent;
         while !rest.is_empty() {

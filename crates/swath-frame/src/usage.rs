@@ -80,6 +80,9 @@ pub struct UnitState {
 pub(crate) struct Usage {
     /// All frames, holes included.
     pub(crate) span: Extent,
+    /// The frame of bit 0: the span's start, rounded down to a unit, so that
+    /// the bits of a small aligned block are in one word.
+    base: u64,
     bitmap_words: usize,
     sections_at: usize,
     banks_at: usize,
@@ -107,11 +110,12 @@ fn masks(first: u64, count: u64) -> impl Iterator<Item = (usize, u64)> {
 
 impl Usage {
     pub(crate) fn new(span: Extent, layout: &Layout) -> Self {
-        let bitmap_words = span.count.div_ceil(64) as usize;
+        let base = span.start.raw() / UNIT_FRAMES * UNIT_FRAMES;
+        let bitmap_words = (span.end().raw() - base).div_ceil(64) as usize;
         let sections_at = 2 * bitmap_words;
         let banks_at = sections_at + layout.sections() * UNIT_WORDS;
         let end = banks_at + layout.banks() * UNIT_WORDS;
-        Self { span, bitmap_words, sections_at, banks_at, end }
+        Self { span, base, bitmap_words, sections_at, banks_at, end }
     }
 
     /// How many words it all takes.
@@ -124,7 +128,7 @@ impl Usage {
         words[..self.bitmap_words].fill(0);
         words[self.bitmap_words..self.sections_at].fill(u64::MAX);
         for area in map.areas() {
-            for (at, mask) in masks(area.start.raw() - self.span.start.raw(), area.count) {
+            for (at, mask) in masks(area.start.raw() - self.base, area.count) {
                 words[self.bitmap_words + at] &= !mask;
             }
         }
@@ -187,6 +191,7 @@ impl Usage {
         }
     }
 
+    #[inline]
     fn count(&self, words: &mut [u64], layout: &Layout, frame: Pfn, change: impl Fn(u64) -> u64) {
         let units =
             [layout.section_of(frame).map(Unit::Section), layout.bank_of(frame).map(Unit::Bank)];
@@ -207,31 +212,70 @@ impl Usage {
         }
     }
 
+    /// The word and the bits of an aligned block of up to 64 frames in the span.
+    #[inline]
+    fn small(&self, extent: Extent) -> Option<(usize, u64)> {
+        let bit = extent.start.raw().wrapping_sub(self.base);
+        let fits = extent.count.wrapping_sub(1) < 64 && bit % 64 + extent.count <= 64;
+        (fits && extent.start >= self.span.start && extent.end() <= self.span.end())
+            .then(|| ((bit / 64) as usize, u64::MAX >> (64 - extent.count) << (bit % 64)))
+    }
+
+    /// Whether a small block is in use; if not, or if it is a larger one,
+    /// [`find_unused`](Self::find_unused) says more.
+    #[inline]
+    pub(crate) fn is_used_small(&self, words: &[u64], extent: Extent) -> bool {
+        self.small(extent).is_some_and(|(at, mask)| words[at] & mask == mask)
+    }
+
+    #[inline]
+    fn take_bits(&self, words: &mut [u64], at: usize, mask: u64, movable: bool) {
+        debug_assert_eq!(bits(words, at, mask), 0, "a frame that is handed out twice");
+        words[at] |= mask;
+        if movable {
+            words[self.bitmap_words + at] |= mask;
+        }
+    }
+
     /// Marks free frames as in use.
     #[inline]
     pub(crate) fn take(&self, words: &mut [u64], layout: &Layout, extent: Extent, movable: bool) {
+        let shift = if movable { 0 } else { 32 };
+        if let Some((at, mask)) = self.small(extent) {
+            self.take_bits(words, at, mask, movable);
+            self.count(words, layout, extent.start, |word| word + (extent.count << shift));
+            return;
+        }
         Self::by_unit(extent, |part| {
-            for (at, mask) in masks(part.start.raw() - self.span.start.raw(), part.count) {
-                debug_assert_eq!(bits(words, at, mask), 0, "a frame that is handed out twice");
-                words[at] |= mask;
-                if movable {
-                    words[self.bitmap_words + at] |= mask;
-                }
+            for (at, mask) in masks(part.start.raw() - self.base, part.count) {
+                self.take_bits(words, at, mask, movable);
             }
-            let shift = if movable { 0 } else { 32 };
             self.count(words, layout, part.start, |word| word + (part.count << shift));
         });
+    }
+
+    /// Frees the frames of some bits; how many of them were movable.
+    #[inline]
+    fn give_bits(&self, words: &mut [u64], at: usize, mask: u64) -> u64 {
+        words[at] &= !mask;
+        let movable = bits(words, self.bitmap_words + at, mask).count_ones();
+        words[self.bitmap_words + at] &= !mask;
+        u64::from(movable)
     }
 
     /// Marks frames in use as free.
     #[inline]
     pub(crate) fn give(&self, words: &mut [u64], layout: &Layout, extent: Extent) {
+        if let Some((at, mask)) = self.small(extent) {
+            let movable = self.give_bits(words, at, mask);
+            let counts = movable | (extent.count - movable) << 32;
+            self.count(words, layout, extent.start, |word| word - counts);
+            return;
+        }
         Self::by_unit(extent, |part| {
             let mut movable = 0;
-            for (at, mask) in masks(part.start.raw() - self.span.start.raw(), part.count) {
-                words[at] &= !mask;
-                movable += u64::from(bits(words, self.bitmap_words + at, mask).count_ones());
-                words[self.bitmap_words + at] &= !mask;
+            for (at, mask) in masks(part.start.raw() - self.base, part.count) {
+                movable += self.give_bits(words, at, mask);
             }
             let counts = movable | (part.count - movable) << 32;
             self.count(words, layout, part.start, |word| word - counts);
@@ -239,8 +283,8 @@ impl Usage {
     }
 
     fn index(&self, frame: Pfn) -> Option<(usize, u64)> {
-        let bit = frame.raw().checked_sub(self.span.start.raw())?;
-        (bit < self.span.count).then_some(((bit / 64) as usize, 1 << (bit % 64)))
+        let bit = frame.raw().wrapping_sub(self.base);
+        self.span.contains(frame).then_some(((bit / 64) as usize, 1 << (bit % 64)))
     }
 
     /// Whether the frame is in use; `None` for holes.
@@ -267,10 +311,10 @@ impl Usage {
         if inside.is_empty() {
             return None;
         }
-        masks(inside.start.raw() - self.span.start.raw(), inside.count).find_map(|(at, mask)| {
+        masks(inside.start.raw() - self.base, inside.count).find_map(|(at, mask)| {
             let found = select(words[at], words[self.bitmap_words + at]) & mask;
             let bit = at as u64 * 64 + u64::from(found.trailing_zeros());
-            (found != 0).then(|| Pfn::new(self.span.start.raw() + bit))
+            (found != 0).then(|| Pfn::new(self.base + bit))
         })
     }
 
@@ -302,7 +346,7 @@ impl Usage {
         if inside.is_empty() {
             return state;
         }
-        for (at, mask) in masks(inside.start.raw() - self.span.start.raw(), inside.count) {
+        for (at, mask) in masks(inside.start.raw() - self.base, inside.count) {
             let (used, movable) = (words[at] & mask, words[self.bitmap_words + at] & mask);
             state.free += u64::from((mask & !(used | movable)).count_ones());
             state.movable += u64::from((used & movable).count_ones());

@@ -147,7 +147,7 @@ impl Oracle {
         if extent.is_empty() {
             return Err(IsolateError::Empty);
         }
-        if !extent.start.is_aligned(order.k()) || extent.count % order.frames() != 0 {
+        if !extent.start.is_aligned(order.k()) || !extent.count.is_multiple_of(order.frames()) {
             return Err(IsolateError::Misaligned { extent, order });
         }
         if let Some(frame) = extent.iter().find(|frame| self.state(*frame) == State::Hole) {
