@@ -424,7 +424,7 @@ impl Forkbomb {
     pub fn steps(self) -> Result<impl Iterator<Item = Step>, ProgramError> {
         const NAME: &str = "forkbomb";
         let Self { data, data_pages, written_pages, children, write_cycles, .. } = self;
-        let len_bytes = data_pages.checked_mul(BASE_PAGE_BYTES).unwrap_or(u64::MAX);
+        let len_bytes = data_pages.saturating_mul(BASE_PAGE_BYTES);
         let pages = region(NAME, data, len_bytes)?;
         let few = "no children, or more than 2^20 processes";
         let processes = self

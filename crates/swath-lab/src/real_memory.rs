@@ -604,7 +604,7 @@ Private_Hugetlb:    4096 kB
             MemoryPlan { release_bytes: vec![0], ..plan.clone() },
             MemoryPlan { release_bytes: vec![4096], ..plan.clone() },
             MemoryPlan { repeats: 0, ..plan.clone() },
-            MemoryPlan { updates: 0, ..plan.clone() },
+            MemoryPlan { updates: 0, ..plan },
         ] {
             let request = Request { kind: MemoryKind::Base, plan: bad };
             let request = serde_json::to_string(&request).unwrap();

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use swath_lab::access::{AccessKind, Accesses, TraceFormat};
+use swath_lab::access_event::{Backing, Event, Item, Sampling};
 use swath_lab::access_record::{RecordError, RecordOptions, Recording, record};
 
 fn run(
@@ -115,4 +116,56 @@ fn what_cannot_be_recorded_leaves_no_file() {
         assert!(matches!(error, RecordError::NothingRecorded { .. }), "{error:?}");
     }
     assert!(is_empty(dir.path()));
+}
+
+/// Every access lies in a mapping that the trace has told of, whole or thinned
+/// out, and both tell of the same run.
+#[test]
+fn what_a_program_maps() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("true.swtrace");
+    if !has_valgrind() {
+        return;
+    }
+    let mut runs = Vec::new();
+    for sampling in [None, Sampling::new(100, 10_000)] {
+        let recording = run(&["true"], &output, |o| o.sampling = sampling).unwrap();
+        let accesses = Accesses::open(&output).unwrap();
+        let header = accesses.header().unwrap();
+        assert_eq!((header.program.as_str(), header.sampling), ("true", sampling));
+        let mut mapped = std::collections::BTreeSet::new();
+        let mut touched = std::collections::BTreeSet::new();
+        let (mut files, mut changes, mut skipped, mut events, mut kept) = (0, 0, 0, 0, 0);
+        for item in accesses.items() {
+            match item.unwrap() {
+                Item::Access(access) => {
+                    kept += 1;
+                    assert!(access.pages().iter().all(|page| mapped.contains(&page)));
+                    touched.extend(access.pages().iter());
+                }
+                Item::Event(event) => {
+                    events += 1;
+                    match event {
+                        Event::Map { pages, backing, .. } => {
+                            files += u32::from(backing != Backing::Anonymous);
+                            mapped.extend(pages.iter());
+                        }
+                        Event::Unmap { pages } => mapped.retain(|&page| !pages.contains(page)),
+                        Event::Protect { .. } => changes += 1,
+                        Event::Skip { accesses } => skipped += accesses,
+                        _ => {}
+                    }
+                }
+            }
+        }
+        assert!(files > 0 && changes > 0);
+        assert_eq!((kept, events), (recording.accesses, recording.events));
+        assert_eq!(kept + skipped, recording.run_accesses);
+        assert_eq!(skipped > 0, sampling.is_some());
+        runs.push((files, changes, touched));
+    }
+    assert_eq!(runs[0], runs[1]);
+    let wrong = Some(Sampling { burst_accesses: 5, period_accesses: 5 });
+    let error = run(&["true"], &output, |o| o.sampling = wrong).unwrap_err();
+    assert!(matches!(error, RecordError::Sampling));
 }

@@ -41,7 +41,7 @@ fn every_kind_has_numbers_or_a_reason() {
         match result.kind {
             MemoryKind::Base => assert!(huge.copied().all(|bytes| bytes == 0.0)),
             MemoryKind::Transparent => assert!(huge.copied().all(|bytes| bytes > 0.0)),
-            MemoryKind::HugeTlb => assert!(huge.copied().all(|bytes| bytes == (8 << 20) as f64)),
+            MemoryKind::HugeTlb => assert!(huge.copied().all(|bytes| bytes == f64::from(8 << 20))),
         }
         let lengths: Vec<_> = measured.releases.iter().map(|release| release.len_bytes).collect();
         assert_eq!(lengths, plan().release_bytes);
