@@ -18,6 +18,7 @@ use crate::Failure;
 use crate::random::Random;
 use crate::reserve::{self, Calls::*};
 use crate::setup::{FRAMES, SpinLock, bbs, buddy};
+use crate::superpages::{self, Measure};
 use crate::timed;
 use crate::translate::{self, Traffic::*};
 
@@ -38,7 +39,8 @@ const fn gate(name: &'static str, bound: f64, run: fn() -> Result<u64, String>) 
 /// stands over PBS with granularity 9, and its claims and flushes count: on the
 /// half-used map, where a free run is two frames long, and on one that was
 /// free, with frames put back in the order taken. A pair is two calls. Then a
-/// simulated access that mostly hits, and one that always misses. Then a
+/// simulated access that mostly hits, and one that always misses. Then
+/// promotions, demotions and entries of a pmap, in ARMv7. Then a
 /// transaction in simulated time, of the memory alone and of the whole system;
 /// the last of them walks for every transaction, which makes three requests.
 const GATES: &[Gate] = &[
@@ -59,6 +61,15 @@ const GATES: &[Gate] = &[
     gate("trad-misses", 550.0, || translate::gate("trad", Vertical, swath_bench_counted)),
     gate("pcad-misses", 600.0, || translate::gate("pcad", Vertical, swath_bench_counted)),
     gate("at-misses", 850.0, || translate::gate("at", Vertical, swath_bench_counted)),
+    gate("promote-256", 9000.0, || superpages::gate(Measure::Promote, swath_bench_counted)),
+    gate("promote-vain", 9000.0, || superpages::gate(Measure::PromoteInVain, swath_bench_counted)),
+    gate("demote-recall", 800.0, || superpages::gate(Measure::Recall, swath_bench_counted)),
+    gate("demote-new", 15_500.0, || superpages::gate(Measure::Recreate, swath_bench_counted)),
+    gate("enter", 1000.0, || superpages::gate(Measure::Enter, swath_bench_counted)),
+    gate("enter-grow", 1450.0, || superpages::gate(Measure::EnterAndPromote, swath_bench_counted)),
+    gate("enter-flags", 1600.0, || {
+        superpages::gate(Measure::EnterAndPromoteFlags, swath_bench_counted)
+    }),
     gate("dram-raster", 1600.0, || timed::dram(Raster, swath_bench_counted)),
     gate("dram-vertical", 3000.0, || timed::dram(Vertical, swath_bench_counted)),
     gate("system-raster", 5000.0, || timed::system("pcad", true, Raster, swath_bench_counted)),

@@ -79,6 +79,7 @@ mod random;
 mod reserve;
 mod rivals;
 mod setup;
+mod superpages;
 mod timed;
 mod translate;
 
