@@ -444,6 +444,21 @@ impl Placement for Pools {
     }
 
     #[inline]
+    fn current(&self, movable: bool) -> Option<usize> {
+        let current = self.current[if movable { USER } else { KERNEL }];
+        (current != NONE).then_some(current as usize)
+    }
+
+    #[inline]
+    fn took_frame(&mut self, movable: bool, free: u32) -> bool {
+        let in_bucket = (free ^ (free + 1)) >> (self.bucket_shift & 31) == 0;
+        if in_bucket {
+            self.free[if movable { USER } else { KERNEL }] -= 1;
+        }
+        in_bucket
+    }
+
+    #[inline]
     fn changed(&mut self, b: &Blocks, s: &mut [u64], bank: usize, order: u32, freed: bool) {
         let note = b.note(s, bank);
         if note & APART != 0 {

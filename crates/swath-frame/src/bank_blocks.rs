@@ -35,16 +35,18 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// Orders that can have a tree.
 pub(crate) const ORDERS: usize = BLOCK_ORDER_MAX as usize + 1;
 
-/// Words of a bank's record. Its halves are: free frames; frames of the zone;
-/// the orders whose trees are not empty; what the placement rule notes, with
-/// the flags below; the next and the previous bank of its list.
-pub(crate) const RECORD_WORDS: usize = 3;
+/// Words of a bank's record: its free frames; the orders whose trees are not
+/// empty, and what the placement rule notes, with the flags below; the next
+/// and the previous bank of its list; the frames of the zone, and the word
+/// from which a small block was taken last.
+pub(crate) const RECORD_WORDS: usize = 4;
 const FREE: usize = 0;
-const FRAMES: usize = 1;
 const CLASSES: usize = 2;
 const NOTE: usize = 3;
 const NEXT: usize = 4;
 const PREV: usize = 5;
+const FRAMES: usize = 6;
+const HINT: usize = 7;
 
 const ISOLATED: u32 = 1 << 31;
 const CROSSES: u32 = 1 << 30;
@@ -254,7 +256,7 @@ impl Blocks {
 
     #[inline(always)]
     pub(crate) fn free_of(&self, s: &[u64], bank: usize) -> u32 {
-        half(s, record(bank, FREE))
+        s[bank * RECORD_WORDS + FREE] as u32
     }
 
     #[inline(always)]
@@ -371,22 +373,6 @@ impl Blocks {
         }
     }
 
-    /// Counts frames of a bank as free (or, with a negative number, not).
-    #[inline(always)]
-    fn count_free(&mut self, s: &mut [u64], bank: usize, order: u32, freed: bool) {
-        let at = record(bank, FREE);
-        let (frames, free) = (1 << order, half(s, at));
-        let isolated = self.is_isolated(s, bank);
-        if freed {
-            set_half(s, at, free + frames);
-            self.free += u64::from(frames);
-            self.isolated += if isolated { u64::from(frames) } else { 0 };
-        } else {
-            set_half(s, at, free - frames);
-            self.free -= u64::from(frames);
-        }
-    }
-
     /// The order of the largest block of a word that is not zero.
     #[inline(always)]
     pub(crate) fn largest(&self, word: u64) -> u32 {
@@ -401,10 +387,34 @@ impl Blocks {
         order
     }
 
-    /// Takes 2^`order` frames of a bank that [`serves`](Self::serves) them:
-    /// from the smallest block that is large enough, or from the `largest`.
+    /// Takes a single frame from the word of the bank's last one, if it has some
+    /// left, so that words are used up one by one: the frame, and whether an
+    /// order has fallen out of use. O(1).
+    #[inline(always)]
+    pub(crate) fn take_next(&mut self, s: &mut [u64], bank: usize) -> Option<(Pfn, bool)> {
+        let record = s.get(bank * RECORD_WORDS..)?.get(..RECORD_WORDS)?;
+        let (free, unit) = (record[FREE], (record[HINT / 2] >> 32) as usize);
+        let word = s.get_mut(self.words_of(bank) + unit)?;
+        // A word that is wholly free is part of a block.
+        if *word == 0 || *word == u64::MAX {
+            return None;
+        }
+        let (first, from, is_last) = self.smallest(*word, 0)?;
+        let now = *word & !(1 << first);
+        *word = now;
+        s[bank * RECORD_WORDS + FREE] = free - 1;
+        self.free -= 1;
+        if is_last {
+            self.reclass(s, bank, unit, from, 0, now);
+        }
+        let taken = unit as u64 * 64 + u64::from(first);
+        Some((Pfn::new(self.first + bank as u64 * self.bank_frames + taken), is_last))
+    }
+
+    /// Takes 2^`order` frames of a bank that [`serves`](Self::serves) them: from
+    /// the smallest block that is large enough, or from the `largest`.
     /// O(L + 2^order/64) for each order between.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn take(&mut self, s: &mut [u64], bank: usize, order: u32, largest: bool) -> Pfn {
         let classes = self.classes(s, bank);
         let from =
@@ -417,41 +427,56 @@ impl Blocks {
         } else {
             self.take_words(s, bank, unit, from, order)
         };
-        self.count_free(s, bank, order, false);
+        if order < 6 {
+            set_half(s, record(bank, HINT), (taken / 64) as u32);
+        }
+        s[bank * RECORD_WORDS + FREE] -= 1 << order;
+        self.free -= 1 << order;
         Pfn::new(self.first + bank as u64 * self.bank_frames + taken as u64)
     }
 
-    /// From a word that is not wholly free (or cannot be one block).
+    /// The smallest free block of a word that is large enough: where it starts,
+    /// its order, and whether it is the last of this order with none above.
     #[inline(always)]
-    fn take_in_word(&self, s: &mut [u64], bank: usize, unit: usize, order: u32) -> usize {
-        let at = self.words_of(bank) + unit;
-        let word = s[at];
+    fn smallest(&self, word: u64, order: u32) -> Option<(u32, u32, bool)> {
         let mut starts = word;
         for j in 0..order {
             starts = paired(starts, j);
         }
-        let mut from = order;
-        // The smallest free block that is large enough.
-        let (first, is_last) = loop {
+        for from in order..6 {
             let above = if from < self.top_in_word { paired(starts, from) } else { 0 };
             let alone = starts & !(above | above << (1 << from));
             if alone != 0 {
-                break (alone.trailing_zeros(), above | (alone & (alone - 1)) == 0);
+                let is_last = above | (alone & (alone - 1)) == 0;
+                return Some((alone.trailing_zeros(), from, is_last));
             }
             starts = above;
-            from += 1;
-        };
-        let now = word & !(ones(1 << order) << first);
+        }
+        None
+    }
+
+    /// From a word that has a block of this order and is not wholly free (or
+    /// cannot be one block).
+    fn take_in_word(&self, s: &mut [u64], bank: usize, unit: usize, order: u32) -> usize {
+        let at = self.words_of(bank) + unit;
+        let (first, from, is_last) = self.smallest(s[at], order).unwrap_or_default();
+        let now = s[at] & !(ones(1 << order) << first);
         s[at] = now;
         if is_last {
-            self.leave(s, bank, from, unit);
-            if now != 0 {
-                // The upper half of a block that was broken up is the largest now.
-                let to = if from > order { from - 1 } else { self.largest(now) };
-                self.enter(s, bank, to, unit);
-            }
+            self.reclass(s, bank, unit, from, order, now);
         }
         unit * 64 + first as usize
+    }
+
+    /// The last largest block of a word, of order `from`, is broken up.
+    #[inline(never)]
+    fn reclass(&self, s: &mut [u64], bank: usize, unit: usize, from: u32, order: u32, now: u64) {
+        self.leave(s, bank, from, unit);
+        if now != 0 {
+            // The upper half of the block is the largest now.
+            let to = if from > order { from - 1 } else { self.largest(now) };
+            self.enter(s, bank, to, unit);
+        }
     }
 
     /// From a block of whole words.
@@ -482,11 +507,15 @@ impl Blocks {
     /// Makes the aligned 2^`order` frames from `at` on free; false if one of
     /// them is free already or not the zone's, and nothing changes.
     /// O(L + 2^order/64) and O(L) for each order above.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&mut self, s: &mut [u64], bank: usize, at: usize, order: u32) -> bool {
         let words = self.words_of(bank);
         let present = words + self.frame_words;
-        if order < 6 {
+        if order >= 6 {
+            if !self.release_words(s, bank, at, order) {
+                return false;
+            }
+        } else {
             let (unit, first) = (at / 64, at as u32 % 64);
             let mask = ones(1 << order) << first;
             let was = s[words + unit];
@@ -495,17 +524,27 @@ impl Blocks {
             }
             s[words + unit] = was | mask;
             self.merge_in_word(s, bank, unit, first, order, was);
-        } else {
-            let (low, high) = (at / 64, at / 64 + (1 << (order - 6)));
-            if s[words + low..words + high].iter().any(|&word| word != 0)
-                || s[present + low..present + high].iter().any(|&word| word != u64::MAX)
-            {
-                return false;
-            }
-            s[words + low..words + high].fill(u64::MAX);
-            self.merge_words(s, bank, at >> order, order);
         }
-        self.count_free(s, bank, order, true);
+        s[bank * RECORD_WORDS + FREE] += 1 << order;
+        self.free += 1 << order;
+        if self.is_isolated(s, bank) {
+            self.isolated += 1 << order;
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn release_words(&self, s: &mut [u64], bank: usize, at: usize, order: u32) -> bool {
+        let words = self.words_of(bank);
+        let present = words + self.frame_words;
+        let (low, high) = (at / 64, at / 64 + (1 << (order - 6)));
+        if s[words + low..words + high].iter().any(|&word| word != 0)
+            || s[present + low..present + high].iter().any(|&word| word != u64::MAX)
+        {
+            return false;
+        }
+        s[words + low..words + high].fill(u64::MAX);
+        self.merge_words(s, bank, at >> order, order);
         true
     }
 
@@ -538,15 +577,22 @@ impl Blocks {
             return self.merge_words(s, bank, unit, 6);
         }
         if order > 0 {
-            let largest = self.largest(was);
-            if largest < order {
-                self.leave(s, bank, largest, unit);
-                self.enter(s, bank, order, unit);
-            }
+            self.raise(s, bank, unit, order, was);
+        }
+    }
+
+    /// A word that was not zero has a block of this order now.
+    #[inline(never)]
+    fn raise(&self, s: &mut [u64], bank: usize, unit: usize, order: u32, was: u64) {
+        let largest = self.largest(was);
+        if largest < order {
+            self.leave(s, bank, largest, unit);
+            self.enter(s, bank, order, unit);
         }
     }
 
     /// The block `unit` of `order`, not below 6, is free now.
+    #[inline(never)]
     fn merge_words(&self, s: &mut [u64], bank: usize, mut unit: usize, mut order: u32) {
         let at = self.words_of(bank);
         while order < self.top {

@@ -54,6 +54,14 @@ pub trait Placement {
         movable: bool,
     ) -> Option<(usize, bool)>;
 
+    /// The bank that serves before any search, if it can.
+    fn current(&self, movable: bool) -> Option<usize>;
+
+    /// A single frame of the current bank was taken, which has `free` frames
+    /// now; whether there is nothing more to be noted. If there is, nothing has
+    /// been noted, and [`changed`](Self::changed) has to be called instead.
+    fn took_frame(&mut self, movable: bool, free: u32) -> bool;
+
     /// 2^`order` frames of the bank were taken or, if `freed`, given back.
     fn changed(&mut self, b: &Blocks, s: &mut [u64], bank: usize, order: u32, freed: bool);
 
@@ -263,8 +271,29 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         self.blocks.frame_bytes()
     }
 
-    /// What a block, already chosen, costs a bank.
+    /// The way of most requests: a single frame of the current bank, from the
+    /// word of the last one.
     #[inline(always)]
+    fn take_frame(&mut self, movable: bool) -> Option<Pfn> {
+        let bank = self.rule.current(movable)?;
+        let (frame, fell) = self.blocks.take_next(&mut self.storage, bank)?;
+        let free = self.blocks.free_of(&self.storage, bank);
+        if fell || !self.rule.took_frame(movable, free) {
+            self.rule.changed(&self.blocks, &mut self.storage, bank, 0, false);
+        }
+        Some(frame)
+    }
+
+    #[inline(never)]
+    fn take_any(&mut self, order: u32, movable: bool) -> Option<Pfn> {
+        if order > self.blocks.top {
+            return None;
+        }
+        let (bank, largest) = self.rule.choose(&self.blocks, &mut self.storage, order, movable)?;
+        Some(self.take_from(bank, order, largest))
+    }
+
+    /// Takes a block from a bank that was chosen.
     pub(crate) fn take_from(&mut self, bank: usize, order: u32, largest: bool) -> Pfn {
         let frame = self.blocks.take(&mut self.storage, bank, order, largest);
         self.rule.changed(&self.blocks, &mut self.storage, bank, order, false);
@@ -298,13 +327,13 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> ZoneAllocator for BankBuddy<W, P
     /// from the block found down to 5.
     #[inline]
     fn take(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
-        if order.k() > self.blocks.top {
-            return None;
-        }
         let movable = mobility == Mobility::Movable;
-        let (bank, largest) =
-            self.rule.choose(&self.blocks, &mut self.storage, order.k(), movable)?;
-        Some(self.take_from(bank, order.k(), largest))
+        if order == Order::BASE
+            && let Some(frame) = self.take_frame(movable)
+        {
+            return Some(frame);
+        }
+        self.take_any(order.k(), movable)
     }
 
     /// O(L + 2^order/64) plus O(L) for each order that merges, whatever the

@@ -36,6 +36,14 @@ impl Placement for Array {
         found.map(|bank| (bank, false))
     }
 
+    fn current(&self, _movable: bool) -> Option<usize> {
+        None
+    }
+
+    fn took_frame(&mut self, _movable: bool, _free: u32) -> bool {
+        true
+    }
+
     #[inline]
     fn changed(&mut self, _b: &Blocks, _s: &mut [u64], _bank: usize, _order: u32, _freed: bool) {}
 
@@ -203,6 +211,16 @@ impl Placement for List {
         let bank = found?;
         self.recent[list] = bank as u32;
         Some((bank, false))
+    }
+
+    #[inline]
+    fn current(&self, movable: bool) -> Option<usize> {
+        let recent = self.recent[if movable { USER } else { KERNEL }];
+        (self.recent_first && recent != NONE).then_some(recent as usize)
+    }
+
+    fn took_frame(&mut self, _movable: bool, _free: u32) -> bool {
+        true
     }
 
     #[inline]
