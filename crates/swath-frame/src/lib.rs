@@ -35,6 +35,7 @@ mod linux_state;
 #[cfg(feature = "testing")]
 pub mod lists;
 pub mod machine;
+mod machine_types;
 pub mod map;
 pub mod page_buddy;
 pub mod per_cpu;

@@ -34,6 +34,11 @@
 //! a list, 1 for the state) and 4 bits per pageblock. A block taken or given
 //! costs O(M) for M orders, plus 2^(order-3) words of states. A claim costs
 //! O(M) candidates, of which each may look at 2^(pageblock order - 3) words.
+//!
+//! Instructions per call, counted on x86-64: with a random half of 2^20 frames
+//! in use, 43 to take a single frame and 173 to give one back; 132 and 297 if
+//! all memory was one piece, where each second request splits and each second
+//! return merges. Order 9 costs 220 and 975.
 
 use core::ops::DerefMut;
 
