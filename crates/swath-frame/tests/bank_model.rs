@@ -1,0 +1,549 @@
+//! The three bank-aware allocators against a naive model: which bank serves a
+//! request, where each bank counts, and what is free in it, after every
+//! operation; all sequences on a small zone, random ones on larger ones.
+
+use swath_arch::{Extent, Order, Pfn};
+use swath_frame::bank_buddy::{
+    AdaptiveBuddy, Array, BankBuddy, List, Placement, Policy, Pools, Preference,
+};
+use swath_frame::banks::{BankState, Banks, BanksError, Pool};
+use swath_frame::conformance::Random;
+use swath_frame::{ByteRange, FreeError, IsolateError, MemoryMap, Mobility, ZoneAllocator};
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Rule {
+    Array,
+    List { recent_first: bool },
+    Pools,
+}
+
+/// Frames one by one, lists as plain vectors with the head first.
+#[derive(Clone)]
+struct Model {
+    rule: Rule,
+    bank_frames: usize,
+    /// `None` for frames that the zone has not, else whether it is free.
+    free: Vec<Option<bool>>,
+    crosses: Vec<bool>,
+    isolated: Vec<bool>,
+    pool: Vec<Option<Pool>>,
+    lists: [Vec<usize>; 3],
+    recent: [Option<usize>; 2],
+    held: Vec<(Pfn, Order)>,
+}
+
+impl Model {
+    /// Banks from frame 0 on.
+    fn new(rule: Rule, map: &MemoryMap<'_>, zone: Extent, bank_frames: usize) -> Self {
+        let count = (zone.end().raw() as usize).div_ceil(bank_frames);
+        let frames = (0..(count * bank_frames) as u64).map(Pfn::new);
+        let own = |frame: &Pfn| zone.contains(*frame) && map.contains(*frame);
+        let free: Vec<_> = frames.clone().map(|frame| own(&frame).then_some(true)).collect();
+        let foreign: Vec<_> = frames.map(|frame| map.contains(frame) && !own(&frame)).collect();
+        let mut model = Self {
+            rule,
+            bank_frames,
+            crosses: foreign.chunks(bank_frames).map(|bank| bank.contains(&true)).collect(),
+            free,
+            isolated: vec![false; count],
+            pool: vec![None; count],
+            lists: Default::default(),
+            recent: [None; 2],
+            held: Vec::new(),
+        };
+        for bank in 0..count {
+            if model.total(bank) > 0 && rule != Rule::Array {
+                let pool = if model.crosses[bank] { Pool::Kernel } else { Pool::Offline };
+                model.pool[bank] = Some(pool);
+                model.lists[pool as usize].push(bank);
+            }
+        }
+        model
+    }
+
+    fn bank(&self, bank: usize) -> &[Option<bool>] {
+        &self.free[bank * self.bank_frames..][..self.bank_frames]
+    }
+
+    fn total(&self, bank: usize) -> usize {
+        self.bank(bank).iter().flatten().count()
+    }
+
+    fn free_of(&self, bank: usize) -> usize {
+        self.bank(bank).iter().flatten().filter(|free| **free).count()
+    }
+
+    fn largest(&self, bank: usize, top: u32) -> Option<u32> {
+        let whole = |order: &u32| {
+            let mut blocks = self.bank(bank).chunks(1 << order);
+            blocks.any(|block| block.iter().all(|frame| *frame == Some(true)))
+        };
+        (0..=top).rev().find(whole)
+    }
+
+    fn serves(&self, bank: usize, order: Order) -> bool {
+        !self.isolated[bank] && self.largest(bank, order.k()) == Some(order.k())
+    }
+
+    fn shift(&mut self, bank: usize, to: Pool) {
+        let Some(from) = self.pool[bank] else { return };
+        self.lists[from as usize].retain(|&other| other != bank);
+        self.recent.iter_mut().filter(|recent| **recent == Some(bank)).for_each(|recent| {
+            *recent = None;
+        });
+        self.lists[to as usize].insert(0, bank);
+        self.pool[bank] = Some(to);
+    }
+
+    /// The banks that may serve a request: one, unless the rule leaves it open.
+    /// The bank moves as the rule says once it is known.
+    fn serving(&self, order: Order, movable: bool, top: u32) -> Vec<usize> {
+        let own = if movable { Pool::User } else { Pool::Kernel };
+        let serving = |pool: Pool| -> Vec<usize> {
+            let list = &self.lists[pool as usize];
+            list.iter().copied().filter(|&bank| self.serves(bank, order)).collect()
+        };
+        match self.rule {
+            Rule::Array => {
+                let mut banks = (0..self.pool.len()).filter(|&bank| self.serves(bank, order));
+                if movable { banks.next_back() } else { banks.next() }.into_iter().collect()
+            }
+            Rule::List { recent_first } => {
+                let recent = self.recent[own as usize].filter(|&bank| self.serves(bank, order));
+                if recent_first && recent.is_some() {
+                    return recent.into_iter().collect();
+                }
+                let found = [own, Pool::Offline].map(serving).concat();
+                if let Some(&first) = found.first() {
+                    return vec![first];
+                }
+                let key = |bank: &usize| {
+                    if movable {
+                        self.largest(*bank, top).unwrap_or(0) as usize
+                    } else {
+                        self.free_of(*bank)
+                    }
+                };
+                let other = if movable { Pool::Kernel } else { Pool::User };
+                let others = serving(other);
+                let best = others.iter().map(key).max();
+                others.iter().copied().find(|bank| Some(key(bank)) == best).into_iter().collect()
+            }
+            Rule::Pools => {
+                let found = serving(own);
+                if !found.is_empty() {
+                    return found;
+                }
+                let offline = serving(Pool::Offline);
+                let edge = if movable { offline.iter().max() } else { offline.iter().min() };
+                if let Some(&edge) = edge {
+                    return vec![edge];
+                }
+                if movable {
+                    return serving(Pool::Kernel);
+                }
+                // The most free frames, up to a 32nd of a bank.
+                let unit = (self.bank_frames.next_power_of_two() / 32).max(1);
+                let bucket = |bank: &usize| (self.free_of(*bank) / unit).min(31);
+                let users = serving(Pool::User);
+                let best = users.iter().map(bucket).max();
+                users.into_iter().filter(|bank| Some(bucket(bank)) == best).collect()
+            }
+        }
+    }
+
+    fn take(&mut self, start: Option<Pfn>, order: Order, movable: bool, top: u32) {
+        let banks = self.serving(order, movable, top);
+        let Some(start) = start else {
+            assert!(banks.is_empty(), "order {order} was to be had in {banks:?}");
+            return;
+        };
+        let bank = start.raw() as usize / self.bank_frames;
+        assert!(banks.contains(&bank), "order {order} came from bank {bank}, not {banks:?}");
+        let own = if movable { Pool::User } else { Pool::Kernel };
+        if self.pool[bank] != Some(own) && !(movable && self.pool[bank] == Some(Pool::Kernel)) {
+            self.shift(bank, own);
+        }
+        if self.pool[bank] == Some(own) {
+            self.recent[own as usize] = Some(bank);
+        }
+        for frame in &mut self.free[start.raw() as usize..][..order.frames() as usize] {
+            assert_eq!(*frame, Some(true));
+            *frame = Some(false);
+        }
+        self.held.push((start, order));
+    }
+
+    fn give(&mut self, nth: usize) -> (Pfn, Order) {
+        let (start, order) = self.held.swap_remove(nth);
+        self.free[start.raw() as usize..][..order.frames() as usize].fill(Some(true));
+        let bank = start.raw() as usize / self.bank_frames;
+        if !self.isolated[bank] {
+            self.rest(bank);
+        }
+        (start, order)
+    }
+
+    fn rest(&mut self, bank: usize) {
+        if self.free_of(bank) == self.total(bank) && !self.crosses[bank] {
+            self.shift(bank, Pool::Offline);
+        }
+    }
+
+    fn isolate(&mut self, bank: usize, isolated: bool) -> Result<(), IsolateError> {
+        let frame = Pfn::new((bank * self.bank_frames) as u64);
+        if bank >= self.pool.len() || self.total(bank) == 0 {
+            return Err(IsolateError::Foreign { frame });
+        }
+        if self.isolated[bank] == isolated {
+            return Err(IsolateError::State { frame });
+        }
+        self.isolated[bank] = isolated;
+        if let Some(pool) = self.pool[bank] {
+            self.shift(bank, pool);
+            if isolated {
+                self.lists[pool as usize].remove(0);
+            } else {
+                self.rest(bank);
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&self, bank: usize) -> BankState {
+        BankState {
+            extent: Extent::new(
+                Pfn::new((bank * self.bank_frames) as u64),
+                self.bank_frames as u64,
+            ),
+            total_frames: self.total(bank) as u64,
+            free_frames: self.free_of(bank) as u64,
+            pool: self.pool[bank],
+            isolated: self.isolated[bank],
+            crosses: self.crosses[bank] && self.total(bank) > 0,
+        }
+    }
+}
+
+/// An allocator and its model, which do everything together.
+#[derive(Clone)]
+struct Pair<P> {
+    buddy: BankBuddy<Vec<u64>, P>,
+    model: Model,
+    top: u32,
+}
+
+fn with_map<T>(areas: &[(u64, u64)], body: impl FnOnce(&MemoryMap<'_>) -> T) -> T {
+    let extent = |&(start, count): &(u64, u64)| Extent::new(Pfn::new(start), count);
+    let ranges: Vec<_> = areas.iter().map(|area| ByteRange::of_frames(extent(area))).collect();
+    let mut storage = vec![Extent::default(); ranges.len()];
+    body(&MemoryMap::new(&ranges, &mut storage).unwrap())
+}
+
+impl<P: Placement + Clone> Pair<P> {
+    fn new(
+        placement: P,
+        rule: Rule,
+        areas: &[(u64, u64)],
+        zone: (u64, u64),
+        bank_frames: usize,
+        top: u8,
+    ) -> Self {
+        let zone = Extent::new(Pfn::new(zone.0), zone.1);
+        let banks = Banks::new(Pfn::new(0), bank_frames as u64, Order::known(top)).unwrap();
+        with_map(areas, |map| {
+            let words =
+                BankBuddy::<Vec<u64>, P>::storage_words(map, zone, banks, &placement).unwrap();
+            let buddy = BankBuddy::new(map, zone, banks, placement, vec![!0; words]).unwrap();
+            let model = Model::new(rule, map, zone, bank_frames);
+            Self { buddy, model, top: top.into() }
+        })
+    }
+
+    fn take(&mut self, order: u8, mobility: Mobility) {
+        let order = Order::known(order);
+        let start = self.buddy.take(order, mobility);
+        self.model.take(start, order, mobility == Mobility::Movable, self.top);
+    }
+
+    fn give(&mut self, nth: usize) {
+        let (start, order) = self.model.give(nth);
+        assert_eq!(self.buddy.give(start, order), Ok(()));
+    }
+
+    fn isolate(&mut self, bank: usize, isolated: bool) {
+        let expected = self.model.isolate(bank, isolated);
+        let result =
+            if isolated { self.buddy.isolate_bank(bank) } else { self.buddy.rejoin_bank(bank) };
+        assert_eq!(result, expected);
+    }
+
+    /// Every frame is in exactly one place, and every bank where it belongs.
+    fn agree(&self) {
+        assert_eq!(self.buddy.check(), Ok(()));
+        assert_eq!(self.buddy.banks(), self.model.pool.len());
+        for bank in 0..self.buddy.banks() {
+            assert_eq!(self.buddy.bank(bank), Some(self.model.state(bank)), "bank {bank}");
+        }
+        let mut open = 0;
+        self.buddy.for_each_free(&mut |block| {
+            open += block.count;
+            assert!(block.iter().all(|frame| self.model.free[frame.raw() as usize] == Some(true)));
+        });
+        let banks = 0..self.buddy.banks();
+        let expected: usize =
+            banks.filter(|&bank| !self.model.isolated[bank]).map(|b| self.model.free_of(b)).sum();
+        assert_eq!(open, expected as u64);
+        for (at, free) in self.model.free.iter().enumerate() {
+            assert_eq!(self.buddy.is_free(Pfn::new(at as u64)), *free == Some(true));
+        }
+    }
+
+    /// All sequences of `depth` operations from here; how many there are.
+    fn explore(&self, depth: usize) -> u64 {
+        self.agree();
+        if depth == 0 {
+            return 1;
+        }
+        let mut sequences = 0;
+        let mut step = |change: &dyn Fn(&mut Self)| {
+            let mut next = self.clone();
+            change(&mut next);
+            sequences += next.explore(depth - 1);
+        };
+        for order in 0..=self.top as u8 {
+            step(&|next| next.take(order, Mobility::Movable));
+            step(&|next| next.take(order, Mobility::Unmovable));
+        }
+        for nth in 0..self.model.held.len() {
+            step(&|next| next.give(nth));
+        }
+        for bank in [0, 2] {
+            step(&|next| next.isolate(bank, !next.model.isolated[bank]));
+        }
+        sequences
+    }
+
+    fn random(mut self, seed: u64, steps: usize) {
+        let mut random = Random::new(seed);
+        let mut takes_of_8 = 5;
+        for step in 0..steps {
+            println!("seed {seed}, step {step}");
+            if step % 50 == 0 {
+                takes_of_8 = 1 + random.below(7);
+            }
+            let held = self.model.held.len() as u64;
+            if random.below(24) == 0 {
+                let bank = random.below(self.model.pool.len() as u64 + 1) as usize;
+                self.isolate(bank, random.below(2) == 0);
+            } else if held > 0 && random.below(8) >= takes_of_8 {
+                self.give(random.below(held) as usize);
+            } else {
+                let order = random.below(u64::from(self.top) + 1) * random.below(2);
+                self.take(order as u8, Mobility::ALL[random.below(3) as usize]);
+            }
+            self.agree();
+        }
+    }
+}
+
+fn pools(kernel: Preference, user: Preference) -> Pools {
+    Pools::new(Policy { kernel, user })
+}
+
+const PREFERENCES: [Preference; 3] =
+    [Preference::Recent, Preference::Outermost, Preference::Fullest];
+
+#[test]
+fn every_sequence_on_four_banks_of_four_frames() {
+    fn explore<P: Placement + Clone>(placement: P, rule: Rule, depth: usize) {
+        let pair = Pair::new(placement, rule, &[(0, 16)], (0, 16), 4, 2);
+        assert!(pair.explore(depth) > 8_u64.pow(depth as u32));
+    }
+    explore(Array, Rule::Array, 5);
+    for recent_first in [false, true] {
+        explore(List::new(recent_first), Rule::List { recent_first }, 5);
+    }
+    for preference in PREFERENCES {
+        explore(pools(preference, preference), Rule::Pools, 5);
+    }
+}
+
+#[test]
+fn random_sequences_on_partial_and_crossing_banks() {
+    type Zone = (&'static [(u64, u64)], (u64, u64), usize, u8);
+    const ZONES: &[Zone] = &[
+        (&[(0, 64)], (0, 64), 8, 3),
+        (&[(0, 512)], (0, 512), 128, 7),
+        (&[(3, 70), (90, 10), (200, 90)], (3, 287), 32, 4),
+        (&[(0, 900)], (100, 600), 128, 6),
+        (&[(0, 1152)], (0, 1152), 192, 6),
+    ];
+    for &(areas, zone, bank_frames, top) in ZONES {
+        for seed in 0..6 {
+            Pair::new(Array, Rule::Array, areas, zone, bank_frames, top).random(seed, 500);
+            for recent_first in [false, true] {
+                let rule = Rule::List { recent_first };
+                Pair::new(List::new(recent_first), rule, areas, zone, bank_frames, top)
+                    .random(seed, 500);
+            }
+            for kernel in PREFERENCES {
+                let placement = pools(kernel, PREFERENCES[seed as usize % 3]);
+                Pair::new(placement, Rule::Pools, areas, zone, bank_frames, top).random(seed, 500);
+            }
+        }
+    }
+}
+
+fn adaptive(banks: u64, policy: Policy) -> AdaptiveBuddy<Vec<u64>> {
+    let geometry = Banks::new(Pfn::new(0), 256, Order::known(6)).unwrap();
+    let zone = Extent::new(Pfn::new(0), banks * 256);
+    with_map(&[(0, banks * 256)], |map| {
+        let pools = Pools::new(policy);
+        let words = AdaptiveBuddy::<Vec<u64>>::storage_words(map, zone, geometry, &pools).unwrap();
+        AdaptiveBuddy::new(map, zone, geometry, pools, vec![0; words]).unwrap()
+    })
+}
+
+fn take_all(buddy: &mut AdaptiveBuddy<Vec<u64>>, mobility: Mobility) -> Vec<Pfn> {
+    std::iter::from_fn(|| buddy.take(Order::BASE, mobility)).collect()
+}
+
+#[test]
+fn candidates_come_emptiest_first_and_each_once() {
+    let mut buddy = adaptive(40, Policy::PACKED);
+    let mut random = Random::new(7);
+    for frame in take_all(&mut buddy, Mobility::Movable) {
+        // Banks of all degrees, some full.
+        let bank = frame.raw() / 256;
+        if random.below(40) < bank.saturating_sub(4) {
+            buddy.give(frame, Order::BASE).unwrap();
+        }
+    }
+    let free = |bank: usize| buddy.bank(bank).unwrap().free_frames;
+    let listed: Vec<usize> =
+        std::iter::successors(buddy.next_candidate(None), |&bank| buddy.next_candidate(Some(bank)))
+            .collect();
+    let expected = (0..40).filter(|&bank| free(bank) > 0).count();
+    assert_eq!(listed.len(), expected);
+    let mut unique = listed.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(unique.len(), listed.len());
+    assert!(listed.windows(2).all(|pair| free(pair[0]) / 8 >= free(pair[1]) / 8), "{listed:?}");
+    assert_eq!(buddy.next_candidate(Some(0)), None, "full");
+    assert_eq!(buddy.next_candidate(Some(usize::MAX)), None);
+}
+
+#[test]
+fn the_policies_differ_in_how_many_banks_they_leave_offline() {
+    let offline = |policy| {
+        let mut buddy = adaptive(64, policy);
+        let mut random = Random::new(3);
+        let mut held: Vec<Pfn> = Vec::new();
+        let mut sum = 0;
+        for round in 0..40 {
+            // Between a third and two thirds in use; what is freed is random.
+            let wanted = if round % 2 == 0 { 11_000 } else { 5_500 };
+            while held.len() < wanted {
+                held.extend(buddy.take(Order::BASE, Mobility::Movable));
+            }
+            while held.len() > wanted {
+                let frame = held.swap_remove(random.below(held.len() as u64) as usize);
+                buddy.give(frame, Order::BASE).unwrap();
+            }
+            for _ in 0..20_000 {
+                let frame = held.swap_remove(random.below(held.len() as u64) as usize);
+                buddy.give(frame, Order::BASE).unwrap();
+                held.extend(buddy.take(Order::BASE, Mobility::Movable));
+            }
+            sum += buddy.pool_free_frames(Pool::Offline);
+        }
+        assert_eq!(buddy.check(), Ok(()));
+        sum
+    };
+    let packed = offline(Policy::PACKED);
+    let paper = offline(Policy::PAPER);
+    assert!(packed >= paper, "{packed} frames offline against {paper}");
+}
+
+#[test]
+fn moves_are_counted_by_kind() {
+    let mut buddy = adaptive(4, Policy::PACKED);
+    let user = take_all(&mut buddy, Mobility::Movable);
+    assert_eq!((user.len(), buddy.moves().opened_user), (1024, 4));
+    // Bank 2 gets the most free frames: the kernel takes it.
+    for &frame in user.iter().filter(|frame| frame.raw() % 256 < frame.raw() / 256 % 3 * 40) {
+        buddy.give(frame, Order::BASE).unwrap();
+    }
+    let kernel = buddy.take(Order::BASE, Mobility::Unmovable).unwrap();
+    assert_eq!(buddy.bank_of(kernel), Some(2));
+    assert_eq!(buddy.bank(2).unwrap().pool, Some(Pool::Kernel));
+    assert_eq!(buddy.moves().stolen, 1);
+    // Users take what they have first, and borrow last.
+    let rest = take_all(&mut buddy, Mobility::Movable);
+    assert_eq!((rest.len(), buddy.moves().borrowed), (119, 79));
+    for frame in user.iter().chain(&rest).filter(|frame| !buddy.is_free(**frame)) {
+        if *frame != kernel {
+            buddy.clone().give(*frame, Order::BASE).unwrap();
+        }
+    }
+    assert_eq!(buddy.check(), Ok(()));
+}
+
+#[test]
+fn a_bank_emptied_while_isolated_goes_offline_on_rejoin() {
+    let mut buddy = adaptive(3, Policy::PACKED);
+    let frames: Vec<_> =
+        (0..300).map(|_| buddy.take(Order::BASE, Mobility::Movable).unwrap()).collect();
+    let bank = buddy.next_candidate(None).unwrap();
+    buddy.isolate_bank(bank).unwrap();
+    let inside = |frame: &&Pfn| buddy.bank_of(**frame) == Some(bank);
+    let moved: Vec<_> = frames.iter().filter(inside).copied().collect();
+    assert!(!moved.is_empty());
+    for frame in moved {
+        assert_eq!(buddy.next_allocated(bank, Pfn::new(0)), Some(frame));
+        assert_eq!(buddy.take_own(Order::BASE, Pool::User), None, "the other bank is full");
+        buddy.give(frame, Order::BASE).unwrap();
+    }
+    assert_eq!(buddy.bank(bank).unwrap().pool, Some(Pool::User));
+    buddy.rejoin_bank(bank).unwrap();
+    assert_eq!(buddy.bank(bank).unwrap().pool, Some(Pool::Offline));
+    assert_eq!(buddy.moves().rested_user, 1);
+    assert_eq!(buddy.check(), Ok(()));
+}
+
+#[test]
+fn bad_input_is_named_and_changes_nothing() {
+    let mut buddy = adaptive(2, Policy::PACKED);
+    let frame = buddy.take(Order::BASE, Mobility::Movable).unwrap();
+    let outside = Pfn::new(512);
+    assert_eq!(buddy.give(outside, Order::BASE), Err(FreeError::Foreign { frame: outside }));
+    let next = Pfn::new(frame.raw() + 1);
+    let refused = FreeError::NotAllocated { frame: next };
+    assert_eq!(buddy.give(frame, Order::known(1)), Err(refused));
+    let huge = Extent::new(Pfn::new(u64::MAX - 1), 1 << 51);
+    let refused = FreeError::Overflow { extent: huge };
+    assert_eq!(buddy.give(huge.start, Order::MAX), Err(refused));
+    assert_eq!(buddy.take(Order::MAX, Mobility::Movable), None);
+    assert_eq!(buddy.take_own(Order::MAX, Pool::User), None);
+    assert_eq!((buddy.bank(2), buddy.next_allocated(2, Pfn::new(0))), (None, None));
+    assert_eq!(buddy.isolate_bank(2), Err(IsolateError::Foreign { frame: outside }));
+    assert_eq!(buddy.free_frames(), 511);
+    assert_eq!(buddy.check(), Ok(()));
+
+    let zone = Extent::new(Pfn::new(100), 50);
+    let geometry = |first| Banks::new(Pfn::new(first), 64, Order::known(6)).unwrap();
+    with_map(&[(0, 128)], |map| {
+        let build = |zone, first, words| {
+            BankBuddy::new(map, zone, geometry(first), Array, vec![0; words]).map(|_| ())
+        };
+        assert_eq!(build(zone, 128, 99), Err(BanksError::Below { frame: Pfn::new(100) }));
+        let beyond = Extent::new(Pfn::new(128), 50);
+        assert_eq!(build(beyond, 0, 99), Err(BanksError::NoFrame { zone: beyond }));
+        let Err(BanksError::Storage { needed_words, given_words: 3 }) = build(zone, 0, 3) else {
+            panic!("3 words were enough")
+        };
+        assert_eq!(build(zone, 0, needed_words), Ok(()));
+    });
+}
