@@ -111,9 +111,7 @@ where
     /// been moved: it is memory of one zone without holes, and none of its
     /// frames is unmovable. O(1).
     pub fn is_removable(&self, section: usize) -> bool {
-        let unit = Unit::Section(section);
-        let state = self.movable_only(unit);
-        state.is_ok()
+        self.whole(Unit::Section(section)).is_ok_and(|(_, _, state)| state.unmovable == 0)
     }
 
     /// The unit's frames, its zone and its state, if it is whole.
@@ -127,16 +125,6 @@ where
         let zone = self.usage.zone_of_unit(&self.words, unit);
         let zone = zone.ok_or(HotplugError::CrossesZones { unit })?;
         Ok((extent, zone, state))
-    }
-
-    fn movable_only(&self, unit: Unit) -> Result<(Extent, usize, UnitState), HotplugError> {
-        let (extent, zone, state) = self.whole(unit)?;
-        match self.usage.find_unmovable(&self.words, extent) {
-            Some(frame) if state.unmovable > 0 => {
-                Err(HotplugError::Unmovable { unit, frame, frames: state.unmovable })
-            }
-            _ => Ok((extent, zone, state)),
-        }
     }
 
     /// From now on, hands out no frame of a unit, whether free now or given
@@ -165,15 +153,19 @@ where
     }
 
     /// Takes a unit offline, isolating it first if need be: its frames are
-    /// gone, and the watermarks are those of the memory that is left.
+    /// gone, and the watermarks are those of the memory that is left. O(frames
+    /// of the unit / 64), the zone's isolation aside.
     ///
     /// # Errors
     /// A [`HotplugError`] that says why the unit cannot go; nothing changes but
     /// where free frames wait.
     pub fn offline(&mut self, unit: Unit) -> Result<(), HotplugError> {
-        let (extent, zone, state) = self.movable_only(unit)?;
+        let (extent, zone, state) = self.whole(unit)?;
         if state.isolation == Isolation::Offline {
             return Err(HotplugError::State { unit, isolation: state.isolation });
+        }
+        if let Some(frame) = self.usage.find_unmovable(&self.words, extent) {
+            return Err(HotplugError::Unmovable { unit, frame, frames: state.unmovable });
         }
         if state.movable > 0 {
             return Err(HotplugError::InUse { unit, frames: state.movable });

@@ -4,9 +4,13 @@
 use std::cell::RefCell;
 
 use swath_arch::{Extent, Order, Pfn};
+use swath_frame::bank_buddy::{Array, BankBuddy, List, Placement, Pools};
+use swath_frame::banks::Banks;
 use swath_frame::conformance::{self, Random};
 use swath_frame::hotplug::HotplugError;
-use swath_frame::layout::{Interleaving, Layout, LayoutConfig, LayoutError, Preset, ZoneKind};
+use swath_frame::layout::{
+    Interleaving, Layout, LayoutConfig, LayoutError, Preset, Zone, ZoneKind,
+};
 use swath_frame::machine::{GiveError, MachineError, TakeError};
 use swath_frame::watermark::{list_batch, list_high, min_free_huge_kib, min_free_kib, watermarks};
 use swath_frame::{
@@ -103,7 +107,39 @@ fn a_random_machine_keeps_its_invariants() {
     }
 }
 
-fn random_work(machine: &mut Linux, seed: u64, sections: usize, banks: usize) {
+/// The same above the bank-aware allocators.
+#[test]
+fn bank_aware_zones_make_a_machine_too() {
+    fn run<P: Placement>(rule: impl Fn() -> P, seed: u64) {
+        let areas = [extent(0, 9000), extent(12_000, 9_000)];
+        with_map(&areas, |map| {
+            let layout = Layout::new(map, &[extent(0, 30_000)], small_units()).unwrap();
+            let banks = Banks::new(Pfn::new(0), 4096, Order::known(10)).unwrap();
+            let zone = |zone: &Zone| {
+                let words = BankBuddy::<Vec<u64>, P>::storage_words(map, zone.span, banks, &rule());
+                BankBuddy::new(map, zone.span, banks, rule(), vec![0; words.unwrap()]).unwrap()
+            };
+            let zones: Vec<_> = layout.zones().iter().map(zone).collect();
+            type Banked<P> = Machine<Vec<BankBuddy<Vec<u64>, P>>, Vec<PerCpu>, Vec<u64>>;
+            let size = Banked::<P>::size(map, &layout, config(3));
+            let lists = vec![PerCpu::default(); size.lists];
+            let (sections, banks) = (layout.sections(), layout.banks());
+            let mut machine =
+                Machine::new(map, layout, config(3), zones, lists, vec![0; size.words]).unwrap();
+            random_work(&mut machine, seed, sections, banks);
+        });
+    }
+    run(|| Array, 1);
+    run(|| List::new(true), 2);
+    run(Pools::default, 3);
+}
+
+fn random_work<Z: ZoneAllocator>(
+    machine: &mut Machine<Vec<Z>, Vec<PerCpu>, Vec<u64>>,
+    seed: u64,
+    sections: usize,
+    banks: usize,
+) {
     let mut random = Random::new(seed);
     let mut held: Vec<(Extent, Mobility)> = Vec::new();
     let mut gone = 0;
@@ -138,7 +174,7 @@ fn random_work(machine: &mut Linux, seed: u64, sections: usize, banks: usize) {
                 let order = [0, 0, 0, 1, 3, 4, 9][random.below(7) as usize];
                 let request = Request {
                     highest: ZoneKind::ALL[random.below(4) as usize],
-                    node: random.below(2) as usize,
+                    node: random.below(machine.layout().nodes() as u64) as usize,
                     cpu: random.below(3) as usize,
                     urgent: random.below(2) == 0,
                     ..request(order, mobility)
