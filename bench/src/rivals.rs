@@ -8,11 +8,11 @@ use bitmap_allocator::{BitAlloc, BitAlloc1M};
 use serde_json::json;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::rule::Rule;
-use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, PageBuddy};
+use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, PageBuddy, QuickFit};
 
 use crate::Failure;
 use crate::random::Random;
-use crate::setup::{FRAMES, bbs, buddy};
+use crate::setup::{FRAMES, all_frames, bbs, buddy};
 
 /// Takes aligned blocks of 2^K frames and puts them back.
 trait Blocks<const K: u8> {
@@ -262,8 +262,8 @@ impl Lengths for offset_allocator::Allocator<u32> {
 }
 
 /// Swath's allocator, and the further blocks of live requests.
-struct Listed<R: Rule> {
-    buddy: PageBuddy<Vec<u64>, R>,
+struct Listed<A> {
+    allocator: A,
     /// Each a block of a request and where its next one is.
     more: Vec<(Block, u32)>,
     /// The first unused entry of `more`; their second halves link them.
@@ -296,15 +296,15 @@ struct Blocks3 {
     more: u32,
 }
 
-impl<R: Rule> Lengths for Listed<R> {
+impl<A: FrameAllocator> Lengths for Listed<A> {
     type Held = Blocks3;
 
     #[inline]
     fn take(&mut self, frames: u32) -> Option<Blocks3> {
-        let Self { buddy, more, unused } = self;
+        let Self { allocator, more, unused } = self;
         let mut held = Blocks3 { first: [Block::NONE; 3], more: NONE };
         let mut count = 0;
-        let taken = buddy.allocate(u64::from(frames), &mut |extent| {
+        let taken = allocator.allocate(u64::from(frames), &mut |extent| {
             let block = Block::new(extent);
             if let Some(first) = held.first.get_mut(count) {
                 *first = block;
@@ -327,14 +327,14 @@ impl<R: Rule> Lengths for Listed<R> {
     #[inline]
     fn put(&mut self, held: Blocks3) -> bool {
         for extent in held.first.iter().map_while(|block| block.extent()) {
-            if self.buddy.free(extent).is_err() {
+            if self.allocator.free(extent).is_err() {
                 return false;
             }
         }
         let mut at = held.more;
         while at != NONE {
             let (block, next) = self.more[at as usize];
-            if block.extent().is_none_or(|extent| self.buddy.free(extent).is_err()) {
+            if block.extent().is_none_or(|extent| self.allocator.free(extent).is_err()) {
                 return false;
             }
             self.more[at as usize].1 = self.unused;
@@ -355,7 +355,7 @@ impl<R: Rule> Lengths for Listed<R> {
     }
 
     fn free_frames(&self) -> u64 {
-        self.buddy.free_frames()
+        self.allocator.free_frames()
     }
 }
 
@@ -444,8 +444,19 @@ fn lengths<A: Lengths + 'static>(mut allocator: A) -> Run {
     })
 }
 
-fn listed<R: Rule + 'static>(config: Config) -> Run {
-    lengths(Listed::<R> { buddy: buddy(config, true), more: Vec::new(), unused: NONE })
+fn listed(allocator: impl FrameAllocator + 'static) -> Run {
+    lengths(Listed { allocator, more: Vec::new(), unused: NONE })
+}
+
+fn shown<R: Rule + 'static>(config: Config) -> Run {
+    listed(buddy::<R>(config, true))
+}
+
+/// Best fit behind lists of short blocks.
+fn quick_fit() -> impl FrameAllocator {
+    let (map, allocator) = (all_frames(), buddy::<BestFit>(Config::PBS_ARMV8, true));
+    let storage = vec![0; QuickFit::<Vec<u64>, ()>::storage_words(&map)];
+    QuickFit::new(map, allocator, storage).expect("the allocator has the frames of the map")
 }
 
 /// The contenders of a row of blocks of 2^K frames.
@@ -489,10 +500,11 @@ const ROWS: &[fn() -> Row] = &[
     || Row {
         name: "lengths 1 to 64",
         contenders: vec![
-            contender("swath PBS-9", Side::Shown, listed::<HeadOfList>(Config::PBS_ARMV8)),
-            contender("swath PBS-4", Side::Shown, listed::<HeadOfList>(Config::PBS_ARMV7)),
-            contender("swath PBS-9, best fit", Side::Ours, listed::<BestFit>(Config::PBS_ARMV8)),
-            contender("swath PBS-4, best fit", Side::Shown, listed::<BestFit>(Config::PBS_ARMV7)),
+            contender("swath PBS-9, best fit, quick fit", Side::Ours, listed(quick_fit())),
+            contender("swath PBS-9, best fit", Side::Shown, shown::<BestFit>(Config::PBS_ARMV8)),
+            contender("swath PBS-4, best fit", Side::Shown, shown::<BestFit>(Config::PBS_ARMV7)),
+            contender("swath PBS-9", Side::Shown, shown::<HeadOfList>(Config::PBS_ARMV8)),
+            contender("swath PBS-4", Side::Shown, shown::<HeadOfList>(Config::PBS_ARMV7)),
             contender(
                 "offset-allocator",
                 Side::Theirs,

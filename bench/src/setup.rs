@@ -16,11 +16,16 @@ pub(crate) fn bbs() -> Config {
     Config::new(1, Order::known(9)).expect("granularity 1 has ten orders up to 9")
 }
 
+/// The map of all frames.
+pub(crate) fn all_frames() -> MemoryMap<'static> {
+    let ranges = [ByteRange::of_frames(Extent::new(Pfn::new(0), FRAMES))];
+    let areas = Box::leak(Box::new([Extent::default()]));
+    MemoryMap::new(&ranges, areas).expect("one range makes one area")
+}
+
 /// A page buddy allocator over all frames, all of them free or all allocated.
 pub(crate) fn buddy<R: Rule>(config: Config, free: bool) -> PageBuddy<Vec<u64>, R> {
-    let ranges = [ByteRange::of_frames(Extent::new(Pfn::new(0), FRAMES))];
-    let mut areas = [Extent::default()];
-    let map = MemoryMap::new(&ranges, &mut areas).expect("one range makes one area");
+    let map = all_frames();
     let words = PageBuddy::<Vec<u64>, R>::storage_words(&map, config);
     let storage = vec![0; words];
     let built = if free {

@@ -109,6 +109,12 @@ impl Bitmap {
         storage[self.at + index]
     }
 
+    /// The words `index` and `index + 1` of level 0, which both exist.
+    #[inline(always)]
+    pub(crate) fn two(&self, storage: &[u64], index: usize) -> [u64; 2] {
+        [storage[self.at + index], storage[self.at + index + 1]]
+    }
+
     /// Makes the word `index` of level 0, which was `was`, `now`: more ones.
     #[inline(always)]
     pub(crate) fn raise(&mut self, storage: &mut [u64], index: usize, was: u64, now: u64) {
@@ -124,6 +130,71 @@ impl Bitmap {
         storage[self.at + index] = now;
         if now == 0 && index != self.head {
             self.emptied_one(storage, index);
+        }
+    }
+
+    /// Adds the numbers that `more` marks in the word `index` of level 0. For
+    /// words that are often empty: no branch depends on whether this one is.
+    /// There must be more than one word.
+    #[inline(always)]
+    pub(crate) fn raise_any(&mut self, storage: &mut [u64], index: usize, more: u64) {
+        let was = storage[self.at + index];
+        storage[self.at + index] = was | more;
+        let new = was == 0 && more != 0 && index != self.head;
+        if new && index < self.head {
+            return self.filled_one(storage, index);
+        }
+        self.marked += usize::from(new);
+        let marks = &mut storage[self.upper[0] + (index >> 6)];
+        let marks_were = *marks;
+        *marks = marks_were | u64::from(new) << (index & 63);
+        if new && marks_were == 0 {
+            self.mark_above(storage, index >> 6);
+        }
+    }
+
+    /// Removes the numbers that `less` marks in the word `index` of level 0;
+    /// otherwise as [`raise_any`](Self::raise_any).
+    #[inline(always)]
+    pub(crate) fn lower_any(&mut self, storage: &mut [u64], index: usize, less: u64) {
+        let was = storage[self.at + index];
+        let now = was & !less;
+        storage[self.at + index] = now;
+        let gone = was != 0 && now == 0 && index != self.head;
+        self.marked -= usize::from(gone);
+        let marks = &mut storage[self.upper[0] + (index >> 6)];
+        *marks &= !(u64::from(gone) << (index & 63));
+        if gone && *marks == 0 {
+            self.unmark_above(storage, index >> 6);
+        }
+    }
+
+    /// The word `index` of level 1 is not zero any more.
+    #[cold]
+    #[inline(never)]
+    fn mark_above(&mut self, storage: &mut [u64], mut index: usize) {
+        for start in self.upper().skip(1) {
+            let word = &mut storage[start + (index >> 6)];
+            let was = *word;
+            *word = was | 1 << (index & 63);
+            if was != 0 {
+                return;
+            }
+            index >>= 6;
+        }
+    }
+
+    /// The word `index` of level 1 has become zero.
+    #[cold]
+    #[inline(never)]
+    fn unmark_above(&mut self, storage: &mut [u64], mut index: usize) {
+        for start in self.upper().skip(1) {
+            let word = &mut storage[start + (index >> 6)];
+            *word &= !(1 << (index & 63));
+            if *word != 0 {
+                return;
+            }
+            index >>= 6;
         }
     }
 
@@ -418,6 +489,39 @@ impl Bitmap {
         Some(index)
     }
 
+    /// The word `index` between the one before it and the one after it, which
+    /// are 0 beyond the ends.
+    #[inline(always)]
+    pub(crate) fn around(&self, storage: &[u64], index: usize) -> [u64; 3] {
+        let level = &storage[self.at..self.at + self.words];
+        let or_zero = |index: usize| level.get(index).copied().unwrap_or(0);
+        [or_zero(index.wrapping_sub(1)), level[index], or_zero(index + 1)]
+    }
+
+    /// How many numbers from `first` on the set holds without a gap, counted
+    /// up to 64. O(1).
+    #[inline(always)]
+    pub(crate) fn ones_from(&self, storage: &[u64], first: usize) -> usize {
+        let level = &storage[self.at..self.at + self.words];
+        let or_zero = |index: usize| level.get(index).copied().unwrap_or(0);
+        let (index, at) = (first / 64, first % 64);
+        let ones = or_zero(index) >> at | (or_zero(index + 1) << 1) << (63 - at);
+        ones.trailing_ones() as usize
+    }
+
+    /// How many numbers below `past` the set holds without a gap, counted up
+    /// to 64. O(1).
+    #[inline(always)]
+    pub(crate) fn ones_before(&self, storage: &[u64], past: usize) -> usize {
+        let level = &storage[self.at..self.at + self.words];
+        let or_zero = |index: usize| level.get(index).copied().unwrap_or(0);
+        // The number below `past` is to be bit 63. Below 0 is a word of zeros.
+        let last = past.wrapping_sub(1);
+        let (index, at) = (last / 64, last % 64);
+        let ones = or_zero(index) << (63 - at) | (or_zero(index.wrapping_sub(1)) >> 1) >> at;
+        ones.leading_ones() as usize
+    }
+
     /// How many numbers from `first` on the set holds without a gap, counted
     /// up to `limit`. O(limit/64).
     #[inline]
@@ -489,6 +593,14 @@ const fn words_of(bits: u64) -> u64 {
 #[inline]
 pub(crate) const fn ones(count: usize) -> u64 {
     u64::MAX >> (64 - count)
+}
+
+/// `count` ones, from 1 to 64, from bit `from` of a word on, as far as they
+/// lie in it and in the next.
+#[inline(always)]
+pub(crate) const fn ones_across(count: usize, from: usize) -> [u64; 2] {
+    let ones = ones(count);
+    [ones << from, (ones >> 1) >> (63 - from)]
 }
 
 /// Sets `count` bits, at least one, from bit `first` on.

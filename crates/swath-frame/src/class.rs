@@ -49,11 +49,6 @@ impl Class {
         }
     }
 
-    /// Whether `unit` is the first of its parent.
-    pub(crate) fn is_border(&self, unit: usize) -> bool {
-        (self.base + unit as u64).trailing_zeros() >= self.granularity
-    }
-
     /// How much of a maximal run from `unit` on is its first node.
     #[inline]
     pub(crate) fn cut(&self, unit: usize, run: usize) -> usize {

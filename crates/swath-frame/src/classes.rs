@@ -36,6 +36,14 @@ pub(crate) struct State<R> {
     pub(crate) rule: R,
 }
 
+/// Free units of class `i` to take from: `len` of them, from the bitmap's
+/// number `at` on.
+struct Choice {
+    i: usize,
+    at: usize,
+    len: usize,
+}
+
 /// Where the parts of a class stand.
 struct Layout {
     base: u64,
@@ -163,8 +171,8 @@ impl<R: Rule> State<R> {
     pub(crate) fn insert(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) {
         let class = &mut self.classes[i];
         let (at, count) = ((low - class.base) as usize, (high - low) as usize);
-        self.rule.inserting(s, i, class, at, at + count);
         class.free.insert(s, at, count);
+        self.rule.inserted(s, i, class, at, at + count);
         self.nonempty |= 1 << i;
     }
 
@@ -173,8 +181,8 @@ impl<R: Rule> State<R> {
     fn remove(&mut self, s: &mut [u64], i: usize, low: u64, high: u64) {
         let class = &mut self.classes[i];
         let (at, count) = ((low - class.base) as usize, (high - low) as usize);
-        self.rule.removing(s, i, class, at, at + count);
         class.free.remove(s, at, count);
+        self.rule.removed(s, i, class, at, at + count);
         self.note_empty(s, i);
     }
 
@@ -369,27 +377,61 @@ impl<R: Rule> State<R> {
         }
         let g = self.granularity;
         let fitting = ((frames_max.ilog2() / g) as usize).min(self.last);
-        let above = self.nonempty >> fitting;
-        let i = if above != 0 {
-            fitting + above.trailing_zeros() as usize
-        } else {
-            self.nonempty.ilog2() as usize
-        };
         // In BBS a block is a power of two.
         let frames_max = if g == 1 { 1 << fitting } else { frames_max };
+        let Choice { i, at, len } = self.choose(s, fitting, frames_max)?;
 
         let order = i as u32 * g;
-        let wanted = ((frames_max - 1) >> order) + 1;
         let class = &mut self.classes[i];
-        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
-        let (at, len) = self.rule.pick(s, i, class, wanted)?;
         let unit = class.base + at as u64;
         let start = unit << order;
         let end = start + ((len as u64) << order).min(frames_max);
         let broken = ((end - 1) >> order) + 1;
-        self.remove(s, i, unit, broken);
+        let count = (broken - unit) as usize;
+        class.free.remove(s, at, count);
+        self.rule.removed_first(s, i, class, at, len, count);
+        self.note_empty(s, i);
         self.give_back(s, end, broken << order);
         Some(self.taken(s, start, end))
+    }
+
+    /// What to take for a request of `frames_max` frames, if any frame is
+    /// free: line 4 to 9 of Fig. 4 from class `fitting` on, or the shortest
+    /// run that is long enough. The lower classes follow when that finds none.
+    #[inline(always)]
+    fn choose(&mut self, s: &mut [u64], fitting: usize, frames_max: u64) -> Option<Choice> {
+        let g = self.granularity;
+        let wanted = |i: usize| {
+            let units = ((frames_max - 1) >> (i as u32 * g)) + 1;
+            usize::try_from(units).unwrap_or(usize::MAX)
+        };
+        let mut above = self.nonempty >> fitting << fitting;
+        while above != 0 {
+            let i = above.trailing_zeros() as usize;
+            if let Some((at, len)) = self.rule.pick(s, i, &mut self.classes[i], wanted(i)) {
+                return Some(Choice { i, at, len });
+            }
+            above &= above - 1;
+        }
+        self.choose_longest(s, wanted)
+    }
+
+    /// The highest class's choice, or the longest run of all classes.
+    #[inline(never)]
+    fn choose_longest(&mut self, s: &mut [u64], wanted: impl Fn(usize) -> usize) -> Option<Choice> {
+        let mut best: Option<Choice> = None;
+        let mut left = self.nonempty;
+        while left != 0 {
+            let i = left.ilog2() as usize;
+            if let Some((at, len)) = self.rule.pick_longest(s, i, &mut self.classes[i], wanted(i)) {
+                let frames = |i: usize, len: usize| (len as u64) << (i as u32 * self.granularity);
+                if best.as_ref().is_none_or(|best| frames(best.i, best.len) < frames(i, len)) {
+                    best = Some(Choice { i, at, len });
+                }
+            }
+            left = if R::INDEXED { left & !(1 << i) } else { 0 };
+        }
+        best
     }
 
     pub(crate) fn take_aligned(

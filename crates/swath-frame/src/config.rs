@@ -115,6 +115,8 @@ pub enum BuildError {
         /// Frames from the first to the last of the map.
         frames: u64,
     },
+    /// The allocator behind has other frames than the map.
+    OtherMap,
 }
 
 impl fmt::Display for BuildError {
@@ -126,6 +128,7 @@ impl fmt::Display for BuildError {
             Self::Span { frames } => {
                 write!(f, "a span of {frames} frames is too long for the rule")
             }
+            Self::OtherMap => write!(f, "the allocator has other frames than the map"),
         }
     }
 }

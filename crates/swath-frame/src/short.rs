@@ -8,7 +8,7 @@
 use swath_arch::{Extent, Pfn};
 
 use crate::allocator::{AllocError, FreeError};
-use crate::bitmap::ones;
+use crate::bitmap::{ones, ones_across};
 use crate::classes::State;
 use crate::rule::Rule;
 
@@ -89,16 +89,12 @@ impl<R: Rule> State<R> {
     /// that seems to complete a parent or the rule has to hear of it.
     #[inline(always)]
     fn join(&mut self, s: &mut [u64], index: usize, bits: u64) -> bool {
-        let free = &mut self.classes[0].free;
-        let was = free.word(s, index);
+        let was = self.classes[0].free.word(s, index);
         let now = was | bits;
-        // In the complement a full parent is zeros: less one, they borrow, and
-        // its last bit is set, which is a one of `now` too. If no parent is
-        // full, none borrows from the next, and no last bit is set in both.
-        if R::INDEXED || (!now).wrapping_sub(self.parent_firsts) & now & self.parent_lasts != 0 {
+        if R::INDEXED || self.has_full(now) {
             return false;
         }
-        free.raise(s, index, was, now);
+        self.classes[0].free.raise(s, index, was, now);
         if was == 0 {
             self.nonempty |= 1;
         }
@@ -167,6 +163,9 @@ impl<R: Rule> State<R> {
     /// See [`FrameAllocator::free`](crate::FrameAllocator::free).
     #[inline(always)]
     pub(crate) fn free(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FreeError> {
+        if R::INDEXED {
+            return self.free_across(s, extent);
+        }
         let at = extent.start.raw().wrapping_sub(self.classes[0].base);
         let (index, low) = (at >> 6, at & 63);
         if index >= self.allocated_words as u64 || extent.count.wrapping_sub(1) >= 64 - low {
@@ -189,13 +188,85 @@ impl<R: Rule> State<R> {
         Ok(())
     }
 
+    /// Frees for a rule that is told: an extent within two words as any other,
+    /// as it is as often in two as in one.
+    #[inline(always)]
+    fn free_across(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FreeError> {
+        let at = extent.start.raw().wrapping_sub(self.classes[0].base);
+        let (index, from) = (at >> 6, (at & 63) as usize);
+        if index >= self.allocated_words as u64 - 1 || extent.count.wrapping_sub(1) >= 64 {
+            return self.free_extent(s, extent);
+        }
+        let (at, index, count) = (at as usize, index as usize, extent.count as usize);
+        let bits = ones_across(count, from);
+        let class = &self.classes[0];
+        let [low, high] = class.free.two(s, index);
+        if s[index] & bits[0] != bits[0]
+            || s[index + 1] & bits[1] != bits[1]
+            || self.has_full(low | bits[0])
+            || self.has_full(high | bits[1])
+        {
+            return self.free_extent(s, extent);
+        }
+        s[index] ^= bits[0];
+        s[index + 1] ^= bits[1];
+        self.free += extent.count;
+        let class = &mut self.classes[0];
+        class.free.raise_any(s, index, bits[0]);
+        class.free.raise_any(s, index + 1, bits[1]);
+        self.nonempty |= 1;
+        self.rule.inserted(s, 0, class, at, at + count);
+        Ok(())
+    }
+
+    /// Whether a parent seems to be full in this word of class 0.
+    #[inline(always)]
+    fn has_full(&self, word: u64) -> bool {
+        // In the complement a full parent is zeros: less one, they borrow, and
+        // its last bit is set, which is a one of `word` too. If no parent is
+        // full, none borrows from the next, and no last bit is set in both.
+        (!word).wrapping_sub(self.parent_firsts) & word & self.parent_lasts != 0
+    }
+
     /// See [`FrameAllocator::take_block`](crate::FrameAllocator::take_block).
     #[inline(always)]
     pub(crate) fn take_block(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
-        match self.take_short(s, frames_max) {
+        let short = if R::INDEXED {
+            self.take_fitting(s, frames_max)
+        } else {
+            self.take_short(s, frames_max)
+        };
+        match short {
             None => self.take_node(s, frames_max),
             block => block,
         }
+    }
+
+    /// The block to take if the rule finds one in class 0 that serves all of
+    /// a short request.
+    #[inline(always)]
+    fn take_fitting(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
+        let higher = self.last > 0 && frames_max >> self.granularity != 0;
+        if higher || frames_max.wrapping_sub(1) >= 64 {
+            return None;
+        }
+        let (class, count) = (&mut self.classes[0], frames_max as usize);
+        let (at, len) = self.rule.pick(s, 0, class, count)?;
+        let index = at >> 6;
+        if index + 1 >= self.allocated_words || class.node_max == 1 {
+            return None;
+        }
+        let bits = ones_across(count, at & 63);
+        class.free.lower_any(s, index, bits[0]);
+        class.free.lower_any(s, index + 1, bits[1]);
+        self.rule.removed_first(s, 0, class, at, len, count);
+        if class.free.is_empty(s) {
+            self.nonempty &= !1;
+        }
+        s[index] |= bits[0];
+        s[index + 1] |= bits[1];
+        self.free -= frames_max;
+        Some(Extent::new(Pfn::new(class.base + at as u64), frames_max))
     }
 
     /// The block to take if it lies in the lowest word of class 0, and can be
@@ -203,7 +274,7 @@ impl<R: Rule> State<R> {
     #[inline(always)]
     fn take_short(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
         let higher = self.nonempty > 1 && frames_max >> self.granularity != 0;
-        if R::INDEXED || frames_max == 0 || higher || self.nonempty & 1 == 0 {
+        if frames_max == 0 || higher || self.nonempty & 1 == 0 {
             return None;
         }
         let class = &mut self.classes[0];
