@@ -16,6 +16,9 @@ use swath_hw::dram_trace::TraceFormat;
 use swath_lab::access::{AccessKind, TraceError};
 use swath_lab::access_event::Sampling;
 use swath_lab::access_record::{RecordError, RecordOptions, record};
+use swath_lab::page_events::PageChange;
+use swath_lab::page_events_file::{PageFileError, PageReader};
+use swath_lab::page_events_live::{self, PageRecordError, PageRecordOptions};
 use swath_lab::plan::Plan;
 use swath_lab::real::{InputError, Machine, RealInput, Trace};
 use swath_lab::snapshot::{FrameKind, RunLengths, Snapshot, UnknownFrames};
@@ -23,7 +26,7 @@ use swath_lab::snapshot_file::SnapshotError;
 use swath_lab::studies::{self, BUILT_IN};
 use swath_lab::study::{Run, StudyError, Watch};
 use swath_lab::workload::WorkloadName;
-use swath_lab::{pbs_allocation, pbs_system, real_memory, report, snapshot_live};
+use swath_lab::{page_replay, pbs_allocation, pbs_system, real_memory, report, snapshot_live};
 
 /// The laboratory of contiguous memory: what an allocator, a TLB or a memory
 /// policy does on a workload.
@@ -74,7 +77,7 @@ enum Command {
         /// The workload, as a plan writes it: rotated-display.
         workload: String,
     },
-    /// Say what a snapshot or a trace holds.
+    /// Say what a snapshot, a recording of page events or a trace holds.
     Show {
         /// The file.
         file: PathBuf,
@@ -129,6 +132,24 @@ enum RecordCommand {
         /// Begin such a stretch every so many accesses.
         #[arg(long, value_name = "N", requires = "burst")]
         every: Option<u64>,
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+    /// What the kernel's page allocator does while a command runs.
+    ///
+    /// Reads the kernel's tracepoints kmem:mm_page_* through tracefs, as root.
+    Pages {
+        /// The file to write.
+        #[arg(short, long, value_name = "FILE", default_value = "pages.swpages")]
+        out: PathBuf,
+        /// The whole system instead of the command and its children.
+        #[arg(long)]
+        system: bool,
+        /// The kernel's buffer for each processor.
+        #[arg(long, value_name = "N", default_value_t = page_events_live::BUFFER_KIB,
+              value_parser = clap::value_parser!(u64).range(64..=1 << 22))]
+        buffer_kib: u64,
         /// The command and its arguments.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
@@ -224,6 +245,9 @@ fn main() -> ExitCode {
                 period_accesses,
             });
             record_accesses(&out, limit, sampling, &command)
+        }
+        Command::Record(RecordCommand::Pages { out, system, buffer_kib, command }) => {
+            record_pages(&out, system, buffer_kib, &command)
         }
         Command::Export { out, format, design, block_frames, workload } => {
             export(&out, format, &design, block_frames, &workload)
@@ -480,6 +504,44 @@ fn record_accesses(
     Ok(())
 }
 
+fn record_pages(
+    out: &Path,
+    whole_system: bool,
+    buffer_kib: u64,
+    command: &[OsString],
+) -> Result<(), Failure> {
+    // No way out at once here: the kernel's buffer has to be given back, and
+    // the recording looks at the flag ten times a second.
+    let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
+    let bar = bytes_bar("page events");
+    let recording = page_events_live::record(
+        command,
+        out,
+        &mut PageRecordOptions {
+            whole_system,
+            buffer_kib,
+            level: 12,
+            tracefs: &page_events_live::usual_tracefs(),
+            cancel: Some(&INTERRUPTED),
+            progress: &mut |events| bar.0.set_position(events),
+        },
+    )
+    .map_err(|error| match error {
+        PageRecordError::Cancelled => Failure::new(130, "interrupted"),
+        error => Failure::new(1, error),
+    })?;
+    bar.0.finish_and_clear();
+    say!(
+        "{} page events in {:.1} s, {} lost, {} bytes, {}",
+        recording.events,
+        recording.duration_us as f64 / 1e6,
+        recording.lost,
+        recording.file_bytes,
+        out.display()
+    );
+    Ok(())
+}
+
 fn export(
     out: &Path,
     format: Simulator,
@@ -506,7 +568,55 @@ fn export(
     Ok(())
 }
 
-/// A snapshot or a trace: the signature says which.
+/// What a recording of page events holds, and what pairing makes of it.
+fn print_pages(mut reader: PageReader<std::fs::File>, json: bool) -> Result<(), PageFileError> {
+    let head = reader.head().clone();
+    let mut counts = [0u64; PageChange::KINDS];
+    let mut duration_us = 0;
+    let events = reader.by_ref().inspect(|event| {
+        if let Ok(event) = event {
+            counts[event.change.kind()] += 1;
+            duration_us = event.time_us;
+        }
+    });
+    let replayed = page_replay::replay(events, &[], &mut |_| {})?;
+    let lost = reader.lost();
+    let all: u64 = counts.iter().sum();
+    let kinds = PageChange::NAMES.into_iter().zip(counts);
+    if json {
+        let kinds: std::collections::BTreeMap<_, _> = kinds.collect();
+        say!(
+            "{}",
+            serde_json::json!({ "facts": head.facts, "program": head.program,
+                                "whole_system": head.whole_system, "cpus": head.cpus,
+                                "events": kinds, "duration_us": duration_us,
+                                "lost": lost, "replay": replayed })
+        );
+        return Ok(());
+    }
+    let whose = if head.whole_system { "the whole system during" } else { "the processes of" };
+    say!("Linux {}, {} processors, {whose} {}", head.facts.kernel_release, head.cpus, head.program);
+    let seconds = duration_us as f64 / 1e6;
+    let lost: u64 = lost.iter().sum();
+    say!("{all} events in {seconds:.1} s, {:.0} a second, {lost} lost", all as f64 / seconds);
+    for (name, count) in kinds.filter(|&(_, count)| count > 0) {
+        say!("  {name:12} {count:>12}");
+    }
+    say!(
+        "{} blocks allocated, {} freed ({} of them unseen, {} in parts), {} left; at most {} frames \
+         at once; {} frames freed that were allocated before",
+        replayed.allocs,
+        replayed.frees,
+        replayed.frees_implied,
+        replayed.frees_in_parts,
+        replayed.live_blocks,
+        replayed.peak_frames,
+        replayed.unseen_frames
+    );
+    Ok(())
+}
+
+/// A snapshot, page events or a trace: the signature says which.
 fn show(file: &Path, json: bool) -> Result<(), Failure> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::new(1, format!("{}: {error}", file.display()));
@@ -516,6 +626,11 @@ fn show(file: &Path, json: bool) -> Result<(), Failure> {
             return Ok(());
         }
         Err(SnapshotError::Magic { .. }) => {}
+        Err(error) => return Err(failed(&error)),
+    }
+    match PageReader::open(file) {
+        Ok(reader) => return print_pages(reader, json).map_err(|error| failed(&error)),
+        Err(PageFileError::Magic { .. }) => {}
         Err(error) => return Err(failed(&error)),
     }
     let mut counts = [0u64; 3];

@@ -11,10 +11,9 @@ use std::path::Path;
 
 use swath_arch::PhysAddr;
 
-use crate::input::{Input, NumberError, put_number};
-use crate::snapshot::{
-    Builder, Facts, NAME_BYTES_MAX, RANGES_MAX, RamRange, Snapshot, ZONES_MAX, Zone, check_name,
-};
+use crate::content::{Content, ContentError, put_facts};
+use crate::input::put_number;
+use crate::snapshot::{Builder, RANGES_MAX, RamRange, Snapshot};
 
 /// The file's first eight bytes. The line end at their close shows a copy
 /// that went through text conversion.
@@ -22,9 +21,6 @@ pub const MAGIC: [u8; 8] = *b"SWSNAP\r\n";
 
 /// The version of the format, byte 8 of the file.
 pub const VERSION: u8 = 1;
-
-/// zstd's window while reading: 8 MiB, what level 19 writes.
-const WINDOW_LOG2: u32 = 23;
 
 /// zstd's level: a snapshot is written once.
 const LEVEL: i32 = 19;
@@ -91,24 +87,7 @@ impl Snapshot {
         to.write_all(&MAGIC)?;
         to.write_all(&[VERSION])?;
         let mut out = Vec::new();
-        let put_name = |out: &mut Vec<u8>, name: &str| {
-            put_number(out, name.len() as u64);
-            out.extend_from_slice(name.as_bytes());
-        };
-        put_name(&mut out, &self.facts().kernel_release);
-        for number in
-            [self.facts().total_frames, self.facts().free_frames, self.facts().buddy_frames]
-        {
-            put_number(&mut out, number);
-        }
-        put_number(&mut out, self.facts().zones.len() as u64);
-        for zone in &self.facts().zones {
-            put_number(&mut out, zone.node);
-            put_name(&mut out, &zone.name);
-            for number in zone_numbers(zone) {
-                put_number(&mut out, number);
-            }
-        }
+        put_facts(&mut out, self.facts());
         put_number(&mut out, self.ranges().len() as u64);
         let mut end = 0;
         for range in self.ranges() {
@@ -141,20 +120,8 @@ impl Snapshot {
     ///
     /// # Errors
     /// A [`SnapshotError`] that names the byte.
-    pub fn read(mut from: impl Read) -> Result<Self, SnapshotError> {
-        let mut head = Vec::new();
-        from.by_ref().take(MAGIC.len() as u64 + 1).read_to_end(&mut head)?;
-        if let Some(offset) = (0..MAGIC.len()).find(|&i| head.get(i) != Some(&MAGIC[i])) {
-            return Err(SnapshotError::Magic { offset: offset as u64 });
-        }
-        match head.get(MAGIC.len()) {
-            Some(&VERSION) => {}
-            Some(&found) => return Err(SnapshotError::Version { found }),
-            None => return Err(SnapshotError::Truncated { offset: 0, what: "the version" }),
-        }
-        let mut zstd = zstd::stream::read::Decoder::new(from)?;
-        zstd.window_log_max(WINDOW_LOG2)?;
-        Content(Input::new(zstd)).snapshot()
+    pub fn read(from: impl Read) -> Result<Self, SnapshotError> {
+        Ok(snapshot(Content::open(from, MAGIC, VERSION)?)?)
     }
 
     /// Reads a file.
@@ -166,127 +133,47 @@ impl Snapshot {
     }
 }
 
-fn zone_numbers(zone: &Zone) -> [u64; 6] {
-    [
-        zone.start_frame,
-        zone.spanned_frames,
-        zone.present_frames,
-        zone.managed_frames,
-        zone.free_frames,
-        zone.per_cpu_frames,
-    ]
+impl From<ContentError> for SnapshotError {
+    fn from(error: ContentError) -> Self {
+        match error {
+            ContentError::Magic { offset } => Self::Magic { offset },
+            ContentError::Version { found } => Self::Version { found },
+            ContentError::Truncated { offset, what } => Self::Truncated { offset, what },
+            ContentError::Malformed { offset, what } => Self::Malformed { offset, what },
+            ContentError::Damaged { offset, source } => Self::Damaged { offset, source },
+            ContentError::Io { source } => Self::Io { source },
+        }
+    }
 }
 
-/// The decompressed content of a file.
-struct Content<R>(Input<R>);
-
-impl<R: Read> Content<R> {
-    fn failed(&self, source: io::Error, what: &'static str) -> SnapshotError {
-        let offset = self.0.offset() + self.0.buffered().len() as u64;
-        match source.kind() {
-            _ if source.raw_os_error().is_some() => SnapshotError::Io { source },
-            io::ErrorKind::UnexpectedEof => SnapshotError::Truncated { offset, what },
-            _ => SnapshotError::Damaged { offset, source },
-        }
+fn ranges<R: Read>(content: &mut Content<R>) -> Result<Vec<RamRange>, ContentError> {
+    let mut ranges = Vec::new();
+    let mut end = 0u64;
+    for _ in 0..content.count(RANGES_MAX, "the number of RAM ranges")? {
+        let offset = content.0.offset();
+        let gap = content.number("a RAM range's distance")?;
+        let len_bytes = content.number("a RAM range's length")?;
+        let overflow =
+            ContentError::Malformed { offset, what: "a RAM range beyond the last address" };
+        let Some(start) = end.checked_add(gap) else { return Err(overflow) };
+        let Some(next) = start.checked_add(len_bytes) else { return Err(overflow) };
+        end = next;
+        ranges.push(RamRange { start: PhysAddr::new(start), len_bytes });
     }
+    Ok(ranges)
+}
 
-    fn number(&mut self, what: &'static str) -> Result<u64, SnapshotError> {
-        self.0.number().map_err(|error| match error {
-            NumberError::Io(source) => self.failed(source, what),
-            NumberError::Truncated => {
-                let offset = self.0.offset() + self.0.buffered().len() as u64;
-                SnapshotError::Truncated { offset, what }
-            }
-            NumberError::Malformed => self.malformed("a number of more than 64 bits or padded"),
-        })
+fn snapshot<R: Read>(mut content: Content<R>) -> Result<Snapshot, ContentError> {
+    let facts = content.facts()?;
+    let offset = content.0.offset();
+    let ranges = ranges(&mut content)?;
+    let malformed = |offset| move |what| ContentError::Malformed { offset, what };
+    let mut builder = Builder::new(facts, ranges).map_err(malformed(offset))?;
+    while !builder.is_complete() {
+        let offset = content.0.offset();
+        let run = content.number("a run of frames")?;
+        builder.push(run).map_err(malformed(offset))?;
     }
-
-    fn malformed(&self, what: &'static str) -> SnapshotError {
-        SnapshotError::Malformed { offset: self.0.offset(), what }
-    }
-
-    /// A count that stands before so many items.
-    fn count(&mut self, max: usize, what: &'static str) -> Result<usize, SnapshotError> {
-        let offset = self.0.offset();
-        let count = self.number(what)?;
-        usize::try_from(count).ok().filter(|&count| count <= max).ok_or(SnapshotError::Malformed {
-            offset,
-            what: "a count beyond the limit of the format",
-        })
-    }
-
-    fn name(&mut self, what: &'static str) -> Result<String, SnapshotError> {
-        let len = self.count(NAME_BYTES_MAX, what)?;
-        let offset = self.0.offset();
-        let bytes = match self.0.fill(len) {
-            Ok(bytes) => bytes,
-            Err(source) => return Err(self.failed(source, what)),
-        };
-        let Some(name) = bytes.get(..len) else {
-            return Err(SnapshotError::Truncated { offset: offset + bytes.len() as u64, what });
-        };
-        check_name(name).map_err(|what| SnapshotError::Malformed { offset, what })?;
-        let name = String::from_utf8_lossy(name).into_owned();
-        self.0.consume(len);
-        Ok(name)
-    }
-
-    fn facts(&mut self) -> Result<Facts, SnapshotError> {
-        let mut facts = Facts {
-            kernel_release: self.name("the kernel release")?,
-            total_frames: self.number("the frames in all")?,
-            free_frames: self.number("the free frames")?,
-            buddy_frames: self.number("the buddy allocator's frames")?,
-            zones: Vec::new(),
-        };
-        for _ in 0..self.count(ZONES_MAX, "the number of zones")? {
-            facts.zones.push(Zone {
-                node: self.number("a zone's node")?,
-                name: self.name("a zone's name")?,
-                start_frame: self.number("a zone's start")?,
-                spanned_frames: self.number("a zone's span")?,
-                present_frames: self.number("a zone's present frames")?,
-                managed_frames: self.number("a zone's managed frames")?,
-                free_frames: self.number("a zone's free frames")?,
-                per_cpu_frames: self.number("a zone's per-CPU frames")?,
-            });
-        }
-        Ok(facts)
-    }
-
-    fn ranges(&mut self) -> Result<Vec<RamRange>, SnapshotError> {
-        let mut ranges = Vec::new();
-        let mut end = 0u64;
-        for _ in 0..self.count(RANGES_MAX, "the number of RAM ranges")? {
-            let offset = self.0.offset();
-            let gap = self.number("a RAM range's distance")?;
-            let len_bytes = self.number("a RAM range's length")?;
-            let overflow =
-                SnapshotError::Malformed { offset, what: "a RAM range beyond the last address" };
-            let Some(start) = end.checked_add(gap) else { return Err(overflow) };
-            let Some(next) = start.checked_add(len_bytes) else { return Err(overflow) };
-            end = next;
-            ranges.push(RamRange { start: PhysAddr::new(start), len_bytes });
-        }
-        Ok(ranges)
-    }
-
-    fn snapshot(mut self) -> Result<Snapshot, SnapshotError> {
-        let facts = self.facts()?;
-        let offset = self.0.offset();
-        let ranges = self.ranges()?;
-        let malformed = |offset| move |what| SnapshotError::Malformed { offset, what };
-        let mut builder = Builder::new(facts, ranges).map_err(malformed(offset))?;
-        while !builder.is_complete() {
-            let offset = self.0.offset();
-            let run = self.number("a run of frames")?;
-            builder.push(run).map_err(malformed(offset))?;
-        }
-        // Reading on to the end is what verifies the checksum.
-        match self.0.fill(1) {
-            Ok([]) => builder.finish().map_err(malformed(self.0.offset())),
-            Ok(_) => Err(self.malformed("bytes after the last run")),
-            Err(source) => Err(self.failed(source, "the checksum")),
-        }
-    }
+    content.end("bytes after the last run")?;
+    builder.finish().map_err(malformed(content.0.offset()))
 }

@@ -296,7 +296,8 @@ fn parse_iomem(text: &str, path: &Path) -> Result<Vec<RamRange>, CaptureError> {
     Ok(merged.into_iter().map(range).collect())
 }
 
-fn read_facts(proc: &Path) -> Result<Facts, CaptureError> {
+/// The facts of the machine whose `/proc` stands at `proc`.
+pub(crate) fn read_facts(proc: &Path) -> Result<Facts, CaptureError> {
     let release = text(&proc.join("sys/kernel/osrelease"))?;
     let meminfo = proc.join("meminfo");
     let memory = text(&meminfo)?;
