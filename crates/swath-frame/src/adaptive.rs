@@ -115,7 +115,8 @@ pub struct Moves {
 ///
 /// Invariants: a bank with a free frame that is not isolated is in exactly the
 /// field and the set of its pool, its largest block and its bucket, as its note
-/// says; a column's bits are its lists that are not empty; POOL_OFFLINE has the
+/// says; a column's bits are its lists that are not empty, and a
+/// pool's its columns; POOL_OFFLINE has the
 /// wholly free banks that do not cross, and no others; `current` are banks of
 /// their pools; `free` are the pools' free frames.
 #[derive(Clone, Copy, Debug)]
@@ -123,8 +124,8 @@ pub struct Pools {
     policy: Policy,
     /// The fields that are not empty, column by column.
     fields: [[u32; ORDERS]; 2],
-    /// The columns of POOL_OFFLINE that are not empty.
-    offline: u32,
+    /// The columns of each pool that are not empty.
+    serving: [u32; 3],
     current: [u32; 2],
     /// The fourth is for banks that are in no pool: 0.
     free: [u64; 4],
@@ -146,7 +147,7 @@ impl Pools {
         Self {
             policy,
             fields: [[0; ORDERS]; 2],
-            offline: 0,
+            serving: [0; 3],
             current: [NONE; 2],
             free: [0; 4],
             moves: Moves {
@@ -193,9 +194,8 @@ impl Pools {
         b.set_note(s, bank, pool as u32 | key);
         let Some((order, bucket)) = field(key) else { return };
         self.set.insert(s, self.set_at(pool, order), bank);
-        if pool == OFFLINE {
-            self.offline |= 1 << order;
-        } else {
+        self.serving[pool] |= 1 << order;
+        if pool != OFFLINE {
             b.link(s, self.head(pool, order, bucket), bank);
             self.fields[pool][order] |= 1 << bucket;
         }
@@ -206,10 +206,10 @@ impl Pools {
         let note = b.note(s, bank);
         let Some((order, bucket)) = field(note) else { return };
         let pool = (note & POOL_MASK) as usize;
-        let is_empty = self.set.remove(s, self.set_at(pool, order), bank);
-        if pool == OFFLINE {
-            self.offline &= !(u32::from(is_empty) << order);
-        } else if b.unlink(s, self.head(pool, order, bucket), bank) {
+        if self.set.remove(s, self.set_at(pool, order), bank) {
+            self.serving[pool] &= !(1 << order);
+        }
+        if pool != OFFLINE && b.unlink(s, self.head(pool, order, bucket), bank) {
             self.fields[pool][order] &= !(1 << bucket);
         }
     }
@@ -217,9 +217,15 @@ impl Pools {
     /// Moves a bank to the field that it belongs to now, in pool `to`.
     #[inline(never)]
     fn requeue(&mut self, b: &Blocks, s: &mut [u64], bank: usize, to: usize) {
+        self.leave(b, s, bank, to);
+        self.link(b, s, bank, to);
+    }
+
+    /// Takes a bank out of its field, towards pool `to`.
+    #[inline(always)]
+    fn leave(&mut self, b: &Blocks, s: &mut [u64], bank: usize, to: usize) {
         let from = (b.note(s, bank) & POOL_MASK) as usize;
         self.unlink(b, s, bank);
-        self.link(b, s, bank, to);
         let is_current = self.current.get(from) == Some(&(bank as u32));
         if is_current && (from != to || self.preference(from) != Preference::Recent) {
             self.current[from] = NONE;
@@ -244,11 +250,13 @@ impl Pools {
     }
 
     /// The columns of a pool, from `order` on, that are not empty.
-    fn serving(&self, pool: usize, order: u32) -> impl Iterator<Item = usize> {
-        let columns = order as usize..self.columns;
-        columns.filter(move |&order| match self.fields.get(pool) {
-            Some(fields) => fields[order] != 0,
-            None => self.offline >> order & 1 == 1,
+    #[inline(always)]
+    fn serving(&self, pool: usize, order: u32) -> impl Iterator<Item = usize> + use<> {
+        let mut rest = self.serving[pool] >> order << order;
+        core::iter::from_fn(move || {
+            let column = rest.trailing_zeros() as usize;
+            rest &= rest.wrapping_sub(1);
+            (column < 32).then_some(column)
         })
     }
 
@@ -313,7 +321,9 @@ impl Pools {
         } else {
             self.emptiest(s, order)?
         };
-        self.requeue(b, s, bank, pool);
+        // It is in no field until `changed` finds one for what will be left.
+        self.leave(b, s, bank, pool);
+        b.set_note(s, bank, pool as u32);
         self.current[pool] = bank as u32;
         Some(bank)
     }
@@ -505,10 +515,7 @@ impl Placement for Pools {
     }
 
     fn largest(&self, _b: &Blocks, _s: &[u64]) -> Option<u32> {
-        let serves = |&order: &usize| {
-            self.offline >> order & 1 == 1 || self.fields.iter().any(|pool| pool[order] != 0)
-        };
-        (0..self.columns).rev().find(serves).map(|order| order as u32)
+        self.serving.iter().fold(0, |all, pool| all | pool).checked_ilog2()
     }
 
     fn check(&self, b: &Blocks, s: &[u64]) -> Result<(), &'static str> {
@@ -563,8 +570,8 @@ impl Placement for Pools {
                     return Err("the levels of a set of banks differ");
                 }
                 let is_empty = Tree::len(s, set, b.count) == 0;
-                if pool == OFFLINE && is_empty == (self.offline >> order & 1 == 1) {
-                    return Err("the columns of POOL_OFFLINE differ from its sets");
+                if is_empty == (self.serving[pool] >> order & 1 == 1) {
+                    return Err("the columns of a pool differ from its sets");
                 }
             }
         }

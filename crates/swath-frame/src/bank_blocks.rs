@@ -166,8 +166,9 @@ impl Blocks {
         Ok((blocks, count * (RECORD_WORDS + bank_words) as u64))
     }
 
-    /// Overwrites the storage: the frames of `map` in `zone` are free.
-    pub(crate) fn fill(&mut self, s: &mut [u64], map: &MemoryMap<'_>, zone: Extent) {
+    /// Overwrites the storage: the frames of `map` in `zone` are `free`, or all
+    /// in use.
+    pub(crate) fn fill(&mut self, s: &mut [u64], map: &MemoryMap<'_>, zone: Extent, free: bool) {
         s[..self.count * (RECORD_WORDS + self.bank_words)].fill(0);
         for bank in 0..self.count {
             set_half(s, record(bank, NEXT), NONE);
@@ -191,7 +192,8 @@ impl Blocks {
                 set_half(s, frames, half(s, frames) + count as u32);
                 low += count;
             }
-            for (start, order) in self.pieces(area) {
+            let freed = if free { area } else { Extent::default() };
+            for (start, order) in self.pieces(freed) {
                 let (bank, at) = self.position(start);
                 self.release(s, bank, at, order);
             }

@@ -514,6 +514,26 @@ fn a_bank_emptied_while_isolated_goes_offline_on_rejoin() {
 }
 
 #[test]
+fn what_is_allocated_from_the_start_is_the_kernels_until_it_is_freed() {
+    let geometry = Banks::new(Pfn::new(0), 256, Order::known(6)).unwrap();
+    let zone = Extent::new(Pfn::new(0), 512);
+    let mut buddy = with_map(&[(0, 512)], |map| {
+        let pools = Pools::default();
+        let words = AdaptiveBuddy::<Vec<u64>>::storage_words(map, zone, geometry, &pools).unwrap();
+        AdaptiveBuddy::new_allocated(map, zone, geometry, pools, vec![0; words]).unwrap()
+    });
+    assert_eq!((buddy.free_frames(), buddy.total_frames(), buddy.check()), (0, 512, Ok(())));
+    assert_eq!(buddy.take(Order::BASE, Mobility::Movable), None);
+    // All but the first frame.
+    for frame in (1..512).map(Pfn::new) {
+        buddy.give(frame, Order::BASE).unwrap();
+    }
+    assert_eq!(buddy.check(), Ok(()));
+    assert_eq!(buddy.bank(0).unwrap().pool, Some(Pool::Kernel));
+    assert_eq!(buddy.bank(1).unwrap().pool, Some(Pool::Offline));
+}
+
+#[test]
 fn bad_input_is_named_and_changes_nothing() {
     let mut buddy = adaptive(2, Policy::PACKED);
     let frame = buddy.take(Order::BASE, Mobility::Movable).unwrap();
@@ -546,4 +566,33 @@ fn bad_input_is_named_and_changes_nothing() {
         };
         assert_eq!(build(zone, 0, needed_words), Ok(()));
     });
+}
+
+/// Table II: bytes of the management structures of a zone of 16 GiB, and of
+/// node 0 with its DMA and DMA32 zones (paper: 1920, 68864, 71040, 5696 and
+/// 17152, 284928, 293632, 32256).
+#[test]
+fn structures_of_a_zone_and_of_a_node() {
+    const GIB: u64 = 1 << 18;
+    let zones = [(0, 1 << 12), (1 << 12, 4 * GIB - (1 << 12)), (4 * GIB, 12 * GIB)];
+    let sizes = |build: &dyn Fn(&MemoryMap<'_>, Extent) -> usize| {
+        let zone = |&(start, count): &(u64, u64)| {
+            with_map(&[(0, 16 * GIB)], |map| build(map, Extent::new(Pfn::new(start), count)))
+        };
+        [zone(&(0, 16 * GIB)), zones.iter().map(zone).sum()]
+    };
+    fn bytes<P: Placement>(placement: P, map: &MemoryMap<'_>, zone: Extent) -> usize {
+        let words =
+            BankBuddy::<Vec<u64>, P>::storage_words(map, zone, Banks::PAPER, &placement).unwrap();
+        let storage = vec![0; words];
+        let buddy = BankBuddy::new(map, zone, Banks::PAPER, placement, storage).unwrap();
+        assert!(buddy.frame_bytes() as u64 * 100 < 28 * buddy.banks() as u64 * 65_536);
+        buddy.structure_bytes()
+    }
+    let array = sizes(&|map, zone| bytes(Array, map, zone));
+    let list = sizes(&|map, zone| bytes(List::new(true), map, zone));
+    let pools = sizes(&|map, zone| bytes(Pools::default(), map, zone));
+    if cfg!(target_pointer_width = "64") {
+        assert_eq!([array, list, pools], [[2456, 3304], [2496, 3424], [5888, 13_600]]);
+    }
 }
