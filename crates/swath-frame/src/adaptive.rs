@@ -265,11 +265,18 @@ impl Pools {
         let fields = &self.fields[pool];
         let order = match self.preference(pool) {
             Preference::Outermost => return self.outermost(s, pool, order, pool),
-            Preference::Recent => self.serving(pool, order).next(),
-            Preference::Fullest => {
-                self.serving(pool, order).min_by_key(|&order| fields[order].trailing_zeros())
-            }
-        }?;
+            Preference::Fullest => return self.fullest(s, pool, order),
+            Preference::Recent => self.serving(pool, order).next()?,
+        };
+        let bucket = fields[order].trailing_zeros() as usize;
+        Some(half(s, self.head(pool, order, bucket)) as usize)
+    }
+
+    /// The bank of a pool (not POOL_OFFLINE) with the fewest free frames that
+    /// serves `order`. O(C).
+    fn fullest(&self, s: &[u64], pool: usize, order: u32) -> Option<usize> {
+        let fields = &self.fields[pool];
+        let order = self.serving(pool, order).min_by_key(|&o| fields[o].trailing_zeros())?;
         let bucket = fields[order].trailing_zeros() as usize;
         Some(half(s, self.head(pool, order, bucket)) as usize)
     }
@@ -634,15 +641,15 @@ impl<W: DerefMut<Target = [u64]>> AdaptiveBuddy<W> {
         self.rule.candidate(&self.blocks, &self.storage, after)
     }
 
-    /// Takes a block from the banks that a pool has, and from no other: a
-    /// target for migration. `None` if there is none, and always for
-    /// POOL_OFFLINE.
+    /// Takes a block from the fullest bank (up to a 32nd) that a pool has,
+    /// whatever the policy, and from no bank of another pool: a target for
+    /// migration, which is to fill banks and open none. `None` if there is none,
+    /// and always for POOL_OFFLINE. O(C) and the taking.
     pub fn take_own(&mut self, order: Order, pool: Pool) -> Option<Pfn> {
         if order.k() > self.blocks.top || pool == Pool::Offline {
             return None;
         }
-        let (b, s) = (&self.blocks, &self.storage);
-        let bank = self.rule.choose_own(b, s, pool as usize, order.k())?;
+        let bank = self.rule.fullest(&self.storage, pool as usize, order.k())?;
         Some(self.take_from(bank, order.k(), false))
     }
 }

@@ -3,8 +3,10 @@
 use core::fmt;
 use core::ops::DerefMut;
 
-use swath_arch::{Extent, Pfn};
+use swath_arch::{Extent, Order, Pfn};
 
+use crate::bank_buddy::AdaptiveBuddy;
+use crate::banks::Pool;
 use crate::machine::Machine;
 use crate::per_cpu::PerCpu;
 use crate::usage::{Isolation, Unit, UnitState, extent};
@@ -114,6 +116,32 @@ where
         self.whole(Unit::Section(section)).is_ok_and(|(_, _, state)| state.unmovable == 0)
     }
 
+    /// What stands in the way of taking a unit offline once its movable frames
+    /// have been moved: nothing, if this succeeds. O(1), and O(frames of the
+    /// unit / 64) where a frame is unmovable.
+    ///
+    /// # Errors
+    /// A [`HotplugError`]: the unit is not whole, offline, or holds a frame that
+    /// cannot be moved.
+    pub fn removable(&self, unit: Unit) -> Result<UnitState, HotplugError> {
+        let (extent, _, state) = self.whole(unit)?;
+        if state.isolation == Isolation::Offline {
+            return Err(HotplugError::State { unit, isolation: state.isolation });
+        }
+        if state.unmovable == 0 {
+            return Ok(state);
+        }
+        let frame = self.usage.find_unmovable(&self.words, extent).unwrap_or(extent.start);
+        Err(HotplugError::Unmovable { unit, frame, frames: state.unmovable })
+    }
+
+    /// The first frame of `extent` that is in use, by whomever; frames in
+    /// per-CPU lists are not. O(frames of the extent / 64) up to that one.
+    pub fn next_used(&self, extent: Extent) -> Option<Pfn> {
+        extent.checked_end()?;
+        self.usage.find_used(&self.words, extent)
+    }
+
     /// The unit's frames, its zone and its state, if it is whole.
     fn whole(&self, unit: Unit) -> Result<(Extent, usize, UnitState), HotplugError> {
         let extent = extent(&self.layout, unit).ok_or(HotplugError::NoUnit { unit })?;
@@ -160,13 +188,8 @@ where
     /// A [`HotplugError`] that says why the unit cannot go; nothing changes but
     /// where free frames wait.
     pub fn offline(&mut self, unit: Unit) -> Result<(), HotplugError> {
-        let (extent, zone, state) = self.whole(unit)?;
-        if state.isolation == Isolation::Offline {
-            return Err(HotplugError::State { unit, isolation: state.isolation });
-        }
-        if let Some(frame) = self.usage.find_unmovable(&self.words, extent) {
-            return Err(HotplugError::Unmovable { unit, frame, frames: state.unmovable });
-        }
+        let (extent, zone, _) = self.whole(unit)?;
+        let state = self.removable(unit)?;
         if state.movable > 0 {
             return Err(HotplugError::InUse { unit, frames: state.movable });
         }
@@ -200,5 +223,24 @@ where
             self.renew_marks();
         }
         Ok(())
+    }
+}
+
+impl<A, Zs, Ls, W> Machine<Zs, Ls, W>
+where
+    A: DerefMut<Target = [u64]>,
+    Zs: DerefMut<Target = [AdaptiveBuddy<A>]>,
+    Ls: DerefMut<Target = [PerCpu]>,
+    W: DerefMut<Target = [u64]>,
+{
+    /// Takes a block for movable memory that comes from another bank of the
+    /// zone, as [`AdaptiveBuddy::take_own`] does from POOL_USER: past the per-CPU
+    /// lists, and past the watermarks, since as many frames are given back for
+    /// it. `None` if there is none, or no such zone.
+    pub fn take_own(&mut self, zone: usize, order: Order) -> Option<Pfn> {
+        let start = self.zones.get_mut(zone)?.take_own(order, Pool::User)?;
+        let extent = Extent::new(start, order.frames());
+        self.usage.take(&mut self.words, &self.layout, extent, true);
+        Some(start)
     }
 }

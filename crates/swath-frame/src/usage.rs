@@ -328,6 +328,11 @@ impl Usage {
             .or_else(|| (extent.end() > self.span.end()).then(|| extent.start.max(self.span.end())))
     }
 
+    /// The first frame of `extent` that is in use.
+    pub(crate) fn find_used(&self, words: &[u64], extent: Extent) -> Option<Pfn> {
+        self.find(words, extent, |used, _| used)
+    }
+
     /// The first frame of `extent` that is in use and not movable.
     pub(crate) fn find_unmovable(&self, words: &[u64], extent: Extent) -> Option<Pfn> {
         self.find(words, extent, |used, movable| used & !movable)

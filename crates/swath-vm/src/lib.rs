@@ -63,10 +63,13 @@ pub mod inspect;
 pub mod migrate;
 pub mod pmap;
 pub mod pmap_error;
+pub mod pmap_move;
 pub mod protect;
+pub mod relocate;
 pub mod reverse;
 pub mod space;
 pub mod superpage;
+pub mod units;
 pub mod unmap;
 
 pub use anchor::anchor_distance;
@@ -78,6 +81,7 @@ pub use error::{
 pub use inspect::Mapping;
 pub use pmap::{Access, Faulted, Pmap, PmapStatistics, Protection, Spaces, Status};
 pub use pmap_error::{PmapError, PmapFault};
+pub use pmap_move::MoveError;
 pub use reverse::{ReverseError, ReverseMap, Site, SpaceId};
 pub use space::{AddressSpace, Statistics};
 pub use superpage::{Demoted, DemotedTable, Promoted, Sizes};

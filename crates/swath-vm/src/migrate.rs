@@ -4,8 +4,11 @@
 //! It is a state machine that the caller steps, with a budget of frames and
 //! the time as arguments, so that it runs in a kernel's thread, in a
 //! simulation or from a timer alike. It knows neither allocator nor page
-//! tables: [`Banks`] says what is free where, [`Owners`] moves the content and
-//! the mappings of a block.
+//! tables: [`Banks`] says what is free where ([`units`](crate::units) has it for
+//! a machine of `swath-frame`), [`Owners`] moves the content and the mappings of
+//! a block ([`relocate`](crate::relocate) has it for a [`Pmap`](crate::Pmap)).
+//! Taking memory offline on demand is the same work on a bank that somebody
+//! names ([`begin`](Daemon::begin)).
 //!
 //! ```text
 //!          interval over, quiet, a candidate
@@ -24,12 +27,22 @@
 //! [`reserve_frames`](Config::reserve_frames) besides, or its frames would only
 //! open another bank.
 //!
+//! **Blocks move whole** while there is a target for them, so that a superpage
+//! stays one. Where there is none, the owner is asked to split the block, and
+//! its parts move.
+//!
 //! **Failure puts all back.** What is not yet moved stays where it is, with its
 //! mappings; a target taken for it goes back; the bank's free frames may be
 //! handed out again. Blocks that have moved are as good where they are. The bank
 //! that failed is not tried again before
-//! [`retry_ns`](Config::retry_ns) have passed. A frame that its owner frees
-//! meanwhile saves its move.
+//! [`retry_ns`](Config::retry_ns) have passed, of up to [`AVOIDED_MAX`] such
+//! banks: the daemon goes on with the next best instead of coming back to the
+//! same pinned frames. A frame that its owner frees meanwhile saves its move.
+//!
+//! # What it costs
+//! Beside the owners' work ([`pmap_move`](crate::pmap_move)): a block costs one
+//! search for it, one target, and one return of the old frames; a bank one scan,
+//! one isolation and one rejoining. Nothing else grows with banks or frames.
 
 use core::fmt;
 
@@ -48,9 +61,9 @@ pub struct Candidate {
 
 /// The banks of movable memory (POOL_USER), as the daemon needs them.
 pub trait Banks {
-    /// The bank with the fewest frames in use of those that have some, are not
-    /// isolated, and are not `except`.
-    fn candidate(&self, except: Option<usize>) -> Option<Candidate>;
+    /// The bank with the fewest frames in use of those that have some, could be
+    /// offline without them, are not isolated and not `avoided`.
+    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate>;
 
     /// Free frames in the pool's banks other than `bank`: room for what is
     /// moved out of it.
@@ -96,10 +109,22 @@ pub trait Owners {
 
     /// Copies the content of 2^`order` frames from `from` to `to` and changes
     /// every mapping of them; TLBs are to be invalidated before it returns.
+    /// `Ok(false)` if that is no longer the block that [`block`](Self::block)
+    /// said, since frames were freed meanwhile: nothing has changed.
     ///
     /// # Errors
     /// [`Stuck`]; nothing has changed.
-    fn relocate(&mut self, from: Pfn, to: Pfn, order: Order) -> Result<(), Stuck>;
+    fn relocate(&mut self, from: Pfn, to: Pfn, order: Order) -> Result<bool, Stuck>;
+
+    /// Makes smaller blocks of a block for which there is no target. Whether it
+    /// is less now; it is not if it can move only as a whole.
+    ///
+    /// # Errors
+    /// [`Stuck`]; who uses the frames is as before.
+    fn split(&mut self, start: Pfn, order: Order) -> Result<bool, Stuck> {
+        let _ = (start, order);
+        Ok(false)
+    }
 }
 
 /// When the daemon works and on what.
@@ -214,6 +239,20 @@ enum State {
     Moving { candidate: Candidate, next: Pfn, moved_frames: u64 },
 }
 
+/// How many banks that failed are remembered; of more, those whose time is
+/// over first are forgotten.
+pub const AVOIDED_MAX: usize = 8;
+
+/// What became of one block.
+enum Moved {
+    /// It is elsewhere.
+    Block(Pfn, Order),
+    /// Its owner has freed it.
+    Freed,
+    /// It is not what it was; it is to be looked at again.
+    Changed,
+}
+
 /// The daemon.
 ///
 /// Invariant: while it is moving, the bank is isolated; otherwise it has
@@ -222,8 +261,8 @@ enum State {
 pub struct Daemon {
     config: Config,
     state: State,
-    /// The bank that failed last, and until when it is left alone.
-    avoided: Option<(usize, u64)>,
+    /// Banks that failed, and until when each is left alone.
+    avoided: [(usize, u64); AVOIDED_MAX],
     statistics: Statistics,
 }
 
@@ -233,7 +272,7 @@ impl Daemon {
         Self {
             config,
             state: State::Waiting { until_ns: 0 },
-            avoided: None,
+            avoided: [(0, 0); AVOIDED_MAX],
             statistics: Statistics {
                 scans: 0,
                 emptied_banks: 0,
@@ -269,6 +308,18 @@ impl Daemon {
         }
     }
 
+    /// Begins to empty a bank that the caller has isolated because somebody
+    /// wants it offline, whatever the [`Config`] says; [`step`](Self::step) goes
+    /// on with it. Whether it does: not while another bank is being emptied.
+    pub fn begin(&mut self, isolated: Candidate) -> bool {
+        let begins = self.moving().is_none();
+        if begins {
+            let next = isolated.frames.start;
+            self.state = State::Moving { candidate: isolated, next, moved_frames: 0 };
+        }
+        begins
+    }
+
     /// Gives up the bank that is being emptied, if any.
     pub fn stop<B: Banks>(&mut self, now_ns: u64, banks: &mut B) {
         if let State::Moving { candidate, .. } = self.state {
@@ -279,8 +330,9 @@ impl Daemon {
 
     /// Works until `budget_frames` have been moved, a bank is done, or there is
     /// nothing to do. A block larger than the rest of the budget still moves,
-    /// so that every step with a budget gets on. One scan, and per block one
-    /// search, one target and one relocation.
+    /// so that every step with a budget gets on; a block that was freed or changed
+    /// meanwhile counts as a frame. One scan, and per block one search, one
+    /// target and one relocation.
     pub fn step<B: Banks, O: Owners>(
         &mut self,
         now_ns: u64,
@@ -299,7 +351,7 @@ impl Daemon {
             let next = candidate.frames.start;
             self.state = State::Moving { candidate, next, moved_frames: 0 };
         }
-        let mut spent = 0;
+        let (mut spent, mut moved) = (0, 0);
         loop {
             let State::Moving { candidate, next, moved_frames } = self.state else {
                 return Step::Wait { until_ns: now_ns };
@@ -316,16 +368,18 @@ impl Daemon {
                 return Step::Emptied { bank, moved_frames };
             };
             if spent >= budget_frames {
-                return Step::Moving { moved_frames: spent };
+                return Step::Moving { moved_frames: moved };
             }
             match move_block(frame, banks, owners) {
-                Ok(None) => {
-                    // Freed between the two looks; it is not in use any more.
+                Ok(Moved::Freed) => {
+                    spent += 1;
                     self.state =
                         State::Moving { candidate, next: after(frame, Order::BASE), moved_frames };
                 }
-                Ok(Some((start, order))) => {
+                Ok(Moved::Changed) => spent += 1,
+                Ok(Moved::Block(start, order)) => {
                     spent += order.frames();
+                    moved += order.frames();
                     self.statistics.moved_frames += order.frames();
                     self.state = State::Moving {
                         candidate,
@@ -340,10 +394,10 @@ impl Daemon {
 
     /// Finds and isolates the next bank.
     fn scan<B: Banks>(&mut self, now_ns: u64, banks: &mut B) -> Option<Candidate> {
-        if self.avoided.is_some_and(|(_, until_ns)| now_ns >= until_ns) {
-            self.avoided = None;
-        }
-        let candidate = banks.candidate(self.avoided.map(|(bank, _)| bank))?;
+        let avoided = self.avoided;
+        let candidate = banks.candidate(&|bank| {
+            avoided.iter().any(|&(b, until_ns)| b == bank && now_ns < until_ns)
+        })?;
         let Candidate { bank, frames, occupied_frames } = candidate;
         let limit = u128::from(frames.count) * u128::from(self.config.occupied_permille_max);
         let needed = occupied_frames.saturating_add(self.config.reserve_frames);
@@ -363,7 +417,11 @@ impl Daemon {
         let bank = candidate.bank;
         banks.rejoin(bank);
         self.wait(now_ns);
-        self.avoided = Some((bank, now_ns.saturating_add(self.config.retry_ns)));
+        if let Some(oldest) =
+            self.avoided.iter_mut().min_by_key(|(b, until_ns)| (*b != bank, *until_ns))
+        {
+            *oldest = (bank, now_ns.saturating_add(self.config.retry_ns));
+        }
         let statistics = &mut self.statistics;
         *match cause {
             Cause::Stuck(Stuck::Unmovable) => &mut statistics.unmovable,
@@ -382,22 +440,37 @@ impl Daemon {
     }
 }
 
-/// Moves the block that the frame belongs to; `None` if it is no longer used.
+/// Moves the block that the frame belongs to, or a part of it around the frame
+/// if there is no target for the whole.
 fn move_block<B: Banks, O: Owners>(
     frame: Pfn,
     banks: &mut B,
     owners: &mut O,
-) -> Result<Option<(Pfn, Order)>, Cause> {
-    let Some((start, order)) = owners.block(frame).map_err(Cause::Stuck)? else {
-        return Ok(None);
-    };
-    let target = banks.take_target(order).ok_or(Cause::NoTarget)?;
-    if let Err(stuck) = owners.relocate(start, target, order) {
-        banks.give(target, order);
-        return Err(Cause::Stuck(stuck));
+) -> Result<Moved, Cause> {
+    let mut larger = None;
+    loop {
+        let Some((start, order)) = owners.block(frame).map_err(Cause::Stuck)? else {
+            return Ok(Moved::Freed);
+        };
+        // Splitting comes to an end, whatever the owners say.
+        if larger.is_some_and(|larger| order >= larger) {
+            return Err(Cause::NoTarget);
+        }
+        if let Some(target) = banks.take_target(order) {
+            let relocated = owners.relocate(start, target, order);
+            let old = if relocated == Ok(true) { start } else { target };
+            banks.give(old, order);
+            return match relocated {
+                Ok(true) => Ok(Moved::Block(start, order)),
+                Ok(false) => Ok(Moved::Changed),
+                Err(stuck) => Err(Cause::Stuck(stuck)),
+            };
+        }
+        if order == Order::BASE || !owners.split(start, order).map_err(Cause::Stuck)? {
+            return Err(Cause::NoTarget);
+        }
+        larger = Some(order);
     }
-    banks.give(start, order);
-    Ok(Some((start, order)))
 }
 
 /// The frame after a block.

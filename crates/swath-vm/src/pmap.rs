@@ -145,6 +145,12 @@ pub struct PmapStatistics {
     pub demotions_page_out: u64,
     /// Demotions because a page was laundered.
     pub demotions_clean: u64,
+    /// Demotions because a superpage's frames move one by one.
+    pub demotions_move: u64,
+    /// Frames whose content and mappings were moved.
+    pub moved_frames: u64,
+    /// Mappings that were changed for it.
+    pub moved_mappings: u64,
     /// Superpages removed as a whole, as was asked.
     pub removed_whole: u64,
     /// Superpages removed as a whole because they could not be demoted.
@@ -167,6 +173,7 @@ pub(crate) enum Cause {
     Protect,
     PageOut,
     Clean,
+    Move,
 }
 
 /// The mappings of all spaces.
@@ -384,6 +391,30 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         site: Site,
         cause: Cause,
     ) -> Result<Option<PageRange>, PmapError> {
+        if self.demote_or_keep(spaces, site, cause)? {
+            return Ok(None);
+        }
+        let Site { space: id, page } = site;
+        let (space, invalidate) = reach(spaces, id)?;
+        let mapping = space.translate(page).map_err(|error| translation(page, error))?;
+        let within = page.raw() & (mapping.order.frames() - 1);
+        let head = Vpn::new(page.raw() - within);
+        let frames = Extent::new(Pfn::new(mapping.frame.raw() - within), mapping.order.frames());
+        let site = Site { page: head, ..site };
+        let flush = self.unmap(space, site, frames, mapping.order, mapping.attributes)?;
+        invalidate(id, flush);
+        self.statistics.removed_for_shortage += 1;
+        Ok(Some(flush.range))
+    }
+
+    /// One demotion at the site, mapping before PV entries. Returns whether it
+    /// was made: if no PV entries or no table can be had, the superpage stays.
+    pub(crate) fn demote_or_keep<S: Spaces>(
+        &mut self,
+        spaces: &mut S,
+        site: Site,
+        cause: Cause,
+    ) -> Result<bool, PmapError> {
         let Site { space: id, page } = site;
         let (space, invalidate) = reach(spaces, id)?;
         let mapping = space.translate(page).map_err(|error| translation(page, error))?;
@@ -391,34 +422,17 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             return Err(PmapError::NotMapped { page });
         };
         let needed = ReverseMap::<W>::entries_to_demote(mapping.order, to);
-        let demoted = if u64::from(self.reverse.free_entries()) < needed {
-            None
-        } else {
-            match space.demote(page, &mut |flush| invalidate(id, flush)) {
-                Ok(demoted) => Some(demoted),
-                Err(
-                    DemoteError::NoTable(_)
-                    | DemoteError::TableOutOfReach { .. }
-                    | DemoteError::FrameOutOfReach { .. },
-                ) => None,
-                Err(error) => return Err(PmapError::demotion(id, page, error)),
-            }
-        };
-        let Some(demoted) = demoted else {
-            let within = page.raw() & (mapping.order.frames() - 1);
-            let head = Vpn::new(page.raw() - within);
-            let frames =
-                Extent::new(Pfn::new(mapping.frame.raw() - within), mapping.order.frames());
-            let flush = self.unmap(
-                space,
-                Site { page: head, ..site },
-                frames,
-                mapping.order,
-                mapping.attributes,
-            )?;
-            invalidate(id, flush);
-            self.statistics.removed_for_shortage += 1;
-            return Ok(Some(flush.range));
+        if u64::from(self.reverse.free_entries()) < needed {
+            return Ok(false);
+        }
+        let demoted = match space.demote(page, &mut |flush| invalidate(id, flush)) {
+            Ok(demoted) => demoted,
+            Err(
+                DemoteError::NoTable(_)
+                | DemoteError::TableOutOfReach { .. }
+                | DemoteError::FrameOutOfReach { .. },
+            ) => return Ok(false),
+            Err(error) => return Err(PmapError::demotion(id, page, error)),
         };
         self.reverse.demote(
             demoted.from,
@@ -439,8 +453,9 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             Cause::Protect => &mut statistics.demotions_protect,
             Cause::PageOut => &mut statistics.demotions_page_out,
             Cause::Clean => &mut statistics.demotions_clean,
+            Cause::Move => &mut statistics.demotions_move,
         } += 1;
-        Ok(None)
+        Ok(true)
     }
 
     /// Unmaps one mapping, takes its PV entry away and remembers its flags.

@@ -4,7 +4,8 @@
 //! entries of a frame's base-page mappings form a list; so do, for each
 //! superpage size, those of each aligned group of frames of that size, so that a
 //! superpage has one PV entry, however many frames it maps. Promotion makes 2^k
-//! entries one, demotion the reverse.
+//! entries one, demotion the reverse. An entry does not say its frame, so that
+//! frames move by moving their lists' heads.
 //!
 //! All of it stands in words that the caller gives
 //! ([`words_needed`](ReverseMap::words_needed)): one per frame and per aligned
@@ -422,6 +423,47 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
             let at = (self.words[self.head(order, frame)?] & NEXT) as u32;
             (at != 0).then(|| (order, self.entry(at).0))
         })
+    }
+
+    /// The mapping that follows the entry `at` (0: the first) in the list of the
+    /// group of 2^order frames around the frame, with its entry.
+    pub(crate) fn following(&self, order: Order, frame: Pfn, at: u32) -> Option<(u32, Site)> {
+        let at = match at {
+            0 => (self.words[self.head(order, frame)?] & NEXT) as u32,
+            at => self.next(at),
+        };
+        (at != 0).then(|| (at, self.entry(at).0))
+    }
+
+    /// The order of the largest page that maps the frame.
+    pub(crate) fn largest(&self, frame: Pfn) -> Option<Order> {
+        let is_mapped = |&order: &Order| self.following(order, frame, 0).is_some();
+        orders(self.sizes).filter(is_mapped).last()
+    }
+
+    /// The lists' heads of an aligned block: for each class up to its order, the
+    /// class and the first frame of each group.
+    pub(crate) fn groups(
+        &self,
+        start: Pfn,
+        order: Order,
+    ) -> impl Iterator<Item = (Order, Pfn)> + use<W> {
+        orders(self.sizes).filter(move |&class| class <= order).flat_map(move |class| {
+            let offsets = (0..order.frames()).step_by(class.frames() as usize);
+            offsets.map(move |offset| (class, Pfn::new(start.raw() + offset)))
+        })
+    }
+
+    /// Gives the lists of an aligned block, and what is remembered of its
+    /// frames, to another block of frames that are not mapped: a word for each
+    /// frame and each group, however many mappings there are.
+    pub(crate) fn move_block(&mut self, from: Pfn, to: Pfn, order: Order) {
+        for (class, group) in self.groups(from, order) {
+            let other = Pfn::new(to.raw() + (group.raw() - from.raw()));
+            if let (Some(old), Some(new)) = (self.head(class, group), self.head(class, other)) {
+                self.words[new] = core::mem::take(&mut self.words[old]);
+            }
+        }
     }
 
     /// The n-th mapping of the frame among those of one size, with its flags.

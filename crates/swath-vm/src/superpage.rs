@@ -487,18 +487,22 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Parts::new(view.format(), level + 1, entry_order, first, view.entries(level + 1))
     }
 
-    /// Writes the parts into the table, unless its first entry is right, which
-    /// comes last: a table is stale until all of it is fixed up. Returns
+    /// Writes the parts into the table, unless its first entry is right. That is
+    /// emptied first and comes last: a table is stale until all of it is fixed
+    /// up, also for a superpage that says again what it once said. Returns
     /// whether it wrote.
     fn fill(&mut self, parts: &Parts, table: PhysAddr, kept: bool) -> Result<bool, BusError> {
         let view = self.view();
         if kept && (view.read(table)? ^ parts.word) & compared(parts.format) == 0 {
             return Ok(false);
         }
+        if kept {
+            view.write(table, 0)?;
+        }
         for i in (0..parts.count).rev() {
             view.write(view.entry(table, i), parts.word(i))?;
         }
-        self.statistics.descriptor_writes += parts.count;
+        self.statistics.descriptor_writes += parts.count + u64::from(kept);
         Ok(true)
     }
 

@@ -77,9 +77,9 @@ impl World {
 }
 
 impl Banks for World {
-    fn candidate(&self, except: Option<usize>) -> Option<Candidate> {
+    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate> {
         (0..self.isolated.len())
-            .filter(|&bank| Some(bank) != except && !self.isolated[bank] && self.used(bank) > 0)
+            .filter(|&bank| !avoided(bank) && !self.isolated[bank] && self.used(bank) > 0)
             .map(|bank| Candidate {
                 bank,
                 frames: Extent::new(Pfn::new(bank as u64 * BANK), BANK),
@@ -135,8 +135,8 @@ impl Banks for World {
 struct Shared(std::rc::Rc<std::cell::RefCell<World>>);
 
 impl Banks for Shared {
-    fn candidate(&self, except: Option<usize>) -> Option<Candidate> {
-        self.0.borrow().candidate(except)
+    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate> {
+        self.0.borrow().candidate(avoided)
     }
     fn room_frames(&self, bank: usize) -> u64 {
         self.0.borrow().room_frames(bank)
@@ -177,7 +177,7 @@ impl Owners for Shared {
         Ok(Some((Pfn::new(head.0 as u64), Order::new(head.2).unwrap())))
     }
 
-    fn relocate(&mut self, from: Pfn, to: Pfn, order: Order) -> Result<(), Stuck> {
+    fn relocate(&mut self, from: Pfn, to: Pfn, order: Order) -> Result<bool, Stuck> {
         let mut world = self.0.borrow_mut();
         if let Some(left) = &mut world.fault {
             if *left == 0 {
@@ -193,7 +193,7 @@ impl Owners for Shared {
             world.content[to] = world.content[from];
             world.content[from] = u32::MAX;
         }
-        Ok(())
+        Ok(true)
     }
 }
 
