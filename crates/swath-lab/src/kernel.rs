@@ -53,6 +53,8 @@ pub struct Costs {
     pub copy_cycles: u64,
     /// Switching to another process.
     pub switch_cycles: u64,
+    /// Unmapping one page, of whatever size.
+    pub unmap_cycles: u64,
 }
 
 /// A machine and its kernel's policy.
@@ -183,13 +185,12 @@ pub struct KernelStats {
 }
 
 /// The kernel with its machine.
-pub struct Kernel<'m, T, F> {
+pub struct Kernel<'m, T> {
     memory: &'m SliceMemory<'m>,
     tables: Tables<'m>,
     frames: Allocator,
     pmap: Pmap<Vec<u64>>,
     config: &'m Config,
-    make: F,
     core: Processor<T>,
     processes: Vec<Option<Process<'m>>>,
     objects: HashMap<u64, Object, FixedState>,
@@ -197,8 +198,6 @@ pub struct Kernel<'m, T, F> {
     next_object: u64,
     running: Option<usize>,
     stats: KernelStats,
-    /// Walks of translations that a switch has thrown away.
-    walks: (u64, u64),
 }
 
 /// The processes' spaces, as a pmap reaches them.
@@ -218,16 +217,16 @@ impl<'m, I: FnMut(SpaceId, Flush)> Spaces for Reach<'_, 'm, I> {
     }
 }
 
-/// Boots a kernel and hands it to `run`. `make` builds what translates for a
-/// space; `core` is the processor around it.
+/// Boots a kernel and hands it to `run`. `make` builds what translates for the
+/// core of the `processor`.
 ///
 /// # Errors
 /// [`KernelError`]: the machine cannot be, or `run` failed.
-pub fn boot<T: Translate, F: Fn(Regime) -> Result<T, KernelError>, R>(
+pub fn boot<T: Translate, R>(
     config: &Config,
     processor: &swath_hw::processor::Config,
-    make: F,
-    run: impl FnOnce(&mut Kernel<'_, T, F>) -> Result<R, KernelError>,
+    make: impl FnOnce(Regime) -> Result<T, KernelError>,
+    run: impl FnOnce(&mut Kernel<'_, T>) -> Result<R, KernelError>,
 ) -> Result<R, KernelError> {
     let mut words = vec![0; config.table_frames as usize * WORDS_PER_FRAME];
     let memory = SliceMemory::new(Pfn::new(0), &mut words);
@@ -264,7 +263,6 @@ pub fn boot<T: Translate, F: Fn(Regime) -> Result<T, KernelError>, R>(
         frames,
         pmap: Pmap::new(reverse, config.status),
         config,
-        make,
         core,
         processes: Vec::new(),
         objects: HashMap::default(),
@@ -272,7 +270,6 @@ pub fn boot<T: Translate, F: Fn(Regime) -> Result<T, KernelError>, R>(
         next_object: 0,
         running: None,
         stats: KernelStats::default(),
-        walks: (0, 0),
     };
     run(&mut kernel)
 }
@@ -285,7 +282,7 @@ const fn top(format: Format) -> u8 {
     }
 }
 
-impl<'m, T: Translate, F: Fn(Regime) -> Result<T, KernelError>> Kernel<'m, T, F> {
+impl<'m, T: Translate> Kernel<'m, T> {
     /// A new process that has mapped nothing.
     ///
     /// # Errors
@@ -349,7 +346,9 @@ impl<'m, T: Translate, F: Fn(Regime) -> Result<T, KernelError>> Kernel<'m, T, F>
     /// [`KernelError`].
     pub fn unmap(&mut self, id: usize, range: PageRange) -> Result<(), KernelError> {
         self.split(id, range)?;
-        self.with_pmap(id, |pmap, spaces| pmap.remove(spaces, space_id(id), range))?;
+        let removed =
+            self.with_pmap(id, |pmap, spaces| pmap.remove(spaces, space_id(id), range))?;
+        self.spend(removed * self.config.costs.unmap_cycles);
         let mappings = &mut self.process_mut(id)?.mappings;
         let gone: Vec<u64> =
             mappings.range(range.start.raw()..range.end().raw()).map(|(&at, _)| at).collect();
@@ -388,6 +387,39 @@ impl<'m, T: Translate, F: Fn(Regime) -> Result<T, KernelError>> Kernel<'m, T, F>
             })?;
         }
         Ok(())
+    }
+
+    /// Forgets what the range holds; the mapping stays, and the next access to
+    /// each page faults anew. Pages that others share are forgotten here alone.
+    ///
+    /// # Errors
+    /// [`KernelError`].
+    pub fn discard(&mut self, id: usize, range: PageRange) -> Result<(), KernelError> {
+        self.split(id, range)?;
+        let within = |mapping: (&u64, &Mapping)| (*mapping.0, *mapping.1);
+        let mappings = self.process(id)?.mappings.range(range.start.raw()..range.end().raw());
+        let mappings: Vec<(u64, Mapping)> = mappings.map(within).collect();
+        for (start, mapping) in mappings {
+            let pages = PageRange::new(Vpn::new(start), mapping.pages);
+            let Mapping { writable, executable, .. } = mapping;
+            // A file's pages are read again, all else is new.
+            if mapping.copy {
+                self.with_pmap(id, |pmap, spaces| pmap.remove(spaces, space_id(id), pages))?;
+            } else {
+                self.unmap(id, pages)?;
+                self.map(id, pages, writable, executable, Backing::Anonymous)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the page, if it is mapped, may be written and executed.
+    ///
+    /// # Errors
+    /// [`KernelError::NoProcess`].
+    pub fn permissions(&self, id: usize, page: Vpn) -> Result<Option<(bool, bool)>, KernelError> {
+        let mapping = self.mapping_at(id, page)?;
+        Ok(mapping.map(|(_, mapping)| (mapping.writable, mapping.executable)))
     }
 
     /// A child with the same memory, copied when either writes.
@@ -456,7 +488,6 @@ impl<'m, T: Translate, F: Fn(Regime) -> Result<T, KernelError>> Kernel<'m, T, F>
     /// Sets all counters but those of reservations and the pmap to 0.
     pub fn reset_stats(&mut self) {
         self.core.reset_stats();
-        self.walks = (0, 0);
         self.stats = KernelStats::default();
     }
 
@@ -467,11 +498,8 @@ impl<'m, T: Translate, F: Fn(Regime) -> Result<T, KernelError>> Kernel<'m, T, F>
     pub fn stats(&mut self) -> Result<KernelStats, KernelError> {
         self.core.finish().map_err(machine)?;
         self.note_tables();
-        let mut processor = self.core.stats();
-        processor.walks += self.walks.0;
-        processor.walk_reads += self.walks.1;
         Ok(KernelStats {
-            processor,
+            processor: self.core.stats(),
             pmap: self.pmap.statistics(),
             reservations: self.frames.counters(),
             reserved_frames: self.frames.reserved_frames(),
@@ -528,10 +556,10 @@ impl<'m, T: Translate, F: Fn(Regime) -> Result<T, KernelError>> Kernel<'m, T, F>
         let mut invalidate = |space: SpaceId, flush: Flush| {
             // What does not run has nothing in the TLBs.
             if running.is_some_and(|running| space == space_id(running)) {
-                if flush.links_changed {
-                    core.invalidate_all();
-                } else {
-                    core.invalidate_range(flush.range);
+                // Either takes the walk cache with it, whether links changed or not.
+                match flush.range.count {
+                    1 => core.invalidate_page(flush.range.start),
+                    _ => core.invalidate_range(flush.range),
                 }
             }
         };
@@ -543,11 +571,8 @@ impl<'m, T: Translate, F: Fn(Regime) -> Result<T, KernelError>> Kernel<'m, T, F>
     }
 
     fn switch(&mut self, id: usize) -> Result<(), KernelError> {
-        let regime = self.process(id)?.space.regime();
-        let before = self.core.stats();
-        self.walks.0 += before.walks;
-        self.walks.1 += before.walk_reads;
-        *self.core.mmu_mut() = (self.make)(regime)?;
+        let root = self.process(id)?.space.regime().root;
+        self.core.mmu_mut().set_root(root).map_err(machine)?;
         self.core.spend(self.config.costs.switch_cycles);
         self.stats.kernel_cycles += self.config.costs.switch_cycles;
         self.stats.switches += 1;

@@ -182,6 +182,9 @@ struct StudyArgs {
     /// records or `swath record accesses`, plain or compressed.
     #[arg(long, value_name = "FILE")]
     accesses: Option<PathBuf>,
+    /// Measure this machine, too: superpages in the study of that name.
+    #[arg(long)]
+    real: bool,
     /// Another seed than the plan's.
     #[arg(long)]
     seed: Option<u64>,
@@ -348,7 +351,7 @@ fn machine(file: Option<&Path>, unknown_free: bool) -> Result<Option<Machine>, F
 
 fn real_input(args: &StudyArgs) -> Result<RealInput, Failure> {
     let memory = machine(args.memory.as_deref(), args.unknown_free)?.map(Arc::new);
-    Ok(RealInput { memory, accesses: args.accesses.clone() })
+    Ok(RealInput { memory, accesses: args.accesses.clone(), measure: args.real })
 }
 
 fn count_allocation(
@@ -369,6 +372,9 @@ fn study(args: &StudyArgs) -> Result<(), Failure> {
             say!("{:18} {}", plan.about().study, plan.about().title);
         }
         return Ok(());
+    }
+    if args.real && !plans.iter().any(|plan| plan.about().kind.measures_machine()) {
+        return Err(Failure::new(2, "--real: none of these studies measures this machine"));
     }
     if let Some(seed) = args.seed {
         plans.iter_mut().for_each(|plan| plan.about_mut().seed = seed);

@@ -11,6 +11,7 @@ use swath_frame::Config;
 
 use crate::memory::Ageing;
 use crate::plan_check::validate;
+use crate::plan_superpages::SuperpagesPlan;
 use crate::workload::{Shapes, WorkloadName};
 
 /// A plan that cannot be run.
@@ -104,12 +105,19 @@ pub enum Kind {
     Freelist,
     /// What the head-of-list rule costs against best fit.
     Fit,
+    /// Superpages off and on, in simulated time.
+    Superpages,
 }
 
 impl Kind {
     /// Whether the study runs on a real machine's memory if one is given.
     pub fn uses_memory(self) -> bool {
-        self != Self::Cases
+        !matches!(self, Self::Cases | Self::Superpages)
+    }
+
+    /// Whether the study can measure the machine that runs it.
+    pub fn measures_machine(self) -> bool {
+        self == Self::Superpages
     }
 
     /// Whether the study runs on a real program's accesses if they are given.
@@ -577,6 +585,8 @@ pub enum Plan {
     Freelist(ListsPlan),
     /// See [`Kind::Fit`].
     Fit(FitPlan),
+    /// See [`Kind::Superpages`].
+    Superpages(SuperpagesPlan),
 }
 
 impl Plan {
@@ -603,6 +613,7 @@ impl Plan {
             Kind::Allocation => Self::Allocation(toml_from(name, text)?),
             Kind::Freelist => Self::Freelist(toml_from(name, text)?),
             Kind::Fit => Self::Fit(toml_from(name, text)?),
+            Kind::Superpages => Self::Superpages(toml_from(name, text)?),
         };
         validate(&plan).map_err(|(key, why)| PlanError::Value {
             plan: name.to_owned(),
@@ -622,6 +633,7 @@ impl Plan {
             Self::System(plan) => &plan.about,
             Self::Allocation(plan) | Self::Freelist(plan) => &plan.about,
             Self::Fit(plan) => &plan.about,
+            Self::Superpages(plan) => &plan.about,
         }
     }
 
@@ -635,6 +647,7 @@ impl Plan {
             Self::System(plan) => &mut plan.about,
             Self::Allocation(plan) | Self::Freelist(plan) => &mut plan.about,
             Self::Fit(plan) => &mut plan.about,
+            Self::Superpages(plan) => &mut plan.about,
         }
     }
 }

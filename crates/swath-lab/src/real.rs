@@ -17,6 +17,9 @@ const SHIPPED_MACHINE: &[u8] = include_bytes!("../../../data/machine.swsnap");
 /// The accesses of a real program.
 const SHIPPED_TRACE: &[u8] = include_bytes!("../../../data/sort.swtrace");
 
+/// What a real compiler asks of its memory, and a sample of its accesses.
+const SHIPPED_COMPILER: &[u8] = include_bytes!("../../../data/cc1.swtrace");
+
 /// Real input that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}: {what}")]
@@ -34,6 +37,8 @@ pub struct RealInput {
     pub memory: Option<Arc<Machine>>,
     /// A file of recorded accesses.
     pub accesses: Option<PathBuf>,
+    /// Measure the machine that runs the study, too.
+    pub measure: bool,
 }
 
 /// The free memory of a real machine.
@@ -93,18 +98,35 @@ impl Machine {
 /// The recorded accesses of a real program, read anew for each use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trace {
-    file: Option<PathBuf>,
+    recording: Recording,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Recording {
+    File(PathBuf),
+    Sort,
+    Compiler,
 }
 
 impl Trace {
     /// The trace in `file`, or the shipped one.
     pub fn new(file: Option<&Path>) -> Self {
-        Self { file: file.map(Path::to_owned) }
+        let recording = file.map_or(Recording::Sort, |file| Recording::File(file.to_owned()));
+        Self { recording }
+    }
+
+    /// The shipped run of a compiler, with its mappings.
+    pub const fn compiler() -> Self {
+        Self { recording: Recording::Compiler }
     }
 
     /// What it is called.
     pub fn name(&self) -> String {
-        self.file.as_deref().map_or_else(|| "sort (shipped trace)".to_owned(), file_name)
+        match &self.recording {
+            Recording::File(file) => file_name(file),
+            Recording::Sort => "sort (shipped trace)".to_owned(),
+            Recording::Compiler => "GCC's cc1 (shipped trace)".to_owned(),
+        }
     }
 
     /// Its accesses from the first on.
@@ -112,15 +134,19 @@ impl Trace {
     /// # Errors
     /// As [`Accesses::open`].
     pub fn open(&self) -> Result<Accesses, TraceError> {
-        match &self.file {
-            Some(path) => Accesses::open(path),
-            None => Accesses::from_reader(Cursor::new(SHIPPED_TRACE), None),
+        match &self.recording {
+            Recording::File(path) => Accesses::open(path),
+            Recording::Sort => Accesses::from_reader(Cursor::new(SHIPPED_TRACE), None),
+            Recording::Compiler => Accesses::from_reader(Cursor::new(SHIPPED_COMPILER), None),
         }
     }
 
     /// An error of this trace with its name.
     pub fn error(&self, error: &TraceError) -> InputError {
-        let file = self.file.as_ref().map_or_else(|| self.name(), |f| f.display().to_string());
+        let file = match &self.recording {
+            Recording::File(file) => file.display().to_string(),
+            _ => self.name(),
+        };
         InputError { file, what: error.to_string() }
     }
 }
