@@ -1,0 +1,312 @@
+//! Size classes, and the lists of free blocks with their bit map.
+//!
+//! Sizes are in granules here. A class is a size written as a floating-point
+//! number with L bits after the leading one: the sizes of a power of two fall
+//! into 2^L classes, those below 2^L granules each have their own.
+//!
+//! ```text
+//!   size g        1 … 2^L−1 │ 2^L … 2^(L+1)−1 │ 2^(L+1) … 2^(L+2)−1 │ …
+//!   shift             0     │        0        │          1          │
+//!   class             g     │        g        │    2^L + (g >> 1)   │ (shift << L) + (g >> shift)
+//! ```
+//!
+//! The numbers go on without a gap from one power of two to the next, so
+//! rounding a size up is one addition before the shift. [`TwoLevel`] is L = 5,
+//! [`PowersOfTwo`] is L = 0.
+//!
+//! **Good fit.** A request is rounded up to the least size of a class, r. Any
+//! block in that class or a higher one then serves it, whichever comes first in
+//! its list. The block is cut to r, not to the size of the class it was found
+//! in, and so lies in r's own class when it comes back: the same request finds
+//! it again.
+
+use core::fmt;
+
+use crate::block::{BLOCK_BYTES_END, Block, GRANULE_SHIFT};
+
+/// L = 5: at most 1/32 is lost by rounding. Blocks up to 1 TiB (with words of
+/// 64 bits); takes 8.3 KiB there.
+pub type TwoLevel = Bins<5, 1024, { 1024 / usize::BITS as usize }>;
+
+/// L = 0: sizes are powers of two. Takes one word and a list head for each.
+pub type PowersOfTwo = Bins<0, { usize::BITS as usize }, 1>;
+
+mod sealed {
+    pub trait Sealed {}
+    impl<const L: u32, const CLASSES: usize, const WORDS: usize> Sealed
+        for super::Bins<L, CLASSES, WORDS>
+    {
+    }
+}
+
+/// How sizes fall into classes, and where the free blocks of a class are.
+///
+/// Implemented by [`Bins`] and by nothing else: the heap trusts it with
+/// pointers.
+pub trait Fit: sealed::Sealed + fmt::Debug {
+    /// No free blocks.
+    const EMPTY: Self;
+    /// Granules of the largest block that there may be.
+    const GRANULES_MAX: usize;
+    /// How many classes there are.
+    const CLASSES: usize;
+
+    /// The class of a block of 1 to [`GRANULES_MAX`](Self::GRANULES_MAX)
+    /// granules.
+    fn floor(granules: usize) -> usize;
+    /// The first class whose every block has `granules` (1 to
+    /// [`GRANULES_MAX`](Self::GRANULES_MAX)) or more, and the least size in it.
+    fn ceil(granules: usize) -> (usize, usize);
+    /// The least size of `class` in granules.
+    fn granules(class: usize) -> usize;
+
+    /// The first class from `class` on that has a free block, and the head of
+    /// its list.
+    #[doc(hidden)]
+    fn find(&self, class: usize) -> Option<(usize, Block)>;
+    /// The head of the list of `class`.
+    #[doc(hidden)]
+    fn head(&self, class: usize) -> Option<Block>;
+    /// The highest class that has a free block.
+    #[doc(hidden)]
+    fn highest(&self) -> Option<usize>;
+    /// Takes the head of a list out.
+    #[doc(hidden)]
+    fn pop(&mut self, class: usize, head: Block);
+    /// Takes a free block of `granules` out of its list, wherever it stands.
+    #[doc(hidden)]
+    fn unlink(&mut self, block: Block, granules: usize);
+    /// Puts a free block of `granules` at the head of its list.
+    #[doc(hidden)]
+    fn insert(&mut self, block: Block, granules: usize);
+    /// Whether the bit maps say what the lists' heads say.
+    #[doc(hidden)]
+    fn bits_agree(&self) -> bool;
+}
+
+/// The lists of free blocks by class, with their bit map.
+///
+/// `CLASSES` heads, `WORDS` words of one bit each, and a word that says which
+/// of them are not 0. Invariants:
+/// * a bit is set exactly when its list has a head, and a bit of `summary`
+///   exactly when its word is not 0;
+/// * the list of class c holds every free block b with floor(size of b) = c and
+///   no other; `prev` of its head is `None`, otherwise b.next.prev = b.
+pub struct Bins<const L: u32, const CLASSES: usize, const WORDS: usize> {
+    summary: usize,
+    words: [usize; WORDS],
+    heads: [Option<Block>; CLASSES],
+}
+
+impl<const L: u32, const CLASSES: usize, const WORDS: usize> fmt::Debug
+    for Bins<L, CLASSES, WORDS>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lists: u32 = self.words.iter().map(|word| word.count_ones()).sum();
+        write!(f, "{CLASSES} classes, {lists} with free blocks")
+    }
+}
+
+const BITS: usize = usize::BITS as usize;
+
+impl<const L: u32, const CLASSES: usize, const WORDS: usize> Bins<L, CLASSES, WORDS> {
+    /// Powers of two, so that an index is masked and never checked.
+    const VALID: () = {
+        assert!(CLASSES == WORDS * BITS, "one bit for each class");
+        assert!(WORDS.is_power_of_two() && WORDS <= BITS, "one bit of the summary for each word");
+        assert!(1 << (L + 1) < CLASSES || L == 0, "more than one power of two");
+    };
+
+    /// The least size of a class, or more than there can be.
+    const fn least(class: usize) -> usize {
+        if class < 1 << L {
+            return class;
+        }
+        let shift = (class >> L) - 1;
+        let mantissa = class & ((1 << L) - 1) | 1 << L;
+        if shift + L as usize + 1 >= BITS - GRANULE_SHIFT as usize {
+            return BLOCK_BYTES_END >> GRANULE_SHIFT;
+        }
+        mantissa << shift
+    }
+
+    /// log2 of the sizes that the class of this one spans.
+    #[inline(always)]
+    const fn shift(granules: usize) -> u32 {
+        (granules | 1 << L).ilog2() - L
+    }
+
+    /// The list of `class`, below `CLASSES`, has become empty.
+    #[inline(always)]
+    fn clear(&mut self, class: usize) {
+        let index = class / BITS;
+        let word = &mut self.words[index];
+        *word &= !(1 << (class % BITS));
+        if WORDS > 1 && *word == 0 {
+            self.summary &= !(1 << index);
+        }
+    }
+}
+
+impl<const L: u32, const CLASSES: usize, const WORDS: usize> Fit for Bins<L, CLASSES, WORDS> {
+    const EMPTY: Self = {
+        let () = Self::VALID;
+        Self { summary: 0, words: [0; WORDS], heads: [None; CLASSES] }
+    };
+
+    const GRANULES_MAX: usize = {
+        let top = Self::least(CLASSES - 1);
+        let end = BLOCK_BYTES_END >> GRANULE_SHIFT;
+        if top < end { top } else { end >> 1 }
+    };
+
+    const CLASSES: usize = CLASSES;
+
+    #[inline(always)]
+    fn floor(granules: usize) -> usize {
+        let shift = Self::shift(granules);
+        ((shift as usize) << L) + (granules >> shift)
+    }
+
+    #[inline(always)]
+    fn ceil(granules: usize) -> (usize, usize) {
+        let shift = Self::shift(granules);
+        let rounded = (granules + ((1 << shift) - 1)) >> shift;
+        (((shift as usize) << L) + rounded, rounded << shift)
+    }
+
+    fn granules(class: usize) -> usize {
+        Self::least(class)
+    }
+
+    #[inline(always)]
+    fn find(&self, class: usize) -> Option<(usize, Block)> {
+        let mut index = (class / BITS) & (WORDS - 1);
+        let mut word = self.words[index] & usize::MAX << (class % BITS);
+        if word == 0 {
+            if WORDS == 1 {
+                return None;
+            }
+            // Two shifts: the words after the last are none.
+            let later = self.summary & (usize::MAX << index) << 1;
+            if later == 0 {
+                return None;
+            }
+            index = later.trailing_zeros() as usize & (WORDS - 1);
+            word = self.words[index];
+        }
+        let class = (index * BITS + word.trailing_zeros() as usize) & (CLASSES - 1);
+        self.heads[class].map(|head| (class, head))
+    }
+
+    #[inline(always)]
+    fn head(&self, class: usize) -> Option<Block> {
+        self.heads[class & (CLASSES - 1)]
+    }
+
+    fn highest(&self) -> Option<usize> {
+        let index = self.words.iter().rposition(|&word| word != 0)?;
+        Some(index * BITS + self.words[index].ilog2() as usize)
+    }
+
+    #[inline(always)]
+    fn pop(&mut self, class: usize, head: Block) {
+        let class = class & (CLASSES - 1);
+        let next = head.next();
+        self.heads[class] = next;
+        match next {
+            Some(next) => next.set_prev(None),
+            None => self.clear(class),
+        }
+    }
+
+    #[inline(always)]
+    fn unlink(&mut self, block: Block, granules: usize) {
+        let (next, prev) = (block.next(), block.prev());
+        if let Some(next) = next {
+            next.set_prev(prev);
+        }
+        match prev {
+            Some(prev) => prev.set_next(next),
+            None => {
+                let class = Self::floor(granules) & (CLASSES - 1);
+                self.heads[class] = next;
+                if next.is_none() {
+                    self.clear(class);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, block: Block, granules: usize) {
+        let class = Self::floor(granules) & (CLASSES - 1);
+        let next = self.heads[class].replace(block);
+        block.set_next(next);
+        block.set_prev(None);
+        match next {
+            Some(next) => next.set_prev(Some(block)),
+            None => {
+                let index = class / BITS;
+                self.words[index] |= 1 << (class % BITS);
+                if WORDS > 1 {
+                    self.summary |= 1 << index;
+                }
+            }
+        }
+    }
+
+    fn bits_agree(&self) -> bool {
+        let heads = self.heads.iter().enumerate();
+        let words = self.words.iter().enumerate();
+        heads
+            .map(|(class, head)| (self.words[class / BITS] >> (class % BITS) & 1, head))
+            .all(|(bit, head)| (bit == 1) == head.is_some())
+            && (WORDS == 1
+                || words
+                    .map(|(i, &word)| (self.summary >> i & 1, word))
+                    .all(|(bit, word)| (bit == 1) == (word != 0)))
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    fn classes<F: Fit>() {
+        // Every class's least size is in it, and one granule less is not.
+        for class in 1..F::CLASSES {
+            let least = F::granules(class);
+            if least > F::GRANULES_MAX {
+                break;
+            }
+            assert_eq!(F::floor(least), class);
+            assert_eq!(F::ceil(least), (class, least));
+            if least > 1 {
+                assert_eq!(F::floor(least - 1), class - 1);
+                assert_eq!(
+                    F::ceil(least - 1).0,
+                    if F::granules(class - 1) == least - 1 { class - 1 } else { class }
+                );
+            }
+        }
+        assert!(F::ceil(F::GRANULES_MAX).0 < F::CLASSES);
+    }
+
+    #[test]
+    fn a_class_begins_where_the_one_before_ends() {
+        classes::<TwoLevel>();
+        classes::<PowersOfTwo>();
+        classes::<Bins<3, 256, { 256 / usize::BITS as usize }>>();
+    }
+
+    #[test]
+    fn rounding_loses_no_more_than_the_class_is_wide() {
+        for granules in 1..100_000 {
+            let (_, rounded) = TwoLevel::ceil(granules);
+            assert!(rounded >= granules && (rounded - granules) * 32 <= granules);
+            let (_, rounded) = PowersOfTwo::ceil(granules);
+            assert_eq!(rounded, granules.next_power_of_two());
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! How much a heap distrusts its caller.
+//!
+//! | found | [`Trusting`] | [`Headers`] | [`Links`] |
+//! |---|---|---|---|
+//! | misaligned or foreign pointer | | yes | yes |
+//! | freed twice, before the memory is written again | | yes | yes |
+//! | pointer into a block | | by the seal | by the seal |
+//! | header overwritten | | by the seal, by its neighbours | the same |
+//! | link of a free block overwritten | | | before it is followed |
+//!
+//! A **seal** is 16 bits in each header, a keyed product of the header's
+//! address and the rest of it; a wrong header passes with probability 2^−16. It
+//! exists where words have 64 bits. On smaller words a header is judged by its
+//! neighbours alone: its size must lead to another border of the same pool
+//! whose flags, and whose way back, agree.
+//!
+//! Every tier is O(1) per call but for finding the pool of a pointer, which
+//! takes O(p) with p pools. Nothing here makes a use after free safe: the tiers
+//! find mistakes, they do not contain an attacker who knows the key.
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// One of the tiers.
+pub trait Hardening: sealed::Sealed + Default + core::fmt::Debug {
+    /// Whether pointers and headers are looked at.
+    #[doc(hidden)]
+    const HEADERS: bool;
+    /// Whether links are, too.
+    #[doc(hidden)]
+    const LINKS: bool;
+}
+
+/// Nothing is looked at: the caller keeps to the contract.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Trusting;
+
+/// Pointers and headers are looked at.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Headers;
+
+/// Pointers, headers and the links of free blocks are looked at.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Links;
+
+impl sealed::Sealed for Trusting {}
+impl sealed::Sealed for Headers {}
+impl sealed::Sealed for Links {}
+
+impl Hardening for Trusting {
+    const HEADERS: bool = false;
+    const LINKS: bool = false;
+}
+
+impl Hardening for Headers {
+    const HEADERS: bool = true;
+    const LINKS: bool = false;
+}
+
+impl Hardening for Links {
+    const HEADERS: bool = true;
+    const LINKS: bool = true;
+}
