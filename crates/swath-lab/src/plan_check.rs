@@ -220,6 +220,9 @@ fn check_superpages(plan: &SuperpagesPlan) -> Checked {
     }
     let blocks = &plan.blocks;
     within("blocks.table_mib", blocks.table_mib, 1, 64)?;
+    require(blocks.table_mib.is_power_of_two(), "blocks.table_mib", || {
+        format!("{} is not a power of two", blocks.table_mib)
+    })?;
     within("blocks.updates", blocks.updates, 1000, 1 << 26)?;
     check_blocks("blocks.block_frames", &blocks.block_frames)?;
     check_blocks("blocks.block_frames_quick", &blocks.block_frames_quick)?;

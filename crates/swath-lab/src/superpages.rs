@@ -18,7 +18,7 @@ use crate::access_event::{Backing, Event, Protection};
 use crate::benchmark::{self, Gups, MissLoop, ProgramError, RandomLatency, Sweep};
 use crate::execute::{Cost, Fold, execute};
 use crate::kernel::{Config, Costs, KernelError, boot};
-use crate::memory::{Source, random};
+use crate::memory::{Random, Source, random};
 use crate::plan::ContiguityBits;
 use crate::plan_superpages::{Benchmark, ProcessorName, SuperpagesPlan, WalksFrom};
 use crate::process::{self, Action, Step};
@@ -164,6 +164,9 @@ enum Point {
     /// Random updates on free blocks of one size, on a design of coalescing or
     /// with a mode's superpages.
     Blocks { block_frames: u64, design: usize },
+    /// A table of which every fourth page is touched, with a mode's superpages on
+    /// free blocks of one size.
+    Sparse { block_frames: u64, mode: usize },
 }
 
 /// What a walk's reads may find, and how many loads may be missing at once.
@@ -213,14 +216,26 @@ pub fn run(plan: &SuperpagesPlan, run: &Run<'_>) -> Result<Outcome, StudyError> 
         let designs = 0..coalescing.len() + modes.len() - 1;
         points.extend(designs.map(|design| Point::Blocks { block_frames, design }));
     }
+    let sparse = points.len();
+    for &block_frames in sizes {
+        points.extend((1..modes.len()).map(|mode| Point::Sparse { block_frames, mode }));
+    }
     let measured = run.points(about, &points, |&point| {
         bench.measure(point).map_err(|error| StudyError::Machine {
             study: about.study.clone(),
             what: error.to_string(),
         })
     })?;
-    let found =
-        Found { bench: &bench, measured: &measured, per_mode, statuses, from_l2, blocks, sizes };
+    let found = Found {
+        bench: &bench,
+        measured: &measured,
+        per_mode,
+        statuses,
+        from_l2,
+        blocks,
+        sparse,
+        sizes,
+    };
     let mut result = study::result(about, plan, run, found.finding());
     found.programs(&mut result);
     found.lmbench(&mut result);
@@ -326,6 +341,10 @@ impl Bench<'_> {
                 self.run(&hardware.kernel(last, status), first_writes())
             }
             Point::Blocks { block_frames, design } => self.on_blocks(block_frames, design),
+            Point::Sparse { block_frames, mode } => {
+                let config = self.fragmented(block_frames, &modes[mode])?;
+                self.run(&config, sparse(plan.blocks.table_mib << 8))
+            }
         }
     }
 
@@ -416,6 +435,30 @@ impl Bench<'_> {
         Ok(hardware.run(on, &hardware.translation, steps)?)
     }
 
+    /// Free blocks of one size at random places, in numbers for the plan's table.
+    fn blocks(&self, block_frames: u64) -> (Source<'static>, Random) {
+        let blocks = &self.plan.blocks;
+        let pages = blocks.table_mib << 8;
+        let free = (pages as f64 * blocks.free_per_requested).ceil() as u64;
+        let source = Source::blocks(block_frames, free, blocks.free_share);
+        (source, random(self.plan.about.seed, block_frames))
+    }
+
+    /// A kernel on such memory.
+    fn fragmented(&self, block_frames: u64, mode: &Mode) -> Result<Config, BenchError> {
+        let failed = |error: &dyn std::fmt::Display| BenchError::Blocks(error.to_string());
+        let (source, mut random) = self.blocks(block_frames);
+        let orders = pbs(self.hardware.preset.format).map_err(|error| failed(&error))?;
+        let prepared =
+            source.prepare::<HeadOfList>(orders, &mut random).map_err(|error| failed(&error))?;
+        let mut data = Vec::new();
+        prepared.for_each_free(&mut |block| {
+            data.push(Extent::new(Pfn::new(block.start.raw() + TABLE_FRAMES), block.count));
+        });
+        data.sort_unstable_by_key(|block| block.start);
+        Ok(Config { data, ..self.hardware.kernel(mode, Status::InTable) })
+    }
+
     fn on_blocks(&self, block_frames: u64, design: usize) -> Result<Cost, BenchError> {
         let Self { plan, hardware, modes, coalescing, .. } = *self;
         let blocks = &plan.blocks;
@@ -423,16 +466,13 @@ impl Bench<'_> {
         let failed = |error: &dyn std::fmt::Display| BenchError::Blocks(error.to_string());
         let gups = Gups {
             table: BASE,
-            table_bytes: (blocks.table_mib << 20).next_power_of_two(),
+            table_bytes: blocks.table_mib << 20,
             updates: blocks.updates,
             seed: plan.about.seed << 32,
             update_cycles: 0,
         };
         let tlb = u32::try_from(hardware.translation.l2.entries()).unwrap_or(Geometry::ENTRIES_MAX);
-        let mut random = random(plan.about.seed, block_frames);
-        let pages = gups.table_bytes / BASE_PAGE_BYTES;
-        let free = (pages as f64 * blocks.free_per_requested).ceil() as u64;
-        let source = Source::blocks(block_frames, free, blocks.free_share);
+        let (source, mut random) = self.blocks(block_frames);
         if let Some(design) = coalescing.get(design) {
             let listed = gups.steps()?.skip_while(|step| step.action != Action::Begin);
             let listed = listed.filter_map(|step| match step.action {
@@ -440,7 +480,7 @@ impl Bench<'_> {
                 _ => None,
             });
             let program = translation::Program {
-                requests: vec![PageRange::new(BASE.page(), pages)],
+                requests: vec![PageRange::new(BASE.page(), blocks.table_mib << 8)],
                 masters: vec![Accesses::Listed(listed.collect())],
             };
             let one = Hardware::new(format, tlb, ContiguityBits::Ideal(16));
@@ -449,16 +489,7 @@ impl Bench<'_> {
             let walks = measured.accesses - measured.hits;
             return Ok(Cost { accesses: measured.accesses, walks, ..Cost::default() });
         }
-        let mode = &modes[design - coalescing.len() + 1];
-        let orders = pbs(format).map_err(|error| failed(&error))?;
-        let prepared =
-            source.prepare::<HeadOfList>(orders, &mut random).map_err(|error| failed(&error))?;
-        let mut data = Vec::new();
-        prepared.for_each_free(&mut |block| {
-            data.push(Extent::new(Pfn::new(block.start.raw() + TABLE_FRAMES), block.count));
-        });
-        data.sort_unstable_by_key(|block| block.start);
-        let config = Config { data, ..hardware.kernel(mode, Status::InTable) };
+        let config = self.fragmented(block_frames, &modes[design - coalescing.len() + 1])?;
         // One TLB, as the other designs have.
         let mut translation = hardware.translation;
         translation.l1 = Geometry::fully_associative(1).into();
@@ -513,6 +544,15 @@ fn first_writes() -> impl Iterator<Item = Step> {
         .map(|action| Step { process: 0, action })
 }
 
+/// Every fourth page of a table is written.
+fn sparse(pages: u64) -> impl Iterator<Item = Step> {
+    std::iter::once(map(PageRange::new(BASE.page(), pages)))
+        .chain([Action::Begin])
+        .chain((0..pages).step_by(4).map(|page| word(page, AccessKind::Write)))
+        .chain([Action::End, Action::Exit])
+        .map(|action| Step { process: 0, action })
+}
+
 fn source(from: WalksFrom) -> processor::Source {
     match from {
         WalksFrom::L1 => processor::Source::L1,
@@ -535,6 +575,8 @@ struct Found<'a> {
     from_l2: usize,
     /// The first of those on free blocks.
     blocks: usize,
+    /// The first of those that touch a table in part.
+    sparse: usize,
     sizes: &'a [u64],
 }
 
@@ -757,24 +799,30 @@ impl Found<'_> {
                 ),
         );
         result.figures.push(
-            figure(held, "while they run", "frames reserved and not used (share of those used)")
+            figure(held, "a table of which every fourth page is touched", "frames held in vain")
                 .with_caption(
-                    "The table is touched as a whole, so each reservation fills up; what it costs \
-                     to reserve shows where memory is touched in part.",
+                    "For each frame that is used. Eager paging, which PCAD, AT and PBS rest on, \
+                     takes every frame that was asked for; a reservation holds what it may need, \
+                     until somebody else does.",
                 ),
         );
+        let x = "free_block_frames";
+        let sizes = || self.sizes.iter().map(|&size| size as f64).enumerate();
         for (d, name) in names.iter().enumerate() {
             let at = |s: usize| &self.measured[self.blocks + s * names.len() + d];
-            let sizes = || self.sizes.iter().map(|&size| size as f64).enumerate();
-            let x = "free_block_frames";
             let points =
                 sizes().map(|(s, x)| (x, 1.0 - at(s).walks as f64 / at(s).accesses.max(1) as f64));
             result.series.push(Series::new(hits, x, "tlb_hit_rate", name, points));
-            if d >= coalescing.len() {
-                let used = (plan.blocks.table_mib << 8) as f64;
-                let points = sizes().map(|(s, x)| (x, at(s).reserved_frames as f64 / used));
-                result.series.push(Series::new(held, x, "reserved_share", name, points));
-            }
+        }
+        let used = (plan.blocks.table_mib << 6) as f64;
+        let eager = sizes().map(|(_, x)| (x, (plan.blocks.table_mib << 8) as f64 / used - 1.0));
+        result.series.push(Series::new(held, x, "held_ratio", "PCAD, AT, PBS", eager));
+        let on = modes.len() - 1;
+        for (m, mode) in modes.iter().skip(1).enumerate() {
+            let points = sizes().map(|(s, x)| {
+                (x, self.measured[self.sparse + s * on + m].reserved_frames as f64 / used)
+            });
+            result.series.push(Series::new(held, x, "held_ratio", mode.name, points));
         }
     }
 }
