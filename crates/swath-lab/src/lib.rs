@@ -51,6 +51,7 @@ pub mod snapshot_live;
 pub mod studies;
 pub mod study;
 pub mod superpages;
+mod superpages_figures;
 mod superpages_real;
 mod trace_ring;
 pub mod translation;
