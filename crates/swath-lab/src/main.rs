@@ -26,7 +26,9 @@ use swath_lab::snapshot_file::SnapshotError;
 use swath_lab::studies::{self, BUILT_IN};
 use swath_lab::study::{Run, StudyError, Watch};
 use swath_lab::workload::WorkloadName;
-use swath_lab::{page_replay, pbs_allocation, pbs_system, real_memory, report, snapshot_live};
+use swath_lab::{
+    green_cost, page_replay, pbs_allocation, pbs_system, real_memory, report, snapshot_live,
+};
 
 /// The laboratory of contiguous memory: what an allocator, a TLB or a memory
 /// policy does on a workload.
@@ -104,6 +106,12 @@ enum Command {
         /// Count its unknown frames as free.
         #[arg(long)]
         unknown_free: bool,
+    },
+    /// Run the allocations that a study counts.
+    #[command(hide = true)]
+    CountTakes {
+        /// What is to be done, as JSON.
+        job: String,
     },
 }
 
@@ -261,6 +269,9 @@ fn main() -> ExitCode {
             .map_err(|error| Failure::new(1, error)),
         Command::CountAllocation { plan, subject, memory, unknown_free } => {
             count_allocation(&plan, subject, memory.as_deref(), unknown_free)
+        }
+        Command::CountTakes { job } => {
+            green_cost::count_child(&job).map_err(|error| Failure::new(1, error))
         }
     };
     match result {

@@ -470,7 +470,7 @@ fn claims(sizes: &[u64], counted: &[Counts]) -> Vec<Claim> {
 }
 
 /// The machine in words.
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("model name"))?;
         Some(line.split_once(':')?.1.trim().to_owned())

@@ -11,6 +11,7 @@ use swath_frame::Config;
 
 use crate::memory::Ageing;
 use crate::plan_check::validate;
+use crate::plan_green_cost::{CostPlan, WorkingSetPlan};
 use crate::plan_superpages::SuperpagesPlan;
 use crate::workload::{Shapes, WorkloadName};
 
@@ -105,6 +106,10 @@ pub enum Kind {
     Freelist,
     /// What the head-of-list rule costs against best fit.
     Fit,
+    /// What the green memory manager's allocators cost.
+    GreenCost,
+    /// Which pages recorded programs reference at a time.
+    GreenWorkingSet,
     /// Superpages off and on, in simulated time.
     Superpages,
 }
@@ -112,7 +117,7 @@ pub enum Kind {
 impl Kind {
     /// Whether the study runs on a real machine's memory if one is given.
     pub fn uses_memory(self) -> bool {
-        !matches!(self, Self::Cases | Self::Superpages)
+        !matches!(self, Self::Cases | Self::Superpages | Self::GreenCost | Self::GreenWorkingSet)
     }
 
     /// Whether the study can measure the machine that runs it.
@@ -122,7 +127,7 @@ impl Kind {
 
     /// Whether the study runs on a real program's accesses if they are given.
     pub fn uses_accesses(self) -> bool {
-        matches!(self, Self::Tlb | Self::Widths)
+        matches!(self, Self::Tlb | Self::Widths | Self::GreenWorkingSet)
     }
 }
 
@@ -585,6 +590,10 @@ pub enum Plan {
     Freelist(ListsPlan),
     /// See [`Kind::Fit`].
     Fit(FitPlan),
+    /// See [`Kind::GreenCost`].
+    GreenCost(CostPlan),
+    /// See [`Kind::GreenWorkingSet`].
+    GreenWorkingSet(WorkingSetPlan),
     /// See [`Kind::Superpages`].
     Superpages(SuperpagesPlan),
 }
@@ -613,6 +622,8 @@ impl Plan {
             Kind::Allocation => Self::Allocation(toml_from(name, text)?),
             Kind::Freelist => Self::Freelist(toml_from(name, text)?),
             Kind::Fit => Self::Fit(toml_from(name, text)?),
+            Kind::GreenCost => Self::GreenCost(toml_from(name, text)?),
+            Kind::GreenWorkingSet => Self::GreenWorkingSet(toml_from(name, text)?),
             Kind::Superpages => Self::Superpages(toml_from(name, text)?),
         };
         validate(&plan).map_err(|(key, why)| PlanError::Value {
@@ -633,6 +644,8 @@ impl Plan {
             Self::System(plan) => &plan.about,
             Self::Allocation(plan) | Self::Freelist(plan) => &plan.about,
             Self::Fit(plan) => &plan.about,
+            Self::GreenCost(plan) => &plan.about,
+            Self::GreenWorkingSet(plan) => &plan.about,
             Self::Superpages(plan) => &plan.about,
         }
     }
@@ -647,6 +660,8 @@ impl Plan {
             Self::System(plan) => &mut plan.about,
             Self::Allocation(plan) | Self::Freelist(plan) => &mut plan.about,
             Self::Fit(plan) => &mut plan.about,
+            Self::GreenCost(plan) => &mut plan.about,
+            Self::GreenWorkingSet(plan) => &mut plan.about,
             Self::Superpages(plan) => &mut plan.about,
         }
     }

@@ -142,6 +142,8 @@ pub(crate) fn validate(plan: &Plan) -> Checked {
             require(plan.requests > 0, "requests", || "none".into())?;
             check_aged("aged", &plan.aged)
         }
+        Plan::GreenCost(plan) => plan.check(),
+        Plan::GreenWorkingSet(plan) => plan.check(),
     }
 }
 
@@ -230,7 +232,7 @@ fn check_superpages(plan: &SuperpagesPlan) -> Checked {
     check_free_share("blocks.free_share", blocks.free_share)
 }
 
-fn require(holds: bool, key: &str, why: impl FnOnce() -> String) -> Checked {
+pub(crate) fn require(holds: bool, key: &str, why: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err((key.to_owned(), why())) }
 }
 

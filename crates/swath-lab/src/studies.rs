@@ -3,12 +3,12 @@
 use crate::plan::Plan;
 use crate::study::{Outcome, Run, StudyError};
 use crate::{
-    pbs_allocation, pbs_cases, pbs_fit, pbs_freelist, pbs_readings, pbs_system, pbs_tlb,
-    pbs_widths, results, superpages,
+    green_cost, green_working_set, pbs_allocation, pbs_cases, pbs_fit, pbs_freelist, pbs_readings,
+    pbs_system, pbs_tlb, pbs_widths, results, superpages,
 };
 
 /// The plans that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 13] = [
+pub const BUILT_IN: [(&str, &str); 15] = [
     ("pbs-cases", include_str!("../../../studies/pbs-cases.toml")),
     ("pbs-tlb", include_str!("../../../studies/pbs-tlb.toml")),
     ("pbs-system", include_str!("../../../studies/pbs-system.toml")),
@@ -21,6 +21,8 @@ pub const BUILT_IN: [(&str, &str); 13] = [
     ("pbs-allocation", include_str!("../../../studies/pbs-allocation.toml")),
     ("pbs-freelist", include_str!("../../../studies/pbs-freelist.toml")),
     ("pbs-fit", include_str!("../../../studies/pbs-fit.toml")),
+    ("green-cost", include_str!("../../../studies/green-cost.toml")),
+    ("green-working-set", include_str!("../../../studies/green-working-set.toml")),
     ("superpages", include_str!("../../../studies/superpages.toml")),
 ];
 
@@ -38,6 +40,8 @@ pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         Plan::Allocation(plan) => pbs_allocation::run(plan, run),
         Plan::Freelist(plan) => pbs_freelist::run(plan, run),
         Plan::Fit(plan) => pbs_fit::run(plan, run),
+        Plan::GreenCost(plan) => green_cost::run(plan, run),
+        Plan::GreenWorkingSet(plan) => green_working_set::run(plan, run),
         Plan::Superpages(plan) => superpages::run(plan, run),
     }?;
     results::check_pair(&outcome.result, outcome.host.as_ref())?;
