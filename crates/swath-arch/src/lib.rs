@@ -3,10 +3,10 @@
 //! Software writes page tables as bytes, hardware reads them as bytes, and
 //! both sides agree only on what stands here: how addresses are numbered
 //! ([`addr`]), where the fields of a descriptor lie ([`armv7`], [`armv8`],
-//! [`x86_64`], gathered by [`Format`]), and how a byte of physical memory is
-//! reached ([`PhysMemory`]). There is no encoder and no decoder here on
-//! purpose: `swath-vm` has the one, `swath-hw` the other, so that each checks
-//! the other.
+//! [`x86_64`], gathered by [`Format`]; of a table of regions, [`validity`]), and
+//! how a byte of physical memory is reached ([`PhysMemory`]). There is no encoder
+//! and no decoder here on purpose: `swath-vm` has the one, `swath-hw` the other,
+//! so that each checks the other.
 //!
 //! The crate is `no_std`, has no dependencies and allocates nothing.
 
@@ -19,12 +19,14 @@ pub mod armv8;
 pub mod field;
 pub mod format;
 pub mod memory;
+pub mod validity;
 pub mod x86_64;
 
 pub use addr::{Extent, Order, PageRange, Pfn, PhysAddr, VirtAddr, Vpn};
 pub use field::{Field, Scattered};
 pub use format::{Attributes, Coalescing, ContiguityField, Format, Level, MemoryKind, Regime};
 pub use memory::{BusError, PhysMemory, SliceMemory};
+pub use validity::ValidityTables;
 
 /// log2 of the base page size: all three formats use 4 KiB base pages.
 pub const BASE_PAGE_SHIFT: u32 = 12;

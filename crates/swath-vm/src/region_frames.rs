@@ -1,0 +1,287 @@
+//! One pool of frames for several spaces of regions, with a bound and a guarantee
+//! for each.
+//!
+//! Free frames are a list through one word per frame, and so are the frames of each
+//! region. To give a region's frames back is to put its list before the
+//! free one: two words, whatever its length (requirement 2 of
+//! 004_0cb2f33903da1556.txt, section IV-A1). Frames that were never used
+//! are in no list but counted from the end, so that a pool needs no
+//! initialisation.
+//!
+//! A space's [`Quota`] says how many frames it may have at most, and how
+//! many it is sure to get. The pool keeps back as many free frames as are guaranteed and not
+//! yet taken, so a task that stays within its guarantee never meets an empty pool,
+//! whatever others do.
+
+use core::cell::Cell;
+use core::fmt;
+
+use swath_arch::{Extent, Pfn, validity};
+
+/// No frame: the end of a list.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// How many frames a space may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Quota {
+    /// Frames that the pool keeps for the space: so many it will always get.
+    pub guaranteed: u32,
+    /// Frames that the space will never exceed; not less than `guaranteed`.
+    pub limit: u32,
+}
+
+impl Quota {
+    /// No guarantee and no bound but the pool's.
+    pub const OPEN: Self = Self { guaranteed: 0, limit: u32::MAX };
+
+    /// Exactly so many frames, all guaranteed.
+    pub const fn fixed(frames: u32) -> Self {
+        Self { guaranteed: frames, limit: frames }
+    }
+}
+
+/// Why a quota was not granted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QuotaError {
+    /// More is guaranteed than the limit.
+    AboveLimit {
+        /// What was asked for.
+        quota: Quota,
+    },
+    /// The space has more frames than the limit already.
+    InUse {
+        /// Frames that it has.
+        used: u32,
+        /// The limit asked for.
+        limit: u32,
+    },
+    /// Fewer frames are free and not promised to others than would have to be kept.
+    TooFew {
+        /// Frames to keep.
+        wanted: u32,
+        /// Frames that are free and not promised.
+        available: u32,
+    },
+}
+
+impl fmt::Display for QuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AboveLimit { quota: Quota { guaranteed, limit } } => {
+                write!(f, "{guaranteed} frames guaranteed of at most {limit}")
+            }
+            Self::InUse { used, limit } => {
+                write!(f, "a limit of {limit} frames, and {used} are in use")
+            }
+            Self::TooFew { wanted, available } => {
+                write!(f, "{wanted} frames to keep, {available} are free and not promised")
+            }
+        }
+    }
+}
+
+impl core::error::Error for QuotaError {}
+
+/// Why there is no frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NoFrame {
+    Limit,
+    Empty,
+}
+
+/// Why a pool was not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PoolError {
+    /// A frame is beyond what an entry of the data array can say.
+    FrameOutOfReach {
+        /// One past the last frame.
+        end: Pfn,
+        /// One past the last that could be.
+        end_max: Pfn,
+    },
+    /// Fewer links than frames.
+    Short {
+        /// Links needed.
+        needed: u64,
+        /// Links given.
+        given: usize,
+    },
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FrameOutOfReach { end, end_max } => {
+                write!(f, "frames up to {end}, entries reach to {end_max}")
+            }
+            Self::Short { needed, given } => write!(f, "{given} links for {needed} frames"),
+        }
+    }
+}
+
+impl core::error::Error for PoolError {}
+
+/// What a space has of a pool.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) used: u32,
+    pub(crate) quota: Quota,
+}
+
+impl Account {
+    /// Nothing, and no claim.
+    pub(crate) const fn empty() -> Self {
+        Self { used: 0, quota: Quota::OPEN }
+    }
+
+    /// Free frames that the pool keeps for this account.
+    fn promised(&self, used: u32) -> u32 {
+        self.quota.guaranteed.saturating_sub(used)
+    }
+}
+
+/// Frames that spaces of regions share; frames come and go one by one or as whole
+/// lists, each in O(1).
+///
+/// It is shared by reference and by one thread.
+///
+/// Invariants: every frame is on the free list, or on the list of one region of one
+/// space, or at or above `fresh`. `free` counts the first and the last. `promised` is
+/// the sum over spaces of what is guaranteed beyond what is used, and no more than
+/// `free`.
+#[derive(Debug)]
+pub struct FramePool<'p> {
+    frames: Extent,
+    /// For each frame the next of its list.
+    links: &'p [Cell<u32>],
+    head: Cell<u32>,
+    fresh: Cell<u32>,
+    free: Cell<u32>,
+    promised: Cell<u32>,
+}
+
+impl<'p> FramePool<'p> {
+    /// A pool of `frames`, all free, with a link for each. O(1): the links may hold
+    /// anything.
+    ///
+    /// # Errors
+    /// [`PoolError`] if links are too few or a frame's number is too large.
+    pub fn new(frames: Extent, links: &'p mut [u32]) -> Result<Self, PoolError> {
+        let end_max = Pfn::new(validity::FRAME.max() + 1);
+        if frames.checked_end().is_none_or(|end| end > end_max) {
+            return Err(PoolError::FrameOutOfReach { end: frames.end(), end_max });
+        }
+        if (links.len() as u64) < frames.count {
+            return Err(PoolError::Short { needed: frames.count, given: links.len() });
+        }
+        Ok(Self {
+            frames,
+            links: Cell::from_mut(links).as_slice_of_cells(),
+            head: Cell::new(NONE),
+            fresh: Cell::new(0),
+            free: Cell::new(frames.count as u32),
+            promised: Cell::new(0),
+        })
+    }
+
+    /// The pool's frames.
+    pub fn frames(&self) -> Extent {
+        self.frames
+    }
+
+    /// Frames that no space has.
+    pub fn free_frames(&self) -> u32 {
+        self.free.get()
+    }
+
+    /// Free frames that are kept for spaces with a guarantee.
+    pub fn promised_frames(&self) -> u32 {
+        self.promised.get()
+    }
+
+    /// The frame of this number in the pool.
+    #[inline]
+    pub(crate) fn frame(&self, index: u32) -> Pfn {
+        Pfn::new(self.frames.start.raw() + u64::from(index))
+    }
+
+    /// The next of a frame's list.
+    pub(crate) fn link(&self, index: u32) -> Option<u32> {
+        self.links.get(index as usize).map(Cell::get)
+    }
+
+    /// The frame that [`take`](Self::take) would give to this account. O(1).
+    #[inline]
+    pub(crate) fn peek(&self, account: &Account) -> Result<u32, NoFrame> {
+        if account.used >= account.quota.limit {
+            return Err(NoFrame::Limit);
+        }
+        if account.used >= account.quota.guaranteed && self.free.get() <= self.promised.get() {
+            return Err(NoFrame::Empty);
+        }
+        Ok(if self.head.get() == NONE { self.fresh.get() } else { self.head.get() })
+    }
+
+    /// Takes the frame that was just seen, as the first of a list that went on with
+    /// `next`. O(1).
+    #[inline]
+    pub(crate) fn take(&self, account: &mut Account, frame: u32, next: u32) {
+        let Some(link) = self.links.get(frame as usize) else { return };
+        if self.head.get() == NONE {
+            self.fresh.set(frame + 1);
+        } else {
+            self.head.set(link.get());
+        }
+        link.set(next);
+        self.free.set(self.free.get() - 1);
+        if account.used < account.quota.guaranteed {
+            self.promised.set(self.promised.get() - 1);
+        }
+        account.used += 1;
+    }
+
+    /// Takes back a list of `count` frames, at least one. O(1).
+    #[inline]
+    pub(crate) fn put_list(&self, account: &mut Account, first: u32, last: u32, count: u32) {
+        let Some(link) = self.links.get(last as usize) else { return };
+        link.set(self.head.replace(first));
+        self.free.set(self.free.get() + count);
+        let left = account.used - count;
+        let kept = account.promised(left) - account.promised(account.used);
+        self.promised.set(self.promised.get() + kept);
+        account.used = left;
+    }
+
+    /// Gives an account another quota.
+    pub(crate) fn set_quota(&self, account: &mut Account, quota: Quota) -> Result<(), QuotaError> {
+        if quota.guaranteed > quota.limit {
+            return Err(QuotaError::AboveLimit { quota });
+        }
+        if account.used > quota.limit {
+            return Err(QuotaError::InUse { used: account.used, limit: quota.limit });
+        }
+        let others = self.promised.get() - account.promised(account.used);
+        let (wanted, available) =
+            (quota.guaranteed.saturating_sub(account.used), self.free.get() - others);
+        if wanted > available {
+            return Err(QuotaError::TooFew { wanted, available });
+        }
+        self.promised.set(others + wanted);
+        account.quota = quota;
+        Ok(())
+    }
+
+    /// Whether the free list has as many frames as it should. O(frames).
+    pub fn check(&self) -> bool {
+        let (count, fresh) = (self.frames.count as u32, self.fresh.get());
+        let (mut at, mut listed) = (self.head.get(), 0);
+        while at < fresh && listed <= count {
+            listed += 1;
+            at = self.link(at).unwrap_or(0);
+        }
+        at == NONE
+            && fresh <= count
+            && listed + (count - fresh) == self.free.get()
+            && self.promised.get() <= self.free.get()
+    }
+}
