@@ -645,7 +645,8 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
             used += 1;
             assert_eq!(known.place[&tag], frame, "{context}: in two places");
             let random = Random(frame ^ self.random.0).next();
-            let words = if random % 32 == 0 { 0..512 } else { random % 512..random % 512 + 1 };
+            let words =
+                if random.is_multiple_of(32) { 0..512 } else { random % 512..random % 512 + 1 };
             for word in words.chain([0, 511]) {
                 let expected = known.content(tag, word);
                 assert_eq!(
@@ -752,7 +753,7 @@ fn with_world<Z: ZoneAllocator>(
     // With an odd seed too few for all that is mapped, now and then.
     let entries = if seed.is_multiple_of(2) { 12_000 } else { 4000 };
     let words = ReverseMap::words_needed(all, sizes, entries).unwrap();
-    let status = if seed % 3 == 0 { Status::InReverseMap } else { Status::InTable };
+    let status = if seed.is_multiple_of(3) { Status::InReverseMap } else { Status::InTable };
     let reverse = ReverseMap::new(all, sizes, vec![0; words]).unwrap();
     test(&mut World {
         format,
