@@ -26,7 +26,7 @@ pub use addr::{Extent, Order, PageRange, Pfn, PhysAddr, VirtAddr, Vpn};
 pub use field::{Field, Scattered};
 pub use format::{Attributes, Coalescing, ContiguityField, Format, Level, MemoryKind, Regime};
 pub use memory::{BusError, PhysMemory, SliceMemory};
-pub use validity::ValidityTables;
+pub use validity::{NodeTables, ValidityTables};
 
 /// log2 of the base page size: all three formats use 4 KiB base pages.
 pub const BASE_PAGE_SHIFT: u32 = 12;

@@ -36,7 +36,27 @@
 //! mapped while sp\[0\] is 0. Here the end is one past the last, zero means empty
 //! for all pages, and page 0 is a page like others.
 
-use crate::{Field, PhysAddr};
+//!
+//! # Hierarchical tables
+//! A sparse space of 2^k pages, k up to 40, has a tree of **nodes**, each a frame. A
+//! node has 256 entries; an entry of level l stands for 2^(8·l) pages, and the root
+//! has level ⌈k/8⌉ − 1. Entry i is two words of eight bytes: **data** at 8·i, with the
+//! frame of the page (level 0) or of the node below, and **control** at 2048 + 8·i, with the four
+//! numbers of the arrays for place i, here places of this node.
+//!
+//! | word | field | says |
+//! |---|---|---|
+//! | data | [`NODE_FRAME`] | the frame; at level 0 [`READ`], [`WRITE`], [`EXECUTE`] too |
+//! | control | [`NODE_STACK`] | s\[i\] |
+//! | control | [`NODE_HELPER`] | h\[i\] |
+//! | control | [`NODE_REGION`] | c\[i\] |
+//! | control | [`NODE_STACK_END`] | sp\[i\], 0 to 256 |
+//!
+//! Entry i of a node is valid by the same three conditions, within the node. A page is
+//! mapped if the entries on its way from the root down are all valid; a
+//! node is not read before the entry that leads to it is known to be valid.
+
+use crate::{Field, Pfn, PhysAddr};
 
 /// Bytes of an entry of each array.
 pub const ENTRY_BYTES: u64 = 4;
@@ -90,5 +110,36 @@ impl ValidityTables {
             stack_end: PhysAddr::new(base.raw().saturating_add(3 * len_bytes)),
             regions: PhysAddr::new(base.raw().saturating_add(4 * len_bytes)),
         }
+    }
+}
+
+/// log2 of the entries of a node.
+pub const NODE_ENTRIES_LOG2: u32 = 8;
+/// Where a node's control words start, in bytes.
+pub const NODE_CONTROL_BYTES: u64 = 2048;
+/// Data of a node: the number of the frame.
+pub const NODE_FRAME: Field = Field::bits(51, 12);
+/// Control of a node: the entry that stands here on a stack.
+pub const NODE_STACK: Field = Field::bits(7, 0);
+/// Control of a node: where the entry stands on its stack.
+pub const NODE_HELPER: Field = Field::bits(15, 8);
+/// Control of a node: where the entry's part of a region starts in this node.
+pub const NODE_REGION: Field = Field::bits(23, 16);
+/// Control of a node: one past the stack that starts here.
+pub const NODE_STACK_END: Field = Field::bits(40, 32);
+
+/// Where a tree of nodes begins.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NodeTables {
+    /// k: the space has pages 0 to 2^k − 1.
+    pub pages_log2: u32,
+    /// The frame of the root.
+    pub root: Pfn,
+}
+
+impl NodeTables {
+    /// How many levels of nodes there are: 1 to 5.
+    pub const fn levels(self) -> u32 {
+        self.pages_log2.div_ceil(NODE_ENTRIES_LOG2)
     }
 }

@@ -85,6 +85,18 @@ impl Rights {
     /// Execution.
     pub const EXECUTE: Self = Self(validity::EXECUTE.mask() as u8);
 
+    /// As the low bits of a data entry.
+    #[inline]
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// From the low bits of a data entry.
+    #[inline]
+    pub(crate) const fn from_bits(word: u32) -> Self {
+        Self(word as u8 & 7)
+    }
+
     /// Whether all of `other` is among these.
     #[inline]
     pub const fn contain(self, other: Self) -> bool {
@@ -159,7 +171,7 @@ impl Kind {
         if word & Self::REGION == 0 {
             Self::Free
         } else {
-            Self::Region(Rights((word >> 32) as u8 & 7))
+            Self::Region(Rights::from_bits((word >> 32) as u32))
         }
     }
 
@@ -309,7 +321,7 @@ where
             return Ok(None);
         }
         let word = u64::from(self.read(self.tables.data, page.raw())?);
-        Ok(Some((Pfn::new(validity::FRAME.get(word)), Rights(word as u8 & 7))))
+        Ok(Some((Pfn::new(validity::FRAME.get(word)), Rights::from_bits(word as u32))))
     }
 
     /// Makes free pages a region (mapVRH). No page of it is mapped.

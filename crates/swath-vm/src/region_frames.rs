@@ -210,6 +210,18 @@ impl<'p> FramePool<'p> {
         self.links.get(index as usize).map(Cell::get)
     }
 
+    /// Sets the next of a frame's list; for a frame on no list, what its owner likes.
+    pub(crate) fn set_link(&self, index: u32, value: u32) {
+        if let Some(link) = self.links.get(index as usize) {
+            link.set(value);
+        }
+    }
+
+    /// The number in the pool of a frame.
+    pub(crate) fn index(&self, frame: Pfn) -> u32 {
+        (frame.raw().wrapping_sub(self.frames.start.raw())) as u32
+    }
+
     /// The frame that [`take`](Self::take) would give to this account. O(1).
     #[inline]
     pub(crate) fn peek(&self, account: &Account) -> Result<u32, NoFrame> {

@@ -20,8 +20,10 @@ use crate::region_tree::{RegionTree, TreeError, TreeTooShort};
 /// Words of a node: which slots are used, and the slots.
 const NODE_WORDS: usize = 65;
 
-/// The most levels of nodes: 6 bits each, over the 6 of a lowest slot.
-const DEPTH_MAX: usize = 6;
+/// The most levels of nodes, 6 bits each, over the 6 of a lowest slot: with 2^46
+/// places, of which [`SparseRegionSpace`](crate::SparseRegionSpace) gives 64 to each page.
+const DEPTH_MAX: usize = 7;
+const PLACES_LOG2_MAX: u32 = 46;
 
 /// A 64-ary tree over 2^k pages, k from 5 to 40, with nodes where starts are.
 ///
@@ -77,8 +79,16 @@ impl<W: DerefMut<Target = [u64]>> SparseTree<W> {
     /// [`TreeTooShort`] if the words do not suffice for the start at page 0;
     /// `pages_log2` out of 5 to 40 needs `usize::MAX` words.
     pub fn new(pages_log2: u32, words: W) -> Result<Self, TreeTooShort> {
+        if pages_log2 > 40 {
+            return Err(TreeTooShort { needed: usize::MAX, given: words.len() });
+        }
+        Self::of_places(pages_log2, words)
+    }
+
+    /// The same for up to 2^46 places.
+    pub(crate) fn of_places(pages_log2: u32, words: W) -> Result<Self, TreeTooShort> {
         let needed = match pages_log2 {
-            5..=40 => SparseTree::words_needed(pages_log2, 1),
+            5..=PLACES_LOG2_MAX => SparseTree::words_needed(pages_log2, 1),
             _ => usize::MAX,
         };
         let given = words.len();
@@ -97,6 +107,23 @@ impl<W: DerefMut<Target = [u64]>> SparseTree<W> {
     /// How many more nodes the tree can take.
     pub fn free_nodes(&self) -> usize {
         self.free_nodes
+    }
+
+    /// The 64 places of a lowest slot as a word, zero if none is a start.
+    pub(crate) fn word(&self, place: u64) -> u64 {
+        match self.path(place) {
+            (path, 0) => self.bits(path[0], Self::slot(place, 0)),
+            _ => 0,
+        }
+    }
+
+    /// Changes such a word, where neither the old nor the new one is zero.
+    pub(crate) fn set_word(&mut self, place: u64, word: u64) {
+        let (path, level) = self.path(place);
+        let slot = Self::slot(place, 0);
+        if level == 0 && word != 0 && self.bits(path[0], slot) != 0 {
+            self.words[Self::at(path[0], slot)] = word;
+        }
     }
 
     /// The slot of `page` in its node of `level`, 0 being the lowest.
