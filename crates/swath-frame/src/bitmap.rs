@@ -115,6 +115,15 @@ impl Bitmap {
         [storage[self.at + index], storage[self.at + index + 1]]
     }
 
+    /// How many of the `count` words of level 0 from `low` on are all ones; 0
+    /// if one of them does not exist.
+    #[inline(always)]
+    pub(crate) fn full_words(&self, storage: &[u64], low: usize, count: usize) -> usize {
+        let level = &storage[self.at..self.at + self.words];
+        let Some(words) = level.get(low..low + count) else { return 0 };
+        words.iter().filter(|&&word| word == u64::MAX).count()
+    }
+
     /// Makes the word `index` of level 0, which was `was`, `now`: more ones.
     #[inline(always)]
     pub(crate) fn raise(&mut self, storage: &mut [u64], index: usize, was: u64, now: u64) {

@@ -42,7 +42,7 @@
 //! frames. Vacuums cost as much as memory.
 //!
 //! Instructions per call, counted on x86-64: with a random half of 2^20 frames
-//! in use, 41 to take a frame and 38 to put one back with G = 4 or 9; 43 and
+//! in use, 41 to take a frame and 39 to put one back with G = 4 or 9; 43 and
 //! 60 with BBS, where every second put completes a pair. A request of 900
 //! frames that finds single free frames only costs 89 per block. An aligned
 //! block of 2^9 frames costs 150 to take and 210 to free with G = 9. A frame
@@ -157,7 +157,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> PageBuddy<W, R> {
     ///
     /// # Errors
     /// [`FreeError::Foreign`] or [`FreeError::NotAllocated`]; nothing changes.
-    #[inline]
+    #[inline(always)]
     pub fn put_frame(&mut self, frame: Pfn) -> Result<(), FreeError> {
         self.state.put_frame(&mut self.storage, frame)
     }

@@ -101,14 +101,14 @@ impl<R: Rule> State<R> {
         true
     }
 
-    /// Makes a frame free that completes its parent, and each parent that this
-    /// completes in turn: with granularity 1, and while no mark changes, by
-    /// the words of the units alone.
+    /// Makes a frame free that completes its parent, or its word of a parent of
+    /// several, and each parent that this completes in turn: with granularity
+    /// 1, and while no mark changes, by the words of the units alone.
     #[inline(always)]
     fn complete(&mut self, s: &mut [u64], index: usize, frame: u64) {
         let left = self.classes[0].free.word(s, index) & !pair(frame);
         if R::INDEXED || self.granularity != 1 || left == 0 {
-            return self.put_up(s, 0, frame);
+            return self.complete_word(s, frame);
         }
         self.classes[0].free.set_word(s, index, left);
         let mut unit = frame >> 1;
@@ -129,6 +129,26 @@ impl<R: Rule> State<R> {
             s[at] = left;
             unit >>= 1;
         }
+    }
+
+    /// As [`complete`](Self::complete), for any granularity. Where a parent is
+    /// several words, mostly another of them is not full yet and nothing moves:
+    /// which one is as good as random, so they are counted and not searched.
+    #[inline(never)]
+    fn complete_word(&mut self, s: &mut [u64], frame: u64) {
+        if R::INDEXED || self.granularity <= 6 {
+            return self.put_up(s, 0, frame);
+        }
+        let words = 1 << (self.granularity - 6);
+        let class = &self.classes[0];
+        let index = self.frame(frame) / 64;
+        let inside = (frame >> 6) as usize & (words - 1);
+        // A parent that starts below the first word reaches out of the span.
+        let full = index.checked_sub(inside).map_or(0, |low| class.free.full_words(s, low, words));
+        if full + 1 == words {
+            return self.put_up(s, 0, frame);
+        }
+        class.free.set_word(s, index, u64::MAX);
     }
 
     /// Makes a unit of class `i` free, and each parent that this completes.
