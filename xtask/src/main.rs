@@ -29,10 +29,11 @@ enum Chore {
     /// Everything that must hold of the text: format, clippy, links of the
     /// documentation, layering, `no_std`, forbidden unsafe code, names.
     Lint,
-    /// The gates on instruction counts and the races against rivals.
+    /// The gates on instruction counts and the races against rivals; the heaps'
+    /// worst calls.
     Bench {
-        /// Which of them; both if none is named.
-        #[arg(value_parser = ["gates", "rivals"])]
+        /// Which of them; all if none is named.
+        #[arg(value_parser = ["gates", "rivals", "heap"])]
         which: Vec<String>,
     },
     /// Runs the studies and says where the page is.
@@ -56,8 +57,8 @@ fn main() -> Result<()> {
 }
 
 fn bench(shell: &Shell, which: &[String]) -> Result<()> {
-    let both = ["gates".to_owned(), "rivals".to_owned()];
-    for name in if which.is_empty() { &both } else { which } {
+    let all = ["gates", "rivals", "heap"].map(str::to_owned);
+    for name in if which.is_empty() { &all } else { which } {
         cmd!(shell, "cargo run --release -p {BENCH} -- {name}").run()?;
     }
     Ok(())
