@@ -192,15 +192,15 @@ fn check_superpages(plan: &SuperpagesPlan) -> Checked {
     for (i, benchmark) in plan.benchmarks.iter().enumerate() {
         // Tables and what runs before need some, too.
         let high = machine.memory_mib * 3 / 4;
-        within(&format!("benchmarks[{i}]"), benchmark.mib(), 1, high)?;
+        within(&format!("benchmarks.{}", benchmark.key()), benchmark.mib(), 1, high)?;
         let twice = plan.benchmarks[..i].iter().any(|other| other.title() == benchmark.title());
-        require(!twice, &format!("benchmarks[{i}]"), || {
+        require(!twice, &format!("benchmarks.{}", benchmark.key()), || {
             format!("{} is given twice", benchmark.title())
         })?;
         if let Benchmark::Gups { updates: count, .. }
         | Benchmark::RandomLatency { reads: count, .. } = *benchmark
         {
-            within(&format!("benchmarks[{i}]"), count, 1000, 1 << 32)?;
+            within(&format!("benchmarks.{}", benchmark.key()), count, 1000, 1 << 32)?;
         }
     }
     let bomb = &plan.forkbomb;

@@ -141,6 +141,19 @@ pub enum Benchmark {
 }
 
 impl Benchmark {
+    /// Its name in a plan.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Gups { .. } => "gups",
+            Self::MmapReread { .. } => "mmap-reread",
+            Self::BcopyLibc { .. } => "bcopy-libc",
+            Self::BcopyHand { .. } => "bcopy-hand",
+            Self::MemRead { .. } => "mem-read",
+            Self::MemWrite { .. } => "mem-write",
+            Self::RandomLatency { .. } => "random-latency",
+        }
+    }
+
     /// Its name, as the talk writes it.
     pub fn title(&self) -> &'static str {
         match self {
