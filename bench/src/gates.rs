@@ -16,6 +16,7 @@ use swath_frame::{Config, FrameAllocator, HeadOfList, PageBuddy};
 
 use crate::Failure;
 use crate::random::Random;
+use crate::regions::{self, ALL, Ask::*, Step::*, Tree::*};
 use crate::reserve::{self, Calls::*};
 use crate::setup::{FRAMES, SpinLock, bbs, buddy};
 use crate::superpages::{self, Measure};
@@ -43,6 +44,9 @@ const fn gate(name: &'static str, bound: f64, run: fn() -> Result<u64, String>) 
 /// promotions, demotions and entries of a pmap, in ARMv7. Then a
 /// transaction in simulated time, of the memory alone and of the whole system;
 /// the last of them walks for every transaction, which makes three requests.
+/// Then, in the worst case each, the tree of regions' starts with 2, 4,096 and 65,536 of
+/// them among 2^20 pages (`both` is a split and a union), the paper's tree beside it, and the
+/// calls on regions of one page and of all pages, with the same bound for both.
 const GATES: &[Gate] = &[
     gate("bbs-get", 60.0, || get(&mut half_used(bbs()))),
     gate("bbs-put", 60.0, || put(&mut half_used(bbs()))),
@@ -81,7 +85,30 @@ const GATES: &[Gate] = &[
     gate("populate-two", 650.0, || {
         reserve::gate(Levels::ARMV8_GIGABYTES, Populate, swath_bench_counted)
     }),
+    gate("vrt-split-2", 27.0, || regions::tree(Dense, Split, 2, swath_bench_counted)),
+    gate("vrt-split-4k", 27.0, || regions::tree(Dense, Split, 4096, swath_bench_counted)),
+    gate("vrt-split-64k", 27.0, || regions::tree(Dense, Split, 65536, swath_bench_counted)),
+    gate("vrt-both-2", 48.0, || regions::tree(Dense, Both, 2, swath_bench_counted)),
+    gate("vrt-both-4k", 48.0, || regions::tree(Dense, Both, 4096, swath_bench_counted)),
+    gate("vrt-both-64k", 48.0, || regions::tree(Dense, Both, 65536, swath_bench_counted)),
+    gate("vrt-find-2", 47.0 + TURN, || regions::tree(Dense, Find, 2, swath_bench_counted)),
+    gate("vrt-find-4k", 47.0 + TURN, || regions::tree(Dense, Find, 4096, swath_bench_counted)),
+    gate("vrt-find-64k", 47.0 + TURN, || regions::tree(Dense, Find, 65536, swath_bench_counted)),
+    gate("vrt-next-4k", 66.0 + TURN, || regions::tree(Dense, Next, 4096, swath_bench_counted)),
+    gate("layered-both-4k", 240.0, || regions::tree(Layered, Both, 4096, swath_bench_counted)),
+    gate("layered-find-4k", 110.0, || regions::tree(Layered, Find, 4096, swath_bench_counted)),
+    gate("region-map", 280.0, || regions::space(MapRegion, 1, swath_bench_counted)),
+    gate("region-map-all", 280.0, || regions::space(MapRegion, ALL, swath_bench_counted)),
+    gate("region-fault", 420.0, || regions::space(MapPage, 1, swath_bench_counted)),
+    gate("region-fault-all", 420.0, || regions::space(MapPage, ALL, swath_bench_counted)),
+    gate("region-unmap", 320.0, || regions::space(UnmapRegion, 1, swath_bench_counted)),
+    gate("region-unmap-all", 320.0, || regions::space(UnmapRegion, ALL, swath_bench_counted)),
 ];
+
+/// What one turn of the loop over calls of `find` and `next` takes beside the call's
+/// own instructions: two arguments, the call, test and choice, sum, count, compare
+/// and jump.
+const TURN: f64 = 9.0;
 
 /// Calls measured by each entry for single frames.
 const CALLS: usize = 1 << 16;

@@ -48,10 +48,7 @@
 //! The closest row is `shuffled free` of single frames against
 //! `bitmap-allocator`. A put changes two words in two cache lines (the bit of
 //! allocated frames, by which a double free is told from a hole, and the bit
-//! of class 0), theirs one; but the second line is not what counts: without it
-//! a put took as long, as the misses overlap. What counts is whether the put is
-//! inlined, and the two puts of 64 that find a word empty or fill it, which no
-//! branch predictor foresees. Best fit alone would lose `lengths`: it takes 750
+//! of class 0), theirs one; `rivals` says what was tried. Best fit alone would lose `lengths`: it takes 750
 //! instructions for an exchange where `offset-allocator` takes 330, half of them
 //! to keep three bitmaps and their upper levels, with as many cache misses.
 //!
@@ -94,6 +91,7 @@ use std::process::ExitCode;
 mod gates;
 mod heap;
 mod random;
+mod regions;
 mod reserve;
 mod rivals;
 mod setup;
