@@ -14,6 +14,10 @@
 //! writes and page-outs ask for it, and keeps a reverse map of every frame
 //! ([`reverse`]).
 //!
+//! Where every operation must have a bound that does not depend on sizes, a
+//! [`RegionSpace`] takes the place of page tables, or a [`SparseRegionSpace`] that of
+//! hierarchical ones ([`region`]).
+//!
 //! The crate is `no_std` and allocates nothing.
 //!
 //! ```

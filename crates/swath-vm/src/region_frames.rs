@@ -283,6 +283,12 @@ impl<'p> FramePool<'p> {
         Ok(())
     }
 
+    /// Ends the guarantee of an account that has no frames.
+    pub(crate) fn close(&self, account: &mut Account) {
+        self.promised.set(self.promised.get() - account.promised(account.used));
+        account.quota = Quota::OPEN;
+    }
+
     /// Whether the free list has as many frames as it should. O(frames).
     pub fn check(&self) -> bool {
         let (count, fresh) = (self.frames.count as u32, self.fresh.get());

@@ -331,6 +331,25 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
         })
     }
 
+    /// Ends all regions and gives up the quota. O(R·(L + T)) for R regions.
+    ///
+    /// # Errors
+    /// The space, and [`RegionError`] if memory does not answer: some regions may be
+    /// gone then.
+    pub fn close(mut self) -> Result<(), (Self, RegionError)> {
+        let mut at = Some(0);
+        while let Some(start) = at {
+            if self.header(start).rights.is_some()
+                && let Err(error) = self.unmap_region(Vpn::new(start))
+            {
+                return Err((self, error));
+            }
+            at = self.next(start);
+        }
+        self.pool.close(&mut self.account);
+        Ok(())
+    }
+
     /// Walks the starts and all nodes in use. O(regions + nodes).
     ///
     /// # Errors

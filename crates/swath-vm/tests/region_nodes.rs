@@ -117,6 +117,9 @@ fn with_space(
     body(&memory, &pool, &mut space);
     space.check().unwrap();
     assert!(pool.check());
+    memory.fail_in.set(0);
+    assert!(space.close().is_ok());
+    assert_eq!((u64::from(pool.free_frames()), pool.promised_frames()), (FRAMES, 0));
 }
 
 #[test]
@@ -270,7 +273,7 @@ fn a_fault_whose_memory_fails_changes_nothing_and_an_end_can_be_repeated() {
 
 #[test]
 fn nodes_count_against_the_quota() {
-    with_space(36, 4, Quota { guaranteed: 0, limit: 5 }, |_, pool, space| {
+    with_space(36, 4, Quota { guaranteed: 2, limit: 5 }, |_, pool, space| {
         let whole = PageRange::new(Vpn::new(1), (1 << 36) - 1);
         space.map_region(whole, Rights::READ).unwrap();
         // Four nodes and the page: exactly the limit. One more level would be too many.
@@ -281,6 +284,10 @@ fn nodes_count_against_the_quota() {
         assert_eq!((space.frames_used(), u64::from(pool.free_frames())), (5, FRAMES - 5));
         let unmapped = space.unmap_region(Vpn::new(1)).unwrap();
         assert_eq!((unmapped.frames, space.frames_used()), (5, 0));
+        // What is open is closed at the end, and the guarantee with it.
+        space.map_region(whole, Rights::READ).unwrap();
+        space.map_page(Vpn::new(1 << 20), Rights::READ).unwrap();
+        assert_eq!(pool.promised_frames(), 0);
     });
 }
 

@@ -122,6 +122,9 @@ fn sparse(pages_log2: u32, starts: usize) -> SparseTree<Vec<u64>> {
 fn the_layered_tree_takes_the_papers_143756_bytes_and_the_dense_one_133176() {
     assert_eq!(4 * LayeredTree::words(20).unwrap(), 143_756);
     assert_eq!(8 * dense_tree_words(20), 133_176);
+    // Words for 2^40 pages: the levels, from 2^34 words to one.
+    let levels: usize = [34, 28, 22, 16, 10, 4, 0].into_iter().map(|bits| 1 << bits).sum();
+    assert_eq!(dense_tree_words(40), levels);
 }
 
 #[test]
