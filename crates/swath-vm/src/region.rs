@@ -85,65 +85,14 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 
-use core::fmt;
-use core::ops::{BitOr, DerefMut};
+use core::ops::DerefMut;
 
 use swath_arch::{BusError, PageRange, Pfn, PhysAddr, PhysMemory, ValidityTables, Vpn, validity};
 
 use crate::region_error::{NewRegionsError, RegionError, RegionFault, bytes_of};
 use crate::region_frames::{Account, FramePool, NONE, NoFrame, Quota, QuotaError};
+use crate::region_header::{Header, Kind, Rights};
 use crate::region_tree::RegionTree;
-
-/// Rights to a region, or what an access needs.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Rights(u8);
-
-impl Rights {
-    /// None: every access faults.
-    pub const NONE: Self = Self(0);
-    /// Reading.
-    pub const READ: Self = Self(validity::READ.mask() as u8);
-    /// Writing.
-    pub const WRITE: Self = Self(validity::WRITE.mask() as u8);
-    /// Execution.
-    pub const EXECUTE: Self = Self(validity::EXECUTE.mask() as u8);
-
-    /// As the low bits of a data entry.
-    #[inline]
-    pub(crate) const fn bits(self) -> u8 {
-        self.0
-    }
-
-    /// From the low bits of a data entry.
-    #[inline]
-    pub(crate) const fn from_bits(word: u32) -> Self {
-        Self(word as u8 & 7)
-    }
-
-    /// Whether all of `other` is among these.
-    #[inline]
-    pub const fn contain(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl BitOr for Rights {
-    type Output = Self;
-
-    #[inline]
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-impl fmt::Display for Rights {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (right, letter) in [(Self::READ, 'r'), (Self::WRITE, 'w'), (Self::EXECUTE, 'x')] {
-            write!(f, "{}", if self.contain(right) { letter } else { '-' })?;
-        }
-        Ok(())
-    }
-}
 
 /// A region as it stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,49 +111,6 @@ pub struct Unmapped {
     pub pages: PageRange,
     /// Frames that went back to the pool.
     pub frames: u32,
-}
-
-/// A region's header (VRH). Two words at each page; those of starts count.
-///
-/// In a free interval only `kind` means anything. Without mapped pages the list's ends
-/// mean nothing, and `mapped_end` is the start.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Header {
-    /// The frame mapped last, where the list begins.
-    newest: u32,
-    /// The frame mapped first, where it ends.
-    oldest: u32,
-    /// One past the highest page that was mapped.
-    mapped_end: u32,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Free,
-    Region(Rights),
-}
-
-impl Kind {
-    /// Bits 32 to 34 of a header's second word are the rights, bit 35 says region.
-    const REGION: u64 = 1 << 35;
-
-    #[inline]
-    fn of(word: u64) -> Self {
-        if word & Self::REGION == 0 {
-            Self::Free
-        } else {
-            Self::Region(Rights::from_bits((word >> 32) as u32))
-        }
-    }
-
-    #[inline]
-    fn bits(self) -> u64 {
-        match self {
-            Self::Free => 0,
-            Self::Region(rights) => Self::REGION | u64::from(rights.0) << 32,
-        }
-    }
 }
 
 /// A virtual address space of regions: 2^k pages, k from 5 to 31.
@@ -421,7 +327,7 @@ where
         })?;
         let frame = self.pool.frame(index);
         // None of these four is believed before the stack's end moves.
-        let data = validity::FRAME.set(rights.0.into(), frame.raw());
+        let data = validity::FRAME.set(rights.bits().into(), frame.raw());
         self.write(self.tables.data, page.raw(), data)?;
         self.write(self.tables.helper, page.raw(), end.into())?;
         self.write(self.tables.stack, end.into(), page.raw())?;
@@ -584,7 +490,7 @@ where
             {
                 return Err(RegionFault::Stack { start, at: at as u32 });
             }
-            let data = validity::FRAME.set(rights.0.into(), self.pool.frame(index).raw());
+            let data = validity::FRAME.set(rights.bits().into(), self.pool.frame(index).raw());
             if u64::from(self.read(self.tables.data, page)?) != data
                 || u64::from(self.read(self.tables.regions, page)?) != start.raw()
             {
@@ -646,20 +552,13 @@ where
     #[inline]
     fn header(&self, start: u64) -> Header {
         let at = 2 * start as usize;
-        let (list, rest) = (self.headers[at], self.headers[at + 1]);
-        Header {
-            newest: list as u32,
-            oldest: (list >> 32) as u32,
-            mapped_end: rest as u32,
-            kind: Kind::of(rest),
-        }
+        Header::of([self.headers[at], self.headers[at + 1]])
     }
 
     #[inline]
     fn set_header(&mut self, start: u64, header: Header) {
         let at = 2 * start as usize;
-        self.headers[at] = u64::from(header.oldest) << 32 | u64::from(header.newest);
-        self.headers[at + 1] = header.kind.bits() | u64::from(header.mapped_end);
+        [self.headers[at], self.headers[at + 1]] = header.words();
     }
 
     #[inline]

@@ -4,8 +4,8 @@ use core::fmt;
 
 use swath_arch::{BusError, Extent, PageRange, PhysAddr, Vpn};
 
-use crate::region::Rights;
 use crate::region_frames::QuotaError;
+use crate::region_header::Rights;
 use crate::region_tree::TreeError;
 
 /// Why a space of regions was not made. Words of the stack ends may have been

@@ -58,9 +58,10 @@ use core::ops::DerefMut;
 
 use swath_arch::{BusError, NodeTables, PageRange, Pfn, PhysAddr, PhysMemory, Vpn, validity};
 
-use crate::region::{Region, Rights, Unmapped};
+use crate::region::{Region, Unmapped};
 use crate::region_error::{NewRegionsError, RegionError, RegionFault};
 use crate::region_frames::{Account, FramePool, NONE, NoFrame, Quota, QuotaError};
+use crate::region_header::Rights;
 use crate::region_sparse::SparseTree;
 use crate::region_tree::{RegionTree, TreeTooShort};
 
