@@ -368,6 +368,26 @@ where
         Ok(start)
     }
 
+    /// Takes the block of 2^`order` frames that `choose` takes from a zone's
+    /// allocator, past zonelist, watermarks and per-CPU lists: a target for
+    /// migration, which the allocator knows best how to choose. `None` if there
+    /// is no such zone or `choose` gives none. `choose` must not change the zone
+    /// otherwise.
+    pub fn take_with(
+        &mut self,
+        zone: usize,
+        order: Order,
+        mobility: Mobility,
+        choose: impl FnOnce(&mut Z) -> Option<Pfn>,
+    ) -> Option<Pfn> {
+        let start = choose(self.zones.get_mut(zone)?)?;
+        let extent = Extent::new(start, order.frames());
+        debug_assert!(self.usage.is_free(&self.words, extent), "a block that is in use");
+        let movable = mobility == Mobility::Movable;
+        self.usage.take(&mut self.words, &self.layout, extent, movable);
+        Some(start)
+    }
+
     #[inline]
     fn take_checked(&mut self, request: &Request) -> Option<Pfn> {
         let (first, unmixed) = self.preferred[request.node][request.highest as usize]?;

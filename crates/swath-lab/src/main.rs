@@ -16,10 +16,14 @@ use swath_hw::dram_trace::TraceFormat;
 use swath_lab::access::{AccessKind, TraceError};
 use swath_lab::access_event::Sampling;
 use swath_lab::access_record::{RecordError, RecordOptions, record};
+use swath_lab::green_allocator::AllocatorName;
+use swath_lab::green_machine::MachineName;
+use swath_lab::green_replay::{self, ReplayError, ReplayOptions, Source, Table};
 use swath_lab::page_events::PageChange;
 use swath_lab::page_events_file::{PageFileError, PageReader};
 use swath_lab::page_events_live::{self, PageRecordError, PageRecordOptions};
 use swath_lab::plan::Plan;
+use swath_lab::plan_green::LoadName;
 use swath_lab::real::{InputError, Machine, RealInput, Trace};
 use swath_lab::snapshot::{FrameKind, RunLengths, Snapshot, UnknownFrames};
 use swath_lab::snapshot_file::SnapshotError;
@@ -79,6 +83,9 @@ enum Command {
         /// The workload, as a plan writes it: rotated-display.
         workload: String,
     },
+    /// Run a recording of page events, or a synthetic load, through page
+    /// allocators and compare what they leave of the memory.
+    Replay(ReplayArgs),
     /// Say what a snapshot, a recording of page events or a trace holds.
     Show {
         /// The file.
@@ -162,6 +169,39 @@ enum RecordCommand {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
+}
+
+#[derive(Args)]
+struct ReplayArgs {
+    /// A recording, from `swath record pages`; "compile" and "files" come with
+    /// the program.
+    #[arg(required_unless_present = "load")]
+    file: Option<PathBuf>,
+    /// A synthetic load instead: 10 to 50% or 30 to 80% of memory in use.
+    #[arg(long, value_enum, conflicts_with = "file")]
+    load: Option<LoadName>,
+    /// For so many simulated hours.
+    #[arg(long, value_name = "N", requires = "load", default_value_t = 1.0)]
+    hours: f64,
+    /// Its random numbers.
+    #[arg(long, requires = "load", default_value_t = 1)]
+    seed: u64,
+    /// The memory: 4 GiB, or 32 GiB in two nodes.
+    #[arg(long, value_enum, default_value = "4g")]
+    machine: MachineName,
+    /// An allocator; can be repeated; all if none is named.
+    #[arg(long, value_enum, value_name = "NAME")]
+    allocator: Vec<AllocatorName>,
+    /// Empty banks by migration.
+    #[arg(long)]
+    migrate: bool,
+    /// Rows of each table, evenly over the time.
+    #[arg(long, value_name = "N", default_value_t = 6,
+          value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    rows: u64,
+    /// Print as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -263,6 +303,7 @@ fn main() -> ExitCode {
         Command::Export { out, format, design, block_frames, workload } => {
             export(&out, format, &design, block_frames, &workload)
         }
+        Command::Replay(args) => replay(args),
         Command::Show { file, json } => show(&file, json),
         Command::MeasureMemory { request } => real_memory::child(&request)
             .map(|answer| say!("{answer}"))
@@ -582,6 +623,45 @@ fn export(
     };
     let count = pbs_system::export(&plan, workload, design, block_frames, format, out)?;
     say!("{count} transactions, {}", out.display());
+    Ok(())
+}
+
+fn replay(args: ReplayArgs) -> Result<(), Failure> {
+    let source = match (args.load, args.file) {
+        (Some(load), _) => Source::Load(load.kind(), args.hours),
+        (None, Some(file)) => Source::Recording(file),
+        (None, None) => return Err(Failure::new(2, "neither a recording nor a load")),
+    };
+    let mut allocators = args.allocator;
+    if allocators.is_empty() {
+        allocators = AllocatorName::ALL.to_vec();
+    }
+    let ReplayArgs { machine, migrate, rows, seed, json, .. } = args;
+    watch_for_interrupts();
+    let bar = bytes_bar("rows");
+    bar.0.set_length(rows * allocators.len() as u64);
+    let options = ReplayOptions { source, machine, allocators, migrate, rows, seed };
+    let tables = green_replay::run(&options, &mut |_| {
+        bar.0.inc(1);
+        !INTERRUPTED.load(Ordering::Relaxed)
+    })
+    .map_err(|error| match error {
+        ReplayError::Interrupted => Failure::new(130, error),
+        ReplayError::Hours { .. } => Failure::new(2, error),
+        error => Failure::new(1, error),
+    })?;
+    bar.0.finish_and_clear();
+    if json {
+        say!("{}", serde_json::json!(tables));
+        return Ok(());
+    }
+    for table in &tables {
+        say!("{}", table.allocator.title());
+        say!("{}", Table::HEAD);
+        for line in table.lines() {
+            say!("{line}");
+        }
+    }
     Ok(())
 }
 

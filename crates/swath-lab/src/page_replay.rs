@@ -61,6 +61,20 @@ pub struct TimedOp {
     pub op: ReplayOp,
 }
 
+impl TimedOp {
+    /// The same request with another handle and so much later.
+    #[must_use]
+    pub fn renamed(self, rename: impl Fn(u32) -> u32, later_us: u64) -> Self {
+        let op = match self.op {
+            ReplayOp::Alloc { id, order, mobility, zone_max, cpu } => {
+                ReplayOp::Alloc { id: rename(id), order, mobility, zone_max, cpu }
+            }
+            ReplayOp::Free { id } => ReplayOp::Free { id: rename(id) },
+        };
+        Self { time_us: self.time_us + later_us, op }
+    }
+}
+
 /// A block that was allocated before the recording began.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct HeldBlock {

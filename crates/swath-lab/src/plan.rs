@@ -11,6 +11,7 @@ use swath_frame::Config;
 
 use crate::memory::Ageing;
 use crate::plan_check::validate;
+use crate::plan_green::GreenPlan;
 use crate::plan_green_cost::{CostPlan, WorkingSetPlan};
 use crate::plan_superpages::SuperpagesPlan;
 use crate::workload::{Shapes, WorkloadName};
@@ -106,6 +107,16 @@ pub enum Kind {
     Freelist,
     /// What the head-of-list rule costs against best fit.
     Fit,
+    /// Which sections are in use, and which by the kernel.
+    GreenLayout,
+    /// How many sections could be taken offline.
+    GreenHotplug,
+    /// How much memory rests, and what that saves.
+    GreenPower,
+    /// What migration moves, and what it frees.
+    GreenMigration,
+    /// Recordings of a real kernel on every allocator.
+    GreenReplay,
     /// What the green memory manager's allocators cost.
     GreenCost,
     /// Which pages recorded programs reference at a time.
@@ -117,7 +128,18 @@ pub enum Kind {
 impl Kind {
     /// Whether the study runs on a real machine's memory if one is given.
     pub fn uses_memory(self) -> bool {
-        !matches!(self, Self::Cases | Self::Superpages | Self::GreenCost | Self::GreenWorkingSet)
+        !matches!(
+            self,
+            Self::Cases
+                | Self::Superpages
+                | Self::GreenCost
+                | Self::GreenWorkingSet
+                | Self::GreenLayout
+                | Self::GreenHotplug
+                | Self::GreenPower
+                | Self::GreenMigration
+                | Self::GreenReplay
+        )
     }
 
     /// Whether the study can measure the machine that runs it.
@@ -590,6 +612,8 @@ pub enum Plan {
     Freelist(ListsPlan),
     /// See [`Kind::Fit`].
     Fit(FitPlan),
+    /// The studies of the green memory manager, by their kind.
+    Green(GreenPlan),
     /// See [`Kind::GreenCost`].
     GreenCost(CostPlan),
     /// See [`Kind::GreenWorkingSet`].
@@ -622,6 +646,11 @@ impl Plan {
             Kind::Allocation => Self::Allocation(toml_from(name, text)?),
             Kind::Freelist => Self::Freelist(toml_from(name, text)?),
             Kind::Fit => Self::Fit(toml_from(name, text)?),
+            Kind::GreenLayout
+            | Kind::GreenHotplug
+            | Kind::GreenPower
+            | Kind::GreenMigration
+            | Kind::GreenReplay => Self::Green(toml_from(name, text)?),
             Kind::GreenCost => Self::GreenCost(toml_from(name, text)?),
             Kind::GreenWorkingSet => Self::GreenWorkingSet(toml_from(name, text)?),
             Kind::Superpages => Self::Superpages(toml_from(name, text)?),
@@ -644,6 +673,7 @@ impl Plan {
             Self::System(plan) => &plan.about,
             Self::Allocation(plan) | Self::Freelist(plan) => &plan.about,
             Self::Fit(plan) => &plan.about,
+            Self::Green(plan) => &plan.about,
             Self::GreenCost(plan) => &plan.about,
             Self::GreenWorkingSet(plan) => &plan.about,
             Self::Superpages(plan) => &plan.about,
@@ -660,6 +690,7 @@ impl Plan {
             Self::System(plan) => &mut plan.about,
             Self::Allocation(plan) | Self::Freelist(plan) => &mut plan.about,
             Self::Fit(plan) => &mut plan.about,
+            Self::Green(plan) => &mut plan.about,
             Self::GreenCost(plan) => &mut plan.about,
             Self::GreenWorkingSet(plan) => &mut plan.about,
             Self::Superpages(plan) => &mut plan.about,

@@ -142,6 +142,10 @@ pub(crate) fn validate(plan: &Plan) -> Checked {
             require(plan.requests > 0, "requests", || "none".into())?;
             check_aged("aged", &plan.aged)
         }
+        Plan::Green(plan) => {
+            let fault = plan.fault().map(|(key, why)| (key.to_owned(), why));
+            fault.map_or(Ok(()), Err)
+        }
         Plan::GreenCost(plan) => plan.check(),
         Plan::GreenWorkingSet(plan) => plan.check(),
     }

@@ -1,14 +1,15 @@
 //! The studies that come with the program, and which code runs which plan.
 
-use crate::plan::Plan;
+use crate::plan::{Kind, Plan};
 use crate::study::{Outcome, Run, StudyError};
 use crate::{
-    green_cost, green_working_set, pbs_allocation, pbs_cases, pbs_fit, pbs_freelist, pbs_readings,
-    pbs_system, pbs_tlb, pbs_widths, results, superpages,
+    green_cost, green_hotplug, green_layout, green_migration, green_power, green_recorded,
+    green_working_set, pbs_allocation, pbs_cases, pbs_fit, pbs_freelist, pbs_readings, pbs_system,
+    pbs_tlb, pbs_widths, results, superpages,
 };
 
 /// The plans that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 15] = [
+pub const BUILT_IN: [(&str, &str); 20] = [
     ("pbs-cases", include_str!("../../../studies/pbs-cases.toml")),
     ("pbs-tlb", include_str!("../../../studies/pbs-tlb.toml")),
     ("pbs-system", include_str!("../../../studies/pbs-system.toml")),
@@ -21,6 +22,11 @@ pub const BUILT_IN: [(&str, &str); 15] = [
     ("pbs-allocation", include_str!("../../../studies/pbs-allocation.toml")),
     ("pbs-freelist", include_str!("../../../studies/pbs-freelist.toml")),
     ("pbs-fit", include_str!("../../../studies/pbs-fit.toml")),
+    ("green-layout", include_str!("../../../studies/green-layout.toml")),
+    ("green-hotplug", include_str!("../../../studies/green-hotplug.toml")),
+    ("green-power", include_str!("../../../studies/green-power.toml")),
+    ("green-migration", include_str!("../../../studies/green-migration.toml")),
+    ("green-replay", include_str!("../../../studies/green-replay.toml")),
     ("green-cost", include_str!("../../../studies/green-cost.toml")),
     ("green-working-set", include_str!("../../../studies/green-working-set.toml")),
     ("superpages", include_str!("../../../studies/superpages.toml")),
@@ -40,6 +46,13 @@ pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         Plan::Allocation(plan) => pbs_allocation::run(plan, run),
         Plan::Freelist(plan) => pbs_freelist::run(plan, run),
         Plan::Fit(plan) => pbs_fit::run(plan, run),
+        Plan::Green(plan) => match plan.about.kind {
+            Kind::GreenHotplug => green_hotplug::run(plan, run),
+            Kind::GreenPower => green_power::run(plan, run),
+            Kind::GreenMigration => green_migration::run(plan, run),
+            Kind::GreenReplay => green_recorded::run(plan, run),
+            _ => green_layout::run(plan, run),
+        },
         Plan::GreenCost(plan) => green_cost::run(plan, run),
         Plan::GreenWorkingSet(plan) => green_working_set::run(plan, run),
         Plan::Superpages(plan) => superpages::run(plan, run),
