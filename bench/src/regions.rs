@@ -193,7 +193,7 @@ pub(crate) fn space(step: Step, pages: u64, counted: fn(&mut dyn FnMut())) -> Re
         }
     }
     space.check().map_err(|error| error.to_string())?;
-    if failed > 0 || pool.free_frames() as u64 != STEPS + 2 || !pool.check() {
+    if failed > 0 || u64::from(pool.free_frames()) != STEPS + 2 || !pool.check() {
         return Err(format!("{failed} calls failed, {} frames are free", pool.free_frames()));
     }
     Ok(if step == Step::UnmapRegion { calls / touched.len() as u64 } else { calls })

@@ -2,7 +2,7 @@
 //!
 //! They are those of *Transparent Superpages Support for FreeBSD on ARM*,
 //! section "Validation and benchmarking": [`Gups`], the figures of LMbench
-//! ([`Sweep`], [`Copy`], [`RandomLatency`]), [`Forkbomb`] and the TLB-miss
+//! ([`Sweep`], [`Copy`](struct@Copy), [`RandomLatency`]), [`Forkbomb`] and the TLB-miss
 //! experiment ([`MissLoop`]). What each does is taken from its own published
 //! description, named there.
 //!

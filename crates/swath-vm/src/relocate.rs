@@ -1,5 +1,5 @@
 //! Frames that move through a pmap: the migration daemon's
-//! [`Owners`](crate::migrate::Owners), for memory that is reached through the
+//! [`Owners`], for memory that is reached through the
 //! mappings of [`Spaces`].
 //!
 //! The pmap knows where a frame is mapped. Who holds it, and whether it may move
