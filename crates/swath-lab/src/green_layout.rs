@@ -156,7 +156,11 @@ fn judge(row: GreenRun, tracks: &Tracks) -> Vec<Claim> {
                 adaptive.kernel_in_rows(nodes),
                 0.1,
             )
-            .with_unit(Unit::Share),
+            .with_unit(Unit::Share)
+            .with_cause(
+                "Where the peak fills a zone, the kernel takes the emptiest bank of POOL_USER, \
+                 wherever that lies, and keeps it.",
+            ),
         );
     }
     claims

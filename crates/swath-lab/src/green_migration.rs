@@ -112,7 +112,11 @@ fn judge(row: GreenRun, design: Design, track: &Track) -> Vec<Claim> {
             track.moved_share(),
             0.1,
         )
-        .with_unit(Unit::Share),
+        .with_unit(Unit::Share)
+        .with_cause(
+            "Banks that a short burst has opened are emptied again while they hold little; the \
+             fewer frames the daemon leaves free, the more of them there are.",
+        ),
         Claim::at_most(
             &format!("Fig. 9b ({})", row.title()),
             &says("12 GiB moved for 28 GiB offlined"),

@@ -181,10 +181,10 @@ struct ReplayArgs {
     #[arg(long, value_enum, conflicts_with = "file")]
     load: Option<LoadName>,
     /// For so many simulated hours.
-    #[arg(long, value_name = "N", requires = "load", default_value_t = 1.0)]
+    #[arg(long, value_name = "N", conflicts_with = "file", default_value_t = 1.0)]
     hours: f64,
     /// Its random numbers.
-    #[arg(long, requires = "load", default_value_t = 1)]
+    #[arg(long, value_name = "N", conflicts_with = "file", default_value_t = 1)]
     seed: u64,
     /// The memory: 4 GiB, or 32 GiB in two nodes.
     #[arg(long, value_enum, default_value = "4g")]

@@ -251,7 +251,7 @@ fn replay_says_what_is_wrong() {
         (&["replay"][..], 2, "<FILE>"),
         (&["replay", "files", "--allocator", "slab"], 2, "adaptive-packed"),
         (&["replay", "files", "--load", "light"], 2, "cannot be used with"),
-        (&["replay", "files", "--hours", "2"], 2, "--load"),
+        (&["replay", "files", "--hours", "2"], 2, "cannot be used with"),
         (&["replay", "--load", "light", "--hours", "0"], 2, "0 hours"),
         (&["replay", "--load", "light", "--hours", "NaN"], 2, "NaN hours"),
         (&["replay", "files", "--rows", "0"], 2, "--rows"),
@@ -286,7 +286,7 @@ fn a_wrong_plan_names_the_key() {
             "occupied_permille_max = 1001",
             "daemon.occupied_permille_max",
         ),
-        ("reserve_frames = 4096", "reserve_frames = 99999999", "daemon.reserve_frames"),
+        ("reserve_frames = 16384", "reserve_frames = 99999999", "daemon.reserve_frames"),
         ("retry_ms = 30000", "retries = 3", "retries"),
     ] {
         assert!(plan.contains(from), "{from}");
