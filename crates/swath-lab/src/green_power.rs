@@ -145,8 +145,11 @@ fn judge(row: GreenRun, tracks: &Tracks) -> Vec<Claim> {
         let says = "Adaptive-Buddy with migration: c is between 0.75 and 0.90 at all times";
         claims.push(
             Claim::between(&c_place, says, (0.75, 0.90), track.min(Look::c), 0.05).with_cause(
-                &format!("The least value is judged; the largest is {:.2}. It is least at the peaks, \
-                     where a bank or two of free memory is all there is.", track.max(Look::c)),
+                &format!(
+                    "The least value is judged; the largest is {:.2}. It is least at the peaks, \
+                     where a bank or two of free memory is all there is.",
+                    track.max(Look::c)
+                ),
             ),
         );
     }
