@@ -9,7 +9,7 @@ use swath_hw::{MemoryAccess, Translate};
 
 use crate::access::AccessKind;
 use crate::access_event::{Backing, Event};
-use crate::kernel::{self, Kernel, KernelError, KernelStats};
+use crate::kernel::{Kernel, KernelError, KernelStats};
 use crate::process::{Action, Step};
 
 /// What the measured parts of a program have cost.
@@ -121,10 +121,6 @@ fn apply<T: Translate>(
     match event {
         Event::Map { pages, protection, backing, shared: _ } => {
             kernel.unmap(id, pages)?;
-            let backing = match backing {
-                Backing::Anonymous => kernel::Backing::Anonymous,
-                Backing::File { file, first_page } => kernel::Backing::File { file, first_page },
-            };
             kernel.map(id, pages, protection.write, protection.execute, backing)
         }
         Event::Unmap { pages } => kernel.unmap(id, pages),
@@ -138,7 +134,7 @@ fn apply<T: Translate>(
             };
             kernel.unmap(id, from)?;
             kernel.unmap(id, to)?;
-            kernel.map(id, to, writable, executable, kernel::Backing::Anonymous)
+            kernel.map(id, to, writable, executable, Backing::Anonymous)
         }
         Event::Fork | Event::Skip { .. } => Ok(()),
     }

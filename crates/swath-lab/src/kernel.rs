@@ -25,9 +25,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::collections::HashMap;
 
-use foldhash::fast::FixedState;
 use swath_arch::{Attributes, Extent, Format, PageRange, Pfn, Regime, SliceMemory, Vpn};
 use swath_frame::reservation::{Counters, Levels, PopulateError, Reservations};
 use swath_frame::{ByteRange, FrameAllocator, MemoryMap, PageBuddy};
@@ -38,6 +36,9 @@ use swath_vm::{
     Access, AddressSpace, Faulted, Flush, Pmap, PmapError, PmapStatistics, Protection, ReverseMap,
     Site, Sizes, SpaceId, Spaces, Status,
 };
+
+use crate::access_event::Backing;
+use crate::kernel_objects::Objects;
 
 /// Words of table memory; the frames after it hold data, which have no bytes.
 const WORDS_PER_FRAME: usize = 512;
@@ -116,20 +117,6 @@ fn machine(error: impl std::fmt::Display) -> KernelError {
     KernelError::Machine(error.to_string())
 }
 
-/// What a mapping shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Backing {
-    /// Memory of its own, zero at first.
-    Anonymous,
-    /// A file's pages from this one on; what is written stays private.
-    File {
-        /// The file's number.
-        file: u64,
-        /// The page that the mapping's first page shows.
-        first_page: u64,
-    },
-}
-
 /// A part of a process's space.
 #[derive(Clone, Copy, Debug)]
 struct Mapping {
@@ -141,15 +128,6 @@ struct Mapping {
     executable: bool,
     /// The object is shared with others, who must not see what is written here.
     copy: bool,
-}
-
-/// Who owns the frames of pages.
-#[derive(Debug, Default)]
-struct Object {
-    frames: HashMap<u64, Pfn, FixedState>,
-    /// What it hides where it has no page of its own.
-    shadows: Option<u64>,
-    users: u64,
 }
 
 type Allocator = Reservations<PageBuddy<Vec<u64>>, Vec<u64>>;
@@ -193,9 +171,7 @@ pub struct Kernel<'m, T> {
     config: &'m Config,
     core: Processor<T>,
     processes: Vec<Option<Process<'m>>>,
-    objects: HashMap<u64, Object, FixedState>,
-    files: HashMap<u64, u64, FixedState>,
-    next_object: u64,
+    objects: Objects,
     running: Option<usize>,
     stats: KernelStats,
 }
@@ -265,9 +241,7 @@ pub fn boot<T: Translate, R>(
         config,
         core,
         processes: Vec::new(),
-        objects: HashMap::default(),
-        files: HashMap::default(),
-        next_object: 0,
+        objects: Objects::default(),
         running: None,
         stats: KernelStats::default(),
     };
@@ -321,20 +295,10 @@ impl<'m, T: Translate> Kernel<'m, T> {
             return Err(overlap);
         }
         let (object, index, copy) = match backing {
-            Backing::Anonymous => (self.new_object(None), start, false),
-            Backing::File { file, first_page } => {
-                let object = match self.files.get(&file) {
-                    Some(&object) => object,
-                    None => {
-                        let object = self.new_object(None);
-                        self.files.insert(file, object);
-                        object
-                    }
-                };
-                (object, first_page, true)
-            }
+            Backing::Anonymous => (self.objects.make(None), start, false),
+            // What is written stays private.
+            Backing::File { file, first_page } => (self.objects.file(file), first_page, true),
         };
-        self.use_object(object);
         let mapping = Mapping { pages: range.count, object, index, writable, executable, copy };
         self.process_mut(id)?.mappings.insert(start, mapping);
         Ok(())
@@ -354,7 +318,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
             mappings.range(range.start.raw()..range.end().raw()).map(|(&at, _)| at).collect();
         let gone: Vec<Mapping> = gone.iter().filter_map(|at| mappings.remove(at)).collect();
         for mapping in gone {
-            self.drop_object(mapping.object)?;
+            self.objects.release(mapping.object, |run| self.frames.free(run)).map_err(machine)?;
         }
         Ok(())
     }
@@ -434,7 +398,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
         }
         let mappings = parent.mappings.clone();
         for (&start, mapping) in &mappings {
-            self.use_object(mapping.object);
+            self.objects.share(mapping.object);
             let range = PageRange::new(Vpn::new(start), mapping.pages);
             let read_only = Protection { writable: false, executable: mapping.executable };
             self.with_pmap(id, |pmap, spaces| {
@@ -518,11 +482,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
     /// What does not hold.
     pub fn check(&mut self) -> Result<(), KernelError> {
         self.frames.check().map_err(machine)?;
-        let mut owned = 0;
-        for object in self.objects.values() {
-            owned += object.frames.len() as u64;
-        }
-        if owned + self.frames.free_frames() != self.frames.total_frames() {
+        if self.objects.count_frames() + self.frames.free_frames() != self.frames.total_frames() {
             return Err(KernelError::Machine("a frame is lost".to_owned()));
         }
         let ids: Vec<SpaceId> = (0..self.processes.len())
@@ -630,14 +590,13 @@ impl<'m, T: Translate> Kernel<'m, T> {
         mut mapping: Mapping,
     ) -> Result<(), KernelError> {
         if write && mapping.copy {
-            let shadow = self.new_object(Some(mapping.object));
-            self.use_object(shadow);
+            let shadow = self.objects.make(Some(mapping.object));
             mapping = Mapping { object: shadow, copy: false, ..mapping };
             self.process_mut(id)?.mappings.insert(start, mapping);
         }
         let index = mapping.index + (page.raw() - start);
         let site = Site { space: space_id(id), page };
-        let found = self.find(mapping.object, index);
+        let found = self.objects.find(mapping.object, index);
         let own = found.filter(|&(owner, _)| owner == mapping.object).map(|(_, frame)| frame);
         let access = if write { Access::Write } else { Access::Read };
         let frame = match (own, found) {
@@ -679,19 +638,6 @@ impl<'m, T: Translate> Kernel<'m, T> {
         Ok(())
     }
 
-    /// The nearest object on the way down the shadows that has the page.
-    fn find(&self, object: u64, index: u64) -> Option<(u64, Pfn)> {
-        let mut next = Some(object);
-        while let Some(id) = next {
-            let object = self.objects.get(&id)?;
-            if let Some(&frame) = object.frames.get(&index) {
-                return Some((id, frame));
-            }
-            next = object.shadows;
-        }
-        None
-    }
-
     fn populate(
         &mut self,
         object: u64,
@@ -707,55 +653,8 @@ impl<'m, T: Translate> Kernel<'m, T> {
                 PopulateError::OutOfFrames => KernelError::OutOfMemory("a page fault"),
                 other => machine(other),
             })?;
-        if let Some(object) = self.objects.get_mut(&object) {
-            object.frames.insert(index, populated.frame);
-        }
+        self.objects.put(object, index, populated.frame);
         Ok(populated.frame)
-    }
-
-    fn new_object(&mut self, shadows: Option<u64>) -> u64 {
-        let id = self.next_object;
-        self.next_object += 1;
-        self.objects.insert(id, Object { shadows, ..Object::default() });
-        id
-    }
-
-    fn use_object(&mut self, id: u64) {
-        if let Some(object) = self.objects.get_mut(&id) {
-            object.users += 1;
-        }
-    }
-
-    /// One user less; the last one's going frees its frames.
-    fn drop_object(&mut self, id: u64) -> Result<(), KernelError> {
-        let mut next = Some(id);
-        while let Some(id) = next.take() {
-            let Some(object) = self.objects.get_mut(&id) else { break };
-            object.users = object.users.saturating_sub(1);
-            // A file's pages stay in the cache.
-            if object.users > 0 || self.files.values().any(|&file| file == id) {
-                break;
-            }
-            let Some(object) = self.objects.remove(&id) else { break };
-            let mut frames: Vec<Pfn> = object.frames.into_values().collect();
-            frames.sort_unstable();
-            let mut pending = Extent::default();
-            for frame in frames {
-                if !pending.is_empty() && pending.end() == frame {
-                    pending.count += 1;
-                    continue;
-                }
-                if !pending.is_empty() {
-                    self.frames.free(pending).map_err(machine)?;
-                }
-                pending = Extent::new(frame, 1);
-            }
-            if !pending.is_empty() {
-                self.frames.free(pending).map_err(machine)?;
-            }
-            next = object.shadows;
-        }
-        Ok(())
     }
 
     /// Cuts mappings at the borders of the range.
@@ -766,7 +665,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
             if head == 0 {
                 continue;
             }
-            self.use_object(mapping.object);
+            self.objects.share(mapping.object);
             let mappings = &mut self.process_mut(id)?.mappings;
             mappings.insert(start, Mapping { pages: head, ..mapping });
             let tail =

@@ -36,6 +36,7 @@ pub mod green_working_set;
 mod green_zone;
 mod input;
 pub mod kernel;
+mod kernel_objects;
 pub mod memory;
 mod output;
 mod page;

@@ -3,7 +3,8 @@
 use swath_arch::{Extent, Format, Order, PageRange, Pfn, Regime, VirtAddr, Vpn};
 use swath_frame::reservation::Levels;
 use swath_hw::{MemoryAccess, Mmu, presets};
-use swath_lab::kernel::{Backing, Config, Costs, Kernel, KernelError, boot};
+use swath_lab::access_event::Backing;
+use swath_lab::kernel::{Config, Costs, Kernel, KernelError, boot};
 use swath_vm::{Sizes, Status};
 
 const COSTS: Costs = Costs {
