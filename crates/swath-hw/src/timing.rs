@@ -275,6 +275,57 @@ const fn line(
     Constraint { name, from, to, scope, cycles }
 }
 
+/// What differs between the speeds of DDR3, in cycles.
+struct Ddr3 {
+    cl: u32,
+    cwl: u32,
+    rcd: u32,
+    rp: u32,
+    ras: u32,
+    rfc: u32,
+    rrd: u32,
+    wtr: u32,
+    rtp: u32,
+    wr: u32,
+}
+
+/// Cycles of a burst of DDR3 on the data bus.
+const DDR3_BURST: u32 = 4;
+
+/// The constraints of DDR3 at any speed.
+const fn ddr3(distances: &Ddr3) -> [Constraint; 24] {
+    const BURST: u32 = DDR3_BURST;
+    const CCD: u32 = 4;
+    const TURN: u32 = 2;
+    let &Ddr3 { cl, cwl, rcd, rp, ras, rfc, rrd, wtr, rtp, wr } = distances;
+    [
+        line("tRCD", Activate, Read, Bank, rcd),
+        line("tRCD", Activate, Write, Bank, rcd),
+        line("tRAS", Activate, Precharge, Bank, ras),
+        line("tRAS", Activate, PrechargeAll, Rank, ras),
+        line("tRC", Activate, Activate, Bank, ras + rp),
+        line("tRRD", Activate, Activate, Rank, rrd),
+        line("tRP", Precharge, Activate, Bank, rp),
+        line("tRP", Precharge, Refresh, Rank, rp),
+        line("tRP", PrechargeAll, Activate, Rank, rp),
+        line("tRP", PrechargeAll, Refresh, Rank, rp),
+        line("tCCD", Read, Read, Rank, CCD),
+        line("tCCD", Write, Write, Rank, CCD),
+        line("RL+tCCD+2-WL", Read, Write, Rank, cl + CCD + 2 - cwl),
+        line("WL+BL/2+tWTR", Write, Read, Rank, cwl + BURST + wtr),
+        line("tRTP", Read, Precharge, Bank, rtp),
+        line("tRTP", Read, PrechargeAll, Rank, rtp),
+        line("WL+BL/2+tWR", Write, Precharge, Bank, cwl + BURST + wr),
+        line("WL+BL/2+tWR", Write, PrechargeAll, Rank, cwl + BURST + wr),
+        line("tRFC", Refresh, Activate, Rank, rfc),
+        line("tRFC", Refresh, Refresh, Rank, rfc),
+        line("rank to rank", Read, Read, OtherRanks, BURST + TURN),
+        line("rank to rank", Write, Write, OtherRanks, BURST + TURN),
+        line("rank to rank", Read, Write, OtherRanks, cl + BURST + TURN - cwl),
+        line("rank to rank", Write, Read, OtherRanks, cwl + BURST + TURN - cl),
+    ]
+}
+
 /// DDR3-800, 5-5-5 (speed bin 800D), the memory of the PBS paper's Table 3.
 ///
 /// The paper gives tCL-tRCD-tRP, four channels and four banks. The rest is
@@ -301,19 +352,9 @@ const fn line(
 /// of 1 KiB (a real part has eight banks of 2^14 rows), so that the paper's
 /// four channels make 4 GiB, what 32 bits address.
 pub const DDR3_800: Part = {
-    const CL: u32 = 5;
-    const CWL: u32 = 5;
-    const BURST: u32 = 4;
-    const RCD: u32 = 5;
-    const RP: u32 = 5;
-    const RAS: u32 = 15;
-    const RFC: u32 = 44;
-    const RRD: u32 = 4;
-    const CCD: u32 = 4;
-    const WTR: u32 = 4;
-    const RTP: u32 = 4;
-    const WR: u32 = 6;
-    const TURN: u32 = 2;
+    const DISTANCES: Ddr3 =
+        Ddr3 { cl: 5, cwl: 5, rcd: 5, rp: 5, ras: 15, rfc: 44, rrd: 4, wtr: 4, rtp: 4, wr: 6 };
+    const CONSTRAINTS: [Constraint; 24] = ddr3(&DISTANCES);
     Part {
         name: "DDR3-800 5-5-5",
         clock_period_ps: 2500,
@@ -322,38 +363,13 @@ pub const DDR3_800: Part = {
         row_bits: 15,
         column_bits: 10,
         bus_bytes: 8,
-        burst_transfers: 2 * BURST,
-        read_latency_cycles: CL,
-        write_latency_cycles: CWL,
+        burst_transfers: 2 * DDR3_BURST,
+        read_latency_cycles: DISTANCES.cl,
+        write_latency_cycles: DISTANCES.cwl,
         refresh_interval_cycles: 3120,
         four_activates_cycles: 16,
         bus_cycles: [1; Command::COUNT],
-        constraints: Cow::Borrowed(&[
-            line("tRCD", Activate, Read, Bank, RCD),
-            line("tRCD", Activate, Write, Bank, RCD),
-            line("tRAS", Activate, Precharge, Bank, RAS),
-            line("tRAS", Activate, PrechargeAll, Rank, RAS),
-            line("tRC", Activate, Activate, Bank, RAS + RP),
-            line("tRRD", Activate, Activate, Rank, RRD),
-            line("tRP", Precharge, Activate, Bank, RP),
-            line("tRP", Precharge, Refresh, Rank, RP),
-            line("tRP", PrechargeAll, Activate, Rank, RP),
-            line("tRP", PrechargeAll, Refresh, Rank, RP),
-            line("tCCD", Read, Read, Rank, CCD),
-            line("tCCD", Write, Write, Rank, CCD),
-            line("RL+tCCD+2-WL", Read, Write, Rank, CL + CCD + 2 - CWL),
-            line("WL+BL/2+tWTR", Write, Read, Rank, CWL + BURST + WTR),
-            line("tRTP", Read, Precharge, Bank, RTP),
-            line("tRTP", Read, PrechargeAll, Rank, RTP),
-            line("WL+BL/2+tWR", Write, Precharge, Bank, CWL + BURST + WR),
-            line("WL+BL/2+tWR", Write, PrechargeAll, Rank, CWL + BURST + WR),
-            line("tRFC", Refresh, Activate, Rank, RFC),
-            line("tRFC", Refresh, Refresh, Rank, RFC),
-            line("rank to rank", Read, Read, OtherRanks, BURST + TURN),
-            line("rank to rank", Write, Write, OtherRanks, BURST + TURN),
-            line("rank to rank", Read, Write, OtherRanks, CL + BURST + TURN - CWL),
-            line("rank to rank", Write, Read, OtherRanks, CWL + BURST + TURN - CL),
-        ]),
+        constraints: Cow::Borrowed(&CONSTRAINTS),
     }
 };
 
@@ -376,19 +392,9 @@ pub const DDR3_800: Part = {
 ///
 /// Eight chips of 2 Gb x8 on 64 bits: eight banks of 2^15 rows, 2 GiB.
 pub const DDR3_1600: Part = {
-    const CL: u32 = 11;
-    const CWL: u32 = 8;
-    const BURST: u32 = 4;
-    const RCD: u32 = 11;
-    const RP: u32 = 11;
-    const RAS: u32 = 28;
-    const RFC: u32 = 128;
-    const RRD: u32 = 5;
-    const CCD: u32 = 4;
-    const WTR: u32 = 6;
-    const RTP: u32 = 6;
-    const WR: u32 = 12;
-    const TURN: u32 = 2;
+    const DISTANCES: Ddr3 =
+        Ddr3 { cl: 11, cwl: 8, rcd: 11, rp: 11, ras: 28, rfc: 128, rrd: 5, wtr: 6, rtp: 6, wr: 12 };
+    const CONSTRAINTS: [Constraint; 24] = ddr3(&DISTANCES);
     Part {
         name: "DDR3-1600 11-11-11",
         clock_period_ps: 1250,
@@ -397,38 +403,13 @@ pub const DDR3_1600: Part = {
         row_bits: 15,
         column_bits: 10,
         bus_bytes: 8,
-        burst_transfers: 2 * BURST,
-        read_latency_cycles: CL,
-        write_latency_cycles: CWL,
+        burst_transfers: 2 * DDR3_BURST,
+        read_latency_cycles: DISTANCES.cl,
+        write_latency_cycles: DISTANCES.cwl,
         refresh_interval_cycles: 6240,
         four_activates_cycles: 24,
         bus_cycles: [1; Command::COUNT],
-        constraints: Cow::Borrowed(&[
-            line("tRCD", Activate, Read, Bank, RCD),
-            line("tRCD", Activate, Write, Bank, RCD),
-            line("tRAS", Activate, Precharge, Bank, RAS),
-            line("tRAS", Activate, PrechargeAll, Rank, RAS),
-            line("tRC", Activate, Activate, Bank, RAS + RP),
-            line("tRRD", Activate, Activate, Rank, RRD),
-            line("tRP", Precharge, Activate, Bank, RP),
-            line("tRP", Precharge, Refresh, Rank, RP),
-            line("tRP", PrechargeAll, Activate, Rank, RP),
-            line("tRP", PrechargeAll, Refresh, Rank, RP),
-            line("tCCD", Read, Read, Rank, CCD),
-            line("tCCD", Write, Write, Rank, CCD),
-            line("RL+tCCD+2-WL", Read, Write, Rank, CL + CCD + 2 - CWL),
-            line("WL+BL/2+tWTR", Write, Read, Rank, CWL + BURST + WTR),
-            line("tRTP", Read, Precharge, Bank, RTP),
-            line("tRTP", Read, PrechargeAll, Rank, RTP),
-            line("WL+BL/2+tWR", Write, Precharge, Bank, CWL + BURST + WR),
-            line("WL+BL/2+tWR", Write, PrechargeAll, Rank, CWL + BURST + WR),
-            line("tRFC", Refresh, Activate, Rank, RFC),
-            line("tRFC", Refresh, Refresh, Rank, RFC),
-            line("rank to rank", Read, Read, OtherRanks, BURST + TURN),
-            line("rank to rank", Write, Write, OtherRanks, BURST + TURN),
-            line("rank to rank", Read, Write, OtherRanks, CL + BURST + TURN - CWL),
-            line("rank to rank", Write, Read, OtherRanks, CWL + BURST + TURN - CL),
-        ]),
+        constraints: Cow::Borrowed(&CONSTRAINTS),
     }
 };
 
