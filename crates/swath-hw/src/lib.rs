@@ -48,6 +48,9 @@ pub mod mmu;
 pub mod power;
 pub mod presets;
 pub mod processor;
+pub mod rtmmu;
+pub mod rtmmu_tables;
+pub mod rtmmu_walk;
 pub mod system;
 pub mod system_stats;
 pub mod timing;
@@ -74,6 +77,11 @@ pub use mmu::{Access, ConfigError, Miss, Mmu, Outcome, Resolved, Stats, WalkOrde
 pub use power::{BankPower, PowerState, PowerTable};
 pub use presets::Preset;
 pub use processor::{Exception, MemoryAccess, Processor, ProcessorStats};
+pub use rtmmu::{RtAccess, RtStats, Rtmmu};
+pub use rtmmu_tables::{
+    Cause, MappedPage, PageRights, PageTable, PortReads, RtFault, RtTables, RtTablesError,
+};
+pub use rtmmu_walk::{RtLatency, RtWalk};
 pub use system::{System, SystemError};
 pub use system_stats::{InterconnectStats, MasterStats, SystemStats};
 pub use timing::{Cycle, DDR3_800, DDR3_1600, DDR4_3200, LPDDR4_3200, Part};
