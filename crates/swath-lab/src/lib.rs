@@ -34,6 +34,8 @@ mod green_track;
 pub mod green_view;
 pub mod green_working_set;
 mod green_zone;
+pub mod heap_events;
+pub mod heap_events_file;
 mod input;
 pub mod kernel;
 mod kernel_objects;
