@@ -260,7 +260,9 @@ impl Rtmmu {
             self.tables_free = last_level.saturating_add(self.fast_cycles());
             let verdict = last_level.saturating_add(level_cycles);
             self.data_free = verdict.saturating_add(self.latency.data.into());
-            walk(self, begun)
+            let mut walk = walk(self, begun);
+            walk.kept = [self.tables_free, self.data_free];
+            walk
         };
         (walk.asked, walk.epoch) = (now, self.epoch);
         walk
@@ -287,6 +289,16 @@ impl Rtmmu {
             tlb.fill(&Fill::within(EntryKind::Regular, page, pages, frame, attributes));
         }
         let result = walk.outcome();
+        if result.is_err() {
+            // What a fault no longer needs is free, if nobody else has been promised it.
+            for (free, kept) in
+                [&mut self.tables_free, &mut self.data_free].into_iter().zip(walk.kept)
+            {
+                if *free == kept {
+                    *free = kept.min(walk.done());
+                }
+            }
+        }
         let &RtWalk { asked, reads, from_tlb, .. } = walk;
         let access = RtAccess { result, asked, done: walk.done(), reads, from_tlb };
         let stats = &mut self.stats;

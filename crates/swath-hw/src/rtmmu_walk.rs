@@ -92,6 +92,8 @@ pub struct RtWalk {
     pub(crate) asked: Cycle,
     pub(crate) from_tlb: bool,
     pub(crate) epoch: u64,
+    /// Until when ports 1 and 2, and port 3, are kept for it.
+    pub(crate) kept: [Cycle; 2],
 }
 
 impl RtWalk {
@@ -127,6 +129,7 @@ impl RtWalk {
             asked: begun,
             from_tlb: false,
             epoch: 0,
+            kept: [0; 2],
         };
         walk.begin_level(begun);
         walk
