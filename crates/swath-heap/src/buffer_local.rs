@@ -1,0 +1,506 @@
+//! A processor heap: one thread's superblocks (section 4.3 of the paper).
+//!
+//! For each class there is a **current** superblock, and in it a current word
+//! of 64 slots: to allocate is to take the lowest bit of that word. When it is
+//! empty, the summary names the superblock's next one; when all are, the
+//! superblock is full, and the next comes from the list of those partly used,
+//! oldest first, so that each had time to gather free slots; then the global
+//! heap is asked. Slots that other threads returned are taken in before a list
+//! is looked at.
+//!
+//! A superblock counts only frees. Twice it reaches a count at which something
+//! is to be done: when it is as empty as the threshold f says, and when it is
+//! wholly empty.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+
+use lock_api::RawMutex;
+
+use crate::FreeError;
+use crate::buffer::{AllocError, BufferPool};
+use crate::buffer_block::{List, Owner, ReturnList, Role, Shared64, Superblock};
+use crate::buffer_class::{
+    CLASS_OF_GRANULES, CLASSES, LAYOUTS, SLOT_BYTES_MIN, TABLE_BYTES_MAX, UNIT_BYTES, UNIT_SHIFT,
+    class_for, slot_at,
+};
+use crate::buffer_source::SegmentSource;
+
+/// The superblock that a class is served from.
+#[repr(C)]
+pub(crate) struct Current {
+    /// The word of free slots in use; the heap's `nothing` if there is none.
+    word: AtomicPtr<Shared64>,
+    /// The first of that word's slots.
+    first: AtomicPtr<u8>,
+    /// Bytes of a slot.
+    size: AtomicU32,
+    /// Slots taken since the superblock became current.
+    taken: AtomicU32,
+    /// The superblock, plus one.
+    superblock: AtomicU32,
+    _even: u32,
+}
+
+impl Current {
+    pub(crate) fn superblock(&self) -> Option<u32> {
+        self.superblock.load(Relaxed).checked_sub(1)
+    }
+
+    pub(crate) fn taken(&self) -> u32 {
+        self.taken.load(Relaxed)
+    }
+}
+
+/// A class's superblocks beside the current one that are partly used.
+pub(crate) struct Partial {
+    pub(crate) list: List,
+    /// How many of the list are as empty as the threshold says.
+    pub(crate) sparse: AtomicU32,
+}
+
+/// Storage for one processor heap, given by the caller.
+///
+/// Invariants: a superblock of this heap is current for its class, or in the
+/// class's list, or full and in the list of full ones. `sparse` counts the
+/// superblocks in a class's list whose mark is zero, and is at most the slack
+/// of the pool's options.
+#[repr(C, align(64))]
+pub struct HeapSlot {
+    base: AtomicPtr<u8>,
+    superblocks: AtomicPtr<Superblock>,
+    units: AtomicU32,
+    /// The owner word of its superblocks that are not full.
+    token: AtomicU32,
+    /// A word without free slots, never written.
+    nothing: Shared64,
+    current: [Current; CLASSES],
+    pub(crate) partial: [Partial; CLASSES],
+    pub(crate) full: List,
+    /// Slots that other threads returned.
+    pub(crate) remote_frees: AtomicU64,
+    /// Whether a thread has the heap; changes under the pool's lock.
+    pub(crate) attached: AtomicU32,
+    _apart: [u64; 8],
+    pub(crate) returned: ReturnList,
+}
+
+impl HeapSlot {
+    /// A heap that no thread has.
+    #[allow(clippy::new_without_default, reason = "storage, not a value")]
+    pub fn new() -> Self {
+        Self {
+            base: AtomicPtr::new(core::ptr::null_mut()),
+            superblocks: AtomicPtr::new(core::ptr::null_mut()),
+            units: AtomicU32::new(0),
+            token: AtomicU32::new(0),
+            nothing: Shared64::new(0),
+            current: core::array::from_fn(|_| Current {
+                word: AtomicPtr::new(core::ptr::null_mut()),
+                first: AtomicPtr::new(core::ptr::null_mut()),
+                size: AtomicU32::new(0),
+                taken: AtomicU32::new(0),
+                superblock: AtomicU32::new(0),
+                _even: 0,
+            }),
+            partial: core::array::from_fn(|_| Partial {
+                list: List::new(),
+                sparse: AtomicU32::new(0),
+            }),
+            full: List::new(),
+            remote_frees: AtomicU64::new(0),
+            attached: AtomicU32::new(0),
+            _apart: [0; 8],
+            returned: ReturnList::new(),
+        }
+    }
+
+    /// Makes the slot an empty heap of the pool whose tables these are.
+    pub(crate) fn begin(&self, base: NonNull<u8>, superblocks: &[Superblock], token: Owner) {
+        self.base.store(base.as_ptr(), Relaxed);
+        self.superblocks.store(superblocks.as_ptr().cast_mut(), Relaxed);
+        self.units.store(superblocks.len() as u32, Relaxed);
+        self.token.store(token.0, Relaxed);
+        for (class, current) in self.current.iter().enumerate() {
+            current.size.store(LAYOUTS[class].size, Relaxed);
+            self.clear_current(class);
+            self.partial[class].list.clear();
+            self.partial[class].sparse.store(0, Relaxed);
+        }
+        self.full.clear();
+    }
+
+    pub(crate) fn token(&self) -> Owner {
+        Owner(self.token.load(Relaxed))
+    }
+
+    pub(crate) fn clear_current(&self, class: usize) {
+        let current = &self.current[class];
+        current.word.store((&raw const self.nothing).cast_mut(), Relaxed);
+        current.taken.store(0, Relaxed);
+        current.superblock.store(0, Relaxed);
+    }
+
+    pub(crate) fn current(&self, class: usize) -> &Current {
+        &self.current[class]
+    }
+
+    /// Whether `index` is the current superblock of its class.
+    pub(crate) fn is_current(&self, class: usize, index: u32) -> bool {
+        self.current[class].superblock.load(Relaxed) == index + 1
+    }
+
+    #[inline(always)]
+    fn take(&self, class: usize) -> Option<NonNull<u8>> {
+        let current = &self.current[class];
+        // SAFETY: since `begin` it points to `nothing` or to a word of a
+        // superblock, both of which outlive the pool.
+        let word = unsafe { &*current.word.load(Relaxed) };
+        let free = word.load(Relaxed);
+        if free == 0 {
+            return None;
+        }
+        word.store(free & (free - 1), Relaxed);
+        current.taken.store(current.taken.load(Relaxed).wrapping_add(1), Relaxed);
+        let at = free.trailing_zeros() as usize * current.size.load(Relaxed) as usize;
+        NonNull::new(current.first.load(Relaxed).wrapping_add(at))
+    }
+}
+
+/// A processor heap in use by one thread.
+///
+/// From [`BufferPool::attach`]; dropping it gives its superblocks to the global
+/// heap. Its frees take blocks of any heap of the pool.
+pub struct LocalHeap<'p, 'm, L: RawMutex, S: SegmentSource> {
+    pool: &'p BufferPool<'m, L, S>,
+    slot: &'m HeapSlot,
+}
+
+impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
+    pub(crate) fn new(pool: &'p BufferPool<'m, L, S>, slot: &'m HeapSlot) -> Self {
+        Self { pool, slot }
+    }
+
+    /// The pool that it belongs to.
+    #[must_use]
+    pub fn pool(&self) -> &'p BufferPool<'m, L, S> {
+        self.pool
+    }
+
+    pub(crate) fn token(&self) -> Owner {
+        self.slot.token()
+    }
+
+    /// At least `size` bytes at a multiple of `align`, a power of two; a size
+    /// of 0 gets a block too. The bytes hold anything.
+    ///
+    /// Nearly always 18 instructions. Otherwise O(r) for r slots that other threads
+    /// returned since the last time, and for segments what the source takes.
+    ///
+    /// # Errors
+    /// [`AllocError`]; nothing changes.
+    #[inline]
+    pub fn allocate(&mut self, size: usize, align: usize) -> Result<NonNull<u8>, AllocError> {
+        if align <= SLOT_BYTES_MIN && size <= TABLE_BYTES_MAX {
+            let class = usize::from(CLASS_OF_GRANULES[size.div_ceil(SLOT_BYTES_MIN)]);
+            if let Some(block) = self.slot.take(class).or_else(|| self.next_word(class)) {
+                return Ok(block);
+            }
+        }
+        self.allocate_other(size, align).ok_or(AllocError { size_bytes: size, align_bytes: align })
+    }
+
+    #[inline(never)]
+    fn allocate_other(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
+        if !align.is_power_of_two() {
+            return None;
+        }
+        let Some(class) = class_for(size, align) else {
+            return self.pool.allocate_segment(size, align).map(|(block, _)| block);
+        };
+        if let Some(block) = self.slot.take(class).or_else(|| self.next_word(class)) {
+            return Some(block);
+        }
+        // No room for a superblock: perhaps for the one block.
+        if LAYOUTS[class].units == 1 {
+            return None;
+        }
+        self.pool.allocate_segment(size, align).map(|(block, _)| block)
+    }
+
+    /// As [`allocate`](Self::allocate), and whether the bytes are all zero
+    /// already, as a fresh segment's may be.
+    ///
+    /// # Errors
+    /// [`AllocError`]; nothing changes.
+    #[inline]
+    pub fn allocate_zeroable(
+        &mut self,
+        size: usize,
+        align: usize,
+    ) -> Result<(NonNull<u8>, bool), AllocError> {
+        if align.is_power_of_two() && class_for(size, align).is_none() {
+            let segment = self.pool.allocate_segment(size, align);
+            return segment.ok_or(AllocError { size_bytes: size, align_bytes: align });
+        }
+        self.allocate(size, align).map(|block| (block, false))
+    }
+
+    /// The current word of `class` is empty: takes a slot of the superblock's
+    /// next one, or of another superblock.
+    #[inline(never)]
+    fn next_word(&self, class: usize) -> Option<NonNull<u8>> {
+        if let Some(index) = self.slot.current[class].superblock() {
+            let superblock = &self.pool.superblocks()[index as usize];
+            let at = self.slot.current[class].word.load(Relaxed).addr();
+            let word = (at - superblock.free.as_ptr().addr()) / size_of::<Shared64>();
+            let open = superblock.open.load(Relaxed) & !(1 << word);
+            superblock.open.store(open, Relaxed);
+            if open != 0 {
+                self.open_word(class, index, open);
+                return self.slot.take(class);
+            }
+            self.close(class, index);
+        }
+        self.next_superblock(class)
+    }
+
+    #[inline]
+    fn open_word(&self, class: usize, index: u32, open: u64) {
+        let word = open.trailing_zeros();
+        let superblock = &self.pool.superblocks()[index as usize];
+        let current = &self.slot.current[class];
+        let place = &superblock.free[word as usize];
+        current.word.store((&raw const *place).cast_mut(), Relaxed);
+        let size = current.size.load(Relaxed) as usize;
+        let first = self.pool.unit_start(index).as_ptr().wrapping_add(word as usize * 64 * size);
+        current.first.store(first, Relaxed);
+    }
+
+    /// The current superblock is full.
+    fn close(&self, class: usize, index: u32) {
+        let superblock = &self.pool.superblocks()[index as usize];
+        let slots = superblock.slots.load(Relaxed);
+        superblock.set_used(slots, self.pool.low(slots));
+        superblock.set_owner(Owner(self.slot.token().0 + 1));
+        self.slot.full.push(self.pool.superblocks(), index);
+        self.slot.clear_current(class);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_superblock(&self, class: usize) -> Option<NonNull<u8>> {
+        self.take_returned();
+        let partial = &self.slot.partial[class];
+        let superblocks = self.pool.superblocks();
+        let index = if let Some(index) = partial.list.pop(superblocks) {
+            if superblocks[index as usize].mark.load(Relaxed) == 0 {
+                partial.sparse.store(partial.sparse.load(Relaxed) - 1, Relaxed);
+            }
+            index
+        } else {
+            self.pool.hand_out(class, self.slot.token())?
+        };
+        let superblock = &superblocks[index as usize];
+        let current = &self.slot.current[class];
+        current.superblock.store(index + 1, Relaxed);
+        current.taken.store(0, Relaxed);
+        self.open_word(class, index, superblock.open.load(Relaxed));
+        self.slot.take(class)
+    }
+
+    /// Takes `block` back.
+    ///
+    /// Nearly always some 28 instructions for a block of this heap, and two atomic
+    /// operations at most for one of another.
+    ///
+    /// # Errors
+    /// [`FreeError`]: the pointer is foreign, no block begins there, or it is
+    /// free already; nothing changes.
+    ///
+    /// # Safety
+    /// The block is not used after, if it was in use. (Any pointer may be
+    /// tried: a wrong one is an error.)
+    #[inline]
+    pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
+        let base = self.slot.base.load(Relaxed).addr();
+        let offset = block.addr().get().wrapping_sub(base);
+        let unit = offset >> UNIT_SHIFT;
+        if unit < self.slot.units.load(Relaxed) as usize {
+            // SAFETY: within the pool's table, whose length `units` is.
+            let superblock = unsafe { &*self.slot.superblocks.load(Relaxed).add(unit) };
+            if superblock.owner().0 == self.slot.token.load(Relaxed) && !superblock.is_queued() {
+                let slot = slot_at(
+                    (offset % UNIT_BYTES) as u32,
+                    superblock.inverse.load(Relaxed),
+                    superblock.twos.load(Relaxed),
+                );
+                if slot < superblock.slots.load(Relaxed) {
+                    // SAFETY: a superblock has no more slots than bits.
+                    let word = unsafe { superblock.free.get_unchecked(slot as usize / 64) };
+                    let (bits, bit) = (word.load(Relaxed), 1_u64 << (slot % 64));
+                    if bits & bit == 0 {
+                        word.store(bits | bit, Relaxed);
+                        if bits == 0 {
+                            let open = superblock.open.load(Relaxed) | 1 << (slot / 64);
+                            superblock.open.store(open, Relaxed);
+                        }
+                        let left = superblock.left.load(Relaxed).wrapping_sub(1);
+                        superblock.left.store(left, Relaxed);
+                        if left == 0 {
+                            self.at_mark(unit as u32);
+                        }
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        self.free_other(block)
+    }
+
+    #[inline(never)]
+    fn free_other(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
+        let address = block.addr().get();
+        let (index, slot) = match self.pool.find(address)? {
+            (index, Some(slot)) => (index, slot),
+            (index, None) => return self.pool.free_segment(index, address),
+        };
+        let superblocks = self.pool.superblocks();
+        let superblock = &superblocks[index as usize];
+        let token = self.slot.token();
+        let full = match (token.role(), superblock.owner().role()) {
+            (Role::Superblock { heap: own, .. }, Role::Superblock { heap, full })
+                if own == heap =>
+            {
+                full
+            }
+            _ => return self.pool.free_remote(index, slot, address),
+        };
+        let (word, bit) = (&superblock.free[slot as usize / 64], 1_u64 << (slot % 64));
+        if word.load(Relaxed) & bit != 0 || self.pool.returned_bits(index).has(slot) {
+            return Err(FreeError::NotAllocated { address });
+        }
+        if full {
+            self.no_longer_full(index);
+        }
+        word.store(word.load(Relaxed) | bit, Relaxed);
+        superblock.open.store(superblock.open.load(Relaxed) | 1 << (slot / 64), Relaxed);
+        let left = superblock.left.load(Relaxed).wrapping_sub(1);
+        superblock.left.store(left, Relaxed);
+        if left == 0 {
+            self.at_mark(index);
+        }
+        Ok(())
+    }
+
+    fn no_longer_full(&self, index: u32) {
+        let superblocks = self.pool.superblocks();
+        let superblock = &superblocks[index as usize];
+        self.slot.full.remove(superblocks, index);
+        superblock.set_owner(self.slot.token());
+        let class = superblock.class.load(Relaxed) as usize;
+        self.slot.partial[class].list.push(superblocks, index);
+    }
+
+    /// A superblock reached the count of frees at which something is to be
+    /// done.
+    #[cold]
+    #[inline(never)]
+    fn at_mark(&self, index: u32) {
+        let superblocks = self.pool.superblocks();
+        let superblock = &superblocks[index as usize];
+        let class = superblock.class.load(Relaxed) as usize;
+        if self.slot.is_current(class, index) {
+            // It stays until it is full; only the count is brought up to date.
+            let current = &self.slot.current[class];
+            let used = superblock.used().wrapping_add(current.taken() as i32);
+            current.taken.store(0, Relaxed);
+            superblock.set_used(used as u32, 0);
+            return;
+        }
+        let Partial { list, sparse } = &self.slot.partial[class];
+        let (used, was_sparse) = (superblock.used(), superblock.mark.load(Relaxed) == 0);
+        let mut count = sparse.load(Relaxed) + u32::from(!was_sparse);
+        if used == 0 || count > self.pool.options().slack {
+            list.remove(superblocks, index);
+            count -= 1;
+            self.pool.take_over(index);
+        } else {
+            superblock.set_used(used as u32, 0);
+        }
+        sparse.store(count, Relaxed);
+    }
+
+    /// Takes in what other threads returned; O(r) for r slots.
+    pub(crate) fn take_returned(&self) {
+        let superblocks = self.pool.superblocks();
+        self.slot.returned.take(superblocks, |index| {
+            let superblock = &superblocks[index as usize];
+            let token = self.slot.token();
+            let owner = superblock.owner();
+            if owner == token || owner.0 == token.0 + 1 {
+                let summary = superblock.leave_list();
+                self.take_in(index, summary, owner != token);
+            } else {
+                self.pool.pass_on(index);
+            }
+        });
+    }
+
+    /// Takes in the returned slots of one superblock of this heap.
+    fn take_in(&self, index: u32, summary: u64, full: bool) {
+        let superblock = &self.pool.superblocks()[index as usize];
+        let taken = self.pool.take_in(index, summary);
+        if taken == 0 {
+            return;
+        }
+        let remote = &self.slot.remote_frees;
+        remote.store(remote.load(Relaxed) + u64::from(taken), Relaxed);
+        if full {
+            self.no_longer_full(index);
+        }
+        let class = superblock.class.load(Relaxed) as usize;
+        if superblock.left.load(Relaxed) <= 0 && !self.slot.is_current(class, index) {
+            self.at_mark(index);
+        }
+    }
+
+    /// Takes in what other threads returned, on a list or not, of the first `high` units.
+    pub(crate) fn take_all_returned(&mut self, high: u32) {
+        for index in 0..high {
+            let owner = self.pool.superblocks()[index as usize].owner();
+            if owner == self.token() || owner.0 == self.token().0 + 1 {
+                let summary = self.pool.returned_bits(index).summary();
+                self.take_in(index, summary, owner != self.token());
+            }
+        }
+    }
+
+    /// Takes in what other threads returned and gives wholly empty superblocks to the global
+    /// heap, current ones too.
+    ///
+    /// Takes O(r) for r slots returned and O(c) for c classes.
+    pub fn collect(&mut self) {
+        self.take_returned();
+        let superblocks = self.pool.superblocks();
+        for class in 0..CLASSES {
+            let current = &self.slot.current[class];
+            let Some(index) = current.superblock() else { continue };
+            let superblock = &superblocks[index as usize];
+            let used = superblock.used().wrapping_add(current.taken() as i32);
+            if used == 0 {
+                self.slot.clear_current(class);
+                superblock.set_used(0, 0);
+                self.pool.take_over(index);
+            }
+        }
+    }
+}
+
+impl<L: RawMutex, S: SegmentSource> Drop for LocalHeap<'_, '_, L, S> {
+    fn drop(&mut self) {
+        self.take_returned();
+        self.pool.detach(self.slot);
+    }
+}

@@ -1,0 +1,144 @@
+//! Segments, the blocks longer than any slot: runs of units straight from the
+//! source, under the pool's lock. And resizing, of slots too.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+
+use lock_api::RawMutex;
+
+use crate::FreeError;
+use crate::buffer::{AllocError, BufferPool, LocalHeap, ResizeError};
+use crate::buffer_block::{Owner, Role};
+use crate::buffer_class::{UNIT_BYTES, UNIT_SHIFT, class_for};
+use crate::buffer_source::SegmentSource;
+
+impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
+    fn guard_units(&self) -> u32 {
+        u32::from(self.options().guard_segments)
+    }
+
+    /// Units of a segment for `size` bytes, with its guard.
+    fn units_for(&self, size: usize) -> Option<u32> {
+        let units = u32::try_from(size.max(1).div_ceil(UNIT_BYTES)).ok()?;
+        units.checked_add(self.guard_units())
+    }
+
+    /// A segment for `size` bytes, and whether they are zero.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn allocate_segment(
+        &self,
+        size: usize,
+        align: usize,
+    ) -> Option<(NonNull<u8>, bool)> {
+        let units = self.units_for(size)?;
+        let align_units = u32::try_from(align >> UNIT_SHIFT).ok()?.max(1);
+        let mut global = self.lock();
+        let (first, zero) = loop {
+            if let Some(found) = global.acquire(units, align_units) {
+                break found;
+            }
+            let before = global.releases;
+            self.read_list(&mut global);
+            self.read_detached(&mut global);
+            if global.releases == before {
+                return None;
+            }
+        };
+        if self.guard_units() != 0 {
+            global.source.guard(first + units - 1, 1, true);
+        }
+        let superblock = &self.superblocks()[first as usize];
+        superblock.units.store(units, Relaxed);
+        superblock.set_owner(Owner::SEGMENT);
+        Some((self.unit_start(first), zero))
+    }
+
+    /// Takes the segment back that begins at unit `index`.
+    pub(crate) fn free_segment(&self, index: u32, address: usize) -> Result<(), FreeError> {
+        let superblock = &self.superblocks()[index as usize];
+        let mut global = self.lock();
+        if superblock.owner().role() != Role::Segment {
+            return Err(FreeError::NotAllocated { address });
+        }
+        let units = superblock.units.load(Relaxed);
+        superblock.set_owner(Owner::FREE);
+        if self.guard_units() != 0 {
+            global.source.guard(index + units - 1, 1, false);
+        }
+        global.release(index, units);
+        Ok(())
+    }
+
+    /// Makes a segment as long as `size` wants, where it is; whether it could.
+    fn resize_segment(&self, index: u32, size: usize) -> bool {
+        let Some(wanted) = self.units_for(size) else { return false };
+        let superblock = &self.superblocks()[index as usize];
+        let mut global = self.lock();
+        let units = superblock.units.load(Relaxed);
+        if superblock.owner().role() != Role::Segment {
+            return false;
+        }
+        if wanted > units {
+            if !global.source.extend(index, units, wanted - units) {
+                return false;
+            }
+            global.note_acquired(index + units, wanted - units);
+        }
+        if wanted != units && self.guard_units() != 0 {
+            global.source.guard(index + units - 1, 1, false);
+            global.source.guard(index + wanted - 1, 1, true);
+        }
+        if wanted < units {
+            global.release(index + wanted, units - wanted);
+        }
+        superblock.units.store(wanted, Relaxed);
+        true
+    }
+
+    /// Whether the block at `index` and `slot` can serve `size` bytes where it is.
+    fn fits(&self, index: u32, slot: Option<u32>, old: usize, size: usize, align: usize) -> bool {
+        match slot {
+            Some(_) => {
+                size <= old && (size > old / 2 || class_for(size, align) == class_for(old, align))
+            }
+            None => class_for(size, align).is_none() && self.resize_segment(index, size),
+        }
+    }
+}
+
+impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
+    /// Makes `block` at least `size` bytes long, at a multiple of `align`: in
+    /// place within its class, or a segment by whole units; else the bytes
+    /// are copied. Returns where it is now.
+    ///
+    /// # Errors
+    /// [`ResizeError`]; nothing changes.
+    ///
+    /// # Safety
+    /// If `block` was in use, it is used after only where it lies then, and
+    /// no other thread uses it meanwhile.
+    pub unsafe fn resize(
+        &mut self,
+        block: NonNull<u8>,
+        size: usize,
+        align: usize,
+    ) -> Result<NonNull<u8>, ResizeError> {
+        let pool = self.pool();
+        let old = pool.usable_size(block)?;
+        let address = block.addr().get();
+        let (index, slot) = pool.find(address)?;
+        if !align.is_power_of_two() {
+            return Err(AllocError { size_bytes: size, align_bytes: align }.into());
+        }
+        if address % align == 0 && pool.fits(index, slot, old, size, align) {
+            return Ok(block);
+        }
+        let moved = self.allocate(size, align)?;
+        // SAFETY: both are blocks in use, different ones, and at least so long.
+        unsafe { block.copy_to_nonoverlapping(moved, old.min(size)) };
+        // SAFETY: the caller uses it no more. It was in use a moment ago.
+        unsafe { self.free(block)? };
+        Ok(moved)
+    }
+}
