@@ -31,6 +31,7 @@ pub mod handle;
 pub mod hotplug;
 pub mod layout;
 pub mod linux;
+mod linux_follow;
 mod linux_state;
 #[cfg(feature = "testing")]
 pub mod lists;

@@ -178,7 +178,7 @@ impl core::error::Error for LinuxBuildError {}
 /// ```
 #[derive(Clone, Debug)]
 pub struct LinuxZone<W, O = ()> {
-    lists: Lists<W>,
+    pub(crate) lists: Lists<W>,
     observer: O,
     span: Extent,
     total_frames: u64,

@@ -229,6 +229,16 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
         })
     }
 
+    /// How many frames of the pageblock from `start` on movable owners use, and
+    /// how many others.
+    pub(crate) fn users(&self, start: u32) -> [u32; 2] {
+        let ones = |word: &u64, state: u8| (word & spread(state)).count_ones();
+        let (_, states) = self.pageblock_states(start);
+        let movable = states.iter().map(|word| ones(word, USED_MOVABLE & !USED)).sum();
+        let all: u32 = states.iter().map(|word| ones(word, USED)).sum();
+        [movable, all - movable]
+    }
+
     // Pageblocks.
 
     #[inline]
@@ -274,6 +284,11 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
         }
     }
 
+    /// The first frames of all pageblocks.
+    pub(crate) fn pageblocks(&self) -> impl Iterator<Item = u32> + use<W> {
+        (0..self.frames).step_by(1 << self.pageblock_k)
+    }
+
     // Lists.
 
     #[inline]
@@ -296,7 +311,7 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
 
     /// Links a free block in front, or as the last, and marks its first frame.
     #[inline(always)]
-    fn link(&mut self, index: u32, k: u32, list: usize, last: bool) {
+    pub(crate) fn link(&mut self, index: u32, k: u32, list: usize, last: bool) {
         self.set_state(index, head(k));
         let List { first: old_first, last: old_last } = self.lists[list][k as usize];
         let (previous, next) = if last { (old_last, NONE) } else { (NONE, old_first) };
@@ -314,7 +329,7 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
     }
 
     #[inline]
-    fn unlink(&mut self, index: u32, k: u32, list: usize) {
+    pub(crate) fn unlink(&mut self, index: u32, k: u32, list: usize) {
         let (previous, next) = self.links(index);
         if previous == NONE {
             self.lists[list][k as usize].first = next;
@@ -391,6 +406,14 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
         }
     }
 
+    /// Splits a free block of order `k` in its list: two free blocks of half
+    /// its size, at the head.
+    pub(crate) fn halve(&mut self, block: u32, k: u32, list: usize) {
+        self.unlink(block, k, list);
+        self.link(block, k - 1, list, false);
+        self.link(block + (1 << (k - 1)), k - 1, list, false);
+    }
+
     /// Makes 2^k frames from `start` on, aligned, free. Above the pageblock
     /// order, each pageblock on its own.
     #[inline]
@@ -408,7 +431,7 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
     }
 
     #[inline]
-    fn is_free(&self, index: u32, k: u32) -> bool {
+    pub(crate) fn is_free(&self, index: u32, k: u32) -> bool {
         index < self.frames && self.state(index) == head(k)
     }
 

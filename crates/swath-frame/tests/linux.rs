@@ -682,3 +682,88 @@ fn zones_that_cannot_be() {
     });
     assert_eq!(ORDER_MAX, order(10));
 }
+
+/// Lists ascend, blocks are as large as they can be, and each lies in the list
+/// of its pageblock.
+#[test]
+fn a_given_state_is_that_state() {
+    let span = extent(0, 2048);
+    let words = vec![0; Zone::storage_words(span)];
+    let mut zone = with_map(&[span], |map| {
+        LinuxZone::from_state(
+            map,
+            span,
+            PAGEBLOCK_ORDER,
+            words,
+            &mut |frame| match frame.raw() {
+                0..4 | 1024.. => None,
+                4..300 => Some(Movable),
+                300..512 => Some(Reclaimable),
+                _ => (!frame.raw().is_multiple_of(2)).then_some(Unmovable),
+            },
+            &mut |start| if start.raw() == 512 { Unmovable } else { Movable },
+        )
+        .unwrap()
+    });
+    zone.check().unwrap();
+    assert_eq!(zone.free_frames(), 4 + 256 + 1024);
+    assert_eq!(list(&zone, 2, Movable), [0]);
+    assert_eq!(list(&zone, 10, Movable), [1024]);
+    assert_eq!(list(&zone, 0, Unmovable), (512..1024).step_by(2).collect::<Vec<_>>());
+    assert_eq!(zone.pageblock_users(Pfn::new(511)), [296, 212]);
+    assert_eq!(zone.pageblock_users(Pfn::new(512)), [0, 256]);
+    assert_eq!(zone.pageblock_users(Pfn::new(2048)), [0, 0]);
+
+    // The block that is brought forward is the next to be taken.
+    assert_eq!(zone.bring_forward(Pfn::new(700)), Some(false));
+    assert_eq!(zone.bring_forward(Pfn::new(700)), Some(true));
+    assert_eq!(zone.bring_forward(Pfn::new(701)), None);
+    assert_eq!(zone.bring_forward(Pfn::new(2048)), None);
+    assert_eq!(zone.take(Order::BASE, Unmovable), Some(Pfn::new(700)));
+    zone.check().unwrap();
+
+    // A part of a block is taken; what is left stays in halves.
+    assert!(!zone.take_at(Pfn::new(0), order(3), Movable), "not all of it is free");
+    assert!(!zone.take_at(Pfn::new(1), order(1), Movable), "not aligned");
+    assert!(zone.take_at(Pfn::new(1540), order(2), Movable));
+    zone.check().unwrap();
+    assert_eq!(zone.free_block(Pfn::new(1541)), None);
+    assert_eq!(zone.free_block(Pfn::new(1537)), Some((Pfn::new(1536), order(2))));
+    assert_eq!(zone.free_block(Pfn::new(1100)), Some((Pfn::new(1024), order(9))));
+    assert_eq!(zone.free_block(Pfn::new(1700)), Some((Pfn::new(1664), order(7))));
+
+    // A pageblock changes over, and with it its free blocks.
+    assert!(zone.set_mobility(Pfn::new(1000), Reclaimable));
+    zone.check().unwrap();
+    assert_eq!(list(&zone, 0, Unmovable), [0; 0]);
+    assert_eq!(list(&zone, 0, Reclaimable).len(), 255);
+    // A free block over two pageblocks changes whole.
+    zone.give(Pfn::new(1540), order(2)).unwrap();
+    assert_eq!(zone.free_block(Pfn::new(1540)), Some((Pfn::new(1024), order(10))));
+    assert!(zone.set_mobility(Pfn::new(1540), Unmovable));
+    zone.check().unwrap();
+    assert_eq!(list(&zone, 10, Unmovable), [1024]);
+    assert_eq!(zone.pageblock_mobility(Pfn::new(1024)), Some(Unmovable));
+    zone.isolate(extent(1536, 512)).unwrap();
+    assert!(
+        !zone.set_mobility(Pfn::new(1536), Movable)
+            && !zone.take_at(Pfn::new(1540), order(2), Movable)
+    );
+    zone.check().unwrap();
+}
+
+/// A claim gives the smallest block of the pageblock, which is not the largest
+/// that led to it: a recorded kernel's event named a frame that was not aligned to the
+/// order found.
+#[test]
+fn a_claim_gives_the_smallest_block_of_the_pageblock() {
+    let events = RefCell::new(Vec::new());
+    let mut zone = whole(1024);
+    half_used(&mut zone, 250, Movable);
+    zone.give(Pfn::new(301), Order::BASE).unwrap();
+    let mut zone = zone.observed(|event: &Fallback| events.borrow_mut().push(*event));
+    assert_eq!(zone.take(Order::BASE, Unmovable), Some(Pfn::new(301)));
+    let events = events.borrow();
+    assert_eq!((events[0].start, events[0].block_order), (Pfn::new(301), order(8)));
+    assert!(events[0].claimed);
+}

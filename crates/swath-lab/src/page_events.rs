@@ -153,7 +153,7 @@ pub enum PageChange {
         start: Pfn,
         /// Its order.
         order: Order,
-        /// Whose per-CPU list it was in.
+        /// That of its pageblock, so of the free list it goes to.
         migrate_type: MigrateType,
     },
     /// A block was taken from the zone's free lists.
@@ -170,7 +170,9 @@ pub enum PageChange {
     },
     /// A request had to take from the free lists of another migrate type.
     Fallback {
-        /// The first frame of the block found.
+        /// The first frame that the request got. If the pageblock was claimed,
+        /// the request got the smallest fitting block of it, which need not be
+        /// the block found.
         start: Pfn,
         /// The order asked for.
         order: Order,
@@ -223,7 +225,11 @@ impl PageChange {
             Self::Fallback { order, fallback_order, .. } if fallback_order < order => {
                 return Some("a fallback to a block smaller than asked for");
             }
-            Self::Fallback { start, fallback_order, .. } => (start, fallback_order),
+            Self::Fallback { order, fallback_order, .. } if fallback_order > ORDER_MAX => {
+                (Pfn::new(0), fallback_order.max(order))
+            }
+            // What the request got: after a claim not always a part of the block found.
+            Self::Fallback { start, order, .. } => (start, order),
             Self::FreeBatched { start } => (start, Order::BASE),
             Self::AllocFailed { order, .. } => (Pfn::new(0), order),
             Self::Lost { count } => {
