@@ -18,7 +18,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("swath-heap", &["swath-arch"]),
     ("swath-hw", &["swath-arch"]),
     ("swath-lab", &["swath-arch", "swath-frame", "swath-vm", "swath-heap", "swath-hw"]),
-    ("swath-ffi", &["swath-frame", "swath-vm", "swath-heap"]),
+    ("swath-ffi", &["swath-arch", "swath-frame", "swath-vm", "swath-heap"]),
     ("swath-py", &["swath-lab"]),
     (BENCH, &["swath-arch", "swath-frame", "swath-vm", "swath-heap", "swath-hw", "swath-lab"]),
     ("xtask", &[]),

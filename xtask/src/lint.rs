@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use cargo_metadata::Metadata;
 use xshell::{Shell, cmd};
 
-use crate::{layering, no_std, sources};
+use crate::{header, layering, no_std, sources};
 
 pub(crate) fn lint(shell: &Shell, metadata: &Metadata) -> Result<()> {
     // The quick ones first.
@@ -21,12 +21,13 @@ pub(crate) fn lint(shell: &Shell, metadata: &Metadata) -> Result<()> {
         bail!("{} breaches:\n  {}", breaches.len(), breaches.join("\n  "));
     }
 
+    header::check(shell, metadata)?;
     let no_std = no_std::check(shell, metadata)?;
     cmd!(shell, "cargo clippy --workspace --all-targets -- -D warnings").run()?;
     cmd!(shell, "cargo doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings").run()?;
 
     println!(
-        "linted: format, {} crates and {} edges between them, unsafe code, names; {no_std}; \
+        "linted: format, {} crates and {} edges between them, unsafe code, names, the C header; {no_std}; \
          clippy, documentation",
         crates.len(),
         edges.len()

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use xshell::{Shell, cmd};
 
+mod header;
 mod layering;
 mod lint;
 mod no_std;
@@ -36,6 +37,8 @@ enum Chore {
         #[arg(value_parser = ["gates", "rivals", "heap"])]
         which: Vec<String>,
     },
+    /// Writes include/swath.h, the C header, anew.
+    Header,
     /// Runs the studies and says where the page is.
     Report {
         /// What `swath study` shall be told.
@@ -52,6 +55,7 @@ fn main() -> Result<()> {
         Chore::Test => tests::test(&shell, &metadata),
         Chore::Lint => lint::lint(&shell, &metadata),
         Chore::Bench { which } => bench(&shell, &which),
+        Chore::Header => header::write(&shell, &metadata),
         Chore::Report { args } => report(&shell, &metadata, &args),
     }
 }

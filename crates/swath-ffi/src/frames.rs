@@ -1,0 +1,349 @@
+//! The page buddy system and the binary buddy system.
+
+use core::cell::RefCell;
+use core::ffi::c_void;
+
+use swath_arch::{Extent, Order};
+use swath_frame::{
+    AllocError, BestFit, BuildError, Config, FrameAllocator, FreeError, HeadOfList, PageBuddy,
+};
+
+use crate::map::{swath_extent, swath_map};
+use crate::object::{Opaque, Words, put};
+use crate::result::{Outcome, fail, swath_result, swath_status::*};
+
+/// An allocator of frames: BBS or PBS.
+pub struct swath_frames {
+    _private: [u8; 0],
+}
+
+/// Which orders have a free list, and which block serves a request.
+///
+/// The binary buddy system (BBS) of Linux is granularity 1 and top 10. The page buddy system
+/// (PBS) is granularity 4 and top 8 on ARMv7, 9 and 18 on ARMv8 and x86-64.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct swath_frames_config {
+    /// Lists are at the orders 0, granularity, 2·granularity and so on.
+    pub granularity: u32,
+    /// The largest order that may have one.
+    pub top_order: u32,
+    /// 0: the head of a list serves, as in the paper. 1: the shortest run that is long enough.
+    pub best_fit: u32,
+}
+
+/// One of the two rules; both have the same storage beneath.
+#[allow(clippy::large_enum_variant, reason = "it stays where it is made, in the caller's storage")]
+pub(crate) enum Frames {
+    HeadOfList(PageBuddy<Words, HeadOfList>),
+    BestFit(PageBuddy<Words, BestFit>),
+}
+
+/// Does the same to either.
+macro_rules! either {
+    ($frames:expr, $buddy:ident => $does:expr) => {
+        match $frames {
+            Frames::HeadOfList($buddy) => $does,
+            Frames::BestFit($buddy) => $does,
+        }
+    };
+}
+
+impl FrameAllocator for Frames {
+    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+        either!(self, buddy => buddy.take_block(frames_max))
+    }
+
+    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+        either!(self, buddy => buddy.take_aligned(order))
+    }
+
+    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+        either!(self, buddy => buddy.free(extent))
+    }
+
+    fn free_frames(&self) -> u64 {
+        either!(self, buddy => buddy.free_frames())
+    }
+
+    fn total_frames(&self) -> u64 {
+        either!(self, buddy => buddy.total_frames())
+    }
+
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        either!(self, buddy => buddy.for_each_free(visit));
+    }
+}
+
+impl Opaque for swath_frames {
+    // Reservations share it with C.
+    type Inner = RefCell<Frames>;
+    const TAG: u64 = u64::from_le_bytes(*b"swframes");
+}
+
+impl From<BuildError> for swath_result {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::Storage { needed_words, .. } => {
+                Self::new(SWATH_STORAGE, (needed_words as u64).saturating_mul(8))
+            }
+            BuildError::Span { frames } => Self::new(SWATH_ARGUMENT, frames),
+            BuildError::OtherMap => Self::new(SWATH_FOREIGN, 0),
+        }
+    }
+}
+
+pub(crate) fn order(k: u32) -> Outcome<Order> {
+    let order = u8::try_from(k).ok().and_then(Order::new);
+    order.ok_or(swath_result::new(SWATH_ARGUMENT, k.into()))
+}
+
+fn checked(config: swath_frames_config) -> Outcome<(Config, bool)> {
+    let wrong = swath_result::new(SWATH_ARGUMENT, config.granularity.into());
+    let best_fit = match config.best_fit {
+        0 => false,
+        1 => true,
+        other => return fail(SWATH_ARGUMENT, other.into()),
+    };
+    let config = Config::new(config.granularity, order(config.top_order)?).map_err(|_| wrong)?;
+    Ok((config, best_fit))
+}
+
+/// Bytes of storage for the frames of `map`; 0 if the map or the configuration is wrong.
+///
+/// # Safety
+/// `map` is null or an object of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_frames_storage_bytes(
+    map: *const swath_map,
+    config: swath_frames_config,
+) -> usize {
+    // SAFETY: as the caller says.
+    let words = unsafe { words(map, config) };
+    words.map_or(0, swath_frames::storage_bytes)
+}
+
+/// # Safety
+/// `map` is null or an object of this library.
+unsafe fn words(map: *const swath_map, config: swath_frames_config) -> Outcome<usize> {
+    // SAFETY: as the caller says.
+    let map = unsafe { swath_map::look(map) }?;
+    let (config, best_fit) = checked(config)?;
+    Ok(if best_fit {
+        PageBuddy::<Words, BestFit>::storage_words(map, config)
+    } else {
+        PageBuddy::<Words, HeadOfList>::storage_words(map, config)
+    })
+}
+
+/// Makes an allocator for the frames of `map`, all of them free if `all_free` is not 0,
+/// else all of them in use: free those that are not. The map is not needed after. O(words).
+///
+/// Errors: `SWATH_ARGUMENT` with the value, `SWATH_STORAGE`, `SWATH_NULL`,
+/// `SWATH_WRONG_OBJECT`.
+///
+/// # Safety
+/// `map` is null or an object of this library; `storage` is `len_bytes` of memory that the
+/// allocator has for itself from now on; `frames` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_frames_create(
+    map: *const swath_map,
+    config: swath_frames_config,
+    all_free: u32,
+    storage: *mut c_void,
+    len_bytes: usize,
+    frames: *mut *mut swath_frames,
+) -> swath_result {
+    let create = || -> Outcome<()> {
+        // SAFETY: as the caller says.
+        let words = unsafe { words(map, config) }?;
+        // SAFETY: as the caller says.
+        let map = unsafe { swath_map::look(map) }?;
+        let (config, best_fit) = checked(config)?;
+        let make = |words: Words| -> Outcome<_> {
+            let mut made = if best_fit {
+                Frames::BestFit(PageBuddy::new_allocated(map, config, words)?)
+            } else {
+                Frames::HeadOfList(PageBuddy::new_allocated(map, config, words)?)
+            };
+            if all_free != 0 {
+                for &area in map.areas() {
+                    made.free(area)?;
+                }
+            }
+            Ok(RefCell::new(made))
+        };
+        // SAFETY: as the caller says.
+        unsafe { swath_frames::create(storage, len_bytes, words, frames, make) }
+    };
+    swath_result::of(create())
+}
+
+/// Takes `count` frames in blocks of any length, as few and as long as the allocator
+/// finds, and writes them to `blocks`, which has room for `room`; `taken` is how many
+/// blocks they are.
+///
+/// Errors: `SWATH_EMPTY`; `SWATH_OUT_OF_FRAMES` with the number of free frames;
+/// `SWATH_TOO_MANY_BLOCKS` with the number of frames that there was room for
+/// (`blocks` may hold anything then); `SWATH_NULL`, `SWATH_WRONG_OBJECT`. No frame is taken.
+///
+/// # Safety
+/// `frames` is null or an object of this library; `blocks` has room for `room` extents,
+/// `taken` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_frames_allocate(
+    frames: *mut swath_frames,
+    count: u64,
+    blocks: *mut swath_extent,
+    room: usize,
+    taken: *mut usize,
+) -> swath_result {
+    let allocate = || {
+        // SAFETY: as the caller says.
+        let frames = &mut *unsafe { swath_frames::get(frames) }?.borrow_mut();
+        if blocks.is_null() || taken.is_null() {
+            return fail(SWATH_NULL, 0);
+        }
+        let free = frames.free_frames();
+        if count == 0 {
+            return fail(SWATH_EMPTY, 0);
+        }
+        if count > free {
+            return fail(SWATH_OUT_OF_FRAMES, free);
+        }
+        let (mut found, mut rest) = (0, count);
+        while rest > 0 {
+            let next = if found < room { frames.take_block(rest) } else { None };
+            let Some(block) = next else {
+                for index in 0..found {
+                    // SAFETY: written below.
+                    frames.free(unsafe { blocks.add(index).read() }.into())?;
+                }
+                return fail(SWATH_TOO_MANY_BLOCKS, count - rest);
+            };
+            // SAFETY: `found` is less than `room`.
+            unsafe { blocks.add(found).write(block.into()) };
+            found += 1;
+            rest -= block.count;
+        }
+        // SAFETY: as the caller says.
+        unsafe { put(taken, found) }
+    };
+    swath_result::of(allocate())
+}
+
+/// Takes one block of 1 to `frames_max` frames, as the allocator chooses: what
+/// `swath_frames_allocate` does again and again.
+///
+/// Errors: `SWATH_EMPTY`; `SWATH_OUT_OF_FRAMES` if none is free; `SWATH_NULL`,
+/// `SWATH_WRONG_OBJECT`.
+///
+/// # Safety
+/// `frames` is null or an object of this library; `block` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_frames_take_block(
+    frames: *mut swath_frames,
+    frames_max: u64,
+    block: *mut swath_extent,
+) -> swath_result {
+    let take = || {
+        if block.is_null() {
+            return fail(SWATH_NULL, 0);
+        }
+        if frames_max == 0 {
+            return fail(SWATH_EMPTY, 0);
+        }
+        // SAFETY: as the caller says.
+        let taken = unsafe { swath_frames::get(frames) }?.borrow_mut().take_block(frames_max);
+        let none = swath_result::new(SWATH_OUT_OF_FRAMES, 0);
+        // SAFETY: as the caller says.
+        unsafe { put(block, taken.ok_or(none)?.into()) }
+    };
+    swath_result::of(take())
+}
+
+/// Takes 2^`order` frames whose first is a multiple of 2^`order`.
+///
+/// Errors: `SWATH_ARGUMENT` with the order; `SWATH_OUT_OF_FRAMES` with the number of free
+/// frames; `SWATH_NO_BLOCK` with the order; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+///
+/// # Safety
+/// `frames` is null or an object of this library; `block` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_frames_allocate_aligned(
+    frames: *mut swath_frames,
+    k: u32,
+    block: *mut swath_extent,
+) -> swath_result {
+    let allocate = || {
+        if block.is_null() {
+            return fail(SWATH_NULL, 0);
+        }
+        // SAFETY: as the caller says.
+        let taken = unsafe { swath_frames::get(frames) }?.borrow_mut().take_aligned(order(k)?)?;
+        // SAFETY: as the caller says.
+        unsafe { put(block, taken.into()) }
+    };
+    swath_result::of(allocate())
+}
+
+/// Takes back frames, which may be any part of what was allocated; they coalesce with
+/// what is free around them.
+///
+/// Errors: `SWATH_EMPTY`; `SWATH_OVERFLOW`; `SWATH_FOREIGN` and `SWATH_NOT_ALLOCATED` with
+/// the first such frame; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+///
+/// # Safety
+/// `frames` is null or an object of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_frames_free(
+    frames: *mut swath_frames,
+    extent: swath_extent,
+) -> swath_result {
+    // SAFETY: as the caller says.
+    let frames = unsafe { swath_frames::get(frames) };
+    swath_result::of(frames.and_then(|frames| Ok(frames.borrow_mut().free(extent.into())?)))
+}
+
+/// How many frames are free; 0 for an object that is no such allocator. O(1).
+///
+/// # Safety
+/// `frames` is null or an object of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_frames_free_count(frames: *const swath_frames) -> u64 {
+    // SAFETY: as the caller says.
+    unsafe { swath_frames::look(frames) }.map_or(0, |frames| frames.borrow().free_frames())
+}
+
+/// How many frames there are; 0 for an object that is no such allocator. O(1).
+///
+/// # Safety
+/// `frames` is null or an object of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_frames_total_count(frames: *const swath_frames) -> u64 {
+    // SAFETY: as the caller says.
+    unsafe { swath_frames::look(frames) }.map_or(0, |frames| frames.borrow().total_frames())
+}
+
+/// Calls `visit` with each free block, list by list, and with `context`.
+///
+/// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+///
+/// # Safety
+/// `frames` is null or an object of this library, which `visit` does not change.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn swath_frames_each_free(
+    frames: *const swath_frames,
+    visit: Option<unsafe extern "C" fn(block: swath_extent, context: *mut c_void)>,
+    context: *mut c_void,
+) -> swath_result {
+    let walk = || {
+        // SAFETY: as the caller says.
+        let frames = unsafe { swath_frames::look(frames) }?.borrow();
+        let visit = visit.ok_or(swath_result::new(SWATH_NULL, 0))?;
+        // SAFETY: the caller gave the function and its context.
+        frames.for_each_free(&mut |block| unsafe { visit(block.into(), context) });
+        Ok(())
+    };
+    swath_result::of(walk())
+}

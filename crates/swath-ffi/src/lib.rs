@@ -1,0 +1,47 @@
+//! The C interface of Swath: `include/swath.h` is made from this crate.
+//!
+//! It adds no behaviour. A C object is the Rust structure of the same name, placed
+//! at the beginning of storage that the caller gives, with its metadata behind it:
+//! ask for the size, hand over the storage, and nothing else is ever allocated. To
+//! give an object up, forget it.
+//!
+//! ```text
+//!  storage   |  tag  |  the structure  |  its words ...              |
+//!            ^ what C holds
+//! ```
+//!
+//! What every function promises and asks for:
+//! * A [`Result`](swath_result) says what went wrong and at which frame, page or
+//!   address, or how many bytes are needed; then nothing has changed.
+//! * A null pointer or an object of another kind is found and refused. Any other
+//!   pointer must be what it is said to be; an object is used by one thread at a time.
+//! * Objects that another is made over (a map, a pool, frames under reservations) stay where
+//!   they are as long as the other is used.
+
+#![cfg_attr(not(feature = "std"), no_std)]
+#![allow(non_camel_case_types, reason = "the names are those of C")]
+
+mod banks;
+mod frames;
+mod heap;
+mod map;
+mod object;
+mod regions;
+mod reservations;
+mod result;
+
+pub use banks::*;
+pub use frames::*;
+pub use heap::*;
+pub use map::*;
+pub use regions::*;
+pub use reservations::*;
+pub use result::*;
+
+#[cfg(not(any(feature = "std", test)))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
+}

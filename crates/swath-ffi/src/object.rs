@@ -1,0 +1,132 @@
+//! Objects in the caller's storage.
+
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use core::slice;
+
+use crate::result::{Outcome, fail, swath_status::*, too_small};
+
+/// The words behind an object.
+pub(crate) type Words = &'static mut [u64];
+
+/// What stands at the beginning of an object's storage. C holds a pointer to it.
+#[repr(C)]
+pub(crate) struct Object<T> {
+    tag: u64,
+    pub(crate) inner: T,
+}
+
+/// A structure that C can hold: an opaque type `Self` over [`Inner`](Self::Inner).
+pub(crate) trait Opaque: Sized {
+    /// The structure.
+    type Inner;
+    /// What tells it from others.
+    const TAG: u64;
+
+    /// Bytes of storage for an object with `words` words behind it, from an aligned
+    /// start; `usize::MAX` if they cannot be addressed.
+    fn storage_bytes(words: usize) -> usize {
+        // The start may have to be moved to a multiple of the alignment.
+        let fixed = Self::words_at() + Self::align() - 1;
+        words.checked_mul(8).and_then(|bytes| bytes.checked_add(fixed)).unwrap_or(usize::MAX)
+    }
+
+    /// What an object's address is a multiple of.
+    fn align() -> usize {
+        align_of::<Object<Self::Inner>>().max(8)
+    }
+
+    /// Where the words begin: a multiple of 8.
+    fn words_at() -> usize {
+        size_of::<Object<Self::Inner>>().next_multiple_of(8)
+    }
+
+    /// Makes an object in `storage`. `make` gets the words behind it.
+    ///
+    /// # Safety
+    /// `out`, if not null, can be written. `storage`, if not null, is `len_bytes`
+    /// of memory that nobody else uses as long as the object is in use.
+    unsafe fn create(
+        storage: *mut c_void,
+        len_bytes: usize,
+        words: usize,
+        out: *mut *mut Self,
+        make: impl FnOnce(Words) -> Outcome<Self::Inner>,
+    ) -> Outcome<()> {
+        let (Some(start), Some(out)) = (NonNull::new(storage.cast::<u8>()), NonNull::new(out))
+        else {
+            return fail(SWATH_NULL, 0);
+        };
+        let needed_bytes = Self::storage_bytes(words);
+        let moved = start.as_ptr().align_offset(Self::align());
+        let used = Self::words_at().checked_add(words.saturating_mul(8));
+        if used.and_then(|used| used.checked_add(moved)).is_none_or(|end| end > len_bytes) {
+            return too_small(needed_bytes);
+        }
+        // SAFETY: `moved + used` bytes lie within the storage, as was just checked;
+        // the words lie behind the object, aligned, and nobody else uses them.
+        let (object, words) = unsafe {
+            let object = start.add(moved);
+            let first = object.add(Self::words_at()).cast::<u64>();
+            first.write_bytes(0, words);
+            (object.cast::<Object<Self::Inner>>(), slice::from_raw_parts_mut(first.as_ptr(), words))
+        };
+        let inner = make(words)?;
+        // SAFETY: aligned and long enough; `out` can be written as the caller says.
+        unsafe {
+            object.write(Object { tag: Self::TAG, inner });
+            out.write(object.as_ptr().cast());
+        }
+        Ok(())
+    }
+
+    /// The structure behind a pointer of C.
+    ///
+    /// # Safety
+    /// `object` is null or one that a function of this crate made, of whatever kind,
+    /// and nobody else uses it for as long as the reference is.
+    unsafe fn get<'a>(object: *mut Self) -> Outcome<&'a mut Self::Inner> {
+        let Some(object) = NonNull::new(object.cast::<Object<Self::Inner>>()) else {
+            return fail(SWATH_NULL, 0);
+        };
+        // SAFETY: every object begins with a tag of eight bytes, aligned to eight.
+        if unsafe { object.cast::<u64>().read() } != Self::TAG {
+            return fail(SWATH_WRONG_OBJECT, object.addr().get() as u64);
+        }
+        // SAFETY: the tag says that it is such a structure.
+        Ok(unsafe { &mut (*object.as_ptr()).inner })
+    }
+
+    /// Like [`get`](Self::get), for reading.
+    ///
+    /// # Safety
+    /// As for `get`, but others may read it too.
+    unsafe fn look<'a>(object: *const Self) -> Outcome<&'a Self::Inner> {
+        // SAFETY: as the caller says; nothing is written through it.
+        unsafe { Self::get(object.cast_mut()) }.map(|inner| &*inner)
+    }
+}
+
+/// A slice of the caller's; of no elements, it may be null.
+///
+/// # Safety
+/// `start`, if not null, points to `count` elements that can be read.
+pub(crate) unsafe fn array<'a, T>(start: *const T, count: usize) -> Outcome<&'a [T]> {
+    match NonNull::new(start.cast_mut()) {
+        // SAFETY: as the caller says.
+        Some(start) => Ok(unsafe { slice::from_raw_parts(start.as_ptr(), count) }),
+        None if count == 0 => Ok(&[]),
+        None => fail(SWATH_NULL, 0),
+    }
+}
+
+/// Writes through a pointer of C.
+///
+/// # Safety
+/// `out`, if not null, can be written.
+pub(crate) unsafe fn put<T>(out: *mut T, value: T) -> Outcome<()> {
+    let Some(out) = NonNull::new(out) else { return fail(SWATH_NULL, 0) };
+    // SAFETY: as the caller says.
+    unsafe { out.write(value) };
+    Ok(())
+}

@@ -1,0 +1,810 @@
+// Swath: memory kept contiguous.
+//
+// Made by `cargo xtask header` from crates/swath-ffi; the text of every item is there.
+// Objects stand in storage that you give: ask for the size, hand the storage over.
+// Every result has a status and a place: SWATH_OK, or what went wrong and where, and then
+// nothing has changed. Frames have 4096 bytes.
+
+#ifndef SWATH_H
+#define SWATH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// The page may be read.
+#define SWATH_READ 1
+
+// The page may be written.
+#define SWATH_WRITE 2
+
+// The page may be executed.
+#define SWATH_EXECUTE 4
+
+// What a call came to.
+enum swath_status
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // All went well.
+  SWATH_OK = 0,
+  // A pointer that must not be null is.
+  SWATH_NULL,
+  // The object is not of the kind that the function works on.
+  SWATH_WRONG_OBJECT,
+  // An argument is not among those possible; `at` is its value.
+  SWATH_ARGUMENT,
+  // The storage is too small; `at` is how many bytes it needs.
+  SWATH_STORAGE,
+  // A request for nothing.
+  SWATH_EMPTY,
+  // A range whose end cannot be said; `at` is its start.
+  SWATH_OVERFLOW,
+  // Ranges overlap; `at` is where.
+  SWATH_OVERLAP,
+  // There is no frame at all in the ranges.
+  SWATH_NO_FRAME,
+  // Not as many frames are free; `at` is how many are.
+  SWATH_OUT_OF_FRAMES,
+  // Frames are free, but no block of the order; `at` is the order.
+  SWATH_NO_BLOCK,
+  // Not the object's; `at` is the first such frame, page or address.
+  SWATH_FOREIGN,
+  // Free already, or never handed out; `at` is the first such frame or address.
+  SWATH_NOT_ALLOCATED,
+  // Not aligned as it has to be; `at` is the frame or address.
+  SWATH_MISALIGNED,
+  // It is in the other state already; `at` is the frame or page.
+  SWATH_STATE,
+  // More blocks than there is room for in the array; `at` is how many there are.
+  SWATH_TOO_MANY_BLOCKS,
+  // No region holds the page, or none starts there; `at` is the page.
+  SWATH_NO_REGION,
+  // The region lacks a right that the access needs; `at` is the page.
+  SWATH_DENIED,
+  // The page is mapped; `at` is the page.
+  SWATH_MAPPED,
+  // A quota does not allow it; `at` is the limit.
+  SWATH_QUOTA,
+  // No memory answers; `at` is the physical address.
+  SWATH_BUS,
+  // The request is larger than any pool; `at` is its size.
+  SWATH_TOO_LARGE,
+  // No block is long enough; `at` is the largest request that could be served.
+  SWATH_OUT_OF_MEMORY,
+  // What stands in memory was overwritten; `at` is where.
+  SWATH_CORRUPT,
+  // The pool is in use; `at` is an address in use.
+  SWATH_IN_USE,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum swath_status swath_status;
+#else
+typedef uint32_t swath_status;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// How a heap chooses blocks.
+enum swath_fit
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // 32 classes in each power of two: little is lost by rounding.
+  SWATH_TLSF = 0,
+  // Powers of two: fewer instructions, up to half of a block lost.
+  SWATH_HALF_FIT = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum swath_fit swath_fit;
+#else
+typedef uint32_t swath_fit;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Which superpages are reserved.
+enum swath_levels
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Sections of 1 MiB, and large pages of 64 KiB within.
+  SWATH_LEVELS_ARMV7 = 0,
+  // Supersections of 16 MiB too.
+  SWATH_LEVELS_ARMV7_SUPERSECTIONS = 1,
+  // Blocks of 2 MiB, and contiguous runs of 64 KiB within.
+  SWATH_LEVELS_ARMV8 = 2,
+  // Blocks of 1 GiB too.
+  SWATH_LEVELS_ARMV8_GIGABYTES = 3,
+  // 2 MiB.
+  SWATH_LEVELS_X86_64 = 4,
+  // 1 GiB too.
+  SWATH_LEVELS_X86_64_GIGABYTES = 5,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum swath_levels swath_levels;
+#else
+typedef uint32_t swath_levels;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Whether the owner of frames could be moved elsewhere.
+enum swath_mobility
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Kernel memory, reached by its physical address.
+  SWATH_UNMOVABLE = 0,
+  // Memory reached through mappings that can be changed.
+  SWATH_MOVABLE = 1,
+  // Kernel memory that can be dropped on demand, but not moved.
+  SWATH_RECLAIMABLE = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum swath_mobility swath_mobility;
+#else
+typedef uint32_t swath_mobility;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Where a bank's free memory counts.
+enum swath_pool
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Unmovable and reclaimable memory.
+  SWATH_POOL_KERNEL = 0,
+  // Movable memory.
+  SWATH_POOL_USER = 1,
+  // Banks that are wholly free, and can rest.
+  SWATH_POOL_OFFLINE = 2,
+  // In no pool: the bank is isolated or has no frames.
+  SWATH_POOL_NONE = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum swath_pool swath_pool;
+#else
+typedef uint32_t swath_pool;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Adaptive-Buddy over the banks of one zone.
+typedef struct swath_banks swath_banks;
+
+// Frames that spaces share.
+typedef struct swath_frame_pool swath_frame_pool;
+
+// An allocator of frames: BBS or PBS.
+typedef struct swath_frames swath_frames;
+
+// A heap of bytes.
+typedef struct swath_heap swath_heap;
+
+// The frames that exist, as areas with vacuums between them.
+typedef struct swath_map swath_map;
+
+// A virtual address space of regions.
+typedef struct swath_regions swath_regions;
+
+// Reservations of superpages.
+typedef struct swath_reservations swath_reservations;
+
+// Frames that follow one another, each of 4096 bytes.
+typedef struct {
+  // The number of the first frame: its address divided by 4096.
+  uint64_t start;
+  // How many frames there are.
+  uint64_t count;
+} swath_extent;
+
+// Banks of a zone.
+typedef struct {
+  // The zone: the map's frames in this span.
+  swath_extent zone;
+  // The first frame of a bank, at or below the zone's; a multiple of 2^`top_order`.
+  uint64_t first_frame;
+  // Frames of a bank, a multiple of 2^`top_order`: 65536 are 256 MiB.
+  uint64_t bank_frames;
+  // The largest order of a block, 10 as in Linux.
+  uint32_t top_order;
+  // 0: the bank used last serves, as in the paper. 1: the fullest, which leaves more banks to rest.
+  uint32_t packed;
+} swath_banks_config;
+
+// A status and where it applies: the frame, page, address or number that the
+// status tells of, else 0.
+typedef struct {
+  // What the call came to.
+  swath_status status;
+  // Where.
+  uint64_t at;
+} swath_result;
+
+// What is known of a bank.
+typedef struct {
+  // From its first border to its last.
+  swath_extent extent;
+  // Frames of the zone in it.
+  uint64_t total_frames;
+  // Those that are free.
+  uint64_t free_frames;
+  // A `swath_pool`.
+  uint32_t pool;
+  // 1 if it is isolated, else 0.
+  uint32_t isolated;
+} swath_bank;
+
+// Which orders have a free list, and which block serves a request.
+//
+// The binary buddy system (BBS) of Linux is granularity 1 and top 10. The page buddy system
+// (PBS) is granularity 4 and top 8 on ARMv7, 9 and 18 on ARMv8 and x86-64.
+typedef struct {
+  // Lists are at the orders 0, granularity, 2·granularity and so on.
+  uint32_t granularity;
+  // The largest order that may have one.
+  uint32_t top_order;
+  // 0: the head of a list serves, as in the paper. 1: the shortest run that is long enough.
+  uint32_t best_fit;
+} swath_frames_config;
+
+// Gives pages to a heap and takes them back. All ranges are whole pages of one pool.
+// From `commit` until `release` a page can be read and written, and only the heap and its
+// users touch it.
+typedef struct {
+  // Makes a range usable; 0 if that was done, and none of it otherwise.
+  int32_t (*commit)(void *context, void *start, size_t len);
+  // Takes a range back.
+  void (*release)(void *context, void *start, size_t len);
+  // Whether the page of an address is committed: 1 or 0.
+  int32_t (*is_committed)(void *context, const void *address);
+  // What the functions get.
+  void *context;
+  // Bytes of a page, a power of two of at least 64.
+  size_t page_bytes;
+} swath_page_source;
+
+// Usable physical memory as the firmware reports it: any address, any length.
+typedef struct {
+  // The address of the first byte.
+  uint64_t start;
+  // How many bytes there are.
+  uint64_t len_bytes;
+} swath_range;
+
+// Physical memory that the processor reaches at another address.
+typedef struct {
+  // The number of its first frame.
+  uint64_t first_frame;
+  // Where it begins for the processor, a multiple of 8.
+  void *bytes;
+  // How long it is, a multiple of 8.
+  size_t len_bytes;
+} swath_memory;
+
+// Where the arrays of a space stand: physical addresses, multiples of 4. Each is
+// 4·2^`pages_log2` bytes.
+typedef struct {
+  // k: the space has 2^k pages, k from 5 to 28.
+  uint32_t pages_log2;
+  // d: frames and rights.
+  uint64_t data;
+  // h: places in the stacks.
+  uint64_t helper;
+  // s: the stacks.
+  uint64_t stack;
+  // sp: where the stacks end.
+  uint64_t stack_end;
+  // c: the virtual regions cache.
+  uint64_t regions;
+} swath_validity_tables;
+
+// How many frames a space is sure to get, and how many it never exceeds.
+typedef struct {
+  // Frames that the pool keeps for the space.
+  uint32_t guaranteed;
+  // Frames that it will never exceed; not less.
+  uint32_t limit;
+} swath_quota;
+
+// What an unmapped region was.
+typedef struct {
+  // Its first page.
+  uint64_t first_page;
+  // Its pages: a TLB must forget them before they are mapped again.
+  uint64_t pages;
+  // Frames that went back to the pool.
+  uint32_t frames;
+} swath_unmapped;
+
+// The frame that a page was given.
+typedef struct {
+  // The frame.
+  uint64_t frame;
+  // The largest order whose aligned range around the page is populated in full since
+  // this call, and can be promoted now; 0 if there is none.
+  uint32_t full_order;
+  // The order of the reservation that the frame lies in; 0 if it is a frame by itself.
+  uint32_t reserved_order;
+} swath_populated;
+
+// Every status, in the order of their numbers.
+#define swath_status_ALL { SWATH_OK, SWATH_NULL, SWATH_WRONG_OBJECT, SWATH_ARGUMENT, SWATH_STORAGE, SWATH_EMPTY, SWATH_OVERFLOW, SWATH_OVERLAP, SWATH_NO_FRAME, SWATH_OUT_OF_FRAMES, SWATH_NO_BLOCK, SWATH_FOREIGN, SWATH_NOT_ALLOCATED, SWATH_MISALIGNED, SWATH_STATE, SWATH_TOO_MANY_BLOCKS, SWATH_NO_REGION, SWATH_DENIED, SWATH_MAPPED, SWATH_QUOTA, SWATH_BUS, SWATH_TOO_LARGE, SWATH_OUT_OF_MEMORY, SWATH_CORRUPT, SWATH_IN_USE, }
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Bytes of storage for the banks; 0 if the map or the configuration is wrong.
+//
+// # Safety
+// `map` is null or an object of this library.
+size_t swath_banks_storage_bytes(const swath_map *map, swath_banks_config config);
+
+// Makes the allocator, with all frames free. The map is not needed after.
+//
+// Errors: `SWATH_ARGUMENT` with the value, `SWATH_MISALIGNED` with the first border,
+// `SWATH_OVERFLOW`, `SWATH_NO_FRAME`, `SWATH_STORAGE`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `map` is null or an object of this library; `storage` is `len_bytes` of memory that the
+// allocator has for itself from now on; `banks` can be written.
+swath_result swath_banks_create(const swath_map *map,
+                                swath_banks_config config,
+                                void *storage,
+                                size_t len_bytes,
+                                swath_banks **banks);
+
+// Takes 2^`order` frames, aligned, for an owner of a `swath_mobility`; `frame` is the
+// first. No search over banks: O(orders).
+//
+// Errors: `SWATH_ARGUMENT`; `SWATH_NO_BLOCK` with the order; `SWATH_NULL`,
+// `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `banks` is null or an object of this library; `frame` can be written.
+swath_result swath_banks_take(swath_banks *banks, uint32_t k, uint32_t owner, uint64_t *frame);
+
+// Takes back 2^`order` frames from `frame` on: a block, or an aligned part of one.
+//
+// Errors: `SWATH_ARGUMENT`; `SWATH_FOREIGN` and `SWATH_NOT_ALLOCATED` with the first such
+// frame; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `banks` is null or an object of this library.
+swath_result swath_banks_give(swath_banks *banks, uint64_t frame, uint32_t k);
+
+// How many banks there are; 0 for an object that is no such allocator.
+//
+// # Safety
+// `banks` is null or an object of this library.
+size_t swath_banks_count(const swath_banks *banks);
+
+// Free frames that are not isolated; 0 for an object that is no such allocator. O(1).
+//
+// # Safety
+// `banks` is null or an object of this library.
+uint64_t swath_banks_free_count(const swath_banks *banks);
+
+// What is known of bank `index`. O(1).
+//
+// Errors: `SWATH_ARGUMENT` with the number of banks, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `banks` is null or an object of this library; `bank` can be written.
+swath_result swath_banks_look(const swath_banks *banks, size_t index, swath_bank *bank);
+
+// Isolates bank `index`: its free frames, and those given back from now on, are
+// not handed out. With `on` 0 the isolation ends; a bank that is wholly free then is in
+// the pool of those that rest.
+//
+// Errors: `SWATH_FOREIGN` if the zone has no frame there; `SWATH_STATE` if it is (or is not)
+// isolated; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `banks` is null or an object of this library.
+swath_result swath_banks_isolate(swath_banks *banks, size_t index, uint32_t on);
+
+// Bytes of storage for the frames of `map`; 0 if the map or the configuration is wrong.
+//
+// # Safety
+// `map` is null or an object of this library.
+size_t swath_frames_storage_bytes(const swath_map *map, swath_frames_config config);
+
+// Makes an allocator for the frames of `map`, all of them free if `all_free` is not 0,
+// else all of them in use: free those that are not. The map is not needed after. O(words).
+//
+// Errors: `SWATH_ARGUMENT` with the value, `SWATH_STORAGE`, `SWATH_NULL`,
+// `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `map` is null or an object of this library; `storage` is `len_bytes` of memory that the
+// allocator has for itself from now on; `frames` can be written.
+swath_result swath_frames_create(const swath_map *map,
+                                 swath_frames_config config,
+                                 uint32_t all_free,
+                                 void *storage,
+                                 size_t len_bytes,
+                                 swath_frames **frames);
+
+// Takes `count` frames in blocks of any length, as few and as long as the allocator
+// finds, and writes them to `blocks`, which has room for `room`; `taken` is how many
+// blocks they are.
+//
+// Errors: `SWATH_EMPTY`; `SWATH_OUT_OF_FRAMES` with the number of free frames;
+// `SWATH_TOO_MANY_BLOCKS` with the number of frames that there was room for
+// (`blocks` may hold anything then); `SWATH_NULL`, `SWATH_WRONG_OBJECT`. No frame is taken.
+//
+// # Safety
+// `frames` is null or an object of this library; `blocks` has room for `room` extents,
+// `taken` can be written.
+swath_result swath_frames_allocate(swath_frames *frames,
+                                   uint64_t count,
+                                   swath_extent *blocks,
+                                   size_t room,
+                                   size_t *taken);
+
+// Takes one block of 1 to `frames_max` frames, as the allocator chooses: what
+// `swath_frames_allocate` does again and again.
+//
+// Errors: `SWATH_EMPTY`; `SWATH_OUT_OF_FRAMES` if none is free; `SWATH_NULL`,
+// `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `frames` is null or an object of this library; `block` can be written.
+swath_result swath_frames_take_block(swath_frames *frames,
+                                     uint64_t frames_max,
+                                     swath_extent *block);
+
+// Takes 2^`order` frames whose first is a multiple of 2^`order`.
+//
+// Errors: `SWATH_ARGUMENT` with the order; `SWATH_OUT_OF_FRAMES` with the number of free
+// frames; `SWATH_NO_BLOCK` with the order; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `frames` is null or an object of this library; `block` can be written.
+swath_result swath_frames_allocate_aligned(swath_frames *frames, uint32_t k, swath_extent *block);
+
+// Takes back frames, which may be any part of what was allocated; they coalesce with
+// what is free around them.
+//
+// Errors: `SWATH_EMPTY`; `SWATH_OVERFLOW`; `SWATH_FOREIGN` and `SWATH_NOT_ALLOCATED` with
+// the first such frame; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `frames` is null or an object of this library.
+swath_result swath_frames_free(swath_frames *frames, swath_extent extent);
+
+// How many frames are free; 0 for an object that is no such allocator. O(1).
+//
+// # Safety
+// `frames` is null or an object of this library.
+uint64_t swath_frames_free_count(const swath_frames *frames);
+
+// How many frames there are; 0 for an object that is no such allocator. O(1).
+//
+// # Safety
+// `frames` is null or an object of this library.
+uint64_t swath_frames_total_count(const swath_frames *frames);
+
+// Calls `visit` with each free block, list by list, and with `context`.
+//
+// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `frames` is null or an object of this library, which `visit` does not change.
+swath_result swath_frames_each_free(const swath_frames *frames,
+                                    void (*visit)(swath_extent block, void *context),
+                                    void *context);
+
+// Bytes of storage for a heap, its pools not included.
+size_t swath_heap_storage_bytes(void);
+
+// Makes a heap without memory, of a `swath_fit`. With a `source` pages that lie wholly
+// inside a free block go back to it at once. `key` seals headers: a number that users
+// cannot guess, if they are not trusted.
+//
+// Errors: `SWATH_ARGUMENT`, `SWATH_STORAGE`, `SWATH_NULL` also for a source's function.
+//
+// # Safety
+// `source` is null or can be read, and keeps what a `swath_page_source` promises. `storage` is
+// `len_bytes` of memory that the heap has for itself from now on; `heap` can be written.
+swath_result swath_heap_create(uint32_t fit,
+                               const swath_page_source *source,
+                               size_t key,
+                               void *storage,
+                               size_t len_bytes,
+                               swath_heap **heap);
+
+// Lends memory to the heap; with a source, whole pages of which none is committed. O(p) for p
+// pools.
+//
+// Errors: `SWATH_STORAGE` with the least bytes; `SWATH_TOO_LARGE` with the most;
+// `SWATH_MISALIGNED`, `SWATH_OVERLAP`; `SWATH_OUT_OF_FRAMES` if the source has none;
+// `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `heap` is null or an object of this library; `memory` is `len_bytes` that only the heap
+// uses until the pool is removed.
+swath_result swath_heap_add_pool(swath_heap *heap, void *memory, size_t len_bytes);
+
+// Bytes for a block, aligned to `align_bytes`, a power of two; not initialised. Constant time
+// for the usual alignment of two words.
+//
+// Errors: `SWATH_ARGUMENT` for the alignment; `SWATH_TOO_LARGE` with the size;
+// `SWATH_OUT_OF_MEMORY` with the largest request that would be served;
+// `SWATH_OUT_OF_FRAMES` if the source has none; `SWATH_CORRUPT`; `SWATH_NULL`,
+// `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `heap` is null or an object of this library; `block` can be written.
+swath_result swath_heap_allocate(swath_heap *heap,
+                                 size_t size_bytes,
+                                 size_t align_bytes,
+                                 void **block);
+
+// Takes a block back. Constant time.
+//
+// Errors: `SWATH_MISALIGNED`, `SWATH_FOREIGN`, `SWATH_NOT_ALLOCATED` with the address;
+// `SWATH_CORRUPT` with the header's; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `heap` is null or an object of this library; `block` is null or came from this heap and is
+// not used any more. Other pointers are found as far as headers can tell.
+swath_result swath_heap_free(swath_heap *heap, void *block);
+
+// Makes the block at `*block` serve `size_bytes`; it keeps its place if it can, else `*block`
+// changes. The bytes up to the lesser size are kept.
+//
+// Errors: as for `swath_heap_allocate` and `swath_heap_free`; the block is as before.
+//
+// # Safety
+// As for `swath_heap_free`; `block` can be read and written.
+swath_result swath_heap_resize(swath_heap *heap,
+                               size_t size_bytes,
+                               size_t align_bytes,
+                               void **block);
+
+// Bytes that may be used of a block: as many as were asked for or more; 0 for a pointer that
+// is recognised as wrong.
+//
+// # Safety
+// As for `swath_heap_free`, but the block goes on being used.
+size_t swath_heap_usable_bytes(const swath_heap *heap, void *block);
+
+// Bytes of the largest request, usually aligned, that would be served now; 0 if none would be,
+// or for an object that is no heap. Constant time.
+//
+// # Safety
+// `heap` is null or an object of this library.
+size_t swath_heap_largest_bytes(const swath_heap *heap);
+
+// Checks every invariant of the heap, in time that grows with the number of blocks.
+//
+// Errors: `SWATH_CORRUPT` with where; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `heap` is null or an object of this library.
+swath_result swath_heap_check(const swath_heap *heap);
+
+// Bytes of storage for a map of `count` ranges.
+size_t swath_map_storage_bytes(size_t count);
+
+// Makes the map of `count` ranges, which may come in any order and need not begin or
+// end at a frame's border. O(r·a) for r ranges and a areas, O(r) if they ascend.
+//
+// Errors: `SWATH_OVERLAP`, `SWATH_OVERFLOW` with the range's start,
+// `SWATH_NO_FRAME`, `SWATH_STORAGE`, `SWATH_NULL`.
+//
+// # Safety
+// `ranges` points to `count` ranges, `storage` to `len_bytes` of memory that the map
+// has for itself from now on; `map` can be written.
+swath_result swath_map_create(const swath_range *ranges,
+                              size_t count,
+                              void *storage,
+                              size_t len_bytes,
+                              swath_map **map);
+
+// How many frames the map has; 0 for an object that is no map.
+//
+// # Safety
+// `map` is null or an object of this library.
+uint64_t swath_map_frames(const swath_map *map);
+
+// Writes area `index`, ascending from 0.
+//
+// Errors: `SWATH_ARGUMENT` with the number of areas, if there are no more;
+// `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `map` is null or an object of this library; `area` can be written.
+swath_result swath_map_area(const swath_map *map, size_t index, swath_extent *area);
+
+// Bytes of storage for a pool of `frames` frames.
+size_t swath_frame_pool_storage_bytes(uint64_t frames);
+
+// Makes a pool of frames, all free.
+//
+// Errors: `SWATH_ARGUMENT` with the first frame number that is too large; `SWATH_STORAGE`,
+// `SWATH_NULL`.
+//
+// # Safety
+// `storage` is `len_bytes` of memory that the pool has for itself from now on; `pool` can be
+// written.
+swath_result swath_frame_pool_create(swath_extent frames,
+                                     void *storage,
+                                     size_t len_bytes,
+                                     swath_frame_pool **pool);
+
+// Frames that no space has; 0 for an object that is no pool.
+//
+// # Safety
+// `pool` is null or an object of this library.
+uint32_t swath_frame_pool_free_count(const swath_frame_pool *pool);
+
+// Bytes of storage for a space of 2^`pages_log2` pages, 5 to 28; 0 for another. The arrays
+// of the `swath_validity_tables` lie elsewhere.
+size_t swath_regions_storage_bytes(uint32_t pages_log2);
+
+// Makes a space without regions. Nothing but one array is initialised.
+//
+// Errors: `SWATH_ARGUMENT`, `SWATH_MISALIGNED` or `SWATH_OVERLAP` for wrong tables, with the
+// base; `SWATH_BUS` with the address where memory ends; `SWATH_QUOTA`, `SWATH_OUT_OF_FRAMES`
+// for a quota that the pool cannot give; `SWATH_STORAGE`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `pool` is null or an object of this library, and stays as long as the space is used, in the same
+// thread. `memory` is memory for reading and writing, nobody but hardware uses its tables.
+// `storage` is `len_bytes` of memory that the space has for itself from now on; `regions`
+// can be written.
+swath_result swath_regions_create(swath_memory memory,
+                                  swath_validity_tables tables,
+                                  swath_frame_pool *pool,
+                                  swath_quota quota,
+                                  void *storage,
+                                  size_t len_bytes,
+                                  swath_regions **regions);
+
+// Makes free pages a region (mapVRH). No page of it is mapped. Constant time.
+//
+// Errors: `SWATH_EMPTY`; `SWATH_FOREIGN` beyond the space; `SWATH_OVERLAP` with the page
+// where what is not free begins; `SWATH_ARGUMENT` for rights; `SWATH_NULL`,
+// `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `regions` is null or an object of this library.
+swath_result swath_regions_map(swath_regions *regions,
+                               uint64_t first_page,
+                               uint64_t pages,
+                               uint32_t access);
+
+// Gives a page of a region a frame (mapPage): what the handler of a page fault does. Constant
+// time.
+//
+// Errors: `SWATH_NO_REGION`, `SWATH_DENIED`, `SWATH_MAPPED` with the page; `SWATH_QUOTA`
+// with the limit; `SWATH_OUT_OF_FRAMES`; `SWATH_FOREIGN`, `SWATH_ARGUMENT`, `SWATH_NULL`,
+// `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `regions` is null or an object of this library; `frame` can be written.
+swath_result swath_regions_fault(swath_regions *regions,
+                                 uint64_t page,
+                                 uint32_t access,
+                                 uint64_t *frame);
+
+// Ends the region that starts at `first_page` (unmapRegion), whatever its size, in constant
+// time; all its frames go back to the pool.
+//
+// Errors: `SWATH_NO_REGION` if none starts there; `SWATH_FOREIGN`, `SWATH_NULL`,
+// `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `regions` is null or an object of this library; `unmapped` can be written.
+swath_result swath_regions_unmap(swath_regions *regions,
+                                 uint64_t first_page,
+                                 swath_unmapped *unmapped);
+
+// The frame of a page and the rights to it.
+//
+// Errors: `SWATH_NO_REGION` if the page is not mapped; `SWATH_FOREIGN`, `SWATH_NULL`,
+// `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `regions` is null or an object of this library; `frame` and `access` can be written.
+swath_result swath_regions_translate(const swath_regions *regions,
+                                     uint64_t page,
+                                     uint64_t *frame,
+                                     uint32_t *access);
+
+// Bytes of storage for the reservations of the frames of `map` at a `swath_levels`; 0 if
+// either is wrong.
+//
+// # Safety
+// `map` is null or an object of this library.
+size_t swath_reservations_storage_bytes(const swath_map *map, uint32_t levels);
+
+// Makes reservations over `frames`, whose frames are those of `map`. From now on frames are
+// taken and freed through the reservations; those in use now may be freed here too.
+//
+// Errors: `SWATH_ARGUMENT`; `SWATH_FOREIGN` if the frames are not the map's;
+// `SWATH_STORAGE`, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `map` and `frames` are null or objects of this library; `frames` stays as long as the
+// reservations are used. `storage` is `len_bytes` of memory that the reservations have for
+// themselves from now on; `reservations` can be written.
+swath_result swath_reservations_create(const swath_map *map,
+                                       uint32_t levels,
+                                       swath_frames *frames,
+                                       void *storage,
+                                       size_t len_bytes,
+                                       swath_reservations **reservations);
+
+// Gives page `index` of `object` (numbers of the caller's) a frame, at a time `now` that
+// never falls. A reservation is made around the first page if it fits into the object's
+// pages from `first` to before `end`.
+//
+// Errors: `SWATH_ARGUMENT` with the page, if it is not within; `SWATH_MAPPED` with the
+// frame that the page has; `SWATH_OUT_OF_FRAMES`; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `reservations` is null or an object of this library; `populated` can be written.
+swath_result swath_reservations_populate(swath_reservations *reservations,
+                                         uint64_t object,
+                                         uint64_t index,
+                                         uint64_t first,
+                                         uint64_t end,
+                                         uint64_t now,
+                                         swath_populated *populated);
+
+// Whether the aligned 2^`k` frames around `frame` are populated in full, in one
+// reservation: 1, else 0.
+//
+// # Safety
+// `reservations` is null or an object of this library.
+uint32_t swath_reservations_is_full(const swath_reservations *reservations,
+                                    uint64_t frame,
+                                    uint32_t k);
+
+// Takes back frames that pages had. A reservation without a populated frame goes back
+// whole.
+//
+// Errors: as for `swath_frames_free`.
+//
+// # Safety
+// `reservations` is null or an object of this library.
+swath_result swath_reservations_free(swath_reservations *reservations, swath_extent extent);
+
+// Breaks up the reservations of `object` for pages from `first` to before `end`: what is not
+// populated is free for others, what is stays with its pages.
+//
+// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+//
+// # Safety
+// `reservations` is null or an object of this library.
+swath_result swath_reservations_release(swath_reservations *reservations,
+                                        uint64_t object,
+                                        uint64_t first,
+                                        uint64_t end);
+
+// Frames that are free or could be made so by breaking reservations up; 0 for an object
+// that is none such.
+//
+// # Safety
+// `reservations` is null or an object of this library.
+uint64_t swath_reservations_free_count(const swath_reservations *reservations);
+
+// What a [`swath_status`] means, in English: a string that is always there.
+const char *swath_status_text(uint32_t status);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* SWATH_H */
