@@ -39,7 +39,8 @@ use core::ops::DerefMut;
 use swath_arch::{Order, Pfn};
 
 use crate::bank_blocks::{Blocks, NONE, ORDERS, half};
-use crate::bank_buddy::{AdaptiveBuddy, Placement};
+use crate::bank_buddy::{AdaptiveBuddy, From, Placement};
+use crate::bank_open::Taken;
 use crate::bank_rules::{ABSENT, KERNEL, OFFLINE, POOLS, USER};
 use crate::banks::Pool;
 use crate::tree::Tree;
@@ -184,8 +185,14 @@ impl Pools {
     #[inline(always)]
     fn key(&self, b: &Blocks, s: &[u64], bank: usize) -> u32 {
         // A bank that is wholly free and stays (it crosses) has bucket 32.
-        let bucket = (b.free_of(s, bank) >> self.bucket_shift).min(BUCKETS as u32 - 1);
+        let bucket = (b.filed_of(s, bank) >> self.bucket_shift).min(BUCKETS as u32 - 1);
         (32 - b.classes(s, bank).leading_zeros()) << LARGEST_SHIFT | bucket << BUCKET_SHIFT
+    }
+
+    /// Whether a bank with `free` frames belongs in another bucket with `more`.
+    #[inline(always)]
+    fn crosses_bucket(&self, free: u32, more: u32) -> bool {
+        (free ^ (free + more)) >> (self.bucket_shift & 31) != 0
     }
 
     /// Notes a bank in its field of a pool.
@@ -231,7 +238,7 @@ impl Pools {
             self.current[from] = NONE;
         }
         if from != to {
-            let free = u64::from(b.free_of(s, bank));
+            let free = u64::from(b.filed_of(s, bank));
             self.free[from] -= free;
             self.free[to] += free;
             self.count_move(from, to);
@@ -318,21 +325,48 @@ impl Pools {
 
     /// A bank of another pool, which moves to this one unless a user borrows it.
     #[inline(never)]
-    fn fall_back(&mut self, b: &Blocks, s: &mut [u64], pool: usize, order: u32) -> Option<usize> {
+    fn fall_back(
+        &mut self,
+        b: &mut Blocks,
+        s: &mut [u64],
+        order: u32,
+        movable: bool,
+    ) -> Option<(usize, From)> {
+        let pool = if movable { USER } else { KERNEL };
+        // A word that is open serves single frames, but no larger block.
+        if order > 0
+            && self.close_all(b, s)
+            && let Some(bank) = self.choose_own(b, s, pool, order)
+        {
+            return Some((bank, From::Open));
+        }
         let bank = if let Some(bank) = self.outermost(s, OFFLINE, order, pool) {
             bank
-        } else if pool == USER {
+        } else if movable {
             let bank = self.pick(s, KERNEL, order)?;
             self.moves.borrowed += 1;
-            return Some(bank);
+            return Some((bank, From::Smallest));
         } else {
+            self.close_all(b, s);
             self.emptiest(s, order)?
         };
-        // It is in no field until `changed` finds one for what will be left.
+        // It is in no field until `took` finds one for what will be left.
         self.leave(b, s, bank, pool);
         b.set_note(s, bank, pool as u32);
         self.current[pool] = bank as u32;
-        Some(bank)
+        Some((bank, From::Open))
+    }
+
+    /// Closes the open words, so that the fields say all; whether there were any.
+    fn close_all(&mut self, b: &mut Blocks, s: &mut [u64]) -> bool {
+        let mut closed = false;
+        for slot in 0..2 {
+            if let Some((bank, frames)) = b.close(s, slot) {
+                self.gave(b, s, bank, frames);
+                closed = true;
+            }
+        }
+        closed
     }
 
     /// The bank of POOL_USER that follows in the order of
@@ -439,60 +473,77 @@ impl Placement for Pools {
             }
             let pool = if b.can_rest(s, bank) { OFFLINE } else { KERNEL };
             self.link(b, s, bank, pool);
-            self.free[pool] += u64::from(b.free_of(s, bank));
+            self.free[pool] += u64::from(b.filed_of(s, bank));
         }
     }
 
     #[inline]
     fn choose(
         &mut self,
-        b: &Blocks,
+        b: &mut Blocks,
         s: &mut [u64],
         order: u32,
         movable: bool,
-    ) -> Option<(usize, bool)> {
+    ) -> Option<(usize, From)> {
         let pool = if movable { USER } else { KERNEL };
-        let own = self.choose_own(b, s, pool, order);
-        let bank = match own {
-            Some(bank) => bank,
-            None => self.fall_back(b, s, pool, order)?,
-        };
-        Some((bank, false))
-    }
-
-    #[inline]
-    fn current(&self, movable: bool) -> Option<usize> {
-        let current = self.current[if movable { USER } else { KERNEL }];
-        (current != NONE).then_some(current as usize)
-    }
-
-    #[inline]
-    fn took_frame(&mut self, movable: bool, free: u32) -> bool {
-        let in_bucket = (free ^ (free + 1)) >> (self.bucket_shift & 31) == 0;
-        if in_bucket {
-            self.free[if movable { USER } else { KERNEL }] -= 1;
+        match self.choose_own(b, s, pool, order) {
+            Some(bank) => Some((bank, From::Open)),
+            None => self.fall_back(b, s, order, movable),
         }
-        in_bucket
+    }
+
+    /// Always: the word lies in a bank of the pool, and is soon used up.
+    #[inline(always)]
+    fn keeps(&self, _bank: usize, _movable: bool) -> bool {
+        true
     }
 
     #[inline]
-    fn changed(&mut self, b: &Blocks, s: &mut [u64], bank: usize, order: u32, freed: bool) {
+    fn took(&mut self, b: &Blocks, s: &mut [u64], taken: &Taken) {
+        let &Taken { bank, filed, reordered } = taken;
+        let note = b.note(s, bank);
+        let pool = (note & POOL_MASK) as usize;
+        self.free[pool] -= u64::from(filed);
+        let free = b.filed_of(s, bank);
+        // A bank that has just come to its pool is in no field yet.
+        let moves = if reordered || note & !POOL_MASK == 0 {
+            note & !POOL_MASK != self.key(b, s, bank)
+        } else {
+            self.crosses_bucket(free, filed)
+        };
+        if moves {
+            self.requeue(b, s, bank, pool);
+        }
+    }
+
+    #[inline]
+    fn gave(&mut self, b: &Blocks, s: &mut [u64], bank: usize, frames: u32) {
         let note = b.note(s, bank);
         if note & APART != 0 {
             return;
         }
         let pool = (note & POOL_MASK) as usize;
-        let frames = 1 << order;
-        self.free[pool] =
-            if freed { self.free[pool] + frames } else { self.free[pool].wrapping_sub(frames) };
-        let rests = freed && b.can_rest(s, bank);
-        if rests {
+        self.free[pool] += u64::from(frames);
+        if b.is_whole(s, bank) {
             return self.requeue(b, s, bank, OFFLINE);
         }
         if note & !POOL_MASK != self.key(b, s, bank) {
             self.requeue(b, s, bank, pool);
         }
-        if freed && self.preference(pool) == Preference::Recent {
+        if self.preference(pool) == Preference::Recent {
+            self.current[pool & 1] = bank as u32;
+        }
+    }
+
+    #[inline(always)]
+    fn gave_some(&mut self, b: &Blocks, s: &mut [u64], bank: usize, frames: u32) {
+        let pool = (b.note(s, bank) & POOL_MASK) as usize;
+        let free = b.filed_of(s, bank);
+        self.free[pool] += u64::from(frames);
+        if self.crosses_bucket(free - frames, frames) {
+            self.requeue(b, s, bank, pool);
+        }
+        if self.preference(pool) == Preference::Recent {
             self.current[pool & 1] = bank as u32;
         }
     }
@@ -501,7 +552,7 @@ impl Placement for Pools {
         let pool = b.note(s, bank) & POOL_MASK;
         self.unlink(b, s, bank);
         b.set_note(s, bank, pool | APART);
-        self.free[pool as usize] -= u64::from(b.free_of(s, bank));
+        self.free[pool as usize] -= u64::from(b.filed_of(s, bank));
         for current in &mut self.current {
             if *current == bank as u32 {
                 *current = NONE;
@@ -513,7 +564,7 @@ impl Placement for Pools {
         let from = (b.note(s, bank) & POOL_MASK) as usize;
         let to = if b.can_rest(s, bank) { OFFLINE } else { from };
         self.link(b, s, bank, to);
-        self.free[to] += u64::from(b.free_of(s, bank));
+        self.free[to] += u64::from(b.filed_of(s, bank));
         self.count_move(from, to);
     }
 
@@ -532,7 +583,7 @@ impl Placement for Pools {
             self.check_bank(b, s, bank)?;
             let note = b.note(s, bank);
             if note & APART == 0 {
-                free[(note & POOL_MASK) as usize] += u64::from(b.free_of(s, bank));
+                free[(note & POOL_MASK) as usize] += u64::from(b.filed_of(s, bank));
             }
             let in_field = field(note).is_some() && note & POOL_MASK != OFFLINE as u32;
             serving += usize::from(in_field);
@@ -599,7 +650,10 @@ impl<W: DerefMut<Target = [u64]>> AdaptiveBuddy<W> {
 
     /// Free frames of a pool's banks, isolated ones left out. O(1).
     pub fn pool_free_frames(&self, pool: Pool) -> u64 {
-        self.rule.free[pool as usize]
+        let (b, s) = (&self.blocks, &*self.storage);
+        let own = |&bank: &usize| self.rule.pool(b, s, bank) == Some(pool);
+        let open = b.open_banks().filter(own).map(|bank| u64::from(b.open_of(s, bank)));
+        self.rule.free[pool as usize] + open.sum::<u64>()
     }
 
     /// The banks of POOL_USER that have free frames and are not isolated, the
@@ -649,7 +703,11 @@ impl<W: DerefMut<Target = [u64]>> AdaptiveBuddy<W> {
         if order.k() > self.blocks.top || pool == Pool::Offline {
             return None;
         }
-        let bank = self.rule.fullest(&self.storage, pool as usize, order.k())?;
-        Some(self.take_from(bank, order.k(), false))
+        let (b, s, pool) = (&mut self.blocks, &mut *self.storage, pool as usize);
+        let mut bank = self.rule.fullest(s, pool, order.k());
+        if bank.is_none() && order > Order::BASE && self.rule.close_all(b, s) {
+            bank = self.rule.fullest(s, pool, order.k());
+        }
+        Some(self.take_from(bank?, order.k(), From::Smallest))
     }
 }

@@ -17,12 +17,16 @@
 //! * order c < 6 holds the words whose largest free block is of order c;
 //! * order c >= 6 holds the free blocks of that order, of whole words.
 //!
+//! A word from which single frames are being taken is **open**, and in no tree:
+//! see [`Open`].
+//!
 //! The largest order ends all merging, so below 6 a word may hold several
 //! blocks of it. Per frame that is a bit for `free`, a bit for `present` and
 //! an eighth for the trees: 0.27 bytes.
 
 use swath_arch::{Extent, Pfn};
 
+use crate::bank_open::{Open, Taken};
 use crate::banks::{BANKS_MAX, BLOCK_ORDER_MAX, Banks, BanksError};
 use crate::bitmap::{ones, set};
 use crate::linux::clip;
@@ -35,18 +39,16 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// Orders that can have a tree.
 pub(crate) const ORDERS: usize = BLOCK_ORDER_MAX as usize + 1;
 
-/// Words of a bank's record: its free frames; the orders whose trees are not
-/// empty, and what the placement rule notes, with the flags below; the next
-/// and the previous bank of its list; the frames of the zone, and the word
-/// from which a small block was taken last.
-pub(crate) const RECORD_WORDS: usize = 4;
-const FREE: usize = 0;
+/// Words of a bank's record, of two halves each: its free frames but for those of
+/// open words, and the frames of the zone; the orders that it serves, and what the
+/// placement rule notes, with the flags below; the next and the previous bank of
+/// its list.
+pub(crate) const RECORD_WORDS: usize = 3;
+const FRAMES: usize = 1;
 const CLASSES: usize = 2;
 const NOTE: usize = 3;
 const NEXT: usize = 4;
 const PREV: usize = 5;
-const FRAMES: usize = 6;
-const HINT: usize = 7;
 
 const ISOLATED: u32 = 1 << 31;
 const CROSSES: u32 = 1 << 30;
@@ -95,11 +97,12 @@ pub(crate) struct Class {
 ///
 /// Invariants, walked by [`check`](Self::check):
 /// * a frame that is free is present;
-/// * a word that is not wholly free is in the tree of its largest free block's
-///   order, and in no other; a word that is, where blocks can be so large, is
-///   covered by exactly one block of a tree, and no block's buddy is free too;
-/// * a record's counts are those of its bank's bits, and its `classes` the
-///   trees that are not empty;
+/// * a word that is not wholly free and not open is in the tree of its largest free
+///   block's order, and in no other; a word that is, where blocks can be so large,
+///   is covered by exactly one block of a tree, and no block's buddy is free too;
+/// * the open words are as [`Open`] says;
+/// * a record's counts are those of its bank's bits, without those of open words,
+///   and its `classes` the trees that are not empty, and 0 if a word is open;
 /// * `free` and `total` are the sums over all banks, `isolated` that of the
 ///   free frames of isolated ones.
 #[derive(Clone, Debug)]
@@ -118,7 +121,11 @@ pub struct Blocks {
     pub(crate) frame_words: usize,
     /// Words of a bank in all.
     bank_words: usize,
+    /// Words of all records, which stand before the banks'.
+    records_words: usize,
     pub(crate) classes: [Class; ORDERS],
+    /// For unmovable requests and for movable ones.
+    pub(crate) open: [Open; 2],
     pub(crate) free: u64,
     pub(crate) isolated: u64,
     pub(crate) total: u64,
@@ -158,7 +165,9 @@ impl Blocks {
             top_in_word: banks.top.k().min(5),
             frame_words,
             bank_words,
+            records_words: count as usize * RECORD_WORDS,
             classes,
+            open: [Open::NONE; 2],
             free: 0,
             isolated: 0,
             total: areas(map, zone).map(|area| area.count).sum(),
@@ -195,7 +204,9 @@ impl Blocks {
             let freed = if free { area } else { Extent::default() };
             for (start, order) in self.pieces(freed) {
                 let (bank, at) = self.position(start);
-                self.release(s, bank, at, order);
+                if let Some(released) = self.release(s, bank, at, order) {
+                    self.file(s, bank, released.filed);
+                }
             }
         }
     }
@@ -229,13 +240,20 @@ impl Blocks {
     }
 
     pub(crate) fn extent(&self, bank: usize) -> Extent {
-        Extent::new(Pfn::new(self.first + bank as u64 * self.bank_frames), self.bank_frames)
+        Extent::new(Pfn::new(self.first_of(bank)), self.bank_frames)
     }
 
-    /// The bank of a frame of the span, and where in it the frame is.
+    /// The number of a bank's first frame.
+    #[inline(always)]
+    pub(crate) fn first_of(&self, bank: usize) -> u64 {
+        self.first + bank as u64 * self.bank_frames
+    }
+
+    /// The bank of a frame, as if there were banks without end, and where in it the
+    /// frame is.
     #[inline(always)]
     pub(crate) fn position(&self, frame: u64) -> (usize, usize) {
-        let at = frame - self.first;
+        let at = frame.wrapping_sub(self.first);
         if self.shift < 64 {
             ((at >> self.shift) as usize, (at & (self.bank_frames - 1)) as usize)
         } else {
@@ -247,29 +265,57 @@ impl Blocks {
     /// such a bank.
     #[inline(always)]
     pub(crate) fn place(&self, frame: u64) -> Option<(usize, usize)> {
-        let (bank, at) = self.position(frame.max(self.first));
-        (frame >= self.first && bank < self.count).then_some((bank, at))
+        // A frame below the first is beyond the last: banks end long before 2^64.
+        let (bank, at) = self.position(frame);
+        (bank < self.count).then_some((bank, at))
     }
 
     #[inline(always)]
     pub(crate) fn words_of(&self, bank: usize) -> usize {
-        self.count * RECORD_WORDS + bank * self.bank_words
+        self.records_words + bank * self.bank_words
     }
 
-    #[inline(always)]
+    /// The bank's free frames.
+    #[inline]
     pub(crate) fn free_of(&self, s: &[u64], bank: usize) -> u32 {
-        s[bank * RECORD_WORDS + FREE] as u32
+        self.filed_of(s, bank) + self.open_of(s, bank)
+    }
+
+    /// The bank's free frames but for those of open words.
+    #[inline(always)]
+    pub(crate) fn filed_of(&self, s: &[u64], bank: usize) -> u32 {
+        s[bank * RECORD_WORDS] as u32
+    }
+
+    /// Counts frames of a bank that its trees have got; whether the bank is
+    /// isolated, or all of it could be free. O(1), a cache line.
+    #[inline(always)]
+    pub(crate) fn file(&self, s: &mut [u64], bank: usize, frames: u32) -> bool {
+        let Some([counts, state]) = s[bank * RECORD_WORDS..].first_chunk_mut() else {
+            return true;
+        };
+        *counts += u64::from(frames);
+        // Two open words may have the rest.
+        let could_rest = (*counts >> 32) as u32 - *counts as u32 <= 128;
+        could_rest || (*state >> 32) as u32 & ISOLATED != 0
+    }
+
+    /// Counts frames of a bank that its trees have lost.
+    #[inline(always)]
+    pub(crate) fn unfile(&self, s: &mut [u64], bank: usize, frames: u32) {
+        s[bank * RECORD_WORDS] -= u64::from(frames);
     }
 
     #[inline(always)]
     pub(crate) fn frames_of(&self, s: &[u64], bank: usize) -> u32 {
-        half(s, record(bank, FRAMES))
+        (s[bank * RECORD_WORDS] >> 32) as u32
     }
 
-    /// The orders whose trees are not empty, as bits.
+    /// The orders whose trees are not empty, as bits; order 0, too, while a word
+    /// of the bank is open.
     #[inline(always)]
     pub(crate) fn classes(&self, s: &[u64], bank: usize) -> u32 {
-        half(s, record(bank, CLASSES))
+        s[bank * RECORD_WORDS + CLASSES / 2] as u32
     }
 
     /// Whether the bank has a free block of this order, at most 31, or a larger one.
@@ -280,15 +326,27 @@ impl Blocks {
 
     #[inline(always)]
     pub(crate) fn is_isolated(&self, s: &[u64], bank: usize) -> bool {
-        half(s, record(bank, NOTE)) & ISOLATED != 0
+        self.state(s, bank) & ISOLATED != 0
+    }
+
+    /// What the placement rule has noted, with the flags.
+    #[inline(always)]
+    fn state(&self, s: &[u64], bank: usize) -> u32 {
+        (s[bank * RECORD_WORDS + NOTE / 2] >> 32) as u32
     }
 
     pub(crate) fn crosses(&self, s: &[u64], bank: usize) -> bool {
-        half(s, record(bank, NOTE)) & CROSSES != 0
+        self.state(s, bank) & CROSSES != 0
+    }
+
+    /// Whether the bank's trees have all of it, and it may rest.
+    #[inline(always)]
+    pub(crate) fn is_whole(&self, s: &[u64], bank: usize) -> bool {
+        self.filed_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
     }
 
     /// Whether all of the bank is free, and it may rest.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn can_rest(&self, s: &[u64], bank: usize) -> bool {
         self.free_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
     }
@@ -296,12 +354,12 @@ impl Blocks {
     /// What the placement rule has noted, below 2^30.
     #[inline(always)]
     pub(crate) fn note(&self, s: &[u64], bank: usize) -> u32 {
-        half(s, record(bank, NOTE)) & !FLAGS
+        self.state(s, bank) & !FLAGS
     }
 
     pub(crate) fn set_note(&self, s: &mut [u64], bank: usize, note: u32) {
         let at = record(bank, NOTE);
-        set_half(s, at, half(s, at) & FLAGS | note);
+        set_half(s, at, self.state(s, bank) & FLAGS | note);
     }
 
     /// Isolates a bank or ends that.
@@ -355,24 +413,34 @@ impl Blocks {
         core::iter::successors(some(first), move |&bank| some(self.next(s, bank)))
     }
 
-    /// Adds a word or block to the tree of an order.
+    /// Adds a word or block to the tree of an order; whether the orders in use
+    /// may have changed. O(L).
     #[inline(always)]
-    fn enter(&self, s: &mut [u64], bank: usize, order: u32, unit: usize) {
-        let class = &self.classes[order as usize];
-        if class.tree.insert(s, self.words_of(bank) + class.at as usize, unit) {
-            let at = record(bank, CLASSES);
-            set_half(s, at, half(s, at) | 1 << order);
+    pub(crate) fn enter(&self, s: &mut [u64], bank: usize, order: u32, unit: usize) -> bool {
+        let class = &self.classes[order as usize & 31];
+        let was_empty = class.tree.insert(s, self.words_of(bank) + class.at as usize, unit);
+        if was_empty {
+            self.set_class(s, bank, order, true);
         }
+        was_empty
     }
 
-    /// Removes a word or block from the tree of an order.
+    /// Removes a word or block from the tree of an order; whether the orders in
+    /// use may have changed. O(L).
     #[inline(always)]
-    fn leave(&self, s: &mut [u64], bank: usize, order: u32, unit: usize) {
-        let class = &self.classes[order as usize];
-        if class.tree.remove(s, self.words_of(bank) + class.at as usize, unit) {
-            let at = record(bank, CLASSES);
-            set_half(s, at, half(s, at) & !(1 << order));
+    pub(crate) fn leave(&self, s: &mut [u64], bank: usize, order: u32, unit: usize) -> bool {
+        let class = &self.classes[order as usize & 31];
+        let is_empty = class.tree.remove(s, self.words_of(bank) + class.at as usize, unit);
+        if is_empty {
+            self.set_class(s, bank, order, order == 0 && self.has_open(bank));
         }
+        is_empty
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_class(&self, s: &mut [u64], bank: usize, order: u32, serves: bool) {
+        let word = &mut s[bank * RECORD_WORDS + CLASSES / 2];
+        *word = *word & !(1 << order) | u64::from(serves) << order;
     }
 
     /// The order of the largest block of a word that is not zero.
@@ -389,36 +457,18 @@ impl Blocks {
         order
     }
 
-    /// Takes a single frame from the word of the bank's last one, if it has some
-    /// left, so that words are used up one by one: the frame, and whether an
-    /// order has fallen out of use. O(1).
-    #[inline(always)]
-    pub(crate) fn take_next(&mut self, s: &mut [u64], bank: usize) -> Option<(Pfn, bool)> {
-        let record = s.get(bank * RECORD_WORDS..)?.get(..RECORD_WORDS)?;
-        let (free, unit) = (record[FREE], (record[HINT / 2] >> 32) as usize);
-        let word = s.get_mut(self.words_of(bank) + unit)?;
-        // A word that is wholly free is part of a block.
-        if *word == 0 || *word == u64::MAX {
-            return None;
-        }
-        let (first, from, is_last) = self.smallest(*word, 0)?;
-        let now = *word & !(1 << first);
-        *word = now;
-        s[bank * RECORD_WORDS + FREE] = free - 1;
-        self.free -= 1;
-        if is_last {
-            self.reclass(s, bank, unit, from, 0, now);
-        }
-        let taken = unit as u64 * 64 + u64::from(first);
-        Some((Pfn::new(self.first + bank as u64 * self.bank_frames + taken), is_last))
-    }
-
     /// Takes 2^`order` frames of a bank that [`serves`](Self::serves) them: from
     /// the smallest block that is large enough, or from the `largest`.
     /// O(L + 2^order/64) for each order between.
     #[inline(never)]
-    pub(crate) fn take(&mut self, s: &mut [u64], bank: usize, order: u32, largest: bool) -> Pfn {
-        let classes = self.classes(s, bank);
+    pub(crate) fn take(
+        &mut self,
+        s: &mut [u64],
+        bank: usize,
+        order: u32,
+        largest: bool,
+    ) -> (Pfn, Taken) {
+        let classes = self.trees(s, bank);
         let from =
             if largest { classes.ilog2() } else { order + (classes >> order).trailing_zeros() };
         let class = &self.classes[from as usize & 31];
@@ -429,12 +479,10 @@ impl Blocks {
         } else {
             self.take_words(s, bank, unit, from, order)
         };
-        if order < 6 {
-            set_half(s, record(bank, HINT), (taken / 64) as u32);
-        }
-        s[bank * RECORD_WORDS + FREE] -= 1 << order;
+        self.unfile(s, bank, 1 << order);
         self.free -= 1 << order;
-        Pfn::new(self.first + bank as u64 * self.bank_frames + taken as u64)
+        let frame = Pfn::new(self.first_of(bank) + taken as u64);
+        (frame, Taken { bank, filed: 1 << order, reordered: true })
     }
 
     /// The smallest free block of a word that is large enough: where it starts,
@@ -506,53 +554,73 @@ impl Blocks {
         unit << order
     }
 
-    /// Makes the aligned 2^`order` frames from `at` on free; false if one of
-    /// them is free already or not the zone's, and nothing changes.
+    /// Makes the aligned 2^`order` frames from `at` on free; `None` if one of
+    /// them is free already or not the zone's, and nothing changes. The caller
+    /// counts them in the bank's record ([`file`](Self::file)).
     /// O(L + 2^order/64) and O(L) for each order above.
     #[inline(always)]
-    pub(crate) fn release(&mut self, s: &mut [u64], bank: usize, at: usize, order: u32) -> bool {
-        let words = self.words_of(bank);
-        let present = words + self.frame_words;
-        if order >= 6 {
-            if !self.release_words(s, bank, at, order) {
-                return false;
-            }
+    pub(crate) fn release(
+        &mut self,
+        s: &mut [u64],
+        bank: usize,
+        at: usize,
+        order: u32,
+    ) -> Option<Released> {
+        let released = if order < 6 {
+            self.release_in_word(s, bank, at, order)
         } else {
-            let (unit, first) = (at / 64, at as u32 % 64);
-            let mask = ones(1 << order) << first;
-            let was = s[words + unit];
-            if was & mask != 0 || s[present + unit] & mask != mask {
-                return false;
-            }
-            s[words + unit] = was | mask;
-            self.merge_in_word(s, bank, unit, first, order, was);
-        }
-        s[bank * RECORD_WORDS + FREE] += 1 << order;
+            self.release_words(s, bank, at, order)
+        }?;
         self.free += 1 << order;
-        if self.is_isolated(s, bank) {
-            self.isolated += 1 << order;
+        Some(released)
+    }
+
+    #[inline(always)]
+    fn release_in_word(
+        &mut self,
+        s: &mut [u64],
+        bank: usize,
+        at: usize,
+        order: u32,
+    ) -> Option<Released> {
+        let (word, first) = (self.words_of(bank) + at / 64, at as u32 % 64);
+        let mask = ones(1 << order) << first;
+        let was = s[word];
+        if was & mask != 0 || s[word + self.frame_words] & mask != mask {
+            return None;
         }
-        true
+        s[word] = was | mask;
+        if self.open[0].at == word || self.open[1].at == word {
+            return Some(self.release_in_open(s, word));
+        }
+        let reordered = if was == 0 {
+            self.enter(s, bank, order, at / 64)
+        } else {
+            // A single frame whose buddy is in use changes no largest block.
+            (order > 0 || was >> (first ^ 1) & 1 == 1)
+                && self.merge_in_word(s, bank, at / 64, first, order, was)
+        };
+        Some(Released { filed: 1 << order, reordered })
     }
 
     #[inline(never)]
-    fn release_words(&self, s: &mut [u64], bank: usize, at: usize, order: u32) -> bool {
+    fn release_words(&self, s: &mut [u64], bank: usize, at: usize, order: u32) -> Option<Released> {
         let words = self.words_of(bank);
         let present = words + self.frame_words;
         let (low, high) = (at / 64, at / 64 + (1 << (order - 6)));
         if s[words + low..words + high].iter().any(|&word| word != 0)
             || s[present + low..present + high].iter().any(|&word| word != u64::MAX)
         {
-            return false;
+            return None;
         }
         s[words + low..words + high].fill(u64::MAX);
-        self.merge_words(s, bank, at >> order, order);
-        true
+        let reordered = self.merge_words(s, bank, at >> order, order);
+        Some(Released { filed: 1 << order, reordered })
     }
 
-    /// Frames `first` to `first + 2^order` of a word, which was `was`, are
+    /// Frames `first` to `first + 2^order` of a word, which was `was` and not zero, are
     /// free now.
-    #[inline(always)]
+    #[inline(never)]
     fn merge_in_word(
         &self,
         s: &mut [u64],
@@ -561,53 +629,59 @@ impl Blocks {
         mut first: u32,
         mut order: u32,
         was: u64,
-    ) {
-        if was == 0 {
-            return self.enter(s, bank, order, unit);
+    ) -> bool {
+        // Where blocks of this order started before.
+        let mut starts = was;
+        for j in 0..order {
+            starts = paired(starts, j);
         }
-        while order < self.top_in_word {
-            let buddy = ones(1 << order) << (first ^ 1 << order);
-            if was & buddy != buddy {
-                break;
-            }
+        let given = order;
+        while order < self.top_in_word && starts >> (first ^ 1 << order) & 1 == 1 {
+            starts = paired(starts, order);
             first &= !(1 << order);
             order += 1;
         }
-        let other_half = ones(32) << (first & 32 ^ 32);
-        if order == 5 && self.top > 5 && was & other_half == other_half {
-            self.leave(s, bank, 5, unit);
-            return self.merge_words(s, bank, unit, 6);
+        if order == 5 && self.top > 5 && starts >> (first ^ 32) & 1 == 1 {
+            return self.leave(s, bank, 5, unit) | self.merge_words(s, bank, unit, 6);
         }
-        if order > 0 {
-            self.raise(s, bank, unit, order, was);
+        if starts != 0 {
+            return false;
         }
-    }
-
-    /// A word that was not zero has a block of this order now.
-    #[inline(never)]
-    fn raise(&self, s: &mut [u64], bank: usize, unit: usize, order: u32, was: u64) {
-        let largest = self.largest(was);
-        if largest < order {
-            self.leave(s, bank, largest, unit);
-            self.enter(s, bank, order, unit);
-        }
+        // The largest was the last buddy, if there was one.
+        let largest = if order > given { order - 1 } else { self.largest(was) };
+        self.leave(s, bank, largest, unit) | self.enter(s, bank, order, unit)
     }
 
     /// The block `unit` of `order`, not below 6, is free now.
     #[inline(never)]
-    fn merge_words(&self, s: &mut [u64], bank: usize, mut unit: usize, mut order: u32) {
+    pub(crate) fn merge_words(
+        &self,
+        s: &mut [u64],
+        bank: usize,
+        mut unit: usize,
+        mut order: u32,
+    ) -> bool {
         let at = self.words_of(bank);
+        let mut reordered = false;
         while order < self.top {
             let class = &self.classes[order as usize & 31];
             if !class.tree.contains(s, at + class.at as usize, unit ^ 1) {
                 break;
             }
-            self.leave(s, bank, order, unit ^ 1);
+            reordered |= self.leave(s, bank, order, unit ^ 1);
             unit >>= 1;
             order += 1;
         }
-        self.enter(s, bank, order, unit);
+        self.enter(s, bank, order, unit) | reordered
     }
+}
+
+/// What a release has changed in its bank.
+pub(crate) struct Released {
+    /// Frames that the trees have got.
+    pub(crate) filed: u32,
+    /// Whether the orders that the bank serves may have changed.
+    pub(crate) reordered: bool,
 }
 
 /// The parts of the map's areas that lie in an extent.

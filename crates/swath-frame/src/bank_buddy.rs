@@ -25,29 +25,38 @@
 //!
 //! | bytes | array | list | Adaptive-Buddy |
 //! |---|---|---|---|
-//! | zone of 16 GiB, banks of 256 MiB | 2456 | 2496 | 5888 |
+//! | zone of 16 GiB, banks of 256 MiB | 2000 | 2040 | 5432 |
 //! | the paper's zone | 68864 | 71040 | 5696 |
-//! | the three zones of node 0 | 3304 | 3424 | 13600 |
+//! | the three zones of node 0 | 2952 | 3072 | 13248 |
 //! | the paper's node | 284928 | 293632 | 32256 |
 //!
 //! (The paper's node has room for zones that are not populated.)
 //! The paper's arrays and lists hold eleven list heads per bank and mobility;
-//! here a bank is a record of 32 bytes. The pools' fields, 32 heads for each
+//! here a bank is a record of 24 bytes. The pools' fields, 32 heads for each
 //! order and pool, are most of Adaptive-Buddy's and do not grow with the banks.
 //!
-//! Instructions per call, counted on x86-64 with the caller's loop (15): a
-//! single movable frame out of 10^4 to 10^6 in a row costs 147 on average with
-//! Adaptive-Buddy, and 1055 at worst, when it opens a bank; giving back the one
-//! that empties it 980. Linux's lists take 169 in the same run. The list costs
-//! 320, or 130 with the most recent bank first; the array 276 while its first
-//! bank serves, and 404 over the first 10^6 frames of 64 banks.
+//! Instructions per call, counted on x86-64 with the caller's loop, through the
+//! trait (`bench`, gates), for single frames of a zone of 4 GiB with 16 banks, of
+//! which a random half is free:
+//!
+//! | | Linux | array | list | Adaptive-Buddy |
+//! |---|---|---|---|---|
+//! | in a row from a zone that is free | 187 | 205 | 46 | 41 |
+//! | taken | 104 | 210 | 50 | 45 |
+//! | given back | 276 | 172 | 172 | 174 |
+//!
+//! Most frames come from an [open word](crate::bank_open). Where one frame comes
+//! back for each that is taken, no word has many, and Adaptive-Buddy is the slower
+//! one. Its longest calls take about a thousand instructions: opening a bank, taking
+//! the users' emptiest one, giving back the frame that empties one.
 
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FreeError;
-use crate::bank_blocks::Blocks;
+use crate::bank_blocks::{Blocks, Released};
+use crate::bank_open::Taken;
 use crate::banks::{BankState, Banks, BanksError, Pool};
 use crate::map::MemoryMap;
 use crate::zoned::{IsolateError, Mobility, ZoneAllocator};
@@ -67,28 +76,31 @@ pub trait Placement {
     /// Notes every bank: each is wholly free, or has no free frame. The words from `at` on are its own.
     fn build(&mut self, b: &Blocks, s: &mut [u64], at: usize);
 
-    /// A bank that serves 2^`order` frames, and whether its largest block is
-    /// to be broken up instead of the smallest.
+    /// A bank that serves 2^`order` frames, and how. Open words whose blocks
+    /// could serve are closed before.
     fn choose(
         &mut self,
-        b: &Blocks,
+        b: &mut Blocks,
         s: &mut [u64],
         order: u32,
         movable: bool,
-    ) -> Option<(usize, bool)>;
+    ) -> Option<(usize, From)>;
 
-    /// The bank that serves before any search, if it can.
-    fn current(&self, movable: bool) -> Option<usize>;
+    /// Whether a single frame comes from the open word, which lies in this
+    /// bank, without a choice.
+    fn keeps(&self, bank: usize, movable: bool) -> bool;
 
-    /// A single frame of the current bank was taken, which has `free` frames
-    /// now; whether there is nothing more to be noted. If there is, nothing has
-    /// been noted, and [`changed`](Self::changed) has to be called instead.
-    fn took_frame(&mut self, movable: bool, free: u32) -> bool;
+    /// A bank's trees have lost frames.
+    fn took(&mut self, b: &Blocks, s: &mut [u64], taken: &Taken);
 
-    /// 2^`order` frames of the bank were taken or, if `freed`, given back.
-    fn changed(&mut self, b: &Blocks, s: &mut [u64], bank: usize, order: u32, freed: bool);
+    /// The bank's trees have got so many frames.
+    fn gave(&mut self, b: &Blocks, s: &mut [u64], bank: usize, frames: u32);
 
-    /// The bank, not isolated, is about to be.
+    /// As [`gave`](Self::gave), for a bank that is not wholly free, nor
+    /// isolated, and serves the same orders as before.
+    fn gave_some(&mut self, b: &Blocks, s: &mut [u64], bank: usize, frames: u32);
+
+    /// The bank, not isolated and without an open word, is about to be.
     fn isolate(&mut self, b: &Blocks, s: &mut [u64], bank: usize);
 
     /// The bank's isolation has ended.
@@ -97,8 +109,8 @@ pub trait Placement {
     /// Where the bank counts.
     fn pool(&self, b: &Blocks, s: &[u64], bank: usize) -> Option<Pool>;
 
-    /// The largest order that a bank which is not isolated serves. O(B) for B
-    /// banks where the rule knows no better.
+    /// The largest order that a tree of a bank which is not isolated serves. O(B)
+    /// for B banks where the rule knows no better.
     fn largest(&self, b: &Blocks, s: &[u64]) -> Option<u32> {
         let open = (0..b.count).filter(|&bank| !b.is_isolated(s, bank));
         open.fold(0, |classes, bank| classes | b.classes(s, bank)).checked_ilog2()
@@ -106,6 +118,19 @@ pub trait Placement {
 
     /// Walks its invariants.
     fn check(&self, b: &Blocks, s: &[u64]) -> Result<(), &'static str>;
+}
+
+/// From where in a bank a block is to come.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum From {
+    /// The smallest that is large enough. The word of a single frame is opened:
+    /// the next ones come from there, too.
+    Open,
+    /// The smallest that is large enough.
+    Smallest,
+    /// The largest is broken up.
+    Largest,
 }
 
 /// The array-based bank-buddy (section IV-A).
@@ -304,6 +329,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
     }
 
     fn isolate_known(&mut self, bank: usize) {
+        self.close_in(bank);
         self.rule.isolate(&self.blocks, &mut self.storage, bank);
         self.blocks.set_isolated(&mut self.storage, bank, true);
     }
@@ -320,33 +346,79 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         self.blocks.frame_bytes()
     }
 
-    /// The way of most requests: a single frame of the current bank, from the
-    /// word of the last one.
-    #[inline(always)]
-    fn take_frame(&mut self, movable: bool) -> Option<Pfn> {
-        let bank = self.rule.current(movable)?;
-        let (frame, fell) = self.blocks.take_next(&mut self.storage, bank)?;
-        let free = self.blocks.free_of(&self.storage, bank);
-        if fell || !self.rule.took_frame(movable, free) {
-            self.rule.changed(&self.blocks, &mut self.storage, bank, 0, false);
-        }
-        Some(frame)
-    }
-
+    /// What is not taken from an open word just so.
     #[inline(never)]
     fn take_any(&mut self, order: u32, movable: bool) -> Option<Pfn> {
         if order > self.blocks.top {
             return None;
         }
-        let (bank, largest) = self.rule.choose(&self.blocks, &mut self.storage, order, movable)?;
-        Some(self.take_from(bank, order, largest))
+        let (b, s) = (&mut self.blocks, &mut *self.storage);
+        let slot = usize::from(movable);
+        if order == 0
+            && let Some(bank) = b.open_bank(slot)
+            && self.rule.keeps(bank, movable)
+        {
+            let (frame, taken) = b.take_last(s, slot);
+            self.rule.took(b, s, &taken);
+            return Some(frame);
+        }
+        let (bank, from) = self.rule.choose(b, s, order, movable)?;
+        if order > 0 || from != From::Open {
+            return Some(self.take_from(bank, order, from));
+        }
+        let (frame, taken) = if b.open_bank(slot) == Some(bank) {
+            b.take_last(s, slot)
+        } else {
+            if b.open_bank(slot).is_some()
+                && let Some((bank, frames)) = b.close(s, slot)
+            {
+                self.rule.gave(b, s, bank, frames);
+            }
+            b.take_opening(s, bank, slot)
+        };
+        self.rule.took(b, s, &taken);
+        Some(frame)
     }
 
-    /// Takes a block from a bank that was chosen.
-    pub(crate) fn take_from(&mut self, bank: usize, order: u32, largest: bool) -> Pfn {
-        let frame = self.blocks.take(&mut self.storage, bank, order, largest);
-        self.rule.changed(&self.blocks, &mut self.storage, bank, order, false);
+    /// Takes a block from a bank that was chosen, and opens no word.
+    #[inline(never)]
+    pub(crate) fn take_from(&mut self, bank: usize, order: u32, from: From) -> Pfn {
+        let (b, s) = (&mut self.blocks, &mut *self.storage);
+        let (frame, taken) = if b.trees(s, bank) == 0 {
+            // A single frame, and all that the bank has is open.
+            b.take_last(s, usize::from(b.open_bank(1) == Some(bank)))
+        } else {
+            b.take(s, bank, order, from == From::Largest)
+        };
+        self.rule.took(b, s, &taken);
         frame
+    }
+
+    /// Closes the bank's open words.
+    fn close_in(&mut self, bank: usize) {
+        let (b, s) = (&mut self.blocks, &mut *self.storage);
+        for slot in 0..2 {
+            if b.open_bank(slot) == Some(bank)
+                && let Some((_, frames)) = b.close(s, slot)
+            {
+                self.rule.gave(b, s, bank, frames);
+            }
+        }
+    }
+
+    /// A bank was given frames, and may be wholly free now, be isolated or serve
+    /// other orders than before.
+    #[inline(never)]
+    fn gave(&mut self, bank: usize, released: &Released) {
+        let (b, s) = (&mut self.blocks, &mut *self.storage);
+        if b.is_isolated(s, bank) {
+            b.isolated += u64::from(released.filed);
+        } else if b.has_open(bank) && b.can_rest(s, bank) {
+            // The bank goes offline once its trees have all of it.
+            self.rule.gave(b, s, bank, released.filed);
+            return self.close_in(bank);
+        }
+        self.rule.gave(b, s, bank, released.filed);
     }
 
     /// Extents of any size, and all errors.
@@ -355,11 +427,21 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         let extent = Extent::new(start, order.frames());
         self.blocks.can_release(&self.storage, extent)?;
         for (start, order) in self.blocks.pieces(extent) {
-            let (bank, at) = self.blocks.position(start);
-            self.blocks.release(&mut self.storage, bank, at, order);
-            self.rule.changed(&self.blocks, &mut self.storage, bank, order, true);
+            self.give_block(start, order);
         }
         Ok(())
+    }
+
+    /// Blocks that lie in one bank; whether all of their frames were in use.
+    #[inline(never)]
+    fn give_block(&mut self, start: u64, order: u32) -> bool {
+        let (bank, at) = self.blocks.position(start);
+        let released = self.blocks.release(&mut self.storage, bank, at, order);
+        if let Some(released) = &released {
+            self.blocks.file(&mut self.storage, bank, released.filed);
+            self.gave(bank, released);
+        }
+        released.is_some()
     }
 }
 
@@ -372,13 +454,15 @@ impl<W: DerefMut<Target = [u64]>> ListBuddy<W> {
 }
 
 impl<W: DerefMut<Target = [u64]>, P: Placement> ZoneAllocator for BankBuddy<W, P> {
-    /// The choice of a bank, and O(L + 2^order/64) plus O(L) for each order
-    /// from the block found down to 5.
+    /// A single frame: most come from an [open word](crate::bank_open), O(1), three
+    /// cache lines. Others: the choice of a bank, and O(L + 2^order/64) plus O(L)
+    /// for each order from the block found down to 5.
     #[inline]
     fn take(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
         let movable = mobility == Mobility::Movable;
         if order == Order::BASE
-            && let Some(frame) = self.take_frame(movable)
+            && self.rule.keeps(self.blocks.open[usize::from(movable)].bank, movable)
+            && let Some(frame) = self.blocks.take_open(&mut self.storage, usize::from(movable))
         {
             return Some(frame);
         }
@@ -386,16 +470,28 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> ZoneAllocator for BankBuddy<W, P
     }
 
     /// O(L + 2^order/64) plus O(L) for each order that merges, whatever the
-    /// placement. A size beyond the largest block is given back block by block.
+    /// placement. A single frame that merges with none: O(1), four cache lines.
+    /// A size beyond the largest block is given back block by block.
     #[inline]
     fn give(&mut self, start: Pfn, order: Order) -> Result<(), FreeError> {
-        let (raw, frames) = (start.raw(), order.frames());
-        if order.k() <= self.blocks.top
-            && raw & (frames - 1) == 0
-            && let Some((bank, at)) = self.blocks.place(raw)
-            && self.blocks.release(&mut self.storage, bank, at, order.k())
+        let raw = start.raw();
+        if order == Order::BASE {
+            if let Some((bank, at)) = self.blocks.place(raw)
+                && let Some(released) = self.blocks.release(&mut self.storage, bank, at, 0)
+            {
+                let (b, s) = (&self.blocks, &mut *self.storage);
+                if b.file(s, bank, released.filed) || released.reordered {
+                    self.gave(bank, &released);
+                } else {
+                    self.rule.gave_some(b, s, bank, released.filed);
+                }
+                return Ok(());
+            }
+        } else if order.k() <= self.blocks.top
+            && raw & (order.frames() - 1) == 0
+            && self.blocks.place(raw).is_some()
+            && self.give_block(raw, order.k())
         {
-            self.rule.changed(&self.blocks, &mut self.storage, bank, order.k(), true);
             return Ok(());
         }
         self.give_any(start, order)
@@ -413,7 +509,8 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> ZoneAllocator for BankBuddy<W, P
 
     /// O(B) for B banks; O(1) with [`Pools`].
     fn largest_free(&self) -> Option<Order> {
-        let largest = self.rule.largest(&self.blocks, &self.storage);
+        let (b, s) = (&self.blocks, &*self.storage);
+        let largest = self.rule.largest(b, s).max(b.largest_open(s));
         largest.and_then(|order| Order::new(order as u8))
     }
 

@@ -6,7 +6,8 @@
 //! number.
 
 use crate::bank_blocks::{Blocks, NONE, half, set_half};
-use crate::bank_buddy::Placement;
+use crate::bank_buddy::{From, Placement};
+use crate::bank_open::Taken;
 use crate::banks::Pool;
 
 /// The banks as an array: kernel memory comes from the lowest bank that can
@@ -25,27 +26,34 @@ impl Placement for Array {
     #[inline]
     fn choose(
         &mut self,
-        b: &Blocks,
+        b: &mut Blocks,
         s: &mut [u64],
         order: u32,
         movable: bool,
-    ) -> Option<(usize, bool)> {
+    ) -> Option<(usize, From)> {
+        if order > 0 {
+            close_all(b, s);
+        }
         let serves = |&bank: &usize| b.serves(s, bank, order) && !b.is_isolated(s, bank);
         let found =
             if movable { (0..b.count).rev().find(serves) } else { (0..b.count).find(serves) };
-        found.map(|bank| (bank, false))
+        found.map(|bank| (bank, From::Open))
     }
 
-    fn current(&self, _movable: bool) -> Option<usize> {
-        None
-    }
-
-    fn took_frame(&mut self, _movable: bool, _free: u32) -> bool {
-        true
+    /// The outermost bank may be another one by now.
+    #[inline]
+    fn keeps(&self, _bank: usize, _movable: bool) -> bool {
+        false
     }
 
     #[inline]
-    fn changed(&mut self, _b: &Blocks, _s: &mut [u64], _bank: usize, _order: u32, _freed: bool) {}
+    fn took(&mut self, _b: &Blocks, _s: &mut [u64], _taken: &Taken) {}
+
+    #[inline]
+    fn gave(&mut self, _b: &Blocks, _s: &mut [u64], _bank: usize, _frames: u32) {}
+
+    #[inline]
+    fn gave_some(&mut self, _b: &Blocks, _s: &mut [u64], _bank: usize, _frames: u32) {}
 
     fn isolate(&mut self, _b: &Blocks, _s: &mut [u64], _bank: usize) {}
 
@@ -57,6 +65,13 @@ impl Placement for Array {
 
     fn check(&self, _b: &Blocks, _s: &[u64]) -> Result<(), &'static str> {
         Ok(())
+    }
+}
+
+/// Closes the open words, so that the banks' records say all.
+fn close_all(b: &mut Blocks, s: &mut [u64]) {
+    for slot in 0..2 {
+        b.close(s, slot);
     }
 }
 
@@ -175,30 +190,37 @@ impl Placement for List {
     #[inline]
     fn choose(
         &mut self,
-        b: &Blocks,
+        b: &mut Blocks,
         s: &mut [u64],
         order: u32,
         movable: bool,
-    ) -> Option<(usize, bool)> {
+    ) -> Option<(usize, From)> {
+        if order > 0 {
+            close_all(b, s);
+        }
         let list = if movable { USER } else { KERNEL };
         let recent = self.recent[list];
         if self.recent_first && recent != NONE && b.serves(s, recent as usize, order) {
-            return Some((recent as usize, false));
+            return Some((recent as usize, From::Open));
         }
-        let serves = |&bank: &usize| b.serves(s, bank, order);
-        let mut found = self.banks(b, s, list).find(serves);
+        let first = |b: &Blocks, s: &[u64], list| {
+            self.banks(b, s, list).find(|&bank| b.serves(s, bank, order))
+        };
+        let mut found = first(b, s, list);
         if found.is_none() {
-            found = self.banks(b, s, OFFLINE).find(serves);
+            found = first(b, s, OFFLINE);
             match found {
                 Some(bank) => self.shift(b, s, bank, list),
                 None if movable => {
-                    let serving = self.banks(b, s, KERNEL).filter(serves);
+                    close_all(b, s);
+                    let serving = self.banks(b, s, KERNEL);
+                    let serving = serving.filter(|&bank| b.serves(s, bank, order));
                     // The first of those with the largest block.
                     let largest = serving.reduce(|best, bank| {
                         let order = |bank| b.classes(s, bank).ilog2();
                         if order(bank) > order(best) { bank } else { best }
                     });
-                    return largest.map(|bank| (bank, true));
+                    return largest.map(|bank| (bank, From::Largest));
                 }
                 None => {
                     found = self.emptiest(b, s, USER, order);
@@ -210,25 +232,26 @@ impl Placement for List {
         }
         let bank = found?;
         self.recent[list] = bank as u32;
-        Some((bank, false))
+        Some((bank, From::Open))
     }
 
     #[inline]
-    fn current(&self, movable: bool) -> Option<usize> {
-        let recent = self.recent[if movable { USER } else { KERNEL }];
-        (self.recent_first && recent != NONE).then_some(recent as usize)
-    }
-
-    fn took_frame(&mut self, _movable: bool, _free: u32) -> bool {
-        true
+    fn keeps(&self, bank: usize, movable: bool) -> bool {
+        self.recent_first && self.recent[usize::from(movable)] == bank as u32
     }
 
     #[inline]
-    fn changed(&mut self, b: &Blocks, s: &mut [u64], bank: usize, _order: u32, freed: bool) {
-        if freed && b.can_rest(s, bank) && !b.is_isolated(s, bank) {
+    fn took(&mut self, _b: &Blocks, _s: &mut [u64], _taken: &Taken) {}
+
+    #[inline]
+    fn gave(&mut self, b: &Blocks, s: &mut [u64], bank: usize, _frames: u32) {
+        if b.is_whole(s, bank) && !b.is_isolated(s, bank) {
             self.shift(b, s, bank, OFFLINE);
         }
     }
+
+    #[inline]
+    fn gave_some(&mut self, _b: &Blocks, _s: &mut [u64], _bank: usize, _frames: u32) {}
 
     fn isolate(&mut self, b: &Blocks, s: &mut [u64], bank: usize) {
         self.unlink(b, s, bank);

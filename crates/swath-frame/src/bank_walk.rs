@@ -156,6 +156,7 @@ impl Blocks {
 
     /// Walks the invariants of the struct and all banks. O(words).
     pub(crate) fn check(&self, s: &[u64]) -> Result<(), &'static str> {
+        self.check_open(s)?;
         let (mut free, mut isolated, mut total) = (0, 0, 0);
         for bank in 0..self.count {
             self.check_bank(s, bank)?;
@@ -185,7 +186,8 @@ impl Blocks {
         let mut in_blocks = 0;
         for (unit, &word) in free.iter().enumerate() {
             let whole = word == u64::MAX && self.top > 5;
-            let own = (word != 0 && !whole).then(|| self.largest(word));
+            let is_open = self.open.iter().any(|open| open.at == at + unit);
+            let own = (word != 0 && !whole && !is_open).then(|| self.largest(word));
             for order in 0..=self.top_in_word {
                 let class = &self.classes[order as usize];
                 if class.tree.contains(s, at + class.at as usize, unit) != (own == Some(order)) {
@@ -226,8 +228,8 @@ impl Blocks {
         if blocks_words != in_blocks {
             return Err("a tree holds a block that is not free");
         }
-        if classes != self.classes(s, bank) {
-            return Err("a bank's record names other orders than its trees");
+        if classes | u32::from(self.has_open(bank)) != self.classes(s, bank) {
+            return Err("a bank's record names other orders than it serves");
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ mod adaptive;
 pub mod allocator;
 mod bank_blocks;
 pub mod bank_buddy;
+mod bank_open;
 mod bank_rules;
 mod bank_walk;
 pub mod banks;

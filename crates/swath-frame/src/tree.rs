@@ -86,6 +86,35 @@ impl Tree {
         true
     }
 
+    /// Removes the lowest number of the set at `at`, which is not empty: the number,
+    /// and whether the set is empty now. O(L).
+    #[inline(always)]
+    pub(crate) fn pop_first(&self, s: &mut [u64], at: usize) -> (usize, bool) {
+        if self.depth != 2 {
+            let first = self.first(s, at).unwrap_or_default();
+            return (first, self.remove(s, at, first));
+        }
+        // Most sets: one pass instead of two.
+        let root = at + self.levels[1] as usize;
+        let above = s[root];
+        let index = above.trailing_zeros() as usize;
+        let word = &mut s[at + index];
+        let first = index << 6 | word.trailing_zeros() as usize;
+        let rest = *word & word.wrapping_sub(1);
+        *word = rest;
+        if rest != 0 {
+            return (first, false);
+        }
+        s[root] = above & above.wrapping_sub(1);
+        (first, s[root] == 0)
+    }
+
+    /// Whether the set at `at` is empty. O(1).
+    #[inline(always)]
+    pub(crate) fn is_empty(&self, s: &[u64], at: usize) -> bool {
+        s[self.root(at)] == 0
+    }
+
     /// Whether the set at `at` holds a number below the bound. O(1).
     #[inline]
     pub(crate) fn contains(&self, s: &[u64], at: usize, number: usize) -> bool {
@@ -95,7 +124,7 @@ impl Tree {
     /// The lowest number of the set at `at`. O(L).
     #[inline]
     pub(crate) fn first(&self, s: &[u64], at: usize) -> Option<usize> {
-        if s[self.root(at)] == 0 {
+        if self.is_empty(s, at) {
             return None;
         }
         let mut index = 0;
@@ -107,7 +136,7 @@ impl Tree {
 
     /// The highest number of the set at `at`. O(L).
     pub(crate) fn last(&self, s: &[u64], at: usize) -> Option<usize> {
-        if s[self.root(at)] == 0 {
+        if self.is_empty(s, at) {
             return None;
         }
         let mut index = 0;
@@ -165,6 +194,7 @@ mod tests {
             }
             for number in 0..bound {
                 if tree.contains(&s, at, number) {
+                    assert_eq!(tree.pop_first(&mut s.clone(), at), (number, number == bound - 1));
                     assert_eq!(tree.remove(&mut s, at, number), number == bound - 1);
                     assert!(tree.check(&s, at, bound));
                 }
