@@ -192,8 +192,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.slot.token()
     }
 
-    /// At least `size` bytes at a multiple of `align`, a power of two; a size
-    /// of 0 gets a block too. The bytes hold anything.
+    /// At least `size` bytes at a multiple of `align`, a power of two (of 16, if it is
+    /// less); a size of 0 gets a block too. The bytes hold anything.
     ///
     /// Nearly always 18 instructions. Otherwise O(r) for r slots that other threads
     /// returned since the last time, and for segments what the source takes.
