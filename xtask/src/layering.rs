@@ -17,7 +17,11 @@ const TABLE: &[(&str, &[&str])] = &[
     ("swath-vm", &["swath-arch", "swath-frame"]),
     ("swath-heap", &["swath-arch"]),
     ("swath-hw", &["swath-arch"]),
-    ("swath-lab", &["swath-arch", "swath-frame", "swath-vm", "swath-heap", "swath-hw"]),
+    ("swath-preload", &[]),
+    (
+        "swath-lab",
+        &["swath-arch", "swath-frame", "swath-vm", "swath-heap", "swath-hw", "swath-preload"],
+    ),
     ("swath-ffi", &["swath-arch", "swath-frame", "swath-vm", "swath-heap"]),
     ("swath-py", &["swath-lab"]),
     (BENCH, &["swath-arch", "swath-frame", "swath-vm", "swath-heap", "swath-hw", "swath-lab"]),

@@ -89,6 +89,24 @@ pub enum RecordError {
     /// A sampling that leaves nothing out, or everything.
     #[error("a burst has at least one access and fewer than there are from burst to burst")]
     Sampling,
+    /// No library for the program's allocator.
+    #[error(
+        "recording a heap needs 64-bit Linux with the GNU C library; this program was built for \
+         {target}"
+    )]
+    NoLibrary {
+        /// Architecture and operating system.
+        target: String,
+    },
+    /// The program runs without the library that tells of its allocator.
+    #[error(
+        "nothing of {command}'s heap was told: it is linked statically, runs with another's \
+         rights, or its loader did not load what LD_PRELOAD names"
+    )]
+    NotPreloaded {
+        /// The program.
+        command: String,
+    },
     /// Ctrl-C.
     #[error("cancelled")]
     Cancelled,
@@ -112,6 +130,12 @@ pub fn record(
     output: &Path,
     options: &mut RecordOptions<'_>,
 ) -> Result<Recording, RecordError> {
+    check(command, options)?;
+    system::record(command, output, options)
+}
+
+/// What can be known to be wrong before anything runs.
+pub(crate) fn check(command: &[OsString], options: &RecordOptions<'_>) -> Result<(), RecordError> {
     if command.is_empty() {
         return Err(RecordError::NoCommand);
     }
@@ -119,7 +143,7 @@ pub fn record(
     if !options.sampling.as_ref().is_none_or(sound) {
         return Err(RecordError::Sampling);
     }
-    system::record(command, output, options)
+    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -136,7 +160,8 @@ mod system {
 }
 
 #[cfg(target_os = "linux")]
-mod system {
+pub(crate) mod system {
+    use std::ffi::OsStr;
     use std::io::{PipeReader, PipeWriter, Write};
     use std::os::fd::AsRawFd;
     use std::process::{Child, Command};
@@ -153,14 +178,13 @@ mod system {
     use crate::access_swath::TraceWriter;
 
     /// Accesses between two looks at the outside.
-    const LOOK_EVERY: u64 = 1 << 16;
+    pub(crate) const LOOK_EVERY: u64 = 1 << 16;
 
-    /// What was written, and whether the log came to its end.
+    /// What was written.
     struct Written {
         run_accesses: u64,
         accesses: u64,
         events: u64,
-        ended: bool,
     }
 
     pub(super) fn record(
@@ -168,60 +192,99 @@ mod system {
         output: &Path,
         options: &mut RecordOptions<'_>,
     ) -> Result<Recording, RecordError> {
-        let mut recording = None;
+        let arguments = ["--trace-syscalls=yes"];
+        let made =
+            under_lackey(command, output, options, &arguments, None, |log, file, options| {
+                convert(command, log, file, options)
+            })?;
+        let Made { made: Written { run_accesses, accesses, events }, file_bytes, exit } = made;
+        Ok(Recording { run_accesses, accesses, events, file_bytes, exit })
+    }
+
+    /// The log of a process, from its first line on.
+    pub(crate) struct Log {
+        pub(crate) pid: u32,
+        pub(crate) lines: PipeReader,
+    }
+
+    /// A file that was made of a log.
+    pub(crate) struct Made<T> {
+        /// What `convert` says of it.
+        pub(crate) made: T,
+        pub(crate) file_bytes: u64,
+        /// How the program ended; `None` if it was stopped.
+        pub(crate) exit: Option<ExitStatus>,
+    }
+
+    /// Runs `command` under lackey, with further `arguments` for valgrind and
+    /// a library to preload, and lets `convert` write `output` from the log; it
+    /// says as well whether the log came to its end. The file appears whole or
+    /// not at all.
+    pub(crate) fn under_lackey<T>(
+        command: &[OsString],
+        output: &Path,
+        options: &mut RecordOptions<'_>,
+        arguments: &[&str],
+        preload: Option<&OsStr>,
+        convert: impl FnOnce(
+            Log,
+            &mut dyn Write,
+            &mut RecordOptions<'_>,
+        ) -> Result<(T, bool), RecordError>,
+    ) -> Result<Made<T>, RecordError> {
+        let mut made = None;
         crate::output::replace(output, |file| {
-            recording = Some(run(command, file, options).map_err(io::Error::other)?);
+            let (log, log_end) = io::pipe()?;
+            let mut child = start(command, &options.valgrind, arguments, preload, &log_end)
+                .map_err(io::Error::other)?;
+            let watcher = close_after(&child, log_end);
+            let converted = convert(Log { pid: child.id(), lines: log }, file, options);
+            // Not reaped yet, whatever the watcher saw, so the number is still
+            // this child's; killing one that has ended does nothing.
+            child.kill()?;
+            let status = child.wait()?;
+            let _ = watcher.join();
+            let (said, ended) = converted.map_err(|error| match error {
+                RecordError::Trace {
+                    source: TraceError::Empty | TraceError::NoAccesses { .. },
+                } => io::Error::other(RecordError::NothingRecorded {
+                    command: name(command),
+                    status,
+                }),
+                error => io::Error::other(error),
+            })?;
+            made = Some((said, ended.then_some(status)));
             Ok(())
         })
         .map_err(|error| match error.downcast() {
             Ok(error) => error,
             Err(source) => RecordError::Io { source },
         })?;
-        let Some((written, exit)) = recording else { return Err(RecordError::NoCommand) };
-        let Written { run_accesses, accesses, events, .. } = written;
-        let file_bytes = std::fs::metadata(output)?.len();
-        Ok(Recording { run_accesses, accesses, events, file_bytes, exit })
+        let Some((made, exit)) = made else { return Err(RecordError::NoCommand) };
+        Ok(Made { made, file_bytes: std::fs::metadata(output)?.len(), exit })
     }
 
-    /// What was written, and how the program ended by itself.
-    fn run(
-        command: &[OsString],
-        file: &mut impl Write,
-        options: &mut RecordOptions<'_>,
-    ) -> Result<(Written, Option<ExitStatus>), RecordError> {
-        let (log, log_end) = io::pipe()?;
-        let mut child = start(command, &options.valgrind, &log_end)?;
-        let watcher = close_after(&child, log_end);
-        let converted = convert(command, child.id(), log, file, options);
-        // Not reaped yet, whatever the watcher saw, so the number is still
-        // this child's; killing one that has ended does nothing.
-        child.kill()?;
-        let status = child.wait()?;
-        let _ = watcher.join();
-        match converted {
-            Ok(written) => {
-                let exit = written.ended.then_some(status);
-                Ok((written, exit))
-            }
-            Err(RecordError::Trace {
-                source: TraceError::Empty | TraceError::NoAccesses { .. },
-            }) => {
-                let command = command[0].to_string_lossy().into_owned();
-                Err(RecordError::NothingRecorded { command, status })
-            }
-            Err(error) => Err(error),
-        }
+    /// The command's first word.
+    pub(crate) fn name(command: &[OsString]) -> String {
+        command.first().map_or_else(String::new, |word| word.to_string_lossy().into_owned())
     }
 
     fn start(
         command: &[OsString],
         valgrind: &Path,
+        arguments: &[&str],
+        preload: Option<&OsStr>,
         log_end: &PipeWriter,
     ) -> Result<Child, RecordError> {
         let log = format!("/proc/{}/fd/{}", std::process::id(), log_end.as_raw_fd());
-        Command::new(valgrind)
+        let mut start = Command::new(valgrind);
+        if let Some(library) = preload {
+            start.env("LD_PRELOAD", library);
+        }
+        start
             .args(["-q", "--tool=lackey", "--trace-mem=yes", "--basic-counts=no"])
-            .args(["--trace-syscalls=yes", "--child-silent-after-fork=yes"])
+            .arg("--child-silent-after-fork=yes")
+            .args(arguments)
             .arg(format!("--log-file={log}"))
             .arg("--")
             .args(command)
@@ -247,29 +310,31 @@ mod system {
     }
 
     /// The program's name without its path, if a header can hold it.
-    fn header(command: &[OsString], sampling: Option<Sampling>) -> TraceHeader {
-        let name = Path::new(&command[0]).file_name().unwrap_or_default().to_string_lossy();
-        let program = if is_name(name.as_bytes()) { name.into_owned() } else { String::new() };
-        TraceHeader { program, sampling }
+    pub(crate) fn program_name(command: &[OsString]) -> String {
+        let first = command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
+        let name = first.to_string_lossy();
+        if is_name(name.as_bytes()) { name.into_owned() } else { String::new() }
     }
 
-    /// Copies the log of process `pid` into the trace.
+    /// Whether Ctrl-C was pressed.
+    pub(crate) fn cancelled(cancel: Option<&AtomicBool>) -> bool {
+        cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
+    }
+
+    /// Copies the log into the trace.
     fn convert(
         command: &[OsString],
-        pid: u32,
-        log: PipeReader,
-        file: &mut impl Write,
+        log: Log,
+        file: &mut dyn Write,
         options: &mut RecordOptions<'_>,
-    ) -> Result<Written, RecordError> {
-        let cancelled = |cancel: Option<&AtomicBool>| {
-            cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
-        };
+    ) -> Result<(Written, bool), RecordError> {
+        let Log { pid, lines } = log;
         let trace = |source| RecordError::Trace { source };
-        let header = header(command, options.sampling);
+        let header = TraceHeader { program: program_name(command), sampling: options.sampling };
         let writer = TraceWriter::with_header(file, options.level, &header)?;
         let mut sampler = Sampler::new(writer, options.sampling);
         let mut ended = true;
-        let accesses = Accesses::from_reader(log, Some(TraceFormat::Lackey)).map_err(trace)?;
+        let accesses = Accesses::from_reader(lines, Some(TraceFormat::Lackey)).map_err(trace)?;
         // The log has begun, so the program is loaded and little more. Without
         // the list its image is mapped page by page.
         if let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) {
@@ -303,6 +368,6 @@ mod system {
         let (accesses, events) = (writer.count(), writer.events());
         writer.finish()?;
         (options.progress)(run_accesses);
-        Ok(Written { run_accesses, accesses, events, ended })
+        Ok((Written { run_accesses, accesses, events }, ended))
     }
 }

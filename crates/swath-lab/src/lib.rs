@@ -36,6 +36,12 @@ pub mod green_working_set;
 mod green_zone;
 pub mod heap_events;
 pub mod heap_events_file;
+pub mod heap_record;
+#[cfg(target_os = "linux")]
+mod heap_record_calls;
+#[cfg(target_os = "linux")]
+mod heap_record_live;
+pub mod heap_summary;
 mod input;
 pub mod kernel;
 mod kernel_objects;

@@ -19,6 +19,9 @@ use swath_lab::access_record::{RecordError, RecordOptions, record};
 use swath_lab::green_allocator::AllocatorName;
 use swath_lab::green_machine::MachineName;
 use swath_lab::green_replay::{self, ReplayError, ReplayOptions, Source, Table};
+use swath_lab::heap_events::HeapTotals;
+use swath_lab::heap_events_file::{HeapFileError, HeapReader};
+use swath_lab::heap_summary::HeapSummary;
 use swath_lab::page_events::PageChange;
 use swath_lab::page_events_file::{PageFileError, PageReader};
 use swath_lab::page_events_live::{self, PageRecordError, PageRecordOptions};
@@ -31,7 +34,8 @@ use swath_lab::studies::{self, BUILT_IN};
 use swath_lab::study::{Run, StudyError, Watch};
 use swath_lab::workload::WorkloadName;
 use swath_lab::{
-    green_cost, page_replay, pbs_allocation, pbs_system, real_memory, report, snapshot_live,
+    green_cost, heap_record, page_replay, pbs_allocation, pbs_system, real_memory, report,
+    snapshot_live,
 };
 
 /// The laboratory of contiguous memory: what an allocator, a TLB or a memory
@@ -86,7 +90,8 @@ enum Command {
     /// Run a recording of page events, or a synthetic load, through page
     /// allocators and compare what they leave of the memory.
     Replay(ReplayArgs),
-    /// Say what a snapshot, a recording of page events or a trace holds.
+    /// Say what a snapshot, a recording of page events or of a heap, or a
+    /// trace holds.
     Show {
         /// The file.
         file: PathBuf,
@@ -145,6 +150,26 @@ enum RecordCommand {
         #[arg(long, value_name = "N", requires = "every")]
         burst: Option<u64>,
         /// Begin such a stretch every so many accesses.
+        #[arg(long, value_name = "N", requires = "burst")]
+        every: Option<u64>,
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+    /// What a command does with its heap: every allocation and release, and
+    /// the accesses to what is allocated, by valgrind's lackey.
+    Heap {
+        /// The file to write.
+        #[arg(short, long, value_name = "FILE", default_value = "heap.swheap")]
+        out: PathBuf,
+        /// Stop after so many accesses, fetches and all others included.
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+        /// Write only so many accesses to blocks at a stretch, and the first
+        /// to each piece of a block in between; with --every.
+        #[arg(long, value_name = "N", requires = "every")]
+        burst: Option<u64>,
+        /// Begin such a stretch every so many accesses to blocks.
         #[arg(long, value_name = "N", requires = "burst")]
         every: Option<u64>,
         /// The command and its arguments.
@@ -291,11 +316,10 @@ fn main() -> ExitCode {
         Command::Study(args) => study(&args),
         Command::Snapshot { out, json } => snapshot(&out, json),
         Command::Record(RecordCommand::Accesses { out, limit, burst, every, command }) => {
-            let sampling = burst.zip(every).map(|(burst_accesses, period_accesses)| Sampling {
-                burst_accesses,
-                period_accesses,
-            });
-            record_accesses(&out, limit, sampling, &command)
+            record_accesses(&out, limit, sampling(burst, every), &command)
+        }
+        Command::Record(RecordCommand::Heap { out, limit, burst, every, command }) => {
+            record_heap(&out, limit, sampling(burst, every), &command)
         }
         Command::Record(RecordCommand::Pages { out, system, buffer_kib, command }) => {
             record_pages(&out, system, buffer_kib, &command)
@@ -530,28 +554,63 @@ fn print_runs(what: &str, runs: &RunLengths) {
     }
 }
 
-fn record_accesses(
-    out: &Path,
+fn sampling(burst: Option<u64>, every: Option<u64>) -> Option<Sampling> {
+    let (burst_accesses, period_accesses) = burst.zip(every)?;
+    Some(Sampling { burst_accesses, period_accesses })
+}
+
+/// Records with valgrind, a bar of accesses beside it.
+fn with_valgrind<T>(
     limit: Option<u64>,
     sampling: Option<Sampling>,
-    command: &[OsString],
-) -> Result<(), Failure> {
+    record: impl FnOnce(&mut RecordOptions<'_>) -> Result<T, RecordError>,
+) -> Result<T, Failure> {
     watch_for_interrupts();
     let bar = bytes_bar("accesses");
-    let options = &mut RecordOptions {
+    let recording = record(&mut RecordOptions {
         accesses_max: limit,
         sampling,
         level: 12,
         valgrind: PathBuf::from("valgrind"),
         cancel: Some(&INTERRUPTED),
         progress: &mut |accesses| bar.0.set_position(accesses),
-    };
-    let recording = record(command, out, options).map_err(|error| match error {
+    })
+    .map_err(|error| match error {
         RecordError::Cancelled => Failure::new(130, "interrupted"),
         RecordError::Sampling => Failure::new(2, error),
         error => Failure::new(1, error),
     })?;
     bar.0.finish_and_clear();
+    Ok(recording)
+}
+
+fn record_heap(
+    out: &Path,
+    limit: Option<u64>,
+    sampling: Option<Sampling>,
+    command: &[OsString],
+) -> Result<(), Failure> {
+    let recording =
+        with_valgrind(limit, sampling, |options| heap_record::record_heap(command, out, options))?;
+    let HeapTotals { reads, writes, failed_calls, unknown_calls, lost_calls, .. } =
+        recording.totals;
+    say!(
+        "{} events of {reads} reads and {writes} writes, {failed_calls} failed calls, \
+         {unknown_calls} unknown, {lost_calls} lost, {} bytes, {}",
+        recording.events,
+        recording.file_bytes,
+        out.display()
+    );
+    Ok(())
+}
+
+fn record_accesses(
+    out: &Path,
+    limit: Option<u64>,
+    sampling: Option<Sampling>,
+    command: &[OsString],
+) -> Result<(), Failure> {
+    let recording = with_valgrind(limit, sampling, |options| record(command, out, options))?;
     let (accesses, events) = (recording.accesses, recording.events);
     let of = match recording.run_accesses {
         run if run == accesses => String::new(),
@@ -713,7 +772,20 @@ fn print_pages(mut reader: PageReader<std::fs::File>, json: bool) -> Result<(), 
     Ok(())
 }
 
-/// A snapshot, page events or a trace: the signature says which.
+/// What a recording of a heap holds.
+fn print_heap(mut reader: HeapReader<std::fs::File>, json: bool) -> Result<(), HeapFileError> {
+    let summary = HeapSummary::of(&mut reader)?;
+    if json {
+        say!("{}", serde_json::json!({ "head": reader.head(), "summary": summary }));
+        return Ok(());
+    }
+    for line in summary.lines(reader.head()) {
+        say!("{line}");
+    }
+    Ok(())
+}
+
+/// A snapshot, page events, a heap or a trace: the signature says which.
 fn show(file: &Path, json: bool) -> Result<(), Failure> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::new(1, format!("{}: {error}", file.display()));
@@ -728,6 +800,11 @@ fn show(file: &Path, json: bool) -> Result<(), Failure> {
     match PageReader::open(file) {
         Ok(reader) => return print_pages(reader, json).map_err(|error| failed(&error)),
         Err(PageFileError::Magic { .. }) => {}
+        Err(error) => return Err(failed(&error)),
+    }
+    match HeapReader::open(file) {
+        Ok(reader) => return print_heap(reader, json).map_err(|error| failed(&error)),
+        Err(HeapFileError::Magic { .. }) => {}
         Err(error) => return Err(failed(&error)),
     }
     let mut counts = [0u64; 3];
