@@ -41,8 +41,11 @@ impl Model {
     }
 }
 
-/// The units that look at one space: each with the way in which it forgets a region.
-fn units(tables: RtTables) -> Vec<(Rtmmu, fn(&mut Rtmmu, PageRange) -> Cycle)> {
+/// A unit, and how it forgets a region.
+type Unit = (Rtmmu, fn(&mut Rtmmu, PageRange) -> Cycle);
+
+/// The units that look at one space.
+fn units(tables: RtTables) -> Vec<Unit> {
     let by_range: fn(&mut Rtmmu, PageRange) -> Cycle = Rtmmu::invalidate_pages;
     let all: fn(&mut Rtmmu, PageRange) -> Cycle = |unit, _| unit.invalidate_all();
     let sets = Geometry { sets: 4, ways: 2, index_shift: 0 };
@@ -58,7 +61,7 @@ fn units(tables: RtTables) -> Vec<(Rtmmu, fn(&mut Rtmmu, PageRange) -> Cycle)> {
 
 /// Accesses a page in one way, or looks at it, through each unit.
 fn meet(
-    units: &mut [(Rtmmu, fn(&mut Rtmmu, PageRange) -> Cycle)],
+    units: &mut [Unit],
     model: &Model,
     page: u64,
     (operation, right): (Operation, Rights),
@@ -156,7 +159,7 @@ impl<M: PhysMemory> Space for SparseRegionSpace<'_, M, Vec<u64>> {
 fn step(
     space: &mut impl Space,
     model: &mut Model,
-    units: &mut [(Rtmmu, fn(&mut Rtmmu, PageRange) -> Cycle)],
+    units: &mut [Unit],
     page: u64,
     random: &mut Random,
 ) {
