@@ -1,18 +1,22 @@
 //! Recordings of a real kernel's page events, on machines that a load has aged;
 //! and the baseline's fallbacks beside the kernel's own.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use swath_frame::Mobility;
 use swath_frame::linux::PAGEBLOCK_ORDER;
 
 use crate::green_allocator::{AllocatorName, FallbackTally};
-use crate::green_replay::{self, ReplayError};
+use crate::green_replay::{self, FOLLOWED, ReplayError};
 use crate::green_track::{self, Tail, Track};
 use crate::page_events::PageChange;
+use crate::page_events_file::PageReader;
+use crate::page_follow::{self, Agreement, Course, FallbackKind, Pageblocks};
 use crate::page_replay::TimedOp;
 use crate::plan_green::{Design, GreenPlan};
 use crate::results::{Claim, Figure, FigureKind, Point, Series, StudyResult, Unit};
+use crate::snapshot::Snapshot;
 use crate::study::{self, Outcome, Run, StudyError};
 
 /// A recording, read.
@@ -88,6 +92,10 @@ pub fn run(plan: &GreenPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         series.push(Series::new("Resting", x, "c", &title, points(&Track::c)));
     }
     let mut claims = Vec::new();
+    let followed = followed().map_err(fault)?;
+    figures.push(followed.figure);
+    series.extend(followed.series);
+    claims.extend(followed.claims);
     let linux = Design { allocator: AllocatorName::Linux, migrate: false };
     let linux = plan.designs.iter().position(|design| *design == linux);
     for (nth, recording) in recordings.iter().enumerate() {
@@ -127,7 +135,7 @@ pub fn run(plan: &GreenPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         .enumerate()
         .map(|(nth, recording)| finding(plan, recording, &|d| of(nth, d)))
         .collect();
-    let finding = format!("{} {}", plan.about.purpose, findings.join(" "));
+    let finding = format!("{} {} {}", plan.about.purpose, findings.join(" "), followed.finding);
     let mut notes = green_track::notes(plan, run);
     notes.push(
         "A recording begins when the load has ended; its memory stays in use. Looks and averages \
@@ -151,6 +159,99 @@ pub fn run(plan: &GreenPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         },
         host: None,
     })
+}
+
+/// What following a whole system's recording adds to the study.
+struct FollowedPart {
+    figure: Figure,
+    series: Vec<Series>,
+    claims: Vec<Claim>,
+    finding: String,
+}
+
+/// The baseline beside a kernel whose free lists were rebuilt.
+fn followed() -> Result<FollowedPart, ReplayError> {
+    let (name, events, snapshot) = FOLLOWED;
+    let fault = |error| ReplayError::File { file: name.into(), error };
+    let reader = PageReader::new(events).map_err(fault)?;
+    let events: Result<Vec<_>, _> = reader.collect();
+    let events = events.map_err(fault)?;
+    let snapshot = Snapshot::read(snapshot)?;
+    let course = Course::new(&events, &snapshot)?;
+    let there = page_follow::follow(&course);
+    let free = page_follow::run_free(&course);
+
+    let title = "Fallbacks, step by step";
+    let kinds: BTreeSet<_> = there.fallbacks.keys().chain(free.fallbacks.keys()).copied().collect();
+    let points = |count: &dyn Fn(&FallbackKind) -> u64| -> Vec<Point> {
+        kinds.iter().map(|kind| Point::In(kind.to_string(), count(kind) as f64)).collect()
+    };
+    let of = |kind: &FallbackKind| there.fallbacks.get(kind).copied().unwrap_or_default();
+    let line = |design: &str, points| Series::new(title, "kind", "fallbacks", design, points);
+    let series = vec![
+        line("recorded", points(&|kind| of(kind).recorded)),
+        line("the same by the baseline's rules", points(&|kind| of(kind).same)),
+        line(
+            "baseline by itself",
+            points(&|kind| free.fallbacks.get(kind).copied().unwrap_or_default()),
+        ),
+    ];
+    let bars = FigureKind::Bars;
+    let of_kind = "wanted from found, and what was found";
+    let figure = Figure::new(title, "of a kernel and of the baseline", bars, of_kind, "fallbacks");
+
+    let all = there.all_fallbacks();
+    let whose = "recorded free lists";
+    let share = |agreement: Agreement| agreement.same as f64 / agreement.recorded.max(1) as f64;
+    let differences: Vec<String> = there
+        .differences
+        .iter()
+        .map(|((kind, why), count)| format!("{count} of {kind}: {why}"))
+        .collect();
+    let by_itself: u64 = free.fallbacks.values().sum();
+    let mixed = |end: Pageblocks| end.mixed as f64;
+    let claims = vec![
+        Claim::at_least(
+            whose,
+            &format!("{name}: takes without a fallback that the baseline's rules lead to, from the same order and list ({} takes)", there.own.recorded),
+            1.0,
+            share(there.own),
+            0.02,
+        )
+        .with_unit(Unit::Share)
+        .with_cause(
+            "Some frames reach the kernel's lists without an event of their own: compaction moves \
+             pages, and a free that finds the per-CPU lists locked goes past them.",
+        ),
+        Claim::at_least(
+            whose,
+            &format!("{name}: fallbacks that the baseline's rules lead to, from the same order and mobility, claimed or not ({} fallbacks)", all.recorded),
+            1.0,
+            share(all),
+            0.0,
+        )
+        .with_unit(Unit::Share)
+        .with_cause(&differences.join("; ")),
+        Claim::about(
+            whose,
+            &format!("{name}: fallbacks of the baseline by itself, from the same beginning and under the same requests"),
+            all.recorded as f64,
+            by_itself as f64,
+            0.1,
+        ),
+        Claim::about(
+            whose,
+            &format!("{name}: pageblocks in the end that movable and other owners share"),
+            mixed(there.end),
+            mixed(free.end),
+            0.1,
+        ),
+    ];
+    let finding = format!(
+        "{name}, {} takes, {} fallbacks: {} and {} are as the baseline's rules say.",
+        there.own.recorded, all.recorded, there.own.same, all.same
+    );
+    Ok(FollowedPart { figure, series, claims, finding })
 }
 
 fn read(name: &str) -> Result<Recording, ReplayError> {

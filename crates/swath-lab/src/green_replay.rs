@@ -9,8 +9,10 @@ use serde::Serialize;
 use crate::green_allocator::AllocatorName;
 use crate::green_machine::{DaemonPlan, GreenConfig, GreenError, Look, MachineName, drive};
 use crate::page_events_file::{PageFileError, PageReader};
+use crate::page_follow::FollowError;
 use crate::page_load::{LoadKind, PageLoad};
 use crate::page_replay::{TimedOp, held_before, replay};
+use crate::snapshot_file::SnapshotError;
 
 /// Where requests come from.
 #[derive(Clone, PartialEq, Debug)]
@@ -49,6 +51,12 @@ pub enum ReplayError {
         /// What is wrong with it.
         error: PageFileError,
     },
+    /// The snapshot of a recording's machine cannot be read.
+    #[error("{0}")]
+    Snapshot(#[from] SnapshotError),
+    /// The recording cannot be followed.
+    #[error("{0}")]
+    Follow(#[from] FollowError),
     /// The recording asks for nothing.
     #[error("{}: no request in it", file.display())]
     Empty {
@@ -212,6 +220,14 @@ pub const SHIPPED: [(&str, &[u8]); 2] = [
     ("compile", include_bytes!("../../../data/compile.swpages")),
     ("files", include_bytes!("../../../data/files.swpages")),
 ];
+
+/// A whole system's recording that comes with the program, to be
+/// [followed](crate::page_follow): its name, its events, and the machine's snapshot.
+pub const FOLLOWED: (&str, &[u8], &[u8]) = (
+    "fragmented",
+    include_bytes!("../../../data/fragmented.swpages"),
+    include_bytes!("../../../data/fragmented.swsnap"),
+);
 
 /// The file of a recording, opened where it is not one of [`SHIPPED`].
 ///

@@ -51,6 +51,7 @@ mod page;
 pub mod page_events;
 pub mod page_events_file;
 pub mod page_events_live;
+pub mod page_follow;
 pub mod page_load;
 pub mod page_replay;
 mod palette;
