@@ -15,6 +15,7 @@ extern crate alloc;
 
 mod adaptive;
 pub mod allocator;
+pub mod area_space;
 mod bank_blocks;
 pub mod bank_buddy;
 mod bank_open;
@@ -50,6 +51,16 @@ mod reservation_slots;
 mod reservation_table;
 mod reservation_types;
 pub mod rule;
+pub mod segment;
+pub mod segment_baseline;
+pub mod segment_bitmap;
+#[cfg(feature = "testing")]
+pub mod segment_conformance;
+pub mod segment_huge;
+mod segment_ledger;
+pub mod segment_mapping;
+mod segment_place;
+mod segment_runs;
 mod short;
 mod tree;
 pub mod usage;

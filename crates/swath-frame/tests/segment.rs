@@ -1,0 +1,293 @@
+//! The segment allocators against the naive one, on many shapes of areas.
+
+use swath_arch::{Extent, Order, Pfn};
+use swath_frame::area_space::{Area, AreaSpace, Segment};
+use swath_frame::conformance::Random;
+use swath_frame::segment::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
+use swath_frame::segment_baseline::Baseline;
+use swath_frame::segment_bitmap::{Frames, GlobalBitmap};
+use swath_frame::segment_conformance::{Rule, conform, free_runs};
+use swath_frame::segment_huge::HugePages;
+use swath_frame::segment_mapping::{CountedPages, Mapped, Mapping, Refused};
+use swath_frame::{BuildError, MapError};
+
+fn extent(start: u64, count: u64) -> Extent {
+    Extent::new(Pfn::new(start), count)
+}
+
+fn with_space<T>(areas: &[Extent], unit: u8, test: impl FnOnce(AreaSpace<'_>) -> T) -> T {
+    let mut storage = vec![Area::default(); areas.len()];
+    test(AreaSpace::new(areas, Order::known(unit), &mut storage).unwrap())
+}
+
+/// What the storage held before must not matter.
+fn bitmap<'m>(space: AreaSpace<'m>, frames: Frames) -> GlobalBitmap<'m, Vec<u64>> {
+    let words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
+    GlobalBitmap::new(space, frames, vec![0x5a5a_5a5a_5a5a_5a5a; words]).unwrap()
+}
+
+fn baseline<'m>(space: AreaSpace<'m>) -> Baseline<'m, Vec<u64>> {
+    let words = Baseline::<Vec<u64>>::storage_words(&space);
+    Baseline::new(space, vec![0x5a5a_5a5a_5a5a_5a5a; words]).unwrap()
+}
+
+fn huge<'m>(space: AreaSpace<'m>) -> HugePages<'m, Vec<u64>> {
+    let words = HugePages::<Vec<u64>>::storage_words(&space);
+    HugePages::new(space, vec![0x5a5a_5a5a_5a5a_5a5a; words]).unwrap()
+}
+
+/// Areas of up to `max` frames, some touching, in units of `unit` frames that
+/// at least the first has.
+fn random_areas(random: &mut Random, unit: u64, max: u64) -> Vec<Extent> {
+    let mut start = random.below(100);
+    (0..1 + random.below(7))
+        .map(|index| {
+            let least = if index == 0 { 2 * unit } else { 1 };
+            let area = extent(start, least + random.below(max));
+            start = area.end().raw() + random.below(2) * random.below(60);
+            area
+        })
+        .collect()
+}
+
+#[test]
+fn every_candidate_conforms() {
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let unit = [0, 0, 0, 1, 3][seed as usize % 5];
+        let max = [12, 70, 200][seed as usize % 3] << (unit / 2);
+        let areas = random_areas(&mut random, 1 << unit, max);
+        with_space(&areas, unit, |space| {
+            let steps = 400;
+            for (frames, rule) in
+                [(Frames::PreAllocated, Rule::Lowest), (Frames::OnDemand, Rule::Blocks)]
+            {
+                conform(space, rule, &mut bitmap(space, frames), seed, steps, &mut |bitmap| {
+                    assert_eq!(bitmap.check(), Ok(()), "seed {seed}");
+                });
+                let mut mapped = Mapped::new(bitmap(space, frames), CountedPages::default());
+                conform(space, rule, &mut mapped, seed, 100, &mut |mapped| {
+                    let CountedPages { mapped: pages, unmapped } = *mapped.mapping();
+                    let held = space.total_frames() - mapped.free_frames();
+                    assert!(pages - unmapped <= held);
+                    assert!(pages - unmapped == held || frames == Frames::OnDemand);
+                });
+            }
+            conform(space, Rule::Baseline, &mut baseline(space), seed, steps, &mut |baseline| {
+                assert_eq!(baseline.check(), Ok(()), "seed {seed}");
+            });
+            conform(space, Rule::Page, &mut huge(space), seed, steps, &mut |huge| {
+                assert_eq!(huge.check(), Ok(()), "seed {seed}");
+            });
+        });
+    }
+}
+
+/// Enough units for four levels of summaries, with runs of every length.
+#[test]
+fn large_spaces_conform() {
+    for seed in 0..4 {
+        let mut random = Random::new(seed);
+        let areas: Vec<_> = (0..5).map(|i| extent(i << 16, 1000 + random.below(9000))).collect();
+        with_space(&areas, 0, |space| {
+            let mut lowest = bitmap(space, Frames::PreAllocated);
+            conform(space, Rule::Lowest, &mut lowest, seed, 300, &mut |bitmap| {
+                bitmap.check().unwrap();
+            });
+        });
+    }
+}
+
+#[test]
+fn extents_and_numbers_go_both_ways() {
+    // Areas that touch make one extent; the vacuum parts two.
+    let areas = [extent(100, 10), extent(110, 5), extent(200, 7)];
+    with_space(&areas, 0, |space| {
+        let extents = |start, count| space.extents(Segment::new(start, count)).collect::<Vec<_>>();
+        assert_eq!(extents(3, 4), [extent(103, 4)]);
+        assert_eq!(extents(3, 10), [extent(103, 10)]);
+        assert_eq!(extents(9, 8), [extent(109, 6), extent(200, 2)]);
+        assert_eq!(extents(0, 99), [extent(100, 15), extent(200, 7)]);
+        assert_eq!(extents(20, u64::MAX), [extent(205, 2)]);
+        assert_eq!(extents(22, 1), []);
+        assert_eq!(extents(u64::MAX, 2), []);
+        for (number, frame) in (100..115).chain(200..207).enumerate() {
+            let (area, found) = space.locate(number as u64).unwrap();
+            assert_eq!(found, Pfn::new(frame));
+            assert!(areas[area].contains(found));
+            assert_eq!(space.number_of(found), Some(number as u64));
+        }
+        assert_eq!(space.locate(22), None);
+        for vacuum in [0, 99, 115, 199, 207, u64::MAX] {
+            assert_eq!(space.number_of(Pfn::new(vacuum)), None);
+        }
+    });
+}
+
+#[test]
+fn areas_are_trimmed_to_units_and_sorted() {
+    let areas = [extent(33, 30), extent(7, 10), extent(17, 3), extent(64, 4)];
+    with_space(&areas, 2, |space| {
+        let frames: Vec<_> = space.areas().iter().map(|area| area.frames()).collect();
+        assert_eq!(frames, [extent(8, 8), extent(36, 24), extent(64, 4)]);
+        assert_eq!(space.total_frames(), 36);
+        assert_eq!(space.units(), 9);
+    });
+    let error = |areas: &[Extent], room: usize| {
+        let mut storage = vec![Area::default(); room];
+        AreaSpace::new(areas, Order::known(2), &mut storage).err()
+    };
+    assert_eq!(error(&[], 4), Some(MapError::NoFrame));
+    assert_eq!(error(&[extent(1, 6)], 4), Some(MapError::NoFrame));
+    let overlap = error(&[extent(8, 8), extent(0, 9)], 4);
+    assert!(matches!(overlap, Some(MapError::Overlap { .. })), "{overlap:?}");
+    let many = error(&[extent(0, 8), extent(8, 8)], 1);
+    assert!(matches!(many, Some(MapError::TooManyAreas { capacity: 1, .. })), "{many:?}");
+    for far in [extent(u64::MAX, 1), extent(u64::MAX, 2), extent(1 << 52, 1)] {
+        let overflow = error(&[far], 4);
+        assert!(matches!(overflow, Some(MapError::Overflow { .. })), "{overflow:?}");
+    }
+}
+
+#[test]
+fn bad_storage_and_sizes_are_named() {
+    with_space(&[extent(0, 1000)], 0, |space| {
+        let needed_words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
+        let given_words = needed_words - 1;
+        let short = BuildError::Storage { needed_words, given_words };
+        let built = GlobalBitmap::new(space, Frames::PreAllocated, vec![0; given_words]);
+        assert_eq!(built.err(), Some(short));
+        let mut storage = vec![42; needed_words + 1];
+        let mut bitmap = GlobalBitmap::new(space, Frames::PreAllocated, &mut storage[..]).unwrap();
+        let all = bitmap.allocate(&SegmentRequest::new(1000)).unwrap();
+        bitmap.free(all).unwrap();
+        assert_eq!(storage[needed_words], 42, "a word beyond the storage needed was used");
+    });
+    with_space(&[extent(0, 1 << 32)], 0, |space| {
+        let frames = 1 << 32;
+        assert_eq!(
+            GlobalBitmap::new(space, Frames::OnDemand, Vec::new()).err(),
+            Some(BuildError::Span { frames })
+        );
+        assert_eq!(Baseline::new(space, Vec::new()).err(), Some(BuildError::Span { frames }));
+        assert_eq!(HugePages::new(space, Vec::new()).err(), Some(BuildError::Span { frames }));
+    });
+}
+
+#[test]
+fn state_per_unit_is_as_documented() {
+    with_space(&[extent(0, 1 << 20)], 0, |space| {
+        let bytes = |words: usize| words as f64 * 8.0 / f64::from(1 << 20);
+        for (measured, documented) in [
+            (bytes(GlobalBitmap::<Vec<u64>>::storage_words(&space)), 0.46),
+            (bytes(Baseline::<Vec<u64>>::storage_words(&space)), 0.38),
+            (bytes(HugePages::<Vec<u64>>::storage_words(&space)), 0.13),
+        ] {
+            assert!((measured - documented).abs() < 0.01, "{measured} for {documented}");
+        }
+    });
+}
+
+#[test]
+fn errors_name_what_was_wrong() {
+    with_space(&[extent(64, 32), extent(128, 32)], 2, |space| {
+        let mut bitmap = bitmap(space, Frames::PreAllocated);
+        let first = bitmap.allocate(&SegmentRequest::new(9)).unwrap();
+        assert_eq!(first, Segment::new(0, 12));
+        let second = bitmap.allocate(&SegmentRequest::new(8)).unwrap();
+        assert_eq!(second, Segment::new(12, 8));
+        let before = free_runs(&bitmap);
+        let of = Segment::new;
+        for (bad, error) in [
+            (of(0, 0), SegmentFreeError::Empty),
+            (of(4, u64::MAX), SegmentFreeError::Overflow { segment: of(4, u64::MAX) }),
+            (of(0, 68), SegmentFreeError::Foreign { frame: 64 }),
+            (of(80, 4), SegmentFreeError::Foreign { frame: 80 }),
+            (of(0, 9), SegmentFreeError::Misaligned { segment: of(0, 9) }),
+            (of(2, 10), SegmentFreeError::Misaligned { segment: of(2, 10) }),
+            (of(16, 8), SegmentFreeError::NotAllocated { frame: 20 }),
+            (of(0, 8), SegmentFreeError::NotSegment { segment: of(0, 8) }),
+            (of(4, 8), SegmentFreeError::NotSegment { segment: of(4, 8) }),
+            (of(0, 20), SegmentFreeError::NotSegment { segment: of(0, 20) }),
+        ] {
+            assert_eq!(bitmap.free(bad), Err(error), "{bad}");
+            assert_eq!(free_runs(&bitmap), before);
+        }
+        let mut refused = |request: SegmentRequest| bitmap.allocate(&request).unwrap_err();
+        let new = SegmentRequest::new;
+        assert_eq!(refused(new(0)), SegmentError::Empty);
+        let wanted = u64::MAX;
+        assert_eq!(refused(new(wanted)), SegmentError::OutOfFrames { wanted, free: 44 });
+        let boundary = SegmentRequest { boundary: Order::new(3), ..new(9) };
+        assert_eq!(refused(boundary), SegmentError::Unsatisfiable { request: boundary });
+        let narrow = SegmentRequest { lower: 30, upper: 38, ..new(8) };
+        assert_eq!(refused(narrow), SegmentError::Unsatisfiable { request: narrow });
+        let low = SegmentRequest { upper: 22, ..new(4) };
+        assert_eq!(refused(low), SegmentError::NoSegment { wanted: 4 });
+        assert_eq!(free_runs(&bitmap), before);
+        bitmap.free(first).unwrap();
+        assert_eq!(bitmap.free(first), Err(SegmentFreeError::NotAllocated { frame: 0 }));
+    });
+}
+
+/// Freed ranges join their neighbours across the border of two areas.
+#[test]
+fn freed_ranges_join_across_areas() {
+    with_space(&[extent(0, 16), extent(100, 16), extent(200, 16)], 0, |space| {
+        let mut bitmap = bitmap(space, Frames::PreAllocated);
+        let [a, b, c, d] =
+            [12, 10, 16, 10].map(|n| bitmap.allocate(&SegmentRequest::new(n)).unwrap());
+        assert_eq!(bitmap.free_frames(), 0);
+        bitmap.free(b).unwrap();
+        bitmap.free(d).unwrap();
+        assert_eq!(free_runs(&bitmap), [b, d]);
+        bitmap.free(c).unwrap();
+        assert_eq!(free_runs(&bitmap), [Segment::new(12, 36)]);
+        assert_eq!(bitmap.largest_frames(), 36);
+        let whole = bitmap.allocate(&SegmentRequest::new(36)).unwrap();
+        let extents: Vec<_> = space.extents(whole).collect();
+        assert_eq!(extents, [extent(12, 4), extent(100, 16), extent(200, 16)]);
+        bitmap.free(a).unwrap();
+        bitmap.free(whole).unwrap();
+        assert_eq!(free_runs(&bitmap), [Segment::new(0, 48)]);
+    });
+}
+
+/// A mapping that is refused leaves nothing behind.
+#[test]
+fn a_refused_mapping_gives_the_segment_back() {
+    struct Two(Vec<Segment>);
+    impl Mapping for Two {
+        fn map(
+            &mut self,
+            segment: Segment,
+            extents: swath_frame::area_space::Extents<'_>,
+        ) -> Result<(), Refused> {
+            assert_eq!(extents.map(|extent| extent.count).sum::<u64>(), segment.count);
+            if self.0.len() == 2 {
+                return Err(Refused);
+            }
+            self.0.push(segment);
+            Ok(())
+        }
+        fn unmap(&mut self, segment: Segment, _: swath_frame::area_space::Extents<'_>) {
+            let at = self.0.iter().position(|&mapped| mapped == segment).unwrap();
+            self.0.remove(at);
+        }
+    }
+    with_space(&[extent(0, 16), extent(100, 16)], 0, |space| {
+        let mut mapped = Mapped::new(bitmap(space, Frames::PreAllocated), Two(Vec::new()));
+        let request = SegmentRequest::new(10);
+        let first = mapped.allocate(&request).unwrap();
+        let second = mapped.allocate(&request).unwrap();
+        let before = free_runs(&mapped);
+        let segment = Segment::new(20, 10);
+        assert_eq!(mapped.allocate(&request), Err(SegmentError::NotMapped { segment }));
+        assert_eq!(free_runs(&mapped), before);
+        mapped.allocator().check().unwrap();
+        assert!(mapped.free(Segment::new(20, 10)).is_err());
+        assert_eq!(mapped.mapping().0, [first, second]);
+        mapped.free(first).unwrap();
+        assert_eq!(mapped.allocate(&request), Ok(first));
+    });
+}
