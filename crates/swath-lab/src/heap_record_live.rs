@@ -222,3 +222,162 @@ impl<W: Write> Live<W> {
         Ok((events, self.totals))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use swath_arch::VirtAddr;
+
+    use super::*;
+    use crate::heap_events::HeapHead;
+    use crate::heap_events_file::HeapReader;
+
+    fn allocated(addr: u64, size_bytes: u64) -> Call {
+        Call::Allocated { addr, size_bytes, align_bytes: 1, zeroed: false }
+    }
+
+    /// What is written of these calls of threads and accesses.
+    fn written(
+        sampling: Option<Sampling>,
+        act: impl FnOnce(&mut Live<&mut Vec<u8>>) -> io::Result<()>,
+    ) -> (Vec<HeapEvent>, HeapTotals) {
+        let mut bytes = Vec::new();
+        let head = HeapHead { program: String::new(), sampling };
+        let mut live = Live::new(HeapWriter::new(&mut bytes, &head, 1).unwrap(), sampling);
+        act(&mut live).unwrap();
+        let (count, totals) = live.finish(0).unwrap();
+        let mut reader = HeapReader::new(&bytes[..]).unwrap();
+        let events: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
+        assert_eq!(events.len() as u64, count);
+        assert_eq!(reader.totals(), Some(&totals));
+        (events, totals)
+    }
+
+    fn read(live: &mut Live<&mut Vec<u8>>, addr: u64, len_bytes: u16) -> io::Result<()> {
+        live.access(Access::new(VirtAddr::new(addr), len_bytes, AccessKind::Read).unwrap())
+    }
+
+    #[test]
+    fn accesses_find_their_blocks() {
+        let (events, totals) = written(None, |live| {
+            live.call(0, allocated(1000, 100))?;
+            live.call(0, allocated(1100, 0))?;
+            live.call(0, allocated(1200, 8))?;
+            for addr in [999, 1000, 1099, 1100, 1199, 1200, 1208, 5000] {
+                read(live, addr, 4)?;
+            }
+            live.call(0, Call::Freed { addr: 1000 })?;
+            read(live, 1000, 4)
+        });
+        let reads: Vec<_> = events
+            .iter()
+            .filter_map(|event| match *event {
+                HeapEvent::Read { block, offset_bytes, len_bytes } => {
+                    Some((block, offset_bytes, len_bytes))
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(reads, [(0, 0, 4), (0, 99, 1), (2, 0, 4)]);
+        assert_eq!((totals.reads, totals.elsewhere), (3, 6));
+    }
+
+    #[test]
+    fn a_realloc_that_moves_fails_or_is_unknown() {
+        let resized = |addr, size_bytes| Call::Resized { addr, size_bytes };
+        let (events, totals) = written(None, |live| {
+            live.call(0, allocated(1000, 100))?;
+            live.call(0, Call::Resizing { addr: 1000 })?;
+            // The allocator's copying, and another thread that gets the place.
+            read(live, 1000, 8)?;
+            live.call(1, allocated(1000, 50))?;
+            live.call(0, resized(2000, 200))?;
+            read(live, 2100, 8)?;
+            live.call(0, Call::Resizing { addr: 2000 })?;
+            live.call(0, resized(0, 1 << 60))?;
+            read(live, 2100, 8)?;
+            live.call(0, Call::Resizing { addr: 7000 })?;
+            live.call(0, resized(7500, 10))?;
+            live.call(0, Call::Freed { addr: 9 })
+        });
+        let allocate = |block, size_bytes, thread| HeapEvent::Allocate {
+            block,
+            size_bytes,
+            align_bytes: 1,
+            zeroed: false,
+            thread,
+        };
+        let read = HeapEvent::Read { block: 0, offset_bytes: 100, len_bytes: 8 };
+        let resize = HeapEvent::Resize { block: 0, size_bytes: 200, thread: 0 };
+        let expected =
+            [allocate(0, 100, 0), allocate(1, 50, 1), resize, read, read, allocate(2, 10, 0)];
+        assert_eq!(events, expected);
+        assert_eq!((totals.failed_calls, totals.unknown_calls, totals.elsewhere), (1, 2, 1));
+        assert_eq!(totals.lost_calls, 0);
+    }
+
+    /// A block that lies where others do: their releases are missing.
+    #[test]
+    fn a_missing_release_is_made_up_for() {
+        let (events, totals) = written(None, |live| {
+            live.call(0, allocated(1000, 100))?;
+            live.call(0, allocated(1200, 100))?;
+            live.call(0, allocated(1300, 100))?;
+            live.call(0, allocated(1050, 200))
+        });
+        let released: Vec<_> = events
+            .iter()
+            .filter_map(|event| match event {
+                HeapEvent::Release { block, .. } => Some(*block),
+                _ => None,
+            })
+            .collect();
+        assert_eq!((released, totals.lost_calls), (vec![1, 0], 2));
+    }
+
+    /// Against a model: a set of pieces, and a count.
+    #[test]
+    fn sampling_keeps_bursts_and_first_accesses() {
+        use rand::{RngExt, SeedableRng};
+        for seed in 0..20 {
+            let mut random = rand_pcg::Pcg64::seed_from_u64(seed);
+            let (burst, period) = (3, 50);
+            let mut expected = Vec::new();
+            let mut size = 70_000;
+            let (events, totals) = written(Sampling::new(burst, period), |live| {
+                live.call(0, allocated(4096, size))?;
+                let mut touched = std::collections::BTreeSet::new();
+                for nth in 0..3000 {
+                    if nth == 1500 {
+                        size = 40_000;
+                        live.call(0, Call::Resizing { addr: 4096 })?;
+                        live.call(0, Call::Resized { addr: 4096, size_bytes: size })?;
+                    }
+                    if nth == 2000 {
+                        size = 60_000;
+                        live.call(0, Call::Resizing { addr: 4096 })?;
+                        live.call(0, Call::Resized { addr: 4096, size_bytes: size })?;
+                        touched.retain(|&piece| piece < 40_000_u64.div_ceil(PIECE_BYTES));
+                    }
+                    let at = random.random_range(0..size);
+                    read(live, 4096 + at, 8)?;
+                    let last = (at + 7).min(size - 1);
+                    let mut first = touched.insert(at / PIECE_BYTES);
+                    first |= touched.insert(last / PIECE_BYTES);
+                    if first || nth % period < burst {
+                        expected.push(at);
+                    }
+                }
+                Ok(())
+            });
+            let read: Vec<_> = events
+                .iter()
+                .filter_map(|event| match event {
+                    HeapEvent::Read { offset_bytes, .. } => Some(*offset_bytes),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(read, expected, "seed {seed}");
+            assert_eq!(totals.reads, 3000, "seed {seed}");
+        }
+    }
+}

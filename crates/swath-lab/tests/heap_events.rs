@@ -285,3 +285,25 @@ fn a_writer_refuses_and_stays_as_it_was() {
     let long = HeapHead { program: "x".repeat(256), sampling: None };
     assert!(HeapWriter::new(Vec::new(), &long, 3).is_err());
 }
+
+#[test]
+fn the_recordings_that_come_with_swath() {
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
+    let mut count = 0;
+    for entry in std::fs::read_dir(data).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "swheap") {
+            continue;
+        }
+        count += 1;
+        let mut reader = HeapReader::open(&path).unwrap();
+        assert!(!reader.head().program.is_empty());
+        let summary = HeapSummary::of(&mut reader).unwrap();
+        assert_eq!(summary.totals.lost_calls, 0, "{}", path.display());
+        assert_eq!(summary.totals.unknown_calls, 0, "{}", path.display());
+        assert!(summary.allocations > 0 && summary.reads > 0 && summary.writes > 0);
+        let bytes = std::fs::metadata(&path).unwrap().len();
+        assert!(bytes < 300_000, "{}: {bytes} bytes", path.display());
+    }
+    assert!(count >= 4, "{count} recordings");
+}

@@ -88,7 +88,11 @@ fn compile(dir: &Path, flags: &[&str]) -> String {
     let (source, program) = (dir.join("calls.c"), dir.join("calls"));
     std::fs::write(&source, PROGRAM).unwrap();
     let mut cc = Command::new("cc");
-    cc.args(["-O1", "-w", "-pthread"]).args(flags).arg(&source).arg("-o").arg(&program);
+    cc.args(["-O1", "-w", "-fno-builtin", "-pthread"])
+        .args(flags)
+        .arg(&source)
+        .arg("-o")
+        .arg(&program);
     assert!(cc.status().unwrap().success(), "{cc:?}");
     program.into_os_string().into_string().unwrap()
 }
