@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 
 use swath_arch::Pfn;
+use swath_frame::Mobility::{Movable, Unmovable};
 use swath_frame::front::{Front, Slot};
 use swath_frame::reservation::Levels;
 use swath_frame::{Config, FrameAllocator, HeadOfList, PageBuddy};
@@ -22,6 +23,7 @@ use crate::setup::{FRAMES, SpinLock, bbs, buddy};
 use crate::superpages::{self, Measure};
 use crate::timed;
 use crate::translate::{self, Traffic::*};
+use crate::zones::{self, Design::*, Work, Work::*, Worst};
 
 /// One gated operation.
 struct Gate {
@@ -47,6 +49,8 @@ const fn gate(name: &'static str, bound: f64, run: fn() -> Result<u64, String>) 
 /// Then, in the worst case each, the tree of regions' starts with 2, 4,096 and 65,536 of
 /// them among 2^20 pages (`both` is a split and a union), the paper's tree beside it, and the
 /// calls on regions of one page and of all pages, with the same bound for both.
+/// Last the allocators of a zone, each doing the same ([`zones`]): the green memory
+/// manager's beside Linux's, and its longest calls with 16 banks and with 1,024.
 const GATES: &[Gate] = &[
     gate("bbs-get", 60.0, || get(&mut half_used(bbs()))),
     gate("bbs-put", 60.0, || put(&mut half_used(bbs()))),
@@ -103,6 +107,59 @@ const GATES: &[Gate] = &[
     gate("region-fault-all", 420.0, || regions::space(MapPage, ALL, swath_bench_counted)),
     gate("region-unmap", 320.0, || regions::space(UnmapRegion, 1, swath_bench_counted)),
     gate("region-unmap-all", 320.0, || regions::space(UnmapRegion, ALL, swath_bench_counted)),
+    gate("linux-fresh", 200.0, || zone(Linux, Fresh)),
+    gate("array-fresh", 100.0, || zone(Array, Fresh)),
+    gate("list-fresh", 50.0, || zone(List, Fresh)),
+    gate("adaptive-fresh", 45.0, || zone(Adaptive, Fresh)),
+    gate("linux-take", 115.0, || zone(Linux, Take(Movable))),
+    gate("array-take", 110.0, || zone(Array, Take(Movable))),
+    gate("list-take", 55.0, || zone(List, Take(Movable))),
+    gate("adaptive-take", 50.0, || zone(Adaptive, Take(Movable))),
+    gate("paper-take", 50.0, || zone(Paper, Take(Movable))),
+    gate("linux-take-kernel", 115.0, || zone(Linux, Take(Unmovable))),
+    gate("array-take-kernel", 110.0, || zone(Array, Take(Unmovable))),
+    gate("list-take-kernel", 55.0, || zone(List, Take(Unmovable))),
+    gate("adaptive-take-kernel", 50.0, || zone(Adaptive, Take(Unmovable))),
+    gate("linux-give", 295.0, || zone(Linux, Give)),
+    gate("array-give", 160.0, || zone(Array, Give)),
+    gate("list-give", 160.0, || zone(List, Give)),
+    gate("adaptive-give", 185.0, || zone(Adaptive, Give)),
+    gate("paper-give", 190.0, || zone(Paper, Give)),
+    gate("linux-pair", 320.0, || zone(Linux, Pair)),
+    gate("array-pair", 490.0, || zone(Array, Pair)),
+    gate("list-pair", 215.0, || zone(List, Pair)),
+    gate("adaptive-pair", 420.0, || zone(Adaptive, Pair)),
+    gate("paper-pair", 410.0, || zone(Paper, Pair)),
+    gate("linux-take-mixed", 120.0, || zone(Linux, TakeMixed)),
+    gate("array-take-mixed", 250.0, || zone(Array, TakeMixed)),
+    gate("list-take-mixed", 220.0, || zone(List, TakeMixed)),
+    gate("adaptive-take-mixed", 145.0, || zone(Adaptive, TakeMixed)),
+    gate("linux-give-mixed", 340.0, || zone(Linux, GiveMixed)),
+    gate("array-give-mixed", 190.0, || zone(Array, GiveMixed)),
+    gate("list-give-mixed", 195.0, || zone(List, GiveMixed)),
+    gate("adaptive-give-mixed", 225.0, || zone(Adaptive, GiveMixed)),
+    gate("linux-pair-mixed", 370.0, || zone(Linux, PairMixed)),
+    gate("array-pair-mixed", 470.0, || zone(Array, PairMixed)),
+    gate("list-pair-mixed", 430.0, || zone(List, PairMixed)),
+    gate("adaptive-pair-mixed", 490.0, || zone(Adaptive, PairMixed)),
+    gate("adaptive-open-16", 1100.0, || worst(Worst::Open, 16)),
+    gate("adaptive-open-1k", 1100.0, || worst(Worst::Open, 1024)),
+    gate("adaptive-steal-16", 1100.0, || worst(Worst::Steal, 16)),
+    gate("adaptive-steal-1k", 1100.0, || worst(Worst::Steal, 1024)),
+    gate("adaptive-rest-16", 1100.0, || worst(Worst::Rest, 16)),
+    gate("adaptive-rest-1k", 1100.0, || worst(Worst::Rest, 1024)),
+];
+
+/// Gates whose first may take no more than the second, where both are run: the
+/// green memory manager's allocator against Linux's.
+const NOT_ABOVE: &[(&str, &str)] = &[
+    ("adaptive-fresh", "linux-fresh"),
+    ("adaptive-take", "linux-take"),
+    ("adaptive-take-kernel", "linux-take-kernel"),
+    ("adaptive-give", "linux-give"),
+    ("adaptive-give-mixed", "linux-give-mixed"),
+    ("paper-take", "linux-take"),
+    ("paper-give", "linux-give"),
 ];
 
 /// What one turn of the loop over calls of `find` and `next` takes beside the call's
@@ -121,6 +178,14 @@ fn swath_bench_counted(work: &mut dyn FnMut()) {
     work();
     // Something after the call, or it would become a jump out of here.
     black_box(());
+}
+
+fn zone(design: zones::Design, work: Work) -> Result<u64, String> {
+    zones::gate(design, work, swath_bench_counted)
+}
+
+fn worst(call: Worst, banks: u64) -> Result<u64, String> {
+    zones::worst(call, banks, swath_bench_counted)
 }
 
 /// Runs the measured calls.
@@ -276,15 +341,24 @@ pub(crate) fn run(names: &[&str]) -> Result<(), Failure> {
     } else {
         names.iter().map(|name| find(name)).collect::<Result<_, _>>()?
     };
-    println!("{:<14} {:>10} {:>12} {:>8}", "gate", "calls", "instr/call", "bound");
-    let mut broken = Vec::new();
+    println!("{:<20} {:>10} {:>12} {:>8}", "gate", "calls", "instr/call", "bound");
+    let (mut broken, mut means) = (Vec::new(), Vec::new());
     for gate in chosen {
         let (calls, instructions) = callgrind(gate.name)?;
         let mean = instructions as f64 / calls as f64;
         let verdict = if mean <= gate.bound { "" } else { "  over" };
-        println!("{:<14} {calls:>10} {mean:>12.2} {:>8.0}{verdict}", gate.name, gate.bound);
+        println!("{:<20} {calls:>10} {mean:>12.2} {:>8.0}{verdict}", gate.name, gate.bound);
         if mean > gate.bound {
-            broken.push(gate.name);
+            broken.push(gate.name.to_owned());
+        }
+        means.push((gate.name, mean));
+    }
+    let mean = |name: &str| means.iter().find(|row| row.0 == name).map(|row| row.1);
+    for (ours, theirs) in NOT_ABOVE {
+        if let (Some(own), Some(other)) = (mean(ours), mean(theirs))
+            && own > other
+        {
+            broken.push(format!("{ours} takes more than {theirs}"));
         }
     }
     if broken.is_empty() {

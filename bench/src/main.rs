@@ -98,6 +98,7 @@ mod setup;
 mod superpages;
 mod timed;
 mod translate;
+mod zones;
 
 const USAGE: &str = "usage: swath-bench gates [NAME…]
        swath-bench rivals [--json FILE] [--samples N]

@@ -28,6 +28,11 @@
 //! field when its largest block changes or its free frames cross a 32nd of the
 //! bank; "most free frames" is meant up to such a 32nd.
 //!
+//! Single frames come from one [word](crate::bank_open) of a pool's bank until it is
+//! used up, at most 64 of them, even if another bank would be chosen by then. Before
+//! a bank changes from users to the kernel, and before a larger request goes beyond
+//! its pool, open words are closed: which pool serves does not depend on them.
+//!
 //! # What it costs
 //! With C = top order + 1 columns, B banks and L = 1 + (levels of 64) for B
 //! (1 up to 64 banks, 2 up to 4096, at most 3), choosing and moving a bank is
@@ -119,7 +124,7 @@ pub struct Moves {
 /// says; a column's bits are its lists that are not empty, and a
 /// pool's its columns; POOL_OFFLINE has the
 /// wholly free banks that do not cross, and no others; `current` are banks of
-/// their pools; `free` are the pools' free frames.
+/// their pools; `free` are the pools' free frames but for those of open words.
 #[derive(Clone, Copy, Debug)]
 pub struct Pools {
     policy: Policy,
