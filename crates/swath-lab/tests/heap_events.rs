@@ -305,5 +305,5 @@ fn the_recordings_that_come_with_swath() {
         let bytes = std::fs::metadata(&path).unwrap().len();
         assert!(bytes < 300_000, "{}: {bytes} bytes", path.display());
     }
-    assert!(count >= 4, "{count} recordings");
+    assert!(count >= 6, "{count} recordings");
 }
