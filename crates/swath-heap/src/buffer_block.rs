@@ -3,17 +3,18 @@
 //! Two bits belong to a slot. The first says that it is **free** and is written
 //! by the superblock's owner alone; the second says that another thread has
 //! **returned** it, and is set by that thread and taken by the owner. Above
-//! either there is a summary, one bit for a word of 64 slots:
+//! either there is a summary, one bit for a word of 64 slots or for two:
 //!
 //! ```text
 //!   owner:      open ──► free[0] free[1] …        plain loads and stores
-//!   others:   queued ──► returned[0] returned[1] …      one fetch_or each
+//!   others: queued ──► returned[0] returned[1] …      one fetch_or each
 //! ```
 //!
 //! A thread that returns a slot sets its bit with one `fetch_or`; the old value
 //! tells a double free. If the word was empty, it sets the word's bit in
 //! `queued`; if that was empty too, it alone has the right to push the
-//! superblock on its owner's list. So a superblock lies on at most one list, and
+//! superblock on its owner's list. (`queued` and the owner are one word: the
+//! owner sees by one comparison that a superblock is his and nothing waits.) So a superblock lies on at most one list, and
 //! it lies on one (or is about to be pushed, or was taken off and not yet read)
 //! exactly while `queued` is not zero. The owner takes the whole list by one
 //! swap, reads a superblock's link, and only then takes `queued` and the words
@@ -92,18 +93,18 @@ impl Owner {
 #[repr(C, align(64))]
 pub struct Superblock {
     // What every thread reads.
-    owner: Shared32,
+    /// The owner in the low half; in the high half, for each two words of
+    /// `returned` that may have bits, one bit: the summary `queued`.
+    state: Shared64,
     pub(crate) slots: AtomicU32,
     pub(crate) inverse: AtomicU32,
     pub(crate) twos: AtomicU32,
     pub(crate) class: AtomicU32,
     /// Units of the superblock or segment.
     pub(crate) units: AtomicU32,
-    /// The words of `returned` that may have bits.
-    queued: Shared64,
     /// The next superblock on the list of those with returned slots, plus one.
     link: Shared32,
-    _apart: [u32; 7],
+    _apart: [u32; 8],
     // What the owner writes.
     /// The words of `free` that may have bits.
     pub(crate) open: AtomicU64,
@@ -155,10 +156,10 @@ impl Returned {
         self.words[slot as usize / 64].load(Relaxed) >> (slot % 64) & 1 != 0
     }
 
-    /// Words with bits, as a summary.
-    pub(crate) fn summary(&self) -> u64 {
+    /// Pairs of words with bits, as a summary.
+    pub(crate) fn summary(&self) -> u32 {
         let words = self.words.iter().enumerate();
-        words.fold(0, |bits, (i, word)| bits | u64::from(word.load(Relaxed) != 0) << i)
+        words.fold(0, |bits, (i, word)| bits | u32::from(word.load(Relaxed) != 0) << (i / 2))
     }
 
     /// Slots returned and not taken in.
@@ -176,15 +177,14 @@ impl Superblock {
     #[allow(clippy::new_without_default, reason = "storage, not a value")]
     pub fn new() -> Self {
         Self {
-            owner: Shared32::new(0),
+            state: Shared64::new(0),
             slots: AtomicU32::new(0),
             inverse: AtomicU32::new(0),
             twos: AtomicU32::new(0),
             class: AtomicU32::new(0),
             units: AtomicU32::new(0),
-            queued: Shared64::new(0),
             link: Shared32::new(0),
-            _apart: [0; 7],
+            _apart: [0; 8],
             open: AtomicU64::new(0),
             left: AtomicI32::new(0),
             mark: AtomicU32::new(0),
@@ -195,17 +195,23 @@ impl Superblock {
         }
     }
 
+    /// Whether it is `owner`'s and no returned slots wait to be taken in.
+    #[inline(always)]
+    pub(crate) fn is_at_rest(&self, owner: Owner) -> bool {
+        self.state.load(Relaxed) == u64::from(owner.0)
+    }
+
     /// Relaxed: a thread that frees a slot of it has it from one that saw the
     /// superblock made, and an owner that changes meanwhile is noticed by who
     /// reads the list.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn owner(&self) -> Owner {
-        Owner(self.owner.load(Relaxed))
+        Owner(self.state.load(Relaxed) as u32)
     }
 
-    #[inline]
+    /// The caller alone may change the owner now.
     pub(crate) fn set_owner(&self, owner: Owner) {
-        self.owner.store(owner.0, Release);
+        self.state.fetch_xor(u64::from(self.owner().0 ^ owner.0), AcqRel);
     }
 
     /// Begins a superblock of `class` with all slots free. The link and the
@@ -252,24 +258,19 @@ impl Superblock {
         self.set_used(self.count_used(), 0);
     }
 
-    /// Whether slots wait to be taken in, or may.
-    #[inline(always)]
-    pub(crate) fn is_queued(&self) -> bool {
-        self.queued.load(Relaxed) != 0
-    }
-
     /// The next on its list of those with returned slots.
     pub(crate) fn link(&self) -> Option<u32> {
         self.link.load(Relaxed).checked_sub(1)
     }
 
-    pub(crate) fn queued(&self) -> u64 {
-        self.queued.load(Relaxed)
+    /// The summary of returned slots.
+    pub(crate) fn queued(&self) -> u32 {
+        (self.state.load(Relaxed) >> 32) as u32
     }
 
-    /// Returns `slot` from a thread that does not own it. `Ok(true)` gives the
-    /// right, and the duty, to push the superblock on its owner's list.
-    pub(crate) fn give_back(&self, slot: u32, returned: &Returned) -> Result<bool, Twice> {
+    /// Returns `slot` from a thread that does not own it. With an owner comes
+    /// the right, and the duty, to push the superblock on his list.
+    pub(crate) fn give_back(&self, slot: u32, returned: &Returned) -> Result<Option<Owner>, Twice> {
         let (index, bit) = (slot as usize / 64, 1_u64 << (slot % 64));
         if self.free[index].load(Relaxed) & bit != 0 {
             return Err(Twice);
@@ -279,26 +280,34 @@ impl Superblock {
         if before & bit != 0 {
             return Err(Twice);
         }
-        Ok(before == 0 && self.queued.fetch_or(1 << index, AcqRel) == 0)
+        if before != 0 {
+            return Ok(None);
+        }
+        let state = self.state.fetch_or(1 << (32 + index / 2), AcqRel);
+        Ok((state >> 32 == 0).then_some(Owner(state as u32)))
     }
 
     /// Gives up the place on the list and says which words have bits. Only
     /// after the link was read.
-    pub(crate) fn leave_list(&self) -> u64 {
-        self.queued.swap(0, AcqRel)
+    pub(crate) fn leave_list(&self) -> u32 {
+        (self.state.fetch_and(u64::from(u32::MAX), AcqRel) >> 32) as u32
     }
 
     /// Takes returned slots of the words in `summary` in, as the owner.
-    pub(crate) fn take_in(&self, mut summary: u64, returned: &Returned) -> Taken {
+    pub(crate) fn take_in(&self, mut summary: u32, returned: &Returned) -> Taken {
         let mut taken = Taken::default();
         while summary != 0 {
-            let index = summary.trailing_zeros() as usize;
+            let pair = summary.trailing_zeros() as usize;
             summary &= summary - 1;
-            let bits = returned.words[index].swap(0, Acquire);
-            let free = self.free[index].load(Relaxed);
-            taken.twice += (bits & free).count_ones();
-            taken.slots += (bits & !free).count_ones();
-            if bits != 0 {
+            for index in [2 * pair, 2 * pair + 1] {
+                // If one comes later, so does the bit of the summary.
+                if returned.words[index].load(Relaxed) == 0 {
+                    continue;
+                }
+                let bits = returned.words[index].swap(0, Acquire);
+                let free = self.free[index].load(Relaxed);
+                taken.twice += (bits & free).count_ones();
+                taken.slots += (bits & !free).count_ones();
                 self.free[index].store(free | bits, Relaxed);
                 self.open.store(self.open.load(Relaxed) | 1 << index, Relaxed);
             }

@@ -232,7 +232,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             ensure(unit, (word | returned.word(index)) & beyond == 0, "no bits beyond the slots")?;
             ensure(unit, word & returned.word(index) == 0, "no slot both free and returned")?;
             ensure(unit, word == 0 || open >> index & 1 != 0, "the summary of free slots")?;
-            let queued = superblock.queued() >> index & 1 != 0;
+            let queued = superblock.queued() >> (index / 2) & 1 != 0;
             ensure(unit, returned.word(index) == 0 || queued, "the summary of returned slots")?;
         }
         let mut used = superblock.used();

@@ -137,7 +137,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let index = self.heaps.iter().position(|slot| slot.attached.load(Relaxed) == 0)?;
         let slot = &self.heaps[index];
         slot.attached.store(1, Relaxed);
-        slot.begin(self.base(), self.superblocks(), Owner::open(index as u32 + 1));
+        slot.begin(self, Owner::open(index as u32 + 1));
         drop(guard);
         Some(LocalHeap::new(self, slot))
     }
@@ -234,18 +234,19 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// Puts a superblock that was found on a list and has another owner on
     /// that one's list.
     pub(crate) fn pass_on(&self, index: u32) {
-        self.list_of(index).push(self.superblocks(), index);
+        let owner = self.superblocks()[index as usize].owner();
+        self.list_of(owner).push(self.superblocks(), index);
     }
 
-    fn list_of(&self, index: u32) -> &ReturnList {
-        match self.superblocks()[index as usize].owner().role() {
+    fn list_of(&self, owner: Owner) -> &ReturnList {
+        match owner.role() {
             Role::Superblock { heap: heap @ 1.., .. } => &self.heaps[heap as usize - 1].returned,
             _ => &self.list,
         }
     }
 
     /// Takes the returned slots of a superblock in, as its owner; how many.
-    pub(crate) fn take_in(&self, index: u32, summary: u64) -> u32 {
+    pub(crate) fn take_in(&self, index: u32, summary: u32) -> u32 {
         let superblock = &self.superblocks()[index as usize];
         let taken = superblock.take_in(summary, self.returned_bits(index));
         if taken.twice != 0 {
@@ -310,9 +311,9 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     ) -> Result<(), FreeError> {
         let superblock = &self.superblocks()[index as usize];
         match superblock.give_back(slot, self.returned_bits(index)) {
-            Ok(false) => Ok(()),
-            Ok(true) => {
-                self.list_of(index).push(self.superblocks(), index);
+            Ok(None) => Ok(()),
+            Ok(Some(owner)) => {
+                self.list_of(owner).push(self.superblocks(), index);
                 Ok(())
             }
             Err(_) => Err(FreeError::NotAllocated { address }),

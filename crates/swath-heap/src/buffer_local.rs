@@ -12,6 +12,7 @@
 //! is to be done: when it is as empty as the threshold f says, and when it is
 //! wholly empty.
 
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
@@ -22,7 +23,7 @@ use crate::FreeError;
 use crate::buffer::{AllocError, BufferPool};
 use crate::buffer_block::{List, Owner, ReturnList, Role, Shared64, Superblock};
 use crate::buffer_class::{
-    CLASS_OF_GRANULES, CLASSES, LAYOUTS, SLOT_BYTES_MIN, TABLE_BYTES_MAX, UNIT_BYTES, UNIT_SHIFT,
+    CLASS_OF_GRANULES, CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, TABLE_BYTES_MAX, UNIT_BYTES, UNIT_SHIFT,
     class_for, slot_at,
 };
 use crate::buffer_source::SegmentSource;
@@ -68,6 +69,8 @@ pub(crate) struct Partial {
 /// of the pool's options.
 #[repr(C, align(64))]
 pub struct HeapSlot {
+    /// The pool; its types are those of the [`LocalHeap`] that the slot is in.
+    pool: AtomicPtr<()>,
     base: AtomicPtr<u8>,
     superblocks: AtomicPtr<Superblock>,
     units: AtomicU32,
@@ -91,6 +94,7 @@ impl HeapSlot {
     #[allow(clippy::new_without_default, reason = "storage, not a value")]
     pub fn new() -> Self {
         Self {
+            pool: AtomicPtr::new(core::ptr::null_mut()),
             base: AtomicPtr::new(core::ptr::null_mut()),
             superblocks: AtomicPtr::new(core::ptr::null_mut()),
             units: AtomicU32::new(0),
@@ -117,7 +121,13 @@ impl HeapSlot {
     }
 
     /// Makes the slot an empty heap of the pool whose tables these are.
-    pub(crate) fn begin(&self, base: NonNull<u8>, superblocks: &[Superblock], token: Owner) {
+    pub(crate) fn begin<L: RawMutex, S: SegmentSource>(
+        &self,
+        pool: &BufferPool<'_, L, S>,
+        token: Owner,
+    ) {
+        let (base, superblocks) = (pool.base(), pool.superblocks());
+        self.pool.store((&raw const *pool).cast_mut().cast(), Relaxed);
         self.base.store(base.as_ptr(), Relaxed);
         self.superblocks.store(superblocks.as_ptr().cast_mut(), Relaxed);
         self.units.store(superblocks.len() as u32, Relaxed);
@@ -164,28 +174,45 @@ impl HeapSlot {
         word.store(free & (free - 1), Relaxed);
         current.taken.store(current.taken.load(Relaxed).wrapping_add(1), Relaxed);
         let at = free.trailing_zeros() as usize * current.size.load(Relaxed) as usize;
-        NonNull::new(current.first.load(Relaxed).wrapping_add(at))
+        // SAFETY: a slot of a superblock, which is not at address 0.
+        Some(unsafe { NonNull::new_unchecked(current.first.load(Relaxed).wrapping_add(at)) })
     }
+}
+
+/// What came of a free, in a register: the caller of the fast path needs no
+/// room for an error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    Foreign,
+    Misaligned,
+    NotAllocated,
 }
 
 /// A processor heap in use by one thread.
 ///
 /// From [`BufferPool::attach`]; dropping it gives its superblocks to the global
 /// heap. Its frees take blocks of any heap of the pool.
+///
+/// As long as one pointer, so that a thread's local storage can hold it as it is.
 pub struct LocalHeap<'p, 'm, L: RawMutex, S: SegmentSource> {
-    pool: &'p BufferPool<'m, L, S>,
     slot: &'m HeapSlot,
+    pool: PhantomData<&'p BufferPool<'m, L, S>>,
 }
 
 impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
-    pub(crate) fn new(pool: &'p BufferPool<'m, L, S>, slot: &'m HeapSlot) -> Self {
-        Self { pool, slot }
+    /// `slot` was begun with `pool`.
+    pub(crate) fn new(_: &'p BufferPool<'m, L, S>, slot: &'m HeapSlot) -> Self {
+        Self { slot, pool: PhantomData }
     }
 
     /// The pool that it belongs to.
+    #[inline]
     #[must_use]
     pub fn pool(&self) -> &'p BufferPool<'m, L, S> {
-        self.pool
+        // SAFETY: `begin` stored a reference of this type, borrowed for as long
+        // as the heap lives, and only an attach after its end stores another.
+        unsafe { &*self.slot.pool.load(Relaxed).cast() }
     }
 
     pub(crate) fn token(&self) -> Owner {
@@ -204,20 +231,22 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     pub fn allocate(&mut self, size: usize, align: usize) -> Result<NonNull<u8>, AllocError> {
         if align <= SLOT_BYTES_MIN && size <= TABLE_BYTES_MAX {
             let class = usize::from(CLASS_OF_GRANULES[size.div_ceil(SLOT_BYTES_MIN)]);
-            if let Some(block) = self.slot.take(class).or_else(|| self.next_word(class)) {
+            if let Some(block) = self.slot.take(class) {
                 return Ok(block);
             }
         }
-        self.allocate_other(size, align).ok_or(AllocError { size_bytes: size, align_bytes: align })
+        self.allocate_other(size, align)
+            .ok_or(AllocError { size_bytes: size, align_bytes: align })
     }
 
     #[inline(never)]
     fn allocate_other(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
-        if !align.is_power_of_two() {
+        if align > SLOT_BYTES_MIN && !align.is_power_of_two() {
             return None;
         }
+        let align = align.max(SLOT_BYTES_MIN);
         let Some(class) = class_for(size, align) else {
-            return self.pool.allocate_segment(size, align).map(|(block, _)| block);
+            return self.pool().allocate_segment(size, align).map(|(block, _)| block);
         };
         if let Some(block) = self.slot.take(class).or_else(|| self.next_word(class)) {
             return Some(block);
@@ -226,7 +255,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         if LAYOUTS[class].units == 1 {
             return None;
         }
-        self.pool.allocate_segment(size, align).map(|(block, _)| block)
+        self.pool().allocate_segment(size, align).map(|(block, _)| block)
     }
 
     /// As [`allocate`](Self::allocate), and whether the bytes are all zero
@@ -240,8 +269,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         size: usize,
         align: usize,
     ) -> Result<(NonNull<u8>, bool), AllocError> {
-        if align.is_power_of_two() && class_for(size, align).is_none() {
-            let segment = self.pool.allocate_segment(size, align);
+        if size > SLOT_BYTES_MAX && align.is_power_of_two() {
+            let segment = self.pool().allocate_segment(size, align);
             return segment.ok_or(AllocError { size_bytes: size, align_bytes: align });
         }
         self.allocate(size, align).map(|block| (block, false))
@@ -252,7 +281,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     #[inline(never)]
     fn next_word(&self, class: usize) -> Option<NonNull<u8>> {
         if let Some(index) = self.slot.current[class].superblock() {
-            let superblock = &self.pool.superblocks()[index as usize];
+            let superblock = &self.pool().superblocks()[index as usize];
             let at = self.slot.current[class].word.load(Relaxed).addr();
             let word = (at - superblock.free.as_ptr().addr()) / size_of::<Shared64>();
             let open = superblock.open.load(Relaxed) & !(1 << word);
@@ -269,22 +298,22 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     #[inline]
     fn open_word(&self, class: usize, index: u32, open: u64) {
         let word = open.trailing_zeros();
-        let superblock = &self.pool.superblocks()[index as usize];
+        let superblock = &self.pool().superblocks()[index as usize];
         let current = &self.slot.current[class];
         let place = &superblock.free[word as usize];
         current.word.store((&raw const *place).cast_mut(), Relaxed);
         let size = current.size.load(Relaxed) as usize;
-        let first = self.pool.unit_start(index).as_ptr().wrapping_add(word as usize * 64 * size);
+        let first = self.pool().unit_start(index).as_ptr().wrapping_add(word as usize * 64 * size);
         current.first.store(first, Relaxed);
     }
 
     /// The current superblock is full.
     fn close(&self, class: usize, index: u32) {
-        let superblock = &self.pool.superblocks()[index as usize];
+        let superblock = &self.pool().superblocks()[index as usize];
         let slots = superblock.slots.load(Relaxed);
-        superblock.set_used(slots, self.pool.low(slots));
+        superblock.set_used(slots, self.pool().low(slots));
         superblock.set_owner(Owner(self.slot.token().0 + 1));
-        self.slot.full.push(self.pool.superblocks(), index);
+        self.slot.full.push(self.pool().superblocks(), index);
         self.slot.clear_current(class);
     }
 
@@ -293,14 +322,14 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     fn next_superblock(&self, class: usize) -> Option<NonNull<u8>> {
         self.take_returned();
         let partial = &self.slot.partial[class];
-        let superblocks = self.pool.superblocks();
+        let superblocks = self.pool().superblocks();
         let index = if let Some(index) = partial.list.pop(superblocks) {
             if superblocks[index as usize].mark.load(Relaxed) == 0 {
                 partial.sparse.store(partial.sparse.load(Relaxed) - 1, Relaxed);
             }
             index
         } else {
-            self.pool.hand_out(class, self.slot.token())?
+            self.pool().hand_out(class, self.slot.token())?
         };
         let superblock = &superblocks[index as usize];
         let current = &self.slot.current[class];
@@ -330,7 +359,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         if unit < self.slot.units.load(Relaxed) as usize {
             // SAFETY: within the pool's table, whose length `units` is.
             let superblock = unsafe { &*self.slot.superblocks.load(Relaxed).add(unit) };
-            if superblock.owner().0 == self.slot.token.load(Relaxed) && !superblock.is_queued() {
+            if superblock.is_at_rest(self.slot.token()) {
                 let slot = slot_at(
                     (offset % UNIT_BYTES) as u32,
                     superblock.inverse.load(Relaxed),
@@ -356,17 +385,32 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
                 }
             }
         }
-        self.free_other(block)
+        let address = block.addr().get();
+        match self.free_other(address) {
+            Outcome::Done => Ok(()),
+            Outcome::Foreign => Err(FreeError::Foreign { address }),
+            Outcome::Misaligned => Err(FreeError::Misaligned { address }),
+            Outcome::NotAllocated => Err(FreeError::NotAllocated { address }),
+        }
     }
 
     #[inline(never)]
-    fn free_other(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
-        let address = block.addr().get();
-        let (index, slot) = match self.pool.find(address)? {
+    fn free_other(&mut self, address: usize) -> Outcome {
+        match self.try_free_other(address) {
+            Ok(()) => Outcome::Done,
+            Err(FreeError::Foreign { .. }) => Outcome::Foreign,
+            Err(FreeError::Misaligned { .. }) => Outcome::Misaligned,
+            Err(FreeError::NotAllocated { .. } | FreeError::Corrupt(_)) => Outcome::NotAllocated,
+        }
+    }
+
+    #[inline(always)]
+    fn try_free_other(&mut self, address: usize) -> Result<(), FreeError> {
+        let (index, slot) = match self.pool().find(address)? {
             (index, Some(slot)) => (index, slot),
-            (index, None) => return self.pool.free_segment(index, address),
+            (index, None) => return self.pool().free_segment(index, address),
         };
-        let superblocks = self.pool.superblocks();
+        let superblocks = self.pool().superblocks();
         let superblock = &superblocks[index as usize];
         let token = self.slot.token();
         let full = match (token.role(), superblock.owner().role()) {
@@ -375,10 +419,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             {
                 full
             }
-            _ => return self.pool.free_remote(index, slot, address),
+            _ => return self.pool().free_remote(index, slot, address),
         };
         let (word, bit) = (&superblock.free[slot as usize / 64], 1_u64 << (slot % 64));
-        if word.load(Relaxed) & bit != 0 || self.pool.returned_bits(index).has(slot) {
+        if word.load(Relaxed) & bit != 0 || self.pool().returned_bits(index).has(slot) {
             return Err(FreeError::NotAllocated { address });
         }
         if full {
@@ -395,7 +439,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     }
 
     fn no_longer_full(&self, index: u32) {
-        let superblocks = self.pool.superblocks();
+        let superblocks = self.pool().superblocks();
         let superblock = &superblocks[index as usize];
         self.slot.full.remove(superblocks, index);
         superblock.set_owner(self.slot.token());
@@ -408,7 +452,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     #[cold]
     #[inline(never)]
     fn at_mark(&self, index: u32) {
-        let superblocks = self.pool.superblocks();
+        let superblocks = self.pool().superblocks();
         let superblock = &superblocks[index as usize];
         let class = superblock.class.load(Relaxed) as usize;
         if self.slot.is_current(class, index) {
@@ -422,10 +466,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let Partial { list, sparse } = &self.slot.partial[class];
         let (used, was_sparse) = (superblock.used(), superblock.mark.load(Relaxed) == 0);
         let mut count = sparse.load(Relaxed) + u32::from(!was_sparse);
-        if used == 0 || count > self.pool.options().slack {
+        if used == 0 || count > self.pool().options().slack {
             list.remove(superblocks, index);
             count -= 1;
-            self.pool.take_over(index);
+            self.pool().take_over(index);
         } else {
             superblock.set_used(used as u32, 0);
         }
@@ -434,7 +478,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     /// Takes in what other threads returned; O(r) for r slots.
     pub(crate) fn take_returned(&self) {
-        let superblocks = self.pool.superblocks();
+        let superblocks = self.pool().superblocks();
         self.slot.returned.take(superblocks, |index| {
             let superblock = &superblocks[index as usize];
             let token = self.slot.token();
@@ -443,15 +487,15 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
                 let summary = superblock.leave_list();
                 self.take_in(index, summary, owner != token);
             } else {
-                self.pool.pass_on(index);
+                self.pool().pass_on(index);
             }
         });
     }
 
     /// Takes in the returned slots of one superblock of this heap.
-    fn take_in(&self, index: u32, summary: u64, full: bool) {
-        let superblock = &self.pool.superblocks()[index as usize];
-        let taken = self.pool.take_in(index, summary);
+    fn take_in(&self, index: u32, summary: u32, full: bool) {
+        let superblock = &self.pool().superblocks()[index as usize];
+        let taken = self.pool().take_in(index, summary);
         if taken == 0 {
             return;
         }
@@ -469,9 +513,9 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// Takes in what other threads returned, on a list or not, of the first `high` units.
     pub(crate) fn take_all_returned(&mut self, high: u32) {
         for index in 0..high {
-            let owner = self.pool.superblocks()[index as usize].owner();
+            let owner = self.pool().superblocks()[index as usize].owner();
             if owner == self.token() || owner.0 == self.token().0 + 1 {
-                let summary = self.pool.returned_bits(index).summary();
+                let summary = self.pool().returned_bits(index).summary();
                 self.take_in(index, summary, owner != self.token());
             }
         }
@@ -483,7 +527,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// Takes O(r) for r slots returned and O(c) for c classes.
     pub fn collect(&mut self) {
         self.take_returned();
-        let superblocks = self.pool.superblocks();
+        let superblocks = self.pool().superblocks();
         for class in 0..CLASSES {
             let current = &self.slot.current[class];
             let Some(index) = current.superblock() else { continue };
@@ -492,7 +536,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             if used == 0 {
                 self.slot.clear_current(class);
                 superblock.set_used(0, 0);
-                self.pool.take_over(index);
+                self.pool().take_over(index);
             }
         }
     }
@@ -501,6 +545,6 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 impl<L: RawMutex, S: SegmentSource> Drop for LocalHeap<'_, '_, L, S> {
     fn drop(&mut self) {
         self.take_returned();
-        self.pool.detach(self.slot);
+        self.pool().detach(self.slot);
     }
 }
