@@ -165,7 +165,7 @@ const EAGER: Options =
 /// Two slots come back while their owner, who is out of slots, looks for some.
 #[test]
 fn a_return_meets_the_owner() {
-    explore(None, || {
+    explore(Some(3), || {
         let checked = Checked::new(2, 1, Options::default());
         let mut heap = checked.pool().attach().unwrap();
         let blocks: Vec<Sent> = (0..8).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
