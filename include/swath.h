@@ -241,6 +241,81 @@ typedef struct {
   uint32_t isolated;
 } swath_bank;
 
+// How `cmt_malloc` works. Fill it with `cmt_options_default` first, so that it stays right
+// when members are added.
+//
+// Each member can be set by the environment too, by the name beside it; the environment
+// counts where the program does not call `cmt_init`. A value that is no number or out of
+// range is the default.
+typedef struct {
+  // `SWATH_ARENA_MIB`: addresses to reserve, which bound all memory together. They cost
+  // nothing. 2 to 16777216 (16 TiB), by default twice the machine's memory.
+  uint64_t arena_mib;
+  // `SWATH_HUGETLB`: 1 takes pages of the kernel's hugetlb pools as far as there are any,
+  // of 1 GiB for segments that hold them whole, else of 2 MiB. Default 1.
+  uint32_t hugetlb;
+  // `SWATH_THP`: 1 asks for transparent huge pages of 2 MiB. Default 1.
+  uint32_t thp;
+  // `SWATH_POPULATE`: 1 touches segments of 2 MiB and more when they are allocated, and with the
+  // right to know physical addresses picks and orders their pages so that they are as
+  // contiguous as can be. Default 2: 1, but 0 in the library that overrides malloc.
+  uint32_t populate;
+  // `SWATH_PURGE_MS`: how long memory that is free stays with the process before it goes
+  // back to the system, in ms. Default 1000.
+  uint64_t purge_ms;
+  // `SWATH_EMPTY_EIGHTHS`: the emptiness threshold f in eighths, 1 to 7: a superblock that is
+  // so empty may go to other threads. Default 7.
+  uint32_t empty_eighths;
+  // `SWATH_GUARD`: 1 puts an address range that faults behind every segment. Default 0.
+  uint32_t guard;
+  // `SWATH_QUARANTINE`: how many freed blocks of a thread wait before they may be handed
+  // out again, so that a use after free is not at once another's. Up to 4096; default 0.
+  uint32_t quarantine;
+  // `SWATH_ON_ERROR`: what a wrong pointer given to `cmt_free` comes to: 0, nothing; 1,
+  // a line on standard error; 2, that and an abort. Default 2.
+  uint32_t on_error;
+} cmt_options;
+
+// What the pool holds, in bytes if not said otherwise.
+typedef struct {
+  // Blocks in use, as long as their slots and segments are.
+  uint64_t live_bytes;
+  // Superblocks and segments.
+  uint64_t held_bytes;
+  // Segments in use.
+  uint64_t segment_bytes;
+  // Free memory that has not gone back to the system.
+  uint64_t cached_bytes;
+  // Of pages of 1 GiB of the hugetlb pool.
+  uint64_t hugetlb_1g_bytes;
+  // Of pages of 2 MiB of the hugetlb pool.
+  uint64_t hugetlb_2m_bytes;
+  // Where transparent huge pages were asked for.
+  uint64_t thp_bytes;
+  // Of pages of 4 KiB.
+  uint64_t small_bytes;
+  // Of segments whose pages were picked and ordered by their frames, so far.
+  uint64_t ordered_bytes;
+  // Addresses reserved.
+  uint64_t arena_bytes;
+  // Blocks that were freed by another thread than allocated them; not bytes.
+  uint64_t remote_frees;
+  // Blocks freed twice by two threads at once, found afterwards; not bytes.
+  uint64_t late_double_frees;
+  // Threads with a heap; not bytes.
+  uint32_t threads;
+  // 1 if physical addresses are known, else 0.
+  uint32_t physical_known;
+} cmt_stats;
+
+// A piece of a block that is contiguous in physical memory.
+typedef struct {
+  // The physical address of its first byte.
+  uint64_t address;
+  // How long it is.
+  uint64_t len_bytes;
+} cmt_extent;
+
 // Which orders have a free list, and which block serves a request.
 //
 // The binary buddy system (BBS) of Linux is granularity 1 and top 10. The page buddy system
@@ -410,6 +485,97 @@ swath_result swath_banks_look(const swath_banks *banks, size_t index, swath_bank
 // # Safety
 // `banks` is null or an object of this library.
 swath_result swath_banks_isolate(swath_banks *banks, size_t index, uint32_t on);
+
+// `size` bytes, aligned to 16, which hold anything; a size of 0 gets a block too. Null, and
+// `errno` is ENOMEM, if there is no memory.
+void *cmt_malloc(size_t size);
+
+// Gives a block back; null is allowed. What a wrong pointer comes to is
+// `cmt_options.on_error`; nothing changes.
+//
+// # Safety
+// `block` is null or came from this library; it is not used after.
+void cmt_free(void *block);
+
+// `count` times `size` bytes, all zero. Null with ENOMEM also if the product overflows.
+void *cmt_calloc(size_t count, size_t size);
+
+// Makes a block at least `size` bytes long; it keeps its place if it can, and its bytes up to
+// the lesser size. Null is as for `cmt_malloc`; a size of 0 frees the block and is null. Null
+// with ENOMEM leaves the block as it was.
+//
+// # Safety
+// As for `cmt_free`, unless null is returned.
+void *cmt_realloc(void *block, size_t size);
+
+// `size` bytes at a multiple of `align`, a power of two. Null with ENOMEM, or EINVAL for
+// another alignment.
+void *cmt_aligned_alloc(size_t align, size_t size);
+
+// Bytes that may be used of a block: as many as were asked for or more; 0 for null or a pointer
+// that is none of a block.
+//
+// # Safety
+// None beyond the call: any pointer may be tried.
+size_t cmt_usable_size(const void *block);
+
+// Gives back to the system what has been free for the delay of the options, or (`now` not
+// 0) all that is free.
+void cmt_purge(int now);
+
+// Writes the defaults, the environment not considered.
+//
+// Errors: `SWATH_NULL`.
+//
+// # Safety
+// `options` can be written.
+swath_result cmt_options_default(cmt_options *options);
+
+// Begins with these options instead of those of the environment; null means those. To be called
+// before anything is allocated, or not at all.
+//
+// Errors: `SWATH_ARGUMENT` with the first value that is out of range; `SWATH_STATE` if the pool has
+// begun; `SWATH_OUT_OF_MEMORY`.
+//
+// # Safety
+// `options` is null or can be read.
+swath_result cmt_init(const cmt_options *options);
+
+// What the pool holds now; all zero before anything was allocated.
+//
+// Errors: `SWATH_NULL`.
+//
+// # Safety
+// `stats` can be written.
+swath_result cmt_stats_get(cmt_stats *stats);
+
+// Writes the physical extents behind `len_bytes` of a block from `offset` on, in order, as a
+// scatter list needs them: up to `room`; `found` is how many there are in all. Pages that were never
+// touched are touched first (with what they hold). O(pages).
+//
+// The frames are those of now: memory that is not of the hugetlb pools may be moved by the kernel
+// unless it is locked or pinned.
+//
+// Errors: `SWATH_FOREIGN` with the address if `block` is none of this library, or with the block's
+// length if the range does not lie in it; `SWATH_DENIED` if the process may not know physical addresses; `SWATH_EMPTY`, `SWATH_NULL`.
+//
+// # Safety
+// `extents` has room for `room`, `found` can be written; the block is in use.
+swath_result cmt_extents(const void *block,
+                         size_t offset,
+                         size_t len_bytes,
+                         cmt_extent *extents,
+                         size_t room,
+                         size_t *found);
+
+// Calls `visit` with each range of the machine's memory, ascending, in frames of 4 KiB, and with
+// `context`: the areas between which there are vacuums.
+//
+// Errors: `SWATH_DENIED` if the process may not know them; `SWATH_NULL`.
+//
+// # Safety
+// `visit` takes `context`.
+swath_result cmt_areas(void (*visit)(swath_extent area, void *context), void *context);
 
 // Bytes of storage for the frames of `map`; 0 if the map or the configuration is wrong.
 //

@@ -23,6 +23,7 @@ const TABLE: &[(&str, &[&str])] = &[
         &["swath-arch", "swath-frame", "swath-vm", "swath-heap", "swath-hw", "swath-preload"],
     ),
     ("swath-ffi", &["swath-arch", "swath-frame", "swath-vm", "swath-heap"]),
+    ("swath-malloc", &["swath-ffi"]),
     ("swath-py", &["swath-lab"]),
     (BENCH, &["swath-arch", "swath-frame", "swath-vm", "swath-heap", "swath-hw", "swath-lab"]),
     ("xtask", &[]),

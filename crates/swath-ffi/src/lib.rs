@@ -18,10 +18,24 @@
 //! * Objects that another is made over (a map, a pool, frames under reservations) stay where
 //!   they are as long as the other is used.
 
-#![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(not(feature = "cmt"), no_std)]
 #![allow(non_camel_case_types, reason = "the names are those of C")]
 
 mod banks;
+#[cfg(feature = "cmt")]
+mod cmt;
+#[cfg(feature = "cmt")]
+mod cmt_backing;
+#[cfg(feature = "cmt")]
+mod cmt_choice;
+#[cfg(feature = "cmt")]
+mod cmt_lock;
+#[cfg(feature = "cmt")]
+mod cmt_physical;
+#[cfg(feature = "cmt")]
+mod cmt_pool;
+#[cfg(feature = "cmt")]
+mod cmt_thread;
 mod frames;
 mod heap;
 mod map;
@@ -31,6 +45,10 @@ mod reservations;
 mod result;
 
 pub use banks::*;
+#[cfg(feature = "cmt")]
+pub use cmt::*;
+#[cfg(feature = "cmt")]
+pub use cmt_choice::cmt_options;
 pub use frames::*;
 pub use heap::*;
 pub use map::*;
@@ -38,7 +56,7 @@ pub use regions::*;
 pub use reservations::*;
 pub use result::*;
 
-#[cfg(not(any(feature = "std", test)))]
+#[cfg(not(any(feature = "cmt", test)))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {

@@ -324,6 +324,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         &self.options
     }
 
+    /// Looks at the source, under the pool's lock: `look` must not call the pool.
+    pub fn with_source<T>(&self, look: impl FnOnce(&S) -> T) -> T {
+        look(&self.lock().source)
+    }
+
     #[inline]
     pub(crate) fn superblocks(&self) -> &'m [Superblock] {
         self.superblocks

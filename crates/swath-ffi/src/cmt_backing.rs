@@ -1,0 +1,420 @@
+//! What backs the arena: pages of the kernel, as large as it gives them.
+//!
+//! Addresses are reserved once and without access. Memory comes in **chunks** of 2 MiB, when
+//! the first unit of a chunk is acquired: from the hugetlb pools (1 GiB for a
+//! segment that holds one whole, else 2 MiB), else as ordinary pages for which a transparent huge
+//! page is asked. So whatever lies within a chunk is contiguous in physical memory if the kernel has
+//! a huge page to give.
+//!
+//! A segment of whole chunks can be **populated**: its chunks, and a fourth more, are touched
+//! elsewhere first; where their frames lie is read from the page map, the
+//! longest runs of neighbours are chosen, and these are moved into place in the order of
+//! their frames. No page is copied: moving a huge page is one entry of a table.
+
+use core::ptr;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+
+use swath_heap::buffer::{FirstFit, SegmentSource, UNIT_BYTES};
+
+use crate::cmt_choice::cmt_options;
+use crate::cmt_physical::PageMap;
+
+/// Bytes of a chunk: a huge page of x86-64 and of ARMv8 with granule 4 KiB.
+pub(crate) const CHUNK_BYTES: usize = 2 << 20;
+const CHUNK_UNITS: u32 = (CHUNK_BYTES / UNIT_BYTES) as u32;
+/// Chunks of a page of 1 GiB.
+const GIANT_CHUNKS: usize = 512;
+const GIANT_BYTES: usize = GIANT_CHUNKS * CHUNK_BYTES;
+const PAGE_BYTES: usize = 4096;
+
+/// What a chunk is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+enum Chunk {
+    /// Nothing yet.
+    Reserved = 0,
+    /// Ordinary pages.
+    Small = 1,
+    /// Ordinary pages, and a transparent huge page asked for.
+    Advised = 2,
+    /// A page of the hugetlb pool.
+    Huge = 3,
+    /// A part of a page of 1 GiB.
+    Giant = 4,
+}
+
+/// Chunks by what they are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Chunks {
+    pub(crate) small: u64,
+    pub(crate) advised: u64,
+    pub(crate) huge: u64,
+    pub(crate) giant: u64,
+    /// Those that were picked and ordered by their frames.
+    pub(crate) ordered: u64,
+}
+
+/// The most chunks that one segment's populating orders at once; longer segments are ordered
+/// piece by piece.
+const ORDER_MAX: usize = 1024;
+
+/// Whether segments are populated where the options do not say.
+pub(crate) static POPULATE: AtomicBool = AtomicBool::new(true);
+
+/// The kernel's pages as a buffer pool's source.
+pub(crate) struct Backing {
+    runs: FirstFit<&'static mut [u64]>,
+    base: *mut u8,
+    chunks: &'static mut [u8],
+    counts: Chunks,
+    hugetlb: bool,
+    thp: bool,
+    populate: u32,
+    /// Whether populated chunks are ordered: physical addresses are known.
+    order: bool,
+    /// While populating: the first frame of a chunk, and which it is.
+    found: &'static mut [u64],
+}
+
+// SAFETY: it owns the arena; the pointer is not shared.
+unsafe impl Send for Backing {}
+
+/// Words that a backing keeps beside its bits, for populating.
+pub(crate) const FOUND_WORDS: usize = 2 * ORDER_MAX;
+
+impl Backing {
+    /// The arena from `base` on, reserved, of as many chunks as `chunks`, which are zeroed, as are
+    /// the bits of the units.
+    ///
+    /// # Safety
+    /// The range is mapped without access, aligned to a chunk, and nobody else's.
+    pub(crate) unsafe fn new(
+        base: *mut u8,
+        used: &'static mut [u64],
+        chunks: &'static mut [u8],
+        found: &'static mut [u64],
+        options: &cmt_options,
+        order: bool,
+    ) -> Self {
+        let units = chunks.len() as u32 * CHUNK_UNITS;
+        Self {
+            runs: FirstFit::new(base.addr(), units, used, true),
+            base,
+            chunks,
+            counts: Chunks::default(),
+            hugetlb: options.hugetlb != 0,
+            thp: options.thp != 0,
+            populate: options.populate,
+            order: order && options.thp != 0,
+            found,
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Chunks {
+        self.counts
+    }
+
+    fn address(&self, chunk: usize) -> *mut u8 {
+        self.base.wrapping_add(chunk * CHUNK_BYTES)
+    }
+
+    fn note(&mut self, chunk: usize, count: usize, what: Chunk) {
+        self.chunks[chunk..chunk + count].fill(what as u8);
+        let counter = match what {
+            Chunk::Reserved => return,
+            Chunk::Small => &mut self.counts.small,
+            Chunk::Advised => &mut self.counts.advised,
+            Chunk::Huge => &mut self.counts.huge,
+            Chunk::Giant => &mut self.counts.giant,
+        };
+        *counter += count as u64;
+    }
+
+    fn is(&self, chunk: usize, what: Chunk) -> bool {
+        self.chunks[chunk] == what as u8
+    }
+
+    /// Makes the chunks of some units usable; on failure those that became so stay.
+    fn prepare(&mut self, first: u32, units: u32) -> bool {
+        let end = ((first + units).div_ceil(CHUNK_UNITS)) as usize;
+        let mut at = (first / CHUNK_UNITS) as usize;
+        while at < end {
+            if !self.is(at, Chunk::Reserved) {
+                at += 1;
+                continue;
+            }
+            let reserved = self.chunks[at..end].iter().take_while(|&&chunk| chunk == 0).count();
+            let prepared = self.prepare_run(at, reserved);
+            if prepared == 0 {
+                return false;
+            }
+            at += prepared;
+        }
+        true
+    }
+
+    /// Makes some of `count` reserved chunks from `chunk` on usable; how many.
+    fn prepare_run(&mut self, chunk: usize, count: usize) -> usize {
+        let at = self.address(chunk);
+        if self.hugetlb {
+            if count >= GIANT_CHUNKS
+                && at.addr().is_multiple_of(GIANT_BYTES)
+                && map_huge(at, GIANT_BYTES, libc::MAP_HUGE_1GB)
+            {
+                self.note(chunk, GIANT_CHUNKS, Chunk::Giant);
+                return GIANT_CHUNKS;
+            }
+            if map_huge(at, CHUNK_BYTES, libc::MAP_HUGE_2MB) {
+                self.note(chunk, 1, Chunk::Huge);
+                return 1;
+            }
+        }
+        // Up to where a page of 1 GiB could be had.
+        let to_giant = (GIANT_BYTES - at.addr() % GIANT_BYTES) / CHUNK_BYTES;
+        let count = if count > to_giant { to_giant } else { count };
+        let populate = count > 1
+            && match self.populate {
+                0 | 1 => self.populate == 1,
+                _ => POPULATE.load(Relaxed),
+            };
+        if self.order && populate {
+            let placed = self.place_ordered(chunk, count.min(ORDER_MAX * 4 / 5));
+            if placed > 0 {
+                return placed;
+            }
+        }
+        let len = count * CHUNK_BYTES;
+        // SAFETY: reserved addresses of the arena, which nobody uses yet.
+        if unsafe { libc::mprotect(at.cast(), len, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
+            return 0;
+        }
+        // SAFETY: as above; advice changes no contents.
+        let advised =
+            self.thp && unsafe { libc::madvise(at.cast(), len, libc::MADV_HUGEPAGE) } == 0;
+        self.note(chunk, count, if advised { Chunk::Advised } else { Chunk::Small });
+        if populate {
+            // SAFETY: as above. Memory that cannot be had now is had at the first touch, or not.
+            unsafe { libc::madvise(at.cast(), len, libc::MADV_POPULATE_WRITE) };
+        }
+        count
+    }
+
+    /// Fills `count` reserved chunks from `chunk` on with the best of some more; how many it filled: all,
+    /// or none if huge pages are not to be had.
+    fn place_ordered(&mut self, chunk: usize, count: usize) -> usize {
+        let tried = (count + count.div_ceil(4)).min(ORDER_MAX);
+        let Some(scratch) = Scratch::new(tried) else { return 0 };
+        let mut found = 0;
+        let Some(map) = PageMap::open() else { return 0 };
+        for index in 0..tried {
+            let at = scratch.start.wrapping_add(index * CHUNK_BYTES).addr();
+            if let Some(frame) = map.contiguous(at, CHUNK_BYTES / PAGE_BYTES) {
+                self.found[2 * found] = frame;
+                self.found[2 * found + 1] = index as u64;
+                found += 1;
+            }
+        }
+        if found < count {
+            return 0;
+        }
+        let (pairs, _) = self.found[..2 * found].as_chunks_mut::<2>();
+        pairs.sort_unstable();
+        choose(pairs, count);
+        for place in 0..count {
+            let index = self.found[2 * place + 1] as usize;
+            let from = scratch.start.wrapping_add(index * CHUNK_BYTES);
+            let to = self.address(chunk + place);
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            // SAFETY: a chunk of the scratch range, moved once; the place is reserved and unused.
+            let moved = unsafe { libc::mremap(from.cast(), CHUNK_BYTES, CHUNK_BYTES, flags, to) };
+            if moved == libc::MAP_FAILED {
+                self.note(chunk, place, Chunk::Advised);
+                self.counts.ordered += place as u64;
+                return place;
+            }
+        }
+        self.note(chunk, count, Chunk::Advised);
+        self.counts.ordered += count as u64;
+        count
+    }
+}
+
+/// Of chunks sorted by frame keeps the `count` that make the fewest runs, in order, at the front:
+/// whole runs from the longest on, then the beginning of another.
+fn choose(pairs: &mut [[u64; 2]], count: usize) {
+    const STEP: u64 = (CHUNK_BYTES / PAGE_BYTES) as u64;
+    let follows = |pairs: &[[u64; 2]], at: usize| at > 0 && pairs[at][0] == pairs[at - 1][0] + STEP;
+    // Drops what is too much from the shortest runs, the last of them first.
+    let mut len = pairs.len();
+    while len > count {
+        let (mut shortest, mut best) = (0..0, usize::MAX);
+        let mut start = 0;
+        for end in 1..=len {
+            if end == len || !follows(pairs, end) {
+                if end - start <= best {
+                    (best, shortest) = (end - start, start..end);
+                }
+                start = end;
+            }
+        }
+        let drop = best.min(len - count);
+        pairs.copy_within(shortest.end..len, shortest.end - drop);
+        len -= drop;
+    }
+}
+
+/// Chunks elsewhere, with their pages; what is not moved away goes back in the end.
+struct Scratch {
+    mapped: *mut u8,
+    mapped_len: usize,
+    /// The first chunk.
+    start: *mut u8,
+}
+
+impl Scratch {
+    /// Touched chunks, if the memory for them is there.
+    fn new(chunks: usize) -> Option<Self> {
+        let len = chunks * CHUNK_BYTES;
+        let mapped_len = len + CHUNK_BYTES;
+        let mapped = map(mapped_len, libc::PROT_READ | libc::PROT_WRITE)?;
+        let start = mapped.wrapping_add(mapped.align_offset(CHUNK_BYTES));
+        let scratch = Self { mapped, mapped_len, start };
+        // SAFETY: within the mapping, which nobody else has.
+        let touched = unsafe {
+            libc::madvise(start.cast(), len, libc::MADV_HUGEPAGE) == 0
+                && libc::madvise(start.cast(), len, libc::MADV_POPULATE_WRITE) == 0
+        };
+        touched.then_some(scratch)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; chunks that moved away are holes in it, which is allowed.
+        unsafe { libc::munmap(self.mapped.cast(), self.mapped_len) };
+    }
+}
+
+/// Zeroed memory of the process, or reserved addresses with `PROT_NONE`.
+pub(crate) fn map(len_bytes: usize, access: i32) -> Option<*mut u8> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping where the kernel wants it.
+    let at = unsafe { libc::mmap(ptr::null_mut(), len_bytes, access, flags, -1, 0) };
+    (at != libc::MAP_FAILED).then_some(at.cast())
+}
+
+/// Puts pages of a hugetlb pool at a reserved place; whether there were any.
+fn map_huge(at: *mut u8, len_bytes: usize, size: i32) -> bool {
+    // Not `MAP_FIXED` at once: on failure the reservation would be gone.
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | size;
+    // SAFETY: a new mapping where the kernel wants it.
+    let pages = unsafe { libc::mmap(ptr::null_mut(), len_bytes, access, flags, -1, 0) };
+    if pages == libc::MAP_FAILED {
+        return false;
+    }
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: the pages are new and move to reserved addresses that nobody uses.
+    let moved = unsafe { libc::mremap(pages, len_bytes, len_bytes, flags, at) };
+    if moved == libc::MAP_FAILED {
+        // SAFETY: mapped just now.
+        unsafe { libc::munmap(pages, len_bytes) };
+        return false;
+    }
+    true
+}
+
+// SAFETY: units come from `FirstFit`, which hands each out once, and their chunks are made
+// usable before.
+unsafe impl SegmentSource for Backing {
+    fn reads_zero(&self) -> bool {
+        true
+    }
+
+    fn acquire(&mut self, units: u32, align_units: u32) -> Option<u32> {
+        // A segment of whole chunks begins at one.
+        let align = if units >= CHUNK_UNITS { align_units.max(CHUNK_UNITS) } else { align_units };
+        let first = self.runs.acquire(units, align)?;
+        if !self.prepare(first, units) {
+            self.runs.release(first, units);
+            return None;
+        }
+        Some(first)
+    }
+
+    fn extend(&mut self, first: u32, units: u32, more: u32) -> bool {
+        if !self.runs.extend(first, units, more) {
+            return false;
+        }
+        let ready = self.prepare(first + units, more);
+        if !ready {
+            self.runs.release(first + units, more);
+        }
+        ready
+    }
+
+    fn release(&mut self, first: u32, units: u32) {
+        self.runs.release(first, units);
+    }
+
+    /// Only whole chunks, which are reserved addresses again then: a hole in a huge page would break
+    /// it up. Pages of 1 GiB stay.
+    fn purge(&mut self, first: u32, units: u32) -> bool {
+        let from = first.div_ceil(CHUNK_UNITS) as usize;
+        let to = ((first + units) / CHUNK_UNITS) as usize;
+        if from >= to || self.chunks[from..to].contains(&(Chunk::Giant as u8)) {
+            return false;
+        }
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let (at, len) = (self.address(from).cast(), (to - from) * CHUNK_BYTES);
+        // SAFETY: chunks of the arena in which no unit is in use.
+        if unsafe { libc::mmap(at, len, libc::PROT_NONE, flags, -1, 0) } == libc::MAP_FAILED {
+            return false;
+        }
+        for chunk in &mut self.chunks[from..to] {
+            let counter = match *chunk {
+                small if small == Chunk::Small as u8 => &mut self.counts.small,
+                advised if advised == Chunk::Advised as u8 => &mut self.counts.advised,
+                huge if huge == Chunk::Huge as u8 => &mut self.counts.huge,
+                _ => continue,
+            };
+            *counter -= 1;
+            *chunk = Chunk::Reserved as u8;
+        }
+        first.is_multiple_of(CHUNK_UNITS) && units.is_multiple_of(CHUNK_UNITS)
+    }
+
+    fn guard(&mut self, first: u32, units: u32, on: bool) {
+        let chunk = (first / CHUNK_UNITS) as usize;
+        if self.is(chunk, Chunk::Huge) || self.is(chunk, Chunk::Giant) {
+            return;
+        }
+        let access = if on { libc::PROT_NONE } else { libc::PROT_READ | libc::PROT_WRITE };
+        let at = self.base.wrapping_add(first as usize * UNIT_BYTES);
+        // SAFETY: units that the pool has acquired and no block's.
+        unsafe { libc::mprotect(at.cast(), units as usize * UNIT_BYTES, access) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::choose;
+
+    /// The kept chunks, by number of frame / 512.
+    fn kept(chunks: &[u64], count: usize) -> Vec<u64> {
+        let mut pairs: Vec<[u64; 2]> = chunks.iter().map(|&chunk| [chunk * 512, chunk]).collect();
+        choose(&mut pairs, count);
+        pairs[..count].iter().map(|pair| pair[1]).collect()
+    }
+
+    #[test]
+    fn the_longest_runs_are_kept_in_order() {
+        assert_eq!(kept(&[1, 2, 3], 3), [1, 2, 3]);
+        assert_eq!(kept(&[1, 5, 6, 7, 9, 10], 5), [5, 6, 7, 9, 10]);
+        assert_eq!(kept(&[1, 5, 6, 7, 9, 10], 3), [5, 6, 7]);
+        // Of a run that is cut the beginning stays.
+        assert_eq!(kept(&[1, 2, 3, 7, 8, 9, 10], 6).len(), 6);
+        assert_eq!(kept(&[4, 8], 1), [4]);
+    }
+}
