@@ -123,7 +123,8 @@ impl<'a> Place<'a> {
     /// The lowest start at which all constraints are met and all units to be
     /// held are free. `first_free(count, from)` is the lowest start, from
     /// `from` on, of so many free units. It is called at most twice for each
-    /// run of free units that is long enough but not well placed, and twice more.
+    /// run of free units that is long enough but has no place, and twice more;
+    /// with blocks, also for each start in a run whose block is not free.
     #[inline]
     pub(crate) fn search(&self, first_free: impl Fn(u64, u64) -> Option<u64>) -> Option<u64> {
         let mut from = self.admit(self.lower)?;

@@ -19,10 +19,19 @@
 //! for [`CHILDREN`] nodes; the children of one node share one line of 64 bytes.
 //! L is the number of levels, which is 1 + ceil(log₄(n/256)) for n units: 7
 //! for 2^20 units. A search reads at most 2·L such lines and one of the bitmap.
-//! A change of c units writes c/64 words of the bitmap, c/256 nodes of level 0,
-//! a quarter of that in each level above, and recomputes at most two nodes in
-//! each level; it stops at the first level where nothing changed. The state is
-//! one bit and 2/3 of a bit per unit.
+//! A change of c units that share a node of level 0 writes one word and at most
+//! L nodes, and stops at the first that stays as it was; a node reads its
+//! children where the longest run below it is broken, or where the run reaches
+//! an end of its child. A larger change writes c/64 words, c/256 nodes of level
+//! 0 and a quarter of that in each level above, and computes two nodes of each
+//! level anew. The state is one bit and 2/3 of a bit per unit.
+//!
+//! Instructions, counted on x86-64 with 2^20 units: with a random half in use, the
+//! one run of 19 units, the longest, is found in 800 (1,235,000 by a scan of the
+//! words) and one of 15 in 600 (36,000); among 1,909 runs of mixed lengths, one
+//! of 3,000 in 440 (97,000). To find, take and free one unit is 1,100 on average
+//! and 3,100 if all units are free, where every level's longest run is broken;
+//! for the run of 19 it is 3,100, and for one of 900 units 2,900.
 //!
 //! Nodes are u32, hence at most [`UNITS_MAX`] units.
 
@@ -68,23 +77,30 @@ impl Runs {
         [self.prefix | self.suffix << 32, self.longest]
     }
 
-    /// The runs of a word.
-    #[inline(always)]
-    fn of_word(word: u64) -> Self {
-        if word == u64::MAX {
-            return Self::uniform(64);
-        }
-        let (prefix, suffix) = (word.trailing_ones(), word.leading_ones());
-        // Without the runs at its ends.
-        let inner = word & word.wrapping_add(1) & u64::MAX >> suffix;
-        let longest = prefix.max(suffix).max(longest_ones(inner));
-        Self { prefix: prefix.into(), longest: longest.into(), suffix: suffix.into() }
-    }
-
-    /// The runs of the words under a node of level 0.
+    /// The runs of the words under a node of level 0. A word is asked only for
+    /// a run longer than the longest so far: for all words together, that is at
+    /// most 63 steps more.
     #[inline(always)]
     fn of_leaf(words: &[u64]) -> Self {
-        Self::join(words.iter().map(|&word| Self::of_word(word)), 64)
+        let (mut prefix, mut longest, mut suffix, mut before) = (0, 0, 0, 0);
+        for &word in words {
+            let head = u64::from(word.trailing_ones());
+            if prefix == before {
+                prefix += head;
+            }
+            before += 64;
+            let tail = if word == u64::MAX { suffix + 64 } else { word.leading_ones().into() };
+            longest = tail.max(longest).max(suffix + head);
+            suffix = tail;
+            if longest < 63 {
+                let mut longer = starts_of_run(word, longest + 1);
+                while longer != 0 {
+                    longest += 1;
+                    longer &= word >> longest;
+                }
+            }
+        }
+        Self { prefix, longest, suffix }
     }
 
     /// The runs of sibling nodes of `span` units each.
@@ -108,35 +124,6 @@ impl Runs {
         }
         Self { prefix, longest, suffix }
     }
-}
-
-/// The length of the longest run of ones. With `at_least[k]` marking where 2^k
-/// ones start, doubled until none do, the length is put together from the
-/// highest power down: at most 11 steps.
-#[inline(always)]
-fn longest_ones(word: u64) -> u32 {
-    if word & word >> 1 == 0 {
-        return u32::from(word != 0);
-    }
-    let mut at_least = [word; 6];
-    let mut k = 0;
-    loop {
-        let twice = at_least[k] & at_least[k] >> (1 << k);
-        if twice == 0 {
-            break;
-        }
-        k += 1;
-        at_least[k] = twice;
-    }
-    let (mut starts, mut length) = (at_least[k], 1 << k);
-    for k in (0..k).rev() {
-        let longer = starts & at_least[k] >> length;
-        if longer != 0 {
-            starts = longer;
-            length += 1 << k;
-        }
-    }
-    length
 }
 
 /// The bits from which on `count` ones stand in the word, 1 to 64.

@@ -98,6 +98,52 @@ fn large_spaces_conform() {
     }
 }
 
+/// A million units in use at random; each answer against a scan of all units.
+#[test]
+fn a_million_units_against_a_scan() {
+    let areas: Vec<_> = (0..16).map(|i| extent(i << 17, 1 << 16)).collect();
+    with_space(&areas, 0, |space| {
+        let seed = 7;
+        let mut random = Random::new(seed);
+        let mut bitmap = bitmap(space, Frames::PreAllocated);
+        let mut held = Vec::new();
+        loop {
+            let most = 1 << random.below(11);
+            match bitmap.allocate(&SegmentRequest::new(1 + random.below(most))) {
+                Ok(segment) => held.push(segment),
+                Err(_) => break,
+            }
+        }
+        for segment in held {
+            if random.below(2) == 0 {
+                bitmap.free(segment).unwrap();
+            }
+        }
+        bitmap.check().unwrap();
+        let total = space.total_frames() as usize;
+        // How many free units there are from each unit on.
+        let mut run = vec![0; total + 1];
+        for free in free_runs(&bitmap) {
+            let past = free.start + free.count;
+            (free.start..past).for_each(|unit| run[unit as usize] = past - unit);
+        }
+        let longest = run.iter().copied().max().unwrap();
+        assert_eq!(bitmap.largest_frames(), longest);
+        for step in 0..100 {
+            let most = [20, 500, longest + 2][step % 3];
+            let align = Order::known(random.below(10) as u8 * u8::from(step % 4 == 0));
+            let lower = random.below(total as u64) * random.below(2);
+            let count = 1 + random.below(most);
+            let request = SegmentRequest { align, lower, ..SegmentRequest::new(count) };
+            let mut starts = (lower..total as u64).filter(|s| s.is_multiple_of(align.frames()));
+            let expected = starts.find(|&start| run[start as usize] >= count);
+            let found = bitmap.find(&request).ok();
+            let expected = expected.map(|start| Segment::new(start, count));
+            assert_eq!(found, expected, "seed {seed}, step {step}: {request:?}");
+        }
+    });
+}
+
 #[test]
 fn extents_and_numbers_go_both_ways() {
     // Areas that touch make one extent; the vacuum parts two.
