@@ -13,7 +13,6 @@ const SAFE: &[&str] = &[
     "swath-frame",
     "swath-vm",
     "swath-hw",
-    "swath-lab",
     "swath-preload",
     "swath-py",
     "xtask",

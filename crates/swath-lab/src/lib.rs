@@ -1,6 +1,6 @@
 //! The laboratory: workloads, traces, machine snapshots, studies and reports.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod access;
 pub mod access_champsim;
@@ -67,12 +67,23 @@ pub mod plan;
 mod plan_check;
 pub mod plan_green;
 pub mod plan_green_cost;
+pub mod plan_rt;
 pub mod plan_superpages;
 pub mod process;
 pub mod real;
 pub mod real_memory;
 pub mod report;
 pub mod results;
+pub mod rt_footprint;
+pub mod rt_heap;
+pub mod rt_program;
+pub mod rt_programs;
+mod rt_real;
+pub mod rt_run;
+pub mod rt_runtimes;
+pub mod rt_system;
+pub mod rt_table;
+pub mod rt_workload;
 pub mod snapshot;
 pub mod snapshot_file;
 pub mod snapshot_live;

@@ -34,7 +34,7 @@ use swath_lab::studies::{self, BUILT_IN};
 use swath_lab::study::{Run, StudyError, Watch};
 use swath_lab::workload::WorkloadName;
 use swath_lab::{
-    green_cost, heap_record, page_replay, pbs_allocation, pbs_system, real_memory, report,
+    green_cost, heap_record, page_replay, pbs_allocation, pbs_system, real_memory, report, rt_run,
     snapshot_live,
 };
 
@@ -118,6 +118,12 @@ enum Command {
         /// Count its unknown frames as free.
         #[arg(long)]
         unknown_free: bool,
+    },
+    /// Run the calls of a heap that a study counts.
+    #[command(hide = true)]
+    CountHeap {
+        /// What is to be done, as JSON.
+        job: String,
     },
     /// Run the allocations that a study counts.
     #[command(hide = true)]
@@ -334,6 +340,9 @@ fn main() -> ExitCode {
             .map_err(|error| Failure::new(1, error)),
         Command::CountAllocation { plan, subject, memory, unknown_free } => {
             count_allocation(&plan, subject, memory.as_deref(), unknown_free)
+        }
+        Command::CountHeap { job } => {
+            rt_run::count_child(&job).map_err(|error| Failure::new(1, error))
         }
         Command::CountTakes { job } => {
             green_cost::count_child(&job).map_err(|error| Failure::new(1, error))

@@ -13,6 +13,7 @@ use crate::memory::Ageing;
 use crate::plan_check::validate;
 use crate::plan_green::GreenPlan;
 use crate::plan_green_cost::{CostPlan, WorkingSetPlan};
+use crate::plan_rt::RtPlan;
 use crate::plan_superpages::SuperpagesPlan;
 use crate::workload::{Shapes, WorkloadName};
 
@@ -123,6 +124,12 @@ pub enum Kind {
     GreenWorkingSet,
     /// Superpages off and on, in simulated time.
     Superpages,
+    /// What allocations and releases of a heap over regions cost.
+    RtRuntimes,
+    /// How many pages such a heap has mapped.
+    RtFootprint,
+    /// Recorded programs on it.
+    RtPrograms,
 }
 
 impl Kind {
@@ -139,12 +146,15 @@ impl Kind {
                 | Self::GreenPower
                 | Self::GreenMigration
                 | Self::GreenReplay
+                | Self::RtRuntimes
+                | Self::RtFootprint
+                | Self::RtPrograms
         )
     }
 
     /// Whether the study can measure the machine that runs it.
     pub fn measures_machine(self) -> bool {
-        self == Self::Superpages
+        matches!(self, Self::Superpages | Self::RtRuntimes)
     }
 
     /// Whether the study runs on a real program's accesses if they are given.
@@ -620,6 +630,8 @@ pub enum Plan {
     GreenWorkingSet(WorkingSetPlan),
     /// See [`Kind::Superpages`].
     Superpages(SuperpagesPlan),
+    /// The studies of heaps over regions, by their kind.
+    Rt(RtPlan),
 }
 
 impl Plan {
@@ -654,6 +666,9 @@ impl Plan {
             Kind::GreenCost => Self::GreenCost(toml_from(name, text)?),
             Kind::GreenWorkingSet => Self::GreenWorkingSet(toml_from(name, text)?),
             Kind::Superpages => Self::Superpages(toml_from(name, text)?),
+            Kind::RtRuntimes | Kind::RtFootprint | Kind::RtPrograms => {
+                Self::Rt(toml_from(name, text)?)
+            }
         };
         validate(&plan).map_err(|(key, why)| PlanError::Value {
             plan: name.to_owned(),
@@ -677,6 +692,7 @@ impl Plan {
             Self::GreenCost(plan) => &plan.about,
             Self::GreenWorkingSet(plan) => &plan.about,
             Self::Superpages(plan) => &plan.about,
+            Self::Rt(plan) => &plan.about,
         }
     }
 
@@ -694,6 +710,7 @@ impl Plan {
             Self::GreenCost(plan) => &mut plan.about,
             Self::GreenWorkingSet(plan) => &mut plan.about,
             Self::Superpages(plan) => &mut plan.about,
+            Self::Rt(plan) => &mut plan.about,
         }
     }
 }

@@ -147,6 +147,7 @@ pub(crate) fn validate(plan: &Plan) -> Checked {
             fault.map_or(Ok(()), Err)
         }
         Plan::GreenCost(plan) => plan.check(),
+        Plan::Rt(plan) => plan.check(),
         Plan::GreenWorkingSet(plan) => plan.check(),
     }
 }

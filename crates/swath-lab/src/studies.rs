@@ -5,11 +5,11 @@ use crate::study::{Outcome, Run, StudyError};
 use crate::{
     green_cost, green_hotplug, green_layout, green_migration, green_power, green_recorded,
     green_working_set, pbs_allocation, pbs_cases, pbs_fit, pbs_freelist, pbs_readings, pbs_system,
-    pbs_tlb, pbs_widths, results, superpages,
+    pbs_tlb, pbs_widths, results, rt_footprint, rt_programs, rt_runtimes, superpages,
 };
 
 /// The plans that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 20] = [
+pub const BUILT_IN: [(&str, &str); 23] = [
     ("pbs-cases", include_str!("../../../studies/pbs-cases.toml")),
     ("pbs-tlb", include_str!("../../../studies/pbs-tlb.toml")),
     ("pbs-system", include_str!("../../../studies/pbs-system.toml")),
@@ -30,6 +30,9 @@ pub const BUILT_IN: [(&str, &str); 20] = [
     ("green-cost", include_str!("../../../studies/green-cost.toml")),
     ("green-working-set", include_str!("../../../studies/green-working-set.toml")),
     ("superpages", include_str!("../../../studies/superpages.toml")),
+    ("rt-runtimes", include_str!("../../../studies/rt-runtimes.toml")),
+    ("rt-footprint", include_str!("../../../studies/rt-footprint.toml")),
+    ("rt-programs", include_str!("../../../studies/rt-programs.toml")),
 ];
 
 /// Runs a plan.
@@ -56,6 +59,11 @@ pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         Plan::GreenCost(plan) => green_cost::run(plan, run),
         Plan::GreenWorkingSet(plan) => green_working_set::run(plan, run),
         Plan::Superpages(plan) => superpages::run(plan, run),
+        Plan::Rt(plan) => match plan.about.kind {
+            Kind::RtFootprint => rt_footprint::run(plan, run),
+            Kind::RtPrograms => rt_programs::run(plan, run),
+            _ => rt_runtimes::run(plan, run),
+        },
     }?;
     results::check_pair(&outcome.result, outcome.host.as_ref())?;
     Ok(outcome)
