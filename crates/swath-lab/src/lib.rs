@@ -83,6 +83,7 @@ pub mod rt_run;
 pub mod rt_runtimes;
 pub mod rt_system;
 pub mod rt_table;
+pub mod rt_table_heap;
 pub mod rt_workload;
 pub mod snapshot;
 pub mod snapshot_file;

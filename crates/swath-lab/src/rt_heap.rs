@@ -12,7 +12,7 @@
 //!   before anything else in the region is touched: a released range is then whole
 //!   regions, at most five, whatever its length (two pages of the tag and links at
 //!   either end, and the inside).
-//! * [`TableHeap`]: pages stay with the heap, until the last block before the end of
+//! * [`TableHeap`](crate::rt_table_heap::TableHeap): pages stay with the heap, until the last block before the end of
 //!   the footprint is freed. Then all pages from the last block left up to the end go back, one
 //!   after the other, as by `sbrk`.
 //!
@@ -26,22 +26,21 @@
 #![allow(unsafe_code, reason = "the heap's interface")]
 
 use std::alloc::Layout;
-use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
 use swath_arch::{BASE_PAGE_BYTES, PageRange, PhysMemory, VirtAddr, Vpn};
 use swath_heap::{
     AllocError, BlockInfo, ByteAllocator, FreeError, GRANULE_BYTES, HEADER_BYTES, PageSource,
-    PoolError, Resident, SourceError, Tlsf, Trusting,
+    PoolError, SourceError, Tlsf, Trusting,
 };
 use swath_vm::{FramePool, RegionError, RegionSpace, RegionTree, Rights};
 
-use crate::rt_table::{DirectTable, TableError};
+use crate::rt_table::TableError;
 
 /// Bytes of a page.
 const PAGE_BYTES: usize = BASE_PAGE_BYTES as usize;
 /// Bytes of a tag and the links behind it.
-const TAG_BYTES: usize = 2 * GRANULE_BYTES;
+pub(crate) const TAG_BYTES: usize = 2 * GRANULE_BYTES;
 /// Pages that an allocation may write tags and links to for the first time: those at
 /// the block's end, and with an alignment those at its start.
 const TAG_PAGES_MAX: u64 = 4;
@@ -118,14 +117,14 @@ impl Placed {
 }
 
 /// The pages that bytes `from` to `to` of the pool lie in.
-fn pages_of(from: u64, to: u64) -> PageRange {
+pub(crate) fn pages_of(from: u64, to: u64) -> PageRange {
     let first = from / BASE_PAGE_BYTES;
     PageRange::new(Vpn::new(first), to.div_ceil(BASE_PAGE_BYTES) - first)
 }
 
 /// TLSF over a pool of memory that the operating system backs as it is touched, with
 /// what is allocated.
-struct Bytes<S: PageSource> {
+pub(crate) struct Bytes<S: PageSource> {
     heap: Tlsf<'static, S, Trusting>,
     /// Address of the pool's first byte, a multiple of a page.
     base: usize,
@@ -136,7 +135,7 @@ struct Bytes<S: PageSource> {
 
 impl<S: PageSource> Bytes<S> {
     /// A pool of so many pages; `source` is made from its address.
-    fn new(pages: usize, source: impl FnOnce(usize) -> S) -> Result<Self, HeapError> {
+    pub(crate) fn new(pages: usize, source: impl FnOnce(usize) -> S) -> Result<Self, HeapError> {
         let mut memory = vec![0_u64; (pages + 1) * (PAGE_BYTES / 8)];
         let start = NonNull::from(&mut memory[..]).cast::<u8>();
         let gap = start.addr().get().next_multiple_of(PAGE_BYTES) - start.addr().get();
@@ -150,12 +149,12 @@ impl<S: PageSource> Bytes<S> {
     }
 
     /// Makes room for allocations with numbers below `ids`, outside of what is measured.
-    fn reserve(&mut self, ids: u32) {
+    pub(crate) fn reserve(&mut self, ids: u32) {
         let ids = ids as usize;
         self.live.resize(self.live.len().max(ids), None);
     }
 
-    fn placed(&self, at: NonNull<u8>) -> Result<Placed, HeapError> {
+    pub(crate) fn placed(&self, at: NonNull<u8>) -> Result<Placed, HeapError> {
         // SAFETY: `at` is allocated: callers take it from `live` or just got it.
         let usable = unsafe { self.heap.usable_bytes(at)? };
         let payload = (at.addr().get() - self.base) as u64;
@@ -163,12 +162,12 @@ impl<S: PageSource> Bytes<S> {
         Ok(Placed { from, to: from + (usable + HEADER_BYTES) as u64 })
     }
 
-    fn find(&self, id: u32) -> Result<NonNull<u8>, HeapError> {
+    pub(crate) fn find(&self, id: u32) -> Result<NonNull<u8>, HeapError> {
         self.live.get(id as usize).copied().flatten().ok_or(HeapError::NotInUse { id })
     }
 
     #[inline]
-    fn allocate(&mut self, id: u32, layout: Layout) -> Result<Placed, HeapError> {
+    pub(crate) fn allocate(&mut self, id: u32, layout: Layout) -> Result<Placed, HeapError> {
         if self.live.len() <= id as usize {
             self.reserve(id.saturating_add(1));
         }
@@ -182,7 +181,7 @@ impl<S: PageSource> Bytes<S> {
     }
 
     #[inline]
-    fn free(&mut self, id: u32) -> Result<(), HeapError> {
+    pub(crate) fn free(&mut self, id: u32) -> Result<(), HeapError> {
         let at = self.find(id)?;
         // SAFETY: it was allocated here, and with its number it is forgotten.
         unsafe { self.heap.free(at)? };
@@ -191,7 +190,7 @@ impl<S: PageSource> Bytes<S> {
     }
 
     /// Where a byte of an allocation lies, which the user is about to access.
-    fn address(&self, id: u32, offset: u64) -> Result<VirtAddr, HeapError> {
+    pub(crate) fn address(&self, id: u32, offset: u64) -> Result<VirtAddr, HeapError> {
         let placed = self.placed(self.find(id)?)?;
         let len_bytes = placed.usable_bytes();
         if offset >= len_bytes {
@@ -201,7 +200,7 @@ impl<S: PageSource> Bytes<S> {
     }
 
     /// Shows every block: where it lies and whether it is free. O(blocks).
-    fn walk(&self, visit: &mut dyn FnMut(Placed, bool)) -> Result<(), String> {
+    pub(crate) fn walk(&self, visit: &mut dyn FnMut(Placed, bool)) -> Result<(), String> {
         let mut show = |block: BlockInfo| {
             let from = (block.address - self.base) as u64;
             visit(Placed { from, to: from + block.len_bytes as u64 }, block.free);
@@ -210,7 +209,7 @@ impl<S: PageSource> Bytes<S> {
     }
 
     /// Whether the heap is as it should be. O(blocks).
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         self.heap.check().map_err(|fault| fault.to_string())
     }
 }
@@ -556,153 +555,5 @@ where
             at = source.space.region_from(Vpn::new(start + count));
         }
         Ok(())
-    }
-}
-
-/// The same heap over a page table: the paper's conventional system.
-pub struct TableHeap<M: PhysMemory> {
-    bytes: Bytes<Resident>,
-    table: DirectTable<M>,
-    /// Live blocks: start and end.
-    blocks: BTreeMap<u64, u64>,
-    starts: Vec<u64>,
-    /// One past the last page of the footprint.
-    end: u64,
-    /// What the last free took back.
-    released: PageRange,
-    /// The footprint's end at most: the page of the pool's last tag is beyond and stays.
-    end_max: u64,
-}
-
-impl<M: PhysMemory> TableHeap<M> {
-    /// A heap over the first `pages` of a table.
-    ///
-    /// # Errors
-    /// [`HeapError`] if the table is smaller or has no frames for the first tags.
-    pub fn new(table: DirectTable<M>, pages: u64) -> Result<Self, HeapError> {
-        let space_pages = table.pages();
-        if pages == 0 || pages > space_pages {
-            return Err(HeapError::Pool { pages, space_pages });
-        }
-        let bytes = Bytes::new(pages as usize, |_| Resident)?;
-        let (blocks, starts, end_max) = (BTreeMap::new(), Vec::new(), (pages - 1).max(1));
-        let released = PageRange::new(Vpn::new(0), 0);
-        let mut heap = Self { bytes, table, blocks, starts, end: 1, released, end_max };
-        heap.touch(Vpn::new(0))?;
-        if pages > 1 {
-            heap.touch(Vpn::new(pages - 1))?;
-        }
-        Ok(heap)
-    }
-
-    /// Makes room for allocations with numbers below `ids`.
-    pub fn reserve(&mut self, ids: u32) {
-        self.bytes.reserve(ids);
-        self.starts.resize(self.starts.len().max(ids as usize), 0);
-    }
-
-    /// What the hardware does before an access: nothing, or a fault and its handler.
-    #[inline]
-    fn touch(&mut self, page: Vpn) -> Result<(), TableError> {
-        if self.table.is_mapped(page)? { Ok(()) } else { self.table.map(page) }
-    }
-
-    /// Allocates so many bytes under a number that is not in use. O(1).
-    ///
-    /// # Errors
-    /// [`HeapError`]. If there was no frame for a tag, the allocation is taken back, and
-    /// a page may have got a frame that stays.
-    #[inline]
-    pub fn allocate(&mut self, id: u32, layout: Layout) -> Result<Placed, HeapError> {
-        let placed = self.bytes.allocate(id, layout)?;
-        for border in [placed.to, placed.from] {
-            let tags = pages_of(border, border + TAG_BYTES as u64);
-            // The pool's last tag has its page already.
-            let end = (tags.start.raw() + tags.count).min(self.end_max);
-            for page in tags.start.raw()..end {
-                if let Err(error) = self.touch(Vpn::new(page)) {
-                    self.bytes.free(id)?;
-                    return Err(error.into());
-                }
-            }
-            self.end = self.end.max(end);
-        }
-        Ok(placed)
-    }
-
-    /// Notes where an allocation lies: the lab's own bookkeeping, outside of what is
-    /// measured. A heap with its own view of its end does without.
-    pub fn note(&mut self, id: u32, placed: Placed) {
-        self.blocks.insert(placed.from, placed.to);
-        self.reserve(id.saturating_add(1));
-        self.starts[id as usize] = placed.from;
-    }
-
-    /// Where the footprint ends without an allocation that was noted: the page after
-    /// the tag and links behind the last block left. Forgets the allocation.
-    pub fn forget(&mut self, id: u32) -> u64 {
-        let start = self.starts.get(id as usize).copied().unwrap_or(0);
-        self.blocks.remove(&start);
-        // Without a block the first page stays, with the pool's record.
-        let last = self.blocks.last_key_value().map_or(0, |(_, &to)| to);
-        (last + TAG_BYTES as u64).div_ceil(BASE_PAGE_BYTES).min(self.end_max)
-    }
-
-    /// Frees an allocation after which the footprint ends at page `end`, as
-    /// [`forget`](Self::forget) says. O(1), or O(n) if the footprint shrinks by n pages.
-    ///
-    /// # Errors
-    /// [`HeapError`].
-    #[inline]
-    pub fn free(&mut self, id: u32, end: u64) -> Result<(), HeapError> {
-        self.bytes.free(id)?;
-        self.released.count = 0;
-        if end < self.end {
-            self.table.unmap(end, self.end)?;
-            self.released = PageRange::new(Vpn::new(end), self.end - end);
-            self.end = end;
-        }
-        Ok(())
-    }
-
-    /// Where byte `offset` of an allocation lies.
-    ///
-    /// # Errors
-    /// [`HeapError`] for a byte that is not the user's.
-    pub fn address(&self, id: u32, offset: u64) -> Result<VirtAddr, HeapError> {
-        self.bytes.address(id, offset)
-    }
-
-    /// A user's access to a page faulted: gives it a frame.
-    ///
-    /// # Errors
-    /// [`TableError`]; nothing has changed.
-    #[inline]
-    pub fn fault(&mut self, page: Vpn) -> Result<(), TableError> {
-        self.table.map(page)
-    }
-
-    /// The page table.
-    pub fn table(&self) -> &DirectTable<M> {
-        &self.table
-    }
-
-    /// The pages that the last call of [`free`](Self::free) gave back.
-    pub fn released(&self) -> PageRange {
-        self.released
-    }
-
-    /// Pages of the footprint.
-    pub fn footprint_pages(&self) -> u64 {
-        self.end
-    }
-
-    /// Walks the heap and the table. O(pages + blocks).
-    ///
-    /// # Errors
-    /// What is wrong, in words.
-    pub fn check(&self) -> Result<(), String> {
-        self.bytes.check()?;
-        self.table.check()
     }
 }

@@ -21,8 +21,9 @@ use swath_vm::{
     DenseTree, FramePool, Quota, RegionSpace, RegionTree, Rights, TreeError, dense_tree_words,
 };
 
-use crate::rt_heap::{HeapError, Operations, Placed, RegionHeap, TableHeap};
+use crate::rt_heap::{HeapError, Operations, Placed, RegionHeap};
 use crate::rt_table::DirectTable;
+use crate::rt_table_heap::TableHeap;
 use crate::rt_workload::Action;
 
 /// log2 of the pages of a space, as in section IV-A5.
