@@ -2,11 +2,14 @@
 //! the harness asks each of them beyond what every zone answers.
 
 use serde::{Deserialize, Serialize};
-use swath_arch::{Extent, Order, Pfn};
-use swath_frame::bank_buddy::{AdaptiveBuddy, Array, ArrayBuddy, List, ListBuddy, Policy, Pools};
-use swath_frame::banks::{Banks, Pool};
+use swath_arch::{Extent, Order};
+use swath_frame::bank_buddy::{
+    AdaptiveBuddy, Array, ArrayBuddy, BankBuddy, List, ListBuddy, Placement, Policy, Pools,
+};
+use swath_frame::banks::Banks;
 use swath_frame::linux::{Fallback, Observe, PAGEBLOCK_ORDER};
-use swath_frame::{LinuxZone, MemoryMap, Mobility, ZoneAllocator};
+use swath_frame::{LinuxZone, MemoryMap, Mobility};
+use swath_vm::units::Emptying;
 
 /// An allocator of the comparison.
 #[derive(
@@ -115,36 +118,12 @@ pub(crate) struct ZonePlace<'a> {
 }
 
 /// A zone's allocator, as the harness drives it.
-pub(crate) trait GreenZone: ZoneAllocator + Sized {
-    /// Whether an empty bank rests by itself, and is opened by whom needs it.
-    /// Other allocators need hotplug for both.
-    const RESTS: bool = false;
+pub(crate) trait GreenZone: Emptying + Sized {
+    /// Words of storage of such a zone; or why there cannot be one.
+    fn storage_words(place: &ZonePlace<'_>, name: AllocatorName) -> Result<usize, String>;
 
     /// The zone at its beginning, all free; or why not.
     fn build(place: &ZonePlace<'_>, name: AllocatorName) -> Result<Self, String>;
-
-    /// The pool of the bank around a frame, if it has one.
-    fn pool(&self, frame: Pfn) -> Option<Pool> {
-        let _ = frame;
-        None
-    }
-
-    /// Whether the bank around the frame may be emptied by migration, as far as
-    /// the allocator's pools go.
-    fn may_be_emptied(&self, frame: Pfn) -> bool {
-        let _ = frame;
-        true
-    }
-
-    /// Takes a block for what is moved out of another bank, from none that rests.
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
-        self.take(order, Mobility::Movable)
-    }
-
-    /// Free frames that [`take_target`](Self::take_target) can take.
-    fn target_frames(&self) -> u64 {
-        self.free_frames()
-    }
 
     /// Requests that were served from memory of the other kind, where the
     /// allocator counts them.
@@ -158,11 +137,47 @@ pub(crate) trait GreenZone: ZoneAllocator + Sized {
     }
 }
 
+/// Linux's zone, all free, with nobody who watches its fallbacks.
+pub(crate) fn linux(place: &ZonePlace<'_>) -> Result<LinuxZone<Vec<u64>>, String> {
+    let words = LinuxZone::<Vec<u64>>::storage_words(place.span);
+    let zone = LinuxZone::new(place.map, place.span, PAGEBLOCK_ORDER, touched(words));
+    zone.map_err(|error| error.to_string())
+}
+
+/// Storage that is in memory already: where it were not, page faults would be
+/// part of an allocation's time.
+fn touched(words: usize) -> Vec<u64> {
+    vec![u64::MAX; words]
+}
+
+fn bank_words<P: Placement>(place: &ZonePlace<'_>, rule: &P) -> Result<usize, String> {
+    let words = BankBuddy::<Vec<u64>, P>::storage_words(place.map, place.span, place.banks, rule);
+    words.map_err(|error| error.to_string())
+}
+
+fn bank_zone<P: Placement>(
+    place: &ZonePlace<'_>,
+    rule: P,
+) -> Result<BankBuddy<Vec<u64>, P>, String> {
+    let storage = touched(bank_words(place, &rule)?);
+    let zone = BankBuddy::new(place.map, place.span, place.banks, rule, storage);
+    zone.map_err(|error| error.to_string())
+}
+
+/// The bank that served last is asked first.
+const LIST: List = List::new(true);
+
+fn pools(name: AllocatorName) -> Pools {
+    Pools::new(if name == AllocatorName::AdaptivePacked { Policy::PACKED } else { Policy::PAPER })
+}
+
 impl GreenZone for LinuxZone<Vec<u64>, FallbackTally> {
+    fn storage_words(place: &ZonePlace<'_>, _: AllocatorName) -> Result<usize, String> {
+        Ok(LinuxZone::<Vec<u64>>::storage_words(place.span))
+    }
+
     fn build(place: &ZonePlace<'_>, _: AllocatorName) -> Result<Self, String> {
-        let words = LinuxZone::<Vec<u64>>::storage_words(place.span);
-        let zone = LinuxZone::new(place.map, place.span, PAGEBLOCK_ORDER, vec![0; words]);
-        Ok(zone.map_err(|error| error.to_string())?.observed(FallbackTally::default()))
+        Ok(linux(place)?.observed(FallbackTally::default()))
     }
 
     fn fallbacks(&self) -> Option<u64> {
@@ -175,74 +190,36 @@ impl GreenZone for LinuxZone<Vec<u64>, FallbackTally> {
 }
 
 impl GreenZone for ArrayBuddy<Vec<u64>> {
+    fn storage_words(place: &ZonePlace<'_>, _: AllocatorName) -> Result<usize, String> {
+        bank_words(place, &Array)
+    }
+
     fn build(place: &ZonePlace<'_>, _: AllocatorName) -> Result<Self, String> {
-        let ZonePlace { map, span, banks } = *place;
-        let words = Self::storage_words(map, span, banks, &Array);
-        let zone = words.and_then(|words| Self::new(map, span, banks, Array, vec![0; words]));
-        zone.map_err(|error| error.to_string())
+        bank_zone(place, Array)
     }
 }
 
 impl GreenZone for ListBuddy<Vec<u64>> {
+    fn storage_words(place: &ZonePlace<'_>, _: AllocatorName) -> Result<usize, String> {
+        bank_words(place, &LIST)
+    }
+
     fn build(place: &ZonePlace<'_>, _: AllocatorName) -> Result<Self, String> {
-        let ZonePlace { map, span, banks } = *place;
-        let list = List::new(true);
-        let words = Self::storage_words(map, span, banks, &list);
-        let zone = words.and_then(|words| Self::new(map, span, banks, list, vec![0; words]));
-        zone.map_err(|error| error.to_string())
+        bank_zone(place, LIST)
     }
 }
 
 impl GreenZone for AdaptiveBuddy<Vec<u64>> {
-    const RESTS: bool = true;
+    fn storage_words(place: &ZonePlace<'_>, name: AllocatorName) -> Result<usize, String> {
+        bank_words(place, &pools(name))
+    }
 
     fn build(place: &ZonePlace<'_>, name: AllocatorName) -> Result<Self, String> {
-        let ZonePlace { map, span, banks } = *place;
-        let packed = name == AllocatorName::AdaptivePacked;
-        let pools = Pools::new(if packed { Policy::PACKED } else { Policy::PAPER });
-        let words = Self::storage_words(map, span, banks, &pools);
-        let zone = words.and_then(|words| Self::new(map, span, banks, pools, vec![0; words]));
-        zone.map_err(|error| error.to_string())
-    }
-
-    fn pool(&self, frame: Pfn) -> Option<Pool> {
-        self.bank_of(frame).and_then(|bank| self.bank(bank)).and_then(|bank| bank.pool)
-    }
-
-    /// The paper empties banks of POOL_USER. Packed, those of POOL_KERNEL from
-    /// which the kernel's last frame is gone are emptied, too.
-    fn may_be_emptied(&self, frame: Pfn) -> bool {
-        self.policy() == Policy::PACKED || self.pool(frame) == Some(Pool::User)
-    }
-
-    /// The paper moves frames within POOL_USER. A bank with kernel memory never
-    /// rests, so that, packed, its free frames serve as well, up to what the
-    /// kernel may need soon.
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
-        let lent = lent_frames(self);
-        let own = self.take_own(order, Pool::User);
-        let may_lend = own.is_none() && lent >= order.frames();
-        own.or_else(|| may_lend.then(|| self.take_own(order, Pool::Kernel)).flatten())
-    }
-
-    fn target_frames(&self) -> u64 {
-        self.pool_free_frames(Pool::User) + lent_frames(self)
+        bank_zone(place, pools(name))
     }
 
     fn fallbacks(&self) -> Option<u64> {
         let moves = self.moves();
         Some(moves.stolen + moves.borrowed)
-    }
-}
-
-/// Frames kept free in a zone's POOL_KERNEL when others are moved there: an
-/// eighth of a bank.
-const KERNEL_RESERVE_FRAMES: u64 = swath_frame::layout::BANK_FRAMES / 8;
-
-/// Free frames of POOL_KERNEL that may serve what is moved.
-fn lent_frames(zone: &AdaptiveBuddy<Vec<u64>>) -> u64 {
-    match zone.policy() == Policy::PACKED {
-        true => zone.pool_free_frames(Pool::Kernel).saturating_sub(KERNEL_RESERVE_FRAMES),
-        false => 0,
     }
 }

@@ -4,6 +4,7 @@
 use foldhash::{HashMap, HashMapExt};
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::linux::ORDER_MAX;
+use swath_vm::migrate::{Owners, Stuck};
 
 /// Where a handle's frames are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -224,5 +225,40 @@ impl Blocks {
             return Err("a frame whose handle has no such block");
         }
         Ok(())
+    }
+}
+
+/// Who owns the frames of a node's banks.
+pub(crate) struct NodeOwners<'a> {
+    blocks: &'a mut Blocks,
+    /// Where blocks were moved to.
+    pub(crate) targets: Vec<Pfn>,
+}
+
+impl<'a> NodeOwners<'a> {
+    pub(crate) fn new(blocks: &'a mut Blocks) -> Self {
+        Self { blocks, targets: Vec::new() }
+    }
+}
+
+impl Owners for NodeOwners<'_> {
+    fn block(&self, frame: Pfn) -> Result<Option<(Pfn, Order)>, Stuck> {
+        match self.blocks.block_of(frame) {
+            None => Ok(None),
+            Some((id, _, _)) if !self.blocks.is_movable(id) => Err(Stuck::Unmovable),
+            Some((_, start, order)) => Ok(Some((start, order))),
+        }
+    }
+
+    fn relocate(&mut self, from: Pfn, to: Pfn, order: Order) -> Result<bool, Stuck> {
+        let moved = self.blocks.relocate(from, to, order);
+        if moved {
+            self.targets.push(to);
+        }
+        Ok(moved)
+    }
+
+    fn split(&mut self, start: Pfn, order: Order) -> Result<bool, Stuck> {
+        Ok(self.blocks.split(start, order))
     }
 }

@@ -17,8 +17,9 @@ use swath_frame::layout::{Layout, Preset};
 use swath_frame::{LayoutConfig, MemoryMap};
 
 use crate::count::{CountError, Counter, Marks};
+use crate::green_allocator::AllocatorName;
 use crate::green_sample::{Classes, Estimate, Sample};
-use crate::green_zone::{Design, Sequence};
+use crate::green_zone::{MEASURED, Sequence, storage_words, zone};
 use crate::pbs_allocation::host_name;
 use crate::plan_green_cost::{CostPlan, CostSampling};
 use crate::results::{Claim, Figure, FigureKind, HostResult, Series, StudyResult, Unit};
@@ -30,7 +31,7 @@ const STEPS_MAX: u64 = 20_000_000;
 /// What the child is to do.
 #[derive(Serialize, Deserialize)]
 struct Job {
-    design: Design,
+    design: AllocatorName,
     sequence: Sequence,
     /// The allocations to step, ascending.
     indices: Vec<u32>,
@@ -61,7 +62,7 @@ pub fn count_child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
 
 /// The parent's side of [`count_child`].
 fn count(
-    design: Design,
+    design: AllocatorName,
     sequence: &Sequence,
     samples: &[Sample],
 ) -> Result<Vec<(Sample, u64)>, CountError> {
@@ -88,7 +89,7 @@ struct Survey {
 }
 
 impl Survey {
-    fn new(design: Design, sequence: &Sequence, runs: usize) -> Result<Self, String> {
+    fn new(design: AllocatorName, sequence: &Sequence, runs: usize) -> Result<Self, String> {
         let mut classes = Classes::new(sequence.is_whole());
         let mut times_ns = vec![u32::MAX; sequence.len() as usize];
         for run in 0..runs {
@@ -100,7 +101,7 @@ impl Survey {
                 let time_ns = start.elapsed().as_nanos();
                 *least_ns = u32::try_from(time_ns).unwrap_or(u32::MAX).min(*least_ns);
                 let Some(frame) = frame else {
-                    return Err(format!("{}: no frame is left after {at}", design.name()));
+                    return Err(format!("{}: no frame is left after {at}", design.title()));
                 };
                 if run == 0 {
                     classes.push(frame.raw(), frame.raw() / sequence.bank_frames);
@@ -117,9 +118,9 @@ impl Survey {
 /// Nanoseconds per allocation up to each end: medians over the runs, the
 /// designs taken in turn.
 fn time(sequence: &Sequence, runs: usize) -> Result<Vec<Vec<f64>>, String> {
-    let mut times = vec![vec![Vec::with_capacity(runs); sequence.ends.len()]; Design::ALL.len()];
+    let mut times = vec![vec![Vec::with_capacity(runs); sequence.ends.len()]; MEASURED.len()];
     for _ in 0..runs {
-        for (design, times) in Design::ALL.into_iter().zip(&mut times) {
+        for (design, times) in MEASURED.into_iter().zip(&mut times) {
             let mut zone = sequence.zone(design)?;
             let mobility = sequence.mobility();
             let mut taken = 0;
@@ -153,7 +154,7 @@ struct Measured {
 fn measure(
     plan: &CostPlan,
     sampling: &CostSampling,
-    design: Design,
+    design: AllocatorName,
     sequence: &Sequence,
     survey: &Survey,
 ) -> Result<Measured, StudyError> {
@@ -219,8 +220,8 @@ pub fn run(plan: &CostPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         sequence
     });
     let sequences: Vec<Sequence> = [whole].into_iter().chain(scattered).collect();
-    let jobs: Vec<(usize, Design)> =
-        (0..sequences.len()).flat_map(|s| Design::ALL.map(|design| (s, design))).collect();
+    let jobs: Vec<(usize, AllocatorName)> =
+        (0..sequences.len()).flat_map(|s| MEASURED.map(|design| (s, design))).collect();
     // Times first, one at a time; then as many children as there are threads.
     let times = time(&sequences[0], sampling.runs).map_err(|what| failed(plan, what))?;
     let surveys = jobs.iter().map(|&(s, design)| Survey::new(design, &sequences[s], sampling.runs));
@@ -242,7 +243,7 @@ pub fn run(plan: &CostPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     {
         for (design, points) in sizes {
             let points = points.iter().map(|&(category, bytes)| (category, bytes));
-            result.series.push(Series::new(figure, "part", y, design.name(), points));
+            result.series.push(Series::new(figure, "part", y, design.title(), points));
         }
     }
     if plan.claims {
@@ -257,8 +258,8 @@ pub fn run(plan: &CostPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         notes: Vec::new(),
     };
     let at = |values: Vec<f64>| taken.iter().map(|&end| end as f64).zip(values);
-    let designs = Design::ALL.len();
-    for (d, design) in Design::ALL.into_iter().enumerate().skip(1) {
+    let designs = MEASURED.len();
+    for (d, design) in MEASURED.into_iter().enumerate().skip(1) {
         let ratios = |of: &[f64], to: &[f64]| -> Vec<f64> {
             of.iter().zip(to).map(|(of, to)| of / to.max(1.0)).collect()
         };
@@ -267,7 +268,7 @@ pub fn run(plan: &CostPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
             (WORST_TIME, ratios(&measured[d].worst_ns, &measured[0].worst_ns)),
         ] {
             let series =
-                Series::new(figure, "taken_frames", "time_ratio", design.name(), at(values));
+                Series::new(figure, "taken_frames", "time_ratio", design.title(), at(values));
             host.series.push(series);
         }
     }
@@ -277,12 +278,12 @@ pub fn run(plan: &CostPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         Err(why) => host.notes.push(format!("Instructions were not measured: {why}.")),
         Ok(counted) => {
             host.figures.splice(0..0, count_figures(plan));
-            for (d, design) in Design::ALL.into_iter().enumerate() {
+            for (d, design) in MEASURED.into_iter().enumerate() {
                 let averages = counted[d].iter().map(|estimate| estimate.average).collect();
                 let worst = counted[d].iter().map(|estimate| estimate.worst as f64).collect();
                 for (figure, values) in [(AVERAGE, averages), (WORST, worst)] {
                     let points = at(values);
-                    let name = design.name();
+                    let name = design.title();
                     host.series.push(Series::new(
                         figure,
                         "taken_frames",
@@ -300,7 +301,7 @@ pub fn run(plan: &CostPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
                     (SCATTERED_AVERAGE, of(|estimate| estimate.average)),
                     (SCATTERED, of(|estimate| estimate.worst as f64)),
                 ] {
-                    let name = design.name();
+                    let name = design.title();
                     host.series.push(Series::new(figure, "banks", "instructions", name, points));
                 }
             }
@@ -347,7 +348,7 @@ fn count_figures(plan: &CostPlan) -> Vec<Figure> {
 
 fn time_figures() -> Vec<Figure> {
     let lines = FigureKind::LinesLog2;
-    let (x, y) = ("frames taken, one after the other", "time (design / Buddy)");
+    let (x, y) = ("frames taken, one after the other", "time (design / Linux)");
     vec![
         Figure::new(AVERAGE_TIME, "against Linux's buddy in the same run", lines, x, y)
             .with_caption("Medians of runs taken in turn."),
@@ -372,7 +373,7 @@ fn structure_figures() -> Vec<Figure> {
 const ZONE: &str = "zone";
 const NODE: &str = "node";
 
-type Sizes = Vec<(Design, Vec<(&'static str, f64)>)>;
+type Sizes = Vec<(AllocatorName, Vec<(&'static str, f64)>)>;
 
 /// Bytes of the management structures of a zone and of a node, and all bytes of
 /// the zone per frame.
@@ -388,9 +389,14 @@ fn structures(plan: &CostPlan) -> Result<(Sizes, Sizes), StudyError> {
     let range = [swath_frame::ByteRange::of_frames(span)];
     let one = MemoryMap::new(&range, &mut one_area).map_err(|e| failed(e.to_string()))?;
     let (mut structures, mut storage) = (Vec::new(), Vec::new());
-    for design in [Design::Buddy, Design::Array, Design::List, Design::Paper] {
+    for design in [
+        AllocatorName::Linux,
+        AllocatorName::BankArray,
+        AllocatorName::BankList,
+        AllocatorName::Adaptive,
+    ] {
         let bytes = |map: &MemoryMap<'_>, span| -> Result<f64, StudyError> {
-            let zone = design.zone(map, span, plan.bank_frames).map_err(failed)?;
+            let zone = zone(design, map, span, plan.bank_frames).map_err(failed)?;
             Ok(zone.structure_bytes() as f64)
         };
         let zone = bytes(&one, span)?;
@@ -399,7 +405,7 @@ fn structures(plan: &CostPlan) -> Result<(Sizes, Sizes), StudyError> {
             node += bytes(&map, zone.span)?;
         }
         structures.push((design, vec![(ZONE, zone), (NODE, node)]));
-        let words = design.storage_words(&one, span, plan.bank_frames).map_err(failed)?;
+        let words = storage_words(design, &one, span, plan.bank_frames).map_err(failed)?;
         storage.push((design, vec![(ZONE, words as f64 * 8.0 / plan.frames as f64)]));
     }
     Ok((structures, storage))
@@ -413,12 +419,12 @@ fn notes(plan: &CostPlan) -> Vec<String> {
              before it walks the list.",
             plan.frames, plan.bank_frames,
         ),
-        "Buddy's structures hold the mobility of each pageblock, 4 bits for 2 MiB, which Linux \
+        "Linux's structures hold the mobility of each pageblock, 4 bits for 2 MiB, which the kernel \
          keeps in its table of sections: most of its bytes in the zone. Linux's zone and node \
          hold much that no allocator needs (statistics, per-CPU sets, zone lists), so only \
-         the growth over Buddy could be compared, and that follows from Table II's four numbers."
+         the growth over it could be compared, and that follows from Table II's four numbers."
             .to_owned(),
-        "On scattered frames Buddy tries to claim a pageblock, which counts its free frames, for \
+        "On scattered frames Linux tries to claim a pageblock, which counts its free frames, for \
          each request before it takes a single block of another mobility. A batch that refills a \
          per-CPU list tries once; here each request stands alone."
             .to_owned(),
@@ -433,10 +439,10 @@ fn structure_claims(structures: &Sizes) -> Vec<Claim> {
     let mut claims = Vec::new();
     for ((design, sizes), paper) in structures.iter().zip(TABLE_II) {
         for (&(part, bytes), paper) in sizes.iter().zip([paper.0, paper.1]) {
-            let says = format!("{}: bytes of a {part}'s structures", design.name());
+            let says = format!("{}: bytes of a {part}'s structures", design.title());
             let claim = Claim::at_most("Table II", &says, paper, bytes, 0.0);
             let cause = match design {
-                Design::Buddy => {
+                AllocatorName::Linux => {
                     "The pageblocks' mobilities are counted here; Linux keeps them elsewhere."
                 }
                 _ => "The lists' heads, 32 for each order and pool, are most of it.",
@@ -447,7 +453,7 @@ fn structure_claims(structures: &Sizes) -> Vec<Claim> {
     claims
 }
 
-/// Table III: frames; average of Buddy and Adaptive-Buddy, worst of both.
+/// Table III: frames; average of Linux and Adaptive-Buddy, worst of both.
 const TABLE_III: [(u64, [f64; 4]); 5] = [
     (10_000, [285.0, 267.0, 755.0, 1305.0]),
     (100_000, [266.0, 260.0, 988.0, 2596.0]),
@@ -467,7 +473,7 @@ fn claims(counted: &[&Vec<Estimate>], taken: &[u64]) -> Vec<Claim> {
             continue;
         };
         let says =
-            format!("{taken} frames: average of Adaptive-Buddy against Buddy (instructions)");
+            format!("{taken} frames: average of Adaptive-Buddy against Linux (instructions)");
         let ratio = adaptive[i].average / buddy[i].average;
         let claim = Claim::at_most(place, &says, adaptive_ns / buddy_ns, ratio, 0.0);
         let cause = "A frame comes from the word of the last one; Linux splits a block for every \
@@ -490,22 +496,24 @@ fn claims(counted: &[&Vec<Estimate>], taken: &[u64]) -> Vec<Claim> {
     };
     let moved = "A bank that is opened keeps its blocks: a few words change, whatever is in it.";
     claims.push(below(
-        "worst of Adaptive-Buddy against worst of Buddy",
+        "worst of Adaptive-Buddy against worst of Linux",
         worst_ns / buddy_ns,
         adaptive_last.worst as f64 / buddy_last.worst as f64,
         moved,
     ));
-    for (design, estimates) in [Design::Paper, Design::Packed].into_iter().zip(&counted[3..]) {
+    for (design, estimates) in
+        [AllocatorName::Adaptive, AllocatorName::AdaptivePacked].into_iter().zip(&counted[3..])
+    {
         let Some(estimate) = estimates.last() else { continue };
         claims.push(below(
-            &format!("worst of {} against its average", design.name()),
+            &format!("worst of {} against its average", design.title()),
             worst_ns / average_ns,
             estimate.worst as f64 / estimate.average,
             moved,
         ));
         let says = format!(
-            "{last} frames: beyond the paper, {} is no slower than Buddy on average (instructions)",
-            design.name(),
+            "{last} frames: beyond the paper, {} is no slower than Linux on average (instructions)",
+            design.title(),
         );
         let ratio = estimate.average / buddy_last.average;
         claims.push(Claim::at_most(place, &says, 1.0, ratio, 0.0).with_unit(Unit::Ratio));

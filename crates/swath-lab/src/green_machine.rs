@@ -21,10 +21,11 @@
 //! movable; everything else has failed, is counted, and is not there to be
 //! freed.
 
+use std::cell::RefCell;
+
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::bank_buddy::{AdaptiveBuddy, ArrayBuddy, ListBuddy};
-use swath_frame::banks::{Banks, Pool};
-use swath_frame::hotplug::HotplugError;
+use swath_frame::banks::Banks;
 use swath_frame::layout::{Interleaving, Layout, LayoutConfig, ZoneKind};
 use swath_frame::linux::ORDER_MAX;
 use swath_frame::machine::{GiveError, MachineConfig, TakeError};
@@ -32,10 +33,10 @@ use swath_frame::usage::{Isolation, Unit, UnitState};
 use swath_frame::{LinuxZone, Machine, MemoryMap, Mobility, PerCpu, Request};
 use swath_hw::power::{BankPower, Energy, PowerState, PowerTable};
 use swath_vm::migrate::{self, Daemon, Step};
+use swath_vm::units::NodeBanks;
 
 use crate::green_allocator::{AllocatorName, FallbackTally, GreenZone, ZonePlace};
-use crate::green_blocks::{Blocks, Released};
-use crate::green_daemon::{NodeBanks, NodeOwners};
+use crate::green_blocks::{Blocks, NodeOwners, Released};
 pub use crate::green_view::{
     Counts, DaemonPlan, FreeBlocks, GreenConfig, GreenError, Look, MachineName, View,
 };
@@ -84,13 +85,14 @@ pub fn drive(
     }
 }
 
-pub(crate) type Zones<Z> = Machine<Vec<Z>, Vec<PerCpu>, Vec<u64>>;
+type Zones<Z> = Machine<Vec<Z>, Vec<PerCpu>, Vec<u64>>;
 
 /// The machine. Invariants: `blocks` and the machine agree on every frame in
 /// use; a bank that is `down` has no frame in use.
 struct GreenMachine<Z> {
     config: GreenConfig,
-    machine: Zones<Z>,
+    machine: RefCell<Zones<Z>>,
+    layout: Layout,
     blocks: Blocks,
     daemons: Vec<Daemon>,
     power: BankPower,
@@ -135,7 +137,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         let power = BankPower::new(first, layout.bank_frames(), layout.banks(), PowerTable::PAPER);
         let (down, nodes) = (vec![false; layout.banks()], layout.nodes());
         let zones = zones.map_err(error)?;
-        let machine = Machine::new(&map, layout, machine_config, zones, lists, words);
+        let machine = Machine::new(&map, layout.clone(), machine_config, zones, lists, words);
         let machine = machine.map_err(|e| error(e.to_string()))?;
         let daemon = config.daemon.map(|plan| {
             Daemon::new(migrate::Config {
@@ -147,7 +149,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
                 reserve_frames: if Z::RESTS {
                     plan.reserve_frames
                 } else {
-                    plan.reserve_frames + 2 * machine.layout().bank_frames()
+                    plan.reserve_frames + 2 * layout.bank_frames()
                 },
             })
         });
@@ -155,7 +157,8 @@ impl<Z: GreenZone> GreenMachine<Z> {
             config,
             blocks: Blocks::new(map.span()),
             daemons: daemon.map_or_else(Vec::new, |daemon| vec![daemon; nodes]),
-            machine,
+            machine: RefCell::new(machine),
+            layout,
             power,
             down,
             total_frames,
@@ -224,7 +227,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
                     ZoneMax::Normal => ZoneKind::Normal,
                     ZoneMax::Movable => ZoneKind::Movable,
                 };
-                let nodes = self.machine.layout().nodes();
+                let nodes = self.layout.nodes();
                 let node = usize::from(cpu) * nodes / usize::from(self.config.cpus);
                 let request =
                     Request { order, mobility, highest, node, cpu: cpu.into(), urgent: false };
@@ -234,7 +237,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
                 let Some((released, cpu)) = self.blocks.remove(id) else {
                     return Err(GreenError::NoHandle { time_us: self.now_us, id });
                 };
-                let mut give = |extent| self.machine.give(extent, cpu.into());
+                let mut give = |extent| self.machine.get_mut().give(extent, cpu.into());
                 let given: Result<(), GiveError> = match released {
                     Released::Nothing => Ok(()),
                     Released::Extent(extent) => give(extent),
@@ -249,7 +252,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
 
     fn take(&mut self, request: Request) -> Result<Option<Pfn>, GreenError> {
         loop {
-            match self.machine.take(request) {
+            match self.machine.get_mut().take(request) {
                 Ok(start) => {
                     self.wake(start)?;
                     return Ok(Some(start));
@@ -282,7 +285,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
                 Some(frame) => frames.push(frame),
                 None => {
                     for frame in frames {
-                        let given = self.machine.give(Extent::new(frame, 1), cpu.into());
+                        let given = self.machine.get_mut().give(Extent::new(frame, 1), cpu.into());
                         given.map_err(|error| self.fault(error))?;
                     }
                     self.counts.failed += 1;
@@ -298,8 +301,8 @@ impl<Z: GreenZone> GreenMachine<Z> {
 
     /// Counts an unmovable block if it is its section's first beside movable ones.
     fn note_spoiled(&mut self, start: Pfn, order: Order) {
-        let section = self.machine.layout().section_of(start);
-        let state = section.and_then(|section| self.machine.section_state(section));
+        let section = self.layout.section_of(start);
+        let state = section.and_then(|section| self.machine.get_mut().section_state(section));
         let spoils = |state: UnitState| state.movable > 0 && state.unmovable == order.frames();
         self.counts.spoiled += u64::from(state.is_some_and(spoils));
     }
@@ -307,7 +310,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
     /// A frame of this bank is in use from now on.
     #[inline]
     fn wake(&mut self, frame: Pfn) -> Result<(), GreenError> {
-        let bank = self.machine.layout().bank_of(frame);
+        let bank = self.layout.bank_of(frame);
         match bank.filter(|&bank| self.down[bank]) {
             Some(bank) => self.wake_bank(bank),
             None => Ok(()),
@@ -333,18 +336,18 @@ impl<Z: GreenZone> GreenMachine<Z> {
         if Z::RESTS || self.daemons.is_empty() {
             return Ok(false);
         }
-        let layout = self.machine.layout();
+        let layout = &self.layout;
         let is_of = |bank: usize| {
             let start = layout.bank(bank).unwrap_or_default().start;
             let zone = layout.zone_of(start).map(|zone| layout.zones()[zone].node);
             node.is_none_or(|node| zone == Some(node))
         };
         let is_offline = |&bank: &usize| {
-            let state = self.machine.bank_state(bank);
+            let state = self.machine.borrow().bank_state(bank);
             state.is_some_and(|state| state.isolation == Isolation::Offline) && is_of(bank)
         };
         let Some(bank) = (0..layout.banks()).find(is_offline) else { return Ok(false) };
-        self.machine.online(Unit::Bank(bank)).map_err(|error| self.fault(error))?;
+        self.machine.get_mut().online(Unit::Bank(bank)).map_err(|error| self.fault(error))?;
         self.counts.onlined += 1;
         Ok(true)
     }
@@ -353,7 +356,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         if let Some(plan) = self.config.daemon {
             for node in 0..self.daemons.len() {
                 self.step_daemon(node, plan.budget_frames)?;
-                if !Z::RESTS && self.free_in(node) < self.machine.layout().bank_frames() {
+                if !Z::RESTS && self.free_in(node) < self.layout.bank_frames() {
                     self.online_in(Some(node))?;
                 }
             }
@@ -365,21 +368,17 @@ impl<Z: GreenZone> GreenMachine<Z> {
     }
 
     fn free_in(&self, node: usize) -> u64 {
-        let zones = self.machine.layout().zones().iter().zip(self.machine.zones());
+        let machine = self.machine.borrow();
+        let zones = self.layout.zones().iter().zip(machine.zones());
         zones.filter(|(place, _)| place.node == node).map(|(_, zone)| zone.free_frames()).sum()
     }
 
     fn step_daemon(&mut self, node: usize, budget_frames: u64) -> Result<(), GreenError> {
         let now_ns = self.now_us * 1000;
-        let mut banks = NodeBanks::new(&mut self.machine, node);
+        let Some(mut banks) = NodeBanks::new(&self.machine, node, 0) else { return Ok(()) };
         let mut owners = NodeOwners::new(&mut self.blocks);
         let step = self.daemons[node].step(now_ns, budget_frames, &mut banks, &mut owners);
-        let failed: Option<HotplugError> = banks.failed();
-        let opened = std::mem::take(&mut owners.targets);
-        if let Some(error) = failed {
-            return Err(self.fault(error));
-        }
-        for frame in opened {
+        for frame in owners.targets {
             self.wake(frame)?;
         }
         if let Step::Emptied { moved_frames, .. } = step {
@@ -390,18 +389,19 @@ impl<Z: GreenZone> GreenMachine<Z> {
 
     /// Whether a bank rests by what its allocator or hotplug knows.
     fn rests(&self, bank: usize) -> bool {
-        let Some(state) = self.machine.bank_state(bank) else { return false };
+        let machine = self.machine.borrow();
+        let Some(state) = machine.bank_state(bank) else { return false };
         if state.isolation == Isolation::Offline {
             return true;
         }
-        let layout = self.machine.layout();
+        let layout = &self.layout;
         let extent = layout.bank(bank).unwrap_or_default();
         let whole = state.present == extent.count && !state.crosses_zones;
         if !whole || state.free < state.present || state.isolation != Isolation::None {
             return false;
         }
-        let zone = layout.zone_of(extent.start).and_then(|zone| self.machine.zones().get(zone));
-        !Z::RESTS || zone.is_some_and(|zone| zone.pool(extent.start) == Some(Pool::Offline))
+        let zone = layout.zone_of(extent.start).and_then(|zone| machine.zones().get(zone));
+        !Z::RESTS || zone.is_some_and(|zone| zone.rests(extent.start))
     }
 
     /// Powers down the banks that rest.
@@ -412,7 +412,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
                 continue;
             }
             self.down[bank] = true;
-            let machine = &self.machine;
+            let machine = self.machine.get_mut();
             let mut lost = 0;
             let mut lose = |frames: Extent| {
                 lost += frames.iter().filter(|frame| machine.is_used(*frame) == Some(true)).count();
@@ -427,10 +427,9 @@ impl<Z: GreenZone> GreenMachine<Z> {
 
 impl<Z: GreenZone> View for GreenMachine<Z> {
     fn look(&self) -> Look {
-        let layout = self.machine.layout();
+        let (layout, machine) = (&self.layout, self.machine.borrow());
         let present = |state: &UnitState| state.present > 0;
-        let banks =
-            (0..layout.banks()).filter_map(|bank| Some((bank, self.machine.bank_state(bank)?)));
+        let banks = (0..layout.banks()).filter_map(|bank| Some((bank, machine.bank_state(bank)?)));
         let mut look = Look {
             time_us: self.now_us,
             total_frames: self.total_frames,
@@ -445,7 +444,7 @@ impl<Z: GreenZone> View for GreenMachine<Z> {
             kernel_sections: 0,
             moved_frames: 0,
             emptied_banks: 0,
-            fallbacks: self.machine.zones().iter().map(Z::fallbacks).sum(),
+            fallbacks: machine.zones().iter().map(Z::fallbacks).sum(),
             counts: self.counts,
         };
         for (bank, state) in banks.filter(|(_, state)| present(state)) {
@@ -459,10 +458,10 @@ impl<Z: GreenZone> View for GreenMachine<Z> {
             }
         }
         let sections = (0..layout.sections())
-            .filter_map(|section| Some((section, self.machine.section_state(section)?)));
+            .filter_map(|section| Some((section, machine.section_state(section)?)));
         for (section, state) in sections.filter(|(_, state)| present(state)) {
             look.sections += 1;
-            look.removable_sections += u64::from(self.machine.is_removable(section));
+            look.removable_sections += u64::from(machine.is_removable(section));
             look.kernel_sections += u64::from(state.unmovable > 0);
         }
         let migration = self.migration();
@@ -472,16 +471,16 @@ impl<Z: GreenZone> View for GreenMachine<Z> {
     }
 
     fn unit(&self, unit: Unit) -> Option<UnitState> {
-        self.machine.unit_state(unit)
+        self.machine.borrow().unit_state(unit)
     }
 
     fn layout(&self) -> &Layout {
-        self.machine.layout()
+        &self.layout
     }
 
     fn free_blocks(&self) -> FreeBlocks {
         let mut blocks = FreeBlocks::default();
-        for zone in self.machine.zones() {
+        for zone in self.machine.borrow().zones() {
             zone.for_each_free(&mut |extent| {
                 blocks.count += 1;
                 blocks.largest_frames = blocks.largest_frames.max(extent.count);
@@ -496,7 +495,7 @@ impl<Z: GreenZone> View for GreenMachine<Z> {
 
     fn tally(&self) -> Option<FallbackTally> {
         let mut sum = None;
-        for tally in self.machine.zones().iter().filter_map(Z::tally) {
+        for tally in self.machine.borrow().zones().iter().filter_map(Z::tally) {
             sum.get_or_insert_with(FallbackTally::default).add(tally);
         }
         sum
@@ -522,13 +521,14 @@ impl<Z: GreenZone> View for GreenMachine<Z> {
     }
 
     fn check(&self) -> Result<(), String> {
-        self.machine.check()?;
+        let machine = self.machine.borrow();
+        machine.check()?;
         self.blocks.check()?;
         let (mut movable, mut unmovable, mut wrong) = (0, 0, None);
         self.blocks.for_each(&mut |extent, is_movable| {
             *(if is_movable { &mut movable } else { &mut unmovable }) += extent.count;
             let owner = if is_movable { Mobility::Movable } else { Mobility::Unmovable };
-            let differs = |frame: &Pfn| self.machine.owner(*frame) != Some(owner);
+            let differs = |frame: &Pfn| machine.owner(*frame) != Some(owner);
             wrong = wrong.or_else(|| extent.iter().find(differs));
         });
         if let Some(frame) = wrong {
@@ -541,7 +541,7 @@ impl<Z: GreenZone> View for GreenMachine<Z> {
             return Err(format!("{} frames in use, owners have {}", used.0, movable + unmovable));
         }
         let awake = |&bank: &usize| {
-            let state = self.machine.bank_state(bank);
+            let state = machine.bank_state(bank);
             self.down[bank] && state.is_none_or(|state| state.free < state.present)
         };
         match (0..self.down.len()).find(awake) {

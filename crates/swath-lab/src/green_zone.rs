@@ -4,111 +4,68 @@
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::bank_buddy::{Array, BankBuddy, List, Placement, Policy, Pools};
-use swath_frame::banks::{Banks, BanksError};
-use swath_frame::linux::{LinuxZone, ORDER_MAX, PAGEBLOCK_ORDER};
-use swath_frame::{ByteRange, MemoryMap, Mobility, ZoneAllocator};
+use swath_frame::bank_buddy::{AdaptiveBuddy, ArrayBuddy, ListBuddy};
+use swath_frame::banks::Banks;
+use swath_frame::linux::ORDER_MAX;
+use swath_frame::{ByteRange, LinuxZone, MemoryMap, Mobility, ZoneAllocator};
 
+use crate::green_allocator::{AllocatorName, FallbackTally, GreenZone, ZonePlace, linux};
 use crate::memory::random;
 
-/// An allocator that is measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Design {
-    /// Linux's: the baseline.
-    Buddy,
-    /// Section IV-A.
-    Array,
-    /// Section IV-B, the bank that served last first.
-    List,
-    /// Section IV-D with the paper's order of free blocks.
-    Paper,
-    /// Section IV-D, fullest banks first.
-    Packed,
+/// The allocators that differ within a zone, the baseline first.
+pub(crate) const MEASURED: [AllocatorName; 5] = [
+    AllocatorName::Linux,
+    AllocatorName::BankArray,
+    AllocatorName::BankList,
+    AllocatorName::Adaptive,
+    AllocatorName::AdaptivePacked,
+];
+
+fn place<'a>(
+    map: &'a MemoryMap<'a>,
+    span: Extent,
+    bank_frames: u64,
+) -> Result<ZonePlace<'a>, String> {
+    let banks = Banks::new(Pfn::new(0), bank_frames, ORDER_MAX);
+    Ok(ZonePlace { map, span, banks: banks.map_err(|error| error.to_string())? })
 }
 
-impl Design {
-    /// The baseline is the first.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Buddy, Self::Array, Self::List, Self::Paper, Self::Packed];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Buddy => "Buddy",
-            Self::Array => "Bank-Array",
-            Self::List => "Bank-List",
-            Self::Paper => "Adaptive-Buddy",
-            Self::Packed => "Adaptive-Buddy, packed",
-        }
-    }
-
-    /// A zone of the frames of `map` in `span`, all of them free.
-    pub(crate) fn zone(
-        self,
-        map: &MemoryMap<'_>,
-        span: Extent,
-        bank_frames: u64,
-    ) -> Result<Box<dyn ZoneAllocator>, String> {
-        let pools = |policy| bank_zone(map, span, bank_frames, Pools::new(policy));
-        match self {
-            Self::Buddy => {
-                let storage = touched(LinuxZone::<Vec<u64>>::storage_words(span));
-                let zone = LinuxZone::new(map, span, PAGEBLOCK_ORDER, storage);
-                Ok(Box::new(zone.map_err(|error| error.to_string())?))
-            }
-            Self::Array => bank_zone(map, span, bank_frames, Array),
-            Self::List => bank_zone(map, span, bank_frames, List::new(true)),
-            Self::Paper => pools(Policy::PAPER),
-            Self::Packed => pools(Policy::PACKED),
-        }
-    }
-
-    /// Words that such a zone stores its state in, beside its struct.
-    pub(crate) fn storage_words(
-        self,
-        map: &MemoryMap<'_>,
-        span: Extent,
-        bank_frames: u64,
-    ) -> Result<usize, String> {
-        let words = match self {
-            Self::Buddy => Ok(LinuxZone::<Vec<u64>>::storage_words(span)),
-            Self::Array => bank_words(map, span, bank_frames, &Array),
-            Self::List => bank_words(map, span, bank_frames, &List::new(true)),
-            Self::Paper => bank_words(map, span, bank_frames, &Pools::new(Policy::PAPER)),
-            Self::Packed => bank_words(map, span, bank_frames, &Pools::new(Policy::PACKED)),
-        };
-        words.map_err(|error| error.to_string())
-    }
-}
-
-/// Storage that is in memory already: where it were not, page faults would be
-/// part of an allocation's time.
-fn touched(words: usize) -> Vec<u64> {
-    vec![u64::MAX; words]
-}
-
-/// Words of storage of such a zone.
-fn bank_words<P: Placement>(
+/// A zone of the frames of `map` in `span`, all of them free.
+pub(crate) fn zone(
+    name: AllocatorName,
     map: &MemoryMap<'_>,
     span: Extent,
     bank_frames: u64,
-    rule: &P,
-) -> Result<usize, BanksError> {
-    let banks = Banks::new(Pfn::new(0), bank_frames, ORDER_MAX)?;
-    BankBuddy::<Vec<u64>, P>::storage_words(map, span, banks, rule)
-}
-
-fn bank_zone<P: Placement + 'static>(
-    map: &MemoryMap<'_>,
-    span: Extent,
-    bank_frames: u64,
-    rule: P,
 ) -> Result<Box<dyn ZoneAllocator>, String> {
-    let build = || {
-        let banks = Banks::new(Pfn::new(0), bank_frames, ORDER_MAX)?;
-        let words = bank_words(map, span, bank_frames, &rule)?;
-        BankBuddy::new(map, span, banks, rule, touched(words))
-    };
-    Ok(Box::new(build().map_err(|error: BanksError| error.to_string())?))
+    use AllocatorName as Name;
+    let place = place(map, span, bank_frames)?;
+    Ok(match name {
+        Name::Linux | Name::LinuxMovable => Box::new(linux(&place)?),
+        Name::BankArray => Box::new(ArrayBuddy::build(&place, name)?),
+        Name::BankList => Box::new(ListBuddy::build(&place, name)?),
+        Name::Adaptive | Name::AdaptivePacked => Box::new(AdaptiveBuddy::build(&place, name)?),
+    })
+}
+
+/// Words that such a zone stores its state in, beside its struct.
+pub(crate) fn storage_words(
+    name: AllocatorName,
+    map: &MemoryMap<'_>,
+    span: Extent,
+    bank_frames: u64,
+) -> Result<usize, String> {
+    use AllocatorName as Name;
+    let place = place(map, span, bank_frames)?;
+    match name {
+        Name::Linux | Name::LinuxMovable => {
+            <LinuxZone<_, FallbackTally> as GreenZone>::storage_words(&place, name)
+        }
+        Name::BankArray => <ArrayBuddy<_> as GreenZone>::storage_words(&place, name),
+        Name::BankList => <ListBuddy<_> as GreenZone>::storage_words(&place, name),
+        Name::Adaptive | Name::AdaptivePacked => {
+            <AdaptiveBuddy<_> as GreenZone>::storage_words(&place, name)
+        }
+    }
 }
 
 /// Single frames taken one after the other, without a free between.
@@ -153,12 +110,12 @@ impl Sequence {
     }
 
     /// The zone as the sequence finds it.
-    pub(crate) fn zone(&self, design: Design) -> Result<Box<dyn ZoneAllocator>, String> {
+    pub(crate) fn zone(&self, name: AllocatorName) -> Result<Box<dyn ZoneAllocator>, String> {
         let span = Extent::new(Pfn::new(0), self.frames);
         let mut areas = [Extent::default(); 1];
         let map = MemoryMap::new(&[ByteRange::of_frames(span)], &mut areas);
         let map = map.map_err(|error| error.to_string())?;
-        let mut zone = design.zone(&map, span, self.bank_frames)?;
+        let mut zone = zone(name, &map, span, self.bank_frames)?;
         if !self.is_whole() {
             while zone.take(Order::BASE, Mobility::Movable).is_some() {}
             for frame in self.given_back() {
@@ -194,14 +151,14 @@ mod tests {
             expected.sort_unstable();
             for movable in [true, false] {
                 sequence.movable = movable;
-                for design in Design::ALL {
-                    let mut zone = sequence.zone(design).unwrap();
+                for name in MEASURED {
+                    let mut zone = sequence.zone(name).unwrap();
                     zone.check().unwrap();
                     assert_eq!(zone.free_frames(), expected.len() as u64);
                     let take = || zone.take(Order::BASE, sequence.mobility());
                     let mut taken: Vec<u64> = std::iter::from_fn(take).map(Pfn::raw).collect();
                     taken.sort_unstable();
-                    assert_eq!(taken, expected, "{design:?}");
+                    assert_eq!(taken, expected, "{name:?}");
                 }
             }
         }

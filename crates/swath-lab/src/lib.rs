@@ -21,7 +21,6 @@ pub mod figure;
 pub mod green_allocator;
 mod green_blocks;
 pub mod green_cost;
-mod green_daemon;
 pub mod green_hotplug;
 pub mod green_layout;
 pub mod green_machine;

@@ -21,7 +21,7 @@ use swath_frame::{
 use swath_hw::power::{BankPower, PowerError, PowerState, PowerTable, destroy};
 use swath_vm::migrate::{Config, Daemon, Step};
 use swath_vm::relocate::{Held, Holders, Relocator};
-use swath_vm::units::PoolBanks;
+use swath_vm::units::NodeBanks;
 use swath_vm::{Access, AddressSpace, Pmap, ReverseMap, Site, Sizes, SpaceId, Status};
 
 const FIRST: u64 = 0x2000;
@@ -58,7 +58,7 @@ impl Power<'_> {
     fn follow(&self) {
         // Longer than a bank takes to come back.
         self.now_ns.set(self.now_ns.get() + 1_000_000);
-        let pool = PoolBanks::new(self.machine, 0, 0).unwrap();
+        let pool = NodeBanks::new(self.machine, 0, 0).unwrap();
         let late = self.now_ns.get() > 2_000_000_000;
         let refreshed: Vec<bool> = (0..BANKS)
             .map(|bank| match self.rule {
@@ -228,7 +228,7 @@ fn run(rule: Rule, seed: u64) -> Outcome {
             }
         }
         power.follow();
-        let mut banks = PoolBanks::new(&machine, 0, 0).unwrap();
+        let mut banks = NodeBanks::new(&machine, 0, 0).unwrap();
         let mut reached = (&mut spaces[..], |_, _| ());
         let mut relocator = Relocator {
             pmap: &mut pmap,

@@ -6,34 +6,33 @@
 //! zone: isolating a unit empties those lists, and whatever of it is given
 //! later goes past them.
 //!
-//! | | [`PoolBanks`] | [`Units`] |
+//! | | [`NodeBanks`] | [`Units`] |
 //! |---|---|---|
-//! | zones | one of Adaptive-Buddy | all, of any allocator |
-//! | unit | a bank | a section or a bank |
-//! | candidates | POOL_USER, the emptiest first | those without unmovable frames |
-//! | targets | the fullest other banks of POOL_USER | as any movable request |
-//! | an empty unit | is in POOL_OFFLINE, and opened again when needed | is offline until somebody onlines it |
+//! | for | a daemon of each node, in the background | hotplug by migration, on demand |
+//! | unit | a bank of the node | a section or a bank of the machine |
+//! | candidates | the emptiest bank that the allocator lets go | what somebody names |
+//! | targets | what the allocator chooses in the node ([`Emptying`]) | as any movable request |
+//! | an empty unit | rests, or is offline, as the allocator has it | is offline until somebody onlines it |
 //!
-//! [`Units`] is hotplug by migration: [`offline`](Units::offline) takes away a
-//! unit that somebody names, or says what stands in its way. Over Linux's zones
-//! it is also what a daemon can do without Adaptive-Buddy.
+//! [`offline`](Units::offline) takes away a unit or says what stands in its way.
 //!
 //! # What it costs
 //! A search for the next frame in use is O(n/64) for the n frames passed over. A
-//! scan looks at the candidates of the pool until one will do, most often the
-//! first, each in O(1); or at all units of the machine in O(1) each. Isolating
-//! and rejoining is the zone's: O(orders) for a bank of Adaptive-Buddy,
-//! O(frames) for Linux's pageblocks; per-CPU lists are emptied once.
+//! scan looks at every bank of the machine, each in O(1). Isolating and rejoining
+//! is the zone's: O(orders) for a bank of Adaptive-Buddy, O(frames) for Linux's
+//! pageblocks; per-CPU lists are emptied once.
 
 use core::cell::RefCell;
 use core::fmt;
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::bank_buddy::AdaptiveBuddy;
+use swath_frame::bank_buddy::{AdaptiveBuddy, ArrayBuddy, ListBuddy, Policy};
 use swath_frame::banks::Pool;
+use swath_frame::linux::Observe;
 use swath_frame::{
-    HotplugError, Isolation, Machine, Mobility, PerCpu, Request, Unit, ZoneAllocator, ZoneKind,
+    HotplugError, Isolation, LinuxZone, Machine, Mobility, PerCpu, Request, Unit, ZoneAllocator,
+    ZoneKind,
 };
 
 use crate::migrate::{Banks, Candidate, Cause, Config, Daemon, Owners, Step};
@@ -44,81 +43,175 @@ fn rest(extent: Extent, from: Pfn) -> Extent {
     Extent::new(start, extent.end().raw() - start.raw())
 }
 
-/// The banks of one zone of Adaptive-Buddy, by their numbers in the machine's
-/// layout, whose borders are those of the zone's banks.
+/// What a daemon asks of a zone's allocator whose banks it empties. The defaults
+/// are those of an allocator that knows nothing of it.
+pub trait Emptying: ZoneAllocator {
+    /// Whether an empty bank rests by itself, and is opened by whom needs it.
+    /// Of other allocators an empty bank is taken offline, and stays so until
+    /// somebody onlines it.
+    const RESTS: bool = false;
+
+    /// Whether the bank around a frame rests.
+    fn rests(&self, frame: Pfn) -> bool {
+        let _ = frame;
+        false
+    }
+
+    /// Whether the bank around the frame may be emptied, as far as the
+    /// allocator's pools go.
+    fn may_be_emptied(&self, frame: Pfn) -> bool {
+        let _ = frame;
+        true
+    }
+
+    /// Takes a block for what is moved out of another bank, from none that rests.
+    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+        self.take(order, Mobility::Movable)
+    }
+
+    /// Free frames that [`take_target`](Self::take_target) can take.
+    fn target_frames(&self) -> u64 {
+        self.free_frames()
+    }
+}
+
+impl<A: DerefMut<Target = [u64]>, O: Observe> Emptying for LinuxZone<A, O> {}
+impl<A: DerefMut<Target = [u64]>> Emptying for ArrayBuddy<A> {}
+impl<A: DerefMut<Target = [u64]>> Emptying for ListBuddy<A> {}
+
+impl<A: DerefMut<Target = [u64]>> Emptying for AdaptiveBuddy<A> {
+    const RESTS: bool = true;
+
+    fn rests(&self, frame: Pfn) -> bool {
+        pool(self, frame) == Some(Pool::Offline)
+    }
+
+    /// The paper empties banks of POOL_USER. Packed, those of POOL_KERNEL from
+    /// which the kernel's last frame is gone are emptied, too.
+    fn may_be_emptied(&self, frame: Pfn) -> bool {
+        self.policy() == Policy::PACKED || pool(self, frame) == Some(Pool::User)
+    }
+
+    /// The paper moves frames within POOL_USER. A bank with kernel memory never
+    /// rests, so that, packed, its free frames serve as well, up to what the
+    /// kernel may need soon.
+    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+        let lent = lent_frames(self);
+        let own = self.take_own(order, Pool::User);
+        let may_lend = own.is_none() && lent >= order.frames();
+        own.or_else(|| may_lend.then(|| self.take_own(order, Pool::Kernel)).flatten())
+    }
+
+    fn target_frames(&self) -> u64 {
+        self.pool_free_frames(Pool::User) + lent_frames(self)
+    }
+}
+
+/// The pool of the bank around a frame.
+fn pool<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>, frame: Pfn) -> Option<Pool> {
+    zone.bank_of(frame).and_then(|bank| zone.bank(bank)).and_then(|bank| bank.pool)
+}
+
+/// Frames kept free in a zone's POOL_KERNEL when others are moved there: an
+/// eighth of a bank.
+const KERNEL_RESERVE_FRAMES: u64 = swath_frame::layout::BANK_FRAMES / 8;
+
+/// Free frames of POOL_KERNEL that may serve what is moved.
+fn lent_frames<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>) -> u64 {
+    match zone.policy() == Policy::PACKED {
+        true => zone.pool_free_frames(Pool::Kernel).saturating_sub(KERNEL_RESERVE_FRAMES),
+        false => 0,
+    }
+}
+
+/// The banks of a node, whose zones are emptied as one. Banks that cross zones
+/// or have holes stay as they are.
 #[derive(Debug)]
-pub struct PoolBanks<'m, Zs, Ls, W> {
+pub struct NodeBanks<'m, Zs, Ls, W> {
     machine: &'m RefCell<Machine<Zs, Ls, W>>,
-    zone: usize,
+    node: usize,
     cpu: usize,
 }
 
-impl<'m, A, Zs, Ls, W> PoolBanks<'m, Zs, Ls, W>
+impl<'m, Z, Zs, Ls, W> NodeBanks<'m, Zs, Ls, W>
 where
-    A: DerefMut<Target = [u64]>,
-    Zs: DerefMut<Target = [AdaptiveBuddy<A>]>,
+    Z: Emptying,
+    Zs: DerefMut<Target = [Z]>,
     Ls: DerefMut<Target = [PerCpu]>,
     W: DerefMut<Target = [u64]>,
 {
-    /// The banks of a zone, for a daemon that runs on a CPU; `None` if there is
-    /// no such zone or CPU. The machine is borrowed within each call only.
-    pub fn new(machine: &'m RefCell<Machine<Zs, Ls, W>>, zone: usize, cpu: usize) -> Option<Self> {
+    /// The banks of a node, for a daemon that runs on a CPU; `None` if there is
+    /// no such node or CPU. The machine is borrowed within each call only.
+    pub fn new(machine: &'m RefCell<Machine<Zs, Ls, W>>, node: usize, cpu: usize) -> Option<Self> {
         let borrowed = machine.borrow();
-        let is_there = zone < borrowed.zones().len() && cpu < borrowed.cpus();
+        let is_there = node < borrowed.layout().nodes() && cpu < borrowed.cpus();
         drop(borrowed);
-        is_there.then_some(Self { machine, zone, cpu })
+        is_there.then_some(Self { machine, node, cpu })
     }
 
-    /// Whether a bank of the zone is wholly free and in POOL_OFFLINE, so that
-    /// its power can be taken until a request opens it. O(1).
+    /// Whether a bank of the machine is wholly free and rests or is offline, so
+    /// that its power can be taken until it is opened. O(1).
     pub fn is_offline(&self, bank: usize) -> bool {
         let machine = self.machine.borrow();
-        let zone = &machine.zones()[self.zone];
-        let state = machine.layout().bank(bank).and_then(|extent| {
-            let state = zone.bank(zone.bank_of(extent.start)?)?;
-            (state.extent == extent).then_some(state)
-        });
-        state.is_some_and(|state| state.pool == Some(Pool::Offline) && !state.isolated)
+        let Some(state) = machine.bank_state(bank) else { return false };
+        let rests = |frame| {
+            let zone = machine.layout().zone_of(frame).and_then(|zone| machine.zones().get(zone));
+            zone.is_some_and(|zone| zone.rests(frame))
+        };
+        let whole = machine.layout().bank(bank).filter(|frames| state.present == frames.count);
+        state.isolation == Isolation::Offline
+            || whole.is_some_and(|frames| !state.crosses_zones && rests(frames.start))
+                && state.isolation == Isolation::None
+                && state.free == state.present
+    }
+
+    /// A bank that may be emptied now.
+    fn look_at(machine: &Machine<Zs, Ls, W>, node: usize, bank: usize) -> Option<Candidate> {
+        let layout = machine.layout();
+        let frames = layout.bank(bank)?;
+        let zone = layout.zone_of(frames.start)?;
+        let state = machine.bank_state(bank)?;
+        let allocator = machine.zones().get(zone)?;
+        let may = layout.zones().get(zone)?.node == node
+            && state.present == frames.count
+            && !state.crosses_zones
+            && state.isolation == Isolation::None
+            && state.unmovable == 0
+            && allocator.may_be_emptied(frames.start);
+        // A bank that is free but for per-CPU lists is only to be drained.
+        let waits = Z::RESTS && state.movable == 0 && !allocator.rests(frames.start);
+        let occupied_frames = state.movable;
+        (may && (occupied_frames > 0 || waits)).then_some(Candidate {
+            bank,
+            frames,
+            occupied_frames,
+        })
     }
 }
 
-impl<A, Zs, Ls, W> Banks for PoolBanks<'_, Zs, Ls, W>
+impl<Z, Zs, Ls, W> Banks for NodeBanks<'_, Zs, Ls, W>
 where
-    A: DerefMut<Target = [u64]>,
-    Zs: DerefMut<Target = [AdaptiveBuddy<A>]>,
+    Z: Emptying,
+    Zs: DerefMut<Target = [Z]>,
     Ls: DerefMut<Target = [PerCpu]>,
     W: DerefMut<Target = [u64]>,
 {
     fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate> {
         let machine = self.machine.borrow();
-        let zone = &machine.zones()[self.zone];
-        let mut next = zone.next_candidate(None);
-        while let Some(own) = next {
-            let state = zone.bank(own)?;
-            let bank = machine.layout().bank_of(state.extent.start);
-            // A bank that crosses zones or has holes stays in the allocation pool.
-            let bank = bank.filter(|&bank| {
-                machine.removable(Unit::Bank(bank)).is_ok_and(|usage| usage.movable > 0)
-                    && machine.layout().bank(bank) == Some(state.extent)
-                    && !avoided(bank)
-            });
-            if let Some(bank) = bank {
-                let occupied_frames = state.allocated_frames();
-                return Some(Candidate { bank, frames: state.extent, occupied_frames });
-            }
-            next = zone.next_candidate(Some(own));
-        }
-        None
+        (0..machine.layout().banks())
+            .filter(|&bank| !avoided(bank))
+            .filter_map(|bank| Self::look_at(&machine, self.node, bank))
+            .min_by_key(|candidate| candidate.occupied_frames)
     }
 
     fn room_frames(&self, bank: usize) -> u64 {
         let machine = self.machine.borrow();
-        let zone = &machine.zones()[self.zone];
-        let own = machine.layout().bank(bank).and_then(|extent| zone.bank_of(extent.start));
-        let counted = own.and_then(|own| zone.bank(own));
-        let counted = counted.filter(|state| state.pool == Some(Pool::User) && !state.isolated);
-        let own_frames = counted.map_or(0, |state| state.free_frames);
-        zone.pool_free_frames(Pool::User).saturating_sub(own_frames)
+        let zones = machine.layout().zones().iter().zip(machine.zones());
+        let own_zones = zones.filter(|(place, _)| place.node == self.node);
+        let room: u64 = own_zones.map(|(_, zone)| zone.target_frames()).sum();
+        // What is free in the bank itself is among them.
+        let own = machine.bank_state(bank).map_or(0, |state| state.free);
+        room.saturating_sub(own)
     }
 
     fn isolate(&mut self, bank: usize) -> bool {
@@ -126,8 +219,7 @@ where
     }
 
     fn rejoin(&mut self, bank: usize) {
-        let rejoined = self.machine.borrow_mut().rejoin(Unit::Bank(bank));
-        debug_assert_eq!(rejoined, Ok(()), "the daemon has isolated it");
+        leave(self.machine, Unit::Bank(bank), Z::RESTS);
     }
 
     fn next_occupied(&self, bank: usize, from: Pfn) -> Option<Pfn> {
@@ -136,12 +228,36 @@ where
     }
 
     fn take_target(&mut self, order: Order) -> Option<Pfn> {
-        self.machine.borrow_mut().take_own(self.zone, order)
+        let mut machine = self.machine.borrow_mut();
+        (0..machine.zones().len()).rev().find_map(|zone| {
+            let is_own = machine.layout().zones()[zone].node == self.node;
+            let mut take =
+                || machine.take_with(zone, order, Mobility::Movable, |own| own.take_target(order));
+            is_own.then(&mut take).flatten()
+        })
     }
 
     fn give(&mut self, start: Pfn, order: Order) {
         give(self.machine, start, order, self.cpu);
     }
+}
+
+/// Ends the isolation of a unit: offline if it is empty and does not rest by
+/// itself.
+fn leave<Z, Zs, Ls, W>(machine: &RefCell<Machine<Zs, Ls, W>>, unit: Unit, rests: bool)
+where
+    Z: ZoneAllocator,
+    Zs: DerefMut<Target = [Z]>,
+    Ls: DerefMut<Target = [PerCpu]>,
+    W: DerefMut<Target = [u64]>,
+{
+    let mut machine = machine.borrow_mut();
+    let state = machine.unit_state(unit).unwrap_or_default();
+    let left = match state.movable + state.unmovable {
+        0 if !rests => machine.offline(unit),
+        _ => machine.rejoin(unit),
+    };
+    debug_assert_eq!(left, Ok(()), "the daemon has isolated it");
 }
 
 fn give<Z, Zs, Ls, W>(machine: &RefCell<Machine<Zs, Ls, W>>, start: Pfn, order: Order, cpu: usize)
@@ -298,20 +414,9 @@ where
     Ls: DerefMut<Target = [PerCpu]>,
     W: DerefMut<Target = [u64]>,
 {
-    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate> {
-        let machine = self.machine.borrow();
-        let count = match (self.of)(0) {
-            Unit::Section(_) => machine.layout().sections(),
-            Unit::Bank(_) => machine.layout().banks(),
-        };
-        let occupied = |&number: &usize| {
-            let state = machine.removable((self.of)(number)).ok()?;
-            let fits = state.isolation == Isolation::None && state.movable > 0;
-            fits.then_some((state.movable, number))
-        };
-        let numbers = (0..count).filter(|&number| !avoided(number));
-        let (occupied_frames, bank) = numbers.filter_map(|number| occupied(&number)).min()?;
-        Some(Candidate { bank, frames: self.extent(bank)?, occupied_frames })
+    /// None: nothing is emptied that nobody named.
+    fn candidate(&self, _: &dyn Fn(usize) -> bool) -> Option<Candidate> {
+        None
     }
 
     fn room_frames(&self, bank: usize) -> u64 {
@@ -327,14 +432,7 @@ where
     }
 
     fn rejoin(&mut self, bank: usize) {
-        let unit = (self.of)(bank);
-        let mut machine = self.machine.borrow_mut();
-        let state = machine.unit_state(unit).unwrap_or_default();
-        let left = match state.movable + state.unmovable {
-            0 => machine.offline(unit),
-            _ => machine.rejoin(unit),
-        };
-        debug_assert_eq!(left, Ok(()), "the daemon has isolated it");
+        leave(self.machine, (self.of)(bank), false);
     }
 
     fn next_occupied(&self, bank: usize, from: Pfn) -> Option<Pfn> {

@@ -25,7 +25,7 @@ use swath_frame::{
 };
 use swath_vm::migrate::{Banks, Candidate, Cause, Config, Daemon, Step, Stuck};
 use swath_vm::relocate::{Held, Holders, Relocator};
-use swath_vm::units::{OfflineError, PoolBanks, Units};
+use swath_vm::units::{OfflineError, NodeBanks, Units};
 use swath_vm::{
     Access, AddressSpace, Faulted, Flush, MapError, PageSizeError, Pmap, PmapError, ReverseMap,
     Site, Sizes, SpaceId, Status,
@@ -798,13 +798,13 @@ fn green(format: Format) {
                 (0..30).for_each(|_| world.work(goal(round)));
                 for step in 0..2 {
                     let context = format!("{format:?} seed {seed} round {round} step {step}");
-                    let banks = PoolBanks::new(world.machine, 0, 1).unwrap();
+                    let banks = NodeBanks::new(world.machine, 0, 1).unwrap();
                     daemon.wake();
                     let done = world.migrate(&mut daemon, banks, 10 * round);
                     let context = format!("{context}: {done:?}");
                     world.compare(&context);
                     world.isolated(daemon.moving().map(Unit::Bank), &context);
-                    let banks = PoolBanks::new(world.machine, 0, 1).unwrap();
+                    let banks = NodeBanks::new(world.machine, 0, 1).unwrap();
                     if let Step::Emptied { bank, .. } = done {
                         assert!(banks.is_offline(bank), "{context}");
                     }
