@@ -56,6 +56,7 @@ pub mod page_replay;
 mod palette;
 pub mod pbs_allocation;
 pub mod pbs_cases;
+mod pbs_energy;
 pub mod pbs_fit;
 pub mod pbs_freelist;
 pub mod pbs_readings;

@@ -14,6 +14,7 @@ use swath_hw::{
 
 use crate::memory::{Source, random};
 use crate::output;
+use crate::pbs_energy::{self, Nanojoules};
 use crate::plan::{Machine as MachinePlan, SystemMachine, SystemPlan, SystemVariant};
 use crate::real::Machine;
 use crate::results::{Claim, Figure, FigureKind, Point, Series, StudyResult, Unit};
@@ -75,6 +76,8 @@ struct Cycles {
     walking: f64,
     /// The share of column accesses that found their row open.
     row_hits: f64,
+    /// Of the memory.
+    energy: Nanojoules,
 }
 
 /// Runs the plan.
@@ -110,10 +113,13 @@ pub fn run(plan: &SystemPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         for repeat in 0..repeats {
             let point = (*system, *timed, *size, design);
             let one = simulated(plan, &hardware, machine_memory, point, repeat, &mut |_| {})?;
-            let one = summary(&one);
+            let one = summary(&one, &config(system, timed));
             sum.total += one.total / repeats as f64;
             sum.walking += one.walking / repeats as f64;
             sum.row_hits += one.row_hits / repeats as f64;
+            for (sum, part) in sum.energy.iter_mut().zip(one.energy) {
+                *sum += part / repeats as f64;
+            }
         }
         Ok(sum)
     })?;
@@ -173,6 +179,20 @@ pub fn run(plan: &SystemPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         }
     }
 
+    figures.extend(pbs_energy::figures(kind, x_label));
+    for (d, design) in designs.iter().enumerate() {
+        let mean = |l: usize| {
+            let in_two = in_category(Category::II).map(|(w, _)| of(w, l, d).energy);
+            let count = in_category(Category::II).count().max(1) as f64;
+            in_two.fold(Nanojoules::default(), |mut mean, energy| {
+                mean.iter_mut().zip(energy).for_each(|(mean, part)| *mean += part / count);
+                mean
+            })
+        };
+        let swept: Vec<Nanojoules> = (0..sizes.len()).map(mean).collect();
+        series.extend(pbs_energy::series(design.name, x, &at, &swept));
+    }
+
     let main = workloads.len() * sizes.len() * designs.len();
     let sizes_of_variant = &plan.variant_block_frames;
     let per_variant = workloads.len() * sizes_of_variant.len() * designs.len();
@@ -222,6 +242,7 @@ pub fn run(plan: &SystemPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
                  of a rotated preview waits for the camera's whole image."
                     .to_owned(),
                 "\"Better\" is the share of cycles saved: 1 - PBS / other.".to_owned(),
+                pbs_energy::NOTE.to_owned(),
             ],
             ..study::result(about, plan, run, finding)
         },
@@ -378,7 +399,7 @@ fn config(plan: &SystemMachine, timed: &Timed) -> SystemConfig {
     config
 }
 
-fn summary(stats: &SystemStats) -> Cycles {
+fn summary(stats: &SystemStats, config: &SystemConfig) -> Cycles {
     let walking: u64 = stats.masters.iter().map(|master| master.walk_cycles).sum();
     let busy: u64 = stats.masters.iter().map(|master| master.cycles()).sum();
     let dram = stats.dram.total();
@@ -387,6 +408,7 @@ fn summary(stats: &SystemStats) -> Cycles {
         total: stats.total_cycles as f64,
         walking: walking as f64 / busy.max(1) as f64,
         row_hits: dram.row_hits as f64 / columns.max(1) as f64,
+        energy: pbs_energy::per_transaction(&config.dram, stats),
     }
 }
 
