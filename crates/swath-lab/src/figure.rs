@@ -34,7 +34,7 @@ const GAP: f64 = 8.0;
 /// Height of the plot itself.
 const PLOT: f64 = 230.0;
 /// The most markers on one line.
-const MARKERS_MAX: usize = 40;
+const MARKERS_MAX: usize = 16;
 /// Longest category label that is still written out when it stands upright.
 const UPRIGHT_MAX: f64 = 200.0;
 
@@ -132,13 +132,22 @@ fn clean(text: &str) -> String {
         .collect()
 }
 
+/// A piece of the legend.
+struct LegendEntry {
+    /// The series whose sample stands before it; none before the rest of a name.
+    sample: Option<usize>,
+    /// Its left edge.
+    x: f64,
+    name: String,
+}
+
 /// Everything decided before the first line is drawn.
 struct Picture<'a> {
     figure: &'a Figure,
     series: Vec<&'a Series>,
     palette: &'a Palette,
-    /// Legend rows: index of the series, left edge, text.
-    legend: Vec<Vec<(usize, f64, String)>>,
+    /// Row by row.
+    legend: Vec<Vec<LegendEntry>>,
     x_title: Vec<String>,
     y_title: Vec<String>,
     x: Axis,
@@ -280,7 +289,9 @@ impl<'a> Picture<'a> {
         let swatch = swatch(self.figure.kind);
         for (row, entries) in self.legend.iter().enumerate() {
             let y = GAP + LINE * (row as f64 + 0.5);
-            for (index, x, name) in entries {
+            for LegendEntry { sample, x, name } in entries {
+                write(root, name, (x + swatch + 6.0, y), HPos::Left)?;
+                let Some(index) = sample else { continue };
                 let style = self.palette.style(&self.series[*index].design);
                 let at = (fine(x + swatch / 2.0), fine(y));
                 match self.figure.kind {
@@ -297,7 +308,6 @@ impl<'a> Picture<'a> {
                         root.draw(&marker(at, style))?;
                     }
                 }
-                write(root, name, (x + swatch + 6.0, y), HPos::Left)?;
             }
         }
         Ok(())
@@ -458,21 +468,24 @@ fn swatch(kind: FigureKind) -> f64 {
     }
 }
 
-/// Puts the designs' names into rows.
-fn legend(series: &[&Series], swatch: f64) -> Vec<Vec<(usize, f64, String)>> {
-    let mut rows: Vec<Vec<(usize, f64, String)>> = Vec::new();
+/// Puts the designs' names into rows. A name that is wider than the picture
+/// goes on in rows of its own, without a sample.
+fn legend(series: &[&Series], swatch: f64) -> Vec<Vec<LegendEntry>> {
+    let mut rows: Vec<Vec<LegendEntry>> = Vec::new();
     let mut x = WIDTH;
     for (index, one) in series.iter().enumerate() {
-        let name = fit(&clean(&one.design), WIDTH - 2.0 * GAP - swatch - 6.0);
-        let width = swatch + 6.0 + text_width(&name);
-        if x + width > WIDTH - GAP {
-            rows.push(Vec::new());
-            x = GAP;
+        let mut sample = Some(index);
+        for name in wrap(&clean(&one.design), WIDTH - 2.0 * GAP - swatch - 6.0) {
+            let width = swatch + 6.0 + text_width(&name);
+            if sample.is_none() || x + width > WIDTH - GAP {
+                rows.push(Vec::new());
+                x = GAP;
+            }
+            if let Some(row) = rows.last_mut() {
+                row.push(LegendEntry { sample: sample.take(), x, name });
+            }
+            x += width + 2.0 * GAP;
         }
-        if let Some(row) = rows.last_mut() {
-            row.push((index, x, name));
-        }
-        x += width + 2.0 * GAP;
     }
     rows
 }

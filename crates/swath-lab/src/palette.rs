@@ -56,7 +56,8 @@ const KNOWN: [(&str, Style); 5] = [
     ("BBS", style(ink([0x95, 0x48, 0x84], "#e39aca"), Marker::TriangleDown, false)),
 ];
 
-/// Taken in turn by the other designs of a study.
+/// Taken in turn by the other designs of a study, and after these the styles of
+/// the paper's designs that are not in it.
 const FURTHER: [Style; 6] = [
     style(ink([0x3d, 0x4b, 0xa3], "#a3acff"), Marker::Hexagon, false),
     style(ink([0x7d, 0x69, 0x00], "#dfcb47"), Marker::Cross, false),
@@ -68,10 +69,12 @@ const FURTHER: [Style; 6] = [
 
 /// Which colour and marker each design of a study has. The paper's designs
 /// always have their own; the others take the further ones in the order in
-/// which they first appear.
+/// which they first appear. So a study's designs differ up to the eleventh.
 #[derive(Clone, Debug, Default)]
 pub struct Palette {
     others: Vec<String>,
+    /// Which of the paper's designs are in the study.
+    known: [bool; KNOWN.len()],
 }
 
 impl Palette {
@@ -80,21 +83,24 @@ impl Palette {
     pub fn new<'a>(designs: impl IntoIterator<Item = &'a str>) -> Self {
         let mut palette = Self::default();
         for design in designs {
-            if palette.find(design).is_none() {
+            if let Some(nth) = KNOWN.iter().position(|(name, _)| *name == design) {
+                palette.known[nth] = true;
+            } else if !palette.others.iter().any(|name| name == design) {
                 palette.others.push(design.to_owned());
             }
         }
         palette
     }
 
-    fn find(&self, design: &str) -> Option<&'static Style> {
-        let known = KNOWN.iter().find(|(name, _)| *name == design);
-        let other = || self.others.iter().position(|name| name == design);
-        known.map(|(_, style)| style).or_else(|| other().map(|i| &FURTHER[i % FURTHER.len()]))
-    }
-
     pub(crate) fn style(&self, design: &str) -> &'static Style {
-        self.find(design).unwrap_or(&FURTHER[FURTHER.len() - 1])
+        if let Some((_, style)) = KNOWN.iter().find(|(name, _)| *name == design) {
+            return style;
+        }
+        let unused = KNOWN.iter().zip(self.known).filter(|(_, in_use)| !in_use);
+        let styles = FURTHER.iter().chain(unused.map(|((_, style), _)| style));
+        let place = self.others.iter().position(|name| name == design);
+        let last = &FURTHER[FURTHER.len() - 1];
+        place.and_then(|place| styles.cycle().nth(place)).unwrap_or(last)
     }
 }
 

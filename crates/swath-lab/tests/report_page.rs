@@ -410,6 +410,52 @@ fn designs_look_the_same_in_every_figure_and_differ_from_each_other() {
     }
 }
 
+/// Where only colour tells designs apart, eleven differ; and a study's own
+/// designs take no colour of the paper's that are in it.
+#[test]
+fn no_two_of_eleven_designs_share_a_colour() {
+    for known in [&["TRAD", "PBS"][..], &[]] {
+        let others: Vec<String> = (known.len()..11).map(|n| format!("design {n}")).collect();
+        let names: Vec<&str> =
+            known.iter().copied().chain(others.iter().map(String::as_str)).collect();
+        let palette = Palette::new(names.iter().copied());
+        for kind in [FigureKind::Bars, FigureKind::Map] {
+            let point = || match kind {
+                FigureKind::Bars => Point::In("c".to_owned(), 1.0),
+                _ => Point::At(0.0, 1.0),
+            };
+            let series: Vec<Series> =
+                names.iter().map(|name| Series::new("f", "x", "y", name, [point()])).collect();
+            let svg = draw(&Figure::new("f", "t", kind, "x", "y"), &series, &palette).unwrap();
+            let mut colours = attributes(&svg, "fill");
+            colours.retain(|colour| !["none", "#FFFFFF", "#2B3036"].contains(colour));
+            // Each in the legend and in the plot.
+            assert_eq!(colours.len(), 2 * names.len(), "{colours:?}");
+            colours.sort_unstable();
+            colours.dedup();
+            assert_eq!(colours.len(), names.len(), "{kind:?} {colours:?}");
+        }
+    }
+}
+
+/// Every word of every name is in the legend, however long the names are.
+#[test]
+fn a_long_name_goes_on_in_the_next_row() {
+    let name = "Adaptive-Buddy, packed + migration: memory of the banks that were emptied";
+    for kind in [FigureKind::Lines, FigureKind::Scatter, FigureKind::Map] {
+        let series = ["PBS", name, "TRAD"]
+            .map(|name| Series::new("f", "x", "y", name, [Point::At(1.0, 1.0)]));
+        let svg = draw(&Figure::new("f", "t", kind, "x", "y"), &series, &Palette::default());
+        let svg = svg.unwrap();
+        let shown = labels(&svg).join(" ");
+        for word in name.split(' ').chain(["PBS", "TRAD"]) {
+            assert!(shown.contains(word), "{word} is not in {shown}");
+        }
+        assert!(!shown.contains('…'), "{shown}");
+        check_inside(&svg).unwrap();
+    }
+}
+
 #[test]
 fn little_data_is_drawn_too() {
     assert!(labels(&drawing(FigureKind::Lines, vec![])).contains(&"no data"));
