@@ -110,7 +110,8 @@ impl<Z: GreenZone> GreenMachine<Z> {
         let preset = config.machine.preset();
         let mut areas = [Extent::default(); 8];
         let map = MemoryMap::new(preset.ranges(), &mut areas).map_err(|e| error(e.to_string()))?;
-        let mut layout_config = LayoutConfig::default();
+        let mut layout_config =
+            LayoutConfig { bank_frames: config.bank_frames, ..LayoutConfig::default() };
         if config.interleaved {
             layout_config.interleaving = Interleaving::TwoWay;
         }

@@ -57,7 +57,7 @@ pub fn run(plan: &GreenPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
             series.push(Series::new(&id, "time_minutes", "c", &design.title(), points));
         }
     }
-    let claims = rows.iter().flat_map(|(row, tracks)| judge(*row, tracks)).collect();
+    let claims = rows.iter().flat_map(|(row, tracks)| judge(*row, tracks, &rows)).collect();
     let findings: Vec<String> = rows.iter().map(|(row, tracks)| finding(*row, tracks)).collect();
     let finding = format!("{} {}", plan.about.purpose, findings.join(" "));
     let mut notes = green_track::notes(plan, run);
@@ -93,8 +93,47 @@ fn table_4(row: GreenRun) -> Option<(Option<f64>, f64)> {
         (MachineName::ThirtyTwoGib, LoadName::Medium, true) => (None, 0.407),
         (MachineName::FourGib, LoadName::Light, false) => (Some(0.64), 0.48),
         (MachineName::FourGib, LoadName::Medium, false) => (Some(0.45), 0.26),
-        (MachineName::FourGib, _, true) => return None,
+        (MachineName::FourGib, _, true) | (_, LoadName::Filled, _) => return None,
     })
+}
+
+/// Free memory as a share of all.
+fn free_share(look: &Look) -> f64 {
+    look.free_frames as f64 / look.total_frames as f64
+}
+
+/// How far the free memory of a look may be from what is looked for.
+const NEAR: f64 = 0.03;
+
+/// Whether the load's course explains how much rests: what rests when as much
+/// is free as the paper's share and its c make.
+fn course(track: &Track, paper: f64, c: f64) -> String {
+    let (free, implied) = (track.mean(free_share), (paper / c).min(1.0));
+    let near = track.looks.iter().filter(|look| (free_share(look) - implied).abs() <= NEAR);
+    let rests: Vec<f64> = near.map(Look::resting_share).collect();
+    let mean = 100.0 * rests.iter().sum::<f64>() / rests.len().max(1) as f64;
+    let then = match rests.is_empty() {
+        true => "here it never is".to_owned(),
+        false => format!("when it is here, {mean:.0}% rests"),
+    };
+    format!(
+        "The load's course decides, which the paper does not give. {:.0}% of memory is free on \
+         average here and at most {:.0}%; the paper's figure and its c mean {:.0}%, and {then}.",
+        100.0 * free,
+        100.0 * track.max(free_share),
+        100.0 * implied
+    )
+}
+
+/// What the least c is with smaller banks and all else the same, if the plan has
+/// such a row.
+fn with_smaller_banks(row: GreenRun, rows: &[(GreenRun, Tracks)]) -> Option<String> {
+    let same = |other: &GreenRun| GreenRun { bank_mib: row.bank_mib, ..*other } == row;
+    let (other, tracks) =
+        rows.iter().find(|(other, _)| same(other) && other.bank_mib < row.bank_mib)?;
+    let track = find(tracks, AllocatorName::Adaptive, true)?;
+    let (least, mib) = (track.min(Look::c), other.bank_mib);
+    Some(format!(" With banks of {mib} MiB and all else the same the least is {least:.2}."))
 }
 
 fn finding(row: GreenRun, tracks: &Tracks) -> String {
@@ -113,41 +152,42 @@ fn finding(row: GreenRun, tracks: &Tracks) -> String {
     format!("{}: {}.", row.title(), designs.join("; "))
 }
 
-fn judge(row: GreenRun, tracks: &Tracks) -> Vec<Claim> {
+fn judge(row: GreenRun, tracks: &Tracks, rows: &[(GreenRun, Tracks)]) -> Vec<Claim> {
     let mut claims = Vec::new();
     let place = format!("Table IV ({})", row.title());
     let c_place = format!("Section V-D ({})", row.title());
     let (c, c_text) = match row.load {
         LoadName::Light => (0.85, "c is 0.85 on average under light load"),
         LoadName::Medium => (0.80, "c is 0.80 on average under medium load"),
+        LoadName::Filled => return claims,
     };
+    // Other banks only vary a row.
+    if !row.has_paper_banks() {
+        return claims;
+    }
     if let Some(track) = find(tracks, AllocatorName::Adaptive, true) {
-        let free = 100.0 * track.mean(|look| look.free_frames as f64 / look.total_frames as f64);
         if let Some((max, mean)) = table_4(row) {
-            let cause = format!(
-                "The load's own course decides how much could rest: {free:.0}% of memory is free on \
-                 average here, and at most {:.0}%; the paper does not give its own.",
-                100.0 * track.max(|look| look.free_frames as f64 / look.total_frames as f64)
-            );
-            if let Some(max) = max {
-                let found = track.max(Look::resting_share);
-                let says = "Adaptive-Buddy with migration: offlined memory, maximum";
-                let claim = Claim::within(&place, says, max, found, 0.1);
-                claims.push(claim.with_unit(Unit::Share).with_cause(&cause));
+            let figures = [("maximum", max, track.max(Look::resting_share))];
+            let average = ("average", Some(mean), track.mean(Look::resting_share));
+            for (which, paper, found) in figures.into_iter().chain([average]) {
+                let Some(paper) = paper else { continue };
+                let says = format!("Adaptive-Buddy with migration: offlined memory, {which}");
+                let claim = Claim::within(&place, &says, paper, found, 0.1);
+                claims.push(claim.with_unit(Unit::Share).with_cause(&course(track, paper, c)));
             }
-            let found = track.mean(Look::resting_share);
-            let says = "Adaptive-Buddy with migration: offlined memory, average";
-            let claim = Claim::within(&place, says, mean, found, 0.1);
-            claims.push(claim.with_unit(Unit::Share).with_cause(&cause));
         }
         let says = format!("Adaptive-Buddy with migration: {c_text}");
         claims.push(Claim::at_least(&c_place, &says, c, track.c(), 0.05));
         let says = "Adaptive-Buddy with migration: c is between 0.75 and 0.90 at all times";
+        let at_least = track.looks.iter().min_by(|a, b| a.c().total_cmp(&b.c()));
+        let free = at_least.map_or(0.0, |look| look.free_frames as f64 / track.bank_frames as f64);
+        let smaller = with_smaller_banks(row, rows).unwrap_or_default();
         claims.push(
             Claim::between(&c_place, says, (0.75, 0.90), track.min(Look::c), 0.05).with_cause(
                 &format!(
-                    "The least value is judged; the largest is {:.2}. It is least at the peaks, \
-                     where a bank or two of free memory is all there is.",
+                    "The least value is judged; the largest is {:.2}. When it is least, \
+                     {free:.1} banks' worth is free, and each zone and pool holds on to a part of \
+                     a bank.{smaller}",
                     track.max(Look::c)
                 ),
             ),

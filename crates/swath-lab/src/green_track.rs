@@ -22,6 +22,8 @@ const POINTS_MAX: usize = 200;
 pub(crate) struct Sections {
     pub(crate) look: Look,
     pub(crate) states: Vec<UnitState>,
+    /// The sections in which zones begin, ascending.
+    pub(crate) zone_starts: Vec<usize>,
 }
 
 /// What a design did under a load.
@@ -88,6 +90,7 @@ pub(crate) fn track(
     let mut ops = load.chain(tail_ops.map(|op| op.renamed(|id| id * 2 + 1, load_us)));
     let config = GreenConfig {
         interleaved: row.interleaved,
+        bank_frames: row.bank_mib << 8,
         daemon: design.migrate.then_some(plan.daemon),
         ..GreenConfig::new(design.allocator, row.machine)
     };
@@ -106,7 +109,12 @@ pub(crate) fn track(
         let lower = lowest.as_ref().is_none_or(|lowest| look.free_frames > lowest.look.free_frames);
         if look.time_us >= half && lower {
             let states = (0..view.layout().sections()).filter_map(|s| view.unit(Unit::Section(s)));
-            lowest = Some(Sections { look, states: states.collect() });
+            let layout = view.layout();
+            let zones = layout.zones().iter().filter_map(|z| layout.section_of(z.span.start));
+            let mut zone_starts: Vec<usize> = zones.collect();
+            zone_starts.sort_unstable();
+            zone_starts.dedup();
+            lowest = Some(Sections { look, states: states.collect(), zone_starts });
         }
         if look.time_us >= until_us {
             end = Some((

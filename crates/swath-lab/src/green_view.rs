@@ -1,7 +1,7 @@
 //! What a [green machine](crate::green_machine) is told, and what it shows.
 
 use serde::{Deserialize, Serialize};
-use swath_frame::layout::{Layout, Preset};
+use swath_frame::layout::{BANK_FRAMES, Layout, Preset};
 use swath_frame::usage::{Unit, UnitState};
 use swath_hw::power::Energy;
 use swath_vm::migrate;
@@ -86,6 +86,8 @@ pub struct GreenConfig {
     pub cpus: u16,
     /// Whether neighbouring banks share their addresses, two by two.
     pub interleaved: bool,
+    /// Frames of a bank.
+    pub bank_frames: u64,
     /// Whether banks are emptied by migration, and how.
     pub daemon: Option<DaemonPlan>,
 }
@@ -94,7 +96,14 @@ impl GreenConfig {
     /// The machine with its own number of CPUs, banks of 256 MiB, no migration.
     pub fn new(allocator: AllocatorName, machine: MachineName) -> Self {
         let cpus = machine.load().cpus;
-        Self { allocator, machine, cpus, interleaved: false, daemon: None }
+        Self {
+            allocator,
+            machine,
+            cpus,
+            interleaved: false,
+            bank_frames: BANK_FRAMES,
+            daemon: None,
+        }
     }
 }
 

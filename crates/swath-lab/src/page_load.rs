@@ -5,6 +5,11 @@
 //! one, between 30% and 80%, over hours. A [`PageLoad`] is such a load as an
 //! endless, seeded iterator of the same [`TimedOp`]s that a recording gives.
 //!
+//! Its figures of Linux's layout (Fig. 1 and 2) are of a machine that has been up
+//! for long and has run file benchmarks. The **filled** load is the light one but
+//! for that: its page cache fills memory up to 95% again and again, as a kernel
+//! lets it, and is dropped.
+//!
 //! With F frames, C processors, footprint bounds l and h, u uniform in [0, 1):
 //!
 //! | part | formula |
@@ -14,7 +19,7 @@
 //! | below the target | 3/5 of what is missing goes to workers, 2/5 to page cache, at most F/400 frames in a tick of 100 ms |
 //! | worker | a process of (1 + 7 u) F/128 frames; when the footprint is above the target by half of one, a random one exits, all at once |
 //! | above the target otherwise | the oldest files are dropped |
-//! | build | on for 3 + 2 u minutes, off for 12 + 6 u (light) or 4 + 2 u (medium); C jobs at once |
+//! | build | on for 3 + 2 u minutes, off for 12 + 6 u (light, filled) or 4 + 2 u (medium); C jobs at once |
 //! | job | 300 * 40^u frames, times (F / 2^23)^(1/2); grows to its end over 0.2 + 3 u^2 s, exits all at once and leaves a file of 16 frames |
 //! | file | 4 * 512^u frames, in blocks of order 0, 2, 4 with 60, 30, 10% |
 //! | process | a stack of order 2, 3 page tables and one more for each 512 frames of anonymous memory; a slab block for each 64 |
@@ -94,6 +99,8 @@ pub enum LoadKind {
     Light,
     /// 30% to 80%, a build most of the time.
     Medium,
+    /// 10% to 95%, else as light.
+    Filled,
 }
 
 impl LoadKind {
@@ -102,6 +109,7 @@ impl LoadKind {
         match self {
             Self::Light => (10, 50),
             Self::Medium => (30, 80),
+            Self::Filled => (10, 95),
         }
     }
 }
@@ -534,7 +542,7 @@ impl PageLoad {
             self.building = !self.building;
             let (minutes, more) = match (self.building, self.kind) {
                 (true, _) => (3, 2),
-                (false, LoadKind::Light) => (12, 6),
+                (false, LoadKind::Light | LoadKind::Filled) => (12, 6),
                 (false, LoadKind::Medium) => (4, 2),
             };
             let length = self.between(minutes * 60 * SECOND_US, more * 60 * SECOND_US);

@@ -15,6 +15,8 @@ pub enum LoadName {
     Light,
     /// 30% to 80%.
     Medium,
+    /// 10% to 95%: a page cache that fills memory.
+    Filled,
 }
 
 impl LoadName {
@@ -23,6 +25,7 @@ impl LoadName {
         match self {
             Self::Light => LoadKind::Light,
             Self::Medium => LoadKind::Medium,
+            Self::Filled => LoadKind::Filled,
         }
     }
 
@@ -31,6 +34,7 @@ impl LoadName {
         match self {
             Self::Light => "light",
             Self::Medium => "medium",
+            Self::Filled => "filled",
         }
     }
 }
@@ -65,17 +69,34 @@ pub struct GreenRun {
     /// Whether banks are interleaved two by two.
     #[serde(default)]
     pub interleaved: bool,
+    /// The size of a bank: a power of two from 8 to 1024.
+    #[serde(default = "bank_mib")]
+    pub bank_mib: u64,
     /// Simulated minutes, the first of them boot.
     pub minutes: u64,
     /// The same in a quick run; 0 leaves the row out.
     pub minutes_quick: u64,
 }
 
+/// The paper's bank.
+const fn bank_mib() -> u64 {
+    256
+}
+
 impl GreenRun {
     /// Its name in figures.
     pub fn title(self) -> String {
         let ways = if self.interleaved { ", 2-way" } else { "" };
-        format!("{}, {}{ways}", self.machine.title(), self.load.title())
+        let banks = match self.has_paper_banks() {
+            true => String::new(),
+            false => format!(", banks of {} MiB", self.bank_mib),
+        };
+        format!("{}, {}{ways}{banks}", self.machine.title(), self.load.title())
+    }
+
+    /// Whether its banks are as large as the paper's.
+    pub fn has_paper_banks(self) -> bool {
+        self.bank_mib == bank_mib()
     }
 
     /// Simulated minutes of this run.
@@ -124,6 +145,10 @@ impl GreenPlan {
             }
         }
         for run in &self.runs {
+            if !run.bank_mib.is_power_of_two() || !(8..=1024).contains(&run.bank_mib) {
+                let what = format!("{} is no power of two from 8 to 1024", run.bank_mib);
+                return Some(("runs.bank_mib", what));
+            }
             for (key, minutes) in
                 [("runs.minutes", run.minutes), ("runs.minutes_quick", run.minutes_quick)]
             {

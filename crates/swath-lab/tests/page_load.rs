@@ -74,7 +74,11 @@ fn range(machine: LoadMachine, kind: LoadKind, seed: u64, minutes: u64) -> (f64,
 
 #[test]
 fn footprints_stay_within_their_bounds_and_reach_both() {
-    for (kind, low, high) in [(LoadKind::Light, 10.0, 50.0), (LoadKind::Medium, 30.0, 80.0)] {
+    for (kind, low, high) in [
+        (LoadKind::Light, 10.0, 50.0),
+        (LoadKind::Medium, 30.0, 80.0),
+        (LoadKind::Filled, 10.0, 95.0),
+    ] {
         for seed in 1..=3 {
             let (least, most, ledger) = range(SMALL, kind, seed, 120);
             assert!(least < low + 3.0, "{kind:?}, seed {seed}: at least {least}%");
@@ -90,7 +94,7 @@ fn footprints_stay_within_their_bounds_and_reach_both() {
 #[test]
 fn the_papers_machines() {
     for (machine, minutes) in [(LoadMachine::GIB_4, 24), (LoadMachine::GIB_32, 3)] {
-        for kind in [LoadKind::Light, LoadKind::Medium] {
+        for kind in [LoadKind::Light, LoadKind::Medium, LoadKind::Filled] {
             let (_, _, ledger) = range(machine, kind, 7, minutes);
             eprintln!("{machine:?} {kind:?}: {} requests in {minutes} minutes", ledger.ops);
             assert!(ledger.ops > 100_000);
