@@ -5,21 +5,19 @@
 //! asks for 16·2^(12u) bytes at the usual alignment, u uniform in [0, 1) from
 //! the upper 53 bits of the next number. 50,000 steps warm up, 100,000 count.
 //!
-//! Each contender's calls are two functions of their own that are never
-//! inlined, so what is counted is a call from its first instruction to its
-//! return. The **mean** is callgrind's, with collection switched on inside that
-//! function only. The **worst** comes from stepping each counted call
-//! (`swath_lab::count`); what the path to the function takes is measured with
-//! functions that do nothing, and subtracted. Both count the same instructions.
+//! Each contender's calls are two functions of their own that are never inlined, so what is
+//! counted is a call from its first instruction to its return. valgrind's lackey
+//! prints every instruction and every access to memory of a whole run; a call begins at the
+//! function's address and ends where the instruction before it would have gone on. Mean and worst
+//! come from the same run, for instructions and for accesses.
 
 use std::alloc::Layout;
-use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::mem::MaybeUninit;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::ptr::{self, NonNull};
 
 use swath_heap::{ByteAllocator, HalfFit, Headers, Links, Resident, Tlsf, Trusting};
-use swath_lab::count::{Counter, Marks};
 
 use crate::Failure;
 
@@ -27,8 +25,6 @@ const SLOTS: usize = 8192;
 const WARM_UP: usize = 50_000;
 const COUNTED: usize = 100_000;
 const ALIGN: usize = 16;
-/// The bound of a counted call; the worst takes some hundred.
-const STEPS_MAX: u64 = 100_000;
 
 /// The two calls of an allocator on a heap behind a pointer that its `new`
 /// made, with a name that callgrind finds.
@@ -91,19 +87,6 @@ calls!(
 type Malloc = unsafe extern "C" fn(*mut (), usize) -> Option<NonNull<u8>>;
 type Free = unsafe extern "C" fn(*mut (), NonNull<u8>) -> bool;
 
-/// Does nothing, in two instructions: a result and the return.
-unsafe extern "C" fn no_malloc(_: *mut (), _: usize) -> Option<NonNull<u8>> {
-    None
-}
-
-/// The same.
-unsafe extern "C" fn no_free(_: *mut (), _: NonNull<u8>) -> bool {
-    true
-}
-
-/// Instructions of the two functions that do nothing.
-const NOTHING: u64 = 2;
-
 /// Mean and worst of malloc, then of free.
 type Bounds = [u64; 4];
 
@@ -114,8 +97,6 @@ struct Contender {
     /// Over a pool of that many bytes.
     new: fn(usize) -> *mut (),
     pool_bytes: usize,
-    /// Whether each call is stepped, which takes a minute.
-    stepped: bool,
     bounds: Option<Bounds>,
 }
 
@@ -147,7 +128,6 @@ const CONTENDERS: &[Contender] = &[
             ptr::from_mut(heap).cast()
         },
         pool_bytes: 36 << 20,
-        stepped: true,
         bounds: None,
     },
     Contender {
@@ -156,7 +136,6 @@ const CONTENDERS: &[Contender] = &[
         free: swath_heap_free_tlsf,
         new: new!(TlsfTrusting),
         pool_bytes: 36 << 20,
-        stepped: true,
         bounds: Some([78, 110, 58, 116]),
     },
     Contender {
@@ -165,7 +144,6 @@ const CONTENDERS: &[Contender] = &[
         free: swath_heap_free_headers,
         new: new!(TlsfHeaders),
         pool_bytes: 36 << 20,
-        stepped: false,
         bounds: None,
     },
     Contender {
@@ -174,7 +152,6 @@ const CONTENDERS: &[Contender] = &[
         free: swath_heap_free_links,
         new: new!(TlsfLinks),
         pool_bytes: 36 << 20,
-        stepped: false,
         bounds: None,
     },
     Contender {
@@ -183,7 +160,6 @@ const CONTENDERS: &[Contender] = &[
         free: swath_heap_free_half,
         new: new!(HalfFitTrusting),
         pool_bytes: 56 << 20,
-        stepped: true,
         bounds: Some([78, 110, 58, 116]),
     },
 ];
@@ -248,10 +224,11 @@ fn wrong(what: &str) -> Failure {
     Failure::Result(what.into())
 }
 
-/// In the child under callgrind: runs the first steps of the trace.
+/// In the child: says where the two functions are and runs the first steps of the trace.
 pub(crate) fn measure(name: &str, steps: &str) -> Result<(), Failure> {
     let contender = find(name)?;
     let steps = steps.parse().map_err(|_| Failure::Setup(format!("{steps:?} steps")))?;
+    println!("at {} {}", contender.malloc as usize, contender.free as usize);
     let heap = (contender.new)(contender.pool_bytes);
     let calls = trace(steps, &mut |call, _| match call {
         // SAFETY: `heap` is used by these two calls only, one after the other.
@@ -266,141 +243,174 @@ pub(crate) fn measure(name: &str, steps: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// In the child under the counter: runs the trace with a region around each
-/// call that counts, after two around calls that do nothing.
-pub(crate) fn stepped(name: &str) -> Result<(), Failure> {
-    let contender = find(name)?;
-    let heap = (contender.new)(contender.pool_bytes);
-    let setup = |error: swath_lab::count::CountError| Failure::Setup(error.to_string());
-    let mut marks = Marks::begin().map_err(setup)?;
-    let mut call = |labels: [&str; 2], functions: (Malloc, Free), call: Call| {
-        let (mut given, mut freed) = (None, true);
-        match call {
-            Call::Malloc(size) => {
-                // SAFETY: `heap` is used by one call at a time.
-                let work = &mut || given = unsafe { (functions.0)(heap, size) };
-                marks.region(labels[0], work)
-            }
-            Call::Free(at) => {
-                // SAFETY: the same; the trace frees what it got, once.
-                let work = &mut || freed = unsafe { (functions.1)(heap, at) };
-                marks.region(labels[1], work)
-            }
-        }
-        .map_err(setup)?;
-        if freed { Ok(given) } else { Err(wrong("a free failed")) }
-    };
-    let nothing = (no_malloc as Malloc, no_free as Free);
-    let labels = ["no malloc", "no free"];
-    call(labels, nothing, Call::Malloc(1))?;
-    call(labels, nothing, Call::Free(NonNull::dangling()))?;
-    let functions = (contender.malloc, contender.free);
-    trace(WARM_UP + COUNTED, &mut |which, counts| match which {
-        _ if counts => call(["malloc", "free"], functions, which),
-        // SAFETY: as above.
-        Call::Malloc(size) => Ok(unsafe { (contender.malloc)(heap, size) }),
-        Call::Free(at) => {
-            // SAFETY: as above.
-            unsafe { (contender.free)(heap, at) };
-            Ok(None)
-        }
-    })?;
-    Ok(())
+/// What the calls of one function took that count.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    calls: u64,
+    instructions: u64,
+    instructions_max: u64,
+    accesses_max: u64,
 }
 
-/// Instructions of malloc or free, summed over the calls that count, and what
-/// the trace did.
-fn sum(contender: &Contender, which: &str) -> Result<(u64, Calls), Failure> {
-    let function = format!("swath_heap_{which}_{}", contender.name);
-    let run = |steps: usize| {
-        let steps = steps.to_string();
-        let (stdout, collected) = callgrind(&function, &["heap-measure", contender.name, &steps])?;
-        let numbers: Vec<u64> = stdout
-            .lines()
-            .find_map(|line| line.strip_prefix("calls "))
-            .map(|line| line.split(' ').filter_map(|number| number.parse().ok()).collect())
-            .unwrap_or_default();
-        match numbers[..] {
-            [mallocs, frees, failures] => Ok((collected, Calls { mallocs, frees, failures })),
-            _ => Err(wrong("the child did not say what it did")),
-        }
-    };
-    let (before, _) = run(WARM_UP)?;
-    let (all, calls) = run(WARM_UP + COUNTED)?;
-    Ok((all - before, calls))
+/// A call under way.
+struct Inside {
+    which: usize,
+    /// Where it returns to.
+    back: u64,
+    instructions: u64,
+    accesses: u64,
 }
 
-/// The worst malloc and the worst free.
-fn worst(contender: &Contender) -> Result<[u64; 2], Failure> {
-    let setup = |error: swath_lab::count::CountError| Failure::Setup(error.to_string());
+/// Follows the calls through lackey's lines.
+struct Follower {
+    /// Where malloc and free begin.
+    entries: [u64; 2],
+    inside: Option<Inside>,
+    /// Where the last instruction ended.
+    end: u64,
+    /// Calls so far.
+    seen: usize,
+    tallies: [Tally; 2],
+}
+
+impl Follower {
+    fn line(&mut self, line: &[u8]) {
+        if let Some(rest) = line.strip_prefix(b"I  ") {
+            let Some((addr, len)) = instruction(rest) else { return };
+            if self.inside.as_ref().is_some_and(|inside| inside.back == addr) {
+                self.finish();
+            }
+            if let Some(inside) = &mut self.inside {
+                inside.instructions += 1;
+            } else if let Some(which) = self.entries.iter().position(|&entry| entry == addr) {
+                self.inside = Some(Inside { which, back: self.end, instructions: 1, accesses: 0 });
+            }
+            self.end = addr + len;
+        } else if let (Some(inside), [b' ', kind, b' ', ..]) = (&mut self.inside, line) {
+            // A modification is a load and a store.
+            inside.accesses += match kind {
+                b'L' | b'S' => 1,
+                b'M' => 2,
+                _ => 0,
+            };
+        }
+    }
+
+    fn finish(&mut self) {
+        let Some(inside) = self.inside.take() else { return };
+        self.seen += 1;
+        // Each step is one call.
+        if self.seen > WARM_UP {
+            let tally = &mut self.tallies[inside.which];
+            tally.calls += 1;
+            tally.instructions += inside.instructions;
+            tally.instructions_max = tally.instructions_max.max(inside.instructions);
+            tally.accesses_max = tally.accesses_max.max(inside.accesses);
+        }
+    }
+}
+
+/// Address and length of `ADDRESS,LENGTH`.
+fn instruction(text: &[u8]) -> Option<(u64, u64)> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (addr, len) = text.trim_end().split_once(',')?;
+    Some((u64::from_str_radix(addr, 16).ok()?, len.parse().ok()?))
+}
+
+fn valgrind(tool: &[&str], name: &str, steps: usize) -> Result<Command, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::Setup(format!("cannot find this program: {error}")))?;
-    let mut command = Command::new(program);
-    command.args(["heap-stepped", contender.name]);
-    let mut counter = Counter::spawn(command, STEPS_MAX).map_err(setup)?;
-    let mut most: BTreeMap<String, u64> = BTreeMap::new();
-    while let Some(region) = counter.next_region().map_err(setup)? {
-        let most = most.entry(region.label).or_default();
-        *most = region.instructions.max(*most);
+    let mut command = Command::new("valgrind");
+    command.args(tool).arg(program).args(["heap-measure", name, &steps.to_string()]);
+    command.stdin(Stdio::null());
+    Ok(command)
+}
+
+/// The numbers behind `label` in what a child printed.
+fn numbers<const N: usize>(stdout: &[u8], label: &str) -> Result<[u64; N], Failure> {
+    let text = String::from_utf8_lossy(stdout);
+    let line = text.lines().find_map(|line| line.strip_prefix(label));
+    let numbers: Option<Vec<u64>> =
+        line.map(|line| line.split(' ').filter_map(|number| number.parse().ok()).collect());
+    numbers
+        .and_then(|numbers| numbers.try_into().ok())
+        .ok_or_else(|| wrong("the child did not say what it did"))
+}
+
+fn start(error: std::io::Error) -> Failure {
+    Failure::Setup(format!("cannot start valgrind: {error}"))
+}
+
+/// What malloc and free took, and how many calls of malloc failed.
+fn count(name: &str) -> Result<([Tally; 2], u64), Failure> {
+    // valgrind loads a program to the same place each time.
+    let where_ = valgrind(&["--tool=none", "-q"], name, 0)?.output().map_err(start)?;
+    let entries = numbers(&where_.stdout, "at ")?;
+    let tool = ["--tool=lackey", "--basic-counts=no", "--trace-mem=yes"];
+    let mut command = valgrind(&tool, name, WARM_UP + COUNTED)?;
+    // The child's few words do not fill a pipe.
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(start)?;
+    let tallies = [Tally::default(); 2];
+    let mut follower = Follower { entries, inside: None, end: 0, seen: 0, tallies };
+    if let Some(stderr) = child.stderr.take() {
+        let mut lines = BufReader::with_capacity(1 << 20, stderr);
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line).map_err(start)? > 0 {
+            follower.line(&line);
+            line.clear();
+        }
     }
-    let of = |label: &str| most.get(label).copied().ok_or_else(|| wrong("a call was not seen"));
-    // The way to the function is the same for the one that does nothing.
-    let net = |label, nothing| Ok((of(label)? + NOTHING).saturating_sub(of(nothing)?));
-    Ok([net("malloc", "no malloc")?, net("free", "no free")?])
+    let output = child.wait_with_output().map_err(start)?;
+    if !output.status.success() {
+        return Err(Failure::Result(format!("{name} ({})", output.status)));
+    }
+    if numbers(&output.stdout, "at ")? != entries {
+        return Err(wrong("valgrind moved the program between two runs"));
+    }
+    let [mallocs, frees, failures] = numbers(&output.stdout, "calls ")?;
+    if follower.tallies.map(|tally| tally.calls) != [mallocs, frees] {
+        return Err(wrong("not every call was seen"));
+    }
+    Ok((follower.tallies, failures))
 }
 
 /// Counts every contender and compares those that have bounds with them.
 pub(crate) fn run() -> Result<(), Failure> {
     println!(
-        "{:<8} {:>8} {:>12} {:>13} {:>10} {:>11}",
-        "heap", "failures", "malloc mean", "malloc worst", "free mean", "free worst"
+        "{:<8} {:>8} {:>12} {:>13} {:>10} {:>11} {:>15} {:>13}",
+        "heap",
+        "failures",
+        "malloc mean",
+        "malloc worst",
+        "free mean",
+        "free worst",
+        "malloc accesses",
+        "free accesses"
     );
     let mut broken = Vec::new();
     for contender in CONTENDERS {
-        let (mallocs, calls) = sum(contender, "malloc")?;
-        let (frees, _) = sum(contender, "free")?;
-        let means = [mallocs as f64 / calls.mallocs as f64, frees as f64 / calls.frees as f64];
-        let worst = if contender.stepped { Some(worst(contender)?) } else { None };
-        let shown = worst.map_or(["-".into(), "-".into()], |worst| worst.map(|n| n.to_string()));
+        let (tallies, failures) = count(contender.name)?;
+        let mean = |tally: &Tally| tally.instructions as f64 / tally.calls as f64;
+        let [malloc, free] = &tallies;
         println!(
-            "{:<8} {:>8} {:>12.2} {:>13} {:>10.2} {:>11}",
-            contender.name, calls.failures, means[0], shown[0], means[1], shown[1]
+            "{:<8} {failures:>8} {:>12.2} {:>13} {:>10.2} {:>11} {:>15} {:>13}",
+            contender.name,
+            mean(malloc),
+            malloc.instructions_max,
+            mean(free),
+            free.instructions_max,
+            malloc.accesses_max,
+            free.accesses_max,
         );
         let Some(bounds) = contender.bounds else { continue };
-        let [malloc_worst, free_worst] = worst.unwrap_or_default().map(|count| count as f64);
-        let counts = [means[0], malloc_worst, means[1], free_worst];
+        let worst = |tally: &Tally| tally.instructions_max as f64;
+        let counts = [mean(malloc), worst(malloc), mean(free), worst(free)];
         if counts.iter().zip(bounds).any(|(&count, bound)| count > bound as f64) {
             broken.push(format!("{} is over {bounds:?}", contender.name));
         }
-        if calls.failures > 0 {
-            broken.push(format!("{} failed {} times", contender.name, calls.failures));
+        if failures > 0 {
+            broken.push(format!("{} failed {failures} times", contender.name));
         }
     }
     if broken.is_empty() { Ok(()) } else { Err(Failure::Result(broken.join(", "))) }
-}
-
-/// Runs this program under callgrind, collecting inside `function` only: what
-/// it printed, and the instructions.
-fn callgrind(function: &str, args: &[&str]) -> Result<(String, u64), Failure> {
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::Setup(format!("cannot find this program: {error}")))?;
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(format!("--toggle-collect={function}"))
-        .arg(program)
-        .args(args)
-        .output()
-        .map_err(|error| Failure::Setup(format!("cannot start valgrind: {error}")))?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        return Err(Failure::Result(format!("{args:?} ({}):\n{stderr}", output.status)));
-    }
-    // "==PID== Collected : N"
-    let collected = stderr
-        .lines()
-        .find_map(|line| line.split("== Collected :").nth(1))
-        .and_then(|count| count.trim().parse().ok())
-        .filter(|&count| count > 0)
-        .ok_or_else(|| Failure::Result(format!("{function} was not counted:\n{stderr}")))?;
-    Ok((String::from_utf8_lossy(&output.stdout).into_owned(), collected))
 }

@@ -79,7 +79,7 @@
 //! # Heap
 //! Instructions of each call of TLSF and half-fit, mean and worst, beside `rlsf`
 //! on one trace: see [`heap`]. TLSF and half-fit without checks have bounds; the
-//! checking tiers are shown. Takes some minutes, as each call is stepped.
+//! checking tiers are shown. Takes some minutes, as valgrind prints every instruction.
 //!
 //! Every run checks its results: no block overlaps another or lies outside the
 //! memory, blocks are aligned, and at the end everything can be taken again.
@@ -123,7 +123,6 @@ fn main() -> ExitCode {
         ["translate"] => translate::run(),
         ["heap"] => heap::run(),
         ["heap-measure", name, steps] => heap::measure(name, steps),
-        ["heap-stepped", name] => heap::stepped(name),
         _ => Err(Failure::Setup(USAGE.into())),
     };
     match outcome {
