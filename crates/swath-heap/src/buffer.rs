@@ -282,7 +282,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     ) -> Result<Self, BufferError> {
         let Storage { superblocks, returned, heaps, dirty } = storage;
         let (address, units) = (base.addr().get(), superblocks.len());
-        if address % UNIT_BYTES != 0 {
+        if !address.is_multiple_of(UNIT_BYTES) {
             return Err(BufferError::Misaligned { address });
         }
         let fits = units < u32::MAX as usize

@@ -131,7 +131,7 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
         if !align.is_power_of_two() {
             return Err(AllocError { size_bytes: size, align_bytes: align }.into());
         }
-        if address % align == 0 && pool.fits(index, slot, old, size, align) {
+        if address.is_multiple_of(align) && pool.fits(index, slot, old, size, align) {
             return Ok(block);
         }
         let moved = self.allocate(size, align)?;

@@ -4,7 +4,6 @@
 mod buffer_support;
 
 use std::collections::BTreeMap;
-use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 
 use buffer_support::{Arena, Block, Heap, Random, arena};
