@@ -127,8 +127,7 @@ fn judge(row: GreenRun, design: Design, track: &Track) -> Vec<Claim> {
         })
     });
     let cause = format!(
-        "Of the banks emptied, {:.0}% held less than a tenth: a short burst had opened them. Where \
-         the daemon leaves less free there are more of these.",
+        "Of the banks emptied, {:.0}% held less than a tenth: a short burst had opened them.",
         100.0
             * track.emptied.iter().filter(|&&moved| moved < track.bank_frames / 10).count() as f64
             / track.emptied.len().max(1) as f64
