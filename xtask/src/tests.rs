@@ -9,8 +9,8 @@ use xshell::Shell;
 
 use crate::BENCH;
 
-/// The model check of the shared front, and the crate that it belongs to.
-const MODEL: (&str, &str) = ("swath-frame", "front_loom");
+/// The model checks, each with the crate that it belongs to.
+const MODELS: [(&str, &str); 2] = [("swath-frame", "front_loom"), ("swath-heap", "buffer_loom")];
 
 /// What cargo's test programs said of themselves.
 #[derive(Default, PartialEq, Eq, Debug)]
@@ -51,8 +51,9 @@ pub(crate) fn test(shell: &Shell, metadata: &Metadata) -> Result<()> {
     let all = ["test", "--workspace", "--exclude", BENCH, "--no-fail-fast"];
     let tally = run(Command::new("cargo").args(all).current_dir(root))?;
 
-    let (package, name) = MODEL;
-    let model = if shell.path_exists(format!("crates/{package}/tests/{name}.rs")) {
+    let mut models = 0;
+    for (package, name) in MODELS {
+        ensure!(shell.path_exists(format!("crates/{package}/tests/{name}.rs")), "no {name}");
         let mut command = Command::new("cargo");
         command.args(["test", "--release", "-p", package, "--test", name]).current_dir(root);
         // Flags of the compiler change every crate: a directory of its own
@@ -60,15 +61,12 @@ pub(crate) fn test(shell: &Shell, metadata: &Metadata) -> Result<()> {
         command.env("CARGO_TARGET_DIR", metadata.target_directory.join("loom"));
         let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
         command.env("RUSTFLAGS", format!("{flags} --cfg loom"));
-        let model = run(&mut command).context("the model check")?;
-        format!("{} models of {package}'s front under loom", model.passed)
-    } else {
-        "no model check: there is none yet".into()
-    };
+        models += run(&mut command).with_context(|| format!("the model check {name}"))?.passed;
+    }
     let Tally { programs, passed, ignored, .. } = tally;
     println!(
         "tested: {passed} tests in {programs} programs and documentations ({ignored} ignored), \
-         {model}"
+         {models} models under loom"
     );
     Ok(())
 }

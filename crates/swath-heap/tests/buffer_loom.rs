@@ -214,9 +214,10 @@ fn a_double_return_fails() {
 #[test]
 fn a_return_meets_migration() {
     explore(Some(3), || {
-        let checked = Checked::new(2, 2, EAGER);
+        let checked = Checked::new(3, 2, EAGER);
         let mut heap = checked.pool().attach().unwrap();
-        let blocks: Vec<Sent> = (0..8).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
+        // The ninth makes the first eight's superblock a full one.
+        let blocks: Vec<Sent> = (0..9).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
         let there = free_there(&checked, blocks[0]);
         let other = Arc::clone(&checked);
         let taker = thread::spawn(move || {
@@ -229,7 +230,7 @@ fn a_return_meets_migration() {
         there.join().unwrap().unwrap();
         let (taken, ()) = taker.join().unwrap();
         checked.pool().check().unwrap();
-        assert_eq!(checked.pool().stats().live_bytes, 7 * LONG as u64);
+        assert_eq!(checked.pool().stats().live_bytes, 8 * LONG as u64);
         for block in blocks[2..].iter().chain([&taken]) {
             // SAFETY: not used after.
             unsafe { heap.free(block.0).unwrap() };
@@ -293,5 +294,56 @@ fn a_late_word_meets_the_next_use_of_the_unit() {
         assert_eq!(checked.pool().stats().live_bytes, 0);
         drop(heap);
         checked.expect_empty();
+    });
+}
+
+/// One of two superblocks on the list is pushed again while the list is read:
+/// the other one is not lost.
+#[test]
+fn a_list_is_read_while_it_grows() {
+    explore(Some(3), || {
+        let checked = Checked::new(2, 1, Options::default());
+        let mut heap = checked.pool().attach().unwrap();
+        let blocks: Vec<Sent> = (0..11).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
+        let other = Arc::clone(&checked);
+        let (first, second) = (blocks[0], blocks[8]);
+        let both = thread::spawn(move || {
+            first.free(&other).unwrap();
+            second.free(&other).unwrap();
+        });
+        let again = free_there(&checked, blocks[9]);
+        heap.collect();
+        both.join().unwrap();
+        again.join().unwrap().unwrap();
+        checked.pool().check().unwrap();
+        heap.collect();
+        checked.pool().check().unwrap();
+        assert_eq!(checked.pool().stats().remote_frees, 3);
+    });
+}
+
+/// A slot comes back to the global heap while its superblock is handed to a heap that
+/// keeps it: the return finds its way there.
+#[test]
+fn a_return_meets_adoption() {
+    explore(Some(3), || {
+        let checked = Checked::new(3, 2, EAGER);
+        let mut heap = checked.pool().attach().unwrap();
+        // The ninth makes the first eight's superblock a full one.
+        let blocks: Vec<Sent> = (0..9).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
+        // SAFETY: not used after.
+        unsafe { heap.free(blocks[1].0).unwrap() };
+        assert_eq!(checked.pool().stats().global_superblocks, 1);
+        let there = free_there(&checked, blocks[0]);
+        let mut taker = checked.pool().attach().unwrap();
+        taker.allocate(LONG, 16).unwrap();
+        checked.pool().purge_all();
+        there.join().unwrap().unwrap();
+        checked.pool().check().unwrap();
+        checked.pool().purge_all();
+        taker.collect();
+        checked.pool().check().unwrap();
+        assert_eq!(checked.pool().stats().remote_frees, 1);
+        assert_eq!(checked.pool().stats().live_bytes, 8 * LONG as u64);
     });
 }
