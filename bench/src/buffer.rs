@@ -1,0 +1,128 @@
+//! Gates on the buffer pool: a malloc and a free as the C library makes them, on one
+//! thread, with the slow ways that come between.
+
+use std::ptr::NonNull;
+
+use swath_heap::buffer::{
+    BufferPool, FirstFit, HeapSlot, LocalHeap, Options, Returned, Storage, Superblock, UNIT_BYTES,
+    dirty_words,
+};
+
+use crate::random::Random;
+use crate::setup::SpinLock;
+
+const CALLS: usize = 1 << 16;
+
+/// Units of the arena, whose memory is never touched.
+const UNITS: usize = 4096;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// So many blocks of 64 bytes from an empty heap.
+    Get,
+    /// They come back in random order: every superblock becomes empty.
+    Put,
+    /// A random one comes back and one of up to 512 bytes is taken: two calls.
+    Pair,
+    /// Another heap's blocks come back in random order.
+    PutRemote,
+    /// Blocks from superblocks to which another thread returned all slots.
+    GetReturned,
+}
+
+type Pool<'m> = BufferPool<'m, SpinLock, FirstFit<Vec<u64>>>;
+type Heap<'p, 'm> = LocalHeap<'p, 'm, SpinLock, FirstFit<Vec<u64>>>;
+
+/// Runs the calls; how many there were.
+pub(crate) fn gate(call: Call, counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
+    let superblocks: Vec<_> = (0..UNITS).map(|_| Superblock::new()).collect();
+    let returned: Vec<_> = (0..UNITS).map(|_| Returned::new()).collect();
+    let heaps = [HeapSlot::new(), HeapSlot::new()];
+    let mut dirty = vec![0; dirty_words(UNITS)];
+    let storage = Storage {
+        superblocks: &superblocks,
+        returned: &returned,
+        heaps: &heaps,
+        dirty: &mut dirty,
+    };
+    // The pool keeps nothing in the memory that it hands out, and nor do we.
+    let base = NonNull::new(std::ptr::without_provenance_mut(UNIT_BYTES)).ok_or("no base")?;
+    let words = vec![0; FirstFit::<Vec<u64>>::words(UNITS as u32)];
+    let source = FirstFit::new(UNIT_BYTES, UNITS as u32, words, false);
+    // SAFETY: nobody touches the memory.
+    let pool = unsafe { Pool::new(base, storage, source, Options::default()) }
+        .map_err(|error| error.to_string())?;
+    let (mut heap, mut other) =
+        pool.attach().zip(pool.attach()).ok_or("two slots give two heaps")?;
+    let calls = measure(call, &mut heap, &mut other, counted)?;
+    pool.check().map_err(|fault| fault.to_string())?;
+    Ok(calls)
+}
+
+fn measure<'p, 'm>(
+    call: Call,
+    heap: &mut Heap<'p, 'm>,
+    other: &mut Heap<'p, 'm>,
+    counted: fn(&mut dyn FnMut()),
+) -> Result<u64, String> {
+    let mut random = Random::new(1);
+    let mut sizes = vec![64_usize; CALLS];
+    if call == Call::Pair {
+        sizes.fill_with(|| 1 + random.below(512) as usize);
+    }
+    let mut blocks = vec![NonNull::dangling(); CALLS];
+    let mut failed = 0_u64;
+    let mut get = |heap: &mut Heap<'_, '_>, blocks: &mut [NonNull<u8>]| {
+        for block in blocks {
+            match heap.allocate(64, 16) {
+                Ok(new) => *block = new,
+                Err(_) => failed += 1,
+            }
+        }
+    };
+    match call {
+        Call::Get => counted(&mut || get(heap, &mut blocks)),
+        Call::GetReturned => {
+            get(heap, &mut blocks);
+            random.shuffle(&mut blocks);
+            // SAFETY: not used after.
+            let freed = blocks.iter().filter(|&&block| unsafe { other.free(block) }.is_ok());
+            if freed.count() != CALLS {
+                return Err("a free failed".into());
+            }
+            counted(&mut || get(heap, &mut blocks));
+        }
+        _ => get(heap, &mut blocks),
+    }
+    let mut seen = blocks.clone();
+    seen.sort_unstable();
+    if seen.windows(2).any(|pair| pair[0].addr().get() + 64 > pair[1].addr().get()) {
+        return Err("two blocks overlap".into());
+    }
+    random.shuffle(&mut blocks);
+    let from = if call == Call::PutRemote { other } else { heap };
+    match call {
+        Call::Put | Call::PutRemote => counted(&mut || {
+            for &block in &blocks {
+                // SAFETY: not used after.
+                failed += u64::from(unsafe { from.free(block) }.is_err());
+            }
+        }),
+        Call::Pair => counted(&mut || {
+            for (block, &size) in blocks.iter_mut().zip(&sizes) {
+                // SAFETY: not used after.
+                failed += u64::from(unsafe { from.free(*block) }.is_err());
+                match from.allocate(size, 16) {
+                    Ok(new) => *block = new,
+                    Err(_) => failed += 1,
+                }
+            }
+        }),
+        Call::Get | Call::GetReturned => {}
+    }
+    if failed != 0 {
+        return Err(format!("{failed} calls failed"));
+    }
+    Ok(if call == Call::Pair { 2 * CALLS as u64 } else { CALLS as u64 })
+}
