@@ -320,7 +320,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
     }
 
-    /// Takes `block` back from a thread that has no heap: two atomic
+    /// Takes `block` back from a thread that has no heap: one to three atomic
     /// operations, or for a segment the lock.
     ///
     /// # Errors
