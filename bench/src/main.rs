@@ -5,6 +5,7 @@
 //! cargo run --release -p swath-bench -- rivals [--json FILE] [--samples N]
 //! cargo run --release -p swath-bench -- translate
 //! cargo run --release -p swath-bench -- heap
+//! cargo run --release -p swath-bench -- programs [--rounds N] [--json FILE] [NAME…]
 //! ```
 //!
 //! # Gates
@@ -81,6 +82,11 @@
 //! on one trace: see [`heap`]. TLSF and half-fit without checks have bounds; the
 //! checking tiers are shown. Takes some minutes, as valgrind prints every instruction.
 //!
+//! # Programs
+//! Well-known allocator programs and the paper's workloads with `cmt_malloc` preloaded, beside the
+//! C library's allocator, jemalloc, mimalloc and snmalloc: time and peak memory as ratios.
+//! See [`programs`].
+//!
 //! Every run checks its results: no block overlaps another or lies outside the
 //! memory, blocks are aligned, and at the end everything can be taken again.
 //! A wrong result ends the program with exit code 1, as does a gate that is
@@ -88,8 +94,11 @@
 
 use std::process::ExitCode;
 
+mod buffer;
 mod gates;
 mod heap;
+mod peers;
+mod programs;
 mod random;
 mod regions;
 mod reserve;
@@ -103,7 +112,8 @@ mod zones;
 const USAGE: &str = "usage: swath-bench gates [NAME…]
        swath-bench rivals [--json FILE] [--samples N]
        swath-bench translate
-       swath-bench heap";
+       swath-bench heap
+       swath-bench programs [--rounds N] [--json FILE] [NAME…]";
 
 /// Why the program ends without success.
 enum Failure {
@@ -122,6 +132,7 @@ fn main() -> ExitCode {
         ["rivals", options @ ..] => rivals::run(options),
         ["translate"] => translate::run(),
         ["heap"] => heap::run(),
+        ["programs", options @ ..] => programs::run(options),
         ["heap-measure", name, steps] => heap::measure(name, steps),
         _ => Err(Failure::Setup(USAGE.into())),
     };

@@ -31,10 +31,10 @@ enum Chore {
     /// documentation, layering, `no_std`, forbidden unsafe code, names.
     Lint,
     /// The gates on instruction counts and the races against rivals; the heaps'
-    /// worst calls.
+    /// worst calls; whole programs on other allocators.
     Bench {
         /// Which of them; all if none is named.
-        #[arg(value_parser = ["gates", "rivals", "heap"])]
+        #[arg(value_parser = ["gates", "rivals", "heap", "programs"])]
         which: Vec<String>,
     },
     /// Writes include/swath.h, the C header, anew.
@@ -61,7 +61,7 @@ fn main() -> Result<()> {
 }
 
 fn bench(shell: &Shell, which: &[String]) -> Result<()> {
-    let all = ["gates", "rivals", "heap"].map(str::to_owned);
+    let all = ["gates", "rivals", "heap", "programs"].map(str::to_owned);
     for name in if which.is_empty() { &all } else { which } {
         cmd!(shell, "cargo run --release -p {BENCH} -- {name}").run()?;
     }

@@ -1,0 +1,41 @@
+/* Runs a program with a library preloaded and says what it took. A small program of its own,
+ * because the kernel counts the memory of who starts a process as that process's
+ * at first.
+ *
+ * measure LIBRARY PROGRAM ARGUMENTS…   (LIBRARY - is none)
+ *
+ * Prints on standard error, after the program has ended: its exit status (or 256 + its
+ * signal), nanoseconds, microseconds in user and in system mode, the peak of its resident memory
+ * in KiB, page faults. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+int main(int argc, char **argv) {
+    struct timespec from, to;
+    struct rusage used;
+    int status;
+    if (argc < 3) return 2;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    pid_t child = fork();
+    if (child < 0) return 2;
+    if (child == 0) {
+        if (strcmp(argv[1], "-") != 0) setenv("LD_PRELOAD", argv[1], 1);
+        execv(argv[2], argv + 2);
+        _exit(127);
+    }
+    if (wait4(child, &status, 0, &used) != child) return 2;
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    long long wall = (to.tv_sec - from.tv_sec) * 1000000000LL + (to.tv_nsec - from.tv_nsec);
+    fprintf(stderr, "\nmeasured %d %lld %lld %lld %ld %ld\n",
+            WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status), wall,
+            used.ru_utime.tv_sec * 1000000LL + used.ru_utime.tv_usec,
+            used.ru_stime.tv_sec * 1000000LL + used.ru_stime.tv_usec, used.ru_maxrss,
+            used.ru_minflt + used.ru_majflt);
+    return 0;
+}

@@ -1,0 +1,295 @@
+//! Whole programs on `cmt_malloc` beside the same programs on other allocators.
+//!
+//! Every program of `bench/programs` runs with every library preloaded, in turn: round 1 of
+//! each, round 2 of each, starting with another library each time, so that a slow spell
+//! of the machine meets all. What a program prints depends on its arguments only, and has to be
+//! the same with each library. No run is left out of the medians.
+//!
+//! A row gives, for each library, the wall time, the processor time and the peak of resident memory, as
+//! ratios to the best of the others: below 1 is better. The first line has what these
+//! ratios are of. Reached is: no slower than the best on the paper's workloads, within 10%
+//! on the others, and within 10% of the least memory. What is not reached is listed
+//! at the end, and is no error: times on a machine that others use are not to be gated.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::Failure;
+use crate::peers::{Library, find_libraries, target_directory};
+
+/// What a row's result is held against.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The paper's figures 7 and 8.
+    Paper,
+    /// Programs that allocators are known by.
+    Known,
+}
+
+/// One program with its arguments.
+struct Row {
+    kind: Kind,
+    threads: usize,
+    /// The program and its arguments, with a space between two.
+    line: &'static str,
+}
+
+const fn row(kind: Kind, threads: usize, line: &'static str) -> Row {
+    Row { kind, threads, line }
+}
+
+const ROWS: &[Row] = &[
+    row(Kind::Paper, 1, "large plain 1 100000"),
+    row(Kind::Paper, 2, "large plain 2 100000"),
+    row(Kind::Paper, 4, "large plain 4 100000"),
+    row(Kind::Paper, 8, "large plain 8 100000"),
+    row(Kind::Paper, 1, "large touch 1 10000"),
+    row(Kind::Paper, 2, "large touch 2 10000"),
+    row(Kind::Paper, 1, "structures hashmap 1 100000 20000"),
+    row(Kind::Paper, 2, "structures hashmap 2 100000 20000"),
+    row(Kind::Paper, 4, "structures hashmap 4 100000 20000"),
+    row(Kind::Paper, 8, "structures hashmap 8 100000 20000"),
+    row(Kind::Paper, 1, "structures vector 1 100000 20000"),
+    row(Kind::Paper, 2, "structures vector 2 100000 20000"),
+    row(Kind::Paper, 4, "structures vector 4 100000 20000"),
+    row(Kind::Paper, 8, "structures vector 8 100000 20000"),
+    row(Kind::Paper, 1, "structures queue 1 100000 20000"),
+    row(Kind::Paper, 2, "structures queue 2 100000 20000"),
+    row(Kind::Paper, 4, "structures queue 4 100000 20000"),
+    row(Kind::Paper, 8, "structures queue 8 100000 20000"),
+    row(Kind::Paper, 1, "structures unordered 1 100000 20000"),
+    row(Kind::Paper, 2, "structures unordered 2 100000 20000"),
+    row(Kind::Paper, 4, "structures unordered 4 100000 20000"),
+    row(Kind::Paper, 8, "structures unordered 8 100000 20000"),
+    row(Kind::Known, 1, "larson 1 50 5000 50000 16 1000"),
+    row(Kind::Known, 2, "larson 2 50 5000 50000 16 1000"),
+    row(Kind::Known, 2, "xmalloc 1 20000 120"),
+    row(Kind::Known, 4, "xmalloc 2 10000 120"),
+    row(Kind::Known, 1, "sh6bench 1 200 20000"),
+    row(Kind::Known, 2, "sh6bench 2 100 20000"),
+    row(Kind::Known, 2, "sh8bench 2 100 20000"),
+    row(Kind::Known, 8, "sh8bench 8 25 20000"),
+    row(Kind::Known, 1, "cache scratch 1 100000 8 200"),
+    row(Kind::Known, 2, "cache scratch 2 100000 8 200"),
+    row(Kind::Known, 1, "cache thrash 1 100000 8 200"),
+    row(Kind::Known, 2, "cache thrash 2 100000 8 200"),
+    row(Kind::Known, 1, "cfrac 2100000000371300000000135861"),
+    row(Kind::Known, 1, "alloctest 1 5000000 50000 10"),
+    row(Kind::Known, 2, "alloctest 2 2500000 50000 10"),
+    row(Kind::Known, 1, "rptest 1 100 5000"),
+    row(Kind::Known, 2, "rptest 2 100 5000"),
+    row(Kind::Known, 1, "threadtest many 1 200 100000 64"),
+    row(Kind::Known, 2, "threadtest many 2 200 100000 64"),
+    row(Kind::Known, 1, "threadtest pair 1 200 100000 64"),
+];
+
+/// What one run took.
+#[derive(Clone, Copy, Default)]
+struct Sample {
+    wall_ms: f64,
+    cpu_ms: f64,
+    peak_kib: f64,
+    faults: f64,
+}
+
+const MEASURES: [(&str, fn(&Sample) -> f64); 4] = [
+    ("wall ms", |s| s.wall_ms),
+    ("cpu ms", |s| s.cpu_ms),
+    ("peak KiB", |s| s.peak_kib),
+    ("faults", |s| s.faults),
+];
+
+/// A row's medians: for each library, each of [`MEASURES`].
+type Medians = Vec<[f64; MEASURES.len()]>;
+
+fn failed(what: impl Into<String>) -> Failure {
+    Failure::Result(what.into())
+}
+
+pub(crate) fn setup(what: impl Into<String>) -> Failure {
+    Failure::Setup(what.into())
+}
+
+/// Runs a command; what it says is shown only if it fails.
+pub(crate) fn make(command: &mut Command) -> Result<(), Failure> {
+    let output = command.output().map_err(|error| setup(format!("{command:?}: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(setup(format!("{command:?}: {}\n{said}", output.status)))
+}
+
+/// Builds all programs that are asked for, once each.
+fn build(rows: &[&Row], out: &Path) -> Result<(), Failure> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+    let mut names: Vec<&str> = rows.iter().map(|row| program(row.line)).collect();
+    names.sort_unstable();
+    names.dedup();
+    make(
+        Command::new("cc")
+            .args(["-O2", "-static"])
+            .arg(sources.join("measure.c"))
+            .arg("-o")
+            .arg(out.join("measure")),
+    )?;
+    for name in names {
+        let (c, cpp) = (sources.join(format!("{name}.c")), sources.join(format!("{name}.cpp")));
+        let (compiler, source) = if c.is_file() { ("cc", c) } else { ("c++", cpp) };
+        make(
+            Command::new(compiler)
+                .args(["-O2", "-pthread"])
+                .arg(source)
+                .arg("-o")
+                .arg(out.join(name)),
+        )?;
+    }
+    Ok(())
+}
+
+fn program(line: &str) -> &str {
+    line.split(' ').next().unwrap_or(line)
+}
+
+/// Runs a row's program once with a library: what it took and what it printed.
+fn sample(row: &Row, library: &Library, out: &Path) -> Result<(Sample, String), Failure> {
+    let preload = library.path.as_deref().unwrap_or(Path::new("-"));
+    let mut words = row.line.split(' ');
+    let mut command = Command::new(out.join("measure"));
+    command.arg(preload).arg(out.join(words.next().unwrap_or_default())).args(words);
+    let output = command.output().map_err(|error| setup(format!("{command:?}: {error}")))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let place = format!("{} with {}", row.line, library.name);
+    let (before, numbers) = said
+        .rsplit_once("\nmeasured ")
+        .ok_or_else(|| failed(format!("{place}: no measurement: {said}")))?;
+    let numbers: Vec<f64> = numbers.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    let &[status, wall_ns, user_us, system_us, peak_kib, faults] = numbers.as_slice() else {
+        return Err(failed(format!("{place}: {said}")));
+    };
+    // A library that cannot be preloaded is a line of the dynamic linker.
+    if status != 0.0 || !before.is_empty() {
+        return Err(failed(format!("{place}: status {status}: {before}")));
+    }
+    let cpu_ms = (user_us + system_us) / 1e3;
+    let sample = Sample { wall_ms: wall_ns / 1e6, cpu_ms, peak_kib, faults };
+    Ok((sample, String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let above = values.len() / 2;
+    if values.len() % 2 == 1 { values[above] } else { (values[above - 1] + values[above]) / 2.0 }
+}
+
+/// All rounds of one row.
+fn race(row: &Row, libraries: &[Library], rounds: usize, out: &Path) -> Result<Medians, Failure> {
+    let mut kept: Vec<Vec<Sample>> = libraries.iter().map(|_| Vec::new()).collect();
+    let mut printed: Option<String> = None;
+    for round in 0..rounds {
+        for index in (0..libraries.len()).map(|i| (round + i) % libraries.len()) {
+            let (sample, text) = sample(row, &libraries[index], out)?;
+            let expected = printed.get_or_insert_with(|| text.clone());
+            if *expected != text {
+                let name = libraries[index].name;
+                return Err(failed(format!("{} with {name}: {text:?} and {expected:?}", row.line)));
+            }
+            kept[index].push(sample);
+        }
+    }
+    let medians =
+        |samples: &Vec<Sample>| MEASURES.map(|(_, of)| median(samples.iter().map(of).collect()));
+    Ok(kept.iter().map(medians).collect())
+}
+
+/// The least of a measure among the others.
+fn best(medians: &Medians, libraries: &[Library], measure: usize) -> f64 {
+    let theirs = medians.iter().zip(libraries).filter(|(_, library)| !library.ours);
+    theirs.map(|(values, _)| values[measure]).fold(f64::INFINITY, f64::min)
+}
+
+/// Runs the rows whose line begins with one of `names` (all, if there are none) and prints the table.
+pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
+    let (mut rounds, mut json_file, mut names) = (5, None, Vec::new());
+    let mut rest = options;
+    loop {
+        rest = match rest {
+            [] => break,
+            ["--json", file, rest @ ..] => {
+                json_file = Some(*file);
+                rest
+            }
+            ["--rounds", count, rest @ ..] => {
+                rounds = count.parse().ok().filter(|&count| count > 0).ok_or_else(|| {
+                    setup(format!("--rounds takes a number from 1 on, not {count:?}"))
+                })?;
+                rest
+            }
+            [name, rest @ ..] => {
+                names.push(*name);
+                rest
+            }
+        };
+    }
+    let wanted = |row: &&Row| names.is_empty() || names.iter().any(|n| row.line.starts_with(n));
+    let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();
+    if rows.is_empty() {
+        return Err(setup(format!("no program is called {names:?}")));
+    }
+    let out: PathBuf = target_directory()?.join("programs");
+    fs::create_dir_all(&out).map_err(|error| setup(format!("{}: {error}", out.display())))?;
+    build(&rows, &out)?;
+    let libraries = find_libraries(&out)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("\n{cores} processors, {rounds} rounds, medians; ratios to the best of the others");
+    let mut short: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut json_rows = Vec::new();
+    for row in rows {
+        let medians = race(row, &libraries, rounds, &out)?;
+        let oversubscribed = if row.threads > cores { ", oversubscribed" } else { "" };
+        let s = if row.threads == 1 { "" } else { "s" };
+        println!("\n{}: {} thread{s}{oversubscribed}", row.line, row.threads);
+        let titles: String = MEASURES.iter().map(|(title, _)| format!("{title:>18}")).collect();
+        println!("  {:<12}{titles}", "");
+        for (library, values) in libraries.iter().zip(&medians) {
+            let cells: String = (0..MEASURES.len())
+                .map(|m| {
+                    format!(
+                        "{:>11.0} {:>6.3}",
+                        values[m],
+                        values[m] / best(&medians, &libraries, m)
+                    )
+                })
+                .collect();
+            println!("  {:<12}{cells}", library.name);
+            let slack = if row.kind == Kind::Paper { 1.0 } else { 1.1 };
+            for (measure, bound) in [(0, slack), (2, 1.1)] {
+                let ratio = values[measure] / best(&medians, &libraries, measure);
+                if library.ours && ratio > bound {
+                    let line = format!("{}: {ratio:.3}, to reach {bound}", row.line);
+                    short.entry(MEASURES[measure].0).or_default().push(line);
+                }
+            }
+        }
+        let entries: Vec<_> = libraries
+            .iter()
+            .zip(&medians)
+            .map(|(library, v)| {
+                json!({"library": library.name, "wall_ms": v[0], "cpu_ms": v[1], "peak_kib": v[2], "faults": v[3]})
+            })
+            .collect();
+        json_rows.push(json!({"program": row.line, "threads": row.threads, "results": entries}));
+    }
+    for (measure, lines) in &short {
+        println!("\nfalls short in {measure}:\n  {}", lines.join("\n  "));
+    }
+    if let Some(file) = json_file {
+        let text = format!("{:#}\n", json!({"rounds": rounds, "cores": cores, "rows": json_rows}));
+        fs::write(file, text).map_err(|error| setup(format!("cannot write {file}: {error}")))?;
+    }
+    Ok(())
+}
