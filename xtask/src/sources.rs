@@ -8,15 +8,8 @@ use cargo_metadata::{Metadata, TargetKind};
 use crate::no_std;
 
 /// Crates whose every root forbids unsafe code.
-const SAFE: &[&str] = &[
-    "swath-arch",
-    "swath-frame",
-    "swath-vm",
-    "swath-hw",
-    "swath-preload",
-    "swath-py",
-    "xtask",
-];
+const SAFE: &[&str] =
+    &["swath-arch", "swath-frame", "swath-vm", "swath-hw", "swath-preload", "swath-py", "xtask"];
 /// A longer file wants to be two.
 const LINES_MAX: usize = 700;
 /// Names that say nothing of what is inside.

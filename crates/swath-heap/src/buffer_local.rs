@@ -23,8 +23,8 @@ use crate::FreeError;
 use crate::buffer::{AllocError, BufferPool};
 use crate::buffer_block::{List, Owner, ReturnList, Role, Shared64, Superblock};
 use crate::buffer_class::{
-    CLASS_OF_GRANULES, CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, TABLE_BYTES_MAX, UNIT_BYTES, UNIT_SHIFT,
-    class_for, slot_at,
+    CLASS_OF_GRANULES, CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, TABLE_BYTES_MAX,
+    UNIT_BYTES, UNIT_SHIFT, class_for, slot_at,
 };
 use crate::buffer_source::SegmentSource;
 
@@ -235,8 +235,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
                 return Ok(block);
             }
         }
-        self.allocate_other(size, align)
-            .ok_or(AllocError { size_bytes: size, align_bytes: align })
+        self.allocate_other(size, align).ok_or(AllocError { size_bytes: size, align_bytes: align })
     }
 
     #[inline(never)]

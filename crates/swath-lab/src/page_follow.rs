@@ -334,8 +334,8 @@ impl Course {
                 }
             };
             let frames = start.raw() as usize..(start.raw() + order.frames()) as usize;
-            for frame in frames.start.min(end)..frames.end.min(end) {
-                first[frame].get_or_insert(free);
+            for known in &mut first[frames.start.min(end)..frames.end.min(end)] {
+                known.get_or_insert(free);
             }
         }
         let past = snapshot_step(&steps, &first, &owner);

@@ -1,5 +1,7 @@
 //! Recordings of a heap as files: round trips and hostile bytes.
 
+#![allow(clippy::unusual_byte_groupings, reason = "the groups are the format's fields")]
+
 use proptest::prelude::*;
 use swath_lab::access_event::Sampling;
 use swath_lab::heap_events::{HeapEvent, HeapHead, HeapTotals, SIZE_MAX};

@@ -25,7 +25,7 @@ use swath_frame::{
 };
 use swath_vm::migrate::{Banks, Candidate, Cause, Config, Daemon, Step, Stuck};
 use swath_vm::relocate::{Held, Holders, Relocator};
-use swath_vm::units::{OfflineError, NodeBanks, Units};
+use swath_vm::units::{NodeBanks, OfflineError, Units};
 use swath_vm::{
     Access, AddressSpace, Faulted, Flush, MapError, PageSizeError, Pmap, PmapError, ReverseMap,
     Site, Sizes, SpaceId, Status,
