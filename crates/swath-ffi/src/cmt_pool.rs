@@ -13,8 +13,8 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::slice;
-use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::AtomicPtr;
 
 use lock_api::Mutex;
 use swath_heap::buffer::{

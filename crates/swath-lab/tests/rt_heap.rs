@@ -248,7 +248,7 @@ fn the_table_shrinks_at_its_end_only() {
     let frames = Extent::new(Pfn::new(64), 400);
     let table = DirectTable::new(&memory, PhysAddr::new(0), K, frames).unwrap();
     let mut heap = TableHeap::new(table, 512).unwrap();
-    let mut allocate = |heap: &mut TableHeap<_>, id, bytes| {
+    let allocate = |heap: &mut TableHeap<_>, id, bytes| {
         let placed = heap.allocate(id, layout(bytes, 16)).unwrap();
         heap.note(id, placed);
         for offset in (0..bytes).step_by(4096) {
