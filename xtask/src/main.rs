@@ -2,11 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use xshell::{Shell, cmd};
 
 mod header;
+mod install;
 mod layering;
 mod lint;
 mod no_std;
@@ -39,6 +42,13 @@ enum Chore {
     },
     /// Writes include/swath.h, the C header, anew.
     Header,
+    /// Builds the C libraries and installs them with header, pkg-config file and
+    /// CMake package.
+    Install {
+        /// Below which directory.
+        #[arg(long, default_value = "/usr/local")]
+        prefix: PathBuf,
+    },
     /// Runs the studies and says where the page is.
     Report {
         /// What `swath study` shall be told.
@@ -56,6 +66,10 @@ fn main() -> Result<()> {
         Chore::Lint => lint::lint(&shell, &metadata),
         Chore::Bench { which } => bench(&shell, &which),
         Chore::Header => header::write(&shell, &metadata),
+        Chore::Install { prefix } => {
+            // A path of the caller's, who may stand elsewhere.
+            install::install(&shell, &metadata, &std::path::absolute(prefix)?)
+        }
         Chore::Report { args } => report(&shell, &metadata, &args),
     }
 }

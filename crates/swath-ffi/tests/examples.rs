@@ -1,5 +1,6 @@
 //! The examples in C and C++, built against the static and the shared library, and run.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -47,5 +48,91 @@ fn a_heap_in_cpp() {
             run("c++", "heap.cpp", shared),
             "999 squared is 998001\nall memory is back: yes\n"
         );
+    }
+}
+
+/// The files of the package where a system has them.
+fn installed() -> tempfile::TempDir {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let prefix = tempfile::tempdir().expect("a directory");
+    let package = |name: &str| root.join("package").join(name);
+    for (file, to) in [
+        (root.join("../../include/swath.h"), "include"),
+        (libraries().join("libswath.a"), "lib"),
+        (libraries().join("libswath.so"), "lib"),
+        (package("swath.pc"), "lib/pkgconfig"),
+        (package("swath-config.cmake"), "lib/cmake/swath"),
+        (package("swath-config-version.cmake"), "lib/cmake/swath"),
+    ] {
+        let directory = prefix.path().join(to);
+        fs::create_dir_all(&directory).expect("a directory");
+        fs::copy(&file, directory.join(file.file_name().expect("a name"))).expect("a copy");
+    }
+    prefix
+}
+
+#[test]
+fn the_package_files_have_the_crates_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let pc = include_str!("../package/swath.pc");
+    assert!(pc.lines().any(|line| line == format!("Version: {version}")));
+    let cmake = include_str!("../package/swath-config-version.cmake");
+    assert!(cmake.starts_with(&format!("set(PACKAGE_VERSION \"{version}\")\n")));
+}
+
+#[test]
+fn pkg_config_finds_the_library() {
+    let prefix = installed();
+    let asked = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "--static", "swath"])
+        .env("PKG_CONFIG_PATH", prefix.path().join("lib/pkgconfig"))
+        .output();
+    let Ok(asked) = asked else {
+        println!("pkg-config is not here");
+        return;
+    };
+    assert!(asked.status.success(), "{asked:?}");
+    let flags = String::from_utf8(asked.stdout).expect("text");
+    let exe = prefix.path().join("frames");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/frames.c");
+    let built =
+        Command::new("cc").arg(source).args(flags.split_whitespace()).arg("-o").arg(&exe).output();
+    let built = built.expect("a compiler");
+    assert!(built.status.success(), "{built:?}");
+    let ran = Command::new(&exe).env("LD_LIBRARY_PATH", prefix.path().join("lib")).output();
+    assert!(ran.expect("it runs").status.success());
+}
+
+#[test]
+fn cmake_finds_the_library() {
+    let prefix = installed();
+    let project = prefix.path().join("project");
+    fs::create_dir(&project).expect("a directory");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let text = format!(
+        "cmake_minimum_required(VERSION 3.13)\nproject(p C CXX)\n\
+         find_package(swath {} REQUIRED)\n\
+         add_executable(frames {dir}/frames.c)\ntarget_link_libraries(frames swath::static)\n\
+         add_executable(heap {dir}/heap.cpp)\ntarget_link_libraries(heap swath::swath)\n",
+        env!("CARGO_PKG_VERSION"),
+        dir = examples.display()
+    );
+    fs::write(project.join("CMakeLists.txt"), text).expect("written");
+    let made = Command::new("cmake")
+        .args(["-S", ".", "-B", "build"])
+        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.path().display()))
+        .current_dir(&project)
+        .output();
+    let Ok(made) = made else {
+        println!("CMake is not here");
+        return;
+    };
+    assert!(made.status.success(), "{made:?}");
+    let built = Command::new("cmake").args(["--build", "build"]).current_dir(&project).output();
+    let built = built.expect("CMake");
+    assert!(built.status.success(), "{built:?}");
+    for name in ["frames", "heap"] {
+        let ran = Command::new(project.join("build").join(name)).output().expect("it runs");
+        assert!(ran.status.success(), "{ran:?}");
     }
 }
