@@ -13,6 +13,25 @@ pub mod access_swath;
 mod access_syscall;
 mod axis;
 pub mod benchmark;
+#[cfg(target_os = "linux")]
+mod cl_allocator;
+pub mod cl_availability;
+#[cfg(target_os = "linux")]
+pub mod cl_large;
+pub mod cl_latency;
+#[cfg(target_os = "linux")]
+mod cl_memory;
+pub mod cl_order;
+#[cfg(target_os = "linux")]
+mod cl_records;
+#[cfg(target_os = "linux")]
+mod cl_rounds;
+mod cl_segments;
+#[cfg(target_os = "linux")]
+pub mod cl_structures;
+mod cl_variant;
+#[cfg(target_os = "linux")]
+mod cl_ycsb;
 mod claim;
 mod content;
 pub mod count;
@@ -65,6 +84,7 @@ pub mod pbs_tlb;
 pub mod pbs_widths;
 pub mod plan;
 mod plan_check;
+pub mod plan_cl;
 pub mod plan_green;
 pub mod plan_green_cost;
 pub mod plan_rt;

@@ -34,8 +34,8 @@ use swath_lab::studies::{self, BUILT_IN};
 use swath_lab::study::{Run, StudyError, Watch};
 use swath_lab::workload::WorkloadName;
 use swath_lab::{
-    green_cost, heap_record, page_replay, pbs_allocation, pbs_system, real_memory, report, rt_run,
-    snapshot_live,
+    cl_latency, green_cost, heap_record, page_replay, pbs_allocation, pbs_system, real_memory,
+    report, rt_run, snapshot_live,
 };
 
 /// The laboratory of contiguous memory: what an allocator, a TLB or a memory
@@ -128,6 +128,12 @@ enum Command {
     /// Run the allocations that a study counts.
     #[command(hide = true)]
     CountTakes {
+        /// What is to be done, as JSON.
+        job: String,
+    },
+    /// Make the requests that a study counts or times.
+    #[command(hide = true)]
+    MeasureRequests {
         /// What is to be done, as JSON.
         job: String,
     },
@@ -347,6 +353,9 @@ fn main() -> ExitCode {
         Command::CountTakes { job } => {
             green_cost::count_child(&job).map_err(|error| Failure::new(1, error))
         }
+        Command::MeasureRequests { job } => cl_latency::child(&job)
+            .map(|answer| say!("{answer}"))
+            .map_err(|error| Failure::new(1, error)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,6 +11,7 @@ use swath_frame::Config;
 
 use crate::memory::Ageing;
 use crate::plan_check::validate;
+use crate::plan_cl::{AvailabilityPlan, LargePlan, LatencyPlan, OrderPlan, StructuresPlan};
 use crate::plan_green::GreenPlan;
 use crate::plan_green_cost::{CostPlan, WorkingSetPlan};
 use crate::plan_rt::RtPlan;
@@ -130,6 +131,16 @@ pub enum Kind {
     RtFootprint,
     /// Recorded programs on it.
     RtPrograms,
+    /// Which requests for contiguous memory are served.
+    ClAvailability,
+    /// The same requests in different orders.
+    ClOrder,
+    /// What such requests cost.
+    ClLatency,
+    /// Large requests of programs.
+    ClLarge,
+    /// Frequent requests of programs.
+    ClStructures,
 }
 
 impl Kind {
@@ -149,6 +160,11 @@ impl Kind {
                 | Self::RtRuntimes
                 | Self::RtFootprint
                 | Self::RtPrograms
+                | Self::ClAvailability
+                | Self::ClOrder
+                | Self::ClLatency
+                | Self::ClLarge
+                | Self::ClStructures
         )
     }
 
@@ -632,6 +648,16 @@ pub enum Plan {
     Superpages(SuperpagesPlan),
     /// The studies of heaps over regions, by their kind.
     Rt(RtPlan),
+    /// See [`Kind::ClAvailability`].
+    ClAvailability(AvailabilityPlan),
+    /// See [`Kind::ClOrder`].
+    ClOrder(OrderPlan),
+    /// See [`Kind::ClLatency`].
+    ClLatency(LatencyPlan),
+    /// See [`Kind::ClLarge`].
+    ClLarge(LargePlan),
+    /// See [`Kind::ClStructures`].
+    ClStructures(StructuresPlan),
 }
 
 impl Plan {
@@ -669,6 +695,11 @@ impl Plan {
             Kind::RtRuntimes | Kind::RtFootprint | Kind::RtPrograms => {
                 Self::Rt(toml_from(name, text)?)
             }
+            Kind::ClAvailability => Self::ClAvailability(toml_from(name, text)?),
+            Kind::ClOrder => Self::ClOrder(toml_from(name, text)?),
+            Kind::ClLatency => Self::ClLatency(toml_from(name, text)?),
+            Kind::ClLarge => Self::ClLarge(toml_from(name, text)?),
+            Kind::ClStructures => Self::ClStructures(toml_from(name, text)?),
         };
         validate(&plan).map_err(|(key, why)| PlanError::Value {
             plan: name.to_owned(),
@@ -693,6 +724,11 @@ impl Plan {
             Self::GreenWorkingSet(plan) => &plan.about,
             Self::Superpages(plan) => &plan.about,
             Self::Rt(plan) => &plan.about,
+            Self::ClAvailability(plan) => &plan.about,
+            Self::ClOrder(plan) => &plan.about,
+            Self::ClLatency(plan) => &plan.about,
+            Self::ClLarge(plan) => &plan.about,
+            Self::ClStructures(plan) => &plan.about,
         }
     }
 
@@ -711,6 +747,11 @@ impl Plan {
             Self::GreenWorkingSet(plan) => &mut plan.about,
             Self::Superpages(plan) => &mut plan.about,
             Self::Rt(plan) => &mut plan.about,
+            Self::ClAvailability(plan) => &mut plan.about,
+            Self::ClOrder(plan) => &mut plan.about,
+            Self::ClLatency(plan) => &mut plan.about,
+            Self::ClLarge(plan) => &mut plan.about,
+            Self::ClStructures(plan) => &mut plan.about,
         }
     }
 }

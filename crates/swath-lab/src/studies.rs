@@ -3,13 +3,14 @@
 use crate::plan::{Kind, Plan};
 use crate::study::{Outcome, Run, StudyError};
 use crate::{
-    green_cost, green_hotplug, green_layout, green_migration, green_power, green_recorded,
-    green_working_set, pbs_allocation, pbs_cases, pbs_fit, pbs_freelist, pbs_readings, pbs_system,
-    pbs_tlb, pbs_widths, results, rt_footprint, rt_programs, rt_runtimes, superpages,
+    cl_availability, cl_latency, cl_order, green_cost, green_hotplug, green_layout,
+    green_migration, green_power, green_recorded, green_working_set, pbs_allocation, pbs_cases,
+    pbs_fit, pbs_freelist, pbs_readings, pbs_system, pbs_tlb, pbs_widths, results, rt_footprint,
+    rt_programs, rt_runtimes, superpages,
 };
 
 /// The plans that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 23] = [
+pub const BUILT_IN: [(&str, &str); 28] = [
     ("pbs-cases", include_str!("../../../studies/pbs-cases.toml")),
     ("pbs-tlb", include_str!("../../../studies/pbs-tlb.toml")),
     ("pbs-system", include_str!("../../../studies/pbs-system.toml")),
@@ -33,6 +34,11 @@ pub const BUILT_IN: [(&str, &str); 23] = [
     ("rt-runtimes", include_str!("../../../studies/rt-runtimes.toml")),
     ("rt-footprint", include_str!("../../../studies/rt-footprint.toml")),
     ("rt-programs", include_str!("../../../studies/rt-programs.toml")),
+    ("cl-availability", include_str!("../../../studies/cl-availability.toml")),
+    ("cl-order", include_str!("../../../studies/cl-order.toml")),
+    ("cl-latency", include_str!("../../../studies/cl-latency.toml")),
+    ("cl-large", include_str!("../../../studies/cl-large.toml")),
+    ("cl-structures", include_str!("../../../studies/cl-structures.toml")),
 ];
 
 /// Runs a plan.
@@ -64,6 +70,18 @@ pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
             Kind::RtPrograms => rt_programs::run(plan, run),
             _ => rt_runtimes::run(plan, run),
         },
+        Plan::ClAvailability(plan) => cl_availability::run(plan, run),
+        Plan::ClOrder(plan) => cl_order::run(plan, run),
+        Plan::ClLatency(plan) => cl_latency::run(plan, run),
+        #[cfg(target_os = "linux")]
+        Plan::ClLarge(plan) => crate::cl_large::run(plan, run),
+        #[cfg(target_os = "linux")]
+        Plan::ClStructures(plan) => crate::cl_structures::run(plan, run),
+        #[cfg(not(target_os = "linux"))]
+        Plan::ClLarge(_) | Plan::ClStructures(_) => Err(StudyError::Machine {
+            study: plan.about().study.clone(),
+            what: "cmt_malloc is made for Linux only".to_owned(),
+        }),
     }?;
     results::check_pair(&outcome.result, outcome.host.as_ref())?;
     Ok(outcome)
