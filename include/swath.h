@@ -249,7 +249,8 @@ typedef struct {
 // range is the default.
 typedef struct {
   // `SWATH_ARENA_MIB`: addresses to reserve, which bound all memory together. They cost
-  // nothing. 2 to 16777216 (16 TiB), by default twice the machine's memory.
+  // nothing. 2 to 16777216 (16 TiB), by default twice the machine's memory, or less in a process
+  // whose addresses are limited.
   uint64_t arena_mib;
   // `SWATH_HUGETLB`: 1 takes pages of the kernel's hugetlb pools as far as there are any,
   // of 1 GiB for segments that hold them whole, else of 2 MiB. Default 1.

@@ -9,7 +9,7 @@ use core::ptr::{self, NonNull};
 
 use swath_arch::BASE_PAGE_BYTES;
 use swath_heap::FreeError;
-use swath_heap::buffer::{ResizeError, SLOT_BYTES_MAX};
+use swath_heap::buffer::{ResizeError, UNIT_BYTES};
 
 use crate::cmt_choice::cmt_options;
 use crate::cmt_physical::{self, PageMap};
@@ -63,17 +63,16 @@ fn pointer(block: Option<NonNull<u8>>) -> *mut c_void {
     block.map_or_else(out_of_memory, |block| block.as_ptr().cast())
 }
 
-/// Bytes above which a call is long enough to look at the clock.
-const LARGE_BYTES: usize = SLOT_BYTES_MAX;
-
 /// `size` bytes, aligned to 16, which hold anything; a size of 0 gets a block too. Null, and
 /// `errno` is ENOMEM, if there is no memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmt_malloc(size: usize) -> *mut c_void {
-    match with_thread(|thread| thread.heap.allocate(size, 16)) {
-        Some(Ok(block)) => block.as_ptr().cast(),
-        _ => out_of_memory(),
+    if let Some(thread) = cmt_pool::own()
+        && let Ok(block) = thread.heap.allocate(size, 16)
+    {
+        return block.as_ptr().cast();
     }
+    pointer(cmt_pool::allocate(size, 16))
 }
 
 /// Gives a block back; null is allowed. What a wrong pointer comes to is
@@ -83,27 +82,64 @@ pub extern "C" fn cmt_malloc(size: usize) -> *mut c_void {
 /// `block` is null or came from this library; it is not used after.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmt_free(block: *mut c_void) {
+    if let Some(at) = NonNull::new(block.cast::<u8>())
+        && let Some(thread) = cmt_pool::own()
+        && thread.accepts_frees()
+        // SAFETY: as the caller says. What is not accepted has changed nothing.
+        && unsafe { thread.heap.free(at) }.is_ok()
+    {
+        // A block that begins a unit is long or the first of its superblock: seldom enough.
+        if at.addr().get().is_multiple_of(UNIT_BYTES) && thread.is_time() {
+            breathe();
+        }
+        return;
+    }
+    // SAFETY: as the caller says.
+    unsafe { free_slowly(block) };
+}
+
+/// Frees what the thread's heap did not take, or says why nothing does.
+///
+/// # Safety
+/// As for [`cmt_free`].
+#[cold]
+#[inline(never)]
+unsafe fn free_slowly(block: *mut c_void) {
     let Some(block) = NonNull::new(block.cast::<u8>()) else { return };
     // SAFETY: as the caller says.
-    match with_thread(|thread| unsafe { thread.free(block) }) {
-        Some(Ok(())) | None => {}
-        Some(Err(error)) => complain(error),
+    if let Some(Err(error)) = with_thread(|thread| unsafe { thread.free(block) }) {
+        complain(error);
     }
+    breathe();
+}
+
+/// Looks at the clock, and gives memory back if it is time. `errno` stays: a free may not change it.
+#[cold]
+#[inline(never)]
+fn breathe() {
+    // SAFETY: the thread's own.
+    let errno = unsafe { *libc::__errno_location() };
+    cmt_purge(0);
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
 }
 
 /// `count` times `size` bytes, all zero. Null with ENOMEM also if the product overflows.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmt_calloc(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else { return out_of_memory() };
-    match with_thread(|thread| thread.heap.allocate_zeroable(bytes, 16)) {
-        Some(Ok((block, true))) => block.as_ptr().cast(),
-        Some(Ok((block, false))) => {
-            // SAFETY: a new block of so many bytes.
-            unsafe { block.write_bytes(0, bytes) };
-            block.as_ptr().cast()
-        }
-        _ => out_of_memory(),
+    let (block, zero) = match with_thread(|thread| thread.heap.allocate_zeroable(bytes, 16)) {
+        Some(Ok(found)) => found,
+        _ => match cmt_pool::allocate(bytes, 16) {
+            Some(block) => (block, false),
+            None => return out_of_memory(),
+        },
+    };
+    if !zero {
+        // SAFETY: a new block of so many bytes.
+        unsafe { block.write_bytes(0, bytes) };
     }
+    block.as_ptr().cast()
 }
 
 /// Makes a block at least `size` bytes long; it keeps its place if it can, and its bytes up to
@@ -122,10 +158,7 @@ pub unsafe extern "C" fn cmt_realloc(block: *mut c_void, size: usize) -> *mut c_
     }
     // SAFETY: as the caller says.
     match with_thread(|thread| unsafe { thread.heap.resize(old, size, 16) }) {
-        Some(Ok(block)) => {
-            breathe(size);
-            block.as_ptr().cast()
-        }
+        Some(Ok(block)) => block.as_ptr().cast(),
         Some(Err(ResizeError::Pointer(error))) => {
             complain(error);
             ptr::null_mut()
@@ -167,14 +200,6 @@ pub extern "C" fn cmt_purge(now: c_int) {
         } else {
             process.purge();
         }
-    }
-}
-
-/// After a long call a look at the clock costs nothing.
-#[inline]
-pub(crate) fn breathe(size: usize) {
-    if size > LARGE_BYTES {
-        cmt_purge(0);
     }
 }
 

@@ -15,14 +15,15 @@ use core::ptr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
-use swath_heap::buffer::{FirstFit, SegmentSource, UNIT_BYTES};
+use swath_heap::buffer::{SegmentSource, UNIT_BYTES};
 
 use crate::cmt_choice::cmt_options;
 use crate::cmt_physical::PageMap;
+use crate::cmt_runs::{Runs, pieces};
 
 /// Bytes of a chunk: a huge page of x86-64 and of ARMv8 with granule 4 KiB.
 pub(crate) const CHUNK_BYTES: usize = 2 << 20;
-const CHUNK_UNITS: u32 = (CHUNK_BYTES / UNIT_BYTES) as u32;
+pub(crate) const CHUNK_UNITS: u32 = (CHUNK_BYTES / UNIT_BYTES) as u32;
 /// Chunks of a page of 1 GiB.
 const GIANT_CHUNKS: usize = 512;
 const GIANT_BYTES: usize = GIANT_CHUNKS * CHUNK_BYTES;
@@ -64,7 +65,10 @@ pub(crate) static POPULATE: AtomicBool = AtomicBool::new(true);
 
 /// The kernel's pages as a buffer pool's source.
 pub(crate) struct Backing {
-    runs: FirstFit<&'static mut [u64]>,
+    runs: Runs,
+    /// Units that fault at every access, by chunk. Those of them that are free are such that the
+    /// kernel did not make usable again.
+    guarded: &'static mut [u32],
     base: *mut u8,
     chunks: &'static mut [u8],
     counts: Chunks,
@@ -84,22 +88,22 @@ unsafe impl Send for Backing {}
 pub(crate) const FOUND_WORDS: usize = 2 * ORDER_MAX;
 
 impl Backing {
-    /// The arena from `base` on, reserved, of as many chunks as `chunks`, which are zeroed, as are
-    /// the bits of the units.
+    /// The arena from `base` on, reserved, of as many chunks as `chunks` and two tables of units have,
+    /// which are zeroed.
     ///
     /// # Safety
     /// The range is mapped without access, aligned to a chunk, and nobody else's.
     pub(crate) unsafe fn new(
         base: *mut u8,
-        used: &'static mut [u64],
+        [used, guarded]: [&'static mut [u32]; 2],
         chunks: &'static mut [u8],
         found: &'static mut [u64],
         options: &cmt_options,
         order: bool,
     ) -> Self {
-        let units = chunks.len() as u32 * CHUNK_UNITS;
         Self {
-            runs: FirstFit::new(base.addr(), units, used, true),
+            runs: Runs::new(used, base.addr() / CHUNK_BYTES),
+            guarded,
             base,
             chunks,
             counts: Chunks::default(),
@@ -137,6 +141,11 @@ impl Backing {
 
     /// Makes the chunks of some units usable; on failure those that became so stay.
     fn prepare(&mut self, first: u32, units: u32) -> bool {
+        if pieces(first, units).any(|(chunk, mask)| self.guarded[chunk] & mask != 0)
+            && !self.protect(first, units, false)
+        {
+            return false;
+        }
         let end = ((first + units).div_ceil(CHUNK_UNITS)) as usize;
         let mut at = (first / CHUNK_UNITS) as usize;
         while at < end {
@@ -150,6 +159,21 @@ impl Backing {
                 return false;
             }
             at += prepared;
+        }
+        true
+    }
+
+    /// Makes units of chunks in use fault at every access, or usable; whether it could.
+    fn protect(&mut self, first: u32, units: u32, on: bool) -> bool {
+        let access = if on { libc::PROT_NONE } else { libc::PROT_READ | libc::PROT_WRITE };
+        let at = self.base.wrapping_add(first as usize * UNIT_BYTES);
+        // SAFETY: units that the pool has acquired, and no block's.
+        if unsafe { libc::mprotect(at.cast(), units as usize * UNIT_BYTES, access) } != 0 {
+            return false;
+        }
+        for (chunk, mask) in pieces(first, units) {
+            let word = &mut self.guarded[chunk];
+            *word = if on { *word | mask } else { *word & !mask };
         }
         true
     }
@@ -292,8 +316,17 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // SAFETY: mapped by `new`; chunks that moved away are holes in it, which is allowed.
-        unsafe { libc::munmap(self.mapped.cast(), self.mapped_len) };
+        unsafe { unmap(self.mapped, self.mapped_len) };
     }
+}
+
+/// Gives back what [`map`] mapped.
+///
+/// # Safety
+/// Nobody uses it.
+pub(crate) unsafe fn unmap(at: *mut u8, len_bytes: usize) {
+    // SAFETY: as the caller says.
+    unsafe { libc::munmap(at.cast(), len_bytes) };
 }
 
 /// Zeroed memory of the process, or reserved addresses with `PROT_NONE`.
@@ -325,7 +358,7 @@ fn map_huge(at: *mut u8, len_bytes: usize, size: i32) -> bool {
     true
 }
 
-// SAFETY: units come from `FirstFit`, which hands each out once, and their chunks are made
+// SAFETY: units come from `Runs`, which hands each out once, and their chunks are made
 // usable before.
 unsafe impl SegmentSource for Backing {
     fn reads_zero(&self) -> bool {
@@ -333,9 +366,7 @@ unsafe impl SegmentSource for Backing {
     }
 
     fn acquire(&mut self, units: u32, align_units: u32) -> Option<u32> {
-        // A segment of whole chunks begins at one.
-        let align = if units >= CHUNK_UNITS { align_units.max(CHUNK_UNITS) } else { align_units };
-        let first = self.runs.acquire(units, align)?;
+        let first = self.runs.acquire(units, align_units)?;
         if !self.prepare(first, units) {
             self.runs.release(first, units);
             return None;
@@ -344,7 +375,7 @@ unsafe impl SegmentSource for Backing {
     }
 
     fn extend(&mut self, first: u32, units: u32, more: u32) -> bool {
-        if !self.runs.extend(first, units, more) {
+        if !self.runs.extend(first + units, more) {
             return false;
         }
         let ready = self.prepare(first + units, more);
@@ -372,6 +403,7 @@ unsafe impl SegmentSource for Backing {
         if unsafe { libc::mmap(at, len, libc::PROT_NONE, flags, -1, 0) } == libc::MAP_FAILED {
             return false;
         }
+        self.guarded[from..to].fill(0);
         for chunk in &mut self.chunks[from..to] {
             let counter = match *chunk {
                 small if small == Chunk::Small as u8 => &mut self.counts.small,
@@ -390,10 +422,8 @@ unsafe impl SegmentSource for Backing {
         if self.is(chunk, Chunk::Huge) || self.is(chunk, Chunk::Giant) {
             return;
         }
-        let access = if on { libc::PROT_NONE } else { libc::PROT_READ | libc::PROT_WRITE };
-        let at = self.base.wrapping_add(first as usize * UNIT_BYTES);
-        // SAFETY: units that the pool has acquired and no block's.
-        unsafe { libc::mprotect(at.cast(), units as usize * UNIT_BYTES, access) };
+        // What stays guarded is tried again when it is wanted.
+        self.protect(first, units, on);
     }
 }
 

@@ -14,7 +14,8 @@ use crate::result::{Outcome, fail, swath_status::SWATH_ARGUMENT};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct cmt_options {
     /// `SWATH_ARENA_MIB`: addresses to reserve, which bound all memory together. They cost
-    /// nothing. 2 to 16777216 (16 TiB), by default twice the machine's memory.
+    /// nothing. 2 to 16777216 (16 TiB), by default twice the machine's memory, or less in a process
+    /// whose addresses are limited.
     pub arena_mib: u64,
     /// `SWATH_HUGETLB`: 1 takes pages of the kernel's hugetlb pools as far as there are any,
     /// of 1 GiB for segments that hold them whole, else of 2 MiB. Default 1.
@@ -86,6 +87,11 @@ impl cmt_options {
         try_one(c"SWATH_QUARANTINE", |o, value| o.quarantine = small(value));
         try_one(c"SWATH_ON_ERROR", |o, value| o.on_error = small(value));
         options
+    }
+
+    /// Whether the environment says how long the arena is.
+    pub(crate) fn names_arena() -> bool {
+        number(c"SWATH_ARENA_MIB").is_some()
     }
 
     /// Whether every member is in range; else the first value that is not.

@@ -13,16 +13,16 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::slice;
-use core::sync::atomic::Ordering::{Acquire, Release};
 use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::{Acquire, Release};
 
 use lock_api::Mutex;
 use swath_heap::buffer::{
-    AllocError, BufferPool, FirstFit, HeapSlot, LocalHeap, Options, Returned, Storage, Superblock,
-    UNIT_BYTES, dirty_words,
+    BufferPool, HeapSlot, LocalHeap, Options, Returned, Storage, Superblock, UNIT_BYTES,
+    dirty_words,
 };
 
-use crate::cmt_backing::{Backing, CHUNK_BYTES, FOUND_WORDS, map};
+use crate::cmt_backing::{Backing, CHUNK_BYTES, FOUND_WORDS, map, unmap};
 use crate::cmt_choice::{QUARANTINE_MAX, cmt_options};
 use crate::cmt_lock::Futex;
 use crate::cmt_physical;
@@ -30,6 +30,9 @@ use crate::cmt_thread;
 
 /// The most threads that have a heap at a time; others share one.
 const HEAPS: usize = 8192;
+
+/// The shortest arena that is made where none was asked for.
+const ARENA_MIB_LEAST: u64 = 256;
 
 pub(crate) type Pool = BufferPool<'static, Futex, Backing>;
 pub(crate) type Local = LocalHeap<'static, 'static, Futex, Backing>;
@@ -41,6 +44,8 @@ pub(crate) struct Process {
     /// Whether physical addresses are known.
     pub(crate) physical: bool,
     key: libc::pthread_key_t,
+    /// When memory may go back for the first time.
+    first_purge_ms: u64,
     /// For threads without a heap of their own.
     shared: Mutex<Futex, Option<Thread>>,
 }
@@ -52,7 +57,12 @@ pub(crate) struct Thread {
     waiting: &'static mut [MaybeUninit<NonNull<u8>>],
     /// How many waited so far.
     waited: usize,
+    /// Frees of blocks that begin a unit.
+    breaths: u32,
 }
+
+/// Of the blocks freed that begin a unit, one in so many is an occasion to look at the clock.
+const BREATH: u32 = 16;
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 static BEGINNING: Mutex<Futex, ()> = Mutex::new(());
@@ -86,8 +96,18 @@ pub(crate) fn begin(options: Option<cmt_options>) -> Result<&'static Process, Be
     if let Some(process) = begun() {
         return if options.is_none() { Ok(process) } else { Err(BeginError::Begun) };
     }
-    let options = options.unwrap_or_else(cmt_options::from_environment);
-    let process = lay(options).ok_or(BeginError::Memory)?;
+    let fixed = options.is_some() || cmt_options::names_arena();
+    let mut options = options.unwrap_or_else(cmt_options::from_environment);
+    let process = loop {
+        if let Some(process) = lay(options) {
+            break process;
+        }
+        // A process whose addresses are limited gets a shorter arena.
+        if fixed || options.arena_mib <= ARENA_MIB_LEAST {
+            return Err(BeginError::Memory);
+        }
+        options.arena_mib /= 2;
+    };
     PROCESS.store(ptr::from_ref(process).cast_mut(), Release);
     // It may allocate.
     // SAFETY: the three functions are this module's.
@@ -95,30 +115,65 @@ pub(crate) fn begin(options: Option<cmt_options>) -> Result<&'static Process, Be
     Ok(process)
 }
 
-/// Maps a table of zeroed records.
-fn table<T>(count: usize) -> Option<&'static mut [T]> {
-    let bytes = count.checked_mul(size_of::<T>())?;
-    let at = map(bytes, libc::PROT_READ | libc::PROT_WRITE)?.cast::<T>();
-    // SAFETY: mapped for this and never unmapped; all callers' types may be all zeroes.
-    Some(unsafe { slice::from_raw_parts_mut(at, count) })
+/// What was mapped so far for a pool; goes back if this ends before the pool is there.
+#[derive(Default)]
+struct Mapped {
+    ranges: [(usize, usize); 16],
+    count: usize,
+}
+
+impl Mapped {
+    fn map(&mut self, bytes: usize, access: i32) -> Option<*mut u8> {
+        let range = self.ranges.get_mut(self.count)?;
+        let at = map(bytes, access)?;
+        *range = (at.expose_provenance(), bytes);
+        self.count += 1;
+        Some(at)
+    }
+
+    /// A table of zeroed records.
+    fn table<T>(&mut self, count: usize) -> Option<&'static mut [T]> {
+        let bytes = count.checked_mul(size_of::<T>())?;
+        let at = self.map(bytes, libc::PROT_READ | libc::PROT_WRITE)?.cast::<T>();
+        // SAFETY: mapped for this; unmapped only if nobody got it. All callers' types may be all
+        // zeroes.
+        Some(unsafe { slice::from_raw_parts_mut(at, count) })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        for &(at, bytes) in &self.ranges[..self.count] {
+            // SAFETY: mapped above, and the pool that would use it was not made.
+            unsafe { unmap(ptr::with_exposed_provenance_mut(at), bytes) };
+        }
+    }
 }
 
 /// The pool and its process, all of it mapped.
 fn lay(options: cmt_options) -> Option<&'static Process> {
+    let mut mapped = Mapped::default();
+    let process = lay_in(&mut mapped, options)?;
+    core::mem::forget(mapped);
+    Some(process)
+}
+
+fn lay_in(mapped: &mut Mapped, options: cmt_options) -> Option<&'static Process> {
     let chunks = usize::try_from(options.arena_mib / 2).ok()?;
     let units = chunks * (CHUNK_BYTES / UNIT_BYTES);
-    let reserved = map(chunks.checked_add(1)?.checked_mul(CHUNK_BYTES)?, libc::PROT_NONE)?;
+    let reserved = mapped.map(chunks.checked_add(1)?.checked_mul(CHUNK_BYTES)?, libc::PROT_NONE)?;
     let base = reserved.wrapping_add(reserved.align_offset(CHUNK_BYTES));
     let physical = cmt_physical::known();
-    let used = table(FirstFit::<&mut [u64]>::words(u32::try_from(units).ok()?))?;
-    let (records, found) = (table(chunks)?, table(FOUND_WORDS)?);
+    let units_of_chunks = [mapped.table(chunks)?, mapped.table(chunks)?];
+    let (records, found) = (mapped.table(chunks)?, mapped.table(FOUND_WORDS)?);
     // SAFETY: the arena was just reserved; a chunk more than that allows for the alignment.
-    let backing = unsafe { Backing::new(base, used, records, found, &options, physical) };
+    let backing =
+        unsafe { Backing::new(base, units_of_chunks, records, found, &options, physical) };
     let storage = Storage {
-        superblocks: table::<Superblock>(units)?,
-        returned: table::<Returned>(units)?,
-        heaps: table::<HeapSlot>(HEAPS)?,
-        dirty: table(dirty_words(units))?,
+        superblocks: mapped.table::<Superblock>(units)?,
+        returned: mapped.table::<Returned>(units)?,
+        heaps: mapped.table::<HeapSlot>(HEAPS)?,
+        dirty: mapped.table(dirty_words(units))?,
     };
     let shape = Options {
         empty_eighths: options.empty_eighths,
@@ -128,13 +183,15 @@ fn lay(options: cmt_options) -> Option<&'static Process> {
     };
     // SAFETY: the backing hands out units of the arena, which nobody else uses.
     let pool = unsafe { BufferPool::new(NonNull::new(base)?, storage, backing, shape) }.ok()?;
+    let [place] = mapped.table::<MaybeUninit<Process>>(1)? else { return None };
     let mut key = 0;
     // SAFETY: a key for this library.
     if unsafe { libc::pthread_key_create(&mut key, Some(thread_ends)) } != 0 {
         return None;
     }
-    let process = Process { pool, options, physical, key, shared: Mutex::new(None) };
-    let [place] = table::<MaybeUninit<Process>>(1)? else { return None };
+    let first_purge_ms = Process::now_ms().saturating_add(options.purge_ms);
+    let process =
+        Process { pool, options, physical, key, first_purge_ms, shared: Mutex::new(None) };
     Some(place.write(process))
 }
 
@@ -147,9 +204,13 @@ impl Process {
         now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
     }
 
-    /// Gives memory back to the system that has been free for long enough.
+    /// Gives memory back to the system that has been free for long enough. A process that ends
+    /// before the delay is over has nothing to give.
     pub(crate) fn purge(&self) {
-        self.pool.purge(Self::now_ms());
+        let now = Self::now_ms();
+        if now >= self.first_purge_ms {
+            self.pool.purge(now);
+        }
     }
 
     fn attach(&'static self) -> Option<Thread> {
@@ -162,16 +223,28 @@ impl Process {
             // SAFETY: a block of its own, long enough and aligned.
             unsafe { slice::from_raw_parts_mut(block.as_ptr().cast(), count) }
         };
-        Some(Thread { heap, waiting, waited: 0 })
+        Some(Thread { heap, waiting, waited: 0, breaths: 0 })
     }
 }
 
 impl Thread {
+    /// Whether blocks may be freed in the heap at once: there is no quarantine.
+    #[inline(always)]
+    pub(crate) fn accepts_frees(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether it is time to look at the clock again.
+    #[inline(always)]
+    pub(crate) fn is_time(&mut self) -> bool {
+        self.breaths = self.breaths.wrapping_add(1);
+        self.breaths.is_multiple_of(BREATH)
+    }
+
     /// # Safety
     /// As for [`LocalHeap::free`].
-    #[inline]
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), swath_heap::FreeError> {
-        if self.waiting.is_empty() {
+        if self.accepts_frees() {
             // SAFETY: as the caller says.
             return unsafe { self.heap.free(block) };
         }
@@ -215,16 +288,22 @@ impl Thread {
     }
 }
 
+/// What the thread has, if it has a heap.
+#[inline(always)]
+pub(crate) fn own() -> Option<&'static mut Thread> {
+    let word = cmt_thread::get();
+    // SAFETY: the word is the address of the thread's own heap, which no other thread uses
+    // and which is there until the thread ends; callers keep it for one call.
+    (word > ENDED).then(|| unsafe { &mut *ptr::with_exposed_provenance_mut::<Thread>(word) })
+}
+
 /// Does `does` with the thread's heap, or with the shared one; `None` without memory for either.
 #[inline(always)]
 pub(crate) fn with_thread<T>(does: impl FnOnce(&mut Thread) -> T) -> Option<T> {
-    let word = cmt_thread::get();
-    if word > ENDED {
-        // SAFETY: the word is the address of the thread's own heap, which no other thread
-        // uses; nothing that is done with it comes back here.
-        return Some(does(unsafe { &mut *ptr::with_exposed_provenance_mut::<Thread>(word) }));
+    match own() {
+        Some(thread) => Some(does(thread)),
+        None => with_new(cmt_thread::get(), does),
     }
-    with_new(word, does)
 }
 
 #[cold]
@@ -302,9 +381,16 @@ unsafe extern "C" fn in_child() {
     }
 }
 
-/// A block for a request, if there is memory.
+/// A block for a request, if there is memory; before there is none, what other threads returned
+/// is taken in and superblocks without blocks are given up.
+#[cold]
+#[inline(never)]
 pub(crate) fn allocate(size: usize, align: usize) -> Option<NonNull<u8>> {
-    let block =
-        |thread: &mut Thread| -> Result<_, AllocError> { thread.heap.allocate(size, align) };
-    with_thread(block)?.ok()
+    with_thread(|thread| {
+        thread.heap.allocate(size, align).or_else(|_| {
+            thread.heap.collect();
+            thread.heap.allocate(size, align)
+        })
+    })?
+    .ok()
 }

@@ -35,6 +35,8 @@ mod cmt_physical;
 #[cfg(feature = "cmt")]
 mod cmt_pool;
 #[cfg(feature = "cmt")]
+mod cmt_runs;
+#[cfg(feature = "cmt")]
 mod cmt_thread;
 mod frames;
 mod heap;
