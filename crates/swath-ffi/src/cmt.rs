@@ -13,7 +13,7 @@ use swath_heap::buffer::{ResizeError, UNIT_BYTES};
 
 use crate::cmt_choice::cmt_options;
 use crate::cmt_physical::{self, PageMap};
-use crate::cmt_pool::{self, BeginError, with_thread};
+use crate::cmt_pool::{self, BeginError, Thread, with_thread};
 use crate::map::swath_extent;
 use crate::object::put;
 use crate::result::{fail, swath_result, swath_status::*};
@@ -82,23 +82,47 @@ pub extern "C" fn cmt_malloc(size: usize) -> *mut c_void {
 /// `block` is null or came from this library; it is not used after.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmt_free(block: *mut c_void) {
-    if let Some(at) = NonNull::new(block.cast::<u8>())
-        && let Some(thread) = cmt_pool::own()
-        && thread.accepts_frees()
-        // SAFETY: as the caller says. What is not accepted has changed nothing.
-        && unsafe { thread.heap.free(at) }.is_ok()
-    {
-        // A block that begins a unit is long or the first of its superblock: seldom enough.
-        if at.addr().get().is_multiple_of(UNIT_BYTES) && thread.is_time() {
-            breathe();
+    // A block that begins a unit (null does too) is long or the first of its superblock: seldom
+    // enough for a look at the clock.
+    // SAFETY: as the caller says. What is not accepted has changed nothing.
+    unsafe {
+        if block.addr().is_multiple_of(UNIT_BYTES) {
+            free_and_breathe(block);
+        } else if free_shortly(block).is_none() {
+            free_slowly(block);
         }
-        return;
     }
-    // SAFETY: as the caller says.
-    unsafe { free_slowly(block) };
 }
 
-/// Frees what the thread's heap did not take, or says why nothing does.
+/// Frees a block in the thread's heap, which it returns, if that takes it; else does nothing.
+///
+/// # Safety
+/// As for [`cmt_free`].
+#[inline(always)]
+unsafe fn free_shortly(block: *mut c_void) -> Option<&'static mut Thread> {
+    let block = NonNull::new(block.cast::<u8>())?;
+    let thread = cmt_pool::own().filter(|thread| thread.accepts_frees())?;
+    // SAFETY: as the caller says.
+    unsafe { thread.heap.free(block) }.is_ok().then_some(thread)
+}
+
+/// # Safety
+/// As for [`cmt_free`].
+#[inline(never)]
+unsafe fn free_and_breathe(block: *mut c_void) {
+    // SAFETY: as the caller says. What is not accepted has changed nothing.
+    match unsafe { free_shortly(block) } {
+        Some(thread) => {
+            if thread.is_time() {
+                breathe();
+            }
+        }
+        // SAFETY: as above.
+        None => unsafe { free_slowly(block) },
+    }
+}
+
+/// Frees what the short way does not, or says why nothing does.
 ///
 /// # Safety
 /// As for [`cmt_free`].
@@ -110,7 +134,6 @@ unsafe fn free_slowly(block: *mut c_void) {
     if let Some(Err(error)) = with_thread(|thread| unsafe { thread.free(block) }) {
         complain(error);
     }
-    breathe();
 }
 
 /// Looks at the clock, and gives memory back if it is time. `errno` stays: a free may not change it.

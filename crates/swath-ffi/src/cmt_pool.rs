@@ -61,7 +61,7 @@ pub(crate) struct Thread {
     breaths: u32,
 }
 
-/// Of the blocks freed that begin a unit, one in so many is an occasion to look at the clock.
+/// Of the frees of blocks that begin a unit, one in so many looks at the clock.
 const BREATH: u32 = 16;
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());

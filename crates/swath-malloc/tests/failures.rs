@@ -221,6 +221,52 @@ fn every_system_call_may_fail() {
     }
 }
 
+/// Frees 64 MiB and goes on with long blocks, for at most ten seconds; prints the KiB resident before
+/// the free and at the end.
+const IDLE: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static long resident(void) {
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    fscanf(file, "%*d %ld", &pages);
+    fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+int main(void) {
+    char *block = malloc(64 << 20);
+    memset(block, 1, 64 << 20);
+    long full = resident(), now = full;
+    free(block);
+    for (int i = 0; i < 1000 && now > full - (60 << 10); i++) {
+        for (int calls = 0; calls < 20; calls++) free(malloc(1 << 20));
+        usleep(10000);
+        now = resident();
+    }
+    printf("%ld %ld\n", full, now);
+    return 0;
+}
+"#;
+
+#[test]
+fn memory_goes_back_after_the_delay() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = built(directory.path(), "idle", IDLE, &[]);
+    let run = |delay: &str| {
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(&program).env("LD_PRELOAD", library()).env("SWATH_PURGE_MS", delay);
+        let output = command.output().expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let kib: Vec<i64> = text.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+        let &[full, now] = kib.as_slice() else { panic!("{output:?}") };
+        (full, now)
+    };
+    let (full, now) = run("50");
+    assert!(full > 64 << 10 && now <= full - (60 << 10), "{now} of {full} KiB are still there");
+}
+
 #[test]
 fn limited_addresses_are_enough() {
     let directory = tempfile::tempdir().expect("a directory");
