@@ -71,7 +71,11 @@ impl Axis {
         let pad = 0.03;
         let axis = match figure.kind {
             FigureKind::LinesLog2 => Self::log2(values),
-            FigureKind::Lines | FigureKind::Scatter | FigureKind::Bars | FigureKind::Map => {
+            FigureKind::Lines
+            | FigureKind::Scatter
+            | FigureKind::Bars
+            | FigureKind::Map
+            | FigureKind::Table => {
                 let (low, high) = extent(values).unwrap_or((0.0, 1.0));
                 Self::linear(low, high, false)
             }

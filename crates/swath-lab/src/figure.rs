@@ -187,7 +187,7 @@ impl<'a> Picture<'a> {
         let left = (widest.fold(0.0, f64::max) + 14.0).max(40.0);
         let inside = WIDTH - left - 2.0 * GAP;
         let x = match figure.kind {
-            FigureKind::Bars => Axis::categories(categories.len()),
+            FigureKind::Bars | FigureKind::Table => Axis::categories(categories.len()),
             FigureKind::Map => Axis::cells(&xs, inside),
             FigureKind::Lines | FigureKind::LinesLog2 | FigureKind::Scatter => {
                 Axis::x(figure, &xs, inside)
@@ -268,7 +268,7 @@ impl<'a> Picture<'a> {
             write(&root, "no data", at, HPos::Center)?;
         }
         match self.figure.kind {
-            FigureKind::Bars => {
+            FigureKind::Bars | FigureKind::Table => {
                 self.draw_bars(&mut chart)?;
                 self.draw_categories(&root)?;
             }
@@ -295,7 +295,7 @@ impl<'a> Picture<'a> {
                 let style = self.palette.style(&self.series[*index].design);
                 let at = (fine(x + swatch / 2.0), fine(y));
                 match self.figure.kind {
-                    FigureKind::Bars | FigureKind::Map => {
+                    FigureKind::Bars | FigureKind::Map | FigureKind::Table => {
                         let half = fine(6.0);
                         let corners = [(at.0 - half, at.1 - half), (at.0 + half, at.1 + half)];
                         root.draw(&Rectangle::new(corners, style.ink.light.filled()))?;
@@ -434,7 +434,7 @@ impl<'a> Picture<'a> {
         let kind = match self.figure.kind {
             FigureKind::Lines => "Lines",
             FigureKind::LinesLog2 => "Lines over a logarithmic x axis",
-            FigureKind::Bars => "Bars",
+            FigureKind::Bars | FigureKind::Table => "Bars",
             FigureKind::Scatter => "Points",
             FigureKind::Map => "A row of cells for each design, fuller for more",
         };
@@ -464,7 +464,7 @@ type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 fn swatch(kind: FigureKind) -> f64 {
     match kind {
         FigureKind::Lines | FigureKind::LinesLog2 => 28.0,
-        FigureKind::Bars | FigureKind::Scatter | FigureKind::Map => 14.0,
+        FigureKind::Bars | FigureKind::Scatter | FigureKind::Map | FigureKind::Table => 14.0,
     }
 }
 

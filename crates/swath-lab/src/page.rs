@@ -8,7 +8,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::figure::{self, FigureError, Palette};
 use crate::report::{Found, palette};
-use crate::results::{Claim, Figure, HostResult, Series};
+use crate::results::{Claim, Figure, FigureKind, HostResult, Point, Series, Unit};
 
 const STYLE: &str = include_str!("../assets/report.css");
 
@@ -212,27 +212,72 @@ fn figures(
 ) -> Result<Markup, FigureError> {
     let drawings = figures
         .iter()
-        .map(|one| figure::draw(one, series, palette))
-        .collect::<Result<Vec<String>, _>>()?;
+        .map(|one| match one.kind {
+            FigureKind::Table => Ok(table(one, series)),
+            _ => figure::draw(one, series, palette).map(PreEscaped),
+        })
+        .collect::<Result<Vec<Markup>, _>>()?;
     Ok(html! {
         @if !figures.is_empty() {
             div.figures {
-                @for (one, svg) in figures.iter().zip(drawings) {
+                @for (one, drawing) in figures.iter().zip(drawings) {
                     @let file = format!("{study}/{}", one.file_stem());
                     figure id=(anchor(study, one)) {
                         figcaption { strong { (one.id) } " " (one.title) }
-                        (PreEscaped(svg))
+                        (drawing)
                         @if !one.caption.is_empty() { p.caption { (one.caption) } }
                         p.files {
                             a href={ (file) ".csv" } download { "CSV" }
-                            " · "
-                            a href={ (file) ".svg" } { "SVG" }
+                            @if one.kind != FigureKind::Table {
+                                " · "
+                                a href={ (file) ".svg" } { "SVG" }
+                            }
                         }
                     }
                 }
             }
         }
     })
+}
+
+/// A row for each category in the order of first use, a column for each series.
+/// O(r · p) for r rows and p points.
+fn table(figure: &Figure, series: &[Series]) -> Markup {
+    let columns: Vec<&Series> = series.iter().filter(|one| one.figure == figure.id).collect();
+    let mut rows: Vec<&str> = Vec::new();
+    for point in columns.iter().flat_map(|column| &column.points) {
+        if let Point::In(name, _) = point
+            && !rows.contains(&name.as_str())
+        {
+            rows.push(name);
+        }
+    }
+    let cell = |column: &Series, row: &str| {
+        let is_row = |point: &&Point| matches!(point, Point::In(name, _) if name == row);
+        column.points.iter().find(is_row).map(|point| Unit::Number.show(point.y()))
+    };
+    scrolling(
+        &format!("{}: {}", figure.id, figure.title),
+        html! {
+            table {
+                thead { tr {
+                    th scope="col" { (figure.x_label) }
+                    @for column in &columns { th.number scope="col" { (column.design) } }
+                } }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            th scope="row" { (row) }
+                            @for column in &columns {
+                                td.number { (cell(column, row).as_deref().unwrap_or("–")) }
+                            }
+                        }
+                    }
+                }
+            }
+            @if !figure.y_label.is_empty() { p.quiet.unit { (figure.y_label) } }
+        },
+    )
 }
 
 fn claims(of: &str, claims: &[Claim]) -> Markup {

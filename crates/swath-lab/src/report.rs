@@ -15,7 +15,9 @@ use serde::de::DeserializeOwned;
 use crate::figure::{self, FigureError, Palette};
 use crate::output;
 use crate::page;
-use crate::results::{Figure, HostResult, Point, ResultError, Series, StudyResult, check_pair};
+use crate::results::{
+    Figure, FigureKind, HostResult, Point, ResultError, Series, StudyResult, check_pair,
+};
 use crate::studies::BUILT_IN;
 
 /// The file of a [`StudyResult`].
@@ -81,7 +83,7 @@ pub enum ReportError {
 
 /// Writes a study's files into `dir/NAME`, which is created if need be:
 /// `results.json`, `host.json` (or takes an old one away), and for each figure
-/// its rows as CSV and its drawing as SVG. Checks everything before it writes
+/// its rows as CSV and its drawing, if it is not a table, as SVG. Checks everything before it writes
 /// anything. O(p) with p points.
 ///
 /// # Errors
@@ -107,6 +109,9 @@ pub fn write_study(
             let rows = csv_rows(one, series)
                 .map_err(|source| ReportError::File { path: path.clone(), source })?;
             files.push((path, rows));
+            if one.kind == FigureKind::Table {
+                continue;
+            }
             let path = dir.join(one.file_stem() + ".svg");
             match figure::draw(one, series, &palette) {
                 Ok(svg) => files.push((path, figure::stand_alone(&svg).into_bytes())),

@@ -106,6 +106,9 @@ pub enum FigureKind {
     /// A row of cells for each design, a cell for each point, the fuller the
     /// nearer its y is to the end of the y range (0 to 1 if none is given).
     Map,
+    /// No drawing but a table: a row for each category, a column for each
+    /// design, in which a category that its series lacks is a dash.
+    Table,
 }
 
 /// One design's measurements in one figure.
@@ -392,7 +395,7 @@ impl Series {
     pub(crate) fn check(&self, kind: FigureKind) -> Result<(), ResultError> {
         let mut categories = BTreeSet::new();
         for (index, point) in self.points.iter().enumerate() {
-            let bars = kind == FigureKind::Bars;
+            let bars = matches!(kind, FigureKind::Bars | FigureKind::Table);
             let what = match point {
                 _ if !drawable(point.y()) => PointFault::YNotFinite(point.y()),
                 Point::At(..) if bars => PointFault::NumberInBars,

@@ -539,7 +539,7 @@ proptest! {
         range in prop::option::of((number(), number())),
     ) {
         let points: Vec<Point> = points.into_iter().enumerate().map(|(index, (x, y))| match kind {
-            FigureKind::Bars => (format!("category {index}"), y).into(),
+            FigureKind::Bars | FigureKind::Table => (format!("category {index}"), y).into(),
             FigureKind::LinesLog2 => (x.abs().max(f64::MIN_POSITIVE), y).into(),
             FigureKind::Lines | FigureKind::Scatter | FigureKind::Map => (x, y).into(),
         }).collect();
@@ -571,6 +571,48 @@ fn long_lines_and_maps() {
     // The surface, two squares of the legend, four cells.
     assert_eq!(svg.matches("<rect").count(), 1 + 2 + 4, "{svg}");
     assert!(svg.contains("opacity=\"0.16\"") && svg.contains("opacity=\"0.58\""), "{svg}");
+}
+
+/// A table stands in the page as one, with a dash where a design has no value, and has rows as
+/// CSV but no drawing.
+#[test]
+fn a_table_is_a_table() {
+    let mut result = sample();
+    result.figures = vec![Figure::new("T <1>", "worst", FigureKind::Table, "call", "words")];
+    let column =
+        |name, points: Vec<(&str, f64)>| Series::new("T <1>", "call", "words", name, points);
+    result.series = vec![
+        column("PBS", vec![("get", 3.0), ("put & get", 1_048_576.0)]),
+        column("BBS", vec![("put & get", 2.5), ("find", 7.0)]),
+    ];
+    let dir = written(&[(result.clone(), None)]);
+    let html = read(dir.path().join("index.html"));
+    let table = html.split("aria-label=\"T &lt;1&gt;: worst\"").nth(1).unwrap();
+    let table = table.split_once("</div>").unwrap().0;
+    let texts: Vec<&str> =
+        table.split('>').skip(1).filter_map(|part| part.split('<').next()).collect();
+    let texts: Vec<&str> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+    let expected = [
+        "call",
+        "PBS",
+        "BBS",
+        "get",
+        "3",
+        "–",
+        "put &amp; get",
+        "1048576",
+        "2.5",
+        "find",
+        "–",
+        "7",
+        "words",
+    ];
+    assert_eq!(texts, expected, "{table}");
+    assert!(html.contains("pbs-tlb/t-1.csv") && !html.contains("pbs-tlb/t-1.svg"));
+    assert!(dir.path().join("pbs-tlb/t-1.csv").is_file());
+    assert!(!dir.path().join("pbs-tlb/t-1.svg").exists());
+    result.series[0].points.push(Point::At(1.0, 1.0));
+    assert!(result.check().is_err(), "a number is no row");
 }
 
 fn browser() -> Option<PathBuf> {
