@@ -59,7 +59,8 @@ pub struct MemoryPlan {
     pub updates: u64,
     /// Steps of its sequence to start after.
     pub seed: u64,
-    /// Lengths to release, each a multiple of 2 MiB.
+    /// Lengths to release, each a multiple of 1 MiB. What is less than a huge page has
+    /// none; hugetlb rounds up to whole ones.
     pub release_bytes: Vec<u64>,
     /// Processes of each kind, 1 or more.
     pub repeats: u32,
@@ -229,8 +230,8 @@ impl MemoryPlan {
         if !self.table_bytes.is_power_of_two() || self.table_bytes < HUGE_BYTES {
             return plan("a table that is not 2^n bytes, 2 MiB or more");
         }
-        if self.release_bytes.iter().any(|&len| len == 0 || !len.is_multiple_of(HUGE_BYTES)) {
-            return plan("a length to release that is no multiple of 2 MiB");
+        if self.release_bytes.iter().any(|&len| len == 0 || !len.is_multiple_of(HUGE_BYTES / 2)) {
+            return plan("a length to release that is no multiple of 1 MiB");
         }
         if self.repeats == 0 || self.updates == 0 {
             return plan("no repeats or no updates");
@@ -443,6 +444,7 @@ mod system {
             let mut options = MmapOptions::new();
             let advice = match kind {
                 MemoryKind::HugeTlb => {
+                    let len = len.next_multiple_of(HUGE_BYTES as usize);
                     let map = match options.len(len).huge(Some(21)).map_anon() {
                         Ok(map) => map,
                         Err(error) => {

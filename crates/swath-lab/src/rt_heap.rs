@@ -43,7 +43,7 @@ const PAGE_BYTES: usize = BASE_PAGE_BYTES as usize;
 pub(crate) const TAG_BYTES: usize = 2 * GRANULE_BYTES;
 /// Pages that an allocation may write tags and links to for the first time: those at
 /// the block's end, and with an alignment those at its start.
-const TAG_PAGES_MAX: u64 = 4;
+pub(crate) const TAG_PAGES_MAX: u64 = 4;
 
 /// Why a call of a heap did nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -249,6 +249,19 @@ pub struct Operations {
     pub ended: u64,
 }
 
+impl Operations {
+    /// Those since there were so many.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            mapped: self.mapped - before.mapped,
+            cuts: self.cuts - before.cuts,
+            faults: self.faults - before.faults,
+            ended: self.ended - before.ended,
+        }
+    }
+}
+
 impl<'p, M, T, H> RegionSource<'p, M, T, H>
 where
     M: PhysMemory,
@@ -315,7 +328,8 @@ where
     /// Ends the regions in `at` to `end`, as far as no page of them is left. O(r) for r
     /// regions: at most 5 if nothing was resized.
     fn give_back(&mut self, mut at: u64, end: u64) -> Result<(), RegionError> {
-        while let Some((first, next)) = self.overlap(at, end).filter(|_| at < end) {
+        while at < end {
+            let Some((first, next)) = self.overlap(at, end) else { break };
             let left = &mut self.left[first as usize];
             *left = left.saturating_sub((next - at) as u32);
             if *left == 0 {

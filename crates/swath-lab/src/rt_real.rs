@@ -8,13 +8,15 @@ use swath_arch::{Extent, PageRange, Pfn, PhysAddr, SliceMemory, ValidityTables, 
 use swath_vm::{DenseTree, FramePool, Quota, RegionSpace, Rights, dense_tree_words};
 
 use crate::plan_rt::RealReleases;
-use crate::real_memory::{MemoryKind, MemoryPlan, Runs, measure};
+use crate::real_memory::{MemoryError, MemoryKind, MemoryPlan, Runs, measure};
 use crate::results::{Figure, FigureKind, HostResult, Series};
 use crate::rt_system::{PAGES, PAGES_LOG2};
 
 const FIGURE: &str = "Release, real";
 const TREE_WORDS: usize = dense_tree_words(PAGES_LOG2);
 const MIB: u64 = 1 << 20;
+/// A huge page.
+const HUGE_MIB: u64 = 2;
 
 /// Measures, and adds the figure.
 ///
@@ -22,16 +24,35 @@ const MIB: u64 = 1 << 20;
 /// Why nothing was measured, in words.
 pub(crate) fn add(plan: &RealReleases, quick: bool, host: &mut HostResult) -> Result<(), String> {
     let longest = if quick { plan.release_mib_quick } else { u64::MAX };
-    let mib: Vec<u64> = plan.release_mib.iter().copied().filter(|&mib| mib <= longest).collect();
-    let memory_plan = MemoryPlan {
-        table_bytes: 2 * MIB,
-        updates: 1,
-        seed: 1,
-        release_bytes: mib.iter().map(|mib| mib * MIB).collect(),
-        repeats: plan.repeats,
-    };
+    let mut mib: Vec<u64> =
+        plan.release_mib.iter().copied().filter(|&mib| mib <= longest).collect();
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let measured = measure(&program, &["measure-memory"], &memory_plan, &mut |_, _| {});
+    let measure = |mib: &[u64]| {
+        let memory_plan = MemoryPlan {
+            table_bytes: HUGE_MIB * MIB,
+            updates: 1,
+            seed: 1,
+            release_bytes: mib.iter().map(|mib| mib * MIB).collect(),
+            repeats: plan.repeats,
+        };
+        measure(&program, &["measure-memory"], &memory_plan, &mut |_, _| {})
+    };
+    let measured = match measure(&mib) {
+        Err(MemoryError::TooLarge { available_bytes, .. }) => {
+            let fits = |mib: u64| mib * MIB <= available_bytes / 2;
+            let left_out: Vec<String> =
+                mib.iter().filter(|&&mib| !fits(mib)).map(u64::to_string).collect();
+            host.notes.push(format!(
+                "Not measured, as they take more than half of the memory that is available ({} \
+                 MiB): {} MiB.",
+                available_bytes / MIB,
+                left_out.join(", ")
+            ));
+            mib.retain(|&mib| fits(mib));
+            measure(&mib)
+        }
+        measured => measured,
+    };
     let measured = measured.map_err(|error| error.to_string())?;
     host.figures.push(
         Figure::new(
@@ -55,7 +76,10 @@ pub(crate) fn add(plan: &RealReleases, quick: bool, host: &mut HostResult) -> Re
                 continue;
             }
         };
-        let points = releases.iter().filter_map(|release| {
+        // Less than a huge page has none.
+        let least = if kind.kind == MemoryKind::Base { 1 } else { HUGE_MIB };
+        let points = releases.iter().filter(|release| release.len_bytes >= least * MIB);
+        let points = points.filter_map(|release| {
             let mib = (release.len_bytes / MIB) as f64;
             Some((mib, release.release_ns.median()?.max(1.0).log10()))
         });

@@ -10,7 +10,7 @@ use swath_arch::Vpn;
 use swath_hw::{Cycle, Geometry, RtLatency, RtStats};
 
 use crate::count::{CountError, Counter, Marks};
-use crate::rt_heap::HeapError;
+use crate::rt_heap::{HeapError, Operations};
 use crate::rt_system::{self, Body, Size, System, SystemError, SystemName, Unit, Units};
 use crate::rt_workload::Action;
 
@@ -23,6 +23,13 @@ pub struct Step {
     pub words: u64,
     /// Pages that a release gave back, mapped or not.
     pub pages: u64,
+    /// The calls of regions' operations in it.
+    pub operations: Operations,
+}
+
+/// The most words of one of these calls.
+pub fn words_max(steps: &[Step]) -> u64 {
+    steps.iter().map(|step| step.words).max().unwrap_or(0)
 }
 
 /// What a run found.
@@ -44,6 +51,8 @@ pub struct Found {
     pub ended_max: u64,
     /// Allocations that found no room.
     pub failures: u64,
+    /// The most words of tables that an access read without a TLB.
+    pub access_words_max: u64,
     /// Cycles of accesses without a TLB.
     pub bare: RtStats,
     /// With one.
@@ -57,6 +66,7 @@ const TLB_ENTRIES: u32 = 32;
 
 struct Run<I> {
     actions: I,
+    with_units: bool,
 }
 
 fn layout(size_bytes: u64, align_bytes: u64) -> Result<Layout, HeapError> {
@@ -82,7 +92,7 @@ impl<I: Iterator<Item = Action>> Body for Run<I> {
         touched: &dyn Fn() -> u64,
     ) -> Result<Found, SystemError> {
         let tlb = Geometry::fully_associative(TLB_ENTRIES);
-        let units = Units::new(unit, RtLatency::PAPER, tlb);
+        let units = self.with_units.then(|| Units::new(unit, RtLatency::PAPER, tlb)).transpose();
         let mut units = units.map_err(|error| SystemError::Parts(error.to_string()))?;
         let mut found = Found::default();
         // Sizes of what is allocated, none for what found no room.
@@ -90,6 +100,7 @@ impl<I: Iterator<Item = Action>> Body for Run<I> {
         for (at, action) in (0..).zip(self.actions) {
             let failed = |error| SystemError::Action { at, action, error };
             let before = touched() + system.link_words();
+            let operations = system.operations();
             match action {
                 Action::Allocate { id, size_bytes, align_bytes } => {
                     let slot = id as usize;
@@ -100,7 +111,9 @@ impl<I: Iterator<Item = Action>> Body for Run<I> {
                             let words = touched() + system.link_words() - before;
                             system.note(id, placed);
                             sizes[slot] = Some(size_bytes);
-                            found.allocations.push(Step { size_bytes, words, pages: 0 });
+                            let operations = system.operations().since(operations);
+                            let step = Step { size_bytes, words, pages: 0, operations };
+                            found.allocations.push(step);
                         }
                         Err(error) if no_room(&error) => found.failures += 1,
                         Err(error) => return Err(failed(error)),
@@ -111,14 +124,15 @@ impl<I: Iterator<Item = Action>> Body for Run<I> {
                         continue;
                     };
                     let prepared = system.prepare(id);
-                    let ended = system.operations().ended;
                     system.free(id, prepared).map_err(failed)?;
                     let words = touched() + system.link_words() - before;
                     let pages = system.released();
-                    units.forget(pages);
-                    let ended = system.operations().ended - ended;
-                    found.ended_max = found.ended_max.max(ended);
-                    found.releases.push(Step { size_bytes, words, pages: pages.count });
+                    if let Some(units) = &mut units {
+                        units.forget(pages);
+                    }
+                    let operations = system.operations().since(operations);
+                    found.ended_max = found.ended_max.max(operations.ended);
+                    found.releases.push(Step { size_bytes, words, pages: pages.count, operations });
                 }
                 Action::Access { id, offset, write } => {
                     if sizes.get(id as usize).copied().flatten().is_none() {
@@ -126,13 +140,22 @@ impl<I: Iterator<Item = Action>> Body for Run<I> {
                     }
                     let addr = system.address(id, offset).map_err(failed)?;
                     let mut most = 0;
-                    let accessed = units.access(addr, write, &mut |page: Vpn| {
+                    // Without units the table is asked.
+                    let unmapped = units.is_none() && !system.is_mapped(addr.page());
+                    let mut fault = |page: Vpn| {
                         let before = touched() + system.link_words();
                         system.fault(page)?;
                         most = touched() + system.link_words() - before;
                         Ok(())
-                    })?;
-                    found.faults += u64::from(accessed.map_err(failed)?);
+                    };
+                    let faulted = match &mut units {
+                        Some(units) => units.access(addr, write, &mut fault)?.map_err(failed)?,
+                        None => unmapped,
+                    };
+                    if unmapped {
+                        fault(addr.page()).map_err(failed)?;
+                    }
+                    found.faults += u64::from(faulted);
                     found.fault_words_max = found.fault_words_max.max(most);
                     found.mapped_pages_max = found.mapped_pages_max.max(system.mapped_pages());
                     continue;
@@ -142,26 +165,42 @@ impl<I: Iterator<Item = Action>> Body for Run<I> {
             found.mapped_pages_max = found.mapped_pages_max.max(mapped);
             found.mapped_pages.push(mapped as u32);
         }
-        [found.bare, found.with_tlb] = units.stats();
-        found.forget_cycles = (units.forget_cycles, units.forget_cycles_max);
+        if let Some(units) = &units {
+            [found.bare, found.with_tlb] = units.stats();
+            found.forget_cycles = (units.forget_cycles, units.forget_cycles_max);
+            found.access_words_max = units.words_max;
+        }
         Ok(found)
     }
 }
 
-/// Runs a workload on a system.
+/// Runs a workload on a system, with units of memory management that make each access, or,
+/// faster, without.
 ///
 /// # Errors
 /// [`SystemError`].
 pub fn run(
     name: SystemName,
     size: Size,
+    with_units: bool,
     actions: impl Iterator<Item = Action>,
 ) -> Result<Found, SystemError> {
-    rt_system::with(name, size, true, Run { actions })
+    rt_system::with(name, size, true, Run { actions, with_units })
 }
 
 /// The most steps of one allocation or release.
 const STEPS_MAX: u64 = 50_000_000;
+
+/// Instructions of what was stepped, in its order.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Of allocations.
+    pub allocations: Vec<u64>,
+    /// Of releases.
+    pub releases: Vec<u64>,
+    /// Of page faults of users.
+    pub faults: Vec<u64>,
+}
 
 /// Which actions of the synthetic workload a child is to step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -180,6 +219,8 @@ pub struct CountJob {
     pub allocations: Vec<u64>,
     /// The same of releases.
     pub releases: Vec<u64>,
+    /// How many page faults of users to step, from the first on.
+    pub faults: u64,
 }
 
 impl CountJob {
@@ -214,7 +255,7 @@ impl Body for Counted<'_> {
     ) -> Result<(), SystemError> {
         let Self { job, marks } = self;
         let (mut allocations, mut releases) = (job.allocations.iter(), job.releases.iter());
-        let (mut allocated, mut released) = (0, 0);
+        let (mut allocated, mut released, mut faulted) = (0, 0, 0);
         let parts = |error: CountError| SystemError::Parts(error.to_string());
         // Vectors do not grow while something is counted.
         system.reserve(1 << 16);
@@ -248,12 +289,22 @@ impl Body for Counted<'_> {
                 }
                 Action::Access { id, offset, .. } => {
                     let page = system.address(id, offset).map_err(failed)?.page();
-                    if !system.is_mapped(page) {
-                        system.fault(page).map_err(failed)?;
+                    if system.is_mapped(page) {
+                        continue;
                     }
+                    let mut handled = Ok(());
+                    let mut work = || handled = black_box(system.fault(page));
+                    if faulted < job.faults {
+                        marks.region("f", &mut work).map_err(parts)?;
+                    } else {
+                        work();
+                    }
+                    faulted += 1;
+                    handled.map_err(failed)?;
                 }
             }
-            if allocations.as_slice().is_empty() && releases.as_slice().is_empty() {
+            let done = allocations.as_slice().is_empty() && releases.as_slice().is_empty();
+            if done && faulted >= job.faults {
                 break;
             }
         }
@@ -272,20 +323,26 @@ pub fn count_child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
     Ok(rt_system::with(job.system, job.size, false, counted)?)
 }
 
-/// Instructions of the chosen allocations and releases, exactly: a child process does the
+/// Instructions of the chosen allocations, releases and page faults, exactly: a child process does the
 /// workload, and these are stepped.
 ///
 /// # Errors
 /// [`CountError`], also where this machine does not let a process step its child.
-pub fn count(job: &CountJob) -> Result<[Vec<u64>; 2], CountError> {
+pub fn count(job: &CountJob) -> Result<Counts, CountError> {
     let mut command = Command::new(std::env::current_exe().map_err(CountError::Spawn)?);
     command.args(["count-heap", &serde_json::to_string(job).unwrap_or_default()]);
     let mut counter = Counter::spawn(command, STEPS_MAX)?;
-    let mut counts = [Vec::new(), Vec::new()];
+    let mut counts = Counts::default();
     while let Some(region) = counter.next_region()? {
-        counts[usize::from(region.label == "r")].push(region.instructions);
+        let of = match region.label.as_str() {
+            "a" => &mut counts.allocations,
+            "r" => &mut counts.releases,
+            _ => &mut counts.faults,
+        };
+        of.push(region.instructions);
     }
-    if counts[0].len() == job.allocations.len() && counts[1].len() == job.releases.len() {
+    let same = |counts: &[u64], chosen: &[u64]| counts.len() == chosen.len();
+    if same(&counts.allocations, &job.allocations) && same(&counts.releases, &job.releases) {
         Ok(counts)
     } else {
         Err(CountError::Protocol("fewer regions than expected".to_owned()))

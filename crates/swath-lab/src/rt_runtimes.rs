@@ -1,21 +1,22 @@
 //! What each allocation and each release costs against its size, on both systems (Fig. 5
 //! and 6 of 004_0cb2f33903da1556.txt), and what accesses take.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::count::CountError;
 use crate::pbs_allocation::host_name;
 use crate::plan_rt::{RtPlan, StepSampling};
 use crate::results::{Claim, Figure, FigureKind, HostResult, Series, StudyResult, Unit};
+use crate::rt_heap::{Operations, TAG_PAGES_MAX};
 use crate::rt_real;
-use crate::rt_run::{self, CountJob, Found, Step};
-use crate::rt_system::SystemName;
+use crate::rt_run::{self, CountJob, Counts, Found, Step, words_max};
+use crate::rt_system::{PAGES, SystemName};
 use crate::study::{self, Outcome, Run, StudyError};
 
 const ALLOCATIONS: &str = "Fig. 5";
 const RELEASES: &str = "Fig. 6";
 const RELEASES_REGIONS: &str = "Fig. 6a";
-const WORST: &str = "Worst case, words";
+const WORST: &str = "Worst case, memory accesses";
 const ACCESS: &str = "Access time";
 const ALLOCATIONS_COUNTED: &str = "Fig. 5, instructions";
 const RELEASES_COUNTED: &str = "Fig. 6, instructions";
@@ -45,10 +46,6 @@ fn scatter(steps: &[Step]) -> Vec<(f64, f64)> {
     distinct(steps.iter().map(|step| (step.size_bytes as f64 / KIB, step.words as f64)))
 }
 
-fn worst(steps: &[Step]) -> u64 {
-    steps.iter().map(|step| step.words).max().unwrap_or(0)
-}
-
 /// Runs the plan.
 ///
 /// # Errors
@@ -58,7 +55,7 @@ pub fn run(plan: &RtPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let failed = |what: String| StudyError::Machine { study: about.study.clone(), what };
     let found = run.points(about, &SystemName::ALL, |&name| {
         let actions = plan.workload(run.quick).actions();
-        rt_run::run(name, plan.size, actions).map_err(|error| failed(error.to_string()))
+        rt_run::run(name, plan.size, true, actions).map_err(|error| failed(error.to_string()))
     })?;
     let [regions, conventional] = &found[..] else {
         return Err(failed("two systems were to be measured".to_owned()));
@@ -110,22 +107,46 @@ pub fn run(plan: &RtPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     Ok(Outcome { result, host: Some(host) })
 }
 
-/// The worst case of each operation in words. In a release of the conventional system
-/// it is that of this run: there is no other bound than the space.
-fn worst_words(regions: &Found, conventional: &Found) -> [Series; 2] {
-    let of = |name: &str, found: &Found, reads: f64| {
-        let points = [
-            ("allocation", worst(&found.allocations) as f64),
-            ("release", worst(&found.releases) as f64),
-            ("page fault", found.fault_words_max as f64),
-            ("access", reads),
-        ]
-        .map(|(operation, words)| (operation, words.max(1.0).log10()));
-        Series::new(WORST, "operation", "log10_words", name, points)
+/// The operations of a table of worst cases, as its rows.
+const OPERATIONS: [&str; 4] = ["allocation", "release", "page fault", "access"];
+
+/// The most words that each of [`OPERATIONS`] touches on regions, from the table of
+/// `swath_vm::region` for 2^20 pages: finding the region of a page takes 18, mapping one 27,
+/// splitting 16, a fault 21, unmapping 39. An allocation maps a region and cuts two pages for tags
+/// below and above each (find, two splits, fault); a release finds and unmaps five regions.
+const REGIONS_BOUNDS: [u64; 4] =
+    [27 + TAG_PAGES_MAX * (18 + 2 * 16 + 21), REGIONS_MAX * (18 + 39), 21, 5];
+
+/// The same of the page table, where a page is looked at, mapped or unmapped by at most three
+/// words; a release may unmap all of them.
+const TABLE_BOUNDS: [u64; 4] = [TAG_PAGES_MAX * (1 + 3), 3 * PAGES, 3, 1];
+
+/// The most regions that a release ends.
+const REGIONS_MAX: u64 = 5;
+
+/// Instructions at most on regions, of [`OPERATIONS`] but the last: what `bench` gates as
+/// `region-heap-malloc`, `region-heap-free` and `region-fault`.
+const INSTRUCTION_BOUNDS: [f64; 3] = [2200.0, 1900.0, 420.0];
+
+/// Bounds beside the longest of the run, in words.
+fn worst_words(regions: &Found, conventional: &Found) -> [Series; 4] {
+    let measured = |found: &Found| {
+        let calls = [&found.allocations, &found.releases].map(|steps| words_max(steps));
+        [calls[0], calls[1], found.fault_words_max, found.access_words_max]
     };
-    // The words that the units read at most: section IV-B.
-    [of("regions", regions, 5.0), of("conventional", conventional, 1.0)]
+    let column = |name: &str, words: [u64; 4]| {
+        let points = OPERATIONS.into_iter().zip(words.map(|words| words as f64));
+        Series::new(WORST, "operation", "words", name, points)
+    };
+    [
+        column(&format!("{BOUND}, regions"), REGIONS_BOUNDS),
+        column("regions", measured(regions)),
+        column(&format!("{BOUND}, conventional"), TABLE_BOUNDS),
+        column("conventional", measured(conventional)),
+    ]
 }
+
+const BOUND: &str = "bound";
 
 fn figures() -> Vec<Figure> {
     let (x, y) = ("size (KiB)", "words touched");
@@ -145,8 +166,10 @@ fn figures() -> Vec<Figure> {
             "Bands by how many regions end: the inside of the block, and up to two pages of tags \
              on either side.",
         ),
-        Figure::new(WORST, "of each operation", FigureKind::Bars, "operation", "log10 of words")
-            .with_caption("The longest of the run. A step of 1 is a factor of 10."),
+        Figure::new(WORST, "of each operation", FigureKind::Table, "operation", "words touched")
+            .with_caption(
+                "Bounds for 2^20 pages, for any alignment and history, beside the longest of the run.                  The page table's bound for a release is that of all its pages.",
+            ),
         Figure::new(ACCESS, "of users' reads and writes", FigureKind::Bars, "", "cycles")
             .with_caption(
                 "A page fault ends sooner and counts as an access of its own, so means are those of \
@@ -162,13 +185,14 @@ fn notes(plan: &RtPlan, quick: bool, regions: &Found, conventional: &Found) -> V
     vec![
         format!(
             "The workload: {} actions, {} allocations and {} releases; sizes from 1 byte to {} KiB, \
-             all with the same chance. The paper gives the chances of the actions but not the \
-             sizes; these are chosen so that the conventional system's footprint comes near the \
-             paper's. {} allocations found no room.",
+             all with the same chance, from seed {}. The paper gives the chances of the actions but \
+             not the sizes: rt-footprint says how their bound was chosen. {} allocations found no \
+             room.",
             workload.actions,
             regions.allocations.len(),
             regions.releases.len(),
             workload.size_bytes_max / 1024,
+            workload.seed,
             regions.failures + conventional.failures,
         ),
         "Words are those of the structures that differ: arrays, headers, frame links and tree of \
@@ -189,7 +213,7 @@ fn notes(plan: &RtPlan, quick: bool, regions: &Found, conventional: &Found) -> V
 fn claims(regions: &Found, conventional: &Found) -> Vec<Claim> {
     let ratio = |of: u64, to: u64| of as f64 / to.max(1) as f64;
     let paper = PAPER_CONVENTIONAL[1] / PAPER_RT[1];
-    let measured = ratio(worst(&conventional.releases), worst(&regions.releases));
+    let measured = ratio(words_max(&conventional.releases), words_max(&regions.releases));
     let middle = regions.releases.iter().map(|step| step.size_bytes).max().unwrap_or(0) / 2;
     let (large, small): (Vec<Step>, Vec<Step>) =
         regions.releases.iter().partition(|step| step.size_bytes > middle);
@@ -214,7 +238,7 @@ fn claims(regions: &Found, conventional: &Found) -> Vec<Claim> {
             "a strict upper limit whatever the size: longest release of the larger half of \
              sizes / of the smaller half, in words",
             1.0,
-            ratio(worst(&large), worst(&small)),
+            ratio(words_max(&large), words_max(&small)),
             0.1,
         )
         .with_unit(Unit::Ratio),
@@ -229,6 +253,22 @@ fn claims(regions: &Found, conventional: &Found) -> Vec<Claim> {
     ]
 }
 
+/// What allocations take by what they do to regions: where the price comes from.
+fn price(name: &str, chosen: &[u64], steps: &[Step], counts: &[u64], fault: f64) -> String {
+    let mut by_work: BTreeMap<[u64; 3], u64> = BTreeMap::new();
+    for (&at, &count) in chosen.iter().zip(counts) {
+        let Operations { mapped, cuts, faults, .. } = steps[at as usize].operations;
+        let most = by_work.entry([mapped, cuts, faults]).or_default();
+        *most = count.max(*most);
+    }
+    let parts = by_work.iter().map(|([mapped, cuts, faults], most)| match (mapped, cuts, faults) {
+        (0, 0, 0) => format!("{most} instructions without an operation on regions"),
+        _ => format!("{most} with {mapped} region mapped, {cuts} cuts and {faults} pages for tags"),
+    });
+    let parts: Vec<String> = parts.collect();
+    format!("{name} at most: {}; a page fault alone {fault}.", parts.join("; "))
+}
+
 /// The calls to step, ascending: spread over the run, and those that touch most words.
 fn choose(steps: &[Step], sampling: &StepSampling) -> Vec<u64> {
     let count = steps.len() as u64;
@@ -237,7 +277,7 @@ fn choose(steps: &[Step], sampling: &StepSampling) -> Vec<u64> {
     let mut chosen: BTreeSet<u64> = spread.filter(allowed).collect();
     let mut longest: Vec<u64> = (0..count).filter(allowed).collect();
     longest.sort_by_key(|&at| std::cmp::Reverse(steps[at as usize].words));
-    chosen.extend(longest.iter().take(sampling.calls.div_ceil(4) as usize));
+    chosen.extend(longest.iter().take(sampling.longest() as usize));
     chosen.into_iter().collect()
 }
 
@@ -261,6 +301,7 @@ fn count(
             seed: workload.seed,
             allocations: choose(&found.allocations, sampling),
             releases: choose(&found.releases, sampling),
+            faults: sampling.calls,
         })
         .collect();
     let counted = run.points(&plan.about, &jobs, |job| match rt_run::count(job) {
@@ -273,7 +314,7 @@ fn count(
             Err(StudyError::Machine { study: plan.about.study.clone(), what: error.to_string() })
         }
     })?;
-    let counted: Vec<[Vec<u64>; 2]> = match counted.into_iter().collect() {
+    let counted: Vec<Counts> = match counted.into_iter().collect() {
         Ok(counted) => counted,
         Err(why) => {
             host.notes.push(format!("Instructions were not measured: {why}."));
@@ -283,34 +324,35 @@ fn count(
     let (x, y) = ("size (KiB)", "instructions");
     let plot = |id, title| Figure::new(id, title, FigureKind::Scatter, x, y);
     let caption = format!(
-        "A sample: {} calls spread over the run, and those that touch most words, up to {}.",
-        sampling.calls, sampling.words_max
+        "A sample: {} calls spread over the run, and {} that touch most words, up to {}.",
+        sampling.calls,
+        sampling.longest(),
+        sampling.words_max
     );
     host.figures.extend([
         plot(ALLOCATIONS_COUNTED, "of allocations").with_caption(&caption),
         plot(RELEASES_COUNTED, "of releases").with_caption(&caption),
         plot(RELEASES_REGIONS_COUNTED, "of releases, regions alone").with_caption(&caption),
-        Figure::new(
-            WORST_COUNTED,
-            "of those counted",
-            FigureKind::Bars,
-            "operation",
-            "log10 of instructions",
-        )
-        .with_caption(
-            "The heap's own instructions, in both systems alike, are in them. A step of 1 is a \
-             factor of 10.",
-        ),
+        Figure::new(WORST_COUNTED, "of each", FigureKind::Table, "operation", "instructions")
+            .with_caption(
+                "The heap's own instructions, in both systems alike, are in them. The bounds are those \
+                 of the benchmark's gates on x86-64, with adversarial neighbours and one page \
+                 or 2^18 of them; the page table's release has none but the space.",
+            ),
     ]);
+    let bounds = OPERATIONS.into_iter().zip(INSTRUCTION_BOUNDS);
+    let name = format!("{BOUND}, regions");
+    host.series.push(Series::new(WORST_COUNTED, "operation", "instructions", &name, bounds));
     let mut most = Vec::new();
+    let mut priced = Vec::new();
     for ((job, counts), found) in jobs.iter().zip(&counted).zip(found) {
         let name = job.system.name();
         let points = |at: &[u64], steps: &[Step], counts: &[u64]| -> Vec<(f64, f64)> {
             let size = |&at: &u64| steps[at as usize].size_bytes as f64 / KIB;
             at.iter().map(size).zip(counts.iter().map(|&count| count as f64)).collect()
         };
-        let allocations = points(&job.allocations, &found.allocations, &counts[0]);
-        let releases = points(&job.releases, &found.releases, &counts[1]);
+        let allocations = points(&job.allocations, &found.allocations, &counts.allocations);
+        let releases = points(&job.releases, &found.releases, &counts.releases);
         let series = |figure, points| Series::new(figure, "size_kib", "instructions", name, points);
         host.series.push(series(ALLOCATIONS_COUNTED, allocations));
         if job.system == SystemName::Regions {
@@ -318,16 +360,16 @@ fn count(
         }
         host.series.push(series(RELEASES_COUNTED, releases));
         let max = |counts: &[u64]| counts.iter().copied().max().unwrap_or(0) as f64;
-        let (allocation, release) = (max(&counts[0]), max(&counts[1]));
-        let bars = [("allocation", allocation), ("release", release)]
-            .map(|(operation, count)| (operation, count.max(1.0).log10()));
-        let y = "log10_instructions";
-        host.series.push(Series::new(WORST_COUNTED, "operation", y, name, bars));
+        let worst = [&counts.allocations, &counts.releases, &counts.faults].map(|all| max(all));
+        let [allocation, release, fault] = worst;
+        let cells = OPERATIONS.into_iter().zip(worst);
+        host.series.push(Series::new(WORST_COUNTED, "operation", "instructions", name, cells));
+        priced.push(price(name, &job.allocations, &found.allocations, &counts.allocations, fault));
         host.notes.push(format!(
             "{name}: at most {allocation} instructions for an allocation and {release} for a \
              release, of {} and {} that were counted.",
-            counts[0].len(),
-            counts[1].len(),
+            counts.allocations.len(),
+            counts.releases.len(),
         ));
         most.push([allocation, release]);
     }
@@ -342,10 +384,7 @@ fn count(
                 0.0,
             )
             .with_unit(Unit::Ratio)
-            .with_cause(
-                "A page fault's way into the system and back is in the paper's times, in both \
-                 alike, and not in instructions of the handler.",
-            ),
+            .with_cause(&priced.join(" ")),
             Claim::at_least(
                 "Table I, synthetic",
                 "longest release, conventional / RTMMU (4,145,462 µs against 945); measured in \
@@ -358,7 +397,7 @@ fn count(
             .with_cause(&format!(
                 "Releases that touch more than {} words were not stepped; the longest touches {}.",
                 sampling.words_max,
-                found.last().map_or(0, |found| worst(&found.releases)),
+                found.last().map_or(0, |found| words_max(&found.releases)),
             )),
         ];
     }
@@ -368,6 +407,8 @@ fn count(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rt_system::Size;
+    use crate::rt_workload::Action;
 
     #[test]
     fn points_that_fall_together_are_drawn_once() {
@@ -376,9 +417,51 @@ mod tests {
         assert_eq!(distinct(std::iter::empty()), []);
     }
 
+    /// Blocks whose borders fall on each granule of a page, released between neighbours that
+    /// are free, and allocations in the middle of what is free then.
+    fn adversarial() -> Vec<Action> {
+        let mut actions = Vec::new();
+        let allocate = |id, size_bytes: u64, align_bytes, to: &mut Vec<Action>| {
+            to.push(Action::Allocate { id, size_bytes, align_bytes });
+            for offset in [0, size_bytes / 2, size_bytes - 1] {
+                to.push(Action::Access { id, offset, write: true });
+            }
+        };
+        for granule in 1..=256_u64 {
+            // Each of these stays and moves all borders by two granules; one is of three.
+            allocate(10 + granule as u32, if granule == 128 { 40 } else { 8 }, 16, &mut actions);
+            for id in 1..4 {
+                allocate(id, (1 + granule % 3 * 40) * 4096 - 8, 16, &mut actions);
+            }
+            allocate(4, 8, 16, &mut actions);
+            actions.extend([1, 3, 2].map(|id| Action::Free { id }));
+            for (id, align_bytes) in [(1, 64), (2, 4096), (3, 16 * 4096)] {
+                allocate(id, 4096 * (granule % 2) + 8, align_bytes, &mut actions);
+            }
+            actions.extend([2, 4, 1, 3].map(|id| Action::Free { id }));
+        }
+        actions
+    }
+
+    #[test]
+    fn no_bound_is_passed() {
+        let size = Size { pool_pages: 1024, frames: 2048 };
+        let run = |system| rt_run::run(system, size, true, adversarial().into_iter()).unwrap();
+        let [regions, conventional] = SystemName::ALL.map(run);
+        assert_eq!(regions.failures + conventional.failures, 0);
+        assert!(regions.ended_max > 2 && regions.ended_max <= REGIONS_MAX);
+        let [_, measured, _, other] = worst_words(&regions, &conventional);
+        for (measured, bounds) in [(measured, REGIONS_BOUNDS), (other, TABLE_BOUNDS)] {
+            for (point, bound) in measured.points.iter().zip(bounds) {
+                assert!(point.y() <= bound as f64, "{point:?} of {bound}");
+            }
+        }
+    }
+
     #[test]
     fn the_longest_are_chosen_up_to_a_bound() {
-        let step = |words| Step { size_bytes: 1, words, pages: 0 };
+        let step =
+            |words| Step { size_bytes: 1, words, pages: 0, operations: Operations::default() };
         let steps: Vec<Step> = (0..100).map(step).collect();
         let chosen = choose(&steps, &StepSampling { calls: 4, words_max: 90 });
         assert_eq!(chosen, [0, 25, 50, 75, 90]);

@@ -345,6 +345,8 @@ pub(crate) struct Units<'a> {
     /// Cycles of making the TLB forget, and the most at once.
     pub(crate) forget_cycles: Cycle,
     pub(crate) forget_cycles_max: Cycle,
+    /// The most words of tables that one access read without a TLB.
+    pub(crate) words_max: u64,
 }
 
 impl<'a> Units<'a> {
@@ -355,8 +357,9 @@ impl<'a> Units<'a> {
     ) -> Result<Self, GeometryError> {
         let bare = Rtmmu::new(unit.tables, latency, None)?;
         let with_tlb = Rtmmu::new(unit.tables, latency, Some(tlb))?;
-        let (forget_cycles, forget_cycles_max) = (0, 0);
-        Ok(Self { unit, bare, with_tlb, now: [0; 2], forget_cycles, forget_cycles_max })
+        let (forget_cycles, forget_cycles_max, words_max) = (0, 0, 0);
+        let now = [0; 2];
+        Ok(Self { unit, bare, with_tlb, now, forget_cycles, forget_cycles_max, words_max })
     }
 
     /// Lets both units make an access. If the page is not mapped, which both must say,
@@ -375,6 +378,7 @@ impl<'a> Units<'a> {
             for ((unit, now), unmapped) in units.into_iter().zip(&mut self.now).zip(&mut unmapped) {
                 let access = unit.access(*now, addr, operation, self.unit.memory);
                 *now = access.done;
+                self.words_max = self.words_max.max(access.reads.total());
                 match access.result {
                     Ok(_) => {}
                     Err(RtFault::Unmapped { .. }) if !faulted => *unmapped = true,

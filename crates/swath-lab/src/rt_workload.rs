@@ -37,6 +37,22 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// The same with all sizes and offsets multiplied.
+    #[must_use]
+    pub fn times(self, factor: u64) -> Self {
+        match self {
+            Self::Allocate { id, size_bytes, align_bytes } => {
+                Self::Allocate { id, size_bytes: factor * size_bytes, align_bytes }
+            }
+            Self::Access { id, offset, write } => {
+                Self::Access { id, offset: factor * offset, write }
+            }
+            Self::Free { id } => Self::Free { id },
+        }
+    }
+}
+
 /// The usual alignment of `malloc`.
 pub const ALIGN_BYTES: u64 = 16;
 
