@@ -96,7 +96,10 @@ struct Sample {
     faults: f64,
 }
 
-const MEASURES: [(&str, fn(&Sample) -> f64); 4] = [
+/// A column: its title, and what it shows of a run.
+type Measure = (&'static str, fn(&Sample) -> f64);
+
+const MEASURES: [Measure; 4] = [
     ("wall ms", |s| s.wall_ms),
     ("cpu ms", |s| s.cpu_ms),
     ("peak KiB", |s| s.peak_kib),
