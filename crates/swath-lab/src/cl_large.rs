@@ -244,7 +244,8 @@ fn notes(plan: &LargePlan) -> Vec<String> {
         "The paper does not say how large its requests are, how many blocks a program holds, or \
          what it does with them: here {} to {} KiB, {}, and two uses. The requests of a point are \
          divided among its threads; time is from the first thread's start to the last one's end. \
-         What was written is compared before each free.",
+         What was written is compared before each free. Medians leave out what the first round of \
+         all pays for memory that the pool never had.",
         plan.size_kib.0, plan.size_kib.1, plan.live,
     )]
 }

@@ -231,9 +231,10 @@ fn times(
     simulated: &[Simulated],
 ) -> Result<Result<Times, String>, StudyError> {
     let rounds = if run.quick { plan.rounds_quick } else { plan.rounds };
+    let counts = plan.counts(run.quick);
     let mut all: Times = settings.iter().map(|_| Vec::new()).collect();
-    run.watch.begin(&plan.about.study, (plan.counts.len() * settings.len()) as u64);
-    for &count in &plan.counts {
+    run.watch.begin(&plan.about.study, (counts.len() * settings.len()) as u64);
+    for &count in counts {
         for ((setting, found), times) in settings.iter().zip(simulated).zip(&mut all) {
             if run.watch.cancelled() {
                 return Err(StudyError::Interrupted);

@@ -199,6 +199,8 @@ pub struct LatencyPlan {
     pub request_mib: u64,
     /// How many requests, one point of the x axis each; ascending.
     pub counts: Vec<u64>,
+    /// The same in a quick run.
+    pub counts_quick: Vec<u64>,
     /// How often all are made and released; the first time memory is new.
     pub rounds: u32,
     /// The same in a quick run.
@@ -206,6 +208,11 @@ pub struct LatencyPlan {
 }
 
 impl LatencyPlan {
+    /// How many requests, one point of the x axis each.
+    pub fn counts(&self, quick: bool) -> &[u64] {
+        if quick { &self.counts_quick } else { &self.counts }
+    }
+
     pub(crate) fn check(&self) -> Checked {
         self.machine.check("machine")?;
         let total = self.machine.total_mib();
@@ -216,6 +223,10 @@ impl LatencyPlan {
             format!("{} of {total} MiB", self.request_mib)
         })?;
         check_ascending("counts", &self.counts, 256)?;
+        check_ascending("counts_quick", &self.counts_quick, 256)?;
+        require(self.counts_quick[0] == self.counts[0], "counts_quick", || {
+            format!("{} is not the first of counts", self.counts_quick[0])
+        })?;
         for (key, rounds) in [("rounds", self.rounds), ("rounds_quick", self.rounds_quick)] {
             require((2..=1000).contains(&rounds), key, || {
                 format!("{rounds} is not between 2 and 1000")
