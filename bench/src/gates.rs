@@ -17,7 +17,7 @@ use swath_frame::{Config, FrameAllocator, HeadOfList, PageBuddy};
 
 use crate::Failure;
 use crate::random::Random;
-use crate::regions::{self, ALL, Ask::*, Step::*, Tree::*};
+use crate::regions::{self, ALL, Ask::*, Beside, Beside::*, Step::*, Tree::*};
 use crate::reserve::{self, Calls::*};
 use crate::setup::{FRAMES, SpinLock, bbs, buddy};
 use crate::superpages::{self, Measure};
@@ -48,7 +48,8 @@ const fn gate(name: &'static str, bound: f64, run: fn() -> Result<u64, String>) 
 /// the last of them walks for every transaction, which makes three requests.
 /// Then, in the worst case each, the tree of regions' starts with 2, 4,096 and 65,536 of
 /// them among 2^20 pages (`both` is a split and a union), the paper's tree beside it, and the
-/// calls on regions of one page and of all pages, with the same bound for both.
+/// calls on regions of one page and of all pages, between free pages, with free pages below or above
+/// only, and between regions, with the same bound for all.
 /// Last the allocators of a zone, each doing the same ([`zones`]): the green memory
 /// manager's beside Linux's, and its longest calls with 16 banks and with 1,024.
 const GATES: &[Gate] = &[
@@ -101,12 +102,30 @@ const GATES: &[Gate] = &[
     gate("vrt-next-4k", 66.0 + TURN, || regions::tree(Dense, Next, 4096, swath_bench_counted)),
     gate("layered-both-4k", 240.0, || regions::tree(Layered, Both, 4096, swath_bench_counted)),
     gate("layered-find-4k", 110.0, || regions::tree(Layered, Find, 4096, swath_bench_counted)),
-    gate("region-map", 280.0, || regions::space(MapRegion, 1, swath_bench_counted)),
-    gate("region-map-all", 280.0, || regions::space(MapRegion, ALL, swath_bench_counted)),
-    gate("region-fault", 420.0, || regions::space(MapPage, 1, swath_bench_counted)),
-    gate("region-fault-all", 420.0, || regions::space(MapPage, ALL, swath_bench_counted)),
-    gate("region-unmap", 320.0, || regions::space(UnmapRegion, 1, swath_bench_counted)),
-    gate("region-unmap-all", 320.0, || regions::space(UnmapRegion, ALL, swath_bench_counted)),
+    gate("region-map", 280.0, || space(MapRegion, 1, FreeBoth)),
+    gate("region-map-all", 280.0, || space(MapRegion, ALL, FreeBoth)),
+    gate("region-map-below", 280.0, || space(MapRegion, 1, FreeBelow)),
+    gate("region-map-below-all", 280.0, || space(MapRegion, ALL, FreeBelow)),
+    gate("region-map-above", 280.0, || space(MapRegion, 1, FreeAbove)),
+    gate("region-map-above-all", 280.0, || space(MapRegion, ALL, FreeAbove)),
+    gate("region-map-between", 280.0, || space(MapRegion, 1, Regions)),
+    gate("region-map-between-all", 280.0, || space(MapRegion, ALL, Regions)),
+    gate("region-fault", 420.0, || space(MapPage, 1, FreeBoth)),
+    gate("region-fault-all", 420.0, || space(MapPage, ALL, FreeBoth)),
+    gate("region-fault-below", 420.0, || space(MapPage, 1, FreeBelow)),
+    gate("region-fault-below-all", 420.0, || space(MapPage, ALL, FreeBelow)),
+    gate("region-fault-above", 420.0, || space(MapPage, 1, FreeAbove)),
+    gate("region-fault-above-all", 420.0, || space(MapPage, ALL, FreeAbove)),
+    gate("region-fault-between", 420.0, || space(MapPage, 1, Regions)),
+    gate("region-fault-between-all", 420.0, || space(MapPage, ALL, Regions)),
+    gate("region-unmap", 320.0, || space(UnmapRegion, 1, FreeBoth)),
+    gate("region-unmap-all", 320.0, || space(UnmapRegion, ALL, FreeBoth)),
+    gate("region-unmap-below", 320.0, || space(UnmapRegion, 1, FreeBelow)),
+    gate("region-unmap-below-all", 320.0, || space(UnmapRegion, ALL, FreeBelow)),
+    gate("region-unmap-above", 320.0, || space(UnmapRegion, 1, FreeAbove)),
+    gate("region-unmap-above-all", 320.0, || space(UnmapRegion, ALL, FreeAbove)),
+    gate("region-unmap-between", 320.0, || space(UnmapRegion, 1, Regions)),
+    gate("region-unmap-between-all", 320.0, || space(UnmapRegion, ALL, Regions)),
     gate("linux-fresh", 200.0, || zone(Linux, Fresh)),
     gate("array-fresh", 100.0, || zone(Array, Fresh)),
     gate("list-fresh", 50.0, || zone(List, Fresh)),
@@ -178,6 +197,10 @@ fn swath_bench_counted(work: &mut dyn FnMut()) {
     work();
     // Something after the call, or it would become a jump out of here.
     black_box(());
+}
+
+fn space(step: regions::Step, pages: u64, beside: Beside) -> Result<u64, String> {
+    regions::space(step, pages, beside, swath_bench_counted)
 }
 
 fn zone(design: zones::Design, work: Work) -> Result<u64, String> {

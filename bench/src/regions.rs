@@ -128,17 +128,34 @@ pub(crate) enum Step {
     UnmapRegion,
 }
 
+/// What lies beside the region.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// Free pages on both sides.
+    FreeBoth,
+    /// Free pages below, a region above.
+    FreeBelow,
+    /// Free pages above, a region below.
+    FreeAbove,
+    /// Regions on both sides.
+    Regions,
+}
+
 /// Pages of a region that leaves one page free on either side.
 pub(crate) const ALL: u64 = PAGES - 2;
 
 /// Calls of each entry on spaces: one at a time, with its setting before it.
 const STEPS: u64 = 1024;
 
-/// Calls on a region of so many pages in a space of 2^20, that lies between free
-/// pages and has up to [`STEPS`] of its pages mapped. Its table is full of what was there
+/// Calls on a region of so many pages in a space of 2^20, that has up to [`STEPS`] of its pages mapped. Its table is full of what was there
 /// before, and each page's helper entry points to an entry of the stack that is in use:
 /// the handler of faults has to look at all it may have to look at.
-pub(crate) fn space(step: Step, pages: u64, counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
+pub(crate) fn space(
+    step: Step,
+    pages: u64,
+    beside: Beside,
+    counted: fn(&mut dyn FnMut()),
+) -> Result<u64, String> {
     let mut words = vec![0x5555_5555_5555_5555; 5 << (PAGES_LOG2 - 1)];
     let memory = SliceMemory::new(Pfn::new(0), &mut words);
     let tables = ValidityTables::consecutive(PAGES_LOG2, PhysAddr::new(0));
@@ -157,6 +174,16 @@ pub(crate) fn space(step: Step, pages: u64, counted: fn(&mut dyn FnMut())) -> Re
     let range = PageRange::new(Vpn::new(start), pages);
     let touched: Vec<Vpn> = (0..STEPS.min(pages)).map(|page| Vpn::new(start + page)).collect();
     let text = |error: RegionError| error.to_string();
+    let mut neighbours = Vec::new();
+    if matches!(beside, Beside::FreeAbove | Beside::Regions) {
+        neighbours.push(Vpn::new(start - 1));
+    }
+    if matches!(beside, Beside::FreeBelow | Beside::Regions) {
+        neighbours.push(Vpn::new(start + pages));
+    }
+    for &page in &neighbours {
+        space.map_region(PageRange::new(page, 1), Rights::READ).map_err(text)?;
+    }
     for &page in &touched {
         space.map_region(range, Rights::READ).map_err(text)?;
         space.map_page(page, Rights::READ).map_err(text)?;
