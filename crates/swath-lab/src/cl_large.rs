@@ -265,10 +265,8 @@ fn claim(how: Use, threads: u64, times: &[(u64, Times)]) -> Claim {
             "Memory stays with the pool for its delay; malloc gives it back at once, and each \
              page of the next block faults."
         }
-        (_, false) => {
-            "New segments are populated when they are allocated, their pages in the order of \
-             their frames; few requests do not repay it."
-        }
+        // Not known yet.
+        (_, false) => "",
     };
     claim.with_cause(cause)
 }
