@@ -141,6 +141,7 @@ impl HeapSlot {
         self.full.clear();
     }
 
+    #[inline]
     pub(crate) fn token(&self) -> Owner {
         Owner(self.token.load(Relaxed))
     }
@@ -215,6 +216,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         unsafe { &*self.slot.pool.load(Relaxed).cast() }
     }
 
+    #[inline]
     pub(crate) fn token(&self) -> Owner {
         self.slot.token()
     }
@@ -335,7 +337,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         current.superblock.store(index + 1, Relaxed);
         current.taken.store(0, Relaxed);
         self.open_word(class, index, superblock.open.load(Relaxed));
-        self.slot.take(class)
+        // A superblock that was given up with its current word just emptied still names it.
+        self.slot.take(class).or_else(|| self.next_word(class))
     }
 
     /// Takes `block` back.

@@ -74,6 +74,19 @@ fn every_wrong_pointer_is_refused() {
 }
 
 /// Every address of a superblock of each class, with one slot of two in use.
+/// The heap's thread ends when the current word has just become empty.
+#[test]
+fn a_superblock_given_up_at_a_words_end_serves_the_next_heap() {
+    let arena = arena(1, 2, Options::default());
+    let mut first = arena.pool.attach().unwrap();
+    let blocks: Vec<_> = (0..64).map(|_| first.allocate(48, 16).unwrap()).collect();
+    drop(first);
+    let mut second = arena.pool.attach().unwrap();
+    let block = second.allocate(48, 16).expect("a whole unit but 64 slots is free");
+    assert!(!blocks.contains(&block));
+    arena.pool.check().unwrap();
+}
+
 #[test]
 fn only_slots_in_use_are_blocks() {
     let arena = arena(64, 1, Options::default());
