@@ -33,7 +33,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("swath-malloc", &["swath-ffi"]),
     ("swath-py", &["swath-lab"]),
-    (BENCH, &["swath-arch", "swath-frame", "swath-vm", "swath-heap", "swath-hw", "swath-lab"]),
+    (BENCH, &["swath-arch", "swath-frame", "swath-vm", "swath-heap", "swath-hw"]),
     ("xtask", &[]),
 ];
 
