@@ -3,10 +3,8 @@
 use core::fmt;
 use core::ops::DerefMut;
 
-use swath_arch::{Extent, Order, Pfn};
+use swath_arch::{Extent, Pfn};
 
-use crate::bank_buddy::AdaptiveBuddy;
-use crate::banks::Pool;
 use crate::machine::Machine;
 use crate::per_cpu::PerCpu;
 use crate::usage::{Isolation, Unit, UnitState, extent};
@@ -223,24 +221,5 @@ where
             self.renew_marks();
         }
         Ok(())
-    }
-}
-
-impl<A, Zs, Ls, W> Machine<Zs, Ls, W>
-where
-    A: DerefMut<Target = [u64]>,
-    Zs: DerefMut<Target = [AdaptiveBuddy<A>]>,
-    Ls: DerefMut<Target = [PerCpu]>,
-    W: DerefMut<Target = [u64]>,
-{
-    /// Takes a block for movable memory that comes from another bank of the
-    /// zone, as [`AdaptiveBuddy::take_own`] does from POOL_USER: past the per-CPU
-    /// lists, and past the watermarks, since as many frames are given back for
-    /// it. `None` if there is none, or no such zone.
-    pub fn take_own(&mut self, zone: usize, order: Order) -> Option<Pfn> {
-        let start = self.zones.get_mut(zone)?.take_own(order, Pool::User)?;
-        let extent = Extent::new(start, order.frames());
-        self.usage.take(&mut self.words, &self.layout, extent, true);
-        Some(start)
     }
 }
