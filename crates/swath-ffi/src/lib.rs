@@ -29,6 +29,8 @@ mod cmt_backing;
 #[cfg(feature = "cmt")]
 mod cmt_choice;
 #[cfg(feature = "cmt")]
+mod cmt_global;
+#[cfg(feature = "cmt")]
 mod cmt_lock;
 #[cfg(feature = "cmt")]
 mod cmt_physical;
@@ -51,6 +53,8 @@ pub use banks::*;
 pub use cmt::*;
 #[cfg(feature = "cmt")]
 pub use cmt_choice::cmt_options;
+#[cfg(feature = "cmt")]
+pub use cmt_global::Cmt;
 pub use frames::*;
 pub use heap::*;
 pub use map::*;
