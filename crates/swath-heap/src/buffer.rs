@@ -124,36 +124,13 @@ impl fmt::Display for AllocError {
 impl core::error::Error for AllocError {}
 
 /// Why a block was not resized. It still has its place, size and contents.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ResizeError {
-    /// The pointer is not one of an allocated block.
-    Pointer(FreeError),
-    /// There is no room.
-    Alloc(AllocError),
-}
-
-impl From<FreeError> for ResizeError {
-    fn from(error: FreeError) -> Self {
-        Self::Pointer(error)
-    }
-}
+pub type ResizeError = crate::ResizeError<AllocError>;
 
 impl From<AllocError> for ResizeError {
     fn from(error: AllocError) -> Self {
         Self::Alloc(error)
     }
 }
-
-impl fmt::Display for ResizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pointer(error) => error.fmt(f),
-            Self::Alloc(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for ResizeError {}
 
 /// Why a pool was not made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -129,16 +129,17 @@ impl fmt::Display for FreeError {
 
 impl core::error::Error for FreeError {}
 
-/// Why a block was not resized. It still has its place, size and contents.
+/// Why a block was not resized, with `A` for why nothing was allocated. It still has its
+/// place, size and contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ResizeError {
+pub enum ResizeError<A = AllocError> {
     /// The pointer is not one of an allocated block.
     Pointer(FreeError),
     /// There is no room.
-    Alloc(AllocError),
+    Alloc(A),
 }
 
-impl From<FreeError> for ResizeError {
+impl<A> From<FreeError> for ResizeError<A> {
     fn from(error: FreeError) -> Self {
         Self::Pointer(error)
     }
@@ -150,7 +151,7 @@ impl From<AllocError> for ResizeError {
     }
 }
 
-impl fmt::Display for ResizeError {
+impl<A: fmt::Display> fmt::Display for ResizeError<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pointer(error) => error.fmt(f),
@@ -159,7 +160,7 @@ impl fmt::Display for ResizeError {
     }
 }
 
-impl core::error::Error for ResizeError {}
+impl<A: fmt::Debug + fmt::Display> core::error::Error for ResizeError<A> {}
 
 /// Why a pool was not added or removed. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -78,11 +78,10 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
                 }
             }
         }
-        // SAFETY: aligned, long enough and not too long as was just checked, and
-        // lent by the contract of the callers. Without a source all of it may
-        // be accessed; with one the first and the last page are committed, and
-        // a page has 64 bytes or more, as many as the record and the first
-        // block's tag and links take.
+        // With a source the first and the last page are committed, and a page has 64
+        // bytes or more, as many as the record and the first block's tag and links take.
+        // SAFETY: aligned, long enough and not too long as was just checked, lent by the
+        // callers' contract, and what `lay` writes may be accessed.
         let pool = unsafe { Pool::lay(start, len, self.pools) };
         self.pools = Some(pool);
         let sentinel = pool.sentinel();

@@ -25,10 +25,10 @@ impl LoomLock {
     }
 }
 
-// SAFETY: `lock` and `try_lock` return holding the lock only where they changed
-// the flag from false to true under the checker's own mutex, which no other
-// thread can do until `unlock` stores false; that mutex orders what is inside.
-// All threads see one mutex: the checker runs them in turn on one thread.
+// All threads see one mutex, filled once: the checker runs them in turn on one thread.
+// SAFETY: `lock` and `try_lock` return only where they changed the flag from false to true
+// under the checker's mutex, which nobody can again until `unlock` stores false; that mutex
+// orders what is inside.
 unsafe impl RawMutex for LoomLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "the trait has it so")]
     const INIT: Self = Self(OnceLock::new());
