@@ -143,14 +143,7 @@ pub fn run(plan: &LargePlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     } else {
         (&plan.threads, &plan.requests, plan.rounds)
     };
-    let mut host = HostResult {
-        study: about.study.clone(),
-        host: host_name(),
-        figures: figures(plan, threads),
-        series: Vec::new(),
-        claims: Vec::new(),
-        notes: Vec::new(),
-    };
+    let mut host = HostResult::new(&about.study, host_name(), figures(plan, threads));
     run.watch.begin(&about.study, (2 * threads.len() * counts.len()) as u64);
     for how in Use::ALL {
         for &threads in threads {

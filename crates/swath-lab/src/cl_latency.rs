@@ -199,14 +199,7 @@ pub fn run(plan: &LatencyPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         ];
         result.series.push(Series::new(PAGES, "round", "pages", name, points));
     }
-    let mut host = HostResult {
-        study: about.study.clone(),
-        host: host_name(),
-        figures: Vec::new(),
-        series: Vec::new(),
-        claims: Vec::new(),
-        notes: Vec::new(),
-    };
+    let mut host = HostResult::new(&about.study, host_name(), Vec::new());
     let measured = times(plan, run, &settings, &simulated)?;
     match &measured {
         Ok(measured) => add_times(plan, &settings, measured, &mut host),

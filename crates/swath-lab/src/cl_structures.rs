@@ -117,14 +117,7 @@ pub fn run(plan: &StructuresPlan, run: &Run<'_>) -> Result<Outcome, StudyError> 
         };
         Ok(structure.count(part))
     })?;
-    let mut host = HostResult {
-        study: about.study.clone(),
-        host: host_name(),
-        figures: host_figures(records, threads),
-        series: Vec::new(),
-        claims: Vec::new(),
-        notes: Vec::new(),
-    };
+    let mut host = HostResult::new(&about.study, host_name(), host_figures(records, threads));
     run.watch.begin(&about.study, (points.len() * threads.len()) as u64);
     for (structure, of) in Structure::ALL.into_iter().zip(counted.chunks(Workload::ALL.len())) {
         let mut all = Vec::new();

@@ -249,14 +249,7 @@ pub fn run(plan: &CostPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     if plan.claims {
         result.claims = structure_claims(&structures);
     }
-    let mut host = HostResult {
-        study: about.study.clone(),
-        host: host_name(),
-        figures: time_figures(),
-        series: Vec::new(),
-        claims: Vec::new(),
-        notes: Vec::new(),
-    };
+    let mut host = HostResult::new(&about.study, host_name(), time_figures());
     let at = |values: Vec<f64>| taken.iter().map(|&end| end as f64).zip(values);
     let designs = MEASURED.len();
     for (d, design) in MEASURED.into_iter().enumerate().skip(1) {

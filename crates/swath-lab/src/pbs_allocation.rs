@@ -330,14 +330,7 @@ pub fn run(plan: &ListsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     } else {
         (FigureKind::LinesLog2, "free_block_frames", "free block size (pages)")
     };
-    let mut host = HostResult {
-        study: about.study.clone(),
-        host: host_name(),
-        figures: Vec::new(),
-        series: Vec::new(),
-        claims: Vec::new(),
-        notes: Vec::new(),
-    };
+    let mut host = HostResult::new(&about.study, host_name(), Vec::new());
     match &counted {
         Err(why) => host.notes.push(format!("Instructions were not measured: {why}.")),
         Ok(counted) => {

@@ -258,6 +258,18 @@ impl StudyResult {
 }
 
 impl HostResult {
+    /// Nothing measured yet, by `study` on the machine `host`, to be drawn as `figures`.
+    pub fn new(study: &str, host: String, figures: Vec<Figure>) -> Self {
+        Self {
+            study: study.to_owned(),
+            host,
+            figures,
+            series: Vec::new(),
+            claims: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
     /// Walks the invariants. O(p log p + c) with p points and c claims.
     ///
     /// # Errors

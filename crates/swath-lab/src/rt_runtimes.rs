@@ -89,14 +89,7 @@ pub fn run(plan: &RtPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         result.claims = claims(regions, conventional);
     }
 
-    let mut host = HostResult {
-        study: about.study.clone(),
-        host: host_name(),
-        figures: Vec::new(),
-        series: Vec::new(),
-        claims: Vec::new(),
-        notes: Vec::new(),
-    };
+    let mut host = HostResult::new(&about.study, host_name(), Vec::new());
     let sampling = if run.quick { plan.sampling_quick } else { plan.sampling };
     if let Some(sampling) = sampling {
         count(plan, run, &sampling, &found, &mut host)?;
