@@ -5,15 +5,16 @@
 //! physical memory where the kernel has huge pages to give, and `cmt_extents` says what is.
 
 use core::ffi::{c_int, c_void};
+use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 
 use swath_arch::BASE_PAGE_BYTES;
 use swath_heap::FreeError;
-use swath_heap::buffer::{ResizeError, UNIT_BYTES};
+use swath_heap::buffer::ResizeError;
 
 use crate::cmt_choice::cmt_options;
 use crate::cmt_physical::{self, PageMap};
-use crate::cmt_pool::{self, BeginError, Thread, with_thread};
+use crate::cmt_pool::{self, BeginError, Local, with_thread};
 use crate::map::swath_extent;
 use crate::object::put;
 use crate::result::{fail, swath_result, swath_status::*};
@@ -67,11 +68,16 @@ fn pointer(block: Option<NonNull<u8>>) -> *mut c_void {
 /// `errno` is ENOMEM, if there is no memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmt_malloc(size: usize) -> *mut c_void {
-    if let Some(thread) = cmt_pool::own()
-        && let Ok(block) = thread.heap.allocate(size, 16)
-    {
-        return block.as_ptr().cast();
+    match cmt_pool::own_heap().and_then(|mut heap| heap.allocate_at_hand(size)) {
+        Some(block) => block.as_ptr().cast(),
+        None => malloc_long(size),
     }
+}
+
+/// As all that has C's calling convention it does not unwind, so that the short way can end with it.
+#[cold]
+#[inline(never)]
+extern "C" fn malloc_long(size: usize) -> *mut c_void {
     pointer(cmt_pool::allocate(size, 16))
 }
 
@@ -82,69 +88,23 @@ pub extern "C" fn cmt_malloc(size: usize) -> *mut c_void {
 /// `block` is null or came from this library; it is not used after.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmt_free(block: *mut c_void) {
-    // A block that begins a unit (null does too) is long or the first of its superblock: seldom
-    // enough for a look at the clock.
-    // SAFETY: as the caller says. What is not accepted has changed nothing.
-    unsafe {
-        if block.addr().is_multiple_of(UNIT_BYTES) {
-            free_and_breathe(block);
-        } else if free_shortly(block).is_none() {
-            free_slowly(block);
-        }
-    }
-}
-
-/// Frees a block in the thread's heap, which it returns, if that takes it; else does nothing.
-///
-/// # Safety
-/// As for [`cmt_free`].
-#[inline(always)]
-unsafe fn free_shortly(block: *mut c_void) -> Option<&'static mut Thread> {
-    let block = NonNull::new(block.cast::<u8>())?;
-    let thread = cmt_pool::own().filter(|thread| thread.accepts_frees())?;
     // SAFETY: as the caller says.
-    unsafe { thread.heap.free(block) }.is_ok().then_some(thread)
-}
-
-/// # Safety
-/// As for [`cmt_free`].
-#[inline(never)]
-unsafe fn free_and_breathe(block: *mut c_void) {
-    // SAFETY: as the caller says. What is not accepted has changed nothing.
-    match unsafe { free_shortly(block) } {
-        Some(thread) => {
-            if thread.is_time() {
-                breathe();
-            }
-        }
-        // SAFETY: as above.
-        None => unsafe { free_slowly(block) },
+    let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_at_hand(block.cast()) };
+    if !cmt_pool::own_heap().is_some_and(freed) {
+        // SAFETY: as the caller says, and nothing has changed.
+        unsafe { free_long(block) };
     }
 }
 
-/// Frees what the short way does not, or says why nothing does.
-///
 /// # Safety
 /// As for [`cmt_free`].
-#[cold]
 #[inline(never)]
-unsafe fn free_slowly(block: *mut c_void) {
+unsafe extern "C" fn free_long(block: *mut c_void) {
     let Some(block) = NonNull::new(block.cast::<u8>()) else { return };
     // SAFETY: as the caller says.
-    if let Some(Err(error)) = with_thread(|thread| unsafe { thread.free(block) }) {
+    if let Err(error) = unsafe { cmt_pool::free(block) } {
         complain(error);
     }
-}
-
-/// Looks at the clock, and gives memory back if it is time. `errno` stays: a free may not change it.
-#[cold]
-#[inline(never)]
-fn breathe() {
-    // SAFETY: the thread's own.
-    let errno = unsafe { *libc::__errno_location() };
-    cmt_purge(0);
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
 }
 
 /// `count` times `size` bytes, all zero. Null with ENOMEM also if the product overflows.

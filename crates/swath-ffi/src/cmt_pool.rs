@@ -6,11 +6,11 @@
 //! ```text
 //!   arena      | unit | unit | ...                      reserved addresses, chunks of 2 MiB
 //!   metadata   | superblocks | returned | heaps | bits   one record for each unit
-//!   thread     | word ──► LocalHeap, in a block of its own heap
+//!   thread     | words ──► Thread, in a block of its own heap, and that heap
 //! ```
 
 use core::ffi::c_void;
-use core::mem::MaybeUninit;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::{self, NonNull};
 use core::slice;
 use core::sync::atomic::AtomicPtr;
@@ -57,11 +57,11 @@ pub(crate) struct Thread {
     waiting: &'static mut [MaybeUninit<NonNull<u8>>],
     /// How many waited so far.
     waited: usize,
-    /// Frees of blocks that begin a unit.
+    /// Calls that took the long way.
     breaths: u32,
 }
 
-/// Of the frees of blocks that begin a unit, one in so many looks at the clock.
+/// Of the calls that take the long way, one in so many looks at the clock.
 const BREATH: u32 = 16;
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
@@ -228,14 +228,7 @@ impl Process {
 }
 
 impl Thread {
-    /// Whether blocks may be freed in the heap at once: there is no quarantine.
-    #[inline(always)]
-    pub(crate) fn accepts_frees(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
     /// Whether it is time to look at the clock again.
-    #[inline(always)]
     pub(crate) fn is_time(&mut self) -> bool {
         self.breaths = self.breaths.wrapping_add(1);
         self.breaths.is_multiple_of(BREATH)
@@ -244,7 +237,7 @@ impl Thread {
     /// # Safety
     /// As for [`LocalHeap::free`].
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), swath_heap::FreeError> {
-        if self.accepts_frees() {
+        if self.waiting.is_empty() {
             // SAFETY: as the caller says.
             return unsafe { self.heap.free(block) };
         }
@@ -288,9 +281,17 @@ impl Thread {
     }
 }
 
-/// What the thread has, if it has a heap.
+/// The thread's heap, if it has one that takes frees at once: there is no quarantine.
 #[inline(always)]
-pub(crate) fn own() -> Option<&'static mut Thread> {
+pub(crate) fn own_heap() -> Option<ManuallyDrop<Local>> {
+    let slot = NonNull::new(ptr::with_exposed_provenance_mut(cmt_thread::heap()))?;
+    // SAFETY: `enter` put it there from the thread's heap, which only this thread uses and
+    // which is there until the word is 0 again; callers keep it for one call.
+    Some(unsafe { Local::from_raw(slot) })
+}
+
+/// What the thread has, if it has a heap.
+fn own() -> Option<&'static mut Thread> {
     let word = cmt_thread::get();
     // SAFETY: the word is the address of the thread's own heap, which no other thread uses
     // and which is there until the thread ends; callers keep it for one call.
@@ -298,7 +299,7 @@ pub(crate) fn own() -> Option<&'static mut Thread> {
 }
 
 /// Does `does` with the thread's heap, or with the shared one; `None` without memory for either.
-#[inline(always)]
+#[inline]
 pub(crate) fn with_thread<T>(does: impl FnOnce(&mut Thread) -> T) -> Option<T> {
     match own() {
         Some(thread) => Some(does(thread)),
@@ -333,7 +334,10 @@ fn enter(process: &'static Process) -> Option<NonNull<Thread>> {
     let place = block.cast::<Thread>();
     // SAFETY: a block of its own, long enough and aligned.
     unsafe { place.write(thread) };
-    cmt_thread::set(place.as_ptr().expose_provenance());
+    // SAFETY: written just now.
+    let heap = unsafe { place.as_ref() };
+    let slot = heap.waiting.is_empty().then(|| heap.heap.as_raw().expose_provenance().get());
+    cmt_thread::set(place.as_ptr().expose_provenance(), slot.unwrap_or(0));
     // Only from now on: it may allocate.
     // SAFETY: the key was made before the process began.
     unsafe { libc::pthread_setspecific(process.key, place.as_ptr().cast()) };
@@ -341,7 +345,7 @@ fn enter(process: &'static Process) -> Option<NonNull<Thread>> {
 }
 
 unsafe extern "C" fn thread_ends(place: *mut c_void) {
-    cmt_thread::set(ENDED);
+    cmt_thread::set(ENDED, 0);
     let Some(place) = NonNull::new(place.cast::<Thread>()) else { return };
     // SAFETY: what `enter` wrote for this thread, which does not find it any more.
     let mut thread = unsafe { place.read() };
@@ -386,11 +390,43 @@ unsafe extern "C" fn in_child() {
 #[cold]
 #[inline(never)]
 pub(crate) fn allocate(size: usize, align: usize) -> Option<NonNull<u8>> {
-    with_thread(|thread| {
-        thread.heap.allocate(size, align).or_else(|_| {
+    let (block, is_time) = with_thread(|thread| {
+        let block = thread.heap.allocate(size, align).or_else(|_| {
             thread.heap.collect();
             thread.heap.allocate(size, align)
-        })
-    })?
-    .ok()
+        });
+        (block.ok(), thread.is_time())
+    })?;
+    if is_time {
+        breathe();
+    }
+    block
+}
+
+/// Frees a block, or says why it cannot.
+///
+/// # Safety
+/// As for [`LocalHeap::free`].
+pub(crate) unsafe fn free(block: NonNull<u8>) -> Result<(), swath_heap::FreeError> {
+    let freed = with_thread(|thread| {
+        // SAFETY: as the caller says.
+        (unsafe { thread.free(block) }, thread.is_time())
+    });
+    let Some((freed, is_time)) = freed else { return Ok(()) };
+    if is_time {
+        breathe();
+    }
+    freed
+}
+
+/// Looks at the clock, and gives memory back if it is time. `errno` stays: a free may not change it.
+#[cold]
+#[inline(never)]
+fn breathe() {
+    let Some(process) = begun() else { return };
+    // SAFETY: the thread's own.
+    let errno = unsafe { *libc::__errno_location() };
+    process.purge();
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
 }

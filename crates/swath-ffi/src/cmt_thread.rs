@@ -1,10 +1,11 @@
-//! A word for each thread, found in two instructions: where its processor heap is.
+//! Two words for each thread, each found in two instructions: where what it has is, and its
+//! processor heap.
 //!
 //! `thread_local!` in a shared library asks the dynamic linker at each use. The initial-exec
 //! model, which a library that is loaded with its program may use, is an offset from the
 //! thread's register; stable Rust names it in assembly only.
 
-/// The thread's word: 0 at first.
+/// The thread's words: 0 at first.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod word {
     core::arch::global_asm!(
@@ -12,10 +13,10 @@ mod word {
         ".hidden swath_cmt_word",
         ".globl swath_cmt_word",
         ".type swath_cmt_word,@object",
-        ".size swath_cmt_word,8",
-        ".p2align 3",
+        ".size swath_cmt_word,16",
+        ".p2align 4",
         "swath_cmt_word:",
-        ".zero 8",
+        ".zero 16",
         ".popsection",
     );
 
@@ -34,14 +35,31 @@ mod word {
         value
     }
 
-    pub(crate) fn set(value: usize) {
-        // SAFETY: writes the thread's own word.
+    #[inline(always)]
+    pub(crate) fn heap() -> usize {
+        let value: usize;
+        // SAFETY: as above, the second one.
+        unsafe {
+            core::arch::asm!(
+                "mov {value}, qword ptr [rip + swath_cmt_word@GOTTPOFF]",
+                "mov {value}, qword ptr fs:[{value} + 8]",
+                value = out(reg) value,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        value
+    }
+
+    pub(crate) fn set(value: usize, heap: usize) {
+        // SAFETY: writes the thread's own words.
         unsafe {
             core::arch::asm!(
                 "mov {at}, qword ptr [rip + swath_cmt_word@GOTTPOFF]",
                 "mov qword ptr fs:[{at}], {value}",
+                "mov qword ptr fs:[{at} + 8], {heap}",
                 at = out(reg) _,
                 value = in(reg) value,
+                heap = in(reg) heap,
                 options(nostack, preserves_flags),
             );
         }
@@ -53,33 +71,38 @@ mod word {
     use core::cell::Cell;
 
     thread_local! {
-        static WORD: Cell<usize> = const { Cell::new(0) };
+        static WORDS: Cell<[usize; 2]> = const { Cell::new([0; 2]) };
     }
 
     pub(crate) fn get() -> usize {
-        WORD.with(Cell::get)
+        WORDS.get()[0]
     }
 
-    pub(crate) fn set(value: usize) {
-        WORD.with(|word| word.set(value));
+    pub(crate) fn heap() -> usize {
+        WORDS.get()[1]
+    }
+
+    pub(crate) fn set(value: usize, heap: usize) {
+        WORDS.set([value, heap]);
     }
 }
 
-pub(crate) use word::{get, set};
+pub(crate) use word::{get, heap, set};
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn each_thread_has_its_own_word() {
-        super::set(7);
-        std::thread::spawn(|| {
-            assert_eq!(super::get(), 0);
-            super::set(8);
-            assert_eq!(super::get(), 8);
+    fn each_thread_has_its_own_words() {
+        let words = || (super::get(), super::heap());
+        super::set(7, 70);
+        std::thread::spawn(move || {
+            assert_eq!(words(), (0, 0));
+            super::set(8, 80);
+            assert_eq!(words(), (8, 80));
         })
         .join()
         .expect("no panic");
-        assert_eq!(super::get(), 7);
-        super::set(0);
+        assert_eq!(words(), (7, 70));
+        super::set(0, 0);
     }
 }

@@ -87,8 +87,8 @@ impl Owner {
 /// Invariants, for the first unit of a superblock: a word of `free` that is not
 /// zero has its bit in `open`; no slot is both free and returned, except after a
 /// double free that met a return under way; `left + mark` is the number of slots
-/// in use as the owner counts them, less those that it took from the current
-/// superblock since this became current; and those that came back to the
+/// in use as the owner counts them, except for a current superblock, which is not counted;
+/// and those that came back to the
 /// global heap's superblock count as in use until it reads its list.
 #[repr(C, align(64))]
 pub struct Superblock {
@@ -323,6 +323,11 @@ impl Superblock {
         let mark = if used > low { low } else { 0 };
         self.mark.store(mark, Relaxed);
         self.left.store(used as i32 - mark as i32, Relaxed);
+    }
+
+    /// Becomes, or stays, current: frees are not counted until all slots are taken.
+    pub(crate) fn stop_count(&self) {
+        self.left.store(i32::MAX, Relaxed);
     }
 
     /// Slots in use as the owner counts them.

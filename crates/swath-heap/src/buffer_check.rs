@@ -61,12 +61,13 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// What the pool holds. While other threads are at work the numbers are of no one
     /// moment.
     ///
-    /// O(h + w) for h heaps and w words of slots' bits in all superblocks.
+    /// O(h + w) for h heaps used so far and w words of slots' bits in all superblocks.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let global = self.lock();
-        let attached = self.heaps.iter().filter(|slot| slot.attached.load(Relaxed) != 0);
-        let remote = self.heaps.iter().map(|slot| slot.remote_frees.load(Relaxed));
+        let heaps = &self.heaps[..global.heaps_high];
+        let attached = heaps.iter().filter(|slot| slot.attached.load(Relaxed) != 0);
+        let remote = heaps.iter().map(|slot| slot.remote_frees.load(Relaxed));
         let mut stats = Stats {
             live_bytes: 0,
             held_bytes: 0,
@@ -235,16 +236,14 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             let queued = superblock.queued() >> (index / 2) & 1 != 0;
             ensure(unit, returned.word(index) == 0 || queued, "the summary of returned slots")?;
         }
-        let mut used = superblock.used();
         let slot = heap.checked_sub(1).and_then(|index| self.heaps.get(index as usize));
+        ensure(unit, superblock.left.load(Relaxed) > 0, "frees until something is to be done")?;
         if let Some(slot) = slot.filter(|slot| slot.is_current(class, unit)) {
-            used = used.wrapping_add(slot.current(class).taken() as i32);
-        } else {
-            let full_now = superblock.count_used() == slots;
-            ensure(unit, full == full_now, "full if no slot is free")?;
-            ensure(unit, superblock.left.load(Relaxed) > 0, "not empty")?;
+            return ensure(unit, slot.current(class).is_sound(), "slots at hand that are free");
         }
-        ensure(unit, used == superblock.count_used() as i32, "the count of slots in use")
+        let used = superblock.count_used();
+        ensure(unit, full == (used == slots), "full if no slot is free")?;
+        ensure(unit, superblock.used() == used as i32, "the count of slots in use")
     }
 
     /// Each superblock with returned slots is on one list.

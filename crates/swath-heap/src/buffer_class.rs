@@ -20,8 +20,9 @@ pub const UNIT_BYTES: usize = 1 << UNIT_SHIFT;
 /// Bytes of the shortest slot, and the alignment of every slot.
 pub const SLOT_BYTES_MIN: usize = 16;
 
-/// Bytes of the longest slot. Longer requests are segments.
-pub const SLOT_BYTES_MAX: usize = 256 << 10;
+/// Bytes of the longest slot. Longer requests are segments: superblocks of longer slots
+/// would hold more memory than a program with few such blocks uses.
+pub const SLOT_BYTES_MAX: usize = 32 << 10;
 
 /// Number of size classes.
 pub const CLASSES: usize = class_of(SLOT_BYTES_MAX) + 1;
@@ -134,7 +135,7 @@ mod unit {
 
     #[test]
     fn every_size_has_the_smallest_class_that_holds_it() {
-        assert_eq!(CLASSES, 96);
+        assert_eq!(CLASSES, 72);
         for class in 1..CLASSES {
             assert!(slot_bytes(class - 1) < slot_bytes(class));
         }
@@ -179,7 +180,7 @@ mod unit {
         for align in (0..=16).map(|shift| 1 << shift) {
             for size in (0..2000).chain((2000..=SLOT_BYTES_MAX).step_by(61)) {
                 let Some(class) = class_for(size, align) else {
-                    assert!(size.next_multiple_of(align) > SLOT_BYTES_MAX);
+                    assert!(size.max(1).next_multiple_of(align) > SLOT_BYTES_MAX);
                     continue;
                 };
                 assert!(slot_bytes(class) >= size);

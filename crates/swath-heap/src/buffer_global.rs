@@ -19,13 +19,14 @@ const GLOBAL: u32 = 0;
 /// The state under the lock.
 ///
 /// Invariants: `partial` holds the global heap's superblocks with free slots; units from
-/// `high` on were never used; a dirty bit is set only for a free unit.
+/// `high` on were never used, nor heaps from `heaps_high` on; a dirty bit is set only for a free unit.
 pub(crate) struct Global<'m, S> {
     pub(crate) source: S,
     pub(crate) partial: [List; CLASSES],
     /// Units released since the last purge, then those released before it.
     dirty: &'m mut [u64],
     pub(crate) high: u32,
+    pub(crate) heaps_high: usize,
     /// Slots of its superblocks that came back.
     pub(crate) remote_frees: u64,
     /// Releases so far: whether another try may succeed.
@@ -40,6 +41,7 @@ impl<'m, S: SegmentSource> Global<'m, S> {
             partial: [const { List::new() }; CLASSES],
             dirty,
             high: 0,
+            heaps_high: 0,
             remote_frees: 0,
             releases: 0,
         }
@@ -130,11 +132,12 @@ impl<'m, S: SegmentSource> Global<'m, S> {
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// A processor heap for the calling thread; none if all slots are taken.
     ///
-    /// O(h) for h slots.
+    /// O(h) for h slots used so far.
     #[must_use]
     pub fn attach(&self) -> Option<LocalHeap<'_, 'm, L, S>> {
-        let guard = self.lock();
+        let mut guard = self.lock();
         let index = self.heaps.iter().position(|slot| slot.attached.load(Relaxed) == 0)?;
+        guard.heaps_high = guard.heaps_high.max(index + 1);
         let slot = &self.heaps[index];
         slot.attached.store(1, Relaxed);
         slot.begin(self, Owner::open(index as u32 + 1));
@@ -155,12 +158,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn give_up(&self, global: &mut Global<'m, S>, slot: &HeapSlot) {
         let superblocks = self.superblocks();
         for class in 0..CLASSES {
-            let current = slot.current(class);
-            if let Some(index) = current.superblock() {
+            if let Some(index) = slot.current(class).superblock() {
                 let superblock = &superblocks[index as usize];
-                let used = superblock.used().wrapping_add(current.taken() as i32);
                 slot.clear_current(class);
-                superblock.set_used(used as u32, 0);
+                superblock.set_used(superblock.count_used(), 0);
                 self.receive(global, index);
             }
             while let Some(index) = slot.partial[class].list.pop(superblocks) {
@@ -263,7 +264,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// Reads the lists of heaps without a thread; whether there was anything.
     pub(crate) fn read_detached(&self, global: &mut Global<'m, S>) -> bool {
         let mut any = false;
-        for slot in self.heaps {
+        for slot in &self.heaps[..global.heaps_high] {
             if slot.attached.load(Relaxed) == 0 && !slot.returned.is_empty() {
                 slot.returned.take(self.superblocks(), |index| self.read_back(global, index));
                 any = true;

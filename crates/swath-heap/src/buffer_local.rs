@@ -1,7 +1,9 @@
 //! A processor heap: one thread's superblocks (section 4.3 of the paper).
 //!
 //! For each class there is a **current** superblock, and in it a current word
-//! of 64 slots: to allocate is to take the lowest bit of that word. When it is
+//! of 64 slots: to allocate is to take its lowest bit. Up to eight of these bits
+//! are copied beforehand, so that the next address does not wait for the
+//! last free's arithmetic. When the word is
 //! empty, the summary names the superblock's next one; when all are, the
 //! superblock is full, and the next comes from the list of those partly used,
 //! oldest first, so that each had time to gather free slots; then the global
@@ -13,9 +15,11 @@
 //! wholly empty.
 
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::num::NonZeroU64;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 
 use lock_api::RawMutex;
 
@@ -29,19 +33,20 @@ use crate::buffer_class::{
 use crate::buffer_source::SegmentSource;
 
 /// The superblock that a class is served from.
+///
+/// Invariant: the bits of `ready` are set in the word.
 #[repr(C)]
 pub(crate) struct Current {
     /// The word of free slots in use; the heap's `nothing` if there is none.
     word: AtomicPtr<Shared64>,
+    /// Slots of the word that are handed out next, from the lowest on.
+    ready: AtomicU64,
     /// The first of that word's slots.
     first: AtomicPtr<u8>,
     /// Bytes of a slot.
     size: AtomicU32,
-    /// Slots taken since the superblock became current.
-    taken: AtomicU32,
     /// The superblock, plus one.
     superblock: AtomicU32,
-    _even: u32,
 }
 
 impl Current {
@@ -49,8 +54,34 @@ impl Current {
         self.superblock.load(Relaxed).checked_sub(1)
     }
 
-    pub(crate) fn taken(&self) -> u32 {
-        self.taken.load(Relaxed)
+    #[inline(always)]
+    fn word(&self) -> &Shared64 {
+        // SAFETY: since `begin` it points to `nothing` or to a word of a superblock, both of
+        // which outlive the pool.
+        unsafe { &*self.word.load(Relaxed) }
+    }
+
+    #[inline(always)]
+    fn take(&self) -> Option<NonNull<u8>> {
+        let word = self.word();
+        let free = word.load(Relaxed);
+        let ready = match NonZeroU64::new(self.ready.load(Relaxed)) {
+            Some(ready) => ready,
+            // The free ones of eight neighbours: few, so that what was just freed soon
+            // comes back, while it is in the cache.
+            None => NonZeroU64::new(free & (0xFF << (free.trailing_zeros() & 56)))?,
+        };
+        let rest = ready.get() & (ready.get() - 1);
+        self.ready.store(rest, Relaxed);
+        word.store(free ^ ready.get() ^ rest, Relaxed);
+        let at = ready.trailing_zeros() as usize * self.size.load(Relaxed) as usize;
+        // SAFETY: a slot of a superblock, which is not at address 0.
+        Some(unsafe { NonNull::new_unchecked(self.first.load(Relaxed).wrapping_add(at)) })
+    }
+
+    /// Whether the slots that are ready are free.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.ready.load(Relaxed) & !self.word().load(Relaxed) == 0
     }
 }
 
@@ -78,6 +109,8 @@ pub struct HeapSlot {
     token: AtomicU32,
     /// A word without free slots, never written.
     nothing: Shared64,
+    /// The classes of short requests by their granules: beside what is read next.
+    classes: [AtomicU8; CLASS_OF_GRANULES.len()],
     current: [Current; CLASSES],
     pub(crate) partial: [Partial; CLASSES],
     pub(crate) full: List,
@@ -100,13 +133,13 @@ impl HeapSlot {
             units: AtomicU32::new(0),
             token: AtomicU32::new(0),
             nothing: Shared64::new(0),
+            classes: [const { AtomicU8::new(0) }; _],
             current: core::array::from_fn(|_| Current {
                 word: AtomicPtr::new(core::ptr::null_mut()),
+                ready: AtomicU64::new(0),
                 first: AtomicPtr::new(core::ptr::null_mut()),
                 size: AtomicU32::new(0),
-                taken: AtomicU32::new(0),
                 superblock: AtomicU32::new(0),
-                _even: 0,
             }),
             partial: core::array::from_fn(|_| Partial {
                 list: List::new(),
@@ -132,6 +165,9 @@ impl HeapSlot {
         self.superblocks.store(superblocks.as_ptr().cast_mut(), Relaxed);
         self.units.store(superblocks.len() as u32, Relaxed);
         self.token.store(token.0, Relaxed);
+        for (place, class) in self.classes.iter().zip(CLASS_OF_GRANULES) {
+            place.store(class, Relaxed);
+        }
         for (class, current) in self.current.iter().enumerate() {
             current.size.store(LAYOUTS[class].size, Relaxed);
             self.clear_current(class);
@@ -149,7 +185,7 @@ impl HeapSlot {
     pub(crate) fn clear_current(&self, class: usize) {
         let current = &self.current[class];
         current.word.store((&raw const self.nothing).cast_mut(), Relaxed);
-        current.taken.store(0, Relaxed);
+        current.ready.store(0, Relaxed);
         current.superblock.store(0, Relaxed);
     }
 
@@ -164,19 +200,7 @@ impl HeapSlot {
 
     #[inline(always)]
     fn take(&self, class: usize) -> Option<NonNull<u8>> {
-        let current = &self.current[class];
-        // SAFETY: since `begin` it points to `nothing` or to a word of a
-        // superblock, both of which outlive the pool.
-        let word = unsafe { &*current.word.load(Relaxed) };
-        let free = word.load(Relaxed);
-        if free == 0 {
-            return None;
-        }
-        word.store(free & (free - 1), Relaxed);
-        current.taken.store(current.taken.load(Relaxed).wrapping_add(1), Relaxed);
-        let at = free.trailing_zeros() as usize * current.size.load(Relaxed) as usize;
-        // SAFETY: a slot of a superblock, which is not at address 0.
-        Some(unsafe { NonNull::new_unchecked(current.first.load(Relaxed).wrapping_add(at)) })
+        self.current[class].take()
     }
 }
 
@@ -207,6 +231,23 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         Self { slot, pool: PhantomData }
     }
 
+    /// The heap as a pointer, for a thread's local storage.
+    #[must_use]
+    pub fn as_raw(&self) -> NonNull<HeapSlot> {
+        NonNull::from(self.slot)
+    }
+
+    /// The heap of [`as_raw`](Self::as_raw) again, beside the one that it came from.
+    ///
+    /// # Safety
+    /// That one is still there, has this type, and is not used while this one is.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn from_raw(slot: NonNull<HeapSlot>) -> ManuallyDrop<Self> {
+        // SAFETY: the pool's storage outlives the heap.
+        ManuallyDrop::new(Self { slot: unsafe { slot.as_ref() }, pool: PhantomData })
+    }
+
     /// The pool that it belongs to.
     #[inline]
     #[must_use]
@@ -224,20 +265,32 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// At least `size` bytes at a multiple of `align`, a power of two (of 16, if it is
     /// less); a size of 0 gets a block too. The bytes hold anything.
     ///
-    /// Nearly always some 20 instructions. Otherwise O(r) for r slots that other threads
-    /// returned since the last time, and for segments what the source takes.
+    /// Nearly always as [`allocate_at_hand`](Self::allocate_at_hand). Otherwise O(r) for r
+    /// slots that other threads returned since the last time, and for segments what the
+    /// source takes.
     ///
     /// # Errors
     /// [`AllocError`]; nothing changes.
     #[inline]
     pub fn allocate(&mut self, size: usize, align: usize) -> Result<NonNull<u8>, AllocError> {
-        if align <= SLOT_BYTES_MIN && size <= TABLE_BYTES_MAX {
-            let class = usize::from(CLASS_OF_GRANULES[size.div_ceil(SLOT_BYTES_MIN)]);
-            if let Some(block) = self.slot.take(class) {
-                return Ok(block);
-            }
+        if align <= SLOT_BYTES_MIN
+            && let Some(block) = self.allocate_at_hand(size)
+        {
+            return Ok(block);
         }
         self.allocate_other(size, align).ok_or(AllocError { size_bytes: size, align_bytes: align })
+    }
+
+    /// `size` bytes at a multiple of 16, if that is short and a slot is at hand: some 25
+    /// instructions. Else nothing has changed.
+    #[inline(always)]
+    pub fn allocate_at_hand(&mut self, size: usize) -> Option<NonNull<u8>> {
+        if size > TABLE_BYTES_MAX {
+            return None;
+        }
+        let class = self.slot.classes[size.div_ceil(SLOT_BYTES_MIN)].load(Relaxed);
+        // SAFETY: `begin` wrote only classes there.
+        unsafe { self.slot.current.get_unchecked(usize::from(class)) }.take()
     }
 
     #[inline(never)]
@@ -301,6 +354,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let word = open.trailing_zeros();
         let superblock = &self.pool().superblocks()[index as usize];
         let current = &self.slot.current[class];
+        current.ready.store(0, Relaxed);
         let place = &superblock.free[word as usize];
         current.word.store((&raw const *place).cast_mut(), Relaxed);
         let size = current.size.load(Relaxed) as usize;
@@ -335,7 +389,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let superblock = &superblocks[index as usize];
         let current = &self.slot.current[class];
         current.superblock.store(index + 1, Relaxed);
-        current.taken.store(0, Relaxed);
+        superblock.stop_count();
         self.open_word(class, index, superblock.open.load(Relaxed));
         // A superblock that was given up with its current word just emptied still names it.
         self.slot.take(class).or_else(|| self.next_word(class))
@@ -343,9 +397,9 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     /// Takes `block` back.
     ///
-    /// Nearly always some 40 instructions for a block of this heap. For one of another,
-    /// one atomic operation, and three if it is the first to come back to its word and
-    /// superblock; for a segment the pool's lock.
+    /// Nearly always as [`free_at_hand`](Self::free_at_hand) for a block of this heap. For
+    /// one of another, one atomic operation, and three if it is the first to come back to its
+    /// word and superblock; for a segment the pool's lock.
     ///
     /// # Errors
     /// [`FreeError`]: the pointer is foreign, no block begins there, or it is
@@ -356,37 +410,9 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// tried: a wrong one is an error.)
     #[inline]
     pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
-        let base = self.slot.base.load(Relaxed).addr();
-        let offset = block.addr().get().wrapping_sub(base);
-        let unit = offset >> UNIT_SHIFT;
-        if unit < self.slot.units.load(Relaxed) as usize {
-            // SAFETY: within the pool's table, whose length `units` is.
-            let superblock = unsafe { &*self.slot.superblocks.load(Relaxed).add(unit) };
-            if superblock.is_at_rest(self.slot.token()) {
-                let slot = slot_at(
-                    (offset % UNIT_BYTES) as u32,
-                    superblock.inverse.load(Relaxed),
-                    superblock.twos.load(Relaxed),
-                );
-                if slot < superblock.slots.load(Relaxed) {
-                    // SAFETY: a superblock has no more slots than bits.
-                    let word = unsafe { superblock.free.get_unchecked(slot as usize / 64) };
-                    let (bits, bit) = (word.load(Relaxed), 1_u64 << (slot % 64));
-                    if bits & bit == 0 {
-                        word.store(bits | bit, Relaxed);
-                        if bits == 0 {
-                            let open = superblock.open.load(Relaxed) | 1 << (slot / 64);
-                            superblock.open.store(open, Relaxed);
-                        }
-                        let left = superblock.left.load(Relaxed).wrapping_sub(1);
-                        superblock.left.store(left, Relaxed);
-                        if left == 0 {
-                            self.at_mark(unit as u32);
-                        }
-                        return Ok(());
-                    }
-                }
-            }
+        // SAFETY: as the caller says.
+        if unsafe { self.free_at_hand(block.as_ptr()) } {
+            return Ok(());
         }
         let address = block.addr().get();
         match self.free_other(address) {
@@ -395,6 +421,49 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             Outcome::Misaligned => Err(FreeError::Misaligned { address }),
             Outcome::NotAllocated => Err(FreeError::NotAllocated { address }),
         }
+    }
+
+    /// Takes `block` back, if it is a block in use of one of this heap's superblocks that is
+    /// neither full nor waits for slots from other threads: some 40 instructions. Else nothing
+    /// has changed. Any pointer may be tried.
+    ///
+    /// # Safety
+    /// The block is not used after, if this is true.
+    #[inline(always)]
+    pub unsafe fn free_at_hand(&mut self, block: *mut u8) -> bool {
+        let base = self.slot.base.load(Relaxed).addr();
+        let offset = block.addr().wrapping_sub(base);
+        let unit = offset >> UNIT_SHIFT;
+        if unit >= self.slot.units.load(Relaxed) as usize {
+            return false;
+        }
+        // SAFETY: within the pool's table, whose length `units` is.
+        let superblock = unsafe { &*self.slot.superblocks.load(Relaxed).add(unit) };
+        if !superblock.is_at_rest(self.slot.token()) {
+            return false;
+        }
+        let (inverse, twos) = (superblock.inverse.load(Relaxed), superblock.twos.load(Relaxed));
+        let slot = slot_at((offset % UNIT_BYTES) as u32, inverse, twos);
+        if slot >= superblock.slots.load(Relaxed) {
+            return false;
+        }
+        // SAFETY: a superblock has no more slots than bits.
+        let word = unsafe { superblock.free.get_unchecked(slot as usize / 64) };
+        let (bits, bit) = (word.load(Relaxed), 1_u64 << (slot % 64));
+        if bits & bit != 0 {
+            return false;
+        }
+        word.store(bits | bit, Relaxed);
+        if bits == 0 {
+            let open = superblock.open.load(Relaxed) | 1 << (slot / 64);
+            superblock.open.store(open, Relaxed);
+        }
+        let left = superblock.left.load(Relaxed).wrapping_sub(1);
+        superblock.left.store(left, Relaxed);
+        if left == 0 {
+            Self::at_mark(self.slot, unit as u32);
+        }
+        true
     }
 
     #[inline(never)]
@@ -436,7 +505,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let left = superblock.left.load(Relaxed).wrapping_sub(1);
         superblock.left.store(left, Relaxed);
         if left == 0 {
-            self.at_mark(index);
+            Self::at_mark(self.slot, index);
         }
         Ok(())
     }
@@ -451,28 +520,25 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     }
 
     /// A superblock reached the count of frees at which something is to be
-    /// done.
+    /// done. C's calling convention, which does not unwind: C's functions can end with it.
     #[cold]
     #[inline(never)]
-    fn at_mark(&self, index: u32) {
-        let superblocks = self.pool().superblocks();
+    extern "C" fn at_mark(slot: &'m HeapSlot, index: u32) {
+        let own = ManuallyDrop::new(Self { slot, pool: PhantomData });
+        let superblocks = own.pool().superblocks();
         let superblock = &superblocks[index as usize];
         let class = superblock.class.load(Relaxed) as usize;
-        if self.slot.is_current(class, index) {
-            // It stays until it is full; only the count is brought up to date.
-            let current = &self.slot.current[class];
-            let used = superblock.used().wrapping_add(current.taken() as i32);
-            current.taken.store(0, Relaxed);
-            superblock.set_used(used as u32, 0);
+        if slot.is_current(class, index) {
+            superblock.stop_count();
             return;
         }
-        let Partial { list, sparse } = &self.slot.partial[class];
+        let Partial { list, sparse } = &slot.partial[class];
         let (used, was_sparse) = (superblock.used(), superblock.mark.load(Relaxed) == 0);
         let mut count = sparse.load(Relaxed) + u32::from(!was_sparse);
-        if used == 0 || count > self.pool().options().slack {
+        if used == 0 || count > own.pool().options().slack {
             list.remove(superblocks, index);
             count -= 1;
-            self.pool().take_over(index);
+            own.pool().take_over(index);
         } else {
             superblock.set_used(used as u32, 0);
         }
@@ -509,7 +575,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
         let class = superblock.class.load(Relaxed) as usize;
         if superblock.left.load(Relaxed) <= 0 && !self.slot.is_current(class, index) {
-            self.at_mark(index);
+            Self::at_mark(self.slot, index);
         }
     }
 
@@ -535,8 +601,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             let current = &self.slot.current[class];
             let Some(index) = current.superblock() else { continue };
             let superblock = &superblocks[index as usize];
-            let used = superblock.used().wrapping_add(current.taken() as i32);
-            if used == 0 {
+            if superblock.count_used() == 0 {
                 self.slot.clear_current(class);
                 superblock.set_used(0, 0);
                 self.pool().take_over(index);
