@@ -14,12 +14,22 @@ use serde_json::Value;
 use crate::Failure;
 use crate::programs::{make, setup};
 
+/// Whose an allocator is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Ours,
+    /// Ours with other options, to be looked at only.
+    Variant,
+    Peer,
+}
+
 /// An allocator.
 pub(crate) struct Library {
     pub(crate) name: &'static str,
     /// None for the C library's own.
     pub(crate) path: Option<PathBuf>,
-    pub(crate) ours: bool,
+    pub(crate) environment: &'static [(&'static str, &'static str)],
+    pub(crate) whose: Whose,
 }
 
 /// The workspace's root.
@@ -143,15 +153,21 @@ fn jemalloc() -> Result<PathBuf, Failure> {
 
 /// All allocators that can be had; what cannot is said.
 pub(crate) fn find_libraries(out: &Path) -> Result<Vec<Library>, Failure> {
+    let (ours, peer) = (Some(ours()?), Whose::Peer);
+    let [plain, small] =
+        [&[("SWATH_HUGETLB", "0")][..], &[("SWATH_HUGETLB", "0"), ("SWATH_THP", "0")]];
     let mut libraries = vec![
-        Library { name: "swath", path: Some(ours()?), ours: true },
-        Library { name: "glibc", path: None, ours: false },
+        Library { name: "swath", path: ours.clone(), environment: plain, whose: Whose::Ours },
+        Library { name: "swath, 4 KiB", path: ours, environment: small, whose: Whose::Variant },
+        Library { name: "glibc", path: None, environment: &[], whose: peer },
     ];
     let peers =
         [("jemalloc", jemalloc()), ("mimalloc", mimalloc(out)), ("snmalloc", snmalloc(out))];
     for (name, found) in peers {
         match found {
-            Ok(path) => libraries.push(Library { name, path: Some(path), ours: false }),
+            Ok(path) => {
+                libraries.push(Library { name, path: Some(path), environment: &[], whose: peer });
+            }
             Err(Failure::Setup(why) | Failure::Result(why)) => {
                 println!("left out: {name}: {why}");
             }

@@ -10,6 +10,12 @@
 //! ratios are of. Reached is: no slower than the best on the paper's workloads, within 10%
 //! on the others, and within 10% of the least memory. What is not reached is listed
 //! at the end, and is no error: times on a machine that others use are not to be gated.
+//!
+//! The last column is what ours is for: of another run, stopped every few milliseconds, the mean
+//! length of the physical runs in which the program's memory lay when it had most. It needs
+//! the right to see frames. Ours stands there twice: as it is, and with pages of 4 KiB
+//! (`SWATH_THP=0`), which shows what the huge pages cost in memory and bring in time; the
+//! second is not judged. None uses reserved huge pages, which no peak would count.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +25,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::Failure;
-use crate::peers::{Library, find_libraries, target_directory};
+use crate::peers::{Library, Whose, find_libraries, target_directory};
 
 /// What a row's result is held against.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -109,6 +115,9 @@ const MEASURES: [Measure; 4] = [
 /// A row's medians: for each library, each of [`MEASURES`].
 type Medians = Vec<[f64; MEASURES.len()]>;
 
+/// Memory that is touched before each run: more than nearly all programs need.
+const WARM_MIB: &str = "256";
+
 fn failed(what: impl Into<String>) -> Failure {
     Failure::Result(what.into())
 }
@@ -133,13 +142,12 @@ fn build(rows: &[&Row], out: &Path) -> Result<(), Failure> {
     let mut names: Vec<&str> = rows.iter().map(|row| program(row.line)).collect();
     names.sort_unstable();
     names.dedup();
-    make(
-        Command::new("cc")
-            .args(["-O2", "-static"])
-            .arg(sources.join("measure.c"))
-            .arg("-o")
-            .arg(out.join("measure")),
-    )?;
+    for tool in ["measure", "layout"] {
+        let source = sources.join(tool).with_extension("c");
+        make(
+            Command::new("cc").args(["-O2", "-static"]).arg(source).arg("-o").arg(out.join(tool)),
+        )?;
+    }
     for name in names {
         let (c, cpp) = (sources.join(format!("{name}.c")), sources.join(format!("{name}.cpp")));
         let (compiler, source) = if c.is_file() { ("cc", c) } else { ("c++", cpp) };
@@ -158,29 +166,48 @@ fn program(line: &str) -> &str {
     line.split(' ').next().unwrap_or(line)
 }
 
-/// Runs a row's program once with a library: what it took and what it printed.
-fn sample(row: &Row, library: &Library, out: &Path) -> Result<(Sample, String), Failure> {
+/// Runs a row's program once with a library under a tool: the numbers that the tool says, and what
+/// the program printed.
+fn run_under<const N: usize>(
+    tool: &str,
+    arguments: &[&str],
+    row: &Row,
+    library: &Library,
+    out: &Path,
+) -> Result<([f64; N], String), Failure> {
     let preload = library.path.as_deref().unwrap_or(Path::new("-"));
     let mut words = row.line.split(' ');
-    let mut command = Command::new(out.join("measure"));
-    command.arg(preload).arg(out.join(words.next().unwrap_or_default())).args(words);
+    let mut command = Command::new(out.join(tool));
+    command.args(arguments).arg(preload).arg(out.join(words.next().unwrap_or_default()));
+    command.args(words).envs(library.environment.iter().copied());
     let output = command.output().map_err(|error| setup(format!("{command:?}: {error}")))?;
     let said = String::from_utf8_lossy(&output.stderr);
     let place = format!("{} with {}", row.line, library.name);
-    let (before, numbers) = said
-        .rsplit_once("\nmeasured ")
-        .ok_or_else(|| failed(format!("{place}: no measurement: {said}")))?;
-    let numbers: Vec<f64> = numbers.split_whitespace().filter_map(|n| n.parse().ok()).collect();
-    let &[status, wall_ns, user_us, system_us, peak_kib, faults] = numbers.as_slice() else {
-        return Err(failed(format!("{place}: {said}")));
-    };
+    let (before, said) = said
+        .rsplit_once(&format!("\n{tool} "))
+        .ok_or_else(|| failed(format!("{place}: nothing from {tool}: {said}")))?;
+    let mut numbers = said.split_whitespace().filter_map(|number| number.parse().ok());
     // A library that cannot be preloaded is a line of the dynamic linker.
-    if status != 0.0 || !before.is_empty() {
-        return Err(failed(format!("{place}: status {status}: {before}")));
+    if numbers.next() != Some(0.0) || !before.is_empty() {
+        return Err(failed(format!("{place}: status {said} {before}")));
     }
+    let numbers: Vec<f64> = numbers.collect();
+    let numbers = numbers.try_into().map_err(|_| failed(format!("{place}: {said}")))?;
+    Ok((numbers, String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+/// What one run of a row took, and what it printed.
+fn sample(row: &Row, library: &Library, out: &Path) -> Result<(Sample, String), Failure> {
+    let ([wall_ns, user_us, system_us, peak_kib, faults], text) =
+        run_under("measure", &[WARM_MIB], row, library, out)?;
     let cpu_ms = (user_us + system_us) / 1e3;
-    let sample = Sample { wall_ms: wall_ns / 1e6, cpu_ms, peak_kib, faults };
-    Ok((sample, String::from_utf8_lossy(&output.stdout).into_owned()))
+    Ok((Sample { wall_ms: wall_ns / 1e6, cpu_ms, peak_kib, faults }, text))
+}
+
+/// KiB of a physical run on average, if frames can be seen.
+fn run_kib(row: &Row, library: &Library, out: &Path) -> Result<Option<f64>, Failure> {
+    let ([kib, runs], _) = run_under("layout", &[], row, library, out)?;
+    Ok((runs > 0.0).then(|| kib / runs))
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -211,7 +238,7 @@ fn race(row: &Row, libraries: &[Library], rounds: usize, out: &Path) -> Result<M
 
 /// The least of a measure among the others.
 fn best(medians: &Medians, libraries: &[Library], measure: usize) -> f64 {
-    let theirs = medians.iter().zip(libraries).filter(|(_, library)| !library.ours);
+    let theirs = medians.iter().zip(libraries).filter(|(_, library)| library.whose == Whose::Peer);
     theirs.map(|(values, _)| values[measure]).fold(f64::INFINITY, f64::min)
 }
 
@@ -257,8 +284,12 @@ pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
         let s = if row.threads == 1 { "" } else { "s" };
         println!("\n{}: {} thread{s}{oversubscribed}", row.line, row.threads);
         let titles: String = MEASURES.iter().map(|(title, _)| format!("{title:>18}")).collect();
-        println!("  {:<12}{titles}", "");
-        for (library, values) in libraries.iter().zip(&medians) {
+        println!("  {:<14}{titles}{:>9}", "", "KiB/run");
+        let runs: Vec<Option<f64>> = libraries
+            .iter()
+            .map(|library| run_kib(row, library, &out))
+            .collect::<Result<_, _>>()?;
+        for ((library, values), run_kib) in libraries.iter().zip(&medians).zip(&runs) {
             let cells: String = (0..MEASURES.len())
                 .map(|m| {
                     format!(
@@ -268,11 +299,12 @@ pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
                     )
                 })
                 .collect();
-            println!("  {:<12}{cells}", library.name);
+            let run_kib = run_kib.map_or("?".to_owned(), |kib| format!("{kib:.0}"));
+            println!("  {:<14}{cells}{run_kib:>9}", library.name);
             let slack = if row.kind == Kind::Paper { 1.0 } else { 1.1 };
             for (measure, bound) in [(0, slack), (2, 1.1)] {
                 let ratio = values[measure] / best(&medians, &libraries, measure);
-                if library.ours && ratio > bound {
+                if library.whose == Whose::Ours && ratio > bound {
                     let line = format!("{}: {ratio:.3}, to reach {bound}", row.line);
                     short.entry(MEASURES[measure].0).or_default().push(line);
                 }
@@ -280,9 +312,10 @@ pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
         }
         let entries: Vec<_> = libraries
             .iter()
-            .zip(&medians)
-            .map(|(library, v)| {
-                json!({"library": library.name, "wall_ms": v[0], "cpu_ms": v[1], "peak_kib": v[2], "faults": v[3]})
+            .zip(medians.iter().zip(&runs))
+            .map(|(library, (v, run_kib))| {
+                json!({"library": library.name, "wall_ms": v[0], "cpu_ms": v[1], "peak_kib": v[2],
+                       "faults": v[3], "run_kib": run_kib})
             })
             .collect();
         json_rows.push(json!({"program": row.line, "threads": row.threads, "results": entries}));
