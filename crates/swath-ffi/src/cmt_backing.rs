@@ -10,6 +10,9 @@
 //! elsewhere first; where their frames lie is read from the page map, the
 //! longest runs of neighbours are chosen, and these are moved into place in the order of
 //! their frames. No page is copied: moving a huge page is one entry of a table.
+//!
+//! A fork's child that writes to a page of a hugetlb pool needs a copy from the pool, and the kernel
+//! ends it if there is none. So a child first copies what is in use of them to ordinary pages.
 
 use core::ptr;
 use core::sync::atomic::AtomicBool;
@@ -54,6 +57,18 @@ pub(crate) struct Chunks {
     pub(crate) giant: u64,
     /// Those that were picked and ordered by their frames.
     pub(crate) ordered: u64,
+}
+
+impl Chunks {
+    fn of(&mut self, what: u8) -> Option<&mut u64> {
+        Some(match what {
+            what if what == Chunk::Small as u8 => &mut self.small,
+            what if what == Chunk::Advised as u8 => &mut self.advised,
+            what if what == Chunk::Huge as u8 => &mut self.huge,
+            what if what == Chunk::Giant as u8 => &mut self.giant,
+            _ => return None,
+        })
+    }
 }
 
 /// The most chunks that one segment's populating orders at once; longer segments are ordered
@@ -123,16 +138,17 @@ impl Backing {
         self.base.wrapping_add(chunk * CHUNK_BYTES)
     }
 
+    /// The chunks are made of this from now on.
     fn note(&mut self, chunk: usize, count: usize, what: Chunk) {
-        self.chunks[chunk..chunk + count].fill(what as u8);
-        let counter = match what {
-            Chunk::Reserved => return,
-            Chunk::Small => &mut self.counts.small,
-            Chunk::Advised => &mut self.counts.advised,
-            Chunk::Huge => &mut self.counts.huge,
-            Chunk::Giant => &mut self.counts.giant,
-        };
-        *counter += count as u64;
+        for was in &mut self.chunks[chunk..chunk + count] {
+            if let Some(counter) = self.counts.of(*was) {
+                *counter -= 1;
+            }
+            *was = what as u8;
+        }
+        if let Some(counter) = self.counts.of(what as u8) {
+            *counter += count as u64;
+        }
     }
 
     fn is(&self, chunk: usize, what: Chunk) -> bool {
@@ -224,6 +240,28 @@ impl Backing {
         count
     }
 
+    /// Replaces the `count` chunks from `chunk` on by ordinary pages with the same content, as far as
+    /// units of them are in use. Without the memory for that they stay as they are.
+    fn leave_pool(&mut self, chunk: usize, count: usize) {
+        let len = count * CHUNK_BYTES;
+        let Some(scratch) = Scratch::reserve(count) else { return };
+        if self.thp {
+            // SAFETY: within the mapping; advice changes no contents.
+            unsafe { libc::madvise(scratch.start.cast(), len, libc::MADV_HUGEPAGE) };
+        }
+        for index in (0..count).filter(|index| self.runs.is_used(chunk + index)) {
+            let from = self.address(chunk + index);
+            let to = scratch.start.wrapping_add(index * CHUNK_BYTES);
+            // SAFETY: a chunk of the arena that is all there, and one of the scratch range.
+            unsafe { from.copy_to_nonoverlapping(to, CHUNK_BYTES) };
+        }
+        let (start, to) = (scratch.start, self.address(chunk));
+        // SAFETY: the scratch range moves to where its content is from.
+        if unsafe { libc::mremap(start.cast(), len, len, MOVE, to) } != libc::MAP_FAILED {
+            self.note(chunk, count, if self.thp { Chunk::Advised } else { Chunk::Small });
+        }
+    }
+
     /// Fills `count` reserved chunks from `chunk` on with the best of some more; how many it filled: all,
     /// or none if huge pages are not to be had.
     fn place_ordered(&mut self, chunk: usize, count: usize) -> usize {
@@ -249,9 +287,8 @@ impl Backing {
             let index = self.found[2 * place + 1] as usize;
             let from = scratch.start.wrapping_add(index * CHUNK_BYTES);
             let to = self.address(chunk + place);
-            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
             // SAFETY: a chunk of the scratch range, moved once; the place is reserved and unused.
-            let moved = unsafe { libc::mremap(from.cast(), CHUNK_BYTES, CHUNK_BYTES, flags, to) };
+            let moved = unsafe { libc::mremap(from.cast(), CHUNK_BYTES, CHUNK_BYTES, MOVE, to) };
             if moved == libc::MAP_FAILED {
                 self.note(chunk, place, Chunk::Advised);
                 self.counts.ordered += place as u64;
@@ -288,7 +325,10 @@ fn choose(pairs: &mut [[u64; 2]], count: usize) {
     }
 }
 
-/// Chunks elsewhere, with their pages; what is not moved away goes back in the end.
+/// Moves a mapping to a fixed address.
+const MOVE: i32 = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+
+/// Chunks elsewhere; what is not moved away goes back in the end.
 struct Scratch {
     mapped: *mut u8,
     mapped_len: usize,
@@ -297,17 +337,22 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Touched chunks, if the memory for them is there.
-    fn new(chunks: usize) -> Option<Self> {
-        let len = chunks * CHUNK_BYTES;
-        let mapped_len = len + CHUNK_BYTES;
+    /// Chunks that are not touched yet.
+    fn reserve(chunks: usize) -> Option<Self> {
+        let mapped_len = (chunks + 1) * CHUNK_BYTES;
         let mapped = map(mapped_len, libc::PROT_READ | libc::PROT_WRITE)?;
         let start = mapped.wrapping_add(mapped.align_offset(CHUNK_BYTES));
-        let scratch = Self { mapped, mapped_len, start };
+        Some(Self { mapped, mapped_len, start })
+    }
+
+    /// Touched chunks, if the memory for them is there.
+    fn new(chunks: usize) -> Option<Self> {
+        let (scratch, len) = (Self::reserve(chunks)?, chunks * CHUNK_BYTES);
+        let start = scratch.start.cast();
         // SAFETY: within the mapping, which nobody else has.
         let touched = unsafe {
-            libc::madvise(start.cast(), len, libc::MADV_HUGEPAGE) == 0
-                && libc::madvise(start.cast(), len, libc::MADV_POPULATE_WRITE) == 0
+            libc::madvise(start, len, libc::MADV_HUGEPAGE) == 0
+                && libc::madvise(start, len, libc::MADV_POPULATE_WRITE) == 0
         };
         touched.then_some(scratch)
     }
@@ -347,9 +392,8 @@ fn map_huge(at: *mut u8, len_bytes: usize, size: i32) -> bool {
     if pages == libc::MAP_FAILED {
         return false;
     }
-    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     // SAFETY: the pages are new and move to reserved addresses that nobody uses.
-    let moved = unsafe { libc::mremap(pages, len_bytes, len_bytes, flags, at) };
+    let moved = unsafe { libc::mremap(pages, len_bytes, len_bytes, MOVE, at) };
     if moved == libc::MAP_FAILED {
         // SAFETY: mapped just now.
         unsafe { libc::munmap(pages, len_bytes) };
@@ -404,16 +448,7 @@ unsafe impl SegmentSource for Backing {
             return false;
         }
         self.guarded[from..to].fill(0);
-        for chunk in &mut self.chunks[from..to] {
-            let counter = match *chunk {
-                small if small == Chunk::Small as u8 => &mut self.counts.small,
-                advised if advised == Chunk::Advised as u8 => &mut self.counts.advised,
-                huge if huge == Chunk::Huge as u8 => &mut self.counts.huge,
-                _ => continue,
-            };
-            *counter -= 1;
-            *chunk = Chunk::Reserved as u8;
-        }
+        self.note(from, to - from, Chunk::Reserved);
         first.is_multiple_of(CHUNK_UNITS) && units.is_multiple_of(CHUNK_UNITS)
     }
 
@@ -424,6 +459,21 @@ unsafe impl SegmentSource for Backing {
         }
         // What stays guarded is tried again when it is wanted.
         self.protect(first, units, on);
+    }
+
+    fn after_fork_in_child(&mut self) {
+        let mut chunk = 0;
+        while chunk < self.runs.end() {
+            let count = match self.chunks[chunk] {
+                huge if huge == Chunk::Huge as u8 => 1,
+                giant if giant == Chunk::Giant as u8 => GIANT_CHUNKS,
+                _ => 0,
+            };
+            if count > 0 {
+                self.leave_pool(chunk, count);
+            }
+            chunk += count.max(1);
+        }
     }
 }
 

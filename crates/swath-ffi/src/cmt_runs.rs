@@ -113,6 +113,16 @@ impl Runs {
         free
     }
 
+    /// Whether a unit of the chunk is in use.
+    pub(crate) fn is_used(&self, chunk: usize) -> bool {
+        self.used[chunk] != 0
+    }
+
+    /// No unit from this chunk on was ever used.
+    pub(crate) fn end(&self) -> usize {
+        self.end
+    }
+
     pub(crate) fn release(&mut self, first: u32, units: u32) {
         self.set(first, units, false);
         self.lowest = self.lowest.min((first / CHUNK_UNITS) as usize);

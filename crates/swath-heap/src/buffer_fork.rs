@@ -43,6 +43,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     pub unsafe fn after_fork_in_child(&self, own: Option<&mut LocalHeap<'_, 'm, L, S>>) {
         // SAFETY: this thread holds the lock and no guard of it is left.
         let mut guard = unsafe { self.global.make_guard_unchecked() };
+        guard.source.after_fork_in_child();
         let mine = own.as_ref().map(|heap| heap.token());
         let superblocks = self.superblocks();
         self.list.forget();

@@ -42,6 +42,9 @@ pub unsafe trait SegmentSource {
     fn guard(&mut self, first: u32, units: u32, on: bool) {
         let _ = (first, units, on);
     }
+
+    /// The process is a fork's child, and no other thread has begun in it.
+    fn after_fork_in_child(&mut self) {}
 }
 
 /// The simplest source: first fit over memory that is all there.
