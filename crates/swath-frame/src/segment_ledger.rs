@@ -69,7 +69,7 @@ impl Ledger {
     }
 
     /// The units of a segment that has been handed out: the first, and the one
-    /// past the last. O(n/64) for n units.
+    /// past the last. O(c/64) for a segment of c units.
     ///
     /// # Errors
     /// A [`SegmentFreeError`] if it has not.
@@ -80,17 +80,20 @@ impl Ledger {
         segment: Segment,
     ) -> Result<(u64, u64), SegmentFreeError> {
         let (start, past) = segment.units(space)?;
-        let unit = space.unit();
         let (first, count) = (start as usize, (past - start) as usize);
-        if let Some(free) = first_clear(self.asked(storage), first, count) {
-            return Err(SegmentFreeError::NotAllocated { frame: (free as u64) << unit.k() });
+        let (asked, joined) = (self.asked(storage), self.joined(storage));
+        let is = |words: &[u64], index: usize| words[index / 64] >> (index % 64) & 1 == 1;
+        // What is joined is handed out, and so is what it is joined to.
+        let one = if count > 1 { all_set(joined, first, count - 1) } else { is(asked, first) };
+        if one && (first == 0 || !is(joined, first - 1)) && !is(joined, first + count - 1) {
+            return Ok((start, past));
         }
-        let joined = self.joined(storage);
-        let is_joined = |index: usize| joined[index / 64] >> (index % 64) & 1 == 1;
-        let whole = (first == 0 || !is_joined(first - 1))
-            && (count == 1 || all_set(joined, first, count - 1))
-            && !is_joined(first + count - 1);
-        if whole { Ok((start, past)) } else { Err(SegmentFreeError::NotSegment { segment }) }
+        Err(match first_clear(asked, first, count) {
+            Some(free) => {
+                SegmentFreeError::NotAllocated { frame: (free as u64) << space.unit().k() }
+            }
+            None => SegmentFreeError::NotSegment { segment },
+        })
     }
 
     /// Visits the segments handed out, ascending: the first unit of each, and
