@@ -144,7 +144,7 @@ impl<'m, W: DerefMut<Target = [u64]>> Baseline<'m, W> {
     fn first_fit(&self, place: &Place<'_>) -> Option<u64> {
         self.space.areas().iter().find_map(|area| {
             let place = place.within(area)?;
-            place.search(|count, from| self.scan(count, from, units(&self.space, area).1))
+            place.search(|count, from| self.scan(count, from, units(&self.space, area).1), || None)
         })
     }
 

@@ -16,7 +16,7 @@ use crate::area_space::{AreaSpace, Segment};
 use crate::config::BuildError;
 use crate::segment::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
 use crate::segment_ledger::Ledger;
-use crate::segment_place::{Place, held_end};
+use crate::segment_place::{AreaShape, Place, held_end};
 use crate::segment_runs::{RunTree, UNITS_MAX};
 
 /// Where the frames behind a segment come from.
@@ -32,17 +32,27 @@ pub enum Frames {
     PreAllocated,
 }
 
-/// A segment allocator with one bitmap over all areas; the lowest place that
-/// meets a request is taken.
+/// A segment allocator with one bitmap over all areas. A request fails exactly
+/// if no place meets it. The lowest place is taken, unless 16 free runs or more
+/// below it are long enough for the request and have no place in them.
 ///
 /// With n units, a areas, and L = 1 + ceil(log₄(n/256)) levels of summaries:
-/// * A request of c units costs O(L) to find its place and O(L + c/64) to take
-///   it, if any place will do, or the lower limit is the only constraint.
-/// * Alignment and boundaries add O(L) for each free run that is long enough
-///   and has no place in it: there are at most n/c of them, and none of
-///   c + 2^align - 1 units or more (with a boundary: 2c + 2^align - 2). To stay
-///   in one area adds O(log a) for each, and for each area passed by, and so do
-///   [`Frames::OnDemand`]'s blocks, whose size takes the place of 2^align.
+/// * A request of c units costs O(L + log a) to find its place, with whatever
+///   constraints, and O(L + c/64) to take it, if there is a free run of s units
+///   between its limits, counted from where 17 tries have failed. Limits alone
+///   take one try; then no such run is needed.
+/// * s is c + A - 1 for alignment A = 2^align; with a boundary c + C - 1, where
+///   C is c rounded up to A; with [`Frames::OnDemand`] P + max(A, P) - 1, where P
+///   is the power of two not below c. In one area, and with `OnDemand`, it is
+///   2s - 1 of that s, and there is one only if no area has fewer than s units;
+///   with `OnDemand` the areas' first units have to be multiples of A as well,
+///   and of P if there is a boundary.
+/// * Without such a run, each free run of c to s - 1 units that has no place is
+///   tried, and each try costs O(L + log a). Tries are in runs of their own and
+///   for multiples of A of their own, so there are n/max(c, A) + 1 at most. With
+///   `OnDemand` it is a try for each start in such a run whose block is not free.
+/// * To stay in one area, and `OnDemand`, also cost O(log a) for each area that
+///   is passed by as too small, whatever is free in it.
 /// * To free c units costs O(L + c/64).
 ///
 /// State: 0.46 bytes for each unit.
@@ -74,6 +84,7 @@ pub enum Frames {
 pub struct GlobalBitmap<'m, W> {
     storage: W,
     space: AreaSpace<'m>,
+    shape: AreaShape,
     frames: Frames,
     runs: RunTree,
     ledger: Ledger,
@@ -99,7 +110,7 @@ impl<'m, W: DerefMut<Target = [u64]>> GlobalBitmap<'m, W> {
         check_size(&space, Self::storage_words(&space), storage.len())?;
         let runs = RunTree::new(&mut storage, units);
         let ledger = Ledger::new(&mut storage, RunTree::storage_words(units) as usize, units);
-        Ok(Self { storage, space, frames, runs, ledger })
+        Ok(Self { storage, space, shape: AreaShape::of(&space), frames, runs, ledger })
     }
 
     /// Where the frames behind a segment come from.
@@ -143,7 +154,10 @@ impl<'m, W: DerefMut<Target = [u64]>> GlobalBitmap<'m, W> {
     fn find_units(&self, request: &SegmentRequest) -> Result<(u64, u64, u64), SegmentError> {
         let blocks = self.frames == Frames::OnDemand;
         let place = Place::new(&self.space, request, blocks, self.free_frames())?;
-        let start = place.search(|count, from| self.runs.first_run(&self.storage, count, from));
+        let start = place.search(
+            |count, from| self.runs.first_run(&self.storage, count, from),
+            || place.sure_units(self.shape),
+        );
         let start = start.ok_or(SegmentError::NoSegment { wanted: request.count })?;
         Ok((start, start + place.count, place.held_end(start)))
     }

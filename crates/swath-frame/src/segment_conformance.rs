@@ -3,7 +3,8 @@
 //! [`Naive`] is a segment allocator, too: a flag for each unit and a list of
 //! segments, every rule a loop over all places, tried one by one. [`conform`]
 //! drives an allocator and the naive one through the same random requests,
-//! frees and abuses, and every answer has to be the same.
+//! frees and abuses, and every answer has to be the same, but for places that the
+//! [`Rule`] leaves to choice.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,14 +15,18 @@ use swath_arch::Order;
 use crate::area_space::{AreaSpace, Segment};
 use crate::conformance::Random;
 use crate::segment::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
+use crate::segment_place::TRIES;
 
 /// How an allocator chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
-    /// The lowest place; a segment holds its own units.
+    /// The lowest place; a segment holds its own units. Any other place will do
+    /// as well if so many free runs below the lowest are long enough and have none
+    /// as [`GlobalBitmap`](crate::segment_bitmap::GlobalBitmap) tries.
     Lowest,
     /// The lowest place at which the piece in each area begins a block of a
-    /// power of two, which is held.
+    /// power of two, which is held. Any other such place will do as well, if
+    /// as many starts below the lowest have free units enough and no free block.
     Blocks,
     /// By area up to an area's size, backwards over free areas beyond.
     Baseline,
@@ -129,6 +134,65 @@ impl<'m> Naive<'m> {
         })
     }
 
+    /// How often a search may try in vain below unit `lowest`, which has the
+    /// lowest place.
+    fn vain_tries(&self, request: &SegmentRequest, count: usize, lowest: usize) -> usize {
+        let lower = request.lower.div_ceil(self.unit()) as usize;
+        let starts = (lower..lowest).filter(|&start| self.all_free(start, start + count));
+        match self.rule {
+            // Those with a run of free units before the place's own.
+            Rule::Lowest => starts
+                .filter(|&start| start == lower || !self.free[start - 1])
+                .filter(|&start| !self.all_free(start, lowest))
+                .count(),
+            Rule::Blocks => starts.count(),
+            Rule::Baseline | Rule::Page => 0,
+        }
+    }
+
+    /// The place of `found`, if a search may find it where the lowest is `place`.
+    fn instead(
+        &self,
+        request: &SegmentRequest,
+        [lowest, past, _]: [usize; 3],
+        found: Segment,
+    ) -> Option<[usize; 3]> {
+        let count = past - lowest;
+        let start = (found.start / self.unit()) as usize;
+        let past = start + count;
+        let tried = self.vain_tries(request, count, lowest) >= TRIES as usize;
+        let legal = start > lowest
+            && past <= self.free.len()
+            && self.segment(start, past) == found
+            && self.meets(request, start, past);
+        if !tried || !legal {
+            return None;
+        }
+        let blocks = self.rule == Rule::Blocks;
+        let held = if blocks { self.blocks_end(start, past)? } else { past };
+        self.all_free(start, held).then_some([start, past, held])
+    }
+
+    /// Does as an allocator that answered `found`: the answer it should have
+    /// given. Of the places that the rule leaves it to choose from, that is the one
+    /// it chose.
+    pub fn follow(
+        &mut self,
+        request: &SegmentRequest,
+        found: Result<Segment, SegmentError>,
+    ) -> Result<Segment, SegmentError> {
+        let mut place = self.place(request)?;
+        let other = found.ok().and_then(|found| self.instead(request, place, found));
+        place = other.unwrap_or(place);
+        Ok(self.hand_out(place))
+    }
+
+    fn hand_out(&mut self, [start, past, held]: [usize; 3]) -> Segment {
+        self.free[start..held].fill(false);
+        self.segments.push([start, past, held]);
+        self.segment(start, past)
+    }
+
     fn place(&self, request: &SegmentRequest) -> Result<[usize; 3], SegmentError> {
         let (wanted, free) = (request.count, self.free_frames());
         if wanted == 0 {
@@ -173,10 +237,7 @@ impl SegmentAllocator for Naive<'_> {
     }
 
     fn allocate(&mut self, request: &SegmentRequest) -> Result<Segment, SegmentError> {
-        let [start, past, held] = self.place(request)?;
-        self.free[start..held].fill(false);
-        self.segments.push([start, past, held]);
-        Ok(self.segment(start, past))
+        self.place(request).map(|place| self.hand_out(place))
     }
 
     fn free(&mut self, segment: Segment) -> Result<(), SegmentFreeError> {
@@ -269,7 +330,7 @@ pub fn conform<A: SegmentAllocator>(
             n if (n < 7) == filling => {
                 let request = request(&mut random, total, unit);
                 let found = allocator.find(&request);
-                let expected = naive.allocate(&request);
+                let expected = naive.follow(&request, found);
                 assert_eq!(found, expected, "{place}: {request:?}");
                 let before = free_runs(allocator);
                 assert_eq!(allocator.allocate(&request), expected, "{place}: {request:?}");

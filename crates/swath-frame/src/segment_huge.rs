@@ -67,7 +67,7 @@ impl<'m, W: DerefMut<Target = [u64]>> HugePages<'m, W> {
     fn find_page(&self, request: &SegmentRequest) -> Result<u64, SegmentError> {
         let place = Place::new(&self.space, request, false, self.free_frames())?;
         let next = |_, from: u64| self.pages.next(&self.storage, from as usize).map(|p| p as u64);
-        let page = if place.count == 1 { place.search(next) } else { None };
+        let page = if place.count == 1 { place.search(next, || None) } else { None };
         page.ok_or(SegmentError::NoSegment { wanted: request.count })
     }
 }

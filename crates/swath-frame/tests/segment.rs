@@ -1,12 +1,14 @@
 //! The segment allocators against the naive one, on many shapes of areas.
 
+use std::iter;
+
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::area_space::{Area, AreaSpace, Segment};
 use swath_frame::conformance::Random;
 use swath_frame::segment::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
 use swath_frame::segment_baseline::Baseline;
 use swath_frame::segment_bitmap::{Frames, GlobalBitmap};
-use swath_frame::segment_conformance::{Rule, conform, free_runs};
+use swath_frame::segment_conformance::{Naive, Rule, conform, free_runs};
 use swath_frame::segment_huge::HugePages;
 use swath_frame::segment_mapping::{CountedPages, Mapped, Mapping, Refused};
 use swath_frame::{BuildError, MapError};
@@ -96,6 +98,71 @@ fn large_spaces_conform() {
             });
         });
     }
+}
+
+/// Many runs that are long enough and have no place: whatever the constraints, a place is found
+/// exactly if there is one, and it is the lowest unless a search may try in vain too often.
+#[test]
+fn many_runs_without_a_place_conform() {
+    // Answers: the lowest place, another, none; and others of blocks.
+    let mut answers = [0; 4];
+    for seed in 0..18 {
+        let mut random = Random::new(seed);
+        let sizes: &[u64] =
+            [&[1 << 12][..], &[64; 60], &[96, 160, 256, 128, 320, 512, 64]][seed as usize % 3];
+        let mut start = random.below(2) * 32;
+        let areas = sizes.iter().map(|&size| {
+            let area = extent(start, size);
+            start = area.end().raw() + 32;
+            area
+        });
+        let areas: Vec<_> = areas.collect();
+        with_space(&areas, 0, |space| {
+            for (frames, rule) in
+                [(Frames::PreAllocated, Rule::Lowest), (Frames::OnDemand, Rule::Blocks)]
+            {
+                let (mut bitmap, mut naive) = (bitmap(space, frames), Naive::new(space, rule));
+                // Of each `period` units the first is used, seldom another or none.
+                let period = [16, 32][seed as usize % 2];
+                let (mut used, mut none) = (Vec::new(), 0);
+                for first in (0..space.total_frames()).step_by(period as usize) {
+                    match random.below(80) {
+                        0 => none = 6,
+                        n if none == 0 => used.push(first + n / 76 * random.below(period)),
+                        _ => none -= 1,
+                    }
+                }
+                let one = SegmentRequest::new(1);
+                let all: Vec<_> = iter::from_fn(|| bitmap.allocate(&one).ok()).collect();
+                all.iter().for_each(|&unit| assert_eq!(naive.allocate(&one), Ok(unit)));
+                for unit in all.into_iter().filter(|unit| !used.contains(&unit.start)) {
+                    assert_eq!((bitmap.free(unit), naive.free(unit)), (Ok(()), Ok(())));
+                }
+                for step in 0..400 {
+                    let mut request = SegmentRequest::new(1 + random.below(34));
+                    request.align = Order::known([0, 5, random.below(7) as u8][step % 3]);
+                    request.boundary =
+                        Order::new(4 + random.below(5) as u8).filter(|_| step & 4 > 0);
+                    request.one_area = step & 2 > 0;
+                    if step % 16 == 0 {
+                        request.lower = random.below(space.total_frames());
+                        request.upper = request.lower + random.below(space.total_frames());
+                    }
+                    let found = bitmap.find(&request);
+                    let lowest = naive.find(&request);
+                    let place = format_args!("seed {seed}, step {step}, {rule:?}");
+                    let expected = naive.clone().follow(&request, found);
+                    assert_eq!(found, expected, "{place}: {request:?}");
+                    match found {
+                        Ok(_) if found == lowest => answers[0] += 1,
+                        Ok(_) => answers[1 + 2 * usize::from(rule == Rule::Blocks)] += 1,
+                        Err(_) => answers[2] += 1,
+                    }
+                }
+            }
+        });
+    }
+    assert!(answers.iter().all(|&count| count > 50), "{answers:?}");
 }
 
 /// A million units in use at random; each answer against a scan of all units.
