@@ -20,6 +20,7 @@ use crate::buffer::{self, Call};
 use crate::random::Random;
 use crate::regions::{self, ALL, Ask::*, Beside, Beside::*, Step::*, Tree::*};
 use crate::reserve::{self, Calls::*};
+use crate::segments::{self, Pair};
 use crate::setup::{FRAMES, SpinLock, bbs, buddy};
 use crate::superpages::{self, Measure};
 use crate::timed;
@@ -53,6 +54,8 @@ const fn gate(name: &'static str, bound: f64, run: fn() -> Result<u64, String>) 
 /// only, and between regions, with the same bound for all.
 /// Last the allocators of a zone, each doing the same ([`zones`]): the green memory
 /// manager's beside Linux's, and its longest calls with 16 banks and with 1,024.
+/// And the segment allocators, a get and a put in one ([`segments`]), and a search past free runs,
+/// some hundred and some thousands, that are long enough and have no place.
 const GATES: &[Gate] = &[
     gate("bbs-get", 60.0, || get(&mut half_used(bbs()))),
     gate("bbs-put", 60.0, || put(&mut half_used(bbs()))),
@@ -173,6 +176,14 @@ const GATES: &[Gate] = &[
     gate("adaptive-steal-1k", 1100.0, || worst(Worst::Steal, 1024)),
     gate("adaptive-rest-16", 1100.0, || worst(Worst::Rest, 16)),
     gate("adaptive-rest-1k", 1100.0, || worst(Worst::Rest, 1024)),
+    gate("segment-frame", 1300.0, || segments::global(Pair::Frame, swath_bench_counted)),
+    gate("segment-frame-all", 3500.0, || segments::global(Pair::FrameOfAll, swath_bench_counted)),
+    gate("segment-20m", 4400.0, || segments::global(Pair::Large, swath_bench_counted)),
+    gate("segment-aligned", 3600.0, || segments::global(Pair::Constrained, swath_bench_counted)),
+    gate("segment-passed-16k", 9500.0, || segments::hostile(1 << 14, swath_bench_counted)),
+    gate("segment-passed-1m", 9500.0, || segments::hostile(1 << 20, swath_bench_counted)),
+    gate("baseline-frame", 2300.0, || segments::baseline(Pair::Frame, swath_bench_counted)),
+    gate("baseline-20m", 2000.0, || segments::baseline(Pair::Large, swath_bench_counted)),
 ];
 
 /// Gates whose first may take no more than the second, where both are run: the

@@ -103,6 +103,7 @@ mod random;
 mod regions;
 mod reserve;
 mod rivals;
+mod segments;
 mod setup;
 mod superpages;
 mod timed;
