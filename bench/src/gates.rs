@@ -83,11 +83,11 @@ const GATES: &[Gate] = &[
     gate("enter-flags", 1600.0, || {
         superpages::gate(Measure::EnterAndPromoteFlags, swath_bench_counted)
     }),
-    gate("buffer-get", 22.0, || buffer::gate(Call::Get, swath_bench_counted)),
+    gate("buffer-get", 30.0, || buffer::gate(Call::Get, swath_bench_counted)),
     gate("buffer-put", 62.0, || buffer::gate(Call::Put, swath_bench_counted)),
     gate("buffer-pair", 54.0, || buffer::gate(Call::Pair, swath_bench_counted)),
     gate("buffer-remote", 145.0, || buffer::gate(Call::PutRemote, swath_bench_counted)),
-    gate("buffer-returned", 24.0, || buffer::gate(Call::GetReturned, swath_bench_counted)),
+    gate("buffer-returned", 31.0, || buffer::gate(Call::GetReturned, swath_bench_counted)),
     gate("dram-raster", 1600.0, || timed::dram(Raster, swath_bench_counted)),
     gate("dram-vertical", 3000.0, || timed::dram(Vertical, swath_bench_counted)),
     gate("system-raster", 5000.0, || timed::system("pcad", true, Raster, swath_bench_counted)),
