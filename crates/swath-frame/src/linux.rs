@@ -27,7 +27,7 @@
 //! watermarks after a claim, which lasts until reclaim has run. "Of a like
 //! mobility" means on an LRU list there; here it is the mobility of the request
 //! that took the frame, so that frames which wait in per-CPU lists count as
-//! used by whom they were taken for.
+//! used by whom they were taken for ([`LinuxZone::set_user`] can say otherwise).
 //!
 //! # What it costs
 //! 9 bytes per frame of the span rounded out to 1024 frames (8 for the links of
@@ -325,25 +325,33 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
     /// it is free or alike.
     fn claim_around(&mut self, block: u32, mobility: Mobility, from: Mobility) -> bool {
         let pageblock_k = self.lists.pageblock_k;
-        let frames = 1 << pageblock_k;
-        let start = block & !(frames - 1);
-        let around = Extent::new(self.lists.frame(start), u64::from(frames));
-        // A pageblock that two zones share is not this one's to change.
-        if around.start < self.span.start || around.end() > self.span.end() {
+        let Some(count) = self.free_or_alike_at(block, mobility) else { return false };
+        if count < 1 << (pageblock_k - 1) {
             return false;
         }
+        let start = block >> pageblock_k << pageblock_k;
+        self.lists.move_block(start, from as usize, mobility as usize);
+        self.lists.set_mobility(start, pageblock_k, mobility);
+        true
+    }
+
+    /// How many frames of the pageblock around a frame are free or alike to a
+    /// request of this mobility; `None` if the pageblock is not whole in the
+    /// zone, so that two zones share it and it is not this one's to change.
+    pub(crate) fn free_or_alike_at(&self, index: u32, mobility: Mobility) -> Option<u32> {
+        let frames = 1 << self.lists.pageblock_k;
+        let start = index & !(frames - 1);
+        let around = Extent::new(self.lists.frame(start), u64::from(frames));
+        if clip(around, self.span) != around {
+            return None;
+        }
         let (free, movable) = self.lists.count(start);
-        let alike = match (mobility, from) {
+        let alike = match (mobility, self.lists.mobility(start)) {
             (Mobility::Movable, _) => movable,
             (_, Mobility::Movable) => frames - (free + movable),
             _ => 0,
         };
-        if free + alike < frames / 2 {
-            return false;
-        }
-        self.lists.move_block(start, from as usize, mobility as usize);
-        self.lists.set_mobility(start, pageblock_k, mobility);
-        true
+        Some(free + alike)
     }
 
     /// Takes from another mobility's pageblock, which keeps its mobility.
@@ -361,7 +369,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
     /// Takes a block, remembering in `stealing` that the request has come down
     /// to that: within one batch the kernel then does not look elsewhere.
     #[inline]
-    fn take_from(
+    pub(crate) fn take_from(
         &mut self,
         order: Order,
         mobility: Mobility,

@@ -117,6 +117,19 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         true
     }
 
+    /// Takes one block of a batch, as [`take_batch`](crate::ZoneAllocator::take_batch)
+    /// does one after another. `stealing` says whether the batch has come down to
+    /// single blocks of other mobilities, and is false at its beginning. O(M) for M
+    /// orders, but for a claim.
+    pub fn take_of_batch(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        stealing: &mut bool,
+    ) -> Option<Pfn> {
+        self.take_from(order, mobility, false, stealing)
+    }
+
     /// Changes the mobility of the pageblock around `frame`, and moves its free
     /// blocks to the tails of the new lists; if one free block holds it and
     /// others, theirs too. Whether it lies whole in the zone and is not
@@ -145,6 +158,27 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
             self.lists.set_mobility(start, pageblock_k, mobility);
         }
         true
+    }
+
+    /// Makes an owner of this mobility the user of a frame in use. Whether the
+    /// frame is in use; if not, nothing has changed. O(1).
+    pub fn set_user(&mut self, frame: Pfn, mobility: Mobility) -> bool {
+        let used =
+            self.span().contains(frame) && self.lists.state(self.lists.index(frame)) & USED != 0;
+        if used {
+            self.lists.fill(self.lists.index(frame), 0, state(mobility));
+        }
+        used
+    }
+
+    /// How many frames of the pageblock around `frame` are free or alike to a
+    /// request of this mobility, which claims it from half of them on; `None`
+    /// if it does not lie whole in the zone. O(2^(pageblock order - 3)).
+    pub fn free_or_alike(&self, frame: Pfn, mobility: Mobility) -> Option<u32> {
+        if !self.span().contains(frame) {
+            return None;
+        }
+        self.free_or_alike_at(self.lists.index(frame), mobility)
     }
 
     /// How many frames of the pageblock around `frame` movable owners use, and
