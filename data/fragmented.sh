@@ -1,89 +1,53 @@
 #!/bin/sh
-# Breaks the memory of a small machine up: files (movable), pipes (unmovable)
-# and empty files (reclaimable) by turns grow into what the others left. /t and
-# /p are to be empty file systems in memory. Of BusyBox's shell only what it
-# does by itself makes files, so that few processes are recorded.
-D=/t
-P=/p
-x=0123456789abcdef
-while [ ${#x} -lt 4096 ]; do x=$x$x; done
+# Records a kernel that runs short of memory, in a virtual machine: writes
+# fragmented.swpages and fragmented.swsnap into the current directory.
+# Usage: sh fragmented.sh SWATH VMLINUZ [SEED]
+# It takes about a minute and wants QEMU, cpio, a static busybox, and a C compiler with a static libc.
+set -eu
+swath=$1 vmlinuz=$2 seed=${3:-4}
+here=$(dirname "$0")
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+root=$room/root
+for dir in bin proc sys dev t out; do mkdir -p "$root/$dir"; done
+cp "$(command -v busybox)" "$root/bin/busybox"
+for tool in sh mount base64 stty poweroff; do ln -s busybox "$root/bin/$tool"; done
+strip -o "$root/bin/swath" "$swath"
+for library in $(ldd "$swath" | grep -o '/[^ ]*'); do
+    mkdir -p "$root$(dirname "$library")"
+    cp "$library" "$root$library"
+done
+cc -O2 -Wall -static -s -o "$root/bin/fragment" "$here/fragmented.c"
 
-# files DIR FIRST LAST: files of 1 to 6 pages, from the shell itself.
-files() {
-    mkdir -p $D/$1
-    i=$2
-    while [ $i -le $3 ]; do
-        case $((i * 7 % 10)) in
-        0) printf %s "$x$x$x$x$x$x" ;;
-        1 | 2) printf %s "$x$x$x" ;;
-        3 | 4 | 5) printf %s "$x$x" ;;
-        *) printf %s "$x" ;;
-        esac > $D/$1/$i
-        i=$((i + 1))
+# No kernel thread may move pages: no reclaim ahead, no compaction, no huge pages.
+cat > "$root/init" <<'INIT'
+#!/bin/sh
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev
+mount -t tracefs trace /sys/kernel/tracing
+mount -t ramfs files /t
+echo 0 > /proc/sys/vm/compaction_proactiveness
+echo 0 > /proc/sys/vm/watermark_boost_factor
+echo 1024 > /proc/sys/vm/min_free_kbytes
+echo never > /sys/kernel/mm/transparent_hugepage/enabled
+swath record pages --system --buffer-kib 2048 -o /out/r -- \
+    sh -c "swath snapshot -o /out/s && fragment 34 22528 $SEED"
+{
+    stty raw -echo
+    for file in r s; do
+        echo "FILE $file"
+        base64 /out/$file
     done
-}
-
-# names DIR COUNT: empty files, an inode and a name each.
-names() {
-    mkdir -p $D/$1
-    i=0
-    while [ $i -lt $2 ]; do
-        : > $D/$1/$i
-        i=$((i + 1))
-    done
-}
-
-# pipes COUNT: processes that hold seven full pipes of 16 pages each. Their
-# numbers go to $held.
-pipes() {
-    n=0
-    while [ $n -lt $1 ]; do
-        (
-            for fd in 3 4 5 6 7 8 9; do
-                rm -f $P/$n-$fd
-                mkfifo $P/$n-$fd
-            done
-            exec 3<>$P/$n-3 4<>$P/$n-4 5<>$P/$n-5 6<>$P/$n-6 7<>$P/$n-7 8<>$P/$n-8 9<>$P/$n-9
-            for k in 0 1 2 3 4 5 6 7 8 9 a b c d e f; do
-                for fd in 3 4 5 6 7 8 9; do printf %s "$x" >&$fd; done
-            done
-            exec sleep 100000
-        ) &
-        held="$held $!"
-        n=$((n + 1))
-    done
-}
-
-# thin DIR NTH: deletes the files whose number ends in NTH.
-thin() { rm -f $D/$1/*$2; }
-
-drop() { for p in $held; do kill $p; done; wait; held=; }
-
-mkdir -p $D $P
-files a 1 ${1:-6000}
-thin a 3
-pipes 24
-thin a 7
-names n 12000
-thin a 1
-thin a 5
-drop
-files b 1 3500
-rm -rf $D/n
-echo 2 > /proc/sys/vm/drop_caches
-files c 1 2000
-thin b 2
-thin c 4
-names m 14000
-thin b 8
-pipes 16
-rm -rf $D/m
-echo 2 > /proc/sys/vm/drop_caches
-thin a 9
-drop
-files d 1 3000
-thin d 6
-thin c 0
-pipes 10
-names k 6000
-drop
+    stty raw # waits until all is out
+} < /dev/ttyS1 > /dev/ttyS1
+poweroff -f
+INIT
+chmod +x "$root/init"
+(cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) > "$room/initrd.gz"
+qemu-system-x86_64 -accel tcg,thread=multi -cpu qemu64 -smp 2 -m 192M -nodefaults -no-reboot \
+    -display none -serial stdio -serial "file:$room/files" -kernel "$vmlinuz" \
+    -initrd "$room/initrd.gz" -append "console=ttyS0 panic=-1 loglevel=5 SEED=$seed" < /dev/null
+grep -q '^FILE s' "$room/files" || { echo "no recording: run it again" >&2; exit 1; }
+awk '/^FILE r/ { next } /^FILE s/ { exit } { print }' "$room/files" | base64 -d > fragmented.swpages
+awk 'on { print } /^FILE s/ { on = 1 }' "$room/files" | base64 -d > fragmented.swsnap

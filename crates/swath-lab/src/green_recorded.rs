@@ -12,7 +12,7 @@ use crate::green_replay::{self, FOLLOWED, ReplayError};
 use crate::green_track::{self, Tail, Track};
 use crate::page_events::PageChange;
 use crate::page_events_file::PageReader;
-use crate::page_follow::{self, Agreement, Course, FallbackKind, Pageblocks};
+use crate::page_follow::{self, Agreement, Course, FallbackKind};
 use crate::page_replay::TimedOp;
 use crate::plan_green::{Design, GreenPlan};
 use crate::results::{Claim, Figure, FigureKind, Point, Series, StudyResult, Unit};
@@ -208,21 +208,16 @@ fn followed() -> Result<FollowedPart, ReplayError> {
         .iter()
         .map(|((kind, why), count)| format!("{count} of {kind}: {why}"))
         .collect();
-    let by_itself: u64 = free.fallbacks.values().sum();
-    let mixed = |end: Pageblocks| end.mixed as f64;
+    let frames = |count: Option<u32>| count.map_or(0.0, f64::from);
     let claims = vec![
         Claim::at_least(
             whose,
             &format!("{name}: takes without a fallback that the baseline's rules lead to, from the same order and list ({} takes)", there.own.recorded),
             1.0,
             share(there.own),
-            0.02,
+            0.0,
         )
-        .with_unit(Unit::Share)
-        .with_cause(
-            "Some frames reach the kernel's lists without an event of their own: compaction moves \
-             pages, and a free that finds the per-CPU lists locked goes past them.",
-        ),
+        .with_unit(Unit::Share),
         Claim::at_least(
             whose,
             &format!("{name}: fallbacks that the baseline's rules lead to, from the same order and mobility, claimed or not ({} fallbacks)", all.recorded),
@@ -232,19 +227,25 @@ fn followed() -> Result<FollowedPart, ReplayError> {
         )
         .with_unit(Unit::Share)
         .with_cause(&differences.join("; ")),
-        Claim::about(
+        Claim::at_least(
             whose,
-            &format!("{name}: fallbacks of the baseline by itself, from the same beginning and under the same requests"),
-            all.recorded as f64,
-            by_itself as f64,
-            0.1,
+            &format!("{name}: takes of the baseline by itself, from the same beginning and under the same requests, that get the kernel's frames"),
+            1.0,
+            share(free.takes),
+            0.0,
+        )
+        .with_unit(Unit::Share),
+        Claim::exactly(
+            whose,
+            &format!("{name}: frames of 512, free or alike, with which the kernel claims a pageblock: the fewest"),
+            256.0,
+            frames(there.claimed_least),
         ),
-        Claim::about(
+        Claim::exactly(
             whose,
-            &format!("{name}: pageblocks in the end that movable and other owners share"),
-            mixed(there.end),
-            mixed(free.end),
-            0.1,
+            &format!("{name}: frames of 512, free or alike, with which it leaves a pageblock: the most"),
+            255.0,
+            frames(there.left_most),
         ),
     ];
     let finding = format!(

@@ -72,6 +72,7 @@ pub mod page_events_live;
 pub mod page_follow;
 pub mod page_load;
 pub mod page_replay;
+mod page_steps;
 mod palette;
 pub mod pbs_allocation;
 pub mod pbs_cases;

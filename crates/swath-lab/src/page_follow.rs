@@ -12,14 +12,14 @@
 //!   blocks.
 //! * A pageblock's mobility is the one that its first event shows; without
 //!   one it counts as movable, as the kernel makes all memory at boot.
+//! * Of two blocks in a list, the one that is taken first stands first.
 //!
 //! [`follow`] then goes through the events with a [`LinuxZone`] in the kernel's
 //! state. At each take it brings the block that the kernel took to the head of
-//! its list, because the order of the lists at the beginning is not known,
-//! and asks whether the zone's rules lead to the same frames, from the same
-//! order and mobility, with the same claim. Where they do not, it counts and does by
-//! force what the kernel did. [`run_free`] lets the same zones serve
-//! the same requests by themselves.
+//! its list, should it not be there, and asks whether the zone's rules lead to
+//! the same frames, from the same order and mobility, with the same claim. Where
+//! they do not, it counts and does by force what the kernel did. [`run_free`]
+//! lets the same zones serve the same requests by themselves.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,6 +29,7 @@ use swath_frame::linux::{Fallback, Observe, PAGEBLOCK_ORDER, fallbacks};
 use swath_frame::{ByteRange, LinuxZone, MemoryMap, Mobility, ZoneAllocator};
 
 use crate::page_events::{MigrateType, PageChange, PageEvent};
+use crate::page_steps::{Found, Step, What, steps};
 use crate::snapshot::{FrameKind, Snapshot};
 
 /// Why a recording cannot be followed.
@@ -45,21 +46,6 @@ pub enum FollowError {
         /// Why.
         what: String,
     },
-}
-
-/// What happens to a zone's free lists.
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    Take { start: Pfn, order: Order, wanted: MigrateType, cpu: u16, found: Option<Found> },
-    Give { start: Pfn, order: Order, list: Option<MigrateType> },
-}
-
-/// A fallback's other half.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Found {
-    order: Order,
-    from: MigrateType,
-    claimed: bool,
 }
 
 /// A kind of fallback.
@@ -146,9 +132,10 @@ pub struct Followed {
     pub fallbacks: BTreeMap<FallbackKind, Agreement>,
     /// Fallbacks of which the block found was the first of its list without help.
     pub fallback_first: u64,
-    /// Of the fallbacks that came out the same: steals that follow another one of their batch,
-    /// where the kernel looks for nothing else.
-    pub in_batch: u64,
+    /// Of the pageblocks that were claimed in part free, the fewest frames that were free or alike.
+    pub claimed_least: Option<u32>,
+    /// Of those that were looked at and left, the most.
+    pub left_most: Option<u32>,
     /// Fallbacks that came out otherwise.
     pub differences: BTreeMap<(FallbackKind, Difference), u64>,
     /// Drains: whether the kernel's list is that of the zone's pageblock.
@@ -161,6 +148,8 @@ pub struct Followed {
     pub reserves: u64,
     /// Pageblocks at the end.
     pub end: Pageblocks,
+    /// The blocks that were the first of their lists for the kernel, one after another.
+    firsts: Vec<(Pfn, Order)>,
 }
 
 /// Pageblocks of all zones.
@@ -205,48 +194,6 @@ pub struct Course {
     steps: Vec<Step>,
 }
 
-/// For a request of this order there are per-CPU lists.
-fn per_cpu(order: Order) -> bool {
-    order.k() <= 3 || order == PAGEBLOCK_ORDER
-}
-
-/// The steps among the events. A claim within a pageblock shows as a take and
-/// then, on the same processor, as the fallback that led to it.
-fn steps(events: &[PageEvent]) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    let mut last_take = BTreeMap::new();
-    for event in events {
-        let cpu = event.cpu;
-        match event.change {
-            PageChange::Take { start, order, migrate_type: wanted, .. } => {
-                last_take.insert(cpu, steps.len());
-                steps.push(Step::Take { start, order, wanted, cpu, found: None });
-                continue;
-            }
-            PageChange::Fallback { start, order, fallback_order, wanted, found, claimed } => {
-                let new = Found { order: fallback_order, from: found, claimed };
-                let took = last_take.remove(&cpu).map(|nth: usize| &mut steps[nth]);
-                if let Some(Step::Take { start: at, order: of, wanted: by, found, .. }) = took
-                    && (*at, *of, *by) == (start, order, wanted)
-                {
-                    *found = Some(new);
-                } else {
-                    steps.push(Step::Take { start, order, wanted, cpu, found: Some(new) });
-                }
-            }
-            PageChange::Drain { start, order, migrate_type } => {
-                steps.push(Step::Give { start, order, list: Some(migrate_type) });
-            }
-            PageChange::Free { start, order } if !per_cpu(order) => {
-                steps.push(Step::Give { start, order, list: None });
-            }
-            _ => continue,
-        }
-        last_take.remove(&cpu);
-    }
-    steps
-}
-
 /// After which step the snapshot was taken: where what the steps say of the
 /// frames differs least from it. `first` says of each frame whether its first
 /// step finds it free. O(frames of the steps).
@@ -254,10 +201,8 @@ fn snapshot_step(steps: &[Step], first: &[Option<bool>], owner: &[Option<Mobilit
     let mut free: Vec<bool> = first.iter().map(|first| first.unwrap_or(false)).collect();
     let (mut differ, mut least, mut best) = (0_i64, 0_i64, 0);
     for (nth, step) in steps.iter().enumerate() {
-        let (Step::Take { start, order, .. } | Step::Give { start, order, .. }) = *step;
-        let now = matches!(step, Step::Give { .. });
-        let frames = start.raw() as usize..(start.raw() + order.frames()) as usize;
-        for frame in frames.start.min(free.len())..frames.end.min(free.len()) {
+        let Some(now) = step.is_free_after() else { continue };
+        for frame in step.frames(free.len()) {
             let there = owner[frame].is_none();
             differ += i64::from(now != there) - i64::from(free[frame] != there);
             free[frame] = now;
@@ -275,7 +220,7 @@ fn pageblock_of(frame: Pfn) -> u64 {
 
 impl Course {
     /// From the events of a recording of the whole system and a snapshot that
-    /// was taken while it ran. O(events + frames).
+    /// was taken while it ran. O(events) with the zone's costs, and O(frames).
     ///
     /// # Errors
     /// [`FollowError::Lost`] or [`FollowError::Zone`].
@@ -313,40 +258,31 @@ impl Course {
             }
         };
         for step in &steps {
-            let (start, order, free) = match *step {
-                Step::Take { start, order, wanted, found, .. } => {
-                    match found {
-                        Some(found) if found.order >= PAGEBLOCK_ORDER => {
-                            let k = found.order.k();
-                            let block = Pfn::new(start.raw() >> k << k);
-                            shows(block, found.order, found.from);
-                        }
-                        Some(found) => shows(start, order, found.from),
-                        None => shows(start, order, wanted),
-                    }
-                    (start, order, true)
+            let Some(free) = step.is_free_after() else { continue };
+            let &Step { start, order, what } = step;
+            match what {
+                What::Take { found: Some(found), .. } if found.order >= PAGEBLOCK_ORDER => {
+                    let k = found.order.k();
+                    let block = Pfn::new(start.raw() >> k << k);
+                    shows(block, found.order, found.from);
                 }
-                Step::Give { start, order, list } => {
-                    if let Some(list) = list {
-                        shows(start, order, list);
-                    }
-                    (start, order, false)
-                }
-            };
-            let frames = start.raw() as usize..(start.raw() + order.frames()) as usize;
-            for known in &mut first[frames.start.min(end)..frames.end.min(end)] {
-                known.get_or_insert(free);
+                What::Take { found: Some(Found { from: list, .. }), .. }
+                | What::Take { wanted: list, .. }
+                | What::Give { list: Some(list) } => shows(start, order, list),
+                _ => {}
+            }
+            for known in &mut first[step.frames(end)] {
+                // What leaves the lists was free.
+                known.get_or_insert(!free);
             }
         }
         let past = snapshot_step(&steps, &first, &owner);
         let mut seen = vec![false; end];
         for step in &steps[..past] {
-            let (Step::Take { start, order, .. } | Step::Give { start, order, .. }) = *step;
-            let frames = start.raw() as usize..(start.raw() + order.frames()) as usize;
-            for frame in frames.start.min(end)..frames.end.min(end) {
+            let Some(free) = step.is_free_after() else { continue };
+            for frame in step.frames(end) {
                 if !std::mem::replace(&mut seen[frame], true) {
-                    let takes = matches!(step, Step::Take { .. });
-                    owner[frame] = (!takes).then(|| owner[frame].unwrap_or(Mobility::Unmovable));
+                    owner[frame] = free.then(|| owner[frame].unwrap_or(Mobility::Unmovable));
                 }
             }
         }
@@ -372,7 +308,15 @@ impl Course {
             let built = built.map_err(|error| failed(&zone.name, error.to_string()))?;
             zones.push(built.observed(LastFallback::default()));
         }
-        Ok(Self { zones, steps })
+        let mut course = Self { zones, steps };
+        for (start, order) in follow(&course).firsts.into_iter().rev() {
+            for zone in &mut course.zones {
+                if zone.free_block(start) == Some((start, order)) {
+                    zone.bring_forward(start);
+                }
+            }
+        }
+        Ok(course)
     }
 
     /// The mobilities of pageblocks at the beginning.
@@ -400,14 +344,15 @@ fn pageblocks(zones: &[Zone]) -> Pageblocks {
 pub fn follow(course: &Course) -> Followed {
     let mut zones = course.zones.clone();
     let mut out = Followed::default();
-    // Whether the step before in the zone was a steal, and of what.
-    let mut stealing = vec![None; zones.len()];
+    let mut stealing = false;
     for step in &course.steps {
-        let (Step::Take { start, .. } | Step::Give { start, .. }) = *step;
-        let Some(nth) = zones.iter().position(|zone| zone.span().contains(start)) else { continue };
-        let zone = &mut zones[nth];
-        match *step {
-            Step::Give { start, order, list } => {
+        let Step { start, order, what } = *step;
+        let Some(zone) = zones.iter_mut().find(|zone| zone.span().contains(start)) else {
+            continue;
+        };
+        let end = start.raw().saturating_add(order.frames());
+        match what {
+            What::Give { list } => {
                 give(zone, start, order, &mut out);
                 let Some(list) = list.and_then(MigrateType::mobility) else { continue };
                 let same = zone.pageblock_mobility(start) == Some(list);
@@ -415,28 +360,37 @@ pub fn follow(course: &Course) -> Followed {
                 if !same {
                     zone.set_mobility(start, list);
                 }
-                stealing[nth] = None;
             }
-            Step::Take { start, order, wanted, cpu, found } => {
+            What::Take { wanted, found, next } => {
+                stealing &= next;
                 out.given_unseen += make_free(zone, start, order);
                 let Some(wanted) = wanted.mobility() else {
                     out.reserves += 1;
                     zone.take_at(start, order, Mobility::Unmovable);
                     continue;
                 };
-                let Some(found) = found else {
-                    own(zone, start, order, wanted, &mut out);
-                    stealing[nth] = None;
-                    continue;
-                };
-                let of_batch = stealing[nth] == Some((cpu, order, wanted));
-                fall_back(zone, (start, order, wanted), found, of_batch, &mut out);
-                stealing[nth] = (!found.claimed).then_some((cpu, order, wanted));
+                if let Some(found) = found {
+                    fall_back(zone, (start, order, wanted), found, &mut stealing, &mut out);
+                } else {
+                    own(zone, (start, order, wanted), &mut stealing, &mut out);
+                }
+                use_frames(zone, start.raw()..end, false);
             }
+            What::Movable => use_frames(zone, start.raw()..end, true),
+            What::Disown => use_frames(zone, start.raw()..end, false),
         }
     }
     out.end = pageblocks(&zones);
     out
+}
+
+/// Says of frames in use whether they count as movable. What waits in per-CPU
+/// lists does not.
+fn use_frames(zone: &mut Zone, frames: impl Iterator<Item = u64>, movable: bool) {
+    let by = if movable { Mobility::Movable } else { Mobility::Unmovable };
+    for frame in frames {
+        zone.set_user(Pfn::new(frame), by);
+    }
 }
 
 /// Gives back those frames of a block that are in use, as a whole if all are.
@@ -458,13 +412,24 @@ fn make_free(zone: &mut Zone, start: Pfn, order: Order) -> u64 {
     frames.map(|frame| u64::from(zone.give(frame, Order::BASE).is_ok())).sum()
 }
 
+/// Makes the free block that holds `frame` the first of its list. Whether it was.
+fn bring_forward(zone: &mut Zone, frame: Pfn, out: &mut Followed) -> bool {
+    out.firsts.extend(zone.free_block(frame));
+    zone.bring_forward(frame) == Some(true)
+}
+
 /// A take without a fallback: the smallest order of the own lists that has a
 /// block, of that the first.
-fn own(zone: &mut Zone, start: Pfn, order: Order, wanted: Mobility, out: &mut Followed) {
-    let first = zone.bring_forward(start) == Some(true);
+fn own(
+    zone: &mut Zone,
+    (start, order, wanted): (Pfn, Order, Mobility),
+    stealing: &mut bool,
+    out: &mut Followed,
+) {
+    let first = bring_forward(zone, start, out);
     let block = zone.free_block(start).map(|(block, _)| block);
     let smallest = (order.k()..=10).find_map(|k| zone.list(Order::known(k as u8), wanted).next());
-    let same = smallest.is_some() && smallest == block && block == Some(start);
+    let same = !*stealing && smallest.is_some() && smallest == block && block == Some(start);
     out.own.count(same);
     out.own_first += u64::from(same && first);
     if same {
@@ -472,6 +437,7 @@ fn own(zone: &mut Zone, start: Pfn, order: Order, wanted: Mobility, out: &mut Fo
         debug_assert_eq!(taken, Some(start), "the first block of the list is what is taken");
     } else {
         zone.take_at(start, order, wanted);
+        *stealing = false;
     }
 }
 
@@ -479,7 +445,7 @@ fn fall_back(
     zone: &mut Zone,
     (start, order, wanted): (Pfn, Order, Mobility),
     found: Found,
-    of_batch: bool,
+    stealing: &mut bool,
     out: &mut Followed,
 ) {
     let Some(from) = found.from.mobility() else {
@@ -494,26 +460,27 @@ fn fall_back(
     let block = if found.claimed && !whole {
         let first = pageblock_of(start) << PAGEBLOCK_ORDER.k();
         let step = found.order.frames() as usize;
-        let mut starts = (first..first + PAGEBLOCK_ORDER.frames()).step_by(step).map(Pfn::new);
-        starts.find(|at| zone.free_block(*at) == Some((*at, found.order)))
+        let starts = (first..first + PAGEBLOCK_ORDER.frames()).step_by(step).map(Pfn::new);
+        let head = zone.list(found.order, from).next();
+        head.filter(|head| pageblock_of(*head) == pageblock_of(start)).or_else(|| {
+            starts.into_iter().find(|at| zone.free_block(*at) == Some((*at, found.order)))
+        })
     } else {
         Some(start)
     };
-    let first = block.and_then(|block| zone.bring_forward(block)) == Some(true);
-    let steals = of_batch && !found.claimed && {
-        let smallest = (order.k()..=10).map(|k| Order::known(k as u8)).find_map(|of| {
-            let from = fallbacks(wanted).into_iter().find(|m| zone.list(of, *m).next().is_some());
-            from.map(|from| (of, from))
-        });
-        smallest == Some((found.order, from))
-    };
+    let first = block.is_some_and(|block| bring_forward(zone, block, out));
+    let looked_at = if *stealing { (None, None) } else { looks(zone, order, wanted, found) };
     let before = zone.observer().count;
-    let taken = zone.take(order, wanted);
+    let taken = zone.take_of_batch(order, wanted, stealing);
     let event = zone.observer().event.filter(|_| zone.observer().count > before);
     let expected =
         Fallback { start, order, block_order: found.order, wanted, from, claimed: found.claimed };
-    let mut same = event == Some(expected);
-    if !same {
+    let same = event == Some(expected);
+    if same {
+        let (claimed, left) = looked_at;
+        out.claimed_least = out.claimed_least.into_iter().chain(claimed).min();
+        out.left_most = out.left_most.max(left);
+    } else {
         if let Some(taken) = taken {
             let given = zone.give(taken, order);
             debug_assert!(given.is_ok(), "what was taken can be given back");
@@ -525,8 +492,7 @@ fn fall_back(
             zone.set_mobility(start, wanted);
         }
         zone.take_at(start, order, wanted);
-        same = steals;
-        out.in_batch += u64::from(steals);
+        *stealing = !found.claimed;
     }
     out.fallback_first += u64::from(same && first);
     out.fallbacks.entry(kind).or_default().count(same);
@@ -544,9 +510,28 @@ fn fall_back(
     }
 }
 
+/// How many frames are free or alike in the pageblock that is claimed, if it is
+/// not wholly free, and how many at most in those that are looked at before.
+fn looks(zone: &Zone, order: Order, wanted: Mobility, found: Found) -> (Option<u32>, Option<u32>) {
+    let least = if wanted == Mobility::Movable { PAGEBLOCK_ORDER.k() / 2 } else { 0 };
+    let counts = |k: u32| {
+        let of = Order::known(k as u8);
+        let from = |from: &Mobility| zone.list(of, *from).next();
+        zone.free_or_alike(fallbacks(wanted).iter().find_map(from)?, wanted)
+    };
+    let k = found.order.k();
+    if !found.claimed {
+        return (None, (order.k().max(least)..PAGEBLOCK_ORDER.k()).filter_map(counts).max());
+    }
+    let claimed = (found.order < PAGEBLOCK_ORDER).then(|| counts(k)).flatten();
+    (claimed, (k + 1..PAGEBLOCK_ORDER.k()).filter_map(counts).max())
+}
+
 /// What the zones did by themselves.
 #[derive(Clone, Debug, Default)]
 pub struct RanFree {
+    /// Takes, and those that got the frames that the kernel gave.
+    pub takes: Agreement,
     /// Fallbacks.
     pub fallbacks: BTreeMap<FallbackKind, u64>,
     /// Takes for which a zone had nothing.
@@ -569,13 +554,18 @@ pub fn run_free(course: &Course) -> RanFree {
             place[free.start.raw() as usize..free.end().raw() as usize].fill(NOWHERE);
         });
     }
+    let mut stealing = false;
     for step in &course.steps {
-        let (Step::Take { start, order, .. } | Step::Give { start, order, .. }) = *step;
+        let Step { start, order, what } = *step;
         let Some(zone) = zones.iter_mut().find(|zone| zone.span().contains(start)) else {
             continue;
         };
-        let frames = start.raw() as usize..(start.raw() + order.frames()) as usize;
-        let Some(places) = place.get_mut(frames) else { continue };
+        let Some(places) = place.get_mut(step.frames(usize::MAX)) else { continue };
+        if let What::Movable | What::Disown = what {
+            let places = places.iter().copied().filter(|at| *at != NOWHERE);
+            use_frames(zone, places, what == What::Movable);
+            continue;
+        }
         // A take of what is in use: that was given back unseen.
         let at = places[0];
         let in_one = at.is_multiple_of(order.frames())
@@ -588,16 +578,20 @@ pub fn run_free(course: &Course) -> RanFree {
             }
         }
         places.fill(NOWHERE);
-        let Step::Take { wanted, .. } = *step else { continue };
+        let What::Take { wanted, next, .. } = what else { continue };
+        stealing &= next;
         let before = zone.observer().count;
         let wanted = wanted.mobility().unwrap_or(Mobility::Unmovable);
-        let Some(taken) = zone.take(order, wanted) else {
+        let Some(taken) = zone.take_of_batch(order, wanted, &mut stealing) else {
+            out.takes.count(false);
             out.failed += 1;
             continue;
         };
+        out.takes.count(taken == start);
         for (place, at) in places.iter_mut().zip(taken.raw()..) {
             *place = at;
         }
+        use_frames(zone, places.iter().copied(), false);
         if let Some(event) = zone.observer().event.filter(|_| zone.observer().count > before) {
             let whole = event.block_order >= PAGEBLOCK_ORDER;
             let Fallback { wanted, from, claimed, .. } = event;
