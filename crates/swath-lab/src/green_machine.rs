@@ -355,8 +355,10 @@ impl<Z: GreenZone> GreenMachine<Z> {
 
     fn tick(&mut self) -> Result<(), GreenError> {
         if let Some(plan) = self.config.daemon {
+            // Interleaved banks are read and written two at a time.
+            let ways = if self.config.interleaved { 2 } else { 1 };
             for node in 0..self.daemons.len() {
-                self.step_daemon(node, plan.budget_frames)?;
+                self.step_daemon(node, plan.budget_frames * ways)?;
                 if !Z::RESTS && self.free_in(node) < self.layout.bank_frames() {
                     self.online_in(Some(node))?;
                 }

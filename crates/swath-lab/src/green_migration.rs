@@ -53,7 +53,7 @@ pub fn run(plan: &GreenPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let daemon = &plan.daemon;
     notes.push(format!(
         "The daemon of each node looks for a bank every {} ms, of which at most {}% is in use, \
-         moves up to {} frames each 100 ms, and leaves {} frames free.",
+         moves up to {} frames each 100 ms (twice as many where banks are interleaved), and leaves {} frames free.",
         daemon.interval_ms,
         daemon.occupied_permille_max / 10,
         daemon.budget_frames,

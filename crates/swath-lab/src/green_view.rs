@@ -60,7 +60,8 @@ pub struct DaemonPlan {
     pub occupied_permille_max: u32,
     /// Free frames that must remain where frames are moved to.
     pub reserve_frames: u64,
-    /// Frames moved in a step of [`TICK_US`](crate::green_machine::TICK_US).
+    /// Frames moved in a step of [`TICK_US`](crate::green_machine::TICK_US); twice as many where
+    /// two banks are interleaved.
     pub budget_frames: u64,
 }
 
