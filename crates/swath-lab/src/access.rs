@@ -25,6 +25,7 @@ use crate::access_champsim::ChampSim;
 use crate::access_event::{Batch, Event, TraceHeader};
 use crate::access_lackey::Lackey;
 use crate::access_swath::{self, Swath};
+use crate::content;
 use crate::input::Input;
 
 /// The most memory that a compressed file may make its decompressor take:
@@ -119,7 +120,7 @@ impl TraceFormat {
 
     /// What the first bytes of the content say.
     fn of_content(head: &[u8]) -> Option<Self> {
-        if head.starts_with(&access_swath::MAGIC) {
+        if head.starts_with(&access_swath::FORMAT.magic) {
             Some(Self::Swath)
         } else if head.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n')) {
             Some(Self::Lackey)
@@ -193,7 +194,7 @@ pub enum TraceError {
     /// Another version of Swath's format.
     #[error(
         "byte 8 says trace version {found}; this program reads versions 1 to {}",
-        access_swath::VERSION
+        access_swath::FORMAT.version
     )]
     Version {
         /// The version.
@@ -287,7 +288,7 @@ impl Content {
     pub(crate) fn unpack(input: Input<Self>) -> io::Result<Input<Self>> {
         let file_bytes = Arc::clone(&input.source().file_bytes);
         let mut zstd = zstd::stream::read::Decoder::new(input)?;
-        zstd.window_log_max(access_swath::WINDOW_LOG2)?;
+        zstd.window_log_max(content::WINDOW_LOG2)?;
         Ok(Input::new(Self { reader: Box::new(zstd), compression: Compression::Zstd, file_bytes }))
     }
 }

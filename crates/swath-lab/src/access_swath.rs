@@ -16,17 +16,11 @@ use crate::access::{Access, AccessKind, BATCH, Content, TraceError};
 use crate::access_event::{
     Backing, Batch, Event, NAME_BYTES_MAX, Protection, Sampling, TraceHeader, is_name, page_range,
 };
+use crate::content::{Format, put_name};
 use crate::input::{Input, NumberError, put_number, unzigzag, zigzag};
 
-/// The file's first eight bytes. The line end at their close shows a copy
-/// that went through text conversion.
-pub const MAGIC: [u8; 8] = *b"SWTRAC\r\n";
-
-/// The version of the format, byte 8 of the file.
-pub const VERSION: u8 = 2;
-
-/// zstd's largest window: 8 MiB, what level 19 writes.
-pub(crate) const WINDOW_LOG2: u32 = 23;
+/// The format; version 1 is read as well.
+pub static FORMAT: Format = Format { noun: "trace", magic: *b"SWTRAC\r\n", version: 2 };
 
 /// Places for the last address of operands: enough for 16384 bytes of code
 /// before two instructions share.
@@ -142,7 +136,7 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// As [`TraceWriter::new`]; [`io::ErrorKind::InvalidInput`] for a name or
     /// a sampling that cannot be.
-    pub fn with_header(mut to: W, level: i32, header: &TraceHeader) -> io::Result<Self> {
+    pub fn with_header(to: W, level: i32, header: &TraceHeader) -> io::Result<Self> {
         let wrong = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         if !is_name(header.program.as_bytes()) {
             return wrong("a program's name that is too long or not printable ASCII");
@@ -152,14 +146,9 @@ impl<W: Write> TraceWriter<W> {
         if header.sampling.is_some() && Sampling::new(burst, period).is_none() {
             return wrong("a sampling without accesses or without gaps");
         }
-        to.write_all(&MAGIC)?;
-        to.write_all(&[VERSION])?;
-        let mut zstd = zstd::stream::write::Encoder::new(to, level)?;
-        zstd.include_checksum(true)?;
-        zstd.window_log(WINDOW_LOG2)?;
+        let zstd = FORMAT.begin(to, level)?;
         let mut chunk = Vec::with_capacity(CHUNK_BYTES + 64);
-        put_number(&mut chunk, header.program.len() as u64);
-        chunk.extend_from_slice(header.program.as_bytes());
+        put_name(&mut chunk, &header.program);
         put_number(&mut chunk, burst);
         put_number(&mut chunk, period);
         let (guess, last_page) = (Guess::new(), 0);
@@ -304,19 +293,20 @@ impl Swath {
     /// Reads what stands before the first access; `input` starts with the
     /// signature.
     pub(crate) fn new(mut input: Input<Content>) -> Result<Self, TraceError> {
-        let head = match input.fill(MAGIC.len() + 1) {
+        let Format { magic, version: last, .. } = FORMAT;
+        let head = match input.fill(magic.len() + 1) {
             Ok(head) => head,
             Err(source) => return Err(input.source().explain(source)),
         };
-        if !head.starts_with(&MAGIC) {
+        if !head.starts_with(&magic) {
             return Err(TraceError::Record { offset: 0, what: "not the signature of a trace" });
         }
-        let version = match head.get(MAGIC.len()) {
-            Some(&version @ 1..=VERSION) => version,
+        let version = match head.get(magic.len()) {
+            Some(&version) if (1..=last).contains(&version) => version,
             Some(&found) => return Err(TraceError::Version { found }),
             None => return Err(TraceError::Truncated { offset: 8, what: "the version" }),
         };
-        input.consume(MAGIC.len() + 1);
+        input.consume(magic.len() + 1);
         let input = Content::unpack(input)?;
         let mut swath = Self {
             input,

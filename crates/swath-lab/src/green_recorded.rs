@@ -176,7 +176,7 @@ fn followed() -> Result<FollowedPart, ReplayError> {
     let reader = PageReader::new(events).map_err(fault)?;
     let events: Result<Vec<_>, _> = reader.collect();
     let events = events.map_err(fault)?;
-    let snapshot = Snapshot::read(snapshot)?;
+    let snapshot = Snapshot::read(snapshot).map_err(fault)?;
     let course = Course::new(&events, &snapshot)?;
     let there = page_follow::follow(&course);
     let free = page_follow::run_free(&course);

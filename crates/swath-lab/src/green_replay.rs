@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::content::FileError;
 use crate::green_allocator::AllocatorName;
 use crate::green_machine::{DaemonPlan, GreenConfig, GreenError, Look, MachineName, drive};
-use crate::page_events_file::{PageFileError, PageReader};
+use crate::page_events_file::PageReader;
 use crate::page_follow::FollowError;
 use crate::page_load::{LoadKind, PageLoad};
 use crate::page_replay::{TimedOp, held_before, replay};
-use crate::snapshot_file::SnapshotError;
 
 /// Where requests come from.
 #[derive(Clone, PartialEq, Debug)]
@@ -43,17 +43,14 @@ pub struct ReplayOptions {
 /// Why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The recording cannot be read.
+    /// The recording, or the snapshot of its machine, cannot be read.
     #[error("{}: {error}", file.display())]
     File {
         /// The file.
         file: PathBuf,
         /// What is wrong with it.
-        error: PageFileError,
+        error: FileError,
     },
-    /// The snapshot of a recording's machine cannot be read.
-    #[error("{0}")]
-    Snapshot(#[from] SnapshotError),
     /// The recording cannot be followed.
     #[error("{0}")]
     Follow(#[from] FollowError),

@@ -16,84 +16,15 @@ use std::path::Path;
 use foldhash::fast::FixedState;
 
 use crate::access_event::{Sampling, is_name};
-use crate::content::{Content, ContentError, WINDOW_LOG2, put_name};
+use crate::content::{Content, FileError, Format, put_name};
 use crate::heap_events::{HeapEvent, HeapHead, HeapTotals, LIVE_MAX, SIZE_MAX};
 use crate::input::{put_number, unzigzag, zigzag};
 
-/// The file's first eight bytes. The line end at their close shows a copy
-/// that went through text conversion.
-pub const MAGIC: [u8; 8] = *b"SWHEAP\r\n";
-
-/// The version of the format, byte 8 of the file.
-pub const VERSION: u8 = 1;
+/// The format.
+pub static FORMAT: Format = Format { noun: "heap recording", magic: *b"SWHEAP\r\n", version: 1 };
 
 /// Encoded events gathered before zstd sees them, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
-
-/// Why a recording cannot be read. Offsets count bytes from 0; those of the
-/// content count after decompression.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum HeapFileError {
-    /// The file does not start as a recording does.
-    #[error("no recording of a heap: byte {offset} of the file is not that of the signature")]
-    Magic {
-        /// The first byte that differs.
-        offset: u64,
-    },
-    /// Another version of the format.
-    #[error("byte 8 says heap version {found}; this program reads version {VERSION}")]
-    Version {
-        /// The version.
-        found: u8,
-    },
-    /// The file is cut short.
-    #[error("the recording is cut short: byte {offset} of its content, within {what}, is missing")]
-    Truncated {
-        /// Offset of the first missing byte in the content.
-        offset: u64,
-        /// What was being read.
-        what: &'static str,
-    },
-    /// A value that cannot be.
-    #[error("byte {offset} of the recording's content: {what}")]
-    Malformed {
-        /// Where the event or the value starts in the content.
-        offset: u64,
-        /// What is wrong with it.
-        what: &'static str,
-    },
-    /// The compressed bytes contradict themselves or their checksum.
-    #[error(
-        "the recording is damaged: its compressed data after byte {offset} of the content: {source}"
-    )]
-    Damaged {
-        /// How much of the content was sound.
-        offset: u64,
-        /// The decompressor's words.
-        source: io::Error,
-    },
-    /// The file could not be opened or read.
-    #[error("{source}")]
-    Io {
-        /// The system's words.
-        #[from]
-        source: io::Error,
-    },
-}
-
-impl From<ContentError> for HeapFileError {
-    fn from(error: ContentError) -> Self {
-        match error {
-            ContentError::Magic { offset } => Self::Magic { offset },
-            ContentError::Version { found } => Self::Version { found },
-            ContentError::Truncated { offset, what } => Self::Truncated { offset, what },
-            ContentError::Malformed { offset, what } => Self::Malformed { offset, what },
-            ContentError::Damaged { offset, source } => Self::Damaged { offset, source },
-            ContentError::Io { source } => Self::Io { source },
-        }
-    }
-}
 
 /// Bits 2 to 0 of an event's first byte.
 mod code {
@@ -293,7 +224,7 @@ impl<W: Write> HeapWriter<W> {
     /// # Errors
     /// Those of `to`, a level that zstd does not know, and
     /// [`io::ErrorKind::InvalidInput`] for a name or a sampling that cannot be.
-    pub fn new(mut to: W, head: &HeapHead, level: i32) -> io::Result<Self> {
+    pub fn new(to: W, head: &HeapHead, level: i32) -> io::Result<Self> {
         if !is_name(head.program.as_bytes()) {
             return Err(invalid("a program's name that is too long or not printable ASCII"));
         }
@@ -302,11 +233,7 @@ impl<W: Write> HeapWriter<W> {
         if head.sampling.is_some() && Sampling::new(burst, period).is_none() {
             return Err(invalid("a sampling without accesses or without gaps"));
         }
-        to.write_all(&MAGIC)?;
-        to.write_all(&[VERSION])?;
-        let mut zstd = zstd::stream::write::Encoder::new(to, level)?;
-        zstd.include_checksum(true)?;
-        zstd.window_log(WINDOW_LOG2)?;
+        let zstd = FORMAT.begin(to, level)?;
         let mut chunk = Vec::with_capacity(CHUNK_BYTES + 64);
         put_name(&mut chunk, &head.program);
         put_number(&mut chunk, burst);
@@ -448,7 +375,7 @@ impl HeapReader<File> {
     ///
     /// # Errors
     /// As [`new`](HeapReader::new), and if the file cannot be opened.
-    pub fn open(path: &Path) -> Result<Self, HeapFileError> {
+    pub fn open(path: &Path) -> Result<Self, FileError> {
         Self::new(File::open(path)?)
     }
 }
@@ -457,17 +384,17 @@ impl<R: Read> HeapReader<R> {
     /// Reads what stands before the events.
     ///
     /// # Errors
-    /// A [`HeapFileError`] that names the byte.
-    pub fn new(from: R) -> Result<Self, HeapFileError> {
-        let mut content = Content::open(from, MAGIC, VERSION)?;
+    /// A [`FileError`] that names the byte.
+    pub fn new(from: R) -> Result<Self, FileError> {
+        let mut content = Content::open(from, &FORMAT)?;
         let program = content.name("the program's name")?;
-        let offset = content.0.offset();
+        let offset = content.offset();
         let burst = content.number("the sampling")?;
         let period = content.number("the sampling")?;
         let sampling = Sampling::new(burst, period);
         if sampling.is_none() && (burst, period) != (0, 0) {
             let what = "a sampling without accesses or without gaps";
-            return Err(HeapFileError::Malformed { offset, what });
+            return Err(FORMAT.malformed(offset, what));
         }
         let head = HeapHead { program, sampling };
         Ok(Self { content, head, state: State::default(), totals: None, ended: false })
@@ -484,9 +411,9 @@ impl<R: Read> HeapReader<R> {
         self.totals.as_ref()
     }
 
-    fn event(&mut self) -> Result<Option<HeapEvent>, ContentError> {
-        let offset = self.content.0.offset();
-        let malformed = |what| ContentError::Malformed { offset, what };
+    fn event(&mut self) -> Result<Option<HeapEvent>, FileError> {
+        let offset = self.content.offset();
+        let malformed = |what| FORMAT.malformed(offset, what);
         let first = self.content.byte("an event")?;
         let code = first & 7;
         let unused = match code {
@@ -555,35 +482,35 @@ impl<R: Read> HeapReader<R> {
         Ok(Some(event))
     }
 
-    fn thread(&mut self, first: u8) -> Result<u32, ContentError> {
+    fn thread(&mut self, first: u8) -> Result<u32, FileError> {
         if first & THREAD == 0 {
             return Ok(self.state.thread);
         }
-        let offset = self.content.0.offset();
+        let offset = self.content.offset();
         let thread = u32::try_from(self.content.number("a thread")?).ok();
         let what = "a thread that is the last one or beyond 2^32";
         let other = thread.filter(|&thread| thread != self.state.thread);
-        other.ok_or(ContentError::Malformed { offset, what })
+        other.ok_or(FORMAT.malformed(offset, what))
     }
 
-    fn block(&mut self, first: u8) -> Result<u64, ContentError> {
-        let offset = self.content.0.offset();
+    fn block(&mut self, first: u8) -> Result<u64, FileError> {
+        let offset = self.content.offset();
         let mut place = Some(u64::from(first >> PLACE_SHIFT));
         if place == Some(PLACE_FOLLOWS) {
             place = self.content.number("a block")?.checked_add(PLACE_FOLLOWS);
         }
         let what = "a block that was never allocated";
         let block = place.and_then(|place| self.state.block_at(place));
-        block.ok_or(ContentError::Malformed { offset, what })
+        block.ok_or(FORMAT.malformed(offset, what))
     }
 
-    fn end(&mut self) -> Result<(), ContentError> {
-        let offset = self.content.0.offset();
+    fn end(&mut self) -> Result<(), FileError> {
+        let offset = self.content.offset();
         if self.content.number("the number of events")? != self.state.events {
             let what = "not the number of events before it";
-            return Err(ContentError::Malformed { offset, what });
+            return Err(FORMAT.malformed(offset, what));
         }
-        let offset = self.content.0.offset();
+        let offset = self.content.offset();
         let mut totals = [0; 6];
         for total in &mut totals {
             *total = self.content.number("the totals")?;
@@ -593,7 +520,7 @@ impl<R: Read> HeapReader<R> {
             HeapTotals { reads, writes, elsewhere, failed_calls, unknown_calls, lost_calls };
         if !self.state.agrees(&totals) {
             let what = "totals that are not those of the events";
-            return Err(ContentError::Malformed { offset, what });
+            return Err(FORMAT.malformed(offset, what));
         }
         self.content.end("bytes after the end")?;
         self.totals = Some(totals);
@@ -602,22 +529,14 @@ impl<R: Read> HeapReader<R> {
 }
 
 impl<R: Read> Iterator for HeapReader<R> {
-    type Item = Result<HeapEvent, HeapFileError>;
+    type Item = Result<HeapEvent, FileError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;
         }
-        match self.event() {
-            Ok(Some(event)) => Some(Ok(event)),
-            Ok(None) => {
-                self.ended = true;
-                None
-            }
-            Err(error) => {
-                self.ended = true;
-                Some(Err(error.into()))
-            }
-        }
+        let event = self.event().transpose();
+        self.ended = !matches!(event, Some(Ok(_)));
+        event
     }
 }

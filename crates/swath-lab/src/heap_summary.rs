@@ -6,8 +6,9 @@ use std::io::Read;
 use foldhash::fast::FixedState;
 use serde::Serialize;
 
+use crate::content::FileError;
 use crate::heap_events::{HeapEvent, HeapHead, HeapTotals};
-use crate::heap_events_file::{HeapFileError, HeapReader};
+use crate::heap_events_file::HeapReader;
 
 /// Sizes asked for, by powers of two: bin 0 counts sizes of 0, bin n those from
 /// 2^(n-1) on and below 2^n. One more than the bits of the largest size.
@@ -48,7 +49,7 @@ impl HeapSummary {
     ///
     /// # Errors
     /// Those of the reader.
-    pub fn of<R: Read>(reader: &mut HeapReader<R>) -> Result<Self, HeapFileError> {
+    pub fn of<R: Read>(reader: &mut HeapReader<R>) -> Result<Self, FileError> {
         let mut summary = Self { sizes: vec![0; BINS], ..Self::default() };
         let mut live: HashMap<u64, u64, FixedState> = HashMap::default();
         let mut threads = std::collections::BTreeSet::new();

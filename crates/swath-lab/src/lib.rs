@@ -33,7 +33,7 @@ mod cl_variant;
 #[cfg(target_os = "linux")]
 mod cl_ycsb;
 mod claim;
-mod content;
+pub mod content;
 pub mod count;
 pub mod execute;
 pub mod figure;

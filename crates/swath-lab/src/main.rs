@@ -16,20 +16,20 @@ use swath_hw::dram_trace::TraceFormat;
 use swath_lab::access::{AccessKind, TraceError};
 use swath_lab::access_event::Sampling;
 use swath_lab::access_record::{RecordError, RecordOptions, record};
+use swath_lab::content::FileError;
 use swath_lab::green_allocator::AllocatorName;
 use swath_lab::green_machine::MachineName;
 use swath_lab::green_replay::{self, ReplayError, ReplayOptions, Source, Table};
 use swath_lab::heap_events::HeapTotals;
-use swath_lab::heap_events_file::{HeapFileError, HeapReader};
+use swath_lab::heap_events_file::HeapReader;
 use swath_lab::heap_summary::HeapSummary;
 use swath_lab::page_events::PageChange;
-use swath_lab::page_events_file::{PageFileError, PageReader};
+use swath_lab::page_events_file::PageReader;
 use swath_lab::page_events_live::{self, PageRecordError, PageRecordOptions};
 use swath_lab::plan::Plan;
 use swath_lab::plan_green::LoadName;
 use swath_lab::real::{InputError, Machine, RealInput, Trace};
 use swath_lab::snapshot::{FrameKind, RunLengths, Snapshot, UnknownFrames};
-use swath_lab::snapshot_file::SnapshotError;
 use swath_lab::studies::{self, BUILT_IN};
 use swath_lab::study::{Run, StudyError, Watch};
 use swath_lab::workload::WorkloadName;
@@ -743,7 +743,7 @@ fn replay(args: ReplayArgs) -> Result<(), Failure> {
 }
 
 /// What a recording of page events holds, and what pairing makes of it.
-fn print_pages(mut reader: PageReader<std::fs::File>, json: bool) -> Result<(), PageFileError> {
+fn print_pages(mut reader: PageReader<std::fs::File>, json: bool) -> Result<(), FileError> {
     let head = reader.head().clone();
     let mut counts = [0u64; PageChange::KINDS];
     let mut duration_us = 0;
@@ -791,7 +791,7 @@ fn print_pages(mut reader: PageReader<std::fs::File>, json: bool) -> Result<(), 
 }
 
 /// What a recording of a heap holds.
-fn print_heap(mut reader: HeapReader<std::fs::File>, json: bool) -> Result<(), HeapFileError> {
+fn print_heap(mut reader: HeapReader<std::fs::File>, json: bool) -> Result<(), FileError> {
     let summary = HeapSummary::of(&mut reader)?;
     if json {
         say!("{}", serde_json::json!({ "head": reader.head(), "summary": summary }));
@@ -812,17 +812,17 @@ fn show(file: &Path, json: bool) -> Result<(), Failure> {
             print_snapshot(&snapshot, json);
             return Ok(());
         }
-        Err(SnapshotError::Magic { .. }) => {}
+        Err(FileError::Magic { .. }) => {}
         Err(error) => return Err(failed(&error)),
     }
     match PageReader::open(file) {
         Ok(reader) => return print_pages(reader, json).map_err(|error| failed(&error)),
-        Err(PageFileError::Magic { .. }) => {}
+        Err(FileError::Magic { .. }) => {}
         Err(error) => return Err(failed(&error)),
     }
     match HeapReader::open(file) {
         Ok(reader) => return print_heap(reader, json).map_err(|error| failed(&error)),
-        Err(HeapFileError::Magic { .. }) => {}
+        Err(FileError::Magic { .. }) => {}
         Err(error) => return Err(failed(&error)),
     }
     let mut counts = [0u64; 3];

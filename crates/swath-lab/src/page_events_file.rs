@@ -15,85 +15,17 @@ use std::path::Path;
 
 use swath_arch::{Order, Pfn};
 
-use crate::content::{Content, ContentError, WINDOW_LOG2, put_facts, put_name};
+use crate::content::{Content, FileError, Format, put_facts, put_name};
 use crate::input::{put_number, unzigzag, zigzag};
 use crate::page_events::{CPUS_MAX, MigrateType, PageChange, PageEvent, ZoneMax};
 use crate::snapshot::{Facts, NAME_BYTES_MAX, ZONES_MAX, check_name};
 
-/// The file's first eight bytes. The line end at their close shows a copy
-/// that went through text conversion.
-pub const MAGIC: [u8; 8] = *b"SWPAGE\r\n";
-
-/// The version of the format, byte 8 of the file.
-pub const VERSION: u8 = 1;
+/// The format.
+pub static FORMAT: Format =
+    Format { noun: "page-event recording", magic: *b"SWPAGE\r\n", version: 1 };
 
 /// Encoded events gathered before zstd sees them, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
-
-/// Why a recording cannot be read. Offsets count bytes from 0; those of the
-/// content count after decompression.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PageFileError {
-    /// The file does not start as a recording does.
-    #[error("no recording of page events: byte {offset} of the file is not that of the signature")]
-    Magic {
-        /// The first byte that differs.
-        offset: u64,
-    },
-    /// Another version of the format.
-    #[error("byte 8 says page-event version {found}; this program reads version {VERSION}")]
-    Version {
-        /// The version.
-        found: u8,
-    },
-    /// The file is cut short.
-    #[error("the recording is cut short: byte {offset} of its content, within {what}, is missing")]
-    Truncated {
-        /// Offset of the first missing byte in the content.
-        offset: u64,
-        /// What was being read.
-        what: &'static str,
-    },
-    /// A value that cannot be.
-    #[error("byte {offset} of the recording's content: {what}")]
-    Malformed {
-        /// Where the value starts in the content.
-        offset: u64,
-        /// What is wrong with it.
-        what: &'static str,
-    },
-    /// The compressed bytes contradict themselves or their checksum.
-    #[error(
-        "the recording is damaged: its compressed data after byte {offset} of the content: {source}"
-    )]
-    Damaged {
-        /// How much of the content was sound.
-        offset: u64,
-        /// The decompressor's words.
-        source: io::Error,
-    },
-    /// The file could not be opened, read or written.
-    #[error("{source}")]
-    Io {
-        /// The system's words.
-        #[from]
-        source: io::Error,
-    },
-}
-
-impl From<ContentError> for PageFileError {
-    fn from(error: ContentError) -> Self {
-        match error {
-            ContentError::Magic { offset } => Self::Magic { offset },
-            ContentError::Version { found } => Self::Version { found },
-            ContentError::Truncated { offset, what } => Self::Truncated { offset, what },
-            ContentError::Malformed { offset, what } => Self::Malformed { offset, what },
-            ContentError::Damaged { offset, source } => Self::Damaged { offset, source },
-            ContentError::Io { source } => Self::Io { source },
-        }
-    }
-}
 
 /// What a recording says before its first event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -364,15 +296,11 @@ impl<W: Write> PageWriter<W> {
     /// # Errors
     /// Those of `to`, a level that zstd does not know, and
     /// [`io::ErrorKind::InvalidInput`] for a head that the format cannot hold.
-    pub fn new(mut to: W, head: &PageHead, level: i32) -> io::Result<Self> {
+    pub fn new(to: W, head: &PageHead, level: i32) -> io::Result<Self> {
         if let Some(what) = head.fault() {
             return Err(invalid(what));
         }
-        to.write_all(&MAGIC)?;
-        to.write_all(&[VERSION])?;
-        let mut zstd = zstd::stream::write::Encoder::new(to, level)?;
-        zstd.include_checksum(true)?;
-        zstd.window_log(WINDOW_LOG2)?;
+        let zstd = FORMAT.begin(to, level)?;
         let mut chunk = Vec::with_capacity(CHUNK_BYTES + 64);
         put_facts(&mut chunk, &head.facts);
         put_name(&mut chunk, &head.program);
@@ -482,7 +410,7 @@ impl PageReader<File> {
     ///
     /// # Errors
     /// As [`new`](PageReader::new), and if the file cannot be opened.
-    pub fn open(path: &Path) -> Result<Self, PageFileError> {
+    pub fn open(path: &Path) -> Result<Self, FileError> {
         Self::new(File::open(path)?)
     }
 }
@@ -491,19 +419,19 @@ impl<R: Read> PageReader<R> {
     /// Reads what stands before the events.
     ///
     /// # Errors
-    /// A [`PageFileError`] that names the byte.
-    pub fn new(from: R) -> Result<Self, PageFileError> {
-        let mut content = Content::open(from, MAGIC, VERSION)?;
+    /// A [`FileError`] that names the byte.
+    pub fn new(from: R) -> Result<Self, FileError> {
+        let mut content = Content::open(from, &FORMAT)?;
         let facts = content.facts()?;
         let program = content.name("the program's name")?;
-        let offset = content.0.offset();
-        let malformed = |offset, what| PageFileError::Malformed { offset, what };
+        let offset = content.offset();
+        let malformed = |offset, what| FORMAT.malformed(offset, what);
         let whole_system = match content.number("whether it is the whole system")? {
             0 => false,
             1 => true,
             _ => return Err(malformed(offset, "neither a program nor the whole system")),
         };
-        let offset = content.0.offset();
+        let offset = content.offset();
         let cpus = content.number("the number of processors")?;
         let cpus = u16::try_from(cpus).unwrap_or(u16::MAX);
         let head = PageHead { facts, program, whole_system, cpus };
@@ -525,9 +453,9 @@ impl<R: Read> PageReader<R> {
         &self.lost
     }
 
-    fn event(&mut self) -> Result<Option<PageEvent>, ContentError> {
-        let offset = self.content.0.offset();
-        let malformed = |what| ContentError::Malformed { offset, what };
+    fn event(&mut self) -> Result<Option<PageEvent>, FileError> {
+        let offset = self.content.offset();
+        let malformed = |what| FORMAT.malformed(offset, what);
         let first = self.content.byte("an event")?;
         let code = first & 7;
         if code == code::END {
@@ -586,11 +514,11 @@ impl<R: Read> PageReader<R> {
         Ok(Some(PageEvent { time_us, cpu, change }))
     }
 
-    fn end(&mut self) -> Result<(), ContentError> {
-        let offset = self.content.0.offset();
+    fn end(&mut self) -> Result<(), FileError> {
+        let offset = self.content.offset();
         if self.content.number("the number of events")? != self.count {
             let what = "not the number of events before it";
-            return Err(ContentError::Malformed { offset, what });
+            return Err(FORMAT.malformed(offset, what));
         }
         let mut lost = Vec::new();
         for _ in 0..self.head.cpus {
@@ -603,22 +531,14 @@ impl<R: Read> PageReader<R> {
 }
 
 impl<R: Read> Iterator for PageReader<R> {
-    type Item = Result<PageEvent, PageFileError>;
+    type Item = Result<PageEvent, FileError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;
         }
-        match self.event() {
-            Ok(Some(event)) => Some(Ok(event)),
-            Ok(None) => {
-                self.ended = true;
-                None
-            }
-            Err(error) => {
-                self.ended = true;
-                Some(Err(error.into()))
-            }
-        }
+        let event = self.event().transpose();
+        self.ended = !matches!(event, Some(Ok(_)));
+        event
     }
 }

@@ -8,8 +8,9 @@ use std::io::Read;
 
 use foldhash::{HashMap, HashMapExt};
 
+use crate::content::FileError;
 use crate::heap_events::HeapEvent;
-use crate::heap_events_file::{HeapFileError, HeapReader};
+use crate::heap_events_file::HeapReader;
 use crate::rt_workload::{ALIGN_BYTES, Action};
 
 /// Accesses of no more bytes do not leave their page, as far as programs align them.
@@ -28,8 +29,8 @@ impl Actions {
     /// `realloc` copies.
     ///
     /// # Errors
-    /// [`HeapFileError`].
-    pub fn read<R: Read>(reader: HeapReader<R>) -> Result<Vec<Action>, HeapFileError> {
+    /// [`FileError`].
+    pub fn read<R: Read>(reader: HeapReader<R>) -> Result<Vec<Action>, FileError> {
         let mut state = Self { live: HashMap::new(), ..Self::default() };
         let mut actions = Vec::new();
         for event in reader {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use swath_arch::{PageRange, VirtAddr, Vpn};
 use swath_lab::access::{Access, AccessKind, Accesses, Compression, TraceError, TraceFormat};
 use swath_lab::access_event::{Backing, Event, Item, Protection, Sampling, TraceHeader};
-use swath_lab::access_swath::{MAGIC, TraceWriter, VERSION};
+use swath_lab::access_swath::{FORMAT, TraceWriter};
 
 fn access(addr: u64, len: u16, kind: AccessKind) -> Access {
     Access::new(VirtAddr::new(addr), len, kind).unwrap()
@@ -53,7 +53,7 @@ fn swath(accesses: &[Access]) -> Vec<u8> {
 
 /// A trace of a version around the given content.
 fn version(version: u8, content: &[u8]) -> Vec<u8> {
-    [&MAGIC[..], &[version], &zstd::encode_all(content, 1).unwrap()].concat()
+    [&FORMAT.magic[..], &[version], &zstd::encode_all(content, 1).unwrap()].concat()
 }
 
 /// A trace of version 1 around the given content.
@@ -715,7 +715,7 @@ proptest! {
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let mut layers = vec![bytes.clone(), file_of(&bytes), version(2, &bytes)];
         layers.push(version(2, &[&[0, 0, 0], &bytes[..]].concat()));
-        layers.push([&MAGIC[..], &[VERSION], &bytes].concat());
+        layers.push([&FORMAT.magic[..], &[FORMAT.version], &bytes].concat());
         layers.push([LACKEY.as_bytes(), &bytes].concat());
         layers.push([&champsim().0[..], &bytes].concat());
         for magic in [&[0x1f, 0x8b, 8, 0][..], &[0xfd, b'7', b'z', b'X', b'Z', 0], &[0x28, 0xb5, 0x2f, 0xfd]] {

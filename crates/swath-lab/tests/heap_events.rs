@@ -4,8 +4,9 @@
 
 use proptest::prelude::*;
 use swath_lab::access_event::Sampling;
+use swath_lab::content::FileError;
 use swath_lab::heap_events::{HeapEvent, HeapHead, HeapTotals, SIZE_MAX};
-use swath_lab::heap_events_file::{HeapFileError, HeapReader, HeapWriter, MAGIC, VERSION};
+use swath_lab::heap_events_file::{FORMAT, HeapReader, HeapWriter};
 use swath_lab::heap_summary::HeapSummary;
 
 fn head() -> HeapHead {
@@ -36,7 +37,7 @@ fn file(events: &[HeapEvent]) -> Vec<u8> {
 }
 
 /// The events before an error or the end, and the error.
-fn read(bytes: &[u8]) -> (Vec<HeapEvent>, Option<HeapFileError>) {
+fn read(bytes: &[u8]) -> (Vec<HeapEvent>, Option<FileError>) {
     let mut reader = match HeapReader::new(bytes) {
         Ok(reader) => reader,
         Err(error) => return (Vec::new(), Some(error)),
@@ -57,7 +58,7 @@ fn read(bytes: &[u8]) -> (Vec<HeapEvent>, Option<HeapFileError>) {
 
 /// A recording around the given content.
 fn file_of(content: &[u8]) -> Vec<u8> {
-    [&MAGIC[..], &[VERSION], &zstd::encode_all(content, 1).unwrap()].concat()
+    [&FORMAT.magic[..], &[FORMAT.version], &zstd::encode_all(content, 1).unwrap()].concat()
 }
 
 /// What stands before the events of `head()`.
@@ -221,17 +222,17 @@ fn cut_short_and_damaged() {
     let content = zstd::decode_all(&bytes[9..]).unwrap();
     for len in 0..content.len() {
         let failure = read(&file_of(&content[..len])).1;
-        assert!(matches!(failure, Some(HeapFileError::Truncated { .. })), "{len}: {failure:?}");
+        assert!(matches!(failure, Some(FileError::Truncated { .. })), "{len}: {failure:?}");
     }
     let more = file_of(&[&content[..], &[0]].concat());
-    assert!(matches!(read(&more).1, Some(HeapFileError::Malformed { .. })));
+    assert!(matches!(read(&more).1, Some(FileError::Malformed { .. })));
     for at in 0..bytes.len() {
         let mut wrong = bytes.clone();
         wrong[at] ^= 0x10;
         let failure = read(&wrong).1;
         match (at, &failure) {
-            (0..8, Some(HeapFileError::Magic { offset })) => assert_eq!(*offset, at as u64),
-            (8, Some(HeapFileError::Version { found: 0x11 })) => {}
+            (0..8, Some(FileError::Magic { offset, .. })) => assert_eq!(*offset, at as u64),
+            (8, Some(FileError::Version { found: 0x11, .. })) => {}
             (0..=8, _) => panic!("byte {at}: {failure:?}"),
             _ => {}
         }
@@ -256,11 +257,11 @@ fn what_cannot_be() {
     ];
     for (bytes, what) in cases {
         let failure = read(&file_of(&[&HEAD[..], bytes].concat())).1.unwrap();
-        assert!(matches!(failure, HeapFileError::Malformed { .. }), "{bytes:?}: {failure:?}");
+        assert!(matches!(failure, FileError::Malformed { .. }), "{bytes:?}: {failure:?}");
         assert!(failure.to_string().contains(what), "{bytes:?}: {failure}");
     }
     let sampling = read(&file_of(&[0, 5, 5])).1;
-    assert!(matches!(sampling, Some(HeapFileError::Malformed { offset: 1, .. })), "{sampling:?}");
+    assert!(matches!(sampling, Some(FileError::Malformed { offset: 1, .. })), "{sampling:?}");
 }
 
 #[test]

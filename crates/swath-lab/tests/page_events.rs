@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use swath_arch::{Order, Pfn};
 use swath_frame::Mobility;
+use swath_lab::content::FileError;
 use swath_lab::page_events::{MigrateType, ORDER_MAX, PageChange, PageEvent, ZoneMax};
-use swath_lab::page_events_file::{
-    MAGIC, PageFileError, PageHead, PageReader, PageWriter, VERSION, program_name,
-};
+use swath_lab::page_events_file::{FORMAT, PageHead, PageReader, PageWriter, program_name};
 use swath_lab::page_replay::{HeldBlock, ReplayCounts, ReplayOp, TimedOp, held_before, replay};
 use swath_lab::snapshot::{Facts, Zone};
 
@@ -54,7 +53,7 @@ fn file(events: &[PageEvent]) -> Vec<u8> {
 }
 
 /// The events before an error or the end, and the error.
-fn read(bytes: &[u8]) -> (Vec<PageEvent>, Option<PageFileError>) {
+fn read(bytes: &[u8]) -> (Vec<PageEvent>, Option<FileError>) {
     let mut reader = match PageReader::new(bytes) {
         Ok(reader) => reader,
         Err(error) => return (Vec::new(), Some(error)),
@@ -104,7 +103,7 @@ fn samples() -> Vec<PageEvent> {
 
 /// A recording around the given content.
 fn file_of(content: &[u8]) -> Vec<u8> {
-    [&MAGIC[..], &[VERSION], &zstd::encode_all(content, 1).unwrap()].concat()
+    [&FORMAT.magic[..], &[FORMAT.version], &zstd::encode_all(content, 1).unwrap()].concat()
 }
 
 /// What stands before the events of `head()`.
@@ -157,8 +156,8 @@ fn every_cut_is_an_error() {
         let (all, failure) = read(&bytes[..len]);
         assert!(samples().starts_with(&all));
         match failure {
-            Some(PageFileError::Magic { offset }) => assert_eq!(offset, len as u64),
-            Some(PageFileError::Truncated { .. } | PageFileError::Damaged { .. }) => {}
+            Some(FileError::Magic { offset, .. }) => assert_eq!(offset, len as u64),
+            Some(FileError::Truncated { .. } | FileError::Damaged { .. }) => {}
             other => panic!("{len} of {}: {other:?}", bytes.len()),
         }
     }
@@ -205,7 +204,7 @@ fn hostile_contents() {
     ];
     for (rest, expected) in cases {
         match read(&file_of(&[&head_bytes(), rest].concat())).1 {
-            Some(PageFileError::Malformed { offset, what }) => {
+            Some(FileError::Malformed { offset, what, .. }) => {
                 assert_eq!(what, expected, "{rest:x?}");
                 assert!((start..=start + 5).contains(&offset), "{rest:x?}: {offset}");
             }
@@ -213,16 +212,19 @@ fn hostile_contents() {
         }
     }
     let fail = |content: &[u8]| read(&file_of(content)).1.unwrap().to_string();
-    assert!(fail(&[0, 0, 0, 0, 0, 0, 2]).contains("byte 6 of the recording's content: neither"));
+    assert!(
+        fail(&[0, 0, 0, 0, 0, 0, 2])
+            .contains("byte 6 of the page-event recording's content: neither")
+    );
     assert!(fail(&[0, 0, 0, 0, 0, 0, 0, 0]).contains("a number of processors that is 0"));
     assert!(fail(&[0, 0, 0, 0, 0, 0, 0, 0x81, 0x20]).contains("beyond 4096"));
     assert!(fail(&[0, 0, 0, 0, 0, 0, 0, 1, 0x07]).contains("is missing"));
     let mut bytes = file(&[]);
     bytes[8] = 9;
-    assert!(matches!(read(&bytes).1, Some(PageFileError::Version { found: 9 })));
+    assert!(matches!(read(&bytes).1, Some(FileError::Version { found: 9, .. })));
     let mut bytes = file(&samples());
     *bytes.last_mut().unwrap() ^= 1;
-    assert!(matches!(read(&bytes).1, Some(PageFileError::Damaged { .. })));
+    assert!(matches!(read(&bytes).1, Some(FileError::Damaged { .. })));
 }
 
 #[test]
@@ -311,7 +313,7 @@ proptest! {
             bytes.clone(),
             file_of(&bytes),
             file_of(&[head_bytes(), bytes.clone()].concat()),
-            [&MAGIC[..], &[VERSION], &bytes].concat(),
+            [&FORMAT.magic[..], &[FORMAT.version], &bytes].concat(),
         ];
         for layer in layers {
             let (events, failure) = read(&layer);

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use swath_arch::{Extent, Pfn, PhysAddr};
+use swath_lab::content::FileError;
 use swath_lab::snapshot::{Facts, FrameKind, RamRange, RunLengths, Snapshot, UnknownFrames, Zone};
-use swath_lab::snapshot_file::{MAGIC, SnapshotError, VERSION};
+use swath_lab::snapshot_file::FORMAT;
 use swath_lab::snapshot_live::{CaptureError, capture_from, classify};
 
 fn range(start: u64, len_bytes: u64) -> RamRange {
@@ -47,8 +48,8 @@ fn bytes_of(snapshot: &Snapshot) -> Vec<u8> {
 
 /// A file around the given content.
 fn file_of(content: &[u8]) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
-    bytes.push(VERSION);
+    let mut bytes = FORMAT.magic.to_vec();
+    bytes.push(FORMAT.version);
     bytes.extend(zstd::encode_all(content, 1).unwrap());
     bytes
 }
@@ -130,8 +131,8 @@ fn every_truncation_is_an_error() {
     for len in 0..bytes.len() {
         let error = Snapshot::read(&bytes[..len]).unwrap_err();
         match error {
-            SnapshotError::Magic { offset } if len < 8 => assert_eq!(offset, len as u64),
-            SnapshotError::Truncated { .. } if len >= 8 => {}
+            FileError::Magic { offset, .. } if len < 8 => assert_eq!(offset, len as u64),
+            FileError::Truncated { .. } if len >= 8 => {}
             other => panic!("{len} bytes: {other:?}"),
         }
     }
@@ -139,7 +140,7 @@ fn every_truncation_is_an_error() {
     let content = zstd::decode_all(&bytes[9..]).unwrap();
     for len in 0..content.len() {
         match Snapshot::read(&file_of(&content[..len])[..]).unwrap_err() {
-            SnapshotError::Truncated { offset, .. } => assert_eq!(offset, len as u64),
+            FileError::Truncated { offset, .. } => assert_eq!(offset, len as u64),
             other => panic!("{len} bytes: {other:?}"),
         }
     }
@@ -178,7 +179,7 @@ fn hostile_contents() {
     let read = |rest: &[u8]| {
         let content = [&head[..], rest].concat();
         match Snapshot::read(&file_of(&content)[..]) {
-            Err(SnapshotError::Malformed { offset, what }) => (offset, what),
+            Err(FileError::Malformed { offset, what, .. }) => (offset, what),
             other => panic!("{other:?}"),
         }
     };
@@ -199,19 +200,23 @@ fn hostile_contents() {
         assert_eq!(read(rest), (offset, what), "{rest:x?}");
     }
     let read = |content: &[u8]| Snapshot::read(&file_of(content)[..]).unwrap_err().to_string();
-    assert!(read(b"\x02\x1b[").contains("byte 1 of the snapshot's content: a name that is not"));
+    assert!(
+        read(b"\x02\x1b[").contains("byte 1 of the machine snapshot's content: a name that is not")
+    );
     assert!(read(&[0xac, 2]).contains("count beyond the limit"));
     assert!(read(&[0x80, 0]).contains("byte 0"));
     // A version to come, and a checksum that is not the content's.
     let mut bytes = bytes_of(&small());
     bytes[8] = 2;
-    assert!(matches!(Snapshot::read(&bytes[..]), Err(SnapshotError::Version { found: 2 })));
+    assert!(matches!(Snapshot::read(&bytes[..]), Err(FileError::Version { found: 2, .. })));
     let mut bytes = bytes_of(&small());
     *bytes.last_mut().unwrap() ^= 1;
-    assert!(matches!(Snapshot::read(&bytes[..]), Err(SnapshotError::Damaged { .. })));
+    assert!(matches!(Snapshot::read(&bytes[..]), Err(FileError::Damaged { .. })));
     // A frame that asks for a window of 2 GiB is refused before it gets one.
-    let window = [&MAGIC[..], &[VERSION], &[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 1, 0, 0]].concat();
-    assert!(matches!(Snapshot::read(&window[..]), Err(SnapshotError::Damaged { .. })));
+    let window =
+        [&FORMAT.magic[..], &[FORMAT.version], &[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 1, 0, 0]]
+            .concat();
+    assert!(matches!(Snapshot::read(&window[..]), Err(FileError::Damaged { .. })));
 }
 
 fn any_kind() -> impl Strategy<Value = FrameKind> {
@@ -266,7 +271,7 @@ proptest! {
     /// Bytes that nobody meant as a snapshot, bare and behind each layer.
     #[test]
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let layers = [bytes.clone(), [&MAGIC[..], &[VERSION], &bytes].concat(), file_of(&bytes)];
+        let layers = [bytes.clone(), [&FORMAT.magic[..], &[FORMAT.version], &bytes].concat(), file_of(&bytes)];
         for layer in layers {
             if let Ok(snapshot) = Snapshot::read(&layer[..]) {
                 snapshot.check().unwrap();
