@@ -2,6 +2,9 @@
 
 #![allow(clippy::unusual_byte_groupings, reason = "the groups are the format's fields")]
 
+mod files;
+
+use files::{cut_everywhere, file_of, read_all, turn_every_bit};
 use proptest::prelude::*;
 use swath_lab::access_event::Sampling;
 use swath_lab::content::FileError;
@@ -42,23 +45,9 @@ fn read(bytes: &[u8]) -> (Vec<HeapEvent>, Option<FileError>) {
         Ok(reader) => reader,
         Err(error) => return (Vec::new(), Some(error)),
     };
-    let mut events = Vec::new();
-    let mut failure = None;
-    for event in &mut reader {
-        assert!(failure.is_none(), "something after an error");
-        match event {
-            Ok(event) => events.push(event),
-            Err(error) => failure = Some(error),
-        }
-    }
-    assert!(reader.next().is_none());
+    let (events, failure) = read_all(&mut reader);
     assert_eq!(reader.totals().is_none(), failure.is_some());
     (events, failure)
-}
-
-/// A recording around the given content.
-fn file_of(content: &[u8]) -> Vec<u8> {
-    [&FORMAT.magic[..], &[FORMAT.version], &zstd::encode_all(content, 1).unwrap()].concat()
 }
 
 /// What stands before the events of `head()`.
@@ -149,7 +138,7 @@ proptest! {
     /// then takes.
     #[test]
     fn any_content(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let (events, _) = read(&file_of(&[&HEAD[..], &bytes].concat()));
+        let (events, _) = read(&file_of(&FORMAT, &[&HEAD[..], &bytes].concat()));
         prop_assert_eq!(read(&file(&events)).0, events);
     }
 
@@ -159,7 +148,7 @@ proptest! {
         let mut content = zstd::decode_all(&file(&random_events(&steps))[9..]).unwrap();
         let at = at.index(content.len());
         content[at] = value;
-        let (events, failure) = read(&file_of(&content));
+        let (events, failure) = read(&file_of(&FORMAT, &content));
         if failure.is_none() {
             prop_assert_eq!(read(&file(&events)).0, events);
         }
@@ -214,27 +203,22 @@ fn the_documented_bytes() {
 #[test]
 fn cut_short_and_damaged() {
     let bytes = file(&samples());
-    for len in 0..bytes.len() {
-        let (events, failure) = read(&bytes[..len]);
-        assert!(failure.is_some(), "{len} bytes");
-        assert!(samples().starts_with(&events));
-    }
+    cut_everywhere(&bytes, &samples(), read, |_, _| {});
+    turn_every_bit(&bytes, &samples(), read);
     let content = zstd::decode_all(&bytes[9..]).unwrap();
     for len in 0..content.len() {
-        let failure = read(&file_of(&content[..len])).1;
+        let failure = read(&file_of(&FORMAT, &content[..len])).1;
         assert!(matches!(failure, Some(FileError::Truncated { .. })), "{len}: {failure:?}");
     }
-    let more = file_of(&[&content[..], &[0]].concat());
+    let more = file_of(&FORMAT, &[&content[..], &[0]].concat());
     assert!(matches!(read(&more).1, Some(FileError::Malformed { .. })));
-    for at in 0..bytes.len() {
+    for at in 0..=8 {
         let mut wrong = bytes.clone();
         wrong[at] ^= 0x10;
-        let failure = read(&wrong).1;
-        match (at, &failure) {
-            (0..8, Some(FileError::Magic { offset, .. })) => assert_eq!(*offset, at as u64),
+        match (at, read(&wrong).1) {
+            (0..8, Some(FileError::Magic { offset, .. })) => assert_eq!(offset, at as u64),
             (8, Some(FileError::Version { found: 0x11, .. })) => {}
-            (0..=8, _) => panic!("byte {at}: {failure:?}"),
-            _ => {}
+            (_, failure) => panic!("byte {at}: {failure:?}"),
         }
     }
 }
@@ -256,11 +240,11 @@ fn what_cannot_be() {
         (&[0, 0, 1, 0, 0, 0, 0, 0], "totals"),
     ];
     for (bytes, what) in cases {
-        let failure = read(&file_of(&[&HEAD[..], bytes].concat())).1.unwrap();
+        let failure = read(&file_of(&FORMAT, &[&HEAD[..], bytes].concat())).1.unwrap();
         assert!(matches!(failure, FileError::Malformed { .. }), "{bytes:?}: {failure:?}");
         assert!(failure.to_string().contains(what), "{bytes:?}: {failure}");
     }
-    let sampling = read(&file_of(&[0, 5, 5])).1;
+    let sampling = read(&file_of(&FORMAT, &[0, 5, 5])).1;
     assert!(matches!(sampling, Some(FileError::Malformed { offset: 1, .. })), "{sampling:?}");
 }
 

@@ -1,8 +1,11 @@
 //! Recordings of page events: round trips, hostile files, pairing, and a
 //! recording of this machine where that is allowed.
 
+mod files;
+
 use std::collections::BTreeMap;
 
+use files::{cut_everywhere, file_of, read_all, turn_every_bit};
 use proptest::prelude::*;
 use swath_arch::{Order, Pfn};
 use swath_frame::Mobility;
@@ -58,16 +61,7 @@ fn read(bytes: &[u8]) -> (Vec<PageEvent>, Option<FileError>) {
         Ok(reader) => reader,
         Err(error) => return (Vec::new(), Some(error)),
     };
-    let mut events = Vec::new();
-    let mut failure = None;
-    for event in &mut reader {
-        assert!(failure.is_none(), "something after an error");
-        match event {
-            Ok(event) => events.push(event),
-            Err(error) => failure = Some(error),
-        }
-    }
-    assert!(reader.next().is_none());
+    let (events, failure) = read_all(&mut reader);
     assert_eq!(reader.lost().is_empty(), failure.is_some());
     (events, failure)
 }
@@ -101,11 +95,6 @@ fn samples() -> Vec<PageEvent> {
     ])
 }
 
-/// A recording around the given content.
-fn file_of(content: &[u8]) -> Vec<u8> {
-    [&FORMAT.magic[..], &[FORMAT.version], &zstd::encode_all(content, 1).unwrap()].concat()
-}
-
 /// What stands before the events of `head()`.
 fn head_bytes() -> Vec<u8> {
     let content = zstd::decode_all(&file(&[])[9..]).unwrap();
@@ -131,7 +120,7 @@ fn the_documented_bytes() {
     assert_eq!(bytes[..9], *b"SWPAGE\r\n\x01");
     let written = zstd::decode_all(&bytes[9..]).unwrap();
     assert_eq!(written[head_bytes().len()..], content.concat());
-    let (read, failure) = read(&file_of(&[head_bytes(), content.concat()].concat()));
+    let (read, failure) = read(&file_of(&FORMAT, &[head_bytes(), content.concat()].concat()));
     assert!(failure.is_none(), "{failure:?}");
     assert_eq!(read, recorded);
 }
@@ -151,31 +140,16 @@ fn every_kind_of_event() {
 
 #[test]
 fn every_cut_is_an_error() {
-    let bytes = file(&samples());
-    for len in 0..bytes.len() {
-        let (all, failure) = read(&bytes[..len]);
-        assert!(samples().starts_with(&all));
-        match failure {
-            Some(FileError::Magic { offset, .. }) => assert_eq!(offset, len as u64),
-            Some(FileError::Truncated { .. } | FileError::Damaged { .. }) => {}
-            other => panic!("{len} of {}: {other:?}", bytes.len()),
-        }
-    }
+    cut_everywhere(&file(&samples()), &samples(), read, |len, error| match error {
+        FileError::Magic { offset, .. } => assert_eq!(offset, len as u64),
+        FileError::Truncated { .. } | FileError::Damaged { .. } => {}
+        other => panic!("{len}: {other:?}"),
+    });
 }
 
 #[test]
 fn flips_are_found() {
-    let bytes = file(&samples());
-    for at in 0..bytes.len() {
-        for bit in 0..8 {
-            let mut bad = bytes.clone();
-            bad[at] ^= 1 << bit;
-            let (all, failure) = read(&bad);
-            if failure.is_none() {
-                assert_eq!(all, samples(), "byte {at}, bit {bit}");
-            }
-        }
-    }
+    turn_every_bit(&file(&samples()), &samples(), read);
 }
 
 #[test]
@@ -203,7 +177,7 @@ fn hostile_contents() {
         (&[&[0xc2][..], &huge].concat(), "a time beyond 2^64"),
     ];
     for (rest, expected) in cases {
-        match read(&file_of(&[&head_bytes(), rest].concat())).1 {
+        match read(&file_of(&FORMAT, &[&head_bytes(), rest].concat())).1 {
             Some(FileError::Malformed { offset, what, .. }) => {
                 assert_eq!(what, expected, "{rest:x?}");
                 assert!((start..=start + 5).contains(&offset), "{rest:x?}: {offset}");
@@ -211,7 +185,7 @@ fn hostile_contents() {
             other => panic!("{rest:x?}: {other:?}"),
         }
     }
-    let fail = |content: &[u8]| read(&file_of(content)).1.unwrap().to_string();
+    let fail = |content: &[u8]| read(&file_of(&FORMAT, content)).1.unwrap().to_string();
     assert!(
         fail(&[0, 0, 0, 0, 0, 0, 2])
             .contains("byte 6 of the page-event recording's content: neither")
@@ -311,8 +285,8 @@ proptest! {
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let layers = [
             bytes.clone(),
-            file_of(&bytes),
-            file_of(&[head_bytes(), bytes.clone()].concat()),
+            file_of(&FORMAT, &bytes),
+            file_of(&FORMAT, &[head_bytes(), bytes.clone()].concat()),
             [&FORMAT.magic[..], &[FORMAT.version], &bytes].concat(),
         ];
         for layer in layers {
