@@ -194,14 +194,6 @@ pub struct TraceHeader {
     pub sampling: Option<Sampling>,
 }
 
-/// The most bytes of a program's name.
-pub(crate) const NAME_BYTES_MAX: usize = 255;
-
-/// Whether these bytes can be a program's name.
-pub(crate) fn is_name(bytes: &[u8]) -> bool {
-    bytes.len() <= NAME_BYTES_MAX && bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
-}
-
 /// Decoded accesses, and the events among them.
 #[derive(Default)]
 pub(crate) struct Batch {

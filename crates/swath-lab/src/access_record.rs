@@ -173,9 +173,10 @@ pub(crate) mod system {
 
     use super::*;
     use crate::access::{Accesses, TraceFormat};
-    use crate::access_event::{Item, TraceHeader, is_name};
+    use crate::access_event::{Item, TraceHeader};
     use crate::access_sample::Sampler;
     use crate::access_swath::TraceWriter;
+    use crate::content::check_name;
 
     /// Accesses between two looks at the outside.
     pub(crate) const LOOK_EVERY: u64 = 1 << 16;
@@ -313,7 +314,7 @@ pub(crate) mod system {
     pub(crate) fn program_name(command: &[OsString]) -> String {
         let first = command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
         let name = first.to_string_lossy();
-        if is_name(name.as_bytes()) { name.into_owned() } else { String::new() }
+        if check_name(name.as_bytes()).is_ok() { name.into_owned() } else { String::new() }
     }
 
     /// Whether Ctrl-C was pressed.

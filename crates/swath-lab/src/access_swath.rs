@@ -13,10 +13,8 @@ use std::io::{self, Write};
 use swath_arch::{PageRange, VirtAddr};
 
 use crate::access::{Access, AccessKind, BATCH, Content, TraceError};
-use crate::access_event::{
-    Backing, Batch, Event, NAME_BYTES_MAX, Protection, Sampling, TraceHeader, is_name, page_range,
-};
-use crate::content::{Format, put_name};
+use crate::access_event::{Backing, Batch, Event, Protection, Sampling, TraceHeader, page_range};
+use crate::content::{Format, NAME_BYTES_MAX, check_name, invalid, put_name};
 use crate::input::{Input, NumberError, put_number, unzigzag, zigzag};
 
 /// The format; version 1 is read as well.
@@ -137,14 +135,11 @@ impl<W: Write> TraceWriter<W> {
     /// As [`TraceWriter::new`]; [`io::ErrorKind::InvalidInput`] for a name or
     /// a sampling that cannot be.
     pub fn with_header(to: W, level: i32, header: &TraceHeader) -> io::Result<Self> {
-        let wrong = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        if !is_name(header.program.as_bytes()) {
-            return wrong("a program's name that is too long or not printable ASCII");
-        }
+        check_name(header.program.as_bytes()).map_err(invalid)?;
         let (burst, period) =
             header.sampling.map_or((0, 0), |s| (s.burst_accesses, s.period_accesses));
         if header.sampling.is_some() && Sampling::new(burst, period).is_none() {
-            return wrong("a sampling without accesses or without gaps");
+            return Err(invalid("a sampling without accesses or without gaps"));
         }
         let zstd = FORMAT.begin(to, level)?;
         let mut chunk = Vec::with_capacity(CHUNK_BYTES + 64);
@@ -165,8 +160,7 @@ impl<W: Write> TraceWriter<W> {
     pub fn push(&mut self, access: Access) -> io::Result<()> {
         let Access { addr, len_bytes, kind } = access;
         if Access::new(addr, len_bytes, kind).is_none() {
-            let what = "an access of no bytes or beyond the last address";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            return Err(invalid("an access of no bytes or beyond the last address"));
         }
         let len = u64::from(len_bytes);
         if len < SHORT_LIMIT {
@@ -203,8 +197,7 @@ impl<W: Write> TraceWriter<W> {
             _ => Some(self.skipped),
         };
         let Some(skipped) = skipped.filter(|_| event.is_sound()) else {
-            let what = "an event with an empty range or one beyond the last page";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            return Err(invalid("an event with an empty range or one beyond the last page"));
         };
         self.skipped = skipped;
         match event {
@@ -345,7 +338,7 @@ impl Swath {
             let offset = start + bytes.len() as u64;
             return Err(TraceError::Truncated { offset, what: WHAT });
         };
-        if !is_name(name) {
+        if check_name(name).is_err() {
             return Err(wrong);
         }
         let program = String::from_utf8_lossy(name).into_owned();

@@ -5,10 +5,13 @@
 use std::io::{self, Read, Write};
 
 use crate::input::{Input, NumberError, put_number};
-use crate::snapshot::{Facts, NAME_BYTES_MAX, ZONES_MAX, Zone, check_name};
+use crate::snapshot::{Facts, Misfit, ZONES_MAX, Zone};
 
 /// zstd's window: 8 MiB, what level 19 writes.
 pub(crate) const WINDOW_LOG2: u32 = 23;
+
+/// The longest name (kernel release, zone, program), in bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 /// One of Swath's formats.
 #[derive(Debug)]
@@ -236,6 +239,22 @@ impl<R: Read> Content<R> {
             Err(source) => Err(self.failed(source, "the checksum")),
         }
     }
+}
+
+/// Names are shown on terminals and in reports: printable ASCII only.
+pub(crate) fn check_name(name: &[u8]) -> Result<(), Misfit> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err("a name of more than 255 bytes");
+    }
+    if !name.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+        return Err("a name that is not printable ASCII");
+    }
+    Ok(())
+}
+
+/// What a writer is given that no reader would take.
+pub(crate) fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
 pub(crate) fn put_name(out: &mut Vec<u8>, name: &str) {

@@ -15,8 +15,8 @@ use std::path::Path;
 
 use foldhash::fast::FixedState;
 
-use crate::access_event::{Sampling, is_name};
-use crate::content::{Content, FileError, Format, put_name};
+use crate::access_event::Sampling;
+use crate::content::{Content, FileError, Format, check_name, invalid, put_name};
 use crate::heap_events::{HeapEvent, HeapHead, HeapTotals, LIVE_MAX, SIZE_MAX};
 use crate::input::{put_number, unzigzag, zigzag};
 
@@ -214,10 +214,6 @@ pub struct HeapWriter<W: Write> {
     state: State,
 }
 
-fn invalid(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, what)
-}
-
 impl<W: Write> HeapWriter<W> {
     /// Starts a recording. `level` is zstd's, 1 (fast) to 19 (small).
     ///
@@ -225,9 +221,7 @@ impl<W: Write> HeapWriter<W> {
     /// Those of `to`, a level that zstd does not know, and
     /// [`io::ErrorKind::InvalidInput`] for a name or a sampling that cannot be.
     pub fn new(to: W, head: &HeapHead, level: i32) -> io::Result<Self> {
-        if !is_name(head.program.as_bytes()) {
-            return Err(invalid("a program's name that is too long or not printable ASCII"));
-        }
+        check_name(head.program.as_bytes()).map_err(invalid)?;
         let (burst, period) =
             head.sampling.map_or((0, 0), |s| (s.burst_accesses, s.period_accesses));
         if head.sampling.is_some() && Sampling::new(burst, period).is_none() {

@@ -15,10 +15,10 @@ use std::path::Path;
 
 use swath_arch::{Order, Pfn};
 
-use crate::content::{Content, FileError, Format, put_facts, put_name};
+use crate::content::{Content, FileError, Format, check_name, invalid, put_facts, put_name};
 use crate::input::{put_number, unzigzag, zigzag};
 use crate::page_events::{CPUS_MAX, MigrateType, PageChange, PageEvent, ZoneMax};
-use crate::snapshot::{Facts, NAME_BYTES_MAX, ZONES_MAX, check_name};
+use crate::snapshot::{Facts, check_facts};
 
 /// The format.
 pub static FORMAT: Format =
@@ -47,12 +47,7 @@ impl PageHead {
         if self.cpus == 0 || self.cpus > CPUS_MAX {
             return Some("a number of processors that is 0 or beyond 4096");
         }
-        if self.facts.zones.len() > ZONES_MAX {
-            return Some("more zones than the format holds");
-        }
-        let zones = self.facts.zones.iter().map(|zone| &zone.name);
-        let names = zones.chain([&self.facts.kernel_release, &self.program]);
-        names.map(|name| check_name(name.as_bytes())).find_map(Result::err)
+        check_facts(&self.facts).and_then(|()| check_name(self.program.as_bytes())).err()
     }
 }
 
@@ -60,7 +55,7 @@ impl PageHead {
 /// nothing where that is not printable ASCII.
 pub fn program_name(path: &Path) -> String {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-    let fits = name.len() <= NAME_BYTES_MAX && check_name(name.as_bytes()).is_ok();
+    let fits = check_name(name.as_bytes()).is_ok();
     if fits { name.to_owned() } else { String::new() }
 }
 
@@ -284,10 +279,6 @@ pub struct PageWriter<W: Write> {
     cpus: u16,
     time_us: u64,
     count: u64,
-}
-
-fn invalid(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
 impl<W: Write> PageWriter<W> {

@@ -16,6 +16,8 @@
 use serde::Serialize;
 use swath_arch::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT, Extent, Pfn, PhysAddr};
 
+use crate::content::check_name;
+
 /// The most runs a snapshot may have: 512 MiB of memory once read, enough for
 /// 256 GiB of RAM in which no two neighbours are alike.
 pub const RUNS_MAX: usize = 1 << 26;
@@ -25,9 +27,6 @@ pub const RANGES_MAX: usize = 1 << 12;
 
 /// The most zones.
 pub const ZONES_MAX: usize = 1 << 12;
-
-/// The longest name (kernel release, zone), in bytes.
-pub const NAME_BYTES_MAX: usize = 255;
 
 /// What a frame was used for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -322,23 +321,13 @@ fn check_ranges(ranges: &[RamRange]) -> Result<(), Misfit> {
     Ok(())
 }
 
-fn check_facts(facts: &Facts) -> Result<(), Misfit> {
+/// What makes them none that a file can hold, if anything.
+pub(crate) fn check_facts(facts: &Facts) -> Result<(), Misfit> {
     if facts.zones.len() > ZONES_MAX {
-        return Err("more zones than a snapshot may have");
+        return Err("more zones than the format holds");
     }
     for name in facts.zones.iter().map(|zone| &zone.name).chain([&facts.kernel_release]) {
         check_name(name.as_bytes())?;
-    }
-    Ok(())
-}
-
-/// Names are shown on terminals and in reports: printable ASCII only.
-pub(crate) fn check_name(name: &[u8]) -> Result<(), Misfit> {
-    if name.len() > NAME_BYTES_MAX {
-        return Err("a name of more than 255 bytes");
-    }
-    if !name.iter().all(|byte| (b' '..=b'~').contains(byte)) {
-        return Err("a name that is not printable ASCII");
     }
     Ok(())
 }
