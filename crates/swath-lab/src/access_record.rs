@@ -165,21 +165,16 @@ pub(crate) mod system {
     use std::io::{PipeReader, PipeWriter, Write};
     use std::os::fd::AsRawFd;
     use std::process::{Child, Command};
-    use std::sync::atomic::Ordering;
-    use std::thread;
-
-    use nix::sys::wait::{Id, WaitPidFlag, waitid};
-    use nix::unistd::Pid;
 
     use super::*;
     use crate::access::{Accesses, TraceFormat};
     use crate::access_event::{Item, TraceHeader};
     use crate::access_sample::Sampler;
     use crate::access_swath::TraceWriter;
-    use crate::content::check_name;
+    use crate::command::{cancelled, close_after, name, program_name};
 
     /// Accesses between two looks at the outside.
-    pub(crate) const LOOK_EVERY: u64 = 1 << 16;
+    const LOOK_EVERY: u64 = 1 << 16;
 
     /// What was written.
     struct Written {
@@ -233,11 +228,11 @@ pub(crate) mod system {
             &mut RecordOptions<'_>,
         ) -> Result<(T, bool), RecordError>,
     ) -> Result<Made<T>, RecordError> {
-        let mut made = None;
-        crate::output::replace(output, |file| {
+        let (made, exit) = crate::output::replace(output, |file| {
             let (log, log_end) = io::pipe()?;
-            let mut child = start(command, &options.valgrind, arguments, preload, &log_end)
-                .map_err(io::Error::other)?;
+            let mut child = start(command, &options.valgrind, arguments, preload, &log_end)?;
+            // With this process's end open, the log does not end before the
+            // child has opened it, nor go on after the child is gone.
             let watcher = close_after(&child, log_end);
             let converted = convert(Log { pid: child.id(), lines: log }, file, options);
             // Not reaped yet, whatever the watcher saw, so the number is still
@@ -245,29 +240,30 @@ pub(crate) mod system {
             child.kill()?;
             let status = child.wait()?;
             let _ = watcher.join();
-            let (said, ended) = converted.map_err(|error| match error {
-                RecordError::Trace {
+            match converted {
+                Ok((made, ended)) => Ok((made, ended.then_some(status))),
+                Err(RecordError::Trace {
                     source: TraceError::Empty | TraceError::NoAccesses { .. },
-                } => io::Error::other(RecordError::NothingRecorded {
-                    command: name(command),
-                    status,
-                }),
-                error => io::Error::other(error),
-            })?;
-            made = Some((said, ended.then_some(status)));
-            Ok(())
-        })
-        .map_err(|error| match error.downcast() {
-            Ok(error) => error,
-            Err(source) => RecordError::Io { source },
+                }) => Err(RecordError::NothingRecorded { command: name(command), status }),
+                Err(error) => Err(error),
+            }
         })?;
-        let Some((made, exit)) = made else { return Err(RecordError::NoCommand) };
         Ok(Made { made, file_bytes: std::fs::metadata(output)?.len(), exit })
     }
 
-    /// The command's first word.
-    pub(crate) fn name(command: &[OsString]) -> String {
-        command.first().map_or_else(String::new, |word| word.to_string_lossy().into_owned())
+    /// Whether the access after `seen` others is within the limit. Now and then
+    /// looks at the outside.
+    pub(crate) fn goes_on(seen: u64, options: &mut RecordOptions<'_>) -> Result<bool, RecordError> {
+        if options.accesses_max.is_some_and(|max| seen >= max) {
+            return Ok(false);
+        }
+        if seen.is_multiple_of(LOOK_EVERY) {
+            (options.progress)(seen);
+            if cancelled(options.cancel) {
+                return Err(RecordError::Cancelled);
+            }
+        }
+        Ok(true)
     }
 
     fn start(
@@ -298,30 +294,6 @@ pub(crate) mod system {
             })
     }
 
-    /// Keeps this process's end of the pipe open until the child has ended
-    /// (without reaping it), so that the log neither ends before the child has
-    /// opened it nor goes on after the child is gone.
-    fn close_after(child: &Child, log_end: PipeWriter) -> thread::JoinHandle<()> {
-        let pid = Pid::from_raw(child.id().cast_signed());
-        thread::spawn(move || {
-            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-            while waitid(Id::Pid(pid), flags) == Err(nix::errno::Errno::EINTR) {}
-            drop(log_end);
-        })
-    }
-
-    /// The program's name without its path, if a header can hold it.
-    pub(crate) fn program_name(command: &[OsString]) -> String {
-        let first = command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
-        let name = first.to_string_lossy();
-        if check_name(name.as_bytes()).is_ok() { name.into_owned() } else { String::new() }
-    }
-
-    /// Whether Ctrl-C was pressed.
-    pub(crate) fn cancelled(cancel: Option<&AtomicBool>) -> bool {
-        cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
-    }
-
     /// Copies the log into the trace.
     fn convert(
         command: &[OsString],
@@ -349,15 +321,9 @@ pub(crate) mod system {
                     continue;
                 }
             };
-            if options.accesses_max.is_some_and(|max| sampler.seen() >= max) {
+            if !goes_on(sampler.seen(), options)? {
                 ended = false;
                 break;
-            }
-            if sampler.seen().is_multiple_of(LOOK_EVERY) {
-                (options.progress)(sampler.seen());
-                if cancelled(options.cancel) {
-                    return Err(RecordError::Cancelled);
-                }
             }
             sampler.access(access)?;
         }

@@ -71,9 +71,8 @@ mod system {
     use super::*;
     use crate::access::{AccessKind, Accesses, TraceFormat};
     use crate::access_event::Item;
-    use crate::access_record::system::{
-        LOOK_EVERY, Log, Made, cancelled, name, program_name, under_lackey,
-    };
+    use crate::access_record::system::{Log, Made, goes_on, under_lackey};
+    use crate::command::{cancelled, name, program_name};
     use crate::heap_events::HeapHead;
     use crate::heap_events_file::HeapWriter;
     use crate::heap_record_calls::{Call, Calls};
@@ -129,15 +128,9 @@ mod system {
             Accesses::from_reader(log.lines, Some(TraceFormat::Lackey)).map_err(trace)?;
         for item in accesses.items() {
             let Item::Access(access) = item.map_err(trace)? else { continue };
-            if options.accesses_max.is_some_and(|max| seen >= max) {
+            if !goes_on(seen, options)? {
                 ended = false;
                 break;
-            }
-            if seen.is_multiple_of(LOOK_EVERY) {
-                (options.progress)(seen);
-                if cancelled(options.cancel) {
-                    return Err(RecordError::Cancelled);
-                }
             }
             seen += 1;
             if access.kind == AccessKind::Fetch {

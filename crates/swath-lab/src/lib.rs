@@ -33,6 +33,8 @@ mod cl_variant;
 #[cfg(target_os = "linux")]
 mod cl_ycsb;
 mod claim;
+#[cfg(target_os = "linux")]
+mod command;
 pub mod content;
 pub mod count;
 pub mod execute;

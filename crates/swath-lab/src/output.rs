@@ -10,10 +10,10 @@ use std::path::Path;
 ///
 /// # Errors
 /// Those of `write` and of the file system; `path` is then as it was.
-pub(crate) fn replace(
+pub(crate) fn replace<T, E: From<io::Error>>(
     path: &Path,
-    write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
-) -> io::Result<()> {
+    write: impl FnOnce(&mut BufWriter<&File>) -> Result<T, E>,
+) -> Result<T, E> {
     let dir = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -28,8 +28,8 @@ pub(crate) fn replace(
     builder.permissions(all);
     let temporary = builder.tempfile_in(dir)?;
     let mut file = BufWriter::new(temporary.as_file());
-    write(&mut file)?;
-    file.into_inner()?.sync_data()?;
-    temporary.persist(path)?;
-    Ok(())
+    let said = write(&mut file)?;
+    file.into_inner().map_err(io::Error::from)?.sync_data()?;
+    temporary.persist(path).map_err(io::Error::from)?;
+    Ok(said)
 }

@@ -51,14 +51,6 @@ impl PageHead {
     }
 }
 
-/// The name under which a program is recorded: the last part of its path, or
-/// nothing where that is not printable ASCII.
-pub fn program_name(path: &Path) -> String {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-    let fits = check_name(name.as_bytes()).is_ok();
-    if fits { name.to_owned() } else { String::new() }
-}
-
 /// The codes of the kinds in the file: bits 0 to 2 of an event's first byte.
 mod code {
     pub(super) const END: u8 = 0;

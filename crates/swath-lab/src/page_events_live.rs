@@ -197,17 +197,16 @@ mod system {
     use std::os::fd::AsFd;
     use std::os::unix::fs::OpenOptionsExt;
     use std::process::{Child, Command};
-    use std::sync::atomic::Ordering;
     use std::thread;
 
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use nix::sys::wait::{Id, WaitPidFlag, waitid};
-    use nix::unistd::{Pid, gettid};
+    use nix::unistd::gettid;
     use swath_arch::{Order, Pfn};
 
     use super::*;
+    use crate::command::{cancelled, close_after, name, program_name};
     use crate::page_events::{CPUS_MAX, MigrateType, PageChange, PageEvent, ZoneMax};
-    use crate::page_events_file::{PageHead, PageWriter, program_name};
+    use crate::page_events_file::{PageHead, PageWriter};
     use crate::snapshot_live::read_facts;
     use crate::trace_ring::{Field, PageLayout};
 
@@ -251,30 +250,16 @@ mod system {
         let mut instance = Instance::new(options)?;
         let head = PageHead {
             facts: read_facts(Path::new("/proc"))?,
-            program: program_name(Path::new(&command[0])),
+            program: program_name(command),
             whole_system: options.whole_system,
             cpus: instance.cpus(),
         };
-        let mut done = Err(PageRecordError::Cancelled);
-        let written = crate::output::replace(output, |file| {
+        let (events, lost, duration_us, exit) = crate::output::replace(output, |file| {
             let writer = PageWriter::new(file, &head, options.level)?;
-            done = run(command, &mut instance, writer, options);
-            // Whatever is wrong, no file appears.
-            done.as_ref().map(drop).map_err(|_| io::ErrorKind::Other.into())
-        });
-        let (events, lost, duration_us, exit) = match (done, written) {
-            (Err(PageRecordError::Cancelled), Err(source)) if !cancelled(options) => {
-                return Err(source.into());
-            }
-            (Ok(_), Err(source)) => return Err(source.into()),
-            (done, _) => done?,
-        };
+            run(command, &mut instance, writer, options)
+        })?;
         let (lost, file_bytes) = (lost.iter().sum(), fs::metadata(output)?.len());
         Ok(PageRecording { events, lost, duration_us, file_bytes, exit })
-    }
-
-    fn cancelled(options: &PageRecordOptions<'_>) -> bool {
-        options.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
     }
 
     /// A command that does not outlive its guard.
@@ -294,7 +279,7 @@ mod system {
         writer: PageWriter<impl Write>,
         options: &mut PageRecordOptions<'_>,
     ) -> Result<Outcome, PageRecordError> {
-        let program = command[0].to_string_lossy().into_owned();
+        let program = name(command);
         let mut merge = Merge { writer, pending: Vec::new(), seen: 0, base: None, last_us: 0 };
         let child = instance.start(command, options.whole_system);
         let child = child.map_err(|error| match error {
@@ -303,10 +288,12 @@ mod system {
                 PageRecordError::Command { program: program.clone(), source }
             }
         })?;
-        let ended = end_of(&child)?;
         let mut running = Running(child);
+        // A pipe that ends when the child does, for a poll to see.
+        let (ended, end) = io::pipe()?;
+        close_after(&running.0, end);
         loop {
-            if cancelled(options) {
+            if cancelled(options.cancel) {
                 return Err(PageRecordError::Cancelled);
             }
             let over = instance.wait(&ended)?;
@@ -329,19 +316,6 @@ mod system {
         merge.writer.finish(&lost)?;
         (options.progress)(events);
         Ok((events, lost, duration_us, status))
-    }
-
-    /// A pipe that ends when the child does, for a poll to see; the child is
-    /// not reaped.
-    fn end_of(child: &Child) -> io::Result<PipeReader> {
-        let (reader, writer) = io::pipe()?;
-        let pid = Pid::from_raw(child.id().cast_signed());
-        thread::spawn(move || {
-            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-            while waitid(Id::Pid(pid), flags) == Err(nix::errno::Errno::EINTR) {}
-            drop(writer);
-        });
-        Ok(reader)
     }
 
     /// Events of all processors on their way into the file.
