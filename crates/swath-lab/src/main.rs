@@ -3,7 +3,17 @@
 
 #![forbid(unsafe_code)]
 
-use std::ffi::OsString;
+/// Prints a line. A reader who has seen enough and closed the pipe is no error.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
+mod record;
+mod show;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,29 +23,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use swath_hw::dram_trace::TraceFormat;
-use swath_lab::access::{AccessKind, TraceError};
-use swath_lab::access_event::Sampling;
-use swath_lab::access_record::{RecordError, RecordOptions, record};
-use swath_lab::content::FileError;
 use swath_lab::green_allocator::AllocatorName;
 use swath_lab::green_machine::MachineName;
 use swath_lab::green_replay::{self, ReplayError, ReplayOptions, Source, Table};
-use swath_lab::heap_events::HeapTotals;
-use swath_lab::heap_events_file::HeapReader;
-use swath_lab::heap_summary::HeapSummary;
-use swath_lab::page_events::PageChange;
-use swath_lab::page_events_file::PageReader;
-use swath_lab::page_events_live::{self, PageRecordError, PageRecordOptions};
 use swath_lab::plan::Plan;
 use swath_lab::plan_green::LoadName;
-use swath_lab::real::{InputError, Machine, RealInput, Trace};
-use swath_lab::snapshot::{FrameKind, RunLengths, Snapshot, UnknownFrames};
+use swath_lab::real::{InputError, Machine, RealInput};
+use swath_lab::snapshot::UnknownFrames;
 use swath_lab::studies::{self, BUILT_IN};
 use swath_lab::study::{Run, StudyError, Watch};
 use swath_lab::workload::WorkloadName;
 use swath_lab::{
-    cl_latency, green_cost, heap_record, page_replay, pbs_allocation, pbs_system, real_memory,
-    report, rt_run, snapshot_live,
+    cl_latency, green_cost, pbs_allocation, pbs_system, real_memory, report, rt_run, snapshot_live,
 };
 
 /// The laboratory of contiguous memory: what an allocator, a TLB or a memory
@@ -67,7 +66,7 @@ enum Command {
     },
     /// Record a real program.
     #[command(subcommand)]
-    Record(RecordCommand),
+    Record(record::RecordCommand),
     /// Write what the memory is asked for in the timed system, as a trace that
     /// Ramulator 2.1 or DRAMsim3 reads.
     Export {
@@ -146,68 +145,6 @@ enum Simulator {
     Dramsim3,
 }
 
-#[derive(Subcommand)]
-enum RecordCommand {
-    /// Every memory access of a command, and what it does to its address
-    /// space, by valgrind's lackey.
-    Accesses {
-        /// The file to write.
-        #[arg(short, long, value_name = "FILE")]
-        out: PathBuf,
-        /// Stop after so many accesses.
-        #[arg(long, value_name = "N")]
-        limit: Option<u64>,
-        /// Write only so many accesses at a stretch, and what can fault in
-        /// between; with --every.
-        #[arg(long, value_name = "N", requires = "every")]
-        burst: Option<u64>,
-        /// Begin such a stretch every so many accesses.
-        #[arg(long, value_name = "N", requires = "burst")]
-        every: Option<u64>,
-        /// The command and its arguments.
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-        command: Vec<OsString>,
-    },
-    /// What a command does with its heap: every allocation and release, and
-    /// the accesses to what is allocated, by valgrind's lackey.
-    Heap {
-        /// The file to write.
-        #[arg(short, long, value_name = "FILE", default_value = "heap.swheap")]
-        out: PathBuf,
-        /// Stop after so many accesses, fetches and all others included.
-        #[arg(long, value_name = "N")]
-        limit: Option<u64>,
-        /// Write only so many accesses to blocks at a stretch, and the first
-        /// to each piece of a block in between; with --every.
-        #[arg(long, value_name = "N", requires = "every")]
-        burst: Option<u64>,
-        /// Begin such a stretch every so many accesses to blocks.
-        #[arg(long, value_name = "N", requires = "burst")]
-        every: Option<u64>,
-        /// The command and its arguments.
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-        command: Vec<OsString>,
-    },
-    /// What the kernel's page allocator does while a command runs.
-    ///
-    /// Reads the kernel's tracepoints kmem:mm_page_* through tracefs, as root.
-    Pages {
-        /// The file to write.
-        #[arg(short, long, value_name = "FILE", default_value = "pages.swpages")]
-        out: PathBuf,
-        /// The whole system instead of the command and its children.
-        #[arg(long)]
-        system: bool,
-        /// The kernel's buffer for each processor.
-        #[arg(long, value_name = "N", default_value_t = page_events_live::BUFFER_KIB,
-              value_parser = clap::value_parser!(u64).range(64..=1 << 22))]
-        buffer_kib: u64,
-        /// The command and its arguments.
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-        command: Vec<OsString>,
-    },
-}
-
 #[derive(Args)]
 struct ReplayArgs {
     /// A recording, from `swath record pages`; "compile" and "files" come with
@@ -284,13 +221,6 @@ struct StudyArgs {
     list: bool,
 }
 
-/// Prints a line. A reader who has seen enough and closed the pipe is no error.
-macro_rules! say {
-    ($($text:tt)*) => {{
-        let _ = writeln!(std::io::stdout(), $($text)*);
-    }};
-}
-
 /// A failure and its exit code.
 struct Failure {
     code: u8,
@@ -327,20 +257,12 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Study(args) => study(&args),
         Command::Snapshot { out, json } => snapshot(&out, json),
-        Command::Record(RecordCommand::Accesses { out, limit, burst, every, command }) => {
-            record_accesses(&out, limit, sampling(burst, every), &command)
-        }
-        Command::Record(RecordCommand::Heap { out, limit, burst, every, command }) => {
-            record_heap(&out, limit, sampling(burst, every), &command)
-        }
-        Command::Record(RecordCommand::Pages { out, system, buffer_kib, command }) => {
-            record_pages(&out, system, buffer_kib, &command)
-        }
+        Command::Record(command) => record::run(command),
         Command::Export { out, format, design, block_frames, workload } => {
             export(&out, format, &design, block_frames, &workload)
         }
         Command::Replay(args) => replay(args),
-        Command::Show { file, json } => show(&file, json),
+        Command::Show { file, json } => show::show(&file, json),
         Command::MeasureMemory { request } => real_memory::child(&request)
             .map(|answer| say!("{answer}"))
             .map_err(|error| Failure::new(1, error)),
@@ -536,144 +458,7 @@ fn snapshot(out: &Path, json: bool) -> Result<(), Failure> {
     bar.0.finish_and_clear();
     let failed = |error| Failure::new(1, format!("{}: {error}", out.display()));
     snapshot.save(out).map_err(failed)?;
-    print_snapshot(&snapshot, json);
-    Ok(())
-}
-
-/// How contiguous a machine's memory is.
-fn print_snapshot(snapshot: &Snapshot, json: bool) {
-    let summary = snapshot.summary();
-    if json {
-        say!("{}", serde_json::json!({ "facts": snapshot.facts(), "summary": summary }));
-        return;
-    }
-    say!("Linux {}, {} frames of 4 KiB", snapshot.facts().kernel_release, summary.total_frames());
-    for kind in FrameKind::ALL {
-        let frames = summary.count(kind);
-        if frames > 0 {
-            let share = 100.0 * frames as f64 / summary.total_frames() as f64;
-            say!("  {:12} {frames:>12}  {share:5.1}%", kind.name());
-        }
-    }
-    print_runs("free", &summary.free);
-    print_runs("free, unknown frames counted too", &summary.free_or_unknown);
-}
-
-fn print_runs(what: &str, runs: &RunLengths) {
-    say!(
-        "{what}: {} frames in {} extents, the longest {} frames",
-        runs.frames,
-        runs.extents,
-        runs.longest_frames
-    );
-    for (log2, bin) in runs.bins.iter().enumerate().filter(|(_, bin)| bin.extents > 0) {
-        let share = 100.0 * bin.frames as f64 / runs.frames as f64;
-        say!("  from {:>8} frames {:>9} extents  {share:5.1}%", 1u64 << log2, bin.extents);
-    }
-}
-
-fn sampling(burst: Option<u64>, every: Option<u64>) -> Option<Sampling> {
-    let (burst_accesses, period_accesses) = burst.zip(every)?;
-    Some(Sampling { burst_accesses, period_accesses })
-}
-
-/// Records with valgrind, a bar of accesses beside it.
-fn with_valgrind<T>(
-    limit: Option<u64>,
-    sampling: Option<Sampling>,
-    record: impl FnOnce(&mut RecordOptions<'_>) -> Result<T, RecordError>,
-) -> Result<T, Failure> {
-    watch_for_interrupts();
-    let bar = bytes_bar("accesses");
-    let recording = record(&mut RecordOptions {
-        accesses_max: limit,
-        sampling,
-        level: 12,
-        valgrind: PathBuf::from("valgrind"),
-        cancel: Some(&INTERRUPTED),
-        progress: &mut |accesses| bar.0.set_position(accesses),
-    })
-    .map_err(|error| match error {
-        RecordError::Cancelled => Failure::new(130, "interrupted"),
-        RecordError::Sampling => Failure::new(2, error),
-        error => Failure::new(1, error),
-    })?;
-    bar.0.finish_and_clear();
-    Ok(recording)
-}
-
-fn record_heap(
-    out: &Path,
-    limit: Option<u64>,
-    sampling: Option<Sampling>,
-    command: &[OsString],
-) -> Result<(), Failure> {
-    let recording =
-        with_valgrind(limit, sampling, |options| heap_record::record_heap(command, out, options))?;
-    let HeapTotals { reads, writes, failed_calls, unknown_calls, lost_calls, .. } =
-        recording.totals;
-    say!(
-        "{} events of {reads} reads and {writes} writes, {failed_calls} failed calls, \
-         {unknown_calls} unknown, {lost_calls} lost, {} bytes, {}",
-        recording.events,
-        recording.file_bytes,
-        out.display()
-    );
-    Ok(())
-}
-
-fn record_accesses(
-    out: &Path,
-    limit: Option<u64>,
-    sampling: Option<Sampling>,
-    command: &[OsString],
-) -> Result<(), Failure> {
-    let recording = with_valgrind(limit, sampling, |options| record(command, out, options))?;
-    let (accesses, events) = (recording.accesses, recording.events);
-    let of = match recording.run_accesses {
-        run if run == accesses => String::new(),
-        run => format!(" of {run}"),
-    };
-    let bytes = recording.file_bytes;
-    say!("{accesses}{of} accesses, {events} events, {bytes} bytes, {}", out.display());
-    Ok(())
-}
-
-fn record_pages(
-    out: &Path,
-    whole_system: bool,
-    buffer_kib: u64,
-    command: &[OsString],
-) -> Result<(), Failure> {
-    // No way out at once here: the kernel's buffer has to be given back, and
-    // the recording looks at the flag ten times a second.
-    let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
-    let bar = bytes_bar("page events");
-    let recording = page_events_live::record(
-        command,
-        out,
-        &mut PageRecordOptions {
-            whole_system,
-            buffer_kib,
-            level: 12,
-            tracefs: &page_events_live::usual_tracefs(),
-            cancel: Some(&INTERRUPTED),
-            progress: &mut |events| bar.0.set_position(events),
-        },
-    )
-    .map_err(|error| match error {
-        PageRecordError::Cancelled => Failure::new(130, "interrupted"),
-        error => Failure::new(1, error),
-    })?;
-    bar.0.finish_and_clear();
-    say!(
-        "{} page events in {:.1} s, {} lost, {} bytes, {}",
-        recording.events,
-        recording.duration_us as f64 / 1e6,
-        recording.lost,
-        recording.file_bytes,
-        out.display()
-    );
+    show::snapshot(&snapshot, json);
     Ok(())
 }
 
@@ -738,115 +523,6 @@ fn replay(args: ReplayArgs) -> Result<(), Failure> {
         for line in table.lines() {
             say!("{line}");
         }
-    }
-    Ok(())
-}
-
-/// What a recording of page events holds, and what pairing makes of it.
-fn print_pages(mut reader: PageReader<std::fs::File>, json: bool) -> Result<(), FileError> {
-    let head = reader.head().clone();
-    let mut counts = [0u64; PageChange::KINDS];
-    let mut duration_us = 0;
-    let events = reader.by_ref().inspect(|event| {
-        if let Ok(event) = event {
-            counts[event.change.kind()] += 1;
-            duration_us = event.time_us;
-        }
-    });
-    let replayed = page_replay::replay(events, &[], &mut |_| {})?;
-    let lost = reader.lost();
-    let all: u64 = counts.iter().sum();
-    let kinds = PageChange::NAMES.into_iter().zip(counts);
-    if json {
-        let kinds: std::collections::BTreeMap<_, _> = kinds.collect();
-        say!(
-            "{}",
-            serde_json::json!({ "facts": head.facts, "program": head.program,
-                                "whole_system": head.whole_system, "cpus": head.cpus,
-                                "events": kinds, "duration_us": duration_us,
-                                "lost": lost, "replay": replayed })
-        );
-        return Ok(());
-    }
-    let whose = if head.whole_system { "the whole system during" } else { "the processes of" };
-    say!("Linux {}, {} processors, {whose} {}", head.facts.kernel_release, head.cpus, head.program);
-    let seconds = duration_us as f64 / 1e6;
-    let lost: u64 = lost.iter().sum();
-    say!("{all} events in {seconds:.1} s, {:.0} a second, {lost} lost", all as f64 / seconds);
-    for (name, count) in kinds.filter(|&(_, count)| count > 0) {
-        say!("  {name:12} {count:>12}");
-    }
-    say!(
-        "{} blocks allocated, {} freed ({} of them unseen, {} in parts), {} left; at most {} frames \
-         at once; {} frames freed that were allocated before",
-        replayed.allocs,
-        replayed.frees,
-        replayed.frees_implied,
-        replayed.frees_in_parts,
-        replayed.live_blocks,
-        replayed.peak_frames,
-        replayed.unseen_frames
-    );
-    Ok(())
-}
-
-/// What a recording of a heap holds.
-fn print_heap(mut reader: HeapReader<std::fs::File>, json: bool) -> Result<(), FileError> {
-    let summary = HeapSummary::of(&mut reader)?;
-    if json {
-        say!("{}", serde_json::json!({ "head": reader.head(), "summary": summary }));
-        return Ok(());
-    }
-    for line in summary.lines(reader.head()) {
-        say!("{line}");
-    }
-    Ok(())
-}
-
-/// A snapshot, page events, a heap or a trace: the signature says which.
-fn show(file: &Path, json: bool) -> Result<(), Failure> {
-    let failed =
-        |error: &dyn std::fmt::Display| Failure::new(1, format!("{}: {error}", file.display()));
-    match Snapshot::load(file) {
-        Ok(snapshot) => {
-            print_snapshot(&snapshot, json);
-            return Ok(());
-        }
-        Err(FileError::Magic { .. }) => {}
-        Err(error) => return Err(failed(&error)),
-    }
-    match PageReader::open(file) {
-        Ok(reader) => return print_pages(reader, json).map_err(|error| failed(&error)),
-        Err(FileError::Magic { .. }) => {}
-        Err(error) => return Err(failed(&error)),
-    }
-    match HeapReader::open(file) {
-        Ok(reader) => return print_heap(reader, json).map_err(|error| failed(&error)),
-        Err(FileError::Magic { .. }) => {}
-        Err(error) => return Err(failed(&error)),
-    }
-    let mut counts = [0u64; 3];
-    let mut pages = std::collections::BTreeSet::new();
-    let accesses = Trace::new(Some(file)).open().map_err(|error: TraceError| failed(&error))?;
-    let format = accesses.format();
-    for access in accesses {
-        let access = access.map_err(|error| failed(&error))?;
-        counts[match access.kind {
-            AccessKind::Read => 0,
-            AccessKind::Write => 1,
-            AccessKind::Fetch => 2,
-        }] += 1;
-        pages.extend(access.pages().iter());
-    }
-    let [reads, writes, fetches] = counts;
-    if json {
-        say!(
-            "{}",
-            serde_json::json!({ "format": format, "reads": reads, "writes": writes,
-                                "fetches": fetches, "pages": pages.len() })
-        );
-    } else {
-        say!("{reads} reads, {writes} writes, {fetches} fetches, {} pages touched", pages.len());
     }
     Ok(())
 }
