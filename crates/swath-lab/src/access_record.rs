@@ -57,7 +57,7 @@ pub enum RecordError {
     /// There is no such valgrind.
     #[error(
         "{valgrind} was not found: install valgrind (for example `apt install valgrind`), or \
-         record elsewhere and give the trace with --accesses"
+         record where it is installed"
     )]
     NoValgrind {
         /// What was looked for.

@@ -243,7 +243,7 @@ impl From<StudyError> for Failure {
     fn from(error: StudyError) -> Self {
         let code = match error {
             StudyError::Interrupted => 130,
-            StudyError::Plan(_) | StudyError::TooFull(_) => 2,
+            StudyError::Plan(_) | StudyError::TooFull(_) | StudyError::NoDesign { .. } => 2,
             _ => 1,
         };
         Self::new(code, error)

@@ -279,7 +279,7 @@ pub fn export(
     let named = designs.iter().find(|known| known.name.eq_ignore_ascii_case(design));
     let design = named.ok_or_else(|| {
         let names: Vec<_> = designs.iter().map(|design| design.name).collect();
-        failed(format!("no design {design:?}; there are {}", names.join(", ")))
+        StudyError::NoDesign { design: design.to_owned(), known: names.join(", ") }
     })?;
     let timed = Timed::new(&workload.build(&plan.shapes));
     let hardware = hardware(&plan.machine);

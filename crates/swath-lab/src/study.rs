@@ -91,6 +91,14 @@ pub enum StudyError {
         /// What went wrong, with its numbers.
         what: String,
     },
+    /// There is no such design.
+    #[error("no design {design:?}; there are {known}")]
+    NoDesign {
+        /// What was asked for.
+        design: String,
+        /// Those that there are.
+        known: String,
+    },
     /// Real input cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
