@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "start.h"
+
 #define PAGE 4096ul
 
 struct layout {
@@ -97,13 +99,8 @@ int main(int argc, char **argv) {
     const char *untouched =
         mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (untouched != MAP_FAILED) zero_frame = frame_of(untouched);
-    pid_t child = fork();
+    pid_t child = start(argv[1], argv + 2);
     if (child < 0) return 2;
-    if (child == 0) {
-        if (strcmp(argv[1], "-") != 0) setenv("LD_PRELOAD", argv[1], 1);
-        execv(argv[2], argv + 2);
-        _exit(127);
-    }
     for (;;) {
         nanosleep(&pause, NULL);
         if (resident(child) > peak) {

@@ -20,6 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "start.h"
+
 static void warm(size_t len) {
     char *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return;
@@ -36,13 +38,8 @@ int main(int argc, char **argv) {
     warm(strtoul(argv[1], NULL, 10) << 20);
     argv++;
     clock_gettime(CLOCK_MONOTONIC, &from);
-    pid_t child = fork();
+    pid_t child = start(argv[1], argv + 2);
     if (child < 0) return 2;
-    if (child == 0) {
-        if (strcmp(argv[1], "-") != 0) setenv("LD_PRELOAD", argv[1], 1);
-        execv(argv[2], argv + 2);
-        _exit(127);
-    }
     if (wait4(child, &status, 0, &used) != child) return 2;
     clock_gettime(CLOCK_MONOTONIC, &to);
     long long wall = (to.tv_sec - from.tv_sec) * 1000000000LL + (to.tv_nsec - from.tv_nsec);
