@@ -21,14 +21,16 @@ mod word {
     );
 
     #[inline(always)]
-    pub(crate) fn get() -> usize {
+    fn word<const OFFSET_BYTES: usize>() -> usize {
+        const { assert!(OFFSET_BYTES == 0 || OFFSET_BYTES == 8, "there are two words") };
         let value: usize;
-        // SAFETY: reads the thread's own word, which is there as long as the thread.
+        // SAFETY: reads a word of the thread's own, which is there as long as the thread.
         unsafe {
             core::arch::asm!(
                 "mov {value}, qword ptr [rip + swath_cmt_word@GOTTPOFF]",
-                "mov {value}, qword ptr fs:[{value}]",
+                "mov {value}, qword ptr fs:[{value} + {offset}]",
                 value = out(reg) value,
+                offset = const OFFSET_BYTES,
                 options(nostack, preserves_flags, readonly),
             );
         }
@@ -36,18 +38,13 @@ mod word {
     }
 
     #[inline(always)]
+    pub(crate) fn get() -> usize {
+        word::<0>()
+    }
+
+    #[inline(always)]
     pub(crate) fn heap() -> usize {
-        let value: usize;
-        // SAFETY: as above, the second one.
-        unsafe {
-            core::arch::asm!(
-                "mov {value}, qword ptr [rip + swath_cmt_word@GOTTPOFF]",
-                "mov {value}, qword ptr fs:[{value} + 8]",
-                value = out(reg) value,
-                options(nostack, preserves_flags, readonly),
-            );
-        }
-        value
+        word::<8>()
     }
 
     pub(crate) fn set(value: usize, heap: usize) {

@@ -281,7 +281,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.allocate_other(size, align).ok_or(AllocError { size_bytes: size, align_bytes: align })
     }
 
-    /// `size` bytes at a multiple of 16, if that is short and a slot is at hand: some 25
+    /// `size` bytes at a multiple of 16, if that is short and a slot is at hand: some 30
     /// instructions. Else nothing has changed.
     #[inline(always)]
     pub fn allocate_at_hand(&mut self, size: usize) -> Option<NonNull<u8>> {
