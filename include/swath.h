@@ -253,8 +253,8 @@ typedef struct {
   // whose addresses are limited.
   uint64_t arena_mib;
   // `SWATH_HUGETLB`: 1 takes pages of the kernel's hugetlb pools as far as there are any,
-  // of 1 GiB for segments that hold them whole, else of 2 MiB. A fork's child first copies what is
-  // in use of them to other pages: the pool may have none for it. Default 1.
+  // of 1 GiB for segments that hold them whole, else of 2 MiB. Before a fork what is in use
+  // of them is copied to other pages for the child: the pool may have none for it. Default 1.
   uint32_t hugetlb;
   // `SWATH_THP`: 1 asks for transparent huge pages of 2 MiB. Default 1.
   uint32_t thp;

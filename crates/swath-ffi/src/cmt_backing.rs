@@ -11,9 +11,11 @@
 //! longest runs of neighbours are chosen, and these are moved into place in the order of
 //! their frames. No page is copied: moving a huge page is one entry of a table.
 //!
-//! A fork's child that writes to a page of a hugetlb pool needs a copy from the pool, and the kernel
-//! ends it if there is none. So a child first copies what is in use of them to ordinary pages.
+//! A fork's child that shares a page of a hugetlb pool with its parent is ended by the kernel if
+//! either writes to it and the pool has no page for the copy. So what is in use of them is copied to
+//! ordinary pages before the fork; the child has the copies, and none of the pool's pages.
 
+use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
@@ -94,6 +96,9 @@ pub(crate) struct Backing {
     order: bool,
     /// While populating: the first frame of a chunk, and which it is.
     found: &'static mut [u64],
+    /// During a fork: what is in use of the pools' pages, at the places that the chunks have in the
+    /// arena.
+    copies: Option<Scratch>,
 }
 
 // SAFETY: it owns the arena; the pointer is not shared.
@@ -127,6 +132,7 @@ impl Backing {
             populate: options.populate,
             order: order && options.thp != 0,
             found,
+            copies: None,
         }
     }
 
@@ -162,6 +168,11 @@ impl Backing {
         {
             return false;
         }
+        let populate = units > CHUNK_UNITS
+            && match self.populate {
+                0 | 1 => self.populate == 1,
+                _ => POPULATE.load(Relaxed),
+            };
         let end = ((first + units).div_ceil(CHUNK_UNITS)) as usize;
         let mut at = (first / CHUNK_UNITS) as usize;
         while at < end {
@@ -170,7 +181,7 @@ impl Backing {
                 continue;
             }
             let reserved = self.chunks[at..end].iter().take_while(|&&chunk| chunk == 0).count();
-            let prepared = self.prepare_run(at, reserved);
+            let prepared = self.prepare_run(at, reserved, populate);
             if prepared == 0 {
                 return false;
             }
@@ -194,30 +205,27 @@ impl Backing {
         true
     }
 
-    /// Makes some of `count` reserved chunks from `chunk` on usable; how many.
-    fn prepare_run(&mut self, chunk: usize, count: usize) -> usize {
+    /// Makes some of `count` reserved chunks from `chunk` on usable, and populates them if told to;
+    /// how many.
+    fn prepare_run(&mut self, chunk: usize, count: usize, populate: bool) -> usize {
         let at = self.address(chunk);
         if self.hugetlb {
+            let flags = if populate { libc::MAP_POPULATE } else { 0 };
             if count >= GIANT_CHUNKS
                 && at.addr().is_multiple_of(GIANT_BYTES)
-                && map_huge(at, GIANT_BYTES, libc::MAP_HUGE_1GB)
+                && map_huge(at, GIANT_BYTES, libc::MAP_HUGE_1GB | flags)
             {
                 self.note(chunk, GIANT_CHUNKS, Chunk::Giant);
                 return GIANT_CHUNKS;
             }
-            if map_huge(at, CHUNK_BYTES, libc::MAP_HUGE_2MB) {
+            if map_huge(at, CHUNK_BYTES, libc::MAP_HUGE_2MB | flags) {
                 self.note(chunk, 1, Chunk::Huge);
                 return 1;
             }
         }
         // Up to where a page of 1 GiB could be had.
         let to_giant = (GIANT_BYTES - at.addr() % GIANT_BYTES) / CHUNK_BYTES;
-        let count = if count > to_giant { to_giant } else { count };
-        let populate = count > 1
-            && match self.populate {
-                0 | 1 => self.populate == 1,
-                _ => POPULATE.load(Relaxed),
-            };
+        let count = count.min(to_giant);
         if self.order && populate {
             let placed = self.place_ordered(chunk, count.min(ORDER_MAX * 4 / 5));
             if placed > 0 {
@@ -240,26 +248,14 @@ impl Backing {
         count
     }
 
-    /// Replaces the `count` chunks from `chunk` on by ordinary pages with the same content, as far as
-    /// units of them are in use. Without the memory for that they stay as they are.
-    fn leave_pool(&mut self, chunk: usize, count: usize) {
-        let len = count * CHUNK_BYTES;
-        let Some(scratch) = Scratch::reserve(count) else { return };
-        if self.thp {
-            // SAFETY: within the mapping; advice changes no contents.
-            unsafe { libc::madvise(scratch.start.cast(), len, libc::MADV_HUGEPAGE) };
-        }
-        for index in (0..count).filter(|index| self.runs.is_used(chunk + index)) {
-            let from = self.address(chunk + index);
-            let to = scratch.start.wrapping_add(index * CHUNK_BYTES);
-            // SAFETY: a chunk of the arena that is all there, and one of the scratch range.
-            unsafe { from.copy_to_nonoverlapping(to, CHUNK_BYTES) };
-        }
-        let (start, to) = (scratch.start, self.address(chunk));
-        // SAFETY: the scratch range moves to where its content is from.
-        if unsafe { libc::mremap(start.cast(), len, len, MOVE, to) } != libc::MAP_FAILED {
-            self.note(chunk, count, if self.thp { Chunk::Advised } else { Chunk::Small });
-        }
+    /// The first run of neighbouring chunks of the hugetlb pools that begins at `from` or behind it:
+    /// its chunks.
+    fn next_pooled(&self, from: usize) -> Option<Range<usize>> {
+        let pooled = |&what: &u8| what == Chunk::Huge as u8 || what == Chunk::Giant as u8;
+        let chunks = &self.chunks[..self.runs.end()];
+        let first = from + chunks.get(from..)?.iter().position(pooled)?;
+        let count = chunks[first..].iter().take_while(|what| pooled(what)).count();
+        Some(first..first + count)
     }
 
     /// Fills `count` reserved chunks from `chunk` on with the best of some more; how many it filled: all,
@@ -270,7 +266,7 @@ impl Backing {
         let mut found = 0;
         let Some(map) = PageMap::open() else { return 0 };
         for index in 0..tried {
-            let at = scratch.start.wrapping_add(index * CHUNK_BYTES).addr();
+            let at = scratch.at(index).addr();
             if let Some(frame) = map.contiguous(at, CHUNK_BYTES / PAGE_BYTES) {
                 self.found[2 * found] = frame;
                 self.found[2 * found + 1] = index as u64;
@@ -285,7 +281,7 @@ impl Backing {
         choose(pairs, count);
         for place in 0..count {
             let index = self.found[2 * place + 1] as usize;
-            let from = scratch.start.wrapping_add(index * CHUNK_BYTES);
+            let from = scratch.at(index);
             let to = self.address(chunk + place);
             // SAFETY: a chunk of the scratch range, moved once; the place is reserved and unused.
             let moved = unsafe { libc::mremap(from.cast(), CHUNK_BYTES, CHUNK_BYTES, MOVE, to) };
@@ -345,6 +341,10 @@ impl Scratch {
         Some(Self { mapped, mapped_len, start })
     }
 
+    fn at(&self, chunk: usize) -> *mut u8 {
+        self.start.wrapping_add(chunk * CHUNK_BYTES)
+    }
+
     /// Touched chunks, if the memory for them is there.
     fn new(chunks: usize) -> Option<Self> {
         let (scratch, len) = (Self::reserve(chunks)?, chunks * CHUNK_BYTES);
@@ -382,11 +382,12 @@ pub(crate) fn map(len_bytes: usize, access: i32) -> Option<*mut u8> {
     (at != libc::MAP_FAILED).then_some(at.cast())
 }
 
-/// Puts pages of a hugetlb pool at a reserved place; whether there were any.
-fn map_huge(at: *mut u8, len_bytes: usize, size: i32) -> bool {
+/// Puts pages of a hugetlb pool, of a size and perhaps populated, at a reserved place; whether there
+/// were any.
+fn map_huge(at: *mut u8, len_bytes: usize, more_flags: i32) -> bool {
     // Not `MAP_FIXED` at once: on failure the reservation would be gone.
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | size;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | more_flags;
     // SAFETY: a new mapping where the kernel wants it.
     let pages = unsafe { libc::mmap(ptr::null_mut(), len_bytes, access, flags, -1, 0) };
     if pages == libc::MAP_FAILED {
@@ -461,18 +462,44 @@ unsafe impl SegmentSource for Backing {
         self.protect(first, units, on);
     }
 
-    fn after_fork_in_child(&mut self) {
-        let mut chunk = 0;
-        while chunk < self.runs.end() {
-            let count = match self.chunks[chunk] {
-                huge if huge == Chunk::Huge as u8 => 1,
-                giant if giant == Chunk::Giant as u8 => GIANT_CHUNKS,
-                _ => 0,
-            };
-            if count > 0 {
-                self.leave_pool(chunk, count);
+    /// Without the memory for the copies, parent and child share the pool's pages.
+    fn before_fork(&mut self) {
+        if self.next_pooled(0).is_none() {
+            return;
+        }
+        let Some(copies) = Scratch::reserve(self.runs.end()) else { return };
+        if self.thp {
+            let len = self.runs.end() * CHUNK_BYTES;
+            // SAFETY: within the mapping; advice changes no contents.
+            unsafe { libc::madvise(copies.start.cast(), len, libc::MADV_HUGEPAGE) };
+        }
+        let mut from = 0;
+        while let Some(run) = self.next_pooled(from) {
+            from = run.end;
+            for chunk in run.filter(|&chunk| self.runs.is_used(chunk)) {
+                let (copy, content) = (copies.at(chunk), self.address(chunk));
+                // SAFETY: a chunk of the arena that is all there, and its place among the copies. What
+                // other threads write meanwhile the child has or has not, as in any fork; it is foreign
+                // code that reads it, as the kernel would.
+                unsafe { libc::memcpy(copy.cast(), content.cast(), CHUNK_BYTES) };
             }
-            chunk += count.max(1);
+        }
+        self.copies = Some(copies);
+    }
+
+    fn after_fork_in_parent(&mut self) {
+        self.copies = None;
+    }
+
+    fn after_fork_in_child(&mut self) {
+        let Some(copies) = self.copies.take() else { return };
+        let mut from = 0;
+        while let Some(run) = self.next_pooled(from) {
+            from = run.end;
+            let (at, len) = (copies.at(run.start).cast(), run.len() * CHUNK_BYTES);
+            // SAFETY: the copies move to where their content is from.
+            unsafe { libc::mremap(at, len, len, MOVE, self.address(run.start)) };
+            self.note(run.start, run.len(), if self.thp { Chunk::Advised } else { Chunk::Small });
         }
     }
 }

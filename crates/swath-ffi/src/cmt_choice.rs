@@ -18,8 +18,8 @@ pub struct cmt_options {
     /// whose addresses are limited.
     pub arena_mib: u64,
     /// `SWATH_HUGETLB`: 1 takes pages of the kernel's hugetlb pools as far as there are any,
-    /// of 1 GiB for segments that hold them whole, else of 2 MiB. A fork's child first copies what is
-    /// in use of them to other pages: the pool may have none for it. Default 1.
+    /// of 1 GiB for segments that hold them whole, else of 2 MiB. Before a fork what is in use
+    /// of them is copied to other pages for the child: the pool may have none for it. Default 1.
     pub hugetlb: u32,
     /// `SWATH_THP`: 1 asks for transparent huge pages of 2 MiB. Default 1.
     pub thp: u32,

@@ -378,8 +378,9 @@ unsafe extern "C" fn in_child() {
     // SAFETY: as in the parent, and no other thread is left. The shared heap stays attached
     // as an ended thread's would not: it is taken for gone and made anew.
     unsafe {
-        let own = (word > ENDED).then(|| &mut *ptr::with_exposed_provenance_mut::<Thread>(word));
-        process.pool.after_fork_in_child(own.map(|thread| &mut thread.heap));
+        let own = (word > ENDED).then(|| ptr::with_exposed_provenance_mut::<Thread>(word));
+        let heap = own.and_then(|thread| NonNull::new(&raw mut (*thread).heap));
+        process.pool.after_fork_in_child(heap);
         core::mem::forget((*process.shared.data_ptr()).take());
         process.shared.force_unlock();
     }

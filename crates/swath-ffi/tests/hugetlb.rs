@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use swath::swath_status::SWATH_OK;
 use swath::*;
@@ -63,13 +64,22 @@ fn extents(block: *mut c_void, len: usize) -> Option<Vec<cmt_extent>> {
     (result.status == SWATH_OK).then_some(found)
 }
 
-/// Writes to a block in a fork's child, which shares its pages: what came of it.
-fn write_in_child(block: *mut c_void, len: usize) -> libc::c_int {
+/// Writes to a block in a fork's child while a thread of this process writes to another: what
+/// came of the child. Neither may end because a pool has no page for a copy.
+fn write_in_child(block: *mut c_void, len: usize, other: *mut c_void) -> libc::c_int {
+    let stop = AtomicBool::new(false);
+    // SAFETY: a block of one byte at least.
+    let other = unsafe { AtomicU8::from_ptr(other.cast()) };
     // SAFETY: a block of that length; the child calls only what may be called there: this
     // library, and `_exit`.
-    unsafe {
+    std::thread::scope(|scope| unsafe {
         let bytes = std::slice::from_raw_parts_mut(block.cast::<u8>(), len);
         bytes.fill(7);
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                other.fetch_add(1, Relaxed);
+            }
+        });
         let child = libc::fork();
         if child == 0 {
             let mut good = bytes.iter().all(|&byte| byte == 7);
@@ -82,10 +92,12 @@ fn write_in_child(block: *mut c_void, len: usize) -> libc::c_int {
             libc::_exit(if good { 0 } else { 1 });
         }
         let mut status = 0;
-        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        let ended = libc::waitpid(child, &mut status, 0);
+        stop.store(true, Relaxed);
+        assert_eq!(ended, child);
         assert!(bytes.iter().all(|&byte| byte == 7));
         status
-    }
+    })
 }
 
 #[test]
@@ -96,7 +108,8 @@ fn pages_come_from_the_longest_pool_that_has_them() {
 
     // What is no page of 1 GiB takes those of 2 MiB as far as there are any, then others: a chunk of
     // superblocks and a segment.
-    assert!(!cmt_malloc(1).is_null());
+    let small = cmt_malloc(1);
+    assert!(!small.is_null());
     let (chunk, chunks) = (2 * MIB as u64, 21_u64);
     let len = 40 * MIB;
     let block = cmt_aligned_alloc(2 * MIB, len);
@@ -106,8 +119,11 @@ fn pages_come_from_the_longest_pool_that_has_them() {
     assert_eq!(huge.available(), huge.pages.saturating_sub(chunks));
     let others = chunks.saturating_sub(huge.pages) * chunk;
     assert_eq!(now.thp_bytes + now.small_bytes, others, "{now:?}");
+    if now.physical_known == 1 {
+        assert!(extents(block, len).is_some(), "segments are populated in any page");
+    }
     // The pool has no page for the child's copy.
-    assert_eq!(write_in_child(block, len), 0, "how the child ended");
+    assert_eq!(write_in_child(block, len, small), 0, "how the child ended");
     // SAFETY: a block in use.
     unsafe { cmt_free(block) };
     cmt_purge(1);
@@ -131,14 +147,17 @@ fn pages_come_from_the_longest_pool_that_has_them() {
         assert_eq!(extents.len(), 1, "{extents:?}");
         assert_eq!(extents[0].address % GIB as u64, 0);
     }
+    // A page of which a part cannot go stays.
     // SAFETY: a block in use.
-    unsafe { cmt_free(block) };
-    // A page of which a part cannot go stays, and serves others.
+    assert_eq!(unsafe { cmt_realloc(block, 5 * MIB) }, block);
     cmt_purge(1);
     assert_eq!(stats().hugetlb_1g_bytes, expected);
-    let block = cmt_malloc(5 * MIB);
-    assert_eq!(write_in_child(block, 5 * MIB), 0, "how the child ended");
+    // A page that is in use, and was never touched when the pool became empty.
+    let untouched = cmt_aligned_alloc(2 * MIB, 2 * MIB);
+    assert_eq!(write_in_child(block, 5 * MIB, small), 0, "how the child ended");
     assert_eq!(stats().hugetlb_1g_bytes, expected);
-    // SAFETY: a block in use.
-    unsafe { cmt_free(block) };
+    for block in [block, untouched] {
+        // SAFETY: a block in use.
+        unsafe { cmt_free(block) };
+    }
 }

@@ -7,6 +7,7 @@
 //! threads' heaps may be half changed. So the child believes the bits only and builds
 //! the rest anew, as if these threads had ended.
 
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
 use lock_api::RawMutex;
@@ -18,7 +19,9 @@ use crate::buffer_source::SegmentSource;
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// Before a fork: takes the pool's lock and keeps it.
     pub fn before_fork(&self) {
-        core::mem::forget(self.lock());
+        let mut guard = self.lock();
+        guard.source.before_fork();
+        core::mem::forget(guard);
     }
 
     /// After a fork, in the parent.
@@ -27,8 +30,9 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// This thread called [`before_fork`](Self::before_fork) and none of the
     /// two calls after it yet.
     pub unsafe fn after_fork_in_parent(&self) {
-        // SAFETY: this thread has it and no guard of it is left.
-        unsafe { self.global.force_unlock() };
+        // SAFETY: this thread has the lock and no guard of it is left.
+        let mut guard = unsafe { self.global.make_guard_unchecked() };
+        guard.source.after_fork_in_parent();
     }
 
     /// After a fork, in the child: the heaps of all threads but `own` go to
@@ -39,11 +43,14 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     ///
     /// # Safety
     /// As for the parent, and no other thread uses the pool until it returns. `own` is
-    /// the only heap that is used from now on; others are forgotten, not dropped.
-    pub unsafe fn after_fork_in_child(&self, own: Option<&mut LocalHeap<'_, 'm, L, S>>) {
+    /// the only heap that is used from now on; others are forgotten, not dropped. It may lie in
+    /// the arena: it need be there again only after the source's call.
+    pub unsafe fn after_fork_in_child(&self, own: Option<NonNull<LocalHeap<'_, 'm, L, S>>>) {
         // SAFETY: this thread holds the lock and no guard of it is left.
         let mut guard = unsafe { self.global.make_guard_unchecked() };
         guard.source.after_fork_in_child();
+        // SAFETY: nobody else has it, and it is there.
+        let own = own.map(|mut own| unsafe { own.as_mut() });
         let mine = own.as_ref().map(|heap| heap.token());
         let superblocks = self.superblocks();
         self.list.forget();

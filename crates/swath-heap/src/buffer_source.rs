@@ -43,6 +43,12 @@ pub unsafe trait SegmentSource {
         let _ = (first, units, on);
     }
 
+    /// The process is about to fork; one of the two calls below follows.
+    fn before_fork(&mut self) {}
+
+    /// The process has forked, or could not.
+    fn after_fork_in_parent(&mut self) {}
+
     /// The process is a fork's child, and no other thread has begun in it.
     fn after_fork_in_child(&mut self) {}
 }

@@ -20,7 +20,7 @@ fn live_on<'a>(
     seed: u64,
 ) {
     // SAFETY: `before_fork` came before, and there is no other thread.
-    unsafe { arena.pool.after_fork_in_child(Some(heap)) };
+    unsafe { arena.pool.after_fork_in_child(Some(heap.into())) };
     arena.pool.check().unwrap();
     assert_eq!(arena.pool.stats().heaps, 1);
     for block in own.into_iter().chain(given) {
