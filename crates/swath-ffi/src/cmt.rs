@@ -92,12 +92,25 @@ pub unsafe extern "C" fn cmt_free(block: *mut c_void) {
     let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_at_hand(block.cast()) };
     if !cmt_pool::own_heap().is_some_and(freed) {
         // SAFETY: as the caller says, and nothing has changed.
+        unsafe { free_near(block) };
+    }
+}
+
+/// # Safety
+/// As for [`cmt_free`].
+#[inline(never)]
+unsafe extern "C" fn free_near(block: *mut c_void) {
+    // SAFETY: as the caller says.
+    let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_near(block.cast()) };
+    if !cmt_pool::own_heap().is_some_and(freed) {
+        // SAFETY: as the caller says, and nothing has changed.
         unsafe { free_long(block) };
     }
 }
 
 /// # Safety
 /// As for [`cmt_free`].
+#[cold]
 #[inline(never)]
 unsafe extern "C" fn free_long(block: *mut c_void) {
     let Some(block) = NonNull::new(block.cast::<u8>()) else { return };

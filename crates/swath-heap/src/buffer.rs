@@ -75,7 +75,6 @@ use lock_api::{Mutex, MutexGuard, RawMutex};
 
 use crate::FreeError;
 use crate::buffer_block::{ReturnList, Role};
-use crate::buffer_class::slot_at;
 use crate::buffer_global::Global;
 
 pub use crate::buffer_block::{Returned, Superblock};
@@ -358,15 +357,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let superblock = &self.superblocks[index as usize];
         let within = offset - ((index as usize) << UNIT_SHIFT);
         match role {
-            Role::Superblock { .. } => {
-                let inverse = superblock.inverse.load(Relaxed);
-                let slot = slot_at(within as u32, inverse, superblock.twos.load(Relaxed));
-                if slot < superblock.slots.load(Relaxed) {
-                    Ok((index, Some(slot)))
-                } else {
-                    Err(FreeError::Misaligned { address })
-                }
-            }
+            Role::Superblock { .. } => match superblock.slot(within as u32) {
+                Some(slot) => Ok((index, Some(slot))),
+                None => Err(FreeError::Misaligned { address }),
+            },
             Role::Segment if within == 0 => Ok((index, None)),
             Role::Segment => Err(FreeError::Misaligned { address }),
             Role::Inner(_) | Role::Free => Err(FreeError::NotAllocated { address }),

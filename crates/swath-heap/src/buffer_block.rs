@@ -31,7 +31,7 @@ pub(crate) use loom::sync::atomic::{AtomicU32 as Shared32, AtomicU64 as Shared64
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
-use crate::buffer_class::{LAYOUTS, Layout};
+use crate::buffer_class::{LAYOUTS, Layout, slot_at};
 
 /// Words of bits that a superblock has at most; few for the model checker.
 pub(crate) const WORDS: usize = if cfg!(loom) { 2 } else { 64 };
@@ -68,6 +68,18 @@ impl Owner {
 
     pub(crate) const fn inner(distance: u32) -> Self {
         Self(distance << 2 | 3)
+    }
+
+    /// Whether it is a heap's superblock, open or full.
+    #[inline(always)]
+    pub(crate) const fn is_superblock(self) -> bool {
+        matches!(self.0 & 3, 1 | 2)
+    }
+
+    /// Whether two superblocks are of one heap.
+    #[inline(always)]
+    pub(crate) const fn is_heap_of(self, other: Self) -> bool {
+        self.0 >> 2 == other.0 >> 2
     }
 
     pub(crate) const fn role(self) -> Role {
@@ -207,6 +219,13 @@ impl Superblock {
     #[inline]
     pub(crate) fn owner(&self) -> Owner {
         Owner(self.state.load(Relaxed) as u32)
+    }
+
+    /// The slot that begins so many bytes after the superblock does.
+    #[inline(always)]
+    pub(crate) fn slot(&self, within: u32) -> Option<u32> {
+        let slot = slot_at(within, self.inverse.load(Relaxed), self.twos.load(Relaxed));
+        (slot < self.slots.load(Relaxed)).then_some(slot)
     }
 
     /// The caller alone may change the owner now.

@@ -304,20 +304,16 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     }
 
     /// Returns a slot of a superblock that is another's.
-    pub(crate) fn free_remote(
-        &self,
-        index: u32,
-        slot: u32,
-        address: usize,
-    ) -> Result<(), FreeError> {
+    #[inline(always)]
+    pub(crate) fn free_remote(&self, index: u32, slot: u32) -> bool {
         let superblock = &self.superblocks()[index as usize];
         match superblock.give_back(slot, self.returned_bits(index)) {
-            Ok(None) => Ok(()),
+            Ok(None) => true,
             Ok(Some(owner)) => {
                 self.list_of(owner).push(self.superblocks(), index);
-                Ok(())
+                true
             }
-            Err(_) => Err(FreeError::NotAllocated { address }),
+            Err(_) => false,
         }
     }
 
@@ -332,7 +328,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     pub unsafe fn free(&self, block: NonNull<u8>) -> Result<(), FreeError> {
         let address = block.addr().get();
         match self.find(address)? {
-            (index, Some(slot)) => self.free_remote(index, slot, address),
+            (index, Some(slot)) if self.free_remote(index, slot) => Ok(()),
+            (_, Some(_)) => Err(FreeError::NotAllocated { address }),
             (index, None) => self.free_segment(index, address),
         }
     }

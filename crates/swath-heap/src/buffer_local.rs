@@ -25,10 +25,10 @@ use lock_api::RawMutex;
 
 use crate::FreeError;
 use crate::buffer::{AllocError, BufferPool};
-use crate::buffer_block::{List, Owner, ReturnList, Role, Shared64, Superblock};
+use crate::buffer_block::{List, Owner, ReturnList, Shared64, Superblock};
 use crate::buffer_class::{
     CLASS_OF_GRANULES, CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, TABLE_BYTES_MAX,
-    UNIT_BYTES, UNIT_SHIFT, class_for, slot_at,
+    UNIT_BYTES, UNIT_SHIFT, class_for,
 };
 use crate::buffer_source::SegmentSource;
 
@@ -202,16 +202,6 @@ impl HeapSlot {
     fn take(&self, class: usize) -> Option<NonNull<u8>> {
         self.current[class].take()
     }
-}
-
-/// What came of a free, in a register: the caller of the fast path needs no
-/// room for an error.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Done,
-    Foreign,
-    Misaligned,
-    NotAllocated,
 }
 
 /// A processor heap in use by one thread.
@@ -410,17 +400,11 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// tried: a wrong one is an error.)
     #[inline]
     pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
-        // SAFETY: as the caller says.
-        if unsafe { self.free_at_hand(block.as_ptr()) } {
+        // SAFETY: as the caller says; at most one of them takes it.
+        if unsafe { self.free_at_hand(block.as_ptr()) || self.free_near(block.as_ptr()) } {
             return Ok(());
         }
-        let address = block.addr().get();
-        match self.free_other(address) {
-            Outcome::Done => Ok(()),
-            Outcome::Foreign => Err(FreeError::Foreign { address }),
-            Outcome::Misaligned => Err(FreeError::Misaligned { address }),
-            Outcome::NotAllocated => Err(FreeError::NotAllocated { address }),
-        }
+        self.free_other(block.addr().get())
     }
 
     /// Takes `block` back, if it is a block in use of one of this heap's superblocks that is
@@ -431,22 +415,13 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// The block is not used after, if this is true.
     #[inline(always)]
     pub unsafe fn free_at_hand(&mut self, block: *mut u8) -> bool {
-        let base = self.slot.base.load(Relaxed).addr();
-        let offset = block.addr().wrapping_sub(base);
-        let unit = offset >> UNIT_SHIFT;
-        if unit >= self.slot.units.load(Relaxed) as usize {
-            return false;
-        }
+        let Some((unit, within)) = self.place_of(block) else { return false };
         // SAFETY: within the pool's table, whose length `units` is.
         let superblock = unsafe { &*self.slot.superblocks.load(Relaxed).add(unit) };
         if !superblock.is_at_rest(self.slot.token()) {
             return false;
         }
-        let (inverse, twos) = (superblock.inverse.load(Relaxed), superblock.twos.load(Relaxed));
-        let slot = slot_at((offset % UNIT_BYTES) as u32, inverse, twos);
-        if slot >= superblock.slots.load(Relaxed) {
-            return false;
-        }
+        let Some(slot) = superblock.slot(within) else { return false };
         // SAFETY: a superblock has no more slots than bits.
         let word = unsafe { superblock.free.get_unchecked(slot as usize / 64) };
         let (bits, bit) = (word.load(Relaxed), 1_u64 << (slot % 64));
@@ -466,38 +441,43 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         true
     }
 
-    #[inline(never)]
-    fn free_other(&mut self, address: usize) -> Outcome {
-        match self.try_free_other(address) {
-            Ok(()) => Outcome::Done,
-            Err(FreeError::Foreign { .. }) => Outcome::Foreign,
-            Err(FreeError::Misaligned { .. }) => Outcome::Misaligned,
-            Err(FreeError::NotAllocated { .. } | FreeError::Corrupt(_)) => Outcome::NotAllocated,
-        }
+    /// Takes `block` back, if it is a block in use of a superblock of one unit: one of another
+    /// heap, or one of this heap that is full or waits for slots from other threads. Else nothing
+    /// has changed. Any pointer may be tried.
+    ///
+    /// # Safety
+    /// As for [`free_at_hand`](Self::free_at_hand).
+    #[inline(always)]
+    pub unsafe fn free_near(&mut self, block: *mut u8) -> bool {
+        let Some((unit, within)) = self.place_of(block) else { return false };
+        // SAFETY: within the pool's table, whose length `units` is.
+        let superblock = unsafe { &*self.slot.superblocks.load(Relaxed).add(unit) };
+        superblock.owner().is_superblock()
+            && superblock.slot(within).is_some_and(|slot| self.free_slot(unit as u32, slot))
     }
 
+    /// The unit that an address lies in, and where within it.
     #[inline(always)]
-    fn try_free_other(&mut self, address: usize) -> Result<(), FreeError> {
-        let (index, slot) = match self.pool().find(address)? {
-            (index, Some(slot)) => (index, slot),
-            (index, None) => return self.pool().free_segment(index, address),
-        };
-        let superblocks = self.pool().superblocks();
-        let superblock = &superblocks[index as usize];
-        let token = self.slot.token();
-        let full = match (token.role(), superblock.owner().role()) {
-            (Role::Superblock { heap: own, .. }, Role::Superblock { heap, full })
-                if own == heap =>
-            {
-                full
-            }
-            _ => return self.pool().free_remote(index, slot, address),
-        };
+    fn place_of(&self, block: *mut u8) -> Option<(usize, u32)> {
+        let offset = block.addr().wrapping_sub(self.slot.base.load(Relaxed).addr());
+        let unit = offset >> UNIT_SHIFT;
+        let units = self.slot.units.load(Relaxed) as usize;
+        (unit < units).then_some((unit, (offset % UNIT_BYTES) as u32))
+    }
+
+    /// Takes a slot of a superblock back; whether it was in use.
+    #[inline(always)]
+    fn free_slot(&self, index: u32, slot: u32) -> bool {
+        let superblock = &self.pool().superblocks()[index as usize];
+        let (token, owner) = (self.slot.token(), superblock.owner());
+        if !owner.is_heap_of(token) {
+            return self.pool().free_remote(index, slot);
+        }
         let (word, bit) = (&superblock.free[slot as usize / 64], 1_u64 << (slot % 64));
         if word.load(Relaxed) & bit != 0 || self.pool().returned_bits(index).has(slot) {
-            return Err(FreeError::NotAllocated { address });
+            return false;
         }
-        if full {
+        if owner != token {
             self.no_longer_full(index);
         }
         word.store(word.load(Relaxed) | bit, Relaxed);
@@ -507,9 +487,20 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         if left == 0 {
             Self::at_mark(self.slot, index);
         }
-        Ok(())
+        true
     }
 
+    #[cold]
+    #[inline(never)]
+    fn free_other(&mut self, address: usize) -> Result<(), FreeError> {
+        match self.pool().find(address)? {
+            (index, Some(slot)) if self.free_slot(index, slot) => Ok(()),
+            (_, Some(_)) => Err(FreeError::NotAllocated { address }),
+            (index, None) => self.pool().free_segment(index, address),
+        }
+    }
+
+    #[inline(never)]
     fn no_longer_full(&self, index: u32) {
         let superblocks = self.pool().superblocks();
         let superblock = &superblocks[index as usize];
