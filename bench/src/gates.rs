@@ -84,9 +84,9 @@ const GATES: &[Gate] = &[
         superpages::gate(Measure::EnterAndPromoteFlags, swath_bench_counted)
     }),
     gate("buffer-get", 30.0, || buffer::gate(Call::Get, swath_bench_counted)),
-    gate("buffer-put", 62.0, || buffer::gate(Call::Put, swath_bench_counted)),
-    gate("buffer-pair", 54.0, || buffer::gate(Call::Pair, swath_bench_counted)),
-    gate("buffer-remote", 145.0, || buffer::gate(Call::PutRemote, swath_bench_counted)),
+    gate("buffer-put", 58.0, || buffer::gate(Call::Put, swath_bench_counted)),
+    gate("buffer-pair", 53.0, || buffer::gate(Call::Pair, swath_bench_counted)),
+    gate("buffer-remote", 115.0, || buffer::gate(Call::PutRemote, swath_bench_counted)),
     gate("buffer-returned", 31.0, || buffer::gate(Call::GetReturned, swath_bench_counted)),
     gate("dram-raster", 1600.0, || timed::dram(Raster, swath_bench_counted)),
     gate("dram-vertical", 3000.0, || timed::dram(Vertical, swath_bench_counted)),

@@ -406,6 +406,8 @@ fn map_huge(at: *mut u8, len_bytes: usize, more_flags: i32) -> bool {
 // SAFETY: units come from `Runs`, which hands each out once, and their chunks are made
 // usable before.
 unsafe impl SegmentSource for Backing {
+    const PAGE_UNITS: u32 = CHUNK_UNITS;
+
     fn reads_zero(&self) -> bool {
         true
     }

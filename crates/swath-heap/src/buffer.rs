@@ -68,8 +68,8 @@
 
 use core::fmt;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use lock_api::{Mutex, MutexGuard, RawMutex};
 
@@ -235,6 +235,8 @@ pub struct BufferPool<'m, L, S> {
     pub(crate) list: ReturnList,
     /// Double frees that met a return under way, found when it was taken in.
     pub(crate) late_double_frees: AtomicU64,
+    /// Whether a thread had to wait for the lock since the last purge.
+    pub(crate) crowded: AtomicBool,
     /// When the next purge is due.
     pub(crate) due: AtomicU64,
 }
@@ -290,6 +292,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             global: Mutex::new(Global::new(source, &mut dirty[..needed])),
             list: ReturnList::new(),
             late_double_frees: AtomicU64::new(0),
+            crowded: AtomicBool::new(false),
             due: AtomicU64::new(0),
         })
     }
@@ -332,7 +335,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, L, Global<'m, S>> {
-        self.global.lock()
+        self.global.try_lock().unwrap_or_else(|| {
+            self.crowded.store(true, Relaxed);
+            self.global.lock()
+        })
     }
 
     /// Whether the address lies in the arena.

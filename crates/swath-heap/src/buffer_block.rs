@@ -36,8 +36,9 @@ use crate::buffer_class::{LAYOUTS, Layout, slot_at};
 /// Words of bits that a superblock has at most; few for the model checker.
 pub(crate) const WORDS: usize = if cfg!(loom) { 2 } else { 64 };
 
-/// What a unit is, in one number that only changes under the pool's lock,
-/// except that an owner may turn its own superblock from open to full and back.
+/// What a unit is, in one number that only changes under the pool's lock, except that an owner may
+/// turn its own superblock from open to full and back, and that segments begin and end where their
+/// units are one thread's alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner(pub(crate) u32);
 
@@ -231,6 +232,25 @@ impl Superblock {
     /// The caller alone may change the owner now.
     pub(crate) fn set_owner(&self, owner: Owner) {
         self.state.fetch_xor(u64::from(self.owner().0 ^ owner.0), AcqRel);
+    }
+
+    /// Ends the segment that begins here, if there is one: its units are the caller's alone then.
+    pub(crate) fn end_segment(&self) -> Option<u32> {
+        let mut state = self.state.load(Relaxed);
+        while Owner(state as u32) == Owner::SEGMENT {
+            let ended = state ^ u64::from(Owner::SEGMENT.0);
+            match self.state.compare_exchange_weak(state, ended, AcqRel, Relaxed) {
+                Ok(_) => return Some(self.units.load(Relaxed)),
+                Err(now) => state = now,
+            }
+        }
+        None
+    }
+
+    /// Begins a segment of units that are the caller's alone.
+    pub(crate) fn begin_segment(&self, units: u32) {
+        self.units.store(units, Relaxed);
+        self.set_owner(Owner::SEGMENT);
     }
 
     /// Begins a superblock of `class` with all slots free. The link and the

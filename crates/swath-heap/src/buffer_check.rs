@@ -38,7 +38,8 @@ pub struct Stats {
     pub held_bytes: u64,
     /// Bytes of segments in use, guards included.
     pub segment_bytes: u64,
-    /// Bytes of free units whose memory has not gone back to the system.
+    /// Bytes of free units whose memory has not gone back to the system, those that heaps keep
+    /// among them.
     pub cached_bytes: u64,
     /// Superblocks of each class.
     pub superblocks: [u32; CLASSES],
@@ -67,12 +68,13 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let global = self.lock();
         let heaps = &self.heaps[..global.heaps_high];
         let attached = heaps.iter().filter(|slot| slot.attached.load(Relaxed) != 0);
+        let kept = heaps.iter().flat_map(|slot| slot.kept.runs()).map(|run| u64::from(run.units));
         let remote = heaps.iter().map(|slot| slot.remote_frees.load(Relaxed));
         let mut stats = Stats {
             live_bytes: 0,
             held_bytes: 0,
             segment_bytes: 0,
-            cached_bytes: global.dirty_units() * UNIT_BYTES as u64,
+            cached_bytes: (global.dirty_units() + kept.sum::<u64>()) * UNIT_BYTES as u64,
             superblocks: [0; CLASSES],
             global_superblocks: 0,
             remote_frees: remote.sum::<u64>() + global.remote_frees,
@@ -102,7 +104,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                 }
             }
             stats.held_bytes += bytes;
-            unit += units;
+            // Segments begin without the lock.
+            unit += units.max(1);
         }
         stats
     }
@@ -114,6 +117,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     pub fn check(&self) -> Result<(), BufferFault> {
         let global = self.lock();
         let mut listed = 0;
+        self.check_kept(&global)?;
         for (index, slot) in self.heaps.iter().enumerate() {
             if slot.attached.load(Relaxed) == 0 {
                 continue;
@@ -139,6 +143,23 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let counted = self.check_units(&global)?;
         ensure(0, listed == counted, "each superblock in exactly one place")?;
         self.check_returns(&global)
+    }
+
+    /// The units that heaps keep are free, and in one run each.
+    fn check_kept(&self, global: &Global<'m, S>) -> Result<(), BufferFault> {
+        let runs = || self.heaps.iter().flat_map(|slot| slot.kept.runs());
+        for run in runs() {
+            let units = run.first..run.first + run.units;
+            for unit in units.clone() {
+                ensure(unit, unit < global.high, "kept units below the highest")?;
+                let role = self.superblocks()[unit as usize].owner().role();
+                ensure(unit, role == Role::Free, "kept units that are free")?;
+                ensure(unit, !global.is_dirty(unit), "kept units that the source has not")?;
+            }
+            let holding = runs().filter(|other| units.contains(&other.first)).count();
+            ensure(run.first, holding == 1, "each unit in one kept run")?;
+        }
+        Ok(())
     }
 
     fn check_place(

@@ -10,6 +10,7 @@ use crate::FreeError;
 use crate::buffer::{BufferPool, LocalHeap};
 use crate::buffer_block::{List, Owner, ReturnList, Role};
 use crate::buffer_class::{CLASSES, LAYOUTS};
+use crate::buffer_kept::Run;
 use crate::buffer_local::HeapSlot;
 use crate::buffer_source::{SegmentSource, word_masks};
 
@@ -172,6 +173,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         while let Some(index) = slot.full.pop(superblocks) {
             self.receive(global, index);
         }
+        slot.kept.gather().for_each(|run| global.release(run.first, run.units));
     }
 
     /// Makes a superblock that its owner has taken out of its lists the global
@@ -226,7 +228,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                 superblocks[first as usize].begin(class, token);
                 return Some(first);
             }
-            if !self.read_detached(&mut global) {
+            if !self.gather(&mut global) {
                 return None;
             }
         }
@@ -261,16 +263,25 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         self.list.take(self.superblocks(), |index| self.read_back(global, index));
     }
 
-    /// Reads the lists of heaps without a thread; whether there was anything.
-    pub(crate) fn read_detached(&self, global: &mut Global<'m, S>) -> bool {
+    /// Takes in what lies with the global heap's list, with heaps without a thread, and the units
+    /// that heaps keep; whether there was anything for others to use.
+    pub(crate) fn gather(&self, global: &mut Global<'m, S>) -> bool {
+        let before = global.releases;
+        self.read_list(global);
         let mut any = false;
         for slot in &self.heaps[..global.heaps_high] {
             if slot.attached.load(Relaxed) == 0 && !slot.returned.is_empty() {
                 slot.returned.take(self.superblocks(), |index| self.read_back(global, index));
                 any = true;
             }
+            slot.kept.gather().for_each(|run| global.release(run.first, run.units));
         }
-        any
+        any || global.releases != before
+    }
+
+    /// Releases units that a heap has no room to keep.
+    pub(crate) fn leave(&self, run: Run) {
+        self.lock().release(run.first, run.units);
     }
 
     /// Takes in the returned slots of a superblock that was on a list, if it is the global
@@ -344,16 +355,15 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
         let mut global = self.lock();
         self.due.store(now.saturating_add(self.options().purge_delay), Relaxed);
-        self.read_list(&mut global);
-        self.read_detached(&mut global);
+        self.crowded.store(false, Relaxed);
+        self.gather(&mut global);
         global.purge(false)
     }
 
     /// Gives all memory of free units back to the system at once.
     pub fn purge_all(&self) -> u64 {
         let mut global = self.lock();
-        self.read_list(&mut global);
-        self.read_detached(&mut global);
+        self.gather(&mut global);
         global.purge(true)
     }
 }

@@ -30,6 +30,7 @@ use crate::buffer_class::{
     CLASS_OF_GRANULES, CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, TABLE_BYTES_MAX,
     UNIT_BYTES, UNIT_SHIFT, class_for,
 };
+use crate::buffer_kept::Kept;
 use crate::buffer_source::SegmentSource;
 
 /// The superblock that a class is served from.
@@ -114,6 +115,7 @@ pub struct HeapSlot {
     current: [Current; CLASSES],
     pub(crate) partial: [Partial; CLASSES],
     pub(crate) full: List,
+    pub(crate) kept: Kept,
     /// Slots that other threads returned.
     pub(crate) remote_frees: AtomicU64,
     /// Whether a thread has the heap; changes under the pool's lock.
@@ -146,6 +148,7 @@ impl HeapSlot {
                 sparse: AtomicU32::new(0),
             }),
             full: List::new(),
+            kept: Kept::new(),
             remote_frees: AtomicU64::new(0),
             attached: AtomicU32::new(0),
             _apart: [0; 8],
@@ -211,7 +214,7 @@ impl HeapSlot {
 ///
 /// As long as one pointer, so that a thread's local storage can hold it as it is.
 pub struct LocalHeap<'p, 'm, L: RawMutex, S: SegmentSource> {
-    slot: &'m HeapSlot,
+    pub(crate) slot: &'m HeapSlot,
     pool: PhantomData<&'p BufferPool<'m, L, S>>,
 }
 
@@ -290,7 +293,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
         let align = align.max(SLOT_BYTES_MIN);
         let Some(class) = class_for(size, align) else {
-            return self.pool().allocate_segment(size, align).map(|(block, _)| block);
+            return self.allocate_segment(size, align).map(|(block, _)| block);
         };
         if let Some(block) = self.slot.take(class).or_else(|| self.next_word(class)) {
             return Some(block);
@@ -299,7 +302,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         if LAYOUTS[class].units == 1 {
             return None;
         }
-        self.pool().allocate_segment(size, align).map(|(block, _)| block)
+        self.allocate_segment(size, align).map(|(block, _)| block)
     }
 
     /// As [`allocate`](Self::allocate), and whether the bytes are all zero
@@ -314,7 +317,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         align: usize,
     ) -> Result<(NonNull<u8>, bool), AllocError> {
         if size > SLOT_BYTES_MAX && align.is_power_of_two() {
-            let segment = self.pool().allocate_segment(size, align);
+            let segment = self.allocate_segment(size, align);
             return segment.ok_or(AllocError { size_bytes: size, align_bytes: align });
         }
         self.allocate(size, align).map(|block| (block, false))
@@ -447,7 +450,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     ///
     /// # Safety
     /// As for [`free_at_hand`](Self::free_at_hand).
-    #[inline(always)]
+    #[inline(never)]
     pub unsafe fn free_near(&mut self, block: *mut u8) -> bool {
         let Some((unit, within)) = self.place_of(block) else { return false };
         // SAFETY: within the pool's table, whose length `units` is.
@@ -496,7 +499,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         match self.pool().find(address)? {
             (index, Some(slot)) if self.free_slot(index, slot) => Ok(()),
             (_, Some(_)) => Err(FreeError::NotAllocated { address }),
-            (index, None) => self.pool().free_segment(index, address),
+            (index, None) => self.free_segment(index, address),
         }
     }
 
@@ -582,7 +585,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     }
 
     /// Takes in what other threads returned and gives wholly empty superblocks to the global
-    /// heap, current ones too.
+    /// heap, current ones too, and the units that the heap keeps back to the source.
     ///
     /// Takes O(r) for r slots returned and O(c) for c classes.
     pub fn collect(&mut self) {
@@ -598,6 +601,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
                 self.pool().take_over(index);
             }
         }
+        self.slot.kept.gather().for_each(|run| self.pool().leave(run));
     }
 }
 

@@ -1,5 +1,5 @@
 //! Segments, the blocks longer than any slot: runs of units straight from the
-//! source, under the pool's lock. And resizing, of slots too.
+//! source, under the pool's lock, or of those that the heap kept. And resizing, of slots too.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
@@ -8,8 +8,8 @@ use lock_api::RawMutex;
 
 use crate::FreeError;
 use crate::buffer::{AllocError, BufferPool, LocalHeap, ResizeError};
-use crate::buffer_block::{Owner, Role};
 use crate::buffer_class::{UNIT_BYTES, UNIT_SHIFT, class_for};
+use crate::buffer_kept::{Run, SEGMENT_UNITS_MAX};
 use crate::buffer_source::SegmentSource;
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
@@ -26,11 +26,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// A segment for `size` bytes, and whether they are zero.
     #[cold]
     #[inline(never)]
-    pub(crate) fn allocate_segment(
-        &self,
-        size: usize,
-        align: usize,
-    ) -> Option<(NonNull<u8>, bool)> {
+    fn allocate_segment(&self, size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
         let units = self.units_for(size)?;
         let align_units = u32::try_from(align >> UNIT_SHIFT).ok()?.max(1);
         let mut global = self.lock();
@@ -38,31 +34,22 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             if let Some(found) = global.acquire(units, align_units) {
                 break found;
             }
-            let before = global.releases;
-            self.read_list(&mut global);
-            self.read_detached(&mut global);
-            if global.releases == before {
+            if !self.gather(&mut global) {
                 return None;
             }
         };
         if self.guard_units() != 0 {
             global.source.guard(first + units - 1, 1, true);
         }
-        let superblock = &self.superblocks()[first as usize];
-        superblock.units.store(units, Relaxed);
-        superblock.set_owner(Owner::SEGMENT);
+        self.superblocks()[first as usize].begin_segment(units);
         Some((self.unit_start(first), zero))
     }
 
     /// Takes the segment back that begins at unit `index`.
     pub(crate) fn free_segment(&self, index: u32, address: usize) -> Result<(), FreeError> {
-        let superblock = &self.superblocks()[index as usize];
+        let ended = self.superblocks()[index as usize].end_segment();
+        let units = ended.ok_or(FreeError::NotAllocated { address })?;
         let mut global = self.lock();
-        if superblock.owner().role() != Role::Segment {
-            return Err(FreeError::NotAllocated { address });
-        }
-        let units = superblock.units.load(Relaxed);
-        superblock.set_owner(Owner::FREE);
         if self.guard_units() != 0 {
             global.source.guard(index + units - 1, 1, false);
         }
@@ -74,13 +61,12 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn resize_segment(&self, index: u32, size: usize) -> bool {
         let Some(wanted) = self.units_for(size) else { return false };
         let superblock = &self.superblocks()[index as usize];
+        // Nobody frees it meanwhile.
+        let Some(units) = superblock.end_segment() else { return false };
         let mut global = self.lock();
-        let units = superblock.units.load(Relaxed);
-        if superblock.owner().role() != Role::Segment {
-            return false;
-        }
         if wanted > units {
             if !global.source.extend(index, units, wanted - units) {
+                superblock.begin_segment(units);
                 return false;
             }
             global.note_acquired(index + units, wanted - units);
@@ -92,7 +78,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         if wanted < units {
             global.release(index + wanted, units - wanted);
         }
-        superblock.units.store(wanted, Relaxed);
+        superblock.begin_segment(wanted);
         true
     }
 
@@ -108,6 +94,39 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 }
 
 impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
+    /// A segment for `size` bytes, and whether they are zero: of units that the heap kept, or the
+    /// source's.
+    pub(crate) fn allocate_segment(
+        &self,
+        size: usize,
+        align: usize,
+    ) -> Option<(NonNull<u8>, bool)> {
+        let pool = self.pool();
+        if align <= UNIT_BYTES
+            && pool.guard_units() == 0
+            && let Some(units) = pool.units_for(size)
+            && units <= SEGMENT_UNITS_MAX
+            && let Some(first) = self.slot.kept.take(units, S::PAGE_UNITS, |run| pool.leave(run))
+        {
+            pool.superblocks()[first as usize].begin_segment(units);
+            return Some((pool.unit_start(first), false));
+        }
+        pool.allocate_segment(size, align)
+    }
+
+    /// Takes the segment back that begins at unit `index`, and keeps its units for the next ones.
+    pub(crate) fn free_segment(&self, index: u32, address: usize) -> Result<(), FreeError> {
+        let pool = self.pool();
+        let superblock = &pool.superblocks()[index as usize];
+        let keeps = pool.crowded.load(Relaxed) && pool.guard_units() == 0;
+        if !keeps || superblock.units.load(Relaxed) > SEGMENT_UNITS_MAX {
+            return pool.free_segment(index, address);
+        }
+        let units = superblock.end_segment().ok_or(FreeError::NotAllocated { address })?;
+        self.slot.kept.keep(Run { first: index, units }, |run| pool.leave(run));
+        Ok(())
+    }
+
     /// Makes `block` at least `size` bytes long, at a multiple of `align`: in
     /// place within its class, or a segment by whole units; else the bytes
     /// are copied. Returns where it is now.

@@ -14,6 +14,11 @@
 /// From `acquire` (or `extend`) until `release`, the units lie inside the arena, can be read
 /// and written, and belong to nobody else.
 pub unsafe trait SegmentSource {
+    /// Units of a page of the system, a power of two: what lies within one is contiguous in physical
+    /// memory, so a segment lies in as few of them as its length allows, counted from the arena's
+    /// start.
+    const PAGE_UNITS: u32 = 1;
+
     /// Whether units that were never released, or purged since, read as zeroes.
     fn reads_zero(&self) -> bool {
         false

@@ -53,6 +53,7 @@ mod buffer_check;
 mod buffer_class;
 mod buffer_fork;
 mod buffer_global;
+mod buffer_kept;
 mod buffer_local;
 mod buffer_segment;
 mod buffer_source;

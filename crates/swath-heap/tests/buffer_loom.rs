@@ -43,8 +43,9 @@ unsafe impl RawMutex for LoomLock {
         *held = true;
     }
 
+    /// As if it were always taken: heaps keep segments from the start.
     fn try_lock(&self) -> bool {
-        !std::mem::replace(&mut *self.parts().0.lock().unwrap(), true)
+        false
     }
 
     unsafe fn unlock(&self) {
@@ -345,5 +346,38 @@ fn a_return_meets_adoption() {
         checked.pool().check().unwrap();
         assert_eq!(checked.pool().stats().remote_frees, 1);
         assert_eq!(checked.pool().stats().live_bytes, 8 * LONG as u64);
+    });
+}
+
+/// A heap keeps a segment's unit and takes it again while a purge gathers it and another heap wants
+/// all units there are: nobody gets a unit that another has, and none is lost.
+#[test]
+fn a_kept_segment_is_gathered_while_its_heap_takes_it() {
+    const SEGMENT: usize = SLOT_BYTES_MAX + 1;
+    explore(Some(3), || {
+        let checked = Checked::new(2, 2, Options::default());
+        let mut heap = checked.pool().attach().unwrap();
+        let block = heap.allocate(SEGMENT, 16).unwrap();
+        // SAFETY: not used after.
+        unsafe { heap.free(block).unwrap() };
+        assert_eq!(checked.pool().stats().cached_bytes, UNIT_BYTES as u64);
+        let other = Arc::clone(&checked);
+        let taker = thread::spawn(move || {
+            let mut heap = other.pool().attach().unwrap();
+            let both = heap.allocate(2 * UNIT_BYTES, 16).map(Sent);
+            if let Ok(both) = both {
+                // SAFETY: not used after.
+                unsafe { heap.free(both.0).unwrap() };
+            }
+            other.pool().purge_all();
+        });
+        if let Ok(again) = heap.allocate(SEGMENT, 16) {
+            // SAFETY: not used after.
+            unsafe { heap.free(again).unwrap() };
+        }
+        taker.join().unwrap();
+        checked.pool().check().unwrap();
+        drop(heap);
+        checked.expect_empty();
     });
 }

@@ -4,9 +4,10 @@
 mod buffer_support;
 
 use std::collections::BTreeMap;
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 
-use buffer_support::{Arena, Block, Heap, Random, arena};
+use buffer_support::{Arena, Block, CROWDED, Heap, Random, arena};
 use swath_heap::FreeError;
 use swath_heap::buffer::*;
 
@@ -130,6 +131,30 @@ fn random_calls_agree_with_the_model() {
     for seed in 0..8 {
         run(seed, 1024, Options::default(), 8000);
     }
+}
+
+#[test]
+fn heaps_that_keep_segments_agree_too() {
+    CROWDED.set(true);
+    for seed in 300..308 {
+        run(seed, 1024, Options { purge_delay: 500, ..Options::default() }, 8000);
+    }
+    run(308, 128, Options::default(), 6000);
+}
+
+/// The second one would lie in two pages of the system if it began right behind the first.
+#[test]
+fn kept_segments_lie_in_few_pages() {
+    CROWDED.set(true);
+    let arena = arena(64, 1, Options::default());
+    let mut heap = arena.pool.attach().unwrap();
+    let long = heap.allocate(8 * UNIT_BYTES, 4 * UNIT_BYTES).unwrap();
+    // SAFETY: not used after.
+    unsafe { heap.free(long).unwrap() };
+    let unit_of = |block: NonNull<u8>| (block.addr().get() - long.addr().get()) / UNIT_BYTES;
+    let blocks = [3, 3, 1].map(|units| unit_of(heap.allocate(units * UNIT_BYTES, 16).unwrap()));
+    assert_eq!(blocks, [0, 4, 3]);
+    arena.pool.check().unwrap();
 }
 
 #[test]

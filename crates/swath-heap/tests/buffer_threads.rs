@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Barrier, Mutex};
 
-use buffer_support::{Block, Random, arena};
+use buffer_support::{Block, CROWDED, Random, arena};
 use swath_heap::FreeError;
 use swath_heap::buffer::*;
 
@@ -22,6 +22,7 @@ fn exchange(seed: u64, threads: usize, lives: usize, options: Options) {
             .map(|thread| {
                 let (pool, pot) = (&arena.pool, &pot);
                 scope.spawn(move || {
+                    CROWDED.set(thread % 2 == 0);
                     let mut random = Random(seed * 1000 + thread as u64);
                     for _ in 0..lives {
                         let mut heap = pool.attach().unwrap();

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "no test uses all of it")]
 
 use std::alloc::Layout;
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -9,8 +10,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use lock_api::{GuardSend, RawMutex};
 use swath_heap::buffer::*;
 
+thread_local! {
+    /// Whether this thread finds every lock taken at its first try, as among many: heaps keep
+    /// segments then.
+    pub(crate) static CROWDED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// A lock that yields while it waits.
 pub(crate) struct Lock(AtomicBool);
+
+impl Lock {
+    fn take(&self) -> bool {
+        self.0.compare_exchange(false, true, Acquire, Relaxed).is_ok()
+    }
+}
 
 // SAFETY: whoever changes the flag from false to true holds the lock until he
 // stores false; acquire and release order what is inside.
@@ -20,13 +33,13 @@ unsafe impl RawMutex for Lock {
     type GuardMarker = GuardSend;
 
     fn lock(&self) {
-        while !self.try_lock() {
+        while !self.take() {
             std::thread::yield_now();
         }
     }
 
     fn try_lock(&self) -> bool {
-        self.0.compare_exchange(false, true, Acquire, Relaxed).is_ok()
+        !CROWDED.get() && self.take()
     }
 
     unsafe fn unlock(&self) {
@@ -72,6 +85,8 @@ pub(crate) struct Source {
 
 // SAFETY: what `FirstFit` hands out.
 unsafe impl SegmentSource for Source {
+    const PAGE_UNITS: u32 = 4;
+
     fn reads_zero(&self) -> bool {
         true
     }
@@ -191,7 +206,7 @@ impl Random {
             50..80 => self.below(2048) as usize,
             80..93 => self.below(20_000) as usize,
             93..98 => self.below(SLOT_BYTES_MAX as u64) as usize,
-            _ => self.below(4 * SLOT_BYTES_MAX as u64) as usize,
+            _ => self.below(24 * SLOT_BYTES_MAX as u64) as usize,
         }
     }
 }
