@@ -70,11 +70,19 @@ fn pointer(block: Option<NonNull<u8>>) -> *mut c_void {
 pub extern "C" fn cmt_malloc(size: usize) -> *mut c_void {
     match cmt_pool::own_heap().and_then(|mut heap| heap.allocate_at_hand(size)) {
         Some(block) => block.as_ptr().cast(),
-        None => malloc_long(size),
+        None => malloc_near(size),
     }
 }
 
 /// As all that has C's calling convention it does not unwind, so that the short way can end with it.
+#[inline(never)]
+extern "C" fn malloc_near(size: usize) -> *mut c_void {
+    match cmt_pool::own_heap().and_then(|mut heap| heap.allocate_near(size)) {
+        Some(block) => block.as_ptr().cast(),
+        None => malloc_long(size),
+    }
+}
+
 #[cold]
 #[inline(never)]
 extern "C" fn malloc_long(size: usize) -> *mut c_void {

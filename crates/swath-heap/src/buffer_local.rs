@@ -267,7 +267,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     #[inline]
     pub fn allocate(&mut self, size: usize, align: usize) -> Result<NonNull<u8>, AllocError> {
         if align <= SLOT_BYTES_MIN
-            && let Some(block) = self.allocate_at_hand(size)
+            && let Some(block) = self.allocate_at_hand(size).or_else(|| self.allocate_near(size))
         {
             return Ok(block);
         }
@@ -323,20 +323,44 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.allocate(size, align).map(|block| (block, false))
     }
 
-    /// The current word of `class` is empty: takes a slot of the superblock's
-    /// next one, or of another superblock.
+    /// `size` bytes at a multiple of 16, if the current superblock of their class has a slot. Else
+    /// nothing has changed.
+    #[inline(never)]
+    pub fn allocate_near(&mut self, size: usize) -> Option<NonNull<u8>> {
+        let class = class_for(size, SLOT_BYTES_MIN)?;
+        self.slot.take(class).or_else(|| self.next_open(class))
+    }
+
+    /// The current word of `class` is empty: takes a slot of the superblock's next one that is not.
+    #[inline]
+    fn next_open(&self, class: usize) -> Option<NonNull<u8>> {
+        let current = &self.slot.current[class];
+        let index = current.superblock()?;
+        let superblock = &self.pool().superblocks()[index as usize];
+        let at = current.word.load(Relaxed).addr();
+        let word = (at - superblock.free.as_ptr().addr()) / size_of::<Shared64>();
+        let mut open = superblock.open.load(Relaxed) & !(1 << word);
+        while open != 0 {
+            self.open_word(class, index, open);
+            // A superblock that was given up with its current word just emptied still names it.
+            if let Some(block) = self.slot.take(class) {
+                superblock.open.store(open, Relaxed);
+                return Some(block);
+            }
+            open &= open - 1;
+        }
+        superblock.open.store(0, Relaxed);
+        None
+    }
+
+    /// The current word of `class` is empty: takes a slot of the superblock's next one, or of
+    /// another superblock.
     #[inline(never)]
     fn next_word(&self, class: usize) -> Option<NonNull<u8>> {
+        if let Some(block) = self.next_open(class) {
+            return Some(block);
+        }
         if let Some(index) = self.slot.current[class].superblock() {
-            let superblock = &self.pool().superblocks()[index as usize];
-            let at = self.slot.current[class].word.load(Relaxed).addr();
-            let word = (at - superblock.free.as_ptr().addr()) / size_of::<Shared64>();
-            let open = superblock.open.load(Relaxed) & !(1 << word);
-            superblock.open.store(open, Relaxed);
-            if open != 0 {
-                self.open_word(class, index, open);
-                return self.slot.take(class);
-            }
             self.close(class, index);
         }
         self.next_superblock(class)
@@ -384,7 +408,6 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         current.superblock.store(index + 1, Relaxed);
         superblock.stop_count();
         self.open_word(class, index, superblock.open.load(Relaxed));
-        // A superblock that was given up with its current word just emptied still names it.
         self.slot.take(class).or_else(|| self.next_word(class))
     }
 

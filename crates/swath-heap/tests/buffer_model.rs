@@ -142,6 +142,27 @@ fn heaps_that_keep_segments_agree_too() {
     run(308, 128, Options::default(), 6000);
 }
 
+/// A superblock is given up when its current word has just been emptied, and a word before has a slot:
+/// its next owner passes the empty one.
+#[test]
+fn an_emptied_word_is_passed() {
+    let arena = arena(4, 1, Options::default());
+    let mut heap = arena.pool.attach().unwrap();
+    let first = heap.allocate(512, 16).unwrap();
+    let rest: Vec<_> = (1..UNIT_BYTES / 512).map(|_| heap.allocate(512, 16).unwrap()).collect();
+    // SAFETY: not used after.
+    unsafe { heap.free(first).unwrap() };
+    drop(heap);
+    let mut heap = arena.pool.attach().unwrap();
+    assert_eq!(heap.allocate(512, 16), Ok(first));
+    let next = heap.allocate(512, 16).unwrap();
+    for block in rest.into_iter().chain([first, next]) {
+        // SAFETY: not used after.
+        unsafe { heap.free(block).unwrap() };
+    }
+    arena.pool.check().unwrap();
+}
+
 /// The second one would lie in two pages of the system if it began right behind the first.
 #[test]
 fn kept_segments_lie_in_few_pages() {
