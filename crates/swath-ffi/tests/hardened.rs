@@ -1,0 +1,102 @@
+//! Guards, the quarantine and what a wrong pointer comes to: a process of its own, with these options.
+
+use std::ffi::c_void;
+
+use swath::swath_status::SWATH_OK;
+use swath::*;
+
+const QUARANTINE: usize = 8;
+
+/// How a fork's child ends that does this: its signal, or 0.
+fn signal_of(does: impl FnOnce()) -> i32 {
+    let mut status = 0;
+    // SAFETY: the child does what is said and ends; what is said calls only this library.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            // What it has to say is no output of this test.
+            libc::close(2);
+            does();
+            libc::_exit(0);
+        }
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+    }
+    if libc::WIFSIGNALED(status) { libc::WTERMSIG(status) } else { 0 }
+}
+
+fn allocate(size: usize) -> *mut u8 {
+    let block = cmt_malloc(size);
+    assert!(!block.is_null());
+    block.cast()
+}
+
+fn free(block: *mut u8) {
+    // SAFETY: a block in use, or a test of what is none.
+    unsafe { cmt_free(block.cast::<c_void>()) }
+}
+
+#[test]
+fn wrong_accesses_and_frees_end_the_process() {
+    // SAFETY: places to write to.
+    unsafe {
+        let mut options = std::mem::zeroed();
+        assert_eq!(cmt_options_default(&mut options).status, SWATH_OK);
+        (options.guard, options.quarantine, options.on_error) = (1, QUARANTINE as u32, 2);
+        (options.hugetlb, options.thp) = (0, 0);
+        assert_eq!(cmt_init(&options).status, SWATH_OK);
+    }
+    guards();
+    quarantine();
+    wrong_pointers();
+}
+
+/// A segment's last byte is there, the next one faults; so it is again when the units were another's.
+fn guards() {
+    for size in [40_000, 100_000, 3 << 20, 70_000] {
+        let block = allocate(size);
+        // SAFETY: a block in use.
+        let usable = unsafe { cmt_usable_size(block.cast()) };
+        assert!(usable >= size);
+        // SAFETY: within the block, but for the child, which is to end.
+        unsafe {
+            block.add(usable - 1).write(1);
+            assert_eq!(signal_of(|| block.add(usable - 1).write(2)), 0);
+            assert_eq!(signal_of(|| block.wrapping_add(usable).write(2)), libc::SIGSEGV);
+            assert_eq!(block.add(usable - 1).read(), 1);
+        }
+        free(block);
+    }
+}
+
+/// A freed block is filled, and comes back after so many frees of others and not before.
+fn quarantine() {
+    let block = allocate(200);
+    // SAFETY: a block of so many bytes.
+    unsafe { block.write_bytes(1, 200) };
+    free(block);
+    // SAFETY: its memory is still the process's.
+    unsafe { assert!((0..200).all(|at| block.add(at).read() == 0xDF)) };
+    let others: Vec<_> = (0..QUARANTINE).map(|_| allocate(200)).collect();
+    assert!(!others.contains(&block));
+    assert_eq!(signal_of(|| free(block)), libc::SIGABRT, "it waits, and is freed again");
+    let (last, first) = others.split_last().unwrap();
+    first.iter().for_each(|&other| free(other));
+    // All of a superblock's slots: the block is not among them yet.
+    let all: Vec<_> = (0..400).map(|_| allocate(200)).collect();
+    assert!(!all.contains(&block));
+    free(*last);
+    assert!((0..400).any(|_| allocate(200) == block), "it comes back");
+    all.into_iter().for_each(free);
+}
+
+fn wrong_pointers() {
+    let (block, segment) = (allocate(100), allocate(100_000));
+    let mut own = 0_u64;
+    assert_eq!(signal_of(|| free((&raw mut own).cast())), libc::SIGABRT, "foreign");
+    assert_eq!(signal_of(|| free(block.wrapping_add(8))), libc::SIGABRT, "inside a slot");
+    assert_eq!(signal_of(|| free(segment.wrapping_add(4096))), libc::SIGABRT, "inside a segment");
+    assert_eq!(signal_of(|| free(block)), 0);
+    free(segment);
+    free(block);
+    assert_eq!(signal_of(|| free(segment)), libc::SIGABRT, "freed twice");
+}
