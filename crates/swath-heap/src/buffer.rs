@@ -24,6 +24,9 @@
 //! a C program's data cannot move, so what moves is the superblock, as in Hoard
 //! (Berger and others, ASPLOS 2000).
 //!
+//! Segments take the pool's lock. Once a thread had to wait for it, heaps keep up to 8 MiB of what
+//! they free for their own next segments, until a purge or somebody's need gathers it.
+//!
 //! The crate has no clock: who wants memory to go back to the system calls
 //! [`BufferPool::purge`] with the time.
 //!
