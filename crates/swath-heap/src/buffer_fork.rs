@@ -37,7 +37,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     /// After a fork, in the child: the heaps of all threads but `own` go to
     /// the global heap. Slots that they were about to free or to hand out stay
-    /// in use.
+    /// in use, and so do units that they were about to keep or to take.
     ///
     /// O(h + u) for h heaps and u units used so far.
     ///
