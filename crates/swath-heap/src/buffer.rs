@@ -339,7 +339,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, L, Global<'m, S>> {
         self.global.try_lock().unwrap_or_else(|| {
-            self.crowded.store(true, Relaxed);
+            // Its line is read by all: it is written once.
+            if !self.crowded.load(Relaxed) {
+                self.crowded.store(true, Relaxed);
+            }
             self.global.lock()
         })
     }

@@ -10,7 +10,7 @@ use crate::FreeError;
 use crate::buffer::{BufferPool, LocalHeap};
 use crate::buffer_block::{List, Owner, ReturnList, Role};
 use crate::buffer_class::{CLASSES, LAYOUTS};
-use crate::buffer_kept::Run;
+use crate::buffer_kept::{Kept, Run};
 use crate::buffer_local::HeapSlot;
 use crate::buffer_source::{SegmentSource, word_masks};
 
@@ -73,6 +73,11 @@ impl<'m, S: SegmentSource> Global<'m, S> {
         }
         self.releases += 1;
         self.source.release(first, units);
+    }
+
+    /// Releases the units that a heap keeps.
+    pub(crate) fn release_kept(&mut self, kept: &Kept) {
+        kept.gather().for_each(|run| self.release(run.first, run.units));
     }
 
     /// Gives the memory of units released before the last call back, or of
@@ -173,7 +178,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         while let Some(index) = slot.full.pop(superblocks) {
             self.receive(global, index);
         }
-        slot.kept.gather().for_each(|run| global.release(run.first, run.units));
+        global.release_kept(&slot.kept);
     }
 
     /// Makes a superblock that its owner has taken out of its lists the global
@@ -274,7 +279,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                 slot.returned.take(self.superblocks(), |index| self.read_back(global, index));
                 any = true;
             }
-            slot.kept.gather().for_each(|run| global.release(run.first, run.units));
+            global.release_kept(&slot.kept);
         }
         any || global.releases != before
     }

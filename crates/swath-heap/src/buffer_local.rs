@@ -624,7 +624,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
                 self.pool().take_over(index);
             }
         }
-        self.slot.kept.gather().for_each(|run| self.pool().leave(run));
+        self.pool().lock().release_kept(&self.slot.kept);
     }
 }
 

@@ -61,9 +61,9 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn resize_segment(&self, index: u32, size: usize) -> bool {
         let Some(wanted) = self.units_for(size) else { return false };
         let superblock = &self.superblocks()[index as usize];
-        // Nobody frees it meanwhile.
-        let Some(units) = superblock.end_segment() else { return false };
+        // A fork finds it in use, and nobody frees it meanwhile.
         let mut global = self.lock();
+        let Some(units) = superblock.end_segment() else { return false };
         if wanted > units {
             if !global.source.extend(index, units, wanted - units) {
                 superblock.begin_segment(units);

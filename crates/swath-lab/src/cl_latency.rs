@@ -85,41 +85,23 @@ fn get_all(requests: &mut dyn Requests, count: u64) -> Result<(), String> {
     }
 }
 
+fn measure(requests: &mut dyn Requests, count: u64, rounds: u32) -> Result<Vec<Round>, String> {
+    let round = |_| {
+        let start = Instant::now();
+        get_all(requests, count)?;
+        let get_ns = start.elapsed().as_nanos() as f64;
+        let start = Instant::now();
+        requests.put_all()?;
+        Ok(Round { get_ns, put_ns: start.elapsed().as_nanos() as f64 })
+    };
+    (0..rounds).map(round).collect()
+}
+
 #[cfg(target_os = "linux")]
 fn time(setting: &Setting, count: u64, rounds: u32) -> Result<Vec<Round>, String> {
     let memory = crate::cl_memory::FileMemory::new(&setting.machine, setting.variant.frames());
     let memory = memory.map_err(|error| format!("memory of areas: {error}"))?;
-    let measure = |requests: &mut dyn Requests| {
-        (0..rounds)
-            .map(|_| {
-                let start = Instant::now();
-                get_all(requests, count)?;
-                let get_ns = start.elapsed().as_nanos() as f64;
-                let start = Instant::now();
-                requests.put_all()?;
-                Ok(Round { get_ns, put_ns: start.elapsed().as_nanos() as f64 })
-            })
-            .collect()
-    };
-    setting.with(memory.base(), memory, measure)?
-}
-
-/// Microseconds that the allocator alone takes for so many requests, without memory behind it: the
-/// median of some rounds.
-fn search_us(setting: &Setting, count: u64) -> Result<f64, String> {
-    const ROUNDS: usize = 15;
-    let measure = |requests: &mut dyn Requests| {
-        let mut rounds = [0.0; ROUNDS];
-        for round in &mut rounds {
-            let start = Instant::now();
-            get_all(requests, count)?;
-            *round = start.elapsed().as_nanos() as f64 / 1e3;
-            requests.put_all()?;
-        }
-        rounds.sort_by(f64::total_cmp);
-        Ok(rounds[ROUNDS / 2])
-    };
-    setting.simulate(measure)?
+    setting.with(memory.base(), memory, |requests| measure(requests, count, rounds))?
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -274,6 +256,13 @@ fn summary(rounds: &[Round]) -> [f64; 3] {
         values.get(values.len() / 2).copied().unwrap_or(0.0).max(1.0)
     };
     [rounds[0].get_ns.max(1.0), median(|r| r.get_ns), median(|r| r.get_ns + r.put_ns)]
+}
+
+/// Microseconds that the allocator alone takes for so many requests, without memory behind it: the
+/// median of some rounds.
+fn search_us(setting: &Setting, count: u64) -> Result<f64, String> {
+    let rounds = setting.simulate(|requests| measure(requests, count, 16))??;
+    Ok(summary(&rounds)[1] / 1e3)
 }
 
 fn add_times(plan: &LatencyPlan, settings: &[Setting], times: &Times, host: &mut HostResult) {
