@@ -3,7 +3,7 @@
 
 use std::ptr::NonNull;
 
-use swath_heap::buffer::{
+use swath_pool::pool::{
     BufferPool, FirstFit, HeapSlot, LocalHeap, Options, Returned, Storage, Superblock, UNIT_BYTES,
     dirty_words,
 };

@@ -12,20 +12,37 @@ use std::sync::atomic::AtomicUsize;
 use swath_arch::Pfn;
 use swath_frame::Mobility::{Movable, Unmovable};
 use swath_frame::front::{Front, Slot};
-use swath_frame::reservation::Levels;
+use swath_frame::reserve::reservations::Levels;
 use swath_frame::{Config, FrameAllocator, HeadOfList, PageBuddy};
 
-use crate::Failure;
-use crate::buffer::{self, Call};
+use crate::buffer::{
+    Call, {self},
+};
 use crate::random::Random;
-use crate::regions::{self, ALL, Ask::*, Beside, Beside::*, Step::*, Tree::*};
-use crate::reserve::{self, Calls::*};
-use crate::segments::{self, Pair};
+use crate::regions::Ask::*;
+use crate::regions::Beside::*;
+use crate::regions::Step::*;
+use crate::regions::Tree::*;
+use crate::regions::{
+    ALL, Beside, {self},
+};
+use crate::reserve::Calls::*;
+use crate::reserve::{self};
+use crate::segments::{
+    Pair, {self},
+};
 use crate::setup::{FRAMES, SpinLock, bbs, buddy};
-use crate::superpages::{self, Measure};
-use crate::timed;
-use crate::translate::{self, Traffic::*};
-use crate::zones::{self, Design::*, Work, Work::*, Worst};
+use crate::superpages::{
+    Measure, {self},
+};
+use crate::translate::Traffic::*;
+use crate::translate::{self};
+use crate::zones::Design::*;
+use crate::zones::Work::*;
+use crate::zones::{
+    Work, Worst, {self},
+};
+use crate::{Failure, timed};
 
 /// One gated operation.
 struct Gate {

@@ -15,7 +15,9 @@ use std::alloc::Layout;
 use std::io::{BufRead, BufReader};
 use std::mem::MaybeUninit;
 use std::process::{Command, Stdio};
-use std::ptr::{self, NonNull};
+use std::ptr::{
+    NonNull, {self},
+};
 
 use swath_heap::{ByteAllocator, HalfFit, Headers, Links, Resident, Tlsf, Trusting};
 

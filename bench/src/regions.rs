@@ -5,7 +5,7 @@
 //! way there is, so that their mean is the worst case.
 
 use swath_arch::{Extent, PageRange, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn};
-use swath_vm::{
+use swath_region::{
     DenseTree, FramePool, LayeredTree, Quota, RegionError, RegionSpace, RegionTree, Rights,
     dense_tree_words,
 };

@@ -1,7 +1,7 @@
 //! What populating a reservation costs.
 
 use swath_arch::{Extent, Pfn};
-use swath_frame::reservation::{Levels, Reservations, Source};
+use swath_frame::reserve::reservations::{Levels, Reservations, Source};
 use swath_frame::{ByteRange, Config, FrameAllocator, MemoryMap, PageBuddy};
 
 use crate::random::Random;

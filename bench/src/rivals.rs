@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bitmap_allocator::{BitAlloc, BitAlloc1M};
 use serde_json::json;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::rule::Rule;
+use swath_frame::buddy::rule::Rule;
 use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, PageBuddy, QuickFit};
 
 use crate::Failure;

@@ -2,10 +2,10 @@
 //! in as many, which are the paper's machines; its request of 20 MiB is among those measured.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::area_space::{Area, AreaSpace, Segment};
-use swath_frame::segment::{SegmentAllocator, SegmentRequest};
-use swath_frame::segment_baseline::Baseline;
-use swath_frame::segment_bitmap::{Frames, GlobalBitmap};
+use swath_frame::segment::allocator::{SegmentAllocator, SegmentRequest};
+use swath_frame::segment::baseline::Baseline;
+use swath_frame::segment::bitmap::{Frames, GlobalBitmap};
+use swath_frame::segment::space::{Area, AreaSpace, Segment};
 
 use crate::random::Random;
 use crate::setup::FRAMES;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lock_api::{GuardSend, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::rule::Rule;
+use swath_frame::buddy::rule::Rule;
 use swath_frame::{ByteRange, Config, MemoryMap, PageBuddy};
 
 /// 4 GiB of base frames.

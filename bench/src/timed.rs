@@ -5,8 +5,8 @@
 //! each cycle, and by a master with an IOMMU in the paper's system.
 
 use swath_arch::PhysAddr;
-use swath_hw::dram::{Config as DramConfig, Dram, OfferError, Request};
-use swath_hw::system::{Config, System};
+use swath_hw::dram::memory::{Config as DramConfig, Dram, OfferError, Request};
+use swath_hw::system::run::{Config, System};
 use swath_hw::{Geometry, Mmu, Scheduling, Transaction, WalkOrder, WritePolicy};
 
 use crate::translate::{Traffic, with_tables};

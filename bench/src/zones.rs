@@ -8,9 +8,9 @@
 //! nobody has to fall back.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::bank_buddy::{Array, BankBuddy, List, Placement, Policy, Pools};
-use swath_frame::banks::Banks;
-use swath_frame::linux::{LinuxZone, PAGEBLOCK_ORDER};
+use swath_frame::zone::bank::buddy::{Array, BankBuddy, List, Placement, Policy, Pools};
+use swath_frame::zone::bank::ranges::Banks;
+use swath_frame::zone::linux::zone::{LinuxZone, PAGEBLOCK_ORDER};
 use swath_frame::{ByteRange, MemoryMap, Mobility, ZoneAllocator};
 
 use crate::random::Random;

@@ -5,7 +5,7 @@ use cargo_metadata::Metadata;
 use xshell::Shell;
 
 /// Where it stands, from the workspace's root.
-const HEADER: &str = "include/swath.h";
+const HEADER: &str = "crates/swath-ffi/include/swath.h";
 
 /// The crate that it is made from.
 const CRATE: &str = "swath-ffi";

@@ -14,17 +14,15 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
-pub mod armv7;
-pub mod armv8;
-pub mod field;
-pub mod format;
+pub mod formats;
 pub mod memory;
 pub mod validity;
-pub mod x86_64;
 
 pub use addr::{Extent, Order, PageRange, Pfn, PhysAddr, VirtAddr, Vpn};
-pub use field::{Field, Scattered};
-pub use format::{Attributes, Coalescing, ContiguityField, Format, Level, MemoryKind, Regime};
+pub use formats::field::{Field, Scattered};
+pub use formats::format::{
+    Attributes, Coalescing, ContiguityField, Format, Level, MemoryKind, Regime,
+};
 pub use memory::{BusError, PhysMemory, SliceMemory};
 pub use validity::{NodeTables, ValidityTables};
 

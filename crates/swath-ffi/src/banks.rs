@@ -3,14 +3,15 @@
 use core::ffi::c_void;
 
 use swath_arch::{Extent, Pfn};
-use swath_frame::bank_buddy::{AdaptiveBuddy, Policy, Pools};
-use swath_frame::banks::{Banks, BanksError, Pool};
+use swath_frame::zone::bank::buddy::{AdaptiveBuddy, Policy, Pools};
+use swath_frame::zone::bank::ranges::{Banks, BanksError, Pool};
 use swath_frame::{Mobility, ZoneAllocator};
 
 use crate::frames::order;
 use crate::map::{swath_extent, swath_map};
 use crate::object::{Opaque, Words, put};
-use crate::result::{Outcome, fail, swath_result, swath_status::*};
+use crate::result::swath_status::*;
+use crate::result::{Outcome, fail, swath_result};
 
 /// Adaptive-Buddy over the banks of one zone.
 pub struct swath_banks {

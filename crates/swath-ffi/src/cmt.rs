@@ -5,19 +5,18 @@
 //! physical memory where the kernel has huge pages to give, and `cmt_extents` says what is.
 
 use core::ffi::{c_int, c_void};
-use core::mem::ManuallyDrop;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 
 use swath_arch::BASE_PAGE_BYTES;
-use swath_heap::FreeError;
-use swath_heap::buffer::ResizeError;
 
-use crate::cmt_choice::cmt_options;
-use crate::cmt_physical::{self, PageMap};
-use crate::cmt_pool::{self, BeginError, Local, with_thread};
 use crate::map::swath_extent;
 use crate::object::put;
-use crate::result::{fail, swath_result, swath_status::*};
+use crate::result::swath_status::*;
+use crate::result::{fail, swath_result};
+use swath_cmt::choice::cmt_options;
+use swath_cmt::physical::PageMap;
+use swath_cmt::pool::BeginError;
+use swath_cmt::{physical, pool};
 
 /// What the pool holds, in bytes if not said otherwise.
 #[repr(C)]
@@ -53,40 +52,11 @@ pub struct cmt_stats {
     pub physical_known: u32,
 }
 
-#[cold]
-fn out_of_memory() -> *mut c_void {
-    // SAFETY: the thread's own.
-    unsafe { *libc::__errno_location() = libc::ENOMEM };
-    ptr::null_mut()
-}
-
-fn pointer(block: Option<NonNull<u8>>) -> *mut c_void {
-    block.map_or_else(out_of_memory, |block| block.as_ptr().cast())
-}
-
 /// `size` bytes, aligned to 16, which hold anything; a size of 0 gets a block too. Null, and
 /// `errno` is ENOMEM, if there is no memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmt_malloc(size: usize) -> *mut c_void {
-    match cmt_pool::own_heap().and_then(|mut heap| heap.allocate_at_hand(size)) {
-        Some(block) => block.as_ptr().cast(),
-        None => malloc_near(size),
-    }
-}
-
-/// As all that has C's calling convention it does not unwind, so that the short way can end with it.
-#[inline(never)]
-extern "C" fn malloc_near(size: usize) -> *mut c_void {
-    match cmt_pool::own_heap().and_then(|mut heap| heap.allocate_near(size)) {
-        Some(block) => block.as_ptr().cast(),
-        None => malloc_long(size),
-    }
-}
-
-#[cold]
-#[inline(never)]
-extern "C" fn malloc_long(size: usize) -> *mut c_void {
-    pointer(cmt_pool::allocate(size, 16))
+    swath_cmt::calls::cmt_malloc(size)
 }
 
 /// Gives a block back; null is allowed. What a wrong pointer comes to is
@@ -97,53 +67,13 @@ extern "C" fn malloc_long(size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmt_free(block: *mut c_void) {
     // SAFETY: as the caller says.
-    let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_at_hand(block.cast()) };
-    if !cmt_pool::own_heap().is_some_and(freed) {
-        // SAFETY: as the caller says, and nothing has changed.
-        unsafe { free_near(block) };
-    }
-}
-
-/// # Safety
-/// As for [`cmt_free`].
-#[inline(never)]
-unsafe extern "C" fn free_near(block: *mut c_void) {
-    // SAFETY: as the caller says.
-    let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_near(block.cast()) };
-    if !cmt_pool::own_heap().is_some_and(freed) {
-        // SAFETY: as the caller says, and nothing has changed.
-        unsafe { free_long(block) };
-    }
-}
-
-/// # Safety
-/// As for [`cmt_free`].
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn free_long(block: *mut c_void) {
-    let Some(block) = NonNull::new(block.cast::<u8>()) else { return };
-    // SAFETY: as the caller says.
-    if let Err(error) = unsafe { cmt_pool::free(block) } {
-        complain(error);
-    }
+    unsafe { swath_cmt::calls::cmt_free(block) }
 }
 
 /// `count` times `size` bytes, all zero. Null with ENOMEM also if the product overflows.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmt_calloc(count: usize, size: usize) -> *mut c_void {
-    let Some(bytes) = count.checked_mul(size) else { return out_of_memory() };
-    let (block, zero) = match with_thread(|thread| thread.heap.allocate_zeroable(bytes, 16)) {
-        Some(Ok(found)) => found,
-        _ => match cmt_pool::allocate(bytes, 16) {
-            Some(block) => (block, false),
-            None => return out_of_memory(),
-        },
-    };
-    if !zero {
-        // SAFETY: a new block of so many bytes.
-        unsafe { block.write_bytes(0, bytes) };
-    }
-    block.as_ptr().cast()
+    swath_cmt::calls::cmt_calloc(count, size)
 }
 
 /// Makes a block at least `size` bytes long; it keeps its place if it can, and its bytes up to
@@ -154,33 +84,15 @@ pub extern "C" fn cmt_calloc(count: usize, size: usize) -> *mut c_void {
 /// As for `cmt_free`, unless null is returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmt_realloc(block: *mut c_void, size: usize) -> *mut c_void {
-    let Some(old) = NonNull::new(block.cast::<u8>()) else { return cmt_malloc(size) };
-    if size == 0 {
-        // SAFETY: as the caller says.
-        unsafe { cmt_free(block) };
-        return ptr::null_mut();
-    }
     // SAFETY: as the caller says.
-    match with_thread(|thread| unsafe { thread.heap.resize(old, size, 16) }) {
-        Some(Ok(block)) => block.as_ptr().cast(),
-        Some(Err(ResizeError::Pointer(error))) => {
-            complain(error);
-            ptr::null_mut()
-        }
-        Some(Err(ResizeError::Alloc(_))) | None => out_of_memory(),
-    }
+    unsafe { swath_cmt::calls::cmt_realloc(block, size) }
 }
 
 /// `size` bytes at a multiple of `align`, a power of two. Null with ENOMEM, or EINVAL for
 /// another alignment.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmt_aligned_alloc(align: usize, size: usize) -> *mut c_void {
-    if !align.is_power_of_two() {
-        // SAFETY: the thread's own.
-        unsafe { *libc::__errno_location() = libc::EINVAL };
-        return ptr::null_mut();
-    }
-    pointer(cmt_pool::allocate(size, align))
+    swath_cmt::calls::cmt_aligned_alloc(align, size)
 }
 
 /// Bytes that may be used of a block: as many as were asked for or more; 0 for null or a pointer
@@ -190,56 +102,15 @@ pub extern "C" fn cmt_aligned_alloc(align: usize, size: usize) -> *mut c_void {
 /// None beyond the call: any pointer may be tried.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmt_usable_size(block: *const c_void) -> usize {
-    let Some(block) = NonNull::new(block.cast::<u8>().cast_mut()) else { return 0 };
-    cmt_pool::begun().map_or(0, |process| process.pool.usable_size(block).unwrap_or(0))
+    // SAFETY: as the caller says.
+    unsafe { swath_cmt::calls::cmt_usable_size(block) }
 }
 
 /// Gives back to the system what has been free for the delay of the options, or (`now` not
 /// 0) all that is free.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmt_purge(now: c_int) {
-    if let Some(process) = cmt_pool::begun() {
-        if now != 0 {
-            process.pool.purge_all();
-        } else {
-            process.purge();
-        }
-    }
-}
-
-/// Says what was wrong with a pointer, as the options want it.
-#[cold]
-#[inline(never)]
-fn complain(error: FreeError) {
-    let Some(process) = cmt_pool::begun() else { return };
-    if process.options.on_error == 0 {
-        return;
-    }
-    let mut line = Text { bytes: [0; 128], len: 0 };
-    // What does not fit is left out.
-    let _ = core::fmt::Write::write_fmt(&mut line, format_args!("swath: free: {error}\n"));
-    // SAFETY: as many bytes as were written.
-    unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
-    if process.options.on_error == 2 {
-        // SAFETY: ends the process.
-        unsafe { libc::abort() };
-    }
-}
-
-/// A line without a heap.
-struct Text {
-    bytes: [u8; 128],
-    len: usize,
-}
-
-impl core::fmt::Write for Text {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let room = &mut self.bytes[self.len..];
-        let len = text.len().min(room.len());
-        room[..len].copy_from_slice(&text.as_bytes()[..len]);
-        self.len += len;
-        Ok(())
-    }
+    swath_cmt::calls::cmt_purge(now)
 }
 
 /// Writes the defaults, the environment not considered.
@@ -268,9 +139,9 @@ pub unsafe extern "C" fn cmt_init(options: *const cmt_options) -> swath_result {
     let options = unsafe { options.as_ref() }.copied();
     let begin = || {
         if let Some(options) = &options {
-            options.check()?;
+            options.check().map_err(|value| swath_result::new(SWATH_ARGUMENT, value))?;
         }
-        match cmt_pool::begin(options) {
+        match pool::begin(options) {
             Ok(_) => Ok(()),
             Err(BeginError::Begun) => fail(SWATH_STATE, 0),
             Err(BeginError::Memory) => fail(SWATH_OUT_OF_MEMORY, 0),
@@ -287,13 +158,13 @@ pub unsafe extern "C" fn cmt_init(options: *const cmt_options) -> swath_result {
 /// `stats` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmt_stats_get(stats: *mut cmt_stats) -> swath_result {
-    let Some(process) = cmt_pool::begun() else {
+    let Some(process) = pool::begun() else {
         // SAFETY: as the caller says.
         return swath_result::of(unsafe { put(stats, cmt_stats::default()) });
     };
     let held = process.pool.stats();
     let chunks = process.pool.with_source(|source| source.counts());
-    let bytes = |chunks: u64| chunks * crate::cmt_backing::CHUNK_BYTES as u64;
+    let bytes = |chunks: u64| chunks * swath_cmt::backing::CHUNK_BYTES as u64;
     let value = cmt_stats {
         live_bytes: held.live_bytes,
         held_bytes: held.held_bytes,
@@ -356,7 +227,7 @@ pub unsafe extern "C" fn cmt_extents(
             return fail(SWATH_EMPTY, 0);
         }
         let foreign = swath_result::new(SWATH_FOREIGN, block.addr().get() as u64);
-        let process = cmt_pool::begun().ok_or(foreign)?;
+        let process = pool::begun().ok_or(foreign)?;
         let usable = process.pool.usable_size(block).map_err(|_| foreign)?;
         if usable.checked_sub(offset).is_none_or(|rest| len_bytes > rest) {
             return fail(SWATH_FOREIGN, usable as u64);
@@ -427,12 +298,12 @@ pub unsafe extern "C" fn cmt_areas(
 ) -> swath_result {
     let Some(visit) = visit else { return swath_result::new(SWATH_NULL, 0) };
     // SAFETY: the caller gave the function and its context.
-    let known = cmt_physical::areas(&mut |area| unsafe { visit(area, context) });
+    let known = physical::areas(&mut |area| unsafe { visit(area.into(), context) });
     swath_result::new(if known { SWATH_OK } else { SWATH_DENIED }, 0)
 }
 
 /// For a library that overrides `malloc`: from now on segments are not populated unless the options
 /// say so.
 pub fn overrides_malloc() {
-    crate::cmt_backing::POPULATE.store(false, core::sync::atomic::Ordering::Relaxed);
+    swath_cmt::backing::POPULATE.store(false, core::sync::atomic::Ordering::Relaxed);
 }

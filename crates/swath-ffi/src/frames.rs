@@ -10,7 +10,8 @@ use swath_frame::{
 
 use crate::map::{swath_extent, swath_map};
 use crate::object::{Opaque, Words, put};
-use crate::result::{Outcome, fail, swath_result, swath_status::*};
+use crate::result::swath_status::*;
+use crate::result::{Outcome, fail, swath_result};
 
 /// An allocator of frames: BBS or PBS.
 pub struct swath_frames {

@@ -2,16 +2,18 @@
 
 use core::alloc::Layout;
 use core::ffi::c_void;
-use core::ptr::{self, NonNull};
+use core::ptr::{
+    NonNull, {self},
+};
 
 use ::swath_heap::{
     AllocError, ByteAllocator, FreeError, HalfFit, PageSource, PoolError, PoolId, ResizeError,
     SourceError, Tlsf,
 };
 
-use crate::object::Opaque;
-use crate::object::put;
-use crate::result::{Outcome, fail, swath_result, swath_status::*};
+use crate::object::{Opaque, put};
+use crate::result::swath_status::*;
+use crate::result::{Outcome, fail, swath_result};
 
 /// A heap of bytes.
 pub struct swath_heap {

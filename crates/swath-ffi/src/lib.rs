@@ -24,22 +24,6 @@
 mod banks;
 #[cfg(feature = "cmt")]
 mod cmt;
-#[cfg(feature = "cmt")]
-mod cmt_backing;
-#[cfg(feature = "cmt")]
-mod cmt_choice;
-#[cfg(feature = "cmt")]
-mod cmt_global;
-#[cfg(feature = "cmt")]
-mod cmt_lock;
-#[cfg(feature = "cmt")]
-mod cmt_physical;
-#[cfg(feature = "cmt")]
-mod cmt_pool;
-#[cfg(feature = "cmt")]
-mod cmt_runs;
-#[cfg(feature = "cmt")]
-mod cmt_thread;
 mod frames;
 mod heap;
 mod map;
@@ -51,16 +35,14 @@ mod result;
 pub use banks::*;
 #[cfg(feature = "cmt")]
 pub use cmt::*;
-#[cfg(feature = "cmt")]
-pub use cmt_choice::cmt_options;
-#[cfg(feature = "cmt")]
-pub use cmt_global::Cmt;
 pub use frames::*;
 pub use heap::*;
 pub use map::*;
 pub use regions::*;
 pub use reservations::*;
 pub use result::*;
+#[cfg(feature = "cmt")]
+pub use swath_cmt::cmt_options;
 
 #[cfg(not(any(feature = "cmt", test)))]
 #[panic_handler]

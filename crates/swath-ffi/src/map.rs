@@ -7,7 +7,8 @@ use swath_arch::{Extent, Pfn, PhysAddr};
 use swath_frame::{ByteRange, MapError, MemoryMap};
 
 use crate::object::{Opaque, array, put};
-use crate::result::{Outcome, swath_result, swath_status::*};
+use crate::result::swath_status::*;
+use crate::result::{Outcome, swath_result};
 
 /// Usable physical memory as the firmware reports it: any address, any length.
 #[repr(C)]

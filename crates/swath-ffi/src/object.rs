@@ -4,7 +4,8 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 use core::slice;
 
-use crate::result::{Outcome, fail, swath_status::*, too_small};
+use crate::result::swath_status::*;
+use crate::result::{Outcome, fail, too_small};
 
 /// The words behind an object.
 pub(crate) type Words = &'static mut [u64];

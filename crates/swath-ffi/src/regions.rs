@@ -4,14 +4,15 @@ use core::ffi::c_void;
 use core::slice;
 
 use swath_arch::{BusError, PageRange, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn, validity};
-use swath_vm::{
+use swath_region::{
     DenseTree, FramePool, NewRegionsError, PoolError, Quota, QuotaError, RegionError, RegionSpace,
     RegionTree, Rights, TreeError, dense_tree_words,
 };
 
 use crate::map::swath_extent;
 use crate::object::{Opaque, Words, put};
-use crate::result::{Outcome, fail, swath_result, swath_status::*};
+use crate::result::swath_status::*;
+use crate::result::{Outcome, fail, swath_result};
 
 /// Frames that spaces share.
 pub struct swath_frame_pool {

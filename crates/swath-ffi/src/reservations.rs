@@ -5,13 +5,14 @@ use core::ffi::c_void;
 use core::cell::RefCell;
 
 use swath_arch::Pfn;
-use swath_frame::reservation::{ReservationsError, Source};
+use swath_frame::reserve::reservations::{ReservationsError, Source};
 use swath_frame::{FrameAllocator, Levels, PopulateError, Reservations};
 
 use crate::frames::{Frames, order, swath_frames};
 use crate::map::{swath_extent, swath_map};
 use crate::object::{Opaque, Words, put};
-use crate::result::{Outcome, fail, swath_result, swath_status::*};
+use crate::result::swath_status::*;
+use crate::result::{Outcome, fail, swath_result};
 
 /// Reservations of superpages.
 pub struct swath_reservations {

@@ -6,21 +6,23 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
-use std::ptr::{self, NonNull};
+use std::ptr::{
+    NonNull, {self},
+};
 
 use ::swath_heap::conformance::Plan;
 use ::swath_heap::{ByteAllocator, ResizeError};
 use swath::swath_status::*;
 use swath::*;
 use swath_arch::{Extent, Order, PageRange, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn};
-use swath_frame::bank_buddy::{AdaptiveBuddy, Policy, Pools};
-use swath_frame::banks::Banks;
-use swath_frame::conformance::{Random, conform};
+use swath_frame::testing::frames::{Random, conform};
+use swath_frame::zone::bank::buddy::{AdaptiveBuddy, Policy, Pools};
+use swath_frame::zone::bank::ranges::Banks;
 use swath_frame::{
     AllocError, ByteRange, Config, FrameAllocator, FreeError, Levels, MemoryMap, Mobility,
     PageBuddy, Reservations, ZoneAllocator,
 };
-use swath_vm::{DenseTree, FramePool, Quota, RegionSpace, Rights, dense_tree_words};
+use swath_region::{DenseTree, FramePool, Quota, RegionSpace, Rights, dense_tree_words};
 
 /// Storage for one object; it may begin anywhere.
 fn storage(len_bytes: usize, off: usize) -> (*mut c_void, usize) {
@@ -605,7 +607,7 @@ fn regions_do_what_they_do_in_rust() {
     }
 }
 
-fn result_of(known: Result<(), swath_vm::RegionError>) -> swath_result {
+fn result_of(known: Result<(), swath_region::RegionError>) -> swath_result {
     known.map_or_else(swath_result::from, |()| swath_result { status: SWATH_OK, at: 0 })
 }
 

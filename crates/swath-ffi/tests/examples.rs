@@ -16,7 +16,7 @@ fn run(compiler: &str, source: &str, shared: bool) -> String {
     let exe = dir.path().join("example");
     let mut command = Command::new(compiler);
     command.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&exe);
-    command.arg("-I").arg(root.join("../../include")).arg(root.join("examples").join(source));
+    command.arg("-I").arg(root.join("include")).arg(root.join("examples").join(source));
     if shared {
         command.arg(libraries.join("libswath.so"));
     } else {
@@ -57,7 +57,7 @@ fn installed() -> tempfile::TempDir {
     let prefix = tempfile::tempdir().expect("a directory");
     let package = |name: &str| root.join("package").join(name);
     for (file, to) in [
-        (root.join("../../include/swath.h"), "include"),
+        (root.join("include/swath.h"), "include"),
         (libraries().join("libswath.a"), "lib"),
         (libraries().join("libswath.so"), "lib"),
         (package("swath.pc"), "lib/pkgconfig"),

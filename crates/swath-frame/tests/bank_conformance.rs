@@ -2,9 +2,11 @@
 //! in many shapes of banks, and with every switch.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::bank_buddy::{Array, BankBuddy, List, Placement, Policy, Pools, Preference};
-use swath_frame::banks::Banks;
-use swath_frame::zone_conformance::conform;
+use swath_frame::testing::zones::conform;
+use swath_frame::zone::bank::buddy::{
+    Array, BankBuddy, List, Placement, Policy, Pools, Preference,
+};
+use swath_frame::zone::bank::ranges::Banks;
 use swath_frame::{ByteRange, MemoryMap, ZoneAllocator};
 
 /// Areas, the zone's span, frames of a bank, order of the largest block.

@@ -3,11 +3,11 @@
 //! operation; all sequences on a small zone, random ones on larger ones.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::bank_buddy::{
+use swath_frame::testing::frames::Random;
+use swath_frame::zone::bank::buddy::{
     AdaptiveBuddy, Array, BankBuddy, List, Placement, Policy, Pools, Preference,
 };
-use swath_frame::banks::{BankState, Banks, BanksError, Pool};
-use swath_frame::conformance::Random;
+use swath_frame::zone::bank::ranges::{BankState, Banks, BanksError, Pool};
 use swath_frame::{ByteRange, FreeError, IsolateError, MemoryMap, Mobility, ZoneAllocator};
 
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -5,8 +5,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::conformance::Random;
-use swath_frame::linux::{Fallback, LinuxBuildError, ORDER_MAX, PAGEBLOCK_ORDER, fallbacks};
+use swath_frame::testing::frames::Random;
+use swath_frame::zone::linux::zone::{
+    Fallback, LinuxBuildError, ORDER_MAX, PAGEBLOCK_ORDER, fallbacks,
+};
 use swath_frame::{ByteRange, LinuxZone, MemoryMap, Mobility, ZoneAllocator};
 
 use Mobility::{Movable, Reclaimable, Unmovable};
@@ -37,7 +39,7 @@ fn order(k: u32) -> Order {
 }
 
 fn list(
-    zone: &LinuxZone<Vec<u64>, impl swath_frame::linux::Observe>,
+    zone: &LinuxZone<Vec<u64>, impl swath_frame::zone::linux::zone::Observe>,
     k: u32,
     mobility: Mobility,
 ) -> Vec<u64> {
@@ -321,7 +323,11 @@ impl Model {
     }
 }
 
-fn same(zone: &LinuxZone<Vec<u64>, impl swath_frame::linux::Observe>, model: &Model, place: &str) {
+fn same(
+    zone: &LinuxZone<Vec<u64>, impl swath_frame::zone::linux::zone::Observe>,
+    model: &Model,
+    place: &str,
+) {
     for k in 0..=TOP as u32 {
         for mobility in Mobility::ALL {
             let expected = &model.lists[k as usize][mobility as usize];

@@ -1,9 +1,10 @@
 //! Linux's zone through the suite of all zone allocators.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::conformance::Random;
-use swath_frame::linux::ORDER_MAX;
-use swath_frame::{ByteRange, LinuxZone, MemoryMap, zone_conformance};
+use swath_frame::testing::frames::Random;
+use swath_frame::testing::zones;
+use swath_frame::zone::linux::zone::ORDER_MAX;
+use swath_frame::{ByteRange, LinuxZone, MemoryMap};
 
 fn extent(start: u64, count: u64) -> Extent {
     Extent::new(Pfn::new(start), count)
@@ -16,7 +17,7 @@ fn conforms(areas: &[Extent], span: Extent, pageblock: u8, seed: u64, steps: usi
     // What the storage held before must not matter.
     let words = vec![0x5a5a_5a5a_5a5a_5a5a; LinuxZone::<&mut [u64]>::storage_words(span)];
     let mut zone = LinuxZone::new(&map, span, Order::known(pageblock), words).unwrap();
-    zone_conformance::conform(&map, span, ORDER_MAX, &mut zone, seed, steps, &mut |_, _| ());
+    zones::conform(&map, span, ORDER_MAX, &mut zone, seed, steps, &mut |_, _| ());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A Linux zone that is given a state, and told what a recording tells.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::linux::PAGEBLOCK_ORDER;
+use swath_frame::zone::linux::zone::PAGEBLOCK_ORDER;
 use swath_frame::{ByteRange, LinuxZone, MemoryMap, Mobility, ZoneAllocator};
 
 use Mobility::{Movable, Reclaimable, Unmovable};

@@ -4,15 +4,18 @@
 use std::cell::RefCell;
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::bank_buddy::{Array, BankBuddy, List, Placement, Pools};
-use swath_frame::banks::Banks;
-use swath_frame::conformance::{self, Random};
-use swath_frame::hotplug::HotplugError;
 use swath_frame::layout::{
     Interleaving, Layout, LayoutConfig, LayoutError, Preset, Zone, ZoneKind,
 };
-use swath_frame::machine::{GiveError, MachineError, TakeError};
-use swath_frame::watermark::{list_batch, list_high, min_free_huge_kib, min_free_kib, watermarks};
+use swath_frame::machine::hotplug::HotplugError;
+use swath_frame::machine::nodes::{GiveError, MachineError, TakeError};
+use swath_frame::machine::watermark::{
+    list_batch, list_high, min_free_huge_kib, min_free_kib, watermarks,
+};
+use swath_frame::testing::frames;
+use swath_frame::testing::frames::Random;
+use swath_frame::zone::bank::buddy::{Array, BankBuddy, List, Placement, Pools};
+use swath_frame::zone::bank::ranges::Banks;
 use swath_frame::{
     ByteRange, FrameAllocator, FreeError, Handle, IsolateError, Isolation, LinuxZone, Machine,
     MachineConfig, MemoryMap, Mobility, PerCpu, Request, Unit, ZoneAllocator,
@@ -82,7 +85,7 @@ fn handles_conform() {
                 let mobility = Mobility::ALL[seed % 3];
                 let mut handle =
                     Handle::new(&machine, mobility, ZoneKind::Movable, 0, cpus - 1).unwrap();
-                conformance::conform(map, &mut handle, seed as u64, 1500, &mut |_, _| {
+                frames::conform(map, &mut handle, seed as u64, 1500, &mut |_, _| {
                     assert_eq!(machine.borrow().check(), Ok(()));
                 });
             });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use swath_arch::{BASE_PAGE_BYTES, Extent, Pfn, PhysAddr};
-use swath_frame::conformance::Random;
+use swath_frame::testing::frames::Random;
 use swath_frame::{ByteRange, MapError, MemoryMap};
 
 fn range(start: u64, len_bytes: u64) -> ByteRange {

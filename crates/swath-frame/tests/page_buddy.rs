@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::conformance::{Random, blocks, conform, nodes};
-use swath_frame::lists::Lists;
+use swath_frame::testing::frames::{Random, blocks, conform, nodes};
+use swath_frame::testing::lists::Lists;
 use swath_frame::{
     AllocError, BestFit, BuildError, ByteRange, Config, ConfigError, FrameAllocator, FreeError,
     HeadOfList, MemoryMap, PageBuddy, Rule,

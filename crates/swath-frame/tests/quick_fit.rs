@@ -1,7 +1,7 @@
 //! Quick Fit against the suite of all allocators and against its own promises.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::conformance::{Random, conform};
+use swath_frame::testing::frames::{Random, conform};
 use swath_frame::{
     AllocError, BestFit, BuildError, ByteRange, Config, FrameAllocator, FreeError, HeadOfList,
     MemoryMap, PageBuddy, QuickFit, Rule,

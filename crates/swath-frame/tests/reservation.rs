@@ -4,11 +4,11 @@
 use std::cell::RefCell;
 
 use swath_arch::{Extent, Format, Order, Pfn};
-use swath_frame::conformance::{Random, blocks, conform};
-use swath_frame::reservation::{
+use swath_frame::reserve::reservations::{
     Counters, LEVELS_MAX, Levels, LevelsError, PopulateError, Reservations, ReservationsError,
     Source,
 };
+use swath_frame::testing::frames::{Random, blocks, conform};
 use swath_frame::{
     AllocError, BuildError, ByteRange, Config, FrameAllocator, FreeError, MemoryMap, PageBuddy,
 };

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::conformance::Random;
-use swath_frame::reservation::{
+use swath_frame::reserve::reservations::{
     Counters, Levels, PopulateError, Reservation, Reservations, Source,
 };
+use swath_frame::testing::frames::Random;
 use swath_frame::{AllocError, ByteRange, Config, FrameAllocator, FreeError, MemoryMap, PageBuddy};
 
 type Pool = Reservations<PageBuddy<Vec<u64>>, Vec<u64>>;

@@ -3,14 +3,16 @@
 use std::iter;
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::area_space::{Area, AreaSpace, Segment};
-use swath_frame::conformance::Random;
-use swath_frame::segment::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
-use swath_frame::segment_baseline::Baseline;
-use swath_frame::segment_bitmap::{Frames, GlobalBitmap};
-use swath_frame::segment_conformance::{Naive, Rule, conform, free_runs};
-use swath_frame::segment_huge::HugePages;
-use swath_frame::segment_mapping::{CountedPages, Mapped, Mapping, Refused};
+use swath_frame::segment::allocator::{
+    SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest,
+};
+use swath_frame::segment::baseline::Baseline;
+use swath_frame::segment::bitmap::{Frames, GlobalBitmap};
+use swath_frame::segment::huge::HugePages;
+use swath_frame::segment::mapping::{CountedPages, Mapped, Mapping, Refused};
+use swath_frame::segment::space::{Area, AreaSpace, Segment};
+use swath_frame::testing::frames::Random;
+use swath_frame::testing::segments::{Naive, Rule, conform, free_runs};
 use swath_frame::{BuildError, MapError};
 
 fn extent(start: u64, count: u64) -> Extent {
@@ -374,7 +376,7 @@ fn a_refused_mapping_gives_the_segment_back() {
         fn map(
             &mut self,
             segment: Segment,
-            extents: swath_frame::area_space::Extents<'_>,
+            extents: swath_frame::segment::space::Extents<'_>,
         ) -> Result<(), Refused> {
             assert_eq!(extents.map(|extent| extent.count).sum::<u64>(), segment.count);
             if self.0.len() == 2 {
@@ -383,7 +385,7 @@ fn a_refused_mapping_gives_the_segment_back() {
             self.0.push(segment);
             Ok(())
         }
-        fn unmap(&mut self, segment: Segment, _: swath_frame::area_space::Extents<'_>) {
+        fn unmap(&mut self, segment: Segment, _: swath_frame::segment::space::Extents<'_>) {
             let at = self.0.iter().position(|&mapped| mapped == segment).unwrap();
             self.0.remove(at);
         }

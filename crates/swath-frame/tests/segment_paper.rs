@@ -2,11 +2,11 @@
 //! and the rows of Fig. 6 that are not times.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::area_space::{Area, AreaSpace, Segment};
-use swath_frame::segment::{SegmentAllocator, SegmentError, SegmentRequest};
-use swath_frame::segment_baseline::Baseline;
-use swath_frame::segment_bitmap::{Frames, GlobalBitmap};
-use swath_frame::segment_huge::HugePages;
+use swath_frame::segment::allocator::{SegmentAllocator, SegmentError, SegmentRequest};
+use swath_frame::segment::baseline::Baseline;
+use swath_frame::segment::bitmap::{Frames, GlobalBitmap};
+use swath_frame::segment::huge::HugePages;
+use swath_frame::segment::space::{Area, AreaSpace, Segment};
 
 /// Frames of a mebibyte.
 const MIB: u64 = 256;

@@ -14,11 +14,11 @@
 use std::collections::HashSet;
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::area_space::{Area, AreaSpace, Segment};
-use swath_frame::segment::{SegmentAllocator, SegmentRequest};
-use swath_frame::segment_baseline::Baseline;
-use swath_frame::segment_bitmap::{Frames, GlobalBitmap};
-use swath_frame::segment_conformance::{Naive, Rule, free_runs};
+use swath_frame::segment::allocator::{SegmentAllocator, SegmentRequest};
+use swath_frame::segment::baseline::Baseline;
+use swath_frame::segment::bitmap::{Frames, GlobalBitmap};
+use swath_frame::segment::space::{Area, AreaSpace, Segment};
+use swath_frame::testing::segments::{Naive, Rule, free_runs};
 
 const FRAMES: u64 = 16;
 

@@ -6,7 +6,9 @@ use crate::fit::Fit;
 use crate::hardening::Hardening;
 use crate::heap::Heap;
 use crate::pages::PageSource;
-use crate::pools::{self, Pool};
+use crate::pools::{
+    Pool, {self},
+};
 
 /// One block of a pool, as a walk sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -129,17 +129,16 @@ impl fmt::Display for FreeError {
 
 impl core::error::Error for FreeError {}
 
-/// Why a block was not resized, with `A` for why nothing was allocated. It still has its
-/// place, size and contents.
+/// Why a block was not resized. It still has its place, size and contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ResizeError<A = AllocError> {
+pub enum ResizeError {
     /// The pointer is not one of an allocated block.
     Pointer(FreeError),
     /// There is no room.
-    Alloc(A),
+    Alloc(AllocError),
 }
 
-impl<A> From<FreeError> for ResizeError<A> {
+impl From<FreeError> for ResizeError {
     fn from(error: FreeError) -> Self {
         Self::Pointer(error)
     }
@@ -151,7 +150,7 @@ impl From<AllocError> for ResizeError {
     }
 }
 
-impl<A: fmt::Display> fmt::Display for ResizeError<A> {
+impl fmt::Display for ResizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pointer(error) => error.fmt(f),
@@ -160,7 +159,7 @@ impl<A: fmt::Display> fmt::Display for ResizeError<A> {
     }
 }
 
-impl<A: fmt::Debug + fmt::Display> core::error::Error for ResizeError<A> {}
+impl core::error::Error for ResizeError {}
 
 /// Why a pool was not added or removed. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,9 @@
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::fmt;
-use core::ptr::{self, NonNull};
+use core::ptr::{
+    NonNull, {self},
+};
 
 use lock_api::{Mutex, MutexGuard, RawMutex};
 

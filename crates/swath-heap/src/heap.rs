@@ -21,7 +21,9 @@ use crate::error::{AllocError, FreeError, ResizeError};
 use crate::fit::Fit;
 use crate::hardening::{Hardening, Headers};
 use crate::pages::{PageSource, Resident, SourceError};
-use crate::pools::{self, POOL_OVERHEAD_BYTES, Pool};
+use crate::pools::{
+    POOL_OVERHEAD_BYTES, Pool, {self},
+};
 
 /// A heap over pools that its caller lends for `'p`.
 ///

@@ -9,7 +9,9 @@ use crate::fit::Fit;
 use crate::hardening::Hardening;
 use crate::heap::Heap;
 use crate::pages::{PageSource, Resident};
-use crate::pools::{self, POOL_BYTES_MIN, POOL_OVERHEAD_BYTES, Pool, PoolId};
+use crate::pools::{
+    POOL_BYTES_MIN, POOL_OVERHEAD_BYTES, Pool, PoolId, {self},
+};
 
 impl<'p, F: Fit, H: Hardening> Heap<'p, F, Resident, H> {
     /// Lends memory to the heap: all of it but what lies outside of whole

@@ -47,16 +47,6 @@ extern crate alloc;
 
 mod allocator;
 mod block;
-pub mod buffer;
-mod buffer_block;
-mod buffer_check;
-mod buffer_class;
-mod buffer_fork;
-mod buffer_global;
-mod buffer_kept;
-mod buffer_local;
-mod buffer_segment;
-mod buffer_source;
 mod check;
 #[cfg(feature = "testing")]
 pub mod conformance;

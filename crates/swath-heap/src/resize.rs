@@ -1,7 +1,9 @@
 //! Resizing: in place where it can be.
 
 use core::alloc::Layout;
-use core::ptr::{self, NonNull};
+use core::ptr::{
+    NonNull, {self},
+};
 
 use crate::allocator::ByteAllocator;
 use crate::block::{

@@ -28,66 +28,43 @@
 
 extern crate alloc;
 
-pub mod cache;
-pub mod controller;
-mod controller_queue;
-mod data_path;
-pub mod decode;
 pub mod dram;
-pub mod dram_mapping;
-pub mod dram_stats;
-pub mod dram_trace;
-pub mod energy;
-pub mod fill;
-pub mod geometry;
-pub mod hierarchy;
-pub mod interconnect;
-pub mod iommu;
-pub mod master;
-pub mod mmu;
 pub mod power;
-pub mod presets;
 pub mod processor;
 pub mod rtmmu;
-pub mod rtmmu_tables;
-pub mod rtmmu_walk;
 pub mod system;
-pub mod system_stats;
-pub mod timing;
-pub mod timing_state;
 pub mod tlb;
-mod tlb_check;
-pub mod tlb_split;
-pub mod tlb_stats;
-pub mod walker;
+pub mod translate;
 
-pub use cache::{Cache, CacheStats};
-pub use controller::{Scheduling, WritePolicy};
-pub use decode::{Descriptor, Leaf, Rights, decode};
-pub use dram::{Completion, Dram, Issued, OfferError, Request};
-pub use dram_mapping::{Location, Mapping};
-pub use dram_stats::{ChannelStats, DramStats, Histogram};
-pub use energy::{Currents, DramEnergy};
-pub use fill::{EntryKind, Fill, Hit};
-pub use geometry::{Geometry, GeometryError, Indexing};
-pub use hierarchy::Hierarchy;
-pub use iommu::{Translate, TranslationStats};
-pub use master::{SharedBuffer, Transaction};
-pub use mmu::{Access, ConfigError, Miss, Mmu, Outcome, Resolved, Stats, WalkOrder, WalkStats};
+pub use dram::controller::{Scheduling, WritePolicy};
+pub use dram::energy::{Currents, DramEnergy};
+pub use dram::mapping::{Location, Mapping};
+pub use dram::memory::{Completion, Dram, Issued, OfferError, Request};
+pub use dram::stats::{ChannelStats, DramStats, Histogram};
+pub use dram::timing::{Cycle, DDR3_800, DDR3_1600, DDR4_3200, LPDDR4_3200, Part};
 pub use power::{BankPower, PowerState, PowerTable};
-pub use presets::Preset;
-pub use processor::{Exception, MemoryAccess, Processor, ProcessorStats};
-pub use rtmmu::{RtAccess, RtStats, Rtmmu};
-pub use rtmmu_tables::{
+pub use processor::cache::{Cache, CacheStats};
+pub use processor::in_order::{Exception, MemoryAccess, Processor, ProcessorStats};
+pub use processor::presets::Preset;
+pub use rtmmu::tables::{
     Cause, MappedPage, PageRights, PageTable, PortReads, RtFault, RtTables, RtTablesError,
 };
-pub use rtmmu_walk::{RtLatency, RtWalk};
-pub use system::{System, SystemError};
-pub use system_stats::{InterconnectStats, MasterStats, SystemStats};
-pub use timing::{Cycle, DDR3_800, DDR3_1600, DDR4_3200, LPDDR4_3200, Part};
-pub use tlb::Tlb;
-pub use tlb_split::{SplitTlb, TlbArray, TlbForm};
-pub use tlb_stats::{SizeStats, TlbStats};
-pub use walker::{
+pub use rtmmu::unit::{RtAccess, RtStats, Rtmmu};
+pub use rtmmu::walk::{RtLatency, RtWalk};
+pub use system::iommu::{Translate, TranslationStats};
+pub use system::master::{SharedBuffer, Transaction};
+pub use system::run::{System, SystemError};
+pub use system::stats::{InterconnectStats, MasterStats, SystemStats};
+pub use tlb::fill::{EntryKind, Fill, Hit};
+pub use tlb::geometry::{Geometry, GeometryError, Indexing};
+pub use tlb::ranges::Tlb;
+pub use tlb::split::{SplitTlb, TlbArray, TlbForm};
+pub use tlb::stats::{SizeStats, TlbStats};
+pub use translate::decode::{Descriptor, Leaf, Rights, decode};
+pub use translate::hierarchy::Hierarchy;
+pub use translate::mmu::{
+    Access, ConfigError, Miss, Mmu, Outcome, Resolved, Stats, WalkOrder, WalkStats,
+};
+pub use translate::walker::{
     AccessKind, Contiguity, Denied, Fault, Operation, Step, Translation, Walk, permit, walk,
 };

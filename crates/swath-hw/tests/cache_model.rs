@@ -1,7 +1,7 @@
 //! The cache against a naive model: for each set a list of lines in the order of their use.
 
 use swath_arch::PhysAddr;
-use swath_hw::cache::{Cache, CacheStats, Config, ConfigError, Outcome, Victim};
+use swath_hw::processor::cache::{Cache, CacheStats, Config, ConfigError, Outcome, Victim};
 
 struct Model {
     config: Config,

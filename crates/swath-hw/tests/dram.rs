@@ -2,10 +2,10 @@
 //! burst, mappings, traces, and what bad input gets.
 
 use swath_arch::PhysAddr;
-use swath_hw::dram::{Completion, Config, ConfigError, Dram, OfferError, Request};
-use swath_hw::dram_mapping::{Field, Kind, Location, Mapping, MappingError};
-use swath_hw::dram_trace::{TraceFormat, write_trace};
-use swath_hw::timing::{Command, Cycle, PARTS, Part, PartError, Scope};
+use swath_hw::dram::mapping::{Field, Kind, Location, Mapping, MappingError};
+use swath_hw::dram::memory::{Completion, Config, ConfigError, Dram, OfferError, Request};
+use swath_hw::dram::timing::{Command, Cycle, PARTS, Part, PartError, Scope};
+use swath_hw::dram::trace::{TraceFormat, write_trace};
 use swath_hw::{Histogram, Scheduling, WritePolicy};
 
 /// One channel of one rank of a part.

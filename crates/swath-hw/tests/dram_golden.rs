@@ -19,7 +19,7 @@
 //! let more of the next column of a vertical scan overlap with the last.
 
 use swath_arch::PhysAddr;
-use swath_hw::dram::{Config, Dram, OfferError, Request};
+use swath_hw::dram::memory::{Config, Dram, OfferError, Request};
 use swath_hw::{Scheduling, WritePolicy};
 
 const WIDTH_BYTES: u64 = 1280 * 4;

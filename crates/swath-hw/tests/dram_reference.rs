@@ -9,8 +9,8 @@
 use std::borrow::Cow;
 
 use swath_arch::PhysAddr;
-use swath_hw::dram::{Completion, Config, Dram, Issued, OfferError, Request};
-use swath_hw::timing::{Command, Cycle, DDR3_800, DDR4_3200, LPDDR4_3200, Part, Scope};
+use swath_hw::dram::memory::{Completion, Config, Dram, Issued, OfferError, Request};
+use swath_hw::dram::timing::{Command, Cycle, DDR3_800, DDR4_3200, LPDDR4_3200, Part, Scope};
 use swath_hw::{Location, Mapping, Scheduling, WritePolicy};
 
 /// SplitMix64 (Steele et al., OOPSLA 2014).

@@ -2,12 +2,13 @@
 //! core beside the fast one, exceptions, and the talk's TLB-miss experiment.
 
 use swath_arch::{Coalescing, Format, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr};
-use swath_hw::dram::{self, Dram, Request};
-use swath_hw::hierarchy::Hierarchy;
-use swath_hw::processor::{Cause, Config, ConfigError, Source};
+use swath_hw::dram::memory;
+use swath_hw::dram::memory::{Dram, Request};
+use swath_hw::processor::in_order::{Cause, Config, ConfigError, Source};
+use swath_hw::processor::{cache, presets};
+use swath_hw::translate::hierarchy::Hierarchy;
 use swath_hw::{
-    Cycle, Denied, Fault, Geometry, MemoryAccess, Mmu, OfferError, Processor, WalkOrder, cache,
-    presets,
+    Cycle, Denied, Fault, Geometry, MemoryAccess, Mmu, OfferError, Processor, WalkOrder,
 };
 
 const L1: Cycle = 4;
@@ -20,7 +21,7 @@ fn config() -> Config {
         l2: cache::Config { len_bytes: 8 << 10, ways: 4, line_bytes: 64 },
         l2_cycles: L2 as u32,
         memory_cycles: 0,
-        dram: dram::Config::paper(),
+        dram: memory::Config::paper(),
         core_clock: 1,
         dram_clock: 1,
         walks_from: Source::L1,
@@ -616,6 +617,6 @@ fn impossible_processors_are_refused() {
     let none = cache::Config { ways: 0, ..good.l1 };
     assert!(matches!(new(&Config { l1: none, ..good.clone() }), Err(ConfigError::L1(_))));
     assert!(matches!(new(&Config { l2: none, ..good.clone() }), Err(ConfigError::L2(_))));
-    let dram = dram::Config { channels: 3, ..good.dram.clone() };
+    let dram = memory::Config { channels: 3, ..good.dram.clone() };
     assert!(matches!(new(&Config { dram, ..good }), Err(ConfigError::Dram(_))));
 }

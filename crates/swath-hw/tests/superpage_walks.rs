@@ -4,7 +4,9 @@
 use swath_arch::{
     Coalescing, Format, Order, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr, Vpn,
 };
-use swath_hw::hierarchy::{self, Hierarchy};
+use swath_hw::translate::hierarchy::{
+    Hierarchy, {self},
+};
 use swath_hw::{Geometry, Mmu, TlbForm, Translate, WalkOrder, walk};
 
 /// Where the tables of each level stand; the root's at 0.

@@ -6,11 +6,15 @@ mod system_tables;
 use std::collections::{HashMap, HashSet};
 
 use swath_arch::{PhysAddr, VirtAddr};
-use swath_hw::dram;
-use swath_hw::hierarchy::{self, Hierarchy};
-use swath_hw::interconnect::{self, Wiring, WriteResponse};
-use swath_hw::iommu;
-use swath_hw::system::{Cause, Config, ConfigError, Event, System};
+use swath_hw::dram::memory;
+use swath_hw::system::interconnect::{
+    Wiring, WriteResponse, {self},
+};
+use swath_hw::system::iommu;
+use swath_hw::system::run::{Cause, Config, ConfigError, Event, System};
+use swath_hw::translate::hierarchy::{
+    Hierarchy, {self},
+};
 use swath_hw::{
     Cycle, Denied, Fault, Geometry, Mmu, OfferError, SharedBuffer, SystemStats, Transaction,
     Translate,
@@ -639,7 +643,7 @@ fn systems_that_cannot_be_are_refused() {
     config.dram.channels = 3;
     assert!(matches!(
         refused(&config, 1),
-        Some(ConfigError::Dram(dram::ConfigError::Count { field: "channels", value: 3 }))
+        Some(ConfigError::Dram(memory::ConfigError::Count { field: "channels", value: 3 }))
     ));
     let mut config = paper();
     config.dram.part.bus_bytes = 4;

@@ -10,9 +10,11 @@ mod system_tables;
 use std::collections::{HashSet, VecDeque};
 
 use swath_arch::{Coalescing, PhysAddr, PhysMemory, VirtAddr};
-use swath_hw::hierarchy::{self, Hierarchy};
-use swath_hw::interconnect::{Wiring, WriteResponse};
-use swath_hw::system::{Cause, Config, Event, System};
+use swath_hw::system::interconnect::{Wiring, WriteResponse};
+use swath_hw::system::run::{Cause, Config, Event, System};
+use swath_hw::translate::hierarchy::{
+    Hierarchy, {self},
+};
 use swath_hw::{
     Cycle, Dram, Geometry, Miss, Mmu, OfferError, Request, SharedBuffer, Transaction, Translate,
     WalkOrder, WritePolicy,

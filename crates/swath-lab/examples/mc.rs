@@ -12,7 +12,9 @@
 //! `mc FILE…`; made to be recorded with `swath record heap`.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{
+    BufRead, BufReader, Write, {self},
+};
 
 /// Words of a stream and how often each occurs, in the order of the words.
 fn count(stream: impl BufRead) -> io::Result<Vec<(String, u64)>> {

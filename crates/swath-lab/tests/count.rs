@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::process::Command;
 
-use swath_lab::count::{CountError, Counter, Marks, Region};
+use swath_lab::host::count::{CountError, Counter, Marks, Region};
 
 /// Names the part that the child plays.
 const PART: &str = "SWATH_COUNT_PART";

@@ -11,13 +11,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use rand::RngExt;
+use swath_arch::formats::{armv7, armv8, x86_64};
 use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Field, Format, MemoryKind, Order, PageRange,
-    Pfn, PhysMemory, Scattered, SliceMemory, VirtAddr, Vpn, armv7, armv8, x86_64,
+    Pfn, PhysMemory, Scattered, SliceMemory, VirtAddr, Vpn,
 };
 use swath_frame::{Config, FrameAllocator};
 use swath_hw::{Contiguity, Fault, Geometry, Mmu, Outcome, Step, Walk, WalkOrder, walk};
-use swath_lab::memory::{Allocator, Random, new_allocator, random};
+use swath_lab::source::memory::{Allocator, Random, new_allocator, random};
 use swath_vm::{AddressSpace, AllocateError, FaultError, MapError, PageSizeError, UnmapError};
 
 type Space<'m> = AddressSpace<&'m SliceMemory<'m>, &'m RefCell<Allocator>, &'m RefCell<Allocator>>;

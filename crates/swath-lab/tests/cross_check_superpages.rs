@@ -10,7 +10,7 @@ use swath_arch::{
 };
 use swath_frame::Config;
 use swath_hw::{Fault, Geometry, Mmu, Outcome, WalkOrder};
-use swath_lab::memory::{Allocator, new_allocator, random};
+use swath_lab::source::memory::{Allocator, new_allocator, random};
 use swath_vm::{
     Access, AddressSpace, Flush, Pmap, PmapError, Protection, ReverseMap, Site, Sizes, SpaceId,
     Status,

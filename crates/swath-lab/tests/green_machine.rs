@@ -10,18 +10,18 @@ use std::collections::BTreeMap;
 use swath_arch::{
     Attributes, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, SliceMemory, Vpn,
 };
-use swath_frame::bank_buddy::{AdaptiveBuddy, Pools};
-use swath_frame::banks::Banks as Geometry;
-use swath_frame::conformance::Random;
 use swath_frame::layout::{Layout, LayoutConfig, ZoneKind};
+use swath_frame::testing::frames::Random;
+use swath_frame::zone::bank::buddy::{AdaptiveBuddy, Pools};
+use swath_frame::zone::bank::ranges::Banks as Geometry;
 use swath_frame::{
     AllocError, ByteRange, FrameAllocator, FreeError, Handle, Machine, MachineConfig, MemoryMap,
     Mobility, PerCpu, Request,
 };
 use swath_hw::power::{BankPower, PowerError, PowerState, PowerTable, destroy};
-use swath_vm::migrate::{Config, Daemon, Step};
-use swath_vm::relocate::{Held, Holders, Relocator};
-use swath_vm::units::NodeBanks;
+use swath_vm::migrate::daemon::{Config, Daemon, Step};
+use swath_vm::migrate::relocate::{Held, Holders, Relocator};
+use swath_vm::migrate::units::NodeBanks;
 use swath_vm::{Access, AddressSpace, Pmap, ReverseMap, Site, Sizes, SpaceId, Status};
 
 const FIRST: u64 = 0x2000;

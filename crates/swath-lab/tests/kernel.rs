@@ -1,10 +1,11 @@
 //! The small kernel: processes on reservations, superpages and a processor.
 
 use swath_arch::{Extent, Format, Order, PageRange, Pfn, Regime, VirtAddr, Vpn};
-use swath_frame::reservation::Levels;
-use swath_hw::{MemoryAccess, Mmu, presets};
-use swath_lab::access_event::Backing;
-use swath_lab::kernel::{Config, Costs, Kernel, KernelError, boot};
+use swath_frame::reserve::reservations::Levels;
+use swath_hw::processor::presets;
+use swath_hw::{MemoryAccess, Mmu};
+use swath_lab::papers::superpages::kernel::{Config, Costs, Kernel, KernelError, boot};
+use swath_trace::access::event::Backing;
 use swath_vm::{Sizes, Status};
 
 const COSTS: Costs = Costs {
@@ -185,9 +186,9 @@ fn memory_runs_out() {
 /// and what is wrong stops it.
 #[test]
 fn programs_are_executed() {
-    use swath_lab::benchmark::{Forkbomb, Gups};
-    use swath_lab::execute::execute;
-    use swath_lab::process::{Action, Step};
+    use swath_lab::papers::superpages::benchmark::{Forkbomb, Gups};
+    use swath_lab::papers::superpages::execute::execute;
+    use swath_lab::papers::superpages::process::{Action, Step};
 
     let table = at(HEAP);
     let gups = Gups { table, table_bytes: 1 << 20, updates: 500, seed: 1 << 32, update_cycles: 0 };

@@ -2,13 +2,13 @@
 
 use swath_arch::{Order, Pfn};
 use swath_frame::Mobility;
-use swath_lab::green_replay::FOLLOWED;
-use swath_lab::page_events::{MigrateType, PageChange, PageEvent, ZoneMax};
-use swath_lab::page_events_file::PageReader;
-use swath_lab::page_follow::{
+use swath_lab::papers::green::replay::FOLLOWED;
+use swath_lab::source::follow::{
     Agreement, Course, Difference, FallbackKind, FollowError, follow, run_free,
 };
-use swath_lab::snapshot::{Facts, FrameKind, RamRange, Snapshot, Zone};
+use swath_trace::machine::snapshot::{Facts, FrameKind, RamRange, Snapshot, Zone};
+use swath_trace::pages::events::{MigrateType, PageChange, PageEvent, ZoneMax};
+use swath_trace::pages::file::PageReader;
 
 /// Two pageblocks: the first with 16 free frames at its start, the second free.
 fn machine() -> Snapshot {

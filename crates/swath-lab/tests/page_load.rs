@@ -1,9 +1,9 @@
 //! Synthetic loads: a ledger beside them that only believes the requests.
 
 use swath_frame::Mobility;
-use swath_lab::page_events::ZoneMax;
-use swath_lab::page_load::{BOOT_US, LoadKind, LoadMachine, PageLoad};
-use swath_lab::page_replay::{ReplayOp, TimedOp};
+use swath_lab::source::load::{BOOT_US, LoadKind, LoadMachine, PageLoad};
+use swath_lab::source::replay::{ReplayOp, TimedOp};
+use swath_trace::pages::events::ZoneMax;
 
 const MINUTE_US: u64 = 60_000_000;
 

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use swath_lab::plan::{Plan, PlanError};
-use swath_lab::studies::BUILT_IN;
+use swath_lab::study::plan::{Plan, PlanError};
+use swath_lab::study::registry::BUILT_IN;
 
 /// Asserts that the error tells its reader where to look.
 fn assert_says_where(error: &PlanError, text: &str) {
@@ -243,7 +243,7 @@ fn every_single_wrong() {
 
 #[test]
 fn every_built_in_plan_is_one() {
-    let studies = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
+    let studies = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/papers");
     let mut files: Vec<String> = std::fs::read_dir(studies)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::io::Cursor;
 
 use swath_arch::VirtAddr;
-use swath_lab::access::{Access, AccessKind, Accesses};
-use swath_lab::access_event::{Backing, Event, Protection, Sampling, TraceHeader};
-use swath_lab::access_swath::TraceWriter;
-use swath_lab::benchmark::{
+use swath_lab::papers::superpages::benchmark::{
     Copy, Forkbomb, Gups, MissLoop, ProgramError, RandomLatency, Sweep, gups_next, gups_start,
 };
-use swath_lab::process::{Action, Step, replay};
+use swath_lab::papers::superpages::process::{Action, Step, replay};
+use swath_trace::access::event::{Backing, Event, Protection, Sampling, TraceHeader};
+use swath_trace::access::stream::{Access, AccessKind, Accesses};
+use swath_trace::access::swath::TraceWriter;
 
 const START: VirtAddr = VirtAddr::new(0x4000_0000);
 

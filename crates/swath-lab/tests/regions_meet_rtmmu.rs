@@ -13,8 +13,8 @@ use swath_arch::{
 use swath_hw::{
     Cycle, Geometry, Operation, PageRights, PortReads, RtFault, RtLatency, RtTables, Rtmmu,
 };
-use swath_lab::memory::{Random, random};
-use swath_vm::{
+use swath_lab::source::memory::{Random, random};
+use swath_region::{
     DenseTree, FramePool, Quota, RegionError, RegionSpace, RegionTree, Rights, SparseRegionSpace,
     dense_tree_words,
 };

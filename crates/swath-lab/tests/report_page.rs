@@ -9,9 +9,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use swath_lab::figure::{Palette, draw, stand_alone, stylesheet};
-use swath_lab::report::{find_studies, write_index, write_study};
-use swath_lab::results::{
+use swath_lab::report::figure::{Palette, draw, stand_alone, stylesheet};
+use swath_lab::report::write::{find_studies, write_index, write_study};
+use swath_lab::study::results::{
     Claim, Figure, FigureKind, HostResult, MAGNITUDE_MAX, Point, Series, StudyResult, Unit,
 };
 

@@ -2,7 +2,7 @@
 //! and invariants that are refused by name.
 
 use proptest::prelude::*;
-use swath_lab::results::{
+use swath_lab::study::results::{
     Claim, ClaimFault, Figure, FigureKind, HostResult, MAGNITUDE_MAX, PaperFigure, Point,
     PointFault, ResultError, Series, StudyResult, Tolerance, Unit, check_pair,
 };

@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt;
 use swath_arch::{Extent, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn};
-use swath_lab::memory::random;
-use swath_lab::rt_heap::{HeapError, Placed, RegionHeap};
-use swath_lab::rt_table::{DirectTable, TableError};
-use swath_lab::rt_table_heap::TableHeap;
-use swath_vm::{DenseTree, FramePool, Quota, RegionError, RegionSpace, Rights, dense_tree_words};
+use swath_lab::papers::real_time::heap::{HeapError, Placed, RegionHeap};
+use swath_lab::papers::real_time::table::{DirectTable, TableError};
+use swath_lab::papers::real_time::table_heap::TableHeap;
+use swath_lab::source::memory::random;
+use swath_region::{
+    DenseTree, FramePool, Quota, RegionError, RegionSpace, Rights, dense_tree_words,
+};
 
 const K: u32 = 10;
 const WORDS: usize = dense_tree_words(K);

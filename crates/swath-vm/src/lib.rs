@@ -54,55 +54,21 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-mod encode;
-mod parts;
-mod pmap_range;
-mod table;
-mod walk;
-
-pub mod anchor;
-pub mod contiguity;
-pub mod error;
-pub mod inspect;
 pub mod migrate;
 pub mod pmap;
-pub mod pmap_error;
-pub mod pmap_move;
-pub mod protect;
-pub mod region;
-pub mod region_error;
-pub mod region_frames;
-pub mod region_header;
-pub mod region_layered;
-pub mod region_nodes;
-pub mod region_sparse;
-pub mod region_tree;
-pub mod relocate;
-pub mod reverse;
-pub mod space;
-pub mod superpage;
-pub mod units;
-pub mod unmap;
+pub mod table;
 
-pub use anchor::anchor_distance;
-pub use contiguity::Contiguity;
-pub use error::{
+pub use pmap::error::{PmapError, PmapFault};
+pub use pmap::mappings::{Access, Faulted, Pmap, PmapStatistics, Protection, Spaces, Status};
+pub use pmap::relocation::MoveError;
+pub use pmap::reverse::{ReverseError, ReverseMap, Site, SpaceId};
+pub use table::anchor::anchor_distance;
+pub use table::contiguity::Contiguity;
+pub use table::error::{
     AllocateError, CheckError, DemoteError, FaultError, MapError, NewError, PageSizeError,
     PromoteError, Refusal, TranslateError, UnmapError,
 };
-pub use inspect::Mapping;
-pub use pmap::{Access, Faulted, Pmap, PmapStatistics, Protection, Spaces, Status};
-pub use pmap_error::{PmapError, PmapFault};
-pub use pmap_move::MoveError;
-pub use region::{Region, RegionSpace, Unmapped};
-pub use region_error::{NewRegionsError, RegionError, RegionFault};
-pub use region_frames::{FramePool, PoolError, Quota, QuotaError};
-pub use region_header::Rights;
-pub use region_layered::LayeredTree;
-pub use region_nodes::SparseRegionSpace;
-pub use region_sparse::SparseTree;
-pub use region_tree::{DenseTree, RegionTree, TreeError, TreeTooShort, dense_tree_words};
-pub use reverse::{ReverseError, ReverseMap, Site, SpaceId};
-pub use space::{AddressSpace, Statistics};
-pub use superpage::{Demoted, DemotedTable, Promoted, Sizes};
-pub use unmap::Flush;
+pub use table::inspect::Mapping;
+pub use table::space::{AddressSpace, Statistics};
+pub use table::superpage::{Demoted, DemotedTable, Promoted, Sizes};
+pub use table::unmap::Flush;

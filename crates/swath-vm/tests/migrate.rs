@@ -2,7 +2,7 @@
 //! exactly one place after each step, whatever fails.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_vm::migrate::{Banks, Candidate, Cause, Config, Daemon, Owners, Step, Stuck};
+use swath_vm::migrate::daemon::{Banks, Candidate, Cause, Config, Daemon, Owners, Step, Stuck};
 
 const BANK: u64 = 8;
 

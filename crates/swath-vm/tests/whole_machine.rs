@@ -16,16 +16,16 @@ use swath_arch::{
     Attributes, BusError, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, SliceMemory,
     Vpn,
 };
-use swath_frame::bank_buddy::{AdaptiveBuddy, Policy, Pools};
-use swath_frame::banks::Banks as Geometry;
 use swath_frame::layout::{Layout, LayoutConfig, Zone, ZoneKind};
+use swath_frame::zone::bank::buddy::{AdaptiveBuddy, Policy, Pools};
+use swath_frame::zone::bank::ranges::Banks as Geometry;
 use swath_frame::{
     AllocError, ByteRange, FrameAllocator, FreeError, Handle, HotplugError, Isolation, LinuxZone,
     Machine, MachineConfig, MemoryMap, Mobility, PerCpu, Request, Unit, ZoneAllocator,
 };
-use swath_vm::migrate::{Banks, Candidate, Cause, Config, Daemon, Step, Stuck};
-use swath_vm::relocate::{Held, Holders, Relocator};
-use swath_vm::units::{NodeBanks, OfflineError, Units};
+use swath_vm::migrate::daemon::{Banks, Candidate, Cause, Config, Daemon, Step, Stuck};
+use swath_vm::migrate::relocate::{Held, Holders, Relocator};
+use swath_vm::migrate::units::{NodeBanks, OfflineError, Units};
 use swath_vm::{
     Access, AddressSpace, Faulted, Flush, MapError, PageSizeError, Pmap, PmapError, ReverseMap,
     Site, Sizes, SpaceId, Status,

@@ -1,0 +1,4 @@
+//! TODO bits.
+
+pub mod bitmap;
+pub(crate) mod shape;

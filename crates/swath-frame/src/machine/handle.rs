@@ -1,0 +1,136 @@
+//! A machine's frames as one [`FrameAllocator`]: all requests alike.
+
+use core::cell::RefCell;
+use core::ops::DerefMut;
+
+use swath_arch::{Extent, Order, Pfn};
+
+use crate::allocator::{AllocError, FrameAllocator, FreeError};
+use crate::layout::ZoneKind;
+use crate::machine::nodes::{GiveError, Machine, Request, TakeError};
+use crate::machine::per_cpu::PerCpu;
+use crate::zone::allocator::{Mobility, ZoneAllocator};
+use crate::zone::linux::zone::ORDER_MAX;
+
+/// Draws from a machine with one mobility, from one node and CPU. Several
+/// handles share a machine, as a process's pages and its page tables do.
+///
+/// Requests are urgent: the watermarks keep nothing back, so that a request
+/// fails only if no frame is left, as the trait demands. Blocks are powers of
+/// two up to order 10: an aligned request above that is refused.
+///
+/// Invariant: node and CPU are the machine's.
+#[derive(Debug)]
+pub struct Handle<'a, Zs, Ls, W> {
+    machine: &'a RefCell<Machine<Zs, Ls, W>>,
+    request: Request,
+}
+
+impl<Zs, Ls, W> Clone for Handle<'_, Zs, Ls, W> {
+    fn clone(&self) -> Self {
+        Self { machine: self.machine, request: self.request }
+    }
+}
+
+impl<'a, Z, Zs, Ls, W> Handle<'a, Zs, Ls, W>
+where
+    Z: ZoneAllocator,
+    Zs: DerefMut<Target = [Z]>,
+    Ls: DerefMut<Target = [PerCpu]>,
+    W: DerefMut<Target = [u64]>,
+{
+    /// A handle on `machine` for owners of this mobility. Frames up to the zone
+    /// `highest` will do.
+    ///
+    /// # Errors
+    /// [`TakeError::Node`] or [`TakeError::Cpu`] if there is none of that number.
+    pub fn new(
+        machine: &'a RefCell<Machine<Zs, Ls, W>>,
+        mobility: Mobility,
+        highest: ZoneKind,
+        node: usize,
+        cpu: usize,
+    ) -> Result<Self, TakeError> {
+        let borrowed = machine.borrow();
+        if node >= borrowed.layout().nodes() {
+            return Err(TakeError::Node { node });
+        }
+        if cpu >= borrowed.cpus() {
+            return Err(TakeError::Cpu { cpu });
+        }
+        drop(borrowed);
+        let highest =
+            if mobility == Mobility::Movable { highest } else { highest.min(ZoneKind::Normal) };
+        let request = Request { order: Order::BASE, mobility, highest, node, cpu, urgent: true };
+        Ok(Self { machine, request })
+    }
+
+    fn sum(&self, of: impl Fn(&Machine<Zs, Ls, W>, usize) -> u64) -> u64 {
+        let machine = self.machine.borrow();
+        let zones = machine.layout.zonelist(self.request.node, self.request.highest);
+        zones.map(|zone| of(&machine, zone)).sum()
+    }
+}
+
+impl<Z, Zs, Ls, W> FrameAllocator for Handle<'_, Zs, Ls, W>
+where
+    Z: ZoneAllocator,
+    Zs: DerefMut<Target = [Z]>,
+    Ls: DerefMut<Target = [PerCpu]>,
+    W: DerefMut<Target = [u64]>,
+{
+    /// The largest power of two up to `frames_max` of which there is a block:
+    /// at most 11 requests.
+    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+        let largest = frames_max.checked_ilog2()?.min(ORDER_MAX.k());
+        let mut machine = self.machine.borrow_mut();
+        (0..=largest).rev().find_map(|k| {
+            let order = Order::known(k as u8);
+            let start = machine.take(Request { order, ..self.request }).ok()?;
+            Some(Extent::new(start, order.frames()))
+        })
+    }
+
+    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+        let free = self.free_frames();
+        if order.frames() > free {
+            return Err(AllocError::OutOfFrames { wanted: order.frames(), free });
+        }
+        let taken = self.machine.borrow_mut().take(Request { order, ..self.request });
+        let start = taken.map_err(|_| AllocError::NoBlock { order })?;
+        Ok(Extent::new(start, order.frames()))
+    }
+
+    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+        match self.machine.borrow_mut().give(extent, self.request.cpu) {
+            Ok(()) => Ok(()),
+            Err(GiveError::Frames(error)) => Err(error),
+            // Not with this type's invariant.
+            Err(GiveError::Cpu { .. }) => Err(FreeError::Foreign { frame: extent.start }),
+        }
+    }
+
+    /// O(z) for z zones.
+    fn free_frames(&self) -> u64 {
+        self.sum(Machine::free_in)
+    }
+
+    fn total_frames(&self) -> u64 {
+        self.sum(|machine, zone| machine.zones()[zone].total_frames())
+    }
+
+    /// Zone by zone; what waits in per-CPU lists comes last.
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        let machine = self.machine.borrow();
+        for zone in machine.layout.zonelist(self.request.node, self.request.highest) {
+            machine.zones()[zone].for_each_free(visit);
+            machine.for_each_waiting(zone, &mut |start, order| {
+                visit(Extent::new(start, order.frames()));
+            });
+        }
+    }
+
+    fn take_frame(&mut self) -> Option<Pfn> {
+        self.machine.borrow_mut().take(self.request).ok()
+    }
+}

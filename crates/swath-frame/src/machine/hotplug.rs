@@ -1,0 +1,225 @@
+//! Taking sections and banks offline, and bringing them back.
+
+use core::fmt;
+use core::ops::DerefMut;
+
+use swath_arch::{Extent, Pfn};
+
+use crate::machine::nodes::Machine;
+use crate::machine::per_cpu::PerCpu;
+use crate::machine::usage::{Isolation, Unit, UnitState, extent};
+use crate::zone::allocator::{IsolateError, ZoneAllocator};
+
+/// Why a section or bank was not isolated, taken offline or brought back.
+/// Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HotplugError {
+    /// There is no such section or bank.
+    NoUnit {
+        /// The number.
+        unit: Unit,
+    },
+    /// It has frames of several zones: it stays in the allocation pool.
+    CrossesZones {
+        /// Which.
+        unit: Unit,
+    },
+    /// Not all of it is memory.
+    Holes {
+        /// Which.
+        unit: Unit,
+        /// Frames that are missing.
+        frames: u64,
+    },
+    /// It holds frames that cannot be moved.
+    Unmovable {
+        /// Which.
+        unit: Unit,
+        /// The first such frame.
+        frame: Pfn,
+        /// How many there are.
+        frames: u64,
+    },
+    /// All its frames in use are movable, but they have not been moved.
+    InUse {
+        /// Which.
+        unit: Unit,
+        /// How many there are.
+        frames: u64,
+    },
+    /// It is not in the state that the call changes.
+    State {
+        /// Which.
+        unit: Unit,
+        /// The state in which it is.
+        isolation: Isolation,
+    },
+    /// Its zone's allocator does not isolate it.
+    Zone {
+        /// Which.
+        unit: Unit,
+        /// Why not.
+        error: IsolateError,
+    },
+}
+
+impl fmt::Display for HotplugError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoUnit { unit } => write!(f, "there is no {unit}"),
+            Self::CrossesZones { unit } => write!(f, "{unit} has frames of several zones"),
+            Self::Holes { unit, frames } => write!(f, "{unit} lacks {frames} frames"),
+            Self::Unmovable { unit, frame, frames } => {
+                write!(f, "{unit} holds {frames} unmovable frames, first {frame}")
+            }
+            Self::InUse { unit, frames } => write!(f, "{unit} has {frames} frames in use"),
+            Self::State { unit, isolation: Isolation::None } => write!(f, "{unit} is online"),
+            Self::State { unit, isolation: Isolation::Isolated } => write!(f, "{unit} is isolated"),
+            Self::State { unit, isolation: Isolation::Offline } => write!(f, "{unit} is offline"),
+            Self::Zone { unit, error } => write!(f, "{unit}: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for HotplugError {}
+
+impl<Z, Zs, Ls, W> Machine<Zs, Ls, W>
+where
+    Z: ZoneAllocator,
+    Zs: DerefMut<Target = [Z]>,
+    Ls: DerefMut<Target = [PerCpu]>,
+    W: DerefMut<Target = [u64]>,
+{
+    /// What the frames of a section or bank are used for; `None` if there is
+    /// no such unit. O(1).
+    pub fn unit_state(&self, unit: Unit) -> Option<UnitState> {
+        extent(&self.layout, unit)?;
+        Some(self.usage.state(&self.words, unit))
+    }
+
+    /// [`unit_state`](Self::unit_state) of a section.
+    pub fn section_state(&self, section: usize) -> Option<UnitState> {
+        self.unit_state(Unit::Section(section))
+    }
+
+    /// [`unit_state`](Self::unit_state) of a bank.
+    pub fn bank_state(&self, bank: usize) -> Option<UnitState> {
+        self.unit_state(Unit::Bank(bank))
+    }
+
+    /// Whether a section could be taken offline once its frames in use have
+    /// been moved: it is memory of one zone without holes, and none of its
+    /// frames is unmovable. O(1).
+    pub fn is_removable(&self, section: usize) -> bool {
+        self.whole(Unit::Section(section)).is_ok_and(|(_, _, state)| state.unmovable == 0)
+    }
+
+    /// What stands in the way of taking a unit offline once its movable frames
+    /// have been moved: nothing, if this succeeds. O(1), and O(frames of the
+    /// unit / 64) where a frame is unmovable.
+    ///
+    /// # Errors
+    /// A [`HotplugError`]: the unit is not whole, offline, or holds a frame that
+    /// cannot be moved.
+    pub fn removable(&self, unit: Unit) -> Result<UnitState, HotplugError> {
+        let (extent, _, state) = self.whole(unit)?;
+        if state.isolation == Isolation::Offline {
+            return Err(HotplugError::State { unit, isolation: state.isolation });
+        }
+        if state.unmovable == 0 {
+            return Ok(state);
+        }
+        let frame = self.usage.find_unmovable(&self.words, extent).unwrap_or(extent.start);
+        Err(HotplugError::Unmovable { unit, frame, frames: state.unmovable })
+    }
+
+    /// The first frame of `extent` that is in use, by whomever; frames in
+    /// per-CPU lists are not. O(frames of the extent / 64) up to that one.
+    pub fn next_used(&self, extent: Extent) -> Option<Pfn> {
+        extent.checked_end()?;
+        self.usage.find_used(&self.words, extent)
+    }
+
+    /// The unit's frames, its zone and its state, if it is whole.
+    fn whole(&self, unit: Unit) -> Result<(Extent, usize, UnitState), HotplugError> {
+        let extent = extent(&self.layout, unit).ok_or(HotplugError::NoUnit { unit })?;
+        let state = self.usage.state(&self.words, unit);
+        if state.present < extent.count {
+            let frames = extent.count - state.present;
+            return Err(HotplugError::Holes { unit, frames });
+        }
+        let zone = self.usage.zone_of_unit(&self.words, unit);
+        let zone = zone.ok_or(HotplugError::CrossesZones { unit })?;
+        Ok((extent, zone, state))
+    }
+
+    /// From now on, hands out no frame of a unit, whether free now or given
+    /// later. The per-CPU lists of its zone are emptied.
+    ///
+    /// # Errors
+    /// A [`HotplugError`]; nothing changes but where free frames wait.
+    pub fn isolate(&mut self, unit: Unit) -> Result<(), HotplugError> {
+        let (extent, zone, state) = self.whole(unit)?;
+        if state.isolation != Isolation::None {
+            return Err(HotplugError::State { unit, isolation: state.isolation });
+        }
+        self.drain_zone(zone);
+        let isolated = self.zones[zone].isolate(extent);
+        isolated.map_err(|error| HotplugError::Zone { unit, error })?;
+        self.usage.set_isolation(&mut self.words, unit, Isolation::Isolated);
+        Ok(())
+    }
+
+    /// Ends the isolation of a unit that is not offline.
+    ///
+    /// # Errors
+    /// A [`HotplugError`]; nothing changes.
+    pub fn rejoin(&mut self, unit: Unit) -> Result<(), HotplugError> {
+        self.leave(unit, Isolation::Isolated)
+    }
+
+    /// Takes a unit offline, isolating it first if need be: its frames are
+    /// gone, and the watermarks are those of the memory that is left. O(frames
+    /// of the unit / 64), the zone's isolation aside.
+    ///
+    /// # Errors
+    /// A [`HotplugError`] that says why the unit cannot go; nothing changes but
+    /// where free frames wait.
+    pub fn offline(&mut self, unit: Unit) -> Result<(), HotplugError> {
+        let (extent, zone, _) = self.whole(unit)?;
+        let state = self.removable(unit)?;
+        if state.movable > 0 {
+            return Err(HotplugError::InUse { unit, frames: state.movable });
+        }
+        if state.isolation == Isolation::None {
+            self.isolate(unit)?;
+        }
+        self.usage.set_isolation(&mut self.words, unit, Isolation::Offline);
+        self.states[zone].offline_frames += extent.count;
+        self.renew_marks();
+        Ok(())
+    }
+
+    /// Brings an offline unit back; all its frames are free.
+    ///
+    /// # Errors
+    /// A [`HotplugError`]; nothing changes.
+    pub fn online(&mut self, unit: Unit) -> Result<(), HotplugError> {
+        self.leave(unit, Isolation::Offline)
+    }
+
+    fn leave(&mut self, unit: Unit, from: Isolation) -> Result<(), HotplugError> {
+        let (extent, zone, state) = self.whole(unit)?;
+        if state.isolation != from {
+            return Err(HotplugError::State { unit, isolation: state.isolation });
+        }
+        let rejoined = self.zones[zone].rejoin(extent);
+        rejoined.map_err(|error| HotplugError::Zone { unit, error })?;
+        self.usage.set_isolation(&mut self.words, unit, Isolation::None);
+        if from == Isolation::Offline {
+            self.states[zone].offline_frames -= extent.count;
+            self.renew_marks();
+        }
+        Ok(())
+    }
+}

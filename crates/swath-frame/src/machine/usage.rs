@@ -1,0 +1,401 @@
+//! Which frames of a machine are in use and by movable owners, by frame and
+//! counted by section and by bank.
+//!
+//! A frame has a bit in each of two bitmaps:
+//!
+//! | used | movable | the frame is |
+//! |---|---|---|
+//! | 0 | 0 | free, in a zone or a per-CPU list |
+//! | 0 | 1 | a hole |
+//! | 1 | 0 | in use, unmovable or reclaimable |
+//! | 1 | 1 | in use, movable |
+//!
+//! A section or bank (a **unit**) has two words: its frames that are not
+//! holes, with its isolation and zone; its frames in use by either kind.
+
+use core::ops::Range;
+
+use swath_arch::{Extent, Pfn};
+
+use crate::layout::{Layout, UNIT_FRAMES, ZONES_MAX};
+use crate::map::MemoryMap;
+use crate::zone::linux::zone::clip;
+
+/// Words of a unit's counters.
+const UNIT_WORDS: usize = 2;
+/// The zone of a unit that has frames of several.
+const MIXED: u64 = 0xff;
+const _: () = assert!(ZONES_MAX < MIXED as usize);
+
+/// Whether a unit's frames can be handed out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Isolation {
+    /// They can.
+    #[default]
+    None,
+    /// They cannot, while the unit is emptied.
+    Isolated,
+    /// They cannot: the unit is empty and offline.
+    Offline,
+}
+
+/// A section or a bank, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Unit {
+    /// What is taken offline as one.
+    Section(usize),
+    /// What is powered as one.
+    Bank(usize),
+}
+
+impl core::fmt::Display for Unit {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Section(section) => write!(f, "section {section}"),
+            Self::Bank(bank) => write!(f, "bank {bank}"),
+        }
+    }
+}
+
+/// What the frames of a section or bank are used for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct UnitState {
+    /// Frames that are not holes.
+    pub present: u64,
+    /// Frames that are not in use, isolated or not.
+    pub free: u64,
+    /// Frames in use by movable owners.
+    pub movable: u64,
+    /// Frames in use by unmovable or reclaimable owners.
+    pub unmovable: u64,
+    /// Whether they can be handed out.
+    pub isolation: Isolation,
+    /// Whether the unit has frames of several zones: then it cannot be
+    /// isolated, and stays in the allocation pool.
+    pub crosses_zones: bool,
+}
+
+/// Where the bitmaps and the counters lie in a machine's words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    /// All frames, holes included.
+    pub(crate) span: Extent,
+    /// The frame of bit 0: the span's start, rounded down to a unit, so that
+    /// the bits of a small aligned block are in one word.
+    base: u64,
+    bitmap_words: usize,
+    sections_at: usize,
+    banks_at: usize,
+    end: usize,
+}
+
+fn bits(words: &[u64], at: usize, mask: u64) -> u64 {
+    words[at] & mask
+}
+
+/// The words that a range of bits touches, and which of their bits.
+fn masks(first: u64, count: u64) -> impl Iterator<Item = (usize, u64)> {
+    let past = first + count;
+    let mut at = first;
+    core::iter::from_fn(move || {
+        (at < past).then(|| {
+            let word = at / 64;
+            let end = past.min((word + 1) * 64);
+            let mask = u64::MAX >> (64 - (end - at)) << (at % 64);
+            at = end;
+            (word as usize, mask)
+        })
+    })
+}
+
+impl Usage {
+    pub(crate) fn new(span: Extent, layout: &Layout) -> Self {
+        let base = span.start.raw() / UNIT_FRAMES * UNIT_FRAMES;
+        let bitmap_words = (span.end().raw() - base).div_ceil(64) as usize;
+        let sections_at = 2 * bitmap_words;
+        let banks_at = sections_at + layout.sections() * UNIT_WORDS;
+        let end = banks_at + layout.banks() * UNIT_WORDS;
+        Self { span, base, bitmap_words, sections_at, banks_at, end }
+    }
+
+    /// How many words it all takes.
+    pub(crate) fn words(&self) -> usize {
+        self.end
+    }
+
+    /// Nothing is in use; what `map` does not have is a hole.
+    pub(crate) fn reset(&self, words: &mut [u64], map: &MemoryMap<'_>, layout: &Layout) {
+        words[..self.bitmap_words].fill(0);
+        words[self.bitmap_words..self.sections_at].fill(u64::MAX);
+        for area in map.areas() {
+            for (at, mask) in masks(area.start.raw() - self.base, area.count) {
+                words[self.bitmap_words + at] &= !mask;
+            }
+        }
+        let units = (0..layout.sections()).map(Unit::Section);
+        for unit in units.chain((0..layout.banks()).map(Unit::Bank)) {
+            let Some(extent) = extent(layout, unit) else { continue };
+            let present: u64 = map.areas().iter().map(|area| clip(*area, extent).count).sum();
+            let mut zones = (0..layout.zones().len())
+                .filter(|zone| layout.zones()[*zone].span.overlaps(extent));
+            let zone = match (zones.next(), zones.next()) {
+                (Some(zone), None) => zone as u64,
+                _ => MIXED,
+            };
+            let at = self.unit_at(unit);
+            words[at] = present | zone << 40;
+            words[at + 1] = 0;
+        }
+    }
+
+    fn unit_at(&self, unit: Unit) -> usize {
+        match unit {
+            Unit::Section(section) => self.sections_at + section * UNIT_WORDS,
+            Unit::Bank(bank) => self.banks_at + bank * UNIT_WORDS,
+        }
+    }
+
+    /// The zone in which all frames of a unit lie.
+    #[inline]
+    pub(crate) fn zone_of_unit(&self, words: &[u64], unit: Unit) -> Option<usize> {
+        let zone = words[self.unit_at(unit)] >> 40 & MIXED;
+        (zone != MIXED).then_some(zone as usize)
+    }
+
+    #[inline]
+    pub(crate) fn isolation(&self, words: &[u64], unit: Unit) -> Isolation {
+        match words[self.unit_at(unit)] >> 32 & 3 {
+            0 => Isolation::None,
+            1 => Isolation::Isolated,
+            _ => Isolation::Offline,
+        }
+    }
+
+    pub(crate) fn set_isolation(&self, words: &mut [u64], unit: Unit, isolation: Isolation) {
+        let word = &mut words[self.unit_at(unit)];
+        *word = *word & !(3 << 32) | (isolation as u64) << 32;
+    }
+
+    /// O(1). The unit is one of the layout's.
+    pub(crate) fn state(&self, words: &[u64], unit: Unit) -> UnitState {
+        let at = self.unit_at(unit);
+        let present = words[at] & u64::from(u32::MAX);
+        let (movable, unmovable) = (words[at + 1] & u64::from(u32::MAX), words[at + 1] >> 32);
+        UnitState {
+            present,
+            free: present - movable - unmovable,
+            movable,
+            unmovable,
+            isolation: self.isolation(words, unit),
+            crosses_zones: self.zone_of_unit(words, unit).is_none() && present > 0,
+        }
+    }
+
+    #[inline]
+    fn count(&self, words: &mut [u64], layout: &Layout, frame: Pfn, change: impl Fn(u64) -> u64) {
+        let units =
+            [layout.section_of(frame).map(Unit::Section), layout.bank_of(frame).map(Unit::Bank)];
+        for unit in units.into_iter().flatten() {
+            let word = &mut words[self.unit_at(unit) + 1];
+            *word = change(*word);
+        }
+    }
+
+    /// Calls `change` for the parts of `extent` that lie in one unit each.
+    fn by_unit(extent: Extent, mut change: impl FnMut(Extent)) {
+        let mut rest = extent;
+        while !rest.is_empty() {
+            let border = (rest.start.raw() / UNIT_FRAMES + 1) * UNIT_FRAMES;
+            let count = rest.count.min(border - rest.start.raw());
+            change(Extent::new(rest.start, count));
+            rest = Extent::new(Pfn::new(rest.start.raw() + count), rest.count - count);
+        }
+    }
+
+    /// The word and the bits of an aligned block of up to 64 frames in the span.
+    #[inline]
+    fn small(&self, extent: Extent) -> Option<(usize, u64)> {
+        let bit = extent.start.raw().wrapping_sub(self.base);
+        let fits = extent.count.wrapping_sub(1) < 64 && bit % 64 + extent.count <= 64;
+        (fits && extent.start >= self.span.start && extent.end() <= self.span.end())
+            .then(|| ((bit / 64) as usize, u64::MAX >> (64 - extent.count) << (bit % 64)))
+    }
+
+    /// Whether a small block is in use; if not, or if it is a larger one,
+    /// [`find_unused`](Self::find_unused) says more.
+    #[inline]
+    pub(crate) fn is_used_small(&self, words: &[u64], extent: Extent) -> bool {
+        self.small(extent).is_some_and(|(at, mask)| words[at] & mask == mask)
+    }
+
+    #[inline]
+    fn take_bits(&self, words: &mut [u64], at: usize, mask: u64, movable: bool) {
+        debug_assert_eq!(bits(words, at, mask), 0, "a frame that is handed out twice");
+        words[at] |= mask;
+        if movable {
+            words[self.bitmap_words + at] |= mask;
+        }
+    }
+
+    /// Marks free frames as in use.
+    #[inline]
+    pub(crate) fn take(&self, words: &mut [u64], layout: &Layout, extent: Extent, movable: bool) {
+        let shift = if movable { 0 } else { 32 };
+        if let Some((at, mask)) = self.small(extent) {
+            self.take_bits(words, at, mask, movable);
+            self.count(words, layout, extent.start, |word| word + (extent.count << shift));
+            return;
+        }
+        Self::by_unit(extent, |part| {
+            for (at, mask) in masks(part.start.raw() - self.base, part.count) {
+                self.take_bits(words, at, mask, movable);
+            }
+            self.count(words, layout, part.start, |word| word + (part.count << shift));
+        });
+    }
+
+    /// Frees the frames of some bits; how many of them were movable.
+    #[inline]
+    fn give_bits(&self, words: &mut [u64], at: usize, mask: u64) -> u64 {
+        words[at] &= !mask;
+        let movable = bits(words, self.bitmap_words + at, mask).count_ones();
+        words[self.bitmap_words + at] &= !mask;
+        u64::from(movable)
+    }
+
+    /// Marks frames in use as free.
+    #[inline]
+    pub(crate) fn give(&self, words: &mut [u64], layout: &Layout, extent: Extent) {
+        if let Some((at, mask)) = self.small(extent) {
+            let movable = self.give_bits(words, at, mask);
+            let counts = movable | (extent.count - movable) << 32;
+            self.count(words, layout, extent.start, |word| word - counts);
+            return;
+        }
+        Self::by_unit(extent, |part| {
+            let mut movable = 0;
+            for (at, mask) in masks(part.start.raw() - self.base, part.count) {
+                movable += self.give_bits(words, at, mask);
+            }
+            let counts = movable | (part.count - movable) << 32;
+            self.count(words, layout, part.start, |word| word - counts);
+        });
+    }
+
+    fn index(&self, frame: Pfn) -> Option<(usize, u64)> {
+        let bit = frame.raw().wrapping_sub(self.base);
+        self.span.contains(frame).then_some(((bit / 64) as usize, 1 << (bit % 64)))
+    }
+
+    /// Whether the frame is in use; `None` for holes.
+    #[inline]
+    pub(crate) fn is_used(&self, words: &[u64], frame: Pfn) -> Option<bool> {
+        let (at, mask) = self.index(frame)?;
+        let used = bits(words, at, mask) != 0;
+        let other = bits(words, self.bitmap_words + at, mask) != 0;
+        (used || !other).then_some(used)
+    }
+
+    /// Whether the frame is in use by a movable owner.
+    #[inline]
+    pub(crate) fn is_movable(&self, words: &[u64], frame: Pfn) -> bool {
+        self.index(frame).is_some_and(|(at, mask)| {
+            bits(words, at, mask) & bits(words, self.bitmap_words + at, mask) != 0
+        })
+    }
+
+    /// The first frame of `extent`, whose end is a frame number, for which the
+    /// bits that `select` makes of both bitmaps are set.
+    fn find(&self, words: &[u64], extent: Extent, select: impl Fn(u64, u64) -> u64) -> Option<Pfn> {
+        let inside = clip(extent, self.span);
+        if inside.is_empty() {
+            return None;
+        }
+        masks(inside.start.raw() - self.base, inside.count).find_map(|(at, mask)| {
+            let found = select(words[at], words[self.bitmap_words + at]) & mask;
+            let bit = at as u64 * 64 + u64::from(found.trailing_zeros());
+            (found != 0).then(|| Pfn::new(self.base + bit))
+        })
+    }
+
+    /// The first frame of `extent` that is not in use, be it a hole or outside.
+    pub(crate) fn find_unused(&self, words: &[u64], extent: Extent) -> Option<Pfn> {
+        if extent.start < self.span.start {
+            return Some(extent.start);
+        }
+        let found = self.find(words, extent, |used, _| !used);
+        found
+            .or_else(|| (extent.end() > self.span.end()).then(|| extent.start.max(self.span.end())))
+    }
+
+    /// The first frame of `extent` that is in use.
+    pub(crate) fn find_used(&self, words: &[u64], extent: Extent) -> Option<Pfn> {
+        self.find(words, extent, |used, _| used)
+    }
+
+    /// The first frame of `extent` that is in use and not movable.
+    pub(crate) fn find_unmovable(&self, words: &[u64], extent: Extent) -> Option<Pfn> {
+        self.find(words, extent, |used, movable| used & !movable)
+    }
+
+    /// Whether all of `extent` is there and not in use.
+    pub(crate) fn is_free(&self, words: &[u64], extent: Extent) -> bool {
+        clip(extent, self.span) == extent
+            && self.find(words, extent, |used, movable| used | movable).is_none()
+    }
+
+    /// How many frames of `extent` are there and not in use.
+    fn counts(&self, words: &[u64], extent: Extent) -> UnitState {
+        let inside = clip(extent, self.span);
+        let mut state = UnitState::default();
+        if inside.is_empty() {
+            return state;
+        }
+        for (at, mask) in masks(inside.start.raw() - self.base, inside.count) {
+            let (used, movable) = (words[at] & mask, words[self.bitmap_words + at] & mask);
+            state.free += u64::from((mask & !(used | movable)).count_ones());
+            state.movable += u64::from((used & movable).count_ones());
+            state.unmovable += u64::from((used & !movable).count_ones());
+        }
+        state.present = state.free + state.movable + state.unmovable;
+        state
+    }
+
+    /// How many frames are free, isolated or not, and how many of them are
+    /// isolated, after the counters of all units have been compared with the
+    /// bitmaps.
+    pub(crate) fn check(&self, words: &[u64], layout: &Layout) -> Result<(u64, u64), &'static str> {
+        let mut isolated = 0;
+        let units = (0..layout.sections()).map(Unit::Section);
+        for unit in units.chain((0..layout.banks()).map(Unit::Bank)) {
+            let Some(extent) = extent(layout, unit) else { continue };
+            let counted = self.counts(words, extent);
+            let state = self.state(words, unit);
+            let same = (state.present, state.movable, state.unmovable)
+                == (counted.present, counted.movable, counted.unmovable);
+            if !same {
+                return Err("a section or bank that counts wrongly");
+            }
+            if state.isolation != Isolation::None {
+                isolated += state.free;
+            }
+            if state.isolation == Isolation::Offline && state.free != state.present {
+                return Err("a frame in use that is offline");
+            }
+        }
+        Ok((self.counts(words, self.span).free, isolated))
+    }
+
+    /// The words that are the caller's.
+    pub(crate) fn range(&self) -> Range<usize> {
+        0..self.end
+    }
+}
+
+/// The frames of a unit, if the layout has it.
+pub(crate) fn extent(layout: &Layout, unit: Unit) -> Option<Extent> {
+    match unit {
+        Unit::Section(section) => layout.section(section),
+        Unit::Bank(bank) => layout.bank(bank),
+    }
+}

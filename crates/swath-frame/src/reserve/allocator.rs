@@ -1,0 +1,147 @@
+//! Reservations as an allocator: one pool for pages of objects and for all
+//! else.
+
+use core::ops::DerefMut;
+
+use swath_arch::{Extent, Order, Pfn};
+
+use crate::allocator::{AllocError, FrameAllocator, FreeError};
+use crate::reserve::reservations::Reservations;
+
+impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservations<A, W> {
+    /// A block of the allocator beneath. Only if that has none, reservations
+    /// are broken up, the least recently populated first, until it has.
+    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+        if frames_max == 0 {
+            return None;
+        }
+        loop {
+            if let Some(block) = self.under.take_block(frames_max) {
+                self.slots.hold(&mut self.storage, block);
+                return Some(block);
+            }
+            if !self.reclaim() {
+                return None;
+            }
+        }
+    }
+
+    /// From the allocator beneath, or else out of the least recently populated
+    /// reservation that has such a run of unpopulated frames: O(r + bits/64)
+    /// more for r partially populated reservations.
+    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+        if let Ok(extent) = self.under.take_aligned(order) {
+            self.slots.hold(&mut self.storage, extent);
+            return Ok(extent);
+        }
+        let (wanted, free) = (order.frames(), self.free_frames());
+        if wanted > free {
+            return Err(AllocError::OutOfFrames { wanted, free });
+        }
+        self.reclaim_aligned(order).ok_or(AllocError::NoBlock { order })
+    }
+
+    /// Frames of a reservation are depopulated; one that has none left returns
+    /// whole. Frames by themselves go to the allocator beneath. Frames that are
+    /// reserved and not populated are free already. O(L) for each slot of the
+    /// lowest level that `extent` meets, and what it costs beneath.
+    ///
+    /// An error costs O(free blocks), to tell a free frame from a foreign one.
+    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+        if extent.is_empty() {
+            return Err(FreeError::Empty);
+        }
+        let end = extent.checked_end().ok_or(FreeError::Overflow { extent })?.raw();
+        let span = self.slots.span;
+        if !span.contains(extent.start) {
+            return Err(FreeError::Foreign { frame: extent.start });
+        }
+        if let Some(frame) = self.slots.first_not_held(&self.storage, extent) {
+            let frame = Pfn::new(frame);
+            let mut is_free = false;
+            self.for_each_free(&mut |block| is_free |= block.contains(frame));
+            return Err(if is_free {
+                FreeError::NotAllocated { frame }
+            } else {
+                FreeError::Foreign { frame }
+            });
+        }
+        if end > span.end().raw() {
+            return Err(FreeError::Foreign { frame: span.end() });
+        }
+        let mut at = extent.start.raw();
+        let lowest = self.slots.levels.lowest().frames();
+        while at < end {
+            // As far as the next border of a slot of the lowest level.
+            let border = |at: u64| end.min((at | (lowest - 1)) + 1);
+            let mut past = border(at);
+            if let Some((level, root)) = self.slots.root_of(&self.storage, at) {
+                self.depopulate(level, root, Extent::new(Pfn::new(at), past - at));
+            } else {
+                while past < end && self.slots.root_of(&self.storage, past).is_none() {
+                    past = border(past);
+                }
+                let single = Extent::new(Pfn::new(at), past - at);
+                self.slots.let_go(&mut self.storage, single);
+                self.give_back(single);
+            }
+            at = past;
+        }
+        Ok(())
+    }
+
+    /// Those free beneath, and those that are reserved and not populated.
+    fn free_frames(&self) -> u64 {
+        self.under.free_frames() + self.reserved
+    }
+
+    fn total_frames(&self) -> u64 {
+        self.under.total_frames()
+    }
+
+    /// The blocks beneath, then the unpopulated frames of reservations,
+    /// ascending. O(slots·L + bits/64) besides what it costs beneath.
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        self.under.for_each_free(visit);
+        let Self { slots, .. } = self;
+        for slot in slots.slots(0) {
+            let frames = slots.frames(0, slot);
+            let start = frames.start.max(slots.span.start).raw();
+            let Some((level, root)) = slots.root_of(&self.storage, start) else { continue };
+            // Once for each reservation, at its first slot.
+            let around = slots.frames(level, root);
+            if around.start == frames.start {
+                slots.for_each_free(&self.storage, around, visit);
+            }
+        }
+    }
+
+    fn allocate(
+        &mut self,
+        count_frames: u64,
+        sink: &mut dyn FnMut(Extent),
+    ) -> Result<(), AllocError> {
+        let free = self.free_frames();
+        if count_frames > free {
+            return Err(AllocError::OutOfFrames { wanted: count_frames, free });
+        }
+        while self.under.free_frames() < count_frames && self.reclaim() {}
+        let Self { under, storage, slots, .. } = self;
+        under.allocate(count_frames, &mut |block| {
+            slots.hold(storage, block);
+            sink(block);
+        })
+    }
+
+    fn take_frame(&mut self) -> Option<Pfn> {
+        loop {
+            if let Some(frame) = self.under.take_frame() {
+                self.slots.hold(&mut self.storage, Extent::new(frame, 1));
+                return Some(frame);
+            }
+            if !self.reclaim() {
+                return None;
+            }
+        }
+    }
+}

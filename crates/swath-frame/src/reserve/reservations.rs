@@ -1,0 +1,715 @@
+//! Superpages by reservation.
+//!
+//! The first fault in an aligned range of an object's pages sets the frames of
+//! a whole superpage aside, a **reservation**, and takes one of them; each
+//! further fault in the range **populates** another. Once all are populated,
+//! the range lies in physical memory as it lies in the object, and one
+//! descriptor can map it. Nobody has to ask for superpages, and none is copied
+//! together. Under shortage the reservation that was populated least recently
+//! is **broken up**: its unpopulated frames are free again, and the others stay
+//! with whoever holds them (the talk's "Reservation-based allocation"; what
+//! FreeBSD's `vm_reserv` does).
+//!
+//! ```text
+//!  pages of object 7   |  0 ..  7 |  8 .. 15 | 16 .. 23 |     one level, order 3
+//!                           |          |
+//!                           v          '-----------.
+//!  slots            0            1            2     v      3
+//!  frames   |. . # . . # # .|# # # # # # # #|r # r # # r r r|. . . . . . . .|
+//!            held one by one   full            3 populated     free beneath
+//!                                              ^
+//!  queue                              oldest --'-- … -- last populated
+//! ```
+//!
+//! # What is stored
+//! * One bit for each frame: somebody **holds** it. In a reservation this is
+//!   the map of populated frames, which a breaking-up leaves as it is. It also
+//!   says what may be freed, so a bad free is refused before anything moved.
+//! * A record for each **slot**, an aligned range of frames of a level's
+//!   order: object and page, a count of populated frames, the time of the last
+//!   population, links of a queue. Frame to reservation is a shift and a flag.
+//! * A table from object and page to the reservation
+//!   ([`storage_words`](Reservations::storage_words) counts all three).
+//!
+//! **Levels.** A reservation of a higher level consists of slots of the level
+//! below, its **parts**: each counts its own population and, while it is
+//! partially populated, stands in a queue of its parent's. Broken up, empty
+//! parts go back, the others stay reserved, and the partial ones take their
+//! place in the queue by their own last population. A **sub-level** is a test
+//! of the bits only.
+//!
+//! **Time** is an argument: any number that does not fall. A reservation moves
+//! to the queue's tail on a population, but only if the time is another one
+//! than at its last move (FreeBSD's ticks). Freeing a frame moves nothing; a
+//! full reservation that loses a frame joins at the tail, at the time of the
+//! last population of all; a full part, at the tail of its queue, at the time
+//! of the reservation around it.
+//!
+//! **Alignment is virtual alignment.** The caller numbers an object's pages so
+//! that number and virtual page agree modulo the largest superpage where the
+//! object is to be mapped (FreeBSD's colour).
+//!
+//! **One pool.** [`Reservations`] is a [`FrameAllocator`] too. What it hands out
+//! that way is held frame by frame; where the allocator beneath has nothing
+//! left, reservations are broken up. So a request for one frame fails only if
+//! every frame is held.
+//!
+//! # What it costs
+//! Bytes of state per frame, for one level of order 9: 0.31 (0.13 for the bit,
+//! 0.09 each for record and table); a second level of order 18 makes that 0.41.
+//!
+//! Populating a page of a reservation touches one or two cache lines each of
+//! table, record and bits, and two records more if it moves in the queue; L
+//! levels make that L records. It is O(L), whatever the orders are.
+//!
+//! Instructions, counted on x86-64 with all of 2^20 frames reserved at order
+//! 9, pages in random order: 400 to populate a page at a new time, so that its
+//! reservation moves in the queue; 410 on average from empty memory, with one
+//! call in 32 making a reservation; 290 to free a frame. With a second level
+//! populating costs 515.
+
+use core::ops::{DerefMut, Range};
+
+use swath_arch::{Extent, Order, Pfn};
+
+use crate::allocator::FrameAllocator;
+use crate::map::MemoryMap;
+pub use crate::reserve::levels::{LEVELS_MAX, Levels, LevelsError};
+use crate::reserve::slots::{NONE, Slot, Slots};
+use crate::reserve::table::{Entry, Key, Table};
+pub use crate::reserve::types::{
+    Counters, PopulateError, Populated, Reservation, ReservationsError, Source,
+};
+
+/// Reservations of superpages over an allocator `A`, with their state in `W`,
+/// any owner of a slice of words.
+///
+/// Nobody else draws from the allocator beneath, nor frees into it.
+///
+/// In what follows L is the number of levels.
+///
+/// Invariants, all walked by [`check`](Self::check):
+/// * reservations are disjoint, in frames and in the pages of an object; each
+///   has at least one populated frame; their frames are allocated beneath;
+/// * a frame's bit is set exactly if somebody holds it: a frame of a
+///   reservation, because it is populated; any other, because it was handed
+///   out by itself, or was in a reservation that has been broken up. Outside
+///   reservations, the frames without are free beneath;
+/// * a slot's count is the number of bits of its frames if it is a reservation
+///   or part of one, and 0 otherwise;
+/// * the queue of all holds exactly the partially populated reservations, and
+///   the queue of a slot in a reservation exactly its partially populated
+///   parts;
+/// * the table has an entry for each reservation, and one for each larger
+///   aligned range around reservations, with their number;
+/// * `reserved` is the number of unpopulated frames in reservations, `roots`
+///   that of reservations.
+///
+/// # Examples
+/// ```
+/// use swath_arch::{Extent, Order, Pfn};
+/// use swath_frame::reserve::reservations::{Levels, Reservations, Source};
+/// use swath_frame::{ByteRange, Config, FrameAllocator, MemoryMap, PageBuddy};
+///
+/// let mut areas = [Extent::default(); 1];
+/// let memory = ByteRange::of_frames(Extent::new(Pfn::new(0), 1024));
+/// let map = MemoryMap::new(&[memory], &mut areas).unwrap();
+/// let config = Config::PBS_ARMV7;
+/// let words = PageBuddy::<Vec<u64>>::storage_words(&map, config);
+/// let buddy = PageBuddy::<_>::new(&map, config, vec![0; words]).unwrap();
+///
+/// let words = Reservations::<PageBuddy<Vec<u64>>, Vec<u64>>::storage_words(&map, Levels::ARMV7);
+/// let mut pool = Reservations::new(&map, Levels::ARMV7, buddy, vec![0; words]).unwrap();
+///
+/// // Pages 256 to 511 of object 7, which has 700 pages, in any order.
+/// let section = Order::known(8);
+/// let first = pool.populate(7, 300, 0..700, 0).unwrap();
+/// assert_eq!(first.source, Source::Reserved(section));
+/// for index in (256..512).filter(|&index| index != 300) {
+///     let page = pool.populate(7, index, 0..700, 0).unwrap();
+///     assert_eq!(page.frame.raw() + 300, first.frame.raw() + index);
+///     assert_eq!(page.full == Some(section), index == 511);
+/// }
+/// assert!(pool.is_full(first.frame, section));
+/// // The object's end is too near for a reservation.
+/// assert_eq!(pool.populate(7, 699, 0..700, 1).unwrap().source, Source::Single);
+/// assert_eq!(pool.free_frames(), 1024 - 257);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Reservations<A, W> {
+    pub(crate) under: A,
+    pub(crate) storage: W,
+    pub(crate) slots: Slots,
+    pub(crate) table: Table,
+    pub(crate) roots: u64,
+    pub(crate) reserved: u64,
+    /// The time of the last population.
+    pub(crate) latest: u64,
+    counters: Counters,
+}
+
+/// What the table says of a page.
+pub(crate) enum Place {
+    /// It lies in this reservation.
+    Root(usize, Slot),
+    /// In none; this is the highest level that could be reserved for it
+    /// without meeting another reservation.
+    Vacant(usize),
+}
+
+/// Where everything stands in the words, and how many those are; `None` if
+/// there are too many.
+fn layout(map: &MemoryMap<'_>, levels: Levels) -> Option<(Slots, Table, usize)> {
+    let slots = Slots::new(map, levels)?;
+    // Each reservation has an entry and at most one more for each higher
+    // level, and holds at least one slot of the lowest.
+    let keys = slots.slots(0).len().checked_mul(levels.orders().len())?;
+    let slot_words = slots.storage_words()?;
+    let words = slot_words.checked_add(Table::storage_words(keys as u64)?)?;
+    let words = usize::try_from(words).ok()?;
+    Some((slots, Table::new(slot_words as usize, keys), words))
+}
+
+impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
+    /// How many words of storage the frames of `map` need; `usize::MAX` if
+    /// they cannot be addressed. O(L).
+    pub fn storage_words(map: &MemoryMap<'_>, levels: Levels) -> usize {
+        layout(map, levels).map_or(usize::MAX, |(_, _, words)| words)
+    }
+
+    /// Reservations over `allocator`, whose frames are those of `map`. Frames
+    /// that are not free in it are held, and can be freed here. Overwrites
+    /// what `storage` holds; words beyond
+    /// [`storage_words`](Self::storage_words) are not used. O(words + free
+    /// blocks).
+    ///
+    /// # Errors
+    /// [`ReservationsError`].
+    pub fn new(
+        map: &MemoryMap<'_>,
+        levels: Levels,
+        allocator: A,
+        mut storage: W,
+    ) -> Result<Self, ReservationsError> {
+        let (map_frames, allocator_frames) = (map.total_frames(), allocator.total_frames());
+        if map_frames != allocator_frames {
+            return Err(ReservationsError::OtherFrames { map_frames, allocator_frames });
+        }
+        let span = map.span();
+        let (slots, table, needed_words) =
+            layout(map, levels).ok_or(ReservationsError::Span { frames: span.count })?;
+        let given_words = storage.len();
+        if given_words < needed_words {
+            return Err(ReservationsError::Storage { needed_words, given_words });
+        }
+        let mut foreign = None;
+        allocator.for_each_free(&mut |block| {
+            let whole = block.checked_end().is_some_and(|end| end <= span.end());
+            if block.start < span.start || !whole {
+                foreign = foreign.or(Some(block));
+            }
+        });
+        if let Some(block) = foreign {
+            return Err(ReservationsError::Foreign { block });
+        }
+        let words = &mut storage[..needed_words];
+        words.fill(0);
+        slots.build(words);
+        map.areas().iter().for_each(|&area| slots.hold(words, area));
+        allocator.for_each_free(&mut |block| slots.let_go(words, block));
+        Ok(Self {
+            under: allocator,
+            storage,
+            slots,
+            table,
+            roots: 0,
+            reserved: 0,
+            latest: 0,
+            counters: Counters::default(),
+        })
+    }
+
+    /// Gives page `index` of `object` a frame, at the time `now`. If a
+    /// reservation covers the page, it is the frame that belongs there. Else
+    /// the largest level is tried whose aligned range around the page lies
+    /// within `bounds` and meets no other reservation of the object, then each
+    /// lower one; and if no frames can be reserved at any, a single frame is
+    /// taken, for which reservations may be broken up.
+    ///
+    /// `bounds` are pages of the object. The caller narrows them to exclude
+    /// what has frames of its own (pages that were populated singly, or whose
+    /// reservation was broken up): a reservation that covers such a page can
+    /// never be full. Nothing worse happens if it does not.
+    ///
+    /// O(L) in a reservation; to make one, O(L) and what
+    /// [`take_aligned`](FrameAllocator::take_aligned) costs beneath.
+    ///
+    /// # Errors
+    /// [`PopulateError`]; nothing changes. A page is known to be populated
+    /// only while a reservation covers it.
+    pub fn populate(
+        &mut self,
+        object: u64,
+        index: u64,
+        bounds: Range<u64>,
+        now: u64,
+    ) -> Result<Populated, PopulateError> {
+        if !bounds.contains(&index) {
+            let Range { start, end } = bounds;
+            return Err(PopulateError::OutOfBounds { index, start, end });
+        }
+        let (level, slot, source) = match self.place(object, index) {
+            Place::Root(level, slot) => {
+                (level, slot, Source::InReservation(self.slots.order(level)))
+            }
+            Place::Vacant(top) => {
+                let reserve = |level| {
+                    let slot = self.reserve(object, index, &bounds, level)?;
+                    Some((level, slot, Source::Reserved(self.slots.order(level))))
+                };
+                match (0..=top).rev().find_map(reserve) {
+                    Some(made) => made,
+                    None => {
+                        let frame = self.take_frame().ok_or(PopulateError::OutOfFrames)?;
+                        self.counters.single += 1;
+                        return Ok(Populated { frame, full: None, source: Source::Single });
+                    }
+                }
+            }
+        };
+        let offset = index - self.slots.index(&self.storage, slot);
+        let frame = self.slots.frames(level, slot).start.raw() + offset;
+        if self.slots.is_held(&self.storage, frame) {
+            let frame = Pfn::new(frame);
+            return Err(PopulateError::AlreadyPopulated { object, index, frame });
+        }
+        let full = self.populate_frame(level, frame, now);
+        Ok(Populated { frame: Pfn::new(frame), full, source })
+    }
+
+    /// Where page `index` of `object` lies. O(L) expected.
+    pub(crate) fn place(&self, object: u64, index: u64) -> Place {
+        for (level, order) in self.slots.levels.orders().iter().enumerate().rev() {
+            let key = Key { object, index: index & !(order.frames() - 1), level };
+            match self.table.get(&self.storage, key) {
+                Some(Entry::Root(slot)) => return Place::Root(level, slot),
+                Some(Entry::Below(_)) => {}
+                None => return Place::Vacant(level),
+            }
+        }
+        // At the lowest level nothing lies below.
+        Place::Vacant(0)
+    }
+
+    /// Reserves frames for the range of `level` around page `index`, if it
+    /// lies within `bounds` and there are such frames.
+    fn reserve(
+        &mut self,
+        object: u64,
+        index: u64,
+        bounds: &Range<u64>,
+        level: usize,
+    ) -> Option<Slot> {
+        let order = self.slots.order(level);
+        let first = index & !(order.frames() - 1);
+        if first < bounds.start || first.checked_add(order.frames())? > bounds.end {
+            return None;
+        }
+        let extent = self.under.take_aligned(order).ok()?;
+        let span = self.slots.span;
+        if extent.start < span.start || extent.end() > span.end() {
+            debug_assert!(false, "the allocator beneath has other frames than the map");
+            self.give_back(extent);
+            return None;
+        }
+        let slot = self.slots.slot(level, extent.start.raw());
+        self.make_root(level, slot, object, first);
+        self.reserved += order.frames();
+        self.counters.reserved += 1;
+        Some(slot)
+    }
+
+    /// Populates a frame of a reservation of `level`; the largest order that
+    /// is full around it now.
+    #[inline]
+    fn populate_frame(&mut self, level: usize, frame: u64, now: u64) -> Option<Order> {
+        let Self { slots, counters, .. } = self;
+        let words = &mut *self.storage;
+        slots.hold_one(words, frame);
+        self.reserved -= 1;
+        self.latest = now;
+        counters.populated += 1;
+        let mut full = None;
+        for part in 0..=level {
+            let slot = slots.slot(part, frame);
+            let owner = if part == level { slots.all } else { slots.slot(part + 1, frame) };
+            let order = slots.order(part);
+            let populated = slots.populated(words, slot) + 1;
+            slots.set_populated(words, slot, populated);
+            if populated == order.frames() {
+                slots.dequeue(words, owner, slot);
+                slots.set_stamp(words, slot, now);
+                counters.full += 1;
+                full = Some(order);
+            } else if populated == 1 {
+                slots.enqueue(words, owner, slot, NONE);
+                slots.set_stamp(words, slot, now);
+            } else if slots.stamp(words, slot) != now {
+                slots.move_to_tail(words, owner, slot);
+                slots.set_stamp(words, slot, now);
+                counters.moved += 1;
+            }
+        }
+        full.or_else(|| self.full_suborder(frame))
+    }
+
+    /// Depopulates `extent`, which lies in one slot of the lowest level and in
+    /// the reservation `root` of `level`.
+    pub(crate) fn depopulate(&mut self, level: usize, root: Slot, extent: Extent) {
+        let Self { slots, .. } = *self;
+        let words = &mut *self.storage;
+        slots.let_go(words, extent);
+        self.reserved += extent.count;
+        let frame = extent.start.raw();
+        // A part joins no later than the reservation around it stands.
+        let mut time = self.latest;
+        for part in (0..=level).rev() {
+            let slot = slots.slot(part, frame);
+            let owner = if part == level { slots.all } else { slots.slot(part + 1, frame) };
+            let was = slots.populated(words, slot);
+            let populated = was - extent.count;
+            slots.set_populated(words, slot, populated);
+            match (was == slots.order(part).frames(), populated == 0) {
+                (true, false) => {
+                    slots.enqueue(words, owner, slot, NONE);
+                    slots.set_stamp(words, slot, time);
+                }
+                (false, true) => slots.dequeue(words, owner, slot),
+                _ => {}
+            }
+            time = slots.stamp(words, slot);
+        }
+        if slots.populated(words, root) == 0 {
+            let frames = slots.frames(level, root);
+            self.drop_root(level, root);
+            self.reserved -= frames.count;
+            self.counters.emptied += 1;
+            self.give_back(frames);
+        }
+    }
+
+    /// Makes `slot` a reservation and enters it in the table.
+    fn make_root(&mut self, level: usize, slot: Slot, object: u64, index: u64) {
+        self.slots.make_root(&mut self.storage, slot, object, index);
+        self.table.set(&mut self.storage, Key { object, index, level }, Entry::Root(slot));
+        self.count_around(level, object, index, 1);
+        self.roots += 1;
+    }
+
+    /// Makes `slot` no reservation any more: neither in the table nor with a
+    /// record. Its parts' records stay.
+    fn drop_root(&mut self, level: usize, slot: Slot) {
+        let object = self.slots.object(&self.storage, slot);
+        let index = self.slots.index(&self.storage, slot);
+        self.table.remove(&mut self.storage, Key { object, index, level });
+        self.count_around(level, object, index, -1);
+        self.slots.forget(&mut self.storage, slot);
+        self.roots -= 1;
+    }
+
+    /// Adds `change` to the number of reservations below each larger range.
+    fn count_around(&mut self, level: usize, object: u64, index: u64, change: i32) {
+        for (level, order) in self.slots.levels.orders().iter().enumerate().skip(level + 1) {
+            let key = Key { object, index: index & !(order.frames() - 1), level };
+            let ranges = match self.table.get(&self.storage, key) {
+                Some(Entry::Below(ranges)) => ranges,
+                _ => 0,
+            };
+            match ranges.saturating_add_signed(change) {
+                0 => self.table.remove(&mut self.storage, key),
+                ranges => self.table.set(&mut self.storage, key, Entry::Below(ranges)),
+            }
+        }
+    }
+
+    /// Breaks up a reservation: how many frames went back. What nobody holds
+    /// goes back; parts of the level below that are populated stay reserved.
+    /// O(words of its bits + parts·L), and as many steps through the queue as
+    /// it has reservations between its parts: none if it is the oldest.
+    fn break_up(&mut self, level: usize, root: Slot) -> u64 {
+        let Self { slots, .. } = *self;
+        let words = &mut *self.storage;
+        let frames = slots.frames(level, root);
+        let populated = slots.populated(words, root);
+        let (object, index) = (slots.object(words, root), slots.index(words, root));
+        let mut after = NONE;
+        if populated < frames.count {
+            after = slots.links(words, root).1;
+            slots.dequeue(words, slots.all, root);
+        }
+        // Parts are not younger than what they are parts of: from its place on
+        // towards the head, each goes behind what is not younger.
+        let mut part = slots.queue(words, root).1;
+        while part != NONE {
+            let older = slots.links(words, part).0;
+            loop {
+                let before = slots.before(words, slots.all, after);
+                if before == NONE || slots.stamp(words, before) <= slots.stamp(words, part) {
+                    break;
+                }
+                after = before;
+            }
+            slots.enqueue(words, slots.all, part, after);
+            (after, part) = (part, older);
+        }
+        self.drop_root(level, root);
+        self.reserved -= frames.count - populated;
+        self.counters.broken_up += 1;
+        if level == 0 {
+            return self.give_back_free(frames);
+        }
+        let part_frames = slots.order(level - 1).frames();
+        let mut empty = Extent::new(frames.start, 0);
+        let mut back = 0;
+        for offset in (0..frames.count).step_by(part_frames as usize) {
+            let start = frames.start.raw() + offset;
+            let part = slots.slot(level - 1, start);
+            let populated = slots.populated(&self.storage, part);
+            if populated == 0 {
+                empty.count += part_frames;
+            } else {
+                back += self.give_back_free(empty);
+                empty = Extent::new(Pfn::new(start + part_frames), 0);
+                self.make_root(level - 1, part, object, index + offset);
+                self.reserved += part_frames - populated;
+            }
+        }
+        back + self.give_back_free(empty)
+    }
+
+    /// Returns the frames of `extent` that nobody holds: how many.
+    fn give_back_free(&mut self, extent: Extent) -> u64 {
+        let Self { under, storage, slots, .. } = self;
+        let mut back = 0;
+        slots.for_each_free(storage, extent, &mut |piece| {
+            let freed = under.free(piece);
+            debug_assert_eq!(freed, Ok(()), "frames taken beneath are not taken back");
+            back += piece.count;
+        });
+        back
+    }
+
+    /// Returns frames of which nobody holds any.
+    pub(crate) fn give_back(&mut self, extent: Extent) {
+        let freed = self.under.free(extent);
+        debug_assert_eq!(freed, Ok(()), "frames taken beneath are not taken back");
+    }
+
+    /// Breaks up the reservation that was populated least recently; whether
+    /// there was one.
+    pub(crate) fn reclaim(&mut self) -> bool {
+        let (oldest, _) = self.slots.queue(&self.storage, self.slots.all);
+        if oldest == NONE {
+            return false;
+        }
+        self.counters.reclaimed += 1;
+        self.counters.reclaimed_frames += self.break_up(self.slots.level(oldest), oldest);
+        true
+    }
+
+    /// Takes 2^`order` aligned frames out of the first reservation in the
+    /// queue that has them, and breaks that up.
+    pub(crate) fn reclaim_aligned(&mut self, order: Order) -> Option<Extent> {
+        let Self { slots, .. } = *self;
+        let mut slot = slots.queue(&self.storage, slots.all).0;
+        let run = loop {
+            if slot == NONE {
+                return None;
+            }
+            let frames = slots.frames(slots.level(slot), slot);
+            let unpopulated = frames.count - slots.populated(&self.storage, slot);
+            if unpopulated >= order.frames()
+                && let Some(run) = slots.find_free(&self.storage, frames, order)
+            {
+                break run;
+            }
+            slot = slots.links(&self.storage, slot).1;
+        };
+        // Held, the frames do not go back with the others. Where the run lies
+        // in a part that stays reserved, that is broken up too.
+        slots.hold(&mut self.storage, run);
+        self.counters.reclaimed_frames += run.count;
+        while let Some((level, slot)) = slots.root_of(&self.storage, run.start.raw()) {
+            self.counters.reclaimed += 1;
+            self.counters.reclaimed_frames += self.break_up(level, slot);
+        }
+        Some(run)
+    }
+
+    /// Breaks up every reservation of `object` that covers one of `pages`;
+    /// parts of a higher level that cover none of them stay reserved. Whoever
+    /// holds frames keeps them. For pages that leave their object with their
+    /// frames (an object that dies frees them, which needs no more).
+    ///
+    /// O(p·L) for p ranges of the lowest level around `pages`, and less where
+    /// nothing is reserved at the top level; at most O(slots). Breaking up adds
+    /// its own.
+    pub fn release(&mut self, object: u64, pages: Range<u64>) {
+        if pages.is_empty() {
+            return;
+        }
+        let Self { slots, .. } = *self;
+        let top = slots.levels.orders().len() - 1;
+        let k = slots.levels.lowest().k();
+        if ((pages.end - 1) >> k) - (pages.start >> k) < u64::from(slots.all) {
+            return self.release_ranges(object, pages, top);
+        }
+        for level in (0..=top).rev() {
+            for slot in slots.slots(level) {
+                let words = &*self.storage;
+                let index = slots.index(words, slot);
+                if slots.is_root(words, slot)
+                    && slots.object(words, slot) == object
+                    && index < pages.end
+                    && index + (slots.order(level).frames() - 1) >= pages.start
+                {
+                    self.break_up(level, slot);
+                }
+            }
+        }
+    }
+
+    /// [`release`](Self::release) by looking each range of `level` around
+    /// `pages` up, and those below it.
+    fn release_ranges(&mut self, object: u64, pages: Range<u64>, level: usize) {
+        let order = self.slots.order(level);
+        for range in pages.start >> order.k()..=(pages.end - 1) >> order.k() {
+            let index = range << order.k();
+            match self.table.get(&self.storage, Key { object, index, level }) {
+                None => continue,
+                Some(Entry::Root(slot)) => {
+                    self.break_up(level, slot);
+                }
+                Some(Entry::Below(_)) => {}
+            }
+            if let Some(below) = level.checked_sub(1) {
+                // Its last page may be the last of all.
+                let end = pages.end.min(index.saturating_add(order.frames()));
+                self.release_ranges(object, pages.start.max(index)..end, below);
+            }
+        }
+    }
+
+    /// Whether the aligned 2^`order` frames around `frame` are populated in
+    /// full, in one reservation. A level is a count to compare, a sub-level
+    /// (or any order below the lowest level) up to order 6 one word to test,
+    /// 2^(order-6) words above; an order between two levels is a count for
+    /// each slot of the lower. O(L) besides.
+    pub fn is_full(&self, frame: Pfn, order: Order) -> bool {
+        let Self { slots, .. } = self;
+        let words = &*self.storage;
+        let Some((level, _)) = slots.root_of(words, frame.raw()) else { return false };
+        if order > slots.order(level) {
+            return false;
+        }
+        let start = frame.raw() & !(order.frames() - 1);
+        match (0..=level).rfind(|&part| slots.order(part) <= order) {
+            None => slots.all_held(words, start, order),
+            Some(part) => {
+                let part_frames = slots.order(part).frames();
+                let first = slots.slot(part, start);
+                let parts = (order.frames() / part_frames) as Slot;
+                (first..first + parts).all(|slot| slots.populated(words, slot) == part_frames)
+            }
+        }
+    }
+
+    /// The largest level or sub-level that [`is_full`](Self::is_full) around
+    /// `frame`. O(L + words of the sub-levels).
+    pub fn full_order(&self, frame: Pfn) -> Option<Order> {
+        let Self { slots, .. } = self;
+        let words = &*self.storage;
+        let (level, _) = slots.root_of(words, frame.raw())?;
+        let is_full = |&part: &usize| {
+            slots.populated(words, slots.slot(part, frame.raw())) == slots.order(part).frames()
+        };
+        match (0..=level).rfind(is_full) {
+            Some(part) => Some(slots.order(part)),
+            None => self.full_suborder(frame.raw()),
+        }
+    }
+
+    /// The largest sub-level that is full around `frame`, in a reservation.
+    #[inline]
+    fn full_suborder(&self, frame: u64) -> Option<Order> {
+        let is_full = |order: &&Order| self.slots.all_held(&self.storage, frame, **order);
+        self.slots.levels.suborders().iter().rev().find(is_full).copied()
+    }
+
+    /// The reservation that `frame` belongs to. O(L).
+    pub fn reservation_of(&self, frame: Pfn) -> Option<Reservation> {
+        let (level, slot) = self.slots.root_of(&self.storage, frame.raw())?;
+        Some(self.view(level, slot))
+    }
+
+    /// The reservation that covers page `index` of `object`. O(L) expected.
+    pub fn reservation_at(&self, object: u64, index: u64) -> Option<Reservation> {
+        match self.place(object, index) {
+            Place::Root(level, slot) => Some(self.view(level, slot)),
+            Place::Vacant(_) => None,
+        }
+    }
+
+    /// The frame that page `index` of `object` has in a reservation. O(L)
+    /// expected.
+    pub fn frame_at(&self, object: u64, index: u64) -> Option<Pfn> {
+        let reservation = self.reservation_at(object, index)?;
+        let frame = reservation.start.raw() + (index - reservation.index);
+        self.slots.is_held(&self.storage, frame).then_some(Pfn::new(frame))
+    }
+
+    /// Visits the partially populated reservations in the order in which they
+    /// would be broken up. O(L) for each.
+    pub fn for_each_queued(&self, visit: &mut dyn FnMut(Reservation)) {
+        let mut slot = self.slots.queue(&self.storage, self.slots.all).0;
+        while slot != NONE {
+            visit(self.view(self.slots.level(slot), slot));
+            slot = self.slots.links(&self.storage, slot).1;
+        }
+    }
+
+    fn view(&self, level: usize, slot: Slot) -> Reservation {
+        Reservation {
+            object: self.slots.object(&self.storage, slot),
+            index: self.slots.index(&self.storage, slot),
+            order: self.slots.order(level),
+            start: self.slots.frames(level, slot).start,
+            populated: self.slots.populated(&self.storage, slot),
+        }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// How many reservations there are.
+    pub fn reservations(&self) -> u64 {
+        self.roots
+    }
+
+    /// How many frames are reserved and not populated.
+    pub fn reserved_frames(&self) -> u64 {
+        self.reserved
+    }
+
+    /// The levels.
+    pub fn levels(&self) -> Levels {
+        self.slots.levels
+    }
+
+    /// The allocator beneath.
+    pub fn allocator(&self) -> &A {
+        &self.under
+    }
+}

@@ -1,0 +1,406 @@
+//! The state of reservations by frame: bits, slots and queues.
+//!
+//! A **slot** of level l is an aligned range of 2^order frames, whether or not
+//! anything is reserved there, so that the slot of a frame is a shift away.
+//! The slots of all levels are numbered through and have a record each; one
+//! record more owns the queue of all reservations.
+
+use swath_arch::{Extent, Order, Pfn};
+
+use crate::bits::bitmap;
+use crate::map::MemoryMap;
+use crate::reserve::levels::{LEVELS_MAX, Levels};
+
+/// The number of a slot among those of all levels.
+pub(crate) type Slot = u32;
+
+/// No slot.
+pub(crate) const NONE: Slot = Slot::MAX;
+
+/// Words of a record, which are these.
+const RECORD_WORDS: usize = 6;
+const OBJECT: usize = 0;
+const INDEX: usize = 1;
+/// Populated frames; above them the flag of a root.
+const COUNT: usize = 2;
+/// When the slot joined its queue or was moved last.
+const STAMP: usize = 3;
+/// The slots before and after it in its queue.
+const LINKS: usize = 4;
+/// First and last slot of the queue that it owns.
+const QUEUE: usize = 5;
+
+/// In `COUNT`: the slot is a reservation, not a part of one.
+const ROOT: u64 = 1 << 63;
+
+const fn pair(low: Slot, high: Slot) -> u64 {
+    (high as u64) << 32 | low as u64
+}
+
+/// Where the state of each frame and slot stands. The words are given to each
+/// method.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slots {
+    pub(crate) levels: Levels,
+    /// The frames from the map's first to its last.
+    pub(crate) span: Extent,
+    /// The frame of bit 0, a multiple of 64. The bits are the first words.
+    bits_base: u64,
+    bits_words: usize,
+    /// For each level: frame number by order of the first slot, the slot's
+    /// number, how many there are.
+    first: [u64; LEVELS_MAX],
+    number: [Slot; LEVELS_MAX],
+    count: [u32; LEVELS_MAX],
+    /// The record that owns the queue of all reservations.
+    pub(crate) all: Slot,
+}
+
+impl Slots {
+    /// The slots of the frames of `map`; `None` if there are too many.
+    pub(crate) fn new(map: &MemoryMap<'_>, levels: Levels) -> Option<Self> {
+        let span = map.span();
+        let (start, end) = (span.start.raw(), span.end().raw());
+        let lowest = levels.lowest().k();
+        let bits_base = start >> lowest << lowest & !63;
+        let bits_end = end.checked_add(levels.lowest().frames() - 1)? >> lowest << lowest;
+        let mut this = Self {
+            levels,
+            span,
+            bits_base,
+            bits_words: usize::try_from((bits_end - bits_base).div_ceil(64)).ok()?,
+            first: [0; LEVELS_MAX],
+            number: [0; LEVELS_MAX],
+            count: [0; LEVELS_MAX],
+            all: 0,
+        };
+        for (level, order) in levels.orders().iter().enumerate() {
+            this.first[level] = start >> order.k();
+            let count = ((end - 1) >> order.k()) - this.first[level] + 1;
+            this.count[level] = u32::try_from(count).ok()?;
+            this.number[level] = this.all;
+            this.all = this.all.checked_add(this.count[level])?;
+        }
+        (this.all != NONE).then_some(this)
+    }
+
+    /// How many words bits and records take.
+    pub(crate) fn storage_words(&self) -> Option<u64> {
+        let records = (u64::from(self.all) + 1) * RECORD_WORDS as u64;
+        (self.bits_words as u64).checked_add(records)
+    }
+
+    /// Makes the words, all 0, those of no reservation.
+    pub(crate) fn build(&self, words: &mut [u64]) {
+        for slot in 0..=self.all {
+            self.forget(words, slot);
+        }
+    }
+
+    /// How many slots `level` has.
+    pub(crate) fn slots(&self, level: usize) -> core::ops::Range<Slot> {
+        self.number[level]..self.number[level] + self.count[level]
+    }
+
+    pub(crate) fn order(&self, level: usize) -> Order {
+        self.levels.orders()[level]
+    }
+
+    /// The slot of `level` around `frame`, which lies in the span.
+    #[inline(always)]
+    pub(crate) fn slot(&self, level: usize, frame: u64) -> Slot {
+        self.number[level] + ((frame >> self.order(level).k()) - self.first[level]) as Slot
+    }
+
+    /// The level of a slot. O(levels).
+    pub(crate) fn level(&self, slot: Slot) -> usize {
+        (0..self.levels.orders().len()).rfind(|&level| self.number[level] <= slot).unwrap_or(0)
+    }
+
+    pub(crate) fn frames(&self, level: usize, slot: Slot) -> Extent {
+        let order = self.order(level);
+        let start = (self.first[level] + u64::from(slot - self.number[level])) << order.k();
+        Extent::new(Pfn::new(start), order.frames())
+    }
+
+    /// The frames of `extent` that lie in the span, as bits: first and count.
+    fn bits(&self, extent: Extent) -> (usize, usize) {
+        let start = extent.start.max(self.span.start).raw();
+        let end = extent.end().min(self.span.end()).raw();
+        ((start - self.bits_base) as usize, end.saturating_sub(start) as usize)
+    }
+
+    /// Marks frames as held.
+    pub(crate) fn hold(&self, words: &mut [u64], extent: Extent) {
+        let (first, count) = self.bits(extent);
+        if count > 0 {
+            bitmap::set(&mut words[..self.bits_words], first, count);
+        }
+    }
+
+    /// Marks `frame`, within the span, as held.
+    #[inline(always)]
+    pub(crate) fn hold_one(&self, words: &mut [u64], frame: u64) {
+        let bit = frame - self.bits_base;
+        words[(bit / 64) as usize] |= 1 << (bit % 64);
+    }
+
+    /// Marks frames as not held.
+    pub(crate) fn let_go(&self, words: &mut [u64], extent: Extent) {
+        let (first, count) = self.bits(extent);
+        if count > 0 {
+            bitmap::clear(&mut words[..self.bits_words], first, count);
+        }
+    }
+
+    /// Whether the aligned 2^`order` frames around `frame`, in a reservation of
+    /// that order or a higher, are all held: one word up to order 6.
+    #[inline]
+    pub(crate) fn all_held(&self, words: &[u64], frame: u64, order: Order) -> bool {
+        let count = order.frames();
+        let first = (frame & !(count - 1)) - self.bits_base;
+        if count <= 64 {
+            let ones = bitmap::ones(count as usize);
+            return words[(first / 64) as usize] >> (first % 64) & ones == ones;
+        }
+        bitmap::all_set(&words[..self.bits_words], first as usize, count as usize)
+    }
+
+    /// Whether `frame`, within the span, is held.
+    #[inline(always)]
+    pub(crate) fn is_held(&self, words: &[u64], frame: u64) -> bool {
+        let bit = frame - self.bits_base;
+        words[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+    }
+
+    /// The first frame of `extent`, within the span, that is not held.
+    pub(crate) fn first_not_held(&self, words: &[u64], extent: Extent) -> Option<u64> {
+        let (first, count) = self.bits(extent);
+        if count == 0 {
+            return None;
+        }
+        let bit = bitmap::first_clear(&words[..self.bits_words], first, count)?;
+        Some(self.bits_base + bit as u64)
+    }
+
+    /// The first frame of `extent`, within the span, that is held.
+    fn first_held(&self, words: &[u64], extent: Extent) -> Option<u64> {
+        let (first, count) = self.bits(extent);
+        let (mut word, mut mask) = (first / 64, u64::MAX << (first % 64));
+        while word * 64 < first + count {
+            let ones = words[word] & mask;
+            if ones != 0 {
+                let bit = word * 64 + ones.trailing_zeros() as usize;
+                return (bit < first + count).then_some(self.bits_base + bit as u64);
+            }
+            (word, mask) = (word + 1, u64::MAX);
+        }
+        None
+    }
+
+    /// The first longest piece of `extent` of which no frame is held.
+    pub(crate) fn next_free(&self, words: &[u64], extent: Extent) -> Option<Extent> {
+        let start = self.first_not_held(words, extent)?;
+        let rest = Extent::new(Pfn::new(start), extent.end().raw() - start);
+        let end = self.first_held(words, rest).unwrap_or(rest.end().raw());
+        Some(Extent::new(Pfn::new(start), end - start))
+    }
+
+    /// Visits the pieces of `extent` of which no frame is held, ascending.
+    pub(crate) fn for_each_free(
+        &self,
+        words: &[u64],
+        extent: Extent,
+        visit: &mut dyn FnMut(Extent),
+    ) {
+        let mut rest = extent;
+        while let Some(piece) = self.next_free(words, rest) {
+            visit(piece);
+            rest = Extent::new(piece.end(), rest.end().raw() - piece.end().raw());
+        }
+    }
+
+    /// The first aligned 2^k frames of `extent`, which is a slot's, that are
+    /// not held. O(words of the slot's bits + held runs).
+    pub(crate) fn find_free(&self, words: &[u64], extent: Extent, order: Order) -> Option<Extent> {
+        let mut rest = extent;
+        while let Some(piece) = self.next_free(words, rest) {
+            let mask = order.frames() - 1;
+            let start = (piece.start.raw() + mask) & !mask;
+            if start + order.frames() <= piece.end().raw() {
+                return Some(Extent::new(Pfn::new(start), order.frames()));
+            }
+            rest = Extent::new(piece.end(), rest.end().raw() - piece.end().raw());
+        }
+        None
+    }
+
+    /// How many frames are held.
+    pub(crate) fn held(&self, words: &[u64]) -> u64 {
+        words[..self.bits_words].iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    pub(crate) fn held_of(&self, words: &[u64], extent: Extent) -> u64 {
+        let mut free = 0;
+        self.for_each_free(words, extent, &mut |piece| free += piece.count);
+        extent.count - free
+    }
+
+    #[inline(always)]
+    fn record(&self, slot: Slot) -> usize {
+        self.bits_words + slot as usize * RECORD_WORDS
+    }
+
+    /// The level and slot of the reservation around `frame`. O(levels).
+    #[inline]
+    pub(crate) fn root_of(&self, words: &[u64], frame: u64) -> Option<(usize, Slot)> {
+        if !self.span.contains(Pfn::new(frame)) {
+            return None;
+        }
+        (0..self.levels.orders().len()).rev().find_map(|level| {
+            let slot = self.slot(level, frame);
+            self.is_root(words, slot).then_some((level, slot))
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_root(&self, words: &[u64], slot: Slot) -> bool {
+        words[self.record(slot) + COUNT] & ROOT != 0
+    }
+
+    /// How many frames of the slot are populated.
+    #[inline(always)]
+    pub(crate) fn populated(&self, words: &[u64], slot: Slot) -> u64 {
+        words[self.record(slot) + COUNT] & !ROOT
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_populated(&self, words: &mut [u64], slot: Slot, populated: u64) {
+        let count = &mut words[self.record(slot) + COUNT];
+        *count = *count & ROOT | populated;
+    }
+
+    #[inline(always)]
+    pub(crate) fn object(&self, words: &[u64], slot: Slot) -> u64 {
+        words[self.record(slot) + OBJECT]
+    }
+
+    #[inline(always)]
+    pub(crate) fn index(&self, words: &[u64], slot: Slot) -> u64 {
+        words[self.record(slot) + INDEX]
+    }
+
+    /// Makes the slot a reservation.
+    pub(crate) fn make_root(&self, words: &mut [u64], slot: Slot, object: u64, index: u64) {
+        let at = self.record(slot);
+        words[at + OBJECT] = object;
+        words[at + INDEX] = index;
+        words[at + COUNT] |= ROOT;
+    }
+
+    /// Makes the slot one in which nothing is reserved.
+    pub(crate) fn forget(&self, words: &mut [u64], slot: Slot) {
+        let at = self.record(slot);
+        words[at..at + RECORD_WORDS].copy_from_slice(&[
+            0,
+            0,
+            0,
+            0,
+            pair(NONE, NONE),
+            pair(NONE, NONE),
+        ]);
+    }
+
+    #[inline(always)]
+    pub(crate) fn stamp(&self, words: &[u64], slot: Slot) -> u64 {
+        words[self.record(slot) + STAMP]
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_stamp(&self, words: &mut [u64], slot: Slot, now: u64) {
+        words[self.record(slot) + STAMP] = now;
+    }
+
+    /// First and last slot of the queue of `owner`.
+    #[inline(always)]
+    pub(crate) fn queue(&self, words: &[u64], owner: Slot) -> (Slot, Slot) {
+        let queue = words[self.record(owner) + QUEUE];
+        (queue as Slot, (queue >> 32) as Slot)
+    }
+
+    /// The slots before and after `slot` in its queue.
+    #[inline(always)]
+    pub(crate) fn links(&self, words: &[u64], slot: Slot) -> (Slot, Slot) {
+        let links = words[self.record(slot) + LINKS];
+        (links as Slot, (links >> 32) as Slot)
+    }
+
+    /// The slot before `after` in the queue of `owner`; before [`NONE`], its
+    /// tail.
+    #[inline(always)]
+    pub(crate) fn before(&self, words: &[u64], owner: Slot, after: Slot) -> Slot {
+        match after {
+            NONE => self.queue(words, owner).1,
+            _ => self.links(words, after).0,
+        }
+    }
+
+    /// Makes `after` follow `before` in the queue of `owner`; [`NONE`] is
+    /// either end.
+    #[inline(always)]
+    fn link(&self, words: &mut [u64], owner: Slot, before: Slot, after: Slot) {
+        let low = |word: &mut u64, slot: Slot| *word = *word & !0xffff_ffff | u64::from(slot);
+        let high = |word: &mut u64, slot: Slot| *word = *word & 0xffff_ffff | u64::from(slot) << 32;
+        match before {
+            NONE => low(&mut words[self.record(owner) + QUEUE], after),
+            _ => high(&mut words[self.record(before) + LINKS], after),
+        }
+        match after {
+            NONE => high(&mut words[self.record(owner) + QUEUE], before),
+            _ => low(&mut words[self.record(after) + LINKS], before),
+        }
+    }
+
+    /// Takes `slot` out of the queue of `owner`.
+    #[inline]
+    pub(crate) fn dequeue(&self, words: &mut [u64], owner: Slot, slot: Slot) {
+        let (before, after) = self.links(words, slot);
+        self.link(words, owner, before, after);
+    }
+
+    /// Puts `slot` into the queue of `owner` before `after`, or at its tail if
+    /// that is [`NONE`].
+    #[inline]
+    pub(crate) fn enqueue(&self, words: &mut [u64], owner: Slot, slot: Slot, after: Slot) {
+        let before = self.before(words, owner, after);
+        self.link(words, owner, before, slot);
+        self.link(words, owner, slot, after);
+    }
+
+    /// Moves `slot` to the tail of the queue of `owner`, where it is already.
+    #[inline]
+    pub(crate) fn move_to_tail(&self, words: &mut [u64], owner: Slot, slot: Slot) {
+        if self.queue(words, owner).1 != slot {
+            self.dequeue(words, owner, slot);
+            self.enqueue(words, owner, slot, NONE);
+        }
+    }
+
+    /// Whether the queue of `owner` is linked well: how many slots it has.
+    pub(crate) fn check_queue(&self, words: &[u64], owner: Slot) -> Result<u64, &'static str> {
+        let (mut slot, last) = self.queue(words, owner);
+        let (mut before, mut len) = (NONE, 0);
+        while slot != NONE {
+            if slot >= self.all || len > u64::from(self.all) {
+                return Err("a queue runs in a circle or off the slots");
+            }
+            if self.links(words, slot).0 != before {
+                return Err("a slot in a queue does not know the one before it");
+            }
+            len += 1;
+            before = slot;
+            slot = self.links(words, slot).1;
+        }
+        if before != last { Err("a queue does not end with its last slot") } else { Ok(len) }
+    }
+}

@@ -1,0 +1,205 @@
+//! The one interface of the segment allocators.
+//!
+//! A segment allocator hands out frames that are contiguous in an
+//! [`AreaSpace`], however many areas they lie in. Four are here, the rows and
+//! columns of the CLMalloc paper's Table 2 and Fig. 6:
+//! [`Baseline`](crate::segment::baseline::Baseline), the contiguous memory of
+//! section 3.2; [`HugePages`](crate::segment::huge::HugePages); and
+//! [`GlobalBitmap`](crate::segment::bitmap::GlobalBitmap) with its frames taken
+//! on demand or all at start. [`Mapped`](crate::segment::mapping::Mapped) adds
+//! to any of them what is mapped and unmapped with each request.
+
+use core::fmt;
+
+use swath_arch::Order;
+
+use crate::segment::space::{AreaSpace, Segment};
+
+/// What is asked for. Numbers of frames are those of the accelerator's space.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SegmentRequest {
+    /// How many frames; rounded up to whole units.
+    pub count: u64,
+    /// The first frame's number is to be a multiple of 2^`align`.
+    pub align: Order,
+    /// No frame below this one.
+    pub lower: u64,
+    /// No frame from this one on.
+    pub upper: u64,
+    /// No two frames on two sides of a multiple of 2^`boundary`.
+    pub boundary: Option<Order>,
+    /// All frames in one area, for a device without a segment map.
+    pub one_area: bool,
+}
+
+impl SegmentRequest {
+    /// A request for `count` frames, wherever they are.
+    #[inline]
+    pub const fn new(count: u64) -> Self {
+        let (lower, upper) = (0, u64::MAX);
+        Self { count, align: Order::BASE, lower, upper, boundary: None, one_area: false }
+    }
+}
+
+/// Why no segment was handed out. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SegmentError {
+    /// The request was for no frames at all.
+    Empty,
+    /// Fewer frames are free than were asked for.
+    OutOfFrames {
+        /// Frames asked for.
+        wanted: u64,
+        /// Frames free.
+        free: u64,
+    },
+    /// Between two boundaries, or between the limits, there is no room for so
+    /// many frames, free or not.
+    Unsatisfiable {
+        /// The request.
+        request: SegmentRequest,
+    },
+    /// Frames are free, but there is no place for the request.
+    NoSegment {
+        /// Frames asked for.
+        wanted: u64,
+    },
+    /// The mapping was refused.
+    NotMapped {
+        /// The segment that was not mapped; it is free again.
+        segment: Segment,
+    },
+}
+
+impl fmt::Display for SegmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "a request for no frames"),
+            Self::OutOfFrames { wanted, free } => write!(f, "{wanted} frames wanted, {free} free"),
+            Self::Unsatisfiable { request } => {
+                let SegmentRequest { count, lower, upper, .. } = request;
+                write!(f, "no place for {count} frames from {lower:#x} to {upper:#x}")?;
+                match request.boundary {
+                    Some(order) => write!(f, " without crossing a boundary of order {order}"),
+                    None => Ok(()),
+                }
+            }
+            Self::NoSegment { wanted } => write!(f, "no free segment of {wanted} frames"),
+            Self::NotMapped { segment } => write!(f, "segment {segment} could not be mapped"),
+        }
+    }
+}
+
+impl core::error::Error for SegmentError {}
+
+/// Why a segment was not taken back. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SegmentFreeError {
+    /// The segment holds no frames.
+    Empty,
+    /// The segment's end lies beyond the last number there is.
+    Overflow {
+        /// The segment.
+        segment: Segment,
+    },
+    /// A frame does not belong to the accelerator's space.
+    Foreign {
+        /// The first such frame.
+        frame: u64,
+    },
+    /// The segment's ends are not those of units.
+    Misaligned {
+        /// The segment.
+        segment: Segment,
+    },
+    /// A frame is not handed out: freed already, or never asked for.
+    NotAllocated {
+        /// The first frame of the first such unit.
+        frame: u64,
+    },
+    /// The frames are handed out, but not as this segment: it is a part of
+    /// one, or holds more than one.
+    NotSegment {
+        /// The segment.
+        segment: Segment,
+    },
+}
+
+impl fmt::Display for SegmentFreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "a segment of no frames"),
+            Self::Overflow { segment } => write!(f, "segment {segment} overflows"),
+            Self::Foreign { frame } => write!(f, "frame {frame:#x} is beyond the areas"),
+            Self::Misaligned { segment } => write!(f, "segment {segment} is not whole units"),
+            Self::NotAllocated { frame } => write!(f, "frame {frame:#x} is not handed out"),
+            Self::NotSegment { segment } => {
+                write!(f, "segment {segment} is not one that was handed out")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SegmentFreeError {}
+
+impl Segment {
+    /// Its first unit and the one past its last; an error unless it is whole
+    /// units of the space.
+    pub(crate) fn units(self, space: &AreaSpace<'_>) -> Result<(u64, u64), SegmentFreeError> {
+        if self.count == 0 {
+            return Err(SegmentFreeError::Empty);
+        }
+        let end = self.checked_end().ok_or(SegmentFreeError::Overflow { segment: self })?;
+        let total = space.total_frames();
+        if end > total {
+            return Err(SegmentFreeError::Foreign { frame: self.start.max(total) });
+        }
+        let unit = space.unit();
+        if (self.start | end) & (unit.frames() - 1) != 0 {
+            return Err(SegmentFreeError::Misaligned { segment: self });
+        }
+        Ok((self.start >> unit.k(), end >> unit.k()))
+    }
+}
+
+/// Hands out segments of an accelerator's address space and takes them back.
+///
+/// A segment is freed as it was handed out, whole. So a stale segment is
+/// told from those that lie in its place since, unless it has the very start
+/// and count of one of them.
+pub trait SegmentAllocator {
+    /// The areas that the segments are taken from.
+    fn space(&self) -> AreaSpace<'_>;
+
+    /// The segment that [`allocate`](Self::allocate) would hand out now, or
+    /// its error.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate), but for
+    /// [`NotMapped`](SegmentError::NotMapped).
+    fn find(&self, request: &SegmentRequest) -> Result<Segment, SegmentError>;
+
+    /// Hands out a segment that meets the request. Its count is the request's,
+    /// rounded up to whole units.
+    ///
+    /// # Errors
+    /// A [`SegmentError`]; nothing has changed then.
+    fn allocate(&mut self, request: &SegmentRequest) -> Result<Segment, SegmentError>;
+
+    /// Takes back a segment as it was handed out.
+    ///
+    /// # Errors
+    /// A [`SegmentFreeError`]; nothing has changed then.
+    fn free(&mut self, segment: Segment) -> Result<(), SegmentFreeError>;
+
+    /// How many frames are free. All others are **held**: what the held frames
+    /// exceed the requests by is waste.
+    fn free_frames(&self) -> u64;
+
+    /// The most frames that one request without constraints could get now.
+    fn largest_frames(&self) -> u64;
+
+    /// Visits the free frames as runs that are as long as the accelerator's
+    /// space lets them be, ascending.
+    fn for_each_free(&self, visit: &mut dyn FnMut(Segment));
+}

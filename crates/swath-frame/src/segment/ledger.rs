@@ -1,0 +1,126 @@
+//! What has been handed out, by segment.
+//!
+//! Two bits a unit: whether it is handed out, and whether the unit after it
+//! belongs to the same segment. With them a segment that is given back is told
+//! from a part of one, from several, and from the units that are held beside
+//! one without belonging to it.
+
+use crate::bits::bitmap::{all_set, clear, first_clear, set};
+use crate::segment::allocator::SegmentFreeError;
+use crate::segment::space::{AreaSpace, Segment};
+
+/// The segments handed out, in words of a slice that each method is given.
+///
+/// Invariants: a unit is `joined` only if it and the unit after it are both
+/// `asked`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ledger {
+    /// Where `asked` starts in the slice; `joined` follows it.
+    at: usize,
+    /// Words of each of the two.
+    words: usize,
+}
+
+impl Ledger {
+    /// Words of storage for so many units.
+    pub(crate) const fn storage_words(units: u64) -> u64 {
+        2 * units.div_ceil(64)
+    }
+
+    /// Nothing handed out, in the words from `storage[at]` on. O(words).
+    pub(crate) fn new(storage: &mut [u64], at: usize, units: u64) -> Self {
+        let words = units.div_ceil(64) as usize;
+        storage[at..at + 2 * words].fill(0);
+        Self { at, words }
+    }
+
+    fn asked<'s>(&self, storage: &'s [u64]) -> &'s [u64] {
+        &storage[self.at..self.at + self.words]
+    }
+
+    fn joined<'s>(&self, storage: &'s [u64]) -> &'s [u64] {
+        &storage[self.at + self.words..self.at + 2 * self.words]
+    }
+
+    fn split<'s>(&self, storage: &'s mut [u64]) -> (&'s mut [u64], &'s mut [u64]) {
+        storage[self.at..self.at + 2 * self.words].split_at_mut(self.words)
+    }
+
+    /// Notes that the units from `start` on to below `past` are a segment now.
+    #[inline]
+    pub(crate) fn hand_out(&self, storage: &mut [u64], start: u64, past: u64) {
+        let (first, count) = (start as usize, (past - start) as usize);
+        let (asked, joined) = self.split(storage);
+        set(asked, first, count);
+        if count > 1 {
+            set(joined, first, count - 1);
+        }
+    }
+
+    /// Notes that the segment of these units has been given back.
+    #[inline]
+    pub(crate) fn take_back(&self, storage: &mut [u64], start: u64, past: u64) {
+        let (first, count) = (start as usize, (past - start) as usize);
+        let (asked, joined) = self.split(storage);
+        clear(asked, first, count);
+        if count > 1 {
+            clear(joined, first, count - 1);
+        }
+    }
+
+    /// The units of a segment that has been handed out: the first, and the one
+    /// past the last. O(c/64) for a segment of c units.
+    ///
+    /// # Errors
+    /// A [`SegmentFreeError`] if it has not.
+    pub(crate) fn find(
+        &self,
+        storage: &[u64],
+        space: &AreaSpace<'_>,
+        segment: Segment,
+    ) -> Result<(u64, u64), SegmentFreeError> {
+        let (start, past) = segment.units(space)?;
+        let (first, count) = (start as usize, (past - start) as usize);
+        let (asked, joined) = (self.asked(storage), self.joined(storage));
+        let is = |words: &[u64], index: usize| words[index / 64] >> (index % 64) & 1 == 1;
+        // What is joined is handed out, and so is what it is joined to.
+        let one = if count > 1 { all_set(joined, first, count - 1) } else { is(asked, first) };
+        if one && (first == 0 || !is(joined, first - 1)) && !is(joined, first + count - 1) {
+            return Ok((start, past));
+        }
+        Err(match first_clear(asked, first, count) {
+            Some(free) => {
+                SegmentFreeError::NotAllocated { frame: (free as u64) << space.unit().k() }
+            }
+            None => SegmentFreeError::NotSegment { segment },
+        })
+    }
+
+    /// Visits the segments handed out, ascending: the first unit of each, and
+    /// the one past its last.
+    pub(crate) fn for_each(&self, storage: &[u64], visit: &mut dyn FnMut(u64, u64)) {
+        let (asked, joined) = (self.asked(storage), self.joined(storage));
+        let mut start = 0;
+        for unit in 0..64 * self.words {
+            let has = |words: &[u64]| words[unit / 64] >> (unit % 64) & 1 == 1;
+            if !has(asked) {
+                start = unit + 1;
+            } else if !has(joined) {
+                visit(start as u64, unit as u64 + 1);
+                start = unit + 1;
+            }
+        }
+    }
+
+    /// Walks the invariants in O(units); the first that does not hold is named.
+    pub(crate) fn check(&self, storage: &[u64]) -> Result<(), &'static str> {
+        let (asked, joined) = (self.asked(storage), self.joined(storage));
+        for (index, &word) in joined.iter().enumerate() {
+            let next = asked.get(index + 1).copied().unwrap_or(0);
+            if word & !(asked[index] & (asked[index] >> 1 | next << 63)) != 0 {
+                return Err("a unit is joined to one that is not handed out");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! Mapping and unmapping with each request.
+//!
+//! Where all frames are taken at start (section 4.2 of the CLMalloc paper), a
+//! request still maps the pages of its segment, and a release unmaps them. Page
+//! tables are not this crate's: a [`Mapping`] is told what to map, and
+//! [`Mapped`] puts it around any allocator. [`CountedPages`] only counts.
+
+use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
+use crate::segment::space::{AreaSpace, Extents, Segment};
+
+/// The mapping could not be made; nothing has been mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Refused;
+
+/// Maps segments as they are handed out, and unmaps them when they are freed.
+pub trait Mapping {
+    /// Maps the frames of `segment`, which lie at `extents`; all or nothing.
+    ///
+    /// # Errors
+    /// [`Refused`]; the request for the segment fails then.
+    fn map(&mut self, segment: Segment, extents: Extents<'_>) -> Result<(), Refused>;
+
+    /// Unmaps what [`map`](Self::map) mapped for `segment`.
+    fn unmap(&mut self, segment: Segment, extents: Extents<'_>);
+}
+
+/// No page tables: counts the pages that would be mapped and unmapped.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CountedPages {
+    /// Pages mapped since the start.
+    pub mapped: u64,
+    /// Pages unmapped since the start.
+    pub unmapped: u64,
+}
+
+impl Mapping for CountedPages {
+    fn map(&mut self, segment: Segment, _extents: Extents<'_>) -> Result<(), Refused> {
+        self.mapped += segment.count;
+        Ok(())
+    }
+
+    fn unmap(&mut self, segment: Segment, _extents: Extents<'_>) {
+        self.unmapped += segment.count;
+    }
+}
+
+/// An allocator whose segments are mapped while they are handed out.
+///
+/// Invariant: exactly the segments handed out are mapped.
+#[derive(Clone, Debug)]
+pub struct Mapped<A, M = CountedPages> {
+    allocator: A,
+    mapping: M,
+}
+
+impl<A: SegmentAllocator, M: Mapping> Mapped<A, M> {
+    /// Maps what `allocator`, which has handed out nothing yet, will hand out.
+    pub const fn new(allocator: A, mapping: M) -> Self {
+        Self { allocator, mapping }
+    }
+
+    /// The allocator behind.
+    pub const fn allocator(&self) -> &A {
+        &self.allocator
+    }
+
+    /// The mapping.
+    pub const fn mapping(&self) -> &M {
+        &self.mapping
+    }
+}
+
+impl<A: SegmentAllocator, M: Mapping> SegmentAllocator for Mapped<A, M> {
+    fn space(&self) -> AreaSpace<'_> {
+        self.allocator.space()
+    }
+
+    fn find(&self, request: &SegmentRequest) -> Result<Segment, SegmentError> {
+        self.allocator.find(request)
+    }
+
+    fn allocate(&mut self, request: &SegmentRequest) -> Result<Segment, SegmentError> {
+        let segment = self.allocator.allocate(request)?;
+        let extents = self.allocator.space().extents(segment);
+        if self.mapping.map(segment, extents).is_err() {
+            let given_back = self.allocator.free(segment);
+            debug_assert_eq!(given_back, Ok(()), "a segment just handed out");
+            return Err(SegmentError::NotMapped { segment });
+        }
+        Ok(segment)
+    }
+
+    fn free(&mut self, segment: Segment) -> Result<(), SegmentFreeError> {
+        self.allocator.free(segment)?;
+        self.mapping.unmap(segment, self.allocator.space().extents(segment));
+        Ok(())
+    }
+
+    fn free_frames(&self) -> u64 {
+        self.allocator.free_frames()
+    }
+
+    fn largest_frames(&self) -> u64 {
+        self.allocator.largest_frames()
+    }
+
+    fn for_each_free(&self, visit: &mut dyn FnMut(Segment)) {
+        self.allocator.for_each_free(visit);
+    }
+}

@@ -1,0 +1,702 @@
+//! The free blocks of every bank of a zone, and a record of each bank: what
+//! the bank-buddy allocators share. Which bank serves is decided elsewhere.
+//!
+//! A bank is a buddy system of its own, so a bank can change its list or pool
+//! without one of its blocks being touched. Its free frames are bits, 64 to a
+//! word. The free blocks of the orders below 6 are not stored: they are the
+//! aligned runs of ones within a word, and a few shifts find them all. What is
+//! stored is, for each order, a [`Tree`]:
+//!
+//! ```text
+//!  free     [1111…1111] [1111…1111] [0000…0000] [1101 0000…]  words of a bank
+//!  order 7   `------ block 0 ----'
+//!  order 1                                       word 3: its largest block
+//!  classes  = {7, 1}                             orders whose tree is not empty
+//! ```
+//!
+//! * order c < 6 holds the words whose largest free block is of order c;
+//! * order c >= 6 holds the free blocks of that order, of whole words.
+//!
+//! A word from which single frames are being taken is **open**, and in no tree:
+//! see [`Open`].
+//!
+//! The largest order ends all merging, so below 6 a word may hold several
+//! blocks of it. Per frame that is a bit for `free`, a bit for `present` and
+//! an eighth for the trees: 0.27 bytes.
+
+use swath_arch::{Extent, Pfn};
+
+use crate::bits::bitmap::{ones, set};
+use crate::bits::shape::Tree;
+use crate::map::MemoryMap;
+use crate::zone::bank::open::{Open, Taken};
+use crate::zone::bank::ranges::{BANKS_MAX, BLOCK_ORDER_MAX, Banks, BanksError};
+use crate::zone::linux::zone::clip;
+
+/// No bank.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Orders that can have a tree.
+pub(crate) const ORDERS: usize = BLOCK_ORDER_MAX as usize + 1;
+
+/// Words of a bank's record, of two halves each: its free frames but for those of
+/// open words, and the frames of the zone; the orders that it serves, and what the
+/// placement rule notes, with the flags below; the next and the previous bank of
+/// its list.
+pub(crate) const RECORD_WORDS: usize = 3;
+const FRAMES: usize = 1;
+const CLASSES: usize = 2;
+const NOTE: usize = 3;
+const NEXT: usize = 4;
+const PREV: usize = 5;
+
+const ISOLATED: u32 = 1 << 31;
+const CROSSES: u32 = 1 << 30;
+const FLAGS: u32 = ISOLATED | CROSSES;
+
+/// In a word, the frames at which a block of order j may start.
+const STARTS: [u64; 7] = [
+    u64::MAX,
+    0x5555_5555_5555_5555,
+    0x1111_1111_1111_1111,
+    0x0101_0101_0101_0101,
+    0x0001_0001_0001_0001,
+    0x0000_0001_0000_0001,
+    1,
+];
+
+/// The 32-bit half `index` of the storage.
+#[inline(always)]
+pub(crate) fn half(s: &[u64], index: usize) -> u32 {
+    (s[index / 2] >> (index % 2 * 32)) as u32
+}
+
+#[inline(always)]
+pub(crate) fn set_half(s: &mut [u64], index: usize, value: u32) {
+    let shift = index % 2 * 32;
+    let word = &mut s[index / 2];
+    *word = *word & !(u64::from(u32::MAX) << shift) | u64::from(value) << shift;
+}
+
+/// From the frames at which blocks of order `j` start, all of them free, those
+/// at which free blocks of the next order do.
+#[inline(always)]
+pub(crate) fn paired(starts: u64, j: u32) -> u64 {
+    starts & starts >> (1 << j) & STARTS[j as usize + 1]
+}
+
+/// One order's tree in each bank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Class {
+    pub(crate) tree: Tree,
+    /// Where the tree stands within a bank's words.
+    pub(crate) at: u32,
+}
+
+/// The shape and the sums; the words stand in a storage that each call is given.
+///
+/// Invariants, walked by [`check`](Self::check):
+/// * a frame that is free is present;
+/// * a word that is not wholly free and not open is in the tree of its largest free
+///   block's order, and in no other; a word that is, where blocks can be so large,
+///   is covered by exactly one block of a tree, and no block's buddy is free too;
+/// * the open words are as [`Open`] says;
+/// * a record's counts are those of its bank's bits, without those of open words,
+///   and its `classes` the trees that are not empty, and 0 if a word is open;
+/// * `free` and `total` are the sums over all banks, `isolated` that of the
+///   free frames of isolated ones.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    /// The first frame of bank 0.
+    first: u64,
+    pub(crate) bank_frames: u64,
+    /// log2 of `bank_frames`, or 64 if it is not a power of two.
+    shift: u32,
+    /// How many banks there are.
+    pub(crate) count: usize,
+    pub(crate) top: u32,
+    /// The largest order of a block within a word that is not wholly free.
+    pub(crate) top_in_word: u32,
+    /// Words of a bank's free frames.
+    pub(crate) frame_words: usize,
+    /// Words of a bank in all.
+    bank_words: usize,
+    /// Words of all records, which stand before the banks'.
+    records_words: usize,
+    pub(crate) classes: [Class; ORDERS],
+    /// For unmovable requests and for movable ones.
+    pub(crate) open: [Open; 2],
+    pub(crate) free: u64,
+    pub(crate) isolated: u64,
+    pub(crate) total: u64,
+}
+
+impl Blocks {
+    /// Shape for the frames of `map` in `zone`, and where in a storage its
+    /// words end. O(a) for a areas.
+    pub(crate) fn shape(
+        map: &MemoryMap<'_>,
+        zone: Extent,
+        banks: Banks,
+    ) -> Result<(Self, u64), BanksError> {
+        let first = areas(map, zone).next().ok_or(BanksError::NoFrame { zone })?.start;
+        let end = areas(map, zone).last().map_or(first, Extent::end);
+        let below = first.raw().checked_sub(banks.first.raw());
+        let lowest = below.ok_or(BanksError::Below { frame: first })? / banks.frames;
+        let highest = (end.raw() - 1 - banks.first.raw()) / banks.frames;
+        let count = highest - lowest + 1;
+        if count > BANKS_MAX {
+            return Err(BanksError::Count { banks: count });
+        }
+        let frame_words = banks.frames.div_ceil(64) as usize;
+        let mut classes = [Class { tree: Tree::NONE, at: 0 }; ORDERS];
+        let mut bank_words = 2 * frame_words;
+        for order in 0..=banks.top.k() {
+            let units = units(banks.frames, order);
+            classes[order as usize] = Class { tree: Tree::new(units), at: bank_words as u32 };
+            bank_words += Tree::words(units);
+        }
+        let blocks = Self {
+            first: banks.first.raw() + lowest * banks.frames,
+            bank_frames: banks.frames,
+            shift: if banks.frames.is_power_of_two() { banks.frames.ilog2() } else { 64 },
+            count: count as usize,
+            top: banks.top.k(),
+            top_in_word: banks.top.k().min(5),
+            frame_words,
+            bank_words,
+            records_words: count as usize * RECORD_WORDS,
+            classes,
+            open: [Open::NONE; 2],
+            free: 0,
+            isolated: 0,
+            total: areas(map, zone).map(|area| area.count).sum(),
+        };
+        Ok((blocks, count * (RECORD_WORDS + bank_words) as u64))
+    }
+
+    /// Overwrites the storage: the frames of `map` in `zone` are `free`, or all
+    /// in use.
+    pub(crate) fn fill(&mut self, s: &mut [u64], map: &MemoryMap<'_>, zone: Extent, free: bool) {
+        s[..self.count * (RECORD_WORDS + self.bank_words)].fill(0);
+        for bank in 0..self.count {
+            set_half(s, record(bank, NEXT), NONE);
+            set_half(s, record(bank, PREV), NONE);
+            // What the map has there beside the zone's frames is another zone's.
+            let extent = self.extent(bank);
+            let here = areas(map, extent).map(|area| area.count).sum::<u64>();
+            let own = areas(map, clip(extent, zone)).map(|area| area.count).sum::<u64>();
+            if here != own {
+                set_half(s, record(bank, NOTE), CROSSES);
+            }
+        }
+        for area in areas(map, zone) {
+            let (mut low, high) = (area.start.raw(), area.end().raw());
+            while low < high {
+                let (bank, at) = self.position(low);
+                let count = (high - low).min(self.bank_frames - at as u64);
+                let present = self.words_of(bank) + self.frame_words;
+                set(&mut s[present..present + self.frame_words], at, count as usize);
+                let frames = record(bank, FRAMES);
+                set_half(s, frames, half(s, frames) + count as u32);
+                low += count;
+            }
+            let freed = if free { area } else { Extent::default() };
+            for (start, order) in self.pieces(freed) {
+                let (bank, at) = self.position(start);
+                if let Some(released) = self.release(s, bank, at, order) {
+                    self.file(s, bank, released.filed);
+                }
+            }
+        }
+    }
+
+    /// The largest aligned blocks that make up an extent, of which each lies in one bank.
+    pub(crate) fn pieces(&self, extent: Extent) -> impl Iterator<Item = (u64, u32)> + use<> {
+        let (mut low, high, top) = (extent.start.raw(), extent.end().raw(), self.top);
+        core::iter::from_fn(move || {
+            let rest = high - low;
+            (rest > 0).then(|| {
+                let piece = (low, rest.ilog2().min(low.trailing_zeros()).min(top));
+                low += 1 << piece.1;
+                piece
+            })
+        })
+    }
+
+    /// Bytes of a bank's record.
+    pub(crate) const fn record_bytes() -> usize {
+        RECORD_WORDS * 8
+    }
+
+    /// Bytes of what each frame has.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        self.count * self.bank_words * 8
+    }
+
+    /// The zone's banks, as far as frame numbers go.
+    pub(crate) fn span(&self) -> Extent {
+        Extent::new(Pfn::new(self.first), self.bank_frames.saturating_mul(self.count as u64))
+    }
+
+    pub(crate) fn extent(&self, bank: usize) -> Extent {
+        Extent::new(Pfn::new(self.first_of(bank)), self.bank_frames)
+    }
+
+    /// The number of a bank's first frame.
+    #[inline(always)]
+    pub(crate) fn first_of(&self, bank: usize) -> u64 {
+        self.first + bank as u64 * self.bank_frames
+    }
+
+    /// The bank of a frame, as if there were banks without end, and where in it the
+    /// frame is.
+    #[inline(always)]
+    pub(crate) fn position(&self, frame: u64) -> (usize, usize) {
+        let at = frame.wrapping_sub(self.first);
+        if self.shift < 64 {
+            ((at >> self.shift) as usize, (at & (self.bank_frames - 1)) as usize)
+        } else {
+            ((at / self.bank_frames) as usize, (at % self.bank_frames) as usize)
+        }
+    }
+
+    /// The bank of any frame number, and where in it the frame is, if there is
+    /// such a bank.
+    #[inline(always)]
+    pub(crate) fn place(&self, frame: u64) -> Option<(usize, usize)> {
+        // A frame below the first is beyond the last: banks end long before 2^64.
+        let (bank, at) = self.position(frame);
+        (bank < self.count).then_some((bank, at))
+    }
+
+    #[inline(always)]
+    pub(crate) fn words_of(&self, bank: usize) -> usize {
+        self.records_words + bank * self.bank_words
+    }
+
+    /// The bank's free frames.
+    #[inline]
+    pub(crate) fn free_of(&self, s: &[u64], bank: usize) -> u32 {
+        self.filed_of(s, bank) + self.open_of(s, bank)
+    }
+
+    /// The bank's free frames but for those of open words.
+    #[inline(always)]
+    pub(crate) fn filed_of(&self, s: &[u64], bank: usize) -> u32 {
+        s[bank * RECORD_WORDS] as u32
+    }
+
+    /// Counts frames of a bank that its trees have got; whether the bank is
+    /// isolated, or all of it could be free. O(1), a cache line.
+    #[inline(always)]
+    pub(crate) fn file(&self, s: &mut [u64], bank: usize, frames: u32) -> bool {
+        let Some([counts, state]) = s[bank * RECORD_WORDS..].first_chunk_mut() else {
+            return true;
+        };
+        *counts += u64::from(frames);
+        // Two open words may have the rest.
+        let could_rest = (*counts >> 32) as u32 - *counts as u32 <= 128;
+        could_rest || (*state >> 32) as u32 & ISOLATED != 0
+    }
+
+    /// Counts frames of a bank that its trees have lost.
+    #[inline(always)]
+    pub(crate) fn unfile(&self, s: &mut [u64], bank: usize, frames: u32) {
+        s[bank * RECORD_WORDS] -= u64::from(frames);
+    }
+
+    #[inline(always)]
+    pub(crate) fn frames_of(&self, s: &[u64], bank: usize) -> u32 {
+        (s[bank * RECORD_WORDS] >> 32) as u32
+    }
+
+    /// The orders whose trees are not empty, as bits; order 0, too, while a word
+    /// of the bank is open.
+    #[inline(always)]
+    pub(crate) fn classes(&self, s: &[u64], bank: usize) -> u32 {
+        s[bank * RECORD_WORDS + CLASSES / 2] as u32
+    }
+
+    /// Whether the bank has a free block of this order, at most 31, or a larger one.
+    #[inline(always)]
+    pub(crate) fn serves(&self, s: &[u64], bank: usize, order: u32) -> bool {
+        self.classes(s, bank) >> order != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_isolated(&self, s: &[u64], bank: usize) -> bool {
+        self.state(s, bank) & ISOLATED != 0
+    }
+
+    /// What the placement rule has noted, with the flags.
+    #[inline(always)]
+    fn state(&self, s: &[u64], bank: usize) -> u32 {
+        (s[bank * RECORD_WORDS + NOTE / 2] >> 32) as u32
+    }
+
+    pub(crate) fn crosses(&self, s: &[u64], bank: usize) -> bool {
+        self.state(s, bank) & CROSSES != 0
+    }
+
+    /// Whether the bank's trees have all of it, and it may rest.
+    #[inline(always)]
+    pub(crate) fn is_whole(&self, s: &[u64], bank: usize) -> bool {
+        self.filed_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
+    }
+
+    /// Whether all of the bank is free, and it may rest.
+    #[inline]
+    pub(crate) fn can_rest(&self, s: &[u64], bank: usize) -> bool {
+        self.free_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
+    }
+
+    /// What the placement rule has noted, below 2^30.
+    #[inline(always)]
+    pub(crate) fn note(&self, s: &[u64], bank: usize) -> u32 {
+        self.state(s, bank) & !FLAGS
+    }
+
+    pub(crate) fn set_note(&self, s: &mut [u64], bank: usize, note: u32) {
+        let at = record(bank, NOTE);
+        set_half(s, at, self.state(s, bank) & FLAGS | note);
+    }
+
+    /// Isolates a bank or ends that.
+    pub(crate) fn set_isolated(&mut self, s: &mut [u64], bank: usize, isolated: bool) {
+        let at = record(bank, NOTE);
+        let free = u64::from(self.free_of(s, bank));
+        set_half(s, at, half(s, at) & !ISOLATED | if isolated { ISOLATED } else { 0 });
+        self.isolated = if isolated { self.isolated + free } else { self.isolated - free };
+    }
+
+    /// The bank after this one in its list.
+    #[inline(always)]
+    pub(crate) fn next(&self, s: &[u64], bank: usize) -> u32 {
+        half(s, record(bank, NEXT))
+    }
+
+    /// The bank before this one in its list.
+    pub(crate) fn previous(&self, s: &[u64], bank: usize) -> u32 {
+        half(s, record(bank, PREV))
+    }
+
+    /// Puts a bank at the head of the list whose head is the half `head`. O(1).
+    pub(crate) fn link(&self, s: &mut [u64], head: usize, bank: usize) {
+        let first = half(s, head);
+        set_half(s, record(bank, NEXT), first);
+        set_half(s, record(bank, PREV), NONE);
+        if first != NONE {
+            set_half(s, record(first as usize, PREV), bank as u32);
+        }
+        set_half(s, head, bank as u32);
+    }
+
+    /// Takes a bank out of the list whose head is the half `head`; whether the
+    /// list is empty now. O(1).
+    pub(crate) fn unlink(&self, s: &mut [u64], head: usize, bank: usize) -> bool {
+        let (next, prev) = (self.next(s, bank), self.previous(s, bank));
+        if next != NONE {
+            set_half(s, record(next as usize, PREV), prev);
+        }
+        if prev != NONE {
+            set_half(s, record(prev as usize, NEXT), next);
+        } else {
+            set_half(s, head, next);
+        }
+        prev == NONE && next == NONE
+    }
+
+    /// The banks of a list, from its head `first` on.
+    pub(crate) fn list(&self, s: &[u64], first: u32) -> impl Iterator<Item = usize> {
+        let some = |bank: u32| (bank != NONE).then_some(bank as usize);
+        core::iter::successors(some(first), move |&bank| some(self.next(s, bank)))
+    }
+
+    /// Adds a word or block to the tree of an order; whether the orders in use
+    /// may have changed. O(L).
+    #[inline(always)]
+    pub(crate) fn enter(&self, s: &mut [u64], bank: usize, order: u32, unit: usize) -> bool {
+        let class = &self.classes[order as usize & 31];
+        let was_empty = class.tree.insert(s, self.words_of(bank) + class.at as usize, unit);
+        if was_empty {
+            self.set_class(s, bank, order, true);
+        }
+        was_empty
+    }
+
+    /// Removes a word or block from the tree of an order; whether the orders in
+    /// use may have changed. O(L).
+    #[inline(always)]
+    pub(crate) fn leave(&self, s: &mut [u64], bank: usize, order: u32, unit: usize) -> bool {
+        let class = &self.classes[order as usize & 31];
+        let is_empty = class.tree.remove(s, self.words_of(bank) + class.at as usize, unit);
+        if is_empty {
+            self.set_class(s, bank, order, order == 0 && self.has_open(bank));
+        }
+        is_empty
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_class(&self, s: &mut [u64], bank: usize, order: u32, serves: bool) {
+        let word = &mut s[bank * RECORD_WORDS + CLASSES / 2];
+        *word = *word & !(1 << order) | u64::from(serves) << order;
+    }
+
+    /// The order of the largest block of a word that is not zero.
+    #[inline(always)]
+    pub(crate) fn largest(&self, word: u64) -> u32 {
+        let (mut starts, mut order) = (word, 0);
+        while order < self.top_in_word {
+            starts = paired(starts, order);
+            if starts == 0 {
+                break;
+            }
+            order += 1;
+        }
+        order
+    }
+
+    /// Takes 2^`order` frames of a bank that [`serves`](Self::serves) them: from
+    /// the smallest block that is large enough, or from the `largest`.
+    /// O(L + 2^order/64) for each order between.
+    #[inline(never)]
+    pub(crate) fn take(
+        &mut self,
+        s: &mut [u64],
+        bank: usize,
+        order: u32,
+        largest: bool,
+    ) -> (Pfn, Taken) {
+        let classes = self.trees(s, bank);
+        let from =
+            if largest { classes.ilog2() } else { order + (classes >> order).trailing_zeros() };
+        let class = &self.classes[from as usize & 31];
+        let at = self.words_of(bank);
+        let unit = class.tree.first(s, at + class.at as usize).unwrap_or_default();
+        let taken = if from < 6 {
+            self.take_in_word(s, bank, unit, order)
+        } else {
+            self.take_words(s, bank, unit, from, order)
+        };
+        self.unfile(s, bank, 1 << order);
+        self.free -= 1 << order;
+        let frame = Pfn::new(self.first_of(bank) + taken as u64);
+        (frame, Taken { bank, filed: 1 << order, reordered: true })
+    }
+
+    /// The smallest free block of a word that is large enough: where it starts,
+    /// its order, and whether it is the last of this order with none above.
+    #[inline(always)]
+    fn smallest(&self, word: u64, order: u32) -> Option<(u32, u32, bool)> {
+        let mut starts = word;
+        for j in 0..order {
+            starts = paired(starts, j);
+        }
+        for from in order..6 {
+            let above = if from < self.top_in_word { paired(starts, from) } else { 0 };
+            let alone = starts & !(above | above << (1 << from));
+            if alone != 0 {
+                let is_last = above | (alone & (alone - 1)) == 0;
+                return Some((alone.trailing_zeros(), from, is_last));
+            }
+            starts = above;
+        }
+        None
+    }
+
+    /// From a word that has a block of this order and is not wholly free (or
+    /// cannot be one block).
+    fn take_in_word(&self, s: &mut [u64], bank: usize, unit: usize, order: u32) -> usize {
+        let at = self.words_of(bank) + unit;
+        let (first, from, is_last) = self.smallest(s[at], order).unwrap_or_default();
+        let now = s[at] & !(ones(1 << order) << first);
+        s[at] = now;
+        if is_last {
+            self.reclass(s, bank, unit, from, order, now);
+        }
+        unit * 64 + first as usize
+    }
+
+    /// The last largest block of a word, of order `from`, is broken up.
+    #[inline(never)]
+    fn reclass(&self, s: &mut [u64], bank: usize, unit: usize, from: u32, order: u32, now: u64) {
+        self.leave(s, bank, from, unit);
+        if now != 0 {
+            // The upper half of the block is the largest now.
+            let to = if from > order { from - 1 } else { self.largest(now) };
+            self.enter(s, bank, to, unit);
+        }
+    }
+
+    /// From a block of whole words.
+    fn take_words(
+        &self,
+        s: &mut [u64],
+        bank: usize,
+        mut unit: usize,
+        from: u32,
+        order: u32,
+    ) -> usize {
+        self.leave(s, bank, from, unit);
+        for half in (order.max(6)..from).rev() {
+            unit <<= 1;
+            self.enter(s, bank, half, unit | 1);
+        }
+        let at = self.words_of(bank);
+        if order < 6 {
+            s[at + unit] = !ones(1 << order);
+            self.enter(s, bank, 5, unit);
+            return unit * 64;
+        }
+        let words = 1 << (order - 6);
+        s[at + unit * words..at + (unit + 1) * words].fill(0);
+        unit << order
+    }
+
+    /// Makes the aligned 2^`order` frames from `at` on free; `None` if one of
+    /// them is free already or not the zone's, and nothing changes. The caller
+    /// counts them in the bank's record ([`file`](Self::file)).
+    /// O(L + 2^order/64) and O(L) for each order above.
+    #[inline(always)]
+    pub(crate) fn release(
+        &mut self,
+        s: &mut [u64],
+        bank: usize,
+        at: usize,
+        order: u32,
+    ) -> Option<Released> {
+        let released = if order < 6 {
+            self.release_in_word(s, bank, at, order)
+        } else {
+            self.release_words(s, bank, at, order)
+        }?;
+        self.free += 1 << order;
+        Some(released)
+    }
+
+    #[inline(always)]
+    fn release_in_word(
+        &mut self,
+        s: &mut [u64],
+        bank: usize,
+        at: usize,
+        order: u32,
+    ) -> Option<Released> {
+        let (word, first) = (self.words_of(bank) + at / 64, at as u32 % 64);
+        let mask = ones(1 << order) << first;
+        let was = s[word];
+        if was & mask != 0 || s[word + self.frame_words] & mask != mask {
+            return None;
+        }
+        s[word] = was | mask;
+        if self.open[0].at == word || self.open[1].at == word {
+            return Some(self.release_in_open(s, word));
+        }
+        let reordered = if was == 0 {
+            self.enter(s, bank, order, at / 64)
+        } else {
+            // A single frame whose buddy is in use changes no largest block.
+            (order > 0 || was >> (first ^ 1) & 1 == 1)
+                && self.merge_in_word(s, bank, at / 64, first, order, was)
+        };
+        Some(Released { filed: 1 << order, reordered })
+    }
+
+    #[inline(never)]
+    fn release_words(&self, s: &mut [u64], bank: usize, at: usize, order: u32) -> Option<Released> {
+        let words = self.words_of(bank);
+        let present = words + self.frame_words;
+        let (low, high) = (at / 64, at / 64 + (1 << (order - 6)));
+        if s[words + low..words + high].iter().any(|&word| word != 0)
+            || s[present + low..present + high].iter().any(|&word| word != u64::MAX)
+        {
+            return None;
+        }
+        s[words + low..words + high].fill(u64::MAX);
+        let reordered = self.merge_words(s, bank, at >> order, order);
+        Some(Released { filed: 1 << order, reordered })
+    }
+
+    /// Frames `first` to `first + 2^order` of a word, which was `was` and not zero, are
+    /// free now.
+    #[inline(never)]
+    fn merge_in_word(
+        &self,
+        s: &mut [u64],
+        bank: usize,
+        unit: usize,
+        mut first: u32,
+        mut order: u32,
+        was: u64,
+    ) -> bool {
+        // Where blocks of this order started before.
+        let mut starts = was;
+        for j in 0..order {
+            starts = paired(starts, j);
+        }
+        let given = order;
+        while order < self.top_in_word && starts >> (first ^ 1 << order) & 1 == 1 {
+            starts = paired(starts, order);
+            first &= !(1 << order);
+            order += 1;
+        }
+        if order == 5 && self.top > 5 && starts >> (first ^ 32) & 1 == 1 {
+            return self.leave(s, bank, 5, unit) | self.merge_words(s, bank, unit, 6);
+        }
+        if starts != 0 {
+            return false;
+        }
+        // The largest was the last buddy, if there was one.
+        let largest = if order > given { order - 1 } else { self.largest(was) };
+        self.leave(s, bank, largest, unit) | self.enter(s, bank, order, unit)
+    }
+
+    /// The block `unit` of `order`, not below 6, is free now.
+    #[inline(never)]
+    pub(crate) fn merge_words(
+        &self,
+        s: &mut [u64],
+        bank: usize,
+        mut unit: usize,
+        mut order: u32,
+    ) -> bool {
+        let at = self.words_of(bank);
+        let mut reordered = false;
+        while order < self.top {
+            let class = &self.classes[order as usize & 31];
+            if !class.tree.contains(s, at + class.at as usize, unit ^ 1) {
+                break;
+            }
+            reordered |= self.leave(s, bank, order, unit ^ 1);
+            unit >>= 1;
+            order += 1;
+        }
+        self.enter(s, bank, order, unit) | reordered
+    }
+}
+
+/// What a release has changed in its bank.
+pub(crate) struct Released {
+    /// Frames that the trees have got.
+    pub(crate) filed: u32,
+    /// Whether the orders that the bank serves may have changed.
+    pub(crate) reordered: bool,
+}
+
+/// The parts of the map's areas that lie in an extent.
+fn areas(map: &MemoryMap<'_>, extent: Extent) -> impl Iterator<Item = Extent> {
+    let parts = map.areas().iter().map(move |&area| clip(area, extent));
+    parts.filter(|part| !part.is_empty())
+}
+
+/// How many words or blocks the tree of an order may hold.
+pub(crate) const fn units(bank_frames: u64, order: u32) -> usize {
+    (if order < 6 { bank_frames.div_ceil(64) } else { bank_frames >> order }) as usize
+}
+
+/// The half of the storage that is field `field` of a bank's record.
+#[inline(always)]
+const fn record(bank: usize, field: usize) -> usize {
+    bank * RECORD_WORDS * 2 + field
+}

@@ -1,0 +1,236 @@
+//! What walks a bank word by word: which frame is at fault, which blocks are
+//! free, which frame is in use, and whether all invariants hold.
+
+use core::ops::Range;
+
+use swath_arch::{Extent, Order, Pfn};
+
+use crate::allocator::FreeError;
+use crate::bits::shape::Tree;
+use crate::zone::allocator::IsolateError;
+use crate::zone::bank::blocks::{Blocks, paired, units};
+
+impl Blocks {
+    fn is_free(&self, s: &[u64], bank: usize, at: usize) -> bool {
+        s[self.words_of(bank) + at / 64] >> (at % 64) & 1 == 1
+    }
+
+    fn is_present(&self, s: &[u64], bank: usize, at: usize) -> bool {
+        s[self.words_of(bank) + self.frame_words + at / 64] >> (at % 64) & 1 == 1
+    }
+
+    /// Whether the extent may be given back. O(n) for n frames.
+    pub(crate) fn can_release(&self, s: &[u64], extent: Extent) -> Result<(), FreeError> {
+        if extent.checked_end().is_none() {
+            return Err(FreeError::Overflow { extent });
+        }
+        for frame in extent.iter() {
+            if !self.has(s, frame) {
+                return Err(FreeError::Foreign { frame });
+            }
+            let (bank, at) = self.position(frame.raw());
+            if self.is_free(s, bank, at) {
+                return Err(FreeError::NotAllocated { frame });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the frame is the zone's. O(1).
+    pub(crate) fn has(&self, s: &[u64], frame: Pfn) -> bool {
+        self.span().contains(frame) && {
+            let (bank, at) = self.position(frame.raw());
+            self.is_present(s, bank, at)
+        }
+    }
+
+    /// Whether the frame is the zone's and free. O(1).
+    pub(crate) fn has_free(&self, s: &[u64], frame: Pfn) -> bool {
+        self.has(s, frame) && {
+            let (bank, at) = self.position(frame.raw());
+            self.is_free(s, bank, at)
+        }
+    }
+
+    /// The largest order of which a bank's size is a multiple.
+    pub(crate) fn unit_order(&self) -> Order {
+        Order::known(self.bank_frames.trailing_zeros() as u8)
+    }
+
+    /// The banks that an extent is made of, all of them (not) isolated.
+    /// O(n/64 + B) for n frames in B banks.
+    pub(crate) fn whole_banks(
+        &self,
+        s: &[u64],
+        extent: Extent,
+        isolated: bool,
+    ) -> Result<Range<usize>, IsolateError> {
+        if extent.is_empty() {
+            return Err(IsolateError::Empty);
+        }
+        let (start, count) = (extent.start.raw(), extent.count);
+        let offset = start.abs_diff(self.span().start.raw());
+        if !offset.is_multiple_of(self.bank_frames) || !count.is_multiple_of(self.bank_frames) {
+            return Err(IsolateError::Misaligned { extent, order: self.unit_order() });
+        }
+        let Some((first, _)) = self.place(start) else {
+            return Err(IsolateError::Foreign { frame: extent.start });
+        };
+        let past = first.saturating_add((count / self.bank_frames) as usize);
+        for bank in first..past {
+            let frame = if bank >= self.count {
+                Some(self.span().end())
+            } else if u64::from(self.frames_of(s, bank)) != self.bank_frames {
+                self.extent(bank).iter().find(|&frame| !self.has(s, frame))
+            } else {
+                None
+            };
+            if let Some(frame) = frame {
+                return Err(IsolateError::Foreign { frame });
+            }
+        }
+        let other = (first..past).find(|&bank| self.is_isolated(s, bank) != isolated);
+        match other {
+            Some(bank) => Err(IsolateError::State { frame: self.extent(bank).start }),
+            None => Ok(first..past),
+        }
+    }
+
+    /// Visits the free blocks of a bank, ascending. O(words).
+    pub(crate) fn for_each_free(&self, s: &[u64], bank: usize, visit: &mut dyn FnMut(Extent)) {
+        let (at, first) = (self.words_of(bank), self.extent(bank).start.raw());
+        let mut unit = 0;
+        while unit < self.frame_words {
+            let word = s[at + unit];
+            if word == u64::MAX && self.top > 5 {
+                let order = (6..=self.top).find(|&order| self.holds(s, bank, order, unit << 6));
+                // A wholly free word without a block is a fault that `check` names.
+                let order = order.unwrap_or(6);
+                visit(Extent::new(Pfn::new(first + unit as u64 * 64), 1 << order));
+                unit += 1 << (order - 6);
+                continue;
+            }
+            let mut rest = word;
+            while rest != 0 {
+                let start = rest.trailing_zeros();
+                let mut order = 0;
+                let run = (!(rest >> start)).trailing_zeros();
+                while order < self.top_in_word
+                    && start.trailing_zeros() > order
+                    && run >= 2 << order
+                {
+                    order += 1;
+                }
+                visit(Extent::new(
+                    Pfn::new(first + unit as u64 * 64 + u64::from(start)),
+                    1 << order,
+                ));
+                rest &= !(crate::bits::bitmap::ones(1 << order) << start);
+            }
+            unit += 1;
+        }
+    }
+
+    /// Whether the tree of `order`, not below 6, holds the block at frame `at`.
+    fn holds(&self, s: &[u64], bank: usize, order: u32, at: usize) -> bool {
+        let class = &self.classes[order as usize & 31];
+        at.trailing_zeros() >= order
+            && at >> order < units(self.bank_frames, order)
+            && class.tree.contains(s, self.words_of(bank) + class.at as usize, at >> order)
+    }
+
+    /// The first frame of the bank that is in use, from `from` on. O(words).
+    pub(crate) fn next_allocated(&self, s: &[u64], bank: usize, from: Pfn) -> Option<Pfn> {
+        let extent = self.extent(bank);
+        let mut at = from.raw().saturating_sub(extent.start.raw());
+        while at < self.bank_frames {
+            let word = self.words_of(bank) + at as usize / 64;
+            let used = (s[word + self.frame_words] & !s[word]) >> (at % 64);
+            if used != 0 {
+                return Some(Pfn::new(extent.start.raw() + at + u64::from(used.trailing_zeros())));
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// Walks the invariants of the struct and all banks. O(words).
+    pub(crate) fn check(&self, s: &[u64]) -> Result<(), &'static str> {
+        self.check_open(s)?;
+        let (mut free, mut isolated, mut total) = (0, 0, 0);
+        for bank in 0..self.count {
+            self.check_bank(s, bank)?;
+            let bank_free = u64::from(self.free_of(s, bank));
+            free += bank_free;
+            isolated += if self.is_isolated(s, bank) { bank_free } else { 0 };
+            total += u64::from(self.frames_of(s, bank));
+        }
+        if (free, isolated, total) != (self.free, self.isolated, self.total) {
+            return Err("a sum over all banks is wrong");
+        }
+        Ok(())
+    }
+
+    fn check_bank(&self, s: &[u64], bank: usize) -> Result<(), &'static str> {
+        let at = self.words_of(bank);
+        let free = &s[at..at + self.frame_words];
+        let present = &s[at + self.frame_words..at + 2 * self.frame_words];
+        if free.iter().zip(present).any(|(free, present)| free & !present != 0) {
+            return Err("a free frame is not the zone's");
+        }
+        let ones = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum::<u32>();
+        if ones(free) != self.free_of(s, bank) || ones(present) != self.frames_of(s, bank) {
+            return Err("a bank's count of frames is wrong");
+        }
+        let mut expected = [0; 6];
+        let mut in_blocks = 0;
+        for (unit, &word) in free.iter().enumerate() {
+            let whole = word == u64::MAX && self.top > 5;
+            let is_open = self.open.iter().any(|open| open.at == at + unit);
+            let own = (word != 0 && !whole && !is_open).then(|| self.largest(word));
+            for order in 0..=self.top_in_word {
+                let class = &self.classes[order as usize];
+                if class.tree.contains(s, at + class.at as usize, unit) != (own == Some(order)) {
+                    return Err("a word is not in the tree of its largest block, or in another");
+                }
+                expected[order as usize] += usize::from(own == Some(order));
+            }
+            if whole {
+                let covering = (6..=self.top)
+                    .filter(|&order| self.holds(s, bank, order, (unit << 6) >> order << order));
+                if covering.count() != 1 {
+                    return Err("a free word is not in exactly one block");
+                }
+                in_blocks += 1;
+            }
+        }
+        let (mut classes, mut blocks_words) = (0, 0);
+        for order in 0..=self.top {
+            let class = &self.classes[order as usize];
+            let (tree, bound) = (at + class.at as usize, units(self.bank_frames, order));
+            if !class.tree.check(s, tree, bound) {
+                return Err("a tree's levels differ");
+            }
+            let len = Tree::len(s, tree, bound);
+            classes |= u32::from(len > 0) << order;
+            if order < 6 {
+                if len != expected[order as usize] {
+                    return Err("a tree holds a word that the bank has not");
+                }
+                continue;
+            }
+            blocks_words += len << (order - 6);
+            let words = &s[tree..tree + bound.div_ceil(64)];
+            if order < self.top && words.iter().any(|&word| paired(word, 0) != 0) {
+                return Err("two free buddies are not one block");
+            }
+        }
+        if blocks_words != in_blocks {
+            return Err("a tree holds a block that is not free");
+        }
+        if classes | u32::from(self.has_open(bank)) != self.classes(s, bank) {
+            return Err("a bank's record names other orders than it serves");
+        }
+        Ok(())
+    }
+}

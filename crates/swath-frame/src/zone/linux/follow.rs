@@ -1,0 +1,193 @@
+//! A zone that follows a recorded kernel: it starts in a given state, and
+//! where the record says what the free lists alone do not tell, it is told.
+//!
+//! A recording names the frames that a real kernel took and gave back. To ask
+//! at every event whether this zone would have done the same, it must be in the
+//! state that the kernel was in. [`LinuxZone::from_state`] begins with one;
+//! [`LinuxZone::bring_forward`] puts the block that the kernel found at the
+//! head of its list, after which only the rules decide; and
+//! [`LinuxZone::take_at`] and [`LinuxZone::set_mobility`] do by force what the
+//! rules would not have done, so that one difference is counted once.
+
+use core::ops::DerefMut;
+
+use swath_arch::{Extent, Order, Pfn};
+
+use crate::map::MemoryMap;
+use crate::zone::allocator::Mobility;
+use crate::zone::linux::state::{ISOLATED, USED, USED_MOVABLE};
+use crate::zone::linux::zone::{LinuxBuildError, LinuxZone, ORDER_MAX, Observe, clip};
+
+impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
+    /// The frames of `map` that lie in `span`, each in use or free as `owner`
+    /// says (`None` is free), in pageblocks whose mobility `pageblock_of` says
+    /// of the first frame. The free blocks are as large as they can be, in
+    /// lists that ascend; a block larger than a pageblock takes the mobility
+    /// of the pageblock that joined it last. O(words + frames).
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn from_state(
+        map: &MemoryMap<'_>,
+        span: Extent,
+        pageblock: Order,
+        storage: W,
+        owner: &mut dyn FnMut(Pfn) -> Option<Mobility>,
+        pageblock_of: &mut dyn FnMut(Pfn) -> Mobility,
+    ) -> Result<Self, LinuxBuildError> {
+        let mut zone = Self::new_allocated(map, span, pageblock, storage)?;
+        for start in zone.lists.pageblocks() {
+            zone.lists.set_mobility(start, pageblock.k(), pageblock_of(zone.lists.frame(start)));
+        }
+        for area in map.areas().iter().map(|area| clip(*area, span)) {
+            for frame in area.iter() {
+                match owner(frame) {
+                    Some(mobility) => zone.lists.fill(zone.lists.index(frame), 0, state(mobility)),
+                    None => zone.lists.release(frame, 0, true),
+                }
+            }
+        }
+        Ok(zone)
+    }
+}
+
+/// The state of a frame in use by an owner of this mobility.
+const fn state(mobility: Mobility) -> u8 {
+    if matches!(mobility, Mobility::Movable) { USED_MOVABLE } else { USED }
+}
+
+impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
+    /// The free block that holds `frame`, isolated or not: its first frame and
+    /// its order. O(M) for M orders.
+    pub fn free_block(&self, frame: Pfn) -> Option<(Pfn, Order)> {
+        if !self.span().contains(frame) {
+            return None;
+        }
+        let (index, k) = self.block(frame)?;
+        Some((self.lists.frame(index), Order::known(k as u8)))
+    }
+
+    fn block(&self, frame: Pfn) -> Option<(u32, u32)> {
+        let index = self.lists.index(frame);
+        (0..=ORDER_MAX.k()).map(|k| (index >> k << k, k)).find(|&(at, k)| self.lists.is_free(at, k))
+    }
+
+    /// Moves the free block that holds `frame` to the head of its list, so
+    /// that it is the first of its order and mobility to be taken. Whether it
+    /// was there already; `None` if the frame is not free. O(M) for M orders.
+    pub fn bring_forward(&mut self, frame: Pfn) -> Option<bool> {
+        if !self.span().contains(frame) {
+            return None;
+        }
+        let (index, k) = self.block(frame)?;
+        let list = self.lists.list_of(index);
+        if self.lists.first(k, list) == index {
+            return Some(true);
+        }
+        self.lists.unlink(index, k, list);
+        self.lists.link(index, k, list, false);
+        Some(false)
+    }
+
+    /// Takes the 2^`order` frames from `start` on, aligned, out of the free
+    /// block in which they lie, for an owner of this mobility; no pageblock
+    /// changes. Whether one free block held them all and is not isolated; if
+    /// not, nothing has changed. O(M) for M orders, and O(2^order) to mark the
+    /// frames.
+    pub fn take_at(&mut self, start: Pfn, order: Order, mobility: Mobility) -> bool {
+        if !self.span().contains(start) || !start.is_aligned(order.k()) {
+            return false;
+        }
+        let Some((mut block, mut k)) = self.block(start).filter(|&(_, k)| k >= order.k()) else {
+            return false;
+        };
+        let list = self.lists.list_of(block);
+        if list == ISOLATED {
+            return false;
+        }
+        let index = self.lists.index(start);
+        // The half with the frames is split on, the other stays in the list.
+        while k > order.k() {
+            self.lists.halve(block, k, list);
+            k -= 1;
+            block += (index - block) >> k << k;
+        }
+        self.lists.cut(block, k, k, list, list);
+        self.lists.fill(block, k, state(mobility));
+        true
+    }
+
+    /// Takes one block of a batch, as [`take_batch`](crate::ZoneAllocator::take_batch)
+    /// does one after another. `stealing` says whether the batch has come down to
+    /// single blocks of other mobilities, and is false at its beginning. O(M) for M
+    /// orders, but for a claim.
+    pub fn take_of_batch(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        stealing: &mut bool,
+    ) -> Option<Pfn> {
+        self.take_from(order, mobility, false, stealing)
+    }
+
+    /// Changes the mobility of the pageblock around `frame`, and moves its free
+    /// blocks to the tails of the new lists; if one free block holds it and
+    /// others, theirs too. Whether it lies whole in the zone and is not
+    /// isolated; if not, nothing has changed. O(2^(pageblock order - 3)).
+    pub fn set_mobility(&mut self, frame: Pfn, mobility: Mobility) -> bool {
+        if !self.span().contains(frame) {
+            return false;
+        }
+        let pageblock_k = self.lists.pageblock_k;
+        let start = self.lists.index(frame) >> pageblock_k << pageblock_k;
+        let around = Extent::new(self.lists.frame(start), 1 << pageblock_k);
+        let from = self.lists.list_of(start);
+        if clip(around, self.span()) != around || from == ISOLATED {
+            return false;
+        }
+        let to = mobility as usize;
+        if from == to {
+            return true;
+        }
+        if let Some((block, k)) = self.block(around.start).filter(|&(_, k)| k > pageblock_k) {
+            self.lists.unlink(block, k, from);
+            self.lists.set_mobility(block, k, mobility);
+            self.lists.link(block, k, to, true);
+        } else {
+            self.lists.move_block(start, from, to);
+            self.lists.set_mobility(start, pageblock_k, mobility);
+        }
+        true
+    }
+
+    /// Makes an owner of this mobility the user of a frame in use. Whether the
+    /// frame is in use; if not, nothing has changed. O(1).
+    pub fn set_user(&mut self, frame: Pfn, mobility: Mobility) -> bool {
+        let used =
+            self.span().contains(frame) && self.lists.state(self.lists.index(frame)) & USED != 0;
+        if used {
+            self.lists.fill(self.lists.index(frame), 0, state(mobility));
+        }
+        used
+    }
+
+    /// How many frames of the pageblock around `frame` are free or alike to a
+    /// request of this mobility, which claims it from half of them on; `None`
+    /// if it does not lie whole in the zone. O(2^(pageblock order - 3)).
+    pub fn free_or_alike(&self, frame: Pfn, mobility: Mobility) -> Option<u32> {
+        if !self.span().contains(frame) {
+            return None;
+        }
+        self.free_or_alike_at(self.lists.index(frame), mobility)
+    }
+
+    /// How many frames of the pageblock around `frame` movable owners use, and
+    /// how many others; none outside the zone. O(2^(pageblock order - 3)).
+    pub fn pageblock_users(&self, frame: Pfn) -> [u32; 2] {
+        if !self.span().contains(frame) {
+            return [0; 2];
+        }
+        let pageblock_k = self.lists.pageblock_k;
+        self.lists.users(self.lists.index(frame) >> pageblock_k << pageblock_k)
+    }
+}

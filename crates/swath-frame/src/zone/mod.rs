@@ -1,0 +1,5 @@
+//! TODO zone.
+
+pub mod allocator;
+pub mod bank;
+pub mod linux;

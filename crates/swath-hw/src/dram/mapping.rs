@@ -1,0 +1,293 @@
+//! Which bits of an address choose channel, rank, bank, row and column.
+//!
+//! A [`Mapping`] is a list of bit fields from the lowest bit upward, without
+//! gaps, so that every address has one place and every place one address.
+//! Columns count words of the data bus; below them stand the bits of the byte
+//! in the word.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use swath_arch::PhysAddr;
+
+use crate::dram::timing::Part;
+
+/// What a bit field chooses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// The byte in a word of the data bus.
+    Byte,
+    /// The column.
+    Column,
+    /// The channel.
+    Channel,
+    /// The rank of the channel.
+    Rank,
+    /// The bank group of the rank.
+    Group,
+    /// The bank of the group.
+    Bank,
+    /// The row of the bank.
+    Row,
+}
+
+impl Kind {
+    /// How many there are.
+    pub const COUNT: usize = 7;
+
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Byte, Self::Column, Self::Channel, Self::Rank, Self::Group, Self::Bank, Self::Row];
+}
+
+/// Some consecutive bits of an address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Field {
+    /// What they choose. Where two fields choose the same, the higher one
+    /// holds the more significant bits.
+    pub kind: Kind,
+    /// How many bits.
+    pub bits: u32,
+}
+
+/// Where a byte lies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Location {
+    /// The channel.
+    pub channel: u32,
+    /// The rank of the channel.
+    pub rank: u32,
+    /// The bank group of the rank.
+    pub group: u32,
+    /// The bank of the group.
+    pub bank: u32,
+    /// The row of the bank.
+    pub row: u32,
+    /// The column of the row, counted in words of the data bus.
+    pub column: u32,
+    /// The byte in the word.
+    pub byte: u32,
+}
+
+/// A mapping that does not fit the memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MappingError {
+    /// The fields of one kind are not as wide as the memory needs.
+    Width {
+        /// What the fields choose.
+        kind: Kind,
+        /// How wide they are together.
+        bits: u32,
+        /// How wide they must be.
+        needed_bits: u32,
+    },
+    /// More bits than an address has, or more of one kind than are counted in.
+    Bits {
+        /// What the field that is too much chooses.
+        kind: Kind,
+        /// How wide it is.
+        bits: u32,
+    },
+    /// The bits below channel, bank and row do not hold a burst: it would be
+    /// spread over several places.
+    Burst {
+        /// Bytes that stay together.
+        together_bytes: u64,
+        /// Bytes of a burst.
+        burst_bytes: u32,
+    },
+    /// An interleave that is no power of two, or less than a burst, or more than a row.
+    Interleave {
+        /// The interleave.
+        interleave_bytes: u64,
+    },
+}
+
+impl fmt::Display for MappingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Width { kind, bits, needed_bits } => {
+                write!(f, "mapping has {bits} bits of {kind:?}, the memory {needed_bits}")
+            }
+            Self::Bits { kind, bits } => {
+                write!(f, "a field of {bits} bits of {kind:?}: at most 31 of a kind, 63 in all")
+            }
+            Self::Burst { together_bytes, burst_bytes } => write!(
+                f,
+                "mapping keeps {together_bytes} bytes together, a burst has {burst_bytes}"
+            ),
+            Self::Interleave { interleave_bytes } => write!(
+                f,
+                "channels cannot take turns every {interleave_bytes} bytes: \
+                 a power of two from a burst to a row"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for MappingError {}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Segment {
+    kind: Kind,
+    /// The lowest bit of the address.
+    at: u32,
+    /// The lowest bit of the value.
+    shift: u32,
+    bits: u32,
+}
+
+/// The list of bit fields.
+///
+/// Invariant: the segments cover the address bits from 0 to `bits` once each,
+/// and the value bits of each kind from 0 upward once each.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Mapping {
+    segments: Vec<Segment>,
+    bits: u32,
+}
+
+impl Mapping {
+    /// The mapping of these fields, given from the lowest bit upward.
+    /// Fields without bits are left out. O(fields).
+    ///
+    /// # Errors
+    /// [`MappingError::Bits`].
+    pub fn new(fields: &[Field]) -> Result<Self, MappingError> {
+        let mut widths = [0u32; Kind::COUNT];
+        let mut segments = Vec::with_capacity(fields.len());
+        let mut at = 0u32;
+        for &Field { kind, bits } in fields.iter().filter(|field| field.bits > 0) {
+            let shift = widths[kind as usize];
+            if bits > 31 || shift + bits > 31 || at + bits > 63 {
+                return Err(MappingError::Bits { kind, bits });
+            }
+            segments.push(Segment { kind, at, shift, bits });
+            at += bits;
+            widths[kind as usize] = shift + bits;
+        }
+        Ok(Self { segments, bits: at })
+    }
+
+    /// Row, rank, bank, column, bank group, channel, column, from the highest
+    /// bit to the lowest, where the channels take turns every
+    /// `interleave_bytes`.
+    ///
+    /// With one rank and no bank groups this is the PBS paper's mapping (Table
+    /// 3): *Row, Bank, Column, Channel, Column*. The paper does not give the
+    /// positions. A transaction of 64 bytes is one burst of
+    /// [`DDR3_800`](crate::dram::timing::DDR3_800), so 64 is the least interleave that leaves a column
+    /// field below the channel, and the one that the simulators' figures of
+    /// this crate's tests were taken with (there called Row-Bank-Column-Channel, as
+    /// their columns count bursts). For four channels the positions are then
+    ///
+    /// | bits | 31–17 | 16–15 | 14–8 | 7–6 | 5–3 | 2–0 |
+    /// |---|---|---|---|---|---|---|
+    /// | choose | row | bank | column, high 7 | channel | column, low 3 | byte |
+    ///
+    /// Bank groups stand as low as channels do, so that a stream alternates between
+    /// groups and meets the short distances (tCCD_S).
+    ///
+    /// # Errors
+    /// [`MappingError::Interleave`], and [`MappingError::Bits`] for a memory beyond 2^63 bytes.
+    pub fn interleaved(
+        part: &Part,
+        channels: u32,
+        ranks: u32,
+        interleave_bytes: u64,
+    ) -> Result<Self, MappingError> {
+        let fits = u64::from(part.burst_bytes())..=part.row_bytes();
+        if !interleave_bytes.is_power_of_two() || !fits.contains(&interleave_bytes) {
+            return Err(MappingError::Interleave { interleave_bytes });
+        }
+        let field = |kind, bits| Field { kind, bits };
+        let byte = part.bus_bytes.trailing_zeros();
+        let low = interleave_bytes.trailing_zeros() - byte;
+        Self::new(&[
+            field(Kind::Byte, byte),
+            field(Kind::Column, low),
+            field(Kind::Channel, channels.trailing_zeros()),
+            field(Kind::Group, part.groups.trailing_zeros()),
+            field(Kind::Column, part.column_bits - low),
+            field(Kind::Bank, part.banks_per_group.trailing_zeros()),
+            field(Kind::Rank, ranks.trailing_zeros()),
+            field(Kind::Row, part.row_bits),
+        ])
+    }
+
+    /// The fields, from the lowest bit upward.
+    pub fn fields(&self) -> impl Iterator<Item = Field> + '_ {
+        self.segments.iter().map(|&Segment { kind, bits, .. }| Field { kind, bits })
+    }
+
+    /// Address bits that are mapped.
+    pub const fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// Tests that the mapping is one of `channels` channels of `ranks` ranks
+    /// of `part`. O(fields).
+    ///
+    /// # Errors
+    /// [`MappingError::Width`] and [`MappingError::Burst`].
+    pub fn validate(&self, part: &Part, channels: u32, ranks: u32) -> Result<(), MappingError> {
+        for kind in Kind::ALL {
+            let needed_bits = match kind {
+                Kind::Byte => part.bus_bytes.trailing_zeros(),
+                Kind::Column => part.column_bits,
+                Kind::Channel => channels.trailing_zeros(),
+                Kind::Rank => ranks.trailing_zeros(),
+                Kind::Group => part.groups.trailing_zeros(),
+                Kind::Bank => part.banks_per_group.trailing_zeros(),
+                Kind::Row => part.row_bits,
+            };
+            let bits: u32 = self
+                .segments
+                .iter()
+                .filter(|segment| segment.kind == kind)
+                .map(|segment| segment.bits)
+                .sum();
+            if bits != needed_bits {
+                return Err(MappingError::Width { kind, bits, needed_bits });
+            }
+        }
+        let together = self
+            .segments
+            .iter()
+            .find(|segment| !matches!(segment.kind, Kind::Byte | Kind::Column))
+            .map_or(self.bits, |segment| segment.at);
+        let together_bytes = 1 << together;
+        if together_bytes < u64::from(part.burst_bytes()) {
+            let burst_bytes = part.burst_bytes();
+            return Err(MappingError::Burst { together_bytes, burst_bytes });
+        }
+        Ok(())
+    }
+
+    /// Where `addr` lies; `None` above the memory. O(fields).
+    #[inline]
+    pub fn locate(&self, addr: PhysAddr) -> Option<Location> {
+        let addr = addr.raw();
+        if addr >> self.bits != 0 {
+            return None;
+        }
+        let mut values = [0u32; Kind::COUNT];
+        for &Segment { kind, at, shift, bits } in &self.segments {
+            let value = (addr >> at) as u32 & ((1 << bits) - 1);
+            values[kind as usize] |= value << shift;
+        }
+        let [byte, column, channel, rank, group, bank, row] = values;
+        Some(Location { channel, rank, group, bank, row, column, byte })
+    }
+
+    /// The address of a place, of which bits that the mapping lacks are
+    /// dropped. The inverse of [`locate`](Self::locate). O(fields).
+    pub fn address(&self, location: &Location) -> PhysAddr {
+        let Location { channel, rank, group, bank, row, column, byte } = *location;
+        let values = [byte, column, channel, rank, group, bank, row];
+        PhysAddr::new(self.segments.iter().fold(0, |addr, &Segment { kind, at, shift, bits }| {
+            let value = u64::from(values[kind as usize] >> shift) & ((1u64 << bits) - 1);
+            addr | value << at
+        }))
+    }
+}

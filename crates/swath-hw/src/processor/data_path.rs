@@ -1,0 +1,415 @@
+//! The way of a processor's data: two caches and a memory with time, lines under way
+//! between them.
+//!
+//! Tags change when an access is made; the data of a line that was missing arrive later, and
+//! until then the line is a [`Flight`]. An access to a line in flight waits for that
+//! flight. The memory schedules what it has been offered when time comes to it, and not
+//! before: what a later request changes in its schedule is seen.
+
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use swath_arch::PhysAddr;
+
+use crate::dram::memory::{Completion, Dram, OfferError, Request};
+use crate::dram::timing::Cycle;
+use crate::processor::cache::{Cache, Outcome};
+
+/// Where a read begins to look.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Source {
+    /// In the first data cache, then below.
+    L1,
+    /// In the second cache, then in the memory.
+    L2,
+    /// In the memory, past both caches.
+    Memory,
+}
+
+/// What waits for a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiting {
+    Load,
+    Store,
+}
+
+/// When data are there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ready {
+    /// In this cycle.
+    At(Cycle),
+    /// When the flight of this name has arrived.
+    With(u64),
+}
+
+/// A line under way. `ready` is the cycle of its arrival, [`UNKNOWN`] while the memory has
+/// not told.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    id: u64,
+    line: u64,
+    ready: Cycle,
+    waiting: Waiting,
+}
+
+const UNKNOWN: Cycle = Cycle::MAX;
+/// The line of a read past the caches: nobody else finds it.
+const NO_LINE: u64 = u64::MAX;
+
+/// A request on its way to the memory: when it will be there (in the memory's cycles),
+/// how many were before it, its name, its address, whether it writes.
+type Offer = (Cycle, u64, u64, PhysAddr, bool);
+
+/// How many cycles of the core are how many of the memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    pub(crate) core: u32,
+    pub(crate) dram: u32,
+}
+
+impl Clocks {
+    /// The first cycle of the memory that begins with or after that of the core.
+    fn to_dram(self, cycle: Cycle) -> Cycle {
+        scale(cycle, self.dram, self.core)
+    }
+
+    /// The first cycle of the core that begins with or after that of the memory.
+    fn to_core(self, cycle: Cycle) -> Cycle {
+        scale(cycle, self.core, self.dram)
+    }
+}
+
+/// `cycle * to / from`, rounded up. Beyond 64 bits it stays at the end, where the memory
+/// accepts nothing.
+fn scale(cycle: Cycle, to: u32, from: u32) -> Cycle {
+    let scaled = (u128::from(cycle) * u128::from(to)).div_ceil(u128::from(from.max(1)));
+    Cycle::try_from(scaled).unwrap_or(Cycle::MAX)
+}
+
+/// The caches and the memory behind a core.
+///
+/// Invariants: all events of the memory before the core's present cycle that anybody asked
+/// about have been seen; a flight whose arrival is unknown has a request at the memory or on its
+/// way there.
+#[derive(Clone, Debug)]
+pub(crate) struct DataPath {
+    pub(crate) l1: Cache,
+    pub(crate) l2: Cache,
+    pub(crate) dram: Dram,
+    pub(crate) l1_cycles: Cycle,
+    pub(crate) l2_cycles: Cycle,
+    pub(crate) memory_cycles: Cycle,
+    pub(crate) clocks: Clocks,
+    /// Where the memory ends.
+    pub(crate) len_bytes: u64,
+    flights: Vec<Flight>,
+    offers: BinaryHeap<Reverse<Offer>>,
+    /// Requests made so far: the names of flights, and the order of offers.
+    made: u64,
+    pub(crate) dram_reads: u64,
+    pub(crate) dram_writes: u64,
+}
+
+impl DataPath {
+    pub(crate) fn new(
+        caches: [Cache; 2],
+        cycles: [u32; 3],
+        dram: Dram,
+        len_bytes: u64,
+        clocks: Clocks,
+    ) -> Self {
+        let [l1, l2] = caches;
+        let [l1_cycles, l2_cycles, memory_cycles] = cycles.map(Cycle::from);
+        Self {
+            l1,
+            l2,
+            dram,
+            l1_cycles,
+            l2_cycles,
+            memory_cycles,
+            clocks,
+            len_bytes,
+            flights: Vec::new(),
+            offers: BinaryHeap::new(),
+            made: 0,
+            dram_reads: 0,
+            dram_writes: 0,
+        }
+    }
+
+    /// Whether `addr` is in the memory.
+    ///
+    /// # Errors
+    /// [`OfferError::Address`].
+    #[inline]
+    pub(crate) fn locate(&self, addr: PhysAddr) -> Result<(), OfferError> {
+        if addr.raw() < self.len_bytes {
+            return Ok(());
+        }
+        Err(OfferError::Address { addr, len_bytes: self.len_bytes })
+    }
+
+    /// Reads or writes at `addr`, which is in the memory, in the cycle `now` of the core.
+    /// If a line must be fetched from below the first cache and `waiting` has no more
+    /// than `flights_max` places for that, the access begins when there is one: that cycle
+    /// is the first of the results, the arrival of the data the second. O(1) for
+    /// a line in the first cache and no flights, else O(ways + flights) and the memory's
+    /// events up to then.
+    ///
+    /// # Errors
+    /// A time that the memory cannot count.
+    #[inline]
+    pub(crate) fn access(
+        &mut self,
+        now: Cycle,
+        addr: PhysAddr,
+        write: bool,
+        waiting: Waiting,
+        flights_max: u32,
+    ) -> Result<(Cycle, Ready), OfferError> {
+        let outcome = self.l1.access(addr, write);
+        let hit_at = now.saturating_add(self.l1_cycles);
+        if outcome == Outcome::Hit && self.flights.is_empty() {
+            return Ok((now, Ready::At(hit_at)));
+        }
+        self.access_slowly(now, addr, outcome, waiting, flights_max)
+    }
+
+    #[inline(never)]
+    fn access_slowly(
+        &mut self,
+        now: Cycle,
+        addr: PhysAddr,
+        outcome: Outcome,
+        waiting: Waiting,
+        flights_max: u32,
+    ) -> Result<(Cycle, Ready), OfferError> {
+        self.settle(now)?;
+        let line = self.l1.line(addr);
+        if let Some(flight) = self.flights.iter().find(|flight| flight.line == line) {
+            let (id, ready) = (flight.id, flight.ready);
+            self.evicted(now, outcome)?;
+            return Ok((
+                now,
+                match ready {
+                    UNKNOWN => Ready::With(id),
+                    _ => Ready::At(ready.max(now.saturating_add(self.l1_cycles))),
+                },
+            ));
+        }
+        if outcome == Outcome::Hit {
+            return Ok((now, Ready::At(now.saturating_add(self.l1_cycles))));
+        }
+        let mut now = now;
+        while self.in_flight(waiting) >= flights_max as usize {
+            now = now.max(self.first_arrival(waiting)?);
+            self.settle(now)?;
+        }
+        let missed_at = now.saturating_add(self.l1_cycles);
+        self.evicted(missed_at, outcome)?;
+        Ok((now, self.below(missed_at, addr, line, waiting)?))
+    }
+
+    /// The victim of a miss in the first cache goes down.
+    fn evicted(&mut self, now: Cycle, outcome: Outcome) -> Result<(), OfferError> {
+        if let Outcome::Miss(Some(victim)) = outcome
+            && victim.dirty
+            && let Some(next) = self.l2.take_back(victim.addr)
+            && next.dirty
+        {
+            self.write(now.saturating_add(self.l2_cycles), next.addr);
+        }
+        Ok(())
+    }
+
+    /// A line from the second cache or the memory.
+    fn below(
+        &mut self,
+        now: Cycle,
+        addr: PhysAddr,
+        line: u64,
+        waiting: Waiting,
+    ) -> Result<Ready, OfferError> {
+        let outcome = self.l2.access(addr, false);
+        let at = now.saturating_add(self.l2_cycles);
+        let Outcome::Miss(victim) = outcome else {
+            self.made += 1;
+            self.flights.push(Flight { id: self.made, line, ready: at, waiting });
+            return Ok(Ready::At(at));
+        };
+        let ready = self.request(at, addr, line, waiting);
+        if let Some(victim) = victim.filter(|victim| victim.dirty) {
+            self.write(at, victim.addr);
+        }
+        Ok(ready)
+    }
+
+    /// Reads at `addr` for a walk, or past the caches, and waits for it: the cycle in which
+    /// the data are there.
+    ///
+    /// # Errors
+    /// An address beyond the memory, or a time that the memory cannot count.
+    pub(crate) fn read_and_wait(
+        &mut self,
+        now: Cycle,
+        addr: PhysAddr,
+        source: Source,
+    ) -> Result<Cycle, OfferError> {
+        self.locate(addr)?;
+        let ready = match source {
+            Source::L1 => {
+                let (_, ready) = self.access(now, addr, false, Waiting::Load, u32::MAX)?;
+                ready
+            }
+            Source::L2 => {
+                self.settle(now)?;
+                let line = self.l1.line(addr);
+                match self.flights.iter().find(|flight| flight.line == line) {
+                    Some(Flight { id, ready: UNKNOWN, .. }) => Ready::With(*id),
+                    Some(Flight { ready, .. }) => Ready::At(*ready),
+                    None => self.below(now, addr, line, Waiting::Load)?,
+                }
+            }
+            Source::Memory => self.request(now, addr, NO_LINE, Waiting::Load),
+        };
+        self.wait(ready)
+    }
+
+    /// Writes past the caches.
+    pub(crate) fn write(&mut self, now: Cycle, addr: PhysAddr) {
+        self.dram_writes += 1;
+        self.made += 1;
+        self.offers.push(Reverse((self.clocks.to_dram(now), self.made, 0, addr, true)));
+    }
+
+    fn request(&mut self, now: Cycle, addr: PhysAddr, line: u64, waiting: Waiting) -> Ready {
+        self.dram_reads += 1;
+        self.made += 1;
+        let id = self.made;
+        self.offers.push(Reverse((self.clocks.to_dram(now), id, id, addr, false)));
+        self.flights.push(Flight { id, line, ready: UNKNOWN, waiting });
+        Ready::With(id)
+    }
+
+    /// The cycle in which data are there. The core stands still until then.
+    ///
+    /// # Errors
+    /// A time that the memory cannot count.
+    pub(crate) fn wait(&mut self, ready: Ready) -> Result<Cycle, OfferError> {
+        let id = match ready {
+            Ready::At(cycle) => return Ok(cycle),
+            Ready::With(id) => id,
+        };
+        loop {
+            match self.flights.iter().find(|flight| flight.id == id) {
+                // Arrived long ago.
+                None => return Ok(0),
+                Some(Flight { ready: UNKNOWN, .. }) => {}
+                Some(Flight { ready, .. }) => return Ok(*ready),
+            }
+            if !self.next_event(Cycle::MAX)? {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// The cycle by which everything in flight has arrived.
+    pub(crate) fn wait_for_all(&mut self) -> Result<Cycle, OfferError> {
+        // At the end of time nothing happens any more, and nothing is known.
+        while self.flights.iter().any(|flight| flight.ready == UNKNOWN)
+            && self.next_event(Cycle::MAX)?
+        {}
+        let last = self.flights.iter().map(|flight| flight.ready).max();
+        self.flights.clear();
+        Ok(last.unwrap_or(0))
+    }
+
+    /// Sees what has happened by the cycle `now` of the core, and forgets what has arrived.
+    fn settle(&mut self, now: Cycle) -> Result<(), OfferError> {
+        if self.flights.is_empty() {
+            return Ok(());
+        }
+        // Nobody waits for the memory if all arrivals are known.
+        if self.flights.iter().any(|flight| flight.ready == UNKNOWN) {
+            while self.next_event(now)? {}
+        }
+        self.flights.retain(|flight| flight.ready > now);
+        Ok(())
+    }
+
+    fn in_flight(&self, waiting: Waiting) -> usize {
+        self.flights.iter().filter(|flight| flight.waiting == waiting).count()
+    }
+
+    /// When the first of what waits so will have arrived.
+    fn first_arrival(&mut self, waiting: Waiting) -> Result<Cycle, OfferError> {
+        loop {
+            let of_kind = self.flights.iter().filter(|flight| flight.waiting == waiting);
+            let first = of_kind.map(|flight| flight.ready).min().unwrap_or(0);
+            // An event after `first` cannot bring anything earlier.
+            if !self.next_event(first)? {
+                return Ok(first);
+            }
+        }
+    }
+
+    /// Sees the next thing that happens at the memory, if it does by the cycle `until` of
+    /// the core: a request that gets there, or data that leave.
+    fn next_event(&mut self, until: Cycle) -> Result<bool, OfferError> {
+        let offer = self.offers.peek().map(|Reverse(offer)| offer.0);
+        let event = self.dram.next_event();
+        let Some(cycle) = [offer, event].into_iter().flatten().min() else {
+            return Ok(false);
+        };
+        if until != Cycle::MAX && self.clocks.to_core(cycle) > until {
+            return Ok(false);
+        }
+        if event == Some(cycle) {
+            self.dram.advance(cycle);
+            while let Some(Completion { cycle, id, write, .. }) = self.dram.take_done(cycle) {
+                let ready = self.clocks.to_core(cycle).saturating_add(self.memory_cycles);
+                let flight = self.flights.iter_mut().find(|flight| !write && flight.id == id);
+                if let Some(flight) = flight {
+                    flight.ready = ready;
+                }
+            }
+            return Ok(true);
+        }
+        let Some(Reverse((cycle, order, id, addr, write))) = self.offers.pop() else {
+            return Ok(false);
+        };
+        match self.dram.offer(cycle, Request { id, addr, write }) {
+            Ok(()) => Ok(true),
+            Err(error @ OfferError::Full { .. }) => {
+                // Later, and still before what was made after it.
+                let later = self.dram.next_event().ok_or(error)?;
+                self.offers.push(Reverse((later, order, id, addr, write)));
+                Ok(true)
+            }
+            Err(error) => {
+                self.offers.push(Reverse((cycle, order, id, addr, write)));
+                Err(error)
+            }
+        }
+    }
+
+    /// Walks every invariant.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        self.l1.check()?;
+        self.l2.check()?;
+        self.dram.check()?;
+        let unknown = self.flights.iter().filter(|flight| flight.ready == UNKNOWN).count();
+        let offered = self.offers.iter().filter(|Reverse(offer)| !offer.4).count();
+        if offered > unknown {
+            return Err("a read is on its way for nobody");
+        }
+        for (i, flight) in self.flights.iter().enumerate() {
+            let again = |other: &Flight| other.line == flight.line && flight.line != NO_LINE;
+            if self.flights[..i].iter().any(again) {
+                return Err("a line is in flight twice");
+            }
+        }
+        Ok(())
+    }
+}

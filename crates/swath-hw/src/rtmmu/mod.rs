@@ -1,0 +1,5 @@
+//! TODO rtmmu.
+
+pub mod tables;
+pub mod unit;
+pub mod walk;

@@ -1,0 +1,98 @@
+//! The forms that a TLB can have: sets, ways and which page bits choose a set.
+
+use core::fmt;
+
+use swath_arch::Order;
+
+use crate::tlb::fill::PAGE_BITS;
+
+/// The form of a TLB.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Geometry {
+    /// How many sets: any number from 1 on. The set of a page is the
+    /// remainder of its shifted number.
+    pub sets: u32,
+    /// How many entries to a set: any number from 1 on.
+    pub ways: u32,
+    /// log2 of the pages that share a set; no entry is longer. Without effect
+    /// when there is one set.
+    pub index_shift: u32,
+}
+
+impl Geometry {
+    /// The most entries that a TLB may have.
+    pub const ENTRIES_MAX: u32 = 1 << 24;
+
+    /// One set of `entries`.
+    pub const fn fully_associative(entries: u32) -> Self {
+        Self { sets: 1, ways: entries, index_shift: 0 }
+    }
+}
+
+/// How an entry longer than the window of a set finds its set, where there are several.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Indexing {
+    /// It is cut to the window.
+    #[default]
+    Window,
+    /// A superpage keeps its size, and its set follows from the address bits above it. Any other
+    /// entry is cut.
+    Size,
+}
+
+impl Default for Geometry {
+    /// The papers' 32 entries, fully associative.
+    fn default() -> Self {
+        Self::fully_associative(32)
+    }
+}
+
+/// A form that no TLB can have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GeometryError {
+    /// No sets or no ways, or more entries than [`Geometry::ENTRIES_MAX`].
+    Entries {
+        /// The sets asked for.
+        sets: u32,
+        /// The ways asked for.
+        ways: u32,
+    },
+    /// An index shift beyond the 52 bits of a page number.
+    IndexShift {
+        /// The shift asked for.
+        index_shift: u32,
+    },
+    /// More arrays than [`TlbForm::ARRAYS_MAX`](crate::TlbForm::ARRAYS_MAX).
+    Arrays {
+        /// The arrays asked for.
+        count: usize,
+    },
+    /// An array whose largest entries are not larger than those of the one before.
+    Largest {
+        /// The largest of the one before.
+        before: Order,
+        /// The largest of the array.
+        largest: Order,
+    },
+}
+
+impl fmt::Display for GeometryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entries { sets, ways } => {
+                write!(f, "{sets} sets of {ways} ways: 1 to {} entries", Geometry::ENTRIES_MAX)
+            }
+            Self::IndexShift { index_shift } => {
+                write!(f, "index shift {index_shift}: at most {PAGE_BITS}")
+            }
+            Self::Arrays { count } => {
+                write!(f, "{count} arrays of a TLB: at most {}", crate::TlbForm::ARRAYS_MAX)
+            }
+            Self::Largest { before, largest } => {
+                write!(f, "an array for order {largest} behind one for {before}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for GeometryError {}

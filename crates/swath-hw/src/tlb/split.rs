@@ -1,0 +1,330 @@
+//! A TLB of one array for all page sizes, or of several, split by size.
+//!
+//! Processors have both: one array whose entries hold any size (a micro TLB that is
+//! searched as a whole, or a second TLB [indexed by size](Indexing::Size)), or an array for
+//! each size, as in x86-64's first TLBs. A [`TlbForm`] says which; a [`SplitTlb`] sends each
+//! fill to the first array that holds entries of its size, and asks all of them.
+//!
+//! **A page larger than all arrays hold** is held in part: the aligned piece around the
+//! demanded page that the last array does hold, as Cortex-A15's first TLBs do with
+//! everything above 4 KiB (its manual, section 5.2) and Cortex-A35's with 1 GiB.
+//!
+//! **Two arrays may serve one page** if tables are changed without the owed invalidation: a
+//! fill drops only what serves the demanded page itself. Arrays answer in their order, the
+//! smallest sizes first, so what is stale stays to be seen. (Hardware may use either, SDM volume 3,
+//! section 4.10.2.3.)
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
+
+use crate::tlb::fill::{EntryKind, Fill, Hit, PAGE_BITS};
+use crate::tlb::geometry::{Geometry, GeometryError, Indexing};
+use crate::tlb::ranges::{NO_PAGE, Tlb};
+use crate::tlb::stats::{SizeStats, TlbStats};
+
+/// One array of a TLB.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TlbArray {
+    /// Its sets and ways.
+    pub geometry: Geometry,
+    /// How entries of several sizes find their sets.
+    pub indexing: Indexing,
+    /// The order of the largest entries that it holds.
+    pub largest: Order,
+}
+
+/// The form of a TLB: its arrays, for larger entries from the first to the last.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TlbForm {
+    arrays: [TlbArray; Self::ARRAYS_MAX],
+    count: usize,
+}
+
+impl TlbForm {
+    /// The most arrays that a TLB may have.
+    pub const ARRAYS_MAX: usize = 4;
+
+    /// One array for all sizes.
+    pub const fn unified(geometry: Geometry, indexing: Indexing) -> Self {
+        Self::split(TlbArray { geometry, indexing, largest: Order::MAX })
+    }
+
+    /// A first array, for entries up to its largest. With it alone, larger ones are held in
+    /// part.
+    pub const fn split(first: TlbArray) -> Self {
+        Self { arrays: [first; Self::ARRAYS_MAX], count: 1 }
+    }
+
+    /// One more array, for entries larger than those of the arrays before, up to its largest.
+    #[must_use]
+    pub const fn and(mut self, next: TlbArray) -> Self {
+        if self.count < Self::ARRAYS_MAX {
+            self.arrays[self.count] = next;
+        }
+        // One too many is refused when a TLB is made of it.
+        self.count = self.count.saturating_add(1);
+        self
+    }
+
+    /// The arrays.
+    pub fn arrays(&self) -> &[TlbArray] {
+        &self.arrays[..self.count.min(Self::ARRAYS_MAX)]
+    }
+
+    /// Entries in all arrays.
+    pub fn entries(&self) -> u64 {
+        let entries =
+            |array: &TlbArray| u64::from(array.geometry.sets) * u64::from(array.geometry.ways);
+        self.arrays().iter().map(entries).sum()
+    }
+}
+
+impl From<Geometry> for TlbForm {
+    /// One array for all sizes; where it has sets, what is longer than a window is cut.
+    fn from(geometry: Geometry) -> Self {
+        Self::unified(geometry, Indexing::Window)
+    }
+}
+
+/// A TLB of one or several arrays.
+///
+/// Let c be the number of size classes present in all arrays, as at [`Tlb`].
+///
+/// Invariants: those of the arrays, and: an array holds no entry that is larger than its largest;
+/// anchor entries stand in the first; `last_page` is the page of the last hit, answered by the
+/// first array that has it, or no page.
+#[derive(Clone, Debug)]
+pub struct SplitTlb {
+    last_page: u64,
+    last: Hit,
+    last_size: u8,
+    form: TlbForm,
+    arrays: Box<[Tlb]>,
+    stats: TlbStats,
+    sizes: [SizeStats; PAGE_BITS as usize + 1],
+    held_in_part: u64,
+}
+
+impl SplitTlb {
+    /// An empty TLB. `distance` is log2 of the anchor distance, as at [`Tlb::new`].
+    /// O(entries).
+    ///
+    /// # Errors
+    /// [`GeometryError`], that of an array or of all of them.
+    pub fn new(form: &TlbForm, distance: Order) -> Result<Self, GeometryError> {
+        if form.count > TlbForm::ARRAYS_MAX {
+            return Err(GeometryError::Arrays { count: form.count });
+        }
+        for pair in form.arrays().windows(2) {
+            let (before, largest) = (pair[0].largest, pair[1].largest);
+            if before >= largest {
+                return Err(GeometryError::Largest { before, largest });
+            }
+        }
+        let array = |array: &TlbArray| Tlb::indexed(array.geometry, array.indexing, distance);
+        let arrays: Result<Vec<Tlb>, _> = form.arrays().iter().map(array).collect();
+        Ok(Self {
+            last_page: NO_PAGE,
+            last: Hit {
+                frame: Pfn::new(0),
+                attributes: Attributes::default(),
+                kind: EntryKind::Regular,
+            },
+            last_size: 0,
+            form: *form,
+            arrays: arrays?.into(),
+            stats: TlbStats::default(),
+            sizes: [SizeStats::default(); PAGE_BITS as usize + 1],
+            held_in_part: 0,
+        })
+    }
+
+    /// The form.
+    pub const fn form(&self) -> &TlbForm {
+        &self.form
+    }
+
+    /// The arrays. Their counters know fills and what follows from them, not lookups.
+    pub fn arrays(&self) -> &[Tlb] {
+        &self.arrays
+    }
+
+    /// What all arrays have counted since the start or the last
+    /// [`reset_stats`](Self::reset_stats). O(arrays).
+    pub fn stats(&self) -> TlbStats {
+        let mut all = self.stats;
+        for array in self.arrays.iter().map(Tlb::stats) {
+            all.fills += array.fills;
+            all.trimmed_fills += array.trimmed_fills;
+            all.evictions += array.evictions;
+            all.displaced += array.displaced;
+            all.invalidated += array.invalidated;
+        }
+        all
+    }
+
+    /// What was counted of entries of `order`; of a length that is no power of two, at the
+    /// next one; of anchor entries nothing.
+    pub fn size_stats(&self, order: Order) -> SizeStats {
+        self.sizes.get(order.k() as usize).copied().unwrap_or_default()
+    }
+
+    /// Fills of entries that were larger than any array holds.
+    pub const fn held_in_part(&self) -> u64 {
+        self.held_in_part
+    }
+
+    /// Sets every counter to 0; the entries stay.
+    pub fn reset_stats(&mut self) {
+        self.stats = TlbStats::default();
+        self.sizes = [SizeStats::default(); PAGE_BITS as usize + 1];
+        self.held_in_part = 0;
+        for array in &mut self.arrays {
+            array.reset_stats();
+        }
+    }
+
+    /// Looks `page` up in all arrays, and makes the entry that answers the most recently used
+    /// of its set. O(1) for the page of the access before, else O(arrays + c).
+    #[inline]
+    pub fn lookup(&mut self, page: Vpn) -> Option<Hit> {
+        self.stats.accesses += 1;
+        if page.raw() != self.last_page || page.raw() == NO_PAGE {
+            self.search(page.raw())?;
+        }
+        match self.last.kind {
+            EntryKind::Regular => {
+                self.stats.regular_hits += 1;
+                self.sizes[usize::from(self.last_size) % (PAGE_BITS as usize + 1)].hits += 1;
+            }
+            EntryKind::Anchor => self.stats.anchor_hits += 1,
+        }
+        Some(self.last)
+    }
+
+    fn search(&mut self, page: u64) -> Option<Hit> {
+        for array in &mut self.arrays {
+            if let Some(hit) = array.search(page) {
+                self.last_page = page;
+                self.last = hit;
+                self.last_size = array.last_class;
+                return Some(hit);
+            }
+        }
+        self.stats.misses += 1;
+        None
+    }
+
+    /// What an access to `page` would find, changing nothing. O(arrays + c).
+    pub fn peek(&self, page: Vpn) -> Option<Hit> {
+        self.arrays.iter().find_map(|array| array.peek(page))
+    }
+
+    /// The entry that [`peek`](Self::peek) finds, for another TLB to hold.
+    pub(crate) fn entry(&self, page: Vpn) -> Option<Fill> {
+        self.arrays.iter().find_map(|array| array.entry(page))
+    }
+
+    /// Writes an entry into the array of its size, after [cutting](Tlb::fill) it there.
+    /// O(arrays + c + ways).
+    pub fn fill(&mut self, fill: &Fill) {
+        self.last_page = NO_PAGE;
+        let mut fill = *fill;
+        let at = match fill.kind {
+            EntryKind::Anchor => 0,
+            EntryKind::Regular => self.array_of(&mut fill),
+        };
+        if fill.kind == EntryKind::Regular {
+            for (number, array) in self.arrays.iter_mut().enumerate() {
+                if number != at {
+                    array.displace_regular(fill.page);
+                }
+            }
+        }
+        let array = &mut self.arrays[at];
+        array.fill(&fill);
+        if fill.kind == EntryKind::Regular {
+            self.sizes[usize::from(array.last_class) % (PAGE_BITS as usize + 1)].fills += 1;
+        }
+    }
+
+    /// The array for an entry, which is cut to what the last one holds.
+    fn array_of(&mut self, fill: &mut Fill) -> usize {
+        let class = 64 - (fill.end - fill.start - 1).leading_zeros();
+        let arrays = self.form.arrays();
+        if let Some(at) = arrays.iter().position(|array| class <= array.largest.k()) {
+            return at;
+        }
+        let last = arrays.len() - 1;
+        let pages = arrays[last].largest.frames();
+        let low = fill.page & !(pages - 1);
+        let start = fill.start.max(low);
+        fill.frame += start - fill.start;
+        (fill.start, fill.end) = (start, fill.end.min(low + pages));
+        self.held_in_part += 1;
+        // What is left of it may be small.
+        let class = 64 - (fill.end - fill.start - 1).leading_zeros();
+        arrays.iter().position(|array| class <= array.largest.k()).unwrap_or(last)
+    }
+
+    /// Drops every entry that serves `page`, in all arrays. O(arrays + c).
+    pub fn invalidate_page(&mut self, page: Vpn) {
+        self.last_page = NO_PAGE;
+        for array in &mut self.arrays {
+            array.invalidate_page(page);
+        }
+    }
+
+    /// Drops every entry that serves a page of `pages`. O(entries).
+    pub fn invalidate_range(&mut self, pages: PageRange) {
+        self.last_page = NO_PAGE;
+        for array in &mut self.arrays {
+            array.invalidate_range(pages);
+        }
+    }
+
+    /// Drops every entry. O(entries).
+    pub fn invalidate_all(&mut self) {
+        self.last_page = NO_PAGE;
+        for array in &mut self.arrays {
+            array.invalidate_all();
+        }
+    }
+
+    /// Visits the valid entries: for each array, what [`Tlb::for_each`] visits. O(entries).
+    pub fn for_each(&self, visit: &mut dyn FnMut(EntryKind, PageRange, Pfn)) {
+        for array in &self.arrays {
+            array.for_each(visit);
+        }
+    }
+
+    /// Walks every invariant. O(entries × ways + buckets).
+    ///
+    /// # Errors
+    /// The invariant that does not hold, in words.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let mut wrong = None;
+        for (number, array) in self.arrays.iter().enumerate() {
+            array.check()?;
+            array.for_each(&mut |kind, pages, _| {
+                let fits = |of: &TlbArray| pages.count <= of.largest.frames();
+                let largest_fits = fits(&self.form.arrays()[number]);
+                if kind == EntryKind::Anchor && number != 0 {
+                    wrong = Some("an anchor entry is not in the first array");
+                }
+                if kind == EntryKind::Regular && !largest_fits {
+                    wrong = Some("an entry is too large for its array");
+                }
+            });
+        }
+        if let Some(wrong) = wrong {
+            return Err(wrong);
+        }
+        if self.last_page != NO_PAGE && self.peek(Vpn::new(self.last_page)) != Some(self.last) {
+            return Err("the last hit is not what a search finds");
+        }
+        Ok(())
+    }
+}

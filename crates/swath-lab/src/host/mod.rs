@@ -1,0 +1,4 @@
+//! TODO host.
+
+pub mod count;
+pub mod memory;

@@ -1,0 +1,201 @@
+//! Memory of this machine as areas: a file of memory, mapped piece by piece.
+//!
+//! An offset in the file is a physical address, so that frames are taken
+//! or not (pages of the file), and mapped or not, apart from each other, as
+//! sections 3.2 and 4.2 of 003_f9a9d8482224280c.txt want it. The accelerator's
+//! space is a range of addresses, reserved once.
+
+#![allow(unsafe_code, reason = "maps memory: each call with its proof")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::ptr::{
+    NonNull, {self},
+};
+
+use nix::libc;
+use swath_arch::{BASE_PAGE_BYTES, Extent};
+use swath_frame::segment::bitmap::Frames;
+use swath_frame::segment::mapping::{Mapping, Refused};
+use swath_frame::segment::space::{Extents, Segment};
+
+use crate::papers::clmalloc::plan::AreasPlan;
+use crate::papers::clmalloc::variant::CountsPages;
+
+/// So that the accelerator's space begins with a unit of the pool.
+const ALIGN_BYTES: usize = 1 << 21;
+
+/// A machine's memory, and what of it is mapped.
+pub(crate) struct FileMemory {
+    file: File,
+    reserved: *mut u8,
+    reserved_len: usize,
+    base: NonNull<u8>,
+    frames: Frames,
+    mapped: u64,
+    unmapped: u64,
+}
+
+fn mapped(at: *mut libc::c_void) -> io::Result<*mut u8> {
+    if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at.cast()) }
+}
+
+fn bytes(frames: u64) -> usize {
+    (frames * BASE_PAGE_BYTES) as usize
+}
+
+impl FileMemory {
+    /// The memory of `machine`, its frames taken now or when they are mapped.
+    pub(crate) fn new(machine: &AreasPlan, frames: Frames) -> io::Result<Self> {
+        // SAFETY: a name that ends with a zero; the file is this value's own.
+        let file = unsafe {
+            let file = libc::memfd_create(c"areas".as_ptr(), libc::MFD_CLOEXEC);
+            if file < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            File::from_raw_fd(file)
+        };
+        let end_mib = machine.areas_mib.iter().map(|(first, len)| first + len).max();
+        file.set_len(end_mib.unwrap_or(0) << 20)?;
+        let reserved_len = ((machine.total_mib() << 20) as usize).saturating_add(ALIGN_BYTES);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping where the kernel wants it.
+        let at =
+            unsafe { libc::mmap(ptr::null_mut(), reserved_len, libc::PROT_NONE, flags, -1, 0) };
+        let reserved = mapped(at)?;
+        let base = reserved.wrapping_add(reserved.align_offset(ALIGN_BYTES));
+        let base = NonNull::new(base).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let mut memory =
+            Self { file, reserved, reserved_len, base, frames, mapped: 0, unmapped: 0 };
+        if frames == Frames::PreAllocated {
+            for &(first, len) in &machine.areas_mib {
+                let extent = Extent::new(
+                    swath_arch::Pfn::new(first * crate::papers::clmalloc::plan::MIB_FRAMES),
+                    len * crate::papers::clmalloc::plan::MIB_FRAMES,
+                );
+                memory.place(0, extent)?;
+                memory.hide(0, extent.count)?;
+            }
+        }
+        Ok(memory)
+    }
+
+    /// Where frame 0 of the accelerator's space is mapped.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Maps `extent` from page `page` of the space on; its frames are taken if they were not.
+    fn place(&mut self, page: u64, extent: Extent) -> io::Result<()> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let (at, len) = (self.base.as_ptr().wrapping_add(bytes(page)), bytes(extent.count));
+        let offset = bytes(extent.start.raw()) as libc::off_t;
+        // SAFETY: within the reservation, as long as the space, and not in use.
+        let placed =
+            unsafe { libc::mmap(at.cast(), len, access, flags, self.file.as_raw_fd(), offset) };
+        mapped(placed)?;
+        // SAFETY: the range just mapped.
+        if unsafe { libc::madvise(at.cast(), len, libc::MADV_POPULATE_WRITE) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Makes `count` pages of the space a reservation again.
+    fn hide(&mut self, page: u64, count: u64) -> io::Result<()> {
+        let at = self.base.as_ptr().wrapping_add(bytes(page));
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: within the reservation, and given up by its user.
+        let hidden = unsafe { libc::mmap(at.cast(), bytes(count), libc::PROT_NONE, flags, -1, 0) };
+        mapped(hidden).map(|_| ())
+    }
+}
+
+impl Mapping for FileMemory {
+    fn map(&mut self, segment: Segment, extents: Extents<'_>) -> Result<(), Refused> {
+        let mut page = segment.start;
+        for extent in extents.clone() {
+            if self.place(page, extent).is_err() {
+                self.unmap(segment, extents);
+                return Err(Refused);
+            }
+            page += extent.count;
+        }
+        self.mapped += segment.count;
+        Ok(())
+    }
+
+    fn unmap(&mut self, segment: Segment, extents: Extents<'_>) {
+        // What fails stays mapped, and its frames taken: more than there should be.
+        let _ = self.hide(segment.start, segment.count);
+        self.unmapped += segment.count;
+        if self.frames == Frames::PreAllocated {
+            return;
+        }
+        for extent in extents {
+            let (offset, len) = (bytes(extent.start.raw()), bytes(extent.count));
+            let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            // SAFETY: pages of this value's file, mapped nowhere any more.
+            unsafe {
+                let (offset, len) = (offset as libc::off_t, len as libc::off_t);
+                libc::fallocate(self.file.as_raw_fd(), how, offset, len)
+            };
+        }
+    }
+}
+
+impl CountsPages for FileMemory {
+    fn pages(&self) -> (u64, u64) {
+        (self.mapped, self.unmapped)
+    }
+}
+
+impl Drop for FileMemory {
+    fn drop(&mut self) {
+        // SAFETY: reserved by `new`; whatever is mapped in it goes, too.
+        unsafe { libc::munmap(self.reserved.cast(), self.reserved_len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use swath_arch::Order;
+
+    use super::*;
+
+    /// A byte of the space.
+    fn byte(memory: &FileMemory, page: u64) -> *mut u8 {
+        memory.base().as_ptr().wrapping_add(bytes(page))
+    }
+
+    #[test]
+    fn frames_stay_or_go_with_the_mapping() {
+        let machine = AreasPlan { name: "two".into(), areas_mib: vec![(1, 1), (5, 1)] };
+        for (frames, kept) in [(Frames::PreAllocated, 7), (Frames::OnDemand, 0)] {
+            let mut memory = FileMemory::new(&machine, frames).unwrap();
+            machine
+                .with_space(Order::BASE, |space| {
+                    // Across the vacuum.
+                    let segment = Segment::new(200, 100);
+                    memory.map(segment, space.extents(segment)).unwrap();
+                    for page in 200..300 {
+                        // SAFETY: mapped by the call above.
+                        unsafe {
+                            assert_eq!(byte(&memory, page).read(), 0);
+                            byte(&memory, page).write(7);
+                        }
+                    }
+                    memory.unmap(segment, space.extents(segment));
+                    memory.map(segment, space.extents(segment)).unwrap();
+                    for page in 200..300 {
+                        // SAFETY: as above.
+                        assert_eq!(unsafe { byte(&memory, page).read() }, kept, "{page}");
+                    }
+                    assert_eq!(memory.pages(), (200, 100));
+                })
+                .unwrap();
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! How much of a program's memory is referenced at a time (section III-B,
+//! Fig. 3), on recorded accesses.
+//!
+//! The paper samples page tables: in each 100 ms, which pages have their
+//! reference bit set in the last 10 ms. A recording has no clock, so periods
+//! and windows are counted in accesses here. Of a recording that was thinned
+//! out, the bursts that it holds whole are the windows.
+//!
+//! The recorded programs have one thread. Several threads are **made up**: n
+//! copies of the recording over the same pages, copy i an i-th of n of the run
+//! ahead, all in the same window. That keeps what each does, and knows nothing
+//! of how threads share their work.
+
+use std::io::Cursor;
+
+use foldhash::{HashSet, HashSetExt};
+use swath_arch::PageRange;
+
+use crate::papers::green::plan_cost::WorkingSetPlan;
+use crate::source::real::Trace;
+use crate::study::results::{Claim, Figure, FigureKind, Series, StudyResult, Unit};
+use crate::study::run;
+use crate::study::run::{Outcome, Run, StudyError};
+use swath_trace::access::event::{Event, Item, Sampling};
+use swath_trace::access::stream::{Accesses, TraceError};
+
+/// A whole compilation, thinned out.
+const SHIPPED_COMPILER: &[u8] = include_bytes!("../../../data/cc1.swtrace");
+
+/// What a recording says of its working sets.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Windows {
+    /// The pages referenced in each window, each window ascending.
+    pages: Vec<Vec<u64>>,
+    /// The most pages that were resident at the end of a window: touched, and
+    /// not given back.
+    resident_pages: u64,
+}
+
+/// Where windows lie: the accesses of each period from `from` to `to`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Shape {
+    period: u64,
+    from: u64,
+    to: u64,
+}
+
+impl Shape {
+    fn of(plan: &WorkingSetPlan, sampling: Option<Sampling>) -> Self {
+        match sampling {
+            Some(Sampling { burst_accesses, period_accesses }) => {
+                Self { period: period_accesses, from: 0, to: burst_accesses }
+            }
+            None => {
+                let period = plan.period_accesses;
+                Self { period, from: period - plan.window_accesses, to: period }
+            }
+        }
+    }
+}
+
+impl Windows {
+    /// Walks a recording. O(a + e·r) for a accesses, e events and r resident pages.
+    fn of(accesses: Accesses, plan: &WorkingSetPlan) -> Result<(Self, Shape), TraceError> {
+        let shape = Shape::of(plan, accesses.header().and_then(|header| header.sampling));
+        let mut windows = Self::default();
+        let mut resident: HashSet<u64> = HashSet::new();
+        let mut inside: HashSet<u64> = HashSet::new();
+        let mut at: u64 = 0;
+        let mut open = false;
+        for item in accesses.items() {
+            let access = match item? {
+                Item::Access(access) => access,
+                Item::Event(event) => {
+                    if let Event::Skip { accesses } = event {
+                        at = at.saturating_add(accesses);
+                    }
+                    forget(&mut resident, event);
+                    continue;
+                }
+            };
+            let place = at % shape.period;
+            if (shape.from..shape.to).contains(&place) {
+                open = true;
+                inside.extend(access.pages().iter().map(|page| page.raw()));
+            }
+            resident.extend(access.pages().iter().map(|page| page.raw()));
+            if place + 1 == shape.to && open {
+                windows.close(&mut inside, resident.len());
+                open = false;
+            }
+            at += 1;
+        }
+        // A window that the end cuts off is left out.
+        Ok((windows, shape))
+    }
+
+    fn close(&mut self, inside: &mut HashSet<u64>, resident: usize) {
+        let mut pages: Vec<u64> = inside.drain().collect();
+        pages.sort_unstable();
+        self.pages.push(pages);
+        self.resident_pages = self.resident_pages.max(resident as u64);
+    }
+
+    /// What `threads` copies reference in window `w`: each page once, and once
+    /// for each thread.
+    fn referenced(&self, w: usize, threads: u64) -> (u64, u64) {
+        let count = self.pages.len() as u64;
+        let mut union: HashSet<u64> = HashSet::new();
+        let mut sum = 0;
+        for thread in 0..threads {
+            let shifted = (w as u64 + thread * count / threads) % count;
+            let pages = &self.pages[shifted as usize];
+            sum += pages.len() as u64;
+            union.extend(pages);
+        }
+        (union.len() as u64, sum)
+    }
+
+    /// Averages over all windows, as shares of the resident set: each page once,
+    /// and once for each thread.
+    fn shares(&self, threads: u64) -> (f64, f64) {
+        let windows = 0..self.pages.len();
+        let (union, sum) = windows.fold((0, 0), |(union, sum), w| {
+            let (u, s) = self.referenced(w, threads);
+            (union + u, sum + s)
+        });
+        let all = (self.pages.len() as u64 * self.resident_pages).max(1) as f64;
+        (union as f64 / all, sum as f64 / all)
+    }
+}
+
+/// Pages that an event takes away are resident no more.
+fn forget(resident: &mut HashSet<u64>, event: Event) {
+    let within = |range: PageRange, page: u64| {
+        page.checked_sub(range.start.raw()).is_some_and(|offset| offset < range.count)
+    };
+    match event {
+        Event::Map { pages, .. } | Event::Unmap { pages } | Event::Discard { pages } => {
+            resident.retain(|&page| !within(pages, page));
+        }
+        Event::Move { from, to } => {
+            let mut moved = Vec::new();
+            resident.retain(|&page| {
+                if within(from, page) {
+                    moved.push(page - from.start.raw());
+                }
+                !within(from, page) && !within(to, page)
+            });
+            let inside = moved.into_iter().filter(|&offset| offset < to.count);
+            resident.extend(inside.map(|offset| to.start.raw() + offset));
+        }
+        Event::Protect { .. } | Event::Fork | Event::Skip { .. } => {}
+    }
+}
+
+/// A recording by name.
+struct Recording {
+    name: String,
+    windows: Windows,
+    shape: Shape,
+}
+
+const THREADS: &str = "Section III-B";
+
+/// Average shares of facesim's resident set, by threads.
+const FACESIM: [(u64, f64); 4] = [(1, 0.05), (4, 0.13), (8, 0.23), (16, 0.5)];
+
+/// Runs the plan.
+///
+/// # Errors
+/// [`StudyError`].
+pub fn run(plan: &WorkingSetPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
+    let about = &plan.about;
+    let given = run.real.accesses.as_deref();
+    let traces: &[bool] = if given.is_some() { &[false] } else { &[false, true] };
+    let recordings = run.points(about, traces, |&compiler| {
+        let trace = Trace::new(given);
+        let name = if compiler {
+            "cc1".to_owned()
+        } else {
+            given.map_or_else(|| "sort".to_owned(), |_| trace.name())
+        };
+        let opened = if compiler {
+            Accesses::from_reader(Cursor::new(SHIPPED_COMPILER), None)
+        } else {
+            trace.open()
+        };
+        let read = opened.and_then(|accesses| Windows::of(accesses, plan));
+        let (windows, shape) = read.map_err(|error| {
+            let mut error = trace.error(&error);
+            error.file = if compiler { "cc1 (shipped trace)".to_owned() } else { error.file };
+            error
+        })?;
+        if windows.pages.is_empty() {
+            return Err(StudyError::Machine {
+                study: about.study.clone(),
+                what: format!("{name} is shorter than one period of {}", shape.period),
+            });
+        }
+        Ok(Recording { name, windows, shape })
+    })?;
+
+    let mut result = StudyResult {
+        notes: vec![
+            "Several threads are made up: copies of one recording over the same pages, each a \
+             part of the run ahead of the other. A page that several of them reference counts \
+             once, or, as in the paper for shared pages, once for each thread; the latter is \
+             the first times the number of threads by construction."
+                .to_owned(),
+            "The resident set is the largest of the run: pages touched and not given back, \
+             code included. Facesim, the paper's program, is not among the recordings; its \
+             windows last 10 ms, which is thousands of times more accesses."
+                .to_owned(),
+        ],
+        ..run::result(about, plan, run, about.purpose.clone())
+    };
+    let most = plan.threads.last().copied().unwrap_or(1);
+    for recording in &recordings {
+        let Recording { name, windows, shape } = recording;
+        let id = format!("Fig. 3, {name}");
+        let title = "pages referenced in each window";
+        let caption = format!(
+            "Windows of {} accesses in each {}; {} pages are resident at most. More than one \
+             thread is made up of shifted copies; each page counts once.",
+            shape.to - shape.from,
+            shape.period,
+            windows.resident_pages,
+        );
+        let figure = Figure::new(&id, title, FigureKind::Lines, "window", "pages referenced");
+        result.figures.push(figure.with_caption(&caption));
+        let mut shown = vec![1, most];
+        shown.dedup();
+        for threads in shown {
+            let points = (0..windows.pages.len())
+                .map(|w| (w as f64, windows.referenced(w, threads).0 as f64));
+            let design = if threads == 1 { "1 thread" } else { &format!("{threads} threads") };
+            result.series.push(Series::new(&id, "window", "pages", design, points));
+        }
+    }
+    let figure = Figure::new(
+        THREADS,
+        "pages referenced in a window",
+        FigureKind::LinesLog2,
+        "threads",
+        "share of the resident set",
+    );
+    result.figures.push(figure.with_caption(
+        "Facesim's are the paper's figures, for windows of 10 ms: another program and other \
+         windows, shown for the shape.",
+    ));
+    for Recording { name, windows, .. } in &recordings {
+        let share = |of: fn((f64, f64)) -> f64| {
+            plan.threads.iter().map(move |&n| (n as f64, of(windows.shares(n))))
+        };
+        let series = |design: &str, points: Vec<(f64, f64)>| {
+            Series::new(THREADS, "threads", "referenced_share", design, points)
+        };
+        result.series.push(series(name, share(|shares| shares.0).collect()));
+        let per_thread = format!("{name}, per thread");
+        result.series.push(series(&per_thread, share(|shares| shares.1).collect()));
+    }
+    let paper = FACESIM.map(|(threads, share)| (threads as f64, share));
+    result.series.push(Series::new(
+        THREADS,
+        "threads",
+        "referenced_share",
+        "facesim (paper)",
+        paper,
+    ));
+    if plan.claims
+        && let Some(recording) = recordings.last()
+    {
+        result.claims = claims(plan, recording);
+    }
+    Ok(Outcome { result, host: None })
+}
+
+fn claims(plan: &WorkingSetPlan, recording: &Recording) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for (threads, share) in FACESIM.into_iter().filter(|row| plan.threads.contains(&row.0)) {
+        let says = format!(
+            "facesim with {threads} thread{}: share of the resident set referenced in a sample; \
+             measured on {}, each page once",
+            if threads == 1 { "" } else { "s" },
+            recording.name,
+        );
+        let measured = recording.windows.shares(threads).0;
+        let claim = Claim::within("Section III-B, Fig. 3", &says, share, measured, 0.05);
+        claims.push(claim.with_unit(Unit::Share).with_cause(
+            "Not to be compared directly: another program, windows counted in accesses, and \
+             threads made up of shifted copies.",
+        ));
+    }
+    claims
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use swath_arch::Vpn;
+
+    fn plan(period_accesses: u64, window_accesses: u64) -> WorkingSetPlan {
+        let text = include_str!("working_set.toml");
+        let mut plan: WorkingSetPlan = toml::from_str(text).unwrap();
+        plan.period_accesses = period_accesses;
+        plan.window_accesses = window_accesses;
+        plan
+    }
+
+    fn lackey(pages: &[u64]) -> Accesses {
+        let text: String = pages.iter().map(|page| format!(" L {:x},8\n", page << 12)).collect();
+        Accesses::from_reader(Cursor::new(text.into_bytes()), None).unwrap()
+    }
+
+    #[test]
+    fn windows_are_the_ends_of_periods() {
+        // Periods of four accesses, windows of the last two; the last is cut off.
+        let accesses = lackey(&[1, 1, 2, 3, 9, 9, 3, 3, 4, 4, 5]);
+        let (windows, _) = Windows::of(accesses, &plan(4, 2)).unwrap();
+        assert_eq!(windows.pages, [vec![2, 3], vec![3]]);
+        // Pages 1, 2, 3 and 9.
+        assert_eq!(windows.resident_pages, 4);
+    }
+
+    #[test]
+    fn copies_share_pages() {
+        let windows = Windows { pages: vec![vec![1, 2], vec![2, 3], vec![7]], resident_pages: 10 };
+        assert_eq!(windows.referenced(0, 1), (2, 2));
+        assert_eq!(windows.referenced(0, 3), (4, 5));
+        assert_eq!(windows.referenced(1, 3), (4, 5));
+        assert_eq!(windows.shares(1), (5.0 / 30.0, 5.0 / 30.0));
+        assert_eq!(windows.shares(3), (0.4, 0.5));
+    }
+
+    #[test]
+    fn what_is_given_back_is_not_resident() {
+        let range = |start, count| PageRange::new(Vpn::new(start), count);
+        let mut resident: HashSet<u64> = (0..20).collect();
+        forget(&mut resident, Event::Unmap { pages: range(0, 5) });
+        forget(&mut resident, Event::Discard { pages: range(8, 2) });
+        // Of five pages three are kept; page 10 was there before and is gone.
+        forget(&mut resident, Event::Move { from: range(15, 5), to: range(10, 3) });
+        forget(&mut resident, Event::Skip { accesses: 5 });
+        let mut left: Vec<u64> = resident.into_iter().collect();
+        left.sort_unstable();
+        assert_eq!(left, [5, 6, 7, 10, 11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn the_shipped_recordings_have_windows() {
+        let plan = plan(100_000, 10_000);
+        let compiler = Accesses::from_reader(Cursor::new(SHIPPED_COMPILER), None).unwrap();
+        let (windows, shape) = Windows::of(compiler, &plan).unwrap();
+        assert_eq!(shape, Shape { period: 4_000_000, from: 0, to: 20_000 });
+        // 536,156,614 accesses: 134 periods and the burst of another.
+        assert_eq!(windows.pages.len(), 135);
+        assert!(windows.pages.iter().all(|pages| !pages.is_empty()));
+        assert!((1000..=5284).contains(&windows.resident_pages));
+    }
+}

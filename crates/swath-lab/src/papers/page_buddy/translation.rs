@@ -1,0 +1,453 @@
+//! One measurement of translation: memory, an allocator, page tables in bytes,
+//! a TLB for each master, and the accesses.
+//!
+//! A [`Program`] requests memory and accesses it; a [`Design`] is an allocator
+//! with a way of coalescing. [`measure`] allocates every request whole (eager
+//! paging, section IV-G), maps its blocks, and lets each master's accesses go
+//! through a TLB of its own.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Add;
+
+use foldhash::fast::FixedState;
+use swath_arch::{
+    Attributes, BASE_PAGE_BYTES, Coalescing, ContiguityField, Extent, Format, Order, PageRange,
+    Pfn, Regime, SliceMemory, VirtAddr, Vpn,
+};
+use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, Rule};
+use swath_hw::{Geometry, Mmu, Stats, WalkOrder};
+use swath_vm::{AddressSpace, anchor_distance};
+
+use crate::papers::page_buddy::workload::Workload;
+use crate::source::memory::{Allocator, PrepareError, Random, Source, new_allocator};
+use crate::source::real::{InputError, Machine, Trace};
+use crate::study::plan::{ContiguityBits, Machine as MachinePlan, PlanError, bbs, pbs};
+use swath_trace::access::stream::TraceError;
+
+/// What a program asks for and where it goes.
+pub struct Program {
+    /// The requests, in order; each is served whole before the first access.
+    pub requests: Vec<PageRange>,
+    /// The accesses of each master.
+    pub masters: Vec<Accesses>,
+}
+
+/// The accesses of one master.
+pub enum Accesses {
+    /// In memory.
+    Listed(Vec<VirtAddr>),
+    /// In a file, read anew for each measurement.
+    Recorded {
+        /// The file.
+        trace: Trace,
+        /// The program's pages in numbers that the format can translate, if it
+        /// cannot translate the program's own.
+        renumbered: Option<HashMap<Vpn, Vpn, FixedState>>,
+    },
+}
+
+impl Accesses {
+    /// Hands each address to `visit`; a recorded access that lies across pages
+    /// gives one address in each.
+    fn visit(
+        &self,
+        visit: &mut impl FnMut(VirtAddr) -> Result<(), MeasureError>,
+    ) -> Result<(), MeasureError> {
+        let (trace, renumbered) = match self {
+            Self::Listed(addresses) => return addresses.iter().try_for_each(|&a| visit(a)),
+            Self::Recorded { trace, renumbered } => (trace, renumbered),
+        };
+        let failed = |error: TraceError| MeasureError::Trace(error);
+        for access in trace.open().map_err(failed)? {
+            let access = access.map_err(failed)?;
+            let mut offset = access.addr.page_offset();
+            for page in access.pages().iter() {
+                let page = match renumbered {
+                    None => page,
+                    // A file that changes while it is read has new pages.
+                    Some(map) => *map.get(&page).unwrap_or(&page),
+                };
+                visit(VirtAddr::new(page.addr().raw() + offset))?;
+                offset = 0;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the first request is mapped.
+const FIRST_PAGE: u64 = 0x1000;
+
+/// Requests begin at multiples of 1 MiB.
+const REQUEST_ALIGN_PAGES: u64 = 256;
+
+/// Touched pages that are closer than this belong to one request: 64 KiB.
+const REQUEST_GAP_PAGES: u64 = 16;
+
+impl Program {
+    /// A workload with its buffers laid one after the other.
+    pub fn of(workload: &Workload) -> Self {
+        let mut next = FIRST_PAGE;
+        let requests: Vec<PageRange> = workload
+            .buffers
+            .iter()
+            .map(|len_bytes| {
+                let pages = PageRange::new(Vpn::new(next), len_bytes.div_ceil(BASE_PAGE_BYTES));
+                next = pages.end().raw().next_multiple_of(REQUEST_ALIGN_PAGES);
+                pages
+            })
+            .collect();
+        let mut program = Self { requests, masters: Vec::new() };
+        for master in &workload.masters {
+            let addresses =
+                master.transactions().map(|t| program.address(t.buffer, t.offset_bytes));
+            let addresses = Accesses::Listed(addresses.collect());
+            program.masters.push(addresses);
+        }
+        program
+    }
+
+    /// A byte of a workload's buffer, which is the request of the same number.
+    pub fn address(&self, buffer: usize, offset_bytes: u64) -> VirtAddr {
+        VirtAddr::new(self.requests[buffer].start.addr().raw() + offset_bytes)
+    }
+
+    /// A recorded program on a format. What it touches is grouped into
+    /// requests: pages at most [`REQUEST_GAP_PAGES`] apart belong to one, as a
+    /// stand-in for the program's own requests, which a trace does not tell.
+    /// Where the format cannot translate an address, the requests are laid one
+    /// after the other, each at its own offset within 1 MiB.
+    ///
+    /// # Errors
+    /// [`InputError`], which names the file and the byte.
+    pub fn recorded(trace: Trace, format: Format) -> Result<Self, InputError> {
+        let mut touched = BTreeSet::new();
+        let mut last = None;
+        let accesses = trace.open().map_err(|error| trace.error(&error))?;
+        for access in accesses {
+            for page in access.map_err(|error| trace.error(&error))?.pages().iter() {
+                if last != Some(page) {
+                    touched.insert(page);
+                    last = Some(page);
+                }
+            }
+        }
+        let mut requests: Vec<PageRange> = Vec::new();
+        for page in touched {
+            match requests.last_mut() {
+                Some(request) if page.raw() - request.end().raw() < REQUEST_GAP_PAGES => {
+                    request.count = page.raw() + 1 - request.start.raw();
+                }
+                _ => requests.push(PageRange::new(page, 1)),
+            }
+        }
+        let fits = |page: Vpn| page.raw() >> 52 == 0 && format.is_canonical(page.addr());
+        let mut renumbered = None;
+        if !requests.iter().all(|r| fits(r.start) && fits(Vpn::new(r.end().raw() - 1))) {
+            let mut next = FIRST_PAGE;
+            let map: &mut HashMap<Vpn, Vpn, FixedState> = renumbered.insert(HashMap::default());
+            for request in &mut requests {
+                let start = next + request.start.raw() % REQUEST_ALIGN_PAGES;
+                map.extend(request.iter().zip(start..).map(|(old, new)| (old, Vpn::new(new))));
+                request.start = Vpn::new(start);
+                next = request.end().raw().next_multiple_of(REQUEST_ALIGN_PAGES);
+            }
+        }
+        Ok(Self { requests, masters: vec![Accesses::Recorded { trace, renumbered }] })
+    }
+
+    /// Memory of free blocks of one size, `free_per_requested` frames free for
+    /// each page that the program requests.
+    pub fn scattered(
+        &self,
+        block_frames: u64,
+        free_per_requested: f64,
+        free_share: f64,
+    ) -> Source<'static> {
+        let free_frames = (self.requested_pages() as f64 * free_per_requested).ceil() as u64;
+        Source::blocks(block_frames, free_frames, free_share)
+    }
+
+    /// Pages requested in all.
+    pub fn requested_pages(&self) -> u64 {
+        self.requests.iter().map(|request| request.count).sum()
+    }
+}
+
+/// How a table says what is contiguous.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheme {
+    /// Not at all.
+    Trad,
+    /// Ascend and Descend.
+    Pcad,
+    /// Anchors, at the distance that suits the mapped blocks best.
+    At,
+}
+
+/// An allocator and a way of coalescing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Design {
+    /// The paper's name.
+    pub name: &'static str,
+    /// The allocator's orders.
+    pub allocator: Config,
+    /// Whether the allocator takes the best node of a list and not the first.
+    pub best_fit: bool,
+    /// The way of coalescing.
+    pub scheme: Scheme,
+}
+
+impl Design {
+    /// The designs on a plan's machine, as [`all`](Self::all) has them.
+    ///
+    /// # Errors
+    /// [`PlanError::Orders`]; never for a plan that was read.
+    pub fn of(machine: &MachinePlan) -> Result<[Self; 5], PlanError> {
+        let pbs = pbs(machine.pbs_granularity, machine.pbs_top_order)?;
+        Ok(Self::all(bbs(machine.bbs_max_order)?, pbs))
+    }
+
+    /// The paper's four, three references on BBS memory and PBS, and as the
+    /// fifth PBS with best fit.
+    pub fn all(bbs: Config, pbs: Config) -> [Self; 5] {
+        let design = |name, allocator, scheme| Self { name, allocator, best_fit: false, scheme };
+        [
+            design("TRAD", bbs, Scheme::Trad),
+            design("PCAD", bbs, Scheme::Pcad),
+            design("AT", bbs, Scheme::At),
+            design("PBS", pbs, Scheme::Pcad),
+            Self { best_fit: true, ..design("PBS, best fit", pbs, Scheme::Pcad) },
+        ]
+    }
+}
+
+/// The hardware of a measurement.
+#[derive(Clone, Copy, Debug)]
+pub struct Hardware {
+    /// The translation format.
+    pub format: Format,
+    /// The TLB of each master.
+    pub tlb: Geometry,
+    /// The width of the contiguity fields.
+    pub contiguity: ContiguityBits,
+    /// Frames of physical memory.
+    pub frames: u64,
+    /// log2 of AT's anchor distance in pages; what suits the mapped blocks best
+    /// if not given.
+    pub anchor_log2: Option<Order>,
+}
+
+/// Frames of physical memory that a format reaches: 4 GiB in ARMv7, 256 TiB
+/// elsewhere.
+pub fn reach_frames(format: Format) -> u64 {
+    match format {
+        Format::ArmV7 => 1 << 20,
+        Format::ArmV8 | Format::X86_64 => 1 << 36,
+    }
+}
+
+impl Hardware {
+    /// A fully associative TLB before the memory that the format reaches.
+    pub fn new(format: Format, tlb_entries: u32, contiguity: ContiguityBits) -> Self {
+        Self {
+            format,
+            tlb: Geometry::fully_associative(tlb_entries),
+            contiguity,
+            frames: reach_frames(format),
+            anchor_log2: None,
+        }
+    }
+
+    /// The hardware of a plan's machine.
+    pub fn of(machine: &MachinePlan) -> Self {
+        let (entries, ways) = (machine.tlb_entries as u32, machine.tlb_ways as u32);
+        let tlb = Geometry { sets: entries / ways, ways, index_shift: 0 };
+        let format = machine.format.format();
+        Self { tlb, ..Self::new(format, entries, machine.contiguity_bits) }
+    }
+
+    /// What is free on a real machine, as far as this hardware has memory
+    /// before the tables of the program.
+    pub fn free_of(&self, machine: &Machine, program: &Program) -> Vec<Extent> {
+        machine.below(table_extent(self.frames, &program.requests).start)
+    }
+
+    /// What the tables say for a scheme, once it is known what they will map.
+    fn coalescing(&self, scheme: Scheme, blocks: &[(Vpn, Extent)]) -> Coalescing {
+        let field = self.contiguity.field();
+        match scheme {
+            Scheme::Trad => Coalescing::None,
+            Scheme::Pcad => Coalescing::Pcad(field),
+            Scheme::At => {
+                let max = match field {
+                    ContiguityField::Descriptor => self.format.anchor().max(),
+                    ContiguityField::Beside { bits } => (1 << bits) - 1,
+                };
+                let runs = blocks.iter().map(|(page, block)| PageRange::new(*page, block.count));
+                let distance = self.anchor_log2.unwrap_or_else(|| anchor_distance(runs, max));
+                Coalescing::Anchor { field, distance }
+            }
+        }
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub struct Measured {
+    /// Accesses of all masters.
+    pub accesses: u64,
+    /// Those that a TLB entry served.
+    pub hits: u64,
+    /// Page-table walks of both kinds.
+    pub walks: u64,
+    /// Page-table reads.
+    pub reads: u64,
+    /// Blocks that served the requests.
+    pub blocks: u64,
+}
+
+impl Measured {
+    /// The share of accesses that hit; 1 if there were none.
+    pub fn hit_rate(&self) -> f64 {
+        if self.accesses == 0 { 1.0 } else { self.hits as f64 / self.accesses as f64 }
+    }
+}
+
+impl From<Stats> for Measured {
+    fn from(stats: Stats) -> Self {
+        Self {
+            accesses: stats.tlb.accesses,
+            hits: stats.tlb.hits(),
+            walks: stats.walk.walks(),
+            reads: stats.walk.reads(),
+            blocks: 0,
+        }
+    }
+}
+
+impl Add for Measured {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            accesses: self.accesses + other.accesses,
+            hits: self.hits + other.hits,
+            walks: self.walks + other.walks,
+            reads: self.reads + other.reads,
+            blocks: self.blocks + other.blocks,
+        }
+    }
+}
+
+/// A measurement that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// Memory could not be prepared.
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    /// A request could not be served.
+    #[error("a request for {pages} pages: {why}")]
+    Request {
+        /// Pages requested.
+        pages: u64,
+        /// Why not.
+        why: swath_frame::AllocError,
+    },
+    /// A block could not be mapped.
+    #[error("mapping: {0}")]
+    Map(String),
+    /// The accesses could not be read.
+    #[error(transparent)]
+    Trace(TraceError),
+    /// The hardware cannot be built or faulted.
+    #[error("translation: {0}")]
+    Hardware(String),
+}
+
+/// Where the tables for these requests stand: at the end of physical memory,
+/// room for the upper levels and for each 2 MiB of a request a leaf table with
+/// what may stand beside it. Data must lie below.
+pub fn table_extent(memory_frames: u64, requests: &[PageRange]) -> Extent {
+    let frames = 64 + requests.iter().map(|r| 4 * (r.count / 256 + 2)).sum::<u64>();
+    let frames = frames.min(memory_frames);
+    Extent::new(Pfn::new(memory_frames - frames), frames)
+}
+
+/// Serves the program's requests in this memory and maps them; then hands over
+/// what the hardware is told, physical memory, and the number of blocks.
+///
+/// # Errors
+/// [`MeasureError`], or that of `run`.
+pub fn with_mapped<T>(
+    hardware: &Hardware,
+    design: &Design,
+    source: &Source<'_>,
+    program: &Program,
+    random: &mut Random,
+    run: impl FnOnce(Regime, &SliceMemory<'_>, u64) -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
+    let blocks = if design.best_fit {
+        blocks(source.prepare::<BestFit>(design.allocator, random)?, program)?
+    } else {
+        blocks(source.prepare::<HeadOfList>(design.allocator, random)?, program)?
+    };
+    let extent = table_extent(hardware.frames, &program.requests);
+    let mut words = vec![0; extent.count as usize * 512];
+    let memory = SliceMemory::new(extent.start, &mut words);
+    let tables: RefCell<Allocator> = RefCell::new(new_allocator(extent, Config::BBS, true)?);
+    let coalescing = hardware.coalescing(design.scheme, &blocks);
+    let mut space = AddressSpace::new(hardware.format, coalescing, &memory, &tables, &tables)
+        .map_err(|error| MeasureError::Map(error.to_string()))?;
+    for &(page, block) in &blocks {
+        space
+            .map(page, block, Attributes::USER_DATA)
+            .map_err(|error| MeasureError::Map(error.to_string()))?;
+    }
+    run(space.regime(), &memory, blocks.len() as u64)
+}
+
+/// The blocks that serve the program's requests, each at its place.
+fn blocks<R: Rule>(
+    mut allocator: Allocator<R>,
+    program: &Program,
+) -> Result<Vec<(Vpn, Extent)>, MeasureError> {
+    let mut blocks = Vec::new();
+    for request in &program.requests {
+        let mut page = request.start.raw();
+        allocator
+            .allocate(request.count, &mut |block| {
+                blocks.push((Vpn::new(page), block));
+                page += block.count;
+            })
+            .map_err(|why| MeasureError::Request { pages: request.count, why })?;
+    }
+    Ok(blocks)
+}
+
+/// Measures a design on a program in this memory.
+///
+/// # Errors
+/// [`MeasureError`].
+pub fn measure(
+    hardware: &Hardware,
+    design: &Design,
+    source: &Source<'_>,
+    program: &Program,
+    random: &mut Random,
+) -> Result<Measured, MeasureError> {
+    with_mapped(hardware, design, source, program, random, |regime, memory, blocks| {
+        let mut measured = Measured { blocks, ..Measured::default() };
+        for master in &program.masters {
+            let mut mmu = Mmu::new(regime, hardware.tlb, WalkOrder::default())
+                .map_err(|error| MeasureError::Hardware(error.to_string()))?;
+            master.visit(&mut |address| match mmu.access(address, memory) {
+                Ok(_) => Ok(()),
+                Err(fault) => Err(MeasureError::Hardware(format!("{address}: {fault}"))),
+            })?;
+            measured = measured + mmu.stats().into();
+        }
+        Ok(measured)
+    })
+}

@@ -1,0 +1,14 @@
+//! TODO papers/real_time.
+
+pub mod footprint;
+pub mod heap;
+pub mod plan;
+pub mod program;
+pub mod programs;
+pub(crate) mod real;
+pub mod run;
+pub mod runtimes;
+pub mod system;
+pub mod table;
+pub mod table_heap;
+pub mod workload;

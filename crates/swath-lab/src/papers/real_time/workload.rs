@@ -1,0 +1,140 @@
+//! What the heaps of the real-time studies are asked for: the synthetic workload of
+//! section V-A of 004_0cb2f33903da1556.txt.
+//!
+//! The paper gives the chances of the actions (10% allocations, 10% releases, 40% reads,
+//! 40% writes) and how many there are, and says that size, allocation and address are random. It does
+//! not give the sizes. Here they are uniform up to a bound of the plan, and so is everything else.
+
+use rand::RngExt;
+
+use crate::source::memory::{Random, random};
+
+/// One action of a program on its heap. Allocations have numbers, which are used again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Asks for bytes.
+    Allocate {
+        /// The allocation's number, not in use.
+        id: u32,
+        /// How many.
+        size_bytes: u64,
+        /// A power of two: where they are to begin.
+        align_bytes: u64,
+    },
+    /// Gives an allocation back.
+    Free {
+        /// Its number.
+        id: u32,
+    },
+    /// Accesses a byte of an allocation.
+    Access {
+        /// Its number.
+        id: u32,
+        /// The byte.
+        offset: u64,
+        /// Whether it is written.
+        write: bool,
+    },
+}
+
+impl Action {
+    /// The same with all sizes and offsets multiplied.
+    #[must_use]
+    pub fn times(self, factor: u64) -> Self {
+        match self {
+            Self::Allocate { id, size_bytes, align_bytes } => {
+                Self::Allocate { id, size_bytes: factor * size_bytes, align_bytes }
+            }
+            Self::Access { id, offset, write } => {
+                Self::Access { id, offset: factor * offset, write }
+            }
+            Self::Free { id } => Self::Free { id },
+        }
+    }
+}
+
+/// The usual alignment of `malloc`.
+pub const ALIGN_BYTES: u64 = 16;
+
+/// The synthetic workload.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Synthetic {
+    /// How many actions.
+    pub actions: u64,
+    /// The largest size.
+    pub size_bytes_max: u64,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl Synthetic {
+    /// Its actions. An action on an allocation while there is none is an allocation.
+    pub fn actions(self) -> impl Iterator<Item = Action> {
+        let mut state = State { live: Vec::new(), unused: Vec::new(), next: 0 };
+        let mut random = random(self.seed, 0);
+        (0..self.actions).map(move |_| state.action(self.size_bytes_max, &mut random))
+    }
+}
+
+/// Numbers and sizes of what is allocated.
+struct State {
+    live: Vec<(u32, u64)>,
+    unused: Vec<u32>,
+    next: u32,
+}
+
+impl State {
+    fn action(&mut self, size_bytes_max: u64, random: &mut Random) -> Action {
+        let tenth = random.random_range(0..10_u32);
+        if tenth == 0 || self.live.is_empty() {
+            let size_bytes = random.random_range(1..=size_bytes_max);
+            let id = self.unused.pop().unwrap_or_else(|| {
+                self.next += 1;
+                self.next - 1
+            });
+            self.live.push((id, size_bytes));
+            return Action::Allocate { id, size_bytes, align_bytes: ALIGN_BYTES };
+        }
+        let at = random.random_range(0..self.live.len());
+        if tenth == 1 {
+            let (id, _) = self.live.swap_remove(at);
+            self.unused.push(id);
+            return Action::Free { id };
+        }
+        let (id, size_bytes) = self.live[at];
+        Action::Access { id, offset: random.random_range(0..size_bytes), write: tenth >= 6 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mix_is_the_papers() {
+        let plan = Synthetic { actions: 100_000, size_bytes_max: 5000, seed: 7 };
+        let mut counts = [0_u32; 4];
+        let mut sizes = std::collections::HashMap::new();
+        for action in plan.actions() {
+            match action {
+                Action::Allocate { id, size_bytes, .. } => {
+                    assert_eq!(sizes.insert(id, size_bytes), None);
+                    assert!((1..=5000).contains(&size_bytes));
+                    counts[0] += 1;
+                }
+                Action::Free { id } => {
+                    assert!(sizes.remove(&id).is_some());
+                    counts[1] += 1;
+                }
+                Action::Access { id, offset, write } => {
+                    assert!(offset < sizes[&id]);
+                    counts[2 + usize::from(write)] += 1;
+                }
+            }
+        }
+        for (count, expected) in counts.into_iter().zip([10_000_u32, 10_000, 40_000, 40_000]) {
+            assert!(count.abs_diff(expected) < 1000, "{counts:?}");
+        }
+        assert!(plan.actions().eq(plan.actions()));
+    }
+}

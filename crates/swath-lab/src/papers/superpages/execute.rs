@@ -1,0 +1,311 @@
+//! Programs on the kernel: every step of theirs made, what is measured added up.
+
+use std::collections::HashMap;
+use std::ops::AddAssign;
+
+use foldhash::fast::FixedState;
+use swath_arch::{BASE_PAGE_BYTES, Format, PageRange, VirtAddr, Vpn};
+use swath_hw::{MemoryAccess, Translate};
+
+use crate::papers::superpages::kernel::{Kernel, KernelError, KernelStats};
+use crate::papers::superpages::process::{Action, Step};
+use swath_trace::access::event::{Backing, Event};
+use swath_trace::access::stream::AccessKind;
+
+/// What the measured parts of a program have cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// Accesses made, each line that one touches.
+    pub accesses: u64,
+    /// Cycles of the core, the kernel's among them.
+    pub cycles: u64,
+    /// Cycles of the kernel's costs.
+    pub kernel_cycles: u64,
+    /// Walks: misses of all TLBs.
+    pub walks: u64,
+    /// Cycles in walks.
+    pub walk_cycles: u64,
+    /// Page faults.
+    pub faults: u64,
+    /// Frames copied.
+    pub copies: u64,
+    /// Frames reserved and not populated, when the last measured part ended.
+    pub reserved_frames: u64,
+    /// Frames that tables took at most, until then.
+    pub table_frames_max: u64,
+    /// All that was done until then, also what is not measured.
+    pub total: KernelStats,
+}
+
+impl AddAssign<KernelStats> for Cost {
+    fn add_assign(&mut self, stats: KernelStats) {
+        let core = stats.processor;
+        self.accesses += core.reads + core.writes;
+        self.cycles += core.cycles;
+        self.kernel_cycles += stats.kernel_cycles;
+        self.walks += core.walks;
+        self.walk_cycles += core.walk_cycles;
+        self.faults += stats.faults;
+        self.copies += stats.copies;
+        self.reserved_frames = stats.reserved_frames;
+        self.table_frames_max = self.table_frames_max.max(stats.table_frames_max);
+        self.total = stats;
+    }
+}
+
+/// Makes all steps, and gives what those between [`Action::Begin`] and
+/// [`Action::End`] cost. `line_bytes` is a cache line's length: an access that
+/// crosses lines is made in each.
+///
+/// What a recording does not tell is left open by it: pages that move
+/// ([`Event::Move`]) are faulted in anew.
+///
+/// # Errors
+/// [`KernelError`].
+pub fn execute<T: Translate, E: std::fmt::Display>(
+    kernel: &mut Kernel<'_, T>,
+    steps: impl Iterator<Item = Result<Step, E>>,
+    line_bytes: u64,
+) -> Result<Cost, KernelError> {
+    let mut processes: HashMap<u32, usize, FixedState> = HashMap::default();
+    processes.insert(0, kernel.spawn()?);
+    let mut cost = Cost::default();
+    let mut measuring = false;
+    for step in steps {
+        let step = step.map_err(|error| KernelError::Machine(error.to_string()))?;
+        let id = *processes
+            .get(&step.process)
+            .ok_or_else(|| KernelError::Machine(format!("no process {}", step.process)))?;
+        match step.action {
+            Action::Access { addr, len_bytes, kind, dependent, compute_cycles } => {
+                let write = kind == AccessKind::Write;
+                let first = MemoryAccess { addr, write, depends: dependent, compute_cycles };
+                kernel.access(id, &first)?;
+                let last = addr.raw() + u64::from(len_bytes) - 1;
+                let mut line = (addr.raw() / line_bytes + 1) * line_bytes;
+                while line <= last {
+                    let addr = VirtAddr::new(line);
+                    kernel.access(id, &MemoryAccess { write, ..MemoryAccess::read(addr) })?;
+                    line += line_bytes;
+                }
+            }
+            Action::Memory(event) => apply(kernel, id, event)?,
+            Action::Fork { child } => {
+                processes.insert(child, kernel.fork(id)?);
+            }
+            Action::Exit => {
+                kernel.exit(id)?;
+                processes.remove(&step.process);
+            }
+            Action::Begin => {
+                kernel.reset_stats();
+                measuring = true;
+            }
+            Action::End => {
+                if measuring {
+                    cost += kernel.stats()?;
+                }
+                measuring = false;
+            }
+        }
+    }
+    kernel.check()?;
+    Ok(cost)
+}
+
+fn apply<T: Translate>(
+    kernel: &mut Kernel<'_, T>,
+    id: usize,
+    event: Event,
+) -> Result<(), KernelError> {
+    match event {
+        Event::Map { pages, protection, backing, shared: _ } => {
+            kernel.unmap(id, pages)?;
+            kernel.map(id, pages, protection.write, protection.execute, backing)
+        }
+        Event::Unmap { pages } => kernel.unmap(id, pages),
+        Event::Protect { pages, protection } => {
+            kernel.protect(id, pages, protection.write, protection.execute)
+        }
+        Event::Discard { pages } => kernel.discard(id, pages),
+        Event::Move { from, to } => {
+            let Some((writable, executable)) = kernel.permissions(id, from.start)? else {
+                return Ok(());
+            };
+            kernel.unmap(id, from)?;
+            kernel.unmap(id, to)?;
+            kernel.map(id, to, writable, executable, Backing::Anonymous)
+        }
+        Event::Fork | Event::Skip { .. } => Ok(()),
+    }
+}
+
+/// Bytes of a piece of a recording's address space that keeps its shape.
+const CHUNK_PAGES: u64 = (64 << 20) / BASE_PAGE_BYTES;
+
+/// Brings a recording's addresses into what a format translates: pieces of 64
+/// MiB keep their place where the format has it, the others are moved there
+/// from above, each as a whole. So what is contiguous and aligned stays so, but
+/// for borders of pieces that were moved.
+pub struct Fold {
+    format: Format,
+    /// Where each moved piece is.
+    places: HashMap<u64, u64, FixedState>,
+    /// The last place given away, from the end.
+    next: u64,
+}
+
+impl Fold {
+    /// For a format.
+    pub fn new(format: Format) -> Self {
+        let pages = match format {
+            Format::ArmV7 => 1 << 20,
+            Format::ArmV8 => 1 << 36,
+            Format::X86_64 => 1 << 35,
+        };
+        Self { format, places: HashMap::default(), next: pages / CHUNK_PAGES }
+    }
+
+    /// The step's addresses moved; a range that lies in several pieces becomes
+    /// several steps.
+    ///
+    /// # Errors
+    /// More pieces than there are places.
+    pub fn step(&mut self, step: Step) -> Result<Vec<Step>, KernelError> {
+        let Step { process, action } = step;
+        let memory = |event| Step { process, action: Action::Memory(event) };
+        Ok(match action {
+            Action::Access { addr, len_bytes, kind, dependent, compute_cycles } => {
+                let page = self.page(addr.page())?;
+                let addr = VirtAddr::new(page.addr().raw() + addr.page_offset());
+                let action = Action::Access { addr, len_bytes, kind, dependent, compute_cycles };
+                vec![Step { process, action }]
+            }
+            Action::Memory(Event::Map { pages, protection, backing, shared }) => self
+                .pieces(pages)?
+                .into_iter()
+                .map(|(at, skipped)| {
+                    let backing = match backing {
+                        Backing::File { file, first_page } => {
+                            Backing::File { file, first_page: first_page + skipped }
+                        }
+                        anonymous => anonymous,
+                    };
+                    memory(Event::Map { pages: at, protection, backing, shared })
+                })
+                .collect(),
+            Action::Memory(Event::Unmap { pages }) => {
+                let pieces = self.pieces(pages)?.into_iter();
+                pieces.map(|(pages, _)| memory(Event::Unmap { pages })).collect()
+            }
+            Action::Memory(Event::Protect { pages, protection }) => {
+                let pieces = self.pieces(pages)?.into_iter();
+                pieces.map(|(pages, _)| memory(Event::Protect { pages, protection })).collect()
+            }
+            Action::Memory(Event::Discard { pages }) => {
+                let pieces = self.pieces(pages)?.into_iter();
+                pieces.map(|(pages, _)| memory(Event::Discard { pages })).collect()
+            }
+            Action::Memory(Event::Move { from, to }) => {
+                let from = self.pieces(from)?;
+                let to = self.pieces(to)?;
+                match (&from[..], &to[..]) {
+                    ([(from, _)], [(to, _)]) => vec![memory(Event::Move { from: *from, to: *to })],
+                    _ => {
+                        return Err(KernelError::Machine(
+                            "the recording moves more than one piece of 64 MiB".to_owned(),
+                        ));
+                    }
+                }
+            }
+            _ => vec![step],
+        })
+    }
+
+    fn page(&mut self, page: Vpn) -> Result<Vpn, KernelError> {
+        let (chunk, within) = (page.raw() / CHUNK_PAGES, page.raw() % CHUNK_PAGES);
+        let stays = page.raw() >> 52 == 0 && self.format.is_canonical(page.addr());
+        let place = match self.places.get(&chunk) {
+            Some(&place) => place,
+            None if stays && chunk < self.next => chunk,
+            None => {
+                // The first piece is left free: many programs begin there.
+                if self.next <= 1 {
+                    return Err(KernelError::Machine(
+                        "the recording has more pieces of 64 MiB than the format has places"
+                            .to_owned(),
+                    ));
+                }
+                self.next -= 1;
+                self.places.insert(chunk, self.next);
+                self.next
+            }
+        };
+        Ok(Vpn::new(place * CHUNK_PAGES + within))
+    }
+
+    /// The range's pieces at their places, and how many pages come before each.
+    fn pieces(&mut self, pages: PageRange) -> Result<Vec<(PageRange, u64)>, KernelError> {
+        let mut pieces: Vec<(PageRange, u64)> = Vec::new();
+        let mut done = 0;
+        while done < pages.count {
+            let page = Vpn::new(pages.start.raw() + done);
+            let count = (CHUNK_PAGES - page.raw() % CHUNK_PAGES).min(pages.count - done);
+            let start = self.page(page)?;
+            match pieces.last_mut() {
+                Some((last, _)) if last.end() == start => last.count += count,
+                _ => pieces.push((PageRange::new(start, count), done)),
+            }
+            done += count;
+        }
+        Ok(pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(addr: u64) -> Step {
+        let action = Action::Access {
+            addr: VirtAddr::new(addr),
+            len_bytes: 4,
+            kind: AccessKind::Read,
+            dependent: false,
+            compute_cycles: 0,
+        };
+        Step { process: 0, action }
+    }
+
+    fn unmap(start: u64, count: u64) -> Step {
+        let pages = PageRange::new(Vpn::new(start), count);
+        Step { process: 0, action: Action::Memory(Event::Unmap { pages }) }
+    }
+
+    /// What the format has stays; what lies beyond moves as a whole, the same
+    /// piece always to the same place.
+    #[test]
+    fn pieces_keep_their_shape() {
+        let mut fold = Fold::new(Format::ArmV7);
+        assert_eq!(fold.step(access(0x40_1234)).unwrap(), [access(0x40_1234)]);
+        let stack = 0x1f_fe00_0000;
+        let top = (1 << 32) - (64 << 20);
+        assert_eq!(fold.step(access(stack + 0x123)).unwrap(), [access(top + 0x200_0123)]);
+        assert_eq!(fold.step(access(stack + 0x456)).unwrap(), [access(top + 0x200_0456)]);
+        // A range over a border of pieces, of which the second moves elsewhere.
+        let border = (0x20_0000_0000_u64 >> 12) - 1;
+        let moved = fold.step(unmap(border, 3)).unwrap();
+        let second = (top - (64 << 20)) >> 12;
+        assert_eq!(moved, [unmap((top >> 12) + CHUNK_PAGES - 1, 1), unmap(second, 2)]);
+        // Pieces side by side that stay are one range.
+        assert_eq!(fold.step(unmap(CHUNK_PAGES - 1, 2)).unwrap(), [unmap(CHUNK_PAGES - 1, 2)]);
+    }
+
+    #[test]
+    fn too_many_pieces() {
+        let mut fold = Fold::new(Format::ArmV7);
+        let far = |i: u64| access((1 << 40) + i * (64 << 20));
+        let failed = (0..70).find_map(|i| fold.step(far(i)).err());
+        assert!(matches!(failed, Some(KernelError::Machine(_))));
+    }
+}

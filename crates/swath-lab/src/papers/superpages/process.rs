@@ -1,0 +1,167 @@
+//! Programs as streams of what they do to memory: mappings, forks, accesses.
+//!
+//! A program is an iterator of [`Step`]s. It says what a process asks of the
+//! system (map these pages, fork, exit) and what its instructions load and
+//! store, but nothing of frames, tables or time: those are the answer of
+//! whatever runs it.
+//!
+//! The programs are those of [`benchmark`](crate::papers::superpages::benchmark), and any recorded
+//! one ([`replay`]).
+
+use std::collections::VecDeque;
+
+use swath_arch::VirtAddr;
+
+use swath_trace::access::event::{Event, Item, Items, Sampling};
+use swath_trace::access::stream::{Access, AccessKind, Accesses, TraceError};
+
+/// One thing that a process does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The process; the first is 0, the others are named by [`Action::Fork`].
+    pub process: u32,
+    /// What it does.
+    pub action: Action,
+}
+
+/// What a process does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// A load, a store or a fetch.
+    Access {
+        /// Address of the first byte.
+        addr: VirtAddr,
+        /// Length in bytes, 1 or more.
+        len_bytes: u16,
+        /// What it does.
+        kind: AccessKind,
+        /// The address was loaded by the process's access before: this one
+        /// cannot begin until that one's data are there.
+        dependent: bool,
+        /// Cycles of the process's own work before the access.
+        compute_cycles: u32,
+    },
+    /// Changes the address space. Never [`Event::Fork`], which is
+    /// [`Action::Fork`].
+    Memory(Event),
+    /// A child starts with a copy of this process's address space: private
+    /// mappings are shared until one of the two writes.
+    Fork {
+        /// The child, whose steps may follow.
+        child: u32,
+    },
+    /// The process ends, and all that it has mapped is given back.
+    Exit,
+    /// Here begins what the benchmark measures.
+    Begin,
+    /// Here it ends.
+    End,
+}
+
+/// A recorded program as process 0: its accesses, one after the other, with
+/// `access_cycles` cycles of work before each, and its events. A recording
+/// does not say which addresses depend on which loads. Its children are forked
+/// and exit at once, since what they did is not recorded.
+///
+/// What is measured ([`Action::Begin`] to [`Action::End`]) is each burst of a
+/// sampled recording, and all of a whole one. [`Event::Skip`] stands where
+/// accesses were left out. Memory: the recording's buffers.
+pub fn replay(
+    trace: Accesses,
+    access_cycles: u32,
+) -> impl Iterator<Item = Result<Step, TraceError>> {
+    let sampling = trace.header().and_then(|header| header.sampling);
+    Replay {
+        items: trace.items(),
+        sampling,
+        access_cycles,
+        position: 0,
+        measuring: false,
+        child: 0,
+        ready: VecDeque::with_capacity(4),
+        ended: false,
+    }
+}
+
+/// What [`replay`] hands out.
+struct Replay {
+    items: Items,
+    sampling: Option<Sampling>,
+    access_cycles: u32,
+    /// Accesses of the run so far, left out or not.
+    position: u64,
+    measuring: bool,
+    /// The last child.
+    child: u32,
+    /// Steps that come first.
+    ready: VecDeque<Step>,
+    ended: bool,
+}
+
+impl Replay {
+    fn measure(&mut self, on: bool) {
+        if self.measuring != on {
+            self.measuring = on;
+            let action = if on { Action::Begin } else { Action::End };
+            self.ready.push_back(Step { process: 0, action });
+        }
+    }
+
+    fn access(&mut self, access: Access) -> Step {
+        let on = self.sampling.is_none_or(|s| self.position % s.period_accesses < s.burst_accesses);
+        self.measure(on);
+        self.position = self.position.saturating_add(1);
+        let Access { addr, len_bytes, kind } = access;
+        let (dependent, compute_cycles) = (false, self.access_cycles);
+        let action = Action::Access { addr, len_bytes, kind, dependent, compute_cycles };
+        Step { process: 0, action }
+    }
+}
+
+impl Iterator for Replay {
+    type Item = Result<Step, TraceError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(step) = self.ready.pop_front() {
+                return Some(Ok(step));
+            }
+            if self.ended {
+                return None;
+            }
+            let step = match self.items.next() {
+                Some(Ok(Item::Access(access))) => {
+                    let step = self.access(access);
+                    if self.ready.is_empty() {
+                        return Some(Ok(step));
+                    }
+                    step
+                }
+                Some(Ok(Item::Event(Event::Fork))) => {
+                    self.child = self.child.wrapping_add(1).max(1);
+                    let child = self.child;
+                    self.ready.push_back(Step { process: 0, action: Action::Fork { child } });
+                    Step { process: child, action: Action::Exit }
+                }
+                Some(Ok(Item::Event(event))) => {
+                    if let Event::Skip { accesses } = event {
+                        self.measure(false);
+                        self.position = self.position.saturating_add(accesses);
+                    }
+                    Step { process: 0, action: Action::Memory(event) }
+                }
+                Some(Err(error)) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+                None => {
+                    self.ended = true;
+                    self.measure(false);
+                    Step { process: 0, action: Action::Exit }
+                }
+            };
+            self.ready.push_back(step);
+        }
+    }
+}

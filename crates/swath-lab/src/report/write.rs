@@ -1,0 +1,261 @@
+//! The report as files: each study's results, rows and drawings, and the page
+//! over all studies.
+//!
+//! Every file is written beside its place and moved there when it is whole, so
+//! an interrupted run leaves the file of the run before, or none, and never
+//! half of one.
+
+use std::fs;
+use std::io::{
+    Write as _, {self},
+};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::report::figure::{
+    FigureError, Palette, {self},
+};
+use crate::report::page;
+use crate::study::registry::BUILT_IN;
+use crate::study::results::{
+    Figure, FigureKind, HostResult, Point, ResultError, Series, StudyResult, check_pair,
+};
+use swath_trace::output;
+
+/// The file of a [`StudyResult`].
+pub const RESULTS_FILE: &str = "results.json";
+/// The file of a [`HostResult`].
+pub const HOST_FILE: &str = "host.json";
+/// The page over all studies.
+pub const INDEX_FILE: &str = "index.html";
+
+/// A study's two results, as written or read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// What follows from plan and seed.
+    pub result: StudyResult,
+    /// What depends on the machine.
+    pub host: Option<HostResult>,
+}
+
+/// A file that cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The operating system refuses.
+    #[error("{path}: {source}")]
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file's text is not a result.
+    #[error("{path}: {source}")]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with line and column.
+        source: serde_json::Error,
+    },
+    /// A result cannot be written, or one that was read is wrong in itself.
+    #[error("{path}: {source}")]
+    Result {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: ResultError,
+    },
+    /// The directory has another name than the study in it.
+    #[error("{path}: holds the study {study:?}, which is not the directory's name")]
+    Misplaced {
+        /// The file.
+        path: PathBuf,
+        /// The study that it holds.
+        study: String,
+    },
+    /// A figure cannot be drawn.
+    #[error("{path}: {source}")]
+    Figure {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: FigureError,
+    },
+}
+
+/// Writes a study's files into `dir/NAME`, which is created if need be:
+/// `results.json`, `host.json` (or takes an old one away), and for each figure
+/// its rows as CSV and its drawing, if it is not a table, as SVG. Checks everything before it writes
+/// anything. O(p) with p points.
+///
+/// # Errors
+/// [`ReportError::Result`] if a result breaks its invariants,
+/// [`ReportError::File`] if a file cannot be written.
+pub fn write_study(
+    dir: &Path,
+    result: &StudyResult,
+    host: Option<&HostResult>,
+) -> Result<(), ReportError> {
+    let dir = dir.join(&result.study);
+    let path = dir.join(RESULTS_FILE);
+    check_pair(result, host).map_err(|source| ReportError::Result { path, source })?;
+
+    let mut files = vec![json(dir.join(RESULTS_FILE), result)?];
+    if let Some(host) = host {
+        files.push(json(dir.join(HOST_FILE), host)?);
+    }
+    let palette = palette(result, host);
+    let mut add = |figures: &[Figure], series: &[Series]| {
+        for one in figures {
+            let path = dir.join(one.file_stem() + ".csv");
+            let rows = csv_rows(one, series)
+                .map_err(|source| ReportError::File { path: path.clone(), source })?;
+            files.push((path, rows));
+            if one.kind == FigureKind::Table {
+                continue;
+            }
+            let path = dir.join(one.file_stem() + ".svg");
+            match figure::draw(one, series, &palette) {
+                Ok(svg) => files.push((path, figure::stand_alone(&svg).into_bytes())),
+                Err(source) => return Err(ReportError::Figure { path, source }),
+            }
+        }
+        Ok(())
+    };
+    add(&result.figures, &result.series)?;
+    if let Some(host) = host {
+        add(&host.figures, &host.series)?;
+    }
+
+    create_dir(&dir)?;
+    for (path, bytes) in files {
+        replace(&path, &bytes)?;
+    }
+    if host.is_none() {
+        let path = dir.join(HOST_FILE);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(ReportError::File { path, source });
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Writes `dir/index.html` over all studies found in `dir`. Gives the
+/// page's path. O(p) with p points in all studies.
+///
+/// # Errors
+/// As [`find_studies`]; [`ReportError::File`] if the page cannot be written.
+pub fn write_index(dir: &Path) -> Result<PathBuf, ReportError> {
+    let studies = find_studies(dir)?;
+    let path = dir.join(INDEX_FILE);
+    let page = match page::page(&studies) {
+        Ok(page) => page,
+        Err(source) => return Err(ReportError::Figure { path, source }),
+    };
+    create_dir(dir)?;
+    replace(&path, page.as_bytes())?;
+    Ok(path)
+}
+
+/// Reads the studies below `dir`, each directory that holds a `results.json`:
+/// the built-in ones in their order, then others by name. O(p) with p points in all studies.
+///
+/// # Errors
+/// [`ReportError::File`] if a directory or file cannot be read; else what is
+/// wrong with a file's content.
+pub fn find_studies(dir: &Path) -> Result<Vec<Found>, ReportError> {
+    let at = |source| ReportError::File { path: dir.to_owned(), source };
+    let mut places = Vec::new();
+    for entry in fs::read_dir(dir).map_err(at)? {
+        let place = entry.map_err(at)?.path();
+        if place.join(RESULTS_FILE).is_file() {
+            places.push(place);
+        }
+    }
+    places.sort_by_cached_key(|place| {
+        let name = place.file_name().map(|name| name.to_string_lossy().into_owned());
+        let built_in = BUILT_IN.iter().position(|(study, _)| name.as_deref() == Some(study));
+        (built_in.unwrap_or(BUILT_IN.len()), name)
+    });
+    places.iter().map(|place| read_study(place)).collect()
+}
+
+/// Reads the results in `place`, a study's own directory.
+///
+/// # Errors
+/// As [`find_studies`].
+pub fn read_study(place: &Path) -> Result<Found, ReportError> {
+    let path = place.join(RESULTS_FILE);
+    let result: StudyResult = read(&path)?;
+    if place.file_name().is_none_or(|name| *name != *result.study) {
+        let study = result.study;
+        return Err(ReportError::Misplaced { path, study });
+    }
+    let host_path = place.join(HOST_FILE);
+    let host: Option<HostResult> = match host_path.is_file() {
+        true => Some(read(&host_path)?),
+        false => None,
+    };
+    let wrong = |path, source| ReportError::Result { path, source };
+    result.check().map_err(|source| wrong(path, source))?;
+    check_pair(&result, host.as_ref()).map_err(|source| wrong(host_path, source))?;
+    Ok(Found { result, host })
+}
+
+/// The palette over all of a study's designs.
+pub(crate) fn palette(result: &StudyResult, host: Option<&HostResult>) -> Palette {
+    let host = host.into_iter().flat_map(|host| &host.series);
+    let all = result.series.iter().chain(host);
+    Palette::new(all.map(|series| series.design.as_str()))
+}
+
+/// The rows of one figure: figure, design, x, y. Numbers are the shortest that
+/// read back as the same.
+fn csv_rows(figure: &Figure, series: &[Series]) -> io::Result<Vec<u8>> {
+    let mut rows = csv::Writer::from_writer(Vec::new());
+    rows.write_record(["figure", "design", "x", "y"])?;
+    for one in series.iter().filter(|s| s.figure == figure.id) {
+        for point in &one.points {
+            let x = match point {
+                Point::At(x, _) => x.to_string(),
+                Point::In(category, _) => category.clone(),
+            };
+            rows.write_record([&figure.id, &one.design, &x, &point.y().to_string()])?;
+        }
+    }
+    rows.into_inner().map_err(|error| error.into_error())
+}
+
+fn json(path: PathBuf, value: &impl Serialize) -> Result<(PathBuf, Vec<u8>), ReportError> {
+    match serde_json::to_vec_pretty(value) {
+        Ok(mut bytes) => {
+            bytes.push(b'\n');
+            Ok((path, bytes))
+        }
+        Err(source) => Err(ReportError::Json { path, source }),
+    }
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ReportError> {
+    let path = path.to_owned();
+    match fs::read(&path) {
+        Ok(bytes) => {
+            serde_json::from_slice(&bytes).map_err(|source| ReportError::Json { path, source })
+        }
+        Err(source) => Err(ReportError::File { path, source }),
+    }
+}
+
+fn create_dir(dir: &Path) -> Result<(), ReportError> {
+    fs::create_dir_all(dir).map_err(|source| ReportError::File { path: dir.to_owned(), source })
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
+    output::replace(path, |file| file.write_all(bytes))
+        .map_err(|source| ReportError::File { path: path.to_owned(), source })
+}

@@ -1,0 +1,156 @@
+//! Real input of a study: the free frames of a machine and the accesses of a
+//! program, from files or from the small recordings that come with the
+//! program.
+
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use swath_arch::{Extent, Pfn};
+
+use swath_trace::access::stream::{Accesses, TraceError};
+use swath_trace::machine::snapshot::{Snapshot, UnknownFrames};
+
+/// A snapshot of a real machine.
+const SHIPPED_MACHINE: &[u8] = include_bytes!("../../data/machine.swsnap");
+
+/// The accesses of a real program.
+const SHIPPED_TRACE: &[u8] = include_bytes!("../../data/sort.swtrace");
+
+/// What a real compiler asks of its memory, and a sample of its accesses.
+const SHIPPED_COMPILER: &[u8] = include_bytes!("../../data/cc1.swtrace");
+
+/// Real input that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{file}: {what}")]
+pub struct InputError {
+    /// The file, or what the shipped recording is called.
+    pub file: String,
+    /// What is wrong, with the byte where there is one.
+    pub what: String,
+}
+
+/// Real input in place of what a plan names.
+#[derive(Clone, Default, Debug)]
+pub struct RealInput {
+    /// The free extents of a machine, from a snapshot.
+    pub memory: Option<Arc<Machine>>,
+    /// A file of recorded accesses.
+    pub accesses: Option<PathBuf>,
+    /// Measure the machine that runs the study, too.
+    pub measure: bool,
+}
+
+/// The free memory of a real machine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Machine {
+    /// The snapshot's file name, or what it is called.
+    pub name: String,
+    /// Where it was loaded from, to load it again in another process; `None`
+    /// is the shipped one.
+    pub file: Option<PathBuf>,
+    /// How its unknown frames were counted.
+    pub unknown: UnknownFrames,
+    /// Its free extents, ascending.
+    pub free: Vec<Extent>,
+}
+
+impl Machine {
+    /// The free frames of the snapshot in `file`, or of the shipped one.
+    ///
+    /// # Errors
+    /// [`InputError`], which names the file and the byte.
+    pub fn load(file: Option<&Path>, unknown: UnknownFrames) -> Result<Self, InputError> {
+        let (name, snapshot) = match file {
+            Some(path) => (file_name(path), Snapshot::load(path)),
+            None => ("shipped snapshot".to_owned(), Snapshot::read(SHIPPED_MACHINE)),
+        };
+        let input = |what: String| InputError {
+            file: file.map_or(name.clone(), |path| path.display().to_string()),
+            what,
+        };
+        let snapshot = snapshot.map_err(|error| input(error.to_string()))?;
+        let free: Vec<Extent> = snapshot.free_extents(unknown).collect();
+        if free.is_empty() {
+            return Err(input("no free frame in it".to_owned()));
+        }
+        Ok(Self { name, file: file.map(Path::to_owned), unknown, free })
+    }
+
+    /// Its free extents as far as they lie below frame `end`.
+    pub fn below(&self, end: Pfn) -> Vec<Extent> {
+        self.free
+            .iter()
+            .filter(|extent| extent.start < end)
+            .map(|extent| {
+                let count = extent.count.min(end.raw() - extent.start.raw());
+                Extent::new(extent.start, count)
+            })
+            .collect()
+    }
+
+    /// How many frames are free.
+    pub fn free_frames(&self) -> u64 {
+        self.free.iter().map(|extent| extent.count).sum()
+    }
+}
+
+/// The recorded accesses of a real program, read anew for each use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trace {
+    recording: Recording,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Recording {
+    File(PathBuf),
+    Sort,
+    Compiler,
+}
+
+impl Trace {
+    /// The trace in `file`, or the shipped one.
+    pub fn new(file: Option<&Path>) -> Self {
+        let recording = file.map_or(Recording::Sort, |file| Recording::File(file.to_owned()));
+        Self { recording }
+    }
+
+    /// The shipped run of a compiler, with its mappings.
+    pub const fn compiler() -> Self {
+        Self { recording: Recording::Compiler }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> String {
+        match &self.recording {
+            Recording::File(file) => file_name(file),
+            Recording::Sort => "sort (shipped trace)".to_owned(),
+            Recording::Compiler => "GCC's cc1 (shipped trace)".to_owned(),
+        }
+    }
+
+    /// Its accesses from the first on.
+    ///
+    /// # Errors
+    /// As [`Accesses::open`].
+    pub fn open(&self) -> Result<Accesses, TraceError> {
+        match &self.recording {
+            Recording::File(path) => Accesses::open(path),
+            Recording::Sort => Accesses::from_reader(Cursor::new(SHIPPED_TRACE), None),
+            Recording::Compiler => Accesses::from_reader(Cursor::new(SHIPPED_COMPILER), None),
+        }
+    }
+
+    /// An error of this trace with its name.
+    pub fn error(&self, error: &TraceError) -> InputError {
+        let file = match &self.recording {
+            Recording::File(file) => file.display().to_string(),
+            _ => self.name(),
+        };
+        InputError { file, what: error.to_string() }
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}

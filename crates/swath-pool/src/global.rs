@@ -1,0 +1,374 @@
+//! The global heap: superblocks without a thread, units that nobody uses, and
+//! what happens under the pool's one lock.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+
+use lock_api::RawMutex;
+
+use crate::class::{CLASSES, LAYOUTS};
+use crate::error::FreeError;
+use crate::kept::{Kept, Run};
+use crate::local::HeapSlot;
+use crate::pool::{BufferPool, LocalHeap};
+use crate::source::{SegmentSource, word_masks};
+use crate::superblock::{List, Owner, ReturnList, Role};
+
+/// The number of the global heap as an owner.
+const GLOBAL: u32 = 0;
+
+/// The state under the lock.
+///
+/// Invariants: `partial` holds the global heap's superblocks with free slots; units from
+/// `high` on were never used, nor heaps from `heaps_high` on; a dirty bit is set only for a free unit.
+pub(crate) struct Global<'m, S> {
+    pub(crate) source: S,
+    pub(crate) partial: [List; CLASSES],
+    /// Units released since the last purge, then those released before it.
+    dirty: &'m mut [u64],
+    pub(crate) high: u32,
+    pub(crate) heaps_high: usize,
+    /// Slots of its superblocks that came back.
+    pub(crate) remote_frees: u64,
+    /// Releases so far: whether another try may succeed.
+    pub(crate) releases: u64,
+}
+
+impl<'m, S: SegmentSource> Global<'m, S> {
+    pub(crate) fn new(source: S, dirty: &'m mut [u64]) -> Self {
+        dirty.fill(0);
+        Self {
+            source,
+            partial: [const { List::new() }; CLASSES],
+            dirty,
+            high: 0,
+            heaps_high: 0,
+            remote_frees: 0,
+            releases: 0,
+        }
+    }
+
+    /// Units from the source, and whether they read as zero.
+    pub(crate) fn acquire(&mut self, units: u32, align_units: u32) -> Option<(u32, bool)> {
+        let first = self.source.acquire(units, align_units)?;
+        Some((first, self.note_acquired(first, units)))
+    }
+
+    /// Notes that units are in use now; whether they read as zero.
+    pub(crate) fn note_acquired(&mut self, first: u32, units: u32) -> bool {
+        self.high = self.high.max(first + units);
+        let (new, old) = self.dirty.split_at_mut(self.dirty.len() / 2);
+        let mut dirty = 0;
+        for (index, mask) in word_masks(first, units) {
+            dirty |= (new[index] | old[index]) & mask;
+            new[index] &= !mask;
+            old[index] &= !mask;
+        }
+        dirty == 0 && self.source.reads_zero()
+    }
+
+    pub(crate) fn release(&mut self, first: u32, units: u32) {
+        for (index, mask) in word_masks(first, units) {
+            self.dirty[index] |= mask;
+        }
+        self.releases += 1;
+        self.source.release(first, units);
+    }
+
+    /// Releases the units that a heap keeps.
+    pub(crate) fn release_kept(&mut self, kept: &Kept) {
+        kept.gather().for_each(|run| self.release(run.first, run.units));
+    }
+
+    /// Gives the memory of units released before the last call back, or of
+    /// all; units that went.
+    fn purge(&mut self, all: bool) -> u64 {
+        let half = self.dirty.len() / 2;
+        let mut purged = 0;
+        // A run of units, across words.
+        let (mut start, mut end) = (0, 0);
+        for index in 0..self.high.div_ceil(64) as usize {
+            let mut due = self.dirty[half + index];
+            if all {
+                due |= core::mem::take(&mut self.dirty[index]);
+                self.dirty[half + index] = due;
+            }
+            while due != 0 {
+                let skip = due.trailing_zeros();
+                let run = (due >> skip).trailing_ones();
+                due &= !((u64::MAX >> (64 - run)) << skip);
+                let at = index as u32 * 64 + skip;
+                if at != end {
+                    purged += self.purge_run(start, end);
+                    start = at;
+                }
+                end = at + run;
+            }
+        }
+        purged += self.purge_run(start, end);
+        let (new, old) = self.dirty.split_at_mut(half);
+        for (new, old) in new.iter_mut().zip(old) {
+            *old |= core::mem::take(new);
+        }
+        purged
+    }
+
+    fn purge_run(&mut self, start: u32, end: u32) -> u64 {
+        if start == end || !self.source.purge(start, end - start) {
+            return 0;
+        }
+        let half = self.dirty.len() / 2;
+        for (index, mask) in word_masks(start, end - start) {
+            self.dirty[half + index] &= !mask;
+        }
+        u64::from(end - start)
+    }
+
+    /// Free units whose memory is still there.
+    pub(crate) fn dirty_units(&self) -> u64 {
+        self.dirty.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    pub(crate) fn is_dirty(&self, unit: u32) -> bool {
+        let (new, old) = self.dirty.split_at(self.dirty.len() / 2);
+        (new[unit as usize / 64] | old[unit as usize / 64]) >> (unit % 64) & 1 != 0
+    }
+}
+
+impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
+    /// A processor heap for the calling thread; none if all slots are taken.
+    ///
+    /// O(h) for h slots used so far.
+    #[must_use]
+    pub fn attach(&self) -> Option<LocalHeap<'_, 'm, L, S>> {
+        let mut guard = self.lock();
+        let index = self.heaps.iter().position(|slot| slot.attached.load(Relaxed) == 0)?;
+        guard.heaps_high = guard.heaps_high.max(index + 1);
+        let slot = &self.heaps[index];
+        slot.attached.store(1, Relaxed);
+        slot.begin(self, Owner::open(index as u32 + 1));
+        drop(guard);
+        Some(LocalHeap::new(self, slot))
+    }
+
+    /// Gives all superblocks of a heap to the global heap.
+    pub(crate) fn detach(&self, slot: &HeapSlot) {
+        let mut global = self.lock();
+        self.give_up(&mut global, slot);
+        slot.attached.store(0, Relaxed);
+        // What was pushed until now; the rest is found by the next user of the
+        // slot, by a purge or when memory runs out.
+        slot.returned.take(self.superblocks(), |index| self.read_back(&mut global, index));
+    }
+
+    fn give_up(&self, global: &mut Global<'m, S>, slot: &HeapSlot) {
+        let superblocks = self.superblocks();
+        for class in 0..CLASSES {
+            if let Some(index) = slot.current(class).superblock() {
+                let superblock = &superblocks[index as usize];
+                slot.clear_current(class);
+                superblock.set_used(superblock.count_used(), 0);
+                self.receive(global, index);
+            }
+            while let Some(index) = slot.partial[class].list.pop(superblocks) {
+                self.receive(global, index);
+            }
+            slot.partial[class].sparse.store(0, Relaxed);
+        }
+        while let Some(index) = slot.full.pop(superblocks) {
+            self.receive(global, index);
+        }
+        global.release_kept(&slot.kept);
+    }
+
+    /// Makes a superblock that its owner has taken out of its lists the global
+    /// heap's, or gives it back to the source if it is empty.
+    pub(crate) fn receive(&self, global: &mut Global<'m, S>, index: u32) {
+        let superblock = &self.superblocks()[index as usize];
+        let used = superblock.used() as u32;
+        superblock.set_used(used, 0);
+        if used == 0 {
+            self.release_superblock(global, index);
+        } else if used == superblock.slots.load(Relaxed) {
+            superblock.set_owner(Owner::full(GLOBAL));
+        } else {
+            superblock.set_owner(Owner::open(GLOBAL));
+            global.partial[superblock.class.load(Relaxed) as usize].push(self.superblocks(), index);
+        }
+    }
+
+    /// As [`receive`](Self::receive), with the lock.
+    pub(crate) fn take_over(&self, index: u32) {
+        self.receive(&mut self.lock(), index);
+    }
+
+    fn release_superblock(&self, global: &mut Global<'m, S>, index: u32) {
+        let superblocks = self.superblocks();
+        let units = superblocks[index as usize].units.load(Relaxed);
+        for superblock in &superblocks[index as usize..(index + units) as usize] {
+            superblock.set_owner(Owner::FREE);
+        }
+        global.release(index, units);
+    }
+
+    /// A superblock of `class` with a free slot, from now on the heap's whose
+    /// owner word is `token`.
+    pub(crate) fn hand_out(&self, class: usize, token: Owner) -> Option<u32> {
+        let mut global = self.lock();
+        self.read_list(&mut global);
+        loop {
+            if let Some(index) = global.partial[class].pop(self.superblocks()) {
+                let superblock = &self.superblocks()[index as usize];
+                let used = superblock.used() as u32;
+                superblock.set_used(used, self.low(superblock.slots.load(Relaxed)));
+                superblock.set_owner(token);
+                return Some(index);
+            }
+            let units = LAYOUTS[class].units;
+            if let Some((first, _)) = global.acquire(units, 1) {
+                let superblocks = self.superblocks();
+                for distance in 1..units {
+                    superblocks[(first + distance) as usize].set_owner(Owner::inner(distance));
+                }
+                superblocks[first as usize].begin(class, token);
+                return Some(first);
+            }
+            if !self.gather(&mut global) {
+                return None;
+            }
+        }
+    }
+
+    /// Puts a superblock that was found on a list and has another owner on
+    /// that one's list.
+    pub(crate) fn pass_on(&self, index: u32) {
+        let owner = self.superblocks()[index as usize].owner();
+        self.list_of(owner).push(self.superblocks(), index);
+    }
+
+    fn list_of(&self, owner: Owner) -> &ReturnList {
+        match owner.role() {
+            Role::Superblock { heap: heap @ 1.., .. } => &self.heaps[heap as usize - 1].returned,
+            _ => &self.list,
+        }
+    }
+
+    /// Takes the returned slots of a superblock in, as its owner; how many.
+    pub(crate) fn take_in(&self, index: u32, summary: u32) -> u32 {
+        let superblock = &self.superblocks()[index as usize];
+        let taken = superblock.take_in(summary, self.returned_bits(index));
+        if taken.twice != 0 {
+            self.late_double_frees.fetch_add(u64::from(taken.twice), Relaxed);
+        }
+        taken.slots
+    }
+
+    /// Reads the global heap's list of superblocks with returned slots.
+    pub(crate) fn read_list(&self, global: &mut Global<'m, S>) {
+        self.list.take(self.superblocks(), |index| self.read_back(global, index));
+    }
+
+    /// Takes in what lies with the global heap's list, with heaps without a thread, and the units
+    /// that heaps keep; whether there was anything for others to use.
+    pub(crate) fn gather(&self, global: &mut Global<'m, S>) -> bool {
+        let before = global.releases;
+        self.read_list(global);
+        let mut any = false;
+        for slot in &self.heaps[..global.heaps_high] {
+            if slot.attached.load(Relaxed) == 0 && !slot.returned.is_empty() {
+                slot.returned.take(self.superblocks(), |index| self.read_back(global, index));
+                any = true;
+            }
+            global.release_kept(&slot.kept);
+        }
+        any || global.releases != before
+    }
+
+    /// Releases units that a heap has no room to keep.
+    pub(crate) fn leave(&self, run: Run) {
+        self.lock().release(run.first, run.units);
+    }
+
+    /// Takes in the returned slots of a superblock that was on a list, if it is the global
+    /// heap's.
+    fn read_back(&self, global: &mut Global<'m, S>, index: u32) {
+        let superblock = &self.superblocks()[index as usize];
+        let full = match superblock.owner().role() {
+            Role::Superblock { heap: GLOBAL, full } => full,
+            Role::Superblock { .. } => return self.pass_on(index),
+            // The return was taken in before the place on the list was
+            // given up: there is nothing to read.
+            Role::Free | Role::Segment | Role::Inner(_) => {
+                superblock.leave_list();
+                return;
+            }
+        };
+        let taken = self.take_in(index, superblock.leave_list());
+        if taken == 0 {
+            return;
+        }
+        global.remote_frees += u64::from(taken);
+        let list = &global.partial[superblock.class.load(Relaxed) as usize];
+        if full {
+            superblock.set_owner(Owner::open(GLOBAL));
+            list.push(self.superblocks(), index);
+        }
+        if superblock.used() == 0 {
+            list.remove(self.superblocks(), index);
+            self.release_superblock(global, index);
+        }
+    }
+
+    /// Returns a slot of a superblock that is another's.
+    #[inline(always)]
+    pub(crate) fn free_remote(&self, index: u32, slot: u32) -> bool {
+        let superblock = &self.superblocks()[index as usize];
+        match superblock.give_back(slot, self.returned_bits(index)) {
+            Ok(None) => true,
+            Ok(Some(owner)) => {
+                self.list_of(owner).push(self.superblocks(), index);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Takes `block` back from a thread that has no heap: one to three atomic
+    /// operations, or for a segment the lock.
+    ///
+    /// # Errors
+    /// [`FreeError`]; nothing changes.
+    ///
+    /// # Safety
+    /// The block is not used after, if it was in use.
+    pub unsafe fn free(&self, block: NonNull<u8>) -> Result<(), FreeError> {
+        let address = block.addr().get();
+        match self.find(address)? {
+            (index, Some(slot)) if self.free_remote(index, slot) => Ok(()),
+            (_, Some(_)) => Err(FreeError::NotAllocated { address }),
+            (index, None) => self.free_segment(index, address),
+        }
+    }
+
+    /// Gives memory back to the system whose units were released at least the options'
+    /// delay before `now`; how many units went. Cheap if it is called too early.
+    ///
+    /// O(u / 64) for u units used so far, and what the source takes.
+    pub fn purge(&self, now: u64) -> u64 {
+        if now < self.due.load(Relaxed) {
+            return 0;
+        }
+        let mut global = self.lock();
+        self.due.store(now.saturating_add(self.options().purge_delay), Relaxed);
+        self.crowded.store(false, Relaxed);
+        self.gather(&mut global);
+        global.purge(false)
+    }
+
+    /// Gives all memory of free units back to the system at once.
+    pub fn purge_all(&self) -> u64 {
+        let mut global = self.lock();
+        self.gather(&mut global);
+        global.purge(true)
+    }
+}

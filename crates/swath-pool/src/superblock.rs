@@ -1,0 +1,494 @@
+//! A superblock's descriptor: which of its slots are free, and whose it is.
+//!
+//! Two bits belong to a slot. The first says that it is **free** and is written
+//! by the superblock's owner alone; the second says that another thread has
+//! **returned** it, and is set by that thread and taken by the owner. Above
+//! either there is a summary, one bit for a word of 64 slots or for two:
+//!
+//! ```text
+//!   owner:      open ──► free[0] free[1] …        plain loads and stores
+//!   others: queued ──► returned[0] returned[1] …      one fetch_or each
+//! ```
+//!
+//! A thread that returns a slot sets its bit with one `fetch_or`; the old value
+//! tells a double free. If the word was empty, it sets the word's bit in
+//! `queued`; if that was empty too, it alone has the right to push the
+//! superblock on its owner's list. (`queued` and the owner are one word: the
+//! owner sees by one comparison that a superblock is his and nothing waits.) So a superblock lies on at most one list, and
+//! it lies on one (or is about to be pushed, or was taken off and not yet read)
+//! exactly while `queued` is not zero. The owner takes the whole list by one
+//! swap, reads a superblock's link, and only then takes `queued` and the words
+//! that it names: nothing is popped one by one, so there is no ABA.
+//!
+//! Who finds a superblock on his list that is no longer his pushes it on to
+//! its owner; `queued` stays as it is, and with it the right to push.
+
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::AtomicU32 as Shared32;
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::AtomicU64 as Shared64;
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::AtomicU32 as Shared32;
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::AtomicU64 as Shared64;
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+use crate::class::{LAYOUTS, Layout, slot_at};
+
+/// Words of bits that a superblock has at most; few for the model checker.
+pub(crate) const WORDS: usize = if cfg!(loom) { 2 } else { 64 };
+
+/// What a unit is, in one number that only changes under the pool's lock, except that an owner may
+/// turn its own superblock from open to full and back, and that segments begin and end where their
+/// units are one thread's alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owner(pub(crate) u32);
+
+/// What an [`Owner`] says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Nothing begins here.
+    Free,
+    /// The first unit of a segment.
+    Segment,
+    /// So many units after the first one of a superblock.
+    Inner(u32),
+    /// The first unit of a superblock of heap `heap`; 0 is the global heap.
+    Superblock { heap: u32, full: bool },
+}
+
+impl Owner {
+    pub(crate) const FREE: Self = Self(0);
+    pub(crate) const SEGMENT: Self = Self(3);
+
+    pub(crate) const fn open(heap: u32) -> Self {
+        Self(heap << 2 | 1)
+    }
+
+    pub(crate) const fn full(heap: u32) -> Self {
+        Self(heap << 2 | 2)
+    }
+
+    pub(crate) const fn inner(distance: u32) -> Self {
+        Self(distance << 2 | 3)
+    }
+
+    /// Whether it is a heap's superblock, open or full.
+    #[inline(always)]
+    pub(crate) const fn is_superblock(self) -> bool {
+        matches!(self.0 & 3, 1 | 2)
+    }
+
+    /// Whether two superblocks are of one heap.
+    #[inline(always)]
+    pub(crate) const fn is_heap_of(self, other: Self) -> bool {
+        self.0 >> 2 == other.0 >> 2
+    }
+
+    pub(crate) const fn role(self) -> Role {
+        match (self.0 & 3, self.0 >> 2) {
+            (0, _) => Role::Free,
+            (1, heap) => Role::Superblock { heap, full: false },
+            (2, heap) => Role::Superblock { heap, full: true },
+            (_, 0) => Role::Segment,
+            (_, distance) => Role::Inner(distance),
+        }
+    }
+}
+
+/// The record of one unit: storage that the caller gives, one for each unit of
+/// the arena. All zeroes is a valid and the initial value.
+///
+/// Invariants, for the first unit of a superblock: a word of `free` that is not
+/// zero has its bit in `open`; no slot is both free and returned, except after a
+/// double free that met a return under way; `left + mark` is the number of slots
+/// in use as the owner counts them, except for a current superblock, which is not counted;
+/// and those that came back to the
+/// global heap's superblock count as in use until it reads its list.
+#[repr(C, align(64))]
+pub struct Superblock {
+    // What every thread reads.
+    /// The owner in the low half; in the high half, for each two words of
+    /// `returned` that may have bits, one bit: the summary `queued`.
+    state: Shared64,
+    pub(crate) slots: AtomicU32,
+    pub(crate) inverse: AtomicU32,
+    pub(crate) twos: AtomicU32,
+    pub(crate) class: AtomicU32,
+    /// Units of the superblock or segment.
+    pub(crate) units: AtomicU32,
+    /// The next superblock on the list of those with returned slots, plus one.
+    link: Shared32,
+    _apart: [u32; 8],
+    // What the owner writes.
+    /// The words of `free` that may have bits.
+    pub(crate) open: AtomicU64,
+    /// Frees until something is to be done.
+    pub(crate) left: AtomicI32,
+    /// Slots in use when `left` is zero.
+    pub(crate) mark: AtomicU32,
+    /// Neighbours in the list of a heap, plus one.
+    pub(crate) before: AtomicU32,
+    pub(crate) after: AtomicU32,
+    _owned: u64,
+    pub(crate) free: [Shared64; WORDS],
+}
+
+/// The bits of slots that came back from other threads: storage that the caller
+/// gives, one for each unit. All zeroes is a valid and the initial value.
+///
+/// An odd number of cache lines, so that the first ones of neighbours do not
+/// compete for one set of a cache.
+#[repr(C, align(64))]
+pub struct Returned {
+    words: [Shared64; WORDS],
+    _odd: [u64; 8],
+}
+
+/// What a superblock took in.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Taken {
+    /// Slots that are free now and were not.
+    pub(crate) slots: u32,
+    /// Slots that were free already: freed twice, at once by the owner and
+    /// another thread.
+    pub(crate) twice: u32,
+}
+
+/// A free that was not accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Twice;
+
+impl Returned {
+    /// No slots returned.
+    #[allow(clippy::new_without_default, reason = "storage, not a value")]
+    pub fn new() -> Self {
+        Self { words: core::array::from_fn(|_| Shared64::new(0)), _odd: [0; 8] }
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, slot: u32) -> bool {
+        self.words[slot as usize / 64].load(Relaxed) >> (slot % 64) & 1 != 0
+    }
+
+    /// Pairs of words with bits, as a summary.
+    pub(crate) fn summary(&self) -> u32 {
+        let words = self.words.iter().enumerate();
+        words.fold(0, |bits, (i, word)| bits | u32::from(word.load(Relaxed) != 0) << (i / 2))
+    }
+
+    /// Slots returned and not taken in.
+    pub(crate) fn count(&self) -> u32 {
+        self.words.iter().map(|word| word.load(Relaxed).count_ones()).sum()
+    }
+
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        self.words[index].load(Relaxed)
+    }
+}
+
+impl Superblock {
+    /// A unit where nothing begins.
+    #[allow(clippy::new_without_default, reason = "storage, not a value")]
+    pub fn new() -> Self {
+        Self {
+            state: Shared64::new(0),
+            slots: AtomicU32::new(0),
+            inverse: AtomicU32::new(0),
+            twos: AtomicU32::new(0),
+            class: AtomicU32::new(0),
+            units: AtomicU32::new(0),
+            link: Shared32::new(0),
+            _apart: [0; 8],
+            open: AtomicU64::new(0),
+            left: AtomicI32::new(0),
+            mark: AtomicU32::new(0),
+            before: AtomicU32::new(0),
+            after: AtomicU32::new(0),
+            _owned: 0,
+            free: core::array::from_fn(|_| Shared64::new(0)),
+        }
+    }
+
+    /// Whether it is `owner`'s and no returned slots wait to be taken in.
+    #[inline(always)]
+    pub(crate) fn is_at_rest(&self, owner: Owner) -> bool {
+        self.state.load(Relaxed) == u64::from(owner.0)
+    }
+
+    /// Relaxed: a thread that frees a slot of it has it from one that saw the
+    /// superblock made, and an owner that changes meanwhile is noticed by who
+    /// reads the list.
+    #[inline]
+    pub(crate) fn owner(&self) -> Owner {
+        Owner(self.state.load(Relaxed) as u32)
+    }
+
+    /// The slot that begins so many bytes after the superblock does.
+    #[inline(always)]
+    pub(crate) fn slot(&self, within: u32) -> Option<u32> {
+        let slot = slot_at(within, self.inverse.load(Relaxed), self.twos.load(Relaxed));
+        (slot < self.slots.load(Relaxed)).then_some(slot)
+    }
+
+    /// The caller alone may change the owner now.
+    pub(crate) fn set_owner(&self, owner: Owner) {
+        self.state.fetch_xor(u64::from(self.owner().0 ^ owner.0), AcqRel);
+    }
+
+    /// Ends the segment that begins here, if there is one: its units are the caller's alone then.
+    pub(crate) fn end_segment(&self) -> Option<u32> {
+        let mut state = self.state.load(Relaxed);
+        while Owner(state as u32) == Owner::SEGMENT {
+            let ended = state ^ u64::from(Owner::SEGMENT.0);
+            match self.state.compare_exchange_weak(state, ended, AcqRel, Relaxed) {
+                Ok(_) => return Some(self.units.load(Relaxed)),
+                Err(now) => state = now,
+            }
+        }
+        None
+    }
+
+    /// Begins a segment of units that are the caller's alone.
+    pub(crate) fn begin_segment(&self, units: u32) {
+        self.units.store(units, Relaxed);
+        self.set_owner(Owner::SEGMENT);
+    }
+
+    /// Begins a superblock of `class` with all slots free. The link and the
+    /// summary of returned slots stay: a list may still hold the unit from an
+    /// earlier use.
+    pub(crate) fn begin(&self, class: usize, owner: Owner) {
+        let Layout { slots, inverse, twos, units, .. } = LAYOUTS[class];
+        self.slots.store(slots, Relaxed);
+        self.inverse.store(inverse, Relaxed);
+        self.twos.store(twos, Relaxed);
+        self.class.store(class as u32, Relaxed);
+        self.units.store(units, Relaxed);
+        self.left.store(0, Relaxed);
+        self.mark.store(0, Relaxed);
+        let (whole, rest) = (slots as usize / 64, slots % 64);
+        for word in &self.free[..whole] {
+            word.store(u64::MAX, Relaxed);
+        }
+        let mut open = (1_u64 << (whole % 64)).wrapping_sub(1);
+        if whole == 64 {
+            open = u64::MAX;
+        }
+        if rest != 0 {
+            self.free[whole].store((1 << rest) - 1, Relaxed);
+            open |= 1 << whole;
+        }
+        self.open.store(open, Relaxed);
+        self.set_owner(owner);
+    }
+
+    /// Slots in use by the owner's bits: those returned and not yet taken count.
+    pub(crate) fn count_used(&self) -> u32 {
+        let slots = self.slots.load(Relaxed);
+        let words = &self.free[..(slots as usize).div_ceil(64)];
+        slots - words.iter().map(|word| word.load(Relaxed).count_ones()).sum::<u32>()
+    }
+
+    /// Sets the summary and the count from the bits, as the owner.
+    pub(crate) fn recount(&self) {
+        let words = (self.slots.load(Relaxed) as usize).div_ceil(64);
+        let words = self.free[..words].iter().enumerate();
+        let open = words.fold(0, |bits, (i, word)| bits | u64::from(word.load(Relaxed) != 0) << i);
+        self.open.store(open, Relaxed);
+        self.set_used(self.count_used(), 0);
+    }
+
+    /// The next on its list of those with returned slots.
+    pub(crate) fn link(&self) -> Option<u32> {
+        self.link.load(Relaxed).checked_sub(1)
+    }
+
+    /// The summary of returned slots.
+    pub(crate) fn queued(&self) -> u32 {
+        (self.state.load(Relaxed) >> 32) as u32
+    }
+
+    /// Returns `slot` from a thread that does not own it. With an owner comes
+    /// the right, and the duty, to push the superblock on his list.
+    pub(crate) fn give_back(&self, slot: u32, returned: &Returned) -> Result<Option<Owner>, Twice> {
+        let (index, bit) = (slot as usize / 64, 1_u64 << (slot % 64));
+        if self.free[index].load(Relaxed) & bit != 0 {
+            return Err(Twice);
+        }
+        // What the user wrote comes before what the next user reads.
+        let before = returned.words[index].fetch_or(bit, AcqRel);
+        if before & bit != 0 {
+            return Err(Twice);
+        }
+        if before != 0 {
+            return Ok(None);
+        }
+        let state = self.state.fetch_or(1 << (32 + index / 2), AcqRel);
+        Ok((state >> 32 == 0).then_some(Owner(state as u32)))
+    }
+
+    /// Gives up the place on the list and says which words have bits. Only
+    /// after the link was read.
+    pub(crate) fn leave_list(&self) -> u32 {
+        (self.state.fetch_and(u64::from(u32::MAX), AcqRel) >> 32) as u32
+    }
+
+    /// Takes returned slots of the words in `summary` in, as the owner.
+    pub(crate) fn take_in(&self, mut summary: u32, returned: &Returned) -> Taken {
+        let mut taken = Taken::default();
+        while summary != 0 {
+            let pair = summary.trailing_zeros() as usize;
+            summary &= summary - 1;
+            for index in [2 * pair, 2 * pair + 1] {
+                // If one comes later, so does the bit of the summary.
+                if returned.words[index].load(Relaxed) == 0 {
+                    continue;
+                }
+                let bits = returned.words[index].swap(0, Acquire);
+                let free = self.free[index].load(Relaxed);
+                taken.twice += (bits & free).count_ones();
+                taken.slots += (bits & !free).count_ones();
+                self.free[index].store(free | bits, Relaxed);
+                self.open.store(self.open.load(Relaxed) | 1 << index, Relaxed);
+            }
+        }
+        let left = self.left.load(Relaxed).wrapping_sub(taken.slots as i32);
+        self.left.store(left, Relaxed);
+        taken
+    }
+
+    /// Sets `left` and `mark` for `used` slots in use, with the mark at `low`
+    /// or, once that is passed, at none.
+    pub(crate) fn set_used(&self, used: u32, low: u32) {
+        let mark = if used > low { low } else { 0 };
+        self.mark.store(mark, Relaxed);
+        self.left.store(used as i32 - mark as i32, Relaxed);
+    }
+
+    /// Becomes, or stays, current: frees are not counted until all slots are taken.
+    pub(crate) fn stop_count(&self) {
+        self.left.store(i32::MAX, Relaxed);
+    }
+
+    /// Slots in use as the owner counts them.
+    pub(crate) fn used(&self) -> i32 {
+        self.left.load(Relaxed).wrapping_add(self.mark.load(Relaxed) as i32)
+    }
+}
+
+/// A list of superblocks with returned slots: pushed one by one by anyone,
+/// taken whole.
+pub(crate) struct ReturnList(Shared32);
+
+impl ReturnList {
+    pub(crate) fn new() -> Self {
+        Self(Shared32::new(0))
+    }
+
+    /// Pushes superblock `index`; the caller has the right to.
+    pub(crate) fn push(&self, superblocks: &[Superblock], index: u32) {
+        let link = &superblocks[index as usize].link;
+        let mut head = self.0.load(Relaxed);
+        loop {
+            link.store(head, Relaxed);
+            match self.0.compare_exchange_weak(head, index + 1, Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.0.load(Relaxed).checked_sub(1)
+    }
+
+    /// Empties the list; what was on it has to leave.
+    pub(crate) fn forget(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.load(Relaxed) == 0
+    }
+
+    /// Empties the list and visits what was on it. The visitor either pushes a
+    /// superblock on another list or makes it leave.
+    pub(crate) fn take(&self, superblocks: &[Superblock], mut visit: impl FnMut(u32)) {
+        if self.is_empty() {
+            return;
+        }
+        let mut next = self.0.swap(0, Acquire);
+        while next != 0 {
+            let index = next - 1;
+            // Before the visit, after which another thread may push it.
+            next = superblocks[index as usize].link.load(Relaxed);
+            visit(index);
+        }
+    }
+}
+
+/// A list of superblocks of one heap, in the order in which they came. Only the
+/// heap's owner touches it, or who holds the pool's lock.
+pub(crate) struct List {
+    first: AtomicU32,
+    last: AtomicU32,
+}
+
+impl List {
+    pub(crate) const fn new() -> Self {
+        Self { first: AtomicU32::new(0), last: AtomicU32::new(0) }
+    }
+
+    pub(crate) fn clear(&self) {
+        self.first.store(0, Relaxed);
+        self.last.store(0, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.first.load(Relaxed).checked_sub(1)
+    }
+
+    /// Whether superblock `last`, plus one, is the last; 0 for an empty list.
+    pub(crate) fn ends_with(&self, last: u32) -> bool {
+        self.last.load(Relaxed) == last
+    }
+
+    pub(crate) fn push(&self, superblocks: &[Superblock], index: u32) {
+        let last = self.last.load(Relaxed);
+        let superblock = &superblocks[index as usize];
+        superblock.before.store(last, Relaxed);
+        superblock.after.store(0, Relaxed);
+        let link = match last {
+            0 => &self.first,
+            _ => &superblocks[last as usize - 1].after,
+        };
+        link.store(index + 1, Relaxed);
+        self.last.store(index + 1, Relaxed);
+    }
+
+    pub(crate) fn remove(&self, superblocks: &[Superblock], index: u32) {
+        let superblock = &superblocks[index as usize];
+        let (before, after) = (superblock.before.load(Relaxed), superblock.after.load(Relaxed));
+        let ahead = match before {
+            0 => &self.first,
+            _ => &superblocks[before as usize - 1].after,
+        };
+        ahead.store(after, Relaxed);
+        let behind = match after {
+            0 => &self.last,
+            _ => &superblocks[after as usize - 1].before,
+        };
+        behind.store(before, Relaxed);
+    }
+
+    pub(crate) fn pop(&self, superblocks: &[Superblock]) -> Option<u32> {
+        let index = self.first()?;
+        self.remove(superblocks, index);
+        Some(index)
+    }
+}

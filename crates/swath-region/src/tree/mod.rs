@@ -1,0 +1,5 @@
+//! TODO tree.
+
+pub mod dense;
+pub mod layered;
+pub mod sparse;

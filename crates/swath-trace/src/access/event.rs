@@ -1,0 +1,269 @@
+//! What a program does to its address space, between its accesses.
+//!
+//! A trace that holds only accesses does not say which memory the program had
+//! asked for, in what pieces, and when it gave it back. [`Event`] says so: the
+//! system calls that change the address space, in their exact place among the
+//! accesses. [`Items`] hands out both; a reader that wants accesses alone
+//! reads [`Accesses`], which leaves events out.
+
+use std::iter::FusedIterator;
+
+use serde::Serialize;
+use swath_arch::{PageRange, VirtAddr, Vpn};
+
+use crate::access::stream::{Access, Accesses, TraceError};
+
+/// Pages that 64 bits can address.
+const PAGES: u64 = 1 << 52;
+
+/// What may be done with a page.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Protection {
+    /// Loads.
+    pub read: bool,
+    /// Stores.
+    pub write: bool,
+    /// Instruction fetches.
+    pub execute: bool,
+}
+
+impl Protection {
+    /// Loads and stores: the heap, the stack.
+    pub const READ_WRITE: Self = Self { read: true, write: true, execute: false };
+    /// Loads alone.
+    pub const READ: Self = Self { read: true, write: false, execute: false };
+
+    /// As `mmap` and `mprotect` number it: 1 read, 2 write, 4 execute.
+    pub const fn bits(self) -> u8 {
+        self.read as u8 | (self.write as u8) << 1 | (self.execute as u8) << 2
+    }
+
+    /// The inverse of [`bits`](Self::bits); further bits say nothing of it.
+    pub const fn of_bits(bits: u64) -> Self {
+        Self { read: bits & 1 != 0, write: bits & 2 != 0, execute: bits & 4 != 0 }
+    }
+}
+
+/// What a mapping shows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Backing {
+    /// Memory that starts as zeros.
+    Anonymous,
+    /// A file's pages, in order.
+    File {
+        /// Which file: two mappings with one number show one file. Numbers
+        /// count from 0 and stand for no name.
+        file: u64,
+        /// The page of the file that the mapping's first page shows.
+        first_page: u64,
+    },
+}
+
+/// A change of the address space.
+///
+/// Every reader hands out ranges of at least one page that end within the
+/// address space.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Event {
+    /// `pages` are mapped anew; what was mapped there before is gone.
+    Map {
+        /// Where.
+        pages: PageRange,
+        /// What may be done with them.
+        protection: Protection,
+        /// What they show.
+        backing: Backing,
+        /// Writes are seen by all that map the same; otherwise they are the
+        /// mapping's own.
+        shared: bool,
+    },
+    /// Nothing is mapped at `pages` any more. There may have been nothing.
+    Unmap {
+        /// Where.
+        pages: PageRange,
+    },
+    /// `pages`, as far as they are mapped, may be used differently.
+    Protect {
+        /// Where.
+        pages: PageRange,
+        /// How from now on.
+        protection: Protection,
+    },
+    /// The contents of `pages` are given up, the mapping stays: the next
+    /// access to each faults again.
+    Discard {
+        /// Where.
+        pages: PageRange,
+    },
+    /// What `from` shows is shown by `to`, with its frames; nothing is mapped
+    /// at what lies in `from` alone any more. The lengths differ when a
+    /// mapping grows or shrinks.
+    Move {
+        /// Where it was.
+        from: PageRange,
+        /// Where it is.
+        to: PageRange,
+    },
+    /// A child starts with a copy of the address space. What the child does is
+    /// not in the trace.
+    Fork,
+    /// So many accesses, 1 or more, were left out here by sampling.
+    Skip {
+        /// How many.
+        accesses: u64,
+    },
+}
+
+/// `count` pages from page `start` on, or `None` if that is no page or goes
+/// beyond the address space.
+pub(crate) fn page_range(start: u64, count: u64) -> Option<PageRange> {
+    let there = count > 0 && start.checked_add(count).is_some_and(|end| end <= PAGES);
+    there.then(|| PageRange::new(Vpn::new(start), count))
+}
+
+/// The pages that the bytes from `addr` on touch, or `None` if there are none
+/// or they go beyond the address space.
+pub fn pages_of(addr: u64, len_bytes: u64) -> Option<PageRange> {
+    let last = addr.checked_add(len_bytes.checked_sub(1)?)?;
+    let (first, last) = (VirtAddr::new(addr).page(), VirtAddr::new(last).page());
+    page_range(first.raw(), last.raw() - first.raw() + 1)
+}
+
+impl Event {
+    /// Whether the ranges are what every reader promises.
+    pub(crate) fn is_sound(&self) -> bool {
+        let sound = |pages: &PageRange| page_range(pages.start.raw(), pages.count).is_some();
+        match self {
+            Self::Map { pages, backing, .. } => {
+                let file = match backing {
+                    Backing::Anonymous => true,
+                    Backing::File { first_page, .. } => *first_page < PAGES,
+                };
+                sound(pages) && file
+            }
+            Self::Unmap { pages } | Self::Protect { pages, .. } | Self::Discard { pages } => {
+                sound(pages)
+            }
+            Self::Move { from, to } => sound(from) && sound(to),
+            Self::Fork => true,
+            Self::Skip { accesses } => *accesses > 0,
+        }
+    }
+}
+
+/// An access or an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item {
+    /// An access.
+    Access(Access),
+    /// An event.
+    Event(Event),
+}
+
+/// How a recording was thinned out: of each `period_accesses` accesses of the
+/// run the first `burst_accesses` are in the trace. Outside the bursts the
+/// trace holds what can fault: all events, and each page's first access and
+/// first write after it was mapped (after a [`Event::Discard`]; the first write
+/// also after an [`Event::Fork`]).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+pub struct Sampling {
+    /// Accesses recorded at a stretch, 1 or more.
+    pub burst_accesses: u64,
+    /// Accesses from the start of one burst to the next, more than a burst.
+    pub period_accesses: u64,
+}
+
+impl Sampling {
+    /// A sampling, or `None` if the burst is empty or not shorter than the
+    /// period.
+    pub const fn new(burst_accesses: u64, period_accesses: u64) -> Option<Self> {
+        if burst_accesses == 0 || burst_accesses >= period_accesses {
+            return None;
+        }
+        Some(Self { burst_accesses, period_accesses })
+    }
+}
+
+/// What a trace says of itself before its first access.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct TraceHeader {
+    /// The program's name, without the path to it: printable ASCII, at most
+    /// 255 bytes; empty if nobody said.
+    pub program: String,
+    /// `None` if every access is in the trace.
+    pub sampling: Option<Sampling>,
+}
+
+/// Decoded accesses, and the events among them.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) accesses: Vec<Access>,
+    /// Each with the number of accesses before it; ascending.
+    pub(crate) events: Vec<(usize, Event)>,
+}
+
+impl Batch {
+    pub(crate) fn len(&self) -> usize {
+        self.accesses.len() + self.events.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.accesses.clear();
+        self.events.clear();
+    }
+
+    pub(crate) fn push_event(&mut self, event: Event) {
+        self.events.push((self.accesses.len(), event));
+    }
+}
+
+/// Accesses and events of a trace, in the order of the file.
+///
+/// After an error or the end there is nothing more.
+pub struct Items(Accesses);
+
+impl Items {
+    /// What the trace says of itself; `None` if its format says nothing.
+    pub fn header(&self) -> Option<&TraceHeader> {
+        self.0.header()
+    }
+}
+
+impl Accesses {
+    /// Accesses with the events among them, from here on.
+    pub fn items(self) -> Items {
+        Items(self)
+    }
+}
+
+impl Iterator for Items {
+    type Item = Result<Item, TraceError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(event) = self.0.next_event() {
+            return Some(Ok(Item::Event(event)));
+        }
+        match self.0.buffered() {
+            Some(access) => Some(Ok(Item::Access(access))),
+            None => self.after_refill(),
+        }
+    }
+}
+
+impl Items {
+    #[cold]
+    fn after_refill(&mut self) -> Option<<Self as Iterator>::Item> {
+        while self.0.refill_or_fail()? {
+            if let Some(event) = self.0.next_event() {
+                return Some(Ok(Item::Event(event)));
+            }
+            if let Some(access) = self.0.buffered() {
+                return Some(Ok(Item::Access(access)));
+            }
+        }
+        self.0.take_failure().map(Err)
+    }
+}
+
+impl FusedIterator for Items {}

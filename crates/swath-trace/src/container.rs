@@ -1,0 +1,287 @@
+//! The decompressed content of Swath's own files: numbers, names and facts
+//! after the signature and the version. One way of reading, and one error, for
+//! every format that is a row of numbers.
+
+use std::io::{
+    Read, Write, {self},
+};
+
+use crate::input::{Input, NumberError, put_number};
+use crate::machine::snapshot::{Facts, Misfit, ZONES_MAX, Zone};
+
+/// zstd's window: 8 MiB, what level 19 writes.
+pub(crate) const WINDOW_LOG2: u32 = 23;
+
+/// The longest name (kernel release, zone, program), in bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+
+/// One of Swath's formats.
+#[derive(Debug)]
+pub struct Format {
+    /// What a file of it is.
+    pub noun: &'static str,
+    /// The file's first eight bytes. The line end at their close shows a copy
+    /// that went through text conversion.
+    pub magic: [u8; 8],
+    /// The version of the format, byte 8 of the file.
+    pub version: u8,
+}
+
+impl Format {
+    /// Writes what stands before the content, whose bytes the encoder then
+    /// takes. `level` is zstd's.
+    pub(crate) fn begin<W: Write>(
+        &self,
+        mut to: W,
+        level: i32,
+    ) -> io::Result<zstd::stream::write::Encoder<'static, W>> {
+        to.write_all(&self.magic)?;
+        to.write_all(&[self.version])?;
+        let mut zstd = zstd::stream::write::Encoder::new(to, level)?;
+        zstd.include_checksum(true)?;
+        zstd.window_log(WINDOW_LOG2)?;
+        Ok(zstd)
+    }
+
+    pub(crate) fn malformed(&'static self, offset: u64, what: &'static str) -> FileError {
+        FileError::Malformed { format: self, offset, what }
+    }
+}
+
+/// Why a file cannot be read. Offsets count bytes from 0; those of the content
+/// count after decompression.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The file does not start as one of the format does.
+    #[error("no {}: byte {offset} of the file is not that of the signature", format.noun)]
+    Magic {
+        /// What was looked for.
+        format: &'static Format,
+        /// The first byte that differs.
+        offset: u64,
+    },
+    /// Another version of the format.
+    #[error(
+        "byte 8 says version {found}; this program reads {}s of version {}",
+        format.noun, format.version
+    )]
+    Version {
+        /// What the file is.
+        format: &'static Format,
+        /// The version.
+        found: u8,
+    },
+    /// The file is cut short.
+    #[error(
+        "the {} is cut short: byte {offset} of its content, within {what}, is missing",
+        format.noun
+    )]
+    Truncated {
+        /// What the file is.
+        format: &'static Format,
+        /// Offset of the first missing byte in the content.
+        offset: u64,
+        /// What was being read.
+        what: &'static str,
+    },
+    /// A value that cannot be.
+    #[error("byte {offset} of the {}'s content: {what}", format.noun)]
+    Malformed {
+        /// What the file is.
+        format: &'static Format,
+        /// Where the event or the value starts in the content.
+        offset: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The compressed bytes contradict themselves or their checksum.
+    #[error(
+        "the {} is damaged: its compressed data after byte {offset} of the content: {source}",
+        format.noun
+    )]
+    Damaged {
+        /// What the file is.
+        format: &'static Format,
+        /// How much of the content was sound.
+        offset: u64,
+        /// The decompressor's words.
+        source: io::Error,
+    },
+    /// The file could not be opened or read.
+    #[error("{source}")]
+    Io {
+        /// The system's words.
+        #[from]
+        source: io::Error,
+    },
+}
+
+/// Content that is being read.
+pub(crate) struct Content<R: Read> {
+    input: Input<zstd::stream::read::Decoder<'static, io::BufReader<R>>>,
+    format: &'static Format,
+}
+
+impl<R: Read> Content<R> {
+    /// Reads the signature and the version, and starts the content.
+    pub(crate) fn open(mut from: R, format: &'static Format) -> Result<Self, FileError> {
+        let Format { magic, version, .. } = format;
+        let mut head = Vec::new();
+        from.by_ref().take(magic.len() as u64 + 1).read_to_end(&mut head)?;
+        if let Some(offset) = (0..magic.len()).find(|&i| head.get(i) != Some(&magic[i])) {
+            return Err(FileError::Magic { format, offset: offset as u64 });
+        }
+        match head.get(magic.len()) {
+            Some(found) if found == version => {}
+            Some(&found) => return Err(FileError::Version { format, found }),
+            None => return Err(FileError::Truncated { format, offset: 0, what: "the version" }),
+        }
+        let mut zstd = zstd::stream::read::Decoder::new(from)?;
+        zstd.window_log_max(WINDOW_LOG2)?;
+        Ok(Self { input: Input::new(zstd), format })
+    }
+
+    /// Offset of the next byte.
+    #[inline]
+    pub(crate) fn offset(&self) -> u64 {
+        self.input.offset()
+    }
+
+    #[cold]
+    fn failed(&self, source: io::Error, what: &'static str) -> FileError {
+        let (format, offset) = (self.format, self.offset() + self.input.buffered().len() as u64);
+        match source.kind() {
+            _ if source.raw_os_error().is_some() => FileError::Io { source },
+            io::ErrorKind::UnexpectedEof => FileError::Truncated { format, offset, what },
+            _ => FileError::Damaged { format, offset, source },
+        }
+    }
+
+    #[cold]
+    fn explain(&self, error: NumberError, what: &'static str) -> FileError {
+        match error {
+            NumberError::Io(source) => self.failed(source, what),
+            NumberError::Truncated => self.failed(io::ErrorKind::UnexpectedEof.into(), what),
+            NumberError::Malformed => {
+                self.format.malformed(self.offset(), "a number of more than 64 bits or padded")
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn byte(&mut self, what: &'static str) -> Result<u8, FileError> {
+        match self.input.byte() {
+            Ok(byte) => Ok(byte),
+            Err(error) => Err(self.explain(error, what)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn number(&mut self, what: &'static str) -> Result<u64, FileError> {
+        match self.input.number() {
+            Ok(number) => Ok(number),
+            Err(error) => Err(self.explain(error, what)),
+        }
+    }
+
+    /// A count that stands before so many items.
+    pub(crate) fn count(&mut self, max: usize, what: &'static str) -> Result<usize, FileError> {
+        let offset = self.offset();
+        let count = self.number(what)?;
+        let what = "a count beyond the limit of the format";
+        let count = usize::try_from(count).ok().filter(|&count| count <= max);
+        count.ok_or(self.format.malformed(offset, what))
+    }
+
+    pub(crate) fn name(&mut self, what: &'static str) -> Result<String, FileError> {
+        let len = self.count(NAME_BYTES_MAX, what)?;
+        let offset = self.offset();
+        let bytes = match self.input.fill(len) {
+            Ok(bytes) => bytes,
+            Err(source) => return Err(self.failed(source, what)),
+        };
+        let Some(name) = bytes.get(..len) else {
+            return Err(self.failed(io::ErrorKind::UnexpectedEof.into(), what));
+        };
+        check_name(name).map_err(|what| self.format.malformed(offset, what))?;
+        let name = String::from_utf8_lossy(name).into_owned();
+        self.input.consume(len);
+        Ok(name)
+    }
+
+    pub(crate) fn facts(&mut self) -> Result<Facts, FileError> {
+        let mut facts = Facts {
+            kernel_release: self.name("the kernel release")?,
+            total_frames: self.number("the frames in all")?,
+            free_frames: self.number("the free frames")?,
+            buddy_frames: self.number("the buddy allocator's frames")?,
+            zones: Vec::new(),
+        };
+        for _ in 0..self.count(ZONES_MAX, "the number of zones")? {
+            facts.zones.push(Zone {
+                node: self.number("a zone's node")?,
+                name: self.name("a zone's name")?,
+                start_frame: self.number("a zone's start")?,
+                spanned_frames: self.number("a zone's span")?,
+                present_frames: self.number("a zone's present frames")?,
+                managed_frames: self.number("a zone's managed frames")?,
+                free_frames: self.number("a zone's free frames")?,
+                per_cpu_frames: self.number("a zone's per-CPU frames")?,
+            });
+        }
+        Ok(facts)
+    }
+
+    /// Nothing but the checksum is left; only reading on verifies it.
+    pub(crate) fn end(&mut self, behind: &'static str) -> Result<(), FileError> {
+        match self.input.fill(1) {
+            Ok([]) => Ok(()),
+            Ok(_) => Err(self.format.malformed(self.offset(), behind)),
+            Err(source) => Err(self.failed(source, "the checksum")),
+        }
+    }
+}
+
+/// Names are shown on terminals and in reports: printable ASCII only.
+pub(crate) fn check_name(name: &[u8]) -> Result<(), Misfit> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err("a name of more than 255 bytes");
+    }
+    if !name.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+        return Err("a name that is not printable ASCII");
+    }
+    Ok(())
+}
+
+/// What a writer is given that no reader would take.
+pub(crate) fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+pub(crate) fn put_name(out: &mut Vec<u8>, name: &str) {
+    put_number(out, name.len() as u64);
+    out.extend_from_slice(name.as_bytes());
+}
+
+pub(crate) fn put_facts(out: &mut Vec<u8>, facts: &Facts) {
+    put_name(out, &facts.kernel_release);
+    for number in [facts.total_frames, facts.free_frames, facts.buddy_frames] {
+        put_number(out, number);
+    }
+    put_number(out, facts.zones.len() as u64);
+    for zone in &facts.zones {
+        put_number(out, zone.node);
+        put_name(out, &zone.name);
+        for number in [
+            zone.start_frame,
+            zone.spanned_frames,
+            zone.present_frames,
+            zone.managed_frames,
+            zone.free_frames,
+            zone.per_cpu_frames,
+        ] {
+            put_number(out, number);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What a recording of a heap amounts to.
+
+use std::collections::HashMap;
+use std::io::Read;
+
+use foldhash::fast::FixedState;
+use serde::Serialize;
+
+use crate::container::FileError;
+use crate::heap::events::{HeapEvent, HeapHead, HeapTotals};
+use crate::heap::file::HeapReader;
+
+/// Sizes asked for, by powers of two: bin 0 counts sizes of 0, bin n those from
+/// 2^(n-1) on and below 2^n. One more than the bits of the largest size.
+const BINS: usize = 50;
+
+/// Counts of a whole recording.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct HeapSummary {
+    /// Blocks allocated.
+    pub allocations: u64,
+    /// Blocks given another size.
+    pub resizes: u64,
+    /// Blocks released.
+    pub releases: u64,
+    /// Threads that called.
+    pub threads: u64,
+    /// The most blocks allocated at once.
+    pub peak_blocks: u64,
+    /// The most bytes asked for and not given back.
+    pub peak_bytes: u64,
+    /// Blocks and bytes left at the end.
+    pub left_blocks: u64,
+    /// …
+    pub left_bytes: u64,
+    /// Sizes of allocations: `sizes[0]` counts those of 0 bytes, `sizes[n]`
+    /// those from 2^(n-1) on and below 2^n.
+    pub sizes: Vec<u64>,
+    /// Reads in the recording.
+    pub reads: u64,
+    /// Writes in the recording.
+    pub writes: u64,
+    /// The whole run.
+    pub totals: HeapTotals,
+}
+
+impl HeapSummary {
+    /// Reads a recording to its end. O(events).
+    ///
+    /// # Errors
+    /// Those of the reader.
+    pub fn of<R: Read>(reader: &mut HeapReader<R>) -> Result<Self, FileError> {
+        let mut summary = Self { sizes: vec![0; BINS], ..Self::default() };
+        let mut live: HashMap<u64, u64, FixedState> = HashMap::default();
+        let mut threads = std::collections::BTreeSet::new();
+        let mut bytes = 0;
+        for event in reader.by_ref() {
+            match event? {
+                HeapEvent::Allocate { block, size_bytes, thread, .. } => {
+                    summary.allocations += 1;
+                    summary.sizes[(u64::BITS - size_bytes.leading_zeros()) as usize] += 1;
+                    live.insert(block, size_bytes);
+                    bytes += size_bytes;
+                    threads.insert(thread);
+                }
+                HeapEvent::Resize { block, size_bytes, thread } => {
+                    summary.resizes += 1;
+                    bytes += size_bytes;
+                    bytes -= live.insert(block, size_bytes).unwrap_or(0);
+                    threads.insert(thread);
+                }
+                HeapEvent::Release { block, thread } => {
+                    summary.releases += 1;
+                    bytes -= live.remove(&block).unwrap_or(0);
+                    threads.insert(thread);
+                }
+                HeapEvent::Read { .. } => summary.reads += 1,
+                HeapEvent::Write { .. } => summary.writes += 1,
+                HeapEvent::Skip { .. } => {}
+            }
+            summary.peak_blocks = summary.peak_blocks.max(live.len() as u64);
+            summary.peak_bytes = summary.peak_bytes.max(bytes);
+        }
+        summary.threads = threads.len() as u64;
+        summary.left_blocks = live.len() as u64;
+        summary.left_bytes = bytes;
+        let used = summary.sizes.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+        summary.sizes.truncate(used);
+        summary.totals = reader.totals().copied().unwrap_or_default();
+        Ok(summary)
+    }
+
+    /// For a reader.
+    pub fn lines(&self, head: &HeapHead) -> Vec<String> {
+        let Self { allocations, resizes, releases, threads, totals, .. } = self;
+        let program = if head.program.is_empty() { "a program" } else { &head.program };
+        let sampled = match head.sampling {
+            None => "all".to_owned(),
+            Some(s) => format!("the first {} of every {}", s.burst_accesses, s.period_accesses),
+        };
+        let HeapTotals { reads, writes, elsewhere, failed_calls, unknown_calls, lost_calls } =
+            totals;
+        let mut lines = vec![
+            format!(
+                "{program}: {allocations} allocations, {resizes} changes of size, {releases} \
+                 releases by {threads} threads; {failed_calls} calls failed, {unknown_calls} \
+                 were of unknown blocks, {lost_calls} lost"
+            ),
+            format!(
+                "at most {} blocks at once, at most {} bytes; {} blocks of {} bytes left",
+                self.peak_blocks, self.peak_bytes, self.left_blocks, self.left_bytes
+            ),
+            format!(
+                "{} reads of {reads} and {} writes of {writes} ({sampled}); {elsewhere} accesses \
+                 elsewhere",
+                self.reads, self.writes
+            ),
+        ];
+        let bins = self.sizes.iter().enumerate().filter(|&(_, &count)| count > 0);
+        lines.extend(bins.map(|(bin, count)| {
+            let from = if bin == 0 { 0 } else { 1u64 << (bin - 1) };
+            let share = 100.0 * *count as f64 / *allocations as f64;
+            format!("  from {from:>12} bytes {count:>9} allocations  {share:5.1}%")
+        }));
+        lines
+    }
+}

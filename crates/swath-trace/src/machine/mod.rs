@@ -1,0 +1,5 @@
+//! TODO machine.
+
+pub mod file;
+pub mod record;
+pub mod snapshot;

@@ -1,0 +1,374 @@
+//! Taking a machine snapshot of a live Linux machine.
+//!
+//! Three files say what the frames are: `/proc/iomem` where RAM lies,
+//! `/proc/kpageflags` a word of flags for each frame number, and
+//! `/proc/kpagecount` how often each is mapped. Both tables are read in
+//! chunks and over RAM alone. Reading takes no lock: a machine that works
+//! meanwhile gives a picture that is blurred by what changed within the second
+//! or so that it takes.
+//!
+//! Specification: the kernel's `Documentation/admin-guide/mm/pagemap.rst`, and
+//! `include/uapi/linux/kernel-page-flags.h` for the flags up to bit 26. Bit 32
+//! is from `include/linux/kernel-page-flags.h`, which the kernel keeps for
+//! itself but has shown since 2009.
+
+use std::fs::{
+    File, {self},
+};
+use std::io::{
+    Read, Seek, SeekFrom, {self},
+};
+use std::path::{Path, PathBuf};
+
+use swath_arch::{BASE_PAGE_BYTES, PhysAddr};
+
+use crate::machine::snapshot::{Builder, Facts, FrameKind, RamRange, Snapshot, Zone};
+
+/// Frames read at a time: 512 KiB of each table.
+const CHUNK_FRAMES: u64 = 1 << 16;
+
+/// Bytes of a frame's word in both tables.
+const WORD_BYTES: u64 = 8;
+
+const LRU: u64 = 1 << 5;
+const SLAB: u64 = 1 << 7;
+const BUDDY: u64 = 1 << 10;
+const ANON: u64 = 1 << 12;
+const HUGE: u64 = 1 << 17;
+const HWPOISON: u64 = 1 << 19;
+const NOPAGE: u64 = 1 << 20;
+const THP: u64 = 1 << 22;
+const OFFLINE: u64 = 1 << 23;
+const ZERO_PAGE: u64 = 1 << 24;
+const PGTABLE: u64 = 1 << 26;
+const RESERVED: u64 = 1 << 32;
+
+/// Why a live machine cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// Not Linux.
+    #[error("a snapshot is read from Linux's /proc; this is {os}")]
+    Unsupported {
+        /// The operating system.
+        os: &'static str,
+    },
+    /// The rights are missing.
+    #[error(
+        "{path} hides its contents from this user: a snapshot needs root or CAP_SYS_ADMIN, \
+         for example `sudo swath snapshot -o FILE` (in a container also `--privileged`)"
+    )]
+    NotPermitted {
+        /// The file that told.
+        path: PathBuf,
+    },
+    /// The kernel does not offer the file.
+    #[error("{path} does not exist: the kernel was built without CONFIG_PROC_PAGE_MONITOR")]
+    NoPageMonitor {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Frames of another size.
+    #[error("this machine's base pages are {len_bytes} bytes; a snapshot counts frames of 4096")]
+    PageSize {
+        /// The size in bytes.
+        len_bytes: u64,
+    },
+    /// A file whose text is not what the kernel documents.
+    #[error("{path}, line {line}: {what}")]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1; 0 for the whole file.
+        line: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A file could not be read.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+}
+
+/// What a frame is used for, by its word of flags and its count of mappings.
+/// The first that applies, from what is certain to what is left over:
+///
+/// | kind | flags |
+/// |---|---|
+/// | absent | NOPAGE |
+/// | offline | HWPOISON or OFFLINE |
+/// | free | BUDDY |
+/// | huge_tlb | HUGE |
+/// | slab | SLAB (before ANON: slab reuses the word that ANON is read from) |
+/// | page_table | PGTABLE |
+/// | reserved | RESERVED or ZERO_PAGE |
+/// | large_folio | THP |
+/// | anon | ANON |
+/// | file | LRU |
+/// | unknown | no flag and no mapping |
+/// | kernel | all others |
+pub fn classify(flags: u64, mappings: u64) -> FrameKind {
+    let any = |mask: u64| flags & mask != 0;
+    match () {
+        () if any(NOPAGE) => FrameKind::Absent,
+        () if any(HWPOISON | OFFLINE) => FrameKind::Offline,
+        () if any(BUDDY) => FrameKind::Free,
+        () if any(HUGE) => FrameKind::HugeTlb,
+        () if any(SLAB) => FrameKind::Slab,
+        () if any(PGTABLE) => FrameKind::PageTable,
+        () if any(RESERVED | ZERO_PAGE) => FrameKind::Reserved,
+        () if any(THP) => FrameKind::LargeFolio,
+        () if any(ANON) => FrameKind::Anon,
+        () if any(LRU) => FrameKind::File,
+        () if flags == 0 && mappings == 0 => FrameKind::Unknown,
+        () => FrameKind::Kernel,
+    }
+}
+
+/// Takes a snapshot of this machine. `progress` is told the frames done and
+/// the frames in all, now and then. O(frames of RAM), about a second for
+/// 24 GiB.
+///
+/// # Errors
+/// [`CaptureError`], which says what to do about missing rights.
+pub fn capture(progress: &mut dyn FnMut(u64, u64)) -> Result<Snapshot, CaptureError> {
+    if !cfg!(target_os = "linux") {
+        return Err(CaptureError::Unsupported { os: std::env::consts::OS });
+    }
+    capture_from(Path::new("/proc"), progress)
+}
+
+/// Takes a snapshot of the machine whose `/proc` stands at `proc`.
+///
+/// # Errors
+/// As [`capture`].
+pub fn capture_from(
+    proc: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Snapshot, CaptureError> {
+    check_page_size(&proc.join("self/auxv"))?;
+    let iomem = proc.join("iomem");
+    let ranges = parse_iomem(&text(&iomem)?, &iomem)?;
+    let mut flags = Table::open(proc.join("kpageflags"))?;
+    let mut counts = Table::open(proc.join("kpagecount"))?;
+    let facts = read_facts(proc)?;
+
+    let misfit = |what| CaptureError::Format { path: iomem.clone(), line: 0, what };
+    let total: u64 = ranges.iter().map(|range| range.frames().count).sum();
+    let mut builder = Builder::new(facts, ranges.clone()).map_err(misfit)?;
+    let mut done = 0;
+    for range in &ranges {
+        let mut next = range.frames().start.raw();
+        let end = range.frames().end().raw();
+        while next < end {
+            let count = CHUNK_FRAMES.min(end - next);
+            let flags = flags.read(next, count)?;
+            let counts = counts.read(next, count)?;
+            // A table ends before the RAM does where the kernel knows of no
+            // frame any more.
+            for i in 0..count as usize {
+                let kind = match (word(flags, i), word(counts, i)) {
+                    (Some(flags), Some(count)) => classify(flags, count),
+                    _ => FrameKind::Absent,
+                };
+                builder.extend(kind, 1).map_err(misfit)?;
+            }
+            next += count;
+            done += count;
+            progress(done, total);
+        }
+    }
+    builder.finish().map_err(misfit)
+}
+
+/// A table of words by frame number.
+struct Table {
+    path: PathBuf,
+    file: File,
+    buffer: Vec<u8>,
+}
+
+fn word(table: &[u8], index: usize) -> Option<u64> {
+    table.as_chunks().0.get(index).map(|bytes| u64::from_ne_bytes(*bytes))
+}
+
+impl Table {
+    fn open(path: PathBuf) -> Result<Self, CaptureError> {
+        match File::open(&path) {
+            Ok(file) => Ok(Self { path, file, buffer: Vec::new() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(CaptureError::NoPageMonitor { path })
+            }
+            Err(error) => Err(failed(&path, error)),
+        }
+    }
+
+    /// The words of `count` frames from `first` on; fewer at the table's end.
+    fn read(&mut self, first: u64, count: u64) -> Result<&[u8], CaptureError> {
+        self.buffer.clear();
+        let seek = first.checked_mul(WORD_BYTES).map(SeekFrom::Start);
+        let seek = seek.ok_or(io::ErrorKind::InvalidInput.into());
+        seek.and_then(|to| self.file.seek(to))
+            .and_then(|_| {
+                let limit = count * WORD_BYTES;
+                self.file.by_ref().take(limit).read_to_end(&mut self.buffer)
+            })
+            .map_err(|error| failed(&self.path, error))?;
+        Ok(&self.buffer)
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> CaptureError {
+    let path = path.to_owned();
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => CaptureError::NotPermitted { path },
+        _ => CaptureError::Io { path, source },
+    }
+}
+
+fn text(path: &Path) -> Result<String, CaptureError> {
+    fs::read_to_string(path).map_err(|error| failed(path, error))
+}
+
+/// The size of a page, from the vector of pairs of words that the kernel
+/// hands every process; entry 6 is the page size.
+fn check_page_size(path: &Path) -> Result<(), CaptureError> {
+    const AT_PAGESZ: usize = 6;
+    const LEN: usize = size_of::<usize>();
+    let bytes = fs::read(path).map_err(|error| failed(path, error))?;
+    let mut words = bytes.as_chunks::<LEN>().0.iter().map(|bytes| usize::from_ne_bytes(*bytes));
+    while let (Some(key), Some(value)) = (words.next(), words.next()) {
+        if key == AT_PAGESZ {
+            let len_bytes = value as u64;
+            return if len_bytes == BASE_PAGE_BYTES {
+                Ok(())
+            } else {
+                Err(CaptureError::PageSize { len_bytes })
+            };
+        }
+    }
+    let what = "no entry gives the page size";
+    Err(CaptureError::Format { path: path.to_owned(), line: 0, what })
+}
+
+/// The lines `START-END : System RAM` (or `System RAM (…)`, as for memory
+/// added by a driver), ascending and merged.
+fn parse_iomem(text: &str, path: &Path) -> Result<Vec<RamRange>, CaptureError> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let mut hidden = false;
+    for (line, content) in text.lines().enumerate() {
+        let Some((range, name)) = content.split_once(" : ") else { continue };
+        if name != "System RAM" && !name.starts_with("System RAM (") {
+            continue;
+        }
+        let wrong = |what| CaptureError::Format { path: path.to_owned(), line: line + 1, what };
+        let (first, last) = range.trim().split_once('-').ok_or(wrong("no range of addresses"))?;
+        let hex =
+            |digits| u64::from_str_radix(digits, 16).map_err(|_| wrong("no hexadecimal address"));
+        let (first, last) = (hex(first)?, hex(last)?);
+        if (first, last) == (0, 0) {
+            hidden = true;
+            continue;
+        }
+        match last.checked_add(1) {
+            Some(end) if first < end => ranges.push((first, end)),
+            _ => return Err(wrong("a range that ends before it starts")),
+        }
+    }
+    if ranges.is_empty() {
+        // Without the rights every address reads as zero.
+        let path = path.to_owned();
+        return Err(if hidden {
+            CaptureError::NotPermitted { path }
+        } else {
+            CaptureError::Format { path, line: 0, what: "no System RAM" }
+        });
+    }
+    ranges.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in ranges {
+        match merged.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => merged.push((start, end)),
+        }
+    }
+    let range = |(start, end)| RamRange { start: PhysAddr::new(start), len_bytes: end - start };
+    Ok(merged.into_iter().map(range).collect())
+}
+
+/// The facts of the machine whose `/proc` stands at `proc`.
+pub(crate) fn read_facts(proc: &Path) -> Result<Facts, CaptureError> {
+    let release = text(&proc.join("sys/kernel/osrelease"))?;
+    let meminfo = proc.join("meminfo");
+    let memory = text(&meminfo)?;
+    let frames = |key: &str| {
+        let missing =
+            || CaptureError::Format { path: meminfo.clone(), line: 0, what: "no memory total" };
+        let line = memory.lines().find_map(|line| line.strip_prefix(key));
+        let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+        kib.map(|kib| kib / (BASE_PAGE_BYTES >> 10)).ok_or_else(missing)
+    };
+    let buddyinfo = proc.join("buddyinfo");
+    let zoneinfo = proc.join("zoneinfo");
+    Ok(Facts {
+        kernel_release: release.trim().to_owned(),
+        total_frames: frames("MemTotal:")?,
+        free_frames: frames("MemFree:")?,
+        buddy_frames: parse_buddyinfo(&text(&buddyinfo)?, &buddyinfo)?,
+        zones: parse_zoneinfo(&text(&zoneinfo)?, &zoneinfo)?,
+    })
+}
+
+/// Lines `Node 0, zone Normal 12 5 …`: free blocks of each order.
+fn parse_buddyinfo(text: &str, path: &Path) -> Result<u64, CaptureError> {
+    let mut total: u64 = 0;
+    for (line, content) in text.lines().enumerate() {
+        for (order, blocks) in content.split_whitespace().skip(4).enumerate() {
+            let frames = blocks.parse::<u64>().ok().zip(1u64.checked_shl(order as u32));
+            let frames = frames.and_then(|(blocks, size)| blocks.checked_mul(size));
+            total = frames.and_then(|frames| total.checked_add(frames)).ok_or_else(|| {
+                let what = "no count of blocks";
+                CaptureError::Format { path: path.to_owned(), line: line + 1, what }
+            })?;
+        }
+    }
+    Ok(total)
+}
+
+/// Blocks that start with `Node 0, zone Normal`, one fact to a line.
+fn parse_zoneinfo(text: &str, path: &Path) -> Result<Vec<Zone>, CaptureError> {
+    let mut zones: Vec<Zone> = Vec::new();
+    for (line, content) in text.lines().enumerate() {
+        let words: Vec<&str> = content.split_whitespace().collect();
+        let number = |digits: &str| {
+            let what = "no number";
+            digits.trim_end_matches(',').parse::<u64>().map_err(|_| CaptureError::Format {
+                path: path.to_owned(),
+                line: line + 1,
+                what,
+            })
+        };
+        match (&words[..], zones.last_mut()) {
+            (["Node", node, "zone", name], _) => zones.push(Zone {
+                node: number(node)?,
+                name: (*name).to_owned(),
+                ..Zone::default()
+            }),
+            (["pages", "free", n], Some(zone)) => zone.free_frames = number(n)?,
+            (["spanned", n], Some(zone)) => zone.spanned_frames = number(n)?,
+            (["present", n], Some(zone)) => zone.present_frames = number(n)?,
+            (["managed", n], Some(zone)) => zone.managed_frames = number(n)?,
+            (["start_pfn:", n], Some(zone)) => zone.start_frame = number(n)?,
+            (["count:", n], Some(zone)) => {
+                zone.per_cpu_frames = zone.per_cpu_frames.saturating_add(number(n)?);
+            }
+            _ => {}
+        }
+    }
+    zones.retain(|zone| zone.present_frames > 0);
+    Ok(zones)
+}

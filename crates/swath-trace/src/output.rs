@@ -1,0 +1,37 @@
+//! Files that are whole or not there.
+
+use std::fs::File;
+use std::io::{
+    BufWriter, {self},
+};
+use std::path::Path;
+
+/// Puts at `path` what `write` writes: under another name in the same
+/// directory first, then moved, so that an interrupted run leaves the old file
+/// or none, and nobody ever sees half of one. The directory must exist.
+///
+/// # Errors
+/// Those of `write` and of the file system; `path` is then as it was.
+pub fn replace<T, E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<&File>) -> Result<T, E>,
+) -> Result<T, E> {
+    let dir = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".swath-");
+    // As any other new file, less what the user's mask takes away; a temporary
+    // file is otherwise its owner's only.
+    #[cfg(unix)]
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    #[cfg(unix)]
+    builder.permissions(all);
+    let temporary = builder.tempfile_in(dir)?;
+    let mut file = BufWriter::new(temporary.as_file());
+    let said = write(&mut file)?;
+    file.into_inner().map_err(io::Error::from)?.sync_data()?;
+    temporary.persist(path).map_err(io::Error::from)?;
+    Ok(said)
+}

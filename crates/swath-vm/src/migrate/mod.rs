@@ -1,0 +1,5 @@
+//! TODO migrate.
+
+pub mod daemon;
+pub mod relocate;
+pub mod units;

@@ -1,0 +1,449 @@
+//! The memory of a machine that is emptied and goes offline: the migration
+//! daemon's [`Banks`] over [`Machine`].
+//!
+//! Both kinds work on the machine as a whole and not on a zone's allocator,
+//! since what waits in per-CPU lists is free for its owner and in use for the
+//! zone: isolating a unit empties those lists, and whatever of it is given
+//! later goes past them.
+//!
+//! | | [`NodeBanks`] | [`Units`] |
+//! |---|---|---|
+//! | for | a daemon of each node, in the background | hotplug by migration, on demand |
+//! | unit | a bank of the node | a section or a bank of the machine |
+//! | candidates | the emptiest bank that the allocator lets go | what somebody names |
+//! | targets | what the allocator chooses in the node ([`Emptying`]) | as any movable request |
+//! | an empty unit | rests, or is offline, as the allocator has it | is offline until somebody onlines it |
+//!
+//! [`offline`](Units::offline) takes away a unit or says what stands in its way.
+//!
+//! # What it costs
+//! A search for the next frame in use is O(n/64) for the n frames passed over. A
+//! scan looks at every bank of the machine, each in O(1). Isolating and rejoining
+//! is the zone's: O(orders) for a bank of Adaptive-Buddy, O(frames) for Linux's
+//! pageblocks; per-CPU lists are emptied once.
+
+use core::cell::RefCell;
+use core::fmt;
+use core::ops::DerefMut;
+
+use swath_arch::{Extent, Order, Pfn};
+use swath_frame::zone::bank::buddy::{AdaptiveBuddy, ArrayBuddy, ListBuddy, Policy};
+use swath_frame::zone::bank::ranges::Pool;
+use swath_frame::zone::linux::zone::Observe;
+use swath_frame::{
+    HotplugError, Isolation, LinuxZone, Machine, Mobility, PerCpu, Request, Unit, ZoneAllocator,
+    ZoneKind,
+};
+
+use crate::migrate::daemon::{Banks, Candidate, Cause, Config, Daemon, Owners, Step};
+
+/// What of an extent lies at `from` or behind it.
+fn rest(extent: Extent, from: Pfn) -> Extent {
+    let start = from.max(extent.start).min(extent.end());
+    Extent::new(start, extent.end().raw() - start.raw())
+}
+
+/// What a daemon asks of a zone's allocator whose banks it empties. The defaults
+/// are those of an allocator that knows nothing of it.
+pub trait Emptying: ZoneAllocator {
+    /// Whether an empty bank rests by itself, and is opened by whom needs it.
+    /// Of other allocators an empty bank is taken offline, and stays so until
+    /// somebody onlines it.
+    const RESTS: bool = false;
+
+    /// Whether the bank around a frame rests.
+    fn rests(&self, frame: Pfn) -> bool {
+        let _ = frame;
+        false
+    }
+
+    /// Whether the bank around the frame may be emptied, as far as the
+    /// allocator's pools go.
+    fn may_be_emptied(&self, frame: Pfn) -> bool {
+        let _ = frame;
+        true
+    }
+
+    /// Takes a block for what is moved out of another bank, from none that rests.
+    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+        self.take(order, Mobility::Movable)
+    }
+
+    /// Free frames that [`take_target`](Self::take_target) can take.
+    fn target_frames(&self) -> u64 {
+        self.free_frames()
+    }
+}
+
+impl<A: DerefMut<Target = [u64]>, O: Observe> Emptying for LinuxZone<A, O> {}
+impl<A: DerefMut<Target = [u64]>> Emptying for ArrayBuddy<A> {}
+impl<A: DerefMut<Target = [u64]>> Emptying for ListBuddy<A> {}
+
+impl<A: DerefMut<Target = [u64]>> Emptying for AdaptiveBuddy<A> {
+    const RESTS: bool = true;
+
+    fn rests(&self, frame: Pfn) -> bool {
+        pool(self, frame) == Some(Pool::Offline)
+    }
+
+    /// The paper empties banks of POOL_USER. Packed, those of POOL_KERNEL from
+    /// which the kernel's last frame is gone are emptied, too.
+    fn may_be_emptied(&self, frame: Pfn) -> bool {
+        self.policy() == Policy::PACKED || pool(self, frame) == Some(Pool::User)
+    }
+
+    /// The paper moves frames within POOL_USER. A bank with kernel memory never
+    /// rests, so that, packed, its free frames serve as well, up to what the
+    /// kernel may need soon.
+    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+        let lent = lent_frames(self);
+        let own = self.take_own(order, Pool::User);
+        let may_lend = own.is_none() && lent >= order.frames();
+        own.or_else(|| may_lend.then(|| self.take_own(order, Pool::Kernel)).flatten())
+    }
+
+    fn target_frames(&self) -> u64 {
+        self.pool_free_frames(Pool::User) + lent_frames(self)
+    }
+}
+
+/// The pool of the bank around a frame.
+fn pool<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>, frame: Pfn) -> Option<Pool> {
+    zone.bank_of(frame).and_then(|bank| zone.bank(bank)).and_then(|bank| bank.pool)
+}
+
+/// Frames kept free in a zone's POOL_KERNEL when others are moved there: an
+/// eighth of a bank.
+const KERNEL_RESERVE_FRAMES: u64 = swath_frame::layout::BANK_FRAMES / 8;
+
+/// Free frames of POOL_KERNEL that may serve what is moved.
+fn lent_frames<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>) -> u64 {
+    match zone.policy() == Policy::PACKED {
+        true => zone.pool_free_frames(Pool::Kernel).saturating_sub(KERNEL_RESERVE_FRAMES),
+        false => 0,
+    }
+}
+
+/// The banks of a node, whose zones are emptied as one. Banks that cross zones
+/// or have holes stay as they are.
+#[derive(Debug)]
+pub struct NodeBanks<'m, Zs, Ls, W> {
+    machine: &'m RefCell<Machine<Zs, Ls, W>>,
+    node: usize,
+    cpu: usize,
+}
+
+impl<'m, Z, Zs, Ls, W> NodeBanks<'m, Zs, Ls, W>
+where
+    Z: Emptying,
+    Zs: DerefMut<Target = [Z]>,
+    Ls: DerefMut<Target = [PerCpu]>,
+    W: DerefMut<Target = [u64]>,
+{
+    /// The banks of a node, for a daemon that runs on a CPU; `None` if there is
+    /// no such node or CPU. The machine is borrowed within each call only.
+    pub fn new(machine: &'m RefCell<Machine<Zs, Ls, W>>, node: usize, cpu: usize) -> Option<Self> {
+        let borrowed = machine.borrow();
+        let is_there = node < borrowed.layout().nodes() && cpu < borrowed.cpus();
+        drop(borrowed);
+        is_there.then_some(Self { machine, node, cpu })
+    }
+
+    /// Whether a bank of the machine is wholly free and rests or is offline, so
+    /// that its power can be taken until it is opened. O(1).
+    pub fn is_offline(&self, bank: usize) -> bool {
+        let machine = self.machine.borrow();
+        let Some(state) = machine.bank_state(bank) else { return false };
+        let rests = |frame| {
+            let zone = machine.layout().zone_of(frame).and_then(|zone| machine.zones().get(zone));
+            zone.is_some_and(|zone| zone.rests(frame))
+        };
+        let whole = machine.layout().bank(bank).filter(|frames| state.present == frames.count);
+        state.isolation == Isolation::Offline
+            || whole.is_some_and(|frames| !state.crosses_zones && rests(frames.start))
+                && state.isolation == Isolation::None
+                && state.free == state.present
+    }
+
+    /// A bank that may be emptied now.
+    fn look_at(machine: &Machine<Zs, Ls, W>, node: usize, bank: usize) -> Option<Candidate> {
+        let layout = machine.layout();
+        let frames = layout.bank(bank)?;
+        let zone = layout.zone_of(frames.start)?;
+        let state = machine.bank_state(bank)?;
+        let allocator = machine.zones().get(zone)?;
+        let may = layout.zones().get(zone)?.node == node
+            && state.present == frames.count
+            && !state.crosses_zones
+            && state.isolation == Isolation::None
+            && state.unmovable == 0
+            && allocator.may_be_emptied(frames.start);
+        // A bank that is free but for per-CPU lists is only to be drained.
+        let waits = Z::RESTS && state.movable == 0 && !allocator.rests(frames.start);
+        let occupied_frames = state.movable;
+        (may && (occupied_frames > 0 || waits)).then_some(Candidate {
+            bank,
+            frames,
+            occupied_frames,
+        })
+    }
+}
+
+impl<Z, Zs, Ls, W> Banks for NodeBanks<'_, Zs, Ls, W>
+where
+    Z: Emptying,
+    Zs: DerefMut<Target = [Z]>,
+    Ls: DerefMut<Target = [PerCpu]>,
+    W: DerefMut<Target = [u64]>,
+{
+    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate> {
+        let machine = self.machine.borrow();
+        (0..machine.layout().banks())
+            .filter(|&bank| !avoided(bank))
+            .filter_map(|bank| Self::look_at(&machine, self.node, bank))
+            .min_by_key(|candidate| candidate.occupied_frames)
+    }
+
+    fn room_frames(&self, bank: usize) -> u64 {
+        let machine = self.machine.borrow();
+        let zones = machine.layout().zones().iter().zip(machine.zones());
+        let own_zones = zones.filter(|(place, _)| place.node == self.node);
+        let room: u64 = own_zones.map(|(_, zone)| zone.target_frames()).sum();
+        // What is free in the bank itself is among them.
+        let own = machine.bank_state(bank).map_or(0, |state| state.free);
+        room.saturating_sub(own)
+    }
+
+    fn isolate(&mut self, bank: usize) -> bool {
+        self.machine.borrow_mut().isolate(Unit::Bank(bank)).is_ok()
+    }
+
+    fn rejoin(&mut self, bank: usize) {
+        leave(self.machine, Unit::Bank(bank), Z::RESTS);
+    }
+
+    fn next_occupied(&self, bank: usize, from: Pfn) -> Option<Pfn> {
+        let machine = self.machine.borrow();
+        machine.next_used(rest(machine.layout().bank(bank)?, from))
+    }
+
+    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+        let mut machine = self.machine.borrow_mut();
+        (0..machine.zones().len()).rev().find_map(|zone| {
+            let is_own = machine.layout().zones()[zone].node == self.node;
+            let mut take =
+                || machine.take_with(zone, order, Mobility::Movable, |own| own.take_target(order));
+            is_own.then(&mut take).flatten()
+        })
+    }
+
+    fn give(&mut self, start: Pfn, order: Order) {
+        give(self.machine, start, order, self.cpu);
+    }
+}
+
+/// Ends the isolation of a unit: offline if it is empty and does not rest by
+/// itself.
+fn leave<Z, Zs, Ls, W>(machine: &RefCell<Machine<Zs, Ls, W>>, unit: Unit, rests: bool)
+where
+    Z: ZoneAllocator,
+    Zs: DerefMut<Target = [Z]>,
+    Ls: DerefMut<Target = [PerCpu]>,
+    W: DerefMut<Target = [u64]>,
+{
+    let mut machine = machine.borrow_mut();
+    let state = machine.unit_state(unit).unwrap_or_default();
+    let left = match state.movable + state.unmovable {
+        0 if !rests => machine.offline(unit),
+        _ => machine.rejoin(unit),
+    };
+    debug_assert_eq!(left, Ok(()), "the daemon has isolated it");
+}
+
+fn give<Z, Zs, Ls, W>(machine: &RefCell<Machine<Zs, Ls, W>>, start: Pfn, order: Order, cpu: usize)
+where
+    Z: ZoneAllocator,
+    Zs: DerefMut<Target = [Z]>,
+    Ls: DerefMut<Target = [PerCpu]>,
+    W: DerefMut<Target = [u64]>,
+{
+    let given = machine.borrow_mut().give(Extent::new(start, order.frames()), cpu);
+    debug_assert_eq!(given, Ok(()), "what is given was taken");
+}
+
+/// Why a unit did not go offline. It is back as it was, but that some of its
+/// movable memory may be elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OfflineError {
+    /// It cannot go whatever is moved, or is not online.
+    Hotplug(HotplugError),
+    /// A frame could not be moved.
+    Stays {
+        /// The unit.
+        unit: Unit,
+        /// The frame.
+        frame: Pfn,
+        /// Why.
+        cause: Cause,
+    },
+}
+
+impl fmt::Display for OfflineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hotplug(error) => error.fmt(f),
+            Self::Stays { unit, frame, cause } => {
+                write!(f, "frame {frame} of {unit} stays: {cause}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for OfflineError {}
+
+impl From<HotplugError> for OfflineError {
+    fn from(error: HotplugError) -> Self {
+        Self::Hotplug(error)
+    }
+}
+
+/// The sections or the banks of a machine, over zones of any allocator.
+#[derive(Debug)]
+pub struct Units<'m, Zs, Ls, W> {
+    machine: &'m RefCell<Machine<Zs, Ls, W>>,
+    of: fn(usize) -> Unit,
+    cpu: usize,
+    /// What is asked for while a unit is emptied: the node that it is on, and
+    /// its kind of zone or a lower one.
+    request: Request,
+}
+
+impl<'m, Z, Zs, Ls, W> Units<'m, Zs, Ls, W>
+where
+    Z: ZoneAllocator,
+    Zs: DerefMut<Target = [Z]>,
+    Ls: DerefMut<Target = [PerCpu]>,
+    W: DerefMut<Target = [u64]>,
+{
+    /// The units that `of` makes of a number, [`Unit::Section`] or
+    /// [`Unit::Bank`], for work on a CPU; `None` if there is no such CPU. The
+    /// machine is borrowed within each call only.
+    pub fn new(
+        machine: &'m RefCell<Machine<Zs, Ls, W>>,
+        of: fn(usize) -> Unit,
+        cpu: usize,
+    ) -> Option<Self> {
+        let request = Request {
+            order: Order::BASE,
+            mobility: Mobility::Movable,
+            highest: ZoneKind::Normal,
+            node: 0,
+            cpu,
+            urgent: false,
+        };
+        (cpu < machine.borrow().cpus()).then_some(Self { machine, of, cpu, request })
+    }
+
+    fn extent(&self, number: usize) -> Option<Extent> {
+        match (self.of)(number) {
+            Unit::Section(section) => self.machine.borrow().layout().section(section),
+            Unit::Bank(bank) => self.machine.borrow().layout().bank(bank),
+        }
+    }
+
+    /// Isolates a unit and has the daemon begin to empty it: what a request to
+    /// take it offline in steps comes down to. Returns whether it does; not, and
+    /// nothing has changed, while another is being emptied.
+    ///
+    /// # Errors
+    /// A [`HotplugError`]: the unit cannot go offline whatever is moved, and why.
+    /// Nothing has changed.
+    pub fn begin(&mut self, daemon: &mut Daemon, number: usize) -> Result<bool, HotplugError> {
+        if daemon.moving().is_some() {
+            return Ok(false);
+        }
+        let unit = (self.of)(number);
+        let occupied_frames = self.machine.borrow().removable(unit)?.movable;
+        let frames = self.extent(number).ok_or(HotplugError::NoUnit { unit })?;
+        self.isolate_known(unit, frames)?;
+        Ok(daemon.begin(Candidate { bank: number, frames, occupied_frames }))
+    }
+
+    /// Takes a unit offline: isolates it, moves what is in use elsewhere, and
+    /// returns how many frames that were.
+    ///
+    /// # Errors
+    /// [`OfflineError`]: what stands in the way. The unit is online again.
+    pub fn offline<O: Owners>(
+        &mut self,
+        number: usize,
+        owners: &mut O,
+    ) -> Result<u64, OfflineError> {
+        let mut daemon = Daemon::new(Config::DEFAULT);
+        self.begin(&mut daemon, number)?;
+        loop {
+            match daemon.step(0, u64::MAX, self, owners) {
+                Step::Emptied { moved_frames, .. } => return Ok(moved_frames),
+                Step::GaveUp { frame, cause, .. } => {
+                    let unit = (self.of)(number);
+                    return Err(OfflineError::Stays { unit, frame, cause });
+                }
+                // It has begun, so it ends as one of the two.
+                Step::Moving { .. } | Step::Wait { .. } => {}
+            }
+        }
+    }
+
+    fn isolate_known(&mut self, unit: Unit, frames: Extent) -> Result<(), HotplugError> {
+        let mut machine = self.machine.borrow_mut();
+        machine.isolate(unit)?;
+        let layout = machine.layout();
+        if let Some(zone) = layout.zone_of(frames.start).and_then(|zone| layout.zones().get(zone)) {
+            self.request.node = zone.node;
+            // Who could use lower frames only may hold frames of a lower zone.
+            self.request.highest = zone.kind.max(ZoneKind::Normal);
+        }
+        Ok(())
+    }
+}
+
+impl<Z, Zs, Ls, W> Banks for Units<'_, Zs, Ls, W>
+where
+    Z: ZoneAllocator,
+    Zs: DerefMut<Target = [Z]>,
+    Ls: DerefMut<Target = [PerCpu]>,
+    W: DerefMut<Target = [u64]>,
+{
+    /// None: nothing is emptied that nobody named.
+    fn candidate(&self, _: &dyn Fn(usize) -> bool) -> Option<Candidate> {
+        None
+    }
+
+    fn room_frames(&self, bank: usize) -> u64 {
+        let machine = self.machine.borrow();
+        let state = machine.unit_state((self.of)(bank));
+        let counted = state.filter(|state| state.isolation == Isolation::None);
+        machine.free_frames().saturating_sub(counted.map_or(0, |state| state.free))
+    }
+
+    fn isolate(&mut self, bank: usize) -> bool {
+        let Some(frames) = self.extent(bank) else { return false };
+        self.isolate_known((self.of)(bank), frames).is_ok()
+    }
+
+    fn rejoin(&mut self, bank: usize) {
+        leave(self.machine, (self.of)(bank), false);
+    }
+
+    fn next_occupied(&self, bank: usize, from: Pfn) -> Option<Pfn> {
+        self.machine.borrow().next_used(rest(self.extent(bank)?, from))
+    }
+
+    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+        self.machine.borrow_mut().take(Request { order, ..self.request }).ok()
+    }
+
+    fn give(&mut self, start: Pfn, order: Order) {
+        give(self.machine, start, order, self.cpu);
+    }
+}

@@ -1,0 +1,7 @@
+//! TODO pmap.
+
+pub mod error;
+pub mod mappings;
+pub(crate) mod range;
+pub mod relocation;
+pub mod reverse;

@@ -1,0 +1,253 @@
+//! Contiguity beside the mapping: what a base page's descriptor says of its
+//! neighbours.
+//!
+//! With PCAD a page tells how many pages of its block follow (Ascend) and
+//! precede it (Descend), so that demanding page minus Descend is the block's
+//! first page (Table 1 of the PBS paper). With anchors a page whose number is a
+//! multiple of the distance tells how many pages of its block begin there, the
+//! page itself included; every other page tells nothing (zero).
+//!
+//! Each number saturates at its field's width. A reader may always use the
+//! pages from `page - Descend` to `page + Ascend`: a saturated number claims
+//! less than is there, never more.
+
+use swath_arch::{BusError, Coalescing, ContiguityField, Format, PhysAddr, PhysMemory, Scattered};
+
+use crate::table::walk::View;
+
+/// How far the word beside a descriptor stands from it.
+pub(crate) const BESIDE_BYTES: u64 = swath_arch::BASE_PAGE_BYTES;
+
+/// A mapped base page's place in its block, as the descriptor tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Contiguity {
+    /// PCAD's Ascend, or an anchor's contiguity.
+    pub ascend: u64,
+    /// PCAD's Descend; zero with anchors.
+    pub descend: u64,
+}
+
+/// Where one of the numbers stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// In the descriptor.
+    Descriptor(Scattered),
+    /// In the word beside it.
+    Beside {
+        /// The number's lowest bit.
+        low: u32,
+        /// Its width.
+        bits: u32,
+    },
+}
+
+impl Place {
+    /// Where Ascend or an anchor's contiguity stands; `None` without
+    /// coalescing.
+    pub(crate) const fn ascend(format: Format, coalescing: Coalescing) -> Option<Self> {
+        match coalescing {
+            Coalescing::None => None,
+            Coalescing::Pcad(ContiguityField::Descriptor) => {
+                Some(Self::Descriptor(format.ascend()))
+            }
+            Coalescing::Anchor { field: ContiguityField::Descriptor, .. } => {
+                Some(Self::Descriptor(format.anchor()))
+            }
+            Coalescing::Pcad(ContiguityField::Beside { bits })
+            | Coalescing::Anchor { field: ContiguityField::Beside { bits }, .. } => {
+                Some(Self::Beside { low: 0, bits: bits as u32 })
+            }
+        }
+    }
+
+    /// Where Descend stands; `None` without PCAD.
+    pub(crate) const fn descend(format: Format, coalescing: Coalescing) -> Option<Self> {
+        match coalescing {
+            Coalescing::Pcad(ContiguityField::Descriptor) => {
+                Some(Self::Descriptor(format.descend()))
+            }
+            Coalescing::Pcad(ContiguityField::Beside { bits }) => {
+                Some(Self::Beside { low: format.beside_half_bits(), bits: bits as u32 })
+            }
+            _ => None,
+        }
+    }
+
+    /// The largest number that fits.
+    pub(crate) const fn max(self) -> u64 {
+        match self {
+            Self::Descriptor(field) => field.max(),
+            Self::Beside { bits, .. } => (1 << bits) - 1,
+        }
+    }
+
+    /// The number that belongs to the entry at `at`, whose word is `word`.
+    pub(crate) fn get<M: PhysMemory>(
+        self,
+        view: View<'_, M>,
+        at: PhysAddr,
+        word: u64,
+    ) -> Result<u64, BusError> {
+        match self {
+            Self::Descriptor(field) => Ok(field.get(word)),
+            Self::Beside { low, .. } => Ok((view.read(beside(at))? >> low) & self.max()),
+        }
+    }
+
+    /// Writes the number of the entry at `at`; one write.
+    pub(crate) fn set<M: PhysMemory>(
+        self,
+        view: View<'_, M>,
+        at: PhysAddr,
+        value: u64,
+    ) -> Result<(), BusError> {
+        match self {
+            Self::Descriptor(field) => view.write(at, field.set_saturating(view.read(at)?, value)),
+            Self::Beside { low, .. } => {
+                let rest = view.read(beside(at))? & !(self.max() << low);
+                view.write(beside(at), rest | value.min(self.max()) << low)
+            }
+        }
+    }
+}
+
+/// The address of the word beside the entry at `at`.
+pub(crate) const fn beside(at: PhysAddr) -> PhysAddr {
+    PhysAddr::new(at.raw() + BESIDE_BYTES)
+}
+
+/// A piece of a block whose entries follow one another in one leaf table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    /// The first entry.
+    pub(crate) at: PhysAddr,
+    /// The first page's number.
+    pub(crate) page: u64,
+    /// The first page's descriptor without contiguity.
+    pub(crate) word: u64,
+    /// How many pages of the block precede the first.
+    pub(crate) before: u64,
+    /// How many pages of the block begin with the first.
+    pub(crate) after: u64,
+    /// How many entries to write: at most `after`.
+    pub(crate) count: u64,
+}
+
+/// How a format's words reach memory: a type rather than a value, so that the
+/// loop over the pages of a block holds no decision that is the same for all.
+trait Words {
+    const FORMAT: Format;
+    const STEP_BYTES: u64 = Self::FORMAT.entry_bytes();
+
+    #[inline(always)]
+    fn store<M: PhysMemory>(memory: &M, at: PhysAddr, word: u64) -> Result<(), BusError> {
+        if Self::STEP_BYTES == 4 {
+            memory.write_u32(at, word as u32)
+        } else {
+            memory.write_u64(at, word)
+        }
+    }
+}
+
+struct ArmV7Words;
+struct ArmV8Words;
+struct X86Words;
+
+impl Words for ArmV7Words {
+    const FORMAT: Format = Format::ArmV7;
+}
+impl Words for ArmV8Words {
+    const FORMAT: Format = Format::ArmV8;
+}
+impl Words for X86Words {
+    const FORMAT: Format = Format::X86_64;
+}
+
+/// Writes the piece's descriptors with their contiguity, ascending: one write
+/// per page, two with [`ContiguityField::Beside`], the word beside first.
+///
+/// # Errors
+/// The bus error, and how many descriptors were written before it.
+pub(crate) fn write_piece<M: PhysMemory>(
+    format: Format,
+    memory: &M,
+    coalescing: Coalescing,
+    piece: Piece,
+) -> Result<(), (BusError, u64)> {
+    match format {
+        Format::ArmV7 => write_words::<ArmV7Words, M>(memory, coalescing, piece),
+        Format::ArmV8 => write_words::<ArmV8Words, M>(memory, coalescing, piece),
+        Format::X86_64 => write_words::<X86Words, M>(memory, coalescing, piece),
+    }
+}
+
+fn write_words<W: Words, M: PhysMemory>(
+    memory: &M,
+    coalescing: Coalescing,
+    piece: Piece,
+) -> Result<(), (BusError, u64)> {
+    let format = W::FORMAT;
+    let Piece { page, before, after, .. } = piece;
+    // The number of pages from the i-th on, if it is an anchor.
+    let anchored = |i: u64, distance: swath_arch::Order| {
+        let is_anchor = (page + i) & (distance.frames() - 1) == 0;
+        if is_anchor { after - i } else { 0 }
+    };
+    match coalescing {
+        Coalescing::None => each::<W, M>(memory, piece, |_, word| word),
+        Coalescing::Pcad(ContiguityField::Descriptor) => each::<W, M>(memory, piece, |i, word| {
+            let word = format.ascend().set_saturating(word, after - i - 1);
+            format.descend().set_saturating(word, before + i)
+        }),
+        Coalescing::Anchor { field: ContiguityField::Descriptor, distance } => {
+            each::<W, M>(memory, piece, |i, word| {
+                format.anchor().set_saturating(word, anchored(i, distance))
+            })
+        }
+        Coalescing::Pcad(ContiguityField::Beside { bits }) => {
+            let max = (1_u64 << bits) - 1;
+            each_beside::<W, M>(memory, piece, |i| {
+                (after - i - 1).min(max) | (before + i).min(max) << format.beside_half_bits()
+            })
+        }
+        Coalescing::Anchor { field: ContiguityField::Beside { bits }, distance } => {
+            let max = (1_u64 << bits) - 1;
+            each_beside::<W, M>(memory, piece, |i| anchored(i, distance).min(max))
+        }
+    }
+}
+
+#[inline(always)]
+fn each<W: Words, M: PhysMemory>(
+    memory: &M,
+    piece: Piece,
+    annotate: impl Fn(u64, u64) -> u64,
+) -> Result<(), (BusError, u64)> {
+    let mut at = piece.at.raw();
+    let mut word = piece.word;
+    for i in 0..piece.count {
+        W::store(memory, PhysAddr::new(at), annotate(i, word)).map_err(|bus| (bus, i))?;
+        at += W::STEP_BYTES;
+        word = word.wrapping_add(swath_arch::BASE_PAGE_BYTES);
+    }
+    Ok(())
+}
+
+#[inline(always)]
+fn each_beside<W: Words, M: PhysMemory>(
+    memory: &M,
+    piece: Piece,
+    annotation: impl Fn(u64) -> u64,
+) -> Result<(), (BusError, u64)> {
+    let mut at = piece.at.raw();
+    let mut word = piece.word;
+    for i in 0..piece.count {
+        let here = PhysAddr::new(at);
+        W::store(memory, beside(here), annotation(i))
+            .and_then(|()| W::store(memory, here, word))
+            .map_err(|bus| (bus, i))?;
+        at += W::STEP_BYTES;
+        word = word.wrapping_add(swath_arch::BASE_PAGE_BYTES);
+    }
+    Ok(())
+}

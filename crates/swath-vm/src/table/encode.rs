@@ -1,0 +1,427 @@
+//! Descriptors as words: what an entry maps, or which table it points to.
+//!
+//! Two things stand in a descriptor that the hardware does not look at.
+//!
+//! **Who owns the frames.** A space gives back the frames that it took itself
+//! and leaves alone what it was told to map. Contiguity may fill every bit that
+//! a format leaves to software, so the mark of a *foreign* frame is a bit that
+//! the assumed control registers make meaningless: ARMv7 clears S (PRRR.NS0 =
+//! NS1 and DS0 = DS1, so that both values of S mean shareable, DDI 0406C
+//! section B3.8.3); ARMv8 says outer in place of inner shareable (which
+//! includes it); x86-64 sets PAT (entries 4 to 7 of `IA32_PAT` repeat 0 to 3,
+//! as they do after reset, SDM volume 3A, section 11.12.4).
+//!
+//! **What an entry was.** [`suspend`] makes a leaf invalid without losing what
+//! it said, and [`resume`] makes it valid again, so that an unmapping that
+//! fails half way can be taken back without a copy of the descriptors. An entry
+//! is empty when it is invalid, whatever else it says.
+
+use swath_arch::formats::{armv7, armv8, x86_64};
+use swath_arch::{Attributes, Format, MemoryKind, Order, Pfn, PhysAddr};
+
+/// A shareability of ARMv8 that marks a foreign frame: outer shareable.
+const SH_OUTER: u64 = 0b10;
+
+/// What one descriptor says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entry {
+    /// Nothing.
+    Empty,
+    /// The next table is here.
+    Table(PhysAddr),
+    /// It maps a page, alone or as one of 16 alike.
+    Leaf(Leaf),
+}
+
+/// What one descriptor is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Nothing.
+    Empty,
+    /// A link to the table here.
+    Table(PhysAddr),
+    /// A page of this order, alone or as one of 16 alike.
+    Leaf(Order),
+}
+
+/// What a leaf says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Leaf {
+    /// The size of the page.
+    pub(crate) order: Order,
+    /// The first frame of the page.
+    pub(crate) frame: Pfn,
+    /// What it permits.
+    pub(crate) attributes: Attributes,
+    /// Whether the space took the frames itself.
+    pub(crate) owned: bool,
+}
+
+/// Whether the hardware would look at the entry at all.
+#[inline(always)]
+pub(crate) const fn in_use(format: Format, word: u64) -> bool {
+    match format {
+        Format::ArmV7 => armv7::TYPE.get(word) != armv7::TYPE_INVALID,
+        Format::ArmV8 => armv8::VALID.get(word) != 0,
+        Format::X86_64 => x86_64::P.get(word) != 0,
+    }
+}
+
+/// The descriptor of a table. In x86-64 the leaves alone restrict access.
+pub(crate) const fn table(format: Format, at: PhysAddr) -> u64 {
+    match format {
+        Format::ArmV7 => armv7::TYPE.set(at.raw(), armv7::TYPE_TABLE),
+        Format::ArmV8 => armv8::TABLE_OR_PAGE.set(armv8::VALID.set(at.raw(), 1), 1),
+        Format::X86_64 => x86_64::US.set(x86_64::RW.set(x86_64::P.set(at.raw(), 1), 1), 1),
+    }
+}
+
+/// The descriptor at `level` of a page of 2^`order` frames whose first is
+/// `frame`. For a base page it is the descriptor of frame 0 plus the address.
+pub(crate) fn leaf(format: Format, level: usize, leaf: Leaf) -> u64 {
+    match format {
+        Format::ArmV7 => armv7_leaf(level, leaf),
+        Format::ArmV8 => armv8_leaf(level, leaf),
+        Format::X86_64 => x86_64_leaf(level, leaf),
+    }
+}
+
+/// How far the address in a descriptor moves from one of 16 alike to the
+/// next: ARMv7 repeats the same word, ARMv8 maps the next piece.
+pub(crate) const fn copy_stride_bytes(format: Format, order_of_entry: Order) -> u64 {
+    match format {
+        Format::ArmV7 => 0,
+        Format::ArmV8 | Format::X86_64 => order_of_entry.len_bytes(),
+    }
+}
+
+/// What the word at `level` says.
+pub(crate) fn decode(format: Format, level: usize, word: u64) -> Entry {
+    match kind(format, level, word) {
+        Kind::Empty => Entry::Empty,
+        Kind::Table(table) => Entry::Table(table),
+        Kind::Leaf(order) => Entry::Leaf(Leaf {
+            order,
+            frame: frame(format, order, word),
+            attributes: match format {
+                Format::ArmV7 => armv7_attributes(level, order, word),
+                Format::ArmV8 => armv8_attributes(word),
+                Format::X86_64 => x86_64_attributes(word),
+            },
+            owned: owned(format, level, word),
+        }),
+    }
+}
+
+/// What the word at `level` is, which is all that a walk needs.
+#[inline]
+pub(crate) const fn kind(format: Format, level: usize, word: u64) -> Kind {
+    if !in_use(format, word) {
+        return Kind::Empty;
+    }
+    match format {
+        Format::ArmV7 if level == 0 => {
+            if armv7::TYPE.get(word) == armv7::TYPE_TABLE {
+                return Kind::Table(PhysAddr::new(word & armv7::TABLE_BASE.mask()));
+            }
+            let supersection = armv7::SUPERSECTION.get(word) == 1;
+            Kind::Leaf(if supersection { Order::known(12) } else { Order::known(8) })
+        }
+        Format::ArmV7 => {
+            let small = armv7::SMALL.get(word) == 1;
+            Kind::Leaf(if small { Order::BASE } else { Order::known(4) })
+        }
+        Format::ArmV8 => {
+            if level < 3 && armv8::TABLE_OR_PAGE.get(word) == 1 {
+                return Kind::Table(PhysAddr::new(word & armv8::BASE.mask()));
+            }
+            let joined = armv8::CONTIGUOUS.get(word) == 1;
+            Kind::Leaf(match (level, joined) {
+                (3, false) => Order::BASE,
+                (3, true) => Order::known(4),
+                (2, true) => Order::known(13),
+                _ => entry_order_of_nine_bits(level),
+            })
+        }
+        Format::X86_64 => {
+            if level < 3 && x86_64::PS.get(word) == 0 {
+                return Kind::Table(PhysAddr::new(word & x86_64::BASE.mask()));
+            }
+            Kind::Leaf(entry_order_of_nine_bits(level))
+        }
+    }
+}
+
+/// The first frame of the page of 2^`order` frames that the leaf maps.
+#[inline]
+pub(crate) const fn frame(format: Format, order: Order, word: u64) -> Pfn {
+    let address = match format {
+        Format::ArmV7 if order.k() == 12 => {
+            armv7::SUPERSECTION_BASE_35_32.get(word) << 32
+                | armv7::SUPERSECTION_BASE_39_36.get(word) << 36
+                | word & armv7::SUPERSECTION_BASE.mask()
+        }
+        Format::ArmV7 => word & armv7::SMALL_BASE.mask(),
+        Format::ArmV8 => word & armv8::BASE.mask(),
+        Format::X86_64 => word & x86_64::BASE.mask(),
+    };
+    Pfn::new(address >> swath_arch::BASE_PAGE_SHIFT & !(order.frames() - 1))
+}
+
+/// Whether the space took the leaf's frames itself.
+#[inline]
+pub(crate) const fn owned(format: Format, level: usize, word: u64) -> bool {
+    match (format, level) {
+        (Format::ArmV7, 0) => armv7::SECTION_S.get(word) == 1,
+        (Format::ArmV7, _) => armv7::PAGE_S.get(word) == 1,
+        (Format::ArmV8, _) => armv8::SH.get(word) == armv8::SH_INNER,
+        (Format::X86_64, 3) => x86_64::PAT.get(word) == 0,
+        (Format::X86_64, _) => x86_64::LARGE_PAT.get(word) == 0,
+    }
+}
+
+/// The leaf made invalid, keeping all that [`resume`] needs.
+pub(crate) const fn suspend(format: Format, level: usize, word: u64) -> u64 {
+    match format {
+        // TEX[0], C and B say one of two things, so C and B are spare: C tells
+        // a large page from a small one and B keeps the small page's XN.
+        Format::ArmV7 if level == 1 => {
+            let small = armv7::SMALL.get(word);
+            let xn = small & armv7::SMALL_XN.get(word);
+            armv7::B.set(armv7::C.set(armv7::TYPE.set(word, 0), 1 - small), xn)
+        }
+        Format::ArmV7 => armv7::TYPE.set(word, armv7::TYPE_INVALID),
+        Format::ArmV8 => armv8::VALID.set(word, 0),
+        // The address is inverted: a processor with the L1 terminal fault
+        // would go on speculating with it otherwise.
+        Format::X86_64 => x86_64::P.set(word, 0) ^ x86_64::BASE.mask(),
+    }
+}
+
+/// The leaf that was suspended.
+pub(crate) const fn resume(format: Format, level: usize, word: u64) -> u64 {
+    match format {
+        Format::ArmV7 if level == 1 => {
+            let large = armv7::C.get(word) == 1;
+            let (tex0, kind) = if large {
+                (armv7::LARGE_TEX0.get(word), armv7::TYPE_LARGE)
+            } else {
+                (armv7::SMALL_TEX0.get(word), 0b10 | armv7::B.get(word))
+            };
+            let cacheable = 1 - tex0;
+            armv7::TYPE.set(armv7::C.set(armv7::B.set(word, cacheable), cacheable), kind)
+        }
+        Format::ArmV7 => armv7::TYPE.set(word, armv7::TYPE_SECTION),
+        Format::ArmV8 => armv8::VALID.set(word, 1),
+        Format::X86_64 => x86_64::P.set(word, 1) ^ x86_64::BASE.mask(),
+    }
+}
+
+/// {TEX\[0\], C, B} of a kind of memory.
+const fn remap(memory: MemoryKind) -> u64 {
+    match memory {
+        MemoryKind::Normal => armv7::REMAP_NORMAL,
+        MemoryKind::Device => armv7::REMAP_DEVICE,
+    }
+}
+
+fn armv7_leaf(level: usize, leaf: Leaf) -> u64 {
+    let Leaf { order, frame, attributes: a, owned } = leaf;
+    let pa = frame.addr().raw();
+    let tex_c_b = remap(a.memory);
+    let mut word = armv7::C.set(armv7::B.set(0, tex_c_b), tex_c_b >> 1);
+    let tex0 = tex_c_b >> 2;
+    if level == 0 {
+        word = armv7::TYPE.set(word, armv7::TYPE_SECTION);
+        if order == Order::known(12) {
+            word = armv7::SUPERSECTION.set(word, 1);
+            word = armv7::SUPERSECTION_BASE.set(word, pa >> 24);
+            word = armv7::SUPERSECTION_BASE_35_32.set(word, pa >> 32);
+            word = armv7::SUPERSECTION_BASE_39_36.set(word, pa >> 36);
+        } else {
+            word = armv7::SECTION_BASE.set(word, pa >> 20);
+        }
+        word = armv7::SECTION_NG.set(word, u64::from(!a.global));
+        word = armv7::SECTION_S.set(word, u64::from(owned));
+        word = armv7::SECTION_AP2.set(word, u64::from(!a.writable));
+        word = armv7::SECTION_AP1.set(word, u64::from(a.user));
+        word = armv7::SECTION_AF.set(word, u64::from(a.accessed));
+        word = armv7::SECTION_TEX0.set(word, tex0);
+        return armv7::SECTION_XN.set(word, u64::from(!a.executable));
+    }
+    word = armv7::PAGE_NG.set(word, u64::from(!a.global));
+    word = armv7::PAGE_S.set(word, u64::from(owned));
+    word = armv7::PAGE_AP2.set(word, u64::from(!a.writable));
+    word = armv7::PAGE_AP1.set(word, u64::from(a.user));
+    word = armv7::PAGE_AF.set(word, u64::from(a.accessed));
+    if order == Order::BASE {
+        word = armv7::SMALL.set(word, 1);
+        word = armv7::SMALL_XN.set(word, u64::from(!a.executable));
+        word = armv7::SMALL_TEX0.set(word, tex0);
+        armv7::SMALL_BASE.set(word, pa >> 12)
+    } else {
+        word = armv7::TYPE.set(word, armv7::TYPE_LARGE);
+        word = armv7::LARGE_XN.set(word, u64::from(!a.executable));
+        word = armv7::LARGE_TEX0.set(word, tex0);
+        armv7::LARGE_BASE.set(word, pa >> 16)
+    }
+}
+
+fn armv7_attributes(level: usize, order: Order, word: u64) -> Attributes {
+    // B and C say the same in both kinds of memory.
+    let memory = if armv7::C.get(word) == 1 { MemoryKind::Normal } else { MemoryKind::Device };
+    if level == 0 {
+        return Attributes {
+            writable: armv7::SECTION_AP2.get(word) == 0,
+            user: armv7::SECTION_AP1.get(word) == 1,
+            executable: armv7::SECTION_XN.get(word) == 0,
+            global: armv7::SECTION_NG.get(word) == 0,
+            accessed: armv7::SECTION_AF.get(word) == 1,
+            memory,
+        };
+    }
+    let xn = if order == Order::BASE { armv7::SMALL_XN } else { armv7::LARGE_XN };
+    Attributes {
+        writable: armv7::PAGE_AP2.get(word) == 0,
+        user: armv7::PAGE_AP1.get(word) == 1,
+        executable: xn.get(word) == 0,
+        global: armv7::PAGE_NG.get(word) == 0,
+        accessed: armv7::PAGE_AF.get(word) == 1,
+        memory,
+    }
+}
+
+/// log2 of the base pages that one entry at `level` of a format with four
+/// levels of nine bits maps.
+const fn entry_order_of_nine_bits(level: usize) -> Order {
+    match level {
+        0 => Order::known(27),
+        1 => Order::known(18),
+        2 => Order::known(9),
+        _ => Order::BASE,
+    }
+}
+
+fn armv8_leaf(level: usize, leaf: Leaf) -> u64 {
+    let Leaf { order, frame, attributes: a, owned } = leaf;
+    let mut word = armv8::VALID.set(0, 1);
+    word = armv8::TABLE_OR_PAGE.set(word, u64::from(level == 3));
+    word = armv8::BASE.set(word, frame.raw());
+    let attr = match a.memory {
+        MemoryKind::Normal => armv8::ATTR_NORMAL,
+        MemoryKind::Device => armv8::ATTR_DEVICE,
+    };
+    word = armv8::ATTR_INDEX.set(word, attr);
+    word = armv8::AP1.set(word, u64::from(a.user));
+    word = armv8::AP2.set(word, u64::from(!a.writable));
+    word = armv8::SH.set(word, if owned { armv8::SH_INNER } else { SH_OUTER });
+    word = armv8::AF.set(word, u64::from(a.accessed));
+    word = armv8::NG.set(word, u64::from(!a.global));
+    word = armv8::PXN.set(word, u64::from(!a.executable));
+    word = armv8::UXN.set(word, u64::from(!a.executable));
+    armv8::CONTIGUOUS.set(word, u64::from(order != entry_order_of_nine_bits(level)))
+}
+
+fn armv8_attributes(word: u64) -> Attributes {
+    Attributes {
+        writable: armv8::AP2.get(word) == 0,
+        user: armv8::AP1.get(word) == 1,
+        executable: armv8::UXN.get(word) == 0,
+        global: armv8::NG.get(word) == 0,
+        accessed: armv8::AF.get(word) == 1,
+        memory: match armv8::ATTR_INDEX.get(word) {
+            armv8::ATTR_NORMAL => MemoryKind::Normal,
+            _ => MemoryKind::Device,
+        },
+    }
+}
+
+fn x86_64_leaf(level: usize, leaf: Leaf) -> u64 {
+    let Leaf { frame, attributes: a, owned, .. } = leaf;
+    let mut word = x86_64::P.set(0, 1);
+    word = x86_64::BASE.set(word, frame.raw());
+    word = x86_64::RW.set(word, u64::from(a.writable));
+    word = x86_64::US.set(word, u64::from(a.user));
+    word = x86_64::XD.set(word, u64::from(!a.executable));
+    word = x86_64::G.set(word, u64::from(a.global));
+    word = x86_64::A.set(word, u64::from(a.accessed));
+    // PAT index 0 is write-back, 3 is uncacheable.
+    let device = u64::from(a.memory == MemoryKind::Device);
+    word = x86_64::PCD.set(x86_64::PWT.set(word, device), device);
+    if level == 3 {
+        x86_64::PAT.set(word, u64::from(!owned))
+    } else {
+        x86_64::PS.set(x86_64::LARGE_PAT.set(word, u64::from(!owned)), 1)
+    }
+}
+
+fn x86_64_attributes(word: u64) -> Attributes {
+    let device = x86_64::PCD.get(word) == 1;
+    Attributes {
+        writable: x86_64::RW.get(word) == 1,
+        user: x86_64::US.get(word) == 1,
+        executable: x86_64::XD.get(word) == 0,
+        global: x86_64::G.get(word) == 1,
+        accessed: x86_64::A.get(word) == 1,
+        memory: if device { MemoryKind::Device } else { MemoryKind::Normal },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every combination of attributes.
+    fn all_attributes() -> impl Iterator<Item = Attributes> {
+        (0..64_u32).map(|bits| Attributes {
+            writable: bits & 1 != 0,
+            user: bits & 2 != 0,
+            executable: bits & 4 != 0,
+            global: bits & 8 != 0,
+            accessed: bits & 16 != 0,
+            memory: if bits & 32 != 0 { MemoryKind::Device } else { MemoryKind::Normal },
+        })
+    }
+
+    /// Each leaf of each level survives encoding, and suspension with any
+    /// contiguity in it: exhaustive over attributes, owner and page size.
+    #[test]
+    fn leaves_round_trip_and_resume() {
+        for format in Format::ALL {
+            for (level, of_level) in format.levels().iter().enumerate() {
+                for &order in of_level.leaves {
+                    let bits = if order == Order::known(12) { 40 } else { format.pa_bits() };
+                    let last = (1 << (bits - 12 - order.k())) - 1;
+                    for index in [0, 1, 0x155 & last, last] {
+                        for attributes in all_attributes() {
+                            for owned in [false, true] {
+                                let frame = Pfn::new(index << order.k());
+                                let said = Leaf { order, frame, attributes, owned };
+                                let mut word = leaf(format, level, said);
+                                assert_eq!(decode(format, level, word), Entry::Leaf(said));
+                                if order == Order::BASE {
+                                    word = format.anchor().set_saturating(word, index);
+                                    assert_eq!(decode(format, level, word), Entry::Leaf(said));
+                                }
+                                let asleep = suspend(format, level, word);
+                                assert_eq!(decode(format, level, asleep), Entry::Empty);
+                                assert_eq!(resume(format, level, asleep), word);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tables_round_trip() {
+        for format in Format::ALL {
+            let at = PhysAddr::new(0x7fff_f000);
+            let levels = format.levels().len();
+            for level in 0..levels - 1 {
+                assert_eq!(decode(format, level, table(format, at)), Entry::Table(at));
+            }
+        }
+    }
+}

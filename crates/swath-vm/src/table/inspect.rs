@@ -1,0 +1,168 @@
+//! Looking at a space without changing it: the translation of one page, and
+//! the invariants of all.
+
+use swath_arch::{
+    Attributes, BusError, Coalescing, Order, PageRange, Pfn, PhysAddr, PhysMemory, Regime, Vpn,
+};
+use swath_frame::FrameAllocator;
+
+use crate::table::contiguity::{Contiguity, Place};
+use crate::table::encode::{
+    Entry, Leaf, {self},
+};
+use crate::table::error::{CheckError, TranslateError};
+use crate::table::space::{AddressSpace, first_not_canonical};
+use crate::table::walk::{Below, Visit};
+
+/// A translation, as software sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Mapping {
+    /// The frame of the page asked for.
+    pub frame: Pfn,
+    /// The order of the page that maps it.
+    pub order: Order,
+    /// What it permits.
+    pub attributes: Attributes,
+    /// Whether the space took the frame itself and will give it back.
+    pub owned: bool,
+    /// What the descriptor says of its neighbours: zero for larger pages.
+    pub contiguity: Contiguity,
+}
+
+impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> {
+    /// What the page is mapped to. Reads at most l descriptors, and the word
+    /// beside one; changes nothing.
+    ///
+    /// # Errors
+    /// [`TranslateError`].
+    pub fn translate(&self, page: Vpn) -> Result<Mapping, TranslateError> {
+        let format = self.regime.format;
+        if first_not_canonical(format, PageRange::new(page, 1)).is_some() {
+            return Err(TranslateError::NotCanonical { page });
+        }
+        let found = self.view().find(page)?;
+        let Entry::Leaf(leaf) = encode::decode(format, found.level, found.word) else {
+            return Err(TranslateError::NotMapped { page });
+        };
+        let offset = page.raw() & (leaf.order.frames() - 1);
+        Ok(Mapping {
+            frame: Pfn::new(leaf.frame.raw() + offset),
+            order: leaf.order,
+            attributes: leaf.attributes,
+            owned: leaf.owned,
+            contiguity: self.contiguity(leaf, found.at, found.word)?,
+        })
+    }
+
+    fn contiguity(&self, leaf: Leaf, at: PhysAddr, word: u64) -> Result<Contiguity, BusError> {
+        let Regime { format, coalescing, .. } = self.regime;
+        let number = |place: Option<Place>| match place {
+            Some(place) if leaf.order == Order::BASE => place.get(self.view(), at, word),
+            _ => Ok(0),
+        };
+        Ok(Contiguity {
+            ascend: number(Place::ascend(format, coalescing))?,
+            descend: number(Place::descend(format, coalescing))?,
+        })
+    }
+
+    /// What is wrong with a table below the root: its number of entries, or
+    /// that it is kept for nothing.
+    fn check_table(&self, below: Below) -> Option<CheckError> {
+        let view = self.view();
+        let Below { level, link, kept, in_use, .. } = below;
+        if level == 0 || !view.has_half(level - 1) {
+            return None;
+        }
+        if kept {
+            let right = self.kept_is_right(level - 1, link);
+            return match right {
+                Ok(true) => None,
+                Ok(false) => Some(CheckError::Kept { entry: link }),
+                Err(bus) => Some(CheckError::Bus(bus)),
+            };
+        }
+        match view.read(view.half(level - 1, link)) {
+            Ok(said) if said == in_use => None,
+            Ok(said) => Some(CheckError::Occupancy { link, said, in_use }),
+            Err(bus) => Some(CheckError::Bus(bus)),
+        }
+    }
+
+    /// Walks every invariant, in one reading of every entry of every table.
+    ///
+    /// # Errors
+    /// [`CheckError`]: the first thing wrong.
+    pub fn check(&self) -> Result<(), CheckError> {
+        let format = self.regime.format;
+        let anchors = matches!(self.regime.coalescing, Coalescing::Anchor { .. });
+        let mut wrong: Option<CheckError> = None;
+        let mut reached = self.view().table_order(0).frames();
+        let mut last_frame = None;
+        // The run of base pages that ends before `next`: its start, its
+        // frames' distance from its pages, and how far its pages' claims
+        // reach.
+        let (mut start, mut next, mut delta) = (0, 0, 0);
+        let (mut claimed, mut claimant) = (0, Vpn::new(0));
+        let visited = self.view().visit(|visit| match visit {
+            Visit::Table(below) => {
+                if last_frame != Some(below.table.frame()) {
+                    reached += self.view().table_order(below.level).frames();
+                }
+                last_frame = Some(below.table.frame());
+                if let Some(error) = self.check_table(below) {
+                    wrong.get_or_insert(error);
+                }
+            }
+            Visit::Leaf { level, at, page, leaf, word } => {
+                let entry_order = self.view().entry_order(level);
+                let within = page.raw() & (leaf.order.frames() - 1);
+                let expected = encode::leaf(format, level, leaf)
+                    + (within >> entry_order.k()) * encode::copy_stride_bytes(format, entry_order);
+                let head = self.view().find(Vpn::new(page.raw() - within)).map(|f| f.word);
+                let alike = match head {
+                    Ok(head) => encode::decode(format, level, head) == Entry::Leaf(leaf),
+                    Err(_) => false,
+                };
+                if leaf.order != Order::BASE && (word != expected || !alike) {
+                    wrong.get_or_insert(CheckError::Copies { page });
+                }
+                let said = self.contiguity(leaf, at, word).unwrap_or_default();
+                let frame = leaf.frame.raw() + within;
+                let base = leaf.order == Order::BASE;
+                let goes_on = base
+                    && next == page.raw()
+                    && frame.wrapping_sub(page.raw()) == delta
+                    && page.raw() != start;
+                if !goes_on {
+                    if claimed > next {
+                        wrong.get_or_insert(CheckError::Contiguity { page: claimant });
+                    }
+                    (start, claimed) = (page.raw(), 0);
+                    delta = frame.wrapping_sub(page.raw());
+                }
+                // A run of one larger page never goes on.
+                next = if base { page.raw() + 1 } else { 0 };
+                let claim = match (base, anchors) {
+                    (false, _) => 0,
+                    (true, true) => page.raw() + said.ascend,
+                    (true, false) => page.raw() + 1 + said.ascend,
+                };
+                if claim > claimed {
+                    (claimed, claimant) = (claim, page);
+                }
+                if said.descend > page.raw() - start {
+                    wrong.get_or_insert(CheckError::Contiguity { page });
+                }
+            }
+        });
+        visited.map_err(CheckError::Bus)?;
+        if claimed > next {
+            wrong.get_or_insert(CheckError::Contiguity { page: claimant });
+        }
+        if reached != self.table_frames {
+            wrong.get_or_insert(CheckError::TableFrames { reached, taken: self.table_frames });
+        }
+        wrong.map_or(Ok(()), Err)
+    }
+}

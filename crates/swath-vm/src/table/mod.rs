@@ -1,0 +1,14 @@
+//! TODO table.
+
+pub mod anchor;
+pub mod contiguity;
+pub(crate) mod encode;
+pub mod error;
+pub mod inspect;
+pub(crate) mod parts;
+pub mod protect;
+pub mod space;
+pub mod superpage;
+pub mod unmap;
+pub(crate) mod upper;
+pub(crate) mod walk;

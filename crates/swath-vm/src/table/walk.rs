@@ -1,0 +1,274 @@
+//! Reading the tables: the way from the root to an entry, and the way over all
+//! of them.
+
+use swath_arch::{
+    BusError, Coalescing, ContiguityField, Format, Order, Pfn, PhysAddr, PhysMemory, Regime, Vpn,
+};
+
+use crate::table::encode::{
+    Entry, Kind, {self},
+};
+
+/// The most levels that a format has.
+pub(crate) const LEVELS_MAX: usize = 4;
+
+/// The tables as bytes: memory, and what the hardware is told.
+#[derive(Debug)]
+pub(crate) struct View<'m, M> {
+    pub(crate) memory: &'m M,
+    pub(crate) regime: Regime,
+    /// Tables whose entries can be superpages have a software half: the word
+    /// beside a link counts the entries in use of the table below, the word
+    /// beside everything else is the address of the table kept there, or 0.
+    pub(crate) superpages: bool,
+}
+
+impl<M> Clone for View<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<M> Copy for View<'_, M> {}
+
+/// An entry where the way down ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) level: usize,
+    pub(crate) at: PhysAddr,
+    pub(crate) word: u64,
+}
+
+/// A table below the root.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Below {
+    pub(crate) level: usize,
+    pub(crate) table: PhysAddr,
+    /// The entry above it: a link, or what the table is kept for.
+    pub(crate) link: PhysAddr,
+    /// Kept beside a superpage: the hardware does not reach it.
+    pub(crate) kept: bool,
+    /// Entries in use; not counted in a kept table.
+    pub(crate) in_use: u64,
+}
+
+/// What [`View::visit`] meets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Visit {
+    /// A leaf; the first page that its entry maps.
+    Leaf { level: usize, at: PhysAddr, page: Vpn, leaf: encode::Leaf, word: u64 },
+    /// A table other than the root, after everything in it.
+    Table(Below),
+}
+
+impl<M: PhysMemory> View<'_, M> {
+    pub(crate) const fn format(self) -> Format {
+        self.regime.format
+    }
+
+    /// The number of the level whose entries map base pages.
+    pub(crate) const fn leaf_level(self) -> usize {
+        self.regime.format.levels().len() - 1
+    }
+
+    /// Entries in a table at `level`.
+    pub(crate) const fn entries(self, level: usize) -> u64 {
+        self.regime.format.levels()[level].index.max() + 1
+    }
+
+    /// The order of what one entry at `level` maps.
+    pub(crate) const fn entry_order(self, level: usize) -> Order {
+        let low = self.regime.format.levels()[level].index.low;
+        Order::known((low - swath_arch::BASE_PAGE_SHIFT) as u8)
+    }
+
+    /// Which entry of its table at `level` belongs to the page.
+    pub(crate) const fn index(self, level: usize, page: Vpn) -> u64 {
+        self.regime.format.levels()[level].index.get(page.addr().raw())
+    }
+
+    pub(crate) const fn entry(self, table: PhysAddr, index: u64) -> PhysAddr {
+        PhysAddr::new(table.raw() + index * self.regime.format.entry_bytes())
+    }
+
+    /// The order of the frames that hold a table at `level`.
+    pub(crate) const fn table_order(self, level: usize) -> Order {
+        if self.has_half(level) {
+            let order = if level == 0 { self.regime.format.root_order() } else { Order::BASE };
+            return Order::known(order.k() as u8 + 1);
+        }
+        if level == 0 {
+            return self.regime.format.root_order();
+        }
+        match self.regime.coalescing {
+            Coalescing::Pcad(ContiguityField::Beside { .. })
+            | Coalescing::Anchor { field: ContiguityField::Beside { .. }, .. }
+                if level == self.leaf_level() =>
+            {
+                Order::known(1)
+            }
+            _ => Order::BASE,
+        }
+    }
+
+    /// Whether tables at `level` have a software half.
+    pub(crate) const fn has_half(self, level: usize) -> bool {
+        self.superpages
+            && level < self.leaf_level()
+            && !self.regime.format.levels()[level].leaves.is_empty()
+    }
+
+    /// The word of the software half that belongs to the entry at `at` of a
+    /// table at `level`: as far behind the entry as the table is long.
+    pub(crate) const fn half(self, level: usize, at: PhysAddr) -> PhysAddr {
+        PhysAddr::new(at.raw() + self.entries(level) * self.regime.format.entry_bytes())
+    }
+
+    /// The table kept beside the entry at `at`, whose word is no link.
+    pub(crate) fn kept(self, level: usize, at: PhysAddr) -> Result<Option<PhysAddr>, BusError> {
+        if !self.has_half(level) {
+            return Ok(None);
+        }
+        let table = self.read(self.half(level, at))?;
+        Ok((table != 0).then_some(PhysAddr::new(table)))
+    }
+
+    /// The entry that links the table at `level` on the way to the page, if
+    /// the way goes so far.
+    pub(crate) fn link(self, page: Vpn, level: usize) -> Result<Option<PhysAddr>, BusError> {
+        let mut table = self.regime.root;
+        let mut link = None;
+        for above in 0..level {
+            let at = self.entry(table, self.index(above, page));
+            let Kind::Table(next) = encode::kind(self.format(), above, self.read(at)?) else {
+                return Ok(None);
+            };
+            (table, link) = (next, Some(at));
+        }
+        Ok(link)
+    }
+
+    #[inline]
+    pub(crate) fn read(self, at: PhysAddr) -> Result<u64, BusError> {
+        match self.regime.format.entry_bytes() {
+            4 => self.memory.read_u32(at).map(u64::from),
+            _ => self.memory.read_u64(at),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn write(self, at: PhysAddr, word: u64) -> Result<(), BusError> {
+        match self.regime.format.entry_bytes() {
+            4 => self.memory.write_u32(at, word as u32),
+            _ => self.memory.write_u64(at, word),
+        }
+    }
+
+    /// The entry at which the way to the page ends: a leaf, or an entry not in
+    /// use. At most one read per level.
+    pub(crate) fn find(self, page: Vpn) -> Result<Found, BusError> {
+        let mut table = self.regime.root;
+        let mut level = 0;
+        loop {
+            let at = self.entry(table, self.index(level, page));
+            let word = self.read(at)?;
+            match encode::kind(self.format(), level, word) {
+                Kind::Table(next) if level < self.leaf_level() => {
+                    table = next;
+                    level += 1;
+                }
+                _ => return Ok(Found { level, at, word }),
+            }
+        }
+    }
+
+    /// ARMv7: the frame that the tables of the first-level entry at `at` and
+    /// of its three fellows share, if one of the fellows has a table.
+    pub(crate) fn shared_frame(self, at: PhysAddr) -> Result<Option<Pfn>, BusError> {
+        for i in 0..4 {
+            let fellow = PhysAddr::new((at.raw() & !15) + 4 * i);
+            if fellow == at {
+                continue;
+            }
+            if let Kind::Table(table) = encode::kind(Format::ArmV7, 0, self.read(fellow)?) {
+                return Ok(Some(table.frame()));
+            }
+            if let Some(table) = self.kept(0, fellow)? {
+                return Ok(Some(table.frame()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Visits every leaf and every table but the root, in ascending order of
+    /// pages, a table after what is in it, kept tables after the superpage.
+    /// What cannot be read is passed over.
+    ///
+    /// # Errors
+    /// The first bus error, once all the rest has been visited.
+    pub(crate) fn visit(self, mut visit: impl FnMut(Visit)) -> Result<(), BusError> {
+        #[derive(Clone, Copy)]
+        struct Step {
+            below: Below,
+            next: u64,
+            page: u64,
+        }
+        let mut result = Ok(());
+        let root = self.regime.root;
+        let below = Below { level: 0, table: root, link: root, kept: false, in_use: 0 };
+        let mut path = [Step { below, next: 0, page: 0 }; LEVELS_MAX];
+        let mut level = 0;
+        loop {
+            let step = &mut path[level];
+            let kept = step.below.kept;
+            if step.next == self.entries(level) {
+                if level == 0 {
+                    return result;
+                }
+                visit(Visit::Table(step.below));
+                level -= 1;
+                continue;
+            }
+            let at = self.entry(step.below.table, step.next);
+            let page = step.page + (step.next << self.entry_order(level).k());
+            step.next += 1;
+            let mut word_of = |word: Result<u64, BusError>| match word {
+                Ok(word) => Some(word),
+                Err(bus) => {
+                    result = result.and(Err(bus));
+                    None
+                }
+            };
+            let Some(word) = word_of(self.read(at)) else { continue };
+            let entry = encode::decode(self.format(), level, word);
+            step.below.in_use += u64::from(entry != Entry::Empty);
+            let table = match entry {
+                Entry::Table(table) => Some((table, kept)),
+                Entry::Leaf(_) | Entry::Empty if self.has_half(level) => {
+                    word_of(self.read(self.half(level, at)))
+                        .filter(|&table| table != 0)
+                        .map(|table| (PhysAddr::new(table), true))
+                }
+                Entry::Leaf(_) | Entry::Empty => None,
+            };
+            if let (Entry::Leaf(leaf), false) = (entry, kept) {
+                let page = canonical(self.format(), page);
+                visit(Visit::Leaf { level, at, page, leaf, word });
+            }
+            if let Some((table, kept)) = table {
+                level += 1;
+                let below = Below { level, table, link: at, kept, in_use: 0 };
+                // Nothing hangs on a kept table of leaves.
+                let next = if kept && !self.has_half(level) { self.entries(level) } else { 0 };
+                path[level] = Step { below, next, page };
+            }
+        }
+    }
+}
+
+/// The page number with the upper half of x86-64's addresses extended in sign.
+const fn canonical(format: Format, page: u64) -> Vpn {
+    match format {
+        Format::X86_64 if page >> 35 != 0 => Vpn::new(page | 0xffff << 36),
+        _ => Vpn::new(page),
+    }
+}

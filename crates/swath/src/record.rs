@@ -1,0 +1,195 @@
+//! `swath record`: a module of the program, over the library's recorders.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use clap::Subcommand;
+use swath_trace::access::event::Sampling;
+use swath_trace::access::record::{RecordError, RecordOptions, record};
+use swath_trace::heap::events::HeapTotals;
+use swath_trace::pages::record::{PageRecordError, PageRecordOptions};
+use swath_trace::{heap, pages};
+
+use crate::{Failure, INTERRUPTED, bytes_bar, watch_for_interrupts};
+
+#[derive(Subcommand)]
+pub(crate) enum RecordCommand {
+    /// Every memory access of a command, and what it does to its address
+    /// space, by valgrind's lackey.
+    Accesses {
+        /// The file to write.
+        #[arg(short, long, value_name = "FILE")]
+        out: PathBuf,
+        /// Stop after so many accesses.
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+        /// Write only so many accesses at a stretch, and what can fault in
+        /// between; with --every.
+        #[arg(long, value_name = "N", requires = "every")]
+        burst: Option<u64>,
+        /// Begin such a stretch every so many accesses.
+        #[arg(long, value_name = "N", requires = "burst")]
+        every: Option<u64>,
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+    /// What a command does with its heap: every allocation and release, and
+    /// the accesses to what is allocated, by valgrind's lackey.
+    Heap {
+        /// The file to write.
+        #[arg(short, long, value_name = "FILE", default_value = "heap.swheap")]
+        out: PathBuf,
+        /// Stop after so many accesses, fetches and all others included.
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+        /// Write only so many accesses to blocks at a stretch, and the first
+        /// to each piece of a block in between; with --every.
+        #[arg(long, value_name = "N", requires = "every")]
+        burst: Option<u64>,
+        /// Begin such a stretch every so many accesses to blocks.
+        #[arg(long, value_name = "N", requires = "burst")]
+        every: Option<u64>,
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+    /// What the kernel's page allocator does while a command runs.
+    ///
+    /// Reads the kernel's tracepoints kmem:mm_page_* through tracefs, as root.
+    Pages {
+        /// The file to write.
+        #[arg(short, long, value_name = "FILE", default_value = "pages.swpages")]
+        out: PathBuf,
+        /// The whole system instead of the command and its children.
+        #[arg(long)]
+        system: bool,
+        /// The kernel's buffer for each processor.
+        #[arg(long, value_name = "N", default_value_t = pages::record::BUFFER_KIB,
+              value_parser = clap::value_parser!(u64).range(64..=1 << 22))]
+        buffer_kib: u64,
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+}
+
+pub(crate) fn run(command: RecordCommand) -> Result<(), Failure> {
+    match command {
+        RecordCommand::Accesses { out, limit, burst, every, command } => {
+            record_accesses(&out, limit, sampling(burst, every), &command)
+        }
+        RecordCommand::Heap { out, limit, burst, every, command } => {
+            record_heap(&out, limit, sampling(burst, every), &command)
+        }
+        RecordCommand::Pages { out, system, buffer_kib, command } => {
+            record_pages(&out, system, buffer_kib, &command)
+        }
+    }
+}
+
+fn sampling(burst: Option<u64>, every: Option<u64>) -> Option<Sampling> {
+    let (burst_accesses, period_accesses) = burst.zip(every)?;
+    Some(Sampling { burst_accesses, period_accesses })
+}
+
+/// Records with valgrind, a bar of accesses beside it.
+fn with_valgrind<T>(
+    limit: Option<u64>,
+    sampling: Option<Sampling>,
+    record: impl FnOnce(&mut RecordOptions<'_>) -> Result<T, RecordError>,
+) -> Result<T, Failure> {
+    watch_for_interrupts();
+    let bar = bytes_bar("accesses");
+    let recording = record(&mut RecordOptions {
+        accesses_max: limit,
+        sampling,
+        level: 12,
+        valgrind: PathBuf::from("valgrind"),
+        cancel: Some(&INTERRUPTED),
+        progress: &mut |accesses| bar.0.set_position(accesses),
+    })
+    .map_err(|error| match error {
+        RecordError::Cancelled => Failure::new(130, "interrupted"),
+        RecordError::Sampling => Failure::new(2, error),
+        error => Failure::new(1, error),
+    })?;
+    bar.0.finish_and_clear();
+    Ok(recording)
+}
+
+fn record_heap(
+    out: &Path,
+    limit: Option<u64>,
+    sampling: Option<Sampling>,
+    command: &[OsString],
+) -> Result<(), Failure> {
+    let recording =
+        with_valgrind(limit, sampling, |options| heap::record::record_heap(command, out, options))?;
+    let HeapTotals { reads, writes, failed_calls, unknown_calls, lost_calls, .. } =
+        recording.totals;
+    say!(
+        "{} events of {reads} reads and {writes} writes, {failed_calls} failed calls, \
+         {unknown_calls} unknown, {lost_calls} lost, {} bytes, {}",
+        recording.events,
+        recording.file_bytes,
+        out.display()
+    );
+    Ok(())
+}
+
+fn record_accesses(
+    out: &Path,
+    limit: Option<u64>,
+    sampling: Option<Sampling>,
+    command: &[OsString],
+) -> Result<(), Failure> {
+    let recording = with_valgrind(limit, sampling, |options| record(command, out, options))?;
+    let (accesses, events) = (recording.accesses, recording.events);
+    let of = match recording.run_accesses {
+        run if run == accesses => String::new(),
+        run => format!(" of {run}"),
+    };
+    let bytes = recording.file_bytes;
+    say!("{accesses}{of} accesses, {events} events, {bytes} bytes, {}", out.display());
+    Ok(())
+}
+
+fn record_pages(
+    out: &Path,
+    whole_system: bool,
+    buffer_kib: u64,
+    command: &[OsString],
+) -> Result<(), Failure> {
+    // No way out at once here: the kernel's buffer has to be given back, and
+    // the recording looks at the flag ten times a second.
+    let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
+    let bar = bytes_bar("page events");
+    let recording = pages::record::record(
+        command,
+        out,
+        &mut PageRecordOptions {
+            whole_system,
+            buffer_kib,
+            level: 12,
+            tracefs: &pages::record::usual_tracefs(),
+            cancel: Some(&INTERRUPTED),
+            progress: &mut |events| bar.0.set_position(events),
+        },
+    )
+    .map_err(|error| match error {
+        PageRecordError::Cancelled => Failure::new(130, "interrupted"),
+        error => Failure::new(1, error),
+    })?;
+    bar.0.finish_and_clear();
+    say!(
+        "{} page events in {:.1} s, {} lost, {} bytes, {}",
+        recording.events,
+        recording.duration_us as f64 / 1e6,
+        recording.lost,
+        recording.file_bytes,
+        out.display()
+    );
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! `swath show`: a module of the program, which says what a file holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use swath_lab::source::replay;
+use swath_trace::access::stream::{AccessKind, Accesses, TraceError};
+use swath_trace::container::FileError;
+use swath_trace::heap::file::HeapReader;
+use swath_trace::heap::summary::HeapSummary;
+use swath_trace::machine::snapshot::{FrameKind, RunLengths, Snapshot};
+use swath_trace::pages::events::PageChange;
+use swath_trace::pages::file::PageReader;
+
+use crate::Failure;
+
+/// A snapshot, page events, a heap or a trace: the signature says which.
+pub(crate) fn show(file: &Path, json: bool) -> Result<(), Failure> {
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::new(1, format!("{}: {error}", file.display()));
+    for show in [show_snapshot, show_pages, show_heap] {
+        match show(file, json) {
+            Err(FileError::Magic { .. }) => {}
+            shown => return shown.map_err(|error| failed(&error)),
+        }
+    }
+    show_accesses(file, json).map_err(|error| failed(&error))
+}
+
+fn show_snapshot(file: &Path, json: bool) -> Result<(), FileError> {
+    snapshot(&Snapshot::load(file)?, json);
+    Ok(())
+}
+
+/// How contiguous a machine's memory is.
+pub(crate) fn snapshot(snapshot: &Snapshot, json: bool) {
+    let summary = snapshot.summary();
+    if json {
+        say!("{}", serde_json::json!({ "facts": snapshot.facts(), "summary": summary }));
+        return;
+    }
+    say!("Linux {}, {} frames of 4 KiB", snapshot.facts().kernel_release, summary.total_frames());
+    for kind in FrameKind::ALL {
+        let frames = summary.count(kind);
+        if frames > 0 {
+            let share = 100.0 * frames as f64 / summary.total_frames() as f64;
+            say!("  {:12} {frames:>12}  {share:5.1}%", kind.name());
+        }
+    }
+    print_runs("free", &summary.free);
+    print_runs("free, unknown frames counted too", &summary.free_or_unknown);
+}
+
+fn print_runs(what: &str, runs: &RunLengths) {
+    say!(
+        "{what}: {} frames in {} extents, the longest {} frames",
+        runs.frames,
+        runs.extents,
+        runs.longest_frames
+    );
+    for (log2, bin) in runs.bins.iter().enumerate().filter(|(_, bin)| bin.extents > 0) {
+        let share = 100.0 * bin.frames as f64 / runs.frames as f64;
+        say!("  from {:>8} frames {:>9} extents  {share:5.1}%", 1u64 << log2, bin.extents);
+    }
+}
+
+/// What a recording of page events holds, and what pairing makes of it.
+fn show_pages(file: &Path, json: bool) -> Result<(), FileError> {
+    let mut reader = PageReader::open(file)?;
+    let head = reader.head().clone();
+    let mut counts = [0u64; PageChange::KINDS];
+    let mut duration_us = 0;
+    let events = reader.by_ref().inspect(|event| {
+        if let Ok(event) = event {
+            counts[event.change.kind()] += 1;
+            duration_us = event.time_us;
+        }
+    });
+    let replayed = replay::replay(events, &[], &mut |_| {})?;
+    let lost = reader.lost();
+    let all: u64 = counts.iter().sum();
+    let kinds = PageChange::NAMES.into_iter().zip(counts);
+    if json {
+        let kinds: BTreeMap<_, _> = kinds.collect();
+        say!(
+            "{}",
+            serde_json::json!({ "facts": head.facts, "program": head.program,
+                                "whole_system": head.whole_system, "cpus": head.cpus,
+                                "events": kinds, "duration_us": duration_us,
+                                "lost": lost, "replay": replayed })
+        );
+        return Ok(());
+    }
+    let whose = if head.whole_system { "the whole system during" } else { "the processes of" };
+    say!("Linux {}, {} processors, {whose} {}", head.facts.kernel_release, head.cpus, head.program);
+    let seconds = duration_us as f64 / 1e6;
+    let lost: u64 = lost.iter().sum();
+    say!("{all} events in {seconds:.1} s, {:.0} a second, {lost} lost", all as f64 / seconds);
+    for (name, count) in kinds.filter(|&(_, count)| count > 0) {
+        say!("  {name:12} {count:>12}");
+    }
+    say!(
+        "{} blocks allocated, {} freed ({} of them unseen, {} in parts), {} left; at most {} frames \
+         at once; {} frames freed that were allocated before",
+        replayed.allocs,
+        replayed.frees,
+        replayed.frees_implied,
+        replayed.frees_in_parts,
+        replayed.live_blocks,
+        replayed.peak_frames,
+        replayed.unseen_frames
+    );
+    Ok(())
+}
+
+/// What a recording of a heap holds.
+fn show_heap(file: &Path, json: bool) -> Result<(), FileError> {
+    let mut reader = HeapReader::open(file)?;
+    let summary = HeapSummary::of(&mut reader)?;
+    if json {
+        say!("{}", serde_json::json!({ "head": reader.head(), "summary": summary }));
+        return Ok(());
+    }
+    for line in summary.lines(reader.head()) {
+        say!("{line}");
+    }
+    Ok(())
+}
+
+/// What a trace holds, whosever its format is.
+fn show_accesses(file: &Path, json: bool) -> Result<(), TraceError> {
+    let mut counts = [0u64; 3];
+    let mut pages = BTreeSet::new();
+    let accesses = Accesses::open(file)?;
+    let format = accesses.format();
+    for access in accesses {
+        let access = access?;
+        counts[match access.kind {
+            AccessKind::Read => 0,
+            AccessKind::Write => 1,
+            AccessKind::Fetch => 2,
+        }] += 1;
+        pages.extend(access.pages().iter());
+    }
+    let [reads, writes, fetches] = counts;
+    if json {
+        say!(
+            "{}",
+            serde_json::json!({ "format": format, "reads": reads, "writes": writes,
+                                "fetches": fetches, "pages": pages.len() })
+        );
+    } else {
+        say!("{reads} reads, {writes} writes, {fetches} fetches, {} pages touched", pages.len());
+    }
+    Ok(())
+}
