@@ -14,8 +14,15 @@ use cargo_metadata::Metadata;
 use xshell::{Shell, cmd};
 
 /// The crates that a kernel links.
-pub(crate) const LOWER: &[&str] =
-    &["swath-arch", "swath-frame", "swath-vm", "swath-region", "swath-heap", "swath-pool", "swath-hw"];
+pub(crate) const LOWER: &[&str] = &[
+    "swath-arch",
+    "swath-frame",
+    "swath-vm",
+    "swath-region",
+    "swath-heap",
+    "swath-pool",
+    "swath-hw",
+];
 
 /// Those of [`LOWER`] that may use `alloc`: a model of hardware stands beside
 /// the kernel, not inside, and owns its arrays. They are proved apart, with an

@@ -16,6 +16,8 @@
 pub mod addr;
 pub mod formats;
 pub mod memory;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod validity;
 
 pub use addr::{Extent, Order, PageRange, Pfn, PhysAddr, VirtAddr, Vpn};
