@@ -11,8 +11,11 @@ macro_rules! say {
     }};
 }
 
+mod export;
 mod record;
+mod replay;
 mod show;
+mod snapshot;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,22 +25,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use swath_hw::dram::trace::TraceFormat;
 use swath_lab::host::memory;
 use swath_lab::papers::clmalloc::latency;
-use swath_lab::papers::green::allocator::AllocatorName;
-use swath_lab::papers::green::machine::MachineName;
-use swath_lab::papers::green::plan::LoadName;
-use swath_lab::papers::green::replay::{ReplayError, ReplayOptions, Source, Table};
-use swath_lab::papers::green::{cost, replay};
-use swath_lab::papers::page_buddy::{allocation, system};
+use swath_lab::papers::green::cost;
+use swath_lab::papers::page_buddy::allocation;
 use swath_lab::papers::real_time::run;
 use swath_lab::report::write;
 use swath_lab::source::real::{InputError, Machine, RealInput};
 use swath_lab::study::plan::Plan;
 use swath_trace::machine::snapshot::UnknownFrames;
 
-use swath_lab::papers::page_buddy::workload::WorkloadName;
 use swath_lab::study::registry;
 use swath_lab::study::registry::BUILT_IN;
 use swath_lab::study::run::{Run, StudyError, Watch};
@@ -61,39 +58,16 @@ enum Command {
     Study(StudyArgs),
     /// Read which frames of this Linux machine are free and what the others
     /// hold.
-    Snapshot {
-        /// The file to write.
-        #[arg(short, long, value_name = "FILE")]
-        out: PathBuf,
-        /// Print the summary as JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Snapshot(snapshot::SnapshotArgs),
     /// Record a real program.
     #[command(subcommand)]
     Record(record::RecordCommand),
     /// Write what the memory is asked for in the timed system, as a trace that
     /// Ramulator 2.1 or DRAMsim3 reads.
-    Export {
-        /// The file to write.
-        #[arg(short, long, value_name = "FILE")]
-        out: PathBuf,
-        /// The simulator.
-        #[arg(long, value_enum, default_value = "dramsim3")]
-        format: Simulator,
-        /// TRAD, PCAD, AT or PBS.
-        #[arg(long, default_value = "PBS")]
-        design: String,
-        /// The size of the free blocks that memory is made of.
-        #[arg(long, value_name = "FRAMES", default_value_t = 4,
-              value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-        block_frames: u64,
-        /// The workload, as a plan writes it: rotated-display.
-        workload: String,
-    },
+    Export(export::ExportArgs),
     /// Run a recording of page events, or a synthetic load, through page
     /// allocators and compare what they leave of the memory.
-    Replay(ReplayArgs),
+    Replay(replay::ReplayArgs),
     /// Say what a snapshot, a recording of page events or of a heap, or a
     /// trace holds.
     Show {
@@ -141,46 +115,6 @@ enum Command {
         /// What is to be done, as JSON.
         job: String,
     },
-}
-
-/// Whose trace format.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Simulator {
-    Ramulator,
-    Dramsim3,
-}
-
-#[derive(Args)]
-struct ReplayArgs {
-    /// A recording, from `swath record pages`; "compile" and "files" come with
-    /// the program.
-    #[arg(required_unless_present = "load")]
-    file: Option<PathBuf>,
-    /// A synthetic load instead: 10 to 50% or 30 to 80% of memory in use.
-    #[arg(long, value_enum, conflicts_with = "file")]
-    load: Option<LoadName>,
-    /// For so many simulated hours.
-    #[arg(long, value_name = "N", conflicts_with = "file", default_value_t = 1.0)]
-    hours: f64,
-    /// Its random numbers.
-    #[arg(long, value_name = "N", conflicts_with = "file", default_value_t = 1)]
-    seed: u64,
-    /// The memory: 4 GiB, or 32 GiB in two nodes.
-    #[arg(long, value_enum, default_value = "4g")]
-    machine: MachineName,
-    /// An allocator; can be repeated; all if none is named.
-    #[arg(long, value_enum, value_name = "NAME")]
-    allocator: Vec<AllocatorName>,
-    /// Empty banks by migration.
-    #[arg(long)]
-    migrate: bool,
-    /// Rows of each table, evenly over the time.
-    #[arg(long, value_name = "N", default_value_t = 6,
-          value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    rows: u64,
-    /// Print as JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Args)]
@@ -261,12 +195,13 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Study(args) => study(&args),
-        Command::Snapshot { out, json } => snapshot(&out, json),
-        Command::Record(command) => record::run(command),
-        Command::Export { out, format, design, block_frames, workload } => {
-            export(&out, format, &design, block_frames, &workload)
-        }
-        Command::Replay(args) => replay(args),
+        Command::Snapshot(args) => snapshot::run(&args),
+        Command::Record(command) => match record::run(command) {
+            Ok(code) => return code,
+            Err(failure) => Err(failure),
+        },
+        Command::Export(args) => export::run(&args),
+        Command::Replay(args) => replay::run(args),
         Command::Show { file, json } => show::show(&file, json),
         Command::MeasureMemory { request } => memory::child(&request)
             .map(|answer| say!("{answer}"))
@@ -450,83 +385,4 @@ fn bytes_bar(what: &'static str) -> Bar {
     let bar = Bar::new();
     bar.0.set_message(what);
     bar
-}
-
-fn snapshot(out: &Path, json: bool) -> Result<(), Failure> {
-    let bar = bytes_bar("reading frames");
-    let snapshot = swath_trace::machine::record::capture(&mut |done, of| {
-        bar.0.set_length(of);
-        bar.0.set_position(done);
-    })
-    .map_err(|error| Failure::new(1, error))?;
-    bar.0.finish_and_clear();
-    let failed = |error| Failure::new(1, format!("{}: {error}", out.display()));
-    snapshot.save(out).map_err(failed)?;
-    show::snapshot(&snapshot, json);
-    Ok(())
-}
-
-fn export(
-    out: &Path,
-    format: Simulator,
-    design: &str,
-    block_frames: u64,
-    workload: &str,
-) -> Result<(), Failure> {
-    let plans = BUILT_IN.iter().filter_map(|(name, text)| Plan::parse(name, text).ok());
-    let plan = plans.into_iter().find_map(|plan| match plan {
-        Plan::System(plan) => Some(plan),
-        _ => None,
-    });
-    let Some(plan) = plan else { return Err(Failure::new(1, "no study of the timed system")) };
-    let workload = WorkloadName::named(workload).ok_or_else(|| {
-        let names: Vec<_> = WorkloadName::ALL.iter().map(|name| name.as_str()).collect();
-        Failure::new(2, format!("no workload {workload:?}; there are {}", names.join(", ")))
-    })?;
-    let format = match format {
-        Simulator::Ramulator => TraceFormat::Ramulator,
-        Simulator::Dramsim3 => TraceFormat::DramSim3,
-    };
-    let count = system::export(&plan, workload, design, block_frames, format, out)?;
-    say!("{count} transactions, {}", out.display());
-    Ok(())
-}
-
-fn replay(args: ReplayArgs) -> Result<(), Failure> {
-    let source = match (args.load, args.file) {
-        (Some(load), _) => Source::Load(load.kind(), args.hours),
-        (None, Some(file)) => Source::Recording(file),
-        (None, None) => return Err(Failure::new(2, "neither a recording nor a load")),
-    };
-    let mut allocators = args.allocator;
-    if allocators.is_empty() {
-        allocators = AllocatorName::ALL.to_vec();
-    }
-    let ReplayArgs { machine, migrate, rows, seed, json, .. } = args;
-    watch_for_interrupts();
-    let bar = bytes_bar("rows");
-    bar.0.set_length(rows * allocators.len() as u64);
-    let options = ReplayOptions { source, machine, allocators, migrate, rows, seed };
-    let tables = replay::run(&options, &mut |_| {
-        bar.0.inc(1);
-        !INTERRUPTED.load(Ordering::Relaxed)
-    })
-    .map_err(|error| match error {
-        ReplayError::Interrupted => Failure::new(130, error),
-        ReplayError::Hours { .. } => Failure::new(2, error),
-        error => Failure::new(1, error),
-    })?;
-    bar.0.finish_and_clear();
-    if json {
-        say!("{}", serde_json::json!(tables));
-        return Ok(());
-    }
-    for table in &tables {
-        say!("{}", table.allocator.title());
-        say!("{}", Table::HEAD);
-        for line in table.lines() {
-            say!("{line}");
-        }
-    }
-    Ok(())
 }
