@@ -54,7 +54,7 @@ impl Traffic {
     }
 
     pub(crate) fn addresses(self) -> impl Iterator<Item = VirtAddr> {
-        self.offsets().map(|offset| VirtAddr::new(PAGES.start.addr().raw() + offset))
+        self.offsets().map(|offset| VirtAddr::new(PAGES.start.address().raw() + offset))
     }
 
     /// The image's lines in order, from its first byte.

@@ -62,7 +62,7 @@ pub trait PhysMemory {
     /// # Errors
     /// [`BusError`] where no memory is; part of the frame may be zero then.
     fn zero_frame(&self, frame: Pfn) -> Result<(), BusError> {
-        let base = frame.addr().raw();
+        let base = frame.address().raw();
         for offset in (0..BASE_PAGE_BYTES).step_by(8) {
             self.write_u64(PhysAddr::new(base + offset), 0)?;
         }
@@ -109,7 +109,7 @@ impl<'m> SliceMemory<'m> {
     /// Memory whose first byte has the address of frame `first`, one cell for
     /// each eight bytes.
     pub fn new(first: Pfn, words: &'m mut [u64]) -> Self {
-        Self { base: first.addr().raw(), words: Cell::from_mut(words).as_slice_of_cells() }
+        Self { base: first.address().raw(), words: Cell::from_mut(words).as_slice_of_cells() }
     }
 
     #[inline]

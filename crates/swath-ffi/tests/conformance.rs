@@ -34,7 +34,7 @@ fn storage(len_bytes: usize, off: usize) -> (*mut c_void, usize) {
 fn map_of(areas: &[Extent]) -> *mut swath_map {
     let ranges: Vec<swath_range> = areas
         .iter()
-        .map(|area| swath_range { start: area.start.addr().raw(), len_bytes: area.count << 12 })
+        .map(|area| swath_range { start: area.start.address().raw(), len_bytes: area.count << 12 })
         .collect();
     let (at, len) = storage(swath_map_storage_bytes(ranges.len()), 3);
     let mut map = ptr::null_mut();

@@ -37,7 +37,7 @@ impl ByteRange {
     /// 2^52; higher bits are lost.
     #[inline]
     pub const fn of_frames(extent: Extent) -> Self {
-        Self { start: extent.start.addr(), len_bytes: extent.count << BASE_PAGE_SHIFT }
+        Self { start: extent.start.address(), len_bytes: extent.count << BASE_PAGE_SHIFT }
     }
 
     fn checked_end(self) -> Option<u64> {

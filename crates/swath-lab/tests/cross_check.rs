@@ -393,7 +393,7 @@ impl Bench<'_> {
         let known = self.model.get(page);
         for mmu in &mut self.mmus {
             let offset = (page * 0x51) & 0xfff;
-            let at = VirtAddr::new(Vpn::new(page).addr().raw() | offset);
+            let at = VirtAddr::new(Vpn::new(page).address().raw() | offset);
             match (mmu.access(at, self.memory), known) {
                 (Ok(access), Some(known)) => {
                     assert_eq!(access.addr.raw(), known.frame << 12 | offset, "page {page:#x}");
@@ -451,7 +451,7 @@ impl Bench<'_> {
                 }
                 (Err(Fault::Translation { page: at, .. }), None) => assert_eq!(at, number),
                 (Err(Fault::NotCanonical { .. }), None) => {
-                    assert!(!regime.format.is_canonical(number.addr()) || page >> 52 != 0);
+                    assert!(!regime.format.is_canonical(number.address()) || page >> 52 != 0);
                 }
                 (other, known) => panic!("page {page:#x}: {other:?}, expected {known:?}"),
             }
@@ -475,7 +475,7 @@ impl Bench<'_> {
 
     fn sweep(&mut self) {
         for page in self.model.pages(self.format(), &mut self.random) {
-            if page >> 52 == 0 && self.format().is_canonical(Vpn::new(page).addr()) {
+            if page >> 52 == 0 && self.format().is_canonical(Vpn::new(page).address()) {
                 self.access(page);
             }
         }

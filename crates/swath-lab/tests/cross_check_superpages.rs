@@ -37,7 +37,7 @@ fn mmu(space: &Space<'_>) -> Mmu {
 }
 
 fn at(page: u64) -> VirtAddr {
-    Vpn::new(FIRST + page).addr()
+    Vpn::new(FIRST + page).address()
 }
 
 /// The frame and the attributes that an access meets, and whether it hit.

@@ -202,7 +202,7 @@ fn run(rule: Rule, seed: u64) -> Outcome {
                 power.follow();
                 pages += 1;
                 for word in 0..512 {
-                    let at = PhysAddr::new(frame.addr().raw() + 8 * word);
+                    let at = PhysAddr::new(frame.address().raw() + 8 * word);
                     memory.write_u64(at, content(pages, word)).unwrap();
                 }
                 if movable {

@@ -41,7 +41,7 @@ fn with<R>(config: &Config, run: impl FnOnce(&mut Kernel<'_, Mmu>) -> Result<R, 
 const HEAP: u64 = 0x400;
 
 fn at(page: u64) -> VirtAddr {
-    Vpn::new(page).addr()
+    Vpn::new(page).address()
 }
 
 fn touch_all(

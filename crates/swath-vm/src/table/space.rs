@@ -88,7 +88,7 @@ enum Owner {
 
 /// The first page of the range that the format does not translate.
 pub(crate) fn first_not_canonical(format: Format, range: PageRange) -> Option<Vpn> {
-    let fits = |page: Vpn| page.raw() >> 52 == 0 && format.is_canonical(page.addr());
+    let fits = |page: Vpn| page.raw() >> 52 == 0 && format.is_canonical(page.address());
     if !fits(range.start) {
         return Some(range.start);
     }
@@ -165,7 +165,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let mut regime = Regime { format, root, coalescing };
         let order = View { memory: &memory, regime, superpages: sizes.is_some() }.table_order(0);
         let root = tables.take_aligned(order).map_err(NewError::NoTable)?;
-        regime.root = root.start.addr();
+        regime.root = root.start.address();
         let ready = if out_of_reach(format, root) {
             Err(NewError::TableOutOfReach { frame: root.start })
         } else {

@@ -74,7 +74,7 @@ impl PhysMemory for Memory {
     }
     /// One write, so that each of them can be made to fail in short time.
     fn zero_frame(&self, frame: Pfn) -> Result<(), BusError> {
-        self.access(frame.addr(), 8, Some(0))?;
+        self.access(frame.address(), 8, Some(0))?;
         self.words.borrow_mut()[(frame.raw() - self.first) as usize] = Some(Box::new([0; 512]));
         Ok(())
     }

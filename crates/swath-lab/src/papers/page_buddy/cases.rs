@@ -63,7 +63,7 @@ impl Case {
         }
         let program = Program {
             requests: vec![self.pages],
-            masters: vec![Accesses::Listed(self.pages.iter().map(Vpn::addr).collect())],
+            masters: vec![Accesses::Listed(self.pages.iter().map(Vpn::address).collect())],
         };
         let hardware = Hardware::new(self.format, 32, ContiguityBits::Ideal(16));
         let mut blocks = [0; 2];

@@ -68,7 +68,7 @@ impl Accesses {
                     // A file that changes while it is read has new pages.
                     Some(map) => *map.get(&page).unwrap_or(&page),
                 };
-                visit(VirtAddr::new(page.addr().raw() + offset))?;
+                visit(VirtAddr::new(page.address().raw() + offset))?;
                 offset = 0;
             }
         }
@@ -110,7 +110,7 @@ impl Program {
 
     /// A byte of a workload's buffer, which is the request of the same number.
     pub fn address(&self, buffer: usize, offset_bytes: u64) -> VirtAddr {
-        VirtAddr::new(self.requests[buffer].start.addr().raw() + offset_bytes)
+        VirtAddr::new(self.requests[buffer].start.address().raw() + offset_bytes)
     }
 
     /// A recorded program on a format. What it touches is grouped into
@@ -142,7 +142,7 @@ impl Program {
                 _ => requests.push(PageRange::new(page, 1)),
             }
         }
-        let fits = |page: Vpn| page.raw() >> 52 == 0 && format.is_canonical(page.addr());
+        let fits = |page: Vpn| page.raw() >> 52 == 0 && format.is_canonical(page.address());
         let mut renumbered = None;
         if !requests.iter().all(|r| fits(r.start) && fits(Vpn::new(r.end().raw() - 1))) {
             let mut next = FIRST_PAGE;
