@@ -6,26 +6,18 @@
 //! formats.
 
 use core::cell::Cell;
-use core::fmt;
 
 use crate::{BASE_PAGE_BYTES, Pfn, PhysAddr};
 
 /// An access that no memory answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no memory answers at {addr} for {len_bytes} bytes")]
 pub struct BusError {
     /// The address of the access.
     pub addr: PhysAddr,
     /// Its size.
     pub len_bytes: u32,
 }
-
-impl fmt::Display for BusError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no memory answers at {} for {} bytes", self.addr, self.len_bytes)
-    }
-}
-
-impl core::error::Error for BusError {}
 
 /// Bytes of physical memory.
 ///

@@ -33,7 +33,7 @@ use core::fmt;
 use lock_api::{Mutex, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::{AllocError, FrameAllocator, FreeError};
+use crate::{FrameAllocateError, FrameAllocator, FrameFreeError};
 
 // The model checker has to see every atomic access.
 #[cfg(not(loom))]
@@ -59,11 +59,13 @@ const BUFFER_FRAMES: usize = if cfg!(loom) { 2 } else { 64 };
 const BITS: u64 = usize::BITS as u64;
 
 /// Why a front was not made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrontError {
     /// No slot was given.
+    #[error("a front without a slot")]
     NoSlots,
     /// The storage for the bits is too short.
+    #[error("a front needs {needed} words of bits, {given} given")]
     BitsTooShort {
         /// Words needed: [`Front::bits_len`].
         needed: usize,
@@ -72,21 +74,9 @@ pub enum FrontError {
     },
 }
 
-impl fmt::Display for FrontError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSlots => write!(f, "a front without a slot"),
-            Self::BitsTooShort { needed, given } => {
-                write!(f, "a front needs {needed} words of bits, {given} given")
-            }
-        }
-    }
-}
-
-impl core::error::Error for FrontError {}
-
 /// There is no slot for this CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("CPU {cpu} asked for, {cpus} CPUs have a slot")]
 pub struct NoSuchCpu {
     /// The CPU asked for.
     pub cpu: usize,
@@ -94,24 +84,18 @@ pub struct NoSuchCpu {
     pub cpus: usize,
 }
 
-impl fmt::Display for NoSuchCpu {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CPU {} asked for, {} CPUs have a slot", self.cpu, self.cpus)
-    }
-}
-
-impl core::error::Error for NoSuchCpu {}
-
 /// What [`Front::check`] found broken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrontFault {
     /// A frame is free, yet a user holds it or it never was the front's.
+    #[error("frame {frame} is free and is not")]
     NotFree {
         /// The frame.
         frame: Pfn,
     },
     /// Users, slots and the shared allocator together do not hold every frame
     /// once.
+    #[error("of {owned} frames {used} are used and {free} are free")]
     Count {
         /// Frames that are the front's.
         owned: u64,
@@ -121,19 +105,6 @@ pub enum FrontFault {
         free: u64,
     },
 }
-
-impl fmt::Display for FrontFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotFree { frame } => write!(f, "frame {frame} is free and is not"),
-            Self::Count { owned, used, free } => {
-                write!(f, "of {owned} frames {used} are used and {free} are free")
-            }
-        }
-    }
-}
-
-impl core::error::Error for FrontFault {}
 
 /// The frames that one CPU holds ready, on cache lines of its own.
 #[repr(align(128))]
@@ -230,7 +201,7 @@ impl Held {
         let mut claimed = 0;
         while claimed < CLAIM_FRAMES {
             let most = if claimed == 0 { WORD_FRAMES } else { CLAIM_FRAMES - claimed };
-            let Some(block) = shared.take_block(most) else { break };
+            let Some(block) = shared.allocate_block(most) else { break };
             if claimed == 0 {
                 self.base = block.start.raw();
             }
@@ -474,12 +445,12 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// the cost of emptying every slot before.
     ///
     /// # Errors
-    /// [`AllocError::Empty`] or [`AllocError::OutOfFrames`].
+    /// [`FrameAllocateError::Empty`] or [`FrameAllocateError::OutOfFrames`].
     pub fn allocate(
         &self,
         count_frames: u64,
         sink: &mut dyn FnMut(Extent),
-    ) -> Result<(), AllocError> {
+    ) -> Result<(), FrameAllocateError> {
         self.insist(|shared| {
             shared.allocate(count_frames, &mut |block| {
                 self.mark(block);
@@ -492,16 +463,16 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// [`allocate`](Self::allocate) costs.
     ///
     /// # Errors
-    /// As [`FrameAllocator::take_aligned`].
-    pub fn take_aligned(&self, order: Order) -> Result<Extent, AllocError> {
-        self.insist(|shared| shared.take_aligned(order).inspect(|&block| self.mark(block)))
+    /// As [`FrameAllocator::allocate_aligned`].
+    pub fn allocate_aligned(&self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.insist(|shared| shared.allocate_aligned(order).inspect(|&block| self.mark(block)))
     }
 
-    /// Takes one block as [`FrameAllocator::take_block`] does.
-    fn take_block(&self, frames_max: u64) -> Option<Extent> {
-        let none = AllocError::OutOfFrames { wanted: 1, free: 0 };
+    /// Takes one block as [`FrameAllocator::allocate_block`] does.
+    fn allocate_block(&self, frames_max: u64) -> Option<Extent> {
+        let none = FrameAllocateError::OutOfFrames { wanted: 1, free: 0 };
         let block = self.insist(|shared| {
-            shared.take_block(frames_max).inspect(|&block| self.mark(block)).ok_or(none)
+            shared.allocate_block(frames_max).inspect(|&block| self.mark(block)).ok_or(none)
         });
         block.ok()
     }
@@ -510,16 +481,16 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// CPU. O(`extent.count` / 64 + the shared allocator's cost).
     ///
     /// # Errors
-    /// A [`FreeError`] that names the first frame of `extent` that no user
+    /// A [`FrameFreeError`] that names the first frame of `extent` that no user
     /// holds; nothing changes.
-    pub fn free(&self, extent: Extent) -> Result<(), FreeError> {
+    pub fn free(&self, extent: Extent) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
-            return Err(FreeError::Empty);
+            return Err(FrameFreeError::Empty);
         }
-        let end = extent.checked_end().ok_or(FreeError::Overflow { extent })?.raw();
+        let end = extent.checked_end().ok_or(FrameFreeError::Overflow { extent })?.raw();
         let start = extent.start.raw();
         if start < self.first {
-            return Err(FreeError::Foreign { frame: extent.start });
+            return Err(FrameFreeError::Foreign { frame: extent.start });
         }
         let mut shared = self.shared.lock();
         let (start, end) = (start - self.first, end - self.first);
@@ -588,11 +559,14 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// the other into it and asks again.
     fn insist<T>(
         &self,
-        mut ask: impl FnMut(&mut A) -> Result<T, AllocError>,
-    ) -> Result<T, AllocError> {
+        mut ask: impl FnMut(&mut A) -> Result<T, FrameAllocateError>,
+    ) -> Result<T, FrameAllocateError> {
         let mut answer = ask(&mut self.shared.lock());
         for slot in self.slots {
-            if !matches!(answer, Err(AllocError::OutOfFrames { .. } | AllocError::NoBlock { .. })) {
+            if !matches!(
+                answer,
+                Err(FrameAllocateError::OutOfFrames { .. } | FrameAllocateError::NoBlock { .. })
+            ) {
                 break;
             }
             let mut held = slot.held.lock();
@@ -615,18 +589,18 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// the allocator's lock held there is none under way.
     #[cold]
     #[inline(never)]
-    fn clear_or_refuse(&self, index: u64) -> Result<(), FreeError> {
+    fn clear_or_refuse(&self, index: u64) -> Result<(), FrameFreeError> {
         let _none_under_way = self.shared.lock();
         if self.used.clear(index) { Ok(()) } else { Err(self.refusal(index)) }
     }
 
     /// Why the frame of a clear bit cannot be freed.
-    fn refusal(&self, index: u64) -> FreeError {
+    fn refusal(&self, index: u64) -> FrameFreeError {
         let frame = Pfn::new(self.first.wrapping_add(index));
         if self.owned.get(index) {
-            FreeError::NotAllocated { frame }
+            FrameFreeError::NotAllocated { frame }
         } else {
-            FreeError::Foreign { frame }
+            FrameFreeError::Foreign { frame }
         }
     }
 }
@@ -661,11 +635,11 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     /// Takes a single frame: O(1) from this CPU's slot, and each 32nd time or
     /// less the cost of claiming. `None` if no frame is free on any CPU.
     #[inline]
-    pub fn get(&self) -> Option<Pfn> {
+    pub fn allocate_frame(&self) -> Option<Pfn> {
         let popped = self.slot.held.lock().pop();
         let frame = match popped {
             Some(frame) => frame,
-            None => return self.get_claimed(),
+            None => return self.allocate_claimed(),
         };
         self.front.used.set(frame.wrapping_sub(self.front.first));
         Some(Pfn::new(frame))
@@ -674,7 +648,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     /// Claims for the empty slot and takes a single frame.
     #[cold]
     #[inline(never)]
-    fn get_claimed(&self) -> Option<Pfn> {
+    fn allocate_claimed(&self) -> Option<Pfn> {
         let mut held = self.slot.held.lock();
         if held.count() == 0 {
             held.claim(&mut *self.front.shared.lock());
@@ -682,7 +656,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
         let popped = held.pop();
         drop(held);
         let Some(frame) = popped else {
-            return self.front.take_block(1).map(|block| block.start);
+            return self.front.allocate_block(1).map(|block| block.start);
         };
         self.front.used.set(frame.wrapping_sub(self.front.first));
         Some(Pfn::new(frame))
@@ -693,9 +667,9 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     /// of the buffer back.
     ///
     /// # Errors
-    /// [`FreeError::NotAllocated`] or [`FreeError::Foreign`]; nothing changes.
+    /// [`FrameFreeError::NotAllocated`] or [`FrameFreeError::Foreign`]; nothing changes.
     #[inline]
-    pub fn put(&self, frame: Pfn) -> Result<(), FreeError> {
+    pub fn free_frame(&self, frame: Pfn) -> Result<(), FrameFreeError> {
         let front = self.front;
         let index = frame.raw().wrapping_sub(front.first);
         if !front.used.clear(index) {
@@ -715,21 +689,21 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
 /// lock: the sink must not call the front.
 impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
     #[inline]
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
         match frames_max {
             0 => None,
-            1 => self.get().map(|frame| Extent::new(frame, 1)),
-            _ => self.front.take_block(frames_max),
+            1 => OnCpu::allocate_frame(self).map(|frame| Extent::new(frame, 1)),
+            _ => self.front.allocate_block(frames_max),
         }
     }
 
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
-        self.front.take_aligned(order)
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.front.allocate_aligned(order)
     }
 
     #[inline]
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
-        if extent.count == 1 { self.put(extent.start) } else { self.front.free(extent) }
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        if extent.count == 1 { self.free_frame(extent.start) } else { self.front.free(extent) }
     }
 
     fn free_frames(&self) -> u64 {
@@ -753,12 +727,12 @@ impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
         &mut self,
         count_frames: u64,
         sink: &mut dyn FnMut(Extent),
-    ) -> Result<(), AllocError> {
+    ) -> Result<(), FrameAllocateError> {
         self.front.allocate(count_frames, sink)
     }
 
     #[inline]
-    fn take_frame(&mut self) -> Option<Pfn> {
-        self.get()
+    fn allocate_frame(&mut self) -> Option<Pfn> {
+        OnCpu::allocate_frame(self)
     }
 }

@@ -82,7 +82,7 @@ impl fmt::Display for ZoneKind {
 
 /// A zone of a node that has frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Zone {
+pub struct LayoutZone {
     /// The node's number.
     pub node: usize,
     /// What its frames can be used for.
@@ -131,15 +131,17 @@ impl Default for LayoutConfig {
 }
 
 /// Why memory cannot be divided so.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LayoutError {
     /// There are no nodes, or more than [`NODES_MAX`].
+    #[error("{count} nodes, not from 1 to {NODES_MAX}")]
     Nodes {
         /// How many there are.
         count: usize,
     },
     /// A node begins before the one in front of it ends, or ends beyond the
     /// last frame number.
+    #[error("node {node} at {span} is out of order")]
     NodeOrder {
         /// The node's number.
         node: usize,
@@ -147,45 +149,30 @@ pub enum LayoutError {
         span: Extent,
     },
     /// A frame of the map lies in no node.
+    #[error("frame {frame} lies in no node")]
     NoNode {
         /// The first such frame.
         frame: Pfn,
     },
     /// A node has no frame of the map.
+    #[error("node {node} has no frame")]
     EmptyNode {
         /// The node's number.
         node: usize,
     },
     /// The length of a bank is 0, not a multiple of [`UNIT_FRAMES`], or too large.
+    #[error("banks of {frames} frames, not a multiple of {UNIT_FRAMES}")]
     BankFrames {
         /// The length.
         frames: u64,
     },
     /// The length of a section is 0, not a multiple of [`UNIT_FRAMES`], or too large.
+    #[error("sections of {frames} frames, not a multiple of {UNIT_FRAMES}")]
     SectionFrames {
         /// The length.
         frames: u64,
     },
 }
-
-impl fmt::Display for LayoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nodes { count } => write!(f, "{count} nodes, not from 1 to {NODES_MAX}"),
-            Self::NodeOrder { node, span } => write!(f, "node {node} at {span} is out of order"),
-            Self::NoNode { frame } => write!(f, "frame {frame} lies in no node"),
-            Self::EmptyNode { node } => write!(f, "node {node} has no frame"),
-            Self::BankFrames { frames } => {
-                write!(f, "banks of {frames} frames, not a multiple of {UNIT_FRAMES}")
-            }
-            Self::SectionFrames { frames } => {
-                write!(f, "sections of {frames} frames, not a multiple of {UNIT_FRAMES}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for LayoutError {}
 
 /// Ranges of equal length, counted from the one with the first frame on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -235,10 +222,10 @@ impl Grid {
 /// # Examples
 /// ```
 /// use swath_arch::{Extent, Pfn};
-/// use swath_frame::layout::{Layout, LayoutConfig, Preset, ZoneKind};
+/// use swath_frame::layout::{Layout, LayoutConfig, LayoutPreset, ZoneKind};
 /// use swath_frame::MemoryMap;
 ///
-/// let preset = Preset::FourGib;
+/// let preset = LayoutPreset::FourGib;
 /// let mut areas = [Extent::default(); 4];
 /// let map = MemoryMap::new(preset.ranges(), &mut areas).unwrap();
 /// let layout = Layout::new(&map, preset.nodes(), LayoutConfig::default()).unwrap();
@@ -249,7 +236,7 @@ impl Grid {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Layout {
-    zones: [Zone; ZONES_MAX],
+    zones: [LayoutZone; ZONES_MAX],
     zone_count: usize,
     node_count: usize,
     banks: Grid,
@@ -297,7 +284,7 @@ impl Layout {
         let banks = Grid::new(map.span(), config.bank_frames.saturating_mul(ways));
         let sections = Grid::new(map.span(), config.section_frames);
         let mut layout = Self {
-            zones: [Zone {
+            zones: [LayoutZone {
                 node: 0,
                 kind: ZoneKind::Dma,
                 span: Extent::default(),
@@ -331,7 +318,7 @@ impl Layout {
         let before = self.zone_count;
         for (kind, border) in ZoneKind::ALL.into_iter().zip(borders.windows(2)) {
             if let Some((span, present_frames)) = within(border[0], border[1]) {
-                self.push(Zone { node, kind, span, present_frames });
+                self.push(LayoutZone { node, kind, span, present_frames });
             }
         }
         if self.zone_count == before {
@@ -352,11 +339,11 @@ impl Layout {
             }
             None => self.zone_count -= 1,
         }
-        self.push(Zone { node, kind: ZoneKind::Movable, span, present_frames });
+        self.push(LayoutZone { node, kind: ZoneKind::Movable, span, present_frames });
         Ok(())
     }
 
-    fn push(&mut self, zone: Zone) {
+    fn push(&mut self, zone: LayoutZone) {
         self.zones[self.zone_count] = zone;
         self.zone_count += 1;
     }
@@ -369,7 +356,7 @@ impl Layout {
 
     /// The zones that have frames, by node and then by kind.
     #[inline]
-    pub fn zones(&self) -> &[Zone] {
+    pub fn zones(&self) -> &[LayoutZone] {
         &self.zones[..self.zone_count]
     }
 
@@ -385,7 +372,7 @@ impl Layout {
     pub fn zonelist(&self, node: usize, highest: ZoneKind) -> impl Iterator<Item = usize> {
         let nodes = (0..self.node_count).map(move |nth| (node + nth) % self.node_count);
         nodes.flat_map(move |node| {
-            let fits = move |zone: &Zone| zone.node == node && zone.kind <= highest;
+            let fits = move |zone: &LayoutZone| zone.node == node && zone.kind <= highest;
             (0..self.zone_count).rev().filter(move |at| fits(&self.zones[*at]))
         })
     }
@@ -481,7 +468,7 @@ fn last_frames(map: &MemoryMap<'_>, span: Extent, count: u64) -> u64 {
 /// The paper's machines. Each has the hole below 4 GiB in which a PC's devices
 /// are addressed, and the one below 1 MiB.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Preset {
+pub enum LayoutPreset {
     /// 4 GiB in one node.
     FourGib,
     /// 32 GiB in two nodes of 16 GiB.
@@ -500,7 +487,7 @@ const GIB: u64 = 1 << 30;
 const LOW_END: u64 = 0x9_f000;
 const HIGH_START: u64 = 0x10_0000;
 
-impl Preset {
+impl LayoutPreset {
     /// The usable memory, as firmware would report it.
     pub const fn ranges(self) -> &'static [ByteRange] {
         match self {

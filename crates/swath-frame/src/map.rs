@@ -52,9 +52,10 @@ impl fmt::Display for ByteRange {
 }
 
 /// Why ranges do not make a memory map.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MapError {
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MemoryMapError {
     /// Two ranges share a byte.
+    #[error("range {range} overlaps range {other}")]
     Overlap {
         /// The range that stands later in the input.
         range: ByteRange,
@@ -62,11 +63,13 @@ pub enum MapError {
         other: ByteRange,
     },
     /// The range's end is not an address below 2^64.
+    #[error("range {range} ends beyond the last address")]
     Overflow {
         /// The range.
         range: ByteRange,
     },
     /// The range would need one more area than there is storage for.
+    #[error("range {range} needs an area more than the {capacity} there is room for")]
     TooManyAreas {
         /// The range.
         range: ByteRange,
@@ -74,23 +77,9 @@ pub enum MapError {
         capacity: usize,
     },
     /// No range holds a whole frame.
+    #[error("no range holds a whole frame")]
     NoFrame,
 }
-
-impl fmt::Display for MapError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Overlap { range, other } => write!(f, "range {range} overlaps range {other}"),
-            Self::Overflow { range } => write!(f, "range {range} ends beyond the last address"),
-            Self::TooManyAreas { range, capacity } => {
-                write!(f, "range {range} needs an area more than the {capacity} there is room for")
-            }
-            Self::NoFrame => write!(f, "no range holds a whole frame"),
-        }
-    }
-}
-
-impl core::error::Error for MapError {}
 
 /// The frames that exist, as areas with vacuums between them.
 ///
@@ -112,7 +101,7 @@ impl<'m> MemoryMap<'m> {
     /// unsorted input adds O(r²) for the check of overlaps.
     ///
     /// # Errors
-    /// A [`MapError`] that names the range at fault.
+    /// A [`MemoryMapError`] that names the range at fault.
     ///
     /// # Examples
     /// ```
@@ -129,12 +118,12 @@ impl<'m> MemoryMap<'m> {
     /// assert_eq!(map.total_frames(), 2 + 256);
     /// assert!(!map.contains(Pfn::new(4)));
     /// ```
-    pub fn new(ranges: &[ByteRange], storage: &'m mut [Extent]) -> Result<Self, MapError> {
+    pub fn new(ranges: &[ByteRange], storage: &'m mut [Extent]) -> Result<Self, MemoryMapError> {
         let capacity = storage.len();
         let mut used = 0;
         let mut highest_end = 0;
         for (index, &range) in ranges.iter().enumerate() {
-            let end = range.checked_end().ok_or(MapError::Overflow { range })?;
+            let end = range.checked_end().ok_or(MemoryMapError::Overflow { range })?;
             if range.len_bytes == 0 {
                 continue;
             }
@@ -145,7 +134,7 @@ impl<'m> MemoryMap<'m> {
                         && other.start.raw() < end
                 };
                 if let Some(&other) = ranges[..index].iter().find(meets) {
-                    return Err(MapError::Overlap { range, other });
+                    return Err(MemoryMapError::Overlap { range, other });
                 }
             }
             highest_end = highest_end.max(end);
@@ -154,13 +143,13 @@ impl<'m> MemoryMap<'m> {
             let past = end >> BASE_PAGE_SHIFT;
             if first < past {
                 let area = Extent::new(Pfn::new(first), past - first);
-                used =
-                    join(storage, used, area).ok_or(MapError::TooManyAreas { range, capacity })?;
+                used = join(storage, used, area)
+                    .ok_or(MemoryMapError::TooManyAreas { range, capacity })?;
             }
         }
         let areas = &storage[..used];
         if areas.is_empty() {
-            return Err(MapError::NoFrame);
+            return Err(MemoryMapError::NoFrame);
         }
         Ok(Self { areas, total_frames: areas.iter().map(|area| area.count).sum() })
     }

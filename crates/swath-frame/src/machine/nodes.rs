@@ -35,17 +35,16 @@ use core::ops::{DerefMut, Range};
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::FreeError;
+use crate::allocator::FrameFreeError;
 use crate::layout::{Layout, NODES_MAX, ZONES_MAX, ZoneKind};
-use crate::machine::per_cpu::{Marks, PerCpu, has_list};
-pub use crate::machine::types::{
-    CPUS_MAX, GiveError, MachineConfig, MachineError, MachineSize, Request, TakeError,
-};
-use crate::machine::usage::{Isolation, Unit, Usage};
+use crate::machine::config::{CPUS_MAX, MachineConfig, MachineError, MachineSize};
+use crate::machine::per_cpu::{Marks, PerCpuLists, has_list};
+use crate::machine::request::{BlockRequest, MachineAllocateError, MachineFreeError};
+use crate::machine::usage::{Isolation, MemoryUnit, Usage};
 use crate::machine::watermark::{Watermarks, list_batch, list_high, min_free_kib, watermarks};
 use crate::map::MemoryMap;
 use crate::zone::allocator::{Mobility, ZoneAllocator};
-use crate::zone::linux::zone::{clip, pieces};
+use crate::zone::linux::build::ORDER_MAX;
 
 /// What the machine knows of one of its zones.
 #[derive(Clone, Copy, Debug, Default)]
@@ -128,7 +127,7 @@ impl<Z, Zs, Ls, W> Machine<Zs, Ls, W>
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
     /// How much storage a machine of this layout needs. O(z) for z zones.
@@ -287,7 +286,7 @@ where
 
     /// Whether a zone keeps its watermark, and has such a block.
     #[inline]
-    fn may_take(&self, zone: usize, order: Order, highest: ZoneKind, level: Level) -> bool {
+    fn may_allocate(&self, zone: usize, order: Order, highest: ZoneKind, level: Level) -> bool {
         let marks = &self.states[zone].marks;
         let mark = match level {
             Level::None => return true,
@@ -304,8 +303,8 @@ where
 
     /// Takes a block from one zone, through a per-CPU list if it has one.
     #[inline]
-    fn take_in(&mut self, zone: usize, request: &Request, unmixed: bool) -> Option<Pfn> {
-        let Request { order, mobility, cpu, .. } = *request;
+    fn allocate_in(&mut self, zone: usize, request: &BlockRequest, unmixed: bool) -> Option<Pfn> {
+        let BlockRequest { order, mobility, cpu, .. } = *request;
         match self.states[zone].lists {
             Some(marks) if has_list(order) => {
                 let entries = self.entries(zone, cpu);
@@ -313,18 +312,24 @@ where
                 let (list, allocator) = (&mut self.lists[at], &mut self.zones[zone]);
                 let before = list.count_frames();
                 let wanted = (order, mobility, unmixed);
-                let taken = list.take(&mut self.words[entries], marks, allocator, wanted);
+                let taken = list.allocate(&mut self.words[entries], marks, allocator, wanted);
                 let waiting = &mut self.states[zone].waiting_frames;
                 *waiting = *waiting + u64::from(list.count_frames()) - u64::from(before);
                 taken
             }
-            _ if unmixed => self.zones[zone].take_unmixed(order, mobility),
-            _ => self.zones[zone].take(order, mobility),
+            _ if unmixed => self.zones[zone].allocate_unmixed(order, mobility),
+            _ => self.zones[zone].allocate(order, mobility),
         }
     }
 
     /// Looks through the zonelist once, from its entry `from` on.
-    fn scan(&mut self, request: &Request, level: Level, unmixed: bool, from: usize) -> Option<Pfn> {
+    fn scan(
+        &mut self,
+        request: &BlockRequest,
+        level: Level,
+        unmixed: bool,
+        from: usize,
+    ) -> Option<Pfn> {
         let mut nth = from;
         loop {
             let zone = self.layout.zonelist(request.node, request.highest).nth(nth)?;
@@ -332,8 +337,8 @@ where
             if unmixed && self.layout.zones()[zone].node != request.node {
                 return None;
             }
-            if self.may_take(zone, request.order, request.highest, level)
-                && let Some(start) = self.take_in(zone, request, unmixed)
+            if self.may_allocate(zone, request.order, request.highest, level)
+                && let Some(start) = self.allocate_in(zone, request, unmixed)
             {
                 return Some(start);
             }
@@ -344,27 +349,27 @@ where
     /// Takes a block.
     ///
     /// # Errors
-    /// A [`TakeError`]; no frame is taken.
-    pub fn take(&mut self, request: Request) -> Result<Pfn, TakeError> {
+    /// A [`MachineAllocateError`]; no frame is taken.
+    pub fn allocate(&mut self, request: BlockRequest) -> Result<Pfn, MachineAllocateError> {
         if request.node >= self.layout.nodes() {
-            return Err(TakeError::Node { node: request.node });
+            return Err(MachineAllocateError::Node { node: request.node });
         }
         if request.cpu >= self.config.cpus {
-            return Err(TakeError::Cpu { cpu: request.cpu });
+            return Err(MachineAllocateError::Cpu { cpu: request.cpu });
         }
         let mut request = request;
         if request.mobility != Mobility::Movable {
             request.highest = request.highest.min(ZoneKind::Normal);
         }
-        let taken = self.take_checked(&request);
+        let taken = self.allocate_checked(&request);
         let Some(start) = taken else {
             let zones = self.layout.zonelist(request.node, request.highest);
             let free = zones.map(|zone| self.free_in(zone)).sum();
-            return Err(TakeError::NoBlock { order: request.order, free });
+            return Err(MachineAllocateError::NoBlock { order: request.order, free });
         };
         let extent = Extent::new(start, request.order.frames());
         let movable = request.mobility == Mobility::Movable;
-        self.usage.take(&mut self.words, &self.layout, extent, movable);
+        self.usage.allocate(&mut self.words, &self.layout, extent, movable);
         Ok(start)
     }
 
@@ -373,7 +378,7 @@ where
     /// migration, which the allocator knows best how to choose. `None` if there
     /// is no such zone or `choose` gives none. `choose` must not change the zone
     /// otherwise.
-    pub fn take_with(
+    pub fn allocate_with(
         &mut self,
         zone: usize,
         order: Order,
@@ -384,27 +389,27 @@ where
         let extent = Extent::new(start, order.frames());
         debug_assert!(self.usage.is_free(&self.words, extent), "a block that is in use");
         let movable = mobility == Mobility::Movable;
-        self.usage.take(&mut self.words, &self.layout, extent, movable);
+        self.usage.allocate(&mut self.words, &self.layout, extent, movable);
         Some(start)
     }
 
     #[inline]
-    fn take_checked(&mut self, request: &Request) -> Option<Pfn> {
+    fn allocate_checked(&mut self, request: &BlockRequest) -> Option<Pfn> {
         let (first, unmixed) = self.preferred[request.node][request.highest as usize]?;
         let first = usize::from(first);
         // Most often the first zone serves; only else the list is walked.
-        if self.may_take(first, request.order, request.highest, Level::Low) {
-            let taken = self.take_in(first, request, unmixed);
+        if self.may_allocate(first, request.order, request.highest, Level::Low) {
+            let taken = self.allocate_in(first, request, unmixed);
             if taken.is_some() {
                 return taken;
             }
         }
-        self.take_slowly(request, unmixed)
+        self.allocate_slowly(request, unmixed)
     }
 
-    /// As [`take_checked`](Self::take_checked), once the first zone has failed.
+    /// As [`allocate_checked`](Self::allocate_checked), once the first zone has failed.
     #[cold]
-    fn take_slowly(&mut self, request: &Request, unmixed: bool) -> Option<Pfn> {
+    fn allocate_slowly(&mut self, request: &BlockRequest, unmixed: bool) -> Option<Pfn> {
         let last = if request.urgent { Level::None } else { Level::Min };
         let mut taken = self.scan(request, Level::Low, unmixed, 1);
         if unmixed {
@@ -423,7 +428,7 @@ where
 
     /// Whether per-CPU lists hold frames that would complete a block, or that
     /// would lift a zone above its watermark.
-    fn draining_helps(&self, request: &Request) -> bool {
+    fn draining_helps(&self, request: &BlockRequest) -> bool {
         let layout = &self.layout;
         layout.zonelist(request.node, request.highest).any(|zone| {
             if self.states[zone].waiting_frames == 0 {
@@ -432,7 +437,7 @@ where
             let whole = |frame: Pfn| {
                 let start = Pfn::new(frame.raw() >> request.order.k() << request.order.k());
                 let block = Extent::new(start, request.order.frames());
-                clip(block, layout.zones()[zone].span) == block
+                layout.zones()[zone].span.covers(block)
                     && self.usage.is_free(&self.words, block)
                     && !self.is_isolated(start)
             };
@@ -456,14 +461,14 @@ where
     #[inline]
     pub(crate) fn is_isolated(&self, frame: Pfn) -> bool {
         let isolated = |unit| self.usage.isolation(&self.words, unit) != Isolation::None;
-        self.layout.section_of(frame).is_some_and(|section| isolated(Unit::Section(section)))
-            || self.layout.bank_of(frame).is_some_and(|bank| isolated(Unit::Bank(bank)))
+        self.layout.section_of(frame).is_some_and(|section| isolated(MemoryUnit::Section(section)))
+            || self.layout.bank_of(frame).is_some_and(|bank| isolated(MemoryUnit::Bank(bank)))
     }
 
     /// The zone of a frame that is there.
     #[inline]
     fn zone_of(&self, frame: Pfn) -> Option<usize> {
-        let section = Unit::Section(self.layout.section_of(frame)?);
+        let section = MemoryUnit::Section(self.layout.section_of(frame)?);
         let zone = self.usage.zone_of_unit(&self.words, section);
         zone.or_else(|| self.layout.zone_of(frame))
     }
@@ -471,10 +476,10 @@ where
     /// Takes back frames on a CPU, which may be any part of what was taken.
     ///
     /// # Errors
-    /// A [`GiveError`] if any frame is not in use; nothing changes.
-    pub fn give(&mut self, extent: Extent, cpu: usize) -> Result<(), GiveError> {
+    /// A [`MachineFreeError`] if any frame is not in use; nothing changes.
+    pub fn free(&mut self, extent: Extent, cpu: usize) -> Result<(), MachineFreeError> {
         if cpu >= self.config.cpus {
-            return Err(GiveError::Cpu { cpu });
+            return Err(MachineFreeError::Cpu { cpu });
         }
         // Most often a frame or a small block.
         if extent.count.is_power_of_two()
@@ -484,23 +489,23 @@ where
             && extent.end() <= self.layout.zones()[zone].span.end()
         {
             let order = Order::known(extent.count.trailing_zeros() as u8);
-            self.give_block(zone, extent.start, order, cpu);
+            self.free_block(zone, extent.start, order, cpu);
             return Ok(());
         }
-        self.give_slowly(extent, cpu).map_err(GiveError::Frames)
+        self.free_slowly(extent, cpu).map_err(MachineFreeError::Frames)
     }
 
-    fn give_slowly(&mut self, extent: Extent, cpu: usize) -> Result<(), FreeError> {
+    fn free_slowly(&mut self, extent: Extent, cpu: usize) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
-            return Err(FreeError::Empty);
+            return Err(FrameFreeError::Empty);
         }
         if extent.checked_end().is_none() {
-            return Err(FreeError::Overflow { extent });
+            return Err(FrameFreeError::Overflow { extent });
         }
         if let Some(frame) = self.usage.find_unused(&self.words, extent) {
             return Err(match self.is_used(frame) {
-                Some(_) => FreeError::NotAllocated { frame },
-                None => FreeError::Foreign { frame },
+                Some(_) => FrameFreeError::NotAllocated { frame },
+                None => FrameFreeError::Foreign { frame },
             });
         }
         let mut rest = extent;
@@ -509,9 +514,9 @@ where
                 debug_assert!(false, "a frame in use that no zone has");
                 return Ok(());
             };
-            let part = clip(rest, self.layout.zones()[zone].span);
-            for (start, order) in pieces(part) {
-                self.give_block(zone, start, Order::known(order as u8), cpu);
+            let part = rest.intersect(self.layout.zones()[zone].span);
+            for (start, order) in part.blocks(ORDER_MAX) {
+                self.free_block(zone, start, order, cpu);
             }
             rest = Extent::new(part.end(), rest.count - part.count);
         }
@@ -519,9 +524,9 @@ where
     }
 
     #[inline]
-    fn give_block(&mut self, zone: usize, start: Pfn, order: Order, cpu: usize) {
+    fn free_block(&mut self, zone: usize, start: Pfn, order: Order, cpu: usize) {
         let movable = self.usage.is_movable(&self.words, start);
-        self.usage.give(&mut self.words, &self.layout, Extent::new(start, order.frames()));
+        self.usage.free(&mut self.words, &self.layout, Extent::new(start, order.frames()));
         match self.states[zone].lists {
             Some(marks) if has_list(order) && !self.is_isolated(start) => {
                 let entries = self.entries(zone, cpu);
@@ -531,12 +536,12 @@ where
                 let mobility = allocator.mobility_of(start).unwrap_or(own);
                 let before = list.count_frames();
                 let block = (start, order, mobility);
-                list.give(&mut self.words[entries], marks, allocator, block);
+                list.free(&mut self.words[entries], marks, allocator, block);
                 let waiting = &mut self.states[zone].waiting_frames;
                 *waiting = *waiting + u64::from(list.count_frames()) - u64::from(before);
             }
             _ => {
-                let given = self.zones[zone].give(start, order);
+                let given = self.zones[zone].free(start, order);
                 debug_assert!(given.is_ok(), "a frame in use that its zone does not know");
             }
         }
@@ -574,7 +579,7 @@ where
             let span = self.layout.zones()[at].span;
             let mut wrong = false;
             let mut visit = |block: Extent| {
-                let is_own = clip(block, span) == block;
+                let is_own = block.intersect(span) == block;
                 wrong |= !is_own || !self.usage.is_free(&self.words, block);
                 wrong |= self.is_isolated(block.start);
                 listed += block.count;

@@ -81,7 +81,7 @@ struct List {
 /// Invariants: each entry is in one list or unused; `count_frames` are in the
 /// lists.
 #[derive(Clone)]
-pub struct PerCpu {
+pub struct PerCpuLists {
     lists: [List; LISTS],
     unused: u32,
     count_frames: u32,
@@ -92,7 +92,7 @@ pub struct PerCpu {
     gave_high_order: bool,
 }
 
-impl Default for PerCpu {
+impl Default for PerCpuLists {
     fn default() -> Self {
         Self {
             lists: [List { first: NONE, last: NONE }; LISTS],
@@ -105,9 +105,9 @@ impl Default for PerCpu {
     }
 }
 
-impl fmt::Debug for PerCpu {
+impl fmt::Debug for PerCpuLists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PerCpu {{ count_frames: {} }}", self.count_frames)
+        write!(f, "PerCpuLists {{ count_frames: {} }}", self.count_frames)
     }
 }
 
@@ -124,7 +124,7 @@ fn frame(entries: &[u64], entry: u32) -> Pfn {
     Pfn::new(entries[entry as usize * ENTRY_WORDS])
 }
 
-impl PerCpu {
+impl PerCpuLists {
     /// Empty lists over `entries`, all of which are unused.
     pub(crate) fn reset(&mut self, entries: &mut [u64]) {
         *self = Self::default();
@@ -226,7 +226,7 @@ impl PerCpu {
 
     /// Takes a block of an order that has lists, from the zone if need be.
     #[inline]
-    pub(crate) fn take(
+    pub(crate) fn allocate(
         &mut self,
         entries: &mut [u64],
         marks: Marks,
@@ -256,7 +256,7 @@ impl PerCpu {
         let list = list_of(order, mobility);
         let count = self.batch(marks, order);
         let mut pushed = true;
-        zone.take_batch(order, mobility, unmixed, count, &mut |block| {
+        zone.allocate_batch(order, mobility, unmixed, count, &mut |block| {
             pushed &= self.push(entries, list, block, true);
         });
         debug_assert!(pushed, "more entries than there can be");
@@ -266,7 +266,7 @@ impl PerCpu {
     /// Keeps a block of an order that has lists, and gives others to the zone
     /// if there are too many.
     #[inline]
-    pub(crate) fn give(
+    pub(crate) fn free(
         &mut self,
         entries: &mut [u64],
         marks: Marks,
@@ -320,7 +320,7 @@ impl PerCpu {
             let order = order_of(list);
             while rest > 0 && self.lists[list].last != NONE {
                 let block = self.pop(entries, list, true);
-                let given = zone.give(block, order);
+                let given = zone.free(block, order);
                 debug_assert!(given.is_ok(), "a waiting block that the zone does not know");
                 rest = rest.saturating_sub(1 << order.k());
             }

@@ -9,7 +9,7 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::bits::bitmap;
 use crate::map::MemoryMap;
-use crate::reserve::levels::{LEVELS_MAX, Levels};
+use crate::reserve::levels::{LEVELS_MAX, ReservationLevels};
 
 /// The number of a slot among those of all levels.
 pub(crate) type Slot = u32;
@@ -41,7 +41,7 @@ const fn pair(low: Slot, high: Slot) -> u64 {
 /// method.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots {
-    pub(crate) levels: Levels,
+    pub(crate) levels: ReservationLevels,
     /// The frames from the map's first to its last.
     pub(crate) span: Extent,
     /// The frame of bit 0, a multiple of 64. The bits are the first words.
@@ -58,7 +58,7 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// The slots of the frames of `map`; `None` if there are too many.
-    pub(crate) fn new(map: &MemoryMap<'_>, levels: Levels) -> Option<Self> {
+    pub(crate) fn new(map: &MemoryMap<'_>, levels: ReservationLevels) -> Option<Self> {
         let span = map.span();
         let (start, end) = (span.start.raw(), span.end().raw());
         let lowest = levels.lowest().k();

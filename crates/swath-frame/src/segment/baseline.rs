@@ -21,10 +21,10 @@
 
 use core::ops::DerefMut;
 
+use crate::allocator::BuildError;
 use crate::bits::bitmap::{all_set, clear, first_clear, set};
-use crate::buddy::config::BuildError;
 use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
-use crate::segment::bitmap::{check_size, largest_by_halving, of_units};
+use crate::segment::global_bitmap::{check_size, largest_by_halving, of_units};
 use crate::segment::ledger::Ledger;
 use crate::segment::place::{Place, held_end, units};
 use crate::segment::space::{AreaSpace, Segment};

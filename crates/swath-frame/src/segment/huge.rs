@@ -8,10 +8,10 @@
 
 use core::ops::DerefMut;
 
+use crate::allocator::BuildError;
 use crate::bits::bitmap::Bitmap;
-use crate::buddy::config::BuildError;
 use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
-use crate::segment::bitmap::{check_size, of_units};
+use crate::segment::global_bitmap::{check_size, of_units};
 use crate::segment::place::Place;
 use crate::segment::space::{AreaSpace, Segment};
 

@@ -11,7 +11,7 @@ use core::fmt;
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::FreeError;
+use crate::allocator::FrameFreeError;
 
 /// Whether the owner of frames could be moved elsewhere (Linux's migrate
 /// types). The paper counts all but anonymous and page-cache pages as
@@ -43,11 +43,13 @@ impl fmt::Display for Mobility {
 
 /// Why frames were not isolated or rejoined. Nothing has changed. If there are
 /// several reasons, the first in this order is given.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IsolateError {
     /// The extent holds no frames.
+    #[error("an extent of no frames")]
     Empty,
     /// A border of the extent lies within an isolation unit.
+    #[error("extent {extent} is not aligned to order {order}")]
     Misaligned {
         /// The extent.
         extent: Extent,
@@ -55,31 +57,18 @@ pub enum IsolateError {
         order: Order,
     },
     /// A frame of the extent does not belong to the zone.
+    #[error("frame {frame} is not the zone's")]
     Foreign {
         /// The first such frame.
         frame: Pfn,
     },
     /// A unit of the extent is isolated already (or, when rejoining, is not).
+    #[error("the unit at frame {frame} is in the other state")]
     State {
         /// The unit's first frame.
         frame: Pfn,
     },
 }
-
-impl fmt::Display for IsolateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "an extent of no frames"),
-            Self::Misaligned { extent, order } => {
-                write!(f, "extent {extent} is not aligned to order {order}")
-            }
-            Self::Foreign { frame } => write!(f, "frame {frame} is not the zone's"),
-            Self::State { frame } => write!(f, "the unit at frame {frame} is in the other state"),
-        }
-    }
-}
-
-impl core::error::Error for IsolateError {}
 
 /// The free memory of one zone.
 ///
@@ -90,20 +79,20 @@ pub trait ZoneAllocator {
     /// Takes an aligned block of 2^`order` frames for an owner of this
     /// mobility, by the allocator's own rules and fallbacks; `None` if no rule
     /// finds one.
-    fn take(&mut self, order: Order, mobility: Mobility) -> Option<Pfn>;
+    fn allocate(&mut self, order: Order, mobility: Mobility) -> Option<Pfn>;
 
-    /// Like [`take`](Self::take), but rather `None` than a block that would mix
+    /// Like [`allocate`](Self::allocate), but rather `None` than a block that would mix
     /// mobilities where the allocator keeps them apart (Linux's
     /// `ALLOC_NOFRAGMENT`: a lower zone is tried first). An allocator without
     /// such a rule just takes.
-    fn take_unmixed(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
-        self.take(order, mobility)
+    fn allocate_unmixed(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
+        self.allocate(order, mobility)
     }
 
     /// Takes up to `count` blocks in one go, in the order in which `sink` gets
     /// them, and returns how many: what refills a per-CPU list. `unmixed` as in
-    /// [`take_unmixed`](Self::take_unmixed).
-    fn take_batch(
+    /// [`allocate_unmixed`](Self::allocate_unmixed).
+    fn allocate_batch(
         &mut self,
         order: Order,
         mobility: Mobility,
@@ -113,9 +102,9 @@ pub trait ZoneAllocator {
     ) -> u32 {
         for taken in 0..count {
             let block = if unmixed {
-                self.take_unmixed(order, mobility)
+                self.allocate_unmixed(order, mobility)
             } else {
-                self.take(order, mobility)
+                self.allocate(order, mobility)
             };
             match block {
                 Some(start) => sink(start),
@@ -137,8 +126,8 @@ pub trait ZoneAllocator {
     /// taken, or an aligned part of one.
     ///
     /// # Errors
-    /// A [`FreeError`] if any of the frames is not allocated; nothing changes.
-    fn give(&mut self, start: Pfn, order: Order) -> Result<(), FreeError>;
+    /// A [`FrameFreeError`] if any of the frames is not allocated; nothing changes.
+    fn free(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError>;
 
     /// Frames that are free and not isolated.
     fn free_frames(&self) -> u64;

@@ -7,7 +7,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use swath_arch::{ContiguityField, Format, Order};
-use swath_frame::Config;
+use swath_frame::BuddyConfig;
 
 use crate::papers::clmalloc::plan::{
     AvailabilityPlan, LargePlan, LatencyPlan, OrderPlan, StructuresPlan,
@@ -57,7 +57,7 @@ pub enum PlanError {
 ///
 /// # Errors
 /// [`PlanError::Orders`]; never for an order of a plan that was read.
-pub fn bbs(max_order: u8) -> Result<Config, PlanError> {
+pub fn bbs(max_order: u8) -> Result<BuddyConfig, PlanError> {
     pbs(1, max_order.saturating_sub(1))
 }
 
@@ -65,10 +65,10 @@ pub fn bbs(max_order: u8) -> Result<Config, PlanError> {
 ///
 /// # Errors
 /// [`PlanError::Orders`]; never for orders of a plan that was read.
-pub fn pbs(granularity: u8, top_order: u8) -> Result<Config, PlanError> {
+pub fn pbs(granularity: u8, top_order: u8) -> Result<BuddyConfig, PlanError> {
     let error = |why| PlanError::Orders { granularity, top_order, why };
     let top = Order::new(top_order).ok_or_else(|| error("there is no such order".to_owned()))?;
-    Config::new(granularity.into(), top).map_err(|why| error(why.to_string()))
+    BuddyConfig::new(granularity.into(), top).map_err(|why| error(why.to_string()))
 }
 
 /// What every plan begins with.

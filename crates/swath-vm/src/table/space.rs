@@ -164,7 +164,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let root = PhysAddr::new(0);
         let mut regime = Regime { format, root, coalescing };
         let order = View { memory: &memory, regime, superpages: sizes.is_some() }.table_order(0);
-        let root = tables.take_aligned(order).map_err(NewError::NoTable)?;
+        let root = tables.allocate_aligned(order).map_err(NewError::NoTable)?;
         regime.root = root.start.address();
         let ready = if out_of_reach(format, root) {
             Err(NewError::TableOutOfReach { frame: root.start })
@@ -358,7 +358,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         while done < range.count {
             let page = Vpn::new(range.start.raw() + done);
             // Tables may have come from the same frames: none may be left.
-            let taken = self.frames.take_block(range.count - done);
+            let taken = self.frames.allocate_block(range.count - done);
             let mapped = match taken {
                 None => Err(short),
                 Some(block) => self
@@ -389,7 +389,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// [`FaultError`]; nothing has changed.
     pub fn fault(&mut self, page: Vpn, attributes: Attributes) -> Result<Pfn, FaultError> {
         self.check_range(PageRange::new(page, 1)).map_err(FaultError::Map)?;
-        let frame = self.frames.take_frame().ok_or(FaultError::OutOfFrames)?;
+        let frame = self.frames.allocate_frame().ok_or(FaultError::OutOfFrames)?;
         self.map_block(&mut None, page, Extent::new(frame, 1), attributes, Owner::Space)
             .map_err(FaultError::Map)?;
         Ok(frame)

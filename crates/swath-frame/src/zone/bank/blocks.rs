@@ -24,14 +24,13 @@
 //! blocks of it. Per frame that is a bit for `free`, a bit for `present` and
 //! an eighth for the trees: 0.27 bytes.
 
-use swath_arch::{Extent, Pfn};
+use swath_arch::{Extent, Order, Pfn};
 
 use crate::bits::bitmap::{ones, set};
-use crate::bits::shape::Tree;
+use crate::bits::tree::Tree;
 use crate::map::MemoryMap;
-use crate::zone::bank::open::{Open, Taken};
-use crate::zone::bank::ranges::{BANKS_MAX, BLOCK_ORDER_MAX, Banks, BanksError};
-use crate::zone::linux::zone::clip;
+use crate::zone::bank::open::{Open, Released, Taken};
+use crate::zone::bank::ranges::{BANKS_MAX, BLOCK_ORDER_MAX, BankLayout, BankLayoutError};
 
 /// No bank.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -106,7 +105,7 @@ pub(crate) struct Class {
 /// * `free` and `total` are the sums over all banks, `isolated` that of the
 ///   free frames of isolated ones.
 #[derive(Clone, Debug)]
-pub struct Blocks {
+pub struct BankBlocks {
     /// The first frame of bank 0.
     first: u64,
     pub(crate) bank_frames: u64,
@@ -131,22 +130,22 @@ pub struct Blocks {
     pub(crate) total: u64,
 }
 
-impl Blocks {
+impl BankBlocks {
     /// Shape for the frames of `map` in `zone`, and where in a storage its
     /// words end. O(a) for a areas.
     pub(crate) fn shape(
         map: &MemoryMap<'_>,
         zone: Extent,
-        banks: Banks,
-    ) -> Result<(Self, u64), BanksError> {
-        let first = areas(map, zone).next().ok_or(BanksError::NoFrame { zone })?.start;
+        banks: BankLayout,
+    ) -> Result<(Self, u64), BankLayoutError> {
+        let first = areas(map, zone).next().ok_or(BankLayoutError::NoFrame { zone })?.start;
         let end = areas(map, zone).last().map_or(first, Extent::end);
         let below = first.raw().checked_sub(banks.first.raw());
-        let lowest = below.ok_or(BanksError::Below { frame: first })? / banks.frames;
+        let lowest = below.ok_or(BankLayoutError::Below { frame: first })? / banks.frames;
         let highest = (end.raw() - 1 - banks.first.raw()) / banks.frames;
         let count = highest - lowest + 1;
         if count > BANKS_MAX {
-            return Err(BanksError::Count { banks: count });
+            return Err(BankLayoutError::Count { banks: count });
         }
         let frame_words = banks.frames.div_ceil(64) as usize;
         let mut classes = [Class { tree: Tree::NONE, at: 0 }; ORDERS];
@@ -185,7 +184,7 @@ impl Blocks {
             // What the map has there beside the zone's frames is another zone's.
             let extent = self.extent(bank);
             let here = areas(map, extent).map(|area| area.count).sum::<u64>();
-            let own = areas(map, clip(extent, zone)).map(|area| area.count).sum::<u64>();
+            let own = areas(map, extent.intersect(zone)).map(|area| area.count).sum::<u64>();
             if here != own {
                 set_half(s, record(bank, NOTE), CROSSES);
             }
@@ -213,15 +212,8 @@ impl Blocks {
 
     /// The largest aligned blocks that make up an extent, of which each lies in one bank.
     pub(crate) fn pieces(&self, extent: Extent) -> impl Iterator<Item = (u64, u32)> + use<> {
-        let (mut low, high, top) = (extent.start.raw(), extent.end().raw(), self.top);
-        core::iter::from_fn(move || {
-            let rest = high - low;
-            (rest > 0).then(|| {
-                let piece = (low, rest.ilog2().min(low.trailing_zeros()).min(top));
-                low += 1 << piece.1;
-                piece
-            })
-        })
+        let top = Order::known(self.top as u8);
+        extent.blocks(top).map(|(start, order)| (start.raw(), order.k()))
     }
 
     /// Bytes of a bank's record.
@@ -461,7 +453,7 @@ impl Blocks {
     /// the smallest block that is large enough, or from the `largest`.
     /// O(L + 2^order/64) for each order between.
     #[inline(never)]
-    pub(crate) fn take(
+    pub(crate) fn allocate(
         &mut self,
         s: &mut [u64],
         bank: usize,
@@ -475,9 +467,9 @@ impl Blocks {
         let at = self.words_of(bank);
         let unit = class.tree.first(s, at + class.at as usize).unwrap_or_default();
         let taken = if from < 6 {
-            self.take_in_word(s, bank, unit, order)
+            self.allocate_in_word(s, bank, unit, order)
         } else {
-            self.take_words(s, bank, unit, from, order)
+            self.allocate_words(s, bank, unit, from, order)
         };
         self.unfile(s, bank, 1 << order);
         self.free -= 1 << order;
@@ -507,7 +499,7 @@ impl Blocks {
 
     /// From a word that has a block of this order and is not wholly free (or
     /// cannot be one block).
-    fn take_in_word(&self, s: &mut [u64], bank: usize, unit: usize, order: u32) -> usize {
+    fn allocate_in_word(&self, s: &mut [u64], bank: usize, unit: usize, order: u32) -> usize {
         let at = self.words_of(bank) + unit;
         let (first, from, is_last) = self.smallest(s[at], order).unwrap_or_default();
         let now = s[at] & !(ones(1 << order) << first);
@@ -530,7 +522,7 @@ impl Blocks {
     }
 
     /// From a block of whole words.
-    fn take_words(
+    fn allocate_words(
         &self,
         s: &mut [u64],
         bank: usize,
@@ -676,17 +668,9 @@ impl Blocks {
     }
 }
 
-/// What a release has changed in its bank.
-pub(crate) struct Released {
-    /// Frames that the trees have got.
-    pub(crate) filed: u32,
-    /// Whether the orders that the bank serves may have changed.
-    pub(crate) reordered: bool,
-}
-
 /// The parts of the map's areas that lie in an extent.
 fn areas(map: &MemoryMap<'_>, extent: Extent) -> impl Iterator<Item = Extent> {
-    let parts = map.areas().iter().map(move |&area| clip(area, extent));
+    let parts = map.areas().iter().map(move |&area| area.intersect(extent));
     parts.filter(|part| !part.is_empty())
 }
 

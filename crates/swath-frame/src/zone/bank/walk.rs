@@ -5,12 +5,12 @@ use core::ops::Range;
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::FreeError;
-use crate::bits::shape::Tree;
+use crate::allocator::FrameFreeError;
+use crate::bits::tree::Tree;
 use crate::zone::allocator::IsolateError;
-use crate::zone::bank::blocks::{Blocks, paired, units};
+use crate::zone::bank::blocks::{BankBlocks, paired, units};
 
-impl Blocks {
+impl BankBlocks {
     fn is_free(&self, s: &[u64], bank: usize, at: usize) -> bool {
         s[self.words_of(bank) + at / 64] >> (at % 64) & 1 == 1
     }
@@ -20,17 +20,17 @@ impl Blocks {
     }
 
     /// Whether the extent may be given back. O(n) for n frames.
-    pub(crate) fn can_release(&self, s: &[u64], extent: Extent) -> Result<(), FreeError> {
+    pub(crate) fn can_release(&self, s: &[u64], extent: Extent) -> Result<(), FrameFreeError> {
         if extent.checked_end().is_none() {
-            return Err(FreeError::Overflow { extent });
+            return Err(FrameFreeError::Overflow { extent });
         }
         for frame in extent.iter() {
             if !self.has(s, frame) {
-                return Err(FreeError::Foreign { frame });
+                return Err(FrameFreeError::Foreign { frame });
             }
             let (bank, at) = self.position(frame.raw());
             if self.is_free(s, bank, at) {
-                return Err(FreeError::NotAllocated { frame });
+                return Err(FrameFreeError::NotAllocated { frame });
             }
         }
         Ok(())

@@ -6,7 +6,7 @@
 //! state that the kernel was in. [`LinuxZone::from_state`] begins with one;
 //! [`LinuxZone::bring_forward`] puts the block that the kernel found at the
 //! head of its list, after which only the rules decide; and
-//! [`LinuxZone::take_at`] and [`LinuxZone::set_mobility`] do by force what the
+//! [`LinuxZone::allocate_at`] and [`LinuxZone::set_mobility`] do by force what the
 //! rules would not have done, so that one difference is counted once.
 
 use core::ops::DerefMut;
@@ -15,8 +15,10 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::map::MemoryMap;
 use crate::zone::allocator::Mobility;
-use crate::zone::linux::state::{ISOLATED, USED, USED_MOVABLE};
-use crate::zone::linux::zone::{LinuxBuildError, LinuxZone, ORDER_MAX, Observe, clip};
+use crate::zone::linux::build::{LinuxBuildError, ORDER_MAX};
+use crate::zone::linux::fallback::Observe;
+use crate::zone::linux::lists::{ISOLATED, USED, USED_MOVABLE};
+use crate::zone::linux::zone::LinuxZone;
 
 impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
     /// The frames of `map` that lie in `span`, each in use or free as `owner`
@@ -39,7 +41,7 @@ impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
         for start in zone.lists.pageblocks() {
             zone.lists.set_mobility(start, pageblock.k(), pageblock_of(zone.lists.frame(start)));
         }
-        for area in map.areas().iter().map(|area| clip(*area, span)) {
+        for area in map.areas().iter().map(|area| area.intersect(span)) {
             for frame in area.iter() {
                 match owner(frame) {
                     Some(mobility) => zone.lists.fill(zone.lists.index(frame), 0, state(mobility)),
@@ -94,7 +96,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
     /// changes. Whether one free block held them all and is not isolated; if
     /// not, nothing has changed. O(M) for M orders, and O(2^order) to mark the
     /// frames.
-    pub fn take_at(&mut self, start: Pfn, order: Order, mobility: Mobility) -> bool {
+    pub fn allocate_at(&mut self, start: Pfn, order: Order, mobility: Mobility) -> bool {
         if !self.span().contains(start) || !start.is_aligned(order.k()) {
             return false;
         }
@@ -117,17 +119,17 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         true
     }
 
-    /// Takes one block of a batch, as [`take_batch`](crate::ZoneAllocator::take_batch)
+    /// Takes one block of a batch, as [`allocate_batch`](crate::ZoneAllocator::allocate_batch)
     /// does one after another. `stealing` says whether the batch has come down to
     /// single blocks of other mobilities, and is false at its beginning. O(M) for M
     /// orders, but for a claim.
-    pub fn take_of_batch(
+    pub fn allocate_of_batch(
         &mut self,
         order: Order,
         mobility: Mobility,
         stealing: &mut bool,
     ) -> Option<Pfn> {
-        self.take_from(order, mobility, false, stealing)
+        self.allocate_from(order, mobility, false, stealing)
     }
 
     /// Changes the mobility of the pageblock around `frame`, and moves its free
@@ -142,7 +144,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         let start = self.lists.index(frame) >> pageblock_k << pageblock_k;
         let around = Extent::new(self.lists.frame(start), 1 << pageblock_k);
         let from = self.lists.list_of(start);
-        if clip(around, self.span()) != around || from == ISOLATED {
+        if around.intersect(self.span()) != around || from == ISOLATED {
             return false;
         }
         let to = mobility as usize;

@@ -15,7 +15,7 @@ use swath_arch::{
     Attributes, BASE_PAGE_BYTES, Coalescing, ContiguityField, Extent, Format, Order, PageRange,
     Pfn, Regime, SliceMemory, VirtAddr, Vpn,
 };
-use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, Rule};
+use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList, Rule};
 use swath_hw::{Geometry, Mmu, Stats, WalkOrder};
 use swath_vm::{AddressSpace, anchor_distance};
 
@@ -192,7 +192,7 @@ pub struct Design {
     /// The paper's name.
     pub name: &'static str,
     /// The allocator's orders.
-    pub allocator: Config,
+    pub allocator: BuddyConfig,
     /// Whether the allocator takes the best node of a list and not the first.
     pub best_fit: bool,
     /// The way of coalescing.
@@ -211,7 +211,7 @@ impl Design {
 
     /// The paper's four, three references on BBS memory and PBS, and as the
     /// fifth PBS with best fit.
-    pub fn all(bbs: Config, pbs: Config) -> [Self; 5] {
+    pub fn all(bbs: BuddyConfig, pbs: BuddyConfig) -> [Self; 5] {
         let design = |name, allocator, scheme| Self { name, allocator, best_fit: false, scheme };
         [
             design("TRAD", bbs, Scheme::Trad),
@@ -353,7 +353,7 @@ pub enum MeasureError {
         /// Pages requested.
         pages: u64,
         /// Why not.
-        why: swath_frame::AllocError,
+        why: swath_frame::FrameAllocateError,
     },
     /// A block could not be mapped.
     #[error("mapping: {0}")]
@@ -396,7 +396,7 @@ pub fn with_mapped<T>(
     let extent = table_extent(hardware.frames, &program.requests);
     let mut words = vec![0; extent.count as usize * 512];
     let memory = SliceMemory::new(extent.start, &mut words);
-    let tables: RefCell<Allocator> = RefCell::new(new_allocator(extent, Config::BBS, true)?);
+    let tables: RefCell<Allocator> = RefCell::new(new_allocator(extent, BuddyConfig::BBS, true)?);
     let coalescing = hardware.coalescing(design.scheme, &blocks);
     let mut space = AddressSpace::new(hardware.format, coalescing, &memory, &tables, &tables)
         .map_err(|error| MeasureError::Map(error.to_string()))?;

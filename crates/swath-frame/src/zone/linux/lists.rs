@@ -10,7 +10,7 @@ use core::ops::DerefMut;
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::zone::allocator::Mobility;
-use crate::zone::linux::zone::{LinuxBuildError, ORDER_MAX};
+use crate::zone::linux::build::{LinuxBuildError, ORDER_MAX};
 
 /// The orders that have lists.
 pub(crate) const ORDERS: usize = ORDER_MAX.k() as usize + 1;
