@@ -264,7 +264,7 @@ fn half_used(config: BuddyConfig) -> HalfUsed {
     let mut frames: Vec<Pfn> = (0..FRAMES).map(Pfn::new).collect();
     Random::new(1).shuffle(&mut frames);
     for frame in frames.drain(FRAMES as usize / 2..) {
-        allocator.put_frame(frame).expect("every frame is allocated");
+        allocator.free_frame(frame).expect("every frame is allocated");
     }
     (allocator, frames)
 }
@@ -298,7 +298,7 @@ fn put((allocator, used): &mut HalfUsed) -> Result<u64, String> {
     let frames = used.split_off(used.len() - CALLS);
     let mut freed = 0;
     counted(|| {
-        frames.iter().for_each(|&frame| freed += u64::from(allocator.put_frame(frame).is_ok()));
+        frames.iter().for_each(|&frame| freed += u64::from(allocator.free_frame(frame).is_ok()));
     });
     allocator.check()?;
     check_taken(&[], used, allocator.free_frames())?;

@@ -47,7 +47,7 @@ impl<const K: u8, R: Rule> Blocks<K> for PageBuddy<Vec<u64>, R> {
     #[inline(always)]
     fn put(&mut self, start: u64) -> bool {
         if K == 0 {
-            return self.put_frame(Pfn::new(start)).is_ok();
+            return self.free_frame(Pfn::new(start)).is_ok();
         }
         self.free(Extent::new(Pfn::new(start), 1 << K)).is_ok()
     }

@@ -7,7 +7,7 @@
 
 use core::cell::Cell;
 
-use crate::{BASE_PAGE_BYTES, Pfn, PhysAddr};
+use crate::addr::number::{BASE_PAGE_BYTES, Pfn, PhysAddr};
 
 /// An access that no memory answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

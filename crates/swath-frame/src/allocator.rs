@@ -4,7 +4,7 @@ use core::cell::RefCell;
 
 use swath_arch::{Extent, Order, Pfn};
 
-/// Why a request was not served. Nothing has changed.
+/// Reasons why an allocation is refused. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameAllocateError {
     /// The request was for no frames at all.
@@ -26,7 +26,7 @@ pub enum FrameAllocateError {
     },
 }
 
-/// Why frames were not taken back. Nothing has changed.
+/// Reasons why frames are not freed. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameFreeError {
     /// The extent holds no frames.
@@ -52,7 +52,7 @@ pub enum FrameFreeError {
     },
 }
 
-/// Why an allocator cannot be built.
+/// Reasons why an allocator cannot be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BuildError {
     /// The storage is too small.
@@ -74,43 +74,43 @@ pub enum BuildError {
     OtherMap,
 }
 
-/// Hands out frames and takes them back.
+/// Allocates frames and frees them.
 ///
 /// A request of any count is served by one **block** or more: an allocator
 /// decides in [`allocate_block`](Self::allocate_block) how large a piece of the rest
-/// it takes next, and [`allocate`](Self::allocate) is the loop around it (line
+/// it allocates next, and [`allocate`](Self::allocate) is the loop around it (line
 /// 1 of Fig. 4 in the PBS paper). What has been allocated may be freed in any
 /// pieces.
 pub trait FrameAllocator {
-    /// Takes one free block of 1 to `frames_max` frames, chosen by the
+    /// Allocates one block of 1 to `frames_max` frames, chosen by the
     /// allocator's own rule; `None` if no frame is free or `frames_max` is 0.
     fn allocate_block(&mut self, frames_max: u64) -> Option<Extent>;
 
-    /// Takes 2^order frames whose first is a multiple of 2^order.
+    /// Allocates 2^order frames whose first is a multiple of 2^order.
     ///
     /// # Errors
     /// [`FrameAllocateError::OutOfFrames`] or [`FrameAllocateError::NoBlock`]; nothing changes.
     fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError>;
 
-    /// Takes back frames, which may be any part of what was allocated.
+    /// Frees frames, which may be any part of what was allocated.
     ///
     /// # Errors
     /// A [`FrameFreeError`] if any frame of `extent` is not allocated; nothing
     /// changes.
     fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError>;
 
-    /// How many frames are free.
+    /// Returns the number of free frames.
     fn free_frames(&self) -> u64;
 
-    /// How many frames there are, free or not.
+    /// Returns the number of frames, free or not.
     fn total_frames(&self) -> u64;
 
     /// Visits the free blocks as the allocator holds them (the nodes of its
     /// free lists), ascending within each list, the lists in ascending order.
     fn for_each_free(&self, visit: &mut dyn FnMut(Extent));
 
-    /// Takes `count_frames` frames, handing each block to `sink` in the order
-    /// taken. The whole request succeeds or nothing is taken: since any free
+    /// Allocates `count_frames` frames, handing each block to `sink` in the order
+    /// of allocation. The whole request succeeds or nothing changes: since any free
     /// frame can serve as a block, comparing with
     /// [`free_frames`](Self::free_frames) first is enough.
     ///
@@ -140,7 +140,7 @@ pub trait FrameAllocator {
         Ok(())
     }
 
-    /// Takes a single frame.
+    /// Allocates a single frame.
     fn allocate_frame(&mut self) -> Option<Pfn> {
         self.allocate_block(1).map(|block| block.start)
     }

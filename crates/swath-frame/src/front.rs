@@ -4,8 +4,8 @@
 //! single frame. So each CPU has a **slot** of its own: a *claimed word*, up
 //! to 64 frames in a row that the CPU hands out one by one from the lowest, and
 //! a *bounded buffer* of frames that came back from elsewhere. A slot turns to
-//! the shared allocator only to claim the next word, or to give half of a full
-//! buffer back: sorted, so that frames in a row go back as one extent, and
+//! the shared allocator only to claim the next word, or to return half of a full
+//! buffer: sorted, so that frames in a row go back as one extent, and
 //! under one hold of the lock. The upper half goes and the lower half stays,
 //! since every allocator here prefers low frame numbers. Requests for more
 //! than one frame go straight to the shared allocator.
@@ -15,7 +15,7 @@
 //! long as no other call is under way, a request fails only if the allocator
 //! alone, with every frame back in it, would have failed too.
 //!
-//! **Nobody is fooled.** One bit for each frame says whether a user holds it.
+//! **A wrong free is refused.** One bit for each frame says whether a user holds it.
 //! To free is to clear that bit in one atomic step, so that of two frees of
 //! one frame exactly one succeeds, on whichever CPUs they run and wherever the
 //! frame lies by then.
@@ -33,7 +33,7 @@ use core::fmt;
 use lock_api::{Mutex, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 
 // The model checker has to see every atomic access.
 #[cfg(not(loom))]
@@ -58,7 +58,7 @@ const BUFFER_FRAMES: usize = if cfg!(loom) { 2 } else { 64 };
 /// Frames for each word of bits.
 const BITS: u64 = usize::BITS as u64;
 
-/// Why a front was not made.
+/// Reasons why a front was not made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrontError {
     /// No slot was given.
@@ -80,11 +80,11 @@ pub enum FrontError {
 pub struct NoSuchCpu {
     /// The CPU asked for.
     pub cpu: usize,
-    /// How many CPUs have a slot.
+    /// Number of CPUs that have a slot.
     pub cpus: usize,
 }
 
-/// What [`Front::check`] found broken.
+/// A broken invariant that [`Front::check`] found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrontFault {
     /// A frame is free, yet a user holds it or it never was the front's.
@@ -150,7 +150,7 @@ struct Held {
     mask: u64,
     /// The entry of `frames` that is handed out next.
     head: usize,
-    /// How many entries count, from `head` on and around the end.
+    /// Number of entries that count, from `head` on and around the end.
     len: usize,
     /// A ring of frames outside the claimed word. First in, first out: frames
     /// freed in rising order are handed out in rising order again.
@@ -223,7 +223,7 @@ impl Held {
         frames
     }
 
-    /// Gives the upper half of a full buffer back.
+    /// Returns the upper half of a full buffer.
     #[cold]
     #[inline(never)]
     fn flush_half(&mut self, shared: &mut impl FrameAllocator) {
@@ -234,7 +234,7 @@ impl Held {
         self.len = kept;
     }
 
-    /// Gives everything back.
+    /// Returns everything.
     fn flush(&mut self, shared: &mut impl FrameAllocator) {
         for run in self.extents() {
             give_back(shared, run);
@@ -392,7 +392,8 @@ fn span(allocator: &impl FrameAllocator) -> (u64, usize) {
 }
 
 impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
-    /// How many words of bits a front over `allocator` needs. O(free blocks).
+    /// Counts the words of bits that a front over `allocator` needs. O(free
+    /// blocks).
     pub fn bits_len(allocator: &A) -> usize {
         2 * span(allocator).1
     }
@@ -437,7 +438,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         }
     }
 
-    /// Takes `count_frames` frames as [`FrameAllocator::allocate`] does: all
+    /// Allocates `count_frames` frames as [`FrameAllocator::allocate`] does: all
     /// or none. `sink` runs under the allocator's lock and must not call the
     /// front.
     ///
@@ -459,7 +460,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         })
     }
 
-    /// Takes 2^order frames whose first is a multiple of 2^order. Costs what
+    /// Allocates 2^order frames whose first is a multiple of 2^order. Costs what
     /// [`allocate`](Self::allocate) costs.
     ///
     /// # Errors
@@ -468,7 +469,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         self.insist(|shared| shared.allocate_aligned(order).inspect(|&block| self.mark(block)))
     }
 
-    /// Takes one block as [`FrameAllocator::allocate_block`] does.
+    /// Allocates one block as [`FrameAllocator::allocate_block`] does.
     fn allocate_block(&self, frames_max: u64) -> Option<Extent> {
         let none = FrameAllocateError::OutOfFrames { wanted: 1, free: 0 };
         let block = self.insist(|shared| {
@@ -477,7 +478,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         block.ok()
     }
 
-    /// Takes back frames, which may be any part of what was taken, on whichever
+    /// Frees frames, which may be any part of what was allocated, on whichever
     /// CPU. O(`extent.count` / 64 + the shared allocator's cost).
     ///
     /// # Errors
@@ -498,19 +499,19 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         shared.free(extent).inspect_err(|_| self.used.set_range(start, end))
     }
 
-    /// How many frames are free, in the allocator and in the slots. Exact when
-    /// no other call is under way. O(CPUs).
+    /// Counts the frames that are free, in the allocator and in the slots.
+    /// Exact when no other call is under way. O(CPUs).
     pub fn free_frames(&self) -> u64 {
         let held: u64 = self.slots.iter().map(|slot| slot.held.lock().count()).sum();
         held + self.shared.lock().free_frames()
     }
 
-    /// How many frames there are, free or not.
+    /// Returns the number of frames, free or not.
     pub fn total_frames(&self) -> u64 {
         self.shared.lock().total_frames()
     }
 
-    /// Gives back to the allocator what the slots hold, so that it can
+    /// Returns to the allocator what the slots hold, so that it can
     /// coalesce. O(CPUs + frames in slots · the allocator's cost).
     pub fn drain(&self) {
         for slot in self.slots {
@@ -594,7 +595,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         if self.used.clear(index) { Ok(()) } else { Err(self.refusal(index)) }
     }
 
-    /// Why the frame of a clear bit cannot be freed.
+    /// Returns the reason why the frame of a clear bit cannot be freed.
     fn refusal(&self, index: u64) -> FrameFreeError {
         let frame = Pfn::new(self.first.wrapping_add(index));
         if self.owned.get(index) {
@@ -632,7 +633,7 @@ impl<R, A> fmt::Debug for OnCpu<'_, '_, R, A> {
 }
 
 impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
-    /// Takes a single frame: O(1) from this CPU's slot, and each 32nd time or
+    /// Allocates a single frame: O(1) from this CPU's slot, and each 32nd time or
     /// less the cost of claiming. `None` if no frame is free on any CPU.
     #[inline]
     pub fn allocate_frame(&self) -> Option<Pfn> {
@@ -645,7 +646,7 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
         Some(Pfn::new(frame))
     }
 
-    /// Claims for the empty slot and takes a single frame.
+    /// Claims for the empty slot and allocates a single frame.
     #[cold]
     #[inline(never)]
     fn allocate_claimed(&self) -> Option<Pfn> {
@@ -662,9 +663,9 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
         Some(Pfn::new(frame))
     }
 
-    /// Takes a single frame back, on whichever CPU it was taken: O(1) into
-    /// this CPU's slot, and each 32nd time or less the cost of giving half
-    /// of the buffer back.
+    /// Frees a single frame, on whichever CPU it was allocated: O(1) into
+    /// this CPU's slot, and each 32nd time or less the cost of returning half
+    /// of the buffer.
     ///
     /// # Errors
     /// [`FrameFreeError::NotAllocated`] or [`FrameFreeError::Foreign`]; nothing changes.

@@ -1,4 +1,4 @@
-//! How a machine's memory is divided: nodes, zones, banks and sections.
+//! The division of a machine's memory: nodes, zones, banks and sections.
 //!
 //! A **node** is the memory near one processor. A **zone** is the part of a
 //! node that some devices can address: DMA below 16 MiB, DMA32 below 4 GiB,
@@ -50,8 +50,8 @@ pub const UNIT_FRAMES: u64 = 1024;
 const DMA_END: u64 = 16 << (20 - BASE_PAGE_SHIFT);
 const DMA32_END: u64 = 4 << (30 - BASE_PAGE_SHIFT);
 
-/// What a zone's frames can be used for, in the order in which a request may
-/// fall back from the last to the first.
+/// The devices and owners that a zone's frames can serve, in the order in which
+/// a request may fall back from the last to the first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ZoneKind {
     /// Below 16 MiB.
@@ -85,15 +85,15 @@ impl fmt::Display for ZoneKind {
 pub struct LayoutZone {
     /// The node's number.
     pub node: usize,
-    /// What its frames can be used for.
+    /// The devices and owners that its frames can serve.
     pub kind: ZoneKind,
     /// From its first frame to its last, holes included.
     pub span: Extent,
-    /// How many frames it has.
+    /// Number of its frames.
     pub present_frames: u64,
 }
 
-/// How many channels neighbouring addresses lie in.
+/// The channels in which neighbouring addresses lie.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Interleaving {
     /// A bank's addresses are its own.
@@ -103,16 +103,16 @@ pub enum Interleaving {
     TwoWay,
 }
 
-/// How memory is divided.
+/// The division of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LayoutConfig {
     /// Frames of a bank of one channel; a multiple of [`UNIT_FRAMES`].
     pub bank_frames: u64,
-    /// Whether banks are powered in pairs.
+    /// True if banks are powered in pairs.
     pub interleaving: Interleaving,
     /// Frames of a section; a multiple of [`UNIT_FRAMES`].
     pub section_frames: u64,
-    /// How many frames of each node's highest zone are set apart as
+    /// Number of frames of each node's highest zone that are set apart as
     /// [`ZoneKind::Movable`], at least as many as are left after rounding its
     /// start up to [`UNIT_FRAMES`]; 0 for none.
     pub movable_frames_per_node: u64,
@@ -130,13 +130,13 @@ impl Default for LayoutConfig {
     }
 }
 
-/// Why memory cannot be divided so.
+/// Reasons why memory cannot be divided so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LayoutError {
     /// There are no nodes, or more than [`NODES_MAX`].
     #[error("{count} nodes, not from 1 to {NODES_MAX}")]
     Nodes {
-        /// How many there are.
+        /// Their number.
         count: usize,
     },
     /// A node begins before the one in front of it ends, or ends beyond the
@@ -145,7 +145,7 @@ pub enum LayoutError {
     NodeOrder {
         /// The node's number.
         node: usize,
-        /// Where it is said to be.
+        /// The place that was given for it.
         span: Extent,
     },
     /// A frame of the map lies in no node.
@@ -177,7 +177,7 @@ pub enum LayoutError {
 /// Ranges of equal length, counted from the one with the first frame on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Grid {
-    /// How many such ranges lie before the first one counted.
+    /// Number of such ranges before the first one counted.
     skipped: u64,
     count: usize,
     frames: u64,
@@ -271,7 +271,7 @@ impl Layout {
                     break;
                 }
                 let past = node.end().min(rest.end());
-                rest = Extent::new(past, rest.end().raw() - past.raw());
+                rest = Extent::between(past, rest.end());
             }
             if !rest.is_empty() {
                 return Err(LayoutError::NoNode { frame: rest.start });
@@ -310,9 +310,7 @@ impl Layout {
         movable_frames: u64,
     ) -> Result<(), LayoutError> {
         let within = |start: u64, end: u64| {
-            let start = start.max(span.start.raw());
-            let end = end.min(span.end().raw());
-            present(map, start, end)
+            present(map, Extent::between(Pfn::new(start), Pfn::new(end)).intersect(span))
         };
         let borders = [0, DMA_END, DMA32_END, u64::MAX];
         let before = self.zone_count;
@@ -348,7 +346,7 @@ impl Layout {
         self.zone_count += 1;
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[inline]
     pub fn nodes(&self) -> usize {
         self.node_count
@@ -377,8 +375,8 @@ impl Layout {
         })
     }
 
-    /// How many banks there are, from the one with the first frame to the one
-    /// with the last.
+    /// Returns the number of banks, from the one with the first frame to the
+    /// one with the last.
     #[inline]
     pub fn banks(&self) -> usize {
         self.banks.count
@@ -401,12 +399,13 @@ impl Layout {
         self.banks.get(bank)
     }
 
-    /// Whether a bank has frames of more than one zone. O(z) for z zones.
+    /// Returns true if a bank has frames of more than one zone. O(z) for z
+    /// zones.
     pub fn bank_crosses_zones(&self, bank: usize) -> bool {
         self.bank(bank).is_some_and(|bank| self.crosses_zones(bank))
     }
 
-    /// How many sections there are, from the one with the first frame to the
+    /// Returns the number of sections, from the one with the first frame to the
     /// one with the last.
     #[inline]
     pub fn sections(&self) -> usize {
@@ -430,37 +429,35 @@ impl Layout {
         self.sections.get(section)
     }
 
-    /// Whether an extent has frames of more than one zone. O(z) for z zones.
+    /// Returns true if an extent has frames of more than one zone. O(z) for z
+    /// zones.
     pub fn crosses_zones(&self, extent: Extent) -> bool {
         self.zones().iter().filter(|zone| zone.span.overlaps(extent)).count() > 1
     }
 }
 
-/// The span and the number of the map's frames from `start` to before `end`;
-/// `None` if there are none.
-fn present(map: &MemoryMap<'_>, start: u64, end: u64) -> Option<(Extent, u64)> {
-    let mut found: Option<(u64, u64, u64)> = None;
-    for area in map.areas() {
-        let from = area.start.raw().max(start);
-        let to = area.end().raw().min(end);
-        if from < to {
-            let (first, _, count) = found.unwrap_or((from, to, 0));
-            found = Some((first, to, count + (to - from)));
+/// The span and the number of the map's frames in `extent`; `None` if there are
+/// none.
+fn present(map: &MemoryMap<'_>, extent: Extent) -> Option<(Extent, u64)> {
+    let mut found: Option<(Extent, u64)> = None;
+    for part in map.areas().iter().map(|area| area.intersect(extent)) {
+        if !part.is_empty() {
+            let (span, count) = found.unwrap_or((part, 0));
+            found = Some((Extent::between(span.start, part.end()), count + part.count));
         }
     }
-    found.map(|(first, past, count)| (Extent::new(Pfn::new(first), past - first), count))
+    found
 }
 
 /// From which frame on `span` has `count` frames of the map, or all that it has.
 fn last_frames(map: &MemoryMap<'_>, span: Extent, count: u64) -> u64 {
     let mut rest = count;
     for area in map.areas().iter().rev().filter(|area| area.overlaps(span)) {
-        let start = area.start.max(span.start).raw();
-        let end = area.end().min(span.end()).raw();
-        if end - start >= rest {
-            return end - rest;
+        let part = area.intersect(span);
+        if part.count >= rest {
+            return part.end().raw() - rest;
         }
-        rest -= end - start;
+        rest -= part.count;
     }
     span.start.raw()
 }

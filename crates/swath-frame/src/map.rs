@@ -1,10 +1,9 @@
-//! Which frames there are: usable ranges of physical memory and the holes
-//! between them.
+//! The memory map: usable ranges of physical memory and the holes between them.
 //!
 //! Firmware reports memory as ranges of bytes. What an allocator may hand out
 //! are the frames that lie wholly inside one range; these form **areas**, and
 //! the holes between areas are **vacuums**. The map keeps the areas sorted and
-//! joined, in storage that the caller gives.
+//! joined, in storage of the caller.
 //!
 //! ```text
 //!  ranges   |=======|   |===============|=========|         |====|
@@ -22,7 +21,7 @@ use swath_arch::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT, Extent, Pfn, PhysAddr};
 pub struct ByteRange {
     /// The address of the first byte.
     pub start: PhysAddr,
-    /// How many bytes there are.
+    /// Number of bytes.
     pub len_bytes: u64,
 }
 
@@ -51,7 +50,7 @@ impl fmt::Display for ByteRange {
     }
 }
 
-/// Why ranges do not make a memory map.
+/// Reasons why ranges do not make a memory map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MemoryMapError {
     /// Two ranges share a byte.
@@ -73,7 +72,7 @@ pub enum MemoryMapError {
     TooManyAreas {
         /// The range.
         range: ByteRange,
-        /// How many areas the storage holds.
+        /// Number of areas that the storage holds.
         capacity: usize,
     },
     /// No range holds a whole frame.
@@ -140,9 +139,8 @@ impl<'m> MemoryMap<'m> {
             highest_end = highest_end.max(end);
 
             let first = range.start.raw().div_ceil(BASE_PAGE_BYTES);
-            let past = end >> BASE_PAGE_SHIFT;
-            if first < past {
-                let area = Extent::new(Pfn::new(first), past - first);
+            let area = Extent::between(Pfn::new(first), PhysAddr::new(end).frame());
+            if !area.is_empty() {
                 used = join(storage, used, area)
                     .ok_or(MemoryMapError::TooManyAreas { range, capacity })?;
             }
@@ -166,18 +164,18 @@ impl<'m> MemoryMap<'m> {
     pub fn span(&self) -> Extent {
         match self.areas {
             [] => Extent::default(),
-            [first, .., last] => Extent::new(first.start, last.end().raw() - first.start.raw()),
+            [first, .., last] => Extent::between(first.start, last.end()),
             [only] => *only,
         }
     }
 
-    /// How many frames the areas hold.
+    /// Returns the number of frames in all areas.
     #[inline]
     pub fn total_frames(&self) -> u64 {
         self.total_frames
     }
 
-    /// Whether the frame lies in an area, in O(log a) for a areas.
+    /// Returns true if the frame lies in an area, in O(log a) for a areas.
     pub fn contains(&self, frame: Pfn) -> bool {
         let after = self.areas.partition_point(|area| area.start <= frame);
         after > 0 && self.areas[after - 1].contains(frame)

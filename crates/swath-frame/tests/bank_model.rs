@@ -12,9 +12,9 @@ use swath_frame::{ByteRange, FrameFreeError, IsolateError, MemoryMap, Mobility, 
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Rule {
-    ArrayPlacement,
-    ListPlacement { recent_first: bool },
-    PoolPlacement,
+    Array,
+    List { recent_first: bool },
+    Pools,
 }
 
 /// Frames one by one, lists as plain vectors with the head first.
@@ -52,7 +52,7 @@ impl Model {
             held: Vec::new(),
         };
         for bank in 0..count {
-            if model.total(bank) > 0 && rule != Rule::ArrayPlacement {
+            if model.total(bank) > 0 && rule != Rule::Array {
                 let pool = if model.crosses[bank] { BankPool::Kernel } else { BankPool::Offline };
                 model.pool[bank] = Some(pool);
                 model.lists[pool as usize].push(bank);
@@ -104,11 +104,11 @@ impl Model {
             list.iter().copied().filter(|&bank| self.serves(bank, order)).collect()
         };
         match self.rule {
-            Rule::ArrayPlacement => {
+            Rule::Array => {
                 let mut banks = (0..self.pool.len()).filter(|&bank| self.serves(bank, order));
                 if movable { banks.next_back() } else { banks.next() }.into_iter().collect()
             }
-            Rule::ListPlacement { recent_first } => {
+            Rule::List { recent_first } => {
                 let recent = self.recent[own as usize].filter(|&bank| self.serves(bank, order));
                 if recent_first && recent.is_some() {
                     return recent.into_iter().collect();
@@ -129,7 +129,7 @@ impl Model {
                 let best = others.iter().map(key).max();
                 others.iter().copied().find(|bank| Some(key(bank)) == best).into_iter().collect()
             }
-            Rule::PoolPlacement => {
+            Rule::Pools => {
                 let found = serving(own);
                 if !found.is_empty() {
                     return found;
@@ -360,12 +360,12 @@ fn every_sequence_on_four_banks_of_four_frames() {
         let pair = Pair::new(placement, rule, &[(0, 16)], (0, 16), 4, 2);
         assert!(pair.explore(depth) > 8_u64.pow(depth as u32));
     }
-    explore(ArrayPlacement, Rule::ArrayPlacement, 5);
+    explore(ArrayPlacement, Rule::Array, 5);
     for recent_first in [false, true] {
-        explore(ListPlacement::new(recent_first), Rule::ListPlacement { recent_first }, 5);
+        explore(ListPlacement::new(recent_first), Rule::List { recent_first }, 5);
     }
     for preference in PREFERENCES {
-        explore(pools(preference, preference), Rule::PoolPlacement, 5);
+        explore(pools(preference, preference), Rule::Pools, 5);
     }
 }
 
@@ -381,17 +381,15 @@ fn random_sequences_on_partial_and_crossing_banks() {
     ];
     for &(areas, zone, bank_frames, top) in ZONES {
         for seed in 0..6 {
-            Pair::new(ArrayPlacement, Rule::ArrayPlacement, areas, zone, bank_frames, top)
-                .random(seed, 500);
+            Pair::new(ArrayPlacement, Rule::Array, areas, zone, bank_frames, top).random(seed, 500);
             for recent_first in [false, true] {
-                let rule = Rule::ListPlacement { recent_first };
+                let rule = Rule::List { recent_first };
                 Pair::new(ListPlacement::new(recent_first), rule, areas, zone, bank_frames, top)
                     .random(seed, 500);
             }
             for kernel in PREFERENCES {
                 let placement = pools(kernel, PREFERENCES[seed as usize % 3]);
-                Pair::new(placement, Rule::PoolPlacement, areas, zone, bank_frames, top)
-                    .random(seed, 500);
+                Pair::new(placement, Rule::Pools, areas, zone, bank_frames, top).random(seed, 500);
             }
         }
     }

@@ -8,10 +8,10 @@
 //!
 //! Alignments are powers of two and given as their logarithm, as an order is.
 
-mod number;
-mod order;
-mod range;
+pub(crate) mod number;
+pub(crate) mod order;
+pub(crate) mod range;
 
-pub use number::{Pfn, PhysAddr, VirtAddr, Vpn};
+pub use number::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT, Pfn, PhysAddr, VirtAddr, Vpn};
 pub use order::Order;
 pub use range::{Extent, PageRange};

@@ -3,7 +3,11 @@
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
-use crate::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT};
+/// The log2 of the base page size: all three formats use 4 KiB base pages.
+pub const BASE_PAGE_SHIFT: u32 = 12;
+
+/// Bytes in a base page and in a frame: 4096.
+pub const BASE_PAGE_BYTES: u64 = 1 << BASE_PAGE_SHIFT;
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {

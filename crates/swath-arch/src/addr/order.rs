@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT};
+use crate::addr::number::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT};
 
 /// An order k stands for 2^k base frames or base pages; k is at most
 /// [`Order::MAX`].

@@ -1,11 +1,11 @@
-//! Which orders of a page buddy allocator have a list.
+//! The orders of a page buddy allocator that have a list.
 
 use swath_arch::Order;
 
 /// The most classes that an allocator can have.
 pub const CLASSES_MAX: usize = 32;
 
-/// Which orders have a list: 0, G, 2G, … up to a top order.
+/// The orders that have a list: 0, G, 2G, … up to a top order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BuddyConfig {
     pub(crate) granularity: u32,
@@ -46,7 +46,7 @@ impl BuddyConfig {
         self.granularity
     }
 
-    /// How many orders have a list.
+    /// Returns the number of orders that have a list.
     pub const fn classes(self) -> usize {
         self.last + 1
     }
@@ -68,7 +68,7 @@ impl BuddyConfig {
     }
 }
 
-/// Why orders cannot be laid out.
+/// Reasons why orders cannot have lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BuddyConfigError {
     /// The granularity is 0 or beyond [`Order::MAX`].
@@ -80,7 +80,7 @@ pub enum BuddyConfigError {
     /// The orders are more than [`CLASSES_MAX`].
     #[error("{classes} orders would need a list, {CLASSES_MAX} can have one")]
     TooManyClasses {
-        /// How many there would be.
+        /// The number that there would be.
         classes: usize,
     },
 }

@@ -45,7 +45,7 @@ impl<R: Rule> State<R> {
         Some(class.base + at as u64)
     }
 
-    /// Takes the first frame of a unit of the lowest class that has one. Of
+    /// Allocates the first frame of a unit of the lowest class that has one. Of
     /// each unit on the way down, all but the first part stays free.
     #[inline(never)]
     fn allocate_split(&mut self, s: &mut [u64]) -> Option<Pfn> {
@@ -70,7 +70,7 @@ impl<R: Rule> State<R> {
     }
 
     #[inline(always)]
-    pub(crate) fn put_frame(&mut self, s: &mut [u64], frame: Pfn) -> Result<(), FrameFreeError> {
+    pub(crate) fn free_frame(&mut self, s: &mut [u64], frame: Pfn) -> Result<(), FrameFreeError> {
         let at = frame.raw().wrapping_sub(self.classes[0].base);
         let (index, bit) = (at >> 6, 1 << (at & 63));
         if index >= self.allocated_words as u64 || s[index as usize] & bit == 0 {
@@ -86,7 +86,7 @@ impl<R: Rule> State<R> {
     }
 
     /// Adds to class 0 the frames that `bits` marks in word `index`, unless
-    /// that seems to complete a parent or the rule has to hear of it.
+    /// that seems to complete a parent or the rule has to be notified.
     #[inline(always)]
     fn join(&mut self, s: &mut [u64], index: usize, bits: u64) -> bool {
         let was = self.classes[0].free.word(s, index);
@@ -208,7 +208,7 @@ impl<R: Rule> State<R> {
         Ok(())
     }
 
-    /// Frees for a rule that is told: an extent within two words as any other,
+    /// Frees for a rule that is notified: an extent within two words as any other,
     /// as it is as often in two as in one.
     #[inline(always)]
     fn free_across(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FrameFreeError> {
@@ -239,7 +239,7 @@ impl<R: Rule> State<R> {
         Ok(())
     }
 
-    /// Whether a parent seems to be full in this word of class 0.
+    /// Returns true if a parent seems to be full in this word of class 0.
     #[inline(always)]
     fn has_full(&self, word: u64) -> bool {
         // In the complement a full parent is zeros: less one, they borrow, and

@@ -42,11 +42,11 @@
 //! frames. Vacuums cost as much as memory.
 //!
 //! Instructions per call, counted on x86-64: with a random half of 2^20 frames
-//! in use, 41 to take a frame and 39 to put one back with G = 4 or 9; 43 and
+//! in use, 41 to allocate a frame and 39 to free one with G = 4 or 9; 43 and
 //! 60 with BBS, where every second put completes a pair. A request of 900
 //! frames that finds single free frames only costs 89 per block. An aligned
-//! block of 2^9 frames costs 150 to take and 210 to free with G = 9. A frame
-//! taken while list 0 is empty costs 620 with G = 9, and 970 to put back if
+//! block of 2^9 frames costs 150 to allocate and 210 to free with G = 9. A frame
+//! allocated while list 0 is empty costs 620 with G = 9, and 970 to free if
 //! that completes 512 frames; with G = 4 it is 150 and 220.
 
 use core::ops::DerefMut;
@@ -105,8 +105,8 @@ pub struct PageBuddy<W, R = HeadOfList> {
 }
 
 impl<W: DerefMut<Target = [u64]>, R: Rule> PageBuddy<W, R> {
-    /// How many words of storage the frames of `map` need; `usize::MAX` if
-    /// they cannot be addressed. O(C).
+    /// Counts the words of storage that the frames of `map` need; `usize::MAX`
+    /// if they cannot be addressed. O(C).
     pub fn storage_words(map: &MemoryMap<'_>, config: BuddyConfig) -> usize {
         State::<R>::storage_words(map, config)
     }
@@ -143,24 +143,24 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> PageBuddy<W, R> {
         self.state.config()
     }
 
-    /// Whether the frame is free. O(C).
+    /// Returns true if the frame is free. O(C).
     pub fn is_free(&self, frame: Pfn) -> bool {
         self.state.is_free(&self.storage, frame)
     }
 
-    /// Whether the frame is allocated: neither free nor a hole. O(1).
+    /// Returns true if the frame is allocated: neither free nor a hole. O(1).
     pub fn is_allocated(&self, frame: Pfn) -> bool {
         self.state.is_allocated(&self.storage, frame)
     }
 
-    /// Takes back a single frame. O(1) plus, for each class in which a parent
+    /// Frees a single frame. O(1) plus, for each class in which a parent
     /// fills up, O(L + 2^G/64).
     ///
     /// # Errors
     /// [`FrameFreeError::Foreign`] or [`FrameFreeError::NotAllocated`]; nothing changes.
     #[inline(always)]
-    pub fn put_frame(&mut self, frame: Pfn) -> Result<(), FrameFreeError> {
-        self.state.put_frame(&mut self.storage, frame)
+    pub fn free_frame(&mut self, frame: Pfn) -> Result<(), FrameFreeError> {
+        self.state.free_frame(&mut self.storage, frame)
     }
 
     /// Walks all invariants in O(words); the first that does not hold is

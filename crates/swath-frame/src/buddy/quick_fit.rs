@@ -76,7 +76,7 @@ pub struct QuickFit<'m, W, A> {
     /// Words of bits, which come first in the storage: the last is spare, so
     /// that each word in use has one after it.
     words: usize,
-    /// How many blocks the list of each length has, from length 1 on.
+    /// Number of blocks in the list of each length, from length 1 on.
     kept: [u8; LENGTH_MAX],
     kept_frames: u64,
 }
@@ -88,7 +88,7 @@ fn bit_words(map: &MemoryMap<'_>) -> usize {
 }
 
 impl<W, A> QuickFit<'_, W, A> {
-    /// How many words of storage the frames of `map` need. O(1).
+    /// Counts the words of storage that the frames of `map` need. O(1).
     pub fn storage_words(map: &MemoryMap<'_>) -> usize {
         bit_words(map).saturating_add(LENGTH_MAX * DEPTH)
     }
@@ -133,14 +133,14 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
         &self.inner
     }
 
-    /// Gives all blocks on the lists back to the allocator. O(blocks) frees.
+    /// Frees all blocks on the lists to the allocator. O(blocks) frees.
     pub fn flush(&mut self) {
         for len in 1..=LENGTH_MAX {
             self.give_back(len, self.kept[len - 1] as usize);
         }
     }
 
-    /// Gives the oldest `count` blocks of the list of `len` frames back.
+    /// Frees the oldest `count` blocks of the list of `len` frames.
     #[inline(never)]
     fn give_back(&mut self, len: usize, count: usize) {
         let list = self.list(len);
@@ -154,7 +154,7 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
         self.kept_frames -= (count * len) as u64;
     }
 
-    /// Where the list of blocks of `len` frames stands in the storage.
+    /// Returns the place in the storage of the list of blocks of `len` frames.
     #[inline(always)]
     fn list(&self, len: usize) -> usize {
         self.words + (len - 1) * DEPTH
@@ -176,7 +176,7 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
         Some(Extent::new(Pfn::new(start), len))
     }
 
-    /// Notes that users hold a block which the allocator gave.
+    /// Notes that users hold a block which the allocator has allocated.
     fn used(&mut self, block: Extent) -> Extent {
         let at = (block.start.raw() - self.base) as usize;
         set(&mut self.storage[..self.words], at, block.count as usize);

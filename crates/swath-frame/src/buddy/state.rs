@@ -1,5 +1,5 @@
-//! What a page buddy allocator knows and does, over words that each call is
-//! given: its classes and the movement of frames between them.
+//! The state of a page buddy allocator, over words that each call is given: its
+//! classes and the movement of frames between them.
 //!
 //! Numbers of units are absolute here (a unit of order o is frame >> o), and a
 //! class subtracts its base where it meets its bitmap.
@@ -45,7 +45,7 @@ struct Choice {
     len: usize,
 }
 
-/// Where the parts of a class stand.
+/// The places of the parts of a class.
 struct Layout {
     base: u64,
     units: u64,
@@ -230,9 +230,9 @@ impl<R: Rule> State<R> {
         full
     }
 
-    /// Whether the units `low..high` of class `i` complete their parent, which
-    /// is whole words. Until the word of `low` is full there is no need to see
-    /// the others.
+    /// Returns true if the units `low..high` of class `i` complete their
+    /// parent, which is whole words. Until the word of `low` is full there is
+    /// no need to see the others.
     fn completes(&self, s: &[u64], i: usize, low: u64, high: u64) -> bool {
         let class = &self.classes[i];
         let start = low >> self.granularity << self.granularity;
@@ -294,7 +294,7 @@ impl<R: Rule> State<R> {
         }
     }
 
-    /// Why a frame that is not allocated cannot be freed.
+    /// Returns the reason why a frame that is not allocated cannot be freed.
     #[cold]
     #[inline(never)]
     pub(crate) fn refuse(&self, s: &[u64], frame: Pfn) -> FrameFreeError {
@@ -400,8 +400,8 @@ impl<R: Rule> State<R> {
         Some(self.taken(s, start, end))
     }
 
-    /// What to take for a request of `frames_max` frames, if any frame is
-    /// free: line 4 to 9 of Fig. 4 from class `fitting` on, or the shortest
+    /// Chooses what to take for a request of `frames_max` frames, if any frame
+    /// is free: line 4 to 9 of Fig. 4 from class `fitting` on, or the shortest
     /// run that is long enough. The lower classes follow when that finds none.
     #[inline(always)]
     fn choose(&mut self, s: &mut [u64], fitting: usize, frames_max: u64) -> Option<Choice> {

@@ -3,19 +3,19 @@
 /// The most CPUs of a machine.
 pub const CPUS_MAX: usize = 1024;
 
-/// What a machine has beside its memory.
+/// The properties of a machine beside its memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MachineConfig {
-    /// How many CPUs, shared evenly by the nodes.
+    /// Number of CPUs, shared evenly by the nodes.
     pub cpus: usize,
-    /// How much memory the watermarks keep free, in KiB; `None` for the
-    /// kernel's default, [`min_free_kib`](crate::machine::watermark::min_free_kib).
+    /// Memory that the watermarks keep free, in KiB; `None` for the kernel's
+    /// default, [`min_free_kib`](crate::machine::watermark::min_free_kib).
     pub min_free_kib: Option<u64>,
-    /// Whether there are per-CPU lists; without, each block comes from a zone.
+    /// True if there are per-CPU lists; without, each block comes from a zone.
     pub per_cpu_lists: bool,
 }
 
-/// Why a machine cannot be built.
+/// Reasons why a machine cannot be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MachineError {
     /// The words are too few.
@@ -29,17 +29,17 @@ pub enum MachineError {
     /// The per-CPU lists are not as many as zones times CPUs.
     #[error("{needed} per-CPU lists needed, {given} given")]
     Lists {
-        /// How many are needed.
+        /// Number needed.
         needed: usize,
-        /// How many were given.
+        /// Number given.
         given: usize,
     },
     /// The zones are not as many as the layout's.
     #[error("{needed} zones needed, {given} given")]
     Zones {
-        /// How many there should be.
+        /// Number expected.
         needed: usize,
-        /// How many were given.
+        /// Number given.
         given: usize,
     },
     /// A zone has another number of frames than in the layout, or some are in use.
@@ -55,12 +55,12 @@ pub enum MachineError {
     /// There are no CPUs, or more than [`CPUS_MAX`].
     #[error("{cpus} CPUs, not from 1 to {CPUS_MAX}")]
     Cpus {
-        /// How many there should be.
+        /// Number expected.
         cpus: usize,
     },
 }
 
-/// How much storage a machine needs.
+/// The storage that a machine needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MachineSize {
     /// Words of storage.

@@ -9,8 +9,8 @@ use crate::machine::per_cpu::PerCpuLists;
 use crate::machine::usage::{Isolation, MemoryUnit, UnitState, extent};
 use crate::zone::allocator::{IsolateError, ZoneAllocator};
 
-/// Why a section or bank was not isolated, taken offline or brought back.
-/// Nothing has changed.
+/// Reasons why a section or bank was not isolated, taken offline or brought
+/// back. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HotplugError {
     /// There is no such section or bank.
@@ -22,13 +22,13 @@ pub enum HotplugError {
     /// It has frames of several zones: it stays in the allocation pool.
     #[error("{unit} has frames of several zones")]
     CrossesZones {
-        /// Which.
+        /// The section or bank.
         unit: MemoryUnit,
     },
     /// Not all of it is memory.
     #[error("{unit} lacks {frames} frames")]
     Holes {
-        /// Which.
+        /// The section or bank.
         unit: MemoryUnit,
         /// Frames that are missing.
         frames: u64,
@@ -36,25 +36,25 @@ pub enum HotplugError {
     /// It holds frames that cannot be moved.
     #[error("{unit} holds {frames} unmovable frames, first {frame}")]
     Unmovable {
-        /// Which.
+        /// The section or bank.
         unit: MemoryUnit,
         /// The first such frame.
         frame: Pfn,
-        /// How many there are.
+        /// Their number.
         frames: u64,
     },
     /// All its frames in use are movable, but they have not been moved.
     #[error("{unit} has {frames} frames in use")]
     InUse {
-        /// Which.
+        /// The section or bank.
         unit: MemoryUnit,
-        /// How many there are.
+        /// Their number.
         frames: u64,
     },
     /// It is not in the state that the call changes.
     #[error("{unit} is {isolation}")]
     State {
-        /// Which.
+        /// The section or bank.
         unit: MemoryUnit,
         /// The state in which it is.
         isolation: Isolation,
@@ -62,9 +62,9 @@ pub enum HotplugError {
     /// Its zone's allocator does not isolate it.
     #[error("{unit}: {error}")]
     Zone {
-        /// Which.
+        /// The section or bank.
         unit: MemoryUnit,
-        /// Why not.
+        /// The zone's reason.
         error: IsolateError,
     },
 }
@@ -76,8 +76,8 @@ where
     Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
-    /// What the frames of a section or bank are used for; `None` if there is
-    /// no such unit. O(1).
+    /// Returns the use of a section's or bank's frames; `None` if there is no
+    /// such unit. O(1).
     pub fn unit_state(&self, unit: MemoryUnit) -> Option<UnitState> {
         extent(&self.layout, unit)?;
         Some(self.usage.state(&self.words, unit))
@@ -93,16 +93,16 @@ where
         self.unit_state(MemoryUnit::Bank(bank))
     }
 
-    /// Whether a section could be taken offline once its frames in use have
-    /// been moved: it is memory of one zone without holes, and none of its
+    /// Returns true if a section could be taken offline once its frames in use
+    /// have been moved: it is memory of one zone without holes, and none of its
     /// frames is unmovable. O(1).
     pub fn is_removable(&self, section: usize) -> bool {
         self.whole(MemoryUnit::Section(section)).is_ok_and(|(_, _, state)| state.unmovable == 0)
     }
 
-    /// What stands in the way of taking a unit offline once its movable frames
-    /// have been moved: nothing, if this succeeds. O(1), and O(frames of the
-    /// unit / 64) where a frame is unmovable.
+    /// Succeeds if nothing prevents a unit from being taken offline once its
+    /// movable frames have been moved. O(1), and O(frames of the unit / 64)
+    /// where a frame is unmovable.
     ///
     /// # Errors
     /// A [`HotplugError`]: the unit is not whole, offline, or holds a frame that
@@ -119,7 +119,7 @@ where
         Err(HotplugError::Unmovable { unit, frame, frames: state.unmovable })
     }
 
-    /// The first frame of `extent` that is in use, by whomever; frames in
+    /// The first frame of `extent` that is in use; frames in
     /// per-CPU lists are not. O(frames of the extent / 64) up to that one.
     pub fn next_used(&self, extent: Extent) -> Option<Pfn> {
         extent.checked_end()?;

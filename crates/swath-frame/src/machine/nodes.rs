@@ -28,8 +28,8 @@
 //! zone serves it, else O(z) for z zones; a batch is paid by its first block.
 //!
 //! Instructions per call over Linux's zone, counted as
-//! [there](crate::zone::linux::zone#what-it-costs): 385 to take a single frame and 634 to
-//! give one through per-CPU lists, 292 and 424 without.
+//! [there](crate::zone::linux::zone#what-it-costs): 385 to allocate a single frame and 634 to
+//! free one through per-CPU lists, 292 and 424 without.
 
 use core::ops::{DerefMut, Range};
 
@@ -46,13 +46,13 @@ use crate::map::MemoryMap;
 use crate::zone::allocator::{Mobility, ZoneAllocator};
 use crate::zone::linux::build::ORDER_MAX;
 
-/// What the machine knows of one of its zones.
+/// The machine's record of one of its zones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ZoneState {
     pub(crate) marks: Watermarks,
     pub(crate) lists: Option<Marks>,
-    /// Where the entries of its per-CPU lists lie in the words, and how many
-    /// words each CPU has.
+    /// The place in the words of its per-CPU lists' entries, and the words that
+    /// each CPU has.
     entries_at: usize,
     entries_words: usize,
     /// Frames in per-CPU lists.
@@ -82,7 +82,7 @@ pub struct Machine<Zs, Ls, W> {
     config: MachineConfig,
 }
 
-/// Which watermark a request has to leave untouched.
+/// The watermark that a request has to leave untouched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Low,
@@ -112,8 +112,8 @@ fn marks(
     })
 }
 
-/// Whether requests from `zone` first try to leave pageblocks unmixed: if it is
-/// a Normal zone with a lower one to go to.
+/// Returns true if requests from `zone` first try to leave pageblocks unmixed:
+/// if it is a Normal zone with a lower one to go to.
 fn avoids_mixing(layout: &Layout, zone: usize) -> bool {
     let zones = layout.zones();
     zones[zone].kind == ZoneKind::Normal
@@ -130,7 +130,8 @@ where
     Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
-    /// How much storage a machine of this layout needs. O(z) for z zones.
+    /// Returns the storage that a machine of this layout needs. O(z) for z
+    /// zones.
     pub fn size(map: &MemoryMap<'_>, layout: &Layout, config: MachineConfig) -> MachineSize {
         let zones = layout.zones();
         let marks = marks(layout, config, |zone| zones[zone].present_frames);
@@ -208,7 +209,7 @@ where
         Ok(machine)
     }
 
-    /// How the memory is divided.
+    /// Returns the division of the memory.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -218,7 +219,7 @@ where
         &self.zones
     }
 
-    /// How many CPUs there are.
+    /// Returns the number of CPUs.
     pub fn cpus(&self) -> usize {
         self.config.cpus
     }
@@ -243,7 +244,8 @@ where
         self.zones[zone].free_frames() + self.states[zone].waiting_frames
     }
 
-    /// Whether the frame is in use; `None` if there is no such frame. O(1).
+    /// Returns true if the frame is in use; `None` if there is no such frame.
+    /// O(1).
     pub fn is_used(&self, frame: Pfn) -> Option<bool> {
         self.usage.is_used(&self.words, frame)
     }
@@ -284,7 +286,7 @@ where
         }
     }
 
-    /// Whether a zone keeps its watermark, and has such a block.
+    /// Returns true if a zone keeps its watermark, and has such a block.
     #[inline]
     fn may_allocate(&self, zone: usize, order: Order, highest: ZoneKind, level: Level) -> bool {
         let marks = &self.states[zone].marks;
@@ -301,7 +303,7 @@ where
                 || self.zones[zone].largest_free().is_some_and(|largest| largest >= order))
     }
 
-    /// Takes a block from one zone, through a per-CPU list if it has one.
+    /// Allocates a block from one zone, through a per-CPU list if it has one.
     #[inline]
     fn allocate_in(&mut self, zone: usize, request: &BlockRequest, unmixed: bool) -> Option<Pfn> {
         let BlockRequest { order, mobility, cpu, .. } = *request;
@@ -346,10 +348,10 @@ where
         }
     }
 
-    /// Takes a block.
+    /// Allocates a block.
     ///
     /// # Errors
-    /// A [`MachineAllocateError`]; no frame is taken.
+    /// A [`MachineAllocateError`]; nothing changes but where free frames wait.
     pub fn allocate(&mut self, request: BlockRequest) -> Result<Pfn, MachineAllocateError> {
         if request.node >= self.layout.nodes() {
             return Err(MachineAllocateError::Node { node: request.node });
@@ -373,10 +375,10 @@ where
         Ok(start)
     }
 
-    /// Takes the block of 2^`order` frames that `choose` takes from a zone's
+    /// Allocates the block of 2^`order` frames that `choose` allocates from a zone's
     /// allocator, past zonelist, watermarks and per-CPU lists: a target for
     /// migration, which the allocator knows best how to choose. `None` if there
-    /// is no such zone or `choose` gives none. `choose` must not change the zone
+    /// is no such zone or `choose` has none. `choose` must not change the zone
     /// otherwise.
     pub fn allocate_with(
         &mut self,
@@ -426,8 +428,8 @@ where
         taken
     }
 
-    /// Whether per-CPU lists hold frames that would complete a block, or that
-    /// would lift a zone above its watermark.
+    /// Returns true if per-CPU lists hold frames that would complete a block,
+    /// or that would lift a zone above its watermark.
     fn draining_helps(&self, request: &BlockRequest) -> bool {
         let layout = &self.layout;
         layout.zonelist(request.node, request.highest).any(|zone| {
@@ -435,11 +437,10 @@ where
                 return false;
             }
             let whole = |frame: Pfn| {
-                let start = Pfn::new(frame.raw() >> request.order.k() << request.order.k());
-                let block = Extent::new(start, request.order.frames());
+                let block = Extent::block_around(frame, request.order);
                 layout.zones()[zone].span.covers(block)
                     && self.usage.is_free(&self.words, block)
-                    && !self.is_isolated(start)
+                    && !self.is_isolated(block.start)
             };
             let mut helps = false;
             self.for_each_waiting(zone, &mut |block, _| helps |= whole(block));
@@ -457,7 +458,7 @@ where
         }
     }
 
-    /// Whether a frame lies in an isolated section or bank.
+    /// Returns true if a frame lies in an isolated section or bank.
     #[inline]
     pub(crate) fn is_isolated(&self, frame: Pfn) -> bool {
         let isolated = |unit| self.usage.isolation(&self.words, unit) != Isolation::None;
@@ -473,7 +474,7 @@ where
         zone.or_else(|| self.layout.zone_of(frame))
     }
 
-    /// Takes back frames on a CPU, which may be any part of what was taken.
+    /// Frees frames on a CPU, which may be any part of what was allocated.
     ///
     /// # Errors
     /// A [`MachineFreeError`] if any frame is not in use; nothing changes.
@@ -518,7 +519,7 @@ where
             for (start, order) in part.blocks(ORDER_MAX) {
                 self.free_block(zone, start, order, cpu);
             }
-            rest = Extent::new(part.end(), rest.count - part.count);
+            rest = rest.split_at(part.count).1;
         }
         Ok(())
     }

@@ -6,12 +6,12 @@ use crate::allocator::FrameFreeError;
 use crate::layout::ZoneKind;
 use crate::zone::allocator::Mobility;
 
-/// What a request says of itself.
+/// A request for one block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockRequest {
     /// 2^order frames are wanted.
     pub order: Order,
-    /// Whether the owner could be moved.
+    /// True if the owner could be moved.
     pub mobility: Mobility,
     /// The highest zone whose frames will do. Only movable requests get
     /// frames of [`ZoneKind::Movable`]; for others it means Normal.
@@ -20,11 +20,11 @@ pub struct BlockRequest {
     pub node: usize,
     /// The CPU that asks.
     pub cpu: usize,
-    /// Whether the reserves below the watermarks may be used.
+    /// True if the reserves below the watermarks may be used.
     pub urgent: bool,
 }
 
-/// Why a request was not served. No frame has been taken.
+/// Reasons why a machine refuses an allocation. No frame has been allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MachineAllocateError {
     /// There is no such node.
@@ -40,7 +40,7 @@ pub enum MachineAllocateError {
         cpu: usize,
     },
     /// No zone has such a block, or none that its watermark lets go.
-    #[error("no block of order {order} to be had, {free} frames free")]
+    #[error("no block of order {order}, {free} frames free")]
     NoBlock {
         /// The order asked for.
         order: Order,
@@ -49,7 +49,7 @@ pub enum MachineAllocateError {
     },
 }
 
-/// Why frames were not taken back. Nothing has changed.
+/// Reasons why a machine does not free frames. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MachineFreeError {
     /// There is no such CPU.

@@ -1,5 +1,5 @@
-//! Which frames of a machine are in use and by movable owners, by frame and
-//! counted by section and by bank.
+//! The use of a machine's frames: a bit for each that is in use, a bit for each
+//! with a movable owner, and counts of both by section and by bank.
 //!
 //! A frame has a bit in each of two bitmaps:
 //!
@@ -26,7 +26,7 @@ const UNIT_WORDS: usize = 2;
 const MIXED: u64 = 0xff;
 const _: () = assert!(ZONES_MAX < MIXED as usize);
 
-/// Whether a unit's frames can be handed out.
+/// The states of a unit: its frames can be handed out only in the first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Isolation {
     /// They can.
@@ -51,9 +51,9 @@ impl core::fmt::Display for Isolation {
 /// A section or a bank, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MemoryUnit {
-    /// What is taken offline as one.
+    /// A range that is taken offline as one.
     Section(usize),
-    /// What is powered as one.
+    /// A range that is powered as one.
     Bank(usize),
 }
 
@@ -66,7 +66,7 @@ impl core::fmt::Display for MemoryUnit {
     }
 }
 
-/// What the frames of a section or bank are used for.
+/// The use of the frames of a section or bank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct UnitState {
     /// Frames that are not holes.
@@ -77,14 +77,14 @@ pub struct UnitState {
     pub movable: u64,
     /// Frames in use by unmovable or reclaimable owners.
     pub unmovable: u64,
-    /// Whether they can be handed out.
+    /// The state of the unit.
     pub isolation: Isolation,
-    /// Whether the unit has frames of several zones: then it cannot be
+    /// True if the unit has frames of several zones: then it cannot be
     /// isolated, and stays in the allocation pool.
     pub crosses_zones: bool,
 }
 
-/// Where the bitmaps and the counters lie in a machine's words.
+/// The places of the bitmaps and the counters in a machine's words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     /// All frames, holes included.
@@ -119,7 +119,7 @@ fn masks(first: u64, count: u64) -> impl Iterator<Item = (usize, u64)> {
 
 impl Usage {
     pub(crate) fn new(span: Extent, layout: &Layout) -> Self {
-        let base = span.start.raw() / UNIT_FRAMES * UNIT_FRAMES;
+        let base = span.start.align_down(UNIT_FRAMES.ilog2()).raw();
         let bitmap_words = (span.end().raw() - base).div_ceil(64) as usize;
         let sections_at = 2 * bitmap_words;
         let banks_at = sections_at + layout.sections() * UNIT_WORDS;
@@ -127,7 +127,7 @@ impl Usage {
         Self { span, base, bitmap_words, sections_at, banks_at, end }
     }
 
-    /// How many words it all takes.
+    /// Returns the number of words that it all takes.
     pub(crate) fn words(&self) -> usize {
         self.end
     }
@@ -216,10 +216,10 @@ impl Usage {
     fn by_unit(extent: Extent, mut change: impl FnMut(Extent)) {
         let mut rest = extent;
         while !rest.is_empty() {
-            let border = (rest.start.raw() / UNIT_FRAMES + 1) * UNIT_FRAMES;
-            let count = rest.count.min(border - rest.start.raw());
-            change(Extent::new(rest.start, count));
-            rest = Extent::new(Pfn::new(rest.start.raw() + count), rest.count - count);
+            let to_border = UNIT_FRAMES - rest.start.offset_in(UNIT_FRAMES.ilog2());
+            let (part, beyond) = rest.split_at(to_border);
+            change(part);
+            rest = beyond;
         }
     }
 
@@ -232,8 +232,8 @@ impl Usage {
             .then(|| ((bit / 64) as usize, u64::MAX >> (64 - extent.count) << (bit % 64)))
     }
 
-    /// Whether a small block is in use; if not, or if it is a larger one,
-    /// [`find_unused`](Self::find_unused) says more.
+    /// Returns true if a small block is in use; if not, or if it is a larger
+    /// one, [`find_unused`](Self::find_unused) says more.
     #[inline]
     pub(crate) fn is_used_small(&self, words: &[u64], extent: Extent) -> bool {
         self.small(extent).is_some_and(|(at, mask)| words[at] & mask == mask)
@@ -304,7 +304,7 @@ impl Usage {
         self.span.contains(frame).then_some(((bit / 64) as usize, 1 << (bit % 64)))
     }
 
-    /// Whether the frame is in use; `None` for holes.
+    /// Returns true if the frame is in use; `None` for holes.
     #[inline]
     pub(crate) fn is_used(&self, words: &[u64], frame: Pfn) -> Option<bool> {
         let (at, mask) = self.index(frame)?;
@@ -313,7 +313,7 @@ impl Usage {
         (used || !other).then_some(used)
     }
 
-    /// Whether the frame is in use by a movable owner.
+    /// Returns true if the frame is in use by a movable owner.
     #[inline]
     pub(crate) fn is_movable(&self, words: &[u64], frame: Pfn) -> bool {
         self.index(frame).is_some_and(|(at, mask)| {
@@ -355,13 +355,13 @@ impl Usage {
         self.find(words, extent, |used, movable| used & !movable)
     }
 
-    /// Whether all of `extent` is there and not in use.
+    /// Returns true if all of `extent` is there and not in use.
     pub(crate) fn is_free(&self, words: &[u64], extent: Extent) -> bool {
         extent.intersect(self.span) == extent
             && self.find(words, extent, |used, movable| used | movable).is_none()
     }
 
-    /// How many frames of `extent` are there and not in use.
+    /// Counts the frames of `extent` that are present and those in use.
     fn counts(&self, words: &[u64], extent: Extent) -> UnitState {
         let inside = extent.intersect(self.span);
         let mut state = UnitState::default();
@@ -378,9 +378,9 @@ impl Usage {
         state
     }
 
-    /// How many frames are free, isolated or not, and how many of them are
-    /// isolated, after the counters of all units have been compared with the
-    /// bitmaps.
+    /// Returns the number of free frames, isolated or not, and the number of
+    /// those that are isolated, after the counters of all units have been
+    /// compared with the bitmaps.
     pub(crate) fn check(&self, words: &[u64], layout: &Layout) -> Result<(u64, u64), &'static str> {
         let mut isolated = 0;
         let units = (0..layout.sections()).map(MemoryUnit::Section);

@@ -2,7 +2,7 @@
 
 use swath_arch::{Extent, Pfn};
 
-/// Why a page was not populated. Nothing has changed.
+/// Reasons why a page was not populated. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PopulateError {
     /// The page is not one of the bounds'.
@@ -30,7 +30,7 @@ pub enum PopulateError {
     OutOfFrames,
 }
 
-/// Why reservations cannot be built over an allocator.
+/// Reasons why reservations cannot be built over an allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReservationsError {
     /// The storage is too small.

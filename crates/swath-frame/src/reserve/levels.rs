@@ -1,4 +1,5 @@
-//! Which orders a reservation may have, and which below them are worth a test.
+//! The orders that a reservation may have, and those below them that are worth
+//! a test.
 
 use swath_arch::{Format, Order};
 
@@ -132,16 +133,16 @@ impl ReservationLevels {
     }
 }
 
-/// Why orders do not make reservation levels.
+/// Reasons why orders do not make reservation levels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReservationLevelsError {
     /// There is no level.
     #[error("no reservation level")]
     None,
     /// More than [`LEVELS_MAX`] levels or sub-levels.
-    #[error("{orders} levels or sub-levels, {LEVELS_MAX} can be had")]
+    #[error("{orders} levels or sub-levels, more than {LEVELS_MAX}")]
     TooMany {
-        /// How many were given.
+        /// Number given.
         orders: usize,
     },
     /// An order is not above the one before it; the first is to be above 0,

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use swath_arch::{Extent, Order, Pfn};
 
-/// How the frame of a page was found.
+/// The origin of a page's frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FrameSource {
     /// A reservation of this order was made for the range around the page.
@@ -24,7 +24,7 @@ pub struct Populated {
     /// populated in full since this call: what can be promoted now. Never an
     /// order that was full before, since this page was missing.
     pub full: Option<Order>,
-    /// Where the frame comes from.
+    /// The origin of the frame.
     pub source: FrameSource,
 }
 
@@ -40,7 +40,7 @@ pub struct Reservation {
     pub order: Order,
     /// The first of its 2^`order` frames, which page `index` has or would get.
     pub start: Pfn,
-    /// How many of its frames are populated: at least one.
+    /// Number of its frames that are populated: at least one.
     pub populated: u64,
 }
 
@@ -55,13 +55,13 @@ impl Reservation {
         self.index..self.index.saturating_add(self.order.frames())
     }
 
-    /// Whether all its frames are populated.
+    /// Returns true if all its frames are populated.
     pub const fn is_full(&self) -> bool {
         self.populated == self.order.frames()
     }
 }
 
-/// What happened since the reservations were built.
+/// Counts of what happened since the reservations were built.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ReservationCounters {
     /// Reservations made for a page.

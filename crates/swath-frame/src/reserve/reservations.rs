@@ -4,7 +4,7 @@
 //! a whole superpage aside, a **reservation**, and takes one of them; each
 //! further fault in the range **populates** another. Once all are populated,
 //! the range lies in physical memory as it lies in the object, and one
-//! descriptor can map it. Nobody has to ask for superpages, and none is copied
+//! descriptor can map it. No program has to ask for superpages, and none is copied
 //! together. Under shortage the reservation that was populated least recently
 //! is **broken up**: its unpopulated frames are free again, and the others stay
 //! with whoever holds them (the talk's "Reservation-based allocation"; what
@@ -83,7 +83,7 @@ use crate::reserve::table::{Entry, Key, Table};
 /// Reservations of superpages over an allocator `A`, with their state in `W`,
 /// any owner of a slice of words.
 ///
-/// Nobody else draws from the allocator beneath, nor frees into it.
+/// The allocator beneath has no other user.
 ///
 /// In what follows L is the number of levels.
 ///
@@ -147,7 +147,7 @@ pub struct Reservations<A, W> {
     counters: ReservationCounters,
 }
 
-/// What the table says of a page.
+/// The place of a page, as the table has it.
 pub(crate) enum Place {
     /// It lies in this reservation.
     Root(usize, Slot),
@@ -156,8 +156,8 @@ pub(crate) enum Place {
     Vacant(usize),
 }
 
-/// Where everything stands in the words, and how many those are; `None` if
-/// there are too many.
+/// Lays everything out in the words and counts them; `None` if there are too
+/// many.
 fn layout(map: &MemoryMap<'_>, levels: ReservationLevels) -> Option<(Slots, Table, usize)> {
     let slots = Slots::new(map, levels)?;
     // Each reservation has an entry and at most one more for each higher
@@ -170,8 +170,8 @@ fn layout(map: &MemoryMap<'_>, levels: ReservationLevels) -> Option<(Slots, Tabl
 }
 
 impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
-    /// How many words of storage the frames of `map` need; `usize::MAX` if
-    /// they cannot be addressed. O(L).
+    /// Counts the words of storage that the frames of `map` need; `usize::MAX`
+    /// if they cannot be addressed. O(L).
     pub fn storage_words(map: &MemoryMap<'_>, levels: ReservationLevels) -> usize {
         layout(map, levels).map_or(usize::MAX, |(_, _, words)| words)
     }
@@ -286,7 +286,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         Ok(Populated { frame: Pfn::new(frame), full, source })
     }
 
-    /// Where page `index` of `object` lies. O(L) expected.
+    /// Returns the place of page `index` of `object`. O(L) expected.
     pub(crate) fn place(&self, object: u64, index: u64) -> Place {
         for (level, order) in self.slots.levels.orders().iter().enumerate().rev() {
             let key = Key { object, index: index & !(order.frames() - 1), level };
@@ -516,7 +516,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         true
     }
 
-    /// Takes 2^`order` aligned frames out of the first reservation in the
+    /// Allocates 2^`order` aligned frames out of the first reservation in the
     /// queue that has them, and breaks that up.
     pub(crate) fn reclaim_aligned(&mut self, order: Order) -> Option<Extent> {
         let Self { slots, .. } = *self;
@@ -599,11 +599,11 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         }
     }
 
-    /// Whether the aligned 2^`order` frames around `frame` are populated in
-    /// full, in one reservation. A level is a count to compare, a sub-level
-    /// (or any order below the lowest level) up to order 6 one word to test,
-    /// 2^(order-6) words above; an order between two levels is a count for
-    /// each slot of the lower. O(L) besides.
+    /// Returns true if the aligned 2^`order` frames around `frame` are
+    /// populated in full, in one reservation. A level is a count to compare, a
+    /// sub-level (or any order below the lowest level) up to order 6 one word
+    /// to test, 2^(order-6) words above; an order between two levels is a count
+    /// for each slot of the lower. O(L) besides.
     pub fn is_full(&self, frame: Pfn, order: Order) -> bool {
         let Self { slots, .. } = self;
         let words = &*self.storage;
@@ -687,17 +687,17 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         }
     }
 
-    /// What happened so far.
+    /// Returns the counts of what happened so far.
     pub fn counters(&self) -> ReservationCounters {
         self.counters
     }
 
-    /// How many reservations there are.
+    /// Returns the number of reservations.
     pub fn reservations(&self) -> u64 {
         self.roots
     }
 
-    /// How many frames are reserved and not populated.
+    /// Returns the number of frames that are reserved and not populated.
     pub fn reserved_frames(&self) -> u64 {
         self.reserved
     }

@@ -15,10 +15,11 @@ use swath_arch::Order;
 
 use crate::segment::space::{AreaSpace, Segment};
 
-/// What is asked for. Numbers of frames are those of the accelerator's space.
+/// A request for a segment. Numbers of frames are those of the accelerator's
+/// space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SegmentRequest {
-    /// How many frames; rounded up to whole units.
+    /// Number of frames; rounded up to whole units.
     pub count: u64,
     /// The first frame's number is to be a multiple of 2^`align`.
     pub align: Order,
@@ -51,7 +52,7 @@ impl fmt::Display for SegmentRequest {
     }
 }
 
-/// Why no segment was handed out. Nothing has changed.
+/// Reasons why no segment is allocated. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SegmentError {
     /// The request was for no frames at all.
@@ -86,7 +87,7 @@ pub enum SegmentError {
     },
 }
 
-/// Why a segment was not taken back. Nothing has changed.
+/// Reasons why a segment is not freed. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SegmentFreeError {
     /// The segment holds no frames.
@@ -145,16 +146,16 @@ impl Segment {
     }
 }
 
-/// Hands out segments of an accelerator's address space and takes them back.
+/// Allocates segments of an accelerator's address space and frees them.
 ///
-/// A segment is freed as it was handed out, whole. So a stale segment is
+/// A segment is freed as it was allocated, whole. So a stale segment is
 /// told from those that lie in its place since, unless it has the very start
 /// and count of one of them.
 pub trait SegmentAllocator {
     /// The areas that the segments are taken from.
     fn space(&self) -> AreaSpace<'_>;
 
-    /// The segment that [`allocate`](Self::allocate) would hand out now, or
+    /// The segment that [`allocate`](Self::allocate) would return now, or
     /// its error.
     ///
     /// # Errors
@@ -162,21 +163,21 @@ pub trait SegmentAllocator {
     /// [`NotMapped`](SegmentError::NotMapped).
     fn find(&self, request: &SegmentRequest) -> Result<Segment, SegmentError>;
 
-    /// Hands out a segment that meets the request. Its count is the request's,
+    /// Allocates a segment that meets the request. Its count is the request's,
     /// rounded up to whole units.
     ///
     /// # Errors
     /// A [`SegmentError`]; nothing has changed then.
     fn allocate(&mut self, request: &SegmentRequest) -> Result<Segment, SegmentError>;
 
-    /// Takes back a segment as it was handed out.
+    /// Frees a segment as it was allocated.
     ///
     /// # Errors
     /// A [`SegmentFreeError`]; nothing has changed then.
     fn free(&mut self, segment: Segment) -> Result<(), SegmentFreeError>;
 
-    /// How many frames are free. All others are **held**: what the held frames
-    /// exceed the requests by is waste.
+    /// Returns the number of free frames. All others are **held**: what the
+    /// held frames exceed the requests by is waste.
     fn free_frames(&self) -> u64;
 
     /// The most frames that one request without constraints could get now.

@@ -54,8 +54,8 @@ pub struct Baseline<'m, W> {
 }
 
 impl<'m, W: DerefMut<Target = [u64]>> Baseline<'m, W> {
-    /// How many words of storage the areas need; `usize::MAX` if they cannot
-    /// be addressed.
+    /// Counts the words of storage that the areas need; `usize::MAX` if they
+    /// cannot be addressed.
     pub fn storage_words(space: &AreaSpace<'_>) -> usize {
         let units = space.units();
         usize::try_from(units.div_ceil(64) + Ledger::storage_words(units)).unwrap_or(usize::MAX)

@@ -19,7 +19,7 @@ use crate::segment::place::{AreaShape, Place, held_end};
 use crate::segment::runs::{RunTree, UNITS_MAX};
 use crate::segment::space::{AreaSpace, Segment};
 
-/// Where the frames behind a segment come from.
+/// The source of the frames behind a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FrameSupply {
     /// From the area's buddy system, with each request: the piece of a segment
@@ -91,8 +91,8 @@ pub struct GlobalBitmap<'m, W> {
 }
 
 impl<'m, W: DerefMut<Target = [u64]>> GlobalBitmap<'m, W> {
-    /// How many words of storage the areas need; `usize::MAX` if they cannot
-    /// be addressed.
+    /// Counts the words of storage that the areas need; `usize::MAX` if they
+    /// cannot be addressed.
     pub fn storage_words(space: &AreaSpace<'_>) -> usize {
         let units = space.units();
         let words = RunTree::storage_words(units) + Ledger::storage_words(units);
@@ -117,7 +117,7 @@ impl<'m, W: DerefMut<Target = [u64]>> GlobalBitmap<'m, W> {
         Ok(Self { storage, space, shape: AreaShape::of(&space), frames, runs, ledger })
     }
 
-    /// Where the frames behind a segment come from.
+    /// The source of the frames behind a segment.
     pub fn frames(&self) -> FrameSupply {
         self.frames
     }
@@ -167,7 +167,7 @@ impl<'m, W: DerefMut<Target = [u64]>> GlobalBitmap<'m, W> {
     }
 }
 
-/// Whether there are few enough units, and words enough.
+/// Checks that there are few enough units, and words enough.
 pub(crate) fn check_size(
     space: &AreaSpace<'_>,
     needed_words: usize,

@@ -31,8 +31,8 @@ pub struct HugePages<'m, W> {
 }
 
 impl<'m, W: DerefMut<Target = [u64]>> HugePages<'m, W> {
-    /// How many words of storage the pages need; `usize::MAX` if they cannot
-    /// be addressed.
+    /// Counts the words of storage that the pages need; `usize::MAX` if they
+    /// cannot be addressed.
     pub fn storage_words(space: &AreaSpace<'_>) -> usize {
         usize::try_from(Bitmap::storage_words(space.units())).unwrap_or(usize::MAX)
     }

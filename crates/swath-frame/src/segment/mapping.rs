@@ -2,7 +2,7 @@
 //!
 //! Where all frames are taken at start (section 4.2 of the CLMalloc paper), a
 //! request still maps the pages of its segment, and a release unmaps them. Page
-//! tables are not this crate's: a [`SegmentMapping`] is told what to map, and
+//! tables are not this crate's: a [`SegmentMapping`] does the mapping, and
 //! [`MappedSegments`] puts it around any allocator. [`CountedPages`] only counts.
 
 use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};

@@ -28,7 +28,7 @@ use crate::map::{ByteRange, MemoryMapError};
 pub struct Segment {
     /// The first frame's number in the accelerator's space.
     pub start: u64,
-    /// How many frames there are.
+    /// Number of frames.
     pub count: u64,
 }
 
@@ -119,28 +119,27 @@ impl<'m> AreaSpace<'m> {
         let capacity = storage.len();
         let range = |frames| ByteRange::of_frames(frames);
         let mut used = 0;
-        let mut highest_end = 0;
+        let mut highest_end = Pfn::new(0);
         for (index, &area) in areas.iter().enumerate() {
             // Beyond frame 2^52 there are no addresses.
             let end = area.checked_end().filter(|end| end.raw() <= 1 << 52);
-            let end = end.ok_or(MemoryMapError::Overflow { range: range(area) })?.raw();
-            if area.start.raw() < highest_end
+            let end = end.ok_or(MemoryMapError::Overflow { range: range(area) })?;
+            if area.start < highest_end
                 && let Some(&other) = areas[..index].iter().find(|other| area.overlaps(**other))
             {
                 return Err(MemoryMapError::Overlap { range: range(area), other: range(other) });
             }
             highest_end = highest_end.max(end);
-            let first = area.start.raw().div_ceil(unit.frames()) << unit.k();
-            let past = end >> unit.k() << unit.k();
-            if first >= past {
+            let frames = area.align_inward(unit.k());
+            if frames.is_empty() {
                 continue;
             }
             if used == capacity {
                 return Err(MemoryMapError::TooManyAreas { range: range(area), capacity });
             }
-            let at = storage[..used].partition_point(|other| other.frames.start.raw() < first);
+            let at = storage[..used].partition_point(|other| other.frames.start < frames.start);
             storage.copy_within(at..used, at + 1);
-            storage[at].frames = Extent::new(Pfn::new(first), past - first);
+            storage[at].frames = frames;
             used += 1;
         }
         let mut total = 0;
@@ -167,13 +166,13 @@ impl<'m> AreaSpace<'m> {
         self.unit
     }
 
-    /// How many frames there are, all in whole units.
+    /// Returns the number of frames, all in whole units.
     #[inline]
     pub const fn total_frames(&self) -> u64 {
         self.total
     }
 
-    /// How many units there are.
+    /// Returns the number of units.
     #[inline]
     pub const fn units(&self) -> u64 {
         self.total >> self.unit.k()
@@ -188,7 +187,7 @@ impl<'m> AreaSpace<'m> {
         }
         let index = self.areas.partition_point(|area| area.end() <= frame);
         let area = self.areas.get(index)?;
-        Some((index, Pfn::new(area.frames.start.raw() + (frame - area.base))))
+        Some((index, area.frames.start + (frame - area.base)))
     }
 
     /// The number that a frame of physical memory has in the accelerator's
@@ -196,7 +195,7 @@ impl<'m> AreaSpace<'m> {
     pub fn number_of(&self, frame: Pfn) -> Option<u64> {
         let after = self.areas.partition_point(|area| area.frames.start <= frame);
         let area = &self.areas[after.checked_sub(1)?];
-        area.frames.contains(frame).then(|| area.base + (frame.raw() - area.frames.start.raw()))
+        area.frames.position(frame).map(|at| area.base + at)
     }
 
     /// The physical extents behind `segment`, in its order, those that touch

@@ -1,4 +1,4 @@
-//! What every frame allocator has to do, as a suite to run on each of them.
+//! The conformance suite of frame allocators.
 //!
 //! The oracle is a plain set of frames. [`conform`] drives an allocator with
 //! random requests, frees and abuses, and after each compares what the
@@ -25,7 +25,7 @@ pub struct FrameOracle {
     place: Place,
 }
 
-/// Where a run is, for the messages.
+/// The position of a run, for the messages.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     seed: u64,
@@ -66,7 +66,7 @@ impl FrameOracle {
         }
     }
 
-    /// What freeing `extent` has to return, and does if that is `Ok`.
+    /// Returns what freeing `extent` has to return, and frees if that is `Ok`.
     fn give(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
             return Err(FrameFreeError::Empty);
@@ -283,7 +283,7 @@ fn request_aligned<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracl
                 FrameAllocateError::NoBlock { order }
             };
             assert_eq!(error, expected, "{place}");
-            assert!(!oracle.has_aligned(order), "{place}: order {order} was to be had");
+            assert!(!oracle.has_aligned(order), "{place}: order {order} was free");
             assert_eq!(
                 blocks(allocator),
                 before,

@@ -1,5 +1,5 @@
-//! What a test of an allocator needs: naive models, and one conformance suite
-//! for each trait, to be run on every implementation of it.
+//! The means to test an allocator: naive models, and one conformance suite for
+//! each trait, to be run on every implementation of it.
 //!
 //! * [`frames`] for [`FrameAllocator`](crate::FrameAllocator), with the lists of
 //!   the page buddy paper as they are written in [`lists`];

@@ -1,4 +1,4 @@
-//! What every [`SegmentAllocator`] has to do, as a suite to run on each of them.
+//! The conformance suite of every [`SegmentAllocator`].
 //!
 //! [`NaiveSegments`] is a segment allocator, too: a flag for each unit and a list of
 //! segments, every rule a loop over all places, tried one by one. [`conform`]
@@ -17,7 +17,7 @@ use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError
 use crate::segment::place::TRIES;
 use crate::segment::space::{AreaSpace, Segment};
 
-/// How an allocator chooses.
+/// The rule by which an allocator chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SegmentRule {
     /// The lowest place; a segment holds its own units. Any other place will do
@@ -59,7 +59,7 @@ impl<'m> NaiveSegments<'m> {
         Self { space, rule, free: vec![true; area.len()], segments: Vec::new(), area, areas }
     }
 
-    /// Which units are free.
+    /// Returns for each unit whether it is free.
     pub fn free_units(&self) -> &[bool] {
         &self.free
     }
@@ -134,8 +134,8 @@ impl<'m> NaiveSegments<'m> {
         })
     }
 
-    /// How often a search may try in vain below unit `lowest`, which has the
-    /// lowest place.
+    /// Returns the number of vain tries that a search may make below unit
+    /// `lowest`, which has the lowest place.
     fn vain_tries(&self, request: &SegmentRequest, count: usize, lowest: usize) -> usize {
         let lower = request.lower.div_ceil(self.unit()) as usize;
         let starts = (lower..lowest).filter(|&start| self.all_free(start, start + count));

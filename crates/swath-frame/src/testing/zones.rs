@@ -1,4 +1,4 @@
-//! What every [`ZoneAllocator`] has to do, as a suite to run on each of them.
+//! The conformance suite of every [`ZoneAllocator`].
 //!
 //! The oracle is a state per frame and per isolation unit. [`conform`] drives
 //! an allocator with random requests, returns, isolations and abuses, and after
@@ -66,22 +66,22 @@ impl ZoneOracle {
         ((frame.raw() >> self.unit.k()) - (self.span.start.raw() >> self.unit.k())) as usize
     }
 
-    /// Whether the frame is free and not isolated.
+    /// Returns true if the frame is free and not isolated.
     pub fn is_free(&self, frame: Pfn) -> bool {
         self.state(frame) == State::Free && !self.isolated[self.unit_of(frame)]
     }
 
-    /// Whether the frame is in use.
+    /// Returns true if the frame is in use.
     pub fn is_used(&self, frame: Pfn) -> bool {
         self.state(frame) == State::Used
     }
 
-    /// Whether the unit around a frame of the span is isolated.
+    /// Returns true if the unit around a frame of the span is isolated.
     pub fn is_isolated(&self, frame: Pfn) -> bool {
         self.isolated[self.unit_of(frame)]
     }
 
-    /// How many frames are free and not isolated.
+    /// Counts the frames that are free and not isolated.
     pub fn free_frames(&self) -> u64 {
         self.span.iter().filter(|frame| self.is_free(*frame)).count() as u64
     }
@@ -120,12 +120,12 @@ impl ZoneOracle {
         let place = self.place();
         assert!(start.is_aligned(order.k()), "{place}: {block} is not aligned");
         for frame in block.iter() {
-            assert!(self.is_free(frame), "{place}: {frame} of {block} was not to be had");
+            assert!(self.is_free(frame), "{place}: {frame} of {block} was not free");
         }
         self.set(block, State::Free, State::Used);
     }
 
-    /// What giving the block has to return, and does if that is `Ok`.
+    /// Returns what freeing the block has to return, and frees if that is `Ok`.
     fn free(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
         let extent = Extent::new(start, order.frames());
         if extent.checked_end().is_none() {
@@ -143,7 +143,8 @@ impl ZoneOracle {
         }
     }
 
-    /// What isolating (or rejoining) has to return, and does if that is `Ok`.
+    /// Returns what isolating (or rejoining) has to return, and isolates if
+    /// that is `Ok`.
     fn isolate(&mut self, extent: Extent, isolated: bool) -> Result<(), IsolateError> {
         let order = self.unit;
         if extent.is_empty() {
@@ -313,7 +314,7 @@ fn batch<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut ZoneOracle, random: &mut R
     assert!(count <= wanted, "{place}: a batch of {count}, not {wanted}");
     if count < wanted && !unmixed {
         let rest = oracle.largest_free();
-        assert!(rest < Some(order), "{place}: order {order} was to be had, {mobility}");
+        assert!(rest < Some(order), "{place}: order {order} was free, {mobility}");
     }
 }
 

@@ -13,9 +13,10 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameFreeError;
 
-/// Whether the owner of frames could be moved elsewhere (Linux's migrate
-/// types). The paper counts all but anonymous and page-cache pages as
-/// unmovable, so [`Reclaimable`](Self::Reclaimable) is unmovable there.
+/// The mobility of frames: whether their owner could be moved elsewhere
+/// (Linux's migrate types). The paper counts all but anonymous and page-cache
+/// pages as unmovable, so [`Reclaimable`](Self::Reclaimable) is unmovable
+/// there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mobility {
     /// Kernel memory, reached by its physical address: it stays where it is.
@@ -41,8 +42,8 @@ impl fmt::Display for Mobility {
     }
 }
 
-/// Why frames were not isolated or rejoined. Nothing has changed. If there are
-/// several reasons, the first in this order is given.
+/// Reasons why frames were not isolated or rejoined. Nothing has changed. If
+/// there are several reasons, the first in this order is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IsolateError {
     /// The extent holds no frames.
@@ -73,10 +74,10 @@ pub enum IsolateError {
 /// The free memory of one zone.
 ///
 /// **Isolated** frames are not handed out: those that were free when
-/// [`isolate`](Self::isolate) was called, and those given back since. So a
+/// [`isolate`](Self::isolate) was called, and those freed since. So a
 /// section can be emptied, and taken offline by leaving it isolated.
 pub trait ZoneAllocator {
-    /// Takes an aligned block of 2^`order` frames for an owner of this
+    /// Allocates an aligned block of 2^`order` frames for an owner of this
     /// mobility, by the allocator's own rules and fallbacks; `None` if no rule
     /// finds one.
     fn allocate(&mut self, order: Order, mobility: Mobility) -> Option<Pfn>;
@@ -84,12 +85,12 @@ pub trait ZoneAllocator {
     /// Like [`allocate`](Self::allocate), but rather `None` than a block that would mix
     /// mobilities where the allocator keeps them apart (Linux's
     /// `ALLOC_NOFRAGMENT`: a lower zone is tried first). An allocator without
-    /// such a rule just takes.
+    /// such a rule just allocates.
     fn allocate_unmixed(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
         self.allocate(order, mobility)
     }
 
-    /// Takes up to `count` blocks in one go, in the order in which `sink` gets
+    /// Allocates up to `count` blocks in one go, in the order in which `sink` gets
     /// them, and returns how many: what refills a per-CPU list. `unmixed` as in
     /// [`allocate_unmixed`](Self::allocate_unmixed).
     fn allocate_batch(
@@ -116,14 +117,14 @@ pub trait ZoneAllocator {
 
     /// For owners of which mobility a frame would serve again if it were given
     /// now: that decides in which per-CPU list it waits. `None` if that is
-    /// simply what it was taken for.
+    /// simply what it was allocated for.
     fn mobility_of(&self, frame: Pfn) -> Option<Mobility> {
         let _ = frame;
         None
     }
 
-    /// Takes back 2^`order` frames from `start` on, aligned: a block that was
-    /// taken, or an aligned part of one.
+    /// Frees 2^`order` frames from `start` on, aligned: a block that was
+    /// allocated, or an aligned part of one.
     ///
     /// # Errors
     /// A [`FrameFreeError`] if any of the frames is not allocated; nothing changes.
@@ -132,7 +133,7 @@ pub trait ZoneAllocator {
     /// Frames that are free and not isolated.
     fn free_frames(&self) -> u64;
 
-    /// How many frames the zone has.
+    /// Returns the number of the zone's frames.
     fn total_frames(&self) -> u64;
 
     /// The largest order of which an aligned block is free and not isolated.

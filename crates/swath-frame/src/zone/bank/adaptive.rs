@@ -10,12 +10,12 @@ use crate::zone::bank::pools::{PoolMoves, PoolPolicy};
 use crate::zone::bank::ranges::BankPool;
 
 impl<W: DerefMut<Target = [u64]>> AdaptiveBuddy<W> {
-    /// Which banks serve first.
+    /// Returns the preference of each pool.
     pub fn policy(&self) -> PoolPolicy {
         self.rule.policy
     }
 
-    /// What moved between the pools so far.
+    /// Returns the counts of moves between the pools so far.
     pub fn moves(&self) -> PoolMoves {
         self.rule.moves
     }
@@ -67,10 +67,10 @@ impl<W: DerefMut<Target = [u64]>> AdaptiveBuddy<W> {
         self.rule.candidate(&self.blocks, &self.storage, after)
     }
 
-    /// Takes a block from the fullest bank (up to a 32nd) that a pool has,
+    /// Allocates a block from the fullest bank (up to a 32nd) that a pool has,
     /// whatever the policy, and from no bank of another pool: a target for
     /// migration, which is to fill banks and open none. `None` if there is none,
-    /// and always for POOL_OFFLINE. O(C) and the taking.
+    /// and always for POOL_OFFLINE. O(C) and the allocation.
     pub fn allocate_own(&mut self, order: Order, pool: BankPool) -> Option<Pfn> {
         if order.k() > self.blocks.top || pool == BankPool::Offline {
             return None;

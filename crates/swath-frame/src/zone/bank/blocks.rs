@@ -17,7 +17,7 @@
 //! * order c < 6 holds the words whose largest free block is of order c;
 //! * order c >= 6 holds the free blocks of that order, of whole words.
 //!
-//! A word from which single frames are being taken is **open**, and in no tree:
+//! A word from which single frames are being allocated is **open**, and in no tree:
 //! see [`Open`].
 //!
 //! The largest order ends all merging, so below 6 a word may hold several
@@ -88,7 +88,7 @@ pub(crate) fn paired(starts: u64, j: u32) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Class {
     pub(crate) tree: Tree,
-    /// Where the tree stands within a bank's words.
+    /// The place of the tree within a bank's words.
     pub(crate) at: u32,
 }
 
@@ -111,7 +111,7 @@ pub struct BankBlocks {
     pub(crate) bank_frames: u64,
     /// log2 of `bank_frames`, or 64 if it is not a power of two.
     shift: u32,
-    /// How many banks there are.
+    /// Number of banks.
     pub(crate) count: usize,
     pub(crate) top: u32,
     /// The largest order of a block within a word that is not wholly free.
@@ -310,7 +310,8 @@ impl BankBlocks {
         s[bank * RECORD_WORDS + CLASSES / 2] as u32
     }
 
-    /// Whether the bank has a free block of this order, at most 31, or a larger one.
+    /// Returns true if the bank has a free block of this order, at most 31, or
+    /// a larger one.
     #[inline(always)]
     pub(crate) fn serves(&self, s: &[u64], bank: usize, order: u32) -> bool {
         self.classes(s, bank) >> order != 0
@@ -321,7 +322,7 @@ impl BankBlocks {
         self.state(s, bank) & ISOLATED != 0
     }
 
-    /// What the placement rule has noted, with the flags.
+    /// Returns the placement's note, with the flags.
     #[inline(always)]
     fn state(&self, s: &[u64], bank: usize) -> u32 {
         (s[bank * RECORD_WORDS + NOTE / 2] >> 32) as u32
@@ -331,19 +332,19 @@ impl BankBlocks {
         self.state(s, bank) & CROSSES != 0
     }
 
-    /// Whether the bank's trees have all of it, and it may rest.
+    /// Returns true if the bank's trees have all of it, and it may rest.
     #[inline(always)]
     pub(crate) fn is_whole(&self, s: &[u64], bank: usize) -> bool {
         self.filed_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
     }
 
-    /// Whether all of the bank is free, and it may rest.
+    /// Returns true if all of the bank is free, and it may rest.
     #[inline]
     pub(crate) fn can_rest(&self, s: &[u64], bank: usize) -> bool {
         self.free_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
     }
 
-    /// What the placement rule has noted, below 2^30.
+    /// Returns the placement's note, below 2^30.
     #[inline(always)]
     pub(crate) fn note(&self, s: &[u64], bank: usize) -> u32 {
         self.state(s, bank) & !FLAGS
@@ -449,7 +450,7 @@ impl BankBlocks {
         order
     }
 
-    /// Takes 2^`order` frames of a bank that [`serves`](Self::serves) them: from
+    /// Allocates 2^`order` frames of a bank that [`serves`](Self::serves) them: from
     /// the smallest block that is large enough, or from the `largest`.
     /// O(L + 2^order/64) for each order between.
     #[inline(never)]
@@ -674,7 +675,7 @@ fn areas(map: &MemoryMap<'_>, extent: Extent) -> impl Iterator<Item = Extent> {
     parts.filter(|part| !part.is_empty())
 }
 
-/// How many words or blocks the tree of an order may hold.
+/// Returns the number of words or blocks that the tree of an order may hold.
 pub(crate) const fn units(bank_frames: u64, order: u32) -> usize {
     (if order < 6 { bank_frames.div_ceil(64) } else { bank_frames >> order }) as usize
 }

@@ -42,14 +42,15 @@
 //! | | Linux | array | list | Adaptive-Buddy |
 //! |---|---|---|---|---|
 //! | in a row from a zone that is free | 187 | 92 | 46 | 41 |
-//! | taken | 104 | 99 | 48 | 45 |
-//! | given back | 276 | 151 | 151 | 174 |
+//! | allocated | 104 | 99 | 48 | 45 |
+//! | freed | 276 | 151 | 151 | 174 |
 //!
 //! Most frames come from an [open word](crate::zone::bank::open). Where one random frame
-//! comes back for each that is taken, no word has many: the two calls take 389
-//! against Linux's 302. Of a mixture of orders, a block is taken by 136 against 111,
-//! and given back by 211 against 314. Adaptive-Buddy's longest calls take about a thousand instructions: opening a bank, taking
-//! the users' emptiest one, giving back the frame that empties one.
+//! comes back for each that is allocated, no word has many: the two calls take 389
+//! against Linux's 302. Of a mixture of orders, a block is allocated by 136 against 111,
+//! and freed by 211 against 314. Adaptive-Buddy's longest calls take about a
+//! thousand instructions: opening a bank, claiming the users' emptiest one, freeing
+//! the frame that empties one.
 
 use core::ops::DerefMut;
 
@@ -117,8 +118,8 @@ pub struct BankBuddy<W, P> {
 }
 
 impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
-    /// How many words of storage a zone needs, which is the frames of `map` in
-    /// the span `zone`. O(a + orders) for a areas.
+    /// Counts the words of storage that a zone needs, which is the frames of
+    /// `map` in the span `zone`. O(a + orders) for a areas.
     ///
     /// # Errors
     /// [`BankLayoutError::NoFrame`], [`BankLayoutError::Below`] or [`BankLayoutError::Count`].
@@ -151,7 +152,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         Self::build(map, zone, banks, rule, storage, true)
     }
 
-    /// Like [`new`](Self::new), but all frames are in use: the caller gives
+    /// Like [`new`](Self::new), but all frames are in use: the caller frees
     /// those that are not. A bank counts as the kernel's until it is wholly free.
     ///
     /// # Errors
@@ -186,7 +187,8 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         Ok(Self { storage, blocks, rule, placement_bytes })
     }
 
-    /// How many banks the zone has, partial ones and holes between included.
+    /// Returns the number of the zone's banks, partial ones and holes between
+    /// included.
     pub fn banks(&self) -> usize {
         self.blocks.count
     }
@@ -196,7 +198,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         self.blocks.place(frame.raw()).map(|(bank, _)| bank)
     }
 
-    /// What is known of a bank; `None` if there is no such bank. O(1).
+    /// Returns the state of a bank; `None` if there is no such bank. O(1).
     pub fn bank(&self, bank: usize) -> Option<BankState> {
         let (b, s) = (&self.blocks, &*self.storage);
         (bank < b.count).then(|| BankState {
@@ -209,7 +211,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         })
     }
 
-    /// Whether the frame is the zone's and free, isolated or not. O(1).
+    /// Returns true if the frame is the zone's and free, isolated or not. O(1).
     pub fn is_free(&self, frame: Pfn) -> bool {
         self.blocks.has_free(&self.storage, frame)
     }
@@ -278,7 +280,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         self.blocks.frame_bytes()
     }
 
-    /// What is not taken from an open word just so.
+    /// Allocates what an open word does not serve.
     #[inline(never)]
     fn allocate_any(&mut self, order: u32, movable: bool) -> Option<Pfn> {
         if order > self.blocks.top {
@@ -312,7 +314,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         Some(frame)
     }
 
-    /// Takes a block from a bank that was chosen, and opens no word.
+    /// Allocates a block from a bank that was chosen, and opens no word.
     #[inline(never)]
     pub(crate) fn allocate_from(&mut self, bank: usize, order: u32, from: Pick) -> Pfn {
         let (b, s) = (&mut self.blocks, &mut *self.storage);
@@ -403,7 +405,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> ZoneAllocator for BankBuddy<W, P
 
     /// O(L + 2^order/64) plus O(L) for each order that merges, whatever the
     /// placement. A single frame that merges with none: O(1), four cache lines.
-    /// A size beyond the largest block is given back block by block.
+    /// A size beyond the largest block is freed block by block.
     #[inline]
     fn free(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
         let raw = start.raw();

@@ -3,7 +3,7 @@
 //! Most requests are for single frames. Were each to look for the smallest
 //! block, and to note in the trees what it has left, it would cost more than a
 //! free list. So a word of frames is taken out of its tree whole, and single
-//! frames are taken from it until it is used up: the lowest bit is found,
+//! frames are allocated from it until it is used up: the lowest bit is found,
 //! cleared and counted.
 //!
 //! ```text
@@ -14,9 +14,9 @@
 //!
 //! Until then the blocks in it serve no larger request. Whoever needs them, or
 //! the exact number of a bank's frames in its record, closes it: that takes as
-//! long as giving a block back.
+//! long as freeing a block.
 
-/// The word from which single frames of one mobility are taken, if there is
+/// The word from which single frames of one mobility are allocated, if there is
 /// one.
 ///
 /// Invariants of an open word: it has a free frame, and is not wholly free if
@@ -25,7 +25,7 @@
 /// Two open words are two words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    /// Where the word is in the storage; `usize::MAX` if none is open.
+    /// The word's place in the storage; `usize::MAX` if none is open.
     pub(crate) at: usize,
     /// The number of its first frame.
     pub(crate) first: u64,
@@ -36,19 +36,19 @@ impl Open {
     pub(crate) const NONE: Self = Self { at: usize::MAX, first: 0, bank: usize::MAX };
 }
 
-/// What taking a block has changed in its bank.
+/// The changes to a bank of which a block was allocated.
 pub struct Taken {
     pub(crate) bank: usize,
     /// Frames that the trees have lost.
     pub(crate) filed: u32,
-    /// Whether the orders that the bank serves may have changed.
+    /// True if the orders that the bank serves may have changed.
     pub(crate) reordered: bool,
 }
 
-/// What a release has changed in its bank.
+/// The changes to a bank to which a block was freed.
 pub(crate) struct Released {
     /// Frames that the trees have got.
     pub(crate) filed: u32,
-    /// Whether the orders that the bank serves may have changed.
+    /// True if the orders that the bank serves may have changed.
     pub(crate) reordered: bool,
 }

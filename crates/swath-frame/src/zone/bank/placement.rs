@@ -15,7 +15,8 @@ pub(crate) const ABSENT: usize = 3;
 pub(crate) const POOLS: [Option<BankPool>; 4] =
     [Some(BankPool::Kernel), Some(BankPool::User), Some(BankPool::Offline), None];
 
-/// Which bank serves a request: [`ArrayPlacement`], [`ListPlacement`] or [`PoolPlacement`].
+/// The choice of the bank that serves a request: [`ArrayPlacement`],
+/// [`ListPlacement`] or [`PoolPlacement`].
 ///
 /// The methods are the allocator's own business: `b` is the zone's blocks, `s`
 /// the storage.
@@ -37,8 +38,8 @@ pub trait Placement {
         movable: bool,
     ) -> Option<(usize, Pick)>;
 
-    /// Whether a single frame comes from the open word, which lies in this
-    /// bank, without a choice.
+    /// Returns true if a single frame comes from the open word, which lies in
+    /// this bank, without a choice.
     fn keeps(&self, bank: usize, movable: bool) -> bool;
 
     /// A bank's trees have lost frames.
@@ -57,7 +58,7 @@ pub trait Placement {
     /// The bank's isolation has ended.
     fn rejoin(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize);
 
-    /// Where the bank counts.
+    /// Returns the pool in which the bank counts.
     fn pool(&self, b: &BankBlocks, s: &[u64], bank: usize) -> Option<BankPool>;
 
     /// The largest order that a tree of a bank which is not isolated serves. O(B)

@@ -1,8 +1,8 @@
 //! Adaptive-Buddy (section IV-D): whole banks in three pools.
 //!
-//! Unmovable requests take from POOL_KERNEL, then open a bank of POOL_OFFLINE,
+//! Unmovable requests are served from POOL_KERNEL, then open a bank of POOL_OFFLINE,
 //! then take the bank of POOL_USER with the most free frames, which moves to
-//! POOL_KERNEL. Movable ones take from POOL_USER, then open a bank of
+//! POOL_KERNEL. Movable ones are served from POOL_USER, then open a bank of
 //! POOL_OFFLINE, then borrow from POOL_KERNEL, where the bank stays. A bank
 //! that is wholly free goes to POOL_OFFLINE.
 //!
@@ -55,11 +55,11 @@ const LARGEST_SHIFT: u32 = 2;
 const BUCKET_SHIFT: u32 = 8;
 const APART: u32 = 1 << 16;
 
-/// Which bank of a pool serves next, when its current one cannot or has to
+/// The bank of a pool that serves next, when its current one cannot or has to
 /// give way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BankPreference {
-    /// The bank last taken from or given back to, as the head of a free list
+    /// The bank last allocated from or freed to, as the head of a free list
     /// would have it; then one whose largest block is the smallest that is
     /// large enough. This is nearest to the paper's merged lists.
     Recent,
@@ -96,7 +96,7 @@ impl Default for PoolPolicy {
     }
 }
 
-/// How often banks have moved between pools, and what fell back without a move.
+/// Counts of the moves of banks between pools, and of fallbacks without a move.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct PoolMoves {
     /// Banks from POOL_OFFLINE to POOL_KERNEL.
@@ -139,7 +139,7 @@ pub struct PoolPlacement {
     set: Tree,
     set_words: usize,
     sets: usize,
-    /// Where the halves with the lists' heads start.
+    /// The start of the halves with the lists' heads.
     heads: usize,
 }
 
@@ -182,7 +182,7 @@ impl PoolPlacement {
         self.sets + (pool * self.columns + order) * self.set_words
     }
 
-    /// What a bank's note says beside its pool.
+    /// Returns a bank's note but for its pool.
     #[inline(always)]
     fn key(&self, b: &BankBlocks, s: &[u64], bank: usize) -> u32 {
         // A bank that is wholly free and stays (it crosses) has bucket 32.
@@ -190,7 +190,8 @@ impl PoolPlacement {
         (32 - b.classes(s, bank).leading_zeros()) << LARGEST_SHIFT | bucket << BUCKET_SHIFT
     }
 
-    /// Whether a bank with `free` frames belongs in another bucket with `more`.
+    /// Returns true if a bank with `free` frames belongs in another bucket with
+    /// `more`.
     #[inline(always)]
     fn crosses_bucket(&self, free: u32, more: u32) -> bool {
         (free ^ (free + more)) >> (self.bucket_shift & 31) != 0

@@ -1,5 +1,5 @@
-//! How a zone's frames are divided into banks: the ranges of memory whose
-//! power can be managed one by one.
+//! The division of a zone's frames into banks: the ranges of memory whose power
+//! can be managed one by one.
 //!
 //! Banks are of one size and stand side by side from a first border on. The
 //! zone decides which of them it sees: its first and last bank may be partial,
@@ -25,7 +25,7 @@ pub const BANK_FRAMES_MAX: u64 = 1 << BLOCK_ORDER_MAX;
 /// The most banks of a zone.
 pub const BANKS_MAX: u64 = 1 << 18;
 
-/// Where banks lie, how large they are, and the largest free block within.
+/// The place and size of banks, and the largest free block within.
 ///
 /// Invariants: `frames` is from 1 to [`BANK_FRAMES_MAX`]; it and `first` are
 /// multiples of 2^`top`.
@@ -90,7 +90,7 @@ impl BankLayout {
     }
 }
 
-/// Why there cannot be such banks.
+/// Reasons why there cannot be such banks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BankLayoutError {
     /// A bank's size is 0 or beyond [`BANK_FRAMES_MAX`].
@@ -130,7 +130,7 @@ pub enum BankLayoutError {
     /// The zone would have more than [`BANKS_MAX`] banks.
     #[error("{banks} banks are more than {BANKS_MAX}")]
     Count {
-        /// How many it would have.
+        /// Number that it would have.
         banks: u64,
     },
     /// The storage is too small.
@@ -143,8 +143,8 @@ pub enum BankLayoutError {
     },
 }
 
-/// Where a bank's free memory counts: the pools of Adaptive-Buddy, and the
-/// lists of the list-based bank-buddy by the same names.
+/// The pool in which a bank's free memory counts: the pools of Adaptive-Buddy,
+/// and the lists of the list-based bank-buddy by the same names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum BankPool {
     /// POOL_KERNEL or LIST_KERNEL: unmovable and reclaimable memory.
@@ -155,7 +155,7 @@ pub enum BankPool {
     Offline,
 }
 
-/// What is known of one bank.
+/// The state of one bank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BankState {
     /// From its first border to its last, holes and other zones' frames included.
@@ -166,9 +166,9 @@ pub struct BankState {
     pub free_frames: u64,
     /// Its pool; `None` where banks have none (array-based), or without frames.
     pub pool: Option<BankPool>,
-    /// Whether it is isolated.
+    /// True if it is isolated.
     pub isolated: bool,
-    /// Whether frames of another zone lie in it, too. Such a bank stays in the
+    /// True if frames of another zone lie in it, too. Such a bank stays in the
     /// allocation pools and is never offline (section IV-D).
     pub crosses: bool,
 }

@@ -96,7 +96,7 @@ fn close_all(b: &mut BankBlocks, s: &mut [u64]) {
 #[derive(Clone, Copy, Debug)]
 pub struct ListPlacement {
     recent_first: bool,
-    /// Where the heads' halves start.
+    /// The start of the heads' halves.
     heads: usize,
     recent: [u32; 2],
 }

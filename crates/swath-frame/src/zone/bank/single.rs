@@ -6,7 +6,7 @@ use crate::zone::bank::blocks::BankBlocks;
 use crate::zone::bank::open::{Open, Released, Taken};
 
 impl BankBlocks {
-    /// Takes a frame of the open word, unless it is the last one. O(1): two
+    /// Allocates a frame of the open word, unless it is the last one. O(1): two
     /// words are written, the open one and the sum.
     #[inline(always)]
     pub(crate) fn allocate_open(&mut self, s: &mut [u64], slot: usize) -> Option<Pfn> {
@@ -22,7 +22,7 @@ impl BankBlocks {
         Some(Pfn::new(frame))
     }
 
-    /// Takes a frame of a word that is open; the last one ends that. O(1).
+    /// Allocates a frame of a word that is open; the last one ends that. O(1).
     #[inline]
     pub(crate) fn allocate_last(&mut self, s: &mut [u64], slot: usize) -> (Pfn, Taken) {
         let Open { at, first, bank } = self.open[slot];
@@ -48,7 +48,7 @@ impl BankBlocks {
         self.open_bank(0).into_iter().chain(other)
     }
 
-    /// Whether a word of the bank is open.
+    /// Returns true if a word of the bank is open.
     #[inline(always)]
     pub(crate) fn has_open(&self, bank: usize) -> bool {
         self.open[0].bank == bank || self.open[1].bank == bank
@@ -74,7 +74,7 @@ impl BankBlocks {
         if self.has_open(bank) && self.has_no_odd_word(s, bank) { classes & !1 } else { classes }
     }
 
-    /// Whether the tree of order 0 is empty.
+    /// Returns true if the tree of order 0 is empty.
     fn has_no_odd_word(&self, s: &[u64], bank: usize) -> bool {
         let class = &self.classes[0];
         class.tree.is_empty(s, self.words_of(bank) + class.at as usize)
@@ -109,7 +109,7 @@ impl BankBlocks {
         Some((bank, word.count_ones()))
     }
 
-    /// Frames of an open word were given back. A word that is wholly free is
+    /// Handles frames of an open word that were freed. A word that is wholly free is
     /// closed.
     #[inline(never)]
     pub(crate) fn release_in_open(&mut self, s: &mut [u64], word: usize) -> Released {
@@ -123,7 +123,7 @@ impl BankBlocks {
         Released { filed: 64, reordered: true }
     }
 
-    /// Takes a single frame of a bank that serves one, and opens its word for
+    /// Allocates a single frame of a bank that serves one, and opens its word for
     /// those that follow. No word is open in this slot. O(L), and O(L) for each
     /// order from the block found down to 6.
     #[inline]

@@ -1,5 +1,6 @@
-//! What walks a bank word by word: which frame is at fault, which blocks are
-//! free, which frame is in use, and whether all invariants hold.
+//! Walks over a bank word by word: the search for the frame at fault, the visit
+//! of free blocks, the search for frames in use, and the check of all
+//! invariants.
 
 use core::ops::Range;
 
@@ -19,7 +20,7 @@ impl BankBlocks {
         s[self.words_of(bank) + self.frame_words + at / 64] >> (at % 64) & 1 == 1
     }
 
-    /// Whether the extent may be given back. O(n) for n frames.
+    /// Checks that the extent may be freed. O(n) for n frames.
     pub(crate) fn can_release(&self, s: &[u64], extent: Extent) -> Result<(), FrameFreeError> {
         if extent.checked_end().is_none() {
             return Err(FrameFreeError::Overflow { extent });
@@ -36,7 +37,7 @@ impl BankBlocks {
         Ok(())
     }
 
-    /// Whether the frame is the zone's. O(1).
+    /// Returns true if the frame is the zone's. O(1).
     pub(crate) fn has(&self, s: &[u64], frame: Pfn) -> bool {
         self.span().contains(frame) && {
             let (bank, at) = self.position(frame.raw());
@@ -44,7 +45,7 @@ impl BankBlocks {
         }
     }
 
-    /// Whether the frame is the zone's and free. O(1).
+    /// Returns true if the frame is the zone's and free. O(1).
     pub(crate) fn has_free(&self, s: &[u64], frame: Pfn) -> bool {
         self.has(s, frame) && {
             let (bank, at) = self.position(frame.raw());
@@ -131,7 +132,8 @@ impl BankBlocks {
         }
     }
 
-    /// Whether the tree of `order`, not below 6, holds the block at frame `at`.
+    /// Returns true if the tree of `order`, not below 6, holds the block at
+    /// frame `at`.
     fn holds(&self, s: &[u64], bank: usize, order: u32, at: usize) -> bool {
         let class = &self.classes[order as usize & 31];
         at.trailing_zeros() >= order

@@ -8,7 +8,7 @@ pub const ORDER_MAX: Order = Order::known(10);
 /// The pageblock order with 2 MiB huge pages: 9.
 pub const PAGEBLOCK_ORDER: Order = Order::known(9);
 
-/// Why a zone cannot be built.
+/// Reasons why a zone cannot be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LinuxBuildError {
     /// The storage is too small.

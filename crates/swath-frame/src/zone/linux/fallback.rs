@@ -27,11 +27,11 @@ pub struct Fallback {
     pub wanted: Mobility,
     /// The mobility of the list in which the block was found.
     pub from: Mobility,
-    /// Whether the pageblock changed to the mobility asked for.
+    /// True if the pageblock changed to the mobility asked for.
     pub claimed: bool,
 }
 
-/// Who is told of fallbacks: `()` for nobody, or a closure.
+/// An observer of fallbacks: `()` for none, or a closure.
 pub trait Observe {
     /// Is called after each fallback.
     fn fallback(&mut self, event: &Fallback);

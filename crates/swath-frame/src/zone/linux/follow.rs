@@ -1,7 +1,7 @@
 //! A zone that follows a recorded kernel: it starts in a given state, and
-//! where the record says what the free lists alone do not tell, it is told.
+//! the recording supplies what the free lists alone do not determine.
 //!
-//! A recording names the frames that a real kernel took and gave back. To ask
+//! A recording names the frames that a real kernel allocated and freed. To ask
 //! at every event whether this zone would have done the same, it must be in the
 //! state that the kernel was in. [`LinuxZone::from_state`] begins with one;
 //! [`LinuxZone::bring_forward`] puts the block that the kernel found at the
@@ -75,7 +75,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
     }
 
     /// Moves the free block that holds `frame` to the head of its list, so
-    /// that it is the first of its order and mobility to be taken. Whether it
+    /// that it is the first of its order and mobility to be allocated. Whether it
     /// was there already; `None` if the frame is not free. O(M) for M orders.
     pub fn bring_forward(&mut self, frame: Pfn) -> Option<bool> {
         if !self.span().contains(frame) {
@@ -91,7 +91,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         Some(false)
     }
 
-    /// Takes the 2^`order` frames from `start` on, aligned, out of the free
+    /// Allocates the 2^`order` frames from `start` on, aligned, out of the free
     /// block in which they lie, for an owner of this mobility; no pageblock
     /// changes. Whether one free block held them all and is not isolated; if
     /// not, nothing has changed. O(M) for M orders, and O(2^order) to mark the
@@ -119,7 +119,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         true
     }
 
-    /// Takes one block of a batch, as [`allocate_batch`](crate::ZoneAllocator::allocate_batch)
+    /// Allocates one block of a batch, as [`allocate_batch`](crate::ZoneAllocator::allocate_batch)
     /// does one after another. `stealing` says whether the batch has come down to
     /// single blocks of other mobilities, and is false at its beginning. O(M) for M
     /// orders, but for a claim.
@@ -173,9 +173,9 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         used
     }
 
-    /// How many frames of the pageblock around `frame` are free or alike to a
-    /// request of this mobility, which claims it from half of them on; `None`
-    /// if it does not lie whole in the zone. O(2^(pageblock order - 3)).
+    /// Counts the frames of the pageblock around `frame` that are free or alike
+    /// to a request of this mobility, which claims it from half of them on;
+    /// `None` if it does not lie whole in the zone. O(2^(pageblock order - 3)).
     pub fn free_or_alike(&self, frame: Pfn, mobility: Mobility) -> Option<u32> {
         if !self.span().contains(frame) {
             return None;
@@ -183,8 +183,9 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         self.free_or_alike_at(self.lists.index(frame), mobility)
     }
 
-    /// How many frames of the pageblock around `frame` movable owners use, and
-    /// how many others; none outside the zone. O(2^(pageblock order - 3)).
+    /// Counts the frames of the pageblock around `frame` that movable owners
+    /// use, and those of others; none outside the zone. O(2^(pageblock order -
+    /// 3)).
     pub fn pageblock_users(&self, frame: Pfn) -> [u32; 2] {
         if !self.span().contains(frame) {
             return [0; 2];

@@ -27,16 +27,16 @@
 //! watermarks after a claim, which lasts until reclaim has run. "Of a like
 //! mobility" means on an LRU list there; here it is the mobility of the request
 //! that took the frame, so that frames which wait in per-CPU lists count as
-//! used by whom they were taken for ([`LinuxZone::set_user`] can say otherwise).
+//! used by whom they were allocated for ([`LinuxZone::set_user`] can say otherwise).
 //!
 //! # What it costs
 //! 9 bytes per frame of the span rounded out to 1024 frames (8 for the links of
-//! a list, 1 for the state) and 4 bits per pageblock. A block taken or given
+//! a list, 1 for the state) and 4 bits per pageblock. Allocating or freeing a block
 //! costs O(M) for M orders, plus 2^(order-3) words of states. A claim costs
 //! O(M) candidates, of which each may look at 2^(pageblock order - 3) words.
 //!
 //! Instructions per call, counted on x86-64: with a random half of 2^20 frames
-//! in use, 43 to take a single frame and 173 to give one back; 132 and 297 if
+//! in use, 43 to allocate a single frame and 173 to free one; 132 and 297 if
 //! all memory was one piece, where each second request splits and each second
 //! return merges. Order 9 costs 220 and 975.
 
@@ -52,7 +52,7 @@ use crate::zone::linux::fallback::{Fallback, Observe, fallbacks};
 use crate::zone::linux::lists::{ISOLATED, Lists, ORDERS, USED, USED_MOVABLE};
 
 /// A zone as Linux manages it, with its state in `W`, any owner of a slice of
-/// words. `O` is told of fallbacks.
+/// words. `O` observes fallbacks.
 ///
 /// Invariants, all walked by [`check`](ZoneAllocator::check):
 /// * each frame of the span is a hole, in use, the first of a free block or
@@ -94,8 +94,8 @@ pub struct LinuxZone<W, O = ()> {
 }
 
 impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
-    /// How many words of storage a zone of this span needs; `usize::MAX` if it
-    /// cannot be built. O(1).
+    /// Counts the words of storage that a zone of this span needs; `usize::MAX`
+    /// if it cannot be built. O(1).
     pub fn storage_words(span: Extent) -> usize {
         Lists::<W>::storage_words(span)
     }
@@ -122,7 +122,7 @@ impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
     }
 
     /// Like [`new`](Self::new), but all frames are in use by unmovable owners:
-    /// the caller gives those that are not.
+    /// the caller frees those that are not.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -148,13 +148,13 @@ impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
 }
 
 impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
-    /// The same zone, but `observer` is told of its fallbacks.
+    /// Returns the same zone with `observer` for its fallbacks.
     pub fn observed<P: Observe>(self, observer: P) -> LinuxZone<W, P> {
         let Self { lists, observer: _, span, total_frames } = self;
         LinuxZone { lists, observer, span, total_frames }
     }
 
-    /// Who is told of fallbacks.
+    /// Returns the observer of fallbacks.
     pub fn observer(&self) -> &O {
         &self.observer
     }
@@ -170,7 +170,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         self.span.contains(frame).then(|| self.lists.mobility(self.lists.index(frame)))
     }
 
-    /// Whether the pageblock around `frame` is isolated.
+    /// Returns true if the pageblock around `frame` is isolated.
     pub fn is_isolated(&self, frame: Pfn) -> bool {
         self.span.contains(frame) && self.lists.list_of(self.lists.index(frame)) == ISOLATED
     }
@@ -185,8 +185,8 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         self.lists.iter(order.k(), ISOLATED).map(|index| self.lists.frame(index))
     }
 
-    /// Whether a request of this mobility may claim the pageblock of a free
-    /// block of order `k`.
+    /// Returns true if a request of this mobility may claim the pageblock of a
+    /// free block of order `k`.
     fn may_claim(&self, k: u32, mobility: Mobility) -> bool {
         k >= self.lists.pageblock_k / 2 || mobility != Mobility::Movable
     }
@@ -204,7 +204,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         self.observer.fallback(&Fallback { start, order, block_order, wanted, from, claimed });
     }
 
-    /// Claims a pageblock of another mobility, and takes from it.
+    /// Claims a pageblock of another mobility, and allocates from it.
     fn claim(&mut self, k: u32, mobility: Mobility, unmixed: bool) -> Option<u32> {
         let own = mobility as usize;
         let pageblock_k = self.lists.pageblock_k;
@@ -244,9 +244,9 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         true
     }
 
-    /// How many frames of the pageblock around a frame are free or alike to a
-    /// request of this mobility; `None` if the pageblock is not whole in the
-    /// zone, so that two zones share it and it is not this one's to change.
+    /// Counts the frames of the pageblock around a frame that are free or alike
+    /// to a request of this mobility; `None` if the pageblock is not whole in
+    /// the zone, so that two zones share it and it is not this one's to change.
     pub(crate) fn free_or_alike_at(&self, index: u32, mobility: Mobility) -> Option<u32> {
         let frames = 1 << self.lists.pageblock_k;
         let start = index & !(frames - 1);
@@ -263,7 +263,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         Some(free + alike)
     }
 
-    /// Takes from another mobility's pageblock, which keeps its mobility.
+    /// Allocates from another mobility's pageblock, which keeps its mobility.
     fn steal(&mut self, k: u32, mobility: Mobility) -> Option<u32> {
         for block_k in k..ORDERS as u32 {
             let Some(from) = self.fallback_at(block_k, mobility) else { continue };
@@ -275,7 +275,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         None
     }
 
-    /// Takes a block, remembering in `stealing` that the request has come down
+    /// Allocates a block, remembering in `stealing` that the request has come down
     /// to that: within one batch the kernel then does not look elsewhere.
     #[inline]
     pub(crate) fn allocate_from(
