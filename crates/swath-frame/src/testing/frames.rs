@@ -56,7 +56,7 @@ impl FrameOracle {
     }
 
     /// Takes frames, which have to be free.
-    fn take(&mut self, extent: Extent) {
+    fn allocate(&mut self, extent: Extent) {
         let place = self.place;
         for frame in extent.iter() {
             assert!(
@@ -67,7 +67,7 @@ impl FrameOracle {
     }
 
     /// Returns what freeing `extent` has to return, and frees if that is `Ok`.
-    fn give(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
             return Err(FrameFreeError::Empty);
         }
@@ -189,19 +189,19 @@ pub fn conform<A: FrameAllocator>(
                 assert_eq!(block.is_some(), frames_max > 0 && !oracle.free.is_empty(), "{place}");
                 if let Some(block) = block {
                     assert!(!block.is_empty() && block.count <= frames_max, "{place}: {block}");
-                    oracle.take(block);
+                    oracle.allocate(block);
                 }
             }
             2 => {
                 let frame = allocator.allocate_frame();
                 assert_eq!(frame.is_some(), !oracle.free.is_empty(), "{place}");
                 if let Some(frame) = frame {
-                    oracle.take(Extent::new(frame, 1));
+                    oracle.allocate(Extent::new(frame, 1));
                 }
             }
             3 => request_aligned(allocator, &mut oracle, random.below(12) as u8),
             4 => hostile(allocator, &mut oracle, map, &mut random),
-            _ => give(allocator, &mut oracle, &mut random),
+            _ => free(allocator, &mut oracle, &mut random),
         }
         agree(allocator, &oracle);
         inspect(allocator, &oracle);
@@ -211,7 +211,7 @@ pub fn conform<A: FrameAllocator>(
     for run in held.chunk_by(|a, b| a + 1 == *b) {
         let extent = Extent::new(Pfn::new(run[0]), run.len() as u64);
         assert_eq!(allocator.free(extent), Ok(()), "seed {seed}, at last");
-        assert_eq!(oracle.give(extent), Ok(()));
+        assert_eq!(oracle.free(extent), Ok(()));
     }
     assert_eq!(allocator.free_frames(), map.total_frames(), "seed {seed}, at last");
     agree(allocator, &oracle);
@@ -249,7 +249,7 @@ fn request<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracle, count
     let mut taken = 0;
     let result = allocator.allocate(count, &mut |block| {
         assert!(!block.is_empty(), "{place}");
-        oracle.take(block);
+        oracle.allocate(block);
         taken += block.count;
     });
     if count == 0 {
@@ -274,7 +274,7 @@ fn request_aligned<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracl
         Ok(extent) => {
             assert_eq!(extent.count, order.frames(), "{place}");
             assert!(extent.start.is_aligned(order.k()), "{place}: {extent} for order {order}");
-            oracle.take(extent);
+            oracle.allocate(extent);
         }
         Err(error) => {
             let expected = if order.frames() > free {
@@ -294,7 +294,7 @@ fn request_aligned<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracl
 }
 
 /// Frees a run of allocated frames, whichever requests they came from.
-fn give<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracle, random: &mut Random) {
+fn free<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracle, random: &mut Random) {
     let place = oracle.place;
     let held = oracle.frames.len() - oracle.free.len();
     if held == 0 {
@@ -306,7 +306,7 @@ fn give<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracle, random: 
     let run = (start..start + count).take_while(|&frame| oracle.is_allocated(frame)).count();
     let extent = Extent::new(Pfn::new(start), run as u64);
     assert_eq!(allocator.free(extent), Ok(()), "{place}: {extent}");
-    assert_eq!(oracle.give(extent), Ok(()));
+    assert_eq!(oracle.free(extent), Ok(()));
 }
 
 /// Frees what may not be free to free: the error names the first frame at
@@ -328,7 +328,7 @@ fn hostile<A: FrameAllocator>(
         _ => Extent::new(Pfn::new(near), size(random)),
     };
     let before = blocks(allocator);
-    let expected = oracle.give(extent);
+    let expected = oracle.free(extent);
     assert_eq!(allocator.free(extent), expected, "{place}: {extent}");
     if expected.is_err() {
         assert_eq!(
