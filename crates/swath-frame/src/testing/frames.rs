@@ -67,7 +67,7 @@ impl FrameOracle {
     }
 
     /// Returns what freeing `extent` has to return, and frees if that is `Ok`.
-    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+    fn free_extent(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
             return Err(FrameFreeError::Empty);
         }
@@ -211,7 +211,7 @@ pub fn conform<A: FrameAllocator>(
     for run in held.chunk_by(|a, b| a + 1 == *b) {
         let extent = Extent::new(Pfn::new(run[0]), run.len() as u64);
         assert_eq!(allocator.free(extent), Ok(()), "seed {seed}, at last");
-        assert_eq!(oracle.free(extent), Ok(()));
+        assert_eq!(oracle.free_extent(extent), Ok(()));
     }
     assert_eq!(allocator.free_frames(), map.total_frames(), "seed {seed}, at last");
     agree(allocator, &oracle);
@@ -306,7 +306,7 @@ fn free<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracle, random: 
     let run = (start..start + count).take_while(|&frame| oracle.is_allocated(frame)).count();
     let extent = Extent::new(Pfn::new(start), run as u64);
     assert_eq!(allocator.free(extent), Ok(()), "{place}: {extent}");
-    assert_eq!(oracle.free(extent), Ok(()));
+    assert_eq!(oracle.free_extent(extent), Ok(()));
 }
 
 /// Frees what may not be free to free: the error names the first frame at
@@ -328,7 +328,7 @@ fn hostile<A: FrameAllocator>(
         _ => Extent::new(Pfn::new(near), size(random)),
     };
     let before = blocks(allocator);
-    let expected = oracle.free(extent);
+    let expected = oracle.free_extent(extent);
     assert_eq!(allocator.free(extent), expected, "{place}: {extent}");
     if expected.is_err() {
         assert_eq!(

@@ -65,7 +65,7 @@ impl PaperLists {
         };
         for area in map.areas() {
             lists.mark(*area, Use::Free);
-            lists.free_range(area.start.raw(), area.end().raw());
+            lists.free_span(area.start.raw(), area.end().raw());
         }
         lists
     }
@@ -151,7 +151,7 @@ impl PaperLists {
     }
 
     /// Puts the frames `low..high` into the lists.
-    fn free_range(&mut self, low: u64, high: u64) {
+    fn free_span(&mut self, low: u64, high: u64) {
         if self.granularity == 1 {
             self.free_binary(low, high);
         } else {
@@ -233,10 +233,10 @@ impl PaperLists {
             high = high.max(node.base + node.size);
         }
         if low < start {
-            self.free_range(low, start);
+            self.free_span(low, start);
         }
         if end < high {
-            self.free_range(end, high);
+            self.free_span(end, high);
         }
         self.taken(extent);
     }
@@ -292,7 +292,7 @@ impl FrameAllocator for PaperLists {
             } else {
                 self.remove(from, u64::MAX, |_| true);
                 if block.count < node.size {
-                    self.free_range(block.end().raw(), node.base + node.size);
+                    self.free_span(block.end().raw(), node.base + node.size);
                 }
             }
             self.taken(block);
@@ -342,7 +342,7 @@ impl FrameAllocator for PaperLists {
         }
         self.mark(extent, Use::Free);
         self.free += extent.count;
-        self.free_range(extent.start.raw(), extent.end().raw());
+        self.free_span(extent.start.raw(), extent.end().raw());
         Ok(())
     }
 
