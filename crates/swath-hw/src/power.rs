@@ -22,7 +22,7 @@
 //! bytes of physical memory, so a bank that was taken down while somebody used
 //! it shows up as corrupted data.
 //!
-//! Energy is the sum over a bank's states of power × time, in units of
+//! BankEnergy is the sum over a bank's states of power × time, in units of
 //! **thousandths of a bank's full power × nanoseconds**, exact in integers.
 
 use alloc::boxed::Box;
@@ -70,7 +70,7 @@ pub struct PowerTable {
     /// Nanoseconds from leaving the state until the bank serves accesses. The
     /// bank takes the power of active idle meanwhile.
     pub exit_ns: [u64; 4],
-    /// Energy of entering and leaving the state once, in full power ×
+    /// BankEnergy of entering and leaving the state once, in full power ×
     /// nanoseconds.
     pub transition_full_power_ns: [u64; 4],
 }
@@ -89,9 +89,10 @@ impl PowerTable {
 }
 
 /// Why a bank did not change its state. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PowerError {
     /// There is no such bank.
+    #[error("bank {bank} of {banks}")]
     NoBank {
         /// The number asked for.
         bank: usize,
@@ -99,6 +100,7 @@ pub enum PowerError {
         banks: usize,
     },
     /// Time does not run backwards.
+    #[error("{now_ns} ns lies before the last change at {last_ns} ns")]
     Past {
         /// The time given.
         now_ns: u64,
@@ -106,31 +108,18 @@ pub enum PowerError {
         last_ns: u64,
     },
     /// The bank is in deep power-down: it serves no access.
+    #[error("bank {bank} is in deep power-down")]
     Down {
         /// The bank.
         bank: usize,
     },
     /// The address belongs to no bank.
+    #[error("frame {frame} is in no bank")]
     NoMemory {
         /// The frame.
         frame: Pfn,
     },
 }
-
-impl fmt::Display for PowerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoBank { bank, banks } => write!(f, "bank {bank} of {banks}"),
-            Self::Past { now_ns, last_ns } => {
-                write!(f, "{now_ns} ns lies before the last change at {last_ns} ns")
-            }
-            Self::Down { bank } => write!(f, "bank {bank} is in deep power-down"),
-            Self::NoMemory { frame } => write!(f, "frame {frame} is in no bank"),
-        }
-    }
-}
-
-impl core::error::Error for PowerError {}
 
 /// One bank's account.
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +145,7 @@ pub struct BankPower {
 
 /// What banks have taken until some time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Energy {
+pub struct BankEnergy {
     /// Thousandths of a bank's full power × nanoseconds.
     pub permille_ns: u128,
     /// Nanoseconds in each state, summed over the banks, in the order of [`PowerState::ALL`].
@@ -304,8 +293,8 @@ impl BankPower {
 
     /// What all banks have taken until `now_ns`; a bank that changed later is
     /// counted up to its change. O(banks).
-    pub fn energy(&self, now_ns: u64) -> Energy {
-        let mut sum = Energy::default();
+    pub fn energy(&self, now_ns: u64) -> BankEnergy {
+        let mut sum = BankEnergy::default();
         for bank in &self.banks {
             let mut residency_ns = bank.residency_ns;
             residency_ns[bank.state as usize] += now_ns.saturating_sub(bank.since_ns);

@@ -4,13 +4,14 @@
 use std::cell::{Cell, RefCell};
 
 use proptest::prelude::*;
+use swath_arch::testing::Random;
 use swath_arch::{
     BASE_PAGE_BYTES, BusError, NodeTables, PageRange, Pfn, PhysAddr, PhysMemory, SliceMemory,
     ValidityTables, VirtAddr, Vpn, validity,
 };
 use swath_hw::{
-    Cause, Cycle, Geometry, GeometryError, Operation, PageRights, PageTable, PortReads, RtFault,
-    RtLatency, RtTables, RtTablesError, Rtmmu,
+    Cycle, Geometry, GeometryError, Operation, PageRights, PageTable, PortReads, RtFault,
+    RtLatency, RtTables, RtTablesError, Rtmmu, UnmappedCause,
 };
 
 const K: u32 = 5;
@@ -197,30 +198,24 @@ proptest! {
     #[test]
     fn nodes_full_of_garbage(seed in any::<u64>(), pages_log2 in 1..=40_u32) {
         const FRAMES: u64 = 3;
-        let mut state = seed | 1;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut random = Random::new(seed);
         let mut words = vec![0; FRAMES as usize * 512];
         for node in words.chunks_mut(512) {
             for place in 0..256 {
-                node[place] = validity::NODE_FRAME.set(next(), next() % (FRAMES + 1));
+                node[place] = validity::NODE_FRAME.set(random.word(), random.below(FRAMES + 1));
                 // Half of the entries are their own region: most of these are valid.
                 let own = place as u64 * 0x01_0101;
-                let end = next() % 512;
-                let control = if next() % 8 < 7 { own } else { next() };
+                let end = random.below(512);
+                let control = if random.below(8) < 7 { own } else { random.word() };
                 node[256 + place] = validity::NODE_STACK_END.set(control, end);
             }
         }
         let copy = words.clone();
         let memory = SliceMemory::new(Pfn::new(0), &mut words);
-        let tables = NodeTables { pages_log2, root: Pfn::new(next() % FRAMES) };
+        let tables = NodeTables { pages_log2, root: Pfn::new(random.below(FRAMES)) };
         let unit = RtTables::nodes(tables).unwrap();
         for _ in 0..64 {
-            let page = next() >> (64 - pages_log2);
+            let page = random.word() >> (64 - pages_log2);
             // By the rule as it stands: all entries on the way are valid.
             let mut node = tables.root.raw() as usize;
             let mut expected = Ok(0);
@@ -571,8 +566,11 @@ fn a_tlb_believes_until_it_must_forget() {
                 assert_eq!(unit.peek(Vpn::new(page)), None);
                 let access = unit.access(200, byte(page), Operation::Read, memory);
                 assert!(!access.from_tlb);
-                let fault =
-                    RtFault::Unmapped { page: Vpn::new(page), level: 0, cause: Cause::Stack };
+                let fault = RtFault::Unmapped {
+                    page: Vpn::new(page),
+                    level: 0,
+                    cause: UnmappedCause::Stack,
+                };
                 assert_eq!(access.result, Err(fault));
             }
         });

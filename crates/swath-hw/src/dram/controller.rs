@@ -44,48 +44,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use crate::dram::memory::{Completion, Issued};
+use crate::clock::Cycle;
 use crate::dram::queue::{Arrival, Bank, CLOSED, NIL, Needed, Queue, READ, Slot, WRITE, bits};
-use crate::dram::state::{BankIndex, TimingState};
+use crate::dram::request::{Completion, IssuedCommand};
+use crate::dram::scheduling::{Scheduling, WritePolicy};
+use crate::dram::state::TimingState;
 use crate::dram::stats::ChannelStats;
-use crate::dram::timing::{Command, Cycle, Part, PartError};
-
-/// When writes are served.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum WritePolicy {
-    /// Reads and writes share the queue, and are treated alike.
-    Unified,
-    /// Writes wait in a queue of their own. They are served, and reads are
-    /// not, from the time that `high` of them wait, or that no read waits,
-    /// until no more than `low` of them wait and a read does, or none is left.
-    Watermark {
-        /// Places in the queue of writes.
-        entries: u32,
-        /// So many waiting writes begin a drain: 1 to `entries`.
-        high: u32,
-        /// So many end it: less than `high`.
-        low: u32,
-    },
-}
-
-/// How a controller schedules.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Scheduling {
-    /// Places in the queue; in that of the reads, if writes have their own.
-    pub entries: u32,
-    /// When writes are served.
-    pub writes: WritePolicy,
-    /// How many column commands of a bank may pass the oldest request of that bank.
-    ///
-    /// It matters where streams meet in one bank. Two reads and a write
-    /// going through three frames that begin in the same bank (the tests' stream
-    /// *blend*, 57,600 transactions, queue of 32, [`WritePolicy::Unified`]) take
-    /// 104,738 cycles with 2, 84,658 with 4, 72,875 with 8 and 65,645 without a limit; a
-    /// single stream does not notice.
-    pub bank_bypasses_max: u32,
-    /// How many column commands of the channel may pass the oldest request of all.
-    pub bypasses_max: u32,
-}
+use crate::dram::timing::{BankIndex, Command, Part, PartError};
 
 /// The command that comes next if nothing else arrives.
 #[derive(Clone, Copy, Debug)]
@@ -220,7 +185,7 @@ impl Controller {
         &mut self,
         until: Cycle,
         done: &mut BinaryHeap<Reverse<Completion>>,
-        mut log: Option<(&mut Vec<Issued>, u32)>,
+        mut log: Option<(&mut Vec<IssuedCommand>, u32)>,
     ) {
         while self.plan.cycle < until {
             if self.queue.waiting() | self.queue.open() == 0 && log.is_none() {
@@ -415,7 +380,7 @@ impl Controller {
     fn execute(
         &mut self,
         done: &mut BinaryHeap<Reverse<Completion>>,
-        log: &mut Option<(&mut Vec<Issued>, u32)>,
+        log: &mut Option<(&mut Vec<IssuedCommand>, u32)>,
     ) {
         let Plan { cycle, command, bank: number, slot } = self.plan;
         self.now = cycle;
@@ -449,7 +414,7 @@ impl Controller {
             Command::Read | Command::Write => self.column(cycle, slot, done),
         }
         if let Some((log, channel)) = log {
-            log.push(Issued { cycle, channel: *channel, command, bank: number, row });
+            log.push(IssuedCommand { cycle, channel: *channel, command, bank: number, row });
         }
         self.replan();
     }

@@ -134,7 +134,7 @@ impl DramEnergy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dram::timing::{DDR3_800, DDR4_3200};
+    use crate::dram::parts::{DDR3_800, DDR4_3200};
 
     /// The table, by hand: DDR3-800 has tRC 20, tRAS 15, tRFC 44 and cycles of 2.5 ns.
     #[test]

@@ -9,10 +9,10 @@
 //!
 //! ```
 //! use swath_arch::PhysAddr;
-//! use swath_hw::dram::memory::{Config, Dram, Request};
+//! use swath_hw::dram::memory::{DramConfig, Dram, DramRequest};
 //!
-//! let mut dram = Dram::new(&Config::paper()).unwrap();
-//! dram.offer(100, Request { id: 7, addr: PhysAddr::new(0x1000), write: false }).unwrap();
+//! let mut dram = Dram::new(&DramConfig::paper()).unwrap();
+//! dram.offer(100, DramRequest { id: 7, addr: PhysAddr::new(0x1000), write: false }).unwrap();
 //! let mut done = None;
 //! while let Some(cycle) = dram.next_event() {
 //!     dram.advance(cycle);
@@ -30,222 +30,19 @@ use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use core::fmt;
 
 use swath_arch::PhysAddr;
 
-use crate::dram::controller::{Accepted, Controller, Scheduling, WritePolicy};
-use crate::dram::mapping::{Location, Mapping, MappingError};
+use crate::clock::Cycle;
+use crate::dram::config::{DramConfig, DramConfigError};
+use crate::dram::controller::{Accepted, Controller};
+use crate::dram::mapping::{AddressMapping, Location};
 use crate::dram::queue::Arrival;
-use crate::dram::state::{BANKS_MAX, BankIndex};
+use crate::dram::request::{Completion, DramRequest, IssuedCommand, OfferError};
 use crate::dram::stats::DramStats;
-use crate::dram::timing::{Command, Cycle, DDR3_800, Part, PartError};
 
-/// A memory to be.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
-    /// The chips of each rank.
-    pub part: Part,
-    /// Channels: a power of two up to 64.
-    pub channels: u32,
-    /// Ranks on each channel: a power of two, up to 64 banks on a channel.
-    pub ranks: u32,
-    /// Where each address lies.
-    pub mapping: Mapping,
-    /// How each channel schedules.
-    pub scheduling: Scheduling,
-}
-
-/// A memory that cannot be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConfigError {
-    /// The part.
-    Part(PartError),
-    /// The mapping.
-    Mapping(MappingError),
-    /// Channels or ranks that are no power of two, or too many.
-    Count {
-        /// Which field.
-        field: &'static str,
-        /// Its value.
-        value: u32,
-    },
-    /// A queue without places or with more than 4096, or marks that are not in
-    /// order.
-    Scheduling(Scheduling),
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Part(error) => error.fmt(f),
-            Self::Mapping(error) => error.fmt(f),
-            Self::Count { field, value } => write!(
-                f,
-                "{value} {field}: a power of two, up to 64 channels and 64 banks on a channel"
-            ),
-            Self::Scheduling(scheduling) => {
-                write!(f, "queues of 1 to 4096 places, 0 <= low < high <= places: {scheduling:?}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for ConfigError {}
-
-impl From<PartError> for ConfigError {
-    fn from(error: PartError) -> Self {
-        Self::Part(error)
-    }
-}
-
-impl From<MappingError> for ConfigError {
-    fn from(error: MappingError) -> Self {
-        Self::Mapping(error)
-    }
-}
-
-/// Places in a queue, at most.
-const ENTRIES_MAX: u32 = 4096;
 /// No later cycle is accepted: what follows from it still fits.
 const CYCLE_MAX: Cycle = 1 << 62;
-
-impl Config {
-    /// The memory of the PBS paper's Table 3: DDR3-800 5-5-5, four channels,
-    /// four banks, a queue of 16 entries, bank hits first, and the mapping
-    /// *Row, Bank, Column, Channel, Column* ([`Mapping::interleaved`] at 64 bytes).
-    ///
-    /// The paper says nothing of writes; with one queue named, they share it.
-    /// Nor does it say how many bank hits may go first: with four, a stream whose parts
-    /// meet in one bank takes as long as in two other simulators (the figures are in
-    /// this crate's tests, what other limits do at [`Scheduling::bank_bypasses_max`]).
-    pub fn paper() -> Self {
-        Self {
-            part: DDR3_800,
-            channels: 4,
-            ranks: 1,
-            mapping: Mapping::interleaved(&DDR3_800, 4, 1, 64)
-                .expect("the mapping of a constant part, which a test makes"),
-            scheduling: Scheduling {
-                entries: 16,
-                writes: WritePolicy::Unified,
-                bank_bypasses_max: 4,
-                bypasses_max: 64,
-            },
-        }
-    }
-
-    /// Bytes of all channels.
-    pub const fn len_bytes(&self) -> u64 {
-        self.part.rank_bytes() * self.ranks as u64 * self.channels as u64
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        self.part.validate()?;
-        let counts =
-            [("channels", self.channels, 64), ("ranks", self.ranks, BANKS_MAX / self.part.banks())];
-        for (field, value, max) in counts {
-            if !value.is_power_of_two() || value > max {
-                return Err(ConfigError::Count { field, value });
-            }
-        }
-        self.mapping.validate(&self.part, self.channels, self.ranks)?;
-        let places = 1..=ENTRIES_MAX;
-        let writes = match self.scheduling.writes {
-            WritePolicy::Unified => true,
-            WritePolicy::Watermark { entries, high, low } => {
-                places.contains(&entries) && low < high && high <= entries
-            }
-        };
-        if !writes || !places.contains(&self.scheduling.entries) {
-            return Err(ConfigError::Scheduling(self.scheduling));
-        }
-        Ok(())
-    }
-}
-
-/// One burst to be read or written.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Request {
-    /// The caller's name for it, handed back when it is done.
-    pub id: u64,
-    /// An address in the burst; the bits below a burst do not matter.
-    pub addr: PhysAddr,
-    /// Whether it is written.
-    pub write: bool,
-}
-
-/// The end of a request: its last data have passed the data bus, or, for a
-/// read that a queued write answered, its data are there.
-///
-/// A master that need not wait for the memory to have a write may go on from
-/// [`offer`](Dram::offer), which is the promise that it will be written.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Completion {
-    /// The cycle after the last data: they are there from now on.
-    pub cycle: Cycle,
-    /// How many requests had been accepted before it.
-    pub order: u64,
-    /// The request's name.
-    pub id: u64,
-    /// Whether it was written.
-    pub write: bool,
-}
-
-/// A command that was issued.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Issued {
-    /// When.
-    pub cycle: Cycle,
-    /// On which channel.
-    pub channel: u32,
-    /// What.
-    pub command: Command,
-    /// To which bank of the channel; for a rank, to its first.
-    pub bank: BankIndex,
-    /// The row that it opens or finds open; `u32::MAX` if none.
-    pub row: u32,
-}
-
-/// Why a request was not accepted. Nothing has changed but the clock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OfferError {
-    /// The queue has no place. Ask again after [`Dram::next_event`].
-    Full {
-        /// Of which channel.
-        channel: u32,
-    },
-    /// The memory has no such address.
-    Address {
-        /// The address.
-        addr: PhysAddr,
-        /// Where the memory ends.
-        len_bytes: u64,
-    },
-    /// The cycle lies before one that has been simulated, or beyond 2^62.
-    Time {
-        /// The cycle offered.
-        cycle: Cycle,
-        /// The present one.
-        now: Cycle,
-    },
-}
-
-impl fmt::Display for OfferError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full { channel } => write!(f, "the queue of channel {channel} is full"),
-            Self::Address { addr, len_bytes } => {
-                write!(f, "no memory at {addr}: it ends at {len_bytes:#x}")
-            }
-            Self::Time { cycle, now } => {
-                write!(f, "cycle {cycle} is not between the present one, {now}, and 2^62")
-            }
-        }
-    }
-}
-
-impl core::error::Error for OfferError {}
 
 /// The memory.
 ///
@@ -257,21 +54,21 @@ pub struct Dram {
     now: Cycle,
     accepted: u64,
     taken: u64,
-    mapping: Mapping,
+    mapping: AddressMapping,
     group_shift: u32,
     rank_shift: u32,
     burst_shift: u32,
     channels: Box<[Controller]>,
     done: BinaryHeap<Reverse<Completion>>,
-    log: Option<Vec<Issued>>,
+    log: Option<Vec<IssuedCommand>>,
 }
 
 impl Dram {
     /// A memory at cycle 0, all banks closed. O(channels (banks + entries)).
     ///
     /// # Errors
-    /// [`ConfigError`].
-    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+    /// [`DramConfigError`].
+    pub fn new(config: &DramConfig) -> Result<Self, DramConfigError> {
         config.validate()?;
         let channel = Controller::new(&config.part, config.ranks, config.scheduling)?;
         Ok(Self {
@@ -303,11 +100,11 @@ impl Dram {
     ///
     /// # Errors
     /// [`OfferError`].
-    pub fn offer(&mut self, now: Cycle, request: Request) -> Result<(), OfferError> {
+    pub fn offer(&mut self, now: Cycle, request: DramRequest) -> Result<(), OfferError> {
         if now < self.now || now > CYCLE_MAX {
             return Err(OfferError::Time { cycle: now, now: self.now });
         }
-        let Request { id, addr, write } = request;
+        let DramRequest { id, addr, write } = request;
         let Some(location) = self.mapping.locate(addr) else {
             return Err(OfferError::Address { addr, len_bytes: 1 << self.mapping.bits() });
         };
@@ -400,7 +197,7 @@ impl Dram {
 
     /// The commands since [`record_commands`](Self::record_commands) or the
     /// last call; of one channel in order of time.
-    pub fn take_commands(&mut self) -> Vec<Issued> {
+    pub fn take_commands(&mut self) -> Vec<IssuedCommand> {
         self.log.as_mut().map(core::mem::take).unwrap_or_default()
     }
 

@@ -12,8 +12,8 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::dram::state::BankIndex;
-use crate::dram::timing::Cycle;
+use crate::clock::Cycle;
+use crate::dram::timing::BankIndex;
 
 /// No slot.
 pub(crate) const NIL: u16 = u16::MAX;

@@ -9,13 +9,8 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::dram::timing::{Command, Cycle, Part, PartError, Scope};
-
-/// Which bank of a channel, numbered over ranks, groups and the banks of a group.
-pub type BankIndex = u32;
-
-/// Banks on a channel, at most: they are kept as bits of a word.
-pub const BANKS_MAX: u32 = 64;
+use crate::clock::Cycle;
+use crate::dram::timing::{BANKS_MAX, BankIndex, Command, Part, PartError, Scope};
 
 type Ready = [Cycle; Command::COUNT];
 

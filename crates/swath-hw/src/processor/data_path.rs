@@ -12,20 +12,11 @@ use core::cmp::Reverse;
 
 use swath_arch::PhysAddr;
 
-use crate::dram::memory::{Completion, Dram, OfferError, Request};
-use crate::dram::timing::Cycle;
-use crate::processor::cache::{Cache, Outcome};
-
-/// Where a read begins to look.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Source {
-    /// In the first data cache, then below.
-    L1,
-    /// In the second cache, then in the memory.
-    L2,
-    /// In the memory, past both caches.
-    Memory,
-}
+use crate::clock::Cycle;
+use crate::dram::memory::Dram;
+use crate::dram::request::{Completion, DramRequest, OfferError};
+use crate::processor::cache::{Cache, CacheOutcome};
+use crate::processor::config::WalksFrom;
 
 /// What waits for a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,7 +161,7 @@ impl DataPath {
     ) -> Result<(Cycle, Ready), OfferError> {
         let outcome = self.l1.access(addr, write);
         let hit_at = now.saturating_add(self.l1_cycles);
-        if outcome == Outcome::Hit && self.flights.is_empty() {
+        if outcome == CacheOutcome::Hit && self.flights.is_empty() {
             return Ok((now, Ready::At(hit_at)));
         }
         self.access_slowly(now, addr, outcome, waiting, flights_max)
@@ -181,7 +172,7 @@ impl DataPath {
         &mut self,
         now: Cycle,
         addr: PhysAddr,
-        outcome: Outcome,
+        outcome: CacheOutcome,
         waiting: Waiting,
         flights_max: u32,
     ) -> Result<(Cycle, Ready), OfferError> {
@@ -198,7 +189,7 @@ impl DataPath {
                 },
             ));
         }
-        if outcome == Outcome::Hit {
+        if outcome == CacheOutcome::Hit {
             return Ok((now, Ready::At(now.saturating_add(self.l1_cycles))));
         }
         let mut now = now;
@@ -212,8 +203,8 @@ impl DataPath {
     }
 
     /// The victim of a miss in the first cache goes down.
-    fn evicted(&mut self, now: Cycle, outcome: Outcome) -> Result<(), OfferError> {
-        if let Outcome::Miss(Some(victim)) = outcome
+    fn evicted(&mut self, now: Cycle, outcome: CacheOutcome) -> Result<(), OfferError> {
+        if let CacheOutcome::Miss(Some(victim)) = outcome
             && victim.dirty
             && let Some(next) = self.l2.take_back(victim.addr)
             && next.dirty
@@ -233,7 +224,7 @@ impl DataPath {
     ) -> Result<Ready, OfferError> {
         let outcome = self.l2.access(addr, false);
         let at = now.saturating_add(self.l2_cycles);
-        let Outcome::Miss(victim) = outcome else {
+        let CacheOutcome::Miss(victim) = outcome else {
             self.made += 1;
             self.flights.push(Flight { id: self.made, line, ready: at, waiting });
             return Ok(Ready::At(at));
@@ -254,15 +245,15 @@ impl DataPath {
         &mut self,
         now: Cycle,
         addr: PhysAddr,
-        source: Source,
+        source: WalksFrom,
     ) -> Result<Cycle, OfferError> {
         self.locate(addr)?;
         let ready = match source {
-            Source::L1 => {
+            WalksFrom::L1 => {
                 let (_, ready) = self.access(now, addr, false, Waiting::Load, u32::MAX)?;
                 ready
             }
-            Source::L2 => {
+            WalksFrom::L2 => {
                 self.settle(now)?;
                 let line = self.l1.line(addr);
                 match self.flights.iter().find(|flight| flight.line == line) {
@@ -271,7 +262,7 @@ impl DataPath {
                     None => self.below(now, addr, line, Waiting::Load)?,
                 }
             }
-            Source::Memory => self.request(now, addr, NO_LINE, Waiting::Load),
+            WalksFrom::Memory => self.request(now, addr, NO_LINE, Waiting::Load),
         };
         self.wait(ready)
     }
@@ -379,7 +370,7 @@ impl DataPath {
         let Some(Reverse((cycle, order, id, addr, write))) = self.offers.pop() else {
             return Ok(false);
         };
-        match self.dram.offer(cycle, Request { id, addr, write }) {
+        match self.dram.offer(cycle, DramRequest { id, addr, write }) {
             Ok(()) => Ok(true),
             Err(error @ OfferError::Full { .. }) => {
                 // Later, and still before what was made after it.

@@ -11,7 +11,7 @@ use swath_arch::{
     Attributes, BusError, NodeTables, Pfn, PhysAddr, PhysMemory, ValidityTables, Vpn, validity,
 };
 
-use crate::translate::walker::Operation;
+use crate::translate::permit::Operation;
 
 /// The one page table of the conventional unit, after 004_0cb2f33903da1556.txt, section II-B: a
 /// *direct* table, N = 2^k words of [`validity::ENTRY_BYTES`], indexed by the page.
@@ -41,33 +41,22 @@ pub(crate) enum Scheme {
 }
 
 /// Tables that no unit can read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RtTablesError {
     /// 2^k pages with a k that the scheme does not allow: 5 to 31 for arrays and for a page
     /// table, 1 to 40 for nodes.
+    #[error("tables of 2^{pages_log2} pages")]
     PagesLog2 {
         /// The k given.
         pages_log2: u32,
     },
     /// A table that is not aligned or passes the end of physical addresses.
+    #[error("a table at {base} is not aligned or has no room")]
     Base {
         /// Where it would begin.
         base: PhysAddr,
     },
 }
-
-impl fmt::Display for RtTablesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PagesLog2 { pages_log2 } => {
-                write!(f, "tables of 2^{pages_log2} pages")
-            }
-            Self::Base { base } => write!(f, "a table at {base} is not aligned or has no room"),
-        }
-    }
-}
-
-impl core::error::Error for RtTablesError {}
 
 /// What a page permits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -117,17 +106,31 @@ impl PageRights {
     }
 }
 
+impl fmt::Display for PageRights {
+    /// Writes the rights as `rwx`, with `-` in place of each that is missing.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letter = |has, letter| if has { letter } else { '-' };
+        let (r, w, x) =
+            (letter(self.read, 'r'), letter(self.write, 'w'), letter(self.execute, 'x'));
+        write!(f, "{r}{w}{x}")
+    }
+}
+
 /// Which word denied that a page is mapped: the conditions of [`validity`], in the order in
 /// which they are judged.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Cause {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum UnmappedCause {
     /// The cached start of a region lies above the page.
+    #[error("its region's start lies above it")]
     Start,
     /// The page's place lies outside the stack of that start, or the stack outside the space.
+    #[error("its place is on no stack")]
     Stack,
     /// Another page stands in the page's place.
+    #[error("another page stands in its place")]
     Page,
     /// The word of the conventional page table has no rights.
+    #[error("its entry has no rights")]
     Entry,
 }
 
@@ -135,23 +138,26 @@ pub enum Cause {
 ///
 /// The unit sees a page fault and not whether the page is in a region: the tree of regions
 /// is the system's. Its handler of page faults tells "not in a region" from "not yet mapped".
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RtFault {
     /// The page lies beyond the space. Nothing was read.
+    #[error("page {page} is beyond the space")]
     OutOfSpace {
         /// The page.
         page: Vpn,
     },
     /// The page is not mapped: the page fault.
+    #[error("page {page} is not mapped (level {level}): {cause}")]
     Unmapped {
         /// The page.
         page: Vpn,
         /// The level of the node that said so, 0 being the lowest; 0 without nodes.
         level: u32,
         /// Which word.
-        cause: Cause,
+        cause: UnmappedCause,
     },
     /// The page is mapped without a right that the access needs.
+    #[error("{operation:?} of page {page} with rights {rights}")]
     Denied {
         /// The page.
         page: Vpn,
@@ -161,6 +167,7 @@ pub enum RtFault {
         rights: PageRights,
     },
     /// No memory answered a read that the answer depends on.
+    #[error("tables of page {page}: {error}")]
     Bus {
         /// The page.
         page: Vpn,
@@ -168,32 +175,6 @@ pub enum RtFault {
         error: BusError,
     },
 }
-
-impl fmt::Display for RtFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OutOfSpace { page } => write!(f, "page {page} is beyond the space"),
-            Self::Unmapped { page, level, cause } => {
-                let cause = match cause {
-                    Cause::Start => "its region's start lies above it",
-                    Cause::Stack => "its place is on no stack",
-                    Cause::Page => "another page stands in its place",
-                    Cause::Entry => "its entry has no rights",
-                };
-                write!(f, "page {page} is not mapped (level {level}): {cause}")
-            }
-            Self::Denied { page, operation, rights } => {
-                let PageRights { read, write, execute } = rights;
-                let letter = |has: &bool, letter| if *has { letter } else { '-' };
-                let (r, w, x) = (letter(read, 'r'), letter(write, 'w'), letter(execute, 'x'));
-                write!(f, "{operation:?} of page {page} with rights {r}{w}{x}")
-            }
-            Self::Bus { page, error } => write!(f, "tables of page {page}: {error}"),
-        }
-    }
-}
-
-impl core::error::Error for RtFault {}
 
 /// A page with its frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -317,7 +298,7 @@ impl RtTables {
 /// Why a table gives nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unread {
-    Unmapped(Cause),
+    Unmapped(UnmappedCause),
     Bus(BusError),
 }
 
@@ -388,7 +369,7 @@ pub(crate) fn in_node_data(word: u64) -> MappedPage {
 pub(crate) fn in_entry(word: u64) -> Result<MappedPage, Unread> {
     let mapped = in_data(word);
     let PageRights { read, write, execute } = mapped.rights;
-    if read || write || execute { Ok(mapped) } else { Err(Unread::Unmapped(Cause::Entry)) }
+    if read || write || execute { Ok(mapped) } else { Err(Unread::Unmapped(UnmappedCause::Entry)) }
 }
 
 #[inline]
@@ -401,15 +382,15 @@ fn in_arrays<M: PhysMemory + ?Sized>(
     let page = page.raw();
     let start = read(tables.regions, page)?;
     if start > page {
-        return Err(Unread::Unmapped(Cause::Start));
+        return Err(Unread::Unmapped(UnmappedCause::Start));
     }
     let end = read(tables.stack_end, start)?;
     let at = read(tables.helper, page)?;
     if at < start || at >= end || at >> tables.pages_log2 != 0 {
-        return Err(Unread::Unmapped(Cause::Stack));
+        return Err(Unread::Unmapped(UnmappedCause::Stack));
     }
     if read(tables.stack, at)? != page {
-        return Err(Unread::Unmapped(Cause::Page));
+        return Err(Unread::Unmapped(UnmappedCause::Page));
     }
     Ok(in_data(read(tables.data, page)?))
 }
@@ -426,13 +407,13 @@ fn in_node<M: PhysMemory + ?Sized>(
     let own = control(place)?;
     let (start, at) = (validity::NODE_REGION.get(own), validity::NODE_HELPER.get(own));
     if start > place {
-        return Err(Unread::Unmapped(Cause::Start));
+        return Err(Unread::Unmapped(UnmappedCause::Start));
     }
     if at < start || at >= validity::NODE_STACK_END.get(control(start)?) {
-        return Err(Unread::Unmapped(Cause::Stack));
+        return Err(Unread::Unmapped(UnmappedCause::Stack));
     }
     if validity::NODE_STACK.get(control(at)?) != place {
-        return Err(Unread::Unmapped(Cause::Page));
+        return Err(Unread::Unmapped(UnmappedCause::Page));
     }
     Ok(in_node_data(memory.read_u64(node_data(node, place))?))
 }

@@ -87,15 +87,13 @@
 
 use swath_arch::{Order, PageRange, PhysAddr, PhysMemory, VirtAddr, Vpn};
 
-use crate::dram::timing::Cycle;
-#[cfg(doc)]
-use crate::rtmmu::tables::PageTable;
+use crate::clock::Cycle;
 use crate::rtmmu::tables::{MappedPage, PageRights, PortReads, RtFault, RtTables, Scheme};
 use crate::rtmmu::walk::{RtLatency, RtWalk};
-use crate::tlb::fill::{EntryKind, Fill};
+use crate::tlb::array::Tlb;
+use crate::tlb::fill::{EntryKind, TlbFill};
 use crate::tlb::geometry::{Geometry, GeometryError};
-use crate::tlb::ranges::Tlb;
-use crate::translate::walker::Operation;
+use crate::translate::permit::Operation;
 
 /// An access that is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -290,7 +288,7 @@ impl Rtmmu {
         {
             let (page, attributes) = (walk.page(), rights.attributes());
             let pages = PageRange::new(page, 1);
-            tlb.fill(&Fill::within(EntryKind::Regular, page, pages, frame, attributes));
+            tlb.fill(&TlbFill::within(EntryKind::Regular, page, pages, frame, attributes));
         }
         let result = walk.outcome();
         if result.is_err() {

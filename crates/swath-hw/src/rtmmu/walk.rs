@@ -3,12 +3,12 @@
 
 use swath_arch::{NodeTables, Pfn, PhysAddr, PhysMemory, ValidityTables, VirtAddr, Vpn, validity};
 
-use crate::dram::timing::Cycle;
+use crate::clock::Cycle;
 use crate::rtmmu::tables::{
-    Cause, MappedPage, PageTable, PortReads, RtFault, RtTables, Scheme, Unread, entry, in_data,
-    in_entry, in_node_data, node_control, node_data, place,
+    MappedPage, PageTable, PortReads, RtFault, RtTables, Scheme, UnmappedCause, Unread, entry,
+    in_data, in_entry, in_node_data, node_control, node_data, place,
 };
-use crate::translate::walker::Operation;
+use crate::translate::permit::Operation;
 
 /// How long the memories take, in cycles of the unit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -105,7 +105,7 @@ impl RtWalk {
         operation: Operation,
         begun: Cycle,
     ) -> Self {
-        let unread = Err(Unread::Unmapped(Cause::Start));
+        let unread = Err(Unread::Unmapped(UnmappedCause::Start));
         let node = match tables.0 {
             Scheme::Nodes(NodeTables { root, .. }) => root,
             _ => Pfn::new(0),
@@ -267,11 +267,11 @@ impl RtWalk {
     fn read_second<M: PhysMemory + ?Sized>(&mut self, memory: &M) {
         let own = self.own_place();
         let start = self.start.and_then(|start| {
-            if start > own { Err(Unread::Unmapped(Cause::Start)) } else { Ok(start) }
+            if start > own { Err(Unread::Unmapped(UnmappedCause::Start)) } else { Ok(start) }
         });
         let helper = self.helper.and_then(|at| match self.tables.0 {
             Scheme::Regions(tables) if at >> tables.pages_log2 != 0 => {
-                Err(Unread::Unmapped(Cause::Stack))
+                Err(Unread::Unmapped(UnmappedCause::Stack))
             }
             _ => Ok(at),
         });
@@ -307,10 +307,10 @@ impl RtWalk {
         };
         let (start, end, at) = (self.start?, self.end?, self.helper?);
         if at < start || at >= end {
-            return Err(Unread::Unmapped(Cause::Stack));
+            return Err(Unread::Unmapped(UnmappedCause::Stack));
         }
         if self.found? != self.own_place() {
-            return Err(Unread::Unmapped(Cause::Page));
+            return Err(Unread::Unmapped(UnmappedCause::Page));
         }
         data.map(decode)
     }

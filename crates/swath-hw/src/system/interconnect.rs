@@ -3,18 +3,18 @@
 //! Each master has three **ports** towards it: its reads, its writes, and the
 //! reads of its walker. A port is a queue: what stands at its head holds up
 //! what stands behind it, and nothing else. A request reaches the **arbiter**
-//! [`request_cycles`](Config::request_cycles) after it was sent. The arbiter hands the memory one
+//! [`request_cycles`](InterconnectConfig::request_cycles) after it was sent. The arbiter hands the memory one
 //! request a cycle, round-robin over the ports: the next after the one served last that
 //! has a request which can go. A request can go if the queue of its DRAM channel has a place
 //! and, for a write, if the write data channel is free.
 //!
-//! **Data** move in beats of [`beat_bytes`](Config::beat_bytes), one a cycle: four for 64 bytes
+//! **Data** move in beats of [`beat_bytes`](InterconnectConfig::beat_bytes), one a cycle: four for 64 bytes
 //! on 128 bits, one for a descriptor. A write occupies its channel from the cycle in which it is
 //! accepted (the memory wants the data later than that). Read data that are all there wait for
 //! the read data channel, each master's and each walker's in a queue of its own, in the order in
 //! which the memory had them; the channel serves these queues round-robin, a transaction
 //! at a time, so that a descriptor does not stand behind a window of data. They arrive
-//! [`response_cycles`](Config::response_cycles) after their last beat, and so does the
+//! [`response_cycles`](InterconnectConfig::response_cycles) after their last beat, and so does the
 //! response to a write after what [`WriteResponse`] says.
 
 use alloc::boxed::Box;
@@ -23,11 +23,12 @@ use alloc::vec;
 
 use swath_arch::PhysAddr;
 
-use crate::dram::memory::{Dram, OfferError, Request};
+use crate::clock::Cycle;
+use crate::dram::memory::Dram;
 use crate::dram::queue::bits;
-use crate::dram::timing::Cycle;
-use crate::system::master::TRANSACTION_BYTES;
+use crate::dram::request::{DramRequest, OfferError};
 use crate::system::stats::InterconnectStats;
+use crate::system::transaction::TRANSACTION_BYTES;
 
 /// How many data channels there are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -51,7 +52,7 @@ pub enum WriteResponse {
 
 /// An interconnect to be.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Config {
+pub struct InterconnectConfig {
     /// Bytes of a beat: a power of two, 8 to 64.
     pub beat_bytes: u32,
     /// Cycles of a request on its way to the arbiter.
@@ -64,7 +65,7 @@ pub struct Config {
     pub write_response: WriteResponse,
 }
 
-impl Default for Config {
+impl Default for InterconnectConfig {
     /// 128 bits (the PBS paper's Table 3), one cycle each way (a register at
     /// the interconnect's edge; the paper does not say), one channel for reads and
     /// one for writes, and writes complete when they are written.
@@ -84,7 +85,7 @@ pub(crate) const MASTERS_MAX: usize = 16;
 
 /// The ports of a master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum PortKind {
     Read,
     Write,
     Walk,
@@ -154,7 +155,7 @@ pub(crate) struct Granted {
 /// offered again when its DRAM channel has room; before `next` no other head can go.
 #[derive(Clone, Debug)]
 pub(crate) struct Interconnect {
-    config: Config,
+    config: InterconnectConfig,
     ports: Box<[Port]>,
     waiting: u64,
     /// Ports whose head was refused.
@@ -176,7 +177,7 @@ pub(crate) struct Interconnect {
 
 impl Interconnect {
     /// The arguments have been tested.
-    pub(crate) fn new(config: &Config, masters: usize) -> Self {
+    pub(crate) fn new(config: &InterconnectConfig, masters: usize) -> Self {
         let channels = match config.wiring {
             Wiring::Shared => 1,
             Wiring::PerMaster => masters,
@@ -218,7 +219,7 @@ impl Interconnect {
 
     /// Sends a request in the cycle `sent`. O(1).
     #[inline]
-    pub(crate) fn send(&mut self, sent: Cycle, id: Id, kind: Kind, addr: PhysAddr) {
+    pub(crate) fn send(&mut self, sent: Cycle, id: Id, kind: PortKind, addr: PhysAddr) {
         let number = KINDS * usize::from(id.master) + kind as usize;
         let port = &mut self.ports[number];
         let arrival = sent + Cycle::from(self.config.request_cycles);
@@ -270,7 +271,7 @@ impl Interconnect {
                 let port = &mut self.ports[number as usize];
                 let Some(&Pending { arrival, id, addr }) = port.queue.front() else { continue };
                 let write = is_write(number);
-                match dram.offer(now, Request { id: id.pack(), addr, write }) {
+                match dram.offer(now, DramRequest { id: id.pack(), addr, write }) {
                     Ok(()) => {}
                     Err(OfferError::Full { channel }) => {
                         port.refused = Some(channel);
@@ -400,5 +401,5 @@ impl Interconnect {
 
 /// Whether a port is one for writes.
 const fn is_write(number: u32) -> bool {
-    number as usize % KINDS == Kind::Write as usize
+    number as usize % KINDS == PortKind::Write as usize
 }

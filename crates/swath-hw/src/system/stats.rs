@@ -3,10 +3,11 @@
 
 use alloc::boxed::Box;
 
-use crate::dram::stats::{DramStats, Histogram};
-use crate::dram::timing::Cycle;
-use crate::system::iommu::TranslationStats;
-use crate::system::master::TRANSACTION_BYTES;
+use crate::clock::Cycle;
+use crate::dram::stats::DramStats;
+use crate::histogram::Histogram;
+use crate::system::transaction::TRANSACTION_BYTES;
+use crate::translate::translator::TranslationStats;
 
 /// What one master has met.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

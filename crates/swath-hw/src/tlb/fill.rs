@@ -17,7 +17,7 @@ pub enum EntryKind {
 
 /// What a TLB knows about a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hit {
+pub struct TlbHit {
     /// The page's frame.
     pub frame: Pfn,
     /// The entry's attributes.
@@ -28,7 +28,7 @@ pub struct Hit {
 
 /// What a miss brings: an entry to be, and the page that demanded it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fill {
+pub struct TlbFill {
     pub(crate) kind: EntryKind,
     pub(crate) page: u64,
     pub(crate) start: u64,
@@ -37,7 +37,7 @@ pub struct Fill {
     pub(crate) attributes: Attributes,
 }
 
-impl Fill {
+impl TlbFill {
     /// An entry that maps `pages` to the frames from `first` on, demanded by
     /// `page`. `None` if `page` is not among `pages`, or a page or a frame
     /// number has more than 52 bits. O(1).

@@ -19,9 +19,9 @@ use alloc::vec::Vec;
 
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
 
-use crate::tlb::fill::{EntryKind, Fill, Hit, PAGE_BITS};
-use crate::tlb::geometry::{Geometry, GeometryError, Indexing};
-use crate::tlb::ranges::{NO_PAGE, Tlb};
+use crate::tlb::array::{NO_PAGE, Tlb};
+use crate::tlb::fill::{EntryKind, PAGE_BITS, TlbFill, TlbHit};
+use crate::tlb::geometry::{ARRAYS_MAX, Geometry, GeometryError, Indexing};
 use crate::tlb::stats::{SizeStats, TlbStats};
 
 /// One array of a TLB.
@@ -44,7 +44,7 @@ pub struct TlbForm {
 
 impl TlbForm {
     /// The most arrays that a TLB may have.
-    pub const ARRAYS_MAX: usize = 4;
+    pub const ARRAYS_MAX: usize = ARRAYS_MAX;
 
     /// One array for all sizes.
     pub const fn unified(geometry: Geometry, indexing: Indexing) -> Self {
@@ -98,7 +98,7 @@ impl From<Geometry> for TlbForm {
 #[derive(Clone, Debug)]
 pub struct SplitTlb {
     last_page: u64,
-    last: Hit,
+    last: TlbHit,
     last_size: u8,
     form: TlbForm,
     arrays: Box<[Tlb]>,
@@ -127,7 +127,7 @@ impl SplitTlb {
         let arrays: Result<Vec<Tlb>, _> = form.arrays().iter().map(array).collect();
         Ok(Self {
             last_page: NO_PAGE,
-            last: Hit {
+            last: TlbHit {
                 frame: Pfn::new(0),
                 attributes: Attributes::default(),
                 kind: EntryKind::Regular,
@@ -189,7 +189,7 @@ impl SplitTlb {
     /// Looks `page` up in all arrays, and makes the entry that answers the most recently used
     /// of its set. O(1) for the page of the access before, else O(arrays + c).
     #[inline]
-    pub fn lookup(&mut self, page: Vpn) -> Option<Hit> {
+    pub fn lookup(&mut self, page: Vpn) -> Option<TlbHit> {
         self.stats.accesses += 1;
         if page.raw() != self.last_page || page.raw() == NO_PAGE {
             self.search(page.raw())?;
@@ -204,7 +204,7 @@ impl SplitTlb {
         Some(self.last)
     }
 
-    fn search(&mut self, page: u64) -> Option<Hit> {
+    fn search(&mut self, page: u64) -> Option<TlbHit> {
         for array in &mut self.arrays {
             if let Some(hit) = array.search(page) {
                 self.last_page = page;
@@ -218,18 +218,18 @@ impl SplitTlb {
     }
 
     /// What an access to `page` would find, changing nothing. O(arrays + c).
-    pub fn peek(&self, page: Vpn) -> Option<Hit> {
+    pub fn peek(&self, page: Vpn) -> Option<TlbHit> {
         self.arrays.iter().find_map(|array| array.peek(page))
     }
 
     /// The entry that [`peek`](Self::peek) finds, for another TLB to hold.
-    pub(crate) fn entry(&self, page: Vpn) -> Option<Fill> {
+    pub(crate) fn entry(&self, page: Vpn) -> Option<TlbFill> {
         self.arrays.iter().find_map(|array| array.entry(page))
     }
 
     /// Writes an entry into the array of its size, after [cutting](Tlb::fill) it there.
     /// O(arrays + c + ways).
-    pub fn fill(&mut self, fill: &Fill) {
+    pub fn fill(&mut self, fill: &TlbFill) {
         self.last_page = NO_PAGE;
         let mut fill = *fill;
         let at = match fill.kind {
@@ -251,7 +251,7 @@ impl SplitTlb {
     }
 
     /// The array for an entry, which is cut to what the last one holds.
-    fn array_of(&mut self, fill: &mut Fill) -> usize {
+    fn array_of(&mut self, fill: &mut TlbFill) -> usize {
         let class = 64 - (fill.end - fill.start - 1).leading_zeros();
         let arrays = self.form.arrays();
         if let Some(at) = arrays.iter().position(|array| class <= array.largest.k()) {

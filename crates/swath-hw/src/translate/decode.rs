@@ -19,7 +19,7 @@ use swath_arch::{Attributes, Field, Format, MemoryKind, Order, Pfn, PhysAddr};
 /// levels (SDM volume 3A, section 5.6.1); the ARM formats as assumed here
 /// restrict nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rights {
+pub struct TableRights {
     /// Writes are allowed below.
     pub writable: bool,
     /// Unprivileged accesses are allowed below.
@@ -28,7 +28,7 @@ pub struct Rights {
     pub executable: bool,
 }
 
-impl Rights {
+impl TableRights {
     /// Everything is allowed.
     pub const ALL: Self = Self { writable: true, user: true, executable: true };
 
@@ -71,14 +71,14 @@ pub enum Descriptor {
         /// The table's first byte.
         base: PhysAddr,
         /// What it permits.
-        rights: Rights,
+        rights: TableRights,
     },
     /// A page.
     Leaf(Leaf),
 }
 
 const fn table(base: u64) -> Descriptor {
-    Descriptor::Table { base: PhysAddr::new(base), rights: Rights::ALL }
+    Descriptor::Table { base: PhysAddr::new(base), rights: TableRights::ALL }
 }
 
 #[inline(always)]
@@ -220,7 +220,7 @@ fn x86_64(level: usize, word: u64) -> Descriptor {
     if !is(word, x86_64::P) {
         return Descriptor::Invalid;
     }
-    let rights = Rights {
+    let rights = TableRights {
         writable: is(word, x86_64::RW),
         user: is(word, x86_64::US),
         executable: !is(word, x86_64::XD),

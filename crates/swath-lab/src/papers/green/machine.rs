@@ -31,7 +31,7 @@ use swath_frame::zone::bank::buddy::{AdaptiveBuddy, ArrayBuddy, ListBuddy};
 use swath_frame::zone::bank::ranges::Banks;
 use swath_frame::zone::linux::zone::ORDER_MAX;
 use swath_frame::{LinuxZone, Machine, MemoryMap, Mobility, PerCpu, Request};
-use swath_hw::power::{BankPower, Energy, PowerState, PowerTable};
+use swath_hw::power::{BankEnergy, BankPower, PowerState, PowerTable};
 use swath_vm::migrate::daemon;
 use swath_vm::migrate::daemon::{Daemon, Step};
 use swath_vm::migrate::units::NodeBanks;
@@ -493,7 +493,7 @@ impl<Z: GreenZone> View for GreenMachine<Z> {
         blocks
     }
 
-    fn energy(&self) -> Energy {
+    fn energy(&self) -> BankEnergy {
         self.power.energy(self.now_us * 1000)
     }
 

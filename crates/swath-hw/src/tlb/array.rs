@@ -37,7 +37,7 @@ use alloc::vec;
 
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
 
-use crate::tlb::fill::{EntryKind, Fill, Hit, PAGE_BITS};
+use crate::tlb::fill::{EntryKind, PAGE_BITS, TlbFill, TlbHit};
 use crate::tlb::geometry::{Geometry, GeometryError, Indexing};
 use crate::tlb::stats::TlbStats;
 
@@ -88,7 +88,7 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug)]
 pub struct Tlb {
     pub(crate) last_page: u64,
-    pub(crate) last: Hit,
+    pub(crate) last: TlbHit,
     /// The class of the entry behind `last`.
     pub(crate) last_class: u8,
     /// The bits of a class that count in the choice of a set: all, or none.
@@ -155,7 +155,7 @@ impl Tlb {
         let buckets = (8 * entries.len()).next_power_of_two();
         Ok(Self {
             last_page: NO_PAGE,
-            last: Hit {
+            last: TlbHit {
                 frame: Pfn::new(0),
                 attributes: Attributes::default(),
                 kind: EntryKind::Regular,
@@ -195,7 +195,7 @@ impl Tlb {
     /// used of its set. A regular entry is looked for first, then the anchor
     /// entry. O(1) for the page of the access before, else O(c).
     #[inline]
-    pub fn lookup(&mut self, page: Vpn) -> Option<Hit> {
+    pub fn lookup(&mut self, page: Vpn) -> Option<TlbHit> {
         self.stats.accesses += 1;
         // Exact in every design: nothing has changed since, and the entry is
         // the most recently used one already.
@@ -208,7 +208,7 @@ impl Tlb {
         }
         let found = self.search(page.raw());
         match found {
-            Some(Hit { kind: EntryKind::Regular, .. }) => self.stats.regular_hits += 1,
+            Some(TlbHit { kind: EntryKind::Regular, .. }) => self.stats.regular_hits += 1,
             Some(_) => self.stats.anchor_hits += 1,
             None => self.stats.misses += 1,
         }
@@ -218,7 +218,7 @@ impl Tlb {
     /// A lookup that counts nothing, for one who asks several TLBs and counts himself. Kept out
     /// of line: the way of the page of the access before is a third shorter so.
     #[inline(never)]
-    pub(crate) fn search(&mut self, page: u64) -> Option<Hit> {
+    pub(crate) fn search(&mut self, page: u64) -> Option<TlbHit> {
         let (index, kind) = match self.find_regular(page) {
             Some(index) => (index, EntryKind::Regular),
             None => match self.find_anchor(page) {
@@ -234,13 +234,13 @@ impl Tlb {
         let entry = &self.entries[index as usize];
         self.last_class = class;
         let frame = Pfn::new(entry.frame + (page - entry.start));
-        self.last = Hit { frame, attributes: entry.attributes, kind };
+        self.last = TlbHit { frame, attributes: entry.attributes, kind };
         self.last_page = page;
         Some(self.last)
     }
 
     /// What an access to `page` would find, changing nothing. O(c).
-    pub fn peek(&self, page: Vpn) -> Option<Hit> {
+    pub fn peek(&self, page: Vpn) -> Option<TlbHit> {
         let page = page.raw();
         let regular = self.find_regular(page).map(|index| (index, EntryKind::Regular));
         let (index, kind) = regular.or_else(|| {
@@ -249,25 +249,25 @@ impl Tlb {
         })?;
         let entry = &self.entries[index as usize];
         let frame = Pfn::new(entry.frame + (page - entry.start));
-        Some(Hit { frame, attributes: entry.attributes, kind })
+        Some(TlbHit { frame, attributes: entry.attributes, kind })
     }
 
     /// The entry that [`peek`](Self::peek) finds, for another TLB to hold. O(c).
-    pub(crate) fn entry(&self, page: Vpn) -> Option<Fill> {
+    pub(crate) fn entry(&self, page: Vpn) -> Option<TlbFill> {
         let kind = self.peek(page)?.kind;
         let index = match kind {
             EntryKind::Regular => self.find_regular(page.raw())?,
             EntryKind::Anchor => self.find_anchor(page.raw())?,
         };
         let entry = &self.entries[index as usize];
-        Some(Fill::within(kind, page, entry.pages(), Pfn::new(entry.frame), entry.attributes))
+        Some(TlbFill::within(kind, page, entry.pages(), Pfn::new(entry.frame), entry.attributes))
     }
 
     /// Writes an entry in place of the least recently used of its set, after
     /// cutting and dropping as told at the head of the [module](self). An
     /// older entry of this kind for the same page (or the same anchor) is
     /// dropped first. O(c) for one page or an anchor, else O(c + ways).
-    pub fn fill(&mut self, fill: &Fill) {
+    pub fn fill(&mut self, fill: &TlbFill) {
         let regular = self.find_regular(fill.page);
         match (fill.kind, regular) {
             (EntryKind::Regular, Some(_)) => {
@@ -293,7 +293,7 @@ impl Tlb {
     /// The same where no regular entry serves the page, as after a lookup that
     /// missed.
     #[inline]
-    pub(crate) fn fill_missed(&mut self, fill: &Fill) {
+    pub(crate) fn fill_missed(&mut self, fill: &TlbFill) {
         let page = fill.page;
         let (mut start, mut end) = (fill.start, fill.end);
         let superpage = self.size_mask != 0 && is_superpage(start, end, self.geometry.index_shift);
@@ -334,7 +334,7 @@ impl Tlb {
         entry.class = class as u8;
         self.chain(index);
         self.last_page = page;
-        self.last = Hit {
+        self.last = TlbHit {
             frame: Pfn::new(frame + (page - start)),
             attributes: fill.attributes,
             kind: fill.kind,

@@ -1,0 +1,76 @@
+//! Requests to a memory, their ends, and the commands issued for them.
+
+use swath_arch::PhysAddr;
+
+use crate::clock::Cycle;
+use crate::dram::timing::{BankIndex, Command};
+
+/// One burst to be read or written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct DramRequest {
+    /// The caller's name for it, handed back when it is done.
+    pub id: u64,
+    /// An address in the burst; the bits below a burst do not matter.
+    pub addr: PhysAddr,
+    /// Whether it is written.
+    pub write: bool,
+}
+
+/// The end of a request: its last data have passed the data bus, or, for a
+/// read that a queued write answered, its data are there.
+///
+/// A master that need not wait for the memory to have a write may go on from
+/// [`offer`](Dram::offer), which is the promise that it will be written.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Completion {
+    /// The cycle after the last data: they are there from now on.
+    pub cycle: Cycle,
+    /// How many requests had been accepted before it.
+    pub order: u64,
+    /// The request's name.
+    pub id: u64,
+    /// Whether it was written.
+    pub write: bool,
+}
+
+/// A command that was issued.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct IssuedCommand {
+    /// When.
+    pub cycle: Cycle,
+    /// On which channel.
+    pub channel: u32,
+    /// What.
+    pub command: Command,
+    /// To which bank of the channel; for a rank, to its first.
+    pub bank: BankIndex,
+    /// The row that it opens or finds open; `u32::MAX` if none.
+    pub row: u32,
+}
+
+/// Why a request was not accepted. Nothing has changed but the clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OfferError {
+    /// The queue has no place. Ask again after [`Dram::next_event`].
+    #[error("the queue of channel {channel} is full")]
+    Full {
+        /// Of which channel.
+        channel: u32,
+    },
+    /// The memory has no such address.
+    #[error("no memory at {addr}: it ends at {len_bytes:#x}")]
+    Address {
+        /// The address.
+        addr: PhysAddr,
+        /// Where the memory ends.
+        len_bytes: u64,
+    },
+    /// The cycle lies before one that has been simulated, or beyond 2^62.
+    #[error("cycle {cycle} is not between the present one, {now}, and 2^62")]
+    Time {
+        /// The cycle offered.
+        cycle: Cycle,
+        /// The present one.
+        now: Cycle,
+    },
+}
