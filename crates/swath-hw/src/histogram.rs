@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::clock::Cycle;
 
-/// How often each length of time occurred.
+/// A count of occurrences for each length of time.
 ///
 /// Lengths below 64 cycles are counted one by one; above, 32 counters share each power
 /// of two, so that a quantile is at most 1/32 above the true one. Mean, least
@@ -29,7 +29,7 @@ impl Histogram {
         ((shift as usize) << SHARE_BITS) + (value >> shift) as usize
     }
 
-    /// The greatest value of a bucket.
+    /// Returns the greatest value of a bucket.
     fn top(bucket: usize) -> Cycle {
         if bucket < 2 << SHARE_BITS {
             return bucket as Cycle;
@@ -52,22 +52,22 @@ impl Histogram {
         self.max = self.max.max(value_cycles);
     }
 
-    /// How many were counted.
+    /// Returns the number of lengths that were counted.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their mean; 0 where nothing was counted.
+    /// Returns their mean; 0 where nothing was counted.
     pub fn mean_cycles(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
 
-    /// The longest; 0 where nothing was counted.
+    /// Returns the longest; 0 where nothing was counted.
     pub const fn max_cycles(&self) -> Cycle {
         self.max
     }
 
-    /// The length that at least so many thousandths do not exceed: 500 gives the
+    /// Returns the length that at least so many thousandths do not exceed: 500 gives the
     /// median, 990 the 99th percentile. 0 where nothing was counted. O(counters).
     pub fn quantile_cycles(&self, per_mille: u32) -> Cycle {
         let rank = (u128::from(self.count) * u128::from(per_mille)).div_ceil(1000).max(1);

@@ -14,9 +14,9 @@ pub struct DramConfig {
     pub channels: u32,
     /// Ranks on each channel: a power of two, up to 64 banks on a channel.
     pub ranks: u32,
-    /// Where each address lies.
+    /// The place of each address.
     pub mapping: AddressMapping,
-    /// How each channel schedules.
+    /// The scheduling of each channel.
     pub scheduling: Scheduling,
 }
 
@@ -32,7 +32,7 @@ pub enum DramConfigError {
     /// Channels or ranks that are no power of two, or too many.
     #[error("{value} {field}: a power of two, up to 64 channels and 64 banks on a channel")]
     Count {
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// Its value.
         value: u32,
@@ -47,7 +47,7 @@ pub enum DramConfigError {
 const ENTRIES_MAX: u32 = 4096;
 
 impl DramConfig {
-    /// The memory of the PBS paper's Table 3: DDR3-800 5-5-5, four channels,
+    /// Returns the memory of *Duong and Hur*, Table 3: DDR3-800 5-5-5, four channels,
     /// four banks, a queue of 16 entries, bank hits first, and the mapping
     /// *Row, Bank, Column, Channel, Column* ([`AddressMapping::interleaved`] at 64 bytes).
     ///
@@ -71,7 +71,7 @@ impl DramConfig {
         }
     }
 
-    /// Bytes of all channels.
+    /// Returns the number of bytes of all channels.
     pub const fn len_bytes(&self) -> u64 {
         self.part.rank_bytes() * self.ranks as u64 * self.channels as u64
     }

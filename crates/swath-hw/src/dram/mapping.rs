@@ -1,4 +1,4 @@
-//! Which bits of an address choose channel, rank, bank, row and column.
+//! The choice of channel, rank, bank, row and column by bits of an address.
 //!
 //! A [`AddressMapping`] is a list of bit fields from the lowest bit upward, without
 //! gaps, so that every address has one place and every place one address.
@@ -11,7 +11,7 @@ use swath_arch::PhysAddr;
 
 use crate::dram::timing::Part;
 
-/// What a bit field chooses.
+/// The coordinate that a bit field chooses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Coordinate {
     /// The byte in a word of the data bus.
@@ -31,7 +31,7 @@ pub enum Coordinate {
 }
 
 impl Coordinate {
-    /// How many there are.
+    /// Number of coordinates.
     pub const COUNT: usize = 7;
 
     /// All of them, in the order of their numbers.
@@ -42,14 +42,14 @@ impl Coordinate {
 /// Some consecutive bits of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AddressField {
-    /// What they choose. Where two fields choose the same, the higher one
+    /// The coordinate that they choose. Where two fields choose the same, the higher one
     /// holds the more significant bits.
     pub kind: Coordinate,
-    /// How many bits.
+    /// Number of bits.
     pub bits: u32,
 }
 
-/// Where a byte lies.
+/// The place of a byte.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Location {
     /// The channel.
@@ -74,19 +74,19 @@ pub enum AddressMappingError {
     /// The fields of one kind are not as wide as the memory needs.
     #[error("mapping has {bits} bits of {kind:?}, the memory {needed_bits}")]
     Width {
-        /// What the fields choose.
+        /// The coordinate of the fields.
         kind: Coordinate,
-        /// How wide they are together.
+        /// Width of the fields together.
         bits: u32,
-        /// How wide they must be.
+        /// Width that the memory needs.
         needed_bits: u32,
     },
     /// More bits than an address has, or more of one kind than are counted in.
     #[error("a field of {bits} bits of {kind:?}: at most 31 of a kind, 63 in all")]
     Bits {
-        /// What the field that is too much chooses.
+        /// The coordinate of the field that is too much.
         kind: Coordinate,
-        /// How wide it is.
+        /// Width of the field.
         bits: u32,
     },
     /// The bits below channel, bank and row do not hold a burst: it would be
@@ -129,7 +129,7 @@ pub struct AddressMapping {
 }
 
 impl AddressMapping {
-    /// The mapping of these fields, given from the lowest bit upward.
+    /// Creates the mapping of these fields, given from the lowest bit upward.
     /// Fields without bits are left out. O(fields).
     ///
     /// # Errors
@@ -150,16 +150,15 @@ impl AddressMapping {
         Ok(Self { segments, bits: at })
     }
 
-    /// Row, rank, bank, column, bank group, channel, column, from the highest
-    /// bit to the lowest, where the channels take turns every
+    /// Creates the mapping *row, rank, bank, column, bank group, channel, column*, from the
+    /// highest bit to the lowest, where the channels take turns every
     /// `interleave_bytes`.
     ///
-    /// With one rank and no bank groups this is the PBS paper's mapping (Table
-    /// 3): *Row, Bank, Column, Channel, Column*. The paper does not give the
-    /// positions. A transaction of 64 bytes is one burst of
-    /// [`DDR3_800`](crate::dram::timing::DDR3_800), so 64 is the least interleave that leaves a column
-    /// field below the channel, and the one that the simulators' figures of
-    /// this crate's tests were taken with (there called Row-Bank-Column-Channel, as
+    /// With one rank and no bank groups this is the mapping of *Duong and Hur* (Table 3): *Row,
+    /// Bank, Column, Channel, Column*. The paper does not give the positions. A transaction of 64
+    /// bytes is one burst of [`DDR3_800`](crate::dram::parts::DDR3_800), so 64 is the least
+    /// interleave that leaves a column field below the channel, and the one that the simulators'
+    /// figures of this crate's tests were taken with (there called Row-Bank-Column-Channel, as
     /// their columns count bursts). For four channels the positions are then
     ///
     /// | bits | 31–17 | 16–15 | 14–8 | 7–6 | 5–3 | 2–0 |
@@ -170,7 +169,8 @@ impl AddressMapping {
     /// groups and meets the short distances (tCCD_S).
     ///
     /// # Errors
-    /// [`AddressMappingError::Interleave`], and [`AddressMappingError::Bits`] for a memory beyond 2^63 bytes.
+    /// [`AddressMappingError::Interleave`], and [`AddressMappingError::Bits`] for a memory beyond
+    /// 2^63 bytes.
     pub fn interleaved(
         part: &Part,
         channels: u32,
@@ -196,7 +196,7 @@ impl AddressMapping {
         ])
     }
 
-    /// The fields, from the lowest bit upward.
+    /// Returns the fields, from the lowest bit upward.
     pub fn fields(&self) -> impl Iterator<Item = AddressField> + '_ {
         self.segments.iter().map(|&Segment { kind, bits, .. }| AddressField { kind, bits })
     }
@@ -250,7 +250,7 @@ impl AddressMapping {
         Ok(())
     }
 
-    /// Where `addr` lies; `None` above the memory. O(fields).
+    /// Returns the place of `addr`; `None` above the memory. O(fields).
     #[inline]
     pub fn locate(&self, addr: PhysAddr) -> Option<Location> {
         let addr = addr.raw();
@@ -266,7 +266,7 @@ impl AddressMapping {
         Some(Location { channel, rank, group, bank, row, column, byte })
     }
 
-    /// The address of a place, of which bits that the mapping lacks are
+    /// Returns the address of a place, of which bits that the mapping lacks are
     /// dropped. The inverse of [`locate`](Self::locate). O(fields).
     pub fn address(&self, location: &Location) -> PhysAddr {
         let Location { channel, rank, group, bank, row, column, byte } = *location;

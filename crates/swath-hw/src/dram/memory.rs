@@ -3,13 +3,13 @@
 //! The caller owns the clock. It [`offer`](Dram::offer)s requests of one burst
 //! (64 bytes with the parts of this crate) at the cycle it likes; each channel's
 //! controller schedules them against the
-//! part's timing table; [`take_done`](Dram::take_done) hands out what has come to its
-//! end. [`next_event`](Dram::next_event) says when there is anything to see next, so
+//! part's timing table; [`take_done`](Dram::take_done) returns the requests that have
+//! ended. [`next_event`](Dram::next_event) says when there is anything to see next, so
 //! that an interconnect can go from event to event too:
 //!
 //! ```
 //! use swath_arch::PhysAddr;
-//! use swath_hw::dram::memory::{DramConfig, Dram, DramRequest};
+//! use swath_hw::{Dram, DramConfig, DramRequest};
 //!
 //! let mut dram = Dram::new(&DramConfig::paper()).unwrap();
 //! dram.offer(100, DramRequest { id: 7, addr: PhysAddr::new(0x1000), write: false }).unwrap();
@@ -22,7 +22,7 @@
 //! assert_eq!(done.map(|done| (done.id, done.cycle)), Some((7, 100 + 5 + 5 + 4)));
 //! ```
 //!
-//! **The order within a cycle**: what ends in it is handed out, offers are taken, then
+//! **The order within a cycle**: what ends in it is returned, offers are taken, then
 //! commands are issued. An offer may cause a command in its own cycle, and the place of a
 //! request whose column command is issued is free in the next.
 
@@ -64,7 +64,7 @@ pub struct Dram {
 }
 
 impl Dram {
-    /// A memory at cycle 0, all banks closed. O(channels (banks + entries)).
+    /// Creates a memory at cycle 0, all banks closed. O(channels (banks + entries)).
     ///
     /// # Errors
     /// [`DramConfigError`].
@@ -85,12 +85,12 @@ impl Dram {
         })
     }
 
-    /// The present cycle: all before it have been simulated.
+    /// Returns the present cycle: all before it have been simulated.
     pub const fn now(&self) -> Cycle {
         self.now
     }
 
-    /// Where an address lies, or `None` above the memory.
+    /// Returns the place of an address, or `None` above the memory.
     pub fn locate(&self, addr: PhysAddr) -> Option<Location> {
         self.mapping.locate(addr)
     }
@@ -129,7 +129,7 @@ impl Dram {
         Ok(())
     }
 
-    /// Goes to the cycle `until`: issues all commands before it. Does nothing
+    /// Advances to the cycle `until`: issues all commands before it. Does nothing
     /// if it is past; cycles beyond 2^62 count as that one. O(banks) for each command, and
     /// O(1) for all of a time without requests.
     #[inline]
@@ -144,7 +144,7 @@ impl Dram {
         }
     }
 
-    /// The next cycle at which there may be something to see: a completion to take,
+    /// Returns the next cycle at which there may be something to see: a completion to take,
     /// or a place in a queue. Nothing is before it unless a request is offered. A
     /// completion that was not taken when it was time is still one to take. `None` if
     /// all is done and taken. O(channels).
@@ -153,7 +153,7 @@ impl Dram {
         self.channels.iter().filter_map(Controller::next_change).chain(done).min()
     }
 
-    /// The first request that has ended by the cycle `now`, in the order of their ends
+    /// Returns the first request that has ended by the cycle `now`, in the order of their ends
     /// and then of acceptance. Everything before the present cycle is known: call
     /// [`advance`](Self::advance) first. O(log requests).
     pub fn take_done(&mut self, now: Cycle) -> Option<Completion> {
@@ -164,19 +164,19 @@ impl Dram {
         self.done.pop().map(|Reverse(done)| done)
     }
 
-    /// Whether a channel's queue has a place for a read, or for a write, in the
+    /// Returns true if a channel's queue has a place for a read, or for a write, in the
     /// present cycle; `false` for a channel that is not there. An
     /// [`offer`](Self::offer) finds out as well, but looks the address up each time.
     pub fn has_room(&self, channel: u32, write: bool) -> bool {
         self.channels.get(channel as usize).is_some_and(|channel| channel.has_room(write))
     }
 
-    /// Requests in a channel's queues; 0 for a channel that is not there.
+    /// Returns the number of requests in a channel's queues; 0 for a channel that is not there.
     pub fn queued(&self, channel: u32) -> u32 {
         self.channels.get(channel as usize).map_or(0, Controller::queued)
     }
 
-    /// Counters since the start or the last [`reset_stats`](Self::reset_stats).
+    /// Returns the counters since the start or the last [`reset_stats`](Self::reset_stats).
     pub fn stats(&self) -> DramStats {
         DramStats {
             channels: self.channels.iter().map(|channel| channel.stats(self.now)).collect(),
@@ -195,7 +195,7 @@ impl Dram {
         self.log.get_or_insert_default();
     }
 
-    /// The commands since [`record_commands`](Self::record_commands) or the
+    /// Returns the commands since [`record_commands`](Self::record_commands) or the
     /// last call; of one channel in order of time.
     pub fn take_commands(&mut self) -> Vec<IssuedCommand> {
         self.log.as_mut().map(core::mem::take).unwrap_or_default()
@@ -204,7 +204,7 @@ impl Dram {
     /// Tests every invariant. O(channels entries²).
     ///
     /// # Errors
-    /// Says which one does not hold.
+    /// The invariant that does not hold, in words.
     pub fn check(&self) -> Result<(), &'static str> {
         let mut queued = 0;
         for channel in &self.channels {

@@ -17,7 +17,7 @@ const fn line(
     Constraint { name, from, to, scope, cycles }
 }
 
-/// What differs between the speeds of DDR3, in cycles.
+/// The distances that differ between the speeds of DDR3, in cycles.
 struct Ddr3 {
     cl: u32,
     cwl: u32,
@@ -34,7 +34,7 @@ struct Ddr3 {
 /// Cycles of a burst of DDR3 on the data bus.
 const DDR3_BURST: u32 = 4;
 
-/// The constraints of DDR3 at any speed.
+/// Returns the constraints of DDR3 at any speed.
 const fn ddr3(distances: &Ddr3) -> [Constraint; 24] {
     const BURST: u32 = DDR3_BURST;
     const CCD: u32 = 4;
@@ -68,7 +68,7 @@ const fn ddr3(distances: &Ddr3) -> [Constraint; 24] {
     ]
 }
 
-/// DDR3-800, 5-5-5 (speed bin 800D), the memory of the PBS paper's Table 3.
+/// DDR3-800, 5-5-5 (speed bin 800D), the memory of *Duong and Hur*, Table 3.
 ///
 /// The paper gives tCL-tRCD-tRP, four channels and four banks. The rest is
 /// JEDEC JESD79-3F, by the titles of its tables; the same tables stand in

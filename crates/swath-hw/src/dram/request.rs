@@ -12,7 +12,7 @@ pub struct DramRequest {
     pub id: u64,
     /// An address in the burst; the bits below a burst do not matter.
     pub addr: PhysAddr,
-    /// Whether it is written.
+    /// True if it is a write.
     pub write: bool,
 }
 
@@ -20,27 +20,27 @@ pub struct DramRequest {
 /// read that a queued write answered, its data are there.
 ///
 /// A master that need not wait for the memory to have a write may go on from
-/// [`offer`](Dram::offer), which is the promise that it will be written.
+/// [`offer`](crate::Dram::offer), which is the promise that it will be written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Completion {
     /// The cycle after the last data: they are there from now on.
     pub cycle: Cycle,
-    /// How many requests had been accepted before it.
+    /// Number of requests that had been accepted before it.
     pub order: u64,
     /// The request's name.
     pub id: u64,
-    /// Whether it was written.
+    /// True if it was a write.
     pub write: bool,
 }
 
 /// A command that was issued.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IssuedCommand {
-    /// When.
+    /// The cycle in which it was issued.
     pub cycle: Cycle,
     /// On which channel.
     pub channel: u32,
-    /// What.
+    /// The command.
     pub command: Command,
     /// To which bank of the channel; for a rank, to its first.
     pub bank: BankIndex,
@@ -48,10 +48,10 @@ pub struct IssuedCommand {
     pub row: u32,
 }
 
-/// Why a request was not accepted. Nothing has changed but the clock.
+/// Reasons why a request is not accepted. Nothing has changed but the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OfferError {
-    /// The queue has no place. Ask again after [`Dram::next_event`].
+    /// The queue has no place. Ask again after [`Dram::next_event`](crate::Dram::next_event).
     #[error("the queue of channel {channel} is full")]
     Full {
         /// Of which channel.
@@ -62,7 +62,7 @@ pub enum OfferError {
     Address {
         /// The address.
         addr: PhysAddr,
-        /// Where the memory ends.
+        /// Length of the memory.
         len_bytes: u64,
     },
     /// The cycle lies before one that has been simulated, or beyond 2^62.

@@ -1,6 +1,6 @@
 //! The choices that a channel's controller leaves to its user.
 
-/// When writes are served.
+/// The time at which writes are served.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WritePolicy {
     /// Reads and writes share the queue, and are treated alike.
@@ -18,14 +18,14 @@ pub enum WritePolicy {
     },
 }
 
-/// How a controller schedules.
+/// The rules by which a controller schedules.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Scheduling {
     /// Places in the queue; in that of the reads, if writes have their own.
     pub entries: u32,
-    /// When writes are served.
+    /// The time at which writes are served.
     pub writes: WritePolicy,
-    /// How many column commands of a bank may pass the oldest request of that bank.
+    /// Number of column commands of a bank that may pass the oldest request of that bank.
     ///
     /// It matters where streams meet in one bank. Two reads and a write
     /// going through three frames that begin in the same bank (the tests' stream
@@ -33,6 +33,6 @@ pub struct Scheduling {
     /// 104,738 cycles with 2, 84,658 with 4, 72,875 with 8 and 65,645 without a limit; a
     /// single stream does not notice.
     pub bank_bypasses_max: u32,
-    /// How many column commands of the channel may pass the oldest request of all.
+    /// Number of column commands of the channel that may pass the oldest request of all.
     pub bypasses_max: u32,
 }

@@ -1,10 +1,10 @@
-//! What a memory has counted, in one shape for any number of channels.
+//! The counters of a memory, in one shape for any number of channels.
 
 use alloc::boxed::Box;
 
 use crate::histogram::Histogram;
 
-/// What one channel has counted, or several together.
+/// The counters of one channel, or of several together.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChannelStats {
     /// Bursts read from the memory.
@@ -42,7 +42,7 @@ pub struct ChannelStats {
 }
 
 impl ChannelStats {
-    /// The mean of the requests in the queues of a channel.
+    /// Returns the mean of the requests in the queues of a channel.
     pub fn queued_mean(&self) -> f64 {
         if self.elapsed_cycles == 0 {
             return 0.0;
@@ -50,7 +50,7 @@ impl ChannelStats {
         self.queued_cycles as f64 / self.elapsed_cycles as f64
     }
 
-    /// The share of its cycles in which a data bus carried data.
+    /// Returns the share of its cycles in which a data bus carried data.
     pub fn data_share(&self) -> f64 {
         if self.elapsed_cycles == 0 {
             return 0.0;
@@ -79,7 +79,7 @@ impl ChannelStats {
     }
 }
 
-/// What a memory has counted: one entry for each channel, be it one or many.
+/// The counters of a memory: one entry for each channel, be it one or many.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DramStats {
     /// The channels, by number.
@@ -87,7 +87,7 @@ pub struct DramStats {
 }
 
 impl DramStats {
-    /// All channels together. O(channels).
+    /// Returns the counters of all channels together. O(channels).
     pub fn total(&self) -> ChannelStats {
         let mut total = ChannelStats::default();
         for channel in &self.channels {

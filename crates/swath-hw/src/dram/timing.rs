@@ -1,4 +1,4 @@
-//! What a DRAM part allows, and when: timing constraints as a table.
+//! The timing constraints of a DRAM part as a table.
 //!
 //! A memory chip is commanded over a bus, one command at a time. Its data
 //! sheet says how many cycles must lie between two commands: a
@@ -16,7 +16,7 @@
 
 use alloc::borrow::Cow;
 
-/// Which bank of a channel, numbered over ranks, groups and the banks of a group.
+/// The number of a bank of a channel, counted over ranks, groups and the banks of a group.
 pub type BankIndex = u32;
 
 /// Banks on a channel, at most: they are kept as bits of a word.
@@ -25,7 +25,7 @@ pub const BANKS_MAX: u32 = 64;
 /// Lines of a table, at most.
 const LINES_MAX: usize = 1024;
 
-/// What a controller tells a chip.
+/// The commands of a controller to a chip.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Command {
     /// Opens a row of a bank.
@@ -43,7 +43,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// How many there are.
+    /// Number of commands.
     pub const COUNT: usize = 6;
 
     /// All of them, in the order of their numbers.
@@ -56,13 +56,13 @@ impl Command {
         Self::Refresh,
     ];
 
-    /// Whether it is told to a whole rank, not to one bank.
+    /// Returns true if it is told to a whole rank, not to one bank.
     pub const fn is_for_rank(self) -> bool {
         matches!(self, Self::PrechargeAll | Self::Refresh)
     }
 }
 
-/// Which later commands a constraint holds back.
+/// The later commands that a constraint holds back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Scope {
     /// Those to the same bank.
@@ -85,7 +85,7 @@ pub struct Constraint {
     pub from: Command,
     /// The later command.
     pub to: Command,
-    /// Where the later command is held back.
+    /// The banks in which the later command is held back.
     pub scope: Scope,
     /// For how many cycles.
     pub cycles: u32,
@@ -98,7 +98,7 @@ pub struct Constraint {
 /// before the next is due; every constraint is one that can be met.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// What to call it.
+    /// The name.
     pub name: &'static str,
     /// One cycle in picoseconds.
     pub clock_period_ps: u32,
@@ -120,10 +120,9 @@ pub struct Part {
     pub write_latency_cycles: u32,
     /// Cycles between the refreshes that a rank is due (tREFI).
     pub refresh_interval_cycles: u32,
-    /// In so many cycles a rank takes at most four activates (tFAW); 0 where
-    /// there is no such limit.
+    /// Cycles in which a rank takes at most four activates (tFAW); 0 without such a limit.
     pub four_activates_cycles: u32,
-    /// How long each command occupies the command bus, by [`Command`].
+    /// Cycles for which each command occupies the command bus, by [`Command`].
     pub bus_cycles: [u32; Command::COUNT],
     /// The table.
     pub constraints: Cow<'static, [Constraint]>,
@@ -135,7 +134,7 @@ pub enum PartError {
     /// A size that is 0, or not a power of two, or too large.
     #[error("{field} cannot be {value}")]
     Size {
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// Its value.
         value: u32,
@@ -152,33 +151,33 @@ pub enum PartError {
     Refresh {
         /// The interval.
         interval_cycles: u32,
-        /// What is needed.
+        /// Cycles that are needed.
         needed_cycles: u64,
     },
 }
 
 impl Part {
-    /// Banks in a rank.
+    /// Returns the number of banks in a rank.
     pub const fn banks(&self) -> u32 {
         self.groups * self.banks_per_group
     }
 
-    /// Cycles that a burst occupies the data bus.
+    /// Returns the number of cycles that a burst occupies the data bus.
     pub const fn burst_cycles(&self) -> u32 {
         self.burst_transfers / 2
     }
 
-    /// Bytes that a burst moves.
+    /// Returns the number of bytes that a burst moves.
     pub const fn burst_bytes(&self) -> u32 {
         self.burst_transfers * self.bus_bytes
     }
 
-    /// Bytes of a row.
+    /// Returns the number of bytes of a row.
     pub const fn row_bytes(&self) -> u64 {
         (self.bus_bytes as u64) << self.column_bits
     }
 
-    /// Bytes of a rank.
+    /// Returns the number of bytes of a rank.
     pub const fn rank_bytes(&self) -> u64 {
         (self.row_bytes() << self.row_bits) * self.banks() as u64
     }

@@ -10,41 +10,42 @@ use crate::translate::walker::TranslationFault;
 /// One access of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemoryAccess {
-    /// Where. One access touches one line: what crosses lines is two of them.
+    /// The address. One access touches one line: data that cross lines are two accesses.
     pub addr: VirtAddr,
-    /// Whether it writes.
+    /// True if it writes.
     pub write: bool,
-    /// Whether it needs the data of the access before, as its address or what it writes.
+    /// True if it needs the data of the access before, as its address or as the data it writes.
     pub depends: bool,
     /// Cycles that the core computes before it.
     pub compute_cycles: u32,
 }
 
 impl MemoryAccess {
-    /// A read that needs nothing, at once.
+    /// Creates a read that depends on nothing and needs no computation before it.
     pub const fn read(addr: VirtAddr) -> Self {
         Self { addr, write: false, depends: false, compute_cycles: 0 }
     }
 
-    /// A write that needs nothing, at once.
+    /// Creates a write that depends on nothing and needs no computation before it.
     pub const fn write(addr: VirtAddr) -> Self {
         Self { addr, write: true, depends: false, compute_cycles: 0 }
     }
 
-    /// The same, needing the data of the access before.
+    /// Returns the access with a dependence on the data of the access before.
     #[must_use]
     pub const fn depending(self) -> Self {
         Self { depends: true, ..self }
     }
 
-    /// The same access once more, after its exception: what went before it is over.
+    /// Returns the access to be made again after its exception, without the dependence and the
+    /// computation, which are over.
     #[must_use]
     pub const fn again(self) -> Self {
         Self { depends: false, compute_cycles: 0, ..self }
     }
 }
 
-/// Why an access was not made.
+/// Reasons why an access is not made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ExceptionCause {
     /// The page has no translation.
@@ -65,11 +66,11 @@ pub enum ExceptionCause {
 pub struct Exception {
     /// The address.
     pub addr: VirtAddr,
-    /// Whether it was to be written.
+    /// True if it was a write.
     pub write: bool,
-    /// When.
+    /// The cycle of the core.
     pub cycle: Cycle,
-    /// Why.
+    /// The reason.
     pub cause: ExceptionCause,
 }
 

@@ -29,7 +29,7 @@ impl CacheConfig {
     /// The most bytes that a cache may have.
     pub const LEN_BYTES_MAX: u64 = 1 << 30;
 
-    /// How many sets there are, 0 without ways or lines.
+    /// Returns the number of sets, 0 without ways or lines.
     pub const fn sets(&self) -> u64 {
         match (self.ways as u64 * self.line_bytes as u64, self.len_bytes) {
             (0, _) => 0,
@@ -59,7 +59,7 @@ pub enum CacheConfigError {
     Sets(CacheConfig),
 }
 
-/// What a cache has counted.
+/// The counters of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheStats {
     /// Accesses to lines that were there.
@@ -75,13 +75,13 @@ pub struct CacheStats {
 /// A line that had to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Victim {
-    /// Where it begins.
+    /// The address of its first byte.
     pub addr: PhysAddr,
-    /// Whether it must be written to what is below.
+    /// True if it must be written to the level below.
     pub dirty: bool,
 }
 
-/// What an access did.
+/// The effect of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CacheOutcome {
     /// The line was there.
@@ -109,7 +109,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty cache. O(lines).
+    /// Creates an empty cache. O(lines).
     ///
     /// # Errors
     /// [`CacheConfigError`].
@@ -135,7 +135,7 @@ impl Cache {
         })
     }
 
-    /// What has been counted since the start or the last [`reset_stats`](Self::reset_stats).
+    /// Returns the counters since the start or the last [`reset_stats`](Self::reset_stats).
     pub const fn stats(&self) -> CacheStats {
         self.stats
     }
@@ -145,7 +145,7 @@ impl Cache {
         self.stats = CacheStats::default();
     }
 
-    /// The number of the line that holds `addr`.
+    /// Returns the number of the line that holds `addr`.
     #[inline]
     pub const fn line(&self, addr: PhysAddr) -> u64 {
         addr.raw() >> self.line_shift
@@ -201,7 +201,7 @@ impl Cache {
         }
     }
 
-    /// Whether the line of `addr` is there, and if so whether it is dirty. Changes nothing.
+    /// Returns the dirty bit of the line of `addr`, `None` if the line is absent. Changes nothing.
     /// O(ways).
     pub fn peek(&self, addr: PhysAddr) -> Option<bool> {
         let line = self.line(addr);

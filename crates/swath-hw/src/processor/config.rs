@@ -22,7 +22,7 @@ pub struct ProcessorConfig {
     pub core_clock: u32,
     /// The memory's clock. 1600 and 800 are a core of 1.6 GHz with DDR3-1600.
     pub dram_clock: u32,
-    /// Where the reads of walks begin.
+    /// The level at which the reads of walks begin.
     pub walks_from: WalksFrom,
     /// Cycles of the core that a TLB miss takes besides its reads.
     pub tlb_miss_cycles: u32,
@@ -30,7 +30,7 @@ pub struct ProcessorConfig {
     pub outstanding_max: u32,
     /// Missing lines that writes may wait for behind the core's back: 0 to 64.
     pub write_buffer_entries: u32,
-    /// Whether the code is privileged.
+    /// True if the code is privileged.
     pub privileged: bool,
 }
 
@@ -61,7 +61,7 @@ pub enum ProcessorConfigError {
     /// A number outside its range.
     #[error("{value} {field}: {min} to {max}")]
     Count {
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// Its value.
         value: u32,
@@ -72,7 +72,7 @@ pub enum ProcessorConfigError {
     },
 }
 
-/// Where a read begins to look.
+/// The level at which a walk's read begins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WalksFrom {
     /// In the first data cache, then below.

@@ -18,19 +18,19 @@ use crate::dram::request::{Completion, DramRequest, OfferError};
 use crate::processor::cache::{Cache, CacheOutcome};
 use crate::processor::config::WalksFrom;
 
-/// What waits for a line.
+/// The kind of access that waits for a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiting {
     Load,
     Store,
 }
 
-/// When data are there.
+/// The time of arrival of data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ready {
     /// In this cycle.
     At(Cycle),
-    /// When the flight of this name has arrived.
+    /// With the arrival of the flight of this name.
     With(u64),
 }
 
@@ -45,14 +45,14 @@ struct Flight {
 }
 
 const UNKNOWN: Cycle = Cycle::MAX;
-/// The line of a read past the caches: nobody else finds it.
+/// The line of a read past the caches, which no other access finds.
 const NO_LINE: u64 = u64::MAX;
 
 /// A request on its way to the memory: when it will be there (in the memory's cycles),
 /// how many were before it, its name, its address, whether it writes.
 type Offer = (Cycle, u64, u64, PhysAddr, bool);
 
-/// How many cycles of the core are how many of the memory.
+/// The ratio of the clocks: `core` cycles of the core are `dram` cycles of the memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocks {
     pub(crate) core: u32,
@@ -60,12 +60,12 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// The first cycle of the memory that begins with or after that of the core.
+    /// Returns the first cycle of the memory that begins with or after that of the core.
     fn to_dram(self, cycle: Cycle) -> Cycle {
         scale(cycle, self.dram, self.core)
     }
 
-    /// The first cycle of the core that begins with or after that of the memory.
+    /// Returns the first cycle of the core that begins with or after that of the memory.
     fn to_core(self, cycle: Cycle) -> Cycle {
         scale(cycle, self.core, self.dram)
     }
@@ -80,8 +80,8 @@ fn scale(cycle: Cycle, to: u32, from: u32) -> Cycle {
 
 /// The caches and the memory behind a core.
 ///
-/// Invariants: all events of the memory before the core's present cycle that anybody asked
-/// about have been seen; a flight whose arrival is unknown has a request at the memory or on its
+/// Invariants: all events of the memory up to the last cycle that was settled
+/// have been seen; a flight whose arrival is unknown has a request at the memory or on its
 /// way there.
 #[derive(Clone, Debug)]
 pub(crate) struct DataPath {
@@ -92,7 +92,7 @@ pub(crate) struct DataPath {
     pub(crate) l2_cycles: Cycle,
     pub(crate) memory_cycles: Cycle,
     pub(crate) clocks: Clocks,
-    /// Where the memory ends.
+    /// Length of the memory.
     pub(crate) len_bytes: u64,
     flights: Vec<Flight>,
     offers: BinaryHeap<Reverse<Offer>>,
@@ -129,7 +129,7 @@ impl DataPath {
         }
     }
 
-    /// Whether `addr` is in the memory.
+    /// Checks that `addr` is in the memory.
     ///
     /// # Errors
     /// [`OfferError::Address`].
@@ -202,7 +202,7 @@ impl DataPath {
         Ok((now, self.below(missed_at, addr, line, waiting)?))
     }
 
-    /// The victim of a miss in the first cache goes down.
+    /// Writes the victim of a miss in the first cache to the second.
     fn evicted(&mut self, now: Cycle, outcome: CacheOutcome) -> Result<(), OfferError> {
         if let CacheOutcome::Miss(Some(victim)) = outcome
             && victim.dirty
@@ -214,7 +214,7 @@ impl DataPath {
         Ok(())
     }
 
-    /// A line from the second cache or the memory.
+    /// Fetches a line from the second cache or the memory.
     fn below(
         &mut self,
         now: Cycle,
@@ -236,7 +236,7 @@ impl DataPath {
         Ok(ready)
     }
 
-    /// Reads at `addr` for a walk, or past the caches, and waits for it: the cycle in which
+    /// Reads at `addr` for a walk, or past the caches, and waits for it; returns the cycle in which
     /// the data are there.
     ///
     /// # Errors
@@ -283,7 +283,7 @@ impl DataPath {
         Ready::With(id)
     }
 
-    /// The cycle in which data are there. The core stands still until then.
+    /// Returns the cycle in which data are there. The core stands still until then.
     ///
     /// # Errors
     /// A time that the memory cannot count.
@@ -305,7 +305,7 @@ impl DataPath {
         }
     }
 
-    /// The cycle by which everything in flight has arrived.
+    /// Returns the cycle by which everything in flight has arrived.
     pub(crate) fn wait_for_all(&mut self) -> Result<Cycle, OfferError> {
         // At the end of time nothing happens any more, and nothing is known.
         while self.flights.iter().any(|flight| flight.ready == UNKNOWN)
@@ -321,7 +321,7 @@ impl DataPath {
         if self.flights.is_empty() {
             return Ok(());
         }
-        // Nobody waits for the memory if all arrivals are known.
+        // Nothing waits for the memory if all arrivals are known.
         if self.flights.iter().any(|flight| flight.ready == UNKNOWN) {
             while self.next_event(now)? {}
         }
@@ -333,7 +333,7 @@ impl DataPath {
         self.flights.iter().filter(|flight| flight.waiting == waiting).count()
     }
 
-    /// When the first of what waits so will have arrived.
+    /// Returns the cycle in which the first flight that waits so will have arrived.
     fn first_arrival(&mut self, waiting: Waiting) -> Result<Cycle, OfferError> {
         loop {
             let of_kind = self.flights.iter().filter(|flight| flight.waiting == waiting);
@@ -393,7 +393,7 @@ impl DataPath {
         let unknown = self.flights.iter().filter(|flight| flight.ready == UNKNOWN).count();
         let offered = self.offers.iter().filter(|Reverse(offer)| !offer.4).count();
         if offered > unknown {
-            return Err("a read is on its way for nobody");
+            return Err("a read is on its way without a flight");
         }
         for (i, flight) in self.flights.iter().enumerate() {
             let again = |other: &Flight| other.line == flight.line && flight.line != NO_LINE;

@@ -1,9 +1,9 @@
 //! A processor in simulated time: an in-order core, its translation, two data caches, and
 //! the memory behind them.
 //!
-//! The core takes one [`MemoryAccess`] at a time, so whoever drives it can do in between
+//! The core takes one [`MemoryAccess`] at a time, so its driver can do in between
 //! what a kernel does: an access that may not be made stops with an [`Exception`], and is
-//! made again once the page is mapped and the owed invalidations are done.
+//! made again once the page is mapped and its stale translations are invalidated.
 //!
 //! **What takes how long**, in cycles of the core:
 //! * Translation goes beside the first cache and takes nothing if the first TLB has the
@@ -12,7 +12,7 @@
 //!   other, each begun where [`walks_from`](ProcessorConfig::walks_from) says. Nothing overtakes it.
 //! * A read takes [`l1_cycles`](ProcessorConfig::l1_cycles) if the first cache has the line; else
 //!   [`l2_cycles`](ProcessorConfig::l2_cycles) more; else what [`Dram`] takes from the first of its
-//!   cycles that begins then, and [`memory_cycles`](ProcessorConfig::memory_cycles) to and fro.
+//!   cycles that begins then, and [`memory_cycles`](ProcessorConfig::memory_cycles) for the way there and back.
 //! * A core of one [outstanding](ProcessorConfig::outstanding_max) load waits for each. One of more
 //!   issues an access each cycle and waits where an access
 //!   [depends](MemoryAccess::depends) on the one before, or where all places for
@@ -20,7 +20,7 @@
 //! * A write takes one cycle of the core. If its line is missing it takes a place in the write
 //!   buffer until the line is there (write-allocate); the core waits if there is none. Writes
 //!   to one line share a place. Without a write buffer a write takes what a read does.
-//! * A dirty line that has to go delays nobody but by the memory's time.
+//! * A dirty line that is replaced costs no time but the memory's.
 //!
 //! No instructions are fetched, nothing is prefetched or speculated, and there is one core.
 //!
@@ -42,7 +42,7 @@ use crate::translate::miss::TranslatedAccess;
 use crate::translate::permit::{AccessKind, Denied, Operation, permit};
 use crate::translate::translator::{Translate, TranslationStats};
 
-/// What a processor has counted.
+/// The counters of a processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProcessorStats {
     /// Cycles of the core.
@@ -53,7 +53,7 @@ pub struct ProcessorStats {
     pub writes: u64,
     /// Accesses that stopped with an exception.
     pub exceptions: u64,
-    /// What the translation counted.
+    /// The counters of the translation.
     pub translation: TranslationStats,
     /// Walks begun: misses of all TLBs.
     pub walks: u64,
@@ -75,7 +75,8 @@ pub struct ProcessorStats {
 ///
 /// ```
 /// use swath_arch::{Coalescing, Format, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr};
-/// use swath_hw::{MemoryAccess, Mmu, Processor, presets, processor};
+/// use swath_hw::processor::presets;
+/// use swath_hw::{ExceptionCause, MemoryAccess, Mmu, Processor};
 ///
 /// // One ARMv7 section: the megabyte at 0 lies at 0x100000.
 /// let mut words = vec![0; 0x8000 / 8];
@@ -88,7 +89,7 @@ pub struct ProcessorStats {
 ///
 /// core.access(&memory, &MemoryAccess::read(VirtAddr::new(0x1000)))?;
 /// let stopped = core.access(&memory, &MemoryAccess::read(VirtAddr::new(0x10_0000)));
-/// assert!(matches!(stopped.unwrap_err().cause, processor::ExceptionCause::Fault(_)));
+/// assert!(matches!(stopped.unwrap_err().cause, ExceptionCause::Fault(_)));
 ///
 /// memory.write_u32(PhysAddr::new(4), 0x20_0000 | 0xc0e)?;
 /// core.access(&memory, &MemoryAccess::read(VirtAddr::new(0x10_0000)))?;
@@ -98,9 +99,9 @@ pub struct ProcessorStats {
 #[derive(Clone, Debug)]
 pub struct Processor<T> {
     now: Cycle,
-    /// When everything that hit has its data.
+    /// The cycle from which everything that hit has its data.
     hits_until: Cycle,
-    /// When the data of the access before are there.
+    /// The arrival of the data of the access before.
     last: Ready,
     mmu: T,
     path: DataPath,
@@ -115,7 +116,7 @@ pub struct Processor<T> {
 }
 
 impl<T: Translate> Processor<T> {
-    /// A processor with empty caches at cycle 0, translating with `mmu`.
+    /// Creates a processor with empty caches at cycle 0, translating with `mmu`.
     /// O(lines of the caches), and the memory's.
     ///
     /// # Errors
@@ -162,7 +163,7 @@ impl<T: Translate> Processor<T> {
         })
     }
 
-    /// Makes one access; gives the cycle in which the core goes on. `memory` holds the
+    /// Makes one access; returns the cycle in which the core goes on. `memory` holds the
     /// tables' bytes. For the costs see the [module](self).
     ///
     /// # Errors
@@ -316,7 +317,7 @@ impl<T: Translate> Processor<T> {
         Ok(())
     }
 
-    /// Past the caches; the core waits for what it reads.
+    /// Reads or writes past the caches; the core waits for what it reads.
     fn touch_device(&mut self, addr: PhysAddr, write: bool) -> Result<(), OfferError> {
         if write {
             self.path.write(self.now, addr);
@@ -333,18 +334,18 @@ impl<T: Translate> Processor<T> {
         Exception { addr: access.addr, write: access.write, cycle: self.now, cause }
     }
 
-    /// The present cycle of the core.
+    /// Returns the present cycle of the core.
     pub const fn now(&self) -> Cycle {
         self.now
     }
 
-    /// What translates.
+    /// Returns the translating machine.
     pub const fn mmu(&self) -> &T {
         &self.mmu
     }
 
-    /// The same to be changed: invalidated, or given another address space. That takes no
-    /// time; see [`spend`](Self::spend).
+    /// Returns the translating machine to be changed: invalidated, or given another address space.
+    /// That takes no time; see [`spend`](Self::spend).
     pub const fn mmu_mut(&mut self) -> &mut T {
         &mut self.mmu
     }
@@ -364,22 +365,22 @@ impl<T: Translate> Processor<T> {
         self.mmu.invalidate_all();
     }
 
-    /// The first data cache.
+    /// Returns the first data cache.
     pub const fn l1(&self) -> &Cache {
         &self.path.l1
     }
 
-    /// The second cache.
+    /// Returns the second cache.
     pub const fn l2(&self) -> &Cache {
         &self.path.l2
     }
 
-    /// The memory, as far as it was driven.
+    /// Returns the memory, as far as it was driven.
     pub const fn dram(&self) -> &Dram {
         &self.path.dram
     }
 
-    /// Counters since the start or the last [`reset_stats`](Self::reset_stats).
+    /// Returns the counters since the start or the last [`reset_stats`](Self::reset_stats).
     pub fn stats(&self) -> ProcessorStats {
         let translation = self.mmu.stats();
         ProcessorStats {

@@ -1,7 +1,8 @@
 //! Processors that exist, as far as public documents describe them.
 //!
-//! A [`ProcessorPreset`] is numbers, and for each the document that gives it, or that it is assumed and
-//! after what: [`ProcessorPreset::sources`] has a line for every field. A study may change any of them.
+//! A [`ProcessorPreset`] is numbers, and for each the document that gives it, or that it is assumed
+//! and after what: [`ProcessorPreset::sources`] has a line for every field. A study may change any
+//! of them.
 
 use swath_arch::Format;
 
@@ -19,14 +20,14 @@ use crate::tlb::split::{TlbArray, TlbForm};
 use crate::translate::hierarchy::HierarchyConfig;
 use crate::translate::miss::WalkOrder;
 
-/// Where a number comes from.
+/// The source of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NumberSource {
     /// The number: fields of [`ProcessorPreset`].
     pub what: &'static str,
     /// The document, or what it is assumed after.
     pub from: &'static str,
-    /// Whether no document gives it.
+    /// True if no document gives it.
     pub assumed: bool,
 }
 
@@ -63,7 +64,7 @@ pub struct ProcessorPreset {
     pub part: Part,
     /// The memory's command clock in MHz.
     pub dram_clock_mhz: u32,
-    /// Where walks read.
+    /// The level at which the reads of walks begin.
     pub walks_from: WalksFrom,
     /// Cycles of a TLB miss besides its reads.
     pub tlb_miss_cycles: u32,
@@ -71,12 +72,12 @@ pub struct ProcessorPreset {
     pub outstanding_max: u32,
     /// Missing lines that writes may wait for.
     pub write_buffer_entries: u32,
-    /// Where the numbers come from.
+    /// The sources of the numbers.
     pub sources: &'static [NumberSource],
 }
 
 impl ProcessorPreset {
-    /// The processor with this preset's numbers, for unprivileged code.
+    /// Returns the processor with this preset's numbers, for unprivileged code.
     pub fn processor(&self) -> ProcessorConfig {
         ProcessorConfig {
             l1: self.l1,
@@ -113,13 +114,13 @@ impl ProcessorPreset {
     }
 }
 
-/// A searched array of `entries` for all sizes up to `largest`.
+/// Returns a searched array of `entries` for all sizes up to `largest`.
 const fn searched(entries: u32, largest: Order) -> TlbArray {
     let geometry = Geometry::fully_associative(entries);
     TlbArray { geometry, indexing: Indexing::Size, largest }
 }
 
-/// An array with sets, indexed by size, for all sizes up to `largest`.
+/// Returns an array with sets, indexed by size, for all sizes up to `largest`.
 const fn indexed(sets: u32, ways: u32, largest: Order) -> TlbArray {
     let geometry = Geometry { sets, ways, index_shift: 0 };
     TlbArray { geometry, indexing: Indexing::Size, largest }
@@ -130,8 +131,8 @@ const PAGE_2M: Order = Order::known(9);
 const BLOCK_512M: Order = Order::known(17);
 const PAGE_1G: Order = Order::known(18);
 
-/// Marvell's Armada XP MV78460 (four PJ4B-MP cores, ARMv7), the machine of the talk on
-/// superpages; one of its cores, with the shared second cache to itself.
+/// Marvell's Armada XP MV78460 (four PJ4B-MP cores, ARMv7), the machine of
+/// *Bodek*; one of its cores, with the shared second cache to itself.
 pub const ARMADA_XP: ProcessorPreset = ProcessorPreset {
     name: "Armada XP MV78460",
     format: Format::ArmV7,

@@ -1,5 +1,5 @@
-//! What the [RTMMU](crate::rtmmu::unit) and the conventional unit read, and the pure function from a
-//! page to its frame.
+//! The tables that the [RTMMU](crate::rtmmu::unit) and the conventional unit read, and the pure
+//! function from a page to its frame.
 //!
 //! The function reads one word after another and stops at the first that says no. The
 //! [timed walk](crate::rtmmu::walk) reads in parallel, as far as it must guess, and comes to the
@@ -13,7 +13,7 @@ use swath_arch::{
 
 use crate::translate::permit::Operation;
 
-/// The one page table of the conventional unit, after 004_0cb2f33903da1556.txt, section II-B: a
+/// The one page table of the conventional unit, after *Böhnert and Scholl*, section II-B: a
 /// *direct* table, N = 2^k words of [`validity::ENTRY_BYTES`], indexed by the page.
 ///
 /// A word has the fields of a data entry of [`validity`]. A word without any right maps
@@ -22,7 +22,7 @@ use crate::translate::permit::Operation;
 pub struct PageTable {
     /// k: the space has pages 0 to 2^k − 1.
     pub pages_log2: u32,
-    /// Where the word of page 0 stands, a multiple of [`validity::ENTRY_BYTES`].
+    /// The address of the word of page 0, a multiple of [`validity::ENTRY_BYTES`].
     pub base: PhysAddr,
 }
 
@@ -53,12 +53,12 @@ pub enum RtTablesError {
     /// A table that is not aligned or passes the end of physical addresses.
     #[error("a table at {base} is not aligned or has no room")]
     Base {
-        /// Where it would begin.
+        /// The address at which it would begin.
         base: PhysAddr,
     },
 }
 
-/// What a page permits.
+/// The rights to a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PageRights {
     /// It may be read.
@@ -79,7 +79,7 @@ impl PageRights {
         }
     }
 
-    /// Whether they suffice for an access.
+    /// Returns true if they suffice for an operation.
     #[inline]
     pub const fn permit(self, operation: Operation) -> bool {
         match operation {
@@ -89,7 +89,7 @@ impl PageRights {
         }
     }
 
-    /// As a TLB holds them: `user` stands for the right to read, as whoever runs in the space
+    /// As a TLB holds them: `user` stands for the right to read, as all code that runs in the space
     /// is its user.
     pub(crate) fn attributes(self) -> Attributes {
         Attributes {
@@ -116,7 +116,7 @@ impl fmt::Display for PageRights {
     }
 }
 
-/// Which word denied that a page is mapped: the conditions of [`validity`], in the order in
+/// The word that denies that a page is mapped: the conditions of [`validity`], in the order in
 /// which they are judged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum UnmappedCause {
@@ -134,7 +134,7 @@ pub enum UnmappedCause {
     Entry,
 }
 
-/// Why an access has no physical address.
+/// Reasons why an access has no physical address.
 ///
 /// The unit sees a page fault and not whether the page is in a region: the tree of regions
 /// is the system's. Its handler of page faults tells "not in a region" from "not yet mapped".
@@ -153,7 +153,7 @@ pub enum RtFault {
         page: Vpn,
         /// The level of the node that said so, 0 being the lowest; 0 without nodes.
         level: u32,
-        /// Which word.
+        /// The word that says so.
         cause: UnmappedCause,
     },
     /// The page is mapped without a right that the access needs.
@@ -161,9 +161,9 @@ pub enum RtFault {
     Denied {
         /// The page.
         page: Vpn,
-        /// What was to be done.
+        /// The operation.
         operation: Operation,
-        /// What the page permits.
+        /// The rights to the page.
         rights: PageRights,
     },
     /// No memory answered a read that the answer depends on.
@@ -181,7 +181,7 @@ pub enum RtFault {
 pub struct MappedPage {
     /// The frame.
     pub frame: Pfn,
-    /// What the page permits.
+    /// The rights to the page.
     pub rights: PageRights,
 }
 
@@ -198,7 +198,7 @@ pub struct PortReads {
 }
 
 impl PortReads {
-    /// All three together.
+    /// Returns the words of all three together.
     pub const fn total(self) -> u64 {
         self.regions + self.stack + self.data
     }
@@ -211,7 +211,7 @@ impl PortReads {
 }
 
 impl RtTables {
-    /// The arrays of an RTMMU.
+    /// Creates the tables from the arrays of an RTMMU.
     ///
     /// # Errors
     /// [`RtTablesError`].
@@ -223,7 +223,7 @@ impl RtTables {
         Ok(Self(Scheme::Regions(tables)))
     }
 
-    /// The tree of nodes of an RTMMU for sparse spaces.
+    /// Creates the tables from the tree of nodes of an RTMMU for sparse spaces.
     ///
     /// # Errors
     /// [`RtTablesError`].
@@ -238,7 +238,7 @@ impl RtTables {
         Ok(Self(Scheme::Nodes(tables)))
     }
 
-    /// The page table of the conventional unit.
+    /// Creates the tables from the page table of the conventional unit.
     ///
     /// # Errors
     /// [`RtTablesError`].
@@ -247,7 +247,7 @@ impl RtTables {
         Ok(Self(Scheme::Page(table)))
     }
 
-    /// k: the space has pages 0 to 2^k − 1.
+    /// Returns k: the space has pages 0 to 2^k − 1.
     pub const fn pages_log2(&self) -> u32 {
         match self.0 {
             Scheme::Regions(ValidityTables { pages_log2, .. })
@@ -256,7 +256,7 @@ impl RtTables {
         }
     }
 
-    /// How many tables lie on the way to a frame: 1, or the levels of nodes.
+    /// Returns the number of tables on the way to a frame: 1, or the levels of nodes.
     pub const fn levels(&self) -> u32 {
         match self.0 {
             Scheme::Nodes(tables) => tables.levels(),
@@ -264,7 +264,7 @@ impl RtTables {
         }
     }
 
-    /// The frame of `page` and the rights to it. O(levels), at most 5 reads for arrays, 4 a
+    /// Returns the frame of `page` and the rights to it. O(levels), at most 5 reads for arrays, 4 a
     /// level for nodes, 1 for a page table.
     ///
     /// # Errors
@@ -295,7 +295,7 @@ impl RtTables {
     }
 }
 
-/// Why a table gives nothing.
+/// Reasons why a table has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unread {
     Unmapped(UnmappedCause),
@@ -328,43 +328,43 @@ fn check_array(pages_log2: u32, base: PhysAddr) -> Result<(), RtTablesError> {
     Ok(())
 }
 
-/// Where entry `index` of an array stands.
+/// Returns the address of entry `index` of an array.
 #[inline]
 pub(crate) const fn entry(base: PhysAddr, index: u64) -> PhysAddr {
     PhysAddr::new(base.raw() + validity::ENTRY_BYTES * index)
 }
 
-/// The place in its node, at `level`, of the entry that leads to `page`.
+/// Returns the place in its node, at `level`, of the entry that leads to `page`.
 #[inline]
 pub(crate) const fn place(page: u64, level: u32) -> u64 {
     page >> (level * validity::NODE_ENTRIES_LOG2) & ((1 << validity::NODE_ENTRIES_LOG2) - 1)
 }
 
-/// Where the data word of a place of a node stands.
+/// Returns the address of the data word of a place of a node.
 #[inline]
 pub(crate) const fn node_data(node: Pfn, place: u64) -> PhysAddr {
     PhysAddr::new(node.addr().raw() + 8 * place)
 }
 
-/// Where the control word of a place of a node stands.
+/// Returns the address of the control word of a place of a node.
 #[inline]
 pub(crate) const fn node_control(node: Pfn, place: u64) -> PhysAddr {
     PhysAddr::new(node.addr().raw() + validity::NODE_CONTROL_BYTES + 8 * place)
 }
 
-/// What a word of the data array says.
+/// Decodes a word of the data array.
 #[inline]
 pub(crate) fn in_data(word: u64) -> MappedPage {
     MappedPage { frame: Pfn::new(validity::FRAME.get(word)), rights: PageRights::of(word) }
 }
 
-/// What a data word of a node says.
+/// Decodes a data word of a node.
 #[inline]
 pub(crate) fn in_node_data(word: u64) -> MappedPage {
     MappedPage { frame: Pfn::new(validity::NODE_FRAME.get(word)), rights: PageRights::of(word) }
 }
 
-/// What a word of the conventional page table says.
+/// Decodes a word of the conventional page table.
 #[inline]
 pub(crate) fn in_entry(word: u64) -> Result<MappedPage, Unread> {
     let mapped = in_data(word);

@@ -13,18 +13,19 @@ use crate::system::transaction::TRANSACTION_BYTES;
 pub struct SystemConfig {
     /// The memory.
     pub dram: DramConfig,
-    /// What lies between it and the masters.
+    /// The interconnect between it and the masters.
     pub interconnect: InterconnectConfig,
     /// The IOMMU of each master.
     pub iommu: IommuConfig,
     /// Transactions that a master may have in flight: 1 to 4096.
     pub outstanding_max: u32,
-    /// What masters hand to each other; buffers may not overlap, and have up to 64 GiB in all.
+    /// The buffers that masters hand to each other; they may not overlap, and have up to 64 GiB in
+    /// all.
     pub shared: Vec<SharedBuffer>,
 }
 
 impl SystemConfig {
-    /// The PBS paper's Table 3: 16 transactions in flight, 128 bits,
+    /// Returns the system of *Duong and Hur*, Table 3: 16 transactions in flight, 128 bits,
     /// [`DramConfig::paper`]; what it leaves open as in
     /// [`IommuConfig::default`] and [`InterconnectConfig::default`].
     pub fn paper() -> Self {
@@ -47,7 +48,7 @@ pub enum SystemConfigError {
     /// A number outside its range.
     #[error("{value} {field}: {min} to {max}")]
     Count {
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// Its value.
         value: u64,

@@ -8,7 +8,7 @@ use crate::system::transaction::TRANSACTION_BYTES;
 use crate::translate::permit::Denied;
 use crate::translate::walker::TranslationFault;
 
-/// What went wrong, and for whom. The run ends there.
+/// An error that ends a run, with the transaction that met it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("master {master}, transaction {transaction} at {addr}, cycle {cycle}: {cause}")]
 pub struct SystemError {
@@ -18,13 +18,13 @@ pub struct SystemError {
     pub transaction: u64,
     /// The transaction's address.
     pub addr: VirtAddr,
-    /// When.
+    /// The cycle.
     pub cycle: Cycle,
-    /// What.
+    /// The cause.
     pub cause: SystemErrorCause,
 }
 
-/// What went wrong.
+/// Reasons why a run ends early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SystemErrorCause {
     /// The address is no multiple of [`TRANSACTION_BYTES`].
@@ -41,11 +41,11 @@ pub enum SystemErrorCause {
     Memory {
         /// The physical address.
         addr: PhysAddr,
-        /// Why.
+        /// The memory's reason.
         error: OfferError,
     },
-    /// The line is in a shared buffer and nobody will write it any more:
+    /// The line is in a shared buffer and no master will write it any more:
     /// every master that has not ended waits like this one.
-    #[error("waits for a line that nobody writes")]
+    #[error("waits for a line that no master writes")]
     NeverWritten,
 }

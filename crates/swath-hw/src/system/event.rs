@@ -5,12 +5,12 @@ use swath_arch::PhysAddr;
 use crate::clock::Cycle;
 use crate::system::transaction::Transaction;
 
-/// What a run shows to an observer.
+/// An event that a run shows to its observer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SystemEvent {
     /// A master has issued a transaction.
     Issued {
-        /// When.
+        /// The cycle.
         cycle: Cycle,
         /// The number of the master.
         master: usize,
@@ -21,20 +21,20 @@ pub enum SystemEvent {
     },
     /// The memory has accepted a request.
     Accepted {
-        /// When.
+        /// The cycle.
         cycle: Cycle,
         /// For which master.
         master: usize,
-        /// Where.
+        /// The physical address.
         addr: PhysAddr,
-        /// Whether it is a write.
+        /// True if it is a write.
         write: bool,
-        /// Whether it reads a descriptor.
+        /// True if it reads a descriptor.
         walk: bool,
     },
     /// A transaction has completed.
     Completed {
-        /// When.
+        /// The cycle.
         cycle: Cycle,
         /// The number of the master.
         master: usize,

@@ -1,19 +1,18 @@
 //! The interconnect between masters and memory, after AXI.
 //!
-//! Each master has three **ports** towards it: its reads, its writes, and the
-//! reads of its walker. A port is a queue: what stands at its head holds up
-//! what stands behind it, and nothing else. A request reaches the **arbiter**
-//! [`request_cycles`](InterconnectConfig::request_cycles) after it was sent. The arbiter hands the memory one
-//! request a cycle, round-robin over the ports: the next after the one served last that
-//! has a request which can go. A request can go if the queue of its DRAM channel has a place
-//! and, for a write, if the write data channel is free.
+//! Each master has three **ports** towards it: its reads, its writes, and the reads of its walker.
+//! A port is a queue: what stands at its head holds up what stands behind it, and nothing else. A
+//! request reaches the **arbiter** [`request_cycles`](InterconnectConfig::request_cycles) after it
+//! was sent. The arbiter hands the memory one request a cycle, round-robin over the ports: the next
+//! after the one served last that has a request which can go. A request can go if the queue of its
+//! DRAM channel has a place and, for a write, if the write data channel is free.
 //!
-//! **Data** move in beats of [`beat_bytes`](InterconnectConfig::beat_bytes), one a cycle: four for 64 bytes
-//! on 128 bits, one for a descriptor. A write occupies its channel from the cycle in which it is
-//! accepted (the memory wants the data later than that). Read data that are all there wait for
-//! the read data channel, each master's and each walker's in a queue of its own, in the order in
-//! which the memory had them; the channel serves these queues round-robin, a transaction
-//! at a time, so that a descriptor does not stand behind a window of data. They arrive
+//! **Data** move in beats of [`beat_bytes`](InterconnectConfig::beat_bytes), one a cycle: four for
+//! 64 bytes on 128 bits, one for a descriptor. A write occupies its channel from the cycle in which
+//! it is accepted (the memory wants the data later than that). Read data that are all there wait
+//! for the read data channel, each master's and each walker's in a queue of its own, in the order
+//! in which the memory had them; the channel serves these queues round-robin, a transaction at a
+//! time, so that a descriptor does not stand behind a window of data. They arrive
 //! [`response_cycles`](InterconnectConfig::response_cycles) after their last beat, and so does the
 //! response to a write after what [`WriteResponse`] says.
 
@@ -30,7 +29,7 @@ use crate::dram::request::{DramRequest, OfferError};
 use crate::system::stats::InterconnectStats;
 use crate::system::transaction::TRANSACTION_BYTES;
 
-/// How many data channels there are.
+/// The arrangement of the data channels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Wiring {
     /// One for all reads and one for all writes: the memory controller has one port.
@@ -40,12 +39,12 @@ pub enum Wiring {
     PerMaster,
 }
 
-/// When a write has completed.
+/// The time at which a write counts as completed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WriteResponse {
-    /// When its data are in the memory.
+    /// As soon as its data are in the memory.
     Written,
-    /// When the controller has taken its data, which is its promise that later
+    /// As soon as the controller has taken its data, which is its promise that later
     /// reads will find them.
     Accepted,
 }
@@ -59,14 +58,14 @@ pub struct InterconnectConfig {
     pub request_cycles: u32,
     /// Cycles of data or a response on the way back.
     pub response_cycles: u32,
-    /// How many data channels there are.
+    /// The arrangement of the data channels.
     pub wiring: Wiring,
-    /// When a write has completed.
+    /// The time at which a write counts as completed.
     pub write_response: WriteResponse,
 }
 
 impl Default for InterconnectConfig {
-    /// 128 bits (the PBS paper's Table 3), one cycle each way (a register at
+    /// Returns a width of 128 bits (*Duong and Hur*, Table 3), one cycle each way (a register at
     /// the interconnect's edge; the paper does not say), one channel for reads and
     /// one for writes, and writes complete when they are written.
     fn default() -> Self {
@@ -94,7 +93,7 @@ pub(crate) enum PortKind {
 /// Ports of a master.
 const KINDS: usize = 3;
 
-/// What a request belongs to: a slot of its master, or a walk of its IOMMU.
+/// The owner of a request: a slot of its master, or a walk of its IOMMU.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Id {
     pub(crate) master: u16,
@@ -138,13 +137,13 @@ struct ReadChannel {
     after: u64,
 }
 
-/// What the memory has accepted.
+/// A request that the memory has accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
     pub(crate) id: Id,
     pub(crate) addr: PhysAddr,
     pub(crate) write: bool,
-    /// When its write is complete, if acceptance decides that.
+    /// The cycle in which its write is complete, if acceptance decides that.
     pub(crate) complete: Option<Cycle>,
 }
 
@@ -176,7 +175,7 @@ pub(crate) struct Interconnect {
 }
 
 impl Interconnect {
-    /// The arguments have been tested.
+    /// Creates an interconnect; the arguments have been tested.
     pub(crate) fn new(config: &InterconnectConfig, masters: usize) -> Self {
         let channels = match config.wiring {
             Wiring::Shared => 1,
@@ -208,7 +207,7 @@ impl Interconnect {
         self.stats
     }
 
-    /// The data channel of a master.
+    /// Returns the data channel of a master.
     #[inline]
     fn channel(&self, master: u16) -> usize {
         match self.config.wiring {
@@ -228,7 +227,7 @@ impl Interconnect {
         self.next = self.next.min(arrival.max(self.idle));
     }
 
-    /// Whether the head of a port can go in the cycle `now`, as far as is known
+    /// Returns true if the head of a port can go in the cycle `now`, as far as is known
     /// before the memory is asked.
     #[inline]
     fn is_ready(&self, number: u32, now: Cycle, dram: &Dram) -> bool {
@@ -307,13 +306,13 @@ impl Interconnect {
         Ok(None)
     }
 
-    /// The next cycle in which a request can go, but for places in the memory's queues.
+    /// Returns the next cycle in which a request can go, but for places in the memory's queues.
     #[inline]
     pub(crate) const fn next_request(&self) -> Cycle {
         self.next
     }
 
-    /// Whether a head that was refused can go now. O(ports that were refused).
+    /// Returns true if a head that was refused can go now. O(ports that were refused).
     #[inline]
     pub(crate) fn has_turn(&self, dram: &Dram) -> bool {
         bits(self.refused).any(|number| {
@@ -322,7 +321,7 @@ impl Interconnect {
         })
     }
 
-    /// The next cycle after `now` in which a request can go, but for places in
+    /// Returns the next cycle after `now` in which a request can go, but for places in
     /// the memory's queues. O(ports that wait).
     #[inline]
     fn next_try(&self, now: Cycle, dram: &Dram) -> Cycle {
@@ -342,7 +341,7 @@ impl Interconnect {
         if next == Cycle::MAX { next } else { next.max(now + 1).max(self.idle) }
     }
 
-    /// The data of a read are there. O(1).
+    /// Queues the data of a read, which are there. O(1).
     #[inline]
     pub(crate) fn read_back(&mut self, id: Id) {
         let queue = 2 * usize::from(id.master) + usize::from(id.walk);
@@ -376,7 +375,7 @@ impl Interconnect {
         Some((channel.free + Cycle::from(self.config.response_cycles), id))
     }
 
-    /// The next cycle after `now` in which a transfer of read data can begin, of those
+    /// Returns the next cycle after `now` in which a transfer of read data can begin, of those
     /// that wait. O(channels).
     #[inline]
     pub(crate) fn next_transfer(&self) -> Cycle {
@@ -388,7 +387,7 @@ impl Interconnect {
         free.min().unwrap_or(Cycle::MAX)
     }
 
-    /// The data of a write are in the memory: gives the cycle in which the
+    /// Returns, for a write whose data are in the memory, the cycle in which the
     /// response arrives, unless it has been given at acceptance. O(1).
     #[inline]
     pub(crate) fn written(&self, now: Cycle) -> Option<Cycle> {
@@ -399,7 +398,7 @@ impl Interconnect {
     }
 }
 
-/// Whether a port is one for writes.
+/// Returns true if a port is one for writes.
 const fn is_write(number: u32) -> bool {
     number as usize % KINDS == PortKind::Write as usize
 }

@@ -1,6 +1,6 @@
 //! The IOMMU of a master: any [`Translate`] in simulated time.
 //!
-//! The parts are those of the functional mode ([`Mmu`], or a
+//! The parts are those of the functional mode ([`Mmu`](crate::Mmu), or a
 //! [`Hierarchy`](crate::translate::hierarchy::Hierarchy)); what is added is when.
 //!
 //! * A **lookup** takes [`lookup_cycles`](IommuConfig::lookup_cycles) and is
@@ -41,9 +41,9 @@ pub struct IommuConfig {
     /// Walks in flight at once: 1 to [`WALKS_MAX`]. More than one need
     /// `hit_under_miss`.
     pub walks_max: u32,
-    /// Whether transactions behind a miss go on if they hit.
+    /// True if transactions behind a miss go on when they hit.
     pub hit_under_miss: bool,
-    /// Whether a transaction goes on after AT's regular walk (of
+    /// True if a transaction goes on after AT's regular walk (of
     /// [`WalkOrder::RegularFirst`](crate::WalkOrder::RegularFirst)), before the anchor's.
     pub early_regular: bool,
 }
@@ -52,8 +52,8 @@ pub struct IommuConfig {
 pub const WALKS_MAX: u32 = 64;
 
 impl Default for IommuConfig {
-    /// One cycle, one walk, nothing passes a miss, a miss ends when both
-    /// of AT's walks have. The PBS paper says nothing of these.
+    /// Returns one cycle, one walk, nothing that passes a miss, and misses that end when both
+    /// of AT's walks have. *Duong and Hur* say nothing of these.
     fn default() -> Self {
         Self { lookup_cycles: 1, walks_max: 1, hit_under_miss: false, early_regular: false }
     }
@@ -81,14 +81,14 @@ pub(crate) struct Iommu<T> {
     /// The slots of the transactions that wait for each walk.
     waiters: Box<[Vec<u16>]>,
     active: u32,
-    /// When the last lookup ends.
+    /// The cycle in which the last lookup ends.
     looked_up: Cycle,
     busy_since: Cycle,
     pub(crate) walk_cycles: Cycle,
     pub(crate) miss_latency: Histogram,
 }
 
-/// What comes of a lookup.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lookup {
     /// The access goes on in this cycle.
@@ -101,7 +101,7 @@ pub(crate) enum Lookup {
     Stall,
 }
 
-/// What comes of an arrived descriptor.
+/// The result of a descriptor's arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stepped {
     /// The frame and the rights for those who wait, if known.
@@ -126,7 +126,7 @@ impl<T: Translate> Iommu<T> {
         }
     }
 
-    /// Whether a miss keeps the master from looking anything up.
+    /// Returns true if a miss keeps the master from looking anything up.
     #[inline]
     pub(crate) fn is_blocked(&self) -> bool {
         self.active > 0 && !self.config.hit_under_miss
@@ -183,7 +183,7 @@ impl<T: Translate> Iommu<T> {
         Ok(Lookup::Walk(walk as u16, read, end))
     }
 
-    /// A descriptor has arrived in the cycle `now`.
+    /// Steps the walk whose descriptor has arrived in the cycle `now`.
     ///
     /// # Errors
     /// The fault of the page, with the address and the number of the transaction that
@@ -219,18 +219,18 @@ impl<T: Translate> Iommu<T> {
         Ok(Stepped { known: Some((access.addr.frame(), access.attributes)), next_read: None })
     }
 
-    /// The number and the address of the transaction that a walk is for.
+    /// Returns the number and the address of the transaction that a walk is for.
     pub(crate) fn walking(&self, walk: u16) -> (u64, VirtAddr) {
         let walk = self.walks[usize::from(walk)].as_ref();
         walk.map_or((0, VirtAddr::new(0)), |walk| (walk.number, walk.addr))
     }
 
-    /// The transactions that wait for a walk, in their order.
+    /// Returns the transactions that wait for a walk, in their order.
     pub(crate) fn take_waiters(&mut self, walk: u16) -> Vec<u16> {
         core::mem::take(&mut self.waiters[usize::from(walk)])
     }
 
-    /// Gives the storage of [`take_waiters`](Self::take_waiters) back.
+    /// Takes the storage of [`take_waiters`](Self::take_waiters) back.
     pub(crate) fn recycle(&mut self, walk: u16, mut waiters: Vec<u16>) {
         waiters.clear();
         self.waiters[usize::from(walk)] = waiters;

@@ -26,7 +26,7 @@ pub(crate) struct Slot {
     pub(crate) issued: Cycle,
 }
 
-/// Why a master does not issue.
+/// Reasons why a master does not issue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Blocked {
     /// It does, in this cycle.

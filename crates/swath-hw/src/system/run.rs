@@ -1,5 +1,5 @@
 //! Masters with IOMMUs on an interconnect with a memory, in simulated time:
-//! the PBS paper's Fig. 9, with the figures of its Table 3 as the default.
+//! *Duong and Hur*, Fig. 9, with the figures of their Table 3 as the default.
 //!
 //! **Time moves from event to event**: data that arrive, a place in a queue, a
 //! request at the arbiter, a master that can issue. One clock drives
@@ -35,8 +35,7 @@ use crate::translate::translator::Translate;
 ///
 /// ```
 /// use swath_arch::{Coalescing, Format, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr};
-/// use swath_hw::system::run::{SystemConfig, System};
-/// use swath_hw::{Geometry, Mmu, Transaction, WalkOrder};
+/// use swath_hw::{Geometry, Mmu, System, SystemConfig, Transaction, WalkOrder};
 ///
 /// // One ARMv7 page table, at 0x4000, that maps page 0x10 to frame 0x80.
 /// let mut words = vec![0; 0x8000 / 8];
@@ -63,13 +62,13 @@ pub struct System<T, I> {
     interconnect: Interconnect,
     masters: Vec<Master<T, I>>,
     lines: Lines,
-    /// What arrives at the masters: when, and what was on the way before it.
+    /// The arrivals at the masters, by cycle and then by the order in which they were sent.
     arrivals: BinaryHeap<Reverse<(Cycle, u64, Id)>>,
     sent: u64,
 }
 
 impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
-    /// A system of the masters given, each with what translates for it and its
+    /// Creates a system of the masters given, each with what translates for it and its
     /// transactions in order, which are taken one at a time.
     /// O(masters outstanding_max + shared bytes / 512), and the memory's.
     ///
@@ -139,7 +138,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         self.run_observed(memory, |_| {})
     }
 
-    /// [`run`](Self::run), showing each event to `observe`, in order of time.
+    /// Runs as [`run`](Self::run) does, showing each event to `observe`, in order of time.
     ///
     /// # Errors
     /// [`SystemError`].
@@ -196,7 +195,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
                 .min(arrival)
                 .min(self.interconnect.next_request())
                 .min(self.interconnect.next_transfer());
-            // The memory goes on by itself until somebody else has something to do.
+            // The memory goes on by itself until another part has something to do.
             loop {
                 self.now = next.min(self.next_memory);
                 if self.now == Cycle::MAX {
@@ -218,14 +217,14 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         }
     }
 
-    /// Something is on its way to a master until `cycle`.
+    /// Schedules an arrival at a master in `cycle`.
     #[inline]
     fn arrive(&mut self, cycle: Cycle, id: Id) {
         self.arrivals.push(Reverse((cycle, self.sent, id)));
         self.sent += 1;
     }
 
-    /// Lets a master issue its next transaction, or says what it waits for.
+    /// Lets a master issue its next transaction, or notes what it waits for.
     fn issue(
         &mut self,
         index: usize,
@@ -296,7 +295,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         Ok(())
     }
 
-    /// A descriptor has arrived at its walker.
+    /// Steps the walk whose descriptor has arrived.
     fn walk_arrived<M: PhysMemory + ?Sized>(
         &mut self,
         id: Id,
@@ -334,7 +333,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         Ok(())
     }
 
-    /// A transaction has completed.
+    /// Ends a transaction that has completed.
     #[inline]
     fn completed(&mut self, id: Id, observe: &mut impl FnMut(SystemEvent)) {
         let now = self.now;
@@ -404,7 +403,8 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         Ok(())
     }
 
-    /// Nothing will happen any more: all is done, or a master waits in vain.
+    /// Ends the run, as nothing will happen any more: all is done, or a master waits for a line
+    /// that is never written.
     fn end(mut self) -> Result<SystemStats, SystemError> {
         for (index, master) in self.masters.iter().enumerate() {
             if let (Some(Transaction { addr, .. }), Blocked::Line(..)) =

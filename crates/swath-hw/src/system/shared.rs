@@ -27,7 +27,7 @@ pub(crate) const SHARED_BYTES_MAX: u64 = 1 << 36;
 /// A line of a shared buffer: the number of its bit.
 pub(crate) type Line = u32;
 
-/// Which lines of the shared buffers have been written.
+/// The lines of the shared buffers, with a bit for each that has been written.
 ///
 /// Invariant: the buffers are in ascending order and do not overlap; each
 /// line has a bit of its own.
@@ -39,6 +39,8 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
+    /// Creates the lines of all buffers, none of them written.
+    ///
     /// # Errors
     /// The buffer that is misaligned, too long, or overlaps another.
     pub(crate) fn new(shared: &[SharedBuffer]) -> Result<Self, SharedBuffer> {
@@ -60,7 +62,7 @@ impl Lines {
         Ok(Self { buffers: buffers.into(), written: vec![0; lines.div_ceil(64) as usize].into() })
     }
 
-    /// The line of an address in a shared buffer. O(log buffers).
+    /// Returns the line of an address in a shared buffer. O(log buffers).
     #[inline]
     pub(crate) fn line(&self, addr: VirtAddr) -> Option<Line> {
         let line = addr.raw() / TRANSACTION_BYTES;

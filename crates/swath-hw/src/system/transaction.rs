@@ -2,7 +2,7 @@
 
 use swath_arch::VirtAddr;
 
-/// Bytes of a transaction, at a multiple of so many (the PBS paper's Table 3).
+/// Bytes of a transaction, at a multiple of so many (*Duong and Hur*, Table 3).
 pub const TRANSACTION_BYTES: u64 = 64;
 
 /// One transaction of a master.
@@ -11,6 +11,6 @@ pub struct Transaction {
     /// The virtual address of its first byte, a multiple of
     /// [`TRANSACTION_BYTES`].
     pub addr: VirtAddr,
-    /// Whether it is written.
+    /// True if it is a write.
     pub write: bool,
 }

@@ -7,10 +7,10 @@ use crate::tlb::fill::PAGE_BITS;
 /// The form of a TLB.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
-    /// How many sets: any number from 1 on. The set of a page is the
+    /// Number of sets, 1 or more. The set of a page is the
     /// remainder of its shifted number.
     pub sets: u32,
-    /// How many entries to a set: any number from 1 on.
+    /// Number of entries in a set, 1 or more.
     pub ways: u32,
     /// log2 of the pages that share a set; no entry is longer. Without effect
     /// when there is one set.
@@ -21,7 +21,7 @@ impl Geometry {
     /// The most entries that a TLB may have.
     pub const ENTRIES_MAX: u32 = 1 << 24;
 
-    /// One set of `entries`.
+    /// Returns the form of one set with `entries` ways.
     pub const fn fully_associative(entries: u32) -> Self {
         Self { sets: 1, ways: entries, index_shift: 0 }
     }
@@ -30,7 +30,7 @@ impl Geometry {
 /// The most arrays that a TLB may have.
 pub(crate) const ARRAYS_MAX: usize = 4;
 
-/// How an entry longer than the window of a set finds its set, where there are several.
+/// The choice of a set for an entry that is longer than the window of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Indexing {
     /// It is cut to the window.
@@ -42,7 +42,7 @@ pub enum Indexing {
 }
 
 impl Default for Geometry {
-    /// The papers' 32 entries, fully associative.
+    /// Returns the 32 entries of *Duong and Hur*, fully associative.
     fn default() -> Self {
         Self::fully_associative(32)
     }

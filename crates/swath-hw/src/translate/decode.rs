@@ -1,4 +1,4 @@
-//! What one descriptor means.
+//! The meaning of one descriptor.
 //!
 //! A descriptor is invalid, reserved, a pointer to the next table, or a leaf.
 //! The functions here look at one word and nothing else; what depends on the
@@ -15,7 +15,7 @@
 use swath_arch::formats::{armv7, armv8, x86_64};
 use swath_arch::{Attributes, Field, Format, MemoryKind, Order, Pfn, PhysAddr};
 
-/// What the tables above a leaf still permit: x86-64 takes the AND over all
+/// The rights that the tables above a leaf leave: x86-64 takes the AND over all
 /// levels (SDM volume 3A, section 5.6.1); the ARM formats as assumed here
 /// restrict nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ impl TableRights {
     /// Everything is allowed.
     pub const ALL: Self = Self { writable: true, user: true, executable: true };
 
-    /// What both allow. O(1).
+    /// Returns the rights that both leave. O(1).
     #[inline]
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -55,11 +55,11 @@ pub struct Leaf {
     /// The order of the page: larger than `entry_order` where ARMv8's
     /// contiguous bit joins 16 descriptors.
     pub order: Order,
-    /// What the leaf itself says; tables above may say less.
+    /// The attributes of the leaf itself; tables above may permit less.
     pub attributes: Attributes,
 }
 
-/// What one descriptor means.
+/// The meaning of one descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Descriptor {
     /// Nothing is mapped: hardware reports a translation fault.
@@ -70,7 +70,7 @@ pub enum Descriptor {
     Table {
         /// The table's first byte.
         base: PhysAddr,
-        /// What it permits.
+        /// The rights that it leaves.
         rights: TableRights,
     },
     /// A page.

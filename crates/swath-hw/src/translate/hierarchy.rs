@@ -4,7 +4,7 @@
 //! A [`Hierarchy`] is what an [`Mmu`](crate::Mmu) is, with a [`SplitTlb`] of any form for each
 //! of the two, and a cache behind them. Every design of coalescing works on it: both TLBs hold
 //! coalesced entries, each by its own form. What a walk or the second TLB finds is filled
-//! into the first; what the first evicts is forgotten there (the second still may have it).
+//! into the first; what the first evicts is lost there (the second still may have it).
 //!
 //! The **page-walk cache** keeps what descriptors of tables said: for a level and the bits
 //! of the address above it, the table to read next and the rights so far. A
@@ -29,7 +29,8 @@ use crate::translate::walker::{TranslationFault, Walk};
 /// A hierarchy to be.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HierarchyConfig {
-    /// The first TLB. It takes the [`lookup_cycles`](crate::system::iommu::IommuConfig::lookup_cycles).
+    /// The first TLB. It takes the
+    /// [`lookup_cycles`](crate::system::iommu::IommuConfig::lookup_cycles).
     pub l1: TlbForm,
     /// The second TLB.
     pub l2: TlbForm,
@@ -81,7 +82,7 @@ impl Hierarchy {
     /// The most entries of a page-walk cache.
     pub const WALK_CACHE_ENTRIES_MAX: u32 = 1024;
 
-    /// An empty hierarchy for one address space. O(entries).
+    /// Creates an empty hierarchy for one address space. O(entries).
     ///
     /// # Errors
     /// [`MmuConfigError`], for either TLB.
@@ -131,12 +132,12 @@ impl Hierarchy {
         self.complete(addr, &miss, result)
     }
 
-    /// The first TLB.
+    /// Returns the first TLB.
     pub const fn l1(&self) -> &SplitTlb {
         &self.l1
     }
 
-    /// The second TLB.
+    /// Returns the second TLB.
     pub const fn l2(&self) -> &SplitTlb {
         &self.l2
     }
@@ -195,7 +196,7 @@ impl Hierarchy {
     }
 }
 
-/// The address bits that lead a walk to a table of `level`, which is not the root's.
+/// Returns the address bits that lead a walk to a table of `level`, which is not the root's.
 fn prefix(format: Format, level: u8, page: Vpn) -> u64 {
     page.addr().raw() >> format.levels()[usize::from(level) - 1].index.low
 }
@@ -267,14 +268,15 @@ impl Translate for Hierarchy {
         })
     }
 
-    /// In both TLBs, and all of the walk cache, as hardware may. O(c + walk-cache entries).
+    /// Invalidates `page` in both TLBs, and all of the walk cache, as hardware may. O(c +
+    /// walk-cache entries).
     fn invalidate_page(&mut self, page: Vpn) {
         self.l1.invalidate_page(page);
         self.l2.invalidate_page(page);
         self.cache.clear();
     }
 
-    /// In both TLBs, and all of the walk cache. O(entries).
+    /// Invalidates `pages` in both TLBs, and all of the walk cache. O(entries).
     fn invalidate_range(&mut self, pages: PageRange) {
         self.l1.invalidate_range(pages);
         self.l2.invalidate_range(pages);

@@ -1,6 +1,16 @@
 //! A TLB miss: one walk, or two for AT, and the entry that follows from them.
 //!
-//! **Points that AT's papers leave open**, and the choices made here.
+//! **Choices that AT's papers leave open.** A miss makes two
+//! walks, for the page and for its anchor (the page number rounded down to the
+//! anchor distance), in the order that [`WalkOrder`] says; a page that is its
+//! own anchor needs one. A superpage leaf ends the miss in the regular walk:
+//! anchors say nothing about superpages. An anchor walk that faults, ends at a
+//! superpage or finds too small a contiguity means "not covered", and the
+//! regular entry is filled; if the anchor covers the page, the anchor entry is
+//! filled alone. A page that is not mapped faults in the regular walk, before
+//! its anchor is looked at. Hardware trusts the table: if anchor and page
+//! disagree about the frame, each is used as found. A lookup tries the regular
+//! entry first, then the anchor entry.
 
 use swath_arch::{
     Attributes, Coalescing, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, Regime, VirtAddr,
@@ -23,7 +33,7 @@ pub enum WalkOrder {
     AnchorFirst,
 }
 
-/// What walking has cost.
+/// The counters of walks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WalkStats {
     /// Walks for a demanded page.
@@ -39,12 +49,12 @@ pub struct WalkStats {
 }
 
 impl WalkStats {
-    /// Walks of both kinds.
+    /// Returns the number of walks of both kinds.
     pub const fn walks(&self) -> u64 {
         self.regular_walks + self.anchor_walks
     }
 
-    /// Memory reads of both kinds of walks.
+    /// Returns the number of memory reads of both kinds of walks.
     pub const fn reads(&self) -> u64 {
         self.regular_reads + self.anchor_reads
     }
@@ -60,7 +70,7 @@ impl WalkStats {
     }
 }
 
-/// How an access was served.
+/// The part that served an access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TlbOutcome {
     /// By an entry of this kind.
@@ -74,18 +84,18 @@ pub enum TlbOutcome {
 pub struct TranslatedAccess {
     /// The physical address.
     pub addr: PhysAddr,
-    /// What the mapping permits; [`permit`](crate::permit) decides.
+    /// The attributes of the mapping; [`permit`](crate::permit) decides what they allow.
     pub attributes: Attributes,
-    /// How it was served.
+    /// The part that served it.
     pub outcome: TlbOutcome,
 }
 
-/// What a miss has found.
+/// The result of a miss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resolved {
     /// The frame of the demanded page.
     pub frame: Pfn,
-    /// What the mapping permits.
+    /// The attributes of the mapping.
     pub attributes: Attributes,
     /// The entry to fill.
     pub fill: TlbFill,
@@ -97,15 +107,15 @@ pub struct Miss {
     regime: Regime,
     page: Vpn,
     walk: Walk,
-    /// Whether `walk` is for the anchor, which is another page.
+    /// True if `walk` is for the anchor, which is another page.
     at_anchor: bool,
-    /// What the regular walk found, while the anchor's is under way.
+    /// The result of the regular walk, while the anchor's is under way.
     demanded: Option<Translation>,
     stats: WalkStats,
 }
 
 impl Miss {
-    /// A miss of `page`, before its first read.
+    /// Creates a miss of `page`, before its first read.
     #[inline]
     pub(crate) fn begin(
         regime: Regime,
@@ -129,43 +139,43 @@ impl Miss {
         Ok(miss)
     }
 
-    /// The demanded page.
+    /// Returns the demanded page.
     pub const fn page(&self) -> Vpn {
         self.page
     }
 
-    /// The address of the next read, [`Format::entry_bytes`] long. O(1).
+    /// Returns the address of the next read, [`Format::entry_bytes`] long. O(1).
     #[inline]
     pub fn next_read(&self) -> PhysAddr {
         self.walk.next_read()
     }
 
-    /// The walk under way.
+    /// Returns the walk under way.
     pub(crate) const fn walk(&self) -> &Walk {
         &self.walk
     }
 
-    /// Goes on with a walk for the same page that has come further.
+    /// Continues with a walk for the same page that has come further.
     pub(crate) const fn resume(&mut self, walk: Walk) {
         self.walk = walk;
     }
 
-    /// Whether the next read belongs to an anchor walk.
+    /// Returns true if the next read belongs to an anchor walk.
     pub const fn at_anchor(&self) -> bool {
         self.at_anchor
     }
 
-    /// What the regular walk found, while the anchor's is under way.
+    /// Returns the result of the regular walk, while the anchor's is under way.
     pub const fn demanded(&self) -> Option<&Translation> {
         self.demanded.as_ref()
     }
 
-    /// What this miss has cost so far.
+    /// Returns the counters of this miss so far.
     pub const fn stats(&self) -> WalkStats {
         self.stats
     }
 
-    /// Does the next read; `None` says that another is needed. O(1).
+    /// Makes the next read; returns `None` if another is needed. O(1).
     ///
     /// # Errors
     /// The [`TranslationFault`] of the demanded page. The anchor's are none.
@@ -186,8 +196,7 @@ impl Miss {
         }
     }
 
-    /// A walk has ended: decides what follows from it, another walk or the
-    /// end.
+    /// Decides between another walk and the end, after a walk has ended.
     fn walked(
         &mut self,
         found: Result<Translation, TranslationFault>,
@@ -231,7 +240,7 @@ impl Miss {
     }
 }
 
-/// The anchor that may cover `page`, which may be the page itself.
+/// Returns the anchor that may cover `page`, which may be the page itself.
 #[inline]
 pub(crate) const fn anchor_of(regime: &Regime, page: Vpn) -> Option<Vpn> {
     match regime.coalescing {
@@ -242,7 +251,7 @@ pub(crate) const fn anchor_of(regime: &Regime, page: Vpn) -> Option<Vpn> {
     }
 }
 
-/// The regular entry for what the page's own walk found.
+/// Returns the regular entry for what the page's own walk found.
 #[inline]
 pub(crate) fn regular(format: Format, page: Vpn, found: &Translation) -> Resolved {
     let Translation { frame, attributes, .. } = *found;
@@ -251,7 +260,7 @@ pub(crate) fn regular(format: Format, page: Vpn, found: &Translation) -> Resolve
     Resolved { frame, attributes, fill }
 }
 
-/// The anchor entry, if what the anchor's walk found covers `page`.
+/// Returns the anchor entry, if what the anchor's walk found covers `page`.
 #[inline]
 pub(crate) fn covered(regime: &Regime, page: Vpn, found: &Translation) -> Option<Resolved> {
     let (LeafContiguity::Anchor { count }, Coalescing::Anchor { distance, .. }) =
@@ -272,7 +281,7 @@ pub(crate) fn covered(regime: &Regime, page: Vpn, found: &Translation) -> Option
     Some(Resolved { frame, attributes, fill })
 }
 
-/// The entry for what the page's own walk found where no other anchor covers
+/// Returns the entry for what the page's own walk found where no other anchor covers
 /// it: the anchor entry if the page is an anchor, else the regular one.
 #[inline]
 pub(crate) fn own(regime: &Regime, page: Vpn, found: &Translation) -> Resolved {

@@ -3,18 +3,6 @@
 //! [`Mmu::access`] does it all at once. A timed model takes the same steps one
 //! by one: [`Mmu::lookup`], on a miss [`Mmu::begin`], then [`Miss::step`] for
 //! each read, and [`Mmu::complete`].
-//!
-//! **What AT's papers leave open**, and what is done here. A miss makes two
-//! walks, for the page and for its anchor (the page number rounded down to the
-//! anchor distance), in the order that [`WalkOrder`] says; a page that is its
-//! own anchor needs one. A superpage leaf ends the miss in the regular walk:
-//! anchors say nothing about superpages. An anchor walk that faults, ends at a
-//! superpage or finds too small a contiguity means "not covered", and the
-//! regular entry is filled; if the anchor covers the page, the anchor entry is
-//! filled alone. A page that is not mapped faults in the regular walk, before
-//! its anchor is looked at. Hardware trusts the table: if anchor and page
-//! disagree about the frame, each is used as found. A lookup tries the regular
-//! entry first, then the anchor entry.
 
 use swath_arch::{Order, PageRange, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn};
 
@@ -50,7 +38,7 @@ pub struct Mmu {
 }
 
 impl Mmu {
-    /// An MMU with an empty TLB. `order` matters to AT alone. O(entries).
+    /// Creates an MMU with an empty TLB. `order` matters to AT alone. O(entries).
     ///
     /// # Errors
     /// [`MmuConfigError`].
@@ -64,17 +52,17 @@ impl Mmu {
         Ok(Self { tlb, regime, order, walk_stats: WalkStats::default() })
     }
 
-    /// What the hardware has been told about the table.
+    /// Returns the description of the table that the hardware works with.
     pub const fn regime(&self) -> &Regime {
         &self.regime
     }
 
-    /// The TLB.
+    /// Returns the TLB.
     pub const fn tlb(&self) -> &Tlb {
         &self.tlb
     }
 
-    /// Everything counted since the start or the last
+    /// Returns the counters since the start or the last
     /// [`reset_stats`](Self::reset_stats).
     pub const fn stats(&self) -> MmuStats {
         MmuStats { tlb: self.tlb.stats(), walk: self.walk_stats }
@@ -120,7 +108,7 @@ impl Mmu {
         Ok(TranslatedAccess { addr: byte(frame, addr), attributes, outcome })
     }
 
-    /// A whole miss in one go: the same as a [`Miss`] stepped to its end, with
+    /// Resolves a whole miss in one go: the same as a [`Miss`] stepped to its end, with
     /// nothing to remember between the steps.
     #[inline(always)]
     fn resolve<M: PhysMemory + ?Sized>(
@@ -178,7 +166,7 @@ impl Mmu {
         covered(&self.regime, page, &found.ok()?)
     }
 
-    /// The first part of an access: the TLB alone. O(1) or O(c) as in
+    /// Looks `addr` up in the TLB, the first part of an access. O(1) or O(c) as in
     /// [`access`](Self::access).
     #[inline]
     pub fn lookup(&mut self, addr: VirtAddr) -> Option<TranslatedAccess> {
@@ -190,7 +178,7 @@ impl Mmu {
         })
     }
 
-    /// The second part, after a lookup that missed. O(1).
+    /// Begins a miss, the second part, after a lookup that missed. O(1).
     ///
     /// # Errors
     /// [`TranslationFault::NotCanonical`], which is counted as a fault.
@@ -201,7 +189,7 @@ impl Mmu {
         begun
     }
 
-    /// The last part: counts what the miss has cost and fills the TLB. If
+    /// Ends a miss, the last part: counts its cost and fills the TLB. If
     /// another miss has filled the page meanwhile, its entry is replaced.
     /// O(c + ways).
     ///
@@ -221,23 +209,23 @@ impl Mmu {
         Ok(TranslatedAccess { addr: byte(frame, addr), attributes, outcome })
     }
 
-    /// Forgets `page`; a coalesced entry goes as a whole. O(c). Until then
+    /// Invalidates `page`; a coalesced entry goes as a whole. O(c). Until then
     /// a changed table goes unnoticed, as in hardware.
     pub fn invalidate_page(&mut self, page: Vpn) {
         self.tlb.invalidate_page(page);
     }
 
-    /// Forgets every page of `pages`. O(entries).
+    /// Invalidates every page of `pages`. O(entries).
     pub fn invalidate_range(&mut self, pages: PageRange) {
         self.tlb.invalidate_range(pages);
     }
 
-    /// Forgets everything. O(entries).
+    /// Invalidates everything. O(entries).
     pub fn invalidate_all(&mut self) {
         self.tlb.invalidate_all();
     }
 
-    /// Goes to another address space of the same format, and forgets everything. O(entries).
+    /// Changes to another address space of the same format, and invalidates everything. O(entries).
     ///
     /// # Errors
     /// [`MmuConfigError::Root`]; nothing has changed then.

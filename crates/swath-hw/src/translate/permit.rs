@@ -2,7 +2,7 @@
 
 use swath_arch::{Attributes, Format};
 
-/// What an access wants to do.
+/// The kinds of operation on a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {
     /// Read data.
@@ -13,16 +13,16 @@ pub enum Operation {
     Fetch,
 }
 
-/// What an access wants to do, and who asks.
+/// An operation with the privilege of the code that makes it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AccessKind {
-    /// What it wants to do.
+    /// The operation.
     pub operation: Operation,
-    /// Whether privileged code asks.
+    /// True if the code is privileged.
     pub privileged: bool,
 }
 
-/// Why an access to a mapped page is not permitted.
+/// Reasons why an access to a mapped page is not permitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Denied {
     /// The access flag is clear: the ARM formats fault so that software sets
@@ -41,7 +41,7 @@ pub enum Denied {
     Fetch,
 }
 
-/// Whether `attributes` permit an access, checked in the order of [`Denied`]:
+/// Checks that `attributes` permit an access, in the order of [`Denied`]:
 /// the access flag has priority (DDI 0406C, section B3.12.2). Privileged code
 /// may touch user pages (no PAN, SMAP or SMEP). O(1).
 ///

@@ -10,7 +10,7 @@ pub enum MmuConfigError {
     /// The TLB's form.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// The root is not aligned to [`Format::root_order`].
+    /// The root is not aligned to [`Format::root_order`](swath_arch::Format::root_order).
     #[error("root table at {root} is misaligned")]
     Root {
         /// The root.

@@ -7,7 +7,7 @@ use crate::translate::miss::{Miss, Resolved, TranslatedAccess, WalkStats};
 use crate::translate::regime::MmuConfigError;
 use crate::translate::walker::TranslationFault;
 
-/// What a translating machine has counted. A machine without one of the parts
+/// The counters of a translating machine. A machine without one of the parts
 /// has zeros there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TranslationStats {
@@ -23,13 +23,12 @@ pub struct TranslationStats {
     pub walk_cache_saved_reads: u64,
 }
 
-/// A machine that translates, one step at a time: the interface of [`Mmu`].
+/// A machine that translates, one step at a time: the interface of [`Mmu`](crate::Mmu).
 pub trait Translate {
-    /// What the hardware has been told about the table.
+    /// Returns the description of the table that the hardware works with.
     fn regime(&self) -> &Regime;
 
-    /// Asks the TLBs; beside the answer, the cycles that it took beyond those
-    /// of the first TLB.
+    /// Looks `addr` up in the TLBs; returns the hit and the cycles beyond those of the first TLB.
     fn lookup(&mut self, addr: VirtAddr) -> (Option<TranslatedAccess>, u32);
 
     /// Begins a miss, after a lookup that found nothing. It needs at least one read.
@@ -38,7 +37,7 @@ pub trait Translate {
     /// [`TranslationFault::NotCanonical`].
     fn begin(&mut self, addr: VirtAddr) -> Result<Miss, TranslationFault>;
 
-    /// Does the read at [`Miss::next_read`]; `None` says that another is needed.
+    /// Makes the read at [`Miss::next_read`]; returns `None` if another is needed.
     ///
     /// # Errors
     /// The [`TranslationFault`] of the demanded page, for [`complete`](Self::complete).
@@ -59,24 +58,24 @@ pub trait Translate {
         result: Result<Resolved, TranslationFault>,
     ) -> Result<TranslatedAccess, TranslationFault>;
 
-    /// Forgets `page`, in all TLBs and walk caches; an entry of many pages goes as a whole.
+    /// Invalidates `page`, in all TLBs and walk caches; an entry of many pages goes as a whole.
     /// Until then a changed table goes unnoticed, as in hardware.
     fn invalidate_page(&mut self, page: Vpn);
 
-    /// Forgets every page of `pages`.
+    /// Invalidates every page of `pages`.
     fn invalidate_range(&mut self, pages: PageRange);
 
-    /// Forgets everything.
+    /// Invalidates everything.
     fn invalidate_all(&mut self);
 
-    /// Goes to another address space of the same format, and forgets everything: there are
+    /// Changes to another address space of the same format, and invalidates everything: there are
     /// no address-space numbers, and nothing is global.
     ///
     /// # Errors
     /// A misaligned root; nothing has changed then.
     fn set_root(&mut self, root: PhysAddr) -> Result<(), MmuConfigError>;
 
-    /// Everything counted since the start or the last [`reset_stats`](Self::reset_stats).
+    /// Returns the counters since the start or the last [`reset_stats`](Self::reset_stats).
     fn stats(&self) -> TranslationStats;
 
     /// Sets every counter to 0; the entries stay.

@@ -12,7 +12,7 @@ use swath_arch::{
 
 use crate::translate::decode::{Descriptor, TableRights, decode};
 
-/// Why a page has no translation. Levels count from the root's, which is 0, as
+/// Reasons why a page has no translation. Levels count from the root's, which is 0, as
 /// in [`Format::levels`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TranslationFault {
@@ -37,7 +37,7 @@ pub enum TranslationFault {
     Reserved {
         /// The level of the descriptor.
         level: u8,
-        /// Where the descriptor stands.
+        /// The address of the descriptor.
         at: PhysAddr,
         /// The descriptor.
         descriptor: u64,
@@ -52,7 +52,7 @@ pub enum TranslationFault {
     },
 }
 
-/// What the table says about the neighbours of a base page.
+/// The neighbours of a base page that the table declares contiguous with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeafContiguity {
     /// Nothing.
@@ -72,7 +72,7 @@ pub enum LeafContiguity {
     },
 }
 
-/// What a walk found for a page.
+/// The result of a walk for a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Translation {
     /// The frame of the demanded page.
@@ -80,20 +80,20 @@ pub struct Translation {
     /// The order of the page that the leaf maps: a TLB entry of this size
     /// holds it.
     pub order: Order,
-    /// What the leaf permits, the tables above it taken into account.
+    /// The attributes of the leaf, restricted by the tables above it.
     pub attributes: Attributes,
-    /// What the table says of the neighbours; [`LeafContiguity::None`] for
+    /// The contiguous neighbours; [`LeafContiguity::None`] for
     /// superpages, whose descriptors have no such field.
     pub contiguity: LeafContiguity,
 }
 
 impl Translation {
-    /// The pages that one TLB entry serves after the walk for `page`, and the
+    /// Returns the pages that one TLB entry serves after the walk for `page`, and the
     /// frames behind them, equally many.
     ///
     /// A superpage is the aligned range around `page`. With PCAD the block is
     /// `BaseVPN = page - Descend`, `BasePPN = frame - Descend`,
-    /// `BlockSize = Ascend + Descend + 1` (the PBS paper's Table 1), cut where
+    /// `BlockSize = Ascend + Descend + 1` (*Duong and Hur*, Table 1), cut where
     /// the address space or the physical one ends, which only a wrong table
     /// makes happen. All else, and an anchor too, is the page alone. O(1).
     #[inline]
@@ -120,7 +120,7 @@ impl Translation {
     }
 }
 
-/// How many pages may follow `page` (on `frame`) before an address space ends.
+/// Returns the number of pages that may follow `page` (on `frame`) before an address space ends.
 #[inline]
 pub(crate) fn pages_after(format: Format, page: Vpn, frame: Pfn) -> u64 {
     // A supersection reaches beyond the 32 bits of other ARMv7 mappings.
@@ -129,7 +129,7 @@ pub(crate) fn pages_after(format: Format, page: Vpn, frame: Pfn) -> u64 {
     (page_max(format, page).raw() - page.raw()).min(frame_last.saturating_sub(frame.raw()))
 }
 
-/// The first page of the canonical range that holds `page`.
+/// Returns the first page of the canonical range that holds `page`.
 #[inline]
 fn page_min(format: Format, page: Vpn) -> Vpn {
     match format {
@@ -138,7 +138,7 @@ fn page_min(format: Format, page: Vpn) -> Vpn {
     }
 }
 
-/// The last page of the canonical range that holds `page`.
+/// Returns the last page of the canonical range that holds `page`.
 #[inline]
 fn page_max(format: Format, page: Vpn) -> Vpn {
     match format {
@@ -149,7 +149,7 @@ fn page_max(format: Format, page: Vpn) -> Vpn {
     }
 }
 
-/// Where a walk stands after a read.
+/// The state of a walk after a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WalkStep {
     /// Another read is needed.
@@ -170,7 +170,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// A walk for `page` from the root of `regime`. O(1).
+    /// Creates a walk for `page` from the root of `regime`. O(1).
     ///
     /// # Errors
     /// [`TranslationFault::NotCanonical`].
@@ -189,24 +189,24 @@ impl Walk {
         })
     }
 
-    /// The page that is looked for.
+    /// Returns the page that is looked for.
     #[inline]
     pub const fn page(&self) -> Vpn {
         self.page
     }
 
-    /// The same walk for another page that it leads to, too.
+    /// Returns the same walk for another page that it leads to, too.
     pub(crate) const fn for_page(self, page: Vpn) -> Self {
         Self { page, ..self }
     }
 
-    /// The level of the next descriptor or, once the walk is over, of the last.
+    /// Returns the level of the next descriptor or, once the walk is over, of the last.
     #[inline]
     pub const fn level(&self) -> u8 {
         self.level
     }
 
-    /// The address of the next descriptor, [`Format::entry_bytes`] long. O(1).
+    /// Returns the address of the next descriptor, [`Format::entry_bytes`] long. O(1).
     #[inline]
     pub fn next_read(&self) -> PhysAddr {
         self.read_at(self.format)
@@ -242,7 +242,7 @@ impl Walk {
         }
     }
 
-    /// All the steps of a walk just begun. With the level a constant in each
+    /// Makes all the steps of a walk just begun. With the level a constant in each
     /// turn of the loop, too, only the few instructions that the level needs
     /// are left.
     #[inline(always)]
@@ -311,7 +311,7 @@ impl Walk {
         }
     }
 
-    /// Whether the descriptor of the page, if a base page, says something of
+    /// Returns true if the descriptor of the page, if a base page, says something of
     /// its neighbours.
     #[inline(always)]
     fn says_contiguity(&self) -> bool {
@@ -352,7 +352,7 @@ impl Walk {
     }
 }
 
-/// The word beside the descriptor at `at`: its lower half and its upper half.
+/// Reads the word beside the descriptor at `at`: its lower half and its upper half.
 #[inline(always)]
 fn beside<M: PhysMemory + ?Sized>(
     format: Format,
