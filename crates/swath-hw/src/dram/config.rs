@@ -5,7 +5,7 @@ use crate::dram::parts::DDR3_800;
 use crate::dram::scheduling::{Scheduling, WritePolicy};
 use crate::dram::timing::{BANKS_MAX, Part, PartError};
 
-/// A memory to be.
+/// The configuration of a memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DramConfig {
     /// The chips of each rank.
@@ -20,7 +20,7 @@ pub struct DramConfig {
     pub scheduling: Scheduling,
 }
 
-/// A memory that cannot be.
+/// Reasons why a memory cannot be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DramConfigError {
     /// The part.

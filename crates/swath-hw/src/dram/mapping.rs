@@ -68,7 +68,7 @@ pub struct Location {
     pub byte: u32,
 }
 
-/// A mapping that does not fit the memory.
+/// Reasons why a mapping does not fit the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AddressMappingError {
     /// The fields of one kind are not as wide as the memory needs.

@@ -38,11 +38,11 @@ pub struct Completion {
 pub struct IssuedCommand {
     /// The cycle in which it was issued.
     pub cycle: Cycle,
-    /// On which channel.
+    /// The channel.
     pub channel: u32,
     /// The command.
     pub command: Command,
-    /// To which bank of the channel; for a rank, to its first.
+    /// The bank of the channel; for a rank, its first.
     pub bank: BankIndex,
     /// The row that it opens or finds open; `u32::MAX` if none.
     pub row: u32,
@@ -54,7 +54,7 @@ pub enum OfferError {
     /// The queue has no place. Ask again after [`Dram::next_event`](crate::Dram::next_event).
     #[error("the queue of channel {channel} is full")]
     Full {
-        /// Of which channel.
+        /// The channel.
         channel: u32,
     },
     /// The memory has no such address.

@@ -87,7 +87,7 @@ pub struct Constraint {
     pub to: Command,
     /// The banks in which the later command is held back.
     pub scope: Scope,
-    /// For how many cycles.
+    /// Cycles from the earlier command to the later one, at least.
     pub cycles: u32,
 }
 
@@ -128,7 +128,7 @@ pub struct Part {
     pub constraints: Cow<'static, [Constraint]>,
 }
 
-/// A part that cannot be.
+/// Reasons why a part is not possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PartError {
     /// A size that is 0, or not a power of two, or too large.

@@ -20,7 +20,7 @@ pub enum TraceFormat {
 /// Writes transactions, each with the cycle at which it was first offered. O(transactions).
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_trace<W: fmt::Write>(
     out: &mut W,
     format: TraceFormat,

@@ -14,7 +14,7 @@ use alloc::vec;
 
 use swath_arch::PhysAddr;
 
-/// A cache to be.
+/// The configuration of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CacheConfig {
     /// Its bytes. The sets that follow, `len_bytes / (ways line_bytes)`, are a power of two.
@@ -38,7 +38,7 @@ impl CacheConfig {
     }
 }
 
-/// A cache that cannot be.
+/// Reasons why a cache cannot be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CacheConfigError {
     /// A line that is no power of two of 8 to 4096 bytes.
@@ -68,7 +68,7 @@ pub struct CacheStats {
     pub misses: u64,
     /// Lines replaced.
     pub evictions: u64,
-    /// Those of them that were dirty and went down a level.
+    /// Replaced lines that were dirty and went down a level.
     pub write_backs: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct Victim {
 pub enum CacheOutcome {
     /// The line was there.
     Hit,
-    /// It was not. It is now, in place of the victim, if its set was full.
+    /// The line was absent. It is there now, in place of the victim, if its set was full.
     Miss(Option<Victim>),
 }
 

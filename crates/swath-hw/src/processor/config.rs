@@ -3,7 +3,7 @@
 use crate::dram::config::{DramConfig, DramConfigError};
 use crate::processor::cache::{CacheConfig, CacheConfigError};
 
-/// A processor to be.
+/// The configuration of a processor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessorConfig {
     /// The first data cache.
@@ -34,7 +34,7 @@ pub struct ProcessorConfig {
     pub privileged: bool,
 }
 
-/// A processor that cannot be.
+/// Reasons why a processor cannot be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProcessorConfigError {
     /// The first cache.

@@ -139,7 +139,7 @@ impl<T: Translate> Processor<T> {
         }
         let l1 = Cache::new(&config.l1).map_err(ProcessorConfigError::L1)?;
         let l2 = Cache::new(&config.l2).map_err(ProcessorConfigError::L2)?;
-        let dram = Dram::new(&config.dram).map_err(ProcessorConfigError::Dram)?;
+        let dram = Dram::new(&config.dram)?;
         let burst_bytes = config.dram.part.burst_bytes();
         let (l1_bytes, l2_bytes) = (config.l1.line_bytes, config.l2.line_bytes);
         if l1_bytes != l2_bytes || l1_bytes > burst_bytes {

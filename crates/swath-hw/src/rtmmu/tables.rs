@@ -40,7 +40,7 @@ pub(crate) enum Scheme {
     Page(PageTable),
 }
 
-/// Tables that no unit can read.
+/// Reasons why no unit can read tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RtTablesError {
     /// 2^k pages with a k that the scheme does not allow: 5 to 31 for arrays and for a page
@@ -61,11 +61,11 @@ pub enum RtTablesError {
 /// The rights to a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PageRights {
-    /// It may be read.
+    /// True if it may be read.
     pub read: bool,
-    /// It may be written.
+    /// True if it may be written.
     pub write: bool,
-    /// It may be executed.
+    /// True if it may be executed.
     pub execute: bool,
 }
 

@@ -120,7 +120,7 @@ impl RtAccess {
 /// The counters of a unit, over the accesses that have ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct RtStats {
-    /// All.
+    /// All accesses.
     pub accesses: u64,
     /// Those that the TLB answered.
     pub tlb_hits: u64,

@@ -8,7 +8,7 @@ use crate::system::iommu::IommuConfig;
 use crate::system::shared::SharedBuffer;
 use crate::system::transaction::TRANSACTION_BYTES;
 
-/// A system to be.
+/// The configuration of a system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SystemConfig {
     /// The memory.
@@ -39,7 +39,7 @@ impl SystemConfig {
     }
 }
 
-/// A system that cannot be.
+/// Reasons why a system cannot be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SystemConfigError {
     /// The memory.

@@ -23,7 +23,7 @@ pub enum SystemEvent {
     Accepted {
         /// The cycle.
         cycle: Cycle,
-        /// For which master.
+        /// The number of the master.
         master: usize,
         /// The physical address.
         addr: PhysAddr,

@@ -49,7 +49,7 @@ pub enum WriteResponse {
     Accepted,
 }
 
-/// An interconnect to be.
+/// The configuration of an interconnect.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct InterconnectConfig {
     /// Bytes of a beat: a power of two, 8 to 64.

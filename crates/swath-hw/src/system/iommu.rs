@@ -33,7 +33,7 @@ use crate::translate::miss::{Miss, TranslatedAccess};
 use crate::translate::translator::Translate;
 use crate::translate::walker::TranslationFault;
 
-/// An IOMMU to be.
+/// The configuration of an IOMMU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IommuConfig {
     /// Cycles of a lookup; of the first TLB, if there are several.

@@ -90,7 +90,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         if !beat_bytes.is_power_of_two() || !(8..=64).contains(&beat_bytes) {
             return Err(SystemConfigError::Beat { beat_bytes });
         }
-        let dram = Dram::new(&config.dram).map_err(SystemConfigError::Dram)?;
+        let dram = Dram::new(&config.dram)?;
         let burst_bytes = config.dram.part.burst_bytes();
         if u64::from(burst_bytes) != TRANSACTION_BYTES {
             return Err(SystemConfigError::Burst { burst_bytes });

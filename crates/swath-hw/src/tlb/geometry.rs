@@ -48,7 +48,7 @@ impl Default for Geometry {
     }
 }
 
-/// A form that no TLB can have.
+/// Reasons why a TLB cannot have a form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum GeometryError {
     /// No sets or no ways, or more entries than [`Geometry::ENTRIES_MAX`].

@@ -26,7 +26,7 @@ use crate::translate::regime::{MmuConfigError, check_regime};
 use crate::translate::translator::{Translate, TranslationStats};
 use crate::translate::walker::{TranslationFault, Walk};
 
-/// A hierarchy to be.
+/// The configuration of a hierarchy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HierarchyConfig {
     /// The first TLB. It takes the
@@ -88,8 +88,8 @@ impl Hierarchy {
     /// [`MmuConfigError`], for either TLB.
     pub fn new(regime: Regime, config: &HierarchyConfig) -> Result<Self, MmuConfigError> {
         let distance = check_regime(&regime)?;
-        let l1 = SplitTlb::new(&config.l1, distance).map_err(MmuConfigError::Geometry)?;
-        let l2 = SplitTlb::new(&config.l2, distance).map_err(MmuConfigError::Geometry)?;
+        let l1 = SplitTlb::new(&config.l1, distance)?;
+        let l2 = SplitTlb::new(&config.l2, distance)?;
         let entries = config.walk_cache_entries;
         if entries > Self::WALK_CACHE_ENTRIES_MAX {
             return Err(MmuConfigError::WalkCache { entries });

@@ -48,7 +48,7 @@ impl Mmu {
         order: WalkOrder,
     ) -> Result<Self, MmuConfigError> {
         let distance = check_regime(&regime)?;
-        let tlb = Tlb::new(geometry, distance).map_err(MmuConfigError::Geometry)?;
+        let tlb = Tlb::new(geometry, distance)?;
         Ok(Self { tlb, regime, order, walk_stats: WalkStats::default() })
     }
 

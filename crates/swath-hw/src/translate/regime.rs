@@ -4,7 +4,7 @@ use swath_arch::{BASE_PAGE_SHIFT, Coalescing, ContiguityField, Order, PhysAddr, 
 
 use crate::tlb::geometry::GeometryError;
 
-/// A machine that cannot be.
+/// Reasons why a translating machine cannot be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MmuConfigError {
     /// The TLB's form.
