@@ -1,5 +1,5 @@
 //! A processor in simulated time: closed formulas held exactly, a slow model of the blocking
-//! core beside the fast one, exceptions, and the talk's TLB-miss experiment.
+//! core beside the fast one, exceptions, and *Bodek*'s TLB-miss experiment.
 
 use swath_arch::testing::Random;
 use swath_arch::{Coalescing, Format, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr};

@@ -316,7 +316,7 @@ fn contiguity_comes_with_the_leaf() {
     );
 }
 
-/// The PBS paper's Table 1 with the numbers of Fig. 2 and Fig. 7.
+/// *Duong and Hur*, Table 1, with the numbers of Fig. 2 and Fig. 7.
 #[test]
 fn pcad_examples_of_the_paper() {
     for (ascend, size) in [(2, 4), (3, 5)] {
