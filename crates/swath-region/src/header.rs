@@ -1,5 +1,5 @@
-//! What the system notes of a region: the rights to it and the header (VRH) at its
-//! start (004_0cb2f33903da1556.txt, section IV-A2).
+//! The system's record of a region: the rights to it and the header (VRH) at its start
+//! (Böhnert and Scholl, section IV-A2).
 
 use core::fmt;
 use core::ops::BitOr;
@@ -32,7 +32,7 @@ impl Rights {
         Self(word as u8 & 7)
     }
 
-    /// Whether all of `other` is among these.
+    /// Returns true if all of `other` is among these.
     #[inline]
     pub const fn contain(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -92,7 +92,7 @@ impl Header {
     }
 }
 
-/// What an interval is.
+/// The kind of an interval.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Free,

@@ -1,5 +1,5 @@
-//! The layered tree of the paper (004_0cb2f33903da1556.txt, section IV-A5), kept
-//! as the reference beside [`DenseTree`](crate::tree::dense::DenseTree).
+//! The layered tree of the paper (Böhnert and Scholl, section IV-A5), kept
+//! as the reference beside [`DenseTree`](crate::DenseTree).
 //!
 //! Layers halve the bits of a page number, as in a tree of van Emde Boas: 2^20
 //! pages are 2^10 clusters of 2^10 pages, a cluster is 32 words of 32 pages,
@@ -22,7 +22,7 @@ use core::ops::DerefMut;
 
 use swath_arch::Vpn;
 
-use crate::tree::dense::{RegionTree, TreeError, TreeTooShort};
+use crate::tree::partition::{RegionTree, TreeError, TreeTooShort};
 
 /// The paper's layered tree over 2^k pages, k from 5 to 20.
 ///
@@ -35,7 +35,7 @@ use crate::tree::dense::{RegionTree, TreeError, TreeTooShort};
 #[derive(Clone, Debug)]
 pub struct LayeredTree<W> {
     pages_log2: u32,
-    /// Where clusters, groups and root start.
+    /// Starts of the clusters, the groups and the root.
     at: [usize; 3],
     words: W,
 }
@@ -69,7 +69,7 @@ impl LayeredTree<&mut [u32]> {
     }
 }
 
-/// Where clusters, groups and root start.
+/// Starts of the clusters, the groups and the root.
 const fn starts(k: u32) -> Option<[usize; 3]> {
     if k < 5 || k > 20 {
         return None;

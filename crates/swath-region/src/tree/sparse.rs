@@ -1,6 +1,6 @@
 //! Starts of regions in a space too large for a bit per page.
 //!
-//! The tree of [`DenseTree`](crate::tree::dense::DenseTree) with only those parts that hold a
+//! The tree of [`DenseTree`](crate::DenseTree) with only those parts that hold a
 //! start: nodes come from a pool that the caller gives and go back when they are
 //! empty. A node has 64 slots and a word that says which of them are used. That
 //! word is what keeps a node free of initialisation: a slot is not read unless
@@ -15,13 +15,13 @@ use core::ops::DerefMut;
 
 use swath_arch::Vpn;
 
-use crate::tree::dense::{RegionTree, TreeError, TreeTooShort};
+use crate::tree::partition::{RegionTree, TreeError, TreeTooShort};
 
 /// Words of a node: which slots are used, and the slots.
 const NODE_WORDS: usize = 65;
 
 /// The most levels of nodes, 6 bits each, over the 6 of a lowest slot: with 2^46
-/// places, of which [`SparseRegionSpace`](crate::nodes::SparseRegionSpace) gives 64 to each page.
+/// places, of which [`SparseRegionSpace`](crate::SparseRegionSpace) gives 64 to each page.
 const DEPTH_MAX: usize = 7;
 const PLACES_LOG2_MAX: u32 = 46;
 
@@ -46,7 +46,7 @@ pub struct SparseTree<W> {
     fresh: usize,
     /// The first node of the free list, linked by slot 0; 0 for none.
     free: usize,
-    /// How many nodes are not in the tree.
+    /// Number of nodes that are not in the tree.
     free_nodes: usize,
 }
 
@@ -104,7 +104,7 @@ impl<W: DerefMut<Target = [u64]>> SparseTree<W> {
         Ok(tree)
     }
 
-    /// How many more nodes the tree can take.
+    /// Counts the nodes that the tree can still take.
     pub fn free_nodes(&self) -> usize {
         self.free_nodes
     }
