@@ -68,7 +68,8 @@ pub use table::error::{
     AllocateError, CheckError, DemoteError, FaultError, MapError, NewError, PageSizeError,
     PromoteError, Refusal, TranslateError, UnmapError,
 };
+pub use table::flush::Flush;
 pub use table::inspect::Mapping;
+pub use table::sizes::Sizes;
 pub use table::space::{AddressSpace, Statistics};
-pub use table::superpage::{Demoted, DemotedTable, Promoted, Sizes};
-pub use table::unmap::Flush;
+pub use table::superpage::{Demoted, DemotedTable, Promoted};

@@ -23,7 +23,6 @@
 //! pageblocks; per-CPU lists are emptied once.
 
 use core::cell::RefCell;
-use core::fmt;
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
@@ -273,11 +272,13 @@ where
 
 /// Why a unit did not go offline. It is back as it was, but that some of its
 /// movable memory may be elsewhere.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OfflineError {
     /// It cannot go whatever is moved, or is not online.
-    Hotplug(HotplugError),
+    #[error(transparent)]
+    Hotplug(#[from] HotplugError),
     /// A frame could not be moved.
+    #[error("frame {frame} of {unit} stays: {cause}")]
     Stays {
         /// The unit.
         unit: Unit,
@@ -286,25 +287,6 @@ pub enum OfflineError {
         /// Why.
         cause: Cause,
     },
-}
-
-impl fmt::Display for OfflineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Hotplug(error) => error.fmt(f),
-            Self::Stays { unit, frame, cause } => {
-                write!(f, "frame {frame} of {unit} stays: {cause}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for OfflineError {}
-
-impl From<HotplugError> for OfflineError {
-    fn from(error: HotplugError) -> Self {
-        Self::Hotplug(error)
-    }
 }
 
 /// The sections or the banks of a machine, over zones of any allocator.

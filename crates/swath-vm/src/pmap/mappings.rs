@@ -29,9 +29,9 @@ use swath_frame::FrameAllocator;
 use crate::pmap::error::PmapError;
 use crate::pmap::reverse::{Flags, ReverseMap, Site, SpaceId};
 use crate::table::error::{DemoteError, PromoteError, Refusal, TranslateError, UnmapError};
+use crate::table::flush::Flush;
 use crate::table::space::AddressSpace;
 use crate::table::superpage::DemotedTable;
-use crate::table::unmap::Flush;
 
 /// A space, and what does TLB maintenance for any of them at once.
 pub type Reached<'s, S> = (

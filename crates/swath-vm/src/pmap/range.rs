@@ -12,9 +12,9 @@ use crate::pmap::mappings::{Cause, Pmap, Protection, Spaces, Status, reach, tran
 use crate::pmap::reverse::{Flags, Site, SpaceId};
 use crate::table::encode::Leaf;
 use crate::table::error::UnmapError;
+use crate::table::flush::Flush;
 use crate::table::protect::Mapped;
 use crate::table::space::AddressSpace;
-use crate::table::unmap::Flush;
 use crate::table::walk::Visit;
 
 /// Mappings that are unmapped together.

@@ -37,7 +37,6 @@
 //! 2·m entries read, and G heads moved. A base page that is mapped once so costs 514 writes; 512
 //! of them moved as a superpage cost 512.004 each.
 
-use core::fmt;
 use core::ops::DerefMut;
 
 use swath_arch::{
@@ -48,16 +47,15 @@ use swath_frame::FrameAllocator;
 use crate::pmap::error::PmapError;
 use crate::pmap::mappings::{Cause, Pmap, Spaces};
 use crate::pmap::reverse::{ReverseMap, Site, SpaceId};
-use crate::table::encode::{
-    Entry, Leaf, {self},
-};
+use crate::table::encode::{self, Entry, Leaf};
+use crate::table::flush::Flush;
 use crate::table::space::AddressSpace;
-use crate::table::unmap::Flush;
 
 /// Why a block did not move. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MoveError {
     /// A block does not begin at a multiple of its size.
+    #[error("frame {frame} begins no block of order {order}")]
     Misaligned {
         /// Its first frame.
         frame: Pfn,
@@ -65,69 +63,45 @@ pub enum MoveError {
         order: Order,
     },
     /// The reverse map does not know the frame.
+    #[error("frame {frame} is not in the reverse map")]
     UnknownFrame {
         /// The first such frame of the two blocks.
         frame: Pfn,
     },
     /// A frame of the target is mapped.
+    #[error("frame {frame} of the target is mapped")]
     TargetMapped {
         /// The first such frame.
         frame: Pfn,
     },
     /// A superpage maps frames around the block, too.
+    #[error("a superpage of order {order} maps frames around the block")]
     Superpage {
         /// The superpage's order.
         order: Order,
     },
     /// A descriptor of the space's format cannot say a frame of the target.
+    #[error("space {} cannot map the target", space.0)]
     OutOfReach {
         /// The space.
         space: SpaceId,
     },
     /// There is no space of this number.
+    #[error("there is no space {}", space.0)]
     NoSpace {
         /// The number.
         space: SpaceId,
     },
     /// A PV entry whose page does not lead to the frames: the space was changed
     /// behind the pmap's back.
+    #[error("page {} of space {} does not lead there", site.page, site.space.0)]
     NotMapped {
         /// The PV entry.
         site: Site,
     },
     /// Memory did not answer.
-    Bus(BusError),
-}
-
-impl fmt::Display for MoveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Misaligned { frame, order } => {
-                write!(f, "frame {frame} begins no block of order {order}")
-            }
-            Self::UnknownFrame { frame } => write!(f, "frame {frame} is not in the reverse map"),
-            Self::TargetMapped { frame } => write!(f, "frame {frame} of the target is mapped"),
-            Self::Superpage { order } => {
-                write!(f, "a superpage of order {order} maps frames around the block")
-            }
-            Self::OutOfReach { space } => {
-                write!(f, "space {} cannot map the target", space.0)
-            }
-            Self::NoSpace { space } => write!(f, "there is no space {}", space.0),
-            Self::NotMapped { site } => {
-                write!(f, "page {} of space {} does not lead there", site.page, site.space.0)
-            }
-            Self::Bus(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for MoveError {}
-
-impl From<BusError> for MoveError {
-    fn from(error: BusError) -> Self {
-        Self::Bus(error)
-    }
+    #[error(transparent)]
+    Bus(#[from] BusError),
 }
 
 /// Entries of a mapping: its first, and how many.

@@ -18,12 +18,11 @@
 //! O(1); to find and to remove O(s). With p parts, promotion is O(p·s) and
 //! demotion O(p + s).
 
-use core::fmt;
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn, Vpn};
 
-use crate::table::superpage::Sizes;
+use crate::table::sizes::Sizes;
 
 /// Which space, by a number that the owner of the spaces gives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -47,15 +46,17 @@ pub(crate) struct Flags {
 }
 
 /// Why the words do not suffice, or are too many.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReverseError {
     /// The frames end beyond the last frame number, or their lists need more
     /// words than there can be.
+    #[error("frames {frames} are too many")]
     TooMany {
         /// The frames.
         frames: Extent,
     },
     /// Fewer words than the lists' heads take.
+    #[error("{given} words, {needed} are needed")]
     Short {
         /// Words needed for the heads and no entry.
         needed: usize,
@@ -64,21 +65,11 @@ pub enum ReverseError {
     },
 }
 
-impl fmt::Display for ReverseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooMany { frames } => write!(f, "frames {frames} are too many"),
-            Self::Short { needed, given } => write!(f, "{given} words, {needed} are needed"),
-        }
-    }
-}
-
-impl core::error::Error for ReverseError {}
-
 /// What [`ReverseMap::check`] found wrong.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReverseFault {
     /// Entries are in no list, or in two.
+    #[error("{found} of {total} PV entries are found")]
     Lost {
         /// Entries in lists and free ones.
         found: u64,
@@ -86,22 +77,12 @@ pub enum ReverseFault {
         total: u64,
     },
     /// A list's link leads to no entry.
+    #[error("the list of frame {frame} leads nowhere")]
     Link {
         /// The first frame of the list.
         frame: Pfn,
     },
 }
-
-impl fmt::Display for ReverseFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost { found, total } => write!(f, "{found} of {total} PV entries are found"),
-            Self::Link { frame } => write!(f, "the list of frame {frame} leads nowhere"),
-        }
-    }
-}
-
-impl core::error::Error for ReverseFault {}
 
 /// No PV entry is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

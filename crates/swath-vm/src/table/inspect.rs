@@ -7,9 +7,7 @@ use swath_arch::{
 use swath_frame::FrameAllocator;
 
 use crate::table::contiguity::{Contiguity, Place};
-use crate::table::encode::{
-    Entry, Leaf, {self},
-};
+use crate::table::encode::{self, Entry, Leaf};
 use crate::table::error::{CheckError, TranslateError};
 use crate::table::space::{AddressSpace, first_not_canonical};
 use crate::table::walk::{Below, Visit};

@@ -5,11 +5,9 @@ use swath_arch::formats::x86_64;
 use swath_arch::{BusError, Format, Order, PhysAddr, PhysMemory};
 use swath_frame::FrameAllocator;
 
-use crate::table::encode::{
-    Leaf, {self},
-};
+use crate::table::encode::{self, Leaf};
+use crate::table::flush::Flush;
 use crate::table::space::AddressSpace;
-use crate::table::unmap::Flush;
 
 /// Entries that promotion checks and demotion writes: one page of order `to`,
 /// or all of the pages of order `part` in its place.

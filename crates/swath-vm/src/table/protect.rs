@@ -4,13 +4,11 @@
 use swath_arch::{Attributes, BusError, PageRange, PhysAddr, PhysMemory, Vpn};
 use swath_frame::FrameAllocator;
 
-use crate::table::encode::{
-    Entry, Kind, Leaf, {self},
-};
+use crate::table::encode::{self, Entry, Kind, Leaf};
 use crate::table::error::DemoteError;
+use crate::table::flush::Flush;
 use crate::table::parts::Parts;
 use crate::table::space::{AddressSpace, first_not_canonical};
-use crate::table::unmap::Flush;
 
 /// A page that is mapped, of any size.
 #[derive(Clone, Copy, Debug)]

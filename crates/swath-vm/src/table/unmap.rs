@@ -11,28 +11,11 @@ use swath_arch::{
 use swath_frame::{FrameAllocator, FreeError};
 
 use crate::table::contiguity::Place;
-use crate::table::encode::{
-    Kind, {self},
-};
+use crate::table::encode::{self, Kind};
 use crate::table::error::UnmapError;
+use crate::table::flush::Flush;
 use crate::table::space::{AddressSpace, append, first_not_canonical};
 use crate::table::walk::LEVELS_MAX;
-
-/// The TLB maintenance that a change owes.
-///
-/// Until it is done, a TLB may go on using what is unmapped, and the frames
-/// may have a new owner as soon as somebody takes them: do it before anyone
-/// does.
-#[must_use = "a TLB may still hold what was unmapped"]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Flush {
-    /// Every TLB entry that covers any of these pages is to be invalidated,
-    /// also a coalesced one that was filled from a page outside.
-    pub range: PageRange,
-    /// Links to tables were taken away or put there: caches of table entries
-    /// on the way to the range are to be invalidated too.
-    pub links_changed: bool,
-}
 
 /// Contiguity that was corrected on one side of a range, so that it can be
 /// put back.

@@ -3,21 +3,10 @@
 use swath_arch::{BusError, Extent, Format, Order, PhysAddr, PhysMemory, Vpn};
 use swath_frame::{AllocError, FrameAllocator};
 
-use crate::table::encode::{
-    Kind, {self},
-};
+use crate::table::encode::{self, Kind};
 use crate::table::error::MapError;
 use crate::table::space::{AddressSpace, clear, give_back, out_of_reach};
-
-/// Where the way to a table ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
-    pub(crate) table: PhysAddr,
-    /// The entry that links it; the root's own address for the root.
-    pub(crate) link: PhysAddr,
-    /// It was made on the way.
-    pub(crate) fresh: bool,
-}
+use crate::table::walk::Way;
 
 impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> {
     /// Adds `count` to the entries in use of the table at `level` that the

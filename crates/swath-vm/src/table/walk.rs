@@ -5,9 +5,7 @@ use swath_arch::{
     BusError, Coalescing, ContiguityField, Format, Order, Pfn, PhysAddr, PhysMemory, Regime, Vpn,
 };
 
-use crate::table::encode::{
-    Entry, Kind, {self},
-};
+use crate::table::encode::{self, Entry, Kind};
 
 /// The most levels that a format has.
 pub(crate) const LEVELS_MAX: usize = 4;
@@ -36,6 +34,16 @@ pub(crate) struct Found {
     pub(crate) level: usize,
     pub(crate) at: PhysAddr,
     pub(crate) word: u64,
+}
+
+/// The end of the way to a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub(crate) table: PhysAddr,
+    /// The entry that links it; the root's own address for the root.
+    pub(crate) link: PhysAddr,
+    /// It was made on the way.
+    pub(crate) fresh: bool,
 }
 
 /// A table below the root.
