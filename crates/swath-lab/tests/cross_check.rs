@@ -19,7 +19,7 @@ use swath_arch::{
 use swath_frame::{Config, FrameAllocator};
 use swath_hw::{Contiguity, Fault, Geometry, Mmu, Outcome, Step, Walk, WalkOrder, walk};
 use swath_lab::source::memory::{Allocator, Random, new_allocator, random};
-use swath_vm::{AddressSpace, AllocateError, FaultError, MapError, PageSizeError, UnmapError};
+use swath_vm::{AddressSpace, EagerPagingError, DemandPagingError, MapPagesError, PageSizeError, UnmapError};
 
 type Space<'m> = AddressSpace<&'m SliceMemory<'m>, &'m RefCell<Allocator>, &'m RefCell<Allocator>>;
 
@@ -238,7 +238,7 @@ impl Bench<'_> {
                 self.fresh(range.start.raw(), block.count);
             }
             Err(error) => {
-                assert!(matches!(error, MapError::AlreadyMapped { .. }), "{error}");
+                assert!(matches!(error, MapPagesError::AlreadyMapped { .. }), "{error}");
                 self.refuse(range);
             }
         }
@@ -274,7 +274,7 @@ impl Bench<'_> {
                 self.model.0.insert(page, Known { frame, order, attributes });
                 self.tally.larger += u64::from(order != Order::BASE);
             }
-            Err(PageSizeError::Map(MapError::AlreadyMapped { .. })) => {
+            Err(PageSizeError::Map(MapPagesError::AlreadyMapped { .. })) => {
                 assert!(!self.model.is_free(range), "{range}, order {order}");
                 self.tally.refused += 1;
             }
@@ -296,8 +296,8 @@ impl Bench<'_> {
                 assert_eq!(page, range.end().raw());
                 self.tally.eager += 1;
             }
-            Err(AllocateError::OutOfFrames { wanted, free }) => assert!(wanted > free),
-            Err(AllocateError::Map(MapError::AlreadyMapped { .. })) => self.refuse(range),
+            Err(EagerPagingError::OutOfFrames { wanted, free }) => assert!(wanted > free),
+            Err(EagerPagingError::Map(MapPagesError::AlreadyMapped { .. })) => self.refuse(range),
             Err(error) => panic!("{error}"),
         }
     }
@@ -310,8 +310,8 @@ impl Bench<'_> {
                 self.model.insert(range.start.raw(), Extent::new(frame, 1), attributes);
                 self.tally.demand += 1;
             }
-            Err(FaultError::Map(MapError::AlreadyMapped { .. })) => self.refuse(range),
-            Err(FaultError::OutOfFrames) => {}
+            Err(DemandPagingError::Map(MapPagesError::AlreadyMapped { .. })) => self.refuse(range),
+            Err(DemandPagingError::OutOfFrames) => {}
             Err(error) => panic!("{error}"),
         }
     }

@@ -59,17 +59,19 @@ pub mod pmap;
 pub mod table;
 
 pub use pmap::error::{PmapError, PmapFault};
-pub use pmap::mappings::{Access, Faulted, Pmap, PmapStatistics, Protection, Spaces, Status};
+pub use pmap::mappings::{
+    Faulted, KeptPermissions, PageAccess, Pmap, PmapStatistics, Spaces, Status,
+};
 pub use pmap::relocation::MoveError;
 pub use pmap::reverse::{ReverseError, ReverseMap, Site, SpaceId};
 pub use table::anchor::anchor_distance;
-pub use table::contiguity::Contiguity;
+pub use table::contiguity::PageContiguity;
 pub use table::error::{
-    AllocateError, CheckError, DemoteError, FaultError, MapError, NewError, PageSizeError,
-    PromoteError, Refusal, TranslateError, UnmapError,
+    DemandPagingError, DemoteError, EagerPagingError, MapPagesError, NewSpaceError, PageSizeError,
+    PromoteError, Refusal, SpaceFault, TranslateError, UnmapError,
 };
 pub use table::flush::Flush;
-pub use table::inspect::Mapping;
+pub use table::inspect::PageMapping;
 pub use table::sizes::Sizes;
-pub use table::space::{AddressSpace, Statistics};
+pub use table::space::{AddressSpace, SpaceStatistics};
 pub use table::superpage::{Demoted, DemotedTable, Promoted};

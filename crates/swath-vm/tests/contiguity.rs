@@ -13,7 +13,7 @@ use swath_arch::{
     PhysMemory, Vpn,
 };
 use swath_frame::FrameAllocator;
-use swath_vm::{AddressSpace, CheckError};
+use swath_vm::{AddressSpace, SpaceFault};
 
 const DATA: Attributes = Attributes::USER_DATA;
 const POOL: u64 = 0x100;
@@ -291,7 +291,7 @@ fn check_can_fail() {
     let pcad = Coalescing::Pcad(ContiguityField::Descriptor);
     let distance = Order::known(2);
     let anchor = Coalescing::Anchor { field: ContiguityField::Descriptor, distance };
-    let contiguity = |page| CheckError::Contiguity { page: Vpn::new(page) };
+    let contiguity = |page| SpaceFault::Contiguity { page: Vpn::new(page) };
     // Ascend (58:55) and Descend (62:59) say one more than they may.
     assert_eq!(find(pcad, 20, |word| word + (1 << 55)), contiguity(20));
     assert_eq!(find(pcad, 20, |word| word + (1 << 59)), contiguity(20));
@@ -300,9 +300,9 @@ fn check_can_fail() {
     assert_eq!(find(pcad, 20, |_| 0), contiguity(16));
     assert_eq!(find(anchor, 21, |word| word + 4096), contiguity(16));
     // One of 16 permits more than the others.
-    let copies = CheckError::Copies { page: Vpn::new(35) };
+    let copies = SpaceFault::Copies { page: Vpn::new(35) };
     assert_eq!(find(pcad, 35, |word| word ^ 1 << 7), copies);
     // A link is lost, and with it three tables.
-    let tables = CheckError::TableFrames { reached: 4, taken: 7 };
+    let tables = SpaceFault::TableFrames { reached: 4, taken: 7 };
     assert_eq!(find(Coalescing::None, 1 << 27, |_| 0), tables);
 }

@@ -14,7 +14,8 @@ use swath_arch::{
 };
 use swath_frame::FrameAllocator;
 use swath_vm::{
-    AddressSpace, AllocateError, FaultError, MapError, PageSizeError, TranslateError, UnmapError,
+    AddressSpace, DemandPagingError, EagerPagingError, MapPagesError, PageSizeError,
+    TranslateError, UnmapError,
 };
 
 /// Frames from here on are the pool's; those below are memory for nothing.
@@ -192,7 +193,7 @@ fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
                     if model.mapped_in(range) {
                         let first = model.pages.range(range.start.raw()..).next().unwrap();
                         let page = Vpn::new(*first.0);
-                        assert_eq!(result, Err(MapError::AlreadyMapped { page }));
+                        assert_eq!(result, Err(MapPagesError::AlreadyMapped { page }));
                     } else {
                         result.unwrap();
                         model.map(range.start.raw(), extent, 0, attributes, false);
@@ -205,7 +206,7 @@ fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
                     if model.mapped_in(range) {
                         let refused = matches!(
                             result,
-                            Err(AllocateError::Map(MapError::AlreadyMapped { .. }))
+                            Err(EagerPagingError::Map(MapPagesError::AlreadyMapped { .. }))
                         );
                         assert!(refused, "{result:?}");
                     } else {
@@ -226,7 +227,8 @@ fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
                             model.map(page.raw(), Extent::new(frame, 1), 0, attributes, true);
                         }
                         Err(error) => {
-                            let expected = FaultError::Map(MapError::AlreadyMapped { page });
+                            let expected =
+                                DemandPagingError::Map(MapPagesError::AlreadyMapped { page });
                             assert_eq!(error, expected);
                             assert!(model.pages.contains_key(&page.raw()));
                         }
@@ -249,7 +251,7 @@ fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
                     if model.mapped_in(range) {
                         let refused = matches!(
                             result,
-                            Err(PageSizeError::Map(MapError::AlreadyMapped { .. }))
+                            Err(PageSizeError::Map(MapPagesError::AlreadyMapped { .. }))
                         );
                         assert!(refused, "{result:?}");
                     } else {

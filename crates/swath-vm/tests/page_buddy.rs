@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use machine::{Memory, Random, coalescings, spec};
 use swath_arch::{Attributes, Coalescing, ContiguityField, Extent, Format, PageRange, Pfn, Vpn};
 use swath_frame::{ByteRange, Config, FrameAllocator, MemoryMap, PageBuddy};
-use swath_vm::{AddressSpace, AllocateError, MapError};
+use swath_vm::{AddressSpace, EagerPagingError, MapPagesError};
 
 type Buddy = PageBuddy<Vec<u64>>;
 
@@ -87,8 +87,8 @@ fn spaces_come_and_go() {
                             refused += 1;
                             let dry = matches!(
                                 error,
-                                AllocateError::OutOfFrames { .. }
-                                    | AllocateError::Map(MapError::NoTable(_))
+                                EagerPagingError::OutOfFrames { .. }
+                                    | EagerPagingError::Map(MapPagesError::NoTable(_))
                             );
                             assert!(dry || !apart, "{error}");
                             assert_eq!(pool.borrow().free_frames(), free);

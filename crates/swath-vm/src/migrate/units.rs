@@ -1,12 +1,12 @@
 //! The memory of a machine that is emptied and goes offline: the migration
-//! daemon's [`Banks`] over [`Machine`].
+//! daemon's [`MovableBanks`] over [`Machine`].
 //!
 //! Both kinds work on the machine as a whole and not on a zone's allocator,
 //! since what waits in per-CPU lists is free for its owner and in use for the
 //! zone: isolating a unit empties those lists, and whatever of it is given
 //! later goes past them.
 //!
-//! | | [`NodeBanks`] | [`Units`] |
+//! | | [`NodeBanks`] | [`HotplugUnits`] |
 //! |---|---|---|
 //! | for | a daemon of each node, in the background | hotplug by migration, on demand |
 //! | unit | a bank of the node | a section or a bank of the machine |
@@ -14,7 +14,7 @@
 //! | targets | what the allocator chooses in the node ([`Emptying`]) | as any movable request |
 //! | an empty unit | rests, or is offline, as the allocator has it | is offline until somebody onlines it |
 //!
-//! [`offline`](Units::offline) takes away a unit or says what stands in its way.
+//! [`offline`](HotplugUnits::offline) takes away a unit or says what stands in its way.
 //!
 //! # What it costs
 //! A search for the next frame in use is O(n/64) for the n frames passed over. A
@@ -34,7 +34,9 @@ use swath_frame::{
     ZoneKind,
 };
 
-use crate::migrate::daemon::{Banks, Candidate, Cause, Config, Daemon, Owners, Step};
+use crate::migrate::daemon::{
+    BankCandidate, Daemon, GiveUpCause, MigrationConfig, MigrationStep, MovableBanks, Owners,
+};
 
 /// What of an extent lies at `from` or behind it.
 fn rest(extent: Extent, from: Pfn) -> Extent {
@@ -64,11 +66,11 @@ pub trait Emptying: ZoneAllocator {
     }
 
     /// Takes a block for what is moved out of another bank, from none that rests.
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+    fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
         self.take(order, Mobility::Movable)
     }
 
-    /// Free frames that [`take_target`](Self::take_target) can take.
+    /// Free frames that [`allocate_target`](Self::allocate_target) can take.
     fn target_frames(&self) -> u64 {
         self.free_frames()
     }
@@ -94,7 +96,7 @@ impl<A: DerefMut<Target = [u64]>> Emptying for AdaptiveBuddy<A> {
     /// The paper moves frames within POOL_USER. A bank with kernel memory never
     /// rests, so that, packed, its free frames serve as well, up to what the
     /// kernel may need soon.
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+    fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
         let lent = lent_frames(self);
         let own = self.take_own(order, Pool::User);
         let may_lend = own.is_none() && lent >= order.frames();
@@ -165,7 +167,7 @@ where
     }
 
     /// A bank that may be emptied now.
-    fn look_at(machine: &Machine<Zs, Ls, W>, node: usize, bank: usize) -> Option<Candidate> {
+    fn look_at(machine: &Machine<Zs, Ls, W>, node: usize, bank: usize) -> Option<BankCandidate> {
         let layout = machine.layout();
         let frames = layout.bank(bank)?;
         let zone = layout.zone_of(frames.start)?;
@@ -180,7 +182,7 @@ where
         // A bank that is free but for per-CPU lists is only to be drained.
         let waits = Z::RESTS && state.movable == 0 && !allocator.rests(frames.start);
         let occupied_frames = state.movable;
-        (may && (occupied_frames > 0 || waits)).then_some(Candidate {
+        (may && (occupied_frames > 0 || waits)).then_some(BankCandidate {
             bank,
             frames,
             occupied_frames,
@@ -188,14 +190,14 @@ where
     }
 }
 
-impl<Z, Zs, Ls, W> Banks for NodeBanks<'_, Zs, Ls, W>
+impl<Z, Zs, Ls, W> MovableBanks for NodeBanks<'_, Zs, Ls, W>
 where
     Z: Emptying,
     Zs: DerefMut<Target = [Z]>,
     Ls: DerefMut<Target = [PerCpu]>,
     W: DerefMut<Target = [u64]>,
 {
-    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate> {
+    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<BankCandidate> {
         let machine = self.machine.borrow();
         (0..machine.layout().banks())
             .filter(|&bank| !avoided(bank))
@@ -226,18 +228,18 @@ where
         machine.next_used(rest(machine.layout().bank(bank)?, from))
     }
 
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+    fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
         let mut machine = self.machine.borrow_mut();
         (0..machine.zones().len()).rev().find_map(|zone| {
             let is_own = machine.layout().zones()[zone].node == self.node;
             let mut take =
-                || machine.take_with(zone, order, Mobility::Movable, |own| own.take_target(order));
+                || machine.take_with(zone, order, Mobility::Movable, |own| own.allocate_target(order));
             is_own.then(&mut take).flatten()
         })
     }
 
-    fn give(&mut self, start: Pfn, order: Order) {
-        give(self.machine, start, order, self.cpu);
+    fn free(&mut self, start: Pfn, order: Order) {
+        free_on(self.machine, start, order, self.cpu);
     }
 }
 
@@ -259,7 +261,7 @@ where
     debug_assert_eq!(left, Ok(()), "the daemon has isolated it");
 }
 
-fn give<Z, Zs, Ls, W>(machine: &RefCell<Machine<Zs, Ls, W>>, start: Pfn, order: Order, cpu: usize)
+fn free_on<Z, Zs, Ls, W>(machine: &RefCell<Machine<Zs, Ls, W>>, start: Pfn, order: Order, cpu: usize)
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
@@ -285,13 +287,13 @@ pub enum OfflineError {
         /// The frame.
         frame: Pfn,
         /// Why.
-        cause: Cause,
+        cause: GiveUpCause,
     },
 }
 
 /// The sections or the banks of a machine, over zones of any allocator.
 #[derive(Debug)]
-pub struct Units<'m, Zs, Ls, W> {
+pub struct HotplugUnits<'m, Zs, Ls, W> {
     machine: &'m RefCell<Machine<Zs, Ls, W>>,
     of: fn(usize) -> Unit,
     cpu: usize,
@@ -300,7 +302,7 @@ pub struct Units<'m, Zs, Ls, W> {
     request: Request,
 }
 
-impl<'m, Z, Zs, Ls, W> Units<'m, Zs, Ls, W>
+impl<'m, Z, Zs, Ls, W> HotplugUnits<'m, Zs, Ls, W>
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
@@ -348,7 +350,7 @@ where
         let occupied_frames = self.machine.borrow().removable(unit)?.movable;
         let frames = self.extent(number).ok_or(HotplugError::NoUnit { unit })?;
         self.isolate_known(unit, frames)?;
-        Ok(daemon.begin(Candidate { bank: number, frames, occupied_frames }))
+        Ok(daemon.begin(BankCandidate { bank: number, frames, occupied_frames }))
     }
 
     /// Takes a unit offline: isolates it, moves what is in use elsewhere, and
@@ -361,17 +363,17 @@ where
         number: usize,
         owners: &mut O,
     ) -> Result<u64, OfflineError> {
-        let mut daemon = Daemon::new(Config::DEFAULT);
+        let mut daemon = Daemon::new(MigrationConfig::DEFAULT);
         self.begin(&mut daemon, number)?;
         loop {
             match daemon.step(0, u64::MAX, self, owners) {
-                Step::Emptied { moved_frames, .. } => return Ok(moved_frames),
-                Step::GaveUp { frame, cause, .. } => {
+                MigrationStep::Emptied { moved_frames, .. } => return Ok(moved_frames),
+                MigrationStep::GaveUp { frame, cause, .. } => {
                     let unit = (self.of)(number);
                     return Err(OfflineError::Stays { unit, frame, cause });
                 }
                 // It has begun, so it ends as one of the two.
-                Step::Moving { .. } | Step::Wait { .. } => {}
+                MigrationStep::Moving { .. } | MigrationStep::Wait { .. } => {}
             }
         }
     }
@@ -389,7 +391,7 @@ where
     }
 }
 
-impl<Z, Zs, Ls, W> Banks for Units<'_, Zs, Ls, W>
+impl<Z, Zs, Ls, W> MovableBanks for HotplugUnits<'_, Zs, Ls, W>
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
@@ -397,7 +399,7 @@ where
     W: DerefMut<Target = [u64]>,
 {
     /// None: nothing is emptied that nobody named.
-    fn candidate(&self, _: &dyn Fn(usize) -> bool) -> Option<Candidate> {
+    fn candidate(&self, _: &dyn Fn(usize) -> bool) -> Option<BankCandidate> {
         None
     }
 
@@ -421,11 +423,11 @@ where
         self.machine.borrow().next_used(rest(self.extent(bank)?, from))
     }
 
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+    fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
         self.machine.borrow_mut().take(Request { order, ..self.request }).ok()
     }
 
-    fn give(&mut self, start: Pfn, order: Order) {
-        give(self.machine, start, order, self.cpu);
+    fn free(&mut self, start: Pfn, order: Order) {
+        free_on(self.machine, start, order, self.cpu);
     }
 }

@@ -3,7 +3,7 @@
 use swath_arch::{BusError, Pfn, Vpn};
 
 use crate::pmap::reverse::{ReverseFault, Site, SpaceId};
-use crate::table::error::{CheckError, DemoteError, MapError, PageSizeError, UnmapError};
+use crate::table::error::{DemoteError, MapPagesError, PageSizeError, SpaceFault, UnmapError};
 
 /// Why a pmap did not do what it was asked. Mappings are as before, except that
 /// superpages may have been demoted, and as each operation says of
@@ -52,7 +52,7 @@ pub enum PmapError {
     },
     /// The page could not be mapped.
     #[error(transparent)]
-    Map(MapError),
+    Map(MapPagesError),
     /// The superpage could not be mapped.
     #[error(transparent)]
     MapSuperpage(PageSizeError),
@@ -76,7 +76,7 @@ pub enum PmapFault {
         /// The space.
         space: SpaceId,
         /// What it found.
-        error: CheckError,
+        error: SpaceFault,
     },
     /// The reverse map's own check failed.
     #[error(transparent)]

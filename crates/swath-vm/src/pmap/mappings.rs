@@ -85,7 +85,7 @@ pub enum Status {
 
 /// What a processor does at a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Access {
+pub enum PageAccess {
     /// Nothing yet: the page is mapped in advance.
     None,
     /// It reads or executes.
@@ -112,7 +112,7 @@ pub enum Faulted {
 
 /// What [`Pmap::protect`] leaves permitted; it never adds a permission.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Protection {
+pub struct KeptPermissions {
     /// Writable pages stay writable.
     pub writable: bool,
     /// Executable pages stay executable.
@@ -167,7 +167,7 @@ pub struct PmapStatistics {
 
 /// Why a superpage is demoted.
 #[derive(Clone, Copy)]
-pub(crate) enum Cause {
+pub(crate) enum DemotionCause {
     Write,
     Remove,
     Protect,
@@ -229,7 +229,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         site: Site,
         frame: Pfn,
         attributes: Attributes,
-        access: Access,
+        access: PageAccess,
         full: Option<Order>,
     ) -> Result<Order, PmapError> {
         let attributes = self.admit(spaces, site, Extent::new(frame, 1), attributes, access)?;
@@ -253,7 +253,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         site: Site,
         frames: (Pfn, Order),
         attributes: Attributes,
-        access: Access,
+        access: PageAccess,
     ) -> Result<(), PmapError> {
         let (frame, order) = frames;
         let extent = Extent::new(frame, order.frames());
@@ -277,7 +277,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         site: Site,
         frames: Extent,
         attributes: Attributes,
-        access: Access,
+        access: PageAccess,
     ) -> Result<Attributes, PmapError> {
         let (space, _) = reach(spaces, site.space)?;
         if !space.sizes().is_some_and(|sizes| self.reverse.sizes().contains_all(sizes)) {
@@ -288,13 +288,13 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             let frame = if known.contains(frames.start) { known.end() } else { frames.start };
             return Err(PmapError::UnknownFrame { frame });
         }
-        if access == Access::Write && !attributes.writable {
+        if access == PageAccess::Write && !attributes.writable {
             return Err(PmapError::Denied { page: site.page });
         }
         if self.reverse.free_entries() == 0 {
             return Err(PmapError::OutOfEntries);
         }
-        let (writable, accessed) = (access == Access::Write, access != Access::None);
+        let (writable, accessed) = (access == PageAccess::Write, access != PageAccess::None);
         Ok(Attributes { writable, accessed, ..attributes })
     }
 
@@ -389,7 +389,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         &mut self,
         spaces: &mut S,
         site: Site,
-        cause: Cause,
+        cause: DemotionCause,
     ) -> Result<Option<PageRange>, PmapError> {
         if self.demote_or_keep(spaces, site, cause)? {
             return Ok(None);
@@ -413,7 +413,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         &mut self,
         spaces: &mut S,
         site: Site,
-        cause: Cause,
+        cause: DemotionCause,
     ) -> Result<bool, PmapError> {
         let Site { space: id, page } = site;
         let (space, invalidate) = reach(spaces, id)?;
@@ -448,12 +448,12 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             DemotedTable::Recreated => &mut statistics.recreated,
         } += 1;
         *match cause {
-            Cause::Write => &mut statistics.demotions_write,
-            Cause::Remove => &mut statistics.demotions_remove,
-            Cause::Protect => &mut statistics.demotions_protect,
-            Cause::PageOut => &mut statistics.demotions_page_out,
-            Cause::Clean => &mut statistics.demotions_clean,
-            Cause::Move => &mut statistics.demotions_move,
+            DemotionCause::Write => &mut statistics.demotions_write,
+            DemotionCause::Remove => &mut statistics.demotions_remove,
+            DemotionCause::Protect => &mut statistics.demotions_protect,
+            DemotionCause::PageOut => &mut statistics.demotions_page_out,
+            DemotionCause::Clean => &mut statistics.demotions_clean,
+            DemotionCause::Move => &mut statistics.demotions_move,
         } += 1;
         Ok(true)
     }
@@ -493,7 +493,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         spaces: &mut S,
         id: SpaceId,
         range: PageRange,
-        cause: Cause,
+        cause: DemotionCause,
     ) -> Result<(), PmapError> {
         loop {
             let (space, _) = reach(spaces, id)?;
@@ -516,16 +516,16 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         &mut self,
         spaces: &mut S,
         site: Site,
-        access: Access,
+        access: PageAccess,
         full: Option<Order>,
     ) -> Result<Faulted, PmapError> {
         let Site { space: id, page } = site;
         loop {
             let (space, invalidate) = reach(spaces, id)?;
             let mapping = space.translate(page).map_err(|error| translation(page, error))?;
-            let write = access == Access::Write && !mapping.attributes.writable;
+            let write = access == PageAccess::Write && !mapping.attributes.writable;
             if write && mapping.order > Order::BASE {
-                if let Some(range) = self.demote_once(spaces, site, Cause::Write)? {
+                if let Some(range) = self.demote_once(spaces, site, DemotionCause::Write)? {
                     return Ok(Faulted::Removed { range });
                 }
                 continue;
@@ -533,8 +533,8 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             let within = page.raw() & (mapping.order.frames() - 1);
             let head = Vpn::new(page.raw() - within);
             let change = |attributes: Attributes| Attributes {
-                accessed: attributes.accessed || access != Access::None,
-                writable: attributes.writable || access == Access::Write,
+                accessed: attributes.accessed || access != PageAccess::None,
+                writable: attributes.writable || access == PageAccess::Write,
                 ..attributes
             };
             let range = PageRange::new(head, mapping.order.frames());
@@ -558,7 +558,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         site: Site,
         full: Option<Order>,
     ) -> Result<Faulted, PmapError> {
-        self.fault(spaces, site, Access::Write, full)
+        self.fault(spaces, site, PageAccess::Write, full)
     }
 }
 

@@ -8,7 +8,9 @@ use swath_arch::{Attributes, Extent, Order, PageRange, Pfn, PhysMemory, Vpn};
 use swath_frame::FrameAllocator;
 
 use crate::pmap::error::{PmapError, PmapFault};
-use crate::pmap::mappings::{Cause, Pmap, Protection, Spaces, Status, reach, translation};
+use crate::pmap::mappings::{
+    DemotionCause, KeptPermissions, Pmap, Spaces, Status, reach, translation,
+};
 use crate::pmap::reverse::{Flags, Site, SpaceId};
 use crate::table::encode::Leaf;
 use crate::table::error::UnmapError;
@@ -49,7 +51,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         id: SpaceId,
         range: PageRange,
     ) -> Result<u64, PmapError> {
-        self.split(spaces, id, range, Cause::Remove)?;
+        self.split(spaces, id, range, DemotionCause::Remove)?;
         let (space, invalidate) = reach(spaces, id)?;
         let mut owed: Option<Flush> = None;
         let mut removed = 0;
@@ -122,9 +124,9 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         spaces: &mut S,
         id: SpaceId,
         range: PageRange,
-        protection: Protection,
+        protection: KeptPermissions,
     ) -> Result<(), PmapError> {
-        self.split(spaces, id, range, Cause::Protect)?;
+        self.split(spaces, id, range, DemotionCause::Protect)?;
         let (space, invalidate) = reach(spaces, id)?;
         let change = |attributes: Attributes| Attributes {
             writable: attributes.writable && protection.writable,
@@ -161,7 +163,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             let within = frame.raw() & (order.frames() - 1);
             let site = Site { page: Vpn::new(site.page.raw() + within), ..site };
             if order > Order::BASE {
-                let gone = self.demote_once(spaces, site, Cause::PageOut)?;
+                let gone = self.demote_once(spaces, site, DemotionCause::PageOut)?;
                 removed += u64::from(gone.is_some());
                 continue;
             }
@@ -189,7 +191,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         while let Some((order, site, flags)) = self.find(spaces, frame, |flags| flags.modified)? {
             modified = true;
             if order > Order::BASE {
-                self.demote_once(spaces, site, Cause::Clean)?;
+                self.demote_once(spaces, site, DemotionCause::Clean)?;
                 continue;
             }
             let (space, invalidate) = reach(spaces, site.space)?;
@@ -299,7 +301,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             });
             visited.map_err(|bus| PmapFault::Space {
                 space: id,
-                error: crate::CheckError::Bus(bus),
+                error: crate::SpaceFault::Bus(bus),
             })?;
             wrong.map_or(Ok(()), Err)?;
         }

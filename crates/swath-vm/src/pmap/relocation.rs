@@ -45,7 +45,7 @@ use swath_arch::{
 use swath_frame::FrameAllocator;
 
 use crate::pmap::error::PmapError;
-use crate::pmap::mappings::{Cause, Pmap, Spaces};
+use crate::pmap::mappings::{DemotionCause, Pmap, Spaces};
 use crate::pmap::reverse::{ReverseMap, Site, SpaceId};
 use crate::table::encode::{self, Entry, Leaf};
 use crate::table::flush::Flush;
@@ -347,7 +347,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         order: Order,
     ) -> Result<bool, PmapError> {
         while let Some((_, site)) = self.reverse.following(order, start, 0) {
-            if order == Order::BASE || !self.demote_or_keep(spaces, site, Cause::Move)? {
+            if order == Order::BASE || !self.demote_or_keep(spaces, site, DemotionCause::Move)? {
                 return Ok(false);
             }
         }

@@ -180,7 +180,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
             free_entries: 0,
         };
         for entry in (1..=entries).rev() {
-            map.release(entry);
+            map.free_entry(entry);
         }
         Ok(map)
     }
@@ -292,7 +292,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         (Site { space, page: Vpn::new(first & ENTRY_PAGE) }, flags)
     }
 
-    fn release(&mut self, at: u32) {
+    fn free_entry(&mut self, at: u32) {
         self.set_next(at, self.free);
         self.free = at;
         self.free_entries += 1;
@@ -364,7 +364,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         } else {
             self.set_next(before, next);
         }
-        self.release(at);
+        self.free_entry(at);
         Some(flags)
     }
 

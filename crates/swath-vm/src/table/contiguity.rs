@@ -20,7 +20,7 @@ pub(crate) const BESIDE_BYTES: u64 = swath_arch::BASE_PAGE_BYTES;
 
 /// A mapped base page's place in its block, as the descriptor tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Contiguity {
+pub struct PageContiguity {
     /// PCAD's Ascend, or an anchor's contiguity.
     pub ascend: u64,
     /// PCAD's Descend; zero with anchors.

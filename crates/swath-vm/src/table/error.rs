@@ -8,7 +8,7 @@ use crate::table::flush::Flush;
 
 /// Why a space was not made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NewError {
+pub enum NewSpaceError {
     /// A contiguity field beside the table has a width that half an entry does
     /// not hold.
     #[error("a contiguity field of {bits} bits: 1 to {bits_max} fit")]
@@ -46,7 +46,7 @@ pub enum NewError {
 
 /// Why an extent was not mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum MapError {
+pub enum MapPagesError {
     /// The range holds no pages.
     #[error("a range of no pages")]
     Empty,
@@ -109,12 +109,12 @@ pub enum PageSizeError {
     },
     /// As for an extent.
     #[error(transparent)]
-    Map(MapError),
+    Map(MapPagesError),
 }
 
 /// Why eager paging did not take and map a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum AllocateError {
+pub enum EagerPagingError {
     /// Fewer frames are free than the chunk has pages.
     #[error("{wanted} frames wanted, {free} free")]
     OutOfFrames {
@@ -125,18 +125,18 @@ pub enum AllocateError {
     },
     /// The frames were there, but could not be mapped.
     #[error(transparent)]
-    Map(MapError),
+    Map(MapPagesError),
 }
 
 /// Why demand paging did not map a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum FaultError {
+pub enum DemandPagingError {
     /// No frame is free.
     #[error("no frame is free")]
     OutOfFrames,
     /// The frame was there, but could not be mapped.
     #[error(transparent)]
-    Map(MapError),
+    Map(MapPagesError),
 }
 
 /// Why a range was not unmapped.
@@ -326,7 +326,7 @@ pub enum DemoteError {
 
 /// What [`AddressSpace::check`](crate::AddressSpace::check) found wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum CheckError {
+pub enum SpaceFault {
     /// Memory did not answer.
     #[error(transparent)]
     Bus(BusError),

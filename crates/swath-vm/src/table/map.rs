@@ -12,8 +12,8 @@ use swath_frame::FrameAllocator;
 
 use crate::table::contiguity::{self, Piece};
 use crate::table::encode::{self, Leaf};
-use crate::table::error::{AllocateError, FaultError, MapError, PageSizeError};
-use crate::table::space::{AddressSpace, first_not_canonical, give_back};
+use crate::table::error::{DemandPagingError, EagerPagingError, MapPagesError, PageSizeError};
+use crate::table::space::{AddressSpace, first_not_canonical, free_allocated};
 use crate::table::walk::Way;
 
 /// The leaf table where the last page was mapped, kept from block to block of
@@ -46,13 +46,13 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// it), t walks of l - 1 reads.
     ///
     /// # Errors
-    /// [`MapError`]; nothing has changed.
+    /// [`MapPagesError`]; nothing has changed.
     pub fn map(
         &mut self,
         start: Vpn,
         extent: Extent,
         attributes: Attributes,
-    ) -> Result<(), MapError> {
+    ) -> Result<(), MapPagesError> {
         let range = PageRange::new(start, extent.count);
         self.check_range(range)?;
         self.map_block(&mut None, start, extent, attributes, Owner::Other)
@@ -98,7 +98,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         frame: Pfn,
         order: Order,
         attributes: Attributes,
-    ) -> Result<(), MapError> {
+    ) -> Result<(), MapPagesError> {
         let format = self.regime.format;
         self.check_range(PageRange::new(page, order.frames()))?;
         // Only a supersection says more of the address than the format's 32
@@ -106,7 +106,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let supersection = format == Format::ArmV7 && order == Order::known(12);
         let pa_bits = if supersection { 40 } else { format.pa_bits() };
         if frame.raw() >> (pa_bits - swath_arch::BASE_PAGE_SHIFT) != 0 {
-            return Err(MapError::FrameOutOfReach { frame });
+            return Err(MapPagesError::FrameOutOfReach { frame });
         }
         let Way { table, link, fresh } = self.table_for(page, level)?;
         let view = self.view();
@@ -121,7 +121,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             for i in 0..copies {
                 if encode::in_use(format, view.read(view.entry(table, first + i))?) {
                     let page = Vpn::new(page.raw() + (i << entry_order.k()));
-                    return Err(MapError::AlreadyMapped { page });
+                    return Err(MapPagesError::AlreadyMapped { page });
                 }
             }
         }
@@ -157,17 +157,17 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// the number of blocks.
     ///
     /// # Errors
-    /// [`AllocateError`]; nothing has changed, all frames are back, and what
+    /// [`EagerPagingError`]; nothing has changed, all frames are back, and what
     /// `sink` was told is void.
     pub fn allocate_eager(
         &mut self,
         range: PageRange,
         attributes: Attributes,
         sink: &mut dyn FnMut(Extent),
-    ) -> Result<(), AllocateError> {
-        self.check_range(range).map_err(AllocateError::Map)?;
+    ) -> Result<(), EagerPagingError> {
+        self.check_range(range).map_err(EagerPagingError::Map)?;
         let free = self.frames.free_frames();
-        let short = AllocateError::OutOfFrames { wanted: range.count, free };
+        let short = EagerPagingError::OutOfFrames { wanted: range.count, free };
         if range.count > free {
             return Err(short);
         }
@@ -181,7 +181,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 None => Err(short),
                 Some(block) => self
                     .map_block(&mut cursor, page, block, attributes, Owner::Space)
-                    .map_err(AllocateError::Map),
+                    .map_err(EagerPagingError::Map),
             };
             match (mapped, taken) {
                 (Ok(()), Some(block)) => {
@@ -204,21 +204,21 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// One walk of l - 1 reads, one read, one write.
     ///
     /// # Errors
-    /// [`FaultError`]; nothing has changed.
-    pub fn fault(&mut self, page: Vpn, attributes: Attributes) -> Result<Pfn, FaultError> {
-        self.check_range(PageRange::new(page, 1)).map_err(FaultError::Map)?;
-        let frame = self.frames.take_frame().ok_or(FaultError::OutOfFrames)?;
+    /// [`DemandPagingError`]; nothing has changed.
+    pub fn fault(&mut self, page: Vpn, attributes: Attributes) -> Result<Pfn, DemandPagingError> {
+        self.check_range(PageRange::new(page, 1)).map_err(DemandPagingError::Map)?;
+        let frame = self.frames.take_frame().ok_or(DemandPagingError::OutOfFrames)?;
         self.map_block(&mut None, page, Extent::new(frame, 1), attributes, Owner::Space)
-            .map_err(FaultError::Map)?;
+            .map_err(DemandPagingError::Map)?;
         Ok(frame)
     }
 
-    fn check_range(&self, range: PageRange) -> Result<(), MapError> {
+    fn check_range(&self, range: PageRange) -> Result<(), MapPagesError> {
         if range.is_empty() {
-            return Err(MapError::Empty);
+            return Err(MapPagesError::Empty);
         }
         match first_not_canonical(self.regime.format, range) {
-            Some(page) => Err(MapError::NotCanonical { page }),
+            Some(page) => Err(MapPagesError::NotCanonical { page }),
             None => Ok(()),
         }
     }
@@ -232,7 +232,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         block: Extent,
         attributes: Attributes,
         owner: Owner,
-    ) -> Result<(), MapError> {
+    ) -> Result<(), MapPagesError> {
         let owned = owner == Owner::Space;
         let Err((error, written)) = self.write_block(cursor, start, block, attributes, owned)
         else {
@@ -244,7 +244,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         self.prune(Vpn::new(start.raw() + written));
         if owned {
             let first = Pfn::new(block.start.raw() + written);
-            give_back(&mut self.frames, Extent::new(first, block.count - written));
+            free_allocated(&mut self.frames, Extent::new(first, block.count - written));
         }
         Err(error)
     }
@@ -260,12 +260,12 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         block: Extent,
         attributes: Attributes,
         owned: bool,
-    ) -> Result<(), (MapError, u64)> {
+    ) -> Result<(), (MapPagesError, u64)> {
         let Regime { format, coalescing, .. } = self.regime;
         let last = 1_u64 << (format.pa_bits() - swath_arch::BASE_PAGE_SHIFT);
         if block.start.raw() >= last || block.count > last - block.start.raw() {
             let frame = Pfn::new(block.start.raw().max(last));
-            return Err((MapError::FrameOutOfReach { frame }, 0));
+            return Err((MapPagesError::FrameOutOfReach { frame }, 0));
         }
         let level = self.view().leaf_level();
         let said = Leaf { order: Order::BASE, frame: block.start, attributes, owned };
@@ -290,14 +290,15 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 for i in 0..count {
                     let word = view
                         .read(view.entry(table, index + i))
-                        .map_err(|bus| (MapError::Bus(bus), done))?;
+                        .map_err(|bus| (MapPagesError::Bus(bus), done))?;
                     if encode::in_use(format, word) {
                         let page = Vpn::new(page.raw() + i);
-                        return Err((MapError::AlreadyMapped { page }, done));
+                        return Err((MapPagesError::AlreadyMapped { page }, done));
                     }
                 }
             }
-            self.occupy(level, link, count as i64).map_err(|bus| (MapError::Bus(bus), done))?;
+            self.occupy(level, link, count as i64)
+                .map_err(|bus| (MapPagesError::Bus(bus), done))?;
             let view = self.view();
             let piece = Piece {
                 at: view.entry(table, index),
@@ -311,7 +312,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             if let Err((bus, i)) = written {
                 self.statistics.descriptor_writes += i;
                 self.recount(level, link, table);
-                return Err((MapError::Bus(bus), done + i));
+                return Err((MapPagesError::Bus(bus), done + i));
             }
             self.statistics.descriptor_writes += count;
             done += count;

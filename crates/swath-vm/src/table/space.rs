@@ -6,13 +6,13 @@ use swath_arch::{
 };
 use swath_frame::FrameAllocator;
 
-use crate::table::error::NewError;
+use crate::table::error::NewSpaceError;
 use crate::table::sizes::Sizes;
 use crate::table::walk::{Below, View, Visit};
 
 /// What a space has done since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Statistics {
+pub struct SpaceStatistics {
     /// Blocks mapped by `map`, `allocate_eager` (each block of the chunk) and
     /// `fault`, and larger pages.
     pub blocks_mapped: u64,
@@ -50,7 +50,7 @@ pub struct AddressSpace<M: PhysMemory, A: FrameAllocator, T: FrameAllocator = A>
     /// The superpage sizes that are on, if the space was made for superpages.
     pub(crate) sizes: Option<Sizes>,
     pub(crate) table_frames: u64,
-    pub(crate) statistics: Statistics,
+    pub(crate) statistics: SpaceStatistics,
 }
 
 /// The first page of the range that the format does not translate.
@@ -75,14 +75,14 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// An empty space. Takes and clears the root table.
     ///
     /// # Errors
-    /// [`NewError`]; nothing is taken.
+    /// [`NewSpaceError`]; nothing is taken.
     pub fn new(
         format: Format,
         coalescing: Coalescing,
         memory: M,
         frames: A,
         tables: T,
-    ) -> Result<Self, NewError> {
+    ) -> Result<Self, NewSpaceError> {
         Self::make(format, coalescing, None, memory, frames, tables)
     }
 
@@ -91,7 +91,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// the root table.
     ///
     /// # Errors
-    /// [`NewError`]: [`NoSuchSize`](NewError::NoSuchSize) if the format has
+    /// [`NewSpaceError`]: [`NoSuchSize`](NewSpaceError::NoSuchSize) if the format has
     /// none of a size in `sizes`; nothing is taken.
     pub fn with_superpages(
         format: Format,
@@ -99,10 +99,10 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         memory: M,
         frames: A,
         tables: T,
-    ) -> Result<Self, NewError> {
+    ) -> Result<Self, NewSpaceError> {
         let there = Sizes::all(format);
         if let Some(order) = sizes.iter().find(|&order| !there.contains(order)) {
-            return Err(NewError::NoSuchSize { order });
+            return Err(NewSpaceError::NoSuchSize { order });
         }
         Self::make(format, Coalescing::None, Some(sizes), memory, frames, tables)
     }
@@ -114,32 +114,32 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         memory: M,
         frames: A,
         mut tables: T,
-    ) -> Result<Self, NewError> {
+    ) -> Result<Self, NewSpaceError> {
         if let Coalescing::Anchor { distance, .. } = coalescing
             && !(1..=16).contains(&distance.k())
         {
-            return Err(NewError::Distance { distance });
+            return Err(NewSpaceError::Distance { distance });
         }
         if let Coalescing::Pcad(ContiguityField::Beside { bits })
         | Coalescing::Anchor { field: ContiguityField::Beside { bits }, .. } = coalescing
         {
             let bits_max = format.beside_half_bits();
             if bits == 0 || u32::from(bits) > bits_max {
-                return Err(NewError::Width { bits, bits_max });
+                return Err(NewSpaceError::Width { bits, bits_max });
             }
         }
         let root = PhysAddr::new(0);
         let mut regime = Regime { format, root, coalescing };
         let order = View { memory: &memory, regime, superpages: sizes.is_some() }.table_order(0);
-        let root = tables.take_aligned(order).map_err(NewError::NoTable)?;
+        let root = tables.take_aligned(order).map_err(NewSpaceError::NoTable)?;
         regime.root = root.start.addr();
         let ready = if out_of_reach(format, root) {
-            Err(NewError::TableOutOfReach { frame: root.start })
+            Err(NewSpaceError::TableOutOfReach { frame: root.start })
         } else {
-            clear(&memory, root).map_err(NewError::Bus)
+            clear(&memory, root).map_err(NewSpaceError::Bus)
         };
         if let Err(error) = ready {
-            give_back(&mut tables, root);
+            free_allocated(&mut tables, root);
             return Err(error);
         }
         Ok(Self {
@@ -149,7 +149,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             regime,
             sizes,
             table_frames: root.count,
-            statistics: Statistics::default(),
+            statistics: SpaceStatistics::default(),
         })
     }
 
@@ -164,7 +164,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     }
 
     /// What has been done so far.
-    pub const fn statistics(&self) -> Statistics {
+    pub const fn statistics(&self) -> SpaceStatistics {
         self.statistics
     }
 
@@ -202,7 +202,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> Drop for AddressSpace<
                 if leaf.owned && first {
                     let more = Extent::new(leaf.frame, leaf.order.frames());
                     if let Some(done) = append(&mut pending, more) {
-                        give_back(frames, done);
+                        free_allocated(frames, done);
                     }
                 }
             }
@@ -210,16 +210,16 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> Drop for AddressSpace<
                 // ARMv7's four tables in a frame follow one another.
                 if last_table != Some(table.frame()) {
                     let order = view.table_order(level);
-                    give_back(tables, Extent::new(table.frame(), order.frames()));
+                    free_allocated(tables, Extent::new(table.frame(), order.frames()));
                 }
                 last_table = Some(table.frame());
             }
         });
         if !pending.is_empty() {
-            give_back(frames, pending);
+            free_allocated(frames, pending);
         }
         let root = Extent::new(self.regime.root.frame(), view.table_order(0).frames());
-        give_back(tables, root);
+        free_allocated(tables, root);
     }
 }
 
@@ -239,7 +239,7 @@ pub(crate) fn append(pending: &mut Extent, more: Extent) -> Option<Extent> {
 
 /// Gives back frames that were taken from this allocator. It can refuse only
 /// if somebody else has freed them, and then there is nothing to give.
-pub(crate) fn give_back<A: FrameAllocator>(allocator: &mut A, extent: Extent) {
+pub(crate) fn free_allocated<A: FrameAllocator>(allocator: &mut A, extent: Extent) {
     let _ = allocator.free(extent);
 }
 

@@ -60,7 +60,7 @@ use swath_arch::{
 use swath_frame::FrameAllocator;
 
 use crate::table::encode::{self, Entry, Kind, Leaf};
-use crate::table::error::{DemoteError, MapError, PromoteError, Refusal};
+use crate::table::error::{DemoteError, MapPagesError, PromoteError, Refusal};
 use crate::table::flush::Flush;
 use crate::table::parts::{Parts, compared};
 use crate::table::space::{AddressSpace, first_not_canonical};
@@ -401,9 +401,9 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let (table, taken) = match kept {
             Some(table) => (table, Extent::default()),
             None => self.table_frame(at, level + 1, page).map_err(|error| match error {
-                MapError::NoTable(error) => DemoteError::NoTable(error),
-                MapError::TableOutOfReach { frame } => DemoteError::TableOutOfReach { frame },
-                MapError::Bus(bus) => DemoteError::Bus(bus),
+                MapPagesError::NoTable(error) => DemoteError::NoTable(error),
+                MapPagesError::TableOutOfReach { frame } => DemoteError::TableOutOfReach { frame },
+                MapPagesError::Bus(bus) => DemoteError::Bus(bus),
                 // Nothing else happens while a table is made.
                 _ => DemoteError::NotMapped { page },
             })?,
@@ -421,7 +421,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         });
         let table = match (linked, kept) {
             (Err(bus), _) => {
-                self.give_back_table(taken);
+                self.free_table(taken);
                 return Err(bus.into());
             }
             (Ok(_), None) => DemotedTable::Recreated,

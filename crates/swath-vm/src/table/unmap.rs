@@ -77,7 +77,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             self.restore(before);
             return Err(bus.into());
         }
-        let (links_changed, refused) = self.release(range);
+        let (links_changed, refused) = self.free_suspended(range);
         let flush = Flush { range, links_changed };
         match refused {
             None => Ok(flush),
@@ -93,7 +93,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             Ok(()) => range.count,
             Err((_, done)) => done,
         };
-        self.release(PageRange::new(range.start, done));
+        self.free_suspended(PageRange::new(range.start, done));
     }
 
     /// The entries from the page's on, up to `pages` pages: those of its leaf
@@ -243,7 +243,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// Gives back what the suspended entries of the range held, and the tables
     /// that have become empty. Returns whether there were such tables, and the
     /// first extent that the allocator refused.
-    fn release(&mut self, range: PageRange) -> (bool, Option<(Extent, FreeError)>) {
+    fn free_suspended(&mut self, range: PageRange) -> (bool, Option<(Extent, FreeError)>) {
         let format = self.regime.format;
         let mut pending = Extent::default();
         let mut refused = None;
@@ -375,7 +375,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             return Err(bus);
         }
         if !shared {
-            self.give_back_table(Extent::new(
+            self.free_table(Extent::new(
                 table.frame(),
                 self.view().table_order(level).frames(),
             ));
@@ -405,7 +405,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         }
         if !self.is_shared(at).unwrap_or(true) {
             let count = self.view().table_order(level + 1).frames();
-            self.give_back_table(Extent::new(table.frame(), count));
+            self.free_table(Extent::new(table.frame(), count));
         }
     }
 

@@ -33,7 +33,7 @@ use swath_hw::processor::in_order::{Cause, Exception, MemoryAccess, Processor, P
 use swath_hw::{Denied, Fault, Translate};
 use swath_vm::pmap::mappings::Reached;
 use swath_vm::{
-    Access, AddressSpace, Faulted, Flush, Pmap, PmapError, PmapStatistics, Protection, ReverseMap,
+    PageAccess, AddressSpace, Faulted, Flush, Pmap, PmapError, PmapStatistics, KeptPermissions, ReverseMap,
     Site, Sizes, SpaceId, Spaces, Status,
 };
 
@@ -345,7 +345,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
             // Permissions that are added are faulted in.
             self.with_pmap(id, |pmap, spaces| pmap.remove(spaces, space_id(id), range))?;
         } else {
-            let protection = Protection { writable, executable };
+            let protection = KeptPermissions { writable, executable };
             self.with_pmap(id, |pmap, spaces| {
                 pmap.protect(spaces, space_id(id), range, protection)
             })?;
@@ -400,7 +400,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
         for (&start, mapping) in &mappings {
             self.objects.share(mapping.object);
             let range = PageRange::new(Vpn::new(start), mapping.pages);
-            let read_only = Protection { writable: false, executable: mapping.executable };
+            let read_only = KeptPermissions { writable: false, executable: mapping.executable };
             self.with_pmap(id, |pmap, spaces| {
                 pmap.protect(spaces, space_id(id), range, read_only)
             })?;
@@ -598,7 +598,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
         let site = Site { space: space_id(id), page };
         let found = self.objects.find(mapping.object, index);
         let own = found.filter(|&(owner, _)| owner == mapping.object).map(|(_, frame)| frame);
-        let access = if write { Access::Write } else { Access::Read };
+        let access = if write { PageAccess::Write } else { PageAccess::Read };
         let frame = match (own, found) {
             (Some(frame), _) => frame,
             (None, Some((_, frame))) if !write => frame,
