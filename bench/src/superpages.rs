@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use swath_arch::{Attributes, Extent, Format, Order, PageRange, Pfn, SliceMemory, Vpn};
 use swath_frame::{ByteRange, Config, HeadOfList, MemoryMap, PageBuddy};
 use swath_vm::{
-    PageAccess, AddressSpace, DemotedTable, Pmap, PromoteError, ReverseMap, Site, Sizes, SpaceId,
+    AddressSpace, DemotedTable, PageAccess, Pmap, PromoteError, ReverseMap, Site, Sizes, SpaceId,
     Status,
 };
 

@@ -19,7 +19,9 @@ use swath_arch::{
 use swath_frame::{Config, FrameAllocator};
 use swath_hw::{Contiguity, Fault, Geometry, Mmu, Outcome, Step, Walk, WalkOrder, walk};
 use swath_lab::source::memory::{Allocator, Random, new_allocator, random};
-use swath_vm::{AddressSpace, EagerPagingError, DemandPagingError, MapPagesError, PageSizeError, UnmapError};
+use swath_vm::{
+    AddressSpace, DemandPagingError, EagerPagingError, MapPagesError, PageSizeError, UnmapError,
+};
 
 type Space<'m> = AddressSpace<&'m SliceMemory<'m>, &'m RefCell<Allocator>, &'m RefCell<Allocator>>;
 

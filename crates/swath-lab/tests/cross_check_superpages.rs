@@ -12,8 +12,8 @@ use swath_frame::Config;
 use swath_hw::{Fault, Geometry, Mmu, Outcome, WalkOrder};
 use swath_lab::source::memory::{Allocator, new_allocator, random};
 use swath_vm::{
-    PageAccess, AddressSpace, Flush, Pmap, PmapError, KeptPermissions, ReverseMap, Site, Sizes, SpaceId,
-    Status,
+    AddressSpace, Flush, KeptPermissions, PageAccess, Pmap, PmapError, ReverseMap, Site, Sizes,
+    SpaceId, Status,
 };
 
 type Space<'m> = AddressSpace<&'m SliceMemory<'m>, &'m RefCell<Allocator>>;

@@ -22,7 +22,7 @@ use swath_hw::power::{BankPower, PowerError, PowerState, PowerTable, destroy};
 use swath_vm::migrate::daemon::{Daemon, MigrationConfig, MigrationStep};
 use swath_vm::migrate::relocate::{Held, Holders, Relocator};
 use swath_vm::migrate::units::NodeBanks;
-use swath_vm::{PageAccess, AddressSpace, Pmap, ReverseMap, Site, Sizes, SpaceId, Status};
+use swath_vm::{AddressSpace, PageAccess, Pmap, ReverseMap, Site, Sizes, SpaceId, Status};
 
 const FIRST: u64 = 0x2000;
 const BANK: u64 = 1024;
@@ -184,8 +184,12 @@ fn run(rule: Rule, seed: u64) -> Outcome {
     let mut frames = Frames::default();
     let mut random = Random::new(seed);
     let (mut pages, mut outcome) = (0, Outcome::default());
-    let eager =
-        MigrationConfig { interval_ns: 0, retry_ns: 0, occupied_permille_max: 950, reserve_frames: 64 };
+    let eager = MigrationConfig {
+        interval_ns: 0,
+        retry_ns: 0,
+        occupied_permille_max: 950,
+        reserve_frames: 64,
+    };
     let mut daemon = Daemon::new(eager);
     for round in 0..240 {
         let goal = [FRAMES / 2, FRAMES / 8, FRAMES / 3][round / 20 % 3];

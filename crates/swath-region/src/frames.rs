@@ -101,12 +101,12 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Nothing, and no claim.
+    /// Returns the account of a space with nothing, and no claim.
     pub(crate) const fn empty() -> Self {
         Self { used: 0, quota: Quota::OPEN }
     }
 
-    /// Free frames that the pool keeps for this account.
+    /// Counts the free frames that the pool keeps for this account.
     fn promised(&self, used: u32) -> u32 {
         self.quota.guaranteed.saturating_sub(used)
     }
@@ -171,13 +171,13 @@ impl<'p> FramePool<'p> {
         self.promised.get()
     }
 
-    /// The frame of this number in the pool.
+    /// Returns the frame of this number in the pool.
     #[inline]
     pub(crate) fn frame(&self, index: u32) -> Pfn {
         Pfn::new(self.frames.start.raw() + u64::from(index))
     }
 
-    /// The next of a frame's list.
+    /// Returns the next of a frame's list.
     pub(crate) fn link(&self, index: u32) -> Option<u32> {
         self.links.get(index as usize).map(Cell::get)
     }
@@ -189,7 +189,7 @@ impl<'p> FramePool<'p> {
         }
     }
 
-    /// The number in the pool of a frame.
+    /// Returns the number in the pool of a frame.
     pub(crate) fn index(&self, frame: Pfn) -> u32 {
         (frame.raw().wrapping_sub(self.frames.start.raw())) as u32
     }

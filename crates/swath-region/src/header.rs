@@ -20,13 +20,13 @@ impl Rights {
     /// Execution.
     pub const EXECUTE: Self = Self(validity::EXECUTE.mask() as u8);
 
-    /// As the low bits of a data entry.
+    /// Returns the rights as the low bits of a data entry.
     #[inline]
     pub(crate) const fn bits(self) -> u8 {
         self.0
     }
 
-    /// From the low bits of a data entry.
+    /// Returns the rights in the low bits of a data entry.
     #[inline]
     pub(crate) const fn from_bits(word: u32) -> Self {
         Self(word as u8 & 7)
@@ -73,7 +73,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// As it stands in its two words.
+    /// Reads a header from its two words.
     #[inline]
     pub(crate) fn of([list, rest]: [u64; 2]) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Header {
         }
     }
 
-    /// The two words.
+    /// Returns the two words.
     #[inline]
     pub(crate) fn words(self) -> [u64; 2] {
         let list = u64::from(self.oldest) << 32 | u64::from(self.newest);

@@ -6,8 +6,9 @@ mod machine;
 
 use std::cell::RefCell;
 
-use machine::{Memory, Pool, Random, Space, coalescings, spec};
+use machine::{Memory, Pool, Space, coalescings, spec};
 use proptest::prelude::*;
+use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Format, Order, PageRange, Pfn, PhysAddr,
     PhysMemory, Vpn,
@@ -219,7 +220,7 @@ fn unmapping_costs() {
             let root_only = space.table_frames();
             space.map(Vpn::new(0), Extent::new(Pfn::new(5), entries), DATA).unwrap();
             let mut pages: Vec<u64> = (0..entries).collect();
-            let mut random = Random(7);
+            let mut random = Random::new(7);
             match way {
                 0 => {}
                 1 => pages.reverse(),

@@ -8,7 +8,8 @@ mod machine;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use machine::{Memory, Pool, Random, Space, coalescings, spec};
+use machine::{Memory, Pool, Space, coalescings, spec};
+use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Format, MemoryKind, Order, PageRange, Pfn, Vpn,
 };
@@ -140,7 +141,7 @@ impl Model {
 }
 
 fn random_attributes(random: &mut Random) -> Attributes {
-    let bits = random.next();
+    let bits = random.word();
     Attributes {
         writable: bits & 1 != 0,
         user: bits & 2 != 0,
@@ -169,7 +170,7 @@ fn windows(format: Format) -> Vec<PageRange> {
 
 fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
     println!("{format:?} {coalescing:?} seed {seed}");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let memory = Memory::new(0, POOL + POOL_FRAMES);
     let pool = RefCell::new(Pool::new(POOL, POOL_FRAMES, 40, seed));
     {

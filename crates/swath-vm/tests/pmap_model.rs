@@ -10,7 +10,8 @@ mod machine;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use machine::{Memory, Pool, Random, Space, spec};
+use machine::{Memory, Pool, Space, spec};
+use swath_arch::testing::Random;
 use swath_arch::{Attributes, Extent, Format, MemoryKind, Order, PageRange, Pfn, Vpn};
 use swath_vm::{
     AddressSpace, Faulted, Flush, KeptPermissions, MapPagesError, PageAccess, PageSizeError, Pmap,
@@ -376,7 +377,7 @@ fn run(format: Format, status: Status, sizes: Sizes, seed: u64, steps: u64) -> P
         pmap: Pmap::new(reverse, status),
         model: Model::default(),
         tlb: Tlb::new(),
-        random: Random(seed),
+        random: Random::new(seed),
     };
     for step in 0..steps {
         if run.random.below(3) == 0 {

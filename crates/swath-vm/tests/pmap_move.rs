@@ -7,7 +7,8 @@ mod machine;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use machine::{Memory, Pool, Random, spec};
+use machine::{Memory, Pool, spec};
+use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, BusError, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, Vpn,
 };
@@ -84,7 +85,7 @@ fn site(space: u32, page: u64) -> Site {
 }
 
 fn content(frame: u64, word: u64) -> u64 {
-    Random(frame << 20 | word).next()
+    Random::new(frame << 20 | word).word()
 }
 
 /// The order of a page that one entry above the leaf tables maps.

@@ -11,7 +11,8 @@ mod machine;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use machine::{Random, spec};
+use machine::spec;
+use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, BusError, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, SliceMemory,
     Vpn,
@@ -107,7 +108,7 @@ impl Known {
     }
 
     fn content(&self, tag: Tag, word: u64) -> u64 {
-        Random(tag << 32 | self.version[&tag] << 10 | word).next()
+        Random::new(tag << 32 | self.version[&tag] << 10 | word).word()
     }
 }
 
@@ -652,7 +653,7 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
             };
             used += 1;
             assert_eq!(known.place[&tag], frame, "{context}: in two places");
-            let random = Random(frame ^ self.random.0).next();
+            let random = Random::new(frame ^ self.random.clone().word()).word();
             let words =
                 if random.is_multiple_of(32) { 0..512 } else { random % 512..random % 512 + 1 };
             for word in words.chain([0, 511]) {
@@ -771,7 +772,7 @@ fn with_world<Z: ZoneAllocator>(
         faults: &faults,
         spaces: spaces.collect(),
         pmap: Pmap::new(reverse, status),
-        random: Random(seed),
+        random: Random::new(seed),
         tags: 0,
         removed: 0,
         causes: [0; 4],

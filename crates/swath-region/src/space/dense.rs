@@ -493,7 +493,7 @@ where
         self.tree.find(page).ok_or(RegionError::OutOfRange { page })
     }
 
-    /// One past the last page of the interval that starts at `start`.
+    /// Returns one past the last page of the interval that starts at `start`.
     #[inline]
     fn interval_end(&self, start: Vpn) -> u64 {
         self.tree.next(start).map_or(self.tree.pages(), Vpn::raw)

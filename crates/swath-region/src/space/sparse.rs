@@ -127,7 +127,7 @@ struct Span {
 }
 
 impl Span {
-    /// The part of the region in the node of `level` that holds `page`: its whole
+    /// Returns the part of the region in the node of `level` that holds `page`: its whole
     /// entries, if any.
     fn part(self, page: u64, level: u32) -> Option<(u64, u64)> {
         let shift = level * validity::NODE_ENTRIES_LOG2;
@@ -390,7 +390,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
         }
     }
 
-    /// Shared nodes below a node that is shared or the root, and parts in it that are not
+    /// Counts the shared nodes below a node that is shared or the root, and the parts in it that are not
     /// empty.
     fn check_node(&self, node: Node, base: u64, level: u32) -> Result<(u64, u32), RegionFault> {
         let shift = level * validity::NODE_ENTRIES_LOG2;
@@ -622,7 +622,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
     }
 }
 
-/// The last place of a page in the tree of starts.
+/// Returns the last place of a page in the tree of starts.
 fn last_place(page: u64) -> Vpn {
     Vpn::new(page << PLACES_LOG2 | ((1 << PLACES_LOG2) - 1))
 }

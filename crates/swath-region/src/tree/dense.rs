@@ -75,7 +75,7 @@ impl Shape {
     }
 }
 
-/// Words of a [`DenseTree`] over 2^`pages_log2` pages, which is 2^5 to 2^40: a bit
+/// Counts the words of a [`DenseTree`] over 2^`pages_log2` pages, which is 2^5 to 2^40: a bit
 /// and 1/63 more per page.
 ///
 /// # Panics
@@ -134,7 +134,7 @@ macro_rules! levels {
 }
 
 impl<const K: u32, const N: usize, W: BorrowMut<[u64; N]>> DenseTree<K, N, W> {
-    /// One interval of all pages, in words that are overwritten: O(2^K/64), the only
+    /// Makes one interval of all pages, in words that are overwritten: O(2^K/64), the only
     /// loop over them.
     #[allow(unused_assignments, reason = "the last level is the same code as the others")]
     pub fn new(mut words: W) -> Self {
@@ -148,7 +148,7 @@ impl<const K: u32, const N: usize, W: BorrowMut<[u64; N]>> DenseTree<K, N, W> {
         Self { words }
     }
 
-    /// The first bit of level 0 that the word `index` of `level` leads to. The
+    /// Returns the first bit of level 0 that the word `index` of `level` leads to. The
     /// mask is for the compiler, which then sees that no index is too large.
     #[inline(always)]
     fn first_below(words: &[u64; N], level: usize, index: usize) -> Vpn {
@@ -160,7 +160,7 @@ impl<const K: u32, const N: usize, W: BorrowMut<[u64; N]>> DenseTree<K, N, W> {
         Vpn::new(index as u64 ^ Self::LAST)
     }
 
-    /// The last such bit.
+    /// Returns the last such bit.
     #[inline(always)]
     fn last_below(words: &[u64; N], level: usize, index: usize) -> Vpn {
         let mut index = index & (Self::SHAPE.len[level] - 1);
@@ -178,7 +178,7 @@ impl<const K: u32, const N: usize, W: BorrowMut<[u64; N]>> RegionTree for DenseT
         1 << K
     }
 
-    /// Every level is written, needed or not: without a question at each level the
+    /// Writes every level, needed or not: without a test at each level the
     /// longest way is shorter, and there is no other.
     #[inline]
     #[allow(unused_assignments, reason = "the last level is the same code as the others")]

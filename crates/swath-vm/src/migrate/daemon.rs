@@ -1,5 +1,5 @@
 //! The migration daemon: empties banks of movable memory, so that they can be
-//! powered down (the green memory manager, section IV-E).
+//! powered down (Panwar and Gopinath, section IV-E).
 //!
 //! It is a state machine that the caller steps, with a budget of frames and
 //! the time as arguments, so that it runs in a kernel's thread, in a
@@ -40,7 +40,7 @@
 //! same pinned frames. A frame that its owner frees meanwhile saves its move.
 //!
 //! # What it costs
-//! Beside the owners' work ([`pmap_move`](crate::pmap::relocation)): a block costs one
+//! Beside the owners' work ([`relocation`](crate::pmap::relocation)): a block costs one
 //! search for it, one target, and one return of the old frames; a bank one scan,
 //! one isolation and one rejoining. Nothing else grows with banks or frames.
 
@@ -53,28 +53,28 @@ pub struct BankCandidate {
     pub bank: usize,
     /// Its frames.
     pub frames: Extent,
-    /// How many of them are in use.
+    /// Number of them that are in use.
     pub occupied_frames: u64,
 }
 
 /// The banks of movable memory (POOL_USER), as the daemon needs them.
 pub trait MovableBanks {
-    /// The bank with the fewest frames in use of those that have some, could be
+    /// Returns the bank with the fewest frames in use of those that have some, could be
     /// offline without them, are not isolated and not `avoided`.
     fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<BankCandidate>;
 
-    /// Free frames in the pool's banks other than `bank`: room for what is
+    /// Counts the free frames in the pool's banks other than `bank`: room for what is
     /// moved out of it.
     fn room_frames(&self, bank: usize) -> u64;
 
-    /// Free frames are no longer handed out, nor are those freed from now on.
-    /// Whether that could be done.
+    /// Isolates the bank: its free frames are no longer handed out, nor are those
+    /// freed from now on. Returns true if that could be done.
     fn isolate(&mut self, bank: usize) -> bool;
 
     /// Ends the isolation. A bank without a frame in use goes offline.
     fn rejoin(&mut self, bank: usize);
 
-    /// The first frame in use from `from` on in the bank.
+    /// Returns the first frame in use from `from` on in the bank.
     fn next_occupied(&self, bank: usize, from: Pfn) -> Option<Pfn>;
 
     /// Takes a block from the pool's other banks; never from one that is offline.
@@ -99,9 +99,9 @@ pub enum Stuck {
     Failed,
 }
 
-/// Who uses the frames in use: moves content and mappings.
+/// The users of the frames in use, who move content and mappings.
 pub trait Owners {
-    /// The block that the frame belongs to, to be moved as a whole: its first frame and its
+    /// Returns the block that the frame belongs to, to be moved as a whole: its first frame and its
     /// order. `Ok(None)` if it was freed in the meantime.
     ///
     /// # Errors
@@ -117,8 +117,8 @@ pub trait Owners {
     /// [`Stuck`]; nothing has changed.
     fn relocate(&mut self, from: Pfn, to: Pfn, order: Order) -> Result<bool, Stuck>;
 
-    /// Makes smaller blocks of a block for which there is no target. Whether it
-    /// is less now; it is not if it can move only as a whole.
+    /// Makes smaller blocks of a block for which there is no target. Returns true if
+    /// it is less now; it is not if it can move only as a whole.
     ///
     /// # Errors
     /// [`Stuck`]; who uses the frames is as before.
@@ -128,7 +128,7 @@ pub trait Owners {
     }
 }
 
-/// When the daemon works and on what.
+/// The daemon's settings: its pace and its choice of banks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MigrationConfig {
     /// Nanoseconds between the end of one bank and the search for the next.
@@ -158,7 +158,7 @@ impl Default for MigrationConfig {
     }
 }
 
-/// What the daemon has done.
+/// Counts of the daemon's work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MigrationStatistics {
     /// Times that a candidate was looked for.
@@ -179,12 +179,12 @@ pub struct MigrationStatistics {
     pub in_use: u64,
 }
 
-/// What a step did.
+/// The outcome of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MigrationStep {
     /// Nothing to do before this time, unless memory is released in bulk.
     Wait {
-        /// When the next scan is due.
+        /// Time of the next scan.
         until_ns: u64,
     },
     /// The budget is used up; the bank is not empty yet.
@@ -194,18 +194,18 @@ pub enum MigrationStep {
     },
     /// A bank is empty and went offline.
     Emptied {
-        /// Which.
+        /// Its number.
         bank: usize,
         /// Frames that had to be moved for it, over all steps.
         moved_frames: u64,
     },
     /// A bank was given up.
     GaveUp {
-        /// Which.
+        /// Its number.
         bank: usize,
         /// The frame that stays.
         frame: Pfn,
-        /// Why.
+        /// The cause.
         cause: GiveUpCause,
     },
 }
@@ -231,11 +231,11 @@ enum State {
     Moving { candidate: BankCandidate, next: Pfn, moved_frames: u64 },
 }
 
-/// How many banks that failed are remembered; of more, those whose time is
+/// The number of banks that failed and are remembered; of more, those whose time is
 /// over first are forgotten.
 pub const AVOIDED_MAX: usize = 8;
 
-/// What became of one block.
+/// The outcome for one block.
 enum Moved {
     /// It is elsewhere.
     Block(Pfn, Order),
@@ -259,7 +259,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// A daemon that begins with a scan.
+    /// Makes a daemon that begins with a scan.
     pub const fn new(config: MigrationConfig) -> Self {
         Self {
             config,
@@ -278,12 +278,12 @@ impl Daemon {
         }
     }
 
-    /// What has been done so far.
+    /// Returns the counts so far.
     pub const fn statistics(&self) -> MigrationStatistics {
         self.statistics
     }
 
-    /// The bank being emptied.
+    /// Returns the bank being emptied.
     pub const fn moving(&self) -> Option<usize> {
         match self.state {
             State::Moving { candidate, .. } => Some(candidate.bank),
@@ -291,8 +291,8 @@ impl Daemon {
         }
     }
 
-    /// Much memory was released at once (a process has exited, a cache was
-    /// dropped): the next step scans without waiting. The paper's triggers
+    /// Makes the next step scan without waiting: much memory was freed at once (a
+    /// process has exited, a cache was dropped). The triggers of Panwar and Gopinath
     /// come down to this call; calling it often costs a scan each time.
     pub const fn wake(&mut self) {
         if let State::Waiting { until_ns } = &mut self.state {
@@ -302,7 +302,7 @@ impl Daemon {
 
     /// Begins to empty a bank that the caller has isolated because somebody
     /// wants it offline, whatever the [`MigrationConfig`] says; [`step`](Self::step) goes
-    /// on with it. Whether it does: not while another bank is being emptied.
+    /// on with it. Returns true if it does: not while another bank is being emptied.
     pub fn begin(&mut self, isolated: BankCandidate) -> bool {
         let begins = self.moving().is_none();
         if begins {
@@ -465,7 +465,7 @@ fn move_block<B: MovableBanks, O: Owners>(
     }
 }
 
-/// The frame after a block.
+/// Returns the frame after a block.
 const fn after(start: Pfn, order: Order) -> Pfn {
     Pfn::new(start.raw() + order.frames())
 }

@@ -38,27 +38,27 @@ use crate::migrate::daemon::{
     BankCandidate, Daemon, GiveUpCause, MigrationConfig, MigrationStep, MovableBanks, Owners,
 };
 
-/// What of an extent lies at `from` or behind it.
+/// Returns the part of an extent that lies at `from` or behind it.
 fn rest(extent: Extent, from: Pfn) -> Extent {
     let start = from.max(extent.start).min(extent.end());
     Extent::new(start, extent.end().raw() - start.raw())
 }
 
-/// What a daemon asks of a zone's allocator whose banks it empties. The defaults
+/// A zone's allocator whose banks a daemon empties. The defaults
 /// are those of an allocator that knows nothing of it.
 pub trait Emptying: ZoneAllocator {
-    /// Whether an empty bank rests by itself, and is opened by whom needs it.
+    /// True if an empty bank rests by itself and is opened when it is needed.
     /// Of other allocators an empty bank is taken offline, and stays so until
     /// somebody onlines it.
     const RESTS: bool = false;
 
-    /// Whether the bank around a frame rests.
+    /// Returns true if the bank around a frame rests.
     fn rests(&self, frame: Pfn) -> bool {
         let _ = frame;
         false
     }
 
-    /// Whether the bank around the frame may be emptied, as far as the
+    /// Returns true if the bank around the frame may be emptied, as far as the
     /// allocator's pools go.
     fn may_be_emptied(&self, frame: Pfn) -> bool {
         let _ = frame;
@@ -70,7 +70,7 @@ pub trait Emptying: ZoneAllocator {
         self.take(order, Mobility::Movable)
     }
 
-    /// Free frames that [`allocate_target`](Self::allocate_target) can take.
+    /// Counts the free frames that [`allocate_target`](Self::allocate_target) can take.
     fn target_frames(&self) -> u64 {
         self.free_frames()
     }
@@ -87,13 +87,13 @@ impl<A: DerefMut<Target = [u64]>> Emptying for AdaptiveBuddy<A> {
         pool(self, frame) == Some(Pool::Offline)
     }
 
-    /// The paper empties banks of POOL_USER. Packed, those of POOL_KERNEL from
-    /// which the kernel's last frame is gone are emptied, too.
+    /// Returns true for the banks of POOL_USER, which Panwar and Gopinath empty; packed,
+    /// for those of POOL_KERNEL, too, from which the kernel's last frame is gone.
     fn may_be_emptied(&self, frame: Pfn) -> bool {
         self.policy() == Policy::PACKED || pool(self, frame) == Some(Pool::User)
     }
 
-    /// The paper moves frames within POOL_USER. A bank with kernel memory never
+    /// Allocates in POOL_USER, within which Panwar and Gopinath move frames. A bank with kernel memory never
     /// rests, so that, packed, its free frames serve as well, up to what the
     /// kernel may need soon.
     fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
@@ -108,7 +108,7 @@ impl<A: DerefMut<Target = [u64]>> Emptying for AdaptiveBuddy<A> {
     }
 }
 
-/// The pool of the bank around a frame.
+/// Returns the pool of the bank around a frame.
 fn pool<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>, frame: Pfn) -> Option<Pool> {
     zone.bank_of(frame).and_then(|bank| zone.bank(bank)).and_then(|bank| bank.pool)
 }
@@ -117,7 +117,7 @@ fn pool<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>, frame: Pfn) -> Opt
 /// eighth of a bank.
 const KERNEL_RESERVE_FRAMES: u64 = swath_frame::layout::BANK_FRAMES / 8;
 
-/// Free frames of POOL_KERNEL that may serve what is moved.
+/// Counts the free frames of POOL_KERNEL that may serve what is moved.
 fn lent_frames<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>) -> u64 {
     match zone.policy() == Policy::PACKED {
         true => zone.pool_free_frames(Pool::Kernel).saturating_sub(KERNEL_RESERVE_FRAMES),
@@ -141,7 +141,7 @@ where
     Ls: DerefMut<Target = [PerCpu]>,
     W: DerefMut<Target = [u64]>,
 {
-    /// The banks of a node, for a daemon that runs on a CPU; `None` if there is
+    /// Makes the banks of a node, for a daemon that runs on a CPU; `None` if there is
     /// no such node or CPU. The machine is borrowed within each call only.
     pub fn new(machine: &'m RefCell<Machine<Zs, Ls, W>>, node: usize, cpu: usize) -> Option<Self> {
         let borrowed = machine.borrow();
@@ -150,7 +150,7 @@ where
         is_there.then_some(Self { machine, node, cpu })
     }
 
-    /// Whether a bank of the machine is wholly free and rests or is offline, so
+    /// Returns true if a bank of the machine is wholly free and rests or is offline, so
     /// that its power can be taken until it is opened. O(1).
     pub fn is_offline(&self, bank: usize) -> bool {
         let machine = self.machine.borrow();
@@ -166,7 +166,7 @@ where
                 && state.free == state.present
     }
 
-    /// A bank that may be emptied now.
+    /// Returns a bank that may be emptied now.
     fn look_at(machine: &Machine<Zs, Ls, W>, node: usize, bank: usize) -> Option<BankCandidate> {
         let layout = machine.layout();
         let frames = layout.bank(bank)?;
@@ -232,8 +232,9 @@ where
         let mut machine = self.machine.borrow_mut();
         (0..machine.zones().len()).rev().find_map(|zone| {
             let is_own = machine.layout().zones()[zone].node == self.node;
-            let mut take =
-                || machine.take_with(zone, order, Mobility::Movable, |own| own.allocate_target(order));
+            let mut take = || {
+                machine.take_with(zone, order, Mobility::Movable, |own| own.allocate_target(order))
+            };
             is_own.then(&mut take).flatten()
         })
     }
@@ -261,8 +262,12 @@ where
     debug_assert_eq!(left, Ok(()), "the daemon has isolated it");
 }
 
-fn free_on<Z, Zs, Ls, W>(machine: &RefCell<Machine<Zs, Ls, W>>, start: Pfn, order: Order, cpu: usize)
-where
+fn free_on<Z, Zs, Ls, W>(
+    machine: &RefCell<Machine<Zs, Ls, W>>,
+    start: Pfn,
+    order: Order,
+    cpu: usize,
+) where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
     Ls: DerefMut<Target = [PerCpu]>,
@@ -272,7 +277,7 @@ where
     debug_assert_eq!(given, Ok(()), "what is given was taken");
 }
 
-/// Why a unit did not go offline. It is back as it was, but that some of its
+/// Reasons why a unit does not go offline. It is back as it was, except that some of its
 /// movable memory may be elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OfflineError {
@@ -286,7 +291,7 @@ pub enum OfflineError {
         unit: Unit,
         /// The frame.
         frame: Pfn,
-        /// Why.
+        /// The cause.
         cause: GiveUpCause,
     },
 }
@@ -297,7 +302,7 @@ pub struct HotplugUnits<'m, Zs, Ls, W> {
     machine: &'m RefCell<Machine<Zs, Ls, W>>,
     of: fn(usize) -> Unit,
     cpu: usize,
-    /// What is asked for while a unit is emptied: the node that it is on, and
+    /// The request for targets while a unit is emptied: the node that it is on, and
     /// its kind of zone or a lower one.
     request: Request,
 }
@@ -309,7 +314,7 @@ where
     Ls: DerefMut<Target = [PerCpu]>,
     W: DerefMut<Target = [u64]>,
 {
-    /// The units that `of` makes of a number, [`Unit::Section`] or
+    /// Makes the units that `of` names by a number, [`Unit::Section`] or
     /// [`Unit::Bank`], for work on a CPU; `None` if there is no such CPU. The
     /// machine is borrowed within each call only.
     pub fn new(
@@ -398,7 +403,7 @@ where
     Ls: DerefMut<Target = [PerCpu]>,
     W: DerefMut<Target = [u64]>,
 {
-    /// None: nothing is emptied that nobody named.
+    /// Returns no bank: only what is named is emptied.
     fn candidate(&self, _: &dyn Fn(usize) -> bool) -> Option<BankCandidate> {
         None
     }

@@ -1,11 +1,11 @@
-//! What a [`Pmap`](crate::Pmap) refuses, and what its check finds.
+//! Errors of a [`Pmap`](crate::Pmap), and the faults that its check finds.
 
 use swath_arch::{BusError, Pfn, Vpn};
 
 use crate::pmap::reverse::{ReverseFault, Site, SpaceId};
 use crate::table::error::{DemoteError, MapPagesError, PageSizeError, SpaceFault, UnmapError};
 
-/// Why a pmap did not do what it was asked. Mappings are as before, except that
+/// Reasons why a pmap refuses an operation. Mappings are as before, except that
 /// superpages may have been demoted, and as each operation says of
 /// [`Bus`](PmapError::Bus).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ pub enum PmapError {
     Bus(#[from] BusError),
 }
 
-/// What [`Pmap::check`](crate::Pmap::check) found wrong.
+/// A breach of an invariant, found by [`Pmap::check`](crate::Pmap::check).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PmapFault {
     /// There is no space of this number.
@@ -75,7 +75,7 @@ pub enum PmapFault {
     Space {
         /// The space.
         space: SpaceId,
-        /// What it found.
+        /// The fault found.
         error: SpaceFault,
     },
     /// The reverse map's own check failed.
@@ -104,7 +104,7 @@ pub enum PmapFault {
 }
 
 impl PmapError {
-    /// What a demotion said; those that end in a removal do not come here.
+    /// Converts the error of a demotion; those that end in a removal do not come here.
     pub(crate) fn demotion(space: SpaceId, page: Vpn, error: DemoteError) -> Self {
         match error {
             DemoteError::Bus(bus) => Self::Bus(bus),

@@ -1,4 +1,4 @@
-//! The pmap: what a kernel calls for the mappings of all its spaces, so that
+//! The pmap: a kernel's interface to the mappings of all its spaces, so that
 //! superpages arise and vanish by themselves.
 //!
 //! A [`Pmap`] does not hold the spaces; it reaches them through [`Spaces`], by
@@ -11,14 +11,14 @@
 //!
 //! **Removal in place of demotion.** A demotion may need a frame for a table, or
 //! PV entries for the parts. Where there are none, the superpage is removed as a
-//! whole, as the talk says: what a pmap holds can be faulted in again at any
+//! whole, as Bodek says: what a pmap holds can be faulted in again at any
 //! time. What its pages' flags said is remembered in the reverse map, so that no
 //! dirty page is lost.
 //!
 //! **Where the flags stand.** The tables say whether a page was accessed and
-//! written ([`Status::InTable`], the talk's "What's next"). With
-//! [`Status::InReverseMap`] they stand in the PV entries, as they did when the
-//! talk was given, and a promotion must look at each page's PV entry too;
+//! written ([`Status::InTable`], Bodek's "What's next"). With
+//! [`Status::InReverseMap`] they stand in the PV entries, as they did in the
+//! talk of Bodek, and a promotion must look at each page's PV entry too;
 //! [`PmapStatistics`] counts what that costs where it fails.
 
 use core::ops::DerefMut;
@@ -48,7 +48,7 @@ pub trait Spaces {
     /// Gives frames to tables.
     type Tables: FrameAllocator;
 
-    /// The space of this number, and the TLB maintenance, which has to be done
+    /// Returns the space of this number, and the TLB maintenance, which has to be done
     /// when the call returns; `None` if there is no such space.
     fn reach(&mut self, space: SpaceId) -> Option<Reached<'_, Self>>
     where
@@ -73,7 +73,7 @@ where
     }
 }
 
-/// Where the flags stand that say whether a page was accessed and written.
+/// The place of the flags that say whether a page was accessed and written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Status {
     /// In the table alone.
@@ -83,7 +83,7 @@ pub enum Status {
     InReverseMap,
 }
 
-/// What a processor does at a page.
+/// The access of a processor to a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PageAccess {
     /// Nothing yet: the page is mapped in advance.
@@ -94,7 +94,7 @@ pub enum PageAccess {
     Write,
 }
 
-/// What a fault led to.
+/// The outcome of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Faulted {
     /// The page permits the access now, in a page of this order.
@@ -110,7 +110,7 @@ pub enum Faulted {
     },
 }
 
-/// What [`Pmap::protect`] leaves permitted; it never adds a permission.
+/// The permissions that [`Pmap::protect`] keeps; it never adds one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeptPermissions {
     /// Writable pages stay writable.
@@ -119,7 +119,7 @@ pub struct KeptPermissions {
     pub executable: bool,
 }
 
-/// What a pmap has done since it was made.
+/// Counts of a pmap's work since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PmapStatistics {
     /// Pages entered one by one.
@@ -165,7 +165,7 @@ pub struct PmapStatistics {
     pub recreated: u64,
 }
 
-/// Why a superpage is demoted.
+/// The cause of a demotion.
 #[derive(Clone, Copy)]
 pub(crate) enum DemotionCause {
     Write,
@@ -196,17 +196,17 @@ pub(crate) fn reach<S: Spaces>(
 }
 
 impl<W: DerefMut<Target = [u64]>> Pmap<W> {
-    /// A pmap over empty reverse maps, for spaces without a mapping.
+    /// Makes a pmap over empty reverse maps, for spaces without a mapping.
     pub fn new(reverse: ReverseMap<W>, status: Status) -> Self {
         Self { reverse, status, statistics: PmapStatistics::default() }
     }
 
-    /// The reverse maps.
+    /// Returns the reverse maps.
     pub const fn reverse(&self) -> &ReverseMap<W> {
         &self.reverse
     }
 
-    /// What has been done so far.
+    /// Returns the counts so far.
     pub const fn statistics(&self) -> PmapStatistics {
         self.statistics
     }
@@ -270,7 +270,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(())
     }
 
-    /// Whether frames can be mapped at the site, and what they will permit.
+    /// Checks that frames can be mapped at the site; returns what they will permit.
     fn admit<S: Spaces>(
         &self,
         spaces: &mut S,
@@ -298,12 +298,12 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(Attributes { writable, accessed, ..attributes })
     }
 
-    /// The PV entry of a mapping that was made, for which one is free.
+    /// Adds the PV entry of a mapping that was made, for which one is free.
     fn note(&mut self, order: Order, frame: Pfn, site: Site, attributes: Attributes) {
         let _ = self.reverse.insert(order, frame, site, self.flags(attributes));
     }
 
-    /// The flags that a PV entry holds for a page that permits this.
+    /// Returns the flags that a PV entry holds for a page that permits this.
     pub(crate) const fn flags(&self, attributes: Attributes) -> Flags {
         match self.status {
             Status::InTable => Flags { modified: false, referenced: false },
@@ -342,7 +342,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         order
     }
 
-    /// One promotion, with its PV entries; what was in the way, and the order of
+    /// Makes one promotion, with its PV entries; the error is what was in the way, and the order of
     /// the parts.
     fn promote_once<S: Spaces>(
         &mut self,
@@ -383,7 +383,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         }
     }
 
-    /// One demotion at the site, mapping before PV entries, or the removal of
+    /// Makes one demotion at the site, mapping before PV entries, or removes
     /// the superpage if it cannot be demoted, whose pages it then returns.
     pub(crate) fn demote_once<S: Spaces>(
         &mut self,
@@ -407,8 +407,8 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(Some(flush.range))
     }
 
-    /// One demotion at the site, mapping before PV entries. Returns whether it
-    /// was made: if no PV entries or no table can be had, the superpage stays.
+    /// Makes one demotion at the site, mapping before PV entries. Returns whether it
+    /// was made: if there are no PV entries or no table, the superpage stays.
     pub(crate) fn demote_or_keep<S: Spaces>(
         &mut self,
         spaces: &mut S,
@@ -504,8 +504,8 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         }
     }
 
-    /// A page that is mapped was accessed in a way that it does not permit yet,
-    /// though the kernel does: it becomes accessed and, for a write, writable
+    /// Handles the fault of a page that is mapped and was accessed in a way that it does
+    /// not permit yet, though the kernel does: it becomes accessed and, for a write, writable
     /// and so dirty. A read-only superpage is demoted for a write, down to the
     /// base page. Then promotes it as [`promote`](Self::promote) does, which is
     /// how a superpage becomes writable once all its pages are dirty.
@@ -548,7 +548,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         }
     }
 
-    /// A write to a page that is mapped read-only: [`fault`](Self::fault).
+    /// Handles the fault of a write to a page that is mapped read-only, as [`fault`](Self::fault).
     ///
     /// # Errors
     /// As there.

@@ -1,4 +1,4 @@
-//! What a pmap does to mappings that are there: ranges of a space removed or
+//! A pmap's operations on mappings that are there: ranges of a space removed or
 //! protected, and a frame's mappings in all spaces paged out, laundered, looked
 //! at.
 
@@ -178,7 +178,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(removed)
     }
 
-    /// The frame was laundered: it is read-only again in all its mappings, and
+    /// Records that the frame was laundered: it is read-only again in all its mappings, and
     /// no longer modified. Writable superpages around it are demoted, or removed
     /// if they cannot be. Returns whether it was modified.
     ///
@@ -210,7 +210,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(modified)
     }
 
-    /// Whether the frame was written since it was last [`clean`](Self::clean).
+    /// Returns true if the frame was written since it was last [`clean`](Self::clean).
     ///
     /// # Errors
     /// [`PmapError`]; nothing has changed.
@@ -220,7 +220,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(self.reverse.marks(frame).0 || found.is_some())
     }
 
-    /// Whether the frame was accessed, in a mapping that is or was.
+    /// Returns true if the frame was accessed, in a mapping that is or was.
     ///
     /// # Errors
     /// [`PmapError`]; nothing has changed.
@@ -237,7 +237,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         }
     }
 
-    /// The first mapping of the frame whose flags are as wanted, at the frame's
+    /// Returns the first mapping of the frame whose flags are as wanted, at the frame's
     /// own page.
     fn find<S: Spaces>(
         &self,

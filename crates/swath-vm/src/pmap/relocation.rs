@@ -51,7 +51,7 @@ use crate::table::encode::{self, Entry, Leaf};
 use crate::table::flush::Flush;
 use crate::table::space::AddressSpace;
 
-/// Why a block did not move. Nothing has changed.
+/// Reasons why a block does not move. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MoveError {
     /// A block does not begin at a multiple of its size.
@@ -112,16 +112,16 @@ struct Place {
     count: u64,
 }
 
-/// What one entry is changed to, if it is.
+/// The word that one entry is changed to, if it is.
 type Change<'c> = &'c dyn Fn(&Place, u64, u64) -> Option<u64>;
 
-/// Whether the word is of a page of this order and these frames.
+/// Returns true if the word is of a page of this order and these frames.
 fn leads_to(format: Format, place: &Place, word: u64, order: Order, frame: Pfn) -> bool {
     let entry = encode::decode(format, place.level, word);
     matches!(entry, Entry::Leaf(leaf) if (leaf.order, leaf.frame) == (order, frame))
 }
 
-/// The word of the i-th entry of a mapping, in use, leading to `to` instead.
+/// Returns the word of the i-th entry of a mapping, in use, leading to `to` instead.
 fn retarget(format: Format, place: &Place, i: u64, word: u64, to: Pfn) -> u64 {
     let Entry::Leaf(leaf) = encode::decode(format, place.level, word) else { return word };
     let entry_order = Order::known((leaf.order.frames() / place.count).ilog2() as u8);
@@ -132,7 +132,7 @@ fn retarget(format: Format, place: &Place, i: u64, word: u64, to: Pfn) -> u64 {
 }
 
 impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> {
-    /// Where a mapping of this order stands, and the first entry's word.
+    /// Returns the place of a mapping of this order, and the first entry's word.
     fn mapping_at(&self, page: Vpn, order: Order) -> Result<(Place, u64), BusError> {
         let found = self.view().find(page)?;
         let count = order.frames() >> self.view().entry_order(found.level).k();
@@ -166,7 +166,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Ok(self.change(at, &suspend).map(drop)?)
     }
 
-    /// Whether descriptors of this order can lead to the frame.
+    /// Returns true if descriptors of this order can lead to the frame.
     fn reaches(&self, order: Order, frame: Pfn) -> bool {
         let format = self.regime.format;
         let supersection = format == Format::ArmV7 && order == Order::known(12);
@@ -268,7 +268,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(mappings)
     }
 
-    /// Whether the block can move there as a whole.
+    /// Checks that the block can move there as a whole.
     fn admit_move(&self, from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
         let known = self.reverse.frames();
         for start in [from, to] {
@@ -334,7 +334,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
 
     /// Demotes every mapping of order `order` of the block one size down, so
     /// that its frames can move apart. Returns whether there are none any more;
-    /// there may be if a table or PV entries could not be had: mappings that
+    /// there may be if there was no table or no PV entry: mappings that
     /// were not demoted stay.
     ///
     /// # Errors
@@ -355,7 +355,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
     }
 }
 
-/// The frame of the target that belongs to a frame of the block.
+/// Returns the frame of the target that belongs to a frame of the block.
 const fn moved(frame: Pfn, from: Pfn, to: Pfn) -> Pfn {
     Pfn::new(to.raw() + (frame.raw() - from.raw()))
 }

@@ -1,4 +1,4 @@
-//! Why an operation was refused: one type for each operation. Nothing has
+//! Reasons why operations are refused: one type for each operation. Nothing has
 //! changed, except where a variant says so.
 
 use swath_arch::{BusError, Extent, Order, Pfn, PhysAddr, Vpn};
@@ -6,7 +6,7 @@ use swath_frame::{AllocError, FreeError};
 
 use crate::table::flush::Flush;
 
-/// Why a space was not made.
+/// Reasons why a space is not made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NewSpaceError {
     /// A contiguity field beside the table has a width that half an entry does
@@ -44,7 +44,7 @@ pub enum NewSpaceError {
     Bus(#[from] BusError),
 }
 
-/// Why an extent was not mapped.
+/// Reasons why an extent is not mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MapPagesError {
     /// The range holds no pages.
@@ -82,7 +82,7 @@ pub enum MapPagesError {
     Bus(#[from] BusError),
 }
 
-/// Why a page of a given size was not mapped.
+/// Reasons why a page of a given size is not mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PageSizeError {
     /// The format has no page of this order.
@@ -112,7 +112,7 @@ pub enum PageSizeError {
     Map(MapPagesError),
 }
 
-/// Why eager paging did not take and map a chunk.
+/// Reasons why eager paging does not allocate and map a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EagerPagingError {
     /// Fewer frames are free than the chunk has pages.
@@ -128,7 +128,7 @@ pub enum EagerPagingError {
     Map(MapPagesError),
 }
 
-/// Why demand paging did not map a page.
+/// Reasons why demand paging does not map a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DemandPagingError {
     /// No frame is free.
@@ -139,7 +139,7 @@ pub enum DemandPagingError {
     Map(MapPagesError),
 }
 
-/// Why a range was not unmapped.
+/// Reasons why a range is not unmapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UnmapError {
     /// The range holds no pages.
@@ -175,14 +175,14 @@ pub enum UnmapError {
     Refused {
         /// The first extent refused.
         extent: Extent,
-        /// What the allocator said.
+        /// The allocator's error.
         error: FreeError,
         /// The maintenance owed, as after success.
         flush: Flush,
     },
 }
 
-/// Why a page has no translation.
+/// Reasons why a page has no translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TranslateError {
     /// The page is none that the format translates.
@@ -202,7 +202,7 @@ pub enum TranslateError {
     Bus(#[from] BusError),
 }
 
-/// What about the pages there kept a promotion from being made.
+/// Properties of the pages that prevent a promotion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum Refusal {
     /// A page is not mapped.
@@ -248,7 +248,7 @@ pub enum Refusal {
     },
 }
 
-/// Why pages did not become a superpage.
+/// Reasons why pages do not become a superpage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PromoteError {
     /// The space was not made for superpages.
@@ -269,7 +269,7 @@ pub enum PromoteError {
     /// The pages there do not permit it: what happens every day.
     #[error("{why}")]
     Refused {
-        /// What is in the way.
+        /// The property of the pages that prevents it.
         why: Refusal,
         /// Words of tables that were read to find that out.
         words_read: u64,
@@ -279,7 +279,7 @@ pub enum PromoteError {
     Bus(#[from] BusError),
 }
 
-/// Why a superpage was not demoted.
+/// Reasons why a superpage is not demoted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DemoteError {
     /// The space was not made for superpages.
@@ -324,7 +324,7 @@ pub enum DemoteError {
     Bus(#[from] BusError),
 }
 
-/// What [`AddressSpace::check`](crate::AddressSpace::check) found wrong.
+/// A breach of an invariant, found by [`AddressSpace::check`](crate::AddressSpace::check).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SpaceFault {
     /// Memory did not answer.

@@ -19,16 +19,16 @@ pub struct PageMapping {
     pub frame: Pfn,
     /// The order of the page that maps it.
     pub order: Order,
-    /// What it permits.
+    /// Its permissions and kind of memory.
     pub attributes: Attributes,
-    /// Whether the space took the frame itself and will give it back.
+    /// True if the space allocated the frame itself and will free it.
     pub owned: bool,
-    /// What the descriptor says of its neighbours: zero for larger pages.
+    /// The neighbours of the page in its block: zero for larger pages.
     pub contiguity: PageContiguity,
 }
 
 impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> {
-    /// What the page is mapped to. Reads at most l descriptors, and the word
+    /// Translates a page. Reads at most l descriptors, and the word
     /// beside one; changes nothing.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         })
     }
 
-    /// What is wrong with a table below the root: its number of entries, or
+    /// Returns the fault of a table below the root: its number of entries, or
     /// that it is kept for nothing.
     fn check_table(&self, below: Below) -> Option<SpaceFault> {
         let view = self.view();

@@ -30,7 +30,7 @@ struct Cursor {
     fresh: bool,
 }
 
-/// Who gives the frames of a mapping.
+/// The owner of a mapping's frames.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Space,
@@ -148,9 +148,9 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Ok(())
     }
 
-    /// Eager paging: takes frames for the whole range before it is used, block
+    /// Allocates frames for the whole range before it is used (eager paging), block
     /// by block as the allocator gives them, and maps each block with its
-    /// contiguity (the PBS paper's Fig. 4). `sink` is told each block once it
+    /// contiguity (Duong and Hur, Fig. 4). `sink` is told each block once it
     /// is mapped, ascending in pages. The space owns the frames.
     ///
     /// Costs as for [`map`](Self::map), with one walk per leaf table whatever
@@ -198,7 +198,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Ok(())
     }
 
-    /// Demand paging: takes one frame for the page and maps it, as a block of
+    /// Allocates one frame for the page and maps it (demand paging), as a block of
     /// its own. The space owns the frame.
     ///
     /// One walk of l - 1 reads, one read, one write.

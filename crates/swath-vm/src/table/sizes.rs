@@ -10,7 +10,7 @@ impl Sizes {
     /// None: superpages off.
     pub const NONE: Self = Self(0);
 
-    /// Every superpage size of the format: the default, as the talk's outlook
+    /// Returns every superpage size of the format: the default, as Bodek's outlook
     /// wants it. ARMv7: 64 KiB, 1 MiB, 16 MiB. ARMv8: 64 KiB, 2 MiB, 32 MiB,
     /// 1 GiB. x86-64: 2 MiB, 1 GiB.
     pub const fn all(format: Format) -> Self {
@@ -21,29 +21,29 @@ impl Sizes {
         }
     }
 
-    /// These and `order`.
+    /// Returns these sizes and `order`.
     #[must_use]
     pub const fn with(self, order: Order) -> Self {
         Self(self.0 | 1 << order.k())
     }
 
-    /// These but for `order`.
+    /// Returns these sizes without `order`.
     #[must_use]
     pub const fn without(self, order: Order) -> Self {
         Self(self.0 & !(1 << order.k()))
     }
 
-    /// Whether `order` is among them.
+    /// Returns true if `order` is among them.
     pub const fn contains(self, order: Order) -> bool {
         self.0 >> order.k() & 1 == 1
     }
 
-    /// Whether all of `others` are among them.
+    /// Returns true if all of `others` are among them.
     pub const fn contains_all(self, others: Self) -> bool {
         others.0 & !self.0 == 0
     }
 
-    /// The orders, ascending.
+    /// Returns the orders, ascending.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = Order> + Clone {
         (0..=Order::MAX.k() as u8).filter_map(Order::new).filter(move |&order| self.contains(order))
     }

@@ -10,7 +10,7 @@ use crate::table::error::NewSpaceError;
 use crate::table::sizes::Sizes;
 use crate::table::walk::{Below, View, Visit};
 
-/// What a space has done since it was made.
+/// Counts of a space's work since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SpaceStatistics {
     /// Blocks mapped by `map`, `allocate_eager` (each block of the chunk) and
@@ -53,7 +53,7 @@ pub struct AddressSpace<M: PhysMemory, A: FrameAllocator, T: FrameAllocator = A>
     pub(crate) statistics: SpaceStatistics,
 }
 
-/// The first page of the range that the format does not translate.
+/// Returns the first page of the range that the format does not translate.
 pub(crate) fn first_not_canonical(format: Format, range: PageRange) -> Option<Vpn> {
     let fits = |page: Vpn| page.raw() >> 52 == 0 && format.is_canonical(page.addr());
     if !fits(range.start) {
@@ -72,7 +72,7 @@ pub(crate) fn first_not_canonical(format: Format, range: PageRange) -> Option<Vp
 }
 
 impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> {
-    /// An empty space. Takes and clears the root table.
+    /// Makes an empty space. Takes and clears the root table.
     ///
     /// # Errors
     /// [`NewSpaceError`]; nothing is taken.
@@ -86,7 +86,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Self::make(format, coalescing, None, memory, frames, tables)
     }
 
-    /// An empty space for superpages (see [`superpage`](crate::table::superpage)),
+    /// Makes an empty space for superpages (see [`superpage`](crate::table::superpage)),
     /// whose tables above the leaf tables are twice as large. Takes and clears
     /// the root table.
     ///
@@ -153,17 +153,17 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         })
     }
 
-    /// What the hardware is told: format, root and coalescing.
+    /// Returns what the hardware is told: format, root and coalescing.
     pub const fn regime(&self) -> Regime {
         self.regime
     }
 
-    /// Frames that the tables take, the root's included.
+    /// Counts the frames that the tables take, the root's included.
     pub const fn table_frames(&self) -> u64 {
         self.table_frames
     }
 
-    /// What has been done so far.
+    /// Returns the counts so far.
     pub const fn statistics(&self) -> SpaceStatistics {
         self.statistics
     }
@@ -173,7 +173,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         View { memory: &self.memory, regime: self.regime, superpages: self.sizes.is_some() }
     }
 
-    /// The superpage sizes that are on; `None` if the space was not made for
+    /// Returns the superpage sizes that are on; `None` if the space was not made for
     /// superpages.
     pub const fn sizes(&self) -> Option<Sizes> {
         self.sizes

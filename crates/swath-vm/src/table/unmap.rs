@@ -22,9 +22,9 @@ use crate::table::walk::LEVELS_MAX;
 #[derive(Clone, Copy, Debug)]
 struct Trimmed {
     side: Side,
-    /// How many descriptors were changed, counted away from the range.
+    /// Number of descriptors that were changed, counted away from the range.
     count: u64,
-    /// By how much what the nearest of them claimed went into the range.
+    /// Pages by which the claim of the nearest of them went into the range.
     extra: u64,
 }
 
@@ -96,7 +96,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         self.free_suspended(PageRange::new(range.start, done));
     }
 
-    /// The entries from the page's on, up to `pages` pages: those of its leaf
+    /// Returns the entries from the page's on, up to `pages` pages: those of its leaf
     /// table, or those of its larger page.
     fn span(&self, page: Vpn, pages: u64) -> Result<Span, BusError> {
         let view = self.view();
@@ -232,7 +232,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         result
     }
 
-    /// The link of the span's table, if the entries in use are written there.
+    /// Returns the link of the span's table, if the entries in use are written there.
     fn counted(&self, page: Vpn, span: Span) -> Result<Option<PhysAddr>, BusError> {
         if span.level == 0 || !self.view().has_half(span.level - 1) {
             return Ok(None);
@@ -293,7 +293,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         self.prune_from(page, 0);
     }
 
-    /// As [`prune`](Self::prune), where `hole` entries from the page's on are
+    /// Does as [`prune`](Self::prune), where `hole` entries from the page's on are
     /// known not to be in use. Returns whether a table
     /// was given back.
     fn prune_from(&mut self, page: Vpn, hole: u64) -> bool {
@@ -326,7 +326,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         freed
     }
 
-    /// Whether no entry of the table is in use: by its number where that is
+    /// Returns true if no entry of the table is in use: by its number where that is
     /// written, or looking outward from the hole in turn on both sides: where
     /// one neighbour is in use, after two reads.
     fn is_empty(
@@ -375,15 +375,12 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             return Err(bus);
         }
         if !shared {
-            self.free_table(Extent::new(
-                table.frame(),
-                self.view().table_order(level).frames(),
-            ));
+            self.free_table(Extent::new(table.frame(), self.view().table_order(level).frames()));
         }
         Ok(())
     }
 
-    /// Whether the table of the entry at `link` shares its frame.
+    /// Returns true if the table of the entry at `link` shares its frame.
     fn is_shared(&self, link: PhysAddr) -> Result<bool, BusError> {
         Ok(self.regime.format == Format::ArmV7 && self.view().shared_frame(link)?.is_some())
     }
@@ -471,7 +468,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         }
     }
 
-    /// The i-th page away from the edge that carries contiguity, and the most
+    /// Returns the i-th page away from the edge that carries contiguity, and the most
     /// that it may claim.
     const fn beyond(&self, side: Side, i: u64) -> Option<(Vpn, u64)> {
         match (side, self.regime.coalescing) {
@@ -493,7 +490,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         }
     }
 
-    /// The entry of a mapped base page, and its word; `None` for everything
+    /// Returns the entry of a mapped base page, and its word; `None` for everything
     /// else. `leaf_table` keeps the way from one page to the next.
     fn base_page(
         &self,

@@ -41,7 +41,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let _ = view.write(view.half(level - 1, link), count as u64);
     }
 
-    /// The table at `level` on the way to the page, made if it is not there,
+    /// Returns the table at `level` on the way to the page, made if it is not there,
     /// and whether it was made here. Leaves nothing behind on failure.
     pub(crate) fn table_for(&mut self, page: Vpn, level: usize) -> Result<Way, MapPagesError> {
         self.statistics.walks += 1;
@@ -99,7 +99,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Ok(table)
     }
 
-    /// A table at `level` without an entry in use for the entry at `at` of the
+    /// Returns a table at `level` without an entry in use for the entry at `at` of the
     /// level above, and the frames that were taken for it, which are cleared
     /// with their software half and counted.
     pub(crate) fn table_frame(

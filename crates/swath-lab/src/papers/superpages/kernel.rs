@@ -33,8 +33,8 @@ use swath_hw::processor::in_order::{Cause, Exception, MemoryAccess, Processor, P
 use swath_hw::{Denied, Fault, Translate};
 use swath_vm::pmap::mappings::Reached;
 use swath_vm::{
-    PageAccess, AddressSpace, Faulted, Flush, Pmap, PmapError, PmapStatistics, KeptPermissions, ReverseMap,
-    Site, Sizes, SpaceId, Spaces, Status,
+    AddressSpace, Faulted, Flush, KeptPermissions, PageAccess, Pmap, PmapError, PmapStatistics,
+    ReverseMap, Site, Sizes, SpaceId, Spaces, Status,
 };
 
 use crate::papers::superpages::objects::Objects;
