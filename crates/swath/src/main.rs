@@ -34,12 +34,12 @@ use swath_lab::papers::page_buddy::{allocation, system};
 use swath_lab::papers::real_time::run;
 use swath_lab::report::write;
 use swath_lab::source::real::{InputError, Machine, RealInput};
-use swath_lab::study::plan::Plan;
+use swath_lab::study::old::plan::Plan;
 use swath_trace::machine::snapshot::UnknownFrames;
 
 use swath_lab::papers::page_buddy::workload::WorkloadName;
-use swath_lab::study::registry;
-use swath_lab::study::registry::BUILT_IN;
+use swath_lab::study::old::registry;
+use swath_lab::study::old::registry::BUILT_IN;
 use swath_lab::study::run::{Run, StudyError, Watch};
 
 /// The laboratory of contiguous memory: what an allocator, a TLB or a memory

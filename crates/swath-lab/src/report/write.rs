@@ -18,9 +18,9 @@ use crate::report::figure::{
     FigureError, Palette, {self},
 };
 use crate::report::page;
-use crate::study::registry::BUILT_IN;
+use crate::study::old::registry::BUILT_IN;
 use crate::study::results::{
-    Figure, FigureKind, HostResult, Point, ResultError, Series, StudyResult, check_pair,
+    Figure, FigureKind, HostResult, Place, ResultError, Series, StudyResult, check_pair,
 };
 use swath_trace::output;
 
@@ -214,18 +214,26 @@ pub(crate) fn palette(result: &StudyResult, host: Option<&HostResult>) -> Palett
     Palette::new(all.map(|series| series.design.as_str()))
 }
 
-/// The rows of one figure: figure, design, x, y. Numbers are the shortest that
+/// The rows of one figure: figure, design, x, y, number of seeds, ends of the 95% interval. Numbers are the shortest that
 /// read back as the same.
 fn csv_rows(figure: &Figure, series: &[Series]) -> io::Result<Vec<u8>> {
     let mut rows = csv::Writer::from_writer(Vec::new());
-    rows.write_record(["figure", "design", "x", "y"])?;
+    rows.write_record(["figure", "design", "x", "y", "n", "low", "high"])?;
     for one in series.iter().filter(|s| s.figure == figure.id) {
         for point in &one.points {
-            let x = match point {
-                Point::At(x, _) => x.to_string(),
-                Point::In(category, _) => category.clone(),
+            let x = match &point.x {
+                Place::At(x) => x.to_string(),
+                Place::In(category) => category.clone(),
             };
-            rows.write_record([&figure.id, &one.design, &x, &point.y().to_string()])?;
+            let n = point.spread.map_or(1, |spread| spread.n).to_string();
+            let exact = Some((point.y, point.y));
+            let ends = point.spread.map_or(exact, |spread| spread.interval);
+            let [low, high] = match ends {
+                Some((low, high)) => [low.to_string(), high.to_string()],
+                None => [String::new(), String::new()],
+            };
+            let y = point.y.to_string();
+            rows.write_record([&figure.id, &one.design, &x, &y, &n, &low, &high])?;
         }
     }
     rows.into_inner().map_err(|error| error.into_error())

@@ -22,7 +22,7 @@ use crate::papers::page_buddy::freelist::designs;
 use crate::papers::page_buddy::translation::{reach_frames, table_extent};
 use crate::source::memory::{Allocator, PrepareError, Source, new_allocator, random};
 use crate::source::real::Machine;
-use crate::study::plan::{ContiguityBits, ListsPlan};
+use crate::study::old::plan::{ContiguityBits, ListsPlan};
 use crate::study::results::{
     Claim, Figure, FigureKind, HostResult, Point, Series, StudyResult, Unit,
 };
@@ -127,8 +127,8 @@ impl Memory<'_> {
     /// The point with this value.
     fn point(&self, y: f64) -> Point {
         match self {
-            Memory::Blocks(size) => Point::At(*size as f64, y),
-            Memory::Machine(machine) => Point::In(machine.name.clone(), y),
+            Memory::Blocks(size) => Point::at(*size as f64, y),
+            Memory::Machine(machine) => Point::named(machine.name.clone(), y),
         }
     }
 }
