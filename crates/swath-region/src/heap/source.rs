@@ -199,7 +199,7 @@ where
 }
 
 // SAFETY: the pool's memory is borrowed for the heap's whole life, and the heap is the only
-// one that it is lent to (`RegionHeap::new`), so that a page can be read and written at any
+// one that it is handed to (`RegionHeap::new`), so that a page can be read and written at any
 // time, committed or not.
 unsafe impl<M, T, H> PageSource for RegionSource<'_, M, T, H>
 where

@@ -97,14 +97,14 @@ impl<A: DerefMut<Target = [u64]>> Emptying for AdaptiveBuddy<A> {
     /// rests, so that, packed, its free frames serve as well, up to what the
     /// kernel may need soon.
     fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
-        let lent = lent_frames(self);
+        let shared = shared_frames(self);
         let own = self.take_own(order, Pool::User);
-        let may_lend = own.is_none() && lent >= order.frames();
-        own.or_else(|| may_lend.then(|| self.take_own(order, Pool::Kernel)).flatten())
+        let may_share = own.is_none() && shared >= order.frames();
+        own.or_else(|| may_share.then(|| self.take_own(order, Pool::Kernel)).flatten())
     }
 
     fn target_frames(&self) -> u64 {
-        self.pool_free_frames(Pool::User) + lent_frames(self)
+        self.pool_free_frames(Pool::User) + shared_frames(self)
     }
 }
 
@@ -118,7 +118,7 @@ fn pool<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>, frame: Pfn) -> Opt
 const KERNEL_RESERVE_FRAMES: u64 = swath_frame::layout::BANK_FRAMES / 8;
 
 /// Counts the free frames of POOL_KERNEL that may serve what is moved.
-fn lent_frames<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>) -> u64 {
+fn shared_frames<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>) -> u64 {
     match zone.policy() == Policy::PACKED {
         true => zone.pool_free_frames(Pool::Kernel).saturating_sub(KERNEL_RESERVE_FRAMES),
         false => 0,
