@@ -14,6 +14,9 @@ use crate::study::results::{
     Claim, Figure, FigureKind, HostResult, Place, Point, Series, StudyResult, Tally, Unit, Verdict,
 };
 
+/// The words by which a page of this program is known.
+pub(crate) const MARK: &str = "<meta name=\"generator\" content=\"swath\">";
+
 const STYLE: &str = include_str!("../../assets/report.css");
 
 /// The page over these studies, in this order. The same studies give the same
@@ -34,6 +37,7 @@ pub(crate) fn page(studies: &[Found]) -> Result<String, FigureError> {
                 meta name="color-scheme" content="light dark";
                 meta http-equiv="Content-Security-Policy"
                     content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+                meta name="generator" content="swath";
                 link rel="icon" href="data:,";
                 title { "Swath: what was measured" }
                 style { (PreEscaped(STYLE)) (PreEscaped(figure::stylesheet())) }

@@ -682,6 +682,19 @@ impl Tally {
     }
 }
 
+impl Tally {
+    /// The counts by verdict, and the worked examples.
+    pub fn to_json(&self) -> serde_json::Value {
+        let counts = Verdict::ALL
+            .iter()
+            .map(|verdict| (verdict.title().replace(' ', "-"), self.count(*verdict).into()));
+        let mut json: serde_json::Map<_, _> = counts.collect();
+        let (held, of) = self.examples;
+        json.insert("examples".to_owned(), serde_json::json!({ "hold": held, "of": of }));
+        json.into()
+    }
+}
+
 impl std::ops::Add for Tally {
     type Output = Self;
 

@@ -325,7 +325,10 @@ fn code_of(kind: &str, plan: &str) -> Result<(&'static Paper, &'static dyn AnySt
 /// # Errors
 /// [`PlanError`].
 pub fn parse(name: &str, text: &str) -> Result<Box<dyn ReadyStudy>, PlanError> {
-    let head = read_head(name, text)?;
+    let head = match read_head(name, text) {
+        Ok(head) => head,
+        Err(error) => return crate::study::old::registry::parse(name, text).map_err(|_| error),
+    };
     let (paper, code) = code_of(&head.kind, name)?;
     code.read(paper, name, text)
 }
@@ -359,6 +362,9 @@ pub fn child_command(kind: &str, job: &str) -> std::io::Result<Command> {
 /// # Errors
 /// The fault, for the program to say.
 pub fn child(kind: &str, job: &str) -> Result<(), Box<dyn std::error::Error>> {
+    if code_of(kind, "child").is_err() {
+        return crate::study::old::registry::child(kind, job);
+    }
     let (_, code) = code_of(kind, "child")?;
     code.child(job)
 }

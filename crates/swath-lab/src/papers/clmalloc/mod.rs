@@ -28,7 +28,7 @@ pub static PAPER: Paper = Paper {
     key: "Zhang, Lu and Zhang",
     authors: "Y. Zhang, K. Lu and W. Zhang",
     title: "CLMalloc: Contiguous memory management mechanism for large-scale CPU-accelerator hybrid architectures",
-    venue: "Proceedings of SPIE",
+    venue: "National University of Defense Technology",
     year: None,
     doi: None,
     studies: &[],

@@ -7,7 +7,6 @@
 //! depends on the machine stands apart as a host result.
 
 use std::cell::RefCell;
-use std::ffi::OsStr;
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
@@ -258,11 +257,10 @@ fn count(
 ) -> Result<Counts, CountError> {
     let mut command = Command::new(std::env::current_exe().map_err(CountError::Spawn)?);
     let json = serde_json::to_string(plan).unwrap_or_default();
-    command.args(["count-allocation", &json, &subject.to_string()]);
-    if let Some(machine) = machine {
-        command.args(machine.file.iter().flat_map(|file| [OsStr::new("--memory"), file.as_ref()]));
-        command.args((machine.unknown == UnknownFrames::Free).then_some("--unknown-free"));
-    }
+    let file = machine.and_then(|machine| machine.file.clone());
+    let unknown_free = machine.is_some_and(|machine| machine.unknown == UnknownFrames::Free);
+    let job = serde_json::to_string(&(json, subject, file, unknown_free)).unwrap_or_default();
+    command.args(["child", "count-allocation", &job]);
     let mut counter = Counter::spawn(command, STEPS_MAX)?;
     let mut counts = vec![[0; Work::ALL.len()]; Memory::all(plan, machine).len()];
     for count in counts.iter_mut().flatten() {

@@ -17,7 +17,7 @@ pub static PAPER: Paper = Paper {
     key: "Bodek 2014",
     authors: "Z. Bodek",
     title: "Transparent Superpages Support for FreeBSD on ARM",
-    venue: "BSDCan",
+    venue: "BSDCan, Ottawa",
     year: Some(2014),
     doi: None,
     studies: &[],

@@ -2,7 +2,7 @@
 
 use crate::papers::clmalloc::{availability, latency, order};
 use crate::papers::green::{cost, hotplug, layout, migration, power, recorded, working_set};
-use crate::papers::page_buddy::{allocation, cases, fit, freelist, readings, system, tlb, widths};
+use crate::papers::page_buddy::{allocation, cases, fit, freelist, readings, system, widths};
 use crate::papers::real_time::{footprint, programs, runtimes};
 use crate::papers::superpages::talk;
 use crate::study::old::plan::{Kind, Plan};
@@ -80,4 +80,89 @@ pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     }?;
     results::check_pair(&outcome.result, outcome.host.as_ref())?;
     Ok(outcome)
+}
+
+struct Ready {
+    head: crate::study::plan::Head,
+    plan: Plan,
+}
+
+/// Old studies as new ones.
+pub fn ready()
+-> Result<Vec<Box<dyn crate::study::registry::ReadyStudy>>, crate::study::plan::PlanError> {
+    BUILT_IN.iter().map(|(name, text)| parse(name, text)).collect()
+}
+
+/// An old plan.
+pub fn parse(
+    name: &str,
+    text: &str,
+) -> Result<Box<dyn crate::study::registry::ReadyStudy>, crate::study::plan::PlanError> {
+    let plan = Plan::parse(name, text)?;
+    let about = plan.about();
+    let head = crate::study::plan::Head {
+        study: about.study.clone(),
+        kind: format!("{:?}", about.kind),
+        title: about.title.clone(),
+        seed: about.seed,
+        purpose: about.purpose.clone(),
+    };
+    Ok(Box::new(Ready { head, plan }))
+}
+
+impl crate::study::registry::ReadyStudy for Ready {
+    fn about(&self) -> &crate::study::plan::Head {
+        &self.head
+    }
+    fn about_mut(&mut self) -> &mut crate::study::plan::Head {
+        &mut self.head
+    }
+    fn paper(&self) -> &'static crate::study::paper::Paper {
+        &crate::papers::page_buddy::PAPER
+    }
+    fn uses(&self) -> crate::study::registry::Uses {
+        let kind = self.plan.about().kind;
+        crate::study::registry::Uses {
+            memory: kind.uses_memory(),
+            accesses: kind.uses_accesses(),
+            machine: kind.measures_machine(),
+        }
+    }
+    fn statements(&self, _: &Run<'_>) -> Vec<(String, Option<String>)> {
+        Vec::new()
+    }
+    fn run(&self, with: &Run<'_>) -> Result<Outcome, StudyError> {
+        let mut plan = self.plan.clone();
+        plan.about_mut().seed = self.head.seed;
+        run(&plan, with)
+    }
+    fn plan(&self) -> &dyn std::any::Any {
+        &self.plan
+    }
+}
+
+/// Jobs of old studies.
+pub fn child(kind: &str, job: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let print = |answer: String| println!("{answer}");
+    match kind {
+        "measure-memory" => print(crate::host::memory::child(job)?),
+        "count-heap" => crate::papers::real_time::run::count_child(job)?,
+        "count-takes" => crate::papers::green::cost::count_child(job)?,
+        "measure-requests" => print(crate::papers::clmalloc::latency::child(job)?),
+        "count-allocation" => {
+            let job: (String, usize, Option<std::path::PathBuf>, bool) = serde_json::from_str(job)?;
+            let unknown = if job.3 {
+                swath_trace::machine::snapshot::UnknownFrames::Free
+            } else {
+                swath_trace::machine::snapshot::UnknownFrames::Used
+            };
+            let machine = job
+                .2
+                .map(|file| crate::source::real::Machine::load(Some(&file), unknown))
+                .transpose()?;
+            allocation::count_child(&job.0, job.1, machine.as_ref())?;
+        }
+        _ => return Err("no such kind".into()),
+    }
+    Ok(())
 }
