@@ -23,80 +23,12 @@
 //! Who finds a superblock on his list that is no longer his pushes it on to
 //! its owner; `queued` stays as it is, and with it the right to push.
 
-#[cfg(not(loom))]
-pub(crate) use core::sync::atomic::AtomicU32 as Shared32;
-#[cfg(not(loom))]
-pub(crate) use core::sync::atomic::AtomicU64 as Shared64;
-#[cfg(loom)]
-pub(crate) use loom::sync::atomic::AtomicU32 as Shared32;
-#[cfg(loom)]
-pub(crate) use loom::sync::atomic::AtomicU64 as Shared64;
-
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
-use crate::class::{LAYOUTS, Layout, slot_at};
-
-/// Words of bits that a superblock has at most; few for the model checker.
-pub(crate) const WORDS: usize = if cfg!(loom) { 2 } else { 64 };
-
-/// What a unit is, in one number that only changes under the pool's lock, except that an owner may
-/// turn its own superblock from open to full and back, and that segments begin and end where their
-/// units are one thread's alone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Owner(pub(crate) u32);
-
-/// What an [`Owner`] says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Role {
-    /// Nothing begins here.
-    Free,
-    /// The first unit of a segment.
-    Segment,
-    /// So many units after the first one of a superblock.
-    Inner(u32),
-    /// The first unit of a superblock of heap `heap`; 0 is the global heap.
-    Superblock { heap: u32, full: bool },
-}
-
-impl Owner {
-    pub(crate) const FREE: Self = Self(0);
-    pub(crate) const SEGMENT: Self = Self(3);
-
-    pub(crate) const fn open(heap: u32) -> Self {
-        Self(heap << 2 | 1)
-    }
-
-    pub(crate) const fn full(heap: u32) -> Self {
-        Self(heap << 2 | 2)
-    }
-
-    pub(crate) const fn inner(distance: u32) -> Self {
-        Self(distance << 2 | 3)
-    }
-
-    /// Whether it is a heap's superblock, open or full.
-    #[inline(always)]
-    pub(crate) const fn is_superblock(self) -> bool {
-        matches!(self.0 & 3, 1 | 2)
-    }
-
-    /// Whether two superblocks are of one heap.
-    #[inline(always)]
-    pub(crate) const fn is_heap_of(self, other: Self) -> bool {
-        self.0 >> 2 == other.0 >> 2
-    }
-
-    pub(crate) const fn role(self) -> Role {
-        match (self.0 & 3, self.0 >> 2) {
-            (0, _) => Role::Free,
-            (1, heap) => Role::Superblock { heap, full: false },
-            (2, heap) => Role::Superblock { heap, full: true },
-            (_, 0) => Role::Segment,
-            (_, distance) => Role::Inner(distance),
-        }
-    }
-}
+use crate::superblock::atomic::{Shared32, Shared64};
+use crate::superblock::class::{LAYOUTS, Layout, WORDS, slot_at};
+use crate::superblock::owner::Owner;
 
 /// The record of one unit: storage that the caller gives, one for each unit of
 /// the arena. All zeroes is a valid and the initial value.
@@ -120,7 +52,7 @@ pub struct Superblock {
     /// Units of the superblock or segment.
     pub(crate) units: AtomicU32,
     /// The next superblock on the list of those with returned slots, plus one.
-    link: Shared32,
+    pub(crate) link: Shared32,
     _apart: [u32; 8],
     // What the owner writes.
     /// The words of `free` that may have bits.
@@ -214,7 +146,7 @@ impl Superblock {
 
     /// Whether it is `owner`'s and no returned slots wait to be taken in.
     #[inline(always)]
-    pub(crate) fn is_at_rest(&self, owner: Owner) -> bool {
+    pub(crate) fn is_undisturbed(&self, owner: Owner) -> bool {
         self.state.load(Relaxed) == u64::from(owner.0)
     }
 
@@ -313,7 +245,11 @@ impl Superblock {
 
     /// Returns `slot` from a thread that does not own it. With an owner comes
     /// the right, and the duty, to push the superblock on his list.
-    pub(crate) fn give_back(&self, slot: u32, returned: &Returned) -> Result<Option<Owner>, Twice> {
+    pub(crate) fn return_slot(
+        &self,
+        slot: u32,
+        returned: &Returned,
+    ) -> Result<Option<Owner>, Twice> {
         let (index, bit) = (slot as usize / 64, 1_u64 << (slot % 64));
         if self.free[index].load(Relaxed) & bit != 0 {
             return Err(Twice);
@@ -376,119 +312,5 @@ impl Superblock {
     /// Slots in use as the owner counts them.
     pub(crate) fn used(&self) -> i32 {
         self.left.load(Relaxed).wrapping_add(self.mark.load(Relaxed) as i32)
-    }
-}
-
-/// A list of superblocks with returned slots: pushed one by one by anyone,
-/// taken whole.
-pub(crate) struct ReturnList(Shared32);
-
-impl ReturnList {
-    pub(crate) fn new() -> Self {
-        Self(Shared32::new(0))
-    }
-
-    /// Pushes superblock `index`; the caller has the right to.
-    pub(crate) fn push(&self, superblocks: &[Superblock], index: u32) {
-        let link = &superblocks[index as usize].link;
-        let mut head = self.0.load(Relaxed);
-        loop {
-            link.store(head, Relaxed);
-            match self.0.compare_exchange_weak(head, index + 1, Release, Relaxed) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    pub(crate) fn first(&self) -> Option<u32> {
-        self.0.load(Relaxed).checked_sub(1)
-    }
-
-    /// Empties the list; what was on it has to leave.
-    pub(crate) fn forget(&self) {
-        self.0.store(0, Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.load(Relaxed) == 0
-    }
-
-    /// Empties the list and visits what was on it. The visitor either pushes a
-    /// superblock on another list or makes it leave.
-    pub(crate) fn take(&self, superblocks: &[Superblock], mut visit: impl FnMut(u32)) {
-        if self.is_empty() {
-            return;
-        }
-        let mut next = self.0.swap(0, Acquire);
-        while next != 0 {
-            let index = next - 1;
-            // Before the visit, after which another thread may push it.
-            next = superblocks[index as usize].link.load(Relaxed);
-            visit(index);
-        }
-    }
-}
-
-/// A list of superblocks of one heap, in the order in which they came. Only the
-/// heap's owner touches it, or who holds the pool's lock.
-pub(crate) struct List {
-    first: AtomicU32,
-    last: AtomicU32,
-}
-
-impl List {
-    pub(crate) const fn new() -> Self {
-        Self { first: AtomicU32::new(0), last: AtomicU32::new(0) }
-    }
-
-    pub(crate) fn clear(&self) {
-        self.first.store(0, Relaxed);
-        self.last.store(0, Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn first(&self) -> Option<u32> {
-        self.first.load(Relaxed).checked_sub(1)
-    }
-
-    /// Whether superblock `last`, plus one, is the last; 0 for an empty list.
-    pub(crate) fn ends_with(&self, last: u32) -> bool {
-        self.last.load(Relaxed) == last
-    }
-
-    pub(crate) fn push(&self, superblocks: &[Superblock], index: u32) {
-        let last = self.last.load(Relaxed);
-        let superblock = &superblocks[index as usize];
-        superblock.before.store(last, Relaxed);
-        superblock.after.store(0, Relaxed);
-        let link = match last {
-            0 => &self.first,
-            _ => &superblocks[last as usize - 1].after,
-        };
-        link.store(index + 1, Relaxed);
-        self.last.store(index + 1, Relaxed);
-    }
-
-    pub(crate) fn remove(&self, superblocks: &[Superblock], index: u32) {
-        let superblock = &superblocks[index as usize];
-        let (before, after) = (superblock.before.load(Relaxed), superblock.after.load(Relaxed));
-        let ahead = match before {
-            0 => &self.first,
-            _ => &superblocks[before as usize - 1].after,
-        };
-        ahead.store(after, Relaxed);
-        let behind = match after {
-            0 => &self.last,
-            _ => &superblocks[after as usize - 1].before,
-        };
-        behind.store(before, Relaxed);
-    }
-
-    pub(crate) fn pop(&self, superblocks: &[Superblock]) -> Option<u32> {
-        let index = self.first()?;
-        self.remove(superblocks, index);
-        Some(index)
     }
 }

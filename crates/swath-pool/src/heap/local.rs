@@ -16,194 +16,41 @@
 
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::num::NonZeroU64;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 
 use lock_api::RawMutex;
 
-use crate::class::{
-    CLASS_OF_GRANULES, CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, TABLE_BYTES_MAX,
-    UNIT_BYTES, UNIT_SHIFT, class_for,
+use crate::error::{BufferAllocateError, BufferFreeError};
+use crate::heap::slot::{HeapSlot, Partial};
+use crate::pool::buffer_pool::BufferPool;
+use crate::source::segment_source::SegmentSource;
+use crate::superblock::atomic::Shared64;
+use crate::superblock::class::{
+    CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, TABLE_BYTES_MAX, UNIT_BYTES, UNIT_SHIFT,
+    class_for,
 };
-use crate::error::{AllocError, FreeError};
-use crate::kept::Kept;
-use crate::pool::BufferPool;
-use crate::source::SegmentSource;
-use crate::superblock::{List, Owner, ReturnList, Shared64, Superblock};
+use crate::superblock::owner::Owner;
 
-/// The superblock that a class is served from.
-///
-/// Invariant: the bits of `ready` are set in the word.
-#[repr(C)]
-pub(crate) struct Current {
-    /// The word of free slots in use; the heap's `nothing` if there is none.
-    word: AtomicPtr<Shared64>,
-    /// Slots of the word that are handed out next, from the lowest on.
-    ready: AtomicU64,
-    /// The first of that word's slots.
-    first: AtomicPtr<u8>,
-    /// Bytes of a slot.
-    size: AtomicU32,
-    /// The superblock, plus one.
-    superblock: AtomicU32,
-}
-
-impl Current {
-    pub(crate) fn superblock(&self) -> Option<u32> {
-        self.superblock.load(Relaxed).checked_sub(1)
-    }
-
-    #[inline(always)]
-    fn word(&self) -> &Shared64 {
-        // SAFETY: since `begin` it points to `nothing` or to a word of a superblock, both of
-        // which outlive the pool.
-        unsafe { &*self.word.load(Relaxed) }
-    }
-
-    #[inline(always)]
-    fn take(&self) -> Option<NonNull<u8>> {
-        let word = self.word();
-        let free = word.load(Relaxed);
-        let ready = match NonZeroU64::new(self.ready.load(Relaxed)) {
-            Some(ready) => ready,
-            // The free ones of eight neighbours: few, so that what was just freed soon
-            // comes back, while it is in the cache.
-            None => NonZeroU64::new(free & (0xFF << (free.trailing_zeros() & 56)))?,
-        };
-        let rest = ready.get() & (ready.get() - 1);
-        self.ready.store(rest, Relaxed);
-        word.store(free ^ ready.get() ^ rest, Relaxed);
-        let at = ready.trailing_zeros() as usize * self.size.load(Relaxed) as usize;
-        // SAFETY: a slot of a superblock, which is not at address 0.
-        Some(unsafe { NonNull::new_unchecked(self.first.load(Relaxed).wrapping_add(at)) })
-    }
-
-    /// Whether the slots that are ready are free.
-    pub(crate) fn is_sound(&self) -> bool {
-        self.ready.load(Relaxed) & !self.word().load(Relaxed) == 0
-    }
-}
-
-/// A class's superblocks beside the current one that are partly used.
-pub(crate) struct Partial {
-    pub(crate) list: List,
-    /// How many of the list are as empty as the threshold says.
-    pub(crate) sparse: AtomicU32,
-}
-
-/// Storage for one processor heap, given by the caller.
-///
-/// Invariants: a superblock of this heap is current for its class, or in the
-/// class's list, or full and in the list of full ones. `sparse` counts the
-/// superblocks in a class's list whose mark is zero, and is at most the slack
-/// of the pool's options.
-#[repr(C, align(64))]
-pub struct HeapSlot {
-    /// The pool; its types are those of the [`LocalHeap`] that the slot is in.
-    pool: AtomicPtr<()>,
-    base: AtomicPtr<u8>,
-    superblocks: AtomicPtr<Superblock>,
-    units: AtomicU32,
-    /// The owner word of its superblocks that are not full.
-    token: AtomicU32,
-    /// A word without free slots, never written.
-    nothing: Shared64,
-    /// The classes of short requests by their granules: beside what is read next.
-    classes: [AtomicU8; CLASS_OF_GRANULES.len()],
-    current: [Current; CLASSES],
-    pub(crate) partial: [Partial; CLASSES],
-    pub(crate) full: List,
-    pub(crate) kept: Kept,
-    /// Slots that other threads returned.
-    pub(crate) remote_frees: AtomicU64,
-    /// Whether a thread has the heap; changes under the pool's lock.
-    pub(crate) attached: AtomicU32,
-    _apart: [u64; 8],
-    pub(crate) returned: ReturnList,
-}
-
-impl HeapSlot {
-    /// A heap that no thread has.
-    #[allow(clippy::new_without_default, reason = "storage, not a value")]
-    pub fn new() -> Self {
-        Self {
-            pool: AtomicPtr::new(core::ptr::null_mut()),
-            base: AtomicPtr::new(core::ptr::null_mut()),
-            superblocks: AtomicPtr::new(core::ptr::null_mut()),
-            units: AtomicU32::new(0),
-            token: AtomicU32::new(0),
-            nothing: Shared64::new(0),
-            classes: [const { AtomicU8::new(0) }; _],
-            current: core::array::from_fn(|_| Current {
-                word: AtomicPtr::new(core::ptr::null_mut()),
-                ready: AtomicU64::new(0),
-                first: AtomicPtr::new(core::ptr::null_mut()),
-                size: AtomicU32::new(0),
-                superblock: AtomicU32::new(0),
-            }),
-            partial: core::array::from_fn(|_| Partial {
-                list: List::new(),
-                sparse: AtomicU32::new(0),
-            }),
-            full: List::new(),
-            kept: Kept::new(),
-            remote_frees: AtomicU64::new(0),
-            attached: AtomicU32::new(0),
-            _apart: [0; 8],
-            returned: ReturnList::new(),
-        }
-    }
-
-    /// Makes the slot an empty heap of the pool whose tables these are.
-    pub(crate) fn begin<L: RawMutex, S: SegmentSource>(
-        &self,
-        pool: &BufferPool<'_, L, S>,
-        token: Owner,
-    ) {
-        let (base, superblocks) = (pool.base(), pool.superblocks());
-        self.pool.store((&raw const *pool).cast_mut().cast(), Relaxed);
-        self.base.store(base.as_ptr(), Relaxed);
-        self.superblocks.store(superblocks.as_ptr().cast_mut(), Relaxed);
-        self.units.store(superblocks.len() as u32, Relaxed);
-        self.token.store(token.0, Relaxed);
-        for (place, class) in self.classes.iter().zip(CLASS_OF_GRANULES) {
-            place.store(class, Relaxed);
-        }
-        for (class, current) in self.current.iter().enumerate() {
-            current.size.store(LAYOUTS[class].size, Relaxed);
-            self.clear_current(class);
-            self.partial[class].list.clear();
-            self.partial[class].sparse.store(0, Relaxed);
-        }
-        self.full.clear();
-    }
-
-    #[inline]
-    pub(crate) fn token(&self) -> Owner {
-        Owner(self.token.load(Relaxed))
-    }
-
-    pub(crate) fn clear_current(&self, class: usize) {
-        let current = &self.current[class];
-        current.word.store((&raw const self.nothing).cast_mut(), Relaxed);
-        current.ready.store(0, Relaxed);
-        current.superblock.store(0, Relaxed);
-    }
-
-    pub(crate) fn current(&self, class: usize) -> &Current {
-        &self.current[class]
-    }
-
-    /// Whether `index` is the current superblock of its class.
-    pub(crate) fn is_current(&self, class: usize, index: u32) -> bool {
-        self.current[class].superblock.load(Relaxed) == index + 1
-    }
-
-    #[inline(always)]
-    fn take(&self, class: usize) -> Option<NonNull<u8>> {
-        self.current[class].take()
+impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
+    /// A processor heap for the calling thread; none if all slots are taken.
+    ///
+    /// O(h) for h slots used so far.
+    #[must_use]
+    pub fn attach(&self) -> Option<LocalHeap<'_, 'm, L, S>> {
+        let mut guard = self.lock();
+        let index = self.heaps.iter().position(|slot| slot.attached.load(Relaxed) == 0)?;
+        guard.heaps_high = guard.heaps_high.max(index + 1);
+        let slot = &self.heaps[index];
+        slot.attached.store(1, Relaxed);
+        slot.begin(
+            NonNull::from(self).cast(),
+            self.base(),
+            self.superblocks(),
+            Owner::open(index as u32 + 1),
+        );
+        drop(guard);
+        Some(LocalHeap::new(self, slot))
     }
 }
 
@@ -258,26 +105,31 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// At least `size` bytes at a multiple of `align`, a power of two (of 16, if it is
     /// less); a size of 0 gets a block too. The bytes hold anything.
     ///
-    /// Nearly always as [`allocate_at_hand`](Self::allocate_at_hand). Otherwise O(r) for r
+    /// Nearly always as [`allocate_fast`](Self::allocate_fast). Otherwise O(r) for r
     /// slots that other threads returned since the last time, and for segments what the
     /// source takes.
     ///
     /// # Errors
-    /// [`AllocError`]; nothing changes.
+    /// [`BufferAllocateError`]; nothing changes.
     #[inline]
-    pub fn allocate(&mut self, size: usize, align: usize) -> Result<NonNull<u8>, AllocError> {
+    pub fn allocate(
+        &mut self,
+        size: usize,
+        align: usize,
+    ) -> Result<NonNull<u8>, BufferAllocateError> {
         if align <= SLOT_BYTES_MIN
-            && let Some(block) = self.allocate_at_hand(size).or_else(|| self.allocate_near(size))
+            && let Some(block) = self.allocate_fast(size).or_else(|| self.allocate_current(size))
         {
             return Ok(block);
         }
-        self.allocate_other(size, align).ok_or(AllocError { size_bytes: size, align_bytes: align })
+        self.allocate_other(size, align)
+            .ok_or(BufferAllocateError { size_bytes: size, align_bytes: align })
     }
 
     /// `size` bytes at a multiple of 16, if that is short and a slot is at hand: some 30
     /// instructions. Else nothing has changed.
     #[inline(always)]
-    pub fn allocate_at_hand(&mut self, size: usize) -> Option<NonNull<u8>> {
+    pub fn allocate_fast(&mut self, size: usize) -> Option<NonNull<u8>> {
         if size > TABLE_BYTES_MAX {
             return None;
         }
@@ -309,16 +161,16 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// already, as a fresh segment's may be.
     ///
     /// # Errors
-    /// [`AllocError`]; nothing changes.
+    /// [`BufferAllocateError`]; nothing changes.
     #[inline]
     pub fn allocate_zeroable(
         &mut self,
         size: usize,
         align: usize,
-    ) -> Result<(NonNull<u8>, bool), AllocError> {
+    ) -> Result<(NonNull<u8>, bool), BufferAllocateError> {
         if size > SLOT_BYTES_MAX && align.is_power_of_two() {
             let segment = self.allocate_segment(size, align);
-            return segment.ok_or(AllocError { size_bytes: size, align_bytes: align });
+            return segment.ok_or(BufferAllocateError { size_bytes: size, align_bytes: align });
         }
         self.allocate(size, align).map(|block| (block, false))
     }
@@ -326,7 +178,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// `size` bytes at a multiple of 16, if the current superblock of their class has a slot. Else
     /// nothing has changed.
     #[inline(never)]
-    pub fn allocate_near(&mut self, size: usize) -> Option<NonNull<u8>> {
+    pub fn allocate_current(&mut self, size: usize) -> Option<NonNull<u8>> {
         let class = class_for(size, SLOT_BYTES_MIN)?;
         self.slot.take(class).or_else(|| self.next_open(class))
     }
@@ -401,7 +253,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             }
             index
         } else {
-            self.pool().hand_out(class, self.slot.token())?
+            self.pool().acquire_superblock(class, self.slot.token())?
         };
         let superblock = &superblocks[index as usize];
         let current = &self.slot.current[class];
@@ -413,21 +265,21 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     /// Takes `block` back.
     ///
-    /// Nearly always as [`free_at_hand`](Self::free_at_hand) for a block of this heap. For
+    /// Nearly always as [`free_fast`](Self::free_fast) for a block of this heap. For
     /// one of another, one atomic operation, and three if it is the first to come back to its
     /// word and superblock; for a segment the pool's lock.
     ///
     /// # Errors
-    /// [`FreeError`]: the pointer is foreign, no block begins there, or it is
+    /// [`BufferFreeError`]: the pointer is foreign, no block begins there, or it is
     /// free already; nothing changes.
     ///
     /// # Safety
     /// The block is not used after, if it was in use. (Any pointer may be
     /// tried: a wrong one is an error.)
     #[inline]
-    pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
+    pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
         // SAFETY: as the caller says; at most one of them takes it.
-        if unsafe { self.free_at_hand(block.as_ptr()) || self.free_near(block.as_ptr()) } {
+        if unsafe { self.free_fast(block.as_ptr()) || self.free_in_superblock(block.as_ptr()) } {
             return Ok(());
         }
         self.free_other(block.addr().get())
@@ -440,11 +292,11 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// # Safety
     /// The block is not used after, if this is true.
     #[inline(always)]
-    pub unsafe fn free_at_hand(&mut self, block: *mut u8) -> bool {
+    pub unsafe fn free_fast(&mut self, block: *mut u8) -> bool {
         let Some((unit, within)) = self.place_of(block) else { return false };
         // SAFETY: within the pool's table, whose length `units` is.
         let superblock = unsafe { &*self.slot.superblocks.load(Relaxed).add(unit) };
-        if !superblock.is_at_rest(self.slot.token()) {
+        if !superblock.is_undisturbed(self.slot.token()) {
             return false;
         }
         let Some(slot) = superblock.slot(within) else { return false };
@@ -472,9 +324,9 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// has changed. Any pointer may be tried.
     ///
     /// # Safety
-    /// As for [`free_at_hand`](Self::free_at_hand).
+    /// As for [`free_fast`](Self::free_fast).
     #[inline(never)]
-    pub unsafe fn free_near(&mut self, block: *mut u8) -> bool {
+    pub unsafe fn free_in_superblock(&mut self, block: *mut u8) -> bool {
         let Some((unit, within)) = self.place_of(block) else { return false };
         // SAFETY: within the pool's table, whose length `units` is.
         let superblock = unsafe { &*self.slot.superblocks.load(Relaxed).add(unit) };
@@ -518,10 +370,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     #[cold]
     #[inline(never)]
-    fn free_other(&mut self, address: usize) -> Result<(), FreeError> {
+    fn free_other(&mut self, address: usize) -> Result<(), BufferFreeError> {
         match self.pool().find(address)? {
             (index, Some(slot)) if self.free_slot(index, slot) => Ok(()),
-            (_, Some(_)) => Err(FreeError::NotAllocated { address }),
+            (_, Some(_)) => Err(BufferFreeError::NotAllocated { address }),
             (index, None) => self.free_segment(index, address),
         }
     }
@@ -573,7 +425,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
                 let summary = superblock.leave_list();
                 self.take_in(index, summary, owner != token);
             } else {
-                self.pool().pass_on(index);
+                self.pool().forward(index);
             }
         });
     }

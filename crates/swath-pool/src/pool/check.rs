@@ -1,57 +1,24 @@
-//! Every invariant of a pool, walked; and what a pool has to say of itself.
+//! Every invariant of a pool, walked.
 
-use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
 use lock_api::RawMutex;
 
-use crate::class::{LAYOUTS, slot_bytes};
-use crate::global::Global;
-use crate::pool::{BufferPool, CLASSES, UNIT_BYTES};
-use crate::source::SegmentSource;
-use crate::superblock::{List, Owner, Role};
+use crate::pool::buffer_pool::BufferPool;
+use crate::pool::global::Global;
+use crate::source::segment_source::SegmentSource;
+use crate::superblock::class::{CLASSES, LAYOUTS};
+use crate::superblock::list::List;
+use crate::superblock::owner::{Owner, Role};
 
 /// An invariant that does not hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("unit {unit}: {what}")]
 pub struct BufferFault {
     /// The unit at which it shows.
     pub unit: u32,
-    /// What should be and is not.
+    /// The invariant, in words.
     pub what: &'static str,
-}
-
-impl fmt::Display for BufferFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unit {}: {}", self.unit, self.what)
-    }
-}
-
-impl core::error::Error for BufferFault {}
-
-/// What a pool holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stats {
-    /// Bytes of blocks in use, as long as their slots and segments are. A
-    /// guard is not among them.
-    pub live_bytes: u64,
-    /// Bytes of superblocks and segments.
-    pub held_bytes: u64,
-    /// Bytes of segments in use, guards included.
-    pub segment_bytes: u64,
-    /// Bytes of free units whose memory has not gone back to the system, those that heaps keep
-    /// among them.
-    pub cached_bytes: u64,
-    /// Superblocks of each class.
-    pub superblocks: [u32; CLASSES],
-    /// Superblocks of the global heap.
-    pub global_superblocks: u32,
-    /// Slots that threads returned to heaps of other threads, as far as these have
-    /// taken them in.
-    pub remote_frees: u64,
-    /// Blocks that were freed twice, by the heap's thread and at the same time by another.
-    pub late_double_frees: u64,
-    /// Heaps that have a thread.
-    pub heaps: u32,
 }
 
 fn ensure(unit: u32, holds: bool, what: &'static str) -> Result<(), BufferFault> {
@@ -59,57 +26,6 @@ fn ensure(unit: u32, holds: bool, what: &'static str) -> Result<(), BufferFault>
 }
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
-    /// What the pool holds. While other threads are at work the numbers are of no one
-    /// moment.
-    ///
-    /// O(h + w) for h heaps used so far and w words of slots' bits in all superblocks.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        let global = self.lock();
-        let heaps = &self.heaps[..global.heaps_high];
-        let attached = heaps.iter().filter(|slot| slot.attached.load(Relaxed) != 0);
-        let kept = heaps.iter().flat_map(|slot| slot.kept.runs()).map(|run| u64::from(run.units));
-        let remote = heaps.iter().map(|slot| slot.remote_frees.load(Relaxed));
-        let mut stats = Stats {
-            live_bytes: 0,
-            held_bytes: 0,
-            segment_bytes: 0,
-            cached_bytes: (global.dirty_units() + kept.sum::<u64>()) * UNIT_BYTES as u64,
-            superblocks: [0; CLASSES],
-            global_superblocks: 0,
-            remote_frees: remote.sum::<u64>() + global.remote_frees,
-            late_double_frees: self.late_double_frees.load(Relaxed),
-            heaps: attached.count() as u32,
-        };
-        let mut unit = 0;
-        while unit < global.high {
-            let superblock = &self.superblocks()[unit as usize];
-            let units = superblock.units.load(Relaxed);
-            let bytes = u64::from(units) * UNIT_BYTES as u64;
-            match superblock.owner().role() {
-                Role::Free | Role::Inner(_) => {
-                    unit += 1;
-                    continue;
-                }
-                Role::Segment => {
-                    stats.segment_bytes += bytes;
-                    stats.live_bytes += self.segment_bytes(units) as u64;
-                }
-                Role::Superblock { heap, .. } => {
-                    let class = superblock.class.load(Relaxed) as usize;
-                    let used = superblock.count_used() - self.returned_bits(unit).count();
-                    stats.live_bytes += u64::from(used) * slot_bytes(class) as u64;
-                    stats.superblocks[class] += 1;
-                    stats.global_superblocks += u32::from(heap == 0);
-                }
-            }
-            stats.held_bytes += bytes;
-            // Segments begin without the lock.
-            unit += units.max(1);
-        }
-        stats
-    }
-
     /// Walks every invariant. No other call may be under way.
     ///
     /// # Errors

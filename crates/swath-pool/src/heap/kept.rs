@@ -16,7 +16,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-use crate::superblock::Shared64;
+use crate::superblock::atomic::Shared64;
 
 /// Runs that a heap keeps: one cache line of them.
 const RUNS: usize = if cfg!(loom) { 2 } else { 8 };

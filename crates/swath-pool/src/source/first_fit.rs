@@ -1,64 +1,10 @@
-//! Where a buffer pool's units come from.
+//! The simplest source of units.
 
-/// Hands runs of units of one arena to a buffer pool and takes them back.
-///
-/// Units are numbered from the arena's start, [`UNIT_BYTES`](crate::pool::UNIT_BYTES)
-/// each. The pool calls under its lock, releases, extends, purges and guards only what it
-/// acquired (a purge: what it acquired once and released since), and may
-/// release any part of what it acquired. Which units are free is the source's
-/// business alone; when memory goes back to the system is the pool's: a
-/// released unit keeps its memory, so that it is quick to acquire again, until
-/// `purge` says that nobody has wanted it for long enough.
-///
-/// # Safety
-/// From `acquire` (or `extend`) until `release`, the units lie inside the arena, can be read
-/// and written, and belong to nobody else.
-pub unsafe trait SegmentSource {
-    /// Units of a page of the system, a power of two: what lies within one is contiguous in physical
-    /// memory, so a segment lies in as few of them as its length allows, counted from the arena's
-    /// start.
-    const PAGE_UNITS: u32 = 1;
+use crate::source::masks::word_masks;
+use crate::source::segment_source::SegmentSource;
+use crate::superblock::class::UNIT_SHIFT;
 
-    /// Whether units that were never released, or purged since, read as zeroes.
-    fn reads_zero(&self) -> bool {
-        false
-    }
-
-    /// The first of `units` units in a row that are free, its number a multiple
-    /// of `align_units` (a power of two) from address 0 on; none if there is no
-    /// such run. The runs handed out earlier stay as they are.
-    fn acquire(&mut self, units: u32, align_units: u32) -> Option<u32>;
-
-    /// Adds the `more` units behind the `units` from `first` on; whether they
-    /// were free.
-    fn extend(&mut self, first: u32, units: u32, more: u32) -> bool {
-        let _ = (first, units, more);
-        false
-    }
-
-    /// Takes `units` from `first` on back.
-    fn release(&mut self, first: u32, units: u32);
-
-    /// Gives the memory of free units back to the system, the addresses not;
-    /// whether it did. If not, the pool will ask again.
-    fn purge(&mut self, first: u32, units: u32) -> bool;
-
-    /// Makes acquired units fault at every access, or (`on` false) usable again.
-    fn guard(&mut self, first: u32, units: u32, on: bool) {
-        let _ = (first, units, on);
-    }
-
-    /// The process is about to fork; one of the two calls below follows.
-    fn before_fork(&mut self) {}
-
-    /// The process has forked, or could not.
-    fn after_fork_in_parent(&mut self) {}
-
-    /// The process is a fork's child, and no other thread has begun in it.
-    fn after_fork_in_child(&mut self) {}
-}
-
-/// The simplest source: first fit over memory that is all there.
+/// A [`SegmentSource`] by first fit, over memory that is all there.
 ///
 /// One bit for each unit in words that the caller gives. `acquire` takes O(n / 64 + r) for n
 /// units of the arena and r runs passed, the others O(m / 64) for m units in
@@ -87,7 +33,7 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> FirstFit<W> {
     pub fn new(base_address: usize, units: u32, mut used: W, zero: bool) -> Self {
         used.as_mut().fill(0);
         let units = units.min((used.as_ref().len() * 64).min(u32::MAX as usize) as u32);
-        let base_units = (base_address >> crate::class::UNIT_SHIFT) as u64;
+        let base_units = (base_address >> UNIT_SHIFT) as u64;
         Self { used, units, base_units, lowest: 0, zero }
     }
 
@@ -118,16 +64,6 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> FirstFit<W> {
             *word = if used { *word | mask } else { *word & !mask };
         }
     }
-}
-
-/// The words that `count` bits from `first` on lie in, each with its bits.
-pub(crate) fn word_masks(first: u32, count: u32) -> impl Iterator<Item = (usize, u64)> {
-    let (first, end) = (u64::from(first), u64::from(first) + u64::from(count));
-    (first / 64..end.div_ceil(64)).map(move |index| {
-        let low = first.saturating_sub(index * 64);
-        let high = (end - index * 64).min(64);
-        (index as usize, (u64::MAX >> (64 - high)) & (u64::MAX << low))
-    })
 }
 
 // SAFETY: a unit is handed out where its bit was clear, which is set until the

@@ -2,15 +2,16 @@
 //! pool.
 #![cfg(target_os = "linux")]
 
-mod buffer_support;
+mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::*;
 
-use buffer_support::{Arena, Block, Heap, Random, arena};
-use swath_pool::pool::*;
+use support::{Arena, Block, Heap, arena, size};
+use swath_arch::testing::Random;
+use swath_pool::*;
 
 /// What the child does with the pool that it finds.
 fn live_on<'a>(
@@ -31,11 +32,11 @@ fn live_on<'a>(
     }
     arena.pool.check().unwrap();
     let mut another = arena.pool.attach().unwrap();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     for heap in [heap, &mut another] {
         let mut blocks = Vec::new();
         for _ in 0..300 {
-            let size = random.size().min(20_000);
+            let size = size(&mut random).min(20_000);
             blocks.push(Block::fill(heap.allocate(size, 16).unwrap(), size, 7));
         }
         for block in blocks {
@@ -52,19 +53,20 @@ fn live_on<'a>(
 
 #[test]
 fn the_child_of_a_busy_process_has_a_whole_pool() {
-    let arena = arena(1024, 4, Options { slack: 0, empty_eighths: 2, ..Options::default() });
+    let arena =
+        arena(1024, 4, BufferOptions { slack: 0, empty_eighths: 2, ..BufferOptions::default() });
     let (done, pot) = (AtomicBool::new(false), Mutex::new(Vec::<Block>::new()));
     let mut heap = arena.pool.attach().unwrap();
     std::thread::scope(|scope| {
         for thread in 0..2 {
             let (pool, done, pot) = (&arena.pool, &done, &pot);
             scope.spawn(move || {
-                let mut random = Random(thread);
+                let mut random = Random::new(thread);
                 let mut heap = pool.attach().unwrap();
                 let mut own: Vec<Block> = Vec::new();
                 while !done.load(Relaxed) {
                     if own.len() < 200 && random.below(2) == 0 {
-                        let size = random.size().min(20_000);
+                        let size = size(&mut random).min(20_000);
                         let Ok(at) = heap.allocate(size, 16) else { continue };
                         own.push(Block { at, size, seed: 0 });
                     } else if !own.is_empty() {

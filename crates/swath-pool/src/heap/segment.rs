@@ -6,11 +6,12 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use lock_api::RawMutex;
 
-use crate::class::{UNIT_BYTES, UNIT_SHIFT, class_for};
-use crate::error::{AllocError, FreeError, ResizeError};
-use crate::kept::{Run, SEGMENT_UNITS_MAX};
-use crate::pool::{BufferPool, LocalHeap};
-use crate::source::SegmentSource;
+use crate::error::{BufferAllocateError, BufferFreeError, BufferResizeError};
+use crate::heap::kept::{Run, SEGMENT_UNITS_MAX};
+use crate::heap::local::LocalHeap;
+use crate::pool::buffer_pool::BufferPool;
+use crate::source::segment_source::SegmentSource;
+use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, class_for};
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn guard_units(&self) -> u32 {
@@ -46,9 +47,9 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     }
 
     /// Takes the segment back that begins at unit `index`.
-    pub(crate) fn free_segment(&self, index: u32, address: usize) -> Result<(), FreeError> {
+    pub(crate) fn free_segment(&self, index: u32, address: usize) -> Result<(), BufferFreeError> {
         let ended = self.superblocks()[index as usize].end_segment();
-        let units = ended.ok_or(FreeError::NotAllocated { address })?;
+        let units = ended.ok_or(BufferFreeError::NotAllocated { address })?;
         let mut global = self.lock();
         if self.guard_units() != 0 {
             global.source.guard(index + units - 1, 1, false);
@@ -115,14 +116,14 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
     }
 
     /// Takes the segment back that begins at unit `index`, and keeps its units for the next ones.
-    pub(crate) fn free_segment(&self, index: u32, address: usize) -> Result<(), FreeError> {
+    pub(crate) fn free_segment(&self, index: u32, address: usize) -> Result<(), BufferFreeError> {
         let pool = self.pool();
         let superblock = &pool.superblocks()[index as usize];
         let keeps = pool.crowded.load(Relaxed) && pool.guard_units() == 0;
         if !keeps || superblock.units.load(Relaxed) > SEGMENT_UNITS_MAX {
             return pool.free_segment(index, address);
         }
-        let units = superblock.end_segment().ok_or(FreeError::NotAllocated { address })?;
+        let units = superblock.end_segment().ok_or(BufferFreeError::NotAllocated { address })?;
         self.slot.kept.keep(Run { first: index, units }, |run| pool.leave(run));
         Ok(())
     }
@@ -132,7 +133,7 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
     /// are copied. Returns where it is now.
     ///
     /// # Errors
-    /// [`ResizeError`]; nothing changes.
+    /// [`BufferResizeError`]; nothing changes.
     ///
     /// # Safety
     /// If `block` was in use, it is used after only where it lies then, and
@@ -142,13 +143,13 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
         block: NonNull<u8>,
         size: usize,
         align: usize,
-    ) -> Result<NonNull<u8>, ResizeError> {
+    ) -> Result<NonNull<u8>, BufferResizeError> {
         let pool = self.pool();
         let old = pool.usable_size(block)?;
         let address = block.addr().get();
         let (index, slot) = pool.find(address)?;
         if !align.is_power_of_two() {
-            return Err(AllocError { size_bytes: size, align_bytes: align }.into());
+            return Err(BufferAllocateError { size_bytes: size, align_bytes: align }.into());
         }
         if address.is_multiple_of(align) && pool.fits(index, slot, old, size, align) {
             return Ok(block);

@@ -1,15 +1,16 @@
 //! The buffer pool beside a model: a list of the blocks in use, each with its
 //! bytes.
 
-mod buffer_support;
+mod support;
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 
-use buffer_support::{Arena, Block, CROWDED, Heap, Random, arena};
-use swath_pool::pool::*;
-use swath_pool::{FreeError, ResizeError};
+use support::{Arena, Block, CROWDED, Heap, arena, size};
+use swath_arch::testing::Random;
+use swath_pool::*;
+use swath_pool::{BufferFreeError, BufferResizeError};
 
 /// Bytes from start to end of every block in use, for overlaps.
 #[derive(Default)]
@@ -32,7 +33,7 @@ impl Model {
 }
 
 fn get(arena: &Arena, heap: &mut Heap<'_>, random: &mut Random, model: &mut Model) -> bool {
-    let size = random.size();
+    let size = size(random);
     let align = if random.below(4) == 0 { 1 << random.below(19) } else { 16 };
     let Ok((at, zero)) = heap.allocate_zeroable(size, align) else { return false };
     assert_eq!(at.addr().get() % align.max(16), 0);
@@ -43,7 +44,7 @@ fn get(arena: &Arena, heap: &mut Heap<'_>, random: &mut Random, model: &mut Mode
         let bytes = unsafe { std::slice::from_raw_parts(at.as_ptr(), usable) };
         assert!(bytes.iter().all(|&byte| byte == 0), "not zero");
     }
-    model.add(Block::fill(at, usable, random.next() as u8), usable);
+    model.add(Block::fill(at, usable, random.word() as u8), usable);
     true
 }
 
@@ -54,7 +55,10 @@ fn put(heap: &mut Heap<'_>, block: Block) {
         heap.free(block.at).unwrap();
         let again = heap.free(block.at);
         assert!(
-            matches!(again, Err(FreeError::NotAllocated { .. } | FreeError::Misaligned { .. })),
+            matches!(
+                again,
+                Err(BufferFreeError::NotAllocated { .. } | BufferFreeError::Misaligned { .. })
+            ),
             "{again:?}"
         );
     }
@@ -62,7 +66,7 @@ fn put(heap: &mut Heap<'_>, block: Block) {
 
 fn resize(arena: &Arena, heap: &mut Heap<'_>, random: &mut Random, model: &mut Model) {
     let Some(block) = model.pick(random) else { return };
-    let size = random.size();
+    let size = size(random);
     // SAFETY: the old place is not used after.
     match unsafe { heap.resize(block.at, size, 16) } {
         Ok(at) => {
@@ -70,9 +74,9 @@ fn resize(arena: &Arena, heap: &mut Heap<'_>, random: &mut Random, model: &mut M
             assert!(usable >= size);
             let moved = Block { at, ..block };
             assert!(moved.intact(size.min(moved.size)));
-            model.add(Block::fill(at, usable, random.next() as u8), usable);
+            model.add(Block::fill(at, usable, random.word() as u8), usable);
         }
-        Err(ResizeError::Alloc(_)) => {
+        Err(BufferResizeError::Allocate(_)) => {
             assert!(block.intact(block.size));
             let usable = block.size;
             model.add(block, usable);
@@ -83,12 +87,12 @@ fn resize(arena: &Arena, heap: &mut Heap<'_>, random: &mut Random, model: &mut M
 
 /// Two heaps in turn, growing and shrinking; every invariant around every
 /// call for a while, then now and then.
-fn run(seed: u64, units: usize, options: Options, steps: u64) {
+fn run(seed: u64, units: usize, options: BufferOptions, steps: u64) {
     println!("seed {seed}");
     let arena = arena(units, 2, options);
     let mut heaps = [arena.pool.attach().unwrap(), arena.pool.attach().unwrap()];
     assert!(arena.pool.attach().is_none());
-    let (mut random, mut model) = (Random(seed), Model::default());
+    let (mut random, mut model) = (Random::new(seed), Model::default());
     let mut refused = 0;
     for step in 0..steps {
         let growing = step / 500 % 2 == 0;
@@ -129,7 +133,7 @@ fn run(seed: u64, units: usize, options: Options, steps: u64) {
 #[test]
 fn random_calls_agree_with_the_model() {
     for seed in 0..8 {
-        run(seed, 1024, Options::default(), 8000);
+        run(seed, 1024, BufferOptions::default(), 8000);
     }
 }
 
@@ -137,16 +141,16 @@ fn random_calls_agree_with_the_model() {
 fn heaps_that_keep_segments_agree_too() {
     CROWDED.set(true);
     for seed in 300..308 {
-        run(seed, 1024, Options { purge_delay: 500, ..Options::default() }, 8000);
+        run(seed, 1024, BufferOptions { purge_delay: 500, ..BufferOptions::default() }, 8000);
     }
-    run(308, 128, Options::default(), 6000);
+    run(308, 128, BufferOptions::default(), 6000);
 }
 
 /// A superblock is given up when its current word has just been emptied, and a word before has a slot:
 /// its next owner passes the empty one.
 #[test]
 fn an_emptied_word_is_passed() {
-    let arena = arena(4, 1, Options::default());
+    let arena = arena(4, 1, BufferOptions::default());
     let mut heap = arena.pool.attach().unwrap();
     let first = heap.allocate(512, 16).unwrap();
     let rest: Vec<_> = (1..UNIT_BYTES / 512).map(|_| heap.allocate(512, 16).unwrap()).collect();
@@ -167,7 +171,7 @@ fn an_emptied_word_is_passed() {
 #[test]
 fn kept_segments_lie_in_few_pages() {
     CROWDED.set(true);
-    let arena = arena(64, 1, Options::default());
+    let arena = arena(64, 1, BufferOptions::default());
     let mut heap = arena.pool.attach().unwrap();
     let long = heap.allocate(8 * UNIT_BYTES, 4 * UNIT_BYTES).unwrap();
     // SAFETY: not used after.
@@ -181,7 +185,7 @@ fn kept_segments_lie_in_few_pages() {
 #[test]
 fn other_options_agree_too() {
     for seed in 0..4 {
-        let options = Options {
+        let options = BufferOptions {
             empty_eighths: 1 + 2 * seed as u32 % 7,
             slack: seed as u32,
             purge_delay: 50,
@@ -195,6 +199,6 @@ fn other_options_agree_too() {
 #[test]
 fn a_full_arena_refuses_and_loses_nothing() {
     for seed in 0..4 {
-        run(200 + seed, 128, Options::default(), 6000);
+        run(200 + seed, 128, BufferOptions::default(), 6000);
     }
 }

@@ -12,9 +12,10 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use lock_api::RawMutex;
 
-use crate::pool::{BufferPool, LocalHeap};
-use crate::source::SegmentSource;
-use crate::superblock::Role;
+use crate::heap::local::LocalHeap;
+use crate::pool::buffer_pool::BufferPool;
+use crate::source::segment_source::SegmentSource;
+use crate::superblock::owner::Role;
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// Before a fork: takes the pool's lock and keeps it.

@@ -1,167 +1,36 @@
-//! The global heap: superblocks without a thread, units that nobody uses, and
-//! what happens under the pool's one lock.
+//! The exchange of superblocks and units between heaps, the global heap and the source: all that
+//! happens under the pool's one lock.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
 use lock_api::RawMutex;
 
-use crate::class::{CLASSES, LAYOUTS};
-use crate::error::FreeError;
-use crate::kept::{Kept, Run};
-use crate::local::HeapSlot;
-use crate::pool::{BufferPool, LocalHeap};
-use crate::source::{SegmentSource, word_masks};
-use crate::superblock::{List, Owner, ReturnList, Role};
+use crate::error::BufferFreeError;
+use crate::heap::kept::Run;
+use crate::heap::slot::HeapSlot;
+use crate::pool::buffer_pool::BufferPool;
+use crate::pool::global::Global;
+use crate::source::segment_source::SegmentSource;
+use crate::superblock::class::{CLASSES, LAYOUTS};
+use crate::superblock::list::ReturnList;
+use crate::superblock::owner::{Owner, Role};
 
 /// The number of the global heap as an owner.
 const GLOBAL: u32 = 0;
 
-/// The state under the lock.
-///
-/// Invariants: `partial` holds the global heap's superblocks with free slots; units from
-/// `high` on were never used, nor heaps from `heaps_high` on; a dirty bit is set only for a free unit.
-pub(crate) struct Global<'m, S> {
-    pub(crate) source: S,
-    pub(crate) partial: [List; CLASSES],
-    /// Units released since the last purge, then those released before it.
-    dirty: &'m mut [u64],
-    pub(crate) high: u32,
-    pub(crate) heaps_high: usize,
-    /// Slots of its superblocks that came back.
-    pub(crate) remote_frees: u64,
-    /// Releases so far: whether another try may succeed.
-    pub(crate) releases: u64,
-}
-
-impl<'m, S: SegmentSource> Global<'m, S> {
-    pub(crate) fn new(source: S, dirty: &'m mut [u64]) -> Self {
-        dirty.fill(0);
-        Self {
-            source,
-            partial: [const { List::new() }; CLASSES],
-            dirty,
-            high: 0,
-            heaps_high: 0,
-            remote_frees: 0,
-            releases: 0,
-        }
-    }
-
-    /// Units from the source, and whether they read as zero.
-    pub(crate) fn acquire(&mut self, units: u32, align_units: u32) -> Option<(u32, bool)> {
-        let first = self.source.acquire(units, align_units)?;
-        Some((first, self.note_acquired(first, units)))
-    }
-
-    /// Notes that units are in use now; whether they read as zero.
-    pub(crate) fn note_acquired(&mut self, first: u32, units: u32) -> bool {
-        self.high = self.high.max(first + units);
-        let (new, old) = self.dirty.split_at_mut(self.dirty.len() / 2);
-        let mut dirty = 0;
-        for (index, mask) in word_masks(first, units) {
-            dirty |= (new[index] | old[index]) & mask;
-            new[index] &= !mask;
-            old[index] &= !mask;
-        }
-        dirty == 0 && self.source.reads_zero()
-    }
-
-    pub(crate) fn release(&mut self, first: u32, units: u32) {
-        for (index, mask) in word_masks(first, units) {
-            self.dirty[index] |= mask;
-        }
-        self.releases += 1;
-        self.source.release(first, units);
-    }
-
-    /// Releases the units that a heap keeps.
-    pub(crate) fn release_kept(&mut self, kept: &Kept) {
-        kept.gather().for_each(|run| self.release(run.first, run.units));
-    }
-
-    /// Gives the memory of units released before the last call back, or of
-    /// all; units that went.
-    fn purge(&mut self, all: bool) -> u64 {
-        let half = self.dirty.len() / 2;
-        let mut purged = 0;
-        // A run of units, across words.
-        let (mut start, mut end) = (0, 0);
-        for index in 0..self.high.div_ceil(64) as usize {
-            let mut due = self.dirty[half + index];
-            if all {
-                due |= core::mem::take(&mut self.dirty[index]);
-                self.dirty[half + index] = due;
-            }
-            while due != 0 {
-                let skip = due.trailing_zeros();
-                let run = (due >> skip).trailing_ones();
-                due &= !((u64::MAX >> (64 - run)) << skip);
-                let at = index as u32 * 64 + skip;
-                if at != end {
-                    purged += self.purge_run(start, end);
-                    start = at;
-                }
-                end = at + run;
-            }
-        }
-        purged += self.purge_run(start, end);
-        let (new, old) = self.dirty.split_at_mut(half);
-        for (new, old) in new.iter_mut().zip(old) {
-            *old |= core::mem::take(new);
-        }
-        purged
-    }
-
-    fn purge_run(&mut self, start: u32, end: u32) -> u64 {
-        if start == end || !self.source.purge(start, end - start) {
-            return 0;
-        }
-        let half = self.dirty.len() / 2;
-        for (index, mask) in word_masks(start, end - start) {
-            self.dirty[half + index] &= !mask;
-        }
-        u64::from(end - start)
-    }
-
-    /// Free units whose memory is still there.
-    pub(crate) fn dirty_units(&self) -> u64 {
-        self.dirty.iter().map(|word| u64::from(word.count_ones())).sum()
-    }
-
-    pub(crate) fn is_dirty(&self, unit: u32) -> bool {
-        let (new, old) = self.dirty.split_at(self.dirty.len() / 2);
-        (new[unit as usize / 64] | old[unit as usize / 64]) >> (unit % 64) & 1 != 0
-    }
-}
-
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
-    /// A processor heap for the calling thread; none if all slots are taken.
-    ///
-    /// O(h) for h slots used so far.
-    #[must_use]
-    pub fn attach(&self) -> Option<LocalHeap<'_, 'm, L, S>> {
-        let mut guard = self.lock();
-        let index = self.heaps.iter().position(|slot| slot.attached.load(Relaxed) == 0)?;
-        guard.heaps_high = guard.heaps_high.max(index + 1);
-        let slot = &self.heaps[index];
-        slot.attached.store(1, Relaxed);
-        slot.begin(self, Owner::open(index as u32 + 1));
-        drop(guard);
-        Some(LocalHeap::new(self, slot))
-    }
-
     /// Gives all superblocks of a heap to the global heap.
     pub(crate) fn detach(&self, slot: &HeapSlot) {
         let mut global = self.lock();
-        self.give_up(&mut global, slot);
+        self.abandon(&mut global, slot);
         slot.attached.store(0, Relaxed);
         // What was pushed until now; the rest is found by the next user of the
         // slot, by a purge or when memory runs out.
         slot.returned.take(self.superblocks(), |index| self.read_back(&mut global, index));
     }
 
-    fn give_up(&self, global: &mut Global<'m, S>, slot: &HeapSlot) {
+    fn abandon(&self, global: &mut Global<'m, S>, slot: &HeapSlot) {
         let superblocks = self.superblocks();
         for class in 0..CLASSES {
             if let Some(index) = slot.current(class).superblock() {
@@ -213,7 +82,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     /// A superblock of `class` with a free slot, from now on the heap's whose
     /// owner word is `token`.
-    pub(crate) fn hand_out(&self, class: usize, token: Owner) -> Option<u32> {
+    pub(crate) fn acquire_superblock(&self, class: usize, token: Owner) -> Option<u32> {
         let mut global = self.lock();
         self.read_list(&mut global);
         loop {
@@ -241,7 +110,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     /// Puts a superblock that was found on a list and has another owner on
     /// that one's list.
-    pub(crate) fn pass_on(&self, index: u32) {
+    pub(crate) fn forward(&self, index: u32) {
         let owner = self.superblocks()[index as usize].owner();
         self.list_of(owner).push(self.superblocks(), index);
     }
@@ -295,7 +164,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let superblock = &self.superblocks()[index as usize];
         let full = match superblock.owner().role() {
             Role::Superblock { heap: GLOBAL, full } => full,
-            Role::Superblock { .. } => return self.pass_on(index),
+            Role::Superblock { .. } => return self.forward(index),
             // The return was taken in before the place on the list was
             // given up: there is nothing to read.
             Role::Free | Role::Segment | Role::Inner(_) => {
@@ -323,7 +192,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     #[inline(always)]
     pub(crate) fn free_remote(&self, index: u32, slot: u32) -> bool {
         let superblock = &self.superblocks()[index as usize];
-        match superblock.give_back(slot, self.returned_bits(index)) {
+        match superblock.return_slot(slot, self.returned_bits(index)) {
             Ok(None) => true,
             Ok(Some(owner)) => {
                 self.list_of(owner).push(self.superblocks(), index);
@@ -337,15 +206,15 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// operations, or for a segment the lock.
     ///
     /// # Errors
-    /// [`FreeError`]; nothing changes.
+    /// [`BufferFreeError`]; nothing changes.
     ///
     /// # Safety
     /// The block is not used after, if it was in use.
-    pub unsafe fn free(&self, block: NonNull<u8>) -> Result<(), FreeError> {
+    pub unsafe fn free(&self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
         let address = block.addr().get();
         match self.find(address)? {
             (index, Some(slot)) if self.free_remote(index, slot) => Ok(()),
-            (_, Some(_)) => Err(FreeError::NotAllocated { address }),
+            (_, Some(_)) => Err(BufferFreeError::NotAllocated { address }),
             (index, None) => self.free_segment(index, address),
         }
     }

@@ -9,8 +9,6 @@
 //! a multiple of the length: the division and the check for misaligned
 //! pointers are one (Granlund and Montgomery 1994, section 9).
 
-use crate::superblock::WORDS;
-
 /// The unit in which superblocks and segments lie, as a power of two of bytes.
 pub const UNIT_SHIFT: u32 = 16;
 
@@ -23,6 +21,9 @@ pub const SLOT_BYTES_MIN: usize = 16;
 /// Bytes of the longest slot. Longer requests are segments: superblocks of longer slots
 /// would hold more memory than a program with few such blocks uses.
 pub const SLOT_BYTES_MAX: usize = 32 << 10;
+
+/// Words of bits that a superblock has at most; few for the model checker.
+pub(crate) const WORDS: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// Number of size classes.
 pub const CLASSES: usize = class_of(SLOT_BYTES_MAX) + 1;

@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering::*;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use lock_api::{GuardSend, RawMutex};
-use swath_pool::pool::*;
+use swath_arch::testing::Random;
+use swath_pool::*;
 
 thread_local! {
     /// Whether this thread finds every lock taken at its first try, as among many: heaps keep
@@ -149,7 +150,7 @@ pub(crate) struct Arena {
     layout: Layout,
 }
 
-pub(crate) fn arena(units: usize, heaps: usize, options: Options) -> Arena {
+pub(crate) fn arena(units: usize, heaps: usize, options: BufferOptions) -> Arena {
     let layout = Layout::from_size_align(units * UNIT_BYTES, 16 * UNIT_BYTES).unwrap();
     // SAFETY: not of size 0.
     let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).unwrap();
@@ -184,31 +185,14 @@ impl Drop for Arena {
     }
 }
 
-/// The generator of the other tests: splitmix64.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    /// Mostly short, up to longer than any slot.
-    pub(crate) fn size(&mut self) -> usize {
-        match self.below(100) {
-            0..50 => self.below(256) as usize,
-            50..80 => self.below(2048) as usize,
-            80..93 => self.below(20_000) as usize,
-            93..98 => self.below(SLOT_BYTES_MAX as u64) as usize,
-            _ => self.below(24 * SLOT_BYTES_MAX as u64) as usize,
-        }
+/// A size that is mostly short, up to longer than any slot.
+pub(crate) fn size(random: &mut Random) -> usize {
+    match random.below(100) {
+        0..50 => random.index(256),
+        50..80 => random.index(2048),
+        80..93 => random.index(20_000),
+        93..98 => random.index(SLOT_BYTES_MAX),
+        _ => random.index(24 * SLOT_BYTES_MAX),
     }
 }
 

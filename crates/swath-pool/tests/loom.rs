@@ -1,8 +1,8 @@
 //! The buffer pool's returns under the model checker: every interleaving of a
 //! few threads, against owners that migrate, end and are replaced.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p swath-heap --release --test
-//! buffer_loom`. In this build a superblock has at most 128 slots.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p swath-pool --release --test
+//! loom`. In this build a superblock has at most 128 slots.
 #![cfg(loom)]
 
 use std::ptr::NonNull;
@@ -11,8 +11,7 @@ use std::sync::OnceLock;
 use lock_api::{GuardSend, RawMutex};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use swath_pool::FreeError;
-use swath_pool::pool::*;
+use swath_pool::*;
 
 /// A lock whose waiting threads stand still: the checker need not look at
 /// every turn of a spinning one. Its parts cannot be made in a constant, so
@@ -74,7 +73,7 @@ unsafe impl Sync for Checked {}
 const BASE: usize = 1 << 24;
 
 impl Checked {
-    fn new(units: usize, heaps: usize, options: Options) -> Arc<Self> {
+    fn new(units: usize, heaps: usize, options: BufferOptions) -> Arc<Self> {
         let superblocks = Box::into_raw((0..units).map(|_| Superblock::new()).collect());
         let returned = Box::into_raw((0..units).map(|_| Returned::new()).collect());
         let heaps = Box::into_raw((0..heaps).map(|_| HeapSlot::new()).collect());
@@ -130,14 +129,17 @@ struct Sent(NonNull<u8>);
 unsafe impl Send for Sent {}
 
 impl Sent {
-    fn free(self, checked: &Checked) -> Result<(), FreeError> {
+    fn free(self, checked: &Checked) -> Result<(), BufferFreeError> {
         // SAFETY: not used after.
         unsafe { checked.pool().free(self.0) }
     }
 }
 
 /// Frees `block` in a thread of its own that has no heap.
-fn free_there(checked: &Arc<Checked>, block: Sent) -> thread::JoinHandle<Result<(), FreeError>> {
+fn free_there(
+    checked: &Arc<Checked>,
+    block: Sent,
+) -> thread::JoinHandle<Result<(), BufferFreeError>> {
     let checked = Arc::clone(checked);
     thread::spawn(move || block.free(&checked))
 }
@@ -160,14 +162,14 @@ const LONG: usize = 8192;
 const SHORT: usize = 512;
 
 /// A superblock goes to the global heap as soon as one of its slots is free.
-const EAGER: Options =
-    Options { empty_eighths: 1, slack: 0, purge_delay: 0, guard_segments: false };
+const EAGER: BufferOptions =
+    BufferOptions { empty_eighths: 1, slack: 0, purge_delay: 0, guard_segments: false };
 
 /// Two slots come back while their owner, who is out of slots, looks for some.
 #[test]
 fn a_return_meets_the_owner() {
     explore(Some(3), || {
-        let checked = Checked::new(2, 1, Options::default());
+        let checked = Checked::new(2, 1, BufferOptions::default());
         let mut heap = checked.pool().attach().unwrap();
         let blocks: Vec<Sent> = (0..8).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
         let there = [free_there(&checked, blocks[0]), free_there(&checked, blocks[1])];
@@ -189,7 +191,7 @@ fn a_return_meets_the_owner() {
 #[test]
 fn a_double_return_fails() {
     explore(None, || {
-        let checked = Checked::new(1, 1, Options::default());
+        let checked = Checked::new(1, 1, BufferOptions::default());
         let mut heap = checked.pool().attach().unwrap();
         let block = Sent(heap.allocate(LONG, 16).unwrap());
         let _kept = heap.allocate(LONG, 16).unwrap();
@@ -200,7 +202,10 @@ fn a_double_return_fails() {
             match thread.join().unwrap() {
                 Ok(()) => done += 1,
                 Err(error) => {
-                    assert_eq!(error, FreeError::NotAllocated { address: block.0.addr().get() });
+                    assert_eq!(
+                        error,
+                        BufferFreeError::NotAllocated { address: block.0.addr().get() }
+                    );
                 }
             }
         }
@@ -246,7 +251,7 @@ fn a_return_meets_migration() {
 #[test]
 fn a_return_meets_the_end_of_a_thread() {
     explore(Some(3), || {
-        let checked = Checked::new(2, 2, Options::default());
+        let checked = Checked::new(2, 2, BufferOptions::default());
         let mut heap = checked.pool().attach().unwrap();
         let blocks: Vec<Sent> = (0..3).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
         let there = free_there(&checked, blocks[0]);
@@ -274,7 +279,7 @@ fn a_return_meets_the_end_of_a_thread() {
 #[test]
 fn a_late_word_meets_the_next_use_of_the_unit() {
     explore(Some(3), || {
-        let checked = Checked::new(1, 1, Options::default());
+        let checked = Checked::new(1, 1, BufferOptions::default());
         let mut heap = checked.pool().attach().unwrap();
         let blocks: Vec<Sent> = (0..65).map(|_| Sent(heap.allocate(SHORT, 16).unwrap())).collect();
         for block in &blocks[1..64] {
@@ -303,7 +308,7 @@ fn a_late_word_meets_the_next_use_of_the_unit() {
 #[test]
 fn a_list_is_read_while_it_grows() {
     explore(Some(3), || {
-        let checked = Checked::new(2, 1, Options::default());
+        let checked = Checked::new(2, 1, BufferOptions::default());
         let mut heap = checked.pool().attach().unwrap();
         let blocks: Vec<Sent> = (0..11).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
         let other = Arc::clone(&checked);
@@ -355,7 +360,7 @@ fn a_return_meets_adoption() {
 fn a_kept_segment_is_gathered_while_its_heap_takes_it() {
     const SEGMENT: usize = SLOT_BYTES_MAX + 1;
     explore(Some(3), || {
-        let checked = Checked::new(2, 2, Options::default());
+        let checked = Checked::new(2, 2, BufferOptions::default());
         let mut heap = checked.pool().attach().unwrap();
         let block = heap.allocate(SEGMENT, 16).unwrap();
         // SAFETY: not used after.

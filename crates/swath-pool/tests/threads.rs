@@ -1,19 +1,19 @@
 //! The buffer pool under several threads: every byte has one owner at a time.
 
-mod buffer_support;
+mod support;
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Barrier, Mutex};
 
-use buffer_support::{Block, CROWDED, Random, arena};
-use swath_pool::FreeError;
-use swath_pool::pool::*;
+use support::{Block, CROWDED, arena, size};
+use swath_arch::testing::Random;
+use swath_pool::*;
 
 /// Threads allocate, exchange blocks through a common pot, free their own and
 /// others', end and are replaced.
-fn exchange(seed: u64, threads: usize, lives: usize, options: Options) {
+fn exchange(seed: u64, threads: usize, lives: usize, options: BufferOptions) {
     println!("seed {seed}");
     let arena = arena(2048, threads + 1, options);
     let pot = Mutex::new(Vec::<Block>::new());
@@ -24,16 +24,16 @@ fn exchange(seed: u64, threads: usize, lives: usize, options: Options) {
                 let (pool, pot) = (&arena.pool, &pot);
                 scope.spawn(move || {
                     CROWDED.set(thread % 2 == 0);
-                    let mut random = Random(seed * 1000 + thread as u64);
+                    let mut random = Random::new(seed * 1000 + thread as u64);
                     for _ in 0..lives {
                         let mut heap = pool.attach().unwrap();
                         let mut own = Vec::new();
                         for _ in 0..3000 {
                             match random.below(16) {
                                 0..8 => {
-                                    let size = random.size().min(100_000);
+                                    let size = size(&mut random).min(100_000);
                                     let Ok(at) = heap.allocate(size, 16) else { continue };
-                                    own.push(Block::fill(at, size, random.next() as u8));
+                                    own.push(Block::fill(at, size, random.word() as u8));
                                 }
                                 8..11 if !own.is_empty() => {
                                     let pick = random.below(own.len() as u64) as usize;
@@ -100,13 +100,13 @@ fn exchange(seed: u64, threads: usize, lives: usize, options: Options) {
 
 #[test]
 fn blocks_change_hands() {
-    exchange(1, 4, 3, Options::default());
-    exchange(2, 8, 2, Options { slack: 0, empty_eighths: 1, ..Options::default() });
+    exchange(1, 4, 3, BufferOptions::default());
+    exchange(2, 8, 2, BufferOptions { slack: 0, empty_eighths: 1, ..BufferOptions::default() });
 }
 
 #[test]
 fn of_frees_by_many_threads_one_succeeds() {
-    let arena = arena(64, 5, Options::default());
+    let arena = arena(64, 5, BufferOptions::default());
     let mut heap = arena.pool.attach().unwrap();
     for size in [16, 100, 8192, 100_000, 1 << 20] {
         for _ in 0..200 {
@@ -126,7 +126,10 @@ fn of_frees_by_many_threads_one_succeeds() {
                             match unsafe { heap.free(NonNull::new(at).unwrap()) } {
                                 Ok(()) => drop(freed.fetch_add(1, Relaxed)),
                                 Err(error) => {
-                                    assert_eq!(error, FreeError::NotAllocated { address: block });
+                                    assert_eq!(
+                                        error,
+                                        BufferFreeError::NotAllocated { address: block }
+                                    );
                                 }
                             }
                         }
