@@ -1,18 +1,18 @@
-//! How a pool behaves.
+//! The settings of a pool.
 
-/// How a pool behaves.
+/// Settings of a [`BufferPool`](crate::BufferPool).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferOptions {
     /// The emptiness threshold f in eighths, 1 to 7: a superblock that is at least so
     /// empty may go back to the global heap.
     pub empty_eighths: u32,
-    /// Superblocks of one class and that emptiness which a heap keeps (the K of Hoard).
+    /// Number of superblocks of one class and that emptiness which a heap keeps (the K of Hoard).
     pub slack: u32,
-    /// From a unit's release until its memory goes back to the system, in
-    /// the time that [`BufferPool::purge`] is called with; at most twice as long.
+    /// Least time from a unit's release until its memory goes back to the system, in the unit
+    /// of the time that [`BufferPool::purge`](crate::BufferPool::purge) is called with; the most
+    /// is twice that.
     pub purge_delay: u64,
-    /// Whether behind every segment lies a unit that faults, if the source
-    /// can guard.
+    /// True if a unit that faults lies behind every segment, provided the source can guard.
     pub guard_segments: bool,
 }
 

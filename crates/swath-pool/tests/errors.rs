@@ -136,7 +136,7 @@ fn a_block_freed_elsewhere_is_not_freed_again() {
         let error = BufferFreeError::NotAllocated { address };
         assert_eq!(refused(&arena, &mut there, address), error);
         assert_eq!(refused(&arena, &mut here, address), error);
-        // Taken in by the heap that it belongs to, it is still free.
+        // Collected in by the heap that it belongs to, it is still free.
         here.collect();
         assert_eq!(refused(&arena, &mut there, address), error);
         assert_eq!(refused(&arena, &mut here, address), error);

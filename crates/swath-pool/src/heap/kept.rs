@@ -2,10 +2,10 @@
 //! and each free would take the pool's lock, and the lines under it would go from processor
 //! to processor.
 //!
-//! While nobody has to wait for the lock, heaps keep nothing: what is free serves all.
+//! While no thread has to wait for the lock, heaps keep nothing: what is free serves all.
 //!
 //! A few runs of units, each one word. Only the heap's thread adds runs; it takes them out by a swap,
-//! as does whoever gathers memory (a purge, or a request that finds none):
+//! as does a thread that gathers memory (for a purge, or a request that finds none):
 //!
 //! ```text
 //!   owner: keep ──► store into an empty word      take ──► swap with 0
@@ -45,8 +45,8 @@ impl Run {
         self.first + self.units
     }
 
-    /// Where in the run a segment of `units` may begin that lies in as few pages of `page` units,
-    /// a power of two, as its length allows.
+    /// Returns the place in the run at which a segment of `units` may begin so that it lies in as
+    /// few pages of `page` units, a power of two, as its length allows.
     fn place(self, units: u32, page: u32) -> Option<u32> {
         let fits = self.first % page + units <= units.next_multiple_of(page);
         let first = if fits { self.first } else { self.first.next_multiple_of(page) };
@@ -57,7 +57,7 @@ impl Run {
 /// The runs of one heap.
 ///
 /// Invariants: no unit is in two runs, of this heap or of another; no two runs of a heap are
-/// neighbours; a run's units are nobody's else, and in use for the source.
+/// neighbours; nothing else uses a run's units, which are in use for the source.
 pub(crate) struct Kept([Shared64; RUNS]);
 
 impl Kept {
@@ -69,7 +69,7 @@ impl Kept {
         self.0.iter().filter_map(|word| Run::of(word.load(Relaxed)))
     }
 
-    /// The runs, which nobody has here any more.
+    /// Takes all runs out.
     pub(crate) fn gather(&self) -> impl Iterator<Item = Run> {
         let held = self.0.iter().filter(|word| word.load(Relaxed) != 0);
         // What the units' last user wrote comes before what the next one reads.

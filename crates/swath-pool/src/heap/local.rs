@@ -1,4 +1,4 @@
-//! A processor heap: one thread's superblocks (section 4.3 of the paper).
+//! A processor heap: one thread's superblocks (*Zhang, Lu and Zhang*, section 4.3).
 //!
 //! For each class there is a **current** superblock, and in it a current word
 //! of 64 slots: to allocate is to take its lowest bit. Up to eight of these bits
@@ -7,7 +7,7 @@
 //! empty, the summary names the superblock's next one; when all are, the
 //! superblock is full, and the next comes from the list of those partly used,
 //! oldest first, so that each had time to gather free slots; then the global
-//! heap is asked. Slots that other threads returned are taken in before a list
+//! heap is asked. Slots that other threads returned are collected before a list
 //! is looked at.
 //!
 //! A superblock counts only frees. Twice it reaches a count at which something
@@ -33,7 +33,7 @@ use crate::superblock::class::{
 use crate::superblock::owner::Owner;
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
-    /// A processor heap for the calling thread; none if all slots are taken.
+    /// Makes a processor heap for the calling thread; `None` if all slots are taken.
     ///
     /// O(h) for h slots used so far.
     #[must_use]
@@ -56,8 +56,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
 /// A processor heap in use by one thread.
 ///
-/// From [`BufferPool::attach`]; dropping it gives its superblocks to the global
-/// heap. Its frees take blocks of any heap of the pool.
+/// From [`BufferPool::attach`]; dropping it moves its superblocks to the global
+/// heap. It frees blocks of any heap of the pool.
 ///
 /// As long as one pointer, so that a thread's local storage can hold it as it is.
 pub struct LocalHeap<'p, 'm, L: RawMutex, S: SegmentSource> {
@@ -71,13 +71,13 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         Self { slot, pool: PhantomData }
     }
 
-    /// The heap as a pointer, for a thread's local storage.
+    /// Returns the heap as a pointer, for a thread's local storage.
     #[must_use]
     pub fn as_raw(&self) -> NonNull<HeapSlot> {
         NonNull::from(self.slot)
     }
 
-    /// The heap of [`as_raw`](Self::as_raw) again, beside the one that it came from.
+    /// Returns the heap of [`as_raw`](Self::as_raw) again, beside the one that it came from.
     ///
     /// # Safety
     /// That one is still there, has this type, and is not used while this one is.
@@ -88,7 +88,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         ManuallyDrop::new(Self { slot: unsafe { slot.as_ref() }, pool: PhantomData })
     }
 
-    /// The pool that it belongs to.
+    /// Returns the pool that it belongs to.
     #[inline]
     #[must_use]
     pub fn pool(&self) -> &'p BufferPool<'m, L, S> {
@@ -102,8 +102,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.slot.token()
     }
 
-    /// At least `size` bytes at a multiple of `align`, a power of two (of 16, if it is
-    /// less); a size of 0 gets a block too. The bytes hold anything.
+    /// Allocates at least `size` bytes at a multiple of `align`, a power of two (of 16, if it is
+    /// less); a size of 0 gets a block too. The bytes are not initialised.
     ///
     /// Nearly always as [`allocate_fast`](Self::allocate_fast). Otherwise O(r) for r
     /// slots that other threads returned since the last time, and for segments what the
@@ -126,8 +126,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             .ok_or(BufferAllocateError { size_bytes: size, align_bytes: align })
     }
 
-    /// `size` bytes at a multiple of 16, if that is short and a slot is at hand: some 30
-    /// instructions. Else nothing has changed.
+    /// Allocates `size` bytes at a multiple of 16, if the size is short and the current word of its
+    /// class has a free slot: some 30 instructions. Else nothing has changed.
     #[inline(always)]
     pub fn allocate_fast(&mut self, size: usize) -> Option<NonNull<u8>> {
         if size > TABLE_BYTES_MAX {
@@ -157,7 +157,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.allocate_segment(size, align).map(|(block, _)| block)
     }
 
-    /// As [`allocate`](Self::allocate), and whether the bytes are all zero
+    /// Allocates as [`allocate`](Self::allocate), and says if the bytes are all zero
     /// already, as a fresh segment's may be.
     ///
     /// # Errors
@@ -175,8 +175,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.allocate(size, align).map(|block| (block, false))
     }
 
-    /// `size` bytes at a multiple of 16, if the current superblock of their class has a slot. Else
-    /// nothing has changed.
+    /// Allocates `size` bytes at a multiple of 16, if the current superblock of their class has a
+    /// free slot. Else nothing has changed.
     #[inline(never)]
     pub fn allocate_current(&mut self, size: usize) -> Option<NonNull<u8>> {
         let class = class_for(size, SLOT_BYTES_MIN)?;
@@ -244,7 +244,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     #[cold]
     #[inline(never)]
     fn next_superblock(&self, class: usize) -> Option<NonNull<u8>> {
-        self.take_returned();
+        self.collect_returned();
         let partial = &self.slot.partial[class];
         let superblocks = self.pool().superblocks();
         let index = if let Some(index) = partial.list.pop(superblocks) {
@@ -263,7 +263,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.slot.take(class).or_else(|| self.next_word(class))
     }
 
-    /// Takes `block` back.
+    /// Frees `block`.
     ///
     /// Nearly always as [`free_fast`](Self::free_fast) for a block of this heap. For
     /// one of another, one atomic operation, and three if it is the first to come back to its
@@ -285,8 +285,8 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.free_other(block.addr().get())
     }
 
-    /// Takes `block` back, if it is a block in use of one of this heap's superblocks that is
-    /// neither full nor waits for slots from other threads: some 40 instructions. Else nothing
+    /// Frees `block` and returns true, if it is a block in use of one of this heap's superblocks
+    /// that is neither full nor has returned slots to collect: some 40 instructions. Else nothing
     /// has changed. Any pointer may be tried.
     ///
     /// # Safety
@@ -319,9 +319,9 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         true
     }
 
-    /// Takes `block` back, if it is a block in use of a superblock of one unit: one of another
-    /// heap, or one of this heap that is full or waits for slots from other threads. Else nothing
-    /// has changed. Any pointer may be tried.
+    /// Frees `block` and returns true, if it is a block in use in the first unit of a superblock:
+    /// one of another heap, or one of this heap that is full or has returned slots to collect. Else
+    /// nothing has changed. Any pointer may be tried.
     ///
     /// # Safety
     /// As for [`free_fast`](Self::free_fast).
@@ -334,7 +334,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             && superblock.slot(within).is_some_and(|slot| self.free_slot(unit as u32, slot))
     }
 
-    /// The unit that an address lies in, and where within it.
+    /// Returns the unit in which an address lies, and the offset within it.
     #[inline(always)]
     fn place_of(&self, block: *mut u8) -> Option<(usize, u32)> {
         let offset = block.addr().wrapping_sub(self.slot.base.load(Relaxed).addr());
@@ -343,7 +343,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         (unit < units).then_some((unit, (offset % UNIT_BYTES) as u32))
     }
 
-    /// Takes a slot of a superblock back; whether it was in use.
+    /// Frees a slot of a superblock, and returns true, if it is in use.
     #[inline(always)]
     fn free_slot(&self, index: u32, slot: u32) -> bool {
         let superblock = &self.pool().superblocks()[index as usize];
@@ -407,15 +407,15 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         if used == 0 || count > own.pool().options().slack {
             list.remove(superblocks, index);
             count -= 1;
-            own.pool().take_over(index);
+            own.pool().receive_locked(index);
         } else {
             superblock.set_used(used as u32, 0);
         }
         sparse.store(count, Relaxed);
     }
 
-    /// Takes in what other threads returned; O(r) for r slots.
-    pub(crate) fn take_returned(&self) {
+    /// Collects what other threads returned; O(r) for r slots.
+    pub(crate) fn collect_returned(&self) {
         let superblocks = self.pool().superblocks();
         self.slot.returned.take(superblocks, |index| {
             let superblock = &superblocks[index as usize];
@@ -423,17 +423,17 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             let owner = superblock.owner();
             if owner == token || owner.0 == token.0 + 1 {
                 let summary = superblock.leave_list();
-                self.take_in(index, summary, owner != token);
+                self.collect_slots(index, summary, owner != token);
             } else {
                 self.pool().forward(index);
             }
         });
     }
 
-    /// Takes in the returned slots of one superblock of this heap.
-    fn take_in(&self, index: u32, summary: u32, full: bool) {
+    /// Collects the returned slots of one superblock of this heap.
+    fn collect_slots(&self, index: u32, summary: u32, full: bool) {
         let superblock = &self.pool().superblocks()[index as usize];
-        let taken = self.pool().take_in(index, summary);
+        let taken = self.pool().collect_slots(index, summary);
         if taken == 0 {
             return;
         }
@@ -448,23 +448,23 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         }
     }
 
-    /// Takes in what other threads returned, on a list or not, of the first `high` units.
-    pub(crate) fn take_all_returned(&mut self, high: u32) {
+    /// Collects what other threads returned, on a list or not, of the first `high` units.
+    pub(crate) fn collect_all_returned(&mut self, high: u32) {
         for index in 0..high {
             let owner = self.pool().superblocks()[index as usize].owner();
             if owner == self.token() || owner.0 == self.token().0 + 1 {
                 let summary = self.pool().returned_bits(index).summary();
-                self.take_in(index, summary, owner != self.token());
+                self.collect_slots(index, summary, owner != self.token());
             }
         }
     }
 
-    /// Takes in what other threads returned and gives wholly empty superblocks to the global
-    /// heap, current ones too, and the units that the heap keeps back to the source.
+    /// Collects what other threads returned, moves wholly empty superblocks to the global heap,
+    /// current ones too, and releases the units that the heap keeps.
     ///
     /// Takes O(r) for r slots returned and O(c) for c classes.
     pub fn collect(&mut self) {
-        self.take_returned();
+        self.collect_returned();
         let superblocks = self.pool().superblocks();
         for class in 0..CLASSES {
             let current = &self.slot.current[class];
@@ -473,7 +473,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             if superblock.count_used() == 0 {
                 self.slot.clear_current(class);
                 superblock.set_used(0, 0);
-                self.pool().take_over(index);
+                self.pool().receive_locked(index);
             }
         }
         self.pool().lock().release_kept(&self.slot.kept);
@@ -482,7 +482,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
 impl<L: RawMutex, S: SegmentSource> Drop for LocalHeap<'_, '_, L, S> {
     fn drop(&mut self) {
-        self.take_returned();
+        self.collect_returned();
         self.pool().detach(self.slot);
     }
 }

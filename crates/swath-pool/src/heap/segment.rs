@@ -18,13 +18,13 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         u32::from(self.options().guard_segments)
     }
 
-    /// Units of a segment for `size` bytes, with its guard.
+    /// Returns the units of a segment for `size` bytes, with its guard.
     fn units_for(&self, size: usize) -> Option<u32> {
         let units = u32::try_from(size.max(1).div_ceil(UNIT_BYTES)).ok()?;
         units.checked_add(self.guard_units())
     }
 
-    /// A segment for `size` bytes, and whether they are zero.
+    /// Allocates a segment for `size` bytes, and says if they are zero.
     #[cold]
     #[inline(never)]
     fn allocate_segment(&self, size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
@@ -46,7 +46,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         Some((self.unit_start(first), zero))
     }
 
-    /// Takes the segment back that begins at unit `index`.
+    /// Frees the segment that begins at unit `index`.
     pub(crate) fn free_segment(&self, index: u32, address: usize) -> Result<(), BufferFreeError> {
         let ended = self.superblocks()[index as usize].end_segment();
         let units = ended.ok_or(BufferFreeError::NotAllocated { address })?;
@@ -58,11 +58,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         Ok(())
     }
 
-    /// Makes a segment as long as `size` wants, where it is; whether it could.
+    /// Makes a segment as long as `size` wants, where it is, and returns true if it could.
     fn resize_segment(&self, index: u32, size: usize) -> bool {
         let Some(wanted) = self.units_for(size) else { return false };
         let superblock = &self.superblocks()[index as usize];
-        // A fork finds it in use, and nobody frees it meanwhile.
+        // A fork finds it in use, and no thread frees it meanwhile.
         let mut global = self.lock();
         let Some(units) = superblock.end_segment() else { return false };
         if wanted > units {
@@ -83,7 +83,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         true
     }
 
-    /// Whether the block at `index` and `slot` can serve `size` bytes where it is.
+    /// Returns true if the block at `index` and `slot` can serve `size` bytes where it is.
     fn fits(&self, index: u32, slot: Option<u32>, old: usize, size: usize, align: usize) -> bool {
         match slot {
             Some(_) => {
@@ -95,7 +95,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 }
 
 impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
-    /// A segment for `size` bytes, and whether they are zero: of units that the heap kept, or the
+    /// Allocates a segment for `size` bytes, and says if they are zero: of units that the heap kept, or the
     /// source's.
     pub(crate) fn allocate_segment(
         &self,
@@ -115,7 +115,7 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
         pool.allocate_segment(size, align)
     }
 
-    /// Takes the segment back that begins at unit `index`, and keeps its units for the next ones.
+    /// Frees the segment that begins at unit `index`, and keeps its units for the next ones.
     pub(crate) fn free_segment(&self, index: u32, address: usize) -> Result<(), BufferFreeError> {
         let pool = self.pool();
         let superblock = &pool.superblocks()[index as usize];

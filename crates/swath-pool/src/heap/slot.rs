@@ -19,7 +19,7 @@ use crate::superblock::record::Superblock;
 pub(crate) struct Current {
     /// The word of free slots in use; the heap's `nothing` if there is none.
     pub(crate) word: AtomicPtr<Shared64>,
-    /// Slots of the word that are handed out next, from the lowest on.
+    /// Slots of the word that are allocated next, from the lowest on.
     pub(crate) ready: AtomicU64,
     /// The first of that word's slots.
     pub(crate) first: AtomicPtr<u8>,
@@ -59,7 +59,7 @@ impl Current {
         Some(unsafe { NonNull::new_unchecked(self.first.load(Relaxed).wrapping_add(at)) })
     }
 
-    /// Whether the slots that are ready are free.
+    /// Returns true if the slots that are ready are free.
     pub(crate) fn is_sound(&self) -> bool {
         self.ready.load(Relaxed) & !self.word().load(Relaxed) == 0
     }
@@ -68,11 +68,11 @@ impl Current {
 /// A class's superblocks beside the current one that are partly used.
 pub(crate) struct Partial {
     pub(crate) list: List,
-    /// How many of the list are as empty as the threshold says.
+    /// Number of superblocks in the list that are as empty as the threshold says.
     pub(crate) sparse: AtomicU32,
 }
 
-/// Storage for one processor heap, given by the caller.
+/// Storage for one processor heap, supplied by the caller.
 ///
 /// Invariants: a superblock of this heap is current for its class, or in the
 /// class's list, or full and in the list of full ones. `sparse` counts the
@@ -97,14 +97,14 @@ pub struct HeapSlot {
     pub(crate) kept: Kept,
     /// Slots that other threads returned.
     pub(crate) remote_frees: AtomicU64,
-    /// Whether a thread has the heap; changes under the pool's lock.
+    /// 1 if a thread has the heap, else 0; changes under the pool's lock.
     pub(crate) attached: AtomicU32,
     _apart: [u64; 8],
     pub(crate) returned: ReturnList,
 }
 
 impl HeapSlot {
-    /// A heap that no thread has.
+    /// Makes a heap that no thread has.
     #[allow(clippy::new_without_default, reason = "storage, not a value")]
     pub fn new() -> Self {
         Self {
@@ -176,7 +176,7 @@ impl HeapSlot {
         &self.current[class]
     }
 
-    /// Whether `index` is the current superblock of its class.
+    /// Returns true if `index` is the current superblock of its class.
     pub(crate) fn is_current(&self, class: usize, index: u32) -> bool {
         self.current[class].superblock.load(Relaxed) == index + 1
     }

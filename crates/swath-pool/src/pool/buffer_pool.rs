@@ -41,25 +41,25 @@ pub struct BufferPool<'m, L, S> {
     /// The global heap's superblocks to which slots came back, and units that
     /// lost their owner while on a list.
     pub(crate) list: ReturnList,
-    /// Double frees that met a return under way, found when it was taken in.
+    /// Double frees that met a return under way, found when the owner collected it.
     pub(crate) late_double_frees: AtomicU64,
-    /// Whether a thread had to wait for the lock since the last purge.
+    /// True if a thread had to wait for the lock since the last purge.
     pub(crate) crowded: AtomicBool,
-    /// When the next purge is due.
+    /// Time at which the next purge is due.
     pub(crate) due: AtomicU64,
 }
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
-    /// A pool over the arena from `base` on, of as many units as
+    /// Makes a pool over the arena from `base` on, of as many units as
     /// `storage` has records.
     ///
     /// # Errors
     /// A [`BufferPoolError`]; nothing has changed.
     ///
     /// # Safety
-    /// What `source` hands out lies in the arena, is valid as [`SegmentSource`] says until the
-    /// pool is dropped and its blocks are no longer used, and nobody else uses the
-    /// source's units or the storage.
+    /// What is acquired from `source` lies in the arena and is valid as [`SegmentSource`] says until
+    /// the pool is dropped and its blocks are no longer used; nothing else uses the source's units
+    /// or the storage.
     pub unsafe fn new(
         base: NonNull<u8>,
         storage: Storage<'m>,
@@ -105,13 +105,13 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         })
     }
 
-    /// How the pool behaves.
+    /// Returns the settings.
     #[must_use]
     pub fn options(&self) -> &BufferOptions {
         &self.options
     }
 
-    /// Looks at the source, under the pool's lock: `look` must not call the pool.
+    /// Calls `look` with the source, under the pool's lock: it must not call the pool.
     pub fn with_source<T>(&self, look: impl FnOnce(&S) -> T) -> T {
         look(&self.lock().source)
     }
@@ -131,13 +131,13 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         &self.returned[index as usize]
     }
 
-    /// The address of a unit.
+    /// Returns the address of a unit.
     #[inline]
     pub(crate) fn unit_start(&self, index: u32) -> NonNull<u8> {
         self.base.0.map_addr(|base| base.saturating_add((index as usize) << UNIT_SHIFT))
     }
 
-    /// Slots in use at which a superblock counts as empty enough to go.
+    /// Returns the number of slots in use at which a superblock is sparse.
     pub(crate) fn low(&self, slots: u32) -> u32 {
         (slots * (8 - self.options.empty_eighths) / 8).max(1)
     }
@@ -152,14 +152,14 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         })
     }
 
-    /// Whether the address lies in the arena.
+    /// Returns true if the address lies in the arena.
     #[inline]
     #[must_use]
     pub fn contains(&self, address: usize) -> bool {
         address.wrapping_sub(self.base.0.addr().get()) >> UNIT_SHIFT < self.superblocks.len()
     }
 
-    /// The superblock and slot that start at `address`, or the segment; whether in use or not.
+    /// Finds the superblock and slot that start at `address`, or the segment, in use or not.
     pub(crate) fn find(&self, address: usize) -> Result<(u32, Option<u32>), BufferFreeError> {
         if !self.contains(address) {
             return Err(BufferFreeError::Foreign { address });
@@ -184,7 +184,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
     }
 
-    /// The block in use that starts at `block`: its bytes, all of which may be used.
+    /// Returns the bytes of the block in use that starts at `block`, all of which may be used.
     ///
     /// # Errors
     /// [`BufferFreeError`], as for a free.
@@ -202,7 +202,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         Ok(slot_bytes(superblock.class.load(Relaxed) as usize))
     }
 
-    /// Bytes of a segment of so many units for its user.
+    /// Returns the bytes of a segment of so many units that are its user's.
     pub(crate) fn segment_bytes(&self, units: u32) -> usize {
         ((units - u32::from(self.options.guard_segments)) as usize) << UNIT_SHIFT
     }

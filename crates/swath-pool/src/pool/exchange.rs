@@ -20,14 +20,14 @@ use crate::superblock::owner::{Owner, Role};
 const GLOBAL: u32 = 0;
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
-    /// Gives all superblocks of a heap to the global heap.
+    /// Moves all superblocks of a heap to the global heap.
     pub(crate) fn detach(&self, slot: &HeapSlot) {
         let mut global = self.lock();
         self.abandon(&mut global, slot);
         slot.attached.store(0, Relaxed);
         // What was pushed until now; the rest is found by the next user of the
         // slot, by a purge or when memory runs out.
-        slot.returned.take(self.superblocks(), |index| self.read_back(&mut global, index));
+        slot.returned.take(self.superblocks(), |index| self.collect_listed(&mut global, index));
     }
 
     fn abandon(&self, global: &mut Global<'m, S>, slot: &HeapSlot) {
@@ -51,7 +51,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     }
 
     /// Makes a superblock that its owner has taken out of its lists the global
-    /// heap's, or gives it back to the source if it is empty.
+    /// heap's, or releases it to the source if it is empty.
     pub(crate) fn receive(&self, global: &mut Global<'m, S>, index: u32) {
         let superblock = &self.superblocks()[index as usize];
         let used = superblock.used() as u32;
@@ -66,8 +66,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
     }
 
-    /// As [`receive`](Self::receive), with the lock.
-    pub(crate) fn take_over(&self, index: u32) {
+    /// As [`receive`](Self::receive), taking the lock.
+    pub(crate) fn receive_locked(&self, index: u32) {
         self.receive(&mut self.lock(), index);
     }
 
@@ -80,11 +80,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         global.release(index, units);
     }
 
-    /// A superblock of `class` with a free slot, from now on the heap's whose
-    /// owner word is `token`.
+    /// Acquires a superblock of `class` with a free slot for the heap whose owner word is `token`.
     pub(crate) fn acquire_superblock(&self, class: usize, token: Owner) -> Option<u32> {
         let mut global = self.lock();
-        self.read_list(&mut global);
+        self.collect_global(&mut global);
         loop {
             if let Some(index) = global.partial[class].pop(self.superblocks()) {
                 let superblock = &self.superblocks()[index as usize];
@@ -122,10 +121,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
     }
 
-    /// Takes the returned slots of a superblock in, as its owner; how many.
-    pub(crate) fn take_in(&self, index: u32, summary: u32) -> u32 {
+    /// Collects the returned slots of a superblock, as its owner, and returns their number.
+    pub(crate) fn collect_slots(&self, index: u32, summary: u32) -> u32 {
         let superblock = &self.superblocks()[index as usize];
-        let taken = superblock.take_in(summary, self.returned_bits(index));
+        let taken = superblock.collect_slots(summary, self.returned_bits(index));
         if taken.twice != 0 {
             self.late_double_frees.fetch_add(u64::from(taken.twice), Relaxed);
         }
@@ -133,19 +132,19 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     }
 
     /// Reads the global heap's list of superblocks with returned slots.
-    pub(crate) fn read_list(&self, global: &mut Global<'m, S>) {
-        self.list.take(self.superblocks(), |index| self.read_back(global, index));
+    pub(crate) fn collect_global(&self, global: &mut Global<'m, S>) {
+        self.list.take(self.superblocks(), |index| self.collect_listed(global, index));
     }
 
-    /// Takes in what lies with the global heap's list, with heaps without a thread, and the units
-    /// that heaps keep; whether there was anything for others to use.
+    /// Collects what lies on the global heap's list and on those of heaps without a thread, and
+    /// the units that heaps keep. Returns true if there was anything for others to use.
     pub(crate) fn gather(&self, global: &mut Global<'m, S>) -> bool {
         let before = global.releases;
-        self.read_list(global);
+        self.collect_global(global);
         let mut any = false;
         for slot in &self.heaps[..global.heaps_high] {
             if slot.attached.load(Relaxed) == 0 && !slot.returned.is_empty() {
-                slot.returned.take(self.superblocks(), |index| self.read_back(global, index));
+                slot.returned.take(self.superblocks(), |index| self.collect_listed(global, index));
                 any = true;
             }
             global.release_kept(&slot.kept);
@@ -158,21 +157,21 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         self.lock().release(run.first, run.units);
     }
 
-    /// Takes in the returned slots of a superblock that was on a list, if it is the global
+    /// Collects the returned slots of a superblock that was on a list, if it is the global
     /// heap's.
-    fn read_back(&self, global: &mut Global<'m, S>, index: u32) {
+    fn collect_listed(&self, global: &mut Global<'m, S>, index: u32) {
         let superblock = &self.superblocks()[index as usize];
         let full = match superblock.owner().role() {
             Role::Superblock { heap: GLOBAL, full } => full,
             Role::Superblock { .. } => return self.forward(index),
-            // The return was taken in before the place on the list was
-            // given up: there is nothing to read.
+            // The return was collected before the superblock left the list: there is nothing
+            // to read.
             Role::Free | Role::Segment | Role::Inner(_) => {
                 superblock.leave_list();
                 return;
             }
         };
-        let taken = self.take_in(index, superblock.leave_list());
+        let taken = self.collect_slots(index, superblock.leave_list());
         if taken == 0 {
             return;
         }
@@ -202,8 +201,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
     }
 
-    /// Takes `block` back from a thread that has no heap: one to three atomic
-    /// operations, or for a segment the lock.
+    /// Frees `block` from a thread that has no heap: one to three atomic operations, or for a
+    /// segment the lock.
     ///
     /// # Errors
     /// [`BufferFreeError`]; nothing changes.
@@ -219,8 +218,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
     }
 
-    /// Gives memory back to the system whose units were released at least the options'
-    /// delay before `now`; how many units went. Cheap if it is called too early.
+    /// Returns the memory of units that were released at least the settings' delay before `now`
+    /// to the system, and the number of these units. Cheap if it is called too early.
     ///
     /// O(u / 64) for u units used so far, and what the source takes.
     pub fn purge(&self, now: u64) -> u64 {
@@ -234,7 +233,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         global.purge(false)
     }
 
-    /// Gives all memory of free units back to the system at once.
+    /// Returns the memory of all free units to the system at once, and the number of these units.
     pub fn purge_all(&self) -> u64 {
         let mut global = self.lock();
         self.gather(&mut global);

@@ -1,4 +1,4 @@
-//! What a process with a pool does around a fork.
+//! A fork of the process: the child rebuilds the pool.
 //!
 //! A fork copies the pool as other threads have it in the middle of a call. What
 //! they leave behind is one of few things: a word of free bits is always before
@@ -18,14 +18,14 @@ use crate::source::segment_source::SegmentSource;
 use crate::superblock::owner::Role;
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
-    /// Before a fork: takes the pool's lock and keeps it.
+    /// Prepares for a fork: takes the pool's lock and keeps it.
     pub fn before_fork(&self) {
         let mut guard = self.lock();
         guard.source.before_fork();
         core::mem::forget(guard);
     }
 
-    /// After a fork, in the parent.
+    /// Ends the preparation for a fork in the parent: releases the lock.
     ///
     /// # Safety
     /// This thread called [`before_fork`](Self::before_fork) and none of the
@@ -36,9 +36,9 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         guard.source.after_fork_in_parent();
     }
 
-    /// After a fork, in the child: the heaps of all threads but `own` go to
-    /// the global heap. Slots that they were about to free or to hand out stay
-    /// in use, and so do units that they were about to keep or to take.
+    /// Ends the preparation for a fork in the child: the heaps of all threads but `own` go to
+    /// the global heap. Slots that those were about to free or to allocate stay in use, and so do
+    /// units that they were about to keep or to reuse.
     ///
     /// O(h + u) for h heaps and u units used so far.
     ///
@@ -50,7 +50,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         // SAFETY: this thread holds the lock and no guard of it is left.
         let mut guard = unsafe { self.global.make_guard_unchecked() };
         guard.source.after_fork_in_child();
-        // SAFETY: nobody else has it, and it is there.
+        // SAFETY: nothing else uses it, and it is there.
         let own = own.map(|mut own| unsafe { own.as_mut() });
         let mine = own.as_ref().map(|heap| heap.token());
         let superblocks = self.superblocks();
@@ -73,7 +73,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             };
             let units = superblock.units.load(Relaxed);
             if mine.map(|token| token.role()) != Some(Role::Superblock { heap, full: false }) {
-                self.take_in(index, self.returned_bits(index).summary());
+                self.collect_slots(index, self.returned_bits(index).summary());
                 superblock.recount();
                 self.receive(&mut guard, index);
             }
@@ -82,6 +82,6 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let high = guard.high;
         drop(guard);
         let Some(own) = own else { return };
-        own.take_all_returned(high);
+        own.collect_all_returned(high);
     }
 }

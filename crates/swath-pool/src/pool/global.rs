@@ -1,4 +1,4 @@
-//! The global heap: superblocks without a thread, and units that nobody uses.
+//! The global heap: superblocks without a thread, and free units whose memory is still there.
 
 use crate::heap::kept::Kept;
 use crate::source::masks::word_masks;
@@ -19,7 +19,7 @@ pub(crate) struct Global<'m, S> {
     pub(crate) heaps_high: usize,
     /// Slots of its superblocks that came back.
     pub(crate) remote_frees: u64,
-    /// Releases so far: whether another try may succeed.
+    /// Number of releases so far, which says if another try may succeed.
     pub(crate) releases: u64,
 }
 
@@ -37,13 +37,13 @@ impl<'m, S: SegmentSource> Global<'m, S> {
         }
     }
 
-    /// Units from the source, and whether they read as zero.
+    /// Acquires units from the source; true beside them if they read as zero.
     pub(crate) fn acquire(&mut self, units: u32, align_units: u32) -> Option<(u32, bool)> {
         let first = self.source.acquire(units, align_units)?;
         Some((first, self.note_acquired(first, units)))
     }
 
-    /// Notes that units are in use now; whether they read as zero.
+    /// Notes that units are in use now, and returns true if they read as zero.
     pub(crate) fn note_acquired(&mut self, first: u32, units: u32) -> bool {
         self.high = self.high.max(first + units);
         let (new, old) = self.dirty.split_at_mut(self.dirty.len() / 2);
@@ -69,8 +69,8 @@ impl<'m, S: SegmentSource> Global<'m, S> {
         kept.gather().for_each(|run| self.release(run.first, run.units));
     }
 
-    /// Gives the memory of units released before the last call back, or of
-    /// all; units that went.
+    /// Returns the memory of units released before the last call, or of all free ones, to the
+    /// system, and the number of these units.
     pub(crate) fn purge(&mut self, all: bool) -> u64 {
         let half = self.dirty.len() / 2;
         let mut purged = 0;

@@ -22,16 +22,16 @@ pub struct BufferStats {
     /// Bytes of free units whose memory has not gone back to the system, those that heaps keep
     /// among them.
     pub cached_bytes: u64,
-    /// Superblocks of each class.
+    /// Number of superblocks of each class.
     pub superblocks: [u32; CLASSES],
-    /// Superblocks of the global heap.
+    /// Number of superblocks of the global heap.
     pub global_superblocks: u32,
-    /// Slots that threads returned to heaps of other threads, as far as these have
-    /// taken them in.
+    /// Number of slots that threads returned to heaps of other threads, as far as these have
+    /// collected them.
     pub remote_frees: u64,
-    /// Blocks that were freed twice, by the heap's thread and at the same time by another.
+    /// Number of blocks that were freed twice, by the heap's thread and at the same time by another.
     pub late_double_frees: u64,
-    /// Heaps that have a thread.
+    /// Number of heaps that have a thread.
     pub heaps: u32,
 }
 

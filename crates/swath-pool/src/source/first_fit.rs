@@ -22,13 +22,13 @@ pub struct FirstFit<W> {
 }
 
 impl<W: AsRef<[u64]> + AsMut<[u64]>> FirstFit<W> {
-    /// Words of storage for `units` units.
+    /// Returns the words of storage that `units` units need.
     #[must_use]
     pub const fn words(units: u32) -> usize {
         units.div_ceil(64) as usize
     }
 
-    /// All of `units` units are free, as many as `used` has bits at most. The
+    /// Makes a source of `units` free units, as many as `used` has bits at most. The
     /// arena starts at address `base_address`; `zero` says whether its memory reads as zeroes.
     pub fn new(base_address: usize, units: u32, mut used: W, zero: bool) -> Self {
         used.as_mut().fill(0);
@@ -37,13 +37,13 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> FirstFit<W> {
         Self { used, units, base_units, lowest: 0, zero }
     }
 
-    /// Units that are free.
+    /// Counts the free units.
     pub fn free_units(&self) -> u32 {
         let used: u32 = self.used.as_ref().iter().map(|word| word.count_ones()).sum();
         self.units - used
     }
 
-    /// The first unit from `from` on that is used, or free; the arena's end if there is none.
+    /// Finds the first unit from `from` on that is used, or free; the arena's end if there is none.
     fn next(&self, from: u32, used: bool) -> u32 {
         let words = self.used.as_ref();
         let flip = if used { 0 } else { u64::MAX };
@@ -66,7 +66,7 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> FirstFit<W> {
     }
 }
 
-// SAFETY: a unit is handed out where its bit was clear, which is set until the
+// SAFETY: a unit is acquired where its bit was clear, which is set until the
 // unit is released; the arena's memory is all there by the pool's contract.
 unsafe impl<W: AsRef<[u64]> + AsMut<[u64]>> SegmentSource for FirstFit<W> {
     fn reads_zero(&self) -> bool {
@@ -106,7 +106,7 @@ unsafe impl<W: AsRef<[u64]> + AsMut<[u64]>> SegmentSource for FirstFit<W> {
         self.lowest = self.lowest.min(first);
     }
 
-    /// Nobody takes this memory back.
+    /// Memory of this source never goes back.
     fn purge(&mut self, _: u32, _: u32) -> bool {
         false
     }

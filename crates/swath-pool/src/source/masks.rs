@@ -1,6 +1,6 @@
 //! Runs of bits in words.
 
-/// The words that `count` bits from `first` on lie in, each with its bits.
+/// Returns the words in which `count` bits from `first` on lie, each with its bits.
 pub(crate) fn word_masks(first: u32, count: u32) -> impl Iterator<Item = (usize, u64)> {
     let (first, end) = (u64::from(first), u64::from(first) + u64::from(count));
     (first / 64..end.div_ceil(64)).map(move |index| {

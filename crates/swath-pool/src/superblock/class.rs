@@ -1,5 +1,5 @@
-//! Size classes: how long a slot is for a request, and how a superblock of
-//! such slots is laid out.
+//! Size classes: the length of the slot for a request, and the layout of a superblock of
+//! such slots.
 //!
 //! Up to 128 bytes there is a class for each 16; above, eight in each power of
 //! two, so that less than an eighth of a slot is lost by rounding. A slot's
@@ -22,19 +22,19 @@ pub const SLOT_BYTES_MIN: usize = 16;
 /// would hold more memory than a program with few such blocks uses.
 pub const SLOT_BYTES_MAX: usize = 32 << 10;
 
-/// Words of bits that a superblock has at most; few for the model checker.
+/// Words of bits in a superblock at most; few for the model checker.
 pub(crate) const WORDS: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// Number of size classes.
 pub const CLASSES: usize = class_of(SLOT_BYTES_MAX) + 1;
 
-/// Slots that a superblock has at least.
+/// Number of slots in a superblock at least.
 const SLOTS_MIN: usize = 8;
 
-/// The sizes that a table answers.
+/// Bytes of the largest request whose class a table holds.
 pub(crate) const TABLE_BYTES_MAX: usize = 1024;
 
-/// How superblocks of one class are laid out.
+/// The layout of the superblocks of one class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     /// Bytes of a slot: an odd number times two to the power of `twos`.

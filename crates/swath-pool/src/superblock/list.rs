@@ -6,8 +6,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::superblock::atomic::Shared32;
 use crate::superblock::record::Superblock;
 
-/// A list of superblocks with returned slots: pushed one by one by anyone,
-/// taken whole.
+/// A list of superblocks with returned slots: any thread pushes one, and the owner takes the
+/// whole list.
 pub(crate) struct ReturnList(Shared32);
 
 impl ReturnList {
@@ -59,7 +59,7 @@ impl ReturnList {
 }
 
 /// A list of superblocks of one heap, in the order in which they came. Only the
-/// heap's owner touches it, or who holds the pool's lock.
+/// heap's owner touches it, or the thread that holds the pool's lock.
 pub(crate) struct List {
     first: AtomicU32,
     last: AtomicU32,
@@ -80,7 +80,7 @@ impl List {
         self.first.load(Relaxed).checked_sub(1)
     }
 
-    /// Whether superblock `last`, plus one, is the last; 0 for an empty list.
+    /// Returns true if superblock `last`, plus one, is the last; 0 for an empty list.
     pub(crate) fn ends_with(&self, last: u32) -> bool {
         self.last.load(Relaxed) == last
     }

@@ -1,12 +1,12 @@
 //! The owner of a unit, and the unit's role, in one number.
 
-/// What a unit is, in one number that only changes under the pool's lock, except that an owner may
-/// turn its own superblock from open to full and back, and that segments begin and end where their
-/// units are one thread's alone.
+/// The owner and role of a unit, in one number. It changes only under the pool's lock, except that
+/// an owner may turn its own superblock from open to full and back, and that segments begin and end
+/// where their units are one thread's alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner(pub(crate) u32);
 
-/// What an [`Owner`] says.
+/// The role of a unit, as its [`Owner`] says it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// Nothing begins here.
@@ -35,13 +35,13 @@ impl Owner {
         Self(distance << 2 | 3)
     }
 
-    /// Whether it is a heap's superblock, open or full.
+    /// Returns true if it is a heap's superblock, open or full.
     #[inline(always)]
     pub(crate) const fn is_superblock(self) -> bool {
         matches!(self.0 & 3, 1 | 2)
     }
 
-    /// Whether two superblocks are of one heap.
+    /// Returns true if two superblocks are of one heap.
     #[inline(always)]
     pub(crate) const fn is_heap_of(self, other: Self) -> bool {
         self.0 >> 2 == other.0 >> 2

@@ -1,4 +1,4 @@
-//! A superblock's descriptor: which of its slots are free, and whose it is.
+//! A superblock's descriptor: its free slots and its owner.
 //!
 //! Two bits belong to a slot. The first says that it is **free** and is written
 //! by the superblock's owner alone; the second says that another thread has
@@ -14,14 +14,14 @@
 //! tells a double free. If the word was empty, it sets the word's bit in
 //! `queued`; if that was empty too, it alone has the right to push the
 //! superblock on its owner's list. (`queued` and the owner are one word: the
-//! owner sees by one comparison that a superblock is his and nothing waits.) So a superblock lies on at most one list, and
-//! it lies on one (or is about to be pushed, or was taken off and not yet read)
+//! owner sees by one comparison that a superblock is its own and nothing waits.) So a superblock
+//! lies on at most one list, and it lies on one (or is about to be pushed, or was taken off and not yet read)
 //! exactly while `queued` is not zero. The owner takes the whole list by one
 //! swap, reads a superblock's link, and only then takes `queued` and the words
 //! that it names: nothing is popped one by one, so there is no ABA.
 //!
-//! Who finds a superblock on his list that is no longer his pushes it on to
-//! its owner; `queued` stays as it is, and with it the right to push.
+//! A heap that finds a superblock on its list that is no longer its own pushes it on to
+//! the owner; `queued` stays as it is, and with it the right to push.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
@@ -30,7 +30,7 @@ use crate::superblock::atomic::{Shared32, Shared64};
 use crate::superblock::class::{LAYOUTS, Layout, WORDS, slot_at};
 use crate::superblock::owner::Owner;
 
-/// The record of one unit: storage that the caller gives, one for each unit of
+/// The record of one unit: storage that the caller supplies, one for each unit of
 /// the arena. All zeroes is a valid and the initial value.
 ///
 /// Invariants, for the first unit of a superblock: a word of `free` that is not
@@ -69,7 +69,7 @@ pub struct Superblock {
 }
 
 /// The bits of slots that came back from other threads: storage that the caller
-/// gives, one for each unit. All zeroes is a valid and the initial value.
+/// supplies, one for each unit. All zeroes is a valid and the initial value.
 ///
 /// An odd number of cache lines, so that the first ones of neighbours do not
 /// compete for one set of a cache.
@@ -79,9 +79,9 @@ pub struct Returned {
     _odd: [u64; 8],
 }
 
-/// What a superblock took in.
+/// The slots that a superblock collected.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Taken {
+pub(crate) struct Collected {
     /// Slots that are free now and were not.
     pub(crate) slots: u32,
     /// Slots that were free already: freed twice, at once by the owner and
@@ -94,7 +94,7 @@ pub(crate) struct Taken {
 pub(crate) struct Twice;
 
 impl Returned {
-    /// No slots returned.
+    /// Makes a record without returned slots.
     #[allow(clippy::new_without_default, reason = "storage, not a value")]
     pub fn new() -> Self {
         Self { words: core::array::from_fn(|_| Shared64::new(0)), _odd: [0; 8] }
@@ -111,7 +111,7 @@ impl Returned {
         words.fold(0, |bits, (i, word)| bits | u32::from(word.load(Relaxed) != 0) << (i / 2))
     }
 
-    /// Slots returned and not taken in.
+    /// Counts the slots returned and not collected.
     pub(crate) fn count(&self) -> u32 {
         self.words.iter().map(|word| word.load(Relaxed).count_ones()).sum()
     }
@@ -122,7 +122,7 @@ impl Returned {
 }
 
 impl Superblock {
-    /// A unit where nothing begins.
+    /// Makes the record of a free unit.
     #[allow(clippy::new_without_default, reason = "storage, not a value")]
     pub fn new() -> Self {
         Self {
@@ -144,7 +144,7 @@ impl Superblock {
         }
     }
 
-    /// Whether it is `owner`'s and no returned slots wait to be taken in.
+    /// Returns true if it is `owner`'s and no returned slots wait to be collected.
     #[inline(always)]
     pub(crate) fn is_undisturbed(&self, owner: Owner) -> bool {
         self.state.load(Relaxed) == u64::from(owner.0)
@@ -266,15 +266,15 @@ impl Superblock {
         Ok((state >> 32 == 0).then_some(Owner(state as u32)))
     }
 
-    /// Gives up the place on the list and says which words have bits. Only
+    /// Leaves the list and returns the summary of the words that have bits. Only
     /// after the link was read.
     pub(crate) fn leave_list(&self) -> u32 {
         (self.state.fetch_and(u64::from(u32::MAX), AcqRel) >> 32) as u32
     }
 
-    /// Takes returned slots of the words in `summary` in, as the owner.
-    pub(crate) fn take_in(&self, mut summary: u32, returned: &Returned) -> Taken {
-        let mut taken = Taken::default();
+    /// Collects the returned slots of the words in `summary`, as the owner.
+    pub(crate) fn collect_slots(&self, mut summary: u32, returned: &Returned) -> Collected {
+        let mut taken = Collected::default();
         while summary != 0 {
             let pair = summary.trailing_zeros() as usize;
             summary &= summary - 1;
