@@ -241,7 +241,7 @@ typedef struct {
   uint32_t isolated;
 } swath_bank;
 
-// How `cmt_malloc` works. Fill it with `cmt_options_default` first, so that it stays right
+// Settings of `cmt_malloc`. Fill it with `cmt_options_default` first, so that it stays right
 // when members are added.
 //
 // Each member can be set by the environment too, by the name beside it; the environment
@@ -262,23 +262,23 @@ typedef struct {
   // right to know physical addresses picks and orders their pages so that they are as
   // contiguous as can be. Default 2: 1, but 0 in the library that overrides malloc.
   uint32_t populate;
-  // `SWATH_PURGE_MS`: how long memory that is free stays with the process before it goes
-  // back to the system, in ms. Default 1000.
+  // `SWATH_PURGE_MS`: time for which memory that is free stays with the process before it
+  // goes back to the system, in ms. Default 1000.
   uint64_t purge_ms;
   // `SWATH_EMPTY_EIGHTHS`: the emptiness threshold f in eighths, 1 to 7: a superblock that is
   // so empty may go to other threads. Default 7.
   uint32_t empty_eighths;
   // `SWATH_GUARD`: 1 puts an address range that faults behind every segment. Default 0.
   uint32_t guard;
-  // `SWATH_QUARANTINE`: how many freed blocks of a thread wait before they may be handed
-  // out again, so that a use after free is not at once another's. Up to 4096; default 0.
+  // `SWATH_QUARANTINE`: number of freed blocks of a thread that wait before they may be
+  // allocated again, so that a use after free is not at once another's. Up to 4096; default 0.
   uint32_t quarantine;
-  // `SWATH_ON_ERROR`: what a wrong pointer given to `cmt_free` comes to: 0, nothing; 1,
+  // `SWATH_ON_ERROR`: the consequence of a wrong pointer given to `cmt_free`: 0, nothing; 1,
   // a line on standard error; 2, that and an abort. Default 2.
   uint32_t on_error;
 } cmt_options;
 
-// What the pool holds, in bytes if not said otherwise.
+// Counts of what the pool holds, in bytes if not said otherwise.
 typedef struct {
   // Blocks in use, as long as their slots and segments are.
   uint64_t live_bytes;
@@ -292,7 +292,7 @@ typedef struct {
   uint64_t hugetlb_1g_bytes;
   // Of pages of 2 MiB of the hugetlb pool.
   uint64_t hugetlb_2m_bytes;
-  // Where transparent huge pages were asked for.
+  // For which transparent huge pages were asked for.
   uint64_t thp_bytes;
   // Of pages of 4 KiB.
   uint64_t small_bytes;
@@ -314,7 +314,7 @@ typedef struct {
 typedef struct {
   // The physical address of its first byte.
   uint64_t address;
-  // How long it is.
+  // Number of its bytes.
   uint64_t len_bytes;
 } cmt_extent;
 
@@ -488,18 +488,18 @@ swath_result swath_banks_look(const swath_banks *banks, size_t index, swath_bank
 // `banks` is null or an object of this library.
 swath_result swath_banks_isolate(swath_banks *banks, size_t index, uint32_t on);
 
-// `size` bytes, aligned to 16, which hold anything; a size of 0 gets a block too. Null, and
+// Allocates `size` bytes, aligned to 16 and not initialised; a size of 0 gets a block too. Null, and
 // `errno` is ENOMEM, if there is no memory.
 void *cmt_malloc(size_t size);
 
-// Gives a block back; null is allowed. What a wrong pointer comes to is
+// Frees a block; null is allowed. The consequence of a wrong pointer is
 // `cmt_options.on_error`; nothing changes.
 //
 // # Safety
 // `block` is null or came from this library; it is not used after.
 void cmt_free(void *block);
 
-// `count` times `size` bytes, all zero. Null with ENOMEM also if the product overflows.
+// Allocates `count` times `size` bytes, all zero. Null with ENOMEM also if the product overflows.
 void *cmt_calloc(size_t count, size_t size);
 
 // Makes a block at least `size` bytes long; it keeps its place if it can, and its bytes up to
@@ -510,19 +510,19 @@ void *cmt_calloc(size_t count, size_t size);
 // As for `cmt_free`, unless null is returned.
 void *cmt_realloc(void *block, size_t size);
 
-// `size` bytes at a multiple of `align`, a power of two. Null with ENOMEM, or EINVAL for
+// Allocates `size` bytes at a multiple of `align`, a power of two. Null with ENOMEM, or EINVAL for
 // another alignment.
 void *cmt_aligned_alloc(size_t align, size_t size);
 
-// Bytes that may be used of a block: as many as were asked for or more; 0 for null or a pointer
+// Returns the bytes of a block that may be used: as many as were asked for or more; 0 for null or a pointer
 // that is none of a block.
 //
 // # Safety
 // None beyond the call: any pointer may be tried.
 size_t cmt_usable_size(const void *block);
 
-// Gives back to the system what has been free for the delay of the options, or (`now` not
-// 0) all that is free.
+// Returns to the system what has been free for the delay of the options, or (`now` not 0) all
+// that is free.
 void cmt_purge(int now);
 
 // Writes the defaults, the environment not considered.
@@ -543,7 +543,7 @@ swath_result cmt_options_default(cmt_options *options);
 // `options` is null or can be read.
 swath_result cmt_init(const cmt_options *options);
 
-// What the pool holds now; all zero before anything was allocated.
+// Counts what the pool holds now; all zero before anything was allocated.
 //
 // Errors: `SWATH_NULL`.
 //

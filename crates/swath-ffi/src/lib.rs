@@ -41,8 +41,6 @@ pub use map::*;
 pub use regions::*;
 pub use reservations::*;
 pub use result::*;
-#[cfg(feature = "cmt")]
-pub use swath_cmt::cmt_options;
 
 #[cfg(not(any(feature = "cmt", test)))]
 #[panic_handler]

@@ -1,4 +1,4 @@
-//! What backs the arena: pages of the kernel, as large as it gives them.
+//! The backing of the arena: pages of the kernel, as large as it has them.
 //!
 //! Addresses are reserved once and without access. Memory comes in **chunks** of 2 MiB, when
 //! the first unit of a chunk is acquired: from the hugetlb pools (1 GiB for a
@@ -16,72 +16,36 @@
 //! ordinary pages before the fork; the child has the copies, and none of the pool's pages.
 
 use core::ops::Range;
-use core::ptr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
-use swath_pool::pool::{SegmentSource, UNIT_BYTES};
+use swath_pool::{SegmentSource, UNIT_BYTES};
 
-use crate::choice::cmt_options;
-use crate::physical::PageMap;
-use crate::runs::{Runs, pieces};
+use crate::options::{Options, Populate};
+use crate::physical::page_map::PageMap;
+use crate::source::choose::choose;
+use crate::source::chunk::{CHUNK_BYTES, CHUNK_UNITS, Chunk, Chunks, GIANT_BYTES, GIANT_CHUNKS};
+use crate::source::mapping::{MOVE, map_huge};
+use crate::source::runs::{Runs, pieces};
+use crate::source::scratch::Scratch;
 
-/// Bytes of a chunk: a huge page of x86-64 and of ARMv8 with granule 4 KiB.
-pub const CHUNK_BYTES: usize = 2 << 20;
-pub const CHUNK_UNITS: u32 = (CHUNK_BYTES / UNIT_BYTES) as u32;
-/// Chunks of a page of 1 GiB.
-const GIANT_CHUNKS: usize = 512;
-const GIANT_BYTES: usize = GIANT_CHUNKS * CHUNK_BYTES;
 const PAGE_BYTES: usize = 4096;
-
-/// What a chunk is made of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-enum Chunk {
-    /// Nothing yet.
-    Reserved = 0,
-    /// Ordinary pages.
-    Small = 1,
-    /// Ordinary pages, and a transparent huge page asked for.
-    Advised = 2,
-    /// A page of the hugetlb pool.
-    Huge = 3,
-    /// A part of a page of 1 GiB.
-    Giant = 4,
-}
-
-/// Chunks by what they are made of.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Chunks {
-    pub small: u64,
-    pub advised: u64,
-    pub huge: u64,
-    pub giant: u64,
-    /// Those that were picked and ordered by their frames.
-    pub ordered: u64,
-}
-
-impl Chunks {
-    fn of(&mut self, what: u8) -> Option<&mut u64> {
-        Some(match what {
-            what if what == Chunk::Small as u8 => &mut self.small,
-            what if what == Chunk::Advised as u8 => &mut self.advised,
-            what if what == Chunk::Huge as u8 => &mut self.huge,
-            what if what == Chunk::Giant as u8 => &mut self.giant,
-            _ => return None,
-        })
-    }
-}
 
 /// The most chunks that one segment's populating orders at once; longer segments are ordered
 /// piece by piece.
 const ORDER_MAX: usize = 1024;
 
-/// Whether segments are populated where the options do not say.
-pub static POPULATE: AtomicBool = AtomicBool::new(true);
+/// True if segments are populated where the options do not say.
+static POPULATE: AtomicBool = AtomicBool::new(true);
+
+/// Sets the meaning of [`Populate::Default`]. A library that overrides `malloc` sets it to false:
+/// its programs do not expect that memory is touched before they touch it.
+pub fn set_populate_default(populate: bool) {
+    POPULATE.store(populate, Relaxed);
+}
 
 /// The kernel's pages as a buffer pool's source.
-pub struct Backing {
+pub(crate) struct Backing {
     runs: Runs,
     /// Units that fault at every access, by chunk. Those of them that are free are such that the
     /// kernel did not make usable again.
@@ -91,10 +55,10 @@ pub struct Backing {
     counts: Chunks,
     hugetlb: bool,
     thp: bool,
-    populate: u32,
-    /// Whether populated chunks are ordered: physical addresses are known.
+    populate: Populate,
+    /// True if populated chunks are ordered: physical addresses are known.
     order: bool,
-    /// While populating: the first frame of a chunk, and which it is.
+    /// While populating: the first frame of a chunk, and the chunk's number.
     found: &'static mut [u64],
     /// During a fork: what is in use of the pools' pages, at the places that the chunks have in the
     /// arena.
@@ -104,21 +68,21 @@ pub struct Backing {
 // SAFETY: it owns the arena; the pointer is not shared.
 unsafe impl Send for Backing {}
 
-/// Words that a backing keeps beside its bits, for populating.
-pub const FOUND_WORDS: usize = 2 * ORDER_MAX;
+/// Number of words that a backing keeps beside its bits, for populating.
+pub(crate) const FOUND_WORDS: usize = 2 * ORDER_MAX;
 
 impl Backing {
-    /// The arena from `base` on, reserved, of as many chunks as `chunks` and two tables of units have,
+    /// Makes the backing of the arena from `base` on, reserved, of as many chunks as `chunks` and two tables of units have,
     /// which are zeroed.
     ///
     /// # Safety
-    /// The range is mapped without access, aligned to a chunk, and nobody else's.
-    pub unsafe fn new(
+    /// The range is mapped without access, aligned to a chunk, and used by nothing else.
+    pub(crate) unsafe fn new(
         base: *mut u8,
         [used, guarded]: [&'static mut [u32]; 2],
         chunks: &'static mut [u8],
         found: &'static mut [u64],
-        options: &cmt_options,
+        options: &Options,
         order: bool,
     ) -> Self {
         Self {
@@ -127,16 +91,17 @@ impl Backing {
             base,
             chunks,
             counts: Chunks::default(),
-            hugetlb: options.hugetlb != 0,
-            thp: options.thp != 0,
+            hugetlb: options.hugetlb,
+            thp: options.thp,
             populate: options.populate,
-            order: order && options.thp != 0,
+            order: order && options.thp,
             found,
             copies: None,
         }
     }
 
-    pub fn counts(&self) -> Chunks {
+    /// Counts the chunks by what backs them.
+    pub(crate) fn counts(&self) -> Chunks {
         self.counts
     }
 
@@ -144,7 +109,7 @@ impl Backing {
         self.base.wrapping_add(chunk * CHUNK_BYTES)
     }
 
-    /// The chunks are made of this from now on.
+    /// Notes that the chunks are made of this from now on.
     fn note(&mut self, chunk: usize, count: usize, what: Chunk) {
         for was in &mut self.chunks[chunk..chunk + count] {
             if let Some(counter) = self.counts.of(*was) {
@@ -170,8 +135,9 @@ impl Backing {
         }
         let populate = units > CHUNK_UNITS
             && match self.populate {
-                0 | 1 => self.populate == 1,
-                _ => POPULATE.load(Relaxed),
+                Populate::Never => false,
+                Populate::Always => true,
+                Populate::Default => POPULATE.load(Relaxed),
             };
         let end = ((first + units).div_ceil(CHUNK_UNITS)) as usize;
         let mut at = (first / CHUNK_UNITS) as usize;
@@ -190,7 +156,7 @@ impl Backing {
         true
     }
 
-    /// Makes units of chunks in use fault at every access, or usable; whether it could.
+    /// Makes units of chunks in use fault at every access, or usable, and returns true if it could.
     fn protect(&mut self, first: u32, units: u32, on: bool) -> bool {
         let access = if on { libc::PROT_NONE } else { libc::PROT_READ | libc::PROT_WRITE };
         let at = self.base.wrapping_add(first as usize * UNIT_BYTES);
@@ -205,8 +171,8 @@ impl Backing {
         true
     }
 
-    /// Makes some of `count` reserved chunks from `chunk` on usable, and populates them if told to;
-    /// how many.
+    /// Makes some of `count` reserved chunks from `chunk` on usable, populates them if told to, and
+    /// returns their number.
     fn prepare_run(&mut self, chunk: usize, count: usize, populate: bool) -> usize {
         let at = self.address(chunk);
         if self.hugetlb {
@@ -223,7 +189,7 @@ impl Backing {
                 return 1;
             }
         }
-        // Up to where a page of 1 GiB could be had.
+        // Up to where a page of 1 GiB could begin.
         let to_giant = (GIANT_BYTES - at.addr() % GIANT_BYTES) / CHUNK_BYTES;
         let count = count.min(to_giant);
         if self.order && populate {
@@ -233,7 +199,7 @@ impl Backing {
             }
         }
         let len = count * CHUNK_BYTES;
-        // SAFETY: reserved addresses of the arena, which nobody uses yet.
+        // SAFETY: reserved addresses of the arena, which nothing uses yet.
         if unsafe { libc::mprotect(at.cast(), len, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
             return 0;
         }
@@ -242,14 +208,14 @@ impl Backing {
             self.thp && unsafe { libc::madvise(at.cast(), len, libc::MADV_HUGEPAGE) } == 0;
         self.note(chunk, count, if advised { Chunk::Advised } else { Chunk::Small });
         if populate {
-            // SAFETY: as above. Memory that cannot be had now is had at the first touch, or not.
+            // SAFETY: as above. A page that is missing now is tried again at the first touch.
             unsafe { libc::madvise(at.cast(), len, libc::MADV_POPULATE_WRITE) };
         }
         count
     }
 
-    /// The first run of neighbouring chunks of the hugetlb pools that begins at `from` or behind it:
-    /// its chunks.
+    /// Finds the first run of neighbouring chunks of the hugetlb pools that begins at `from` or
+    /// behind it.
     fn next_pooled(&self, from: usize) -> Option<Range<usize>> {
         let pooled = |&what: &u8| what == Chunk::Huge as u8 || what == Chunk::Giant as u8;
         let chunks = &self.chunks[..self.runs.end()];
@@ -258,11 +224,11 @@ impl Backing {
         Some(first..first + count)
     }
 
-    /// Fills `count` reserved chunks from `chunk` on with the best of some more; how many it filled: all,
-    /// or none if huge pages are not to be had.
+    /// Fills `count` reserved chunks from `chunk` on with the best of some more, and returns the
+    /// number that it filled: all, or none if there are no huge pages.
     fn place_ordered(&mut self, chunk: usize, count: usize) -> usize {
         let tried = (count + count.div_ceil(4)).min(ORDER_MAX);
-        let Some(scratch) = Scratch::new(tried) else { return 0 };
+        let Some(scratch) = Scratch::touched(tried) else { return 0 };
         let mut found = 0;
         let Some(map) = PageMap::open() else { return 0 };
         for index in 0..tried {
@@ -297,114 +263,7 @@ impl Backing {
     }
 }
 
-/// Of chunks sorted by frame keeps the `count` that make the fewest runs, in order, at the front:
-/// whole runs from the longest on, then the beginning of another.
-fn choose(pairs: &mut [[u64; 2]], count: usize) {
-    const STEP: u64 = (CHUNK_BYTES / PAGE_BYTES) as u64;
-    let follows = |pairs: &[[u64; 2]], at: usize| at > 0 && pairs[at][0] == pairs[at - 1][0] + STEP;
-    // Drops what is too much from the shortest runs, the last of them first.
-    let mut len = pairs.len();
-    while len > count {
-        let (mut shortest, mut best) = (0..0, usize::MAX);
-        let mut start = 0;
-        for end in 1..=len {
-            if end == len || !follows(pairs, end) {
-                if end - start <= best {
-                    (best, shortest) = (end - start, start..end);
-                }
-                start = end;
-            }
-        }
-        let drop = best.min(len - count);
-        pairs.copy_within(shortest.end..len, shortest.end - drop);
-        len -= drop;
-    }
-}
-
-/// Moves a mapping to a fixed address.
-const MOVE: i32 = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-
-/// Chunks elsewhere; what is not moved away goes back in the end.
-struct Scratch {
-    mapped: *mut u8,
-    mapped_len: usize,
-    /// The first chunk.
-    start: *mut u8,
-}
-
-impl Scratch {
-    /// Chunks that are not touched yet.
-    fn reserve(chunks: usize) -> Option<Self> {
-        let mapped_len = (chunks + 1) * CHUNK_BYTES;
-        let mapped = map(mapped_len, libc::PROT_READ | libc::PROT_WRITE)?;
-        let start = mapped.wrapping_add(mapped.align_offset(CHUNK_BYTES));
-        Some(Self { mapped, mapped_len, start })
-    }
-
-    fn at(&self, chunk: usize) -> *mut u8 {
-        self.start.wrapping_add(chunk * CHUNK_BYTES)
-    }
-
-    /// Touched chunks, if the memory for them is there.
-    fn new(chunks: usize) -> Option<Self> {
-        let (scratch, len) = (Self::reserve(chunks)?, chunks * CHUNK_BYTES);
-        let start = scratch.start.cast();
-        // SAFETY: within the mapping, which nobody else has.
-        let touched = unsafe {
-            libc::madvise(start, len, libc::MADV_HUGEPAGE) == 0
-                && libc::madvise(start, len, libc::MADV_POPULATE_WRITE) == 0
-        };
-        touched.then_some(scratch)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new`; chunks that moved away are holes in it, which is allowed.
-        unsafe { unmap(self.mapped, self.mapped_len) };
-    }
-}
-
-/// Gives back what [`map`] mapped.
-///
-/// # Safety
-/// Nobody uses it.
-pub unsafe fn unmap(at: *mut u8, len_bytes: usize) {
-    // SAFETY: as the caller says.
-    unsafe { libc::munmap(at.cast(), len_bytes) };
-}
-
-/// Zeroed memory of the process, or reserved addresses with `PROT_NONE`.
-pub fn map(len_bytes: usize, access: i32) -> Option<*mut u8> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping where the kernel wants it.
-    let at = unsafe { libc::mmap(ptr::null_mut(), len_bytes, access, flags, -1, 0) };
-    (at != libc::MAP_FAILED).then_some(at.cast())
-}
-
-/// Puts pages of a hugetlb pool, of a size and perhaps populated, at a reserved place; whether there
-/// were any.
-fn map_huge(at: *mut u8, len_bytes: usize, more_flags: i32) -> bool {
-    // Not `MAP_FIXED` at once: on failure the reservation would be gone.
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | more_flags;
-    // SAFETY: a new mapping where the kernel wants it.
-    let pages = unsafe { libc::mmap(ptr::null_mut(), len_bytes, access, flags, -1, 0) };
-    if pages == libc::MAP_FAILED {
-        return false;
-    }
-    // SAFETY: the pages are new and move to reserved addresses that nobody uses.
-    let moved = unsafe { libc::mremap(pages, len_bytes, len_bytes, MOVE, at) };
-    if moved == libc::MAP_FAILED {
-        // SAFETY: mapped just now.
-        unsafe { libc::munmap(pages, len_bytes) };
-        return false;
-    }
-    true
-}
-
-// SAFETY: units come from `Runs`, which hands each out once, and their chunks are made
-// usable before.
+// SAFETY: `Runs` has each unit in use at most once, and their chunks are made usable before.
 unsafe impl SegmentSource for Backing {
     const PAGE_UNITS: u32 = CHUNK_UNITS;
 
@@ -503,27 +362,5 @@ unsafe impl SegmentSource for Backing {
             unsafe { libc::mremap(at, len, len, MOVE, self.address(run.start)) };
             self.note(run.start, run.len(), if self.thp { Chunk::Advised } else { Chunk::Small });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::choose;
-
-    /// The kept chunks, by number of frame / 512.
-    fn kept(chunks: &[u64], count: usize) -> Vec<u64> {
-        let mut pairs: Vec<[u64; 2]> = chunks.iter().map(|&chunk| [chunk * 512, chunk]).collect();
-        choose(&mut pairs, count);
-        pairs[..count].iter().map(|pair| pair[1]).collect()
-    }
-
-    #[test]
-    fn the_longest_runs_are_kept_in_order() {
-        assert_eq!(kept(&[1, 2, 3], 3), [1, 2, 3]);
-        assert_eq!(kept(&[1, 5, 6, 7, 9, 10], 5), [5, 6, 7, 9, 10]);
-        assert_eq!(kept(&[1, 5, 6, 7, 9, 10], 3), [5, 6, 7]);
-        // Of a run that is cut the beginning stays.
-        assert_eq!(kept(&[1, 2, 3, 7, 8, 9, 10], 6).len(), 6);
-        assert_eq!(kept(&[4, 8], 1), [4]);
     }
 }

@@ -1,4 +1,4 @@
-//! Two words for each thread, each found in two instructions: where what it has is, and its
+//! Two words for each thread, each found in two instructions: the addresses of its state and of its
 //! processor heap.
 //!
 //! `thread_local!` in a shared library asks the dynamic linker at each use. The initial-exec
@@ -37,16 +37,19 @@ mod word {
         value
     }
 
+    /// Returns the address of the thread's state, 0 or [`ENDED`](super::ENDED).
     #[inline(always)]
     pub(crate) fn get() -> usize {
         word::<0>()
     }
 
+    /// Returns the address of the thread's heap, or 0.
     #[inline(always)]
     pub(crate) fn heap() -> usize {
         word::<8>()
     }
 
+    /// Sets both words.
     pub(crate) fn set(value: usize, heap: usize) {
         // SAFETY: writes the thread's own words.
         unsafe {
@@ -85,6 +88,9 @@ mod word {
 }
 
 pub(crate) use word::{get, heap, set};
+
+/// A thread's first word once its heap is gone: from then on it uses the shared one.
+pub(crate) const ENDED: usize = 1;
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,11 @@
-//! Which units of the arena are free, by chunk: one word of 32 bits for each.
+//! The free units of the arena, by chunk: one word of 32 bits for each.
 //!
 //! A run lies in as few chunks as its length allows, so that what is not longer than a chunk
 //! never crosses into a second one: it is contiguous in physical memory if the chunk is one page.
 //! A longer run may begin within a chunk, where that costs no further chunk, and what
 //! it leaves of its last one serves others.
 
-use crate::backing::CHUNK_UNITS;
+use crate::source::chunk::CHUNK_UNITS;
 
 /// Units in use.
 pub(crate) struct Runs {
@@ -19,7 +19,7 @@ pub(crate) struct Runs {
     end: usize,
 }
 
-/// `units` ones from bit `first` on, of one chunk.
+/// Returns `units` ones from bit `first` on, of one chunk.
 fn mask(first: u32, units: u32) -> u32 {
     (u32::MAX >> (CHUNK_UNITS - units)) << first
 }
@@ -30,8 +30,8 @@ impl Runs {
         Self { used, base_chunk, lowest: 0, end: 0 }
     }
 
-    /// The first of `units` free units at a multiple of `align`, a power of two, which are in use
-    /// from now on.
+    /// Acquires `units` free units, the first at a multiple of `align`, a power of two, and returns
+    /// that one.
     ///
     /// O(c) for c chunks used so far.
     pub(crate) fn acquire(&mut self, units: u32, align: u32) -> Option<u32> {
@@ -66,7 +66,7 @@ impl Runs {
         None
     }
 
-    /// Where in one chunk `units` free units are.
+    /// Finds the place in one chunk at which `units` free units are.
     fn within(&self, chunk: usize, units: u32, align: u32) -> Option<u32> {
         // Bits at which a run of free units begins; each step doubles its length.
         let (mut starts, mut len) = (!self.used[chunk], 1);
@@ -86,8 +86,8 @@ impl Runs {
         (at < CHUNK_UNITS).then_some(at)
     }
 
-    /// Where in `chunk` a run can begin that goes on to the chunks behind it, and to no more of
-    /// them than it needs.
+    /// Finds the place in `chunk` at which a run can begin that goes on to the chunks behind it, and
+    /// to no more of them than it needs.
     fn across(&self, chunk: usize, units: u32, align: u32) -> Option<u32> {
         let chunks = units.div_ceil(CHUNK_UNITS);
         let offset = (CHUNK_UNITS - self.used[chunk].leading_zeros()).next_multiple_of(align);
@@ -102,7 +102,7 @@ impl Runs {
         free.then_some(offset)
     }
 
-    /// Adds `more` units behind the run that ends before `end`; whether they were free.
+    /// Adds `more` units behind the run that ends before `end`, and returns true if they were free.
     pub(crate) fn extend(&mut self, end: u32, more: u32) -> bool {
         let units = self.used.len() as u64 * u64::from(CHUNK_UNITS);
         let fits = u64::from(end) + u64::from(more) <= units;
@@ -113,16 +113,17 @@ impl Runs {
         free
     }
 
-    /// Whether a unit of the chunk is in use.
+    /// Returns true if a unit of the chunk is in use.
     pub(crate) fn is_used(&self, chunk: usize) -> bool {
         self.used[chunk] != 0
     }
 
-    /// No unit from this chunk on was ever used.
+    /// Returns the chunk from which on no unit was ever used.
     pub(crate) fn end(&self) -> usize {
         self.end
     }
 
+    /// Releases units.
     pub(crate) fn release(&mut self, first: u32, units: u32) {
         self.set(first, units, false);
         self.lowest = self.lowest.min((first / CHUNK_UNITS) as usize);
@@ -137,7 +138,7 @@ impl Runs {
     }
 }
 
-/// The chunks that a run lies in, each with its bits.
+/// Returns the chunks that a run lies in, each with its bits.
 pub(crate) fn pieces(first: u32, units: u32) -> impl Iterator<Item = (usize, u32)> {
     let end = first + units;
     let mut at = first;
@@ -154,14 +155,14 @@ pub(crate) fn pieces(first: u32, units: u32) -> impl Iterator<Item = (usize, u32
 
 #[cfg(test)]
 mod tests {
-    use swath_frame::testing::frames::Random;
+    use swath_arch::testing::Random;
 
     use super::*;
 
     const CHUNKS: usize = 7;
     const UNITS: usize = CHUNKS * CHUNK_UNITS as usize;
 
-    /// Whether a run may lie at `first`: free, aligned, in as few chunks as can be.
+    /// Returns true if a run may lie at `first`: free, aligned, in as few chunks as can be.
     fn fits(used: &[bool], base_chunk: usize, first: usize, units: usize, align: usize) -> bool {
         let chunk = CHUNK_UNITS as usize;
         let end = first + units;
