@@ -4,8 +4,8 @@
 use std::ptr::NonNull;
 
 use swath_pool::{
-    BufferPool, FirstFit, HeapSlot, LocalHeap, BufferOptions, Returned, Storage, Superblock, UNIT_BYTES,
-    dirty_words,
+    BufferOptions, BufferPool, FirstFit, HeapSlot, LocalHeap, Returned, Storage, Superblock,
+    UNIT_BYTES, dirty_words,
 };
 
 use crate::random::Random;

@@ -2,13 +2,11 @@
 
 use core::alloc::Layout;
 use core::ffi::c_void;
-use core::ptr::{
-    NonNull, {self},
-};
+use core::ptr::{self, NonNull};
 
 use ::swath_heap::{
-    AllocError, ByteAllocator, FreeError, HalfFit, PageSource, PoolError, PoolId, ResizeError,
-    SourceError, Tlsf,
+    AllocateBytesError, ByteAllocator, FreeBytesError, HalfFit, HeapPoolError, PageSource, PoolId,
+    ResizeBytesError, SourceError, Tlsf,
 };
 
 use crate::object::{Opaque, put};
@@ -108,52 +106,58 @@ macro_rules! any {
     };
 }
 
-impl From<AllocError> for swath_result {
-    fn from(error: AllocError) -> Self {
+impl From<AllocateBytesError> for swath_result {
+    fn from(error: AllocateBytesError) -> Self {
         match error {
-            AllocError::TooLarge { size_bytes, .. } => {
+            AllocateBytesError::TooLarge { size_bytes, .. } => {
                 Self::new(SWATH_TOO_LARGE, size_bytes as u64)
             }
-            AllocError::OutOfMemory { largest_bytes, .. } => {
+            AllocateBytesError::OutOfMemory { largest_bytes, .. } => {
                 Self::new(SWATH_OUT_OF_MEMORY, largest_bytes as u64)
             }
-            AllocError::Source(error) => Self::new(SWATH_OUT_OF_FRAMES, error.address as u64),
-            AllocError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.address as u64),
+            AllocateBytesError::Source(error) => {
+                Self::new(SWATH_OUT_OF_FRAMES, error.address as u64)
+            }
+            AllocateBytesError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.address as u64),
         }
     }
 }
 
-impl From<FreeError> for swath_result {
-    fn from(error: FreeError) -> Self {
+impl From<FreeBytesError> for swath_result {
+    fn from(error: FreeBytesError) -> Self {
         match error {
-            FreeError::Misaligned { address } => Self::new(SWATH_MISALIGNED, address as u64),
-            FreeError::Foreign { address } => Self::new(SWATH_FOREIGN, address as u64),
-            FreeError::NotAllocated { address } => Self::new(SWATH_NOT_ALLOCATED, address as u64),
-            FreeError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.address as u64),
+            FreeBytesError::Misaligned { address } => Self::new(SWATH_MISALIGNED, address as u64),
+            FreeBytesError::Foreign { address } => Self::new(SWATH_FOREIGN, address as u64),
+            FreeBytesError::NotAllocated { address } => {
+                Self::new(SWATH_NOT_ALLOCATED, address as u64)
+            }
+            FreeBytesError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.address as u64),
         }
     }
 }
 
-impl From<ResizeError> for swath_result {
-    fn from(error: ResizeError) -> Self {
+impl From<ResizeBytesError> for swath_result {
+    fn from(error: ResizeBytesError) -> Self {
         match error {
-            ResizeError::Pointer(error) => error.into(),
-            ResizeError::Alloc(error) => error.into(),
+            ResizeBytesError::Free(error) => error.into(),
+            ResizeBytesError::Allocate(error) => error.into(),
         }
     }
 }
 
-impl From<PoolError> for swath_result {
-    fn from(error: PoolError) -> Self {
+impl From<HeapPoolError> for swath_result {
+    fn from(error: HeapPoolError) -> Self {
         match error {
-            PoolError::TooShort { min_bytes, .. } => Self::new(SWATH_STORAGE, min_bytes as u64),
-            PoolError::TooLong { max_bytes, .. } => Self::new(SWATH_TOO_LARGE, max_bytes as u64),
-            PoolError::NotPages { address, .. } => Self::new(SWATH_MISALIGNED, address as u64),
-            PoolError::Overlaps { address } => Self::new(SWATH_OVERLAP, address as u64),
-            PoolError::Source(error) => Self::new(SWATH_OUT_OF_FRAMES, error.address as u64),
-            PoolError::Unknown { address } => Self::new(SWATH_FOREIGN, address as u64),
-            PoolError::InUse { address } => Self::new(SWATH_IN_USE, address as u64),
-            PoolError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.address as u64),
+            HeapPoolError::TooShort { min_bytes, .. } => Self::new(SWATH_STORAGE, min_bytes as u64),
+            HeapPoolError::TooLong { max_bytes, .. } => {
+                Self::new(SWATH_TOO_LARGE, max_bytes as u64)
+            }
+            HeapPoolError::NotPages { address, .. } => Self::new(SWATH_MISALIGNED, address as u64),
+            HeapPoolError::Overlaps { address } => Self::new(SWATH_OVERLAP, address as u64),
+            HeapPoolError::Source(error) => Self::new(SWATH_OUT_OF_FRAMES, error.address as u64),
+            HeapPoolError::Unknown { address } => Self::new(SWATH_FOREIGN, address as u64),
+            HeapPoolError::InUse { address } => Self::new(SWATH_IN_USE, address as u64),
+            HeapPoolError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.address as u64),
         }
     }
 }

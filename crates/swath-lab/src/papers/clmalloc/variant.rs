@@ -20,7 +20,7 @@ use swath_frame::segment::bitmap::{Frames, GlobalBitmap};
 use swath_frame::segment::mapping::{CountedPages, Mapped, Mapping};
 use swath_frame::segment::space::Segment;
 use swath_pool::{
-    BufferPool, HeapSlot, LocalHeap, BufferOptions, Returned, SegmentSource, Storage, Superblock,
+    BufferOptions, BufferPool, HeapSlot, LocalHeap, Returned, SegmentSource, Storage, Superblock,
     UNIT_BYTES, dirty_words,
 };
 

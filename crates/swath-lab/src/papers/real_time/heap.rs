@@ -30,8 +30,8 @@ use std::ptr::NonNull;
 
 use swath_arch::{BASE_PAGE_BYTES, PageRange, PhysMemory, VirtAddr, Vpn};
 use swath_heap::{
-    AllocError, BlockInfo, ByteAllocator, FreeError, GRANULE_BYTES, HEADER_BYTES, PageSource,
-    PoolError, SourceError, Tlsf, Trusting,
+    AllocateBytesError, BlockInfo, ByteAllocator, FreeBytesError, GRANULE_BYTES, HEADER_BYTES,
+    HeapPoolError, PageSource, SourceError, Tlsf, Trusting,
 };
 use swath_region::{FramePool, RegionError, RegionSpace, RegionTree, Rights};
 
@@ -80,13 +80,13 @@ pub enum HeapError {
     },
     /// The heap refuses the pool.
     #[error(transparent)]
-    Lent(#[from] PoolError),
+    Lent(#[from] HeapPoolError),
     /// The heap has no block, or no pages for one.
     #[error(transparent)]
-    Allocation(#[from] AllocError),
+    Allocation(#[from] AllocateBytesError),
     /// The heap does not know the block.
     #[error(transparent)]
-    Free(#[from] FreeError),
+    Free(#[from] FreeBytesError),
     /// The regions refuse.
     #[error(transparent)]
     Region(#[from] RegionError),

@@ -2,21 +2,19 @@
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::fmt;
-use core::ptr::{
-    NonNull, {self},
-};
+use core::ptr::{self, NonNull};
 
 use lock_api::{Mutex, MutexGuard, RawMutex};
 
 use crate::allocator::ByteAllocator;
-use crate::error::FreeError;
+use crate::error::{FreeBytesError, ResizeBytesError};
 
 /// A byte allocator `A` behind a lock of the caller's type `R`.
 ///
 /// ```
 /// use std::alloc::{GlobalAlloc, Layout};
 /// use std::mem::MaybeUninit;
-/// use swath_heap::{Global, Tlsf};
+/// use swath_heap::{LockedHeap, Tlsf};
 /// # use std::sync::atomic::{AtomicBool, Ordering};
 /// # struct Spin(AtomicBool);
 /// # // SAFETY: only one thread changes the flag from false to true at a time.
@@ -29,7 +27,7 @@ use crate::error::FreeError;
 /// # }
 ///
 /// // `#[global_allocator]` would stand here; `Spin` is any `RawMutex`.
-/// static HEAP: Global<Spin, Tlsf<'static>> = Global::new(Tlsf::new());
+/// static HEAP: LockedHeap<Spin, Tlsf<'static>> = LockedHeap::new(Tlsf::new());
 ///
 /// let pool = Box::leak(Box::new([MaybeUninit::uninit(); 4096]));
 /// HEAP.lock().add_pool(pool).expect("long enough");
@@ -42,16 +40,16 @@ use crate::error::FreeError;
 /// }
 /// assert_eq!(HEAP.last_refused(), None);
 /// ```
-pub struct Global<R, A> {
+pub struct LockedHeap<R, A> {
     inner: Mutex<R, Guarded<A>>,
 }
 
 struct Guarded<A> {
     heap: A,
-    refused: Option<FreeError>,
+    refused: Option<FreeBytesError>,
 }
 
-impl<R: RawMutex, A: fmt::Debug> fmt::Debug for Global<R, A> {
+impl<R: RawMutex, A: fmt::Debug> fmt::Debug for LockedHeap<R, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.inner.try_lock() {
             Some(inner) => inner.heap.fmt(f),
@@ -60,28 +58,28 @@ impl<R: RawMutex, A: fmt::Debug> fmt::Debug for Global<R, A> {
     }
 }
 
-impl<R: RawMutex, A> Global<R, A> {
+impl<R: RawMutex, A> LockedHeap<R, A> {
     /// Puts `heap` behind a lock.
     pub const fn new(heap: A) -> Self {
         Self { inner: Mutex::new(Guarded { heap, refused: None }) }
     }
 
-    /// The heap, locked: to add a pool, to walk it, to check it. The guard must
+    /// Locks the heap: to add a pool, to walk it, to check it. The guard must
     /// be gone before the thread allocates.
     pub fn lock(&self) -> impl core::ops::DerefMut<Target = A> + '_ {
         MutexGuard::map(self.inner.lock(), |guarded| &mut guarded.heap)
     }
 
-    /// Why a pointer was last refused, if one ever was: [`GlobalAlloc`] has no
-    /// way to say so. What is refused changes nothing.
-    pub fn last_refused(&self) -> Option<FreeError> {
+    /// Returns the reason why a pointer was last refused, if one ever was: [`GlobalAlloc`] has no
+    /// way to say so. A refusal changes nothing.
+    pub fn last_refused(&self) -> Option<FreeBytesError> {
         self.inner.lock().refused
     }
 }
 
 // SAFETY: `ByteAllocator` promises what `GlobalAlloc` wants of `alloc` and
 // `realloc`, under a lock; nothing unwinds and nothing allocates under it.
-unsafe impl<R: RawMutex, A: ByteAllocator> GlobalAlloc for Global<R, A> {
+unsafe impl<R: RawMutex, A: ByteAllocator> GlobalAlloc for LockedHeap<R, A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.inner.lock().heap.allocate(layout).map_or(ptr::null_mut(), NonNull::as_ptr)
@@ -91,7 +89,7 @@ unsafe impl<R: RawMutex, A: ByteAllocator> GlobalAlloc for Global<R, A> {
     unsafe fn dealloc(&self, at: *mut u8, _: Layout) {
         let Some(at) = NonNull::new(at) else { return };
         let mut inner = self.inner.lock();
-        // SAFETY: the caller got it here and gives it up.
+        // SAFETY: the caller allocated it here and frees it.
         if let Err(error) = unsafe { inner.heap.free(at) } {
             inner.refused = Some(error);
         }
@@ -104,11 +102,11 @@ unsafe impl<R: RawMutex, A: ByteAllocator> GlobalAlloc for Global<R, A> {
             return ptr::null_mut();
         };
         let mut inner = self.inner.lock();
-        // SAFETY: the caller got it here and gives it up if this succeeds.
+        // SAFETY: the caller allocated it here, and uses only the result if this succeeds.
         match unsafe { inner.heap.resize(at, layout) } {
             Ok(at) => at.as_ptr(),
             Err(error) => {
-                if let crate::ResizeError::Pointer(error) = error {
+                if let ResizeBytesError::Free(error) = error {
                     inner.refused = Some(error);
                 }
                 ptr::null_mut()

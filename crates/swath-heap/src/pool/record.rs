@@ -1,4 +1,4 @@
-//! The pools that a heap has been lent, as a list through their own memory.
+//! The pools of a heap, as a list through their own memory.
 //!
 //! ```text
 //!   start     start+16                                     end−16      end
@@ -14,18 +14,18 @@ use core::ptr::NonNull;
 
 use crate::block::{Block, GRANULE_BYTES, MIN_BLOCK_BYTES};
 
-/// What a pool takes for itself: its record and its sentinel.
+/// Bytes that a pool takes for itself: its record and its sentinel.
 pub const POOL_OVERHEAD_BYTES: usize = 2 * GRANULE_BYTES;
 
 /// Bytes of the shortest pool.
 pub(crate) const POOL_BYTES_MIN: usize = POOL_OVERHEAD_BYTES + MIN_BLOCK_BYTES;
 
-/// A pool that was added to a heap.
+/// The name of a pool that was added to a heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolId(pub(crate) NonNull<u8>);
 
 impl PoolId {
-    /// Where the pool begins, once aligned.
+    /// Returns the address of the pool's first byte, once aligned.
     #[must_use]
     pub fn address(self) -> usize {
         self.0.addr().get()
@@ -45,7 +45,7 @@ const _: () = assert!(size_of::<Record>() == GRANULE_BYTES);
 /// A pool of the list.
 ///
 /// Invariant: it points to a record that was written by [`Pool::lay`], in
-/// memory that stays lent and committed until the pool leaves the list.
+/// memory that stays the heap's and committed until the pool leaves the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub(crate) struct Pool(NonNull<Record>);
@@ -55,15 +55,15 @@ impl Pool {
     ///
     /// # Safety
     /// `start` is a multiple of a granule and `len_bytes` too, at least
-    /// [`POOL_BYTES_MIN`] and at most `isize::MAX`; the memory is lent to the
-    /// heap until the pool is removed; its first and its last granule are
+    /// [`POOL_BYTES_MIN`] and at most `isize::MAX`; the memory is the
+    /// heap's until the pool is removed; its first and its last granule are
     /// committed, and the first block's tag and links as well.
     pub(crate) unsafe fn lay(start: NonNull<u8>, len_bytes: usize, next: Option<Pool>) -> Self {
         let pool = Self(start.cast());
         // SAFETY: the last granule lies in the pool, is aligned as `len_bytes`
-        // is, committed, and nobody else's.
+        // is, committed, and used by nothing else.
         let sentinel = unsafe { Block::at(start.byte_add(len_bytes - GRANULE_BYTES)) };
-        // SAFETY: the first granule is aligned, committed and nobody else's.
+        // SAFETY: the first granule is aligned, committed and used by nothing else.
         unsafe { pool.0.write(Record { next, sentinel }) };
         pool
     }
@@ -101,7 +101,7 @@ impl Pool {
         self.sentinel().address() + GRANULE_BYTES - self.start().addr().get()
     }
 
-    /// Whether a block of the smallest size could start at `address`.
+    /// Returns true if a block of the smallest size could start at `address`.
     #[inline(always)]
     pub(crate) fn holds_border(self, address: usize) -> bool {
         address > self.start().addr().get()
