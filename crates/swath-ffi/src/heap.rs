@@ -23,7 +23,7 @@ impl Opaque for swath_heap {
     const TAG: u64 = u64::from_le_bytes(*b"swathhep");
 }
 
-/// How a heap chooses blocks.
+/// Policy by which a heap chooses blocks.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum swath_fit {
@@ -33,7 +33,7 @@ pub enum swath_fit {
     SWATH_HALF_FIT = 1,
 }
 
-/// Gives pages to a heap and takes them back. All ranges are whole pages of one pool.
+/// Source of pages for a heap. All ranges are whole pages of one pool.
 /// From `commit` until `release` a page can be read and written, and only the heap and its
 /// users touch it.
 #[repr(C)]
@@ -42,12 +42,12 @@ pub struct swath_page_source {
     /// Makes a range usable; 0 if that was done, and none of it otherwise.
     pub commit:
         Option<unsafe extern "C" fn(context: *mut c_void, start: *mut c_void, len: usize) -> i32>,
-    /// Takes a range back.
+    /// Releases a range.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void, start: *mut c_void, len: usize)>,
-    /// Whether the page of an address is committed: 1 or 0.
+    /// Returns 1 if the page of an address is committed, else 0.
     pub is_committed:
         Option<unsafe extern "C" fn(context: *mut c_void, address: *const c_void) -> i32>,
-    /// What the functions get.
+    /// Argument of the functions.
     pub context: *mut c_void,
     /// Bytes of a page, a power of two of at least 64.
     pub page_bytes: usize,
@@ -380,7 +380,7 @@ pub unsafe extern "C" fn swath_heap_check(heap: *const swath_heap) -> swath_resu
     // SAFETY: as the caller says.
     let checked = unsafe { swath_heap::look(heap) }.and_then(|heap| {
         let fault =
-            |fault: ::swath_heap::Fault| swath_result::new(SWATH_CORRUPT, fault.address as u64);
+            |fault: ::swath_heap::HeapFault| swath_result::new(SWATH_CORRUPT, fault.address as u64);
         any!(heap, heap => heap.check()).map_err(fault)
     });
     swath_result::of(checked)
