@@ -56,9 +56,7 @@ pub enum AllocateBytesError {
         align_bytes: usize,
     },
     /// No free block is surely large enough.
-    #[error(
-        "{size_bytes} bytes are not free; the largest request that is served has {largest_bytes}"
-    )]
+    #[error("{size_bytes} bytes wanted, {largest_bytes} are the most that a request gets now")]
     OutOfMemory {
         /// Bytes asked for.
         size_bytes: usize,
