@@ -128,22 +128,25 @@ impl Options {
     #[must_use]
     pub fn from_env() -> Self {
         let mut options = Self::default();
-        let mut read = |name: &CStr, set: fn(&mut Self, u64) -> Option<()>| {
-            let mut changed = options;
-            let known = number(name).and_then(|value| set(&mut changed, value)).is_some();
-            if known && changed.check().is_ok() {
+        let mut read = |name: &CStr, set: fn(Self, u64) -> Option<Self>| {
+            let changed = number(name).and_then(|value| set(options, value));
+            if let Some(changed) = changed.filter(|changed| changed.check().is_ok()) {
                 options = changed;
             }
         };
-        read(c"SWATH_ARENA_MIB", |o, value| Some(o.arena_mib = value));
-        read(c"SWATH_HUGETLB", |o, value| Some(o.hugetlb = flag(value)?));
-        read(c"SWATH_THP", |o, value| Some(o.thp = flag(value)?));
-        read(c"SWATH_POPULATE", |o, value| Some(o.populate = value.try_into().ok()?));
-        read(c"SWATH_PURGE_MS", |o, value| Some(o.purge_delay_ms = value));
-        read(c"SWATH_EMPTY_EIGHTHS", |o, value| Some(o.empty_eighths = value.try_into().ok()?));
-        read(c"SWATH_GUARD", |o, value| Some(o.guard = flag(value)?));
-        read(c"SWATH_QUARANTINE", |o, value| Some(o.quarantine = value.try_into().ok()?));
-        read(c"SWATH_ON_ERROR", |o, value| Some(o.on_error = value.try_into().ok()?));
+        read(c"SWATH_ARENA_MIB", |o, value| Some(Self { arena_mib: value, ..o }));
+        read(c"SWATH_HUGETLB", |o, value| Some(Self { hugetlb: flag(value)?, ..o }));
+        read(c"SWATH_THP", |o, value| Some(Self { thp: flag(value)?, ..o }));
+        read(c"SWATH_POPULATE", |o, value| Some(Self { populate: value.try_into().ok()?, ..o }));
+        read(c"SWATH_PURGE_MS", |o, value| Some(Self { purge_delay_ms: value, ..o }));
+        read(c"SWATH_EMPTY_EIGHTHS", |o, value| {
+            Some(Self { empty_eighths: value.try_into().ok()?, ..o })
+        });
+        read(c"SWATH_GUARD", |o, value| Some(Self { guard: flag(value)?, ..o }));
+        read(c"SWATH_QUARANTINE", |o, value| {
+            Some(Self { quarantine: value.try_into().ok()?, ..o })
+        });
+        read(c"SWATH_ON_ERROR", |o, value| Some(Self { on_error: value.try_into().ok()?, ..o }));
         options
     }
 
