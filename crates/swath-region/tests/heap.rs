@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn};
-use swath_heap::{AllocError, PoolError};
+use swath_heap::{AllocateBytesError, HeapPoolError};
 use swath_region::{
     DenseTree, FramePool, NewRegionHeapError, Quota, RegionError, RegionHeap, RegionHeapFault,
     RegionHeapStatistics, RegionSpace, Rights, dense_tree_words,
@@ -50,7 +50,7 @@ struct Heap<'p> {
 }
 
 impl<'p> Heap<'p> {
-    fn allocate(&mut self, id: u32, layout: Layout) -> Result<Placed, AllocError> {
+    fn allocate(&mut self, id: u32, layout: Layout) -> Result<Placed, AllocateBytesError> {
         let at = self.heap.allocate(layout)?;
         self.live.insert(id, at);
         Ok(self.placed(id))
@@ -335,7 +335,7 @@ fn what_cannot_be_is_refused() {
         heap.allocate(7, layout(100, 16)).unwrap();
         let largest = heap.heap.largest_bytes().unwrap();
         let large = heap.allocate(9, layout(1 << 20, 16));
-        assert!(matches!(large, Err(AllocError::OutOfMemory { .. })), "{large:?}");
+        assert!(matches!(large, Err(AllocateBytesError::OutOfMemory { .. })), "{large:?}");
         assert!(heap.allocate(9, layout(largest as u64, 16)).is_ok());
         let end = heap.base + 64 * PAGE_BYTES;
         assert_eq!(heap.heap.page_of(heap.base - 1), None);
@@ -365,12 +365,12 @@ fn a_heap_is_not_made_of_parts_that_do_not_fit() {
     assert_eq!(error(0, 8 * PAGE_BYTES, 7, Quota::OPEN), words);
     for (skip, len_bytes) in [(16, 4 * PAGE_BYTES), (0, 4 * PAGE_BYTES + 16)] {
         let error = error(skip, len_bytes, 8, Quota::OPEN);
-        let expected = matches!(error, NewRegionHeapError::Pool(PoolError::NotPages { .. }));
+        let expected = matches!(error, NewRegionHeapError::Pool(HeapPoolError::NotPages { .. }));
         assert!(expected, "{error}");
     }
     let no_frames = Quota { guaranteed: 0, limit: 0 };
     let refused = error(0, 4 * PAGE_BYTES, 8, no_frames);
-    assert!(matches!(refused, NewRegionHeapError::Pool(PoolError::Source(_))), "{refused}");
+    assert!(matches!(refused, NewRegionHeapError::Pool(HeapPoolError::Source(_))), "{refused}");
 }
 
 /// Memory that does not answer: an allocation or a free that fails leaves a heap that can

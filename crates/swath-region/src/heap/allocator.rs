@@ -7,8 +7,8 @@ use core::ptr::NonNull;
 
 use swath_arch::{PageRange, Pfn, PhysMemory, Vpn};
 use swath_heap::{
-    AllocError, BlockInfo, ByteAllocator, FreeError, GRANULE_BYTES, HEADER_BYTES, SourceError,
-    Tlsf, Trusting,
+    AllocateBytesError, BlockInfo, ByteAllocator, FreeBytesError, GRANULE_BYTES, HEADER_BYTES,
+    SourceError, Tlsf, Trusting,
 };
 
 use crate::error::{RegionError, RegionFault};
@@ -43,7 +43,7 @@ pub enum NewRegionHeapError {
     /// The heap refuses the pool: it does not consist of whole pages, or the space has no
     /// frames for the first tags.
     #[error(transparent)]
-    Pool(#[from] swath_heap::PoolError),
+    Pool(#[from] swath_heap::HeapPoolError),
     /// The space refuses the first tags.
     #[error(transparent)]
     Region(#[from] RegionError),
@@ -54,7 +54,7 @@ pub enum NewRegionHeapError {
 pub enum RegionHeapFault {
     /// The heap's own check failed.
     #[error(transparent)]
-    Heap(#[from] swath_heap::Fault),
+    Heap(#[from] swath_heap::HeapFault),
     /// The space's own check failed.
     #[error(transparent)]
     Region(#[from] RegionFault),
@@ -146,9 +146,9 @@ where
     /// next page) is cut off and gets a frame.
     ///
     /// # Errors
-    /// [`AllocError`]; no bytes are allocated.
+    /// [`AllocateBytesError`]; no bytes are allocated.
     #[inline]
-    pub fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+    pub fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocateBytesError> {
         self.heap.source_mut().fresh.count = 0;
         let at = self.heap.allocate(layout)?;
         // Of a used block at its end nothing is fresh. The commit saw to the frames.
@@ -166,7 +166,7 @@ where
 
     /// Gives the fresh pages of the tags at both ends of a block their regions and frames.
     #[inline]
-    fn tags(&mut self, at: NonNull<u8>) -> Result<(), AllocError> {
+    fn tags(&mut self, at: NonNull<u8>) -> Result<(), AllocateBytesError> {
         let address = at.addr().get();
         // SAFETY: the caller has just allocated `at`.
         let usable = unsafe { self.heap.usable_bytes(at) };
@@ -177,7 +177,7 @@ where
         source
             .tags(to, to + TAG_BYTES)
             .and_then(|()| source.tags(from, from + TAG_BYTES))
-            .map_err(|_| AllocError::Source(SourceError { address, len_bytes }))
+            .map_err(|_| AllocateBytesError::Source(SourceError { address, len_bytes }))
     }
 
     /// Frees an allocation. O(1) in its size: at most five regions end.
@@ -185,12 +185,12 @@ where
     /// Its pages are still in TLBs: see [`released`](Self::released).
     ///
     /// # Errors
-    /// [`FreeError`] for a pointer that is recognised as wrong; nothing has changed.
+    /// [`FreeBytesError`] for a pointer that is recognised as wrong; nothing has changed.
     ///
     /// # Safety
     /// `at` came from this heap, was not freed since, and nobody uses it after.
     #[inline]
-    pub unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeError> {
+    pub unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeBytesError> {
         self.heap.source_mut().released.count = 0;
         // All that the heap writes to now has been written to before.
         // SAFETY: the contract of this function.
@@ -200,12 +200,12 @@ where
     /// Counts the bytes that may be used at `at`: as many as were asked for or more.
     ///
     /// # Errors
-    /// [`FreeError`] for a pointer that is recognised as wrong.
+    /// [`FreeBytesError`] for a pointer that is recognised as wrong.
     ///
     /// # Safety
     /// `at` came from this heap and was not freed since.
     #[inline]
-    pub unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, FreeError> {
+    pub unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, FreeBytesError> {
         // SAFETY: the contract of this function.
         unsafe { self.heap.usable_bytes(at) }
     }
@@ -255,8 +255,8 @@ where
     /// Visits every block of the pool in rising order. O(blocks).
     ///
     /// # Errors
-    /// [`Fault`](swath_heap::Fault) at the first header that does not lead to another.
-    pub fn walk(&self, visit: &mut dyn FnMut(BlockInfo)) -> Result<(), swath_heap::Fault> {
+    /// [`Fault`](swath_heap::HeapFault) at the first header that does not lead to another.
+    pub fn walk(&self, visit: &mut dyn FnMut(BlockInfo)) -> Result<(), swath_heap::HeapFault> {
         self.heap.walk(visit)
     }
 

@@ -25,7 +25,8 @@ use std::ptr::NonNull;
 
 use swath_arch::{BASE_PAGE_BYTES, PageRange, PhysMemory, VirtAddr, Vpn};
 use swath_heap::{
-    AllocError, ByteAllocator, FreeError, GRANULE_BYTES, HEADER_BYTES, PoolError, Tlsf, Trusting,
+    AllocateBytesError, ByteAllocator, FreeBytesError, GRANULE_BYTES, HEADER_BYTES, HeapPoolError,
+    Tlsf, Trusting,
 };
 use swath_region::{NewRegionHeapError, RegionError, RegionHeap, RegionTree};
 
@@ -71,16 +72,16 @@ pub enum HeapError {
     },
     /// The heap refuses the pool.
     #[error(transparent)]
-    AddPool(#[from] PoolError),
+    AddPool(#[from] HeapPoolError),
     /// The heap over regions is not made.
     #[error(transparent)]
     NewRegionHeap(#[from] NewRegionHeapError),
     /// The heap has no block, or no pages for one.
     #[error(transparent)]
-    Allocation(#[from] AllocError),
+    Allocation(#[from] AllocateBytesError),
     /// The heap does not know the block.
     #[error(transparent)]
-    Free(#[from] FreeError),
+    Free(#[from] FreeBytesError),
     /// The regions refuse.
     #[error(transparent)]
     Region(#[from] RegionError),
@@ -150,15 +151,15 @@ impl PoolMemory {
 
 /// A heap that hands out pointers.
 pub(crate) trait Pointers {
-    fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocError>;
+    fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocateBytesError>;
 
     /// # Safety
     /// `at` came from this heap, was not freed since, and nobody uses it after.
-    unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeError>;
+    unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeBytesError>;
 
     /// # Safety
     /// `at` came from this heap and was not freed since.
-    unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, FreeError>;
+    unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, FreeBytesError>;
 }
 
 impl<M, T, H> Pointers for RegionHeap<'_, M, T, H>
@@ -168,18 +169,18 @@ where
     H: DerefMut<Target = [u64]>,
 {
     #[inline]
-    fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+    fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocateBytesError> {
         self.allocate(layout)
     }
 
     #[inline]
-    unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeError> {
+    unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeBytesError> {
         // SAFETY: the contract of this function.
         unsafe { self.free(at) }
     }
 
     #[inline]
-    unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, FreeError> {
+    unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, FreeBytesError> {
         // SAFETY: the contract of this function.
         unsafe { self.usable_bytes(at) }
     }
@@ -190,18 +191,18 @@ pub(crate) type Resident<'p> = Tlsf<'p, swath_heap::Resident, Trusting>;
 
 impl Pointers for Resident<'_> {
     #[inline]
-    fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+    fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocateBytesError> {
         ByteAllocator::allocate(self, layout)
     }
 
     #[inline]
-    unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeError> {
+    unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeBytesError> {
         // SAFETY: the contract of this function.
         unsafe { ByteAllocator::free(self, at) }
     }
 
     #[inline]
-    unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, FreeError> {
+    unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, FreeBytesError> {
         // SAFETY: the contract of this function.
         unsafe { ByteAllocator::usable_bytes(self, at) }
     }

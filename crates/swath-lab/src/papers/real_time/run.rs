@@ -74,7 +74,7 @@ struct Run<I> {
 fn layout(size_bytes: u64, align_bytes: u64) -> Result<Layout, HeapError> {
     let (size, align) = (size_bytes as usize, align_bytes as usize);
     Layout::from_size_align(size, align).map_err(|_| {
-        swath_heap::AllocError::TooLarge { size_bytes: size, align_bytes: align }.into()
+        swath_heap::AllocateBytesError::TooLarge { size_bytes: size, align_bytes: align }.into()
     })
 }
 
