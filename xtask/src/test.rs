@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use cargo_metadata::Metadata;
 use xshell::Shell;
 
-use crate::BENCH;
+use crate::bench::BENCH;
 
 /// The model checks, each with the crate that it belongs to.
 const MODELS: [(&str, &str); 2] = [("swath-frame", "front_loom"), ("swath-pool", "buffer_loom")];
