@@ -23,7 +23,8 @@ struct Chores {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Every test: unit, integration and documentation, then the model check.
+    /// Every test: unit, integration and documentation, then the model checks.
+    /// Its last line is `N passed, N failed`.
     Test,
     /// Everything that must hold of the text: format, clippy, links of the
     /// documentation, `no_std`, and the rules of this project.
@@ -61,7 +62,7 @@ fn main() -> Result<()> {
     let metadata = cargo_metadata::MetadataCommand::new().exec().context("cargo metadata")?;
     shell.change_dir(&metadata.workspace_root);
     match Chores::parse().chore {
-        Chore::Test => test::test(&shell, &metadata),
+        Chore::Test => test::test(&metadata),
         Chore::Lint { rules: false } => lint::lint(&shell, &metadata),
         Chore::Lint { rules: true } => {
             println!("linted: {}", lint::check_rules(&metadata)?);

@@ -1,18 +1,23 @@
 //! The project's whole test.
 
 use std::io::{BufRead, BufReader, Write};
+use std::ops::AddAssign;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use cargo_metadata::Metadata;
-use xshell::Shell;
+use cargo_metadata::{Metadata, TargetKind};
 
 use crate::bench::BENCH;
 
-/// The model checks, each with the crate that it belongs to.
-const MODELS: [(&str, &str); 2] = [("swath-frame", "front_loom"), ("swath-pool", "buffer_loom")];
+/// This crate. Cargo builds what is tested with the union of all features in the build, so that
+/// with the others its dependencies would be built once more, in another form than the one that
+/// runs here.
+const HERE: &str = "xtask";
 
-/// What cargo's test programs said of themselves.
+/// The end of the name of a test that is a model check, to be run under loom.
+const MODEL: &str = "loom";
+
+/// Sum of what cargo's test programs said of themselves.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Tally {
     programs: u64,
@@ -46,34 +51,80 @@ impl Tally {
     }
 }
 
-pub(crate) fn test(shell: &Shell, metadata: &Metadata) -> Result<()> {
-    let root = metadata.workspace_root.as_std_path();
-    let all = ["test", "--workspace", "--exclude", BENCH, "--no-fail-fast"];
-    let tally = run(Command::new("cargo").args(all).current_dir(root))?;
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.programs += other.programs;
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+    }
+}
 
-    let mut models = 0;
-    for (package, name) in MODELS {
-        ensure!(shell.path_exists(format!("crates/{package}/tests/{name}.rs")), "no {name}");
+/// Runs every test and model check, also after one has failed; the last line says how many
+/// passed and failed.
+pub(crate) fn test(metadata: &Metadata) -> Result<()> {
+    let root = metadata.workspace_root.as_std_path();
+    let cargo = |args: &[&str]| {
         let mut command = Command::new("cargo");
-        command.args(["test", "--release", "-p", package, "--test", name]).current_dir(root);
+        command.args(args).current_dir(root);
+        command
+    };
+    let mut runs = vec![
+        cargo(&["test", "--workspace", "--exclude", BENCH, "--exclude", HERE, "--no-fail-fast"]),
+        cargo(&["test", "-p", HERE]),
+    ];
+    let models = models(metadata);
+    ensure!(!models.is_empty(), "the workspace has no test whose name ends in {MODEL}");
+    for (package, name) in &models {
+        let mut command = cargo(&["test", "--release", "-p", package, "--test", name]);
         // Flags of the compiler change every crate: a directory of its own
         // keeps them from rebuilding the workspace to and fro.
         command.env("CARGO_TARGET_DIR", metadata.target_directory.join("loom"));
         let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
         command.env("RUSTFLAGS", format!("{flags} --cfg loom"));
-        models += run(&mut command).with_context(|| format!("the model check {name}"))?.passed;
+        runs.push(command);
     }
-    let Tally { programs, passed, ignored, .. } = tally;
+
+    let mut tally = Tally::default();
+    let mut failed = Vec::new();
+    for mut command in runs {
+        let (counted, is_well) = run(&mut command)?;
+        // No test at all is a failure.
+        if !is_well || counted.passed == 0 {
+            failed.push(format!("{command:?}"));
+        }
+        tally += counted;
+    }
     println!(
-        "tested: {passed} tests in {programs} programs and documentations ({ignored} ignored), \
-         {models} models under loom"
+        "tested: {} programs and documentations, {} of them models under loom; {} tests ignored",
+        tally.programs,
+        models.len(),
+        tally.ignored
     );
+    for command in &failed {
+        println!("failed: {command}");
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    ensure!(failed.is_empty() && tally.failed == 0, "not every test is well");
     Ok(())
 }
 
-/// Runs cargo's tests, lets their output through and counts them. No test at
-/// all is a failure.
-fn run(command: &mut Command) -> Result<Tally> {
+/// Returns the model checks, each with its package.
+fn models(metadata: &Metadata) -> Vec<(&str, &str)> {
+    let mut models = Vec::new();
+    for package in metadata.workspace_packages() {
+        for target in &package.targets {
+            if target.kind.contains(&TargetKind::Test) && target.name.ends_with(MODEL) {
+                models.push((package.name.as_str(), target.name.as_str()));
+            }
+        }
+    }
+    models
+}
+
+/// Runs cargo's tests, lets their output through and counts them; returns as well whether cargo
+/// ended well.
+fn run(command: &mut Command) -> Result<(Tally, bool)> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("starting cargo")?;
     let lines = BufReader::new(child.stdout.take().context("cargo's output")?);
     let mut tally = Tally::default();
@@ -84,15 +135,7 @@ fn run(command: &mut Command) -> Result<Tally> {
         out.write_all(&line)?;
         out.write_all(b"\n")?;
     }
-    let status = child.wait()?;
-    ensure!(
-        status.success() && tally.failed == 0,
-        "cargo test: {status}; {} passed, {} failed",
-        tally.passed,
-        tally.failed
-    );
-    ensure!(tally.passed > 0, "cargo test ran no test at all");
-    Ok(tally)
+    Ok((tally, child.wait()?.success()))
 }
 
 #[cfg(test)]
@@ -113,5 +156,7 @@ mod unit {
             tally.read(line);
         }
         assert_eq!(tally, Tally { programs: 2, passed: 7, failed: 2, ignored: 1 });
+        tally += Tally { programs: 1, passed: 1, failed: 0, ignored: 0 };
+        assert_eq!(tally, Tally { programs: 3, passed: 8, failed: 2, ignored: 1 });
     }
 }

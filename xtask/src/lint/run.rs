@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use cargo_metadata::Metadata;
 use xshell::{Shell, cmd};
 
+use crate::bench::BENCH;
 use crate::header;
 use crate::lint::proof;
 use crate::lint::rules::{
@@ -34,9 +35,9 @@ const RULES: &[(&str, Rule)] = &[
 
 /// Cargo's subcommands that are not everywhere: the arguments with which each is run.
 const WHERE_INSTALLED: &[(&str, &[&str])] = &[
-    ("deny", &["--all-features", "check"]),
-    // Compares with the published versions, so there must be some.
-    ("semver-checks", &["--workspace"]),
+    // Advisories are left out: they would want the network, and change from day to day.
+    ("deny", &["check", "bans", "licenses", "sources"]),
+    ("semver-checks", &["--workspace", "--exclude", BENCH, "--exclude", "xtask"]),
 ];
 
 /// Checks format, rules, the C header, `no_std`, clippy and documentation, the quick ones first.
@@ -47,10 +48,54 @@ pub(crate) fn lint(shell: &Shell, metadata: &Metadata) -> Result<()> {
     let no_std = proof::check(shell, metadata)?;
     cmd!(shell, "cargo clippy --workspace --all-targets -- -D warnings").run()?;
     cmd!(shell, "cargo doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings").run()?;
+    let packed = packages(shell, metadata)?;
+    let oldest = oldest_toolchain(shell, metadata)?;
     let more = subcommands(shell)?;
 
-    println!("linted: format, {checked}, the C header; {no_std}; clippy, documentation{more}");
+    println!(
+        "linted: format, {checked}, the C header; {no_std}; clippy, documentation, {packed}{oldest}{more}"
+    );
     Ok(())
+}
+
+/// Packs what is published, as the registry would get it, without building it from there.
+fn packages(shell: &Shell, metadata: &Metadata) -> Result<String> {
+    let public: Vec<&str> = metadata
+        .workspace_packages()
+        .iter()
+        .filter(|package| package.publish.as_ref().is_none_or(|registries| !registries.is_empty()))
+        .map(|package| package.name.as_str())
+        .collect();
+    let named = public.iter().flat_map(|name| ["-p", name]);
+    cmd!(shell, "cargo package --quiet --offline --no-verify --allow-dirty {named...}").run()?;
+    Ok(format!("{} packages", public.len()))
+}
+
+/// Checks the libraries with the oldest toolchain that they promise to build with, if that is
+/// installed; where it is not, clippy's `incompatible_msrv` alone watches over the promise.
+fn oldest_toolchain(shell: &Shell, metadata: &Metadata) -> Result<String> {
+    let packages = metadata.workspace_packages();
+    let Some(version) = packages.iter().filter_map(|package| package.rust_version.as_ref()).min()
+    else {
+        return Ok(String::new());
+    };
+    let toolchains = cmd!(shell, "rustup toolchain list").quiet().ignore_stderr().read();
+    let wanted = version.to_string();
+    let is_installed =
+        toolchains.is_ok_and(|list| list.lines().any(|line| line.starts_with(&wanted)));
+    if !is_installed {
+        eprintln!("warning: Rust {wanted} is not installed and was not tried");
+        return Ok(format!("; not tried with Rust {wanted}, which is not installed"));
+    }
+    let newer: Vec<String> = packages
+        .iter()
+        .filter(|package| package.rust_version.as_ref() != Some(version))
+        .flat_map(|package| ["--exclude".to_owned(), package.name.to_string()])
+        .collect();
+    let target = metadata.target_directory.join("oldest");
+    cmd!(shell, "rustup run {wanted} cargo check --workspace {newer...} --target-dir {target}")
+        .run()?;
+    Ok(format!(", Rust {wanted}"))
 }
 
 /// Checks the rules alone, which takes a second; says what was checked.
