@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
@@ -75,7 +76,7 @@ pub(crate) enum RecordCommand {
     },
 }
 
-pub(crate) fn run(command: RecordCommand) -> Result<(), Failure> {
+pub(crate) fn run(command: RecordCommand) -> Result<ExitCode, Failure> {
     match command {
         RecordCommand::Accesses { out, limit, burst, every, command } => {
             record_accesses(&out, limit, sampling(burst, every), &command)
@@ -86,7 +87,8 @@ pub(crate) fn run(command: RecordCommand) -> Result<(), Failure> {
         RecordCommand::Pages { out, system, buffer_kib, command } => {
             record_pages(&out, system, buffer_kib, &command)
         }
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn sampling(burst: Option<u64>, every: Option<u64>) -> Option<Sampling> {

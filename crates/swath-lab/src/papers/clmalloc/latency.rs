@@ -115,7 +115,7 @@ fn time(_: &Setting, _: u64, _: u32) -> Result<Vec<Round>, String> {
 
 fn command(job: &Job) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["measure-requests", &serde_json::to_string(job)?]);
+    command.args(["child", "measure-requests", &serde_json::to_string(job)?]);
     Ok(command)
 }
 

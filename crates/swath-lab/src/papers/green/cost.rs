@@ -70,7 +70,7 @@ fn count(
     let mut command = Command::new(std::env::current_exe().map_err(CountError::Spawn)?);
     let indices = samples.iter().map(|sample| sample.index).collect();
     let job = Job { design, sequence: sequence.clone(), indices };
-    command.args(["count-takes", &serde_json::to_string(&job).unwrap_or_default()]);
+    command.args(["child", "count-takes", &serde_json::to_string(&job).unwrap_or_default()]);
     let mut counter = Counter::spawn(command, STEPS_MAX)?;
     let mut counted = Vec::with_capacity(samples.len());
     for &sample in samples {

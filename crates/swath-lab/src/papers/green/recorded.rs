@@ -78,7 +78,9 @@ pub fn run(plan: &GreenPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     for (nth_design, design) in plan.designs.iter().enumerate() {
         let points = |of_track: &dyn Fn(&Track) -> f64| -> Vec<Point> {
             let named = recordings.iter().enumerate();
-            named.map(|(nth, r)| Point::In(r.name.clone(), of_track(of(nth, nth_design)))).collect()
+            named
+                .map(|(nth, r)| Point::named(r.name.clone(), of_track(of(nth, nth_design))))
+                .collect()
         };
         let title = design.title();
         let removable =
@@ -187,7 +189,7 @@ fn followed() -> Result<FollowedPart, ReplayError> {
     let title = "Fallbacks, step by step";
     let kinds: BTreeSet<_> = there.fallbacks.keys().chain(free.fallbacks.keys()).copied().collect();
     let points = |count: &dyn Fn(&FallbackKind) -> u64| -> Vec<Point> {
-        kinds.iter().map(|kind| Point::In(kind.to_string(), count(kind) as f64)).collect()
+        kinds.iter().map(|kind| Point::named(kind.to_string(), count(kind) as f64)).collect()
     };
     let of = |kind: &FallbackKind| there.fallbacks.get(kind).copied().unwrap_or_default();
     let line = |design: &str, points| Series::new(title, "kind", "fallbacks", design, points);
@@ -333,7 +335,7 @@ fn shares(design: &str, tally: &FallbackTally) -> Series {
                     Mobility::Reclaimable => "R",
                 };
                 let category = format!("{}←{} {how}", short(wanted), short(found));
-                points.push(Point::In(category, count as f64 / total));
+                points.push(Point::named(category, count as f64 / total));
             }
         }
     }

@@ -194,7 +194,7 @@ impl Track {
     pub(crate) fn line(&self, of: impl Fn(&Look) -> f64) -> Vec<Point> {
         let every = self.looks.len().div_ceil(POINTS_MAX).max(1);
         let thinned = self.looks.iter().step_by(every);
-        thinned.map(|look| Point::At(look.time_us as f64 / 60e6, of(look))).collect()
+        thinned.map(|look| Point::at(look.time_us as f64 / 60e6, of(look))).collect()
     }
 
     /// c of section V-D from average amounts: resting by free memory.

@@ -7,7 +7,6 @@
 //! depends on the machine stands apart as a host result.
 
 use std::cell::RefCell;
-use std::ffi::OsStr;
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
@@ -22,7 +21,7 @@ use crate::papers::page_buddy::freelist::designs;
 use crate::papers::page_buddy::translation::{reach_frames, table_extent};
 use crate::source::memory::{Allocator, PrepareError, Source, new_allocator, random};
 use crate::source::real::Machine;
-use crate::study::plan::{ContiguityBits, ListsPlan};
+use crate::study::old::plan::{ContiguityBits, ListsPlan};
 use crate::study::results::{
     Claim, Figure, FigureKind, HostResult, Point, Series, StudyResult, Unit,
 };
@@ -127,8 +126,8 @@ impl Memory<'_> {
     /// The point with this value.
     fn point(&self, y: f64) -> Point {
         match self {
-            Memory::Blocks(size) => Point::At(*size as f64, y),
-            Memory::Machine(machine) => Point::In(machine.name.clone(), y),
+            Memory::Blocks(size) => Point::at(*size as f64, y),
+            Memory::Machine(machine) => Point::named(machine.name.clone(), y),
         }
     }
 }
@@ -258,11 +257,10 @@ fn count(
 ) -> Result<Counts, CountError> {
     let mut command = Command::new(std::env::current_exe().map_err(CountError::Spawn)?);
     let json = serde_json::to_string(plan).unwrap_or_default();
-    command.args(["count-allocation", &json, &subject.to_string()]);
-    if let Some(machine) = machine {
-        command.args(machine.file.iter().flat_map(|file| [OsStr::new("--memory"), file.as_ref()]));
-        command.args((machine.unknown == UnknownFrames::Free).then_some("--unknown-free"));
-    }
+    let file = machine.and_then(|machine| machine.file.clone());
+    let unknown_free = machine.is_some_and(|machine| machine.unknown == UnknownFrames::Free);
+    let job = serde_json::to_string(&(json, subject, file, unknown_free)).unwrap_or_default();
+    command.args(["child", "count-allocation", &job]);
     let mut counter = Counter::spawn(command, STEPS_MAX)?;
     let mut counts = vec![[0; Work::ALL.len()]; Memory::all(plan, machine).len()];
     for count in counts.iter_mut().flatten() {

@@ -10,7 +10,7 @@ use crate::papers::page_buddy::translation::{
     Accesses, Design, Hardware, Program, Scheme, measure,
 };
 use crate::source::memory::{Allocator, Source, random};
-use crate::study::plan::{CasesPlan, ContiguityBits};
+use crate::study::old::plan::{CasesPlan, ContiguityBits};
 use crate::study::results::{Claim, Figure, FigureKind, Series, StudyResult};
 use crate::study::run;
 use crate::study::run::{Outcome, Run, StudyError};

@@ -22,7 +22,7 @@ use crate::papers::page_buddy::translation::{
 use crate::papers::page_buddy::workload::{Category, Workload, WorkloadName};
 use crate::source::memory::{Source, random};
 use crate::source::real::Machine;
-use crate::study::plan::{Machine as MachinePlan, SystemMachine, SystemPlan, SystemVariant};
+use crate::study::old::plan::{Machine as MachinePlan, SystemMachine, SystemPlan, SystemVariant};
 use crate::study::results::{Claim, Figure, FigureKind, Point, Series, StudyResult, Unit};
 use crate::study::run;
 use crate::study::run::{Outcome, Run, StudyError};
@@ -136,8 +136,8 @@ pub fn run(plan: &SystemPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         Some(_) => (FigureKind::Bars, "memory", "memory"),
     };
     let at = |l: usize, y: f64| match machine_memory {
-        None => Point::At(sizes[l] as f64, y),
-        Some(machine) => Point::In(machine.name.clone(), y),
+        None => Point::at(sizes[l] as f64, y),
+        Some(machine) => Point::named(machine.name.clone(), y),
     };
     let mut figures = Vec::new();
     let mut series = Vec::new();

@@ -19,10 +19,11 @@ use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, Rule};
 use swath_hw::{Geometry, Mmu, Stats, WalkOrder};
 use swath_vm::{AddressSpace, anchor_distance};
 
+use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan, bbs, pbs};
 use crate::papers::page_buddy::workload::Workload;
 use crate::source::memory::{Allocator, PrepareError, Random, Source, new_allocator};
 use crate::source::real::{InputError, Machine, Trace};
-use crate::study::plan::{ContiguityBits, Machine as MachinePlan, PlanError, bbs, pbs};
+use crate::study::plan::PlanError;
 use swath_trace::access::stream::TraceError;
 
 /// What a program asks for and where it goes.
@@ -205,8 +206,8 @@ impl Design {
     /// # Errors
     /// [`PlanError::Orders`]; never for a plan that was read.
     pub fn of(machine: &MachinePlan) -> Result<[Self; 5], PlanError> {
-        let pbs = pbs(machine.pbs_granularity, machine.pbs_top_order)?;
-        Ok(Self::all(bbs(machine.bbs_max_order)?, pbs))
+        let pbs = pbs(machine.pbs_granularity.tiny(), machine.pbs_top_order.tiny())?;
+        Ok(Self::all(bbs(machine.bbs_max_order.tiny())?, pbs))
     }
 
     /// The paper's four, three references on BBS memory and PBS, and as the
@@ -262,7 +263,7 @@ impl Hardware {
 
     /// The hardware of a plan's machine.
     pub fn of(machine: &MachinePlan) -> Self {
-        let (entries, ways) = (machine.tlb_entries as u32, machine.tlb_ways as u32);
+        let (entries, ways) = (machine.tlb_entries.small(), machine.tlb_ways.small());
         let tlb = Geometry { sets: entries / ways, ways, index_shift: 0 };
         let format = machine.format.format();
         Self { tlb, ..Self::new(format, entries, machine.contiguity_bits) }
