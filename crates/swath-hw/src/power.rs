@@ -331,7 +331,7 @@ impl BankPower {
 pub fn destroy<M: PhysMemory + ?Sized>(memory: &M, frames: Extent) -> Result<(), BusError> {
     for frame in frames.iter() {
         for offset in (0..BASE_PAGE_BYTES).step_by(8) {
-            let addr = frame.addr().raw() + offset;
+            let addr = frame.address().raw() + offset;
             // Different in each word, so that neighbours cannot pass for each other.
             memory.write_u64(PhysAddr::new(addr), 0xdead_0000_0000_0000 | addr >> 3)?;
         }
@@ -392,16 +392,16 @@ mod tests {
         let mut words = vec![7; 24 * 512];
         let memory = SliceMemory::new(Pfn::new(0), &mut words);
         let mut power = two_banks();
-        let read = |frame: u64| memory.read_u64(Pfn::new(frame).addr()).unwrap();
+        let read = |frame: u64| memory.read_u64(Pfn::new(frame).address()).unwrap();
         let mut lose = |frames| destroy(&memory, frames).unwrap();
         power.apply_pasr(10, &[true, false], &mut lose).unwrap();
         assert_eq!(read(19), 7, "the bank before keeps its content");
         assert!((20..24).all(|frame| read(frame) != 7));
-        memory.write_u64(Pfn::new(21).addr(), 7).unwrap();
+        memory.write_u64(Pfn::new(21).address(), 7).unwrap();
         power.apply_pasr(20, &[true, true], &mut lose).unwrap();
         assert_ne!(read(21), 7, "written while nothing was refreshed");
         // Self-refresh keeps everything.
-        memory.write_u64(Pfn::new(21).addr(), 8).unwrap();
+        memory.write_u64(Pfn::new(21).address(), 8).unwrap();
         power.set(30, 1, PowerState::SelfRefresh, &mut lose).unwrap();
         power.set(40, 1, PowerState::ActiveIdle, &mut lose).unwrap();
         assert_eq!(read(21), 8);

@@ -92,7 +92,7 @@ fn compare(tables: RtTables, memory: &impl PhysMemory, data: impl Fn(u64) -> Opt
             let expected = pure.and_then(|mapped| {
                 let rights = mapped.rights;
                 if rights.permit(operation) {
-                    Ok(PhysAddr::new(mapped.frame.addr().raw() | 0x123))
+                    Ok(PhysAddr::new(mapped.frame.address().raw() | 0x123))
                 } else {
                     Err(RtFault::Denied { page: Vpn::new(page), operation, rights })
                 }
@@ -185,8 +185,8 @@ proptest! {
                     assert_eq!(rights, mapped.rights);
                 }
                 (result, pure) => {
-                    let pure = pure.map(|mapped| mapped.frame.addr());
-                    assert_eq!(result.map(|addr| addr.frame().addr()), pure);
+                    let pure = pure.map(|mapped| mapped.frame.address());
+                    assert_eq!(result.map(|addr| addr.frame().address()), pure);
                 }
             }
             assert_eq!(access.cycles(), if access.result.is_ok() { 4 } else { 2 });
@@ -665,7 +665,7 @@ fn tables_that_cannot_be() {
     assert_eq!(RtTables::page_table(table), Err(RtTablesError::Base { base: PhysAddr::new(2) }));
     let root = Pfn::new(1 << 40);
     let nodes = RtTables::nodes(NodeTables { pages_log2: 8, root });
-    assert_eq!(nodes, Err(RtTablesError::Base { base: root.addr() }));
+    assert_eq!(nodes, Err(RtTablesError::Base { base: root.address() }));
     let tables = RtTables::regions(ARRAYS).unwrap();
     let none = Geometry::fully_associative(0);
     let error = Rtmmu::new(tables, RtLatency::PAPER, Some(none)).unwrap_err();

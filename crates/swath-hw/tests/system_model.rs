@@ -191,7 +191,7 @@ fn model<T: Translate, M: PhysMemory>(
             if let Some(frame) = frame {
                 for number in std::mem::take(&mut walking.waiters) {
                     let Transaction { addr, write } = master.stream[number as usize];
-                    let at = PhysAddr::new(frame.addr().raw() + addr.page_offset());
+                    let at = PhysAddr::new(frame.address().raw() + addr.page_offset());
                     send(&mut master.ports[usize::from(write)], now, at, number);
                 }
             }

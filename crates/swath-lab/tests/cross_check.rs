@@ -16,7 +16,7 @@ use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Field, Format, MemoryKind, Order, PageRange,
     Pfn, PhysMemory, Scattered, SliceMemory, VirtAddr, Vpn,
 };
-use swath_frame::{Config, FrameAllocator};
+use swath_frame::{BuddyConfig, FrameAllocator};
 use swath_hw::{Contiguity, Fault, Geometry, Mmu, Outcome, Step, Walk, WalkOrder, walk};
 use swath_lab::source::memory::{Allocator, Random, new_allocator, random};
 use swath_vm::{AddressSpace, AllocateError, FaultError, MapError, PageSizeError, UnmapError};
@@ -34,8 +34,11 @@ const TABLES: Extent = Extent::new(Pfn::new(0x8000), 0x200);
 const WINDOW_PAGES: u64 = 0x400;
 
 /// BBS, and PBS for the page sizes of ARMv7 and of the others.
-const ALLOCATORS: [(&str, Config); 3] =
-    [("BBS", Config::BBS), ("PBS, G=4", Config::PBS_ARMV7), ("PBS, G=9", Config::PBS_ARMV8)];
+const ALLOCATORS: [(&str, BuddyConfig); 3] = [
+    ("BBS", BuddyConfig::BBS),
+    ("PBS, G=4", BuddyConfig::PBS_ARMV7),
+    ("PBS, G=9", BuddyConfig::PBS_ARMV8),
+];
 
 /// Every kind of coalescing, in the bits that are free and in ideal ones.
 fn coalescings(format: Format, random: &mut Random) -> [Coalescing; 5] {
@@ -88,7 +91,7 @@ fn mmus(space: &Space<'_>) -> Vec<Mmu> {
 }
 
 /// An allocator over [`POOL`], of which random extents are in use.
-fn fragmented(config: Config, random: &mut Random) -> RefCell<Allocator> {
+fn fragmented(config: BuddyConfig, random: &mut Random) -> RefCell<Allocator> {
     let mut allocator: Allocator = new_allocator(POOL, config, false).unwrap();
     let mut at = POOL.start.raw();
     while at < POOL.end().raw() {
@@ -100,7 +103,7 @@ fn fragmented(config: Config, random: &mut Random) -> RefCell<Allocator> {
 }
 
 fn tables() -> RefCell<Allocator> {
-    RefCell::new(new_allocator(TABLES, Config::BBS, true).unwrap())
+    RefCell::new(new_allocator(TABLES, BuddyConfig::BBS, true).unwrap())
 }
 
 fn words() -> Vec<u64> {
@@ -393,7 +396,7 @@ impl Bench<'_> {
         let known = self.model.get(page);
         for mmu in &mut self.mmus {
             let offset = (page * 0x51) & 0xfff;
-            let at = VirtAddr::new(Vpn::new(page).addr().raw() | offset);
+            let at = VirtAddr::new(Vpn::new(page).address().raw() | offset);
             match (mmu.access(at, self.memory), known) {
                 (Ok(access), Some(known)) => {
                     assert_eq!(access.addr.raw(), known.frame << 12 | offset, "page {page:#x}");
@@ -451,7 +454,7 @@ impl Bench<'_> {
                 }
                 (Err(Fault::Translation { page: at, .. }), None) => assert_eq!(at, number),
                 (Err(Fault::NotCanonical { .. }), None) => {
-                    assert!(!regime.format.is_canonical(number.addr()) || page >> 52 != 0);
+                    assert!(!regime.format.is_canonical(number.address()) || page >> 52 != 0);
                 }
                 (other, known) => panic!("page {page:#x}: {other:?}, expected {known:?}"),
             }
@@ -475,7 +478,7 @@ impl Bench<'_> {
 
     fn sweep(&mut self) {
         for page in self.model.pages(self.format(), &mut self.random) {
-            if page >> 52 == 0 && self.format().is_canonical(Vpn::new(page).addr()) {
+            if page >> 52 == 0 && self.format().is_canonical(Vpn::new(page).address()) {
                 self.access(page);
             }
         }
@@ -483,7 +486,7 @@ impl Bench<'_> {
 }
 
 /// Random operations on one space; all frames are back in the end.
-fn run(format: Format, coalescing: Coalescing, config: Config, mut random: Random) -> Tally {
+fn run(format: Format, coalescing: Coalescing, config: BuddyConfig, mut random: Random) -> Tally {
     let (data, tables) = (fragmented(config, &mut random), tables());
     let free = data.borrow().free_frames();
     let mut words = words();
@@ -562,7 +565,8 @@ fn with_space(
     coalescing: Coalescing,
     body: impl FnOnce(&SliceMemory<'_>, Space<'_>),
 ) {
-    let (data, tables) = (RefCell::new(new_allocator(POOL, Config::BBS, true).unwrap()), tables());
+    let (data, tables) =
+        (RefCell::new(new_allocator(POOL, BuddyConfig::BBS, true).unwrap()), tables());
     let mut words = words();
     let memory = SliceMemory::new(TABLES.start, &mut words);
     let space = AddressSpace::new(format, coalescing, &memory, &data, &tables).unwrap();

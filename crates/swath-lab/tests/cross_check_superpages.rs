@@ -8,7 +8,7 @@ use rand::RngExt;
 use swath_arch::{
     Attributes, Extent, Format, Order, PageRange, Pfn, PhysMemory, SliceMemory, VirtAddr, Vpn,
 };
-use swath_frame::Config;
+use swath_frame::BuddyConfig;
 use swath_hw::{Fault, Geometry, Mmu, Outcome, WalkOrder};
 use swath_lab::source::memory::{Allocator, new_allocator, random};
 use swath_vm::{
@@ -25,7 +25,7 @@ const WRITE: Attributes = Attributes::USER_DATA;
 const READ: Attributes = Attributes { writable: false, ..WRITE };
 
 fn with_space(format: Format, sizes: Sizes, body: impl FnOnce(&SliceMemory<'_>, Space<'_>)) {
-    let tables = RefCell::new(new_allocator(TABLES, Config::PBS_ARMV7, true).unwrap());
+    let tables = RefCell::new(new_allocator(TABLES, BuddyConfig::PBS_ARMV7, true).unwrap());
     let mut words = vec![u64::MAX; TABLES.count as usize * 512];
     let memory = SliceMemory::new(TABLES.start, &mut words);
     let space = AddressSpace::with_superpages(format, sizes, &memory, &tables, &tables).unwrap();
@@ -37,7 +37,7 @@ fn mmu(space: &Space<'_>) -> Mmu {
 }
 
 fn at(page: u64) -> VirtAddr {
-    Vpn::new(FIRST + page).addr()
+    Vpn::new(FIRST + page).address()
 }
 
 /// The frame and the attributes that an access meets, and whether it hit.

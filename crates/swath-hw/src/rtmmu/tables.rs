@@ -252,7 +252,7 @@ impl RtTables {
             return Err(RtTablesError::PagesLog2 { pages_log2 });
         }
         if root.raw() > validity::NODE_FRAME.max() {
-            return Err(RtTablesError::Base { base: root.addr() });
+            return Err(RtTablesError::Base { base: root.address() });
         }
         Ok(Self(Scheme::Nodes(tables)))
     }
@@ -362,13 +362,13 @@ pub(crate) const fn place(page: u64, level: u32) -> u64 {
 /// Where the data word of a place of a node stands.
 #[inline]
 pub(crate) const fn node_data(node: Pfn, place: u64) -> PhysAddr {
-    PhysAddr::new(node.addr().raw() + 8 * place)
+    PhysAddr::new(node.address().raw() + 8 * place)
 }
 
 /// Where the control word of a place of a node stands.
 #[inline]
 pub(crate) const fn node_control(node: Pfn, place: u64) -> PhysAddr {
-    PhysAddr::new(node.addr().raw() + validity::NODE_CONTROL_BYTES + 8 * place)
+    PhysAddr::new(node.address().raw() + validity::NODE_CONTROL_BYTES + 8 * place)
 }
 
 /// What a word of the data array says.

@@ -176,7 +176,7 @@ impl RtWalk {
     /// What came out of a walk that is over.
     pub(crate) fn outcome(&self) -> Result<PhysAddr, RtFault> {
         let MappedPage { frame, .. } = self.mapped?;
-        Ok(PhysAddr::new(frame.addr().raw() | self.addr.page_offset()))
+        Ok(PhysAddr::new(frame.address().raw() | self.addr.page_offset()))
     }
 
     pub(crate) const fn page(&self) -> Vpn {

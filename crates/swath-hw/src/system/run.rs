@@ -492,7 +492,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
                     let cause = Cause::Denied(denied);
                     SystemError { master: index, transaction: number, addr, cycle: now, cause }
                 })?;
-                let at = PhysAddr::new(frame.addr().raw() | addr.page_offset());
+                let at = PhysAddr::new(frame.address().raw() | addr.page_offset());
                 let id = Id { walk: false, slot, ..id };
                 self.interconnect.send(now, id, kind(write), at);
             }

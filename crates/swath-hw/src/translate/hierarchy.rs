@@ -196,7 +196,7 @@ impl Hierarchy {
 
 /// The address bits that lead a walk to a table of `level`, which is not the root's.
 fn prefix(format: Format, level: u8, page: Vpn) -> u64 {
-    page.addr().raw() >> format.levels()[usize::from(level) - 1].index.low
+    page.address().raw() >> format.levels()[usize::from(level) - 1].index.low
 }
 
 impl Translate for Hierarchy {

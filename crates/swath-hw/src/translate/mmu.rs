@@ -544,7 +544,7 @@ impl Mmu {
 
 #[inline]
 pub(crate) const fn byte(frame: Pfn, addr: VirtAddr) -> PhysAddr {
-    PhysAddr::new(frame.addr().raw() | addr.page_offset())
+    PhysAddr::new(frame.address().raw() | addr.page_offset())
 }
 
 /// Checks a regime against the ranges that `swath-arch` documents, and gives

@@ -192,7 +192,7 @@ impl Walk {
     #[inline]
     pub fn new(regime: &Regime, page: Vpn) -> Result<Self, Fault> {
         if page < page_min(regime.format, page) || page > page_max(regime.format, page) {
-            return Err(Fault::NotCanonical { addr: page.addr() });
+            return Err(Fault::NotCanonical { addr: page.address() });
         }
         Ok(Self {
             format: regime.format,
@@ -231,7 +231,7 @@ impl Walk {
     fn read_at(&self, format: Format) -> PhysAddr {
         let levels = format.levels();
         let index =
-            levels[usize::from(self.level) % levels.len()].index.get(self.page.addr().raw());
+            levels[usize::from(self.level) % levels.len()].index.get(self.page.address().raw());
         // A root near the end of the address space wraps; no memory answers.
         PhysAddr::new(self.table.raw().wrapping_add(index * format.entry_bytes()))
     }

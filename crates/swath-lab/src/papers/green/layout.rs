@@ -1,7 +1,7 @@
 //! Which sections are in use, and which by the kernel, on a machine that has
 //! run for a while (Fig. 1, 2 and 7).
 
-use swath_frame::machine::usage::UnitState;
+use swath_frame::machine::UnitState;
 
 use crate::papers::green::allocator::AllocatorName;
 use crate::papers::green::plan::{GreenPlan, GreenRun, LoadName};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use swath_frame::Mobility;
-use swath_frame::zone::linux::zone::PAGEBLOCK_ORDER;
+use swath_frame::zone::linux::PAGEBLOCK_ORDER;
 
 use crate::papers::green::allocator::{AllocatorName, FallbackTally};
 use crate::papers::green::plan::{Design, GreenPlan};

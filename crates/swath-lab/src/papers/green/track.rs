@@ -1,7 +1,7 @@
 //! What the studies of the green memory manager share: a design under a load,
 //! looked at over time.
 
-use swath_frame::machine::usage::{Unit, UnitState};
+use swath_frame::machine::{MemoryUnit, UnitState};
 use swath_hw::power::{Energy, PowerState, PowerTable};
 
 use crate::papers::green::allocator::{AllocatorName, FallbackTally};
@@ -108,7 +108,8 @@ pub(crate) fn track(
         let half = from_us + (until_us - from_us) / 2;
         let lower = lowest.as_ref().is_none_or(|lowest| look.free_frames > lowest.look.free_frames);
         if look.time_us >= half && lower {
-            let states = (0..view.layout().sections()).filter_map(|s| view.unit(Unit::Section(s)));
+            let states =
+                (0..view.layout().sections()).filter_map(|s| view.unit(MemoryUnit::Section(s)));
             let layout = view.layout();
             let zones = layout.zones().iter().filter_map(|z| layout.section_of(z.span.start));
             let mut zone_starts: Vec<usize> = zones.collect();

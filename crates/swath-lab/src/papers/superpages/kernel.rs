@@ -27,7 +27,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use swath_arch::{Attributes, Extent, Format, PageRange, Pfn, Regime, SliceMemory, Vpn};
-use swath_frame::reserve::reservations::{Counters, Levels, PopulateError, Reservations};
+use swath_frame::reserve::{PopulateError, ReservationCounters, ReservationLevels, Reservations};
 use swath_frame::{ByteRange, FrameAllocator, MemoryMap, PageBuddy};
 use swath_hw::processor::in_order::{Cause, Exception, MemoryAccess, Processor, ProcessorStats};
 use swath_hw::{Denied, Fault, Translate};
@@ -66,7 +66,7 @@ pub struct Config {
     /// Superpage sizes; none is superpages off.
     pub sizes: Sizes,
     /// The levels at which frames are reserved; ignored if superpages are off.
-    pub levels: Levels,
+    pub levels: ReservationLevels,
     /// Where accessed and dirty flags stand.
     pub status: Status,
     /// Frames for tables, from frame 0 on.
@@ -155,7 +155,7 @@ pub struct KernelStats {
     /// Promotions, demotions and their like.
     pub pmap: PmapStatistics,
     /// Reservations.
-    pub reservations: Counters,
+    pub reservations: ReservationCounters,
     /// Frames reserved and not populated, at the end.
     pub reserved_frames: u64,
     /// Switches between processes.
