@@ -31,7 +31,7 @@ use swath_frame::machine::{
 use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankLayout, ListBuddy};
 use swath_frame::zone::linux::ORDER_MAX;
 use swath_frame::{BlockRequest, LinuxZone, Machine, MemoryMap, Mobility, PerCpuLists};
-use swath_hw::power::{BankPower, Energy, PowerState, PowerTable};
+use swath_hw::power::{BankEnergy, BankPower, PowerState, PowerTable};
 use swath_vm::migrate::daemon;
 use swath_vm::migrate::daemon::{Daemon, Step};
 use swath_vm::migrate::units::NodeBanks;
@@ -493,7 +493,7 @@ impl<Z: GreenZone> View for GreenMachine<Z> {
         blocks
     }
 
-    fn energy(&self) -> Energy {
+    fn energy(&self) -> BankEnergy {
         self.power.energy(self.now_us * 1000)
     }
 

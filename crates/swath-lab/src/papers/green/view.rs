@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use swath_frame::layout::{BANK_FRAMES, Layout, LayoutPreset};
 use swath_frame::machine::{MemoryUnit, UnitState};
-use swath_hw::power::Energy;
+use swath_hw::power::BankEnergy;
 use swath_vm::migrate::daemon;
 
 use crate::papers::green::allocator::{AllocatorName, FallbackTally};
@@ -244,7 +244,7 @@ pub trait View {
     /// Its free blocks. O(blocks).
     fn free_blocks(&self) -> FreeBlocks;
     /// What its banks have taken so far.
-    fn energy(&self) -> Energy;
+    fn energy(&self) -> BankEnergy;
     /// Linux's fallbacks in detail.
     fn tally(&self) -> Option<FallbackTally>;
     /// What the daemons have done, summed over the nodes.

@@ -29,8 +29,8 @@ use std::collections::BTreeMap;
 use swath_arch::{Attributes, Extent, Format, PageRange, Pfn, Regime, SliceMemory, Vpn};
 use swath_frame::reserve::{PopulateError, ReservationCounters, ReservationLevels, Reservations};
 use swath_frame::{ByteRange, FrameAllocator, MemoryMap, PageBuddy};
-use swath_hw::processor::in_order::{Cause, Exception, MemoryAccess, Processor, ProcessorStats};
-use swath_hw::{Denied, Fault, Translate};
+use swath_hw::processor::{Exception, ExceptionCause, MemoryAccess, Processor, ProcessorStats};
+use swath_hw::{Denied, Translate, TranslationFault};
 use swath_vm::pmap::mappings::Reached;
 use swath_vm::{
     Access, AddressSpace, Faulted, Flush, Pmap, PmapError, PmapStatistics, Protection, ReverseMap,
@@ -200,7 +200,7 @@ impl<'m, I: FnMut(SpaceId, Flush)> Spaces for Reach<'_, 'm, I> {
 /// [`KernelError`]: the machine cannot be, or `run` failed.
 pub fn boot<T: Translate, R>(
     config: &Config,
-    processor: &swath_hw::processor::in_order::Config,
+    processor: &swath_hw::ProcessorConfig,
     make: impl FnOnce(Regime) -> Result<T, KernelError>,
     run: impl FnOnce(&mut Kernel<'_, T>) -> Result<R, KernelError>,
 ) -> Result<R, KernelError> {
@@ -559,11 +559,11 @@ impl<'m, T: Translate> Kernel<'m, T> {
             addr: exception.addr.raw(),
         };
         match exception.cause {
-            Cause::Fault(Fault::Translation { .. })
-            | Cause::Denied(Denied::Write | Denied::AccessFlag) => {}
-            Cause::Fault(other) => return Err(machine(other)),
-            Cause::Denied(_) => return Err(refused),
-            Cause::Memory(other) => return Err(machine(other)),
+            ExceptionCause::Fault(TranslationFault::Translation { .. })
+            | ExceptionCause::Denied(Denied::Write | Denied::AccessFlag) => {}
+            ExceptionCause::Fault(other) => return Err(machine(other)),
+            ExceptionCause::Denied(_) => return Err(refused),
+            ExceptionCause::Memory(other) => return Err(machine(other)),
         }
         self.stats.faults += 1;
         self.spend(self.config.costs.fault_cycles);
