@@ -13,16 +13,7 @@ use anyhow::{Context, Result, ensure};
 use cargo_metadata::Metadata;
 use xshell::{Shell, cmd};
 
-/// The crates that a kernel links.
-pub(crate) const LOWER: &[&str] = &[
-    "swath-arch",
-    "swath-frame",
-    "swath-vm",
-    "swath-region",
-    "swath-heap",
-    "swath-pool",
-    "swath-hw",
-];
+use crate::lint::rules::no_std::LOWER;
 
 /// Those of [`LOWER`] that may use `alloc`: a model of hardware stands beside
 /// the kernel, not inside, and owns its arrays. They are proved apart, with an

@@ -6,12 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cargo_metadata::{DependencyKind, Metadata};
-
-use crate::BENCH;
+use crate::bench::BENCH;
+use crate::lint::tree::{Edge, Tree};
 
 /// Each crate and what it may depend on.
-const TABLE: &[(&str, &[&str])] = &[
+pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("swath-arch", &[]),
     ("swath-frame", &["swath-arch"]),
     ("swath-heap", &["swath-arch"]),
@@ -66,52 +65,22 @@ const TABLE: &[(&str, &[&str])] = &[
 ];
 
 /// The two sides that meet only in bytes, in tests too.
-const STRANGERS: [(&str, &str); 2] = [("swath-vm", "swath-hw"), ("swath-hw", "swath-vm")];
+const SEPARATE_SIDES: [(&str, &str); 2] = [("swath-vm", "swath-hw"), ("swath-hw", "swath-vm")];
 
-/// A dependency between two crates of the workspace.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Edge {
-    pub(crate) from: String,
-    pub(crate) to: String,
-    /// Only the tests of `from` use it.
-    pub(crate) tests_only: bool,
+pub(crate) fn breaches(tree: &Tree) -> Vec<String> {
+    against_table(&tree.edges)
 }
 
-/// The crates of the workspace and the edges between them.
-pub(crate) fn graph(metadata: &Metadata) -> (Vec<String>, Vec<Edge>) {
-    let packages = metadata.workspace_packages();
-    let names: Vec<String> = packages.iter().map(|package| package.name.to_string()).collect();
-    let mut edges = Vec::new();
-    for package in packages {
-        for dependency in &package.dependencies {
-            if names.contains(&dependency.name) {
-                edges.push(Edge {
-                    from: package.name.to_string(),
-                    to: dependency.name.clone(),
-                    tests_only: dependency.kind == DependencyKind::Development,
-                });
-            }
-        }
-    }
-    (names, edges)
-}
-
-/// Every breach of the table, one line each; none means that all is well.
-pub(crate) fn breaches(crates: &[String], edges: &[Edge]) -> Vec<String> {
+fn against_table(edges: &[Edge]) -> Vec<String> {
     let table: BTreeMap<&str, &[&str]> = TABLE.iter().copied().collect();
     let mut breaches = Vec::new();
-    for name in crates {
-        if !table.contains_key(name.as_str()) {
-            breaches.push(format!("{name} has no row in the table of layers"));
-        }
-    }
     for Edge { from, to, .. } in edges.iter().filter(|edge| !edge.tests_only) {
         let allowed = table.get(from.as_str()).copied().unwrap_or_default();
         if !allowed.contains(&to.as_str()) {
             breaches.push(format!("{from} must not depend on {to}"));
         }
     }
-    for (from, to) in STRANGERS {
+    for (from, to) in SEPARATE_SIDES {
         if let Some(path) = path(edges, from, to) {
             let path = path.join(" -> ");
             breaches.push(format!("{from} must never see {to}, not even in tests: {path}"));
@@ -148,22 +117,18 @@ mod unit {
     use super::*;
 
     fn edge(from: &str, to: &str) -> Edge {
-        Edge { from: from.into(), to: to.into(), tests_only: false }
+        Edge { from: from.into(), to: to.into(), tests_only: false, has_version: true }
     }
 
     fn tests_only(from: &str, to: &str) -> Edge {
         Edge { tests_only: true, ..edge(from, to) }
     }
 
-    fn all() -> Vec<String> {
-        TABLE.iter().map(|(name, _)| name.to_string()).collect()
-    }
-
     #[test]
     fn every_edge_of_the_table_and_no_other_is_allowed() {
         for (from, allowed) in TABLE {
             for (to, _) in TABLE {
-                let found = breaches(&all(), &[edge(from, to)]);
+                let found = against_table(&[edge(from, to)]);
                 let named =
                     found.iter().any(|line| *line == format!("{from} must not depend on {to}"));
                 assert_eq!(named, !allowed.contains(to), "{from} -> {to}: {found:?}");
@@ -185,40 +150,28 @@ mod unit {
 
     #[test]
     fn tests_may_look_up_but_the_two_sides_never_meet() {
-        assert_eq!(breaches(&all(), &[tests_only("swath-arch", "swath-frame")]), [""; 0]);
+        assert_eq!(against_table(&[tests_only("swath-arch", "swath-frame")]), [""; 0]);
         assert_eq!(
-            breaches(&all(), &[tests_only("swath-vm", "swath-hw")]),
+            against_table(&[tests_only("swath-vm", "swath-hw")]),
             ["swath-vm must never see swath-hw, not even in tests: swath-vm -> swath-hw"]
         );
         let edges = [tests_only("swath-hw", "swath-lab"), edge("swath-lab", "swath-vm")];
         assert_eq!(
-            breaches(&all(), &edges),
+            against_table(&edges),
             [
                 "swath-hw must never see swath-vm, not even in tests: swath-hw -> swath-lab -> swath-vm"
             ]
         );
         // The tests of a dependency are not built along.
         let edges = [edge("swath-vm", "swath-frame"), tests_only("swath-frame", "swath-hw")];
-        assert_eq!(breaches(&all(), &edges), [""; 0]);
+        assert_eq!(against_table(&edges), [""; 0]);
     }
 
     #[test]
-    fn an_unknown_crate_is_named() {
-        let crates = ["swath-arch".to_owned(), "swath-new".to_owned()];
+    fn an_unknown_crate_may_depend_on_none() {
         assert_eq!(
-            breaches(&crates, &[edge("swath-new", "swath-arch")]),
-            [
-                "swath-new has no row in the table of layers",
-                "swath-new must not depend on swath-arch"
-            ]
+            against_table(&[edge("swath-new", "swath-arch")]),
+            ["swath-new must not depend on swath-arch"]
         );
-    }
-
-    #[test]
-    fn the_workspace_itself_is_read() {
-        let metadata = cargo_metadata::MetadataCommand::new().exec().expect("cargo metadata");
-        let (names, edges) = graph(&metadata);
-        assert!(names.iter().any(|name| name == "swath-lab"), "{names:?}");
-        assert!(edges.contains(&edge("swath-lab", "swath-frame")), "{edges:?}");
     }
 }
