@@ -18,7 +18,8 @@ use crate::report::figure::{
     FigureError, Palette, {self},
 };
 use crate::report::page;
-use crate::study::registry::{ReadyStudy, built_in};
+use crate::study::kind::ReadyStudy;
+use crate::study::registry::built_in;
 use crate::study::results::{
     Figure, FigureKind, HostResult, Place, ResultError, Series, StudyResult, check_pair,
 };

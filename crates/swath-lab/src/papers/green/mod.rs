@@ -1,7 +1,5 @@
 //! The green memory manager (Panwar and Gopinath).
 
-use crate::study::paper::Paper;
-
 pub mod allocator;
 pub(crate) mod blocks;
 pub mod cost;
@@ -9,6 +7,7 @@ pub mod hotplug;
 pub mod layout;
 pub mod machine;
 pub mod migration;
+pub mod paper;
 pub mod plan;
 pub mod plan_cost;
 pub mod power;
@@ -19,14 +18,3 @@ pub(crate) mod track;
 pub mod view;
 pub mod working_set;
 pub(crate) mod zone;
-
-/// The paper and its studies.
-pub static PAPER: Paper = Paper {
-    key: "Panwar and Gopinath 2015",
-    authors: "A. Panwar and K. Gopinath",
-    title: "Towards Practical Page Placement for a Green Memory Manager",
-    venue: "IEEE International Conference on High Performance Computing, Data, and Analytics (HiPC)",
-    year: Some(2015),
-    doi: None,
-    studies: &[],
-};

@@ -18,8 +18,8 @@ use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{
     CellView, Grid, Metrics, Missing, Selection, Value, View, largest, least, mean, metrics,
 };
+use crate::study::kind::{Drawn, Shown, Study, Uses};
 use crate::study::plan::{Head, Refused};
-use crate::study::registry::{Drawn, Shown, Study, Uses};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
 

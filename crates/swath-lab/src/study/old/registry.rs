@@ -88,8 +88,8 @@ struct Ready {
 }
 
 /// Old studies as new ones.
-pub fn ready()
--> Result<Vec<Box<dyn crate::study::registry::ReadyStudy>>, crate::study::plan::PlanError> {
+pub fn ready() -> Result<Vec<Box<dyn crate::study::kind::ReadyStudy>>, crate::study::plan::PlanError>
+{
     BUILT_IN.iter().map(|(name, text)| parse(name, text)).collect()
 }
 
@@ -97,7 +97,7 @@ pub fn ready()
 pub fn parse(
     name: &str,
     text: &str,
-) -> Result<Box<dyn crate::study::registry::ReadyStudy>, crate::study::plan::PlanError> {
+) -> Result<Box<dyn crate::study::kind::ReadyStudy>, crate::study::plan::PlanError> {
     let plan = Plan::parse(name, text)?;
     let about = plan.about();
     let head = crate::study::plan::Head {
@@ -110,19 +110,19 @@ pub fn parse(
     Ok(Box::new(Ready { head, plan }))
 }
 
-impl crate::study::registry::ReadyStudy for Ready {
+impl crate::study::kind::ReadyStudy for Ready {
     fn about(&self) -> &crate::study::plan::Head {
         &self.head
     }
     fn about_mut(&mut self) -> &mut crate::study::plan::Head {
         &mut self.head
     }
-    fn paper(&self) -> &'static crate::study::paper::Paper {
-        &crate::papers::page_buddy::PAPER
+    fn citation(&self) -> &'static crate::study::citation::Citation {
+        &crate::papers::page_buddy::paper::PAPER.citation
     }
-    fn uses(&self) -> crate::study::registry::Uses {
+    fn uses(&self) -> crate::study::kind::Uses {
         let kind = self.plan.about().kind;
-        crate::study::registry::Uses {
+        crate::study::kind::Uses {
             memory: kind.uses_memory(),
             accesses: kind.uses_accesses(),
             machine: kind.measures_machine(),
