@@ -210,29 +210,6 @@ impl<R: Read> Content<R> {
         Ok(name)
     }
 
-    pub(crate) fn facts(&mut self) -> Result<Facts, FileError> {
-        let mut facts = Facts {
-            kernel_release: self.name("the kernel release")?,
-            total_frames: self.number("the frames in all")?,
-            free_frames: self.number("the free frames")?,
-            buddy_frames: self.number("the buddy allocator's frames")?,
-            zones: Vec::new(),
-        };
-        for _ in 0..self.count(ZONES_MAX, "the number of zones")? {
-            facts.zones.push(Zone {
-                node: self.number("a zone's node")?,
-                name: self.name("a zone's name")?,
-                start_frame: self.number("a zone's start")?,
-                spanned_frames: self.number("a zone's span")?,
-                present_frames: self.number("a zone's present frames")?,
-                managed_frames: self.number("a zone's managed frames")?,
-                free_frames: self.number("a zone's free frames")?,
-                per_cpu_frames: self.number("a zone's per-CPU frames")?,
-            });
-        }
-        Ok(facts)
-    }
-
     /// Nothing but the checksum is left; only reading on verifies it.
     pub(crate) fn end(&mut self, behind: &'static str) -> Result<(), FileError> {
         match self.input.fill(1) {
@@ -242,6 +219,9 @@ impl<R: Read> Content<R> {
         }
     }
 }
+
+/// A reason why a value cannot stand in a file; the caller knows the place.
+pub(crate) type Misfit = &'static str;
 
 /// Names are shown on terminals and in reports: printable ASCII only.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), Misfit> {
@@ -262,26 +242,4 @@ pub(crate) fn invalid(what: &'static str) -> io::Error {
 pub(crate) fn put_name(out: &mut Vec<u8>, name: &str) {
     put_number(out, name.len() as u64);
     out.extend_from_slice(name.as_bytes());
-}
-
-pub(crate) fn put_facts(out: &mut Vec<u8>, facts: &Facts) {
-    put_name(out, &facts.kernel_release);
-    for number in [facts.total_frames, facts.free_frames, facts.buddy_frames] {
-        put_number(out, number);
-    }
-    put_number(out, facts.zones.len() as u64);
-    for zone in &facts.zones {
-        put_number(out, zone.node);
-        put_name(out, &zone.name);
-        for number in [
-            zone.start_frame,
-            zone.spanned_frames,
-            zone.present_frames,
-            zone.managed_frames,
-            zone.free_frames,
-            zone.per_cpu_frames,
-        ] {
-            put_number(out, number);
-        }
-    }
 }

@@ -1,11 +1,12 @@
-//! TODO.
+//! Formats and recorders: machine snapshots, page events, heap events and
+//! address traces.
 
 pub mod access;
 #[cfg(target_os = "linux")]
-pub mod command;
+pub(crate) mod command;
 pub mod container;
 pub mod heap;
-pub mod input;
+pub(crate) mod input;
 pub mod machine;
 pub mod output;
 pub mod pages;

@@ -16,6 +16,55 @@ use crate::access::stream::{Access, Accesses, TraceError};
 /// Pages that 64 bits can address.
 const PAGES: u64 = 1 << 52;
 
+/// What an access does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessKind {
+    /// Loads data.
+    Read,
+    /// Stores data.
+    Write,
+    /// Fetches an instruction.
+    Fetch,
+}
+
+/// One access of a program to its memory.
+///
+/// Every reader hands out accesses of at least one byte that end within the
+/// address space. An access that lies across a page boundary is **one**
+/// access; [`Access::pages`] gives each page that it needs translated.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Access {
+    /// Address of the first byte.
+    pub addr: VirtAddr,
+    /// Length in bytes, 1 or more.
+    pub len_bytes: u16,
+    /// What it does.
+    pub kind: AccessKind,
+}
+
+impl Access {
+    /// An access of `len_bytes` at `addr`, or `None` if it is empty or ends
+    /// beyond the last address.
+    #[inline]
+    pub const fn new(addr: VirtAddr, len_bytes: u16, kind: AccessKind) -> Option<Self> {
+        if len_bytes == 0 || addr.raw().checked_add(len_bytes as u64 - 1).is_none() {
+            return None;
+        }
+        Some(Self { addr, len_bytes, kind })
+    }
+
+    /// The pages that the access touches, ascending: one, or two where it
+    /// lies across a boundary (more only beyond 4097 bytes). A TLB is asked
+    /// once for each.
+    #[inline]
+    pub const fn pages(self) -> PageRange {
+        let first = self.addr.page();
+        let last = VirtAddr::new(self.addr.raw().wrapping_add(self.len_bytes as u64 - 1)).page();
+        PageRange::new(first, last.raw().wrapping_sub(first.raw()).wrapping_add(1))
+    }
+}
+
 /// What may be done with a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Protection {
@@ -194,6 +243,9 @@ pub struct TraceHeader {
     pub sampling: Option<Sampling>,
 }
 
+/// Accesses decoded at a time. A line or record adds at most seven more.
+pub(crate) const BATCH: usize = 4096;
+
 /// Decoded accesses, and the events among them.
 #[derive(Default)]
 pub(crate) struct Batch {
@@ -217,53 +269,22 @@ impl Batch {
     }
 }
 
-/// Accesses and events of a trace, in the order of the file.
-///
-/// After an error or the end there is nothing more.
-pub struct Items(Accesses);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Items {
-    /// What the trace says of itself; `None` if its format says nothing.
-    pub fn header(&self) -> Option<&TraceHeader> {
-        self.0.header()
+    #[test]
+    fn pages_of_an_access() {
+        let pages = |addr, len| {
+            let pages = Access::new(VirtAddr::new(addr), len, AccessKind::Read).unwrap().pages();
+            (pages.start.raw(), pages.count)
+        };
+        assert_eq!(pages(0x1fff, 1), (1, 1));
+        assert_eq!(pages(0x1fff, 2), (1, 2));
+        assert_eq!(pages(0x1000, 4096), (1, 1));
+        assert_eq!(pages(0x1fff, 4098), (1, 3));
+        assert_eq!(pages(u64::MAX, 1), (u64::MAX >> 12, 1));
+        assert_eq!(Access::new(VirtAddr::new(u64::MAX), 2, AccessKind::Read), None);
+        assert_eq!(Access::new(VirtAddr::new(0), 0, AccessKind::Read), None);
     }
 }
-
-impl Accesses {
-    /// Accesses with the events among them, from here on.
-    pub fn items(self) -> Items {
-        Items(self)
-    }
-}
-
-impl Iterator for Items {
-    type Item = Result<Item, TraceError>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        if let Some(event) = self.0.next_event() {
-            return Some(Ok(Item::Event(event)));
-        }
-        match self.0.buffered() {
-            Some(access) => Some(Ok(Item::Access(access))),
-            None => self.after_refill(),
-        }
-    }
-}
-
-impl Items {
-    #[cold]
-    fn after_refill(&mut self) -> Option<<Self as Iterator>::Item> {
-        while self.0.refill_or_fail()? {
-            if let Some(event) = self.0.next_event() {
-                return Some(Ok(Item::Event(event)));
-            }
-            if let Some(access) = self.0.buffered() {
-                return Some(Ok(Item::Access(access)));
-            }
-        }
-        self.0.take_failure().map(Err)
-    }
-}
-
-impl FusedIterator for Items {}

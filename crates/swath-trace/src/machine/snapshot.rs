@@ -25,9 +25,6 @@ pub const RUNS_MAX: usize = 1 << 26;
 /// The most RAM ranges.
 pub const RANGES_MAX: usize = 1 << 12;
 
-/// The most zones.
-pub const ZONES_MAX: usize = 1 << 12;
-
 /// What a frame was used for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -146,45 +143,6 @@ impl RamRange {
     }
 }
 
-/// One zone of the kernel's allocator, from `/proc/zoneinfo`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Zone {
-    /// The NUMA node.
-    pub node: u64,
-    /// `DMA`, `Normal`, …
-    pub name: String,
-    /// The zone's first frame number.
-    pub start_frame: u64,
-    /// Frames from the first to the last, holes included.
-    pub spanned_frames: u64,
-    /// Frames without the holes.
-    pub present_frames: u64,
-    /// Frames given to the buddy allocator so far.
-    pub managed_frames: u64,
-    /// Frames free in the buddy allocator.
-    pub free_frames: u64,
-    /// Free frames in the per-CPU lists.
-    pub per_cpu_frames: u64,
-}
-
-/// What the kernel says of its memory, for judging the frames. Names nobody:
-/// neither host nor user nor time.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Facts {
-    /// `uname -r`.
-    pub kernel_release: String,
-    /// `MemTotal` of `/proc/meminfo`, in frames.
-    pub total_frames: u64,
-    /// `MemFree` of `/proc/meminfo`, in frames. Where it exceeds
-    /// `buddy_frames`, the kernel counts frames as free that it has not
-    /// initialised yet.
-    pub free_frames: u64,
-    /// The sum over `/proc/buddyinfo`, in frames.
-    pub buddy_frames: u64,
-    /// The zones, in the kernel's order.
-    pub zones: Vec<Zone>,
-}
-
 /// Frames that follow one another and are of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
@@ -224,9 +182,6 @@ pub(crate) struct Builder {
     range: usize,
     left: u64,
 }
-
-/// Why a run does not fit; the caller knows the place.
-pub(crate) type Misfit = &'static str;
 
 impl Builder {
     pub(crate) fn new(facts: Facts, ranges: Vec<RamRange>) -> Result<Self, Misfit> {
@@ -317,17 +272,6 @@ fn check_ranges(ranges: &[RamRange]) -> Result<(), Misfit> {
             return Err("a RAM range beyond the last address");
         };
         end = Some(next);
-    }
-    Ok(())
-}
-
-/// What makes them none that a file can hold, if anything.
-pub(crate) fn check_facts(facts: &Facts) -> Result<(), Misfit> {
-    if facts.zones.len() > ZONES_MAX {
-        return Err("more zones than the format holds");
-    }
-    for name in facts.zones.iter().map(|zone| &zone.name).chain([&facts.kernel_release]) {
-        check_name(name.as_bytes())?;
     }
     Ok(())
 }

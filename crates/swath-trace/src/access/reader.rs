@@ -1,0 +1,327 @@
+//! Address traces of real programs, as one stream of accesses.
+//!
+//! [`Accesses`] reads three formats, each plain or compressed with gzip, xz or
+//! zstd, and never holds more than a buffer of the file: valgrind lackey's
+//! text ([`access_lackey`](crate::access::lackey)), ChampSim's binary records
+//! ([`access_champsim`](crate::access::champsim)) and Swath's own
+//! ([`access_swath`]), which
+//! [`access_record`](crate::access::record) writes. `docs/formats.md` describes
+//! them byte by byte. What a program did to its address space meanwhile comes
+//! with [`Accesses::items`] ([`access_event`](crate::access::event)).
+//!
+//! Which format a file has follows from its bytes; its name decides only where
+//! they cannot.
+
+use std::fs::File;
+use std::io::{
+    BufRead, BufReader, Read, {self},
+};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+use swath_arch::{PageRange, VirtAddr};
+
+use crate::access::champsim::ChampSim;
+use crate::access::event::{Batch, Event, TraceHeader};
+use crate::access::lackey::Lackey;
+use crate::access::swath;
+use crate::access::swath::Swath;
+use crate::container;
+use crate::input::Input;
+
+/// How much of the content decides on the format.
+const HEAD_BYTES: usize = 4096;
+
+/// The format of a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceFormat {
+    /// Text of `valgrind --tool=lackey --trace-mem=yes`.
+    Lackey,
+    /// ChampSim's 64-byte records.
+    #[serde(rename = "champsim")]
+    ChampSim,
+    /// Swath's own.
+    Swath,
+}
+
+impl TraceFormat {
+    /// What a file's name says of its format: `NAME.lackey`, `.log` and
+    /// `.txt`; `NAME.champsim` and `.champsimtrace`; `NAME.swtrace`; all of
+    /// them also with `.gz`, `.xz` or `.zst` after it.
+    pub fn of_name(path: &Path) -> Option<Self> {
+        let extension = |path: &Path| Some(path.extension()?.to_str()?.to_ascii_lowercase());
+        let found = match extension(path)?.as_str() {
+            "gz" | "xz" | "zst" => extension(Path::new(path.file_stem()?))?,
+            _ => extension(path)?,
+        };
+        match found.as_str() {
+            "lackey" | "log" | "txt" => Some(Self::Lackey),
+            "champsim" | "champsimtrace" => Some(Self::ChampSim),
+            "swtrace" => Some(Self::Swath),
+            _ => None,
+        }
+    }
+
+    /// What the first bytes of the content say.
+    fn of_content(head: &[u8]) -> Option<Self> {
+        if head.starts_with(&swath::FORMAT.magic) {
+            Some(Self::Swath)
+        } else if head.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n')) {
+            Some(Self::Lackey)
+        } else if ChampSim::is_plausible(head) {
+            Some(Self::ChampSim)
+        } else {
+            None
+        }
+    }
+}
+
+/// A reader of one of the formats.
+enum Decoder {
+    Lackey(Lackey),
+    ChampSim(ChampSim),
+    Swath(Swath),
+}
+
+/// The accesses of a trace, in the order of the file.
+///
+/// After an error or the end there is nothing more. Everything before an
+/// error is handed out first. Memory: the buffers, whatever the file says
+/// (plus what a decompressor needs, at most 128 MiB).
+pub struct Accesses {
+    decoder: Decoder,
+    format: TraceFormat,
+    compression: Compression,
+    file_bytes: Arc<AtomicU64>,
+    batch: Batch,
+    next: usize,
+    next_event: usize,
+    /// What follows the batch.
+    failure: Option<TraceError>,
+    ended: bool,
+}
+
+impl Accesses {
+    /// Opens a file and finds out its format.
+    ///
+    /// # Errors
+    /// The file cannot be read, is empty, or has no known format.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        Self::new(File::open(path)?, None, TraceFormat::of_name(path))
+    }
+
+    /// Reads a trace of the given format, or of the one that its bytes say.
+    ///
+    /// # Errors
+    /// As [`Accesses::open`].
+    pub fn from_reader(
+        reader: impl Read + Send + 'static,
+        format: Option<TraceFormat>,
+    ) -> Result<Self, TraceError> {
+        Self::new(reader, format, None)
+    }
+
+    fn new(
+        reader: impl Read + Send + 'static,
+        format: Option<TraceFormat>,
+        name: Option<TraceFormat>,
+    ) -> Result<Self, TraceError> {
+        let content = Content::new(reader)?;
+        let compression = content.compression;
+        let file_bytes = Arc::clone(&content.file_bytes);
+        let mut input = Input::new(content);
+        let found = match input.fill(HEAD_BYTES) {
+            Ok([]) => return Err(TraceError::Empty),
+            Ok(head) => format.or_else(|| TraceFormat::of_content(head)).or(name),
+            Err(source) => return Err(input.source().explain(source)),
+        };
+        let Some(format) = found else { return Err(TraceError::UnknownFormat) };
+        let decoder = match format {
+            TraceFormat::Lackey => Decoder::Lackey(Lackey::new(input)),
+            TraceFormat::ChampSim => Decoder::ChampSim(ChampSim::new(input)),
+            TraceFormat::Swath => Decoder::Swath(Swath::new(input)?),
+        };
+        let accesses = Vec::with_capacity(BATCH + 8);
+        let batch = Batch { accesses, events: Vec::new() };
+        Ok(Self {
+            decoder,
+            format,
+            compression,
+            file_bytes,
+            batch,
+            next: 0,
+            next_event: 0,
+            failure: None,
+            ended: false,
+        })
+    }
+
+    /// The format.
+    pub fn format(&self) -> TraceFormat {
+        self.format
+    }
+
+    /// How the file is compressed, apart from what belongs to the format.
+    pub fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// What the trace says of itself: Swath's own format from version 2 on.
+    pub fn header(&self) -> Option<&TraceHeader> {
+        match &self.decoder {
+            Decoder::Swath(swath) => swath.header(),
+            Decoder::Lackey(_) | Decoder::ChampSim(_) => None,
+        }
+    }
+
+    /// How many bytes of the file have been read: for a progress bar.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The event that stands before the next access, if there is one.
+    #[inline]
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        let &(before, event) = self.batch.events.get(self.next_event)?;
+        (before == self.next).then(|| {
+            self.next_event += 1;
+            event
+        })
+    }
+
+    /// The next access, as long as no refill is needed.
+    #[inline]
+    pub(crate) fn buffered(&mut self) -> Option<Access> {
+        let access = *self.batch.accesses.get(self.next)?;
+        self.next += 1;
+        Some(access)
+    }
+
+    /// True: there may be more now. False: there is an error instead. `None`:
+    /// there is nothing more.
+    pub(crate) fn refill_or_fail(&mut self) -> Option<bool> {
+        if self.failure.is_some() {
+            return Some(false);
+        }
+        if self.ended {
+            return None;
+        }
+        self.refill();
+        Some(true)
+    }
+
+    /// The error that follows the last access.
+    pub(crate) fn take_failure(&mut self) -> Option<TraceError> {
+        self.failure.take()
+    }
+
+    #[cold]
+    fn refill(&mut self) {
+        self.batch.clear();
+        self.next = 0;
+        self.next_event = 0;
+        if self.ended {
+            return;
+        }
+        let decoded = match &mut self.decoder {
+            Decoder::Lackey(lackey) => lackey.decode(&mut self.batch),
+            Decoder::ChampSim(champsim) => champsim.decode(&mut self.batch.accesses),
+            Decoder::Swath(swath) => swath.decode(&mut self.batch),
+        };
+        match decoded {
+            Ok(()) => self.ended = self.batch.len() == 0,
+            Err(error) => {
+                self.failure = Some(error);
+                self.ended = true;
+            }
+        }
+    }
+}
+
+impl Iterator for Accesses {
+    type Item = Result<Access, TraceError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(access) = self.buffered() {
+                return Some(Ok(access));
+            }
+            if !self.refill_or_fail()? {
+                return self.take_failure().map(Err);
+            }
+        }
+    }
+}
+
+impl std::iter::FusedIterator for Accesses {}
+
+/// Accesses and events of a trace, in the order of the file.
+///
+/// After an error or the end there is nothing more.
+pub struct Items(Accesses);
+
+impl Items {
+    /// What the trace says of itself; `None` if its format says nothing.
+    pub fn header(&self) -> Option<&TraceHeader> {
+        self.0.header()
+    }
+}
+
+impl Accesses {
+    /// Accesses with the events among them, from here on.
+    pub fn items(self) -> Items {
+        Items(self)
+    }
+}
+
+impl Iterator for Items {
+    type Item = Result<Item, TraceError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(event) = self.0.next_event() {
+            return Some(Ok(Item::Event(event)));
+        }
+        match self.0.buffered() {
+            Some(access) => Some(Ok(Item::Access(access))),
+            None => self.after_refill(),
+        }
+    }
+}
+
+impl Items {
+    #[cold]
+    fn after_refill(&mut self) -> Option<<Self as Iterator>::Item> {
+        while self.0.refill_or_fail()? {
+            if let Some(event) = self.0.next_event() {
+                return Some(Ok(Item::Event(event)));
+            }
+            if let Some(access) = self.0.buffered() {
+                return Some(Ok(Item::Access(access)));
+            }
+        }
+        self.0.take_failure().map(Err)
+    }
+}
+
+impl FusedIterator for Items {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_the_format() {
+        let of = |name: &str| TraceFormat::of_name(Path::new(name));
+        assert_eq!(of("a/x.champsimtrace.xz"), Some(TraceFormat::ChampSim));
+        assert_eq!(of("x.LOG"), Some(TraceFormat::Lackey));
+        assert_eq!(of("x.swtrace"), Some(TraceFormat::Swath));
+        assert_eq!(of("x.gz"), None);
+        assert_eq!(of("x"), None);
+        assert_eq!(of("txt"), None);
+    }
+}
