@@ -2,12 +2,9 @@
 //! after the signature and the version. One way of reading, and one error, for
 //! every format that is a row of numbers.
 
-use std::io::{
-    Read, Write, {self},
-};
+use std::io::{self, Read, Write};
 
 use crate::input::{Input, NumberError, put_number};
-use crate::machine::snapshot::{Facts, Misfit, ZONES_MAX, Zone};
 
 /// zstd's window: 8 MiB, what level 19 writes.
 pub(crate) const WINDOW_LOG2: u32 = 23;
@@ -17,7 +14,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 /// One of Swath's formats.
 #[derive(Debug)]
-pub struct Format {
+pub struct FileFormat {
     /// What a file of it is.
     pub noun: &'static str,
     /// The file's first eight bytes. The line end at their close shows a copy
@@ -27,7 +24,7 @@ pub struct Format {
     pub version: u8,
 }
 
-impl Format {
+impl FileFormat {
     /// Writes what stands before the content, whose bytes the encoder then
     /// takes. `level` is zstd's.
     pub(crate) fn begin<W: Write>(
@@ -57,7 +54,7 @@ pub enum FileError {
     #[error("no {}: byte {offset} of the file is not that of the signature", format.noun)]
     Magic {
         /// What was looked for.
-        format: &'static Format,
+        format: &'static FileFormat,
         /// The first byte that differs.
         offset: u64,
     },
@@ -68,7 +65,7 @@ pub enum FileError {
     )]
     Version {
         /// What the file is.
-        format: &'static Format,
+        format: &'static FileFormat,
         /// The version.
         found: u8,
     },
@@ -79,7 +76,7 @@ pub enum FileError {
     )]
     Truncated {
         /// What the file is.
-        format: &'static Format,
+        format: &'static FileFormat,
         /// Offset of the first missing byte in the content.
         offset: u64,
         /// What was being read.
@@ -89,7 +86,7 @@ pub enum FileError {
     #[error("byte {offset} of the {}'s content: {what}", format.noun)]
     Malformed {
         /// What the file is.
-        format: &'static Format,
+        format: &'static FileFormat,
         /// Where the event or the value starts in the content.
         offset: u64,
         /// What is wrong with it.
@@ -102,7 +99,7 @@ pub enum FileError {
     )]
     Damaged {
         /// What the file is.
-        format: &'static Format,
+        format: &'static FileFormat,
         /// How much of the content was sound.
         offset: u64,
         /// The decompressor's words.
@@ -120,13 +117,13 @@ pub enum FileError {
 /// Content that is being read.
 pub(crate) struct Content<R: Read> {
     input: Input<zstd::stream::read::Decoder<'static, io::BufReader<R>>>,
-    format: &'static Format,
+    format: &'static FileFormat,
 }
 
 impl<R: Read> Content<R> {
     /// Reads the signature and the version, and starts the content.
-    pub(crate) fn open(mut from: R, format: &'static Format) -> Result<Self, FileError> {
-        let Format { magic, version, .. } = format;
+    pub(crate) fn open(mut from: R, format: &'static FileFormat) -> Result<Self, FileError> {
+        let FileFormat { magic, version, .. } = format;
         let mut head = Vec::new();
         from.by_ref().take(magic.len() as u64 + 1).read_to_end(&mut head)?;
         if let Some(offset) = (0..magic.len()).find(|&i| head.get(i) != Some(&magic[i])) {

@@ -4,9 +4,7 @@
 //! Memory is bounded by the buffer, whatever the bytes say: nothing is ever
 //! allocated by a length that was read.
 
-use std::io::{
-    Read, {self},
-};
+use std::io::{self, Read};
 
 /// Size of the buffer: large enough that a refill costs nothing per item,
 /// small enough to stay in the second-level cache.

@@ -10,3 +10,4 @@ pub(crate) mod input;
 pub mod machine;
 pub mod output;
 pub mod pages;
+pub mod valgrind;

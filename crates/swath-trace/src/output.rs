@@ -1,9 +1,7 @@
 //! Files that are whole or not there.
 
 use std::fs::File;
-use std::io::{
-    BufWriter, {self},
-};
+use std::io::{self, BufWriter};
 use std::path::Path;
 
 /// Puts at `path` what `write` writes: under another name in the same

@@ -6,11 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use swath_trace::pages::events::PageChange;
-use swath_trace::pages::file::PageReader;
 use swath_trace::pages::record::{
     BUFFER_KIB, PageRecordError, PageRecordOptions, PageRecording, record, usual_tracefs,
 };
+use swath_trace::pages::{PageChange, PageReader};
 
 fn run(
     command: &[&str],

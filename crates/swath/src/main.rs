@@ -33,7 +33,7 @@ use swath_lab::papers::real_time::run;
 use swath_lab::report::write;
 use swath_lab::source::real::{InputError, Machine, RealInput};
 use swath_lab::study::plan::Plan;
-use swath_trace::machine::snapshot::UnknownFrames;
+use swath_trace::machine::UnknownFrames;
 
 use swath_lab::study::registry;
 use swath_lab::study::registry::BUILT_IN;

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
-use swath_trace::access::event::Sampling;
-use swath_trace::access::record::{RecordError, RecordOptions, record};
-use swath_trace::heap::events::HeapTotals;
-use swath_trace::pages::record::{PageRecordError, PageRecordOptions};
+use swath_trace::access::{Sampling, record_accesses as record_trace};
+use swath_trace::heap::HeapTotals;
+use swath_trace::pages::{PageRecordError, PageRecordOptions};
+use swath_trace::valgrind::{RecordError, RecordOptions};
 use swath_trace::{heap, pages};
 
 use crate::{Failure, INTERRUPTED, bytes_bar, watch_for_interrupts};
@@ -67,7 +67,7 @@ pub(crate) enum RecordCommand {
         #[arg(long)]
         system: bool,
         /// The kernel's buffer for each processor.
-        #[arg(long, value_name = "N", default_value_t = pages::record::BUFFER_KIB,
+        #[arg(long, value_name = "N", default_value_t = pages::BUFFER_KIB,
               value_parser = clap::value_parser!(u64).range(64..=1 << 22))]
         buffer_kib: u64,
         /// The command and its arguments.
@@ -128,7 +128,7 @@ fn record_heap(
     command: &[OsString],
 ) -> Result<(), Failure> {
     let recording =
-        with_valgrind(limit, sampling, |options| heap::record::record_heap(command, out, options))?;
+        with_valgrind(limit, sampling, |options| heap::record_heap(command, out, options))?;
     let HeapTotals { reads, writes, failed_calls, unknown_calls, lost_calls, .. } =
         recording.totals;
     say!(
@@ -147,7 +147,7 @@ fn record_accesses(
     sampling: Option<Sampling>,
     command: &[OsString],
 ) -> Result<(), Failure> {
-    let recording = with_valgrind(limit, sampling, |options| record(command, out, options))?;
+    let recording = with_valgrind(limit, sampling, |options| record_trace(command, out, options))?;
     let (accesses, events) = (recording.accesses, recording.events);
     let of = match recording.run_accesses {
         run if run == accesses => String::new(),
@@ -168,14 +168,14 @@ fn record_pages(
     // the recording looks at the flag ten times a second.
     let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
     let bar = bytes_bar("page events");
-    let recording = pages::record::record(
+    let recording = pages::record_pages(
         command,
         out,
         &mut PageRecordOptions {
             whole_system,
             buffer_kib,
             level: 12,
-            tracefs: &pages::record::usual_tracefs(),
+            tracefs: &pages::usual_tracefs(),
             cancel: Some(&INTERRUPTED),
             progress: &mut |events| bar.0.set_position(events),
         },

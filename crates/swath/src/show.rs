@@ -4,13 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use swath_lab::source::replay;
-use swath_trace::access::stream::{AccessKind, Accesses, TraceError};
+use swath_trace::access::{AccessKind, TraceError, TraceReader};
 use swath_trace::container::FileError;
-use swath_trace::heap::file::HeapReader;
-use swath_trace::heap::summary::HeapSummary;
-use swath_trace::machine::snapshot::{FrameKind, RunLengths, Snapshot};
-use swath_trace::pages::events::PageChange;
-use swath_trace::pages::file::PageReader;
+use swath_trace::heap::{HeapReader, HeapSummary};
+use swath_trace::machine::{FrameKind, RunLengths, Snapshot};
+use swath_trace::pages::{PageChange, PageReader};
 
 use crate::Failure;
 
@@ -131,7 +129,7 @@ fn show_heap(file: &Path, json: bool) -> Result<(), FileError> {
 fn show_accesses(file: &Path, json: bool) -> Result<(), TraceError> {
     let mut counts = [0u64; 3];
     let mut pages = BTreeSet::new();
-    let accesses = Accesses::open(file)?;
+    let accesses = TraceReader::open(file)?;
     let format = accesses.format();
     for access in accesses {
         let access = access?;

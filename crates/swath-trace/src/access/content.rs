@@ -28,7 +28,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    fn of_content(head: &[u8]) -> Self {
+    pub(crate) fn of_content(head: &[u8]) -> Self {
         if head.starts_with(&[0x1f, 0x8b]) {
             Self::Gzip
         } else if head.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
@@ -73,11 +73,10 @@ pub enum TraceError {
     )]
     UnknownFormat,
     /// Another version of Swath's format.
-    #[error(
-        "byte 8 says trace version {found}; this program reads versions 1 to {}",
-        swath::FORMAT.version
-    )]
+    #[error("byte 8 says trace version {found}; this program reads versions 1 to {newest}")]
     Version {
+        /// The newest version that can be read.
+        newest: u8,
         /// The version.
         found: u8,
     },
@@ -136,8 +135,9 @@ pub enum TraceError {
 /// The content of a file after decompression, and what is known of the file.
 pub(crate) struct Content {
     reader: Box<dyn Read + Send>,
-    compression: Compression,
-    file_bytes: Arc<AtomicU64>,
+    pub(crate) compression: Compression,
+    /// Bytes of the file read so far.
+    pub(crate) file_bytes: Arc<AtomicU64>,
 }
 
 impl Read for Content {
@@ -148,7 +148,7 @@ impl Read for Content {
 }
 
 impl Content {
-    fn new(file: impl Read + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn new(file: impl Read + Send + 'static) -> io::Result<Self> {
         let file_bytes = Arc::new(AtomicU64::new(0));
         let counted = Counted { file, bytes: Arc::clone(&file_bytes) };
         let mut file = BufReader::with_capacity(64 << 10, counted);
@@ -219,4 +219,3 @@ impl<R: Read> Read for Counted<R> {
         Ok(count)
     }
 }
-

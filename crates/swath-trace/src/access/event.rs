@@ -1,17 +1,13 @@
 //! What a program does to its address space, between its accesses.
 //!
 //! A trace that holds only accesses does not say which memory the program had
-//! asked for, in what pieces, and when it gave it back. [`Event`] says so: the
+//! asked for, in what pieces, and when it gave it back. [`TraceEvent`] says so: the
 //! system calls that change the address space, in their exact place among the
-//! accesses. [`Items`] hands out both; a reader that wants accesses alone
-//! reads [`Accesses`], which leaves events out.
-
-use std::iter::FusedIterator;
+//! accesses. [`TraceItems`] hands out both; a reader that wants accesses alone
+//! reads [`TraceReader`], which leaves events out.
 
 use serde::Serialize;
 use swath_arch::{PageRange, VirtAddr, Vpn};
-
-use crate::access::stream::{Access, Accesses, TraceError};
 
 /// Pages that 64 bits can address.
 const PAGES: u64 = 1 << 52;
@@ -32,9 +28,9 @@ pub enum AccessKind {
 ///
 /// Every reader hands out accesses of at least one byte that end within the
 /// address space. An access that lies across a page boundary is **one**
-/// access; [`Access::pages`] gives each page that it needs translated.
+/// access; [`MemoryAccess::pages`] gives each page that it needs translated.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Access {
+pub struct MemoryAccess {
     /// Address of the first byte.
     pub addr: VirtAddr,
     /// Length in bytes, 1 or more.
@@ -43,7 +39,7 @@ pub struct Access {
     pub kind: AccessKind,
 }
 
-impl Access {
+impl MemoryAccess {
     /// An access of `len_bytes` at `addr`, or `None` if it is empty or ends
     /// beyond the last address.
     #[inline]
@@ -67,7 +63,7 @@ impl Access {
 
 /// What may be done with a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Protection {
+pub struct MapProtection {
     /// Loads.
     pub read: bool,
     /// Stores.
@@ -76,7 +72,7 @@ pub struct Protection {
     pub execute: bool,
 }
 
-impl Protection {
+impl MapProtection {
     /// Loads and stores: the heap, the stack.
     pub const READ_WRITE: Self = Self { read: true, write: true, execute: false };
     /// Loads alone.
@@ -95,7 +91,7 @@ impl Protection {
 
 /// What a mapping shows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Backing {
+pub enum MapBacking {
     /// Memory that starts as zeros.
     Anonymous,
     /// A file's pages, in order.
@@ -113,15 +109,15 @@ pub enum Backing {
 /// Every reader hands out ranges of at least one page that end within the
 /// address space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Event {
+pub enum TraceEvent {
     /// `pages` are mapped anew; what was mapped there before is gone.
     Map {
         /// Where.
         pages: PageRange,
         /// What may be done with them.
-        protection: Protection,
+        protection: MapProtection,
         /// What they show.
-        backing: Backing,
+        backing: MapBacking,
         /// Writes are seen by all that map the same; otherwise they are the
         /// mapping's own.
         shared: bool,
@@ -136,7 +132,7 @@ pub enum Event {
         /// Where.
         pages: PageRange,
         /// How from now on.
-        protection: Protection,
+        protection: MapProtection,
     },
     /// The contents of `pages` are given up, the mapping stays: the next
     /// access to each faults again.
@@ -178,15 +174,15 @@ pub fn pages_of(addr: u64, len_bytes: u64) -> Option<PageRange> {
     page_range(first.raw(), last.raw() - first.raw() + 1)
 }
 
-impl Event {
+impl TraceEvent {
     /// Whether the ranges are what every reader promises.
     pub(crate) fn is_sound(&self) -> bool {
         let sound = |pages: &PageRange| page_range(pages.start.raw(), pages.count).is_some();
         match self {
             Self::Map { pages, backing, .. } => {
                 let file = match backing {
-                    Backing::Anonymous => true,
-                    Backing::File { first_page, .. } => *first_page < PAGES,
+                    MapBacking::Anonymous => true,
+                    MapBacking::File { first_page, .. } => *first_page < PAGES,
                 };
                 sound(pages) && file
             }
@@ -202,18 +198,18 @@ impl Event {
 
 /// An access or an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Item {
+pub enum TraceItem {
     /// An access.
-    Access(Access),
+    Access(MemoryAccess),
     /// An event.
-    Event(Event),
+    Event(TraceEvent),
 }
 
 /// How a recording was thinned out: of each `period_accesses` accesses of the
 /// run the first `burst_accesses` are in the trace. Outside the bursts the
 /// trace holds what can fault: all events, and each page's first access and
-/// first write after it was mapped (after a [`Event::Discard`]; the first write
-/// also after an [`Event::Fork`]).
+/// first write after it was mapped (after a [`TraceEvent::Discard`]; the first write
+/// also after an [`TraceEvent::Fork`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 pub struct Sampling {
     /// Accesses recorded at a stretch, 1 or more.
@@ -249,9 +245,9 @@ pub(crate) const BATCH: usize = 4096;
 /// Decoded accesses, and the events among them.
 #[derive(Default)]
 pub(crate) struct Batch {
-    pub(crate) accesses: Vec<Access>,
+    pub(crate) accesses: Vec<MemoryAccess>,
     /// Each with the number of accesses before it; ascending.
-    pub(crate) events: Vec<(usize, Event)>,
+    pub(crate) events: Vec<(usize, TraceEvent)>,
 }
 
 impl Batch {
@@ -264,7 +260,7 @@ impl Batch {
         self.events.clear();
     }
 
-    pub(crate) fn push_event(&mut self, event: Event) {
+    pub(crate) fn push_event(&mut self, event: TraceEvent) {
         self.events.push((self.accesses.len(), event));
     }
 }
@@ -276,7 +272,8 @@ mod tests {
     #[test]
     fn pages_of_an_access() {
         let pages = |addr, len| {
-            let pages = Access::new(VirtAddr::new(addr), len, AccessKind::Read).unwrap().pages();
+            let pages =
+                MemoryAccess::new(VirtAddr::new(addr), len, AccessKind::Read).unwrap().pages();
             (pages.start.raw(), pages.count)
         };
         assert_eq!(pages(0x1fff, 1), (1, 1));
@@ -284,7 +281,7 @@ mod tests {
         assert_eq!(pages(0x1000, 4096), (1, 1));
         assert_eq!(pages(0x1fff, 4098), (1, 3));
         assert_eq!(pages(u64::MAX, 1), (u64::MAX >> 12, 1));
-        assert_eq!(Access::new(VirtAddr::new(u64::MAX), 2, AccessKind::Read), None);
-        assert_eq!(Access::new(VirtAddr::new(0), 0, AccessKind::Read), None);
+        assert_eq!(MemoryAccess::new(VirtAddr::new(u64::MAX), 2, AccessKind::Read), None);
+        assert_eq!(MemoryAccess::new(VirtAddr::new(0), 0, AccessKind::Read), None);
     }
 }

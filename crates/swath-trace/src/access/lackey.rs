@@ -13,8 +13,9 @@
 
 use swath_arch::VirtAddr;
 
+use crate::access::content::{Content, TraceError};
 use crate::access::event::Batch;
-use crate::access::stream::{Access, AccessKind, BATCH, Content, TraceError};
+use crate::access::event::{AccessKind, BATCH, MemoryAccess};
 use crate::access::syscall;
 use crate::access::syscall::Syscalls;
 use crate::input::Input;
@@ -35,7 +36,7 @@ pub(crate) struct Lackey {
 /// What stands at the start of some bytes.
 enum Line {
     /// An access, ` M` if `modifies`, and the bytes that its line takes.
-    Access { access: Access, modifies: bool, len: usize },
+    Access { access: MemoryAccess, modifies: bool, len: usize },
     /// Something else.
     Other,
     /// An access whose line has not ended where the bytes do.
@@ -110,7 +111,7 @@ fn parse(bytes: &[u8]) -> Line {
     let Ok(len_bytes) = u16::try_from(len_bytes) else {
         return Line::Wrong("a length of more than 65535 bytes");
     };
-    match Access::new(VirtAddr::new(addr), len_bytes, kind) {
+    match MemoryAccess::new(VirtAddr::new(addr), len_bytes, kind) {
         Some(access) => Line::Access { access, modifies, len: at + 1 },
         None => Line::Wrong("an access of no bytes or beyond the last address"),
     }
@@ -142,7 +143,7 @@ impl Lackey {
                     Line::Access { access, modifies, len } => {
                         out.accesses.push(access);
                         if modifies {
-                            out.accesses.push(Access { kind: AccessKind::Write, ..access });
+                            out.accesses.push(MemoryAccess { kind: AccessKind::Write, ..access });
                         }
                         at += len;
                         lines += 1;

@@ -7,7 +7,7 @@
 //! of a command that it runs.
 
 mod champsim;
-mod content;
+pub(crate) mod content;
 pub(crate) mod event;
 pub(crate) mod file;
 mod lackey;

@@ -1,34 +1,31 @@
 //! Address traces of real programs, as one stream of accesses.
 //!
-//! [`Accesses`] reads three formats, each plain or compressed with gzip, xz or
+//! [`TraceReader`] reads three formats, each plain or compressed with gzip, xz or
 //! zstd, and never holds more than a buffer of the file: valgrind lackey's
 //! text ([`access_lackey`](crate::access::lackey)), ChampSim's binary records
 //! ([`access_champsim`](crate::access::champsim)) and Swath's own
 //! ([`access_swath`]), which
 //! [`access_record`](crate::access::record) writes. `docs/formats.md` describes
 //! them byte by byte. What a program did to its address space meanwhile comes
-//! with [`Accesses::items`] ([`access_event`](crate::access::event)).
+//! with [`TraceReader::items`] ([`access_event`](crate::access::event)).
 //!
 //! Which format a file has follows from its bytes; its name decides only where
 //! they cannot.
 
 use std::fs::File;
-use std::io::{
-    BufRead, BufReader, Read, {self},
-};
+use std::io::Read;
+use std::iter::FusedIterator;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
-use swath_arch::{PageRange, VirtAddr};
 
 use crate::access::champsim::ChampSim;
-use crate::access::event::{Batch, Event, TraceHeader};
+use crate::access::content::{Compression, Content, TraceError};
+use crate::access::event::{BATCH, Batch, MemoryAccess, TraceEvent, TraceHeader, TraceItem};
+use crate::access::file::{Swath, TRACE_FORMAT};
 use crate::access::lackey::Lackey;
-use crate::access::swath;
-use crate::access::swath::Swath;
-use crate::container;
 use crate::input::Input;
 
 /// How much of the content decides on the format.
@@ -67,7 +64,7 @@ impl TraceFormat {
 
     /// What the first bytes of the content say.
     fn of_content(head: &[u8]) -> Option<Self> {
-        if head.starts_with(&swath::FORMAT.magic) {
+        if head.starts_with(&TRACE_FORMAT.magic) {
             Some(Self::Swath)
         } else if head.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n')) {
             Some(Self::Lackey)
@@ -91,7 +88,7 @@ enum Decoder {
 /// After an error or the end there is nothing more. Everything before an
 /// error is handed out first. Memory: the buffers, whatever the file says
 /// (plus what a decompressor needs, at most 128 MiB).
-pub struct Accesses {
+pub struct TraceReader {
     decoder: Decoder,
     format: TraceFormat,
     compression: Compression,
@@ -104,7 +101,7 @@ pub struct Accesses {
     ended: bool,
 }
 
-impl Accesses {
+impl TraceReader {
     /// Opens a file and finds out its format.
     ///
     /// # Errors
@@ -116,7 +113,7 @@ impl Accesses {
     /// Reads a trace of the given format, or of the one that its bytes say.
     ///
     /// # Errors
-    /// As [`Accesses::open`].
+    /// As [`TraceReader::open`].
     pub fn from_reader(
         reader: impl Read + Send + 'static,
         format: Option<TraceFormat>,
@@ -184,7 +181,7 @@ impl Accesses {
 
     /// The event that stands before the next access, if there is one.
     #[inline]
-    pub(crate) fn next_event(&mut self) -> Option<Event> {
+    pub(crate) fn next_event(&mut self) -> Option<TraceEvent> {
         let &(before, event) = self.batch.events.get(self.next_event)?;
         (before == self.next).then(|| {
             self.next_event += 1;
@@ -194,7 +191,7 @@ impl Accesses {
 
     /// The next access, as long as no refill is needed.
     #[inline]
-    pub(crate) fn buffered(&mut self) -> Option<Access> {
+    pub(crate) fn buffered(&mut self) -> Option<MemoryAccess> {
         let access = *self.batch.accesses.get(self.next)?;
         self.next += 1;
         Some(access)
@@ -241,8 +238,8 @@ impl Accesses {
     }
 }
 
-impl Iterator for Accesses {
-    type Item = Result<Access, TraceError>;
+impl Iterator for TraceReader {
+    type Item = Result<MemoryAccess, TraceError>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -257,58 +254,58 @@ impl Iterator for Accesses {
     }
 }
 
-impl std::iter::FusedIterator for Accesses {}
+impl FusedIterator for TraceReader {}
 
 /// Accesses and events of a trace, in the order of the file.
 ///
 /// After an error or the end there is nothing more.
-pub struct Items(Accesses);
+pub struct TraceItems(TraceReader);
 
-impl Items {
+impl TraceItems {
     /// What the trace says of itself; `None` if its format says nothing.
     pub fn header(&self) -> Option<&TraceHeader> {
         self.0.header()
     }
 }
 
-impl Accesses {
+impl TraceReader {
     /// Accesses with the events among them, from here on.
-    pub fn items(self) -> Items {
-        Items(self)
+    pub fn items(self) -> TraceItems {
+        TraceItems(self)
     }
 }
 
-impl Iterator for Items {
-    type Item = Result<Item, TraceError>;
+impl Iterator for TraceItems {
+    type Item = Result<TraceItem, TraceError>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(event) = self.0.next_event() {
-            return Some(Ok(Item::Event(event)));
+            return Some(Ok(TraceItem::Event(event)));
         }
         match self.0.buffered() {
-            Some(access) => Some(Ok(Item::Access(access))),
+            Some(access) => Some(Ok(TraceItem::Access(access))),
             None => self.after_refill(),
         }
     }
 }
 
-impl Items {
+impl TraceItems {
     #[cold]
     fn after_refill(&mut self) -> Option<<Self as Iterator>::Item> {
         while self.0.refill_or_fail()? {
             if let Some(event) = self.0.next_event() {
-                return Some(Ok(Item::Event(event)));
+                return Some(Ok(TraceItem::Event(event)));
             }
             if let Some(access) = self.0.buffered() {
-                return Some(Ok(Item::Access(access)));
+                return Some(Ok(TraceItem::Access(access)));
             }
         }
         self.0.take_failure().map(Err)
     }
 }
 
-impl FusedIterator for Items {}
+impl FusedIterator for TraceItems {}
 
 #[cfg(test)]
 mod tests {

@@ -12,32 +12,14 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
-use std::sync::atomic::AtomicBool;
 
-use crate::access::event::Sampling;
-use crate::access::stream::TraceError;
-
-/// How to record.
-pub struct RecordOptions<'a> {
-    /// Stop the program after so many accesses; `None` lets it run to its end.
-    pub accesses_max: Option<u64>,
-    /// Write only bursts of the run; `None` writes every access.
-    pub sampling: Option<Sampling>,
-    /// zstd's level, 1 (fast) to 19 (small).
-    pub level: i32,
-    /// The valgrind to run, a path or a name to be found in `PATH`.
-    pub valgrind: PathBuf,
-    /// Set by a handler of Ctrl-C: the recording stops and leaves no file.
-    pub cancel: Option<&'a AtomicBool>,
-    /// Told the accesses so far, now and then.
-    pub progress: &'a mut dyn FnMut(u64),
-}
+use crate::valgrind::options::{RecordError, RecordOptions, check};
 
 /// What was recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Recording {
+pub struct AccessRecording {
     /// Accesses of the run.
     pub run_accesses: u64,
     /// Accesses written.
@@ -50,100 +32,19 @@ pub struct Recording {
     pub exit: Option<ExitStatus>,
 }
 
-/// Why nothing was recorded; no file is left, and an older one is untouched.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordError {
-    /// There is no such valgrind.
-    #[error(
-        "{valgrind} was not found: install valgrind (for example `apt install valgrind`), or \
-         record where it is installed"
-    )]
-    NoValgrind {
-        /// What was looked for.
-        valgrind: PathBuf,
-    },
-    /// There is no command to run.
-    #[error("no command to record")]
-    NoCommand,
-    /// This system has no `/proc` to name the pipe by.
-    #[error("recording needs Linux; this is {os}")]
-    Unsupported {
-        /// The operating system.
-        os: &'static str,
-    },
-    /// Valgrind ended without a single access.
-    #[error("nothing was recorded: {command} ended with {status} before its first access")]
-    NothingRecorded {
-        /// The program.
-        command: String,
-        /// How it ended.
-        status: ExitStatus,
-    },
-    /// Valgrind's log is not what lackey writes.
-    #[error("valgrind's log: {source}")]
-    Trace {
-        /// What is wrong with it.
-        source: TraceError,
-    },
-    /// A sampling that leaves nothing out, or everything.
-    #[error("a burst has at least one access and fewer than there are from burst to burst")]
-    Sampling,
-    /// No library for the program's allocator.
-    #[error(
-        "recording a heap needs 64-bit Linux with the GNU C library; this program was built for \
-         {target}"
-    )]
-    NoLibrary {
-        /// Architecture and operating system.
-        target: String,
-    },
-    /// The program runs without the library that tells of its allocator.
-    #[error(
-        "nothing of {command}'s heap was told: it is linked statically, runs with another's \
-         rights, or its loader did not load what LD_PRELOAD names"
-    )]
-    NotPreloaded {
-        /// The program.
-        command: String,
-    },
-    /// Ctrl-C.
-    #[error("cancelled")]
-    Cancelled,
-    /// A file, pipe or process could not be made or written.
-    #[error("{source}")]
-    Io {
-        /// The system's words.
-        #[from]
-        source: io::Error,
-    },
-}
-
 /// Runs `command` (the program and its arguments) under valgrind and writes
 /// its accesses to `output`, which appears whole or not at all. Lackey gives
 /// about a million accesses a second.
 ///
 /// # Errors
 /// A [`RecordError`].
-pub fn record(
+pub fn record_accesses(
     command: &[OsString],
     output: &Path,
     options: &mut RecordOptions<'_>,
-) -> Result<Recording, RecordError> {
+) -> Result<AccessRecording, RecordError> {
     check(command, options)?;
     system::record(command, output, options)
-}
-
-/// What can be known to be wrong before anything runs.
-pub(crate) fn check(command: &[OsString], options: &RecordOptions<'_>) -> Result<(), RecordError> {
-    if command.is_empty() {
-        return Err(RecordError::NoCommand);
-    }
-    let sound = |s: &Sampling| Sampling::new(s.burst_accesses, s.period_accesses).is_some();
-    if !options.sampling.as_ref().is_none_or(sound) {
-        return Err(RecordError::Sampling);
-    }
-    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -154,7 +55,7 @@ mod system {
         _: &[OsString],
         _: &Path,
         _: &mut RecordOptions<'_>,
-    ) -> Result<Recording, RecordError> {
+    ) -> Result<AccessRecording, RecordError> {
         Err(RecordError::Unsupported { os: std::env::consts::OS })
     }
 }
@@ -167,10 +68,11 @@ pub(crate) mod system {
     use std::process::{Child, Command};
 
     use super::*;
-    use crate::access::event::{Item, TraceHeader};
+    use crate::access::content::TraceError;
+    use crate::access::event::{TraceHeader, TraceItem};
+    use crate::access::file::TraceWriter;
+    use crate::access::reader::{TraceFormat, TraceReader};
     use crate::access::sample::Sampler;
-    use crate::access::stream::{Accesses, TraceFormat};
-    use crate::access::swath::TraceWriter;
     use crate::command::{cancelled, close_after, name, program_name};
 
     /// Accesses between two looks at the outside.
@@ -187,14 +89,14 @@ pub(crate) mod system {
         command: &[OsString],
         output: &Path,
         options: &mut RecordOptions<'_>,
-    ) -> Result<Recording, RecordError> {
+    ) -> Result<AccessRecording, RecordError> {
         let arguments = ["--trace-syscalls=yes"];
         let made =
             under_lackey(command, output, options, &arguments, None, |log, file, options| {
                 convert(command, log, file, options)
             })?;
         let Made { made: Written { run_accesses, accesses, events }, file_bytes, exit } = made;
-        Ok(Recording { run_accesses, accesses, events, file_bytes, exit })
+        Ok(AccessRecording { run_accesses, accesses, events, file_bytes, exit })
     }
 
     /// The log of a process, from its first line on.
@@ -307,7 +209,7 @@ pub(crate) mod system {
         let writer = TraceWriter::with_header(file, options.level, &header)?;
         let mut sampler = Sampler::new(writer, options.sampling);
         let mut ended = true;
-        let accesses = Accesses::from_reader(lines, Some(TraceFormat::Lackey)).map_err(trace)?;
+        let accesses = TraceReader::from_reader(lines, Some(TraceFormat::Lackey)).map_err(trace)?;
         // The log has begun, so the program is loaded and little more. Without
         // the list its image is mapped page by page.
         if let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) {
@@ -315,8 +217,8 @@ pub(crate) mod system {
         }
         for item in accesses.items() {
             let access = match item.map_err(trace)? {
-                Item::Access(access) => access,
-                Item::Event(event) => {
+                TraceItem::Access(access) => access,
+                TraceItem::Event(event) => {
                     sampler.event(event)?;
                     continue;
                 }

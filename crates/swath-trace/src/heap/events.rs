@@ -114,7 +114,7 @@ pub enum HeapEvent {
 
 /// What a recording says before its first event.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct HeapHead {
+pub struct HeapHeader {
     /// The program's name, without the path to it: printable ASCII, at most
     /// 255 bytes; empty if nobody said.
     pub program: String,

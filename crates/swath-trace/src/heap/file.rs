@@ -10,20 +10,19 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{
-    Read, Write, {self},
-};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use foldhash::fast::FixedState;
 
 use crate::access::event::Sampling;
-use crate::container::{Content, FileError, Format, check_name, invalid, put_name};
-use crate::heap::events::{HeapEvent, HeapHead, HeapTotals, LIVE_MAX, SIZE_MAX};
+use crate::container::{Content, FileError, FileFormat, check_name, invalid, put_name};
+use crate::heap::events::{HeapEvent, HeapHeader, HeapTotals, LIVE_MAX, SIZE_MAX};
 use crate::input::{put_number, unzigzag, zigzag};
 
 /// The format.
-pub static FORMAT: Format = Format { noun: "heap recording", magic: *b"SWHEAP\r\n", version: 1 };
+pub static HEAP_FORMAT: FileFormat =
+    FileFormat { noun: "heap recording", magic: *b"SWHEAP\r\n", version: 1 };
 
 /// Encoded events gathered before zstd sees them, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -222,14 +221,14 @@ impl<W: Write> HeapWriter<W> {
     /// # Errors
     /// Those of `to`, a level that zstd does not know, and
     /// [`io::ErrorKind::InvalidInput`] for a name or a sampling that cannot be.
-    pub fn new(to: W, head: &HeapHead, level: i32) -> io::Result<Self> {
+    pub fn new(to: W, head: &HeapHeader, level: i32) -> io::Result<Self> {
         check_name(head.program.as_bytes()).map_err(invalid)?;
         let (burst, period) =
             head.sampling.map_or((0, 0), |s| (s.burst_accesses, s.period_accesses));
         if head.sampling.is_some() && Sampling::new(burst, period).is_none() {
             return Err(invalid("a sampling without accesses or without gaps"));
         }
-        let zstd = FORMAT.begin(to, level)?;
+        let zstd = HEAP_FORMAT.begin(to, level)?;
         let mut chunk = Vec::with_capacity(CHUNK_BYTES + 64);
         put_name(&mut chunk, &head.program);
         put_number(&mut chunk, burst);
@@ -360,7 +359,7 @@ fn numbers(totals: &HeapTotals) -> [u64; 6] {
 /// nothing more.
 pub struct HeapReader<R: Read> {
     content: Content<R>,
-    head: HeapHead,
+    head: HeapHeader,
     state: State,
     totals: Option<HeapTotals>,
     ended: bool,
@@ -382,7 +381,7 @@ impl<R: Read> HeapReader<R> {
     /// # Errors
     /// A [`FileError`] that names the byte.
     pub fn new(from: R) -> Result<Self, FileError> {
-        let mut content = Content::open(from, &FORMAT)?;
+        let mut content = Content::open(from, &HEAP_FORMAT)?;
         let program = content.name("the program's name")?;
         let offset = content.offset();
         let burst = content.number("the sampling")?;
@@ -390,14 +389,14 @@ impl<R: Read> HeapReader<R> {
         let sampling = Sampling::new(burst, period);
         if sampling.is_none() && (burst, period) != (0, 0) {
             let what = "a sampling without accesses or without gaps";
-            return Err(FORMAT.malformed(offset, what));
+            return Err(HEAP_FORMAT.malformed(offset, what));
         }
-        let head = HeapHead { program, sampling };
+        let head = HeapHeader { program, sampling };
         Ok(Self { content, head, state: State::default(), totals: None, ended: false })
     }
 
     /// What stands before the events.
-    pub fn head(&self) -> &HeapHead {
+    pub fn head(&self) -> &HeapHeader {
         &self.head
     }
 
@@ -409,7 +408,7 @@ impl<R: Read> HeapReader<R> {
 
     fn event(&mut self) -> Result<Option<HeapEvent>, FileError> {
         let offset = self.content.offset();
-        let malformed = |what| FORMAT.malformed(offset, what);
+        let malformed = |what| HEAP_FORMAT.malformed(offset, what);
         let first = self.content.byte("an event")?;
         let code = first & 7;
         let unused = match code {
@@ -486,7 +485,7 @@ impl<R: Read> HeapReader<R> {
         let thread = u32::try_from(self.content.number("a thread")?).ok();
         let what = "a thread that is the last one or beyond 2^32";
         let other = thread.filter(|&thread| thread != self.state.thread);
-        other.ok_or(FORMAT.malformed(offset, what))
+        other.ok_or(HEAP_FORMAT.malformed(offset, what))
     }
 
     fn block(&mut self, first: u8) -> Result<u64, FileError> {
@@ -497,14 +496,14 @@ impl<R: Read> HeapReader<R> {
         }
         let what = "a block that was never allocated";
         let block = place.and_then(|place| self.state.block_at(place));
-        block.ok_or(FORMAT.malformed(offset, what))
+        block.ok_or(HEAP_FORMAT.malformed(offset, what))
     }
 
     fn end(&mut self) -> Result<(), FileError> {
         let offset = self.content.offset();
         if self.content.number("the number of events")? != self.state.events {
             let what = "not the number of events before it";
-            return Err(FORMAT.malformed(offset, what));
+            return Err(HEAP_FORMAT.malformed(offset, what));
         }
         let offset = self.content.offset();
         let mut totals = [0; 6];
@@ -516,7 +515,7 @@ impl<R: Read> HeapReader<R> {
             HeapTotals { reads, writes, elsewhere, failed_calls, unknown_calls, lost_calls };
         if !self.state.agrees(&totals) {
             let what = "totals that are not those of the events";
-            return Err(FORMAT.malformed(offset, what));
+            return Err(HEAP_FORMAT.malformed(offset, what));
         }
         self.content.end("bytes after the end")?;
         self.totals = Some(totals);

@@ -2,12 +2,10 @@
 //! are written.
 
 use std::collections::BTreeMap;
-use std::io::{
-    Write, {self},
-};
+use std::io::{self, Write};
 
 use crate::access::event::Sampling;
-use crate::access::stream::{Access, AccessKind};
+use crate::access::event::{AccessKind, MemoryAccess};
 use crate::heap::calls::Call;
 use crate::heap::events::{HeapEvent, HeapTotals, PIECE_BYTES};
 use crate::heap::file::HeapWriter;
@@ -182,7 +180,7 @@ impl<W: Write> Live<W> {
     /// Takes a read or a write. What goes beyond its block is cut at the
     /// block's end. O(log blocks).
     #[inline]
-    pub(crate) fn access(&mut self, access: Access) -> io::Result<()> {
+    pub(crate) fn access(&mut self, access: MemoryAccess) -> io::Result<()> {
         let addr = access.addr.raw();
         let near = (self.span.0..self.span.1).contains(&addr);
         let found = if near { self.live.range_mut(..=addr).next_back() } else { None };
@@ -230,7 +228,7 @@ mod tests {
     use swath_arch::VirtAddr;
 
     use super::*;
-    use crate::heap::events::HeapHead;
+    use crate::heap::events::HeapHeader;
     use crate::heap::file::HeapReader;
 
     fn allocated(addr: u64, size_bytes: u64) -> Call {
@@ -243,7 +241,7 @@ mod tests {
         act: impl FnOnce(&mut Live<&mut Vec<u8>>) -> io::Result<()>,
     ) -> (Vec<HeapEvent>, HeapTotals) {
         let mut bytes = Vec::new();
-        let head = HeapHead { program: String::new(), sampling };
+        let head = HeapHeader { program: String::new(), sampling };
         let mut live = Live::new(HeapWriter::new(&mut bytes, &head, 1).unwrap(), sampling);
         act(&mut live).unwrap();
         let (count, totals) = live.finish(0).unwrap();
@@ -255,7 +253,7 @@ mod tests {
     }
 
     fn read(live: &mut Live<&mut Vec<u8>>, addr: u64, len_bytes: u16) -> io::Result<()> {
-        live.access(Access::new(VirtAddr::new(addr), len_bytes, AccessKind::Read).unwrap())
+        live.access(MemoryAccess::new(VirtAddr::new(addr), len_bytes, AccessKind::Read).unwrap())
     }
 
     #[test]
@@ -339,9 +337,9 @@ mod tests {
     /// Against a model: a set of pieces, and a count.
     #[test]
     fn sampling_keeps_bursts_and_first_accesses() {
-        use rand::{RngExt, SeedableRng};
+        use swath_arch::testing::Random;
         for seed in 0..20 {
-            let mut random = rand_pcg::Pcg64::seed_from_u64(seed);
+            let mut random = Random::new(seed);
             let (burst, period) = (3, 50);
             let mut expected = Vec::new();
             let mut size = 70_000;
@@ -360,7 +358,7 @@ mod tests {
                         live.call(0, Call::Resized { addr: 4096, size_bytes: size })?;
                         touched.retain(|&piece| piece < 40_000_u64.div_ceil(PIECE_BYTES));
                     }
-                    let at = random.random_range(0..size);
+                    let at = random.within(0..size);
                     read(live, 4096 + at, 8)?;
                     let last = (at + 7).min(size - 1);
                     let mut first = touched.insert(at / PIECE_BYTES);

@@ -15,8 +15,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitStatus;
 
-use crate::access::record::{RecordError, RecordOptions, check};
 use crate::heap::events::HeapTotals;
+use crate::valgrind::options::{RecordError, RecordOptions, check};
 
 /// What was recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,20 +63,19 @@ mod system {
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs::File;
-    use std::io::{
-        Write, {self},
-    };
+    use std::io::{self, Write};
     use std::os::fd::AsRawFd;
 
     use nix::sys::memfd::{MFdFlags, memfd_create};
 
     use super::*;
-    use crate::access::event::Item;
+    use crate::access::event::AccessKind;
+    use crate::access::event::TraceItem;
+    use crate::access::reader::{TraceFormat, TraceReader};
     use crate::access::record::system::{Log, Made, goes_on, under_lackey};
-    use crate::access::stream::{AccessKind, Accesses, TraceFormat};
     use crate::command::{cancelled, name, program_name};
     use crate::heap::calls::{Call, Calls};
-    use crate::heap::events::HeapHead;
+    use crate::heap::events::HeapHeader;
     use crate::heap::file::HeapWriter;
     use crate::heap::live::Live;
 
@@ -122,14 +121,14 @@ mod system {
         options: &mut RecordOptions<'_>,
     ) -> Result<((u64, HeapTotals), bool), RecordError> {
         let trace = |source| RecordError::Trace { source };
-        let head = HeapHead { program: program_name(command), sampling: options.sampling };
+        let head = HeapHeader { program: program_name(command), sampling: options.sampling };
         let mut live = Live::new(HeapWriter::new(file, &head, options.level)?, options.sampling);
         let mut calls = Calls::new();
         let (mut seen, mut ended, mut started) = (0u64, true, false);
         let accesses =
-            Accesses::from_reader(log.lines, Some(TraceFormat::Lackey)).map_err(trace)?;
+            TraceReader::from_reader(log.lines, Some(TraceFormat::Lackey)).map_err(trace)?;
         for item in accesses.items() {
-            let Item::Access(access) = item.map_err(trace)? else { continue };
+            let TraceItem::Access(access) = item.map_err(trace)? else { continue };
             if !goes_on(seen, options)? {
                 ended = false;
                 break;

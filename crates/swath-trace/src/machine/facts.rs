@@ -12,7 +12,7 @@ pub const ZONES_MAX: usize = 1 << 12;
 
 /// One zone of the kernel's allocator, from `/proc/zoneinfo`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Zone {
+pub struct ZoneFacts {
     /// The NUMA node.
     pub node: u64,
     /// `DMA`, `Normal`, …
@@ -34,7 +34,7 @@ pub struct Zone {
 /// What the kernel says of its memory, for judging the frames. Names nobody:
 /// neither host nor user nor time.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Facts {
+pub struct MachineFacts {
     /// `uname -r`.
     pub kernel_release: String,
     /// `MemTotal` of `/proc/meminfo`, in frames.
@@ -46,11 +46,11 @@ pub struct Facts {
     /// The sum over `/proc/buddyinfo`, in frames.
     pub buddy_frames: u64,
     /// The zones, in the kernel's order.
-    pub zones: Vec<Zone>,
+    pub zones: Vec<ZoneFacts>,
 }
 
 /// What makes them none that a file can hold, if anything.
-pub(crate) fn check_facts(facts: &Facts) -> Result<(), Misfit> {
+pub(crate) fn check_facts(facts: &MachineFacts) -> Result<(), Misfit> {
     if facts.zones.len() > ZONES_MAX {
         return Err("more zones than the format holds");
     }
@@ -61,31 +61,31 @@ pub(crate) fn check_facts(facts: &Facts) -> Result<(), Misfit> {
 }
 
 /// Reads what [`put_facts`] writes.
-pub(crate) fn read_facts<R: Read>(content: &mut Content<R>) -> Result<Facts, FileError> {
-        let mut facts = Facts {
-            kernel_release: content.name("the kernel release")?,
-            total_frames: content.number("the frames in all")?,
-            free_frames: content.number("the free frames")?,
-            buddy_frames: content.number("the buddy allocator's frames")?,
-            zones: Vec::new(),
-        };
-        for _ in 0..content.count(ZONES_MAX, "the number of zones")? {
-            facts.zones.push(Zone {
-                node: content.number("a zone's node")?,
-                name: content.name("a zone's name")?,
-                start_frame: content.number("a zone's start")?,
-                spanned_frames: content.number("a zone's span")?,
-                present_frames: content.number("a zone's present frames")?,
-                managed_frames: content.number("a zone's managed frames")?,
-                free_frames: content.number("a zone's free frames")?,
-                per_cpu_frames: content.number("a zone's per-CPU frames")?,
-            });
-        }
-        Ok(facts)
+pub(crate) fn read_facts<R: Read>(content: &mut Content<R>) -> Result<MachineFacts, FileError> {
+    let mut facts = MachineFacts {
+        kernel_release: content.name("the kernel release")?,
+        total_frames: content.number("the frames in all")?,
+        free_frames: content.number("the free frames")?,
+        buddy_frames: content.number("the buddy allocator's frames")?,
+        zones: Vec::new(),
+    };
+    for _ in 0..content.count(ZONES_MAX, "the number of zones")? {
+        facts.zones.push(ZoneFacts {
+            node: content.number("a zone's node")?,
+            name: content.name("a zone's name")?,
+            start_frame: content.number("a zone's start")?,
+            spanned_frames: content.number("a zone's span")?,
+            present_frames: content.number("a zone's present frames")?,
+            managed_frames: content.number("a zone's managed frames")?,
+            free_frames: content.number("a zone's free frames")?,
+            per_cpu_frames: content.number("a zone's per-CPU frames")?,
+        });
     }
+    Ok(facts)
+}
 
 /// Appends the facts as a file has them.
-pub(crate) fn put_facts(out: &mut Vec<u8>, facts: &Facts) {
+pub(crate) fn put_facts(out: &mut Vec<u8>, facts: &MachineFacts) {
     put_name(out, &facts.kernel_release);
     for number in [facts.total_frames, facts.free_frames, facts.buddy_frames] {
         put_number(out, number);

@@ -16,7 +16,8 @@
 use serde::Serialize;
 use swath_arch::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT, Extent, Pfn, PhysAddr};
 
-use crate::container::check_name;
+use crate::container::Misfit;
+use crate::machine::facts::{MachineFacts, check_facts};
 
 /// The most runs a snapshot may have: 512 MiB of memory once read, enough for
 /// 256 GiB of RAM in which no two neighbours are alike.
@@ -145,7 +146,7 @@ impl RamRange {
 
 /// Frames that follow one another and are of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
+pub struct FrameRun {
     /// The frames.
     pub extent: Extent,
     /// Their kind.
@@ -161,7 +162,7 @@ pub struct Run {
 /// a function of the snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    facts: Facts,
+    facts: MachineFacts,
     ranges: Vec<RamRange>,
     /// `count << 4 | kind`, as in the file.
     runs: Vec<u64>,
@@ -184,7 +185,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    pub(crate) fn new(facts: Facts, ranges: Vec<RamRange>) -> Result<Self, Misfit> {
+    pub(crate) fn new(facts: MachineFacts, ranges: Vec<RamRange>) -> Result<Self, Misfit> {
         check_facts(&facts)?;
         check_ranges(&ranges)?;
         let mut builder =
@@ -285,7 +286,7 @@ impl Snapshot {
     /// names that are no printable ASCII, or runs that do not cover exactly
     /// the frames of the ranges.
     pub fn new(
-        facts: Facts,
+        facts: MachineFacts,
         ranges: Vec<RamRange>,
         runs: impl IntoIterator<Item = (FrameKind, u64)>,
     ) -> Result<Self, &'static str> {
@@ -300,7 +301,7 @@ impl Snapshot {
     }
 
     /// What the kernel said of its memory.
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &MachineFacts {
         &self.facts
     }
 
@@ -310,7 +311,7 @@ impl Snapshot {
     }
 
     /// The runs, ascending. O(1) for each.
-    pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+    pub fn runs(&self) -> impl Iterator<Item = FrameRun> + '_ {
         let mut ranges = self.ranges.iter().map(|range| range.frames());
         let mut rest = Extent::default();
         self.runs.iter().filter_map(move |&run| {
@@ -320,7 +321,7 @@ impl Snapshot {
             let (count, kind) = split(run);
             let extent = Extent::new(rest.start, count);
             rest = Extent::new(extent.end(), rest.count - count);
-            Some(Run { extent, kind: kind? })
+            Some(FrameRun { extent, kind: kind? })
         })
     }
 
@@ -347,12 +348,12 @@ impl Snapshot {
     }
 
     /// Counts and histograms. O(runs).
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> SnapshotSummary {
         let mut frames = [0; FrameKind::COUNT];
         for run in self.runs() {
             frames[usize::from(run.kind.code())] += run.extent.count;
         }
-        Summary {
+        SnapshotSummary {
             frames,
             runs: self.runs.len() as u64,
             free: RunLengths::of(self.free_extents(UnknownFrames::Used)),
@@ -418,7 +419,7 @@ impl RunLengths {
 
 /// A snapshot in figures.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Summary {
+pub struct SnapshotSummary {
     /// Frames of each kind, by [`FrameKind::code`].
     pub frames: [u64; FrameKind::COUNT],
     /// Runs in all.
@@ -429,7 +430,7 @@ pub struct Summary {
     pub free_or_unknown: RunLengths,
 }
 
-impl Summary {
+impl SnapshotSummary {
     /// Frames of one kind.
     pub fn count(&self, kind: FrameKind) -> u64 {
         self.frames[usize::from(kind.code())]
@@ -443,7 +444,7 @@ impl Summary {
     /// How many more frames are marked free than the kernel's own sum over
     /// its free lists says (negative: fewer). The two are read one after the
     /// other, so a busy machine differs by what it took and gave between.
-    pub fn free_beyond_buddyinfo(&self, facts: &Facts) -> i64 {
+    pub fn free_beyond_buddyinfo(&self, facts: &MachineFacts) -> i64 {
         self.count(FrameKind::Free).wrapping_sub(facts.buddy_frames) as i64
     }
 }

@@ -2,10 +2,8 @@
 //!
 //! A recording is a row of [`PageEvent`]s: the tracepoints `kmem:mm_page_*` of
 //! a Linux kernel, in the order of time over all processors.
-//! [`page_events_live`](crate::pages::record) takes one,
-//! [`page_events_file`](crate::pages::file) reads and writes it, and
-//! [`page_replay`](swath_lab::source::replay) turns it into requests that drive any
-//! allocator.
+//! [`record_pages`](crate::pages::record_pages) takes one, and a
+//! [`PageReader`](crate::pages::PageReader) reads it from its file.
 //!
 //! | event | tracepoint | says |
 //! |---|---|---|
@@ -25,7 +23,6 @@
 
 use serde::Serialize;
 use swath_arch::{Order, Pfn};
-use swath_frame::Mobility;
 
 /// The largest order that a recording may hold: the kernel's own limit is 10
 /// for frames of 4 KiB and 13 for larger ones.
@@ -50,6 +47,13 @@ impl MigrateType {
     /// How many a recording can tell apart.
     pub const COUNT: u8 = 8;
 
+    /// The type of allocations that stay where they are.
+    pub const UNMOVABLE: Self = Self(0);
+    /// The type of allocations whose contents can be moved.
+    pub const MOVABLE: Self = Self(1);
+    /// The type of caches that can be dropped.
+    pub const RECLAIMABLE: Self = Self(2);
+
     /// The migrate type of a number, or `None` from [`Self::COUNT`] on.
     pub const fn new(number: u8) -> Option<Self> {
         if number < Self::COUNT { Some(Self(number)) } else { None }
@@ -58,21 +62,6 @@ impl MigrateType {
     /// The kernel's number.
     pub const fn number(self) -> u8 {
         self.0
-    }
-
-    /// The mobility that it stands for; `None` for a reserve.
-    pub fn mobility(self) -> Option<Mobility> {
-        Mobility::ALL.get(usize::from(self.0)).copied()
-    }
-}
-
-impl From<Mobility> for MigrateType {
-    fn from(mobility: Mobility) -> Self {
-        Self(match mobility {
-            Mobility::Unmovable => 0,
-            Mobility::Movable => 1,
-            Mobility::Reclaimable => 2,
-        })
     }
 }
 

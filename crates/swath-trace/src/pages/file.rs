@@ -10,30 +10,28 @@
 //! megabytes.
 
 use std::fs::File;
-use std::io::{
-    Read, Write, {self},
-};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use swath_arch::{Order, Pfn};
 
-use crate::container::{Content, FileError, Format, check_name, invalid, put_facts, put_name};
+use crate::container::{Content, FileError, FileFormat, check_name, invalid, put_name};
 use crate::input::{put_number, unzigzag, zigzag};
-use crate::machine::snapshot::{Facts, check_facts};
+use crate::machine::facts::{MachineFacts, check_facts, put_facts, read_facts};
 use crate::pages::events::{CPUS_MAX, MigrateType, PageChange, PageEvent, ZoneMax};
 
 /// The format.
-pub static FORMAT: Format =
-    Format { noun: "page-event recording", magic: *b"SWPAGE\r\n", version: 1 };
+pub static PAGE_FORMAT: FileFormat =
+    FileFormat { noun: "page-event recording", magic: *b"SWPAGE\r\n", version: 1 };
 
 /// Encoded events gathered before zstd sees them, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// What a recording says before its first event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct PageHead {
+pub struct PageHeader {
     /// The machine when the recording began.
-    pub facts: Facts,
+    pub facts: MachineFacts,
     /// The file name of the program that ran, without its directory; empty if
     /// it is not printable ASCII.
     pub program: String,
@@ -43,7 +41,7 @@ pub struct PageHead {
     pub cpus: u16,
 }
 
-impl PageHead {
+impl PageHeader {
     /// What makes it none that a file can hold, if anything.
     fn fault(&self) -> Option<&'static str> {
         if self.cpus == 0 || self.cpus > CPUS_MAX {
@@ -281,11 +279,11 @@ impl<W: Write> PageWriter<W> {
     /// # Errors
     /// Those of `to`, a level that zstd does not know, and
     /// [`io::ErrorKind::InvalidInput`] for a head that the format cannot hold.
-    pub fn new(to: W, head: &PageHead, level: i32) -> io::Result<Self> {
+    pub fn new(to: W, head: &PageHeader, level: i32) -> io::Result<Self> {
         if let Some(what) = head.fault() {
             return Err(invalid(what));
         }
-        let zstd = FORMAT.begin(to, level)?;
+        let zstd = PAGE_FORMAT.begin(to, level)?;
         let mut chunk = Vec::with_capacity(CHUNK_BYTES + 64);
         put_facts(&mut chunk, &head.facts);
         put_name(&mut chunk, &head.program);
@@ -382,7 +380,7 @@ impl<W: Write> PageWriter<W> {
 /// nothing more.
 pub struct PageReader<R: Read> {
     content: Content<R>,
-    head: PageHead,
+    head: PageHeader,
     guess: Guess,
     time_us: u64,
     count: u64,
@@ -406,11 +404,11 @@ impl<R: Read> PageReader<R> {
     /// # Errors
     /// A [`FileError`] that names the byte.
     pub fn new(from: R) -> Result<Self, FileError> {
-        let mut content = Content::open(from, &FORMAT)?;
-        let facts = content.facts()?;
+        let mut content = Content::open(from, &PAGE_FORMAT)?;
+        let facts = read_facts(&mut content)?;
         let program = content.name("the program's name")?;
         let offset = content.offset();
-        let malformed = |offset, what| FORMAT.malformed(offset, what);
+        let malformed = |offset, what| PAGE_FORMAT.malformed(offset, what);
         let whole_system = match content.number("whether it is the whole system")? {
             0 => false,
             1 => true,
@@ -419,7 +417,7 @@ impl<R: Read> PageReader<R> {
         let offset = content.offset();
         let cpus = content.number("the number of processors")?;
         let cpus = u16::try_from(cpus).unwrap_or(u16::MAX);
-        let head = PageHead { facts, program, whole_system, cpus };
+        let head = PageHeader { facts, program, whole_system, cpus };
         if let Some(what) = head.fault() {
             return Err(malformed(offset, what));
         }
@@ -429,7 +427,7 @@ impl<R: Read> PageReader<R> {
     }
 
     /// What stands before the events.
-    pub fn head(&self) -> &PageHead {
+    pub fn head(&self) -> &PageHeader {
         &self.head
     }
 
@@ -440,7 +438,7 @@ impl<R: Read> PageReader<R> {
 
     fn event(&mut self) -> Result<Option<PageEvent>, FileError> {
         let offset = self.content.offset();
-        let malformed = |what| FORMAT.malformed(offset, what);
+        let malformed = |what| PAGE_FORMAT.malformed(offset, what);
         let first = self.content.byte("an event")?;
         let code = first & 7;
         if code == code::END {
@@ -503,7 +501,7 @@ impl<R: Read> PageReader<R> {
         let offset = self.content.offset();
         if self.content.number("the number of events")? != self.count {
             let what = "not the number of events before it";
-            return Err(FORMAT.malformed(offset, what));
+            return Err(PAGE_FORMAT.malformed(offset, what));
         }
         let mut lost = Vec::new();
         for _ in 0..self.head.cpus {

@@ -117,7 +117,7 @@ pub enum PageRecordError {
     },
     /// The machine's zones could not be read.
     #[error("{source}")]
-    Facts {
+    MachineFacts {
         /// Why.
         #[from]
         source: CaptureError,
@@ -166,7 +166,7 @@ pub enum PageRecordError {
 ///
 /// # Errors
 /// A [`PageRecordError`]; the command is then ended, the trace instance gone.
-pub fn record(
+pub fn record_pages(
     command: &[OsString],
     output: &Path,
     options: &mut PageRecordOptions<'_>,
@@ -192,9 +192,7 @@ mod system {
 
 #[cfg(target_os = "linux")]
 mod system {
-    use std::fs::{
-        File, OpenOptions, {self},
-    };
+    use std::fs::{self, File, OpenOptions};
     use std::io::{PipeReader, Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::fs::OpenOptionsExt;
@@ -209,7 +207,7 @@ mod system {
     use crate::command::{cancelled, close_after, name, program_name};
     use crate::machine::record::read_facts;
     use crate::pages::events::{CPUS_MAX, MigrateType, PageChange, PageEvent, ZoneMax};
-    use crate::pages::file::{PageHead, PageWriter};
+    use crate::pages::file::{PageHeader, PageWriter};
     use crate::pages::ring::{Field, PageLayout};
 
     /// The longest wait between two looks at the outside, in milliseconds.
@@ -250,7 +248,7 @@ mod system {
         options: &mut PageRecordOptions<'_>,
     ) -> Result<PageRecording, PageRecordError> {
         let mut instance = Instance::new(options)?;
-        let head = PageHead {
+        let head = PageHeader {
             facts: read_facts(Path::new("/proc"))?,
             program: program_name(command),
             whole_system: options.whole_system,

@@ -212,10 +212,7 @@ fn levels(plan: &TlbPlan, run: &Run<'_>) -> Result<Vec<Level>, StudyError> {
     Ok(match &plan.memory {
         MemoryPlan::Snapshot { file } => {
             let file = (!file.is_empty()).then_some(std::path::Path::new(file));
-            machine(Arc::new(Machine::load(
-                file,
-                swath_trace::machine::snapshot::UnknownFrames::Used,
-            )?))
+            machine(Arc::new(Machine::load(file, swath_trace::machine::UnknownFrames::Used)?))
         }
         MemoryPlan::Blocks { block_frames, free_per_requested, free_share } => block_frames
             .iter()
