@@ -8,7 +8,7 @@ use swath_lab::source::follow::{
 };
 use swath_lab::source::replay::migrate_type_of;
 use swath_trace::machine::{FrameKind, MachineFacts, RamRange, Snapshot, ZoneFacts};
-use swath_trace::pages::{MigrateType, PageChange, PageEvent, PageReader, ZoneMax};
+use swath_trace::pages::{PageChange, PageEvent, PageReader, ZoneMax};
 
 /// Two pageblocks: the first with 16 free frames at its start, the second free.
 fn machine() -> Snapshot {
@@ -37,8 +37,8 @@ fn fallback(start: u64, of: u8, wanted: Mobility, from: Mobility, claimed: bool)
         start: Pfn::new(start),
         order: Order::BASE,
         fallback_order: Order::new(of).unwrap(),
-        wanted: wanted.into(),
-        found: from.into(),
+        wanted: migrate_type_of(wanted),
+        found: migrate_type_of(from),
         claimed,
     }
 }

@@ -20,8 +20,10 @@ pub struct FileFormat {
     /// The file's first eight bytes. The line end at their close shows a copy
     /// that went through text conversion.
     pub magic: [u8; 8],
-    /// The version of the format, byte 8 of the file.
+    /// Version that is written, byte 8 of the file.
     pub version: u8,
+    /// Oldest version that is read.
+    pub oldest: u8,
 }
 
 impl FileFormat {
@@ -60,8 +62,8 @@ pub enum FileError {
     },
     /// Another version of the format.
     #[error(
-        "byte 8 says version {found}; this program reads {}s of version {}",
-        format.noun, format.version
+        "byte 8 says version {found}; this program reads {}s of version {}{}",
+        format.noun, format.oldest, if format.oldest == format.version { String::new() } else { format!(" to {}", format.version) }
     )]
     Version {
         /// What the file is.
@@ -118,31 +120,43 @@ pub enum FileError {
 pub(crate) struct Content<R: Read> {
     input: Input<zstd::stream::read::Decoder<'static, io::BufReader<R>>>,
     format: &'static FileFormat,
+    version: u8,
 }
 
 impl<R: Read> Content<R> {
     /// Reads the signature and the version, and starts the content.
     pub(crate) fn open(mut from: R, format: &'static FileFormat) -> Result<Self, FileError> {
-        let FileFormat { magic, version, .. } = format;
+        let FileFormat { magic, version: newest, oldest, .. } = *format;
         let mut head = Vec::new();
         from.by_ref().take(magic.len() as u64 + 1).read_to_end(&mut head)?;
         if let Some(offset) = (0..magic.len()).find(|&i| head.get(i) != Some(&magic[i])) {
             return Err(FileError::Magic { format, offset: offset as u64 });
         }
-        match head.get(magic.len()) {
-            Some(found) if found == version => {}
+        let version = match head.get(magic.len()) {
+            Some(&found) if (oldest..=newest).contains(&found) => found,
             Some(&found) => return Err(FileError::Version { format, found }),
             None => return Err(FileError::Truncated { format, offset: 0, what: "the version" }),
-        }
+        };
         let mut zstd = zstd::stream::read::Decoder::new(from)?;
         zstd.window_log_max(WINDOW_LOG2)?;
-        Ok(Self { input: Input::new(zstd), format })
+        Ok(Self { input: Input::new(zstd), format, version })
+    }
+
+    /// Version of the file.
+    pub(crate) fn version(&self) -> u8 {
+        self.version
     }
 
     /// Offset of the next byte.
     #[inline]
     pub(crate) fn offset(&self) -> u64 {
         self.input.offset()
+    }
+
+    /// The error of a value before the next byte.
+    #[cold]
+    pub(crate) fn malformed(&self, what: &'static str) -> FileError {
+        self.format.malformed(self.offset(), what)
     }
 
     #[cold]

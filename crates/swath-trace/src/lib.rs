@@ -1,6 +1,8 @@
 //! Formats and recorders: machine snapshots, page events, heap events and
 //! address traces.
 
+#![deny(unsafe_code)]
+
 pub mod access;
 #[cfg(target_os = "linux")]
 pub(crate) mod command;
@@ -10,4 +12,5 @@ pub(crate) mod input;
 pub mod machine;
 pub mod output;
 pub mod pages;
+pub(crate) mod programs;
 pub mod valgrind;

@@ -334,7 +334,7 @@ fn hostile_contents() {
     let mut bytes = swath(&[]);
     assert_eq!(whole(&bytes), []);
     bytes[8] = 9;
-    assert!(matches!(read(&bytes, None).1, Some(TraceError::Version { found: 9 })));
+    assert!(matches!(read(&bytes, None).1, Some(TraceError::Version { found: 9, .. })));
     // Neither text nor a record: the flags are 0xff.
     assert!(matches!(read(&[0xff; 64], None).1, Some(TraceError::UnknownFormat)));
     let mut records = champsim().0;

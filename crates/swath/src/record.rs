@@ -1,18 +1,23 @@
 //! `swath record`: a module of the program, over the library's recorders.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
-use swath_trace::access::{Sampling, record_accesses as record_trace};
+use swath_trace::access::{AccessRecording, Sampling, record_accesses as record_trace};
 use swath_trace::heap::HeapTotals;
 use swath_trace::pages::{PageRecordError, PageRecordOptions};
-use swath_trace::valgrind::{RecordError, RecordOptions};
+use swath_trace::valgrind::{CommandPrograms, RecordError, RecordOptions};
 use swath_trace::{heap, pages};
 
 use crate::{Failure, INTERRUPTED, bytes_bar, watch_for_interrupts};
+
+/// The accesses that a trace holds unless told otherwise: what valgrind gives in
+/// less than half a minute on a slow machine.
+const LIMIT: u64 = 8_000_000;
 
 #[derive(Subcommand)]
 pub(crate) enum RecordCommand {
@@ -22,9 +27,10 @@ pub(crate) enum RecordCommand {
         /// The file to write.
         #[arg(short, long, value_name = "FILE")]
         out: PathBuf,
-        /// Stop after so many accesses.
-        #[arg(long, value_name = "N")]
-        limit: Option<u64>,
+        /// Stop after so many accesses of all the command's programs together; 0
+        /// records to the end. Valgrind gives up to a million a second.
+        #[arg(long, value_name = "N", default_value_t = LIMIT)]
+        limit: u64,
         /// Write only so many accesses at a stretch, and what can fault in
         /// between; with --every.
         #[arg(long, value_name = "N", requires = "every")]
@@ -79,6 +85,7 @@ pub(crate) enum RecordCommand {
 pub(crate) fn run(command: RecordCommand) -> Result<ExitCode, Failure> {
     match command {
         RecordCommand::Accesses { out, limit, burst, every, command } => {
+            let limit = Some(limit).filter(|&limit| limit > 0);
             record_accesses(&out, limit, sampling(burst, every), &command)
         }
         RecordCommand::Heap { out, limit, burst, every, command } => {
@@ -87,8 +94,25 @@ pub(crate) fn run(command: RecordCommand) -> Result<ExitCode, Failure> {
         RecordCommand::Pages { out, system, buffer_kib, command } => {
             record_pages(&out, system, buffer_kib, &command)
         }
-    }?;
-    Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Returns the exit code that passes on how the recorded command ended: 128 and
+/// the signal's number if a signal ended it, 0 if the recorder stopped it.
+fn exit_code(status: Option<ExitStatus>) -> ExitCode {
+    let Some(status) = status else { return ExitCode::SUCCESS };
+    let code = status.code().or_else(|| signal(status).map(|signal| 128 + signal));
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+#[cfg(unix)]
+fn signal(status: ExitStatus) -> Option<i32> {
+    std::os::unix::process::ExitStatusExt::signal(&status)
+}
+
+#[cfg(not(unix))]
+fn signal(_: ExitStatus) -> Option<i32> {
+    None
 }
 
 fn sampling(burst: Option<u64>, every: Option<u64>) -> Option<Sampling> {
@@ -126,19 +150,41 @@ fn record_heap(
     limit: Option<u64>,
     sampling: Option<Sampling>,
     command: &[OsString],
-) -> Result<(), Failure> {
+) -> Result<ExitCode, Failure> {
     let recording =
         with_valgrind(limit, sampling, |options| heap::record_heap(command, out, options))?;
     let HeapTotals { reads, writes, failed_calls, unknown_calls, lost_calls, .. } =
         recording.totals;
     say!(
-        "{} events of {reads} reads and {writes} writes, {failed_calls} failed calls, \
+        "{}: {} events of {reads} reads and {writes} writes, {failed_calls} failed calls, \
          {unknown_calls} unknown, {lost_calls} lost, {} bytes, {}",
+        recorded(&recording.programs),
         recording.events,
         recording.file_bytes,
         out.display()
     );
-    Ok(())
+    left_out(&recording.programs, limit, recording.exit);
+    Ok(exit_code(recording.exit))
+}
+
+/// The name of the program that the recording is of.
+fn recorded(programs: &CommandPrograms) -> &str {
+    let run = programs.programs.iter().find(|run| run.recorded);
+    run.map_or("", |run| run.program.as_str())
+}
+
+/// Says on standard error what is not in the recording.
+fn left_out(programs: &CommandPrograms, limit: Option<u64>, exit: Option<ExitStatus>) {
+    for line in programs.left_out() {
+        let _ = writeln!(std::io::stderr(), "swath: {line}");
+    }
+    if let (None, Some(limit)) = (exit, limit) {
+        let _ = writeln!(
+            std::io::stderr(),
+            "swath: left out: everything after {limit} accesses, where the command was stopped \
+             (--limit 0 records to its end)"
+        );
+    }
 }
 
 fn record_accesses(
@@ -146,16 +192,20 @@ fn record_accesses(
     limit: Option<u64>,
     sampling: Option<Sampling>,
     command: &[OsString],
-) -> Result<(), Failure> {
+) -> Result<ExitCode, Failure> {
     let recording = with_valgrind(limit, sampling, |options| record_trace(command, out, options))?;
-    let (accesses, events) = (recording.accesses, recording.events);
-    let of = match recording.run_accesses {
+    let AccessRecording { accesses, events, run_accesses, programs, file_bytes, exit } = recording;
+    let of = match run_accesses {
         run if run == accesses => String::new(),
         run => format!(" of {run}"),
     };
-    let bytes = recording.file_bytes;
-    say!("{accesses}{of} accesses, {events} events, {bytes} bytes, {}", out.display());
-    Ok(())
+    let program = recorded(&programs);
+    say!(
+        "{program}: {accesses}{of} accesses, {events} events, {file_bytes} bytes, {}",
+        out.display()
+    );
+    left_out(&programs, limit, exit);
+    Ok(exit_code(exit))
 }
 
 fn record_pages(
@@ -163,7 +213,7 @@ fn record_pages(
     whole_system: bool,
     buffer_kib: u64,
     command: &[OsString],
-) -> Result<(), Failure> {
+) -> Result<ExitCode, Failure> {
     // No way out at once here: the kernel's buffer has to be given back, and
     // the recording looks at the flag ten times a second.
     let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
@@ -193,5 +243,5 @@ fn record_pages(
         recording.file_bytes,
         out.display()
     );
-    Ok(())
+    Ok(exit_code(Some(recording.exit)))
 }

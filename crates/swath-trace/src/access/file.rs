@@ -6,7 +6,8 @@
 //! lay last time, and what is stored is the difference, which repeats; zstd
 //! then finds the repetitions. `docs/formats.md` describes each byte.
 //!
-//! Version 2 added a header and events; version 1 is still read.
+//! Version 2 added a header and events, version 3 the programs of the command;
+//! the older ones are still read.
 
 use std::io::{self, Write};
 
@@ -19,10 +20,11 @@ use crate::access::event::{
 };
 use crate::container::{FileFormat, NAME_BYTES_MAX, check_name, invalid, put_name};
 use crate::input::{Input, NumberError, put_number, unzigzag, zigzag};
+use crate::programs::{CommandPrograms, ProgramSource};
 
-/// The format; version 1 is read as well.
+/// The format; versions 1 and 2 are read as well.
 pub static TRACE_FORMAT: FileFormat =
-    FileFormat { noun: "trace", magic: *b"SWTRAC\r\n", version: 2 };
+    FileFormat { noun: "trace", magic: *b"SWTRAC\r\n", version: 3, oldest: 1 };
 
 /// Places for the last address of operands: enough for 16384 bytes of code
 /// before two instructions share.
@@ -262,10 +264,21 @@ impl<W: Write> TraceWriter<W> {
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn finish(mut self) -> io::Result<W> {
+    pub fn finish(self) -> io::Result<W> {
+        self.finish_with(&CommandPrograms::default())
+    }
+
+    /// Ends the trace with the programs of the command that was recorded, and
+    /// gives the writer back.
+    ///
+    /// # Errors
+    /// Those of the writer; [`io::ErrorKind::InvalidInput`] for a list that no
+    /// reader takes.
+    pub fn finish_with(mut self, programs: &CommandPrograms) -> io::Result<W> {
         self.chunk.push(0);
         put_number(&mut self.chunk, self.count);
         put_number(&mut self.chunk, self.events);
+        programs.put(&mut self.chunk)?;
         self.zstd.write_all(&self.chunk)?;
         let mut to = self.zstd.finish()?;
         to.flush()?;
@@ -283,6 +296,8 @@ pub(crate) struct Swath {
     count: u64,
     events: u64,
     skipped: u64,
+    version: u8,
+    programs: Option<CommandPrograms>,
     ended: bool,
 }
 
@@ -290,7 +305,7 @@ impl Swath {
     /// Reads what stands before the first access; `input` starts with the
     /// signature.
     pub(crate) fn new(mut input: Input<Content>) -> Result<Self, TraceError> {
-        let FileFormat { magic, version: last, .. } = TRACE_FORMAT;
+        let FileFormat { magic, version: last, oldest, .. } = TRACE_FORMAT;
         let head = match input.fill(magic.len() + 1) {
             Ok(head) => head,
             Err(source) => return Err(input.source().explain(source)),
@@ -299,7 +314,7 @@ impl Swath {
             return Err(TraceError::Record { offset: 0, what: "not the signature of a trace" });
         }
         let version = match head.get(magic.len()) {
-            Some(&version) if (1..=last).contains(&version) => version,
+            Some(&version) if (oldest..=last).contains(&version) => version,
             Some(&found) => return Err(TraceError::Version { found, newest: last }),
             None => return Err(TraceError::Truncated { offset: 8, what: "the version" }),
         };
@@ -313,6 +328,8 @@ impl Swath {
             count: 0,
             events: 0,
             skipped: 0,
+            version,
+            programs: None,
             ended: false,
         };
         if version > 1 {
@@ -325,28 +342,12 @@ impl Swath {
         self.header.as_ref()
     }
 
+    pub(crate) fn programs(&self) -> Option<&CommandPrograms> {
+        self.programs.as_ref()
+    }
+
     fn read_header(&mut self) -> Result<TraceHeader, TraceError> {
-        const WHAT: &str = "the program's name";
-        let offset = self.input.offset();
-        let wrong = TraceError::Record { offset, what: "a name too long or not printable ASCII" };
-        let len = match usize::try_from(self.number(WHAT)?) {
-            Ok(len) if len <= NAME_BYTES_MAX => len,
-            _ => return Err(wrong),
-        };
-        let start = self.input.offset();
-        let bytes = match self.input.fill(len) {
-            Ok(bytes) => bytes,
-            Err(source) => return Err(self.input.source().explain(source)),
-        };
-        let Some(name) = bytes.get(..len) else {
-            let offset = start + bytes.len() as u64;
-            return Err(TraceError::Truncated { offset, what: WHAT });
-        };
-        if check_name(name).is_err() {
-            return Err(wrong);
-        }
-        let program = String::from_utf8_lossy(name).into_owned();
-        self.input.consume(len);
+        let program = self.name("the program's name")?;
         let offset = self.input.offset();
         let burst = self.number("the sampling")?;
         let period = self.number("the sampling")?;
@@ -359,6 +360,30 @@ impl Swath {
             }
         };
         Ok(TraceHeader { program, sampling })
+    }
+
+    fn name(&mut self, what: &'static str) -> Result<String, TraceError> {
+        let offset = self.input.offset();
+        let wrong = TraceError::Record { offset, what: "a name too long or not printable ASCII" };
+        let len = match usize::try_from(self.number(what)?) {
+            Ok(len) if len <= NAME_BYTES_MAX => len,
+            _ => return Err(wrong),
+        };
+        let start = self.input.offset();
+        let bytes = match self.input.fill(len) {
+            Ok(bytes) => bytes,
+            Err(source) => return Err(self.input.source().explain(source)),
+        };
+        let Some(name) = bytes.get(..len) else {
+            let offset = start + bytes.len() as u64;
+            return Err(TraceError::Truncated { offset, what });
+        };
+        if check_name(name).is_err() {
+            return Err(wrong);
+        }
+        let name = String::from_utf8_lossy(name).into_owned();
+        self.input.consume(len);
+        Ok(name)
     }
 
     #[inline]
@@ -509,6 +534,9 @@ impl Swath {
             let what = "not the number of events before it";
             return Err(TraceError::Record { offset, what });
         }
+        if self.version > 2 {
+            self.programs = Some(CommandPrograms::read(self)?);
+        }
         // Reading on to the end is what verifies the checksum.
         match self.input.fill(1) {
             Ok([]) => {
@@ -518,5 +546,21 @@ impl Swath {
             Ok(_) => Err(self.wrong("bytes after the end")),
             Err(source) => Err(self.input.source().explain(source)),
         }
+    }
+}
+
+impl ProgramSource for Swath {
+    type Error = TraceError;
+
+    fn number(&mut self, what: &'static str) -> Result<u64, TraceError> {
+        Self::number(self, what)
+    }
+
+    fn name(&mut self, what: &'static str) -> Result<String, TraceError> {
+        Self::name(self, what)
+    }
+
+    fn wrong(&self, what: &'static str) -> TraceError {
+        Self::wrong(self, what)
     }
 }

@@ -27,6 +27,7 @@ use crate::access::event::{BATCH, Batch, MemoryAccess, TraceEvent, TraceHeader, 
 use crate::access::file::{Swath, TRACE_FORMAT};
 use crate::access::lackey::Lackey;
 use crate::input::Input;
+use crate::programs::CommandPrograms;
 
 /// How much of the content decides on the format.
 const HEAD_BYTES: usize = 4096;
@@ -174,6 +175,15 @@ impl TraceReader {
         }
     }
 
+    /// Programs of the command that was recorded: Swath's own format from
+    /// version 3 on, once its end was read.
+    pub fn programs(&self) -> Option<&CommandPrograms> {
+        match &self.decoder {
+            Decoder::Swath(swath) => swath.programs(),
+            Decoder::Lackey(_) | Decoder::ChampSim(_) => None,
+        }
+    }
+
     /// How many bytes of the file have been read: for a progress bar.
     pub fn file_bytes(&self) -> u64 {
         self.file_bytes.load(Ordering::Relaxed)
@@ -272,6 +282,14 @@ impl TraceReader {
     /// Accesses with the events among them, from here on.
     pub fn items(self) -> TraceItems {
         TraceItems(self)
+    }
+}
+
+impl TraceItems {
+    /// Programs of the command that was recorded, as
+    /// [`TraceReader::programs`].
+    pub fn programs(&self) -> Option<&CommandPrograms> {
+        self.0.programs()
     }
 }
 

@@ -19,10 +19,11 @@ use crate::access::event::Sampling;
 use crate::container::{Content, FileError, FileFormat, check_name, invalid, put_name};
 use crate::heap::events::{HeapEvent, HeapHeader, HeapTotals, LIVE_MAX, SIZE_MAX};
 use crate::input::{put_number, unzigzag, zigzag};
+use crate::programs::CommandPrograms;
 
 /// The format.
 pub static HEAP_FORMAT: FileFormat =
-    FileFormat { noun: "heap recording", magic: *b"SWHEAP\r\n", version: 1 };
+    FileFormat { noun: "heap recording", magic: *b"SWHEAP\r\n", version: 2, oldest: 1 };
 
 /// Encoded events gathered before zstd sees them, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -330,13 +331,24 @@ impl<W: Write> HeapWriter<W> {
     /// # Errors
     /// Those of the writer; [`io::ErrorKind::InvalidInput`] if the accesses
     /// written and left out are not those of `totals`.
-    pub fn finish(mut self, totals: &HeapTotals) -> io::Result<W> {
+    pub fn finish(self, totals: &HeapTotals) -> io::Result<W> {
+        self.finish_with(totals, &CommandPrograms::default())
+    }
+
+    /// As [`finish`](Self::finish), with the programs of the command that was
+    /// recorded.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish); [`io::ErrorKind::InvalidInput`] for a list
+    /// that no reader takes.
+    pub fn finish_with(mut self, totals: &HeapTotals, programs: &CommandPrograms) -> io::Result<W> {
         if !self.state.agrees(totals) {
             return Err(invalid("totals that are not those of the events"));
         }
         self.chunk.push(code::END);
         put_number(&mut self.chunk, self.state.events);
         numbers(totals).into_iter().for_each(|number| put_number(&mut self.chunk, number));
+        programs.put(&mut self.chunk)?;
         self.zstd.write_all(&self.chunk)?;
         let mut to = self.zstd.finish()?;
         to.flush()?;
@@ -362,6 +374,7 @@ pub struct HeapReader<R: Read> {
     head: HeapHeader,
     state: State,
     totals: Option<HeapTotals>,
+    programs: Option<CommandPrograms>,
     ended: bool,
 }
 
@@ -392,7 +405,14 @@ impl<R: Read> HeapReader<R> {
             return Err(HEAP_FORMAT.malformed(offset, what));
         }
         let head = HeapHeader { program, sampling };
-        Ok(Self { content, head, state: State::default(), totals: None, ended: false })
+        Ok(Self {
+            content,
+            head,
+            state: State::default(),
+            totals: None,
+            programs: None,
+            ended: false,
+        })
     }
 
     /// What stands before the events.
@@ -404,6 +424,12 @@ impl<R: Read> HeapReader<R> {
     /// the file's checksum was found right.
     pub fn totals(&self) -> Option<&HeapTotals> {
         self.totals.as_ref()
+    }
+
+    /// Programs of the command that was recorded, from version 2 on; `None`
+    /// before the end.
+    pub fn programs(&self) -> Option<&CommandPrograms> {
+        self.programs.as_ref()
     }
 
     fn event(&mut self) -> Result<Option<HeapEvent>, FileError> {
@@ -516,6 +542,9 @@ impl<R: Read> HeapReader<R> {
         if !self.state.agrees(&totals) {
             let what = "totals that are not those of the events";
             return Err(HEAP_FORMAT.malformed(offset, what));
+        }
+        if self.content.version() > 1 {
+            self.programs = Some(CommandPrograms::read(&mut self.content)?);
         }
         self.content.end("bytes after the end")?;
         self.totals = Some(totals);

@@ -9,6 +9,7 @@ use crate::access::event::{AccessKind, MemoryAccess};
 use crate::heap::calls::Call;
 use crate::heap::events::{HeapEvent, HeapTotals, PIECE_BYTES};
 use crate::heap::file::HeapWriter;
+use crate::programs::CommandPrograms;
 
 /// An allocated block.
 struct Held {
@@ -212,13 +213,17 @@ impl<W: Write> Live<W> {
 
     /// Ends the recording; `lost_calls` are those that never came here. Gives
     /// the number of events and the totals.
-    pub(crate) fn finish(mut self, lost_calls: u64) -> io::Result<(u64, HeapTotals)> {
+    pub(crate) fn finish(
+        mut self,
+        lost_calls: u64,
+        programs: &CommandPrograms,
+    ) -> io::Result<(u64, HeapTotals)> {
         self.totals.lost_calls += lost_calls;
         if self.skipped > 0 {
             self.writer.push(HeapEvent::Skip { accesses: self.skipped })?;
         }
         let events = self.writer.count();
-        self.writer.finish(&self.totals)?;
+        self.writer.finish_with(&self.totals, programs)?;
         Ok((events, self.totals))
     }
 }
@@ -244,7 +249,7 @@ mod tests {
         let head = HeapHeader { program: String::new(), sampling };
         let mut live = Live::new(HeapWriter::new(&mut bytes, &head, 1).unwrap(), sampling);
         act(&mut live).unwrap();
-        let (count, totals) = live.finish(0).unwrap();
+        let (count, totals) = live.finish(0, &CommandPrograms::default()).unwrap();
         let mut reader = HeapReader::new(&bytes[..]).unwrap();
         let events: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
         assert_eq!(events.len() as u64, count);

@@ -18,7 +18,7 @@ use crate::machine::snapshot::{Builder, RANGES_MAX, RamRange, Snapshot};
 
 /// The format.
 pub static SNAPSHOT_FORMAT: FileFormat =
-    FileFormat { noun: "machine snapshot", magic: *b"SWSNAP\r\n", version: 1 };
+    FileFormat { noun: "machine snapshot", magic: *b"SWSNAP\r\n", version: 1, oldest: 1 };
 
 /// zstd's level: a snapshot is written once.
 const LEVEL: i32 = 19;

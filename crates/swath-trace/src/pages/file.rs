@@ -22,7 +22,7 @@ use crate::pages::events::{CPUS_MAX, MigrateType, PageChange, PageEvent, ZoneMax
 
 /// The format.
 pub static PAGE_FORMAT: FileFormat =
-    FileFormat { noun: "page-event recording", magic: *b"SWPAGE\r\n", version: 1 };
+    FileFormat { noun: "page-event recording", magic: *b"SWPAGE\r\n", version: 1, oldest: 1 };
 
 /// Encoded events gathered before zstd sees them, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;

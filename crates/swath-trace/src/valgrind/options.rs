@@ -85,6 +85,20 @@ pub enum RecordError {
     /// Ctrl-C.
     #[error("cancelled")]
     Cancelled,
+    /// The file could not be created or written.
+    #[error("{}: {source}", path.display())]
+    Output {
+        /// The file that was asked for.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// The processes of the command could not be followed.
+    #[error("the command's processes cannot be followed (ptrace): {source}")]
+    Follow {
+        /// The system's words.
+        source: io::Error,
+    },
     /// A file, pipe or process could not be made or written.
     #[error("{source}")]
     Io {
