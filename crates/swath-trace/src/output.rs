@@ -12,6 +12,9 @@ use tempfile::NamedTempFile;
 /// Those of the file system; they do not name the file beside, which nobody
 /// asked for.
 pub(crate) fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
     let dir = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -32,9 +35,6 @@ pub(crate) fn beside(path: &Path) -> io::Result<NamedTempFile> {
 /// # Errors
 /// Those of the file system; `path` is then as it was.
 pub(crate) fn put(file: NamedTempFile, path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
     file.as_file().sync_data()?;
     file.persist(path).map_err(|error| io::Error::from(error.error.kind()))?;
     Ok(())

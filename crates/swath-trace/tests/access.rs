@@ -367,10 +367,13 @@ fn the_documented_bytes() {
     ];
     let content = content.concat();
     let bytes = swath(&accesses);
-    assert_eq!(bytes[..9], *b"SWTRAC\r\n\x02");
-    // Version 2: a header without name and sampling, and no events.
+    assert_eq!(bytes[..9], *b"SWTRAC\r\n\x03");
+    // Version 2: a header without name and sampling, and no events; version 3:
+    // no programs, none unlisted, no process forked.
     let second = [&[0, 0, 0], &content[..], &[0]].concat();
-    assert_eq!(zstd::decode_all(&bytes[9..]).unwrap(), second);
+    let third = [&second[..], &[0, 0, 0]].concat();
+    assert_eq!(zstd::decode_all(&bytes[9..]).unwrap(), third);
+    assert_eq!(whole(&version(2, &second)), accesses);
     assert_eq!(whole(&version(1, &content)), accesses);
     assert!(open(&version(1, &content), None).unwrap().header().is_none());
 }
@@ -405,7 +408,9 @@ fn the_documented_events() {
     let events: Vec<TraceItem> =
         expected.iter().map(|&(event, _)| TraceItem::Event(event)).collect();
     let bytes = swath_items(&header, &events);
-    assert_eq!(zstd::decode_all(&bytes[9..]).unwrap(), content);
+    // Version 3: no programs, none unlisted, no process forked.
+    let third = [&content[..], &[0, 0, 0]].concat();
+    assert_eq!(zstd::decode_all(&bytes[9..]).unwrap(), third);
     assert_eq!(items(&version(2, &content)).0, events);
     assert_eq!(open(&bytes, None).unwrap().header(), Some(&header));
     assert_eq!(whole(&bytes), []);

@@ -182,7 +182,7 @@ fn the_documented_bytes() {
         HeapEvent::Skip { accesses: 5 },
         HeapEvent::Release { block: 1, thread: 1 },
     ];
-    let content: [&[u8]; 8] = [
+    let content: [&[u8]; 9] = [
         &HEAD,
         &[0b000_00_001, 24],
         // zeroed, an alignment, another thread: 1; 2^6
@@ -194,9 +194,11 @@ fn the_documented_bytes() {
         &[6, 5],
         &[0b01_000_010],
         &[0, 6, 6, 1, 7, 1, 0, 0],
+        // No programs, none unlisted, no process forked.
+        &[0, 0, 0],
     ];
     let bytes = file(&events);
-    assert_eq!(bytes[..9], *b"SWHEAP\r\n\x01");
+    assert_eq!(bytes[..9], *b"SWHEAP\r\n\x02");
     assert_eq!(zstd::decode_all(&bytes[9..]).unwrap(), content.concat());
 }
 

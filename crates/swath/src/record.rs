@@ -17,7 +17,7 @@ use crate::{Failure, INTERRUPTED, bytes_bar, watch_for_interrupts};
 
 /// The accesses that a trace holds unless told otherwise: what valgrind gives in
 /// less than half a minute on a slow machine.
-const LIMIT: u64 = 8_000_000;
+const LIMIT: u64 = 4_000_000;
 
 #[derive(Subcommand)]
 pub(crate) enum RecordCommand {
@@ -182,7 +182,7 @@ fn left_out(programs: &CommandPrograms, limit: Option<u64>, exit: Option<ExitSta
         let _ = writeln!(
             std::io::stderr(),
             "swath: left out: everything after {limit} accesses, where the command was stopped \
-             (--limit 0 records to its end)"
+             (--limit 0 records to its end; behind a launcher, name the program itself)"
         );
     }
 }
@@ -193,6 +193,14 @@ fn record_accesses(
     sampling: Option<Sampling>,
     command: &[OsString],
 ) -> Result<ExitCode, Failure> {
+    if let Some(limit) = limit {
+        // Valgrind gives 0.2 to 1 million accesses a second.
+        let (least, most) = (limit.div_ceil(1_000_000), limit.div_ceil(200_000));
+        let _ = writeln!(
+            std::io::stderr(),
+            "swath: at most {limit} accesses, in some {least} to {most} seconds"
+        );
+    }
     let recording = with_valgrind(limit, sampling, |options| record_trace(command, out, options))?;
     let AccessRecording { accesses, events, run_accesses, programs, file_bytes, exit } = recording;
     let of = match run_accesses {
