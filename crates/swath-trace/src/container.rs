@@ -15,7 +15,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// One of Swath's formats.
 #[derive(Debug)]
 pub struct FileFormat {
-    /// What a file of it is.
+    /// Noun for a file of the format.
     pub noun: &'static str,
     /// The file's first eight bytes. The line end at their close shows a copy
     /// that went through text conversion.
@@ -47,7 +47,7 @@ impl FileFormat {
     }
 }
 
-/// Why a file cannot be read. Offsets count bytes from 0; those of the content
+/// Reasons why a file cannot be read. Offsets count bytes from 0; those of the content
 /// count after decompression.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -55,7 +55,7 @@ pub enum FileError {
     /// The file does not start as one of the format does.
     #[error("no {}: byte {offset} of the file is not that of the signature", format.noun)]
     Magic {
-        /// What was looked for.
+        /// Name that was looked for.
         format: &'static FileFormat,
         /// The first byte that differs.
         offset: u64,
@@ -66,7 +66,7 @@ pub enum FileError {
         format.noun, format.oldest, if format.oldest == format.version { String::new() } else { format!(" to {}", format.version) }
     )]
     Version {
-        /// What the file is.
+        /// Format of the file.
         format: &'static FileFormat,
         /// The version.
         found: u8,
@@ -77,21 +77,21 @@ pub enum FileError {
         format.noun
     )]
     Truncated {
-        /// What the file is.
+        /// Format of the file.
         format: &'static FileFormat,
         /// Offset of the first missing byte in the content.
         offset: u64,
-        /// What was being read.
+        /// Item that was being read.
         what: &'static str,
     },
     /// A value that cannot be.
     #[error("byte {offset} of the {}'s content: {what}", format.noun)]
     Malformed {
-        /// What the file is.
+        /// Format of the file.
         format: &'static FileFormat,
-        /// Where the event or the value starts in the content.
+        /// Offset of the event or the value in the content.
         offset: u64,
-        /// What is wrong with it.
+        /// Description of the fault.
         what: &'static str,
     },
     /// The compressed bytes contradict themselves or their checksum.
@@ -100,9 +100,9 @@ pub enum FileError {
         format.noun
     )]
     Damaged {
-        /// What the file is.
+        /// Format of the file.
         format: &'static FileFormat,
-        /// How much of the content was sound.
+        /// Number of sound bytes of the content.
         offset: u64,
         /// The decompressor's words.
         source: io::Error,
@@ -245,7 +245,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// What a writer is given that no reader would take.
+/// Returns the error of a value that no reader would take.
 pub(crate) fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }

@@ -1,6 +1,4 @@
-//! Formats and recorders: machine snapshots, page events, heap events and
-//! address traces.
-
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 pub mod access;

@@ -21,7 +21,7 @@ const LIMIT: u64 = 4_000_000;
 
 #[derive(Subcommand)]
 pub(crate) enum RecordCommand {
-    /// Every memory access of a command, and what it does to its address
+    /// Record every memory access of a command, and what it does to its address
     /// space, by valgrind's lackey.
     Accesses {
         /// The file to write.
@@ -42,7 +42,7 @@ pub(crate) enum RecordCommand {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
-    /// What a command does with its heap: every allocation and release, and
+    /// Record what a command does with its heap: every allocation and release, and
     /// the accesses to what is allocated, by valgrind's lackey.
     Heap {
         /// The file to write.
@@ -62,7 +62,7 @@ pub(crate) enum RecordCommand {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
-    /// What the kernel's page allocator does while a command runs.
+    /// Record what the kernel's page allocator does while a command runs.
     ///
     /// Reads the kernel's tracepoints kmem:mm_page_* through tracefs, as root.
     Pages {

@@ -54,7 +54,7 @@ impl ChampSim {
         Self { input }
     }
 
-    /// Whether `head` starts with a record and holds no record that cannot be.
+    /// Returns true if `head` starts with a record and holds no record that cannot be.
     pub(crate) fn is_plausible(head: &[u8]) -> bool {
         let (records, _) = head.as_chunks();
         !records.is_empty() && records.iter().all(|record| wrong_flag(record).is_none())

@@ -13,7 +13,7 @@ use crate::input::Input;
 /// `xz -9` needs 65 MiB, zstd's largest window without `--ultra` 128 MiB.
 const DECOMPRESSOR_BYTES_MAX: u64 = 128 << 20;
 
-/// How a file is compressed, by its first bytes.
+/// Compression of a file, known by its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
@@ -50,7 +50,7 @@ impl Compression {
     }
 }
 
-/// Why a trace cannot be read on. Offsets count bytes from 0, lines from 1;
+/// Reasons why a trace cannot be read on. Offsets count bytes from 0, lines from 1;
 /// an offset in the content counts after decompression (Swath's own content:
 /// after its zstd frame), one in the file counts the file's bytes.
 #[derive(Debug, thiserror::Error)]
@@ -85,13 +85,13 @@ pub enum TraceError {
     Truncated {
         /// Offset of the first missing byte in the content.
         offset: u64,
-        /// What was being read.
+        /// Item that was being read.
         what: &'static str,
     },
     /// The compressed bytes stop too early.
     #[error("the trace is cut short: its {compression} data go on after byte {file_offset}, the file's last", compression = .compression.name())]
     TruncatedFile {
-        /// How it is compressed.
+        /// Compression of the file.
         compression: Compression,
         /// The file's length.
         file_offset: u64,
@@ -99,9 +99,9 @@ pub enum TraceError {
     /// The compressed bytes contradict themselves or their checksum.
     #[error("the trace is damaged: its {compression} data before byte {file_offset} of the file: {source}", compression = .compression.name())]
     Damaged {
-        /// How it is compressed.
+        /// Compression of the file.
         compression: Compression,
-        /// How much of the file had been read: the damage lies before.
+        /// Number of bytes of the file read so far: the damage lies before.
         file_offset: u64,
         /// The decompressor's words.
         source: io::Error,
@@ -111,17 +111,17 @@ pub enum TraceError {
     Line {
         /// The line.
         line: u64,
-        /// Where the line starts in the content.
+        /// Offset of the line in the content.
         offset: u64,
-        /// What is wrong.
+        /// Description of the fault.
         what: &'static str,
     },
     /// A record with a value that cannot be.
     #[error("byte {offset} of the content: {what}")]
     Record {
-        /// Where the value stands in the content.
+        /// Offset of the value in the content.
         offset: u64,
-        /// What is wrong with it.
+        /// Description of the fault.
         what: &'static str,
     },
     /// Text without a single access.
@@ -160,12 +160,12 @@ impl Content {
         Ok(Self { reader: decompress(file, compression)?, compression, file_bytes })
     }
 
-    /// What a failed read of the content means.
+    /// Returns the error that a failed read of the content means.
     pub(crate) fn explain(&self, source: io::Error) -> TraceError {
         explain(source, self.compression, self.file_bytes.load(Ordering::Relaxed))
     }
 
-    /// What is left of `input`, which is one more zstd frame.
+    /// Unpacks the rest of `input`, which is one more zstd frame.
     pub(crate) fn unpack(input: Input<Self>) -> io::Result<Input<Self>> {
         let file_bytes = Arc::clone(&input.source().file_bytes);
         let mut zstd = zstd::stream::read::Decoder::new(input)?;

@@ -1,4 +1,4 @@
-//! What a program does to its address space, between its accesses.
+//! A program's accesses, and its changes of the address space between them.
 //!
 //! A trace that holds only accesses does not say which memory the program had
 //! asked for, in what pieces, and when it gave it back. [`TraceEvent`] says so: the
@@ -12,7 +12,7 @@ use swath_arch::{PageRange, VirtAddr, Vpn};
 /// Pages that 64 bits can address.
 const PAGES: u64 = 1 << 52;
 
-/// What an access does.
+/// Kind of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessKind {
@@ -35,7 +35,7 @@ pub struct MemoryAccess {
     pub addr: VirtAddr,
     /// Length in bytes, 1 or more.
     pub len_bytes: u16,
-    /// What it does.
+    /// Kind of the access.
     pub kind: AccessKind,
 }
 
@@ -61,7 +61,7 @@ impl MemoryAccess {
     }
 }
 
-/// What may be done with a page.
+/// Kinds of access that a page permits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct MapProtection {
     /// Loads.
@@ -89,14 +89,14 @@ impl MapProtection {
     }
 }
 
-/// What a mapping shows.
+/// Source of the contents of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MapBacking {
     /// Memory that starts as zeros.
     Anonymous,
     /// A file's pages, in order.
     File {
-        /// Which file: two mappings with one number show one file. Numbers
+        /// Number of the file: two mappings with one number show one file. Numbers
         /// count from 0 and stand for no name.
         file: u64,
         /// The page of the file that the mapping's first page shows.
@@ -112,11 +112,11 @@ pub enum MapBacking {
 pub enum TraceEvent {
     /// `pages` are mapped anew; what was mapped there before is gone.
     Map {
-        /// Where.
+        /// Pages concerned.
         pages: PageRange,
-        /// What may be done with them.
+        /// Accesses that they permit.
         protection: MapProtection,
-        /// What they show.
+        /// Source of their contents.
         backing: MapBacking,
         /// Writes are seen by all that map the same; otherwise they are the
         /// mapping's own.
@@ -124,29 +124,29 @@ pub enum TraceEvent {
     },
     /// Nothing is mapped at `pages` any more. There may have been nothing.
     Unmap {
-        /// Where.
+        /// Pages concerned.
         pages: PageRange,
     },
     /// `pages`, as far as they are mapped, may be used differently.
     Protect {
-        /// Where.
+        /// Pages concerned.
         pages: PageRange,
-        /// How from now on.
+        /// Accesses that they permit from now on.
         protection: MapProtection,
     },
     /// The contents of `pages` are given up, the mapping stays: the next
     /// access to each faults again.
     Discard {
-        /// Where.
+        /// Pages concerned.
         pages: PageRange,
     },
-    /// What `from` shows is shown by `to`, with its frames; nothing is mapped
+    /// The frames that `from` showed are shown by `to`; nothing is mapped
     /// at what lies in `from` alone any more. The lengths differ when a
     /// mapping grows or shrinks.
     Move {
-        /// Where it was.
+        /// Pages before.
         from: PageRange,
-        /// Where it is.
+        /// Pages after.
         to: PageRange,
     },
     /// A child starts with a copy of the address space. What the child does is
@@ -154,7 +154,7 @@ pub enum TraceEvent {
     Fork,
     /// So many accesses, 1 or more, were left out here by sampling.
     Skip {
-        /// How many.
+        /// Number of them.
         accesses: u64,
     },
 }
@@ -175,7 +175,7 @@ pub fn pages_of(addr: u64, len_bytes: u64) -> Option<PageRange> {
 }
 
 impl TraceEvent {
-    /// Whether the ranges are what every reader promises.
+    /// Returns true if the ranges are what every reader promises.
     pub(crate) fn is_sound(&self) -> bool {
         let sound = |pages: &PageRange| page_range(pages.start.raw(), pages.count).is_some();
         match self {
@@ -205,7 +205,7 @@ pub enum TraceItem {
     Event(TraceEvent),
 }
 
-/// How a recording was thinned out: of each `period_accesses` accesses of the
+/// Rule by which a recording was thinned out: of each `period_accesses` accesses of the
 /// run the first `burst_accesses` are in the trace. Outside the bursts the
 /// trace holds what can fault: all events, and each page's first access and
 /// first write after it was mapped (after a [`TraceEvent::Discard`]; the first write
@@ -229,7 +229,7 @@ impl Sampling {
     }
 }
 
-/// What a trace says of itself before its first access.
+/// Facts that a trace states before its first access.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct TraceHeader {
     /// The program's name, without the path to it: printable ASCII, at most

@@ -37,9 +37,9 @@ const OPERANDS: u64 = 4;
 /// Encoded accesses gathered before zstd sees them, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What the next access is likely to be; reader and writer hold the same.
+/// Guess at the next access; reader and writer hold the same.
 struct Guess {
-    /// Where the last fetch ended.
+    /// Address at which the last fetch ended.
     next_fetch: u64,
     /// Address of the last fetch.
     instruction: u64,
@@ -118,7 +118,7 @@ pub struct TraceWriter<W: Write> {
     zstd: zstd::stream::write::Encoder<'static, W>,
     chunk: Vec<u8>,
     guess: Guess,
-    /// Where the last range of an event ended.
+    /// Page at which the last range of an event ended.
     last_page: u64,
     count: u64,
     events: u64,

@@ -5,7 +5,7 @@
 //! store of the same bytes and is handed out as those two. ADDR is hexadecimal
 //! without a prefix, LEN decimal. With `--trace-syscalls=yes` the calls that
 //! change the address space are read as well
-//! ([`access_syscall`]). Every other line is skipped:
+//! ([`Syscalls`]). Every other line is skipped:
 //! valgrind's own (`==PID== …`) and what the program wrote.
 //!
 //! Each line, the last too, ends in a line feed: without it nobody knows
@@ -33,7 +33,7 @@ pub(crate) struct Lackey {
     syscalls: Syscalls,
 }
 
-/// What stands at the start of some bytes.
+/// Line at the start of some bytes.
 enum Line {
     /// An access, ` M` if `modifies`, and the bytes that its line takes.
     Access { access: MemoryAccess, modifies: bool, len: usize },

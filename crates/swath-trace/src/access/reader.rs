@@ -2,12 +2,11 @@
 //!
 //! [`TraceReader`] reads three formats, each plain or compressed with gzip, xz or
 //! zstd, and never holds more than a buffer of the file: valgrind lackey's
-//! text ([`access_lackey`](crate::access::lackey)), ChampSim's binary records
-//! ([`access_champsim`](crate::access::champsim)) and Swath's own
-//! ([`access_swath`]), which
-//! [`access_record`](crate::access::record) writes. `docs/formats.md` describes
-//! them byte by byte. What a program did to its address space meanwhile comes
-//! with [`TraceReader::items`] ([`access_event`](crate::access::event)).
+//! text, ChampSim's binary records and Swath's own, which a [`TraceWriter`]
+//! writes. `docs/formats.md` describes them byte by byte. What a program did to
+//! its address space meanwhile comes with [`TraceReader::items`].
+//!
+//! [`TraceWriter`]: crate::access::TraceWriter
 //!
 //! Which format a file has follows from its bytes; its name decides only where
 //! they cannot.
@@ -29,7 +28,7 @@ use crate::access::lackey::Lackey;
 use crate::input::Input;
 use crate::programs::CommandPrograms;
 
-/// How much of the content decides on the format.
+/// Number of bytes of the content that decide on the format.
 const HEAD_BYTES: usize = 4096;
 
 /// The format of a trace.
@@ -46,7 +45,7 @@ pub enum TraceFormat {
 }
 
 impl TraceFormat {
-    /// What a file's name says of its format: `NAME.lackey`, `.log` and
+    /// Returns the format that a file's name shows: `NAME.lackey`, `.log` and
     /// `.txt`; `NAME.champsim` and `.champsimtrace`; `NAME.swtrace`; all of
     /// them also with `.gz`, `.xz` or `.zst` after it.
     pub fn of_name(path: &Path) -> Option<Self> {
@@ -63,7 +62,7 @@ impl TraceFormat {
         }
     }
 
-    /// What the first bytes of the content say.
+    /// Returns the format that the first bytes of the content show.
     fn of_content(head: &[u8]) -> Option<Self> {
         if head.starts_with(&TRACE_FORMAT.magic) {
             Some(Self::Swath)
@@ -97,7 +96,7 @@ pub struct TraceReader {
     batch: Batch,
     next: usize,
     next_event: usize,
-    /// What follows the batch.
+    /// Error that follows the batch.
     failure: Option<TraceError>,
     ended: bool,
 }
@@ -162,12 +161,12 @@ impl TraceReader {
         self.format
     }
 
-    /// How the file is compressed, apart from what belongs to the format.
+    /// Returns the compression of the file, apart from what belongs to the format.
     pub fn compression(&self) -> Compression {
         self.compression
     }
 
-    /// What the trace says of itself: Swath's own format from version 2 on.
+    /// Returns the facts that stand before the first access: in Swath's own format from version 2 on.
     pub fn header(&self) -> Option<&TraceHeader> {
         match &self.decoder {
             Decoder::Swath(swath) => swath.header(),
@@ -184,7 +183,7 @@ impl TraceReader {
         }
     }
 
-    /// How many bytes of the file have been read: for a progress bar.
+    /// Returns the number of bytes of the file read so far, for a progress bar.
     pub fn file_bytes(&self) -> u64 {
         self.file_bytes.load(Ordering::Relaxed)
     }
@@ -272,7 +271,7 @@ impl FusedIterator for TraceReader {}
 pub struct TraceItems(TraceReader);
 
 impl TraceItems {
-    /// What the trace says of itself; `None` if its format says nothing.
+    /// Returns the facts that stand before the first access; `None` if the format has none.
     pub fn header(&self) -> Option<&TraceHeader> {
         self.0.header()
     }

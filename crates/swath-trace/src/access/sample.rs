@@ -1,4 +1,4 @@
-//! What stands between a log and the trace made of it: the mappings that no
+//! The step between a log and the trace made of it: the mappings that no
 //! system call made, and sampling.
 //!
 //! A program does not ask for all of its memory: its image, the loader and the
@@ -20,7 +20,7 @@ use crate::access::file::TraceWriter;
 /// Files of mappings that no system call made are numbered from here.
 const FIRST_IMAGE_FILE: u64 = 1 << 32;
 
-/// What a page has seen since it was mapped.
+/// Marks of a page since it was mapped.
 const TOUCHED: u8 = 1;
 const WRITTEN: u8 = 2;
 
@@ -136,7 +136,7 @@ impl<W: Write> Sampler<W> {
         self.writer.push(access)
     }
 
-    /// Whether the page sees anything of `needs` for the first time.
+    /// Returns true if the page sees anything of `needs` for the first time.
     fn look(&mut self, page: u64, needs: u8) -> io::Result<bool> {
         let had = self.pages.get(&page).copied().unwrap_or(0);
         if had == 0 {
@@ -150,7 +150,7 @@ impl<W: Write> Sampler<W> {
         Ok(has != had)
     }
 
-    /// Where `page` is not mapped yet: the part of the segment around it that
+    /// Maps, if `page` is not mapped yet, the part of the segment around it that
     /// is not mapped either.
     fn ensure_mapped(&mut self, page: u64) -> io::Result<()> {
         let below = self.regions.range(..=page).next_back().map_or(0, |(_, &end)| end);
@@ -283,7 +283,7 @@ not a line
         MemoryAccess::new(VirtAddr::new(page << 12 | 8), 4, kind).unwrap()
     }
 
-    /// What a sampler writes of these items.
+    /// Returns what a sampler writes of these items.
     fn written(maps: &str, sampling: Option<Sampling>, items: &[TraceItem]) -> Vec<TraceItem> {
         let header = TraceHeader { program: String::new(), sampling };
         let writer = TraceWriter::with_header(Vec::new(), 1, &header).unwrap();

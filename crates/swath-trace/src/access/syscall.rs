@@ -21,7 +21,7 @@ use swath_arch::{BASE_PAGE_BYTES, PageRange};
 
 use crate::access::event::{MapBacking, MapProtection, TraceEvent, page_range, pages_of};
 
-/// How each of the lines begins.
+/// Start of each of the lines.
 pub(crate) const START: &[u8] = b"SYSCALL[";
 
 /// More than the longest line of a call that counts: six numbers of 20 digits.
@@ -86,11 +86,11 @@ struct Call {
     arguments: [u64; 6],
 }
 
-/// What earlier lines said.
+/// State that earlier lines have left.
 #[derive(Default)]
 pub(crate) struct Syscalls {
     pid: Option<u64>,
-    /// Where the heap ends.
+    /// Address at which the heap ends.
     brk: Option<u64>,
     /// The file that each descriptor stands for.
     files: BTreeMap<u64, u64>,
@@ -168,7 +168,7 @@ impl Syscalls {
         Ok(result(text)?.and_then(|value| self.done(call, value)))
     }
 
-    /// What a call did that returned `value`. Ranges that no kernel would
+    /// Returns what a call did that returned `value`. Ranges that no kernel would
     /// have accepted give nothing.
     fn done(&mut self, call: Call, value: u64) -> Option<TraceEvent> {
         let [a, b, c, d, e, f] = call.arguments;

@@ -45,7 +45,7 @@ pub(crate) enum Call {
 /// A record of which not everything is there yet.
 #[derive(Clone, Copy, Default)]
 struct Lane {
-    /// How many records began, modulo [`protocol::SEQUENCE`].
+    /// Number of records begun, modulo [`protocol::SEQUENCE`].
     next: u64,
     open: bool,
     numbers: [u64; NUMBERS_MAX],
@@ -65,7 +65,7 @@ impl Calls {
         Self { lanes: vec![Lane::default(); protocol::LANES as usize], lost: 0 }
     }
 
-    /// Whether this is an access of the library to its window.
+    /// Returns true if this is an access of the library to its window.
     #[inline]
     pub(crate) fn is_report(access: &MemoryAccess) -> bool {
         (protocol::WINDOW_ADDR..WINDOW_END).contains(&access.addr.raw())
@@ -111,7 +111,7 @@ impl Calls {
 }
 
 impl Lane {
-    /// Whether there is room for these bits of a number.
+    /// Returns true if there is room for these bits of a number.
     fn digit(&mut self, digit: u64, last: bool) -> bool {
         let Some(number) = self.numbers.get_mut(self.count) else { return false };
         if self.bits >= u64::BITS || digit.leading_zeros() < self.bits {
@@ -163,7 +163,7 @@ mod tests {
         MemoryAccess::new(VirtAddr::new(addr), len_bytes, AccessKind::Write).unwrap()
     }
 
-    /// What the library stores, written anew from its description.
+    /// Returns what the library stores, written anew from its description.
     fn record(lane: u64, n: u64, numbers: &[u64], code: u64) -> Vec<MemoryAccess> {
         let mut stores = vec![store(lane, n % protocol::SEQUENCE * 8, 8)];
         for &number in numbers {

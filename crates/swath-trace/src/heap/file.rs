@@ -60,11 +60,11 @@ const RECENT: usize = 16;
 #[derive(Clone, Copy)]
 struct Block {
     size_bytes: u64,
-    /// Where the last access began.
+    /// Offset at which the last access began.
     offset_bytes: u64,
 }
 
-/// What reader and writer both know after so many events.
+/// State that reader and writer both have after so many events.
 ///
 /// Every block of `recent[..recent_len]` is in `live`, none twice.
 #[derive(Default)]
@@ -84,7 +84,7 @@ struct State {
 }
 
 impl State {
-    /// What makes this no event that can come next, if anything.
+    /// Returns the reason why this event cannot come next, if there is one.
     fn fault(&self, event: &HeapEvent) -> Option<&'static str> {
         const NONE: &str = "a block that is not allocated";
         const SIZE: &str = "a size beyond 2^48 bytes";
@@ -195,7 +195,7 @@ impl State {
         }
     }
 
-    /// Whether the totals can be those of these events.
+    /// Returns true if the totals can be those of these events.
     fn agrees(&self, totals: &HeapTotals) -> bool {
         let told = totals.reads.checked_add(totals.writes);
         let there = self.reads.checked_add(self.writes).and_then(|n| n.checked_add(self.skipped));
@@ -415,12 +415,12 @@ impl<R: Read> HeapReader<R> {
         })
     }
 
-    /// What stands before the events.
+    /// Returns the facts that stand before the events.
     pub fn head(&self) -> &HeapHeader {
         &self.head
     }
 
-    /// What stands after the events; `None` before the last one is read and
+    /// Returns the totals; `None` before the last event is read and
     /// the file's checksum was found right.
     pub fn totals(&self) -> Option<&HeapTotals> {
         self.totals.as_ref()

@@ -24,7 +24,7 @@ impl Held {
         Self { block, size_bytes, pieces: Vec::new() }
     }
 
-    /// Whether any of these bytes lies in a piece that was not accessed before.
+    /// Returns true if any of these bytes lies in a piece that was not accessed before.
     fn is_first(&mut self, offset_bytes: u64, len_bytes: u64) -> bool {
         let (first, last) =
             (offset_bytes / PIECE_BYTES, (offset_bytes + len_bytes - 1) / PIECE_BYTES);
@@ -240,7 +240,7 @@ mod tests {
         Call::Allocated { addr, size_bytes, align_bytes: 1, zeroed: false }
     }
 
-    /// What is written of these calls of threads and accesses.
+    /// Returns what is written of these calls of threads and accesses.
     fn written(
         sampling: Option<Sampling>,
         act: impl FnOnce(&mut Live<&mut Vec<u8>>) -> io::Result<()>,

@@ -19,18 +19,18 @@ use crate::heap::events::HeapTotals;
 use crate::programs::CommandPrograms;
 use crate::valgrind::options::{RecordError, RecordOptions, check};
 
-/// What was recorded.
+/// Facts of a recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeapRecording {
     /// Calls, accesses and gaps written.
     pub events: u64,
-    /// What the run did.
+    /// Totals of the whole run.
     pub totals: HeapTotals,
     /// Programs of the command, the recorded one among them.
     pub programs: CommandPrograms,
     /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// How the program ended; `None` if it was stopped at the limit.
+    /// Status with which the command ended; `None` if it was stopped at the limit.
     pub exit: Option<ExitStatus>,
 }
 

@@ -1,4 +1,4 @@
-//! What a recording of a heap amounts to.
+//! Counts over a recording of a heap.
 
 use std::collections::HashMap;
 use std::io::Read;

@@ -31,7 +31,7 @@ pub struct ZoneFacts {
     pub per_cpu_frames: u64,
 }
 
-/// What the kernel says of its memory, for judging the frames. Names nobody:
+/// Kernel's account of its memory, for judging the frames. Names nobody:
 /// neither host nor user nor time.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct MachineFacts {
@@ -49,7 +49,7 @@ pub struct MachineFacts {
     pub zones: Vec<ZoneFacts>,
 }
 
-/// What makes them none that a file can hold, if anything.
+/// Returns the reason why no file can hold them, if there is one.
 pub(crate) fn check_facts(facts: &MachineFacts) -> Result<(), Misfit> {
     if facts.zones.len() > ZONES_MAX {
         return Err("more zones than the format holds");

@@ -40,7 +40,7 @@ const ZERO_PAGE: u64 = 1 << 24;
 const PGTABLE: u64 = 1 << 26;
 const RESERVED: u64 = 1 << 32;
 
-/// Why a live machine cannot be read.
+/// Reasons why a live machine cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -78,7 +78,7 @@ pub enum CaptureError {
         path: PathBuf,
         /// The line, from 1; 0 for the whole file.
         line: usize,
-        /// What is wrong.
+        /// Description of the fault.
         what: &'static str,
     },
     /// A file could not be read.
@@ -91,7 +91,7 @@ pub enum CaptureError {
     },
 }
 
-/// What a frame is used for, by its word of flags and its count of mappings.
+/// Returns the use of a frame by its word of flags and its count of mappings.
 /// The first that applies, from what is certain to what is left over:
 ///
 /// | kind | flags |

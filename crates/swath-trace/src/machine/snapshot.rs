@@ -2,8 +2,8 @@
 //!
 //! A [`Snapshot`] is a list of runs of frames of one [`FrameKind`] over the
 //! machine's RAM, with the few facts needed to judge it.
-//! [`snapshot_live`](crate::machine::record) takes one from a live Linux machine,
-//! [`snapshot_file`](crate::machine::file) reads and writes it.
+//! [`capture`](crate::machine::capture) takes one from a live Linux machine, and
+//! its own methods read and write its file.
 //!
 //! **Unknown frames.** Linux marks a frame as free only once the buddy
 //! allocator has it. A frame without any flag and without a mapping is one of
@@ -26,7 +26,7 @@ pub const RUNS_MAX: usize = 1 << 26;
 /// The most RAM ranges.
 pub const RANGES_MAX: usize = 1 << 12;
 
-/// What a frame was used for.
+/// Use of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -60,7 +60,7 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub const COUNT: usize = 12;
 
     /// Every kind, in the order of the codes in the file.
@@ -108,7 +108,7 @@ impl FrameKind {
     }
 }
 
-/// How a study counts [`FrameKind::Unknown`] frames.
+/// Rule by which a study counts [`FrameKind::Unknown`] frames.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownFrames {
@@ -207,7 +207,7 @@ impl Builder {
         }
     }
 
-    /// Whether all frames of all ranges are there.
+    /// Returns true if all frames of all ranges are there.
     pub(crate) fn is_complete(&self) -> bool {
         self.left == 0
     }
@@ -300,7 +300,7 @@ impl Snapshot {
         builder.finish()
     }
 
-    /// What the kernel said of its memory.
+    /// Returns the kernel's account of its memory.
     pub fn facts(&self) -> &MachineFacts {
         &self.facts
     }
@@ -374,7 +374,7 @@ impl Snapshot {
     }
 }
 
-/// How many extents there are of each length.
+/// Numbers of extents by length.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct RunLengths {
     /// Extents in all.
@@ -441,7 +441,7 @@ impl SnapshotSummary {
         self.frames.iter().sum()
     }
 
-    /// How many more frames are marked free than the kernel's own sum over
+    /// Returns how many more frames are marked free than the kernel's own sum over
     /// its free lists says (negative: fewer). The two are read one after the
     /// other, so a busy machine differs by what it took and gave between.
     pub fn free_beyond_buddyinfo(&self, facts: &MachineFacts) -> i64 {

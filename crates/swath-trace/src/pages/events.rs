@@ -1,4 +1,4 @@
-//! What a kernel's page allocator did, event by event.
+//! The work of a kernel's page allocator, event by event.
 //!
 //! A recording is a row of [`PageEvent`]s: the tracepoints `kmem:mm_page_*` of
 //! a Linux kernel, in the order of time over all processors.
@@ -44,7 +44,7 @@ pub const CPUS_MAX: u16 = 1 << 12;
 pub struct MigrateType(u8);
 
 impl MigrateType {
-    /// How many a recording can tell apart.
+    /// Number of types that a recording can tell apart.
     pub const COUNT: u8 = 8;
 
     /// The type of allocations that stay where they are.
@@ -101,7 +101,7 @@ impl ZoneMax {
     }
 }
 
-/// What happened to a block of 2^`order` frames from `start` on.
+/// Change to a block of 2^`order` frames from `start` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageChange {
     /// A request was served.
@@ -110,7 +110,7 @@ pub enum PageChange {
         start: Pfn,
         /// Its order.
         order: Order,
-        /// What the request asked for.
+        /// Migrate type asked for.
         migrate_type: MigrateType,
         /// The highest zone that it allowed.
         zone_max: ZoneMax,
@@ -151,9 +151,9 @@ pub enum PageChange {
         start: Pfn,
         /// Its order.
         order: Order,
-        /// What was asked for.
+        /// Migrate type asked for.
         migrate_type: MigrateType,
-        /// Whether per-CPU lists hold blocks of this order and type; most such
+        /// True if per-CPU lists hold blocks of this order and type; most such
         /// blocks are taken to refill them.
         per_cpu: bool,
     },
@@ -171,25 +171,25 @@ pub enum PageChange {
         wanted: MigrateType,
         /// That of the block found.
         found: MigrateType,
-        /// Whether the pageblock changed over to the type asked for.
+        /// True if the pageblock changed over to the type asked for.
         claimed: bool,
     },
     /// Events of this processor are missing here.
     Lost {
-        /// How many, 0 if the kernel did not say. Below 2^63.
+        /// Number of events, 0 if the kernel did not say. Below 2^63.
         count: u64,
     },
 }
 
 impl PageChange {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub const KINDS: usize = 8;
 
     /// The kinds' names, by [`kind`](Self::kind).
     pub const NAMES: [&'static str; Self::KINDS] =
         ["alloc", "alloc_failed", "free", "free_batched", "drain", "take", "fallback", "lost"];
 
-    /// Which kind this is: an index into [`NAMES`](Self::NAMES).
+    /// Returns the number of the kind: an index into [`NAMES`](Self::NAMES).
     pub const fn kind(self) -> usize {
         match self {
             Self::Alloc { .. } => 0,
@@ -203,7 +203,7 @@ impl PageChange {
         }
     }
 
-    /// What makes this none that a kernel reports, if anything.
+    /// Returns the reason why no kernel reports this, if there is one.
     pub fn fault(self) -> Option<&'static str> {
         let (start, order) = match self {
             Self::Alloc { start, order, .. }
@@ -237,11 +237,11 @@ impl PageChange {
 /// One event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageEvent {
-    /// When, in microseconds since the first event; never before the event
+    /// Time in microseconds since the first event; never before the event
     /// before.
     pub time_us: u64,
     /// On which processor, by the kernel's number.
     pub cpu: u16,
-    /// What happened.
+    /// Change that happened.
     pub change: PageChange,
 }

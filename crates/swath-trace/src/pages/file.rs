@@ -27,7 +27,7 @@ pub static PAGE_FORMAT: FileFormat =
 /// Encoded events gathered before zstd sees them, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What a recording says before its first event.
+/// Facts that a recording states before its first event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PageHeader {
     /// The machine when the recording began.
@@ -42,7 +42,7 @@ pub struct PageHeader {
 }
 
 impl PageHeader {
-    /// What makes it none that a file can hold, if anything.
+    /// Returns the reason why no file can hold it, if there is one.
     fn fault(&self) -> Option<&'static str> {
         if self.cpus == 0 || self.cpus > CPUS_MAX {
             return Some("a number of processors that is 0 or beyond 4096");
@@ -158,7 +158,7 @@ const fn slot(frame: u64) -> usize {
     frame as usize % SLOTS
 }
 
-/// What one processor did last.
+/// Last events of one processor.
 #[derive(Clone)]
 struct Cpu {
     /// The head of each per-CPU list, as far as the events tell.
@@ -169,7 +169,7 @@ struct Cpu {
     code: u8,
 }
 
-/// Which frame the next event is likely to name; reader and writer hold the
+/// Guess at the frame of the next event; reader and writer hold the
 /// same. The tables are indexed by the low bits of a frame number, so frames
 /// 256 MiB apart share a place, which costs bytes and nothing else.
 struct Guess {
@@ -178,7 +178,7 @@ struct Guess {
     below: Box<[u64]>,
     /// The frame above it.
     above: Box<[u64]>,
-    /// What the processor allocated after it.
+    /// Frame that the processor allocated after it.
     next: Box<[u64]>,
     /// The migrate type that it was last allocated or taken as.
     owner: Box<[u8]>,
@@ -426,7 +426,7 @@ impl<R: Read> PageReader<R> {
         Ok(Self { content, head, guess, time_us: 0, count: 0, ended: false, lost })
     }
 
-    /// What stands before the events.
+    /// Returns the facts that stand before the events.
     pub fn head(&self) -> &PageHeader {
         &self.head
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use crate::access::content::TraceError;
 use crate::access::event::Sampling;
 
-/// How to record.
+/// Options of a recording.
 pub struct RecordOptions<'a> {
     /// Stop the program after so many accesses; `None` lets it run to its end.
     pub accesses_max: Option<u64>,
@@ -25,7 +25,7 @@ pub struct RecordOptions<'a> {
     pub progress: &'a mut dyn FnMut(u64),
 }
 
-/// Why nothing was recorded; no file is left, and an older one is untouched.
+/// Reasons why nothing was recorded; no file is left, and an older one is untouched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -35,7 +35,7 @@ pub enum RecordError {
          record where it is installed"
     )]
     NoValgrind {
-        /// What was looked for.
+        /// Name that was looked for.
         valgrind: PathBuf,
     },
     /// There is no command to run.
@@ -52,13 +52,13 @@ pub enum RecordError {
     NothingRecorded {
         /// The program.
         command: String,
-        /// How it ended.
+        /// Status with which it ended.
         status: ExitStatus,
     },
     /// Valgrind's log is not what lackey writes.
     #[error("valgrind's log: {source}")]
     Trace {
-        /// What is wrong with it.
+        /// Description of the fault.
         source: TraceError,
     },
     /// A sampling that leaves nothing out, or everything.
@@ -108,7 +108,7 @@ pub enum RecordError {
     },
 }
 
-/// What can be known to be wrong before anything runs.
+/// Checks what can be known to be wrong before anything runs.
 pub(crate) fn check(command: &[OsString], options: &RecordOptions<'_>) -> Result<(), RecordError> {
     if command.is_empty() {
         return Err(RecordError::NoCommand);

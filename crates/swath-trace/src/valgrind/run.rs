@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Accesses that a program may take of the limit at a time.
 const SHARE: u64 = 4096;
 
-/// How many accesses there may still be, over all programs of the command.
+/// Number of accesses that are left, over all programs of the command.
 pub(crate) struct Limit {
     left: AtomicU64,
     seen: AtomicU64,
@@ -88,7 +88,7 @@ pub(crate) struct Program {
 
 /// A recording that lacks nothing but its end.
 pub(crate) struct Unfinished<S> {
-    /// What writes it.
+    /// Writer of the recording.
     pub(crate) stream: S,
     /// Accesses that were seen.
     pub(crate) accesses: u64,
@@ -96,23 +96,23 @@ pub(crate) struct Unfinished<S> {
 
 /// A file that was made.
 pub(crate) struct Made<T> {
-    /// What the end of the recording says of it.
+    /// Value that `finish` gave.
     pub(crate) made: T,
     /// The programs of the command.
     pub(crate) programs: CommandPrograms,
     pub(crate) file_bytes: u64,
-    /// How the command ended; `None` if it was stopped.
+    /// Status with which the command ended; `None` if it was stopped.
     pub(crate) exit: Option<ExitStatus>,
 }
 
-/// What a thread sends when it is done.
+/// Message of a thread.
 enum Message<S> {
     Begun(Begun),
     Converted(usize, Result<Option<(NamedTempFile, Unfinished<S>)>, RecordError>),
     Ended(io::Result<Ended>),
 }
 
-/// What is known of a program that began.
+/// Facts known of a program that began.
 struct Known<S> {
     run: ProgramRun,
     replaced: Arc<AtomicBool>,

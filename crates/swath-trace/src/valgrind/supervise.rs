@@ -44,13 +44,13 @@ pub(crate) struct Begun {
     pub(crate) process: u64,
     /// Its arguments, valgrind's included.
     pub(crate) arguments: Vec<Vec<u8>>,
-    /// What valgrind writes of it.
+    /// Lines that valgrind writes of it.
     pub(crate) log: Log,
     /// Set when it has ended by `exec`.
     pub(crate) replaced: Arc<AtomicBool>,
 }
 
-/// How a command ended.
+/// End of a command.
 pub(crate) struct Ended {
     /// The status of its own process.
     pub(crate) status: ExitStatus,
