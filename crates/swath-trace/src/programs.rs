@@ -58,7 +58,8 @@ impl CommandPrograms {
             put_number(out, run.process);
             put_number(out, run.accesses);
             let replaced = if run.replaced { REPLACED } else { 0 };
-            put_number(out, u64::from(run.recorded) * RECORDED | replaced);
+            let recorded = if run.recorded { RECORDED } else { 0 };
+            put_number(out, recorded | replaced);
         }
         put_number(out, self.unlisted);
         put_number(out, self.forked);

@@ -152,6 +152,14 @@ pub enum PageRecordError {
         /// The system's words.
         source: io::Error,
     },
+    /// The file cannot be created.
+    #[error("{}: {source}", path.display())]
+    Output {
+        /// The file that was asked for.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
     /// The output could not be written, or a process made.
     #[error("{source}")]
     Io {
@@ -247,6 +255,9 @@ mod system {
         output: &Path,
         options: &mut PageRecordOptions<'_>,
     ) -> Result<PageRecording, PageRecordError> {
+        // Nothing is run if nothing could be written.
+        crate::output::beside(output)
+            .map_err(|source| PageRecordError::Output { path: output.to_owned(), source })?;
         let mut instance = Instance::new(options)?;
         let head = PageHeader {
             facts: read_facts(Path::new("/proc"))?,
