@@ -154,7 +154,7 @@ pub(crate) fn pieces(first: u32, units: u32) -> impl Iterator<Item = (usize, u32
 
 #[cfg(test)]
 mod tests {
-    use swath_frame::testing::frames::Random;
+    use swath_arch::testing::Random;
 
     use super::*;
 

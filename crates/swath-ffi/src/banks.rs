@@ -3,8 +3,9 @@
 use core::ffi::c_void;
 
 use swath_arch::{Extent, Pfn};
-use swath_frame::zone::bank::buddy::{AdaptiveBuddy, Policy, Pools};
-use swath_frame::zone::bank::ranges::{Banks, BanksError, Pool};
+use swath_frame::zone::bank::{
+    AdaptiveBuddy, BankLayout, BankLayoutError, BankPool, PoolPlacement, PoolPolicy,
+};
 use swath_frame::{Mobility, ZoneAllocator};
 
 use crate::frames::order;
@@ -81,16 +82,16 @@ pub struct swath_bank {
     pub isolated: u32,
 }
 
-impl From<BanksError> for swath_result {
-    fn from(error: BanksError) -> Self {
+impl From<BankLayoutError> for swath_result {
+    fn from(error: BankLayoutError) -> Self {
         match error {
-            BanksError::Frames { frames } => Self::new(SWATH_ARGUMENT, frames),
-            BanksError::Order { top } => Self::new(SWATH_ARGUMENT, top.k().into()),
-            BanksError::Misaligned { first, .. } => Self::new(SWATH_MISALIGNED, first.raw()),
-            BanksError::NoFrame { .. } => Self::new(SWATH_NO_FRAME, 0),
-            BanksError::Below { frame } => Self::new(SWATH_ARGUMENT, frame.raw()),
-            BanksError::Count { banks } => Self::new(SWATH_ARGUMENT, banks),
-            BanksError::Storage { needed_words, .. } => {
+            BankLayoutError::Frames { frames } => Self::new(SWATH_ARGUMENT, frames),
+            BankLayoutError::Order { top } => Self::new(SWATH_ARGUMENT, top.k().into()),
+            BankLayoutError::Misaligned { first, .. } => Self::new(SWATH_MISALIGNED, first.raw()),
+            BankLayoutError::NoFrame { .. } => Self::new(SWATH_NO_FRAME, 0),
+            BankLayoutError::Below { frame } => Self::new(SWATH_ARGUMENT, frame.raw()),
+            BankLayoutError::Count { banks } => Self::new(SWATH_ARGUMENT, banks),
+            BankLayoutError::Storage { needed_words, .. } => {
                 Self::new(SWATH_STORAGE, (needed_words as u64).saturating_mul(8))
             }
         }
@@ -102,10 +103,10 @@ fn mobility(value: u32) -> Outcome<Mobility> {
     known.ok_or(swath_result::new(SWATH_ARGUMENT, value.into()))
 }
 
-fn parts(config: swath_banks_config) -> Outcome<(Extent, Banks, Pools)> {
+fn parts(config: swath_banks_config) -> Outcome<(Extent, BankLayout, PoolPlacement)> {
     let policy = match config.packed {
-        0 => Policy::PAPER,
-        1 => Policy::PACKED,
+        0 => PoolPolicy::PAPER,
+        1 => PoolPolicy::PACKED,
         other => return fail(SWATH_ARGUMENT, other.into()),
     };
     let zone = Extent::from(config.zone);
@@ -113,8 +114,8 @@ fn parts(config: swath_banks_config) -> Outcome<(Extent, Banks, Pools)> {
         return fail(SWATH_OVERFLOW, zone.start.raw());
     }
     let first = Pfn::new(config.first_frame);
-    let banks = Banks::new(first, config.bank_frames, order(config.top_order)?)?;
-    Ok((zone, banks, Pools::new(policy)))
+    let banks = BankLayout::new(first, config.bank_frames, order(config.top_order)?)?;
+    Ok((zone, banks, PoolPlacement::new(policy)))
 }
 
 /// # Safety
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn swath_banks_take(
         }
         let (order, mobility) = (order(k)?, mobility(owner)?);
         // SAFETY: as the caller says.
-        let taken = unsafe { swath_banks::get(banks) }?.take(order, mobility);
+        let taken = unsafe { swath_banks::get(banks) }?.allocate(order, mobility);
         let none = swath_result::new(SWATH_NO_BLOCK, k.into());
         // SAFETY: as the caller says.
         unsafe { put(frame, taken.ok_or(none)?.raw()) }
@@ -213,7 +214,7 @@ pub unsafe extern "C" fn swath_banks_give(
     let give = || -> Outcome<()> {
         let order = order(k)?;
         // SAFETY: as the caller says.
-        Ok(unsafe { swath_banks::get(banks) }?.give(Pfn::new(frame), order)?)
+        Ok(unsafe { swath_banks::get(banks) }?.free(Pfn::new(frame), order)?)
     };
     swath_result::of(give())
 }
@@ -256,9 +257,9 @@ pub unsafe extern "C" fn swath_banks_look(
         let none = swath_result::new(SWATH_ARGUMENT, banks.banks() as u64);
         let state = banks.bank(index).ok_or(none)?;
         let pool = match state.pool {
-            Some(Pool::Kernel) => swath_pool::SWATH_POOL_KERNEL,
-            Some(Pool::User) => swath_pool::SWATH_POOL_USER,
-            Some(Pool::Offline) => swath_pool::SWATH_POOL_OFFLINE,
+            Some(BankPool::Kernel) => swath_pool::SWATH_POOL_KERNEL,
+            Some(BankPool::User) => swath_pool::SWATH_POOL_USER,
+            Some(BankPool::Offline) => swath_pool::SWATH_POOL_OFFLINE,
             None => swath_pool::SWATH_POOL_NONE,
         };
         let value = swath_bank {

@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use core::slice;
 
 use swath_arch::{Extent, Pfn, PhysAddr};
-use swath_frame::{ByteRange, MapError, MemoryMap};
+use swath_frame::{ByteRange, MemoryMap, MemoryMapError};
 
 use crate::object::{Opaque, array, put};
 use crate::result::swath_status::*;
@@ -52,14 +52,16 @@ impl Opaque for swath_map {
     const TAG: u64 = u64::from_le_bytes(*b"swathmap");
 }
 
-impl From<MapError> for swath_result {
-    fn from(error: MapError) -> Self {
+impl From<MemoryMapError> for swath_result {
+    fn from(error: MemoryMapError) -> Self {
         match error {
-            MapError::Overlap { range, .. } => Self::new(SWATH_OVERLAP, range.start.raw()),
-            MapError::Overflow { range } => Self::new(SWATH_OVERFLOW, range.start.raw()),
+            MemoryMapError::Overlap { range, .. } => Self::new(SWATH_OVERLAP, range.start.raw()),
+            MemoryMapError::Overflow { range } => Self::new(SWATH_OVERFLOW, range.start.raw()),
             // There is room for an area of every range.
-            MapError::TooManyAreas { range, .. } => Self::new(SWATH_STORAGE, range.start.raw()),
-            MapError::NoFrame => Self::new(SWATH_NO_FRAME, 0),
+            MemoryMapError::TooManyAreas { range, .. } => {
+                Self::new(SWATH_STORAGE, range.start.raw())
+            }
+            MemoryMapError::NoFrame => Self::new(SWATH_NO_FRAME, 0),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use core::ffi::{CStr, c_char};
 
-use swath_frame::{AllocError, FreeError, IsolateError};
+use swath_frame::{FrameAllocateError, FrameFreeError, IsolateError};
 
 /// What a call came to.
 #[repr(u32)]
@@ -162,23 +162,23 @@ pub(crate) const fn too_small<T>(needed_bytes: usize) -> Outcome<T> {
     fail(SWATH_STORAGE, needed_bytes as u64)
 }
 
-impl From<AllocError> for swath_result {
-    fn from(error: AllocError) -> Self {
+impl From<FrameAllocateError> for swath_result {
+    fn from(error: FrameAllocateError) -> Self {
         match error {
-            AllocError::Empty => Self::new(SWATH_EMPTY, 0),
-            AllocError::OutOfFrames { free, .. } => Self::new(SWATH_OUT_OF_FRAMES, free),
-            AllocError::NoBlock { order } => Self::new(SWATH_NO_BLOCK, order.k().into()),
+            FrameAllocateError::Empty => Self::new(SWATH_EMPTY, 0),
+            FrameAllocateError::OutOfFrames { free, .. } => Self::new(SWATH_OUT_OF_FRAMES, free),
+            FrameAllocateError::NoBlock { order } => Self::new(SWATH_NO_BLOCK, order.k().into()),
         }
     }
 }
 
-impl From<FreeError> for swath_result {
-    fn from(error: FreeError) -> Self {
+impl From<FrameFreeError> for swath_result {
+    fn from(error: FrameFreeError) -> Self {
         match error {
-            FreeError::Empty => Self::new(SWATH_EMPTY, 0),
-            FreeError::Overflow { extent } => Self::new(SWATH_OVERFLOW, extent.start.raw()),
-            FreeError::Foreign { frame } => Self::new(SWATH_FOREIGN, frame.raw()),
-            FreeError::NotAllocated { frame } => Self::new(SWATH_NOT_ALLOCATED, frame.raw()),
+            FrameFreeError::Empty => Self::new(SWATH_EMPTY, 0),
+            FrameFreeError::Overflow { extent } => Self::new(SWATH_OVERFLOW, extent.start.raw()),
+            FrameFreeError::Foreign { frame } => Self::new(SWATH_FOREIGN, frame.raw()),
+            FrameFreeError::NotAllocated { frame } => Self::new(SWATH_NOT_ALLOCATED, frame.raw()),
         }
     }
 }

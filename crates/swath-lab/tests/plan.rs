@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use swath_lab::study::plan::{Plan, PlanError};
-use swath_lab::study::registry::BUILT_IN;
+use swath_lab::study::old::plan::{Plan, PlanError};
+use swath_lab::study::old::registry::BUILT_IN;
 
 /// Asserts that the error tells its reader where to look.
 fn assert_says_where(error: &PlanError, text: &str) {

@@ -1,6 +1,8 @@
 //! The report's files and its page: what stands in them, that hostile text
 //! stays text, and how a browser shows it.
 
+mod judged;
+
 use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -8,11 +10,13 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use judged::judged;
 use proptest::prelude::*;
 use swath_lab::report::figure::{Palette, draw, stand_alone, stylesheet};
-use swath_lab::report::write::{find_studies, write_index, write_study};
+use swath_lab::report::write::{check_place, find_studies, write_index, write_study};
 use swath_lab::study::results::{
-    Claim, Figure, FigureKind, HostResult, MAGNITUDE_MAX, Point, Series, StudyResult, Unit,
+    Figure, FigureKind, HostResult, MAGNITUDE_MAX, Place, Point, Series, Statement, StudyResult,
+    Unit,
 };
 
 const DESIGNS: [&str; 4] = ["TRAD", "PCAD", "AT", "PBS"];
@@ -59,9 +63,11 @@ fn sample() -> StudyResult {
     StudyResult {
         study: "pbs-tlb".to_owned(),
         title: "TLB hit rates".to_owned(),
-        paper: "paper.txt".to_owned(),
+        paper: "Author 2023".to_owned(),
         reference: "A. Author, A Title, 2023".to_owned(),
         seed: 7,
+        quick: true,
+        n: 5,
         plan: serde_json::json!({"sweep": [1, 2, 4]}),
         finding: "Longer blocks hit more.".to_owned(),
         figures: vec![
@@ -76,11 +82,15 @@ fn sample() -> StudyResult {
         ],
         series,
         claims: vec![
-            Claim::about("Section V-B, 2", "up to 22% better", 0.22, 0.19, 0.05)
-                .with_unit(Unit::Share)
-                .with_cause("shorter runs"),
-            Claim::at_most("Fig. 5", "no more than 2", 2.0, 3.0, 0.0),
-            Claim::exactly("Fig. 6", "3 nodes", 3.0, 3.0),
+            judged(
+                Statement::about("Section V-B, 2", "up to 22% better", 0.22, 0.05)
+                    .unit(Unit::Share)
+                    .cause("shorter runs"),
+                &[0.19],
+            ),
+            judged(Statement::at_most("Fig. 5", "no more than 2", 2.0, 0.0), &[3.0, 3.0]),
+            judged(Statement::exactly("Fig. 6", "3 nodes", 3.0), &[3.0]),
+            judged(Statement::at_least("Fig. 7", "10 and more", 10.0, 0.0), &[9.0, 12.0]),
         ],
         notes: vec!["A note.".to_owned()],
     }
@@ -92,7 +102,10 @@ fn sample_host() -> HostResult {
         host: "two cores".to_owned(),
         figures: vec![Figure::new("Speed", "Speed", FigureKind::Bars, "workload", "speed (1/s)")],
         series: vec![Series::new("Speed", "w", "s", "PBS", [("raster", 5.1e7)])],
-        claims: vec![Claim::at_least("goal", "50 million a second", 5e7, 5.1e7, 0.0)],
+        claims: vec![judged(
+            Statement::at_least("goal", "50 million a second", 5e7, 0.0),
+            &[5.1e7],
+        )],
         notes: vec![],
     }
 }
@@ -108,7 +121,9 @@ fn written(studies: &[(StudyResult, Option<HostResult>)]) -> tempfile::TempDir {
     for (result, host) in studies {
         write_study(dir.path(), result, host.as_ref()).unwrap();
     }
-    assert_eq!(write_index(dir.path()).unwrap(), dir.path().join("index.html"));
+    let (index, left_out) = write_index(dir.path()).unwrap();
+    assert_eq!(index, dir.path().join("index.html"));
+    assert!(left_out.is_empty());
     dir
 }
 
@@ -155,28 +170,31 @@ fn the_page_holds_everything_and_needs_nothing() {
     let dir = written(&[(sample(), Some(sample_host()))]);
     let html = read(dir.path().join("index.html"));
     check_page(&html, dir.path(), 7, 4);
-    assert!(html.contains("<td class=\"tally\">1 of 3<meter"), "the summary counts");
-    assert!(html.contains("<td class=\"tally\">1 of 1<meter"), "the host's claims apart");
+    let total = "<p class=\"total\">2 of 5 claims hold, 2 differs, 1 undecided.</p>";
+    assert!(html.contains(total), "the totals over all verdicts");
+    assert!(html.contains("<span class=\"badge\">quick, n = 5</span>"), "the form of the run");
     assert!(html.contains("Measured on this machine") && html.contains("two cores"));
     assert!(html.contains("Seed <code>7</code>"));
     assert!(html.contains("prefers-color-scheme"));
 }
 
 #[test]
-fn claims_are_shown_with_their_judgement_in_words() {
+fn claims_are_shown_with_their_verdict_in_words() {
     let dir = written(&[(sample(), None)]);
     let html = read(dir.path().join("index.html"));
     let row = "<tr class=\"differs\"><td>Section V-B, 2</td><td class=\"says\">up to 22% better\
         <p class=\"cause\">Cause: shorter runs</p></td>\
         <td class=\"number\">22 %</td><td class=\"number\">19 %</td>\
         <td class=\"tolerance\">about, ±5 % of it</td>\
-        <td class=\"judgement\">✘ does not hold</td></tr>";
+        <td class=\"judgement\">✘ differs</td></tr>";
     assert!(html.contains(row));
     assert!(html.contains("<p class=\"cause\">Cause: not known yet.</p>"));
     let row = "<tr class=\"holds\"><td>Fig. 6</td><td class=\"says\">3 nodes</td>\
         <td class=\"number\">3</td><td class=\"number\">3</td><td class=\"tolerance\">exactly</td>\
         <td class=\"judgement\">✔ holds</td></tr>";
     assert!(html.contains(row));
+    assert!(html.contains("? undecided<p class=\"cause\">the interval crosses the bound</p>"));
+    assert!(html.contains(", n = 2</span>"), "the interval");
 }
 
 #[test]
@@ -245,9 +263,9 @@ fn an_old_host_result_goes_away_and_results_are_found_again() {
     let dir = tempfile::tempdir().unwrap();
     let (result, host) = (sample(), sample_host());
     write_study(dir.path(), &result, Some(&host)).unwrap();
-    assert_eq!(find_studies(dir.path()).unwrap()[0].host.as_ref(), Some(&host));
+    assert_eq!(find_studies(dir.path()).unwrap().0[0].host.as_ref(), Some(&host));
     write_study(dir.path(), &result, None).unwrap();
-    let found = find_studies(dir.path()).unwrap();
+    let found = find_studies(dir.path()).unwrap().0;
     assert_eq!((&found[0].result, found[0].host.as_ref()), (&result, None));
 }
 
@@ -277,14 +295,32 @@ fn errors_name_the_path() {
     let file = place.join("results.json");
     let text = read(&file);
     std::fs::write(&file, &text[..text.len() / 2]).unwrap();
-    let error = write_index(dir.path()).unwrap_err().to_string();
+    let left_out = || write_index(dir.path()).unwrap().1[0].to_string();
+    let error = left_out();
     assert!(error.contains(file.to_str().unwrap()) && error.contains("line"), "{error}");
-    assert!(!dir.path().join("index.html").exists());
     // A result under another study's name.
     std::fs::write(&file, &text).unwrap();
     std::fs::rename(&place, dir.path().join("other")).unwrap();
-    let error = write_index(dir.path()).unwrap_err().to_string();
+    let error = left_out();
     assert!(error.contains("other") && error.contains("pbs-tlb"), "{error}");
+}
+
+#[test]
+fn a_page_of_another_program_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    write_study(dir.path(), &sample(), None).unwrap();
+    let page = dir.path().join("index.html");
+    std::fs::write(&page, "<html>my own</html>").unwrap();
+    for error in [check_place(dir.path()).unwrap_err(), write_index(dir.path()).unwrap_err()] {
+        let error = error.to_string();
+        assert!(error.contains(page.to_str().unwrap()) && error.contains("--out"), "{error}");
+    }
+    assert_eq!(read(&page), "<html>my own</html>");
+    // A page of ours is.
+    std::fs::remove_file(&page).unwrap();
+    write_index(dir.path()).unwrap();
+    check_place(dir.path()).unwrap();
+    write_index(dir.path()).unwrap();
 }
 
 /// Text that would break out of every context if it were not escaped.
@@ -306,7 +342,7 @@ fn hostile() -> (StudyResult, HostResult) {
                 one.figure.clone_from(&id);
                 one.design += HOSTILE;
                 for point in &mut one.points {
-                    if let Point::In(category, _) = point {
+                    if let Place::In(category) = &mut point.x {
                         *category += HOSTILE;
                     }
                 }
@@ -320,7 +356,7 @@ fn hostile() -> (StudyResult, HostResult) {
         }
     };
     rename(&mut result.figures, &mut result.series);
-    result.claims = vec![Claim::exactly(HOSTILE, HOSTILE, 1.0, 2.0).with_cause(HOSTILE)];
+    result.claims = vec![judged(Statement::exactly(HOSTILE, HOSTILE, 1.0).cause(HOSTILE), &[2.0])];
     let mut host = sample_host();
     host.host = bad();
     host.notes = vec![bad()];
@@ -341,7 +377,7 @@ fn hostile_text_stays_text() {
     assert!(!html.contains("<img"), "no image");
     assert_eq!(html.matches("</style>").count(), 1);
     assert_eq!(html.matches("</svg>").count(), 7);
-    for found in find_studies(dir.path()).unwrap() {
+    for found in find_studies(dir.path()).unwrap().0 {
         for figure in &found.result.figures {
             let svg = read(dir.path().join("pbs-tlb").join(figure.file_stem() + ".svg"));
             assert!(!svg.contains("<script") && !svg.contains("<img"), "{svg}");
@@ -421,8 +457,8 @@ fn no_two_of_eleven_designs_share_a_colour() {
         let palette = Palette::new(names.iter().copied());
         for kind in [FigureKind::Bars, FigureKind::Map] {
             let point = || match kind {
-                FigureKind::Bars => Point::In("c".to_owned(), 1.0),
-                _ => Point::At(0.0, 1.0),
+                FigureKind::Bars => Point::named("c", 1.0),
+                _ => Point::at(0.0, 1.0),
             };
             let series: Vec<Series> =
                 names.iter().map(|name| Series::new("f", "x", "y", name, [point()])).collect();
@@ -444,7 +480,7 @@ fn a_long_name_goes_on_in_the_next_row() {
     let name = "Adaptive-Buddy, packed + migration: memory of the banks that were emptied";
     for kind in [FigureKind::Lines, FigureKind::Scatter, FigureKind::Map] {
         let series = ["PBS", name, "TRAD"]
-            .map(|name| Series::new("f", "x", "y", name, [Point::At(1.0, 1.0)]));
+            .map(|name| Series::new("f", "x", "y", name, [Point::at(1.0, 1.0)]));
         let svg = draw(&Figure::new("f", "t", kind, "x", "y"), &series, &Palette::default());
         let svg = svg.unwrap();
         let shown = labels(&svg).join(" ");
@@ -563,7 +599,7 @@ fn long_lines_and_maps() {
     assert!((10..=45).contains(&markers), "{markers} markers");
 
     let row = |name, ys: [f64; 3]| {
-        let points = ys.into_iter().enumerate().map(|(x, y)| Point::At(x as f64, y));
+        let points = ys.into_iter().enumerate().map(|(x, y)| Point::at(x as f64, y));
         Series::new("f", "section", "used_share", name, points)
     };
     let series = [row("TRAD", [0.0, 0.01, 1.0]), row("PCAD", [1.0, 0.0, 0.5])];
@@ -611,7 +647,7 @@ fn a_table_is_a_table() {
     assert!(html.contains("pbs-tlb/t-1.csv") && !html.contains("pbs-tlb/t-1.svg"));
     assert!(dir.path().join("pbs-tlb/t-1.csv").is_file());
     assert!(!dir.path().join("pbs-tlb/t-1.svg").exists());
-    result.series[0].points.push(Point::At(1.0, 1.0));
+    result.series[0].points.push(Point::at(1.0, 1.0));
     assert!(result.check().is_err(), "a number is no row");
 }
 

@@ -1,19 +1,25 @@
 //! Results as data: JSON there and back, judgements that follow from figures,
 //! and invariants that are refused by name.
 
+mod judged;
+
+use judged::judged;
 use proptest::prelude::*;
 use swath_lab::study::results::{
     Claim, ClaimFault, Figure, FigureKind, HostResult, MAGNITUDE_MAX, PaperFigure, Point,
-    PointFault, ResultError, Series, StudyResult, Tolerance, Unit, check_pair,
+    PointFault, ResultError, Series, Spread, Statement, StudyResult, Tolerance, Unit, Verdict,
+    check_pair,
 };
 
 fn sample() -> StudyResult {
     StudyResult {
         study: "pbs-tlb".to_owned(),
         title: "TLB hit rates".to_owned(),
-        paper: "paper.txt".to_owned(),
+        paper: "Author 2023".to_owned(),
         reference: "A. Author, A Title, 2023".to_owned(),
         seed: u64::MAX,
+        quick: true,
+        n: 5,
         plan: serde_json::json!({"sweep": [1, 2, 4], "machine": {"frames": 1024}}),
         finding: "Longer blocks hit more.".to_owned(),
         figures: vec![
@@ -39,11 +45,14 @@ fn sample() -> StudyResult {
             ),
         ],
         claims: vec![
-            Claim::about("Section V-B, 2", "up to 22% better", 0.22, 0.19, 0.05)
-                .with_unit(Unit::Share)
-                .with_cause("shorter runs"),
-            Claim::between("Fig. 11", "a range", (0.2, 0.6), 0.3, 0.0),
-            Claim::exactly("Fig. 6", "3 nodes", 3.0, 3.0),
+            judged(
+                Statement::about("Section V-B, 2", "up to 22% better", 0.22, 0.05)
+                    .unit(Unit::Share)
+                    .cause("shorter runs"),
+                &[0.19],
+            ),
+            judged(Statement::between("Fig. 11", "a range", (0.2, 0.6), 0.0), &[0.25, 0.5]),
+            judged(Statement::exactly("Fig. 6", "3 nodes", 3.0), &[3.0]),
         ],
         notes: vec!["A note.".to_owned()],
     }
@@ -69,16 +78,19 @@ fn json_has_the_documented_form() {
         json["claims"][0],
         serde_json::json!({
             "where": "Section V-B, 2", "says": "up to 22% better", "paper": 0.22, "measured": 0.19,
-            "unit": "share", "tolerance": {"relative": 0.05}, "holds": false, "cause": "shorter runs",
+            "n": 1, "interval": [0.19, 0.19], "unit": "share", "tolerance": {"relative": 0.05},
+            "verdict": "differs", "cause": "shorter runs", "source": "subject = Section V-B, 2: up to 22% better; value",
         })
     );
     assert_eq!(json["claims"][1]["paper"], serde_json::json!([0.2, 0.6]));
+    assert_eq!(json["claims"][1]["n"], 2);
+    assert_eq!(json["claims"][1]["verdict"], "undecided");
     assert_eq!(json["claims"][2]["tolerance"], "exactly");
     assert_eq!(json["figures"][0]["kind"], "lines-log2");
 }
 
-/// Replaces a value deep in the sample's JSON and gives the reader's complaint.
-fn complaint(change: impl Fn(&mut serde_json::Value)) -> String {
+/// Replaces a value deep in the sample's JSON and gives the reader's error.
+fn refusal(change: impl Fn(&mut serde_json::Value)) -> String {
     let mut json = serde_json::to_value(sample()).unwrap();
     change(&mut json);
     serde_json::from_value::<StudyResult>(json).unwrap_err().to_string()
@@ -86,54 +98,66 @@ fn complaint(change: impl Fn(&mut serde_json::Value)) -> String {
 
 #[test]
 fn files_that_say_more_or_something_else_are_refused() {
-    let text = complaint(|json| json["sead"] = 1.into());
+    let text = refusal(|json| json["sead"] = 1.into());
     assert!(text.contains("sead"), "{text}");
-    let text = complaint(|json| json["figures"][0]["colour"] = "red".into());
+    let text = refusal(|json| json["figures"][0]["colour"] = "red".into());
     assert!(text.contains("colour"), "{text}");
-    let text = complaint(|json| json["series"][0]["note"] = "".into());
+    let text = refusal(|json| json["series"][0]["note"] = "".into());
     assert!(text.contains("note"), "{text}");
-    let text = complaint(|json| json["claims"][0]["why"] = "".into());
+    let text = refusal(|json| json["claims"][0]["why"] = "".into());
     assert!(text.contains("why"), "{text}");
-    let text = complaint(|json| json["claims"][0]["tolerance"] = "roughly".into());
+    let text = refusal(|json| json["claims"][0]["tolerance"] = "roughly".into());
     assert!(text.contains("roughly"), "{text}");
-    complaint(|json| json["series"][0]["points"][0] = serde_json::json!([1, null]));
-    complaint(|json| json["series"][0]["points"][0] = serde_json::json!([1, 2, 3]));
+    refusal(|json| json["series"][0]["points"][0] = serde_json::json!([1, null]));
+    refusal(|json| json["series"][0]["points"][0] = serde_json::json!([1, 2, 3]));
 }
 
 #[test]
-fn a_judgement_that_does_not_follow_is_refused() {
-    let text = complaint(|json| json["claims"][0]["holds"] = true.into());
-    assert!(text.contains("Section V-B, 2") && text.contains("holds = true"), "{text}");
-    let text = complaint(|json| json["claims"][2]["measured"] = 4.0.into());
-    assert!(text.contains("Fig. 6") && text.contains("does not follow"), "{text}");
+fn a_verdict_that_does_not_follow_is_refused() {
+    let text = refusal(|json| json["claims"][0]["verdict"] = "holds".into());
+    assert!(text.contains("Section V-B, 2") && text.contains("stored as Holds"), "{text}");
+    let text = refusal(|json| json["claims"][2]["interval"] = serde_json::json!([4, 4]));
+    assert!(text.contains("Fig. 6") && text.contains("Differs follows"), "{text}");
 }
 
 #[test]
-fn judgements_follow_from_the_figures() {
-    let holds = |claim: Claim| claim.holds();
-    assert!(holds(Claim::at_least("", "", 2.0, 2.0, 0.0)));
-    assert!(!holds(Claim::at_least("", "", 2.0, 1.875, 0.0)));
-    assert!(holds(Claim::at_least("", "", 2.0, 1.875, 0.125)));
-    assert!(holds(Claim::at_least("", "", 2.0, 100.0, 0.0)));
-    assert!(holds(Claim::at_most("", "", 2.0, 2.0, 0.0)));
-    assert!(!holds(Claim::at_most("", "", 2.0, 2.125, 0.0)));
-    assert!(holds(Claim::at_most("", "", 2.0, 2.125, 0.125)));
-    assert!(holds(Claim::about("", "", -8.0, -9.0, 0.125)));
-    assert!(!holds(Claim::about("", "", -8.0, -9.5, 0.125)));
-    assert!(holds(Claim::within("", "", 0.5, 0.25, 0.25)));
-    assert!(!holds(Claim::within("", "", 0.5, 0.125, 0.25)));
-    assert!(holds(Claim::exactly("", "", 3.0, 3.0)));
-    assert!(!holds(Claim::exactly("", "", 3.0, 3.0 + 1e-12)));
-    assert!(holds(Claim::between("", "", (1.0, 2.0), 1.0, 0.0)));
-    assert!(holds(Claim::between("", "", (1.0, 2.0), 2.5, 0.5)));
-    assert!(!holds(Claim::between("", "", (1.0, 2.0), 0.75, 0.0)));
-    // What is not a number holds in no kind of claim.
-    assert!(!holds(Claim::at_least("", "", 0.0, f64::NAN, 1.0)));
-    assert!(!holds(Claim::at_most("", "", 0.0, f64::NAN, 1.0)));
-    assert!(!holds(Claim::about("", "", f64::NAN, 0.0, 1.0)));
-    assert!(!holds(Claim::exactly("", "", f64::NAN, f64::NAN)));
-    assert!(!Tolerance::Exactly.holds(PaperFigure::Range(1.0, 1.0), 1.0));
-    assert!(!Tolerance::Between(1.0).holds(PaperFigure::Value(1.0), 1.0));
+fn verdicts_follow_from_the_figures() {
+    let holds = |statement, value| {
+        let verdict = judged(statement, &[value]).verdict();
+        assert!(matches!(verdict, Verdict::Holds | Verdict::Differs));
+        verdict == Verdict::Holds
+    };
+    assert!(holds(Statement::at_least("", "", 2.0, 0.0), 2.0));
+    assert!(!holds(Statement::at_least("", "", 2.0, 0.0), 1.875));
+    assert!(holds(Statement::at_least("", "", 2.0, 0.125), 1.875));
+    assert!(holds(Statement::at_least("", "", 2.0, 0.0), 100.0));
+    assert!(holds(Statement::at_most("", "", 2.0, 0.0), 2.0));
+    assert!(!holds(Statement::at_most("", "", 2.0, 0.0), 2.125));
+    assert!(holds(Statement::at_most("", "", 2.0, 0.125), 2.125));
+    assert!(holds(Statement::about("", "", -8.0, 0.125), -9.0));
+    assert!(!holds(Statement::about("", "", -8.0, 0.125), -9.5));
+    assert!(holds(Statement::within("", "", 0.5, 0.25), 0.25));
+    assert!(!holds(Statement::within("", "", 0.5, 0.25), 0.125));
+    assert!(holds(Statement::exactly("", "", 3.0), 3.0));
+    assert!(!holds(Statement::exactly("", "", 3.0), 3.0 + 1e-12));
+    assert!(holds(Statement::between("", "", (1.0, 2.0), 0.0), 1.0));
+    assert!(holds(Statement::between("", "", (1.0, 2.0), 0.5), 2.5));
+    assert!(!holds(Statement::between("", "", (1.0, 2.0), 0.0), 0.75));
+    // What is not a number is not measured.
+    let nothing = judged(Statement::at_least("", "", 0.0, 1.0), &[f64::NAN]);
+    assert_eq!(nothing.verdict(), Verdict::NotMeasured);
+    assert_eq!(Tolerance::Exactly.range(PaperFigure::Range(1.0, 1.0)), None);
+    assert_eq!(Tolerance::Between(1.0).range(PaperFigure::Value(1.0)), None);
+}
+
+/// The intervals of three seeds around bounds on either side.
+#[test]
+fn an_interval_that_crosses_a_bound_is_undecided() {
+    let about = || Statement::within("", "", 10.0, 1.0);
+    assert_eq!(judged(about(), &[10.0, 10.1, 10.2]).verdict(), Verdict::Holds);
+    assert_eq!(judged(about(), &[10.8, 11.0, 11.2]).verdict(), Verdict::Undecided);
+    assert_eq!(judged(about(), &[7.0, 10.0, 13.0]).verdict(), Verdict::Undecided);
+    assert_eq!(judged(about(), &[12.0, 12.1, 12.2]).verdict(), Verdict::Differs);
 }
 
 /// What `check` says about the sample after a change.
@@ -187,6 +211,9 @@ fn points_that_cannot_be_drawn_are_named() {
     assert_eq!(fault_of(0, ("a", 1.0).into()), PointFault::CategoryOnAxis);
     assert_eq!(fault_of(1, (1.0, 1.0).into()), PointFault::NumberInBars);
     assert_eq!(fault_of(1, ("display", 1.0).into()), PointFault::SameCategory);
+    let spread = Some(Spread { n: 3, interval: Some((1.0, f64::INFINITY)) });
+    let wide = Point::at(2.0, 1.0).with_spread(spread);
+    assert_eq!(fault_of(0, wide), PointFault::YNotFinite(f64::INFINITY));
 }
 
 #[test]
@@ -195,10 +222,10 @@ fn claims_without_usable_numbers_are_named() {
         ResultError::Claim { what, .. } => what,
         other => panic!("{other}"),
     };
-    assert!(matches!(fault_of(Claim::exactly("a", "b", 1.0, f64::NAN)), ClaimFault::Measured(_)));
-    assert_eq!(fault_of(Claim::exactly("a", "b", f64::INFINITY, 1.0)), ClaimFault::Paper);
-    assert_eq!(fault_of(Claim::between("a", "b", (2.0, 1.0), 1.0, 0.0)), ClaimFault::Paper);
-    assert_eq!(fault_of(Claim::about("a", "b", 1.0, 1.0, -0.5)), ClaimFault::Tolerance(-0.5));
+    let of = |statement| fault_of(judged(statement, &[1.0]));
+    assert_eq!(of(Statement::exactly("a", "b", f64::INFINITY)), ClaimFault::Paper);
+    assert_eq!(of(Statement::between("a", "b", (2.0, 1.0), 0.0)), ClaimFault::Paper);
+    assert_eq!(of(Statement::about("a", "b", 1.0, -0.5)), ClaimFault::Tolerance(-0.5));
 }
 
 #[test]
@@ -245,23 +272,32 @@ fn figures_are_shown_short() {
 
 proptest! {
     #[test]
-    fn any_claim_comes_back_with_its_judgement(
+    fn any_claim_comes_back_with_its_verdict(
         paper in -1e9..1e9f64, measured in -1e9..1e9f64, slack in 0.0..1e9f64, kind in 0..6,
+        spread in 0.0..1e9f64,
     ) {
-        let claim = match kind {
-            0 => Claim::at_least("a", "b", paper, measured, slack),
-            1 => Claim::at_most("a", "b", paper, measured, slack),
-            2 => Claim::about("a", "b", paper, measured, slack),
-            3 => Claim::within("a", "b", paper, measured, slack),
-            4 => Claim::exactly("a", "b", paper, measured),
-            _ => Claim::between("a", "b", (paper, paper + slack), measured, slack),
+        let statement = match kind {
+            0 => Statement::at_least("a", "b", paper, slack),
+            1 => Statement::at_most("a", "b", paper, slack),
+            2 => Statement::about("a", "b", paper, slack),
+            3 => Statement::within("a", "b", paper, slack),
+            4 => Statement::exactly("a", "b", paper),
+            _ => Statement::between("a", "b", (paper, paper + slack), slack),
         };
+        let claim = judged(statement, &[measured, measured + spread, measured - spread]);
         let text = serde_json::to_string(&claim).unwrap();
         let back: Claim = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(&back, &claim);
-        // The other judgement is refused.
-        let (yes, no) = ("\"holds\":true", "\"holds\":false");
-        let flipped = if claim.holds() { text.replace(yes, no) } else { text.replace(no, yes) };
-        prop_assert!(serde_json::from_str::<Claim>(&flipped).is_err());
+        // Every other verdict is refused, but that of another machine, which
+        // no number contradicts.
+        let verdict = format!("\"verdict\":\"{}\"", claim.verdict().title());
+        for other in Verdict::ALL {
+            if [claim.verdict(), Verdict::NotComparable, Verdict::Identity].contains(&other) {
+                continue;
+            }
+            let forged = format!("\"verdict\":\"{}\"", other.title().replace(' ', "-"));
+            let forged = text.replace(&verdict, &forged);
+            prop_assert!(serde_json::from_str::<Claim>(&forged).is_err(), "{forged}");
+        }
     }
 }

@@ -266,5 +266,5 @@ impl From<BusError> for NewRegionsError {
 
 /// The first and the last byte of frames, to compare with arrays.
 pub(crate) fn bytes_of(frames: Extent) -> (u64, u64) {
-    (frames.start.addr().raw(), frames.end().addr().raw())
+    (frames.start.address().raw(), frames.end().address().raw())
 }

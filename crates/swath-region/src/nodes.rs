@@ -173,7 +173,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
             return Err(NewRegionsError::Pages { tables_log2: k, tree_pages: 0 });
         }
         if pool.frames().contains(tables.root) {
-            let base = tables.root.addr();
+            let base = tables.root.address();
             return Err(NewRegionsError::Overlap { base, with: base });
         }
         let starts = SparseTree::of_places(k + PLACES_LOG2, words).map_err(
@@ -474,7 +474,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
         let bits = if level == 0 { u64::from(rights.bits()) } else { 0 };
         let end = validity::NODE_STACK_END.get(self.control(node, start)?).max(start);
         let data = validity::NODE_FRAME.set(bits, frame.raw());
-        self.memory.write_u64(PhysAddr::new(node.0.addr().raw() + 8 * place), data)?;
+        self.memory.write_u64(PhysAddr::new(node.0.address().raw() + 8 * place), data)?;
         let word = validity::NODE_HELPER.set(self.control(node, place)?, end);
         self.set_control(node, place, validity::NODE_REGION.set(word, start))?;
         let word = validity::NODE_STACK.set(self.control(node, end)?, place);
@@ -559,7 +559,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
 
     /// The node that a valid entry leads to.
     fn below(&self, node: Node, page: u64, level: u32) -> Result<Node, BusError> {
-        let data = PhysAddr::new(node.0.addr().raw() + 8 * entry(page, level));
+        let data = PhysAddr::new(node.0.address().raw() + 8 * entry(page, level));
         Ok(Node(Pfn::new(validity::NODE_FRAME.get(self.memory.read_u64(data)?))))
     }
 
@@ -628,5 +628,5 @@ fn last_place(page: u64) -> Vpn {
 }
 
 fn control_at(node: Node, place: u64) -> PhysAddr {
-    PhysAddr::new(node.0.addr().raw() + validity::NODE_CONTROL_BYTES + 8 * place)
+    PhysAddr::new(node.0.address().raw() + validity::NODE_CONTROL_BYTES + 8 * place)
 }

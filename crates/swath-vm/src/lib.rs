@@ -25,18 +25,18 @@
 //! use swath_arch::{Attributes, Coalescing, Extent, Format, Pfn, SliceMemory, Vpn};
 //! use swath_vm::AddressSpace;
 //! # use swath_arch::Order;
-//! # use swath_frame::{AllocError, FrameAllocator, FreeError};
+//! # use swath_frame::{FrameAllocateError, FrameAllocator, FrameFreeError};
 //! # struct Bump(u64);
 //! # impl FrameAllocator for Bump {
-//! #     fn take_block(&mut self, max: u64) -> Option<Extent> {
+//! #     fn allocate_block(&mut self, max: u64) -> Option<Extent> {
 //! #         self.0 += max;
 //! #         Some(Extent::new(Pfn::new(self.0 - max), max))
 //! #     }
-//! #     fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+//! #     fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
 //! #         self.0 = self.0.next_multiple_of(order.frames()) + order.frames();
 //! #         Ok(Extent::new(Pfn::new(self.0 - order.frames()), order.frames()))
 //! #     }
-//! #     fn free(&mut self, _: Extent) -> Result<(), FreeError> { Ok(()) }
+//! #     fn free(&mut self, _: Extent) -> Result<(), FrameFreeError> { Ok(()) }
 //! #     fn free_frames(&self) -> u64 { u64::MAX }
 //! #     fn total_frames(&self) -> u64 { u64::MAX }
 //! #     fn for_each_free(&self, _: &mut dyn FnMut(Extent)) {}

@@ -10,7 +10,7 @@ use machine::{Memory, Pool, Space, coalescings, spec};
 use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Format, Order, PageRange, Pfn, Vpn,
 };
-use swath_frame::{FrameAllocator, FreeError};
+use swath_frame::{FrameAllocator, FrameFreeError};
 use swath_vm::{
     AddressSpace, AllocateError, FaultError, MapError, NewError, PageSizeError, TranslateError,
     UnmapError,
@@ -331,7 +331,7 @@ fn frames_freed_behind_the_space() {
     match space.unmap(range(9, 1)) {
         Err(UnmapError::Refused { extent, error, flush }) => {
             assert_eq!(extent, Extent::new(frame, 1));
-            assert_eq!(error, FreeError::NotAllocated { frame });
+            assert_eq!(error, FrameFreeError::NotAllocated { frame });
             assert_eq!(flush.range, range(9, 1));
         }
         other => panic!("{other:?}"),

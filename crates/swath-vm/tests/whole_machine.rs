@@ -16,12 +16,13 @@ use swath_arch::{
     Attributes, BusError, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, SliceMemory,
     Vpn,
 };
-use swath_frame::layout::{Layout, LayoutConfig, Zone, ZoneKind};
-use swath_frame::zone::bank::buddy::{AdaptiveBuddy, Policy, Pools};
-use swath_frame::zone::bank::ranges::Banks as Geometry;
+use swath_frame::layout::{Layout, LayoutConfig, LayoutZone, ZoneKind};
+use swath_frame::zone::bank::BankLayout as Geometry;
+use swath_frame::zone::bank::{AdaptiveBuddy, PoolPlacement, PoolPolicy};
 use swath_frame::{
-    AllocError, ByteRange, FrameAllocator, FreeError, Handle, HotplugError, Isolation, LinuxZone,
-    Machine, MachineConfig, MemoryMap, Mobility, PerCpu, Request, Unit, ZoneAllocator,
+    BlockRequest, ByteRange, FrameAllocateError, FrameAllocator, FrameFreeError, HotplugError,
+    Isolation, LinuxZone, Machine, MachineConfig, MachineHandle, MemoryMap, MemoryUnit, Mobility,
+    PerCpuLists, ZoneAllocator,
 };
 use swath_vm::migrate::daemon::{Banks, Candidate, Cause, Config, Daemon, Step, Stuck};
 use swath_vm::migrate::relocate::{Held, Holders, Relocator};
@@ -178,23 +179,27 @@ impl PhysMemory for Memory<'_> {
     }
 }
 
-type Computer<Z> = Machine<Vec<Z>, Vec<PerCpu>, Vec<u64>>;
+type Computer<Z> = Machine<Vec<Z>, Vec<PerCpuLists>, Vec<u64>>;
 
 /// Tables are kernel memory of the same machine.
 struct Tables<'m, Z> {
-    handle: Handle<'m, Vec<Z>, Vec<PerCpu>, Vec<u64>>,
+    handle: MachineHandle<'m, Vec<Z>, Vec<PerCpuLists>, Vec<u64>>,
     faults: &'m Faults,
 }
 
 impl<Z: ZoneAllocator> FrameAllocator for Tables<'_, Z> {
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
-        self.handle.take_block(frames_max)
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        self.handle.allocate_block(frames_max)
     }
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
         let failed = comes(&self.faults.table);
-        if failed { Err(AllocError::NoBlock { order }) } else { self.handle.take_aligned(order) }
+        if failed {
+            Err(FrameAllocateError::NoBlock { order })
+        } else {
+            self.handle.allocate_aligned(order)
+        }
     }
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         self.handle.free(extent)
     }
     fn free_frames(&self) -> u64 {
@@ -301,7 +306,7 @@ impl<Z: ZoneAllocator, B: Banks> Banks for Meddled<'_, Z, B> {
                     // A page of the page cache is dropped.
                     known.release(start, order.frames());
                     let extent = Extent::new(Pfn::new(start), order.frames());
-                    self.machine.borrow_mut().give(extent, 1).unwrap();
+                    self.machine.borrow_mut().free(extent, 1).unwrap();
                 }
             }
         }
@@ -377,8 +382,8 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
 
     fn allocate(&mut self, order: Order, mobility: Mobility) -> Option<u64> {
         let (highest, cpu) = (ZoneKind::Normal, self.below(2) as usize);
-        let request = Request { order, mobility, highest, node: 0, cpu, urgent: false };
-        let start = self.machine.borrow_mut().take(request).ok()?.raw();
+        let request = BlockRequest { order, mobility, highest, node: 0, cpu, urgent: false };
+        let start = self.machine.borrow_mut().allocate(request).ok()?.raw();
         for frame in start..start + order.frames() {
             self.tags += 1;
             let tag = self.tags;
@@ -479,7 +484,7 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
         }
         self.known.borrow_mut().release(start, count);
         let cpu = self.below(2) as usize;
-        self.machine.borrow_mut().give(Extent::new(Pfn::new(start), count), cpu).unwrap();
+        self.machine.borrow_mut().free(Extent::new(Pfn::new(start), count), cpu).unwrap();
     }
 
     fn write(&mut self, key: (u32, u64)) {
@@ -694,11 +699,11 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
     }
 
     /// No unit is isolated but the one that is being emptied.
-    fn isolated(&self, moving: Option<Unit>, context: &str) {
+    fn isolated(&self, moving: Option<MemoryUnit>, context: &str) {
         let machine = self.machine.borrow();
         let layout = machine.layout();
-        let units = (0..layout.banks()).map(Unit::Bank);
-        for unit in units.chain((0..layout.sections()).map(Unit::Section)) {
+        let units = (0..layout.banks()).map(MemoryUnit::Bank);
+        for unit in units.chain((0..layout.sections()).map(MemoryUnit::Section)) {
             let isolated = machine.unit_state(unit).unwrap().isolation == Isolation::Isolated;
             assert_eq!(isolated, moving == Some(unit), "{context}: {unit}");
         }
@@ -710,7 +715,7 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
 fn with_world<Z: ZoneAllocator>(
     format: Format,
     seed: u64,
-    zone: impl Fn(&MemoryMap<'_>, &Zone) -> Z,
+    zone: impl Fn(&MemoryMap<'_>, &LayoutZone) -> Z,
     test: impl FnOnce(&mut World<'_, Z>),
 ) {
     let all = Extent::new(Pfn::new(FIRST), FRAMES);
@@ -722,7 +727,7 @@ fn with_world<Z: ZoneAllocator>(
     let config = MachineConfig { cpus: 2, min_free_kib: Some(256), per_cpu_lists: true };
     let zones: Vec<Z> = layout.zones().iter().map(|of| zone(&map, of)).collect();
     let size = Computer::<Z>::size(&map, &layout, config);
-    let lists = vec![PerCpu::default(); size.lists];
+    let lists = vec![PerCpuLists::default(); size.lists];
     let machine = Machine::new(&map, layout, config, zones, lists, vec![0; size.words]).unwrap();
     let machine = RefCell::new(machine);
     let mut words = vec![0x5a5a; FRAMES as usize * 512];
@@ -745,7 +750,7 @@ fn with_world<Z: ZoneAllocator>(
     let sizes = sizes.fold(Sizes::NONE, Sizes::with);
     let spaces = (0..SPACES).map(|_| {
         let tables = || {
-            let handle = Handle::new(&machine, Mobility::Unmovable, ZoneKind::Normal, 0, 0);
+            let handle = MachineHandle::new(&machine, Mobility::Unmovable, ZoneKind::Normal, 0, 0);
             Tables { handle: handle.unwrap(), faults: &faults }
         };
         AddressSpace::with_superpages(format, sizes, &memory, tables(), tables()).unwrap()
@@ -783,10 +788,10 @@ fn goal(round: u64) -> u64 {
 fn green(format: Format) {
     let (mut sum, mut causes) = ([0; 7], [0; 4]);
     for seed in 1..=4 {
-        let zone = |map: &MemoryMap<'_>, zone: &Zone| {
+        let zone = |map: &MemoryMap<'_>, zone: &LayoutZone| {
             let banks = Geometry::new(Pfn::new(0), BANK, Order::known(10)).unwrap();
-            let policy = if seed == 2 { Policy::PAPER } else { Policy::PACKED };
-            let rule = Pools::new(policy);
+            let policy = if seed == 2 { PoolPolicy::PAPER } else { PoolPolicy::PACKED };
+            let rule = PoolPlacement::new(policy);
             type Words = Vec<u64>;
             let words = AdaptiveBuddy::<Words>::storage_words(map, zone.span, banks, &rule);
             AdaptiveBuddy::new(map, zone.span, banks, rule, vec![0; words.unwrap()]).unwrap()
@@ -803,7 +808,7 @@ fn green(format: Format) {
                     let done = world.migrate(&mut daemon, banks, 10 * round);
                     let context = format!("{context}: {done:?}");
                     world.compare(&context);
-                    world.isolated(daemon.moving().map(Unit::Bank), &context);
+                    world.isolated(daemon.moving().map(MemoryUnit::Bank), &context);
                     let banks = NodeBanks::new(world.machine, 0, 1).unwrap();
                     if let Step::Emptied { bank, .. } = done {
                         assert!(banks.is_offline(bank), "{context}");
@@ -857,7 +862,7 @@ fn sections_of_linux_go_offline_and_come_back() {
     let (mut offlined, mut moved, mut reasons, mut causes) = (0, 0, [0; 3], [0; 4]);
     for seed in 11..=12 {
         let format = [Format::X86_64, Format::ArmV8][seed as usize % 2];
-        let zone = |map: &MemoryMap<'_>, zone: &Zone| {
+        let zone = |map: &MemoryMap<'_>, zone: &LayoutZone| {
             let words = vec![0; LinuxZone::<&mut [u64]>::storage_words(zone.span)];
             LinuxZone::new(map, zone.span, Order::known(9), words).unwrap()
         };
@@ -867,8 +872,8 @@ fn sections_of_linux_go_offline_and_come_back() {
                 (0..30).for_each(|_| world.work(goal(round) * 2 / 3));
                 let context = format!("{format:?} seed {seed} round {round}");
                 let number = world.below(8) as usize;
-                let unit = Unit::Section(number);
-                let mut units = Units::new(world.machine, Unit::Section, 0).unwrap();
+                let unit = MemoryUnit::Section(number);
+                let mut units = Units::new(world.machine, MemoryUnit::Section, 0).unwrap();
                 let state = world.machine.borrow().section_state(number).unwrap();
                 if state.isolation == Isolation::Offline {
                     world.machine.borrow_mut().online(unit).unwrap();
@@ -903,10 +908,10 @@ fn sections_of_linux_go_offline_and_come_back() {
                 } else if units.begin(&mut daemon, number).unwrap_or(false) {
                     // In steps, between which the work goes on.
                     while daemon.moving().is_some() {
-                        let units = Units::new(world.machine, Unit::Section, 0).unwrap();
+                        let units = Units::new(world.machine, MemoryUnit::Section, 0).unwrap();
                         let done = world.migrate(&mut daemon, units, round);
                         world.compare(&format!("{context}: {done:?}"));
-                        world.isolated(daemon.moving().map(Unit::Section), &context);
+                        world.isolated(daemon.moving().map(MemoryUnit::Section), &context);
                         offlined += u64::from(matches!(done, Step::Emptied { .. }));
                         (0..5).for_each(|_| world.work(goal(round) / 2));
                     }

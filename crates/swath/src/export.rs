@@ -6,8 +6,8 @@ use clap::Args;
 use swath_hw::dram::trace::TraceFormat;
 use swath_lab::papers::page_buddy::system;
 use swath_lab::papers::page_buddy::workload::WorkloadName;
-use swath_lab::study::plan::Plan;
-use swath_lab::study::registry::BUILT_IN;
+use swath_lab::study::old::plan::Plan;
+use swath_lab::study::old::registry::BUILT_IN;
 
 use crate::Failure;
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use swath_lab::study::plan::Plan;
-use swath_lab::study::registry::BUILT_IN;
+use swath_lab::study::old::plan::Plan;
+use swath_lab::study::old::registry::BUILT_IN;
 
 fn plan_text(study: &str) -> &'static str {
     BUILT_IN.iter().find(|(name, _)| *name == study).unwrap().1

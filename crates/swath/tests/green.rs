@@ -15,8 +15,8 @@ use swath_lab::papers::green::machine::{
     DaemonPlan, GreenConfig, GreenError, Look, MachineName, View, drive,
 };
 use swath_lab::source::replay::{ReplayOp, TimedOp};
-use swath_lab::study::plan::Plan;
-use swath_lab::study::registry::BUILT_IN;
+use swath_lab::study::old::plan::Plan;
+use swath_lab::study::old::registry::BUILT_IN;
 use swath_trace::pages::ZoneMax;
 
 /// Seconds of random work: memory fills to three quarters, most of it goes

@@ -18,7 +18,7 @@ pub use crate::report::palette::{Palette, stylesheet};
 
 use crate::report::axis::{Axis, char_width, extent, text_width};
 use crate::report::palette::{AXIS, GRID, Marker, SURFACE, Style, TEXT};
-use crate::study::results::{Figure, FigureKind, Point, ResultError, Series};
+use crate::study::results::{Figure, FigureKind, Place, Point, ResultError, Series};
 
 /// Width of every picture in units.
 pub const WIDTH: f64 = 400.0;
@@ -170,15 +170,17 @@ impl<'a> Picture<'a> {
         let mut categories: Vec<&str> = Vec::new();
         let mut xs = Vec::new();
         for point in points() {
-            match point {
-                Point::At(x, _) => xs.push(*x),
-                Point::In(name, _) if !categories.contains(&name.as_str()) => {
-                    categories.push(name);
-                }
-                Point::In(..) => {}
+            match &point.x {
+                Place::At(x) => xs.push(*x),
+                Place::In(name) if !categories.contains(&name.as_str()) => categories.push(name),
+                Place::In(_) => {}
             }
         }
-        let ys: Vec<f64> = points().map(Point::y).collect();
+        let whole = |point: &Point| {
+            let ends = point.spread.and_then(|spread| spread.interval);
+            ends.map_or([point.y, point.y], |(low, high)| [low.min(point.y), high.max(point.y)])
+        };
+        let ys: Vec<f64> = points().flat_map(whole).collect();
         let y = match figure.kind {
             FigureKind::Map => Axis::categories(series.len()),
             _ => Axis::y(figure, &ys),
@@ -323,11 +325,19 @@ impl<'a> Picture<'a> {
             let points: Vec<(f64, f64)> = one
                 .points
                 .iter()
-                .filter_map(|p| match p {
-                    Point::At(x, y) => Some((place(*x), *y)),
-                    Point::In(..) => None,
+                .filter_map(|point| match &point.x {
+                    Place::At(x) => Some((place(*x), point.y)),
+                    Place::In(_) => None,
                 })
                 .collect();
+            let whiskers = one.points.iter().filter_map(|point| match (&point.x, whisker(point)) {
+                (Place::At(x), Some((low, high))) => Some(PathElement::new(
+                    vec![(place(*x), low), (place(*x), high)],
+                    style.ink.light.stroke_width(fine(1.0) as u32),
+                )),
+                _ => None,
+            });
+            chart.draw_series(whiskers)?;
             if self.figure.kind != FigureKind::Scatter && points.len() > 1 {
                 chart.draw_series(LineSeries::new(points.iter().copied(), stroke(style)))?;
             }
@@ -350,10 +360,10 @@ impl<'a> Picture<'a> {
             let ink = self.palette.style(&one.design).ink.light;
             let top = (self.series.len() - index) as f64 - 0.1;
             let cells = one.points.iter().filter_map(|point| {
-                let Point::At(x, y) = point else {
+                let Place::At(x) = &point.x else {
                     return None;
                 };
-                let full = ((y - low) / (high - low)).clamp(0.0, 1.0);
+                let full = ((point.y - low) / (high - low)).clamp(0.0, 1.0);
                 // Even the least use is to be seen.
                 let shade = if full > 0.0 { 0.15 + 0.85 * full } else { return None };
                 let corners = [(*x, top - 0.8), (x + 1.0, top)];
@@ -371,15 +381,27 @@ impl<'a> Picture<'a> {
         for (index, one) in self.series.iter().enumerate() {
             let style = self.palette.style(&one.design).ink.light.filled();
             let bars = one.points.iter().filter_map(|point| {
-                let Point::In(name, y) = point else {
+                let Place::In(name) = &point.x else {
                     return None;
                 };
                 let slot = self.categories.iter().position(|c| c == name)?;
                 let left = slot as f64 + 0.1 + width * index as f64;
-                let corners = [(left + width * 0.06, base), (left + width * 0.94, *y)];
+                let corners = [(left + width * 0.06, base), (left + width * 0.94, point.y)];
                 Some(Rectangle::new(corners, style))
             });
             chart.draw_series(bars)?;
+            let whiskers = one.points.iter().filter_map(|point| {
+                let (Place::In(name), Some((low, high))) = (&point.x, whisker(point)) else {
+                    return None;
+                };
+                let slot = self.categories.iter().position(|c| c == name)?;
+                let middle = slot as f64 + 0.1 + width * (index as f64 + 0.5);
+                Some(PathElement::new(
+                    vec![(middle, low), (middle, high)],
+                    TEXT.light.stroke_width(fine(1.0) as u32),
+                ))
+            });
+            chart.draw_series(whiskers)?;
         }
         Ok(())
     }
@@ -500,6 +522,11 @@ fn font() -> TextStyle<'static> {
 fn write(root: &Root<'_>, text: &str, at: (f64, f64), side: HPos) -> Drawn {
     let style = font().pos(Pos::new(side, VPos::Center));
     root.draw(&Text::new(text.to_owned(), (fine(at.0), fine(at.1)), style))
+}
+
+/// Ends of a point's interval; none if it has no width.
+fn whisker(point: &Point) -> Option<(f64, f64)> {
+    point.spread.and_then(|spread| spread.interval).filter(|(low, high)| low < high)
 }
 
 fn stroke(style: &Style) -> ShapeStyle {

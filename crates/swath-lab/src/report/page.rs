@@ -10,7 +10,12 @@ use crate::report::figure::{
     FigureError, Palette, {self},
 };
 use crate::report::write::{Found, palette};
-use crate::study::results::{Claim, Figure, FigureKind, HostResult, Point, Series, Unit};
+use crate::study::results::{
+    Claim, Figure, FigureKind, HostResult, Place, Point, Series, StudyResult, Tally, Unit, Verdict,
+};
+
+/// The words by which a page of this program is known.
+pub(crate) const MARK: &str = "<meta name=\"generator\" content=\"swath\">";
 
 const STYLE: &str = include_str!("../../assets/report.css");
 
@@ -32,6 +37,7 @@ pub(crate) fn page(studies: &[Found]) -> Result<String, FigureError> {
                 meta name="color-scheme" content="light dark";
                 meta http-equiv="Content-Security-Policy"
                     content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+                meta name="generator" content="swath";
                 link rel="icon" href="data:,";
                 title { "Swath: what was measured" }
                 style { (PreEscaped(STYLE)) (PreEscaped(figure::stylesheet())) }
@@ -95,19 +101,28 @@ fn contents(studies: &[Found]) -> Markup {
     }
 }
 
+/// All claims of a study, those of the machine that ran it included.
+fn all_claims(found: &Found) -> impl Iterator<Item = &Claim> {
+    found.result.claims.iter().chain(found.host.iter().flat_map(|host| &host.claims))
+}
+
 fn summary(studies: &[Found]) -> Markup {
+    let total: Tally = studies
+        .iter()
+        .map(|found| Tally::of(all_claims(found)))
+        .fold(Tally::default(), std::ops::Add::add);
     let row = |name: Markup, paper: &str, claims: &[Claim]| {
-        let held = claims.iter().filter(|claim| claim.holds()).count();
+        let tally = Tally::of(claims);
         html! {
             tr {
                 th scope="row" { (name) }
-                td.tally {
-                    @if claims.is_empty() {
-                        span.quiet { "no claims" }
-                    } @else {
-                        (held) " of " (claims.len())
-                        meter aria-hidden="true" min="0" max=(claims.len()) value=(held) {}
-                    }
+                @for verdict in Verdict::ALL {
+                    @let count = tally.count(verdict);
+                    td.number { @if count > 0 { (count) } @else { span.quiet { "–" } } }
+                }
+                td.number {
+                    @if tally.examples.1 > 0 { (tally.examples.0) " of " (tally.examples.1) }
+                    @else { span.quiet { "–" } }
                 }
                 td.paper { (paper) }
             }
@@ -119,17 +134,22 @@ fn summary(studies: &[Found]) -> Markup {
             @if studies.is_empty() {
                 p { "No study has been run yet." }
             } @else {
-                (scrolling("Claims held in each study", html! {
+                p.total { (total) "." }
+                (scrolling("Verdicts of each study", html! {
                     table.summary {
                         thead { tr {
                             th scope="col" { "Study" }
-                            th scope="col" { "Claims that hold" }
+                            @for verdict in Verdict::ALL {
+                                th.number scope="col" { (verdict.title()) }
+                            }
+                            th.number scope="col" { "worked examples" }
                             th.paper scope="col" { "Paper" }
                         } }
                         tbody {
                             @for Found { result, host } in studies {
-                                (row(html! { a href={ "#" (result.study) } { (result.title) } },
-                                    &result.reference, &result.claims))
+                                (row(html! {
+                                    a href={ "#" (result.study) } { (result.title) } " " (form(result))
+                                }, &result.paper, &result.claims))
                                 @if let Some(host) = host {
                                     @let name = html! {
                                         a href={ "#" (result.study) "-host" } {
@@ -137,15 +157,33 @@ fn summary(studies: &[Found]) -> Markup {
                                         }
                                         " " span.badge { "this machine" }
                                     };
-                                    (row(name, &result.reference, &host.claims))
+                                    (row(name, &result.paper, &host.claims))
                                 }
                             }
                         }
                     }
                 }))
+                p.quiet {
+                    "A claim holds if the 95% interval of the measured number lies inside the \
+                     tolerance, differs if it lies outside, and is undecided if it crosses the \
+                     bound. It is not measured where the plan leaves out what it is about, and \
+                     not comparable where the plan’s machine or load is another than the paper’s. \
+                     An identity could not have failed and does not count."
+                }
             }
         }
     }
+}
+
+/// The form of a run: "quick, n = 5".
+fn form(result: &StudyResult) -> Markup {
+    let words = match (result.quick, result.n) {
+        (false, 0) => return html! {},
+        (false, n) => format!("n = {n}"),
+        (true, 0) => "quick".to_owned(),
+        (true, n) => format!("quick, n = {n}"),
+    };
+    html! { span.badge { (words) } }
 }
 
 fn section(found: &Found) -> Result<Markup, FigureError> {
@@ -161,8 +199,8 @@ fn section(found: &Found) -> Result<Markup, FigureError> {
     let plan = toml::to_string(&result.plan).unwrap_or_else(|_| format!("{:#}", result.plan));
     Ok(html! {
         section.study id=(result.study) {
-            h2 { (result.title) }
-            p.source { (result.reference) " " span.quiet { "(" (result.paper) ")" } }
+            h2 { (result.title) " " (form(result)) }
+            p.source { (result.reference) }
             p.finding { (result.finding) }
             (drawings)
             @if !result.claims.is_empty() {
@@ -248,15 +286,15 @@ fn table(figure: &Figure, series: &[Series]) -> Markup {
     let columns: Vec<&Series> = series.iter().filter(|one| one.figure == figure.id).collect();
     let mut rows: Vec<&str> = Vec::new();
     for point in columns.iter().flat_map(|column| &column.points) {
-        if let Point::In(name, _) = point
+        if let Place::In(name) = &point.x
             && !rows.contains(&name.as_str())
         {
             rows.push(name);
         }
     }
     let cell = |column: &Series, row: &str| {
-        let is_row = |point: &&Point| matches!(point, Point::In(name, _) if name == row);
-        column.points.iter().find(is_row).map(|point| Unit::Number.show(point.y()))
+        let is_row = |point: &&Point| matches!(&point.x, Place::In(name) if name == row);
+        column.points.iter().find(is_row).map(cell_text)
     };
     scrolling(
         &format!("{}: {}", figure.id, figure.title),
@@ -293,7 +331,7 @@ fn claims(of: &str, claims: &[Claim]) -> Markup {
                     th.number scope="col" { "Paper" }
                     th.number scope="col" { "Measured" }
                     th scope="col" { "Tolerance" }
-                    th scope="col" { "Judgement" }
+                    th scope="col" { "Verdict" }
                 } }
                 tbody { @for claim in claims { (row(claim)) } }
             }
@@ -303,21 +341,67 @@ fn claims(of: &str, claims: &[Claim]) -> Markup {
 
 fn row(claim: &Claim) -> Markup {
     let unit = claim.unit();
+    let (verdict, reason) = (claim.verdict(), claim.reason());
     html! {
-        tr class=(if claim.holds() { "holds" } else { "differs" }) {
+        tr class=(class(verdict)) {
             td { (claim.place()) }
             td.says {
                 (claim.says())
                 @if !claim.cause().is_empty() { p.cause { "Cause: " (claim.cause()) } }
-                @else if !claim.holds() { p.cause { "Cause: not known yet." } }
+                @else if verdict == Verdict::Differs { p.cause { "Cause: not known yet." } }
+                @if !claim.fitted().is_empty() {
+                    p.cause { "Chosen after looking: " (claim.fitted()) }
+                }
             }
             td.number { (claim.paper().show(unit)) }
-            td.number { (unit.show(claim.measured())) }
+            td.number {
+                @match claim.measured() {
+                    Some(value) => {
+                        (unit.show(value))
+                        @if let (Some((low, high)), true) = (claim.interval(), claim.n() > 1) {
+                            br;
+                            span.quiet { (unit.show(low)) " to " (unit.show(high)) ", n = " (claim.n()) }
+                        }
+                    }
+                    None => "–",
+                }
+            }
             td.tolerance { (claim.tolerance().describe(unit)) }
             td.judgement {
-                @if claim.holds() { "✔ holds" } @else { "✘ does not hold" }
+                (sign(verdict)) " " (verdict.title())
+                @if !reason.is_empty() { p.cause { (reason) } }
             }
         }
+    }
+}
+
+/// The row's class in the style sheet.
+const fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds",
+        Verdict::Differs => "differs",
+        Verdict::Undecided => "undecided",
+        Verdict::NotMeasured | Verdict::NotComparable | Verdict::Identity => "apart",
+    }
+}
+
+const fn sign(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "✔",
+        Verdict::Differs => "✘",
+        Verdict::Undecided => "?",
+        Verdict::NotMeasured | Verdict::NotComparable | Verdict::Identity => "–",
+    }
+}
+
+/// A measured number in a table, with half of its interval's width.
+fn cell_text(point: &Point) -> String {
+    let text = Unit::Number.show(point.y);
+    match point.spread.and_then(|spread| spread.interval) {
+        Some((low, high)) if low < high => {
+            format!("{text} ± {}", Unit::Number.show((high - low) / 2.0))
+        }
+        _ => text,
     }
 }
 

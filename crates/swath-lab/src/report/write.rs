@@ -18,9 +18,9 @@ use crate::report::figure::{
     FigureError, Palette, {self},
 };
 use crate::report::page;
-use crate::study::registry::BUILT_IN;
+use crate::study::registry::{ReadyStudy, built_in};
 use crate::study::results::{
-    Figure, FigureKind, HostResult, Point, ResultError, Series, StudyResult, check_pair,
+    Figure, FigureKind, HostResult, Place, ResultError, Series, StudyResult, check_pair,
 };
 use swath_trace::output;
 
@@ -74,6 +74,12 @@ pub enum ReportError {
         path: PathBuf,
         /// The study that it holds.
         study: String,
+    },
+    /// The directory's page was written by another program.
+    #[error("{path}: not a page of this program; choose another --out or move it away")]
+    Foreign {
+        /// The page.
+        path: PathBuf,
     },
     /// A figure cannot be drawn.
     #[error("{path}: {source}")]
@@ -145,13 +151,30 @@ pub fn write_study(
     Ok(())
 }
 
-/// Writes `dir/index.html` over all studies found in `dir`. Gives the
-/// page's path. O(p) with p points in all studies.
+/// Refuses a directory whose `index.html` is another program's.
 ///
 /// # Errors
-/// As [`find_studies`]; [`ReportError::File`] if the page cannot be written.
-pub fn write_index(dir: &Path) -> Result<PathBuf, ReportError> {
-    let studies = find_studies(dir)?;
+/// [`ReportError::Foreign`], or [`ReportError::File`] if it cannot be read.
+pub fn check_place(dir: &Path) -> Result<(), ReportError> {
+    let path = dir.join(INDEX_FILE);
+    match fs::read(&path) {
+        Ok(page) if page.windows(page::MARK.len()).any(|part| part == page::MARK.as_bytes()) => {
+            Ok(())
+        }
+        Ok(_) => Err(ReportError::Foreign { path }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(ReportError::File { path, source }),
+    }
+}
+
+/// Writes `dir/index.html` over all studies found in `dir`. Gives the page's path,
+/// and the errors of the studies that it leaves out. O(p) with p points in all studies.
+///
+/// # Errors
+/// As [`find_studies`] and [`check_place`]; [`ReportError::File`] if the page cannot be written.
+pub fn write_index(dir: &Path) -> Result<(PathBuf, Vec<ReportError>), ReportError> {
+    check_place(dir)?;
+    let (studies, left_out) = find_studies(dir)?;
     let path = dir.join(INDEX_FILE);
     let page = match page::page(&studies) {
         Ok(page) => page,
@@ -159,16 +182,17 @@ pub fn write_index(dir: &Path) -> Result<PathBuf, ReportError> {
     };
     create_dir(dir)?;
     replace(&path, page.as_bytes())?;
-    Ok(path)
+    Ok((path, left_out))
 }
 
 /// Reads the studies below `dir`, each directory that holds a `results.json`:
-/// the built-in ones in their order, then others by name. O(p) with p points in all studies.
+/// the built-in ones in their order, then others by name. Beside them the
+/// errors of those that cannot be read, such as results of another version.
+/// O(p) with p points in all studies.
 ///
 /// # Errors
-/// [`ReportError::File`] if a directory or file cannot be read; else what is
-/// wrong with a file's content.
-pub fn find_studies(dir: &Path) -> Result<Vec<Found>, ReportError> {
+/// [`ReportError::File`] if the directory cannot be read.
+pub fn find_studies(dir: &Path) -> Result<(Vec<Found>, Vec<ReportError>), ReportError> {
     let at = |source| ReportError::File { path: dir.to_owned(), source };
     let mut places = Vec::new();
     for entry in fs::read_dir(dir).map_err(at)? {
@@ -177,12 +201,20 @@ pub fn find_studies(dir: &Path) -> Result<Vec<Found>, ReportError> {
             places.push(place);
         }
     }
+    let built_in = built_in().unwrap_or_default();
     places.sort_by_cached_key(|place| {
         let name = place.file_name().map(|name| name.to_string_lossy().into_owned());
-        let built_in = BUILT_IN.iter().position(|(study, _)| name.as_deref() == Some(study));
-        (built_in.unwrap_or(BUILT_IN.len()), name)
+        let is_this = |study: &Box<dyn ReadyStudy>| name.as_ref() == Some(&study.about().study);
+        (built_in.iter().position(is_this).unwrap_or(built_in.len()), name)
     });
-    places.iter().map(|place| read_study(place)).collect()
+    let (mut found, mut left_out) = (Vec::new(), Vec::new());
+    for place in places {
+        match read_study(&place) {
+            Ok(study) => found.push(study),
+            Err(error) => left_out.push(error),
+        }
+    }
+    Ok((found, left_out))
 }
 
 /// Reads the results in `place`, a study's own directory.
@@ -214,18 +246,26 @@ pub(crate) fn palette(result: &StudyResult, host: Option<&HostResult>) -> Palett
     Palette::new(all.map(|series| series.design.as_str()))
 }
 
-/// The rows of one figure: figure, design, x, y. Numbers are the shortest that
+/// The rows of one figure: figure, design, x, y, number of seeds, ends of the 95% interval. Numbers are the shortest that
 /// read back as the same.
 fn csv_rows(figure: &Figure, series: &[Series]) -> io::Result<Vec<u8>> {
     let mut rows = csv::Writer::from_writer(Vec::new());
-    rows.write_record(["figure", "design", "x", "y"])?;
+    rows.write_record(["figure", "design", "x", "y", "n", "low", "high"])?;
     for one in series.iter().filter(|s| s.figure == figure.id) {
         for point in &one.points {
-            let x = match point {
-                Point::At(x, _) => x.to_string(),
-                Point::In(category, _) => category.clone(),
+            let x = match &point.x {
+                Place::At(x) => x.to_string(),
+                Place::In(category) => category.clone(),
             };
-            rows.write_record([&figure.id, &one.design, &x, &point.y().to_string()])?;
+            let n = point.spread.map_or(1, |spread| spread.n).to_string();
+            let exact = Some((point.y, point.y));
+            let ends = point.spread.map_or(exact, |spread| spread.interval);
+            let [low, high] = match ends {
+                Some((low, high)) => [low.to_string(), high.to_string()],
+                None => [String::new(), String::new()],
+            };
+            let y = point.y.to_string();
+            rows.write_record([&figure.id, &one.design, &x, &y, &n, &low, &high])?;
         }
     }
     rows.into_inner().map_err(|error| error.into_error())

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use swath_arch::{Order, Pfn};
-use swath_frame::zone::linux::zone::PAGEBLOCK_ORDER;
+use swath_frame::zone::linux::PAGEBLOCK_ORDER;
 
 use swath_trace::pages::{MigrateType, PageChange, PageEvent};
 

@@ -1,18 +1,73 @@
-//! The paper's claims beside what was measured.
+//! The papers' claims beside what was measured.
 //!
-//! Whether a [`Claim`] holds is never set by hand. It follows from the paper's
-//! figure, the measured one and a stated [`Tolerance`]; a file in which the
-//! three disagree is refused when it is read.
+//! A study lists its [`Statement`]s before anything runs: what the paper says
+//! and under which conditions, its figure, a tolerance from the paper's own
+//! precision, and how the figure is selected from what the study measures.
+//! After the run each becomes a [`Claim`] with a [`Verdict`] and a reason.
+//! A verdict is never set by hand: it follows from the numbers, and a file in
+//! which the two disagree is refused when it is read.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::study::grid::{Evidence, Missing};
 use crate::study::results::ResultError;
 
-/// One statement of the paper beside what was measured. Built only by the
-/// constructors, which judge it; read from JSON only if the file's judgement
-/// is the one that follows.
+/// The judgement on a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The 95% interval lies inside the tolerance.
+    Holds,
+    /// The interval lies outside.
+    Differs,
+    /// The interval crosses the bound, or there is none.
+    Undecided,
+    /// The selection is empty.
+    NotMeasured,
+    /// The machine or load is another than the paper's.
+    NotComparable,
+    /// It could not fail by construction, so it does not count.
+    Identity,
+}
+
+impl Verdict {
+    /// Every verdict, in the order in which they are counted.
+    pub const ALL: [Self; 6] = [
+        Self::Holds,
+        Self::Differs,
+        Self::Undecided,
+        Self::NotMeasured,
+        Self::NotComparable,
+        Self::Identity,
+    ];
+
+    /// Its name as a reader sees it.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Differs => "differs",
+            Self::Undecided => "undecided",
+            Self::NotMeasured => "not measured",
+            Self::NotComparable => "not comparable",
+            Self::Identity => "identity",
+        }
+    }
+}
+
+/// A statement of a paper, and how it is measured: `F` is what the study finds.
+pub struct Statement<F> {
+    fields: ClaimFields,
+    host: bool,
+    evidence: Option<Selector<F>>,
+}
+
+type Selector<F> = Box<dyn Fn(&F) -> Result<Evidence, Missing>>;
+
+/// One statement of the paper beside what was measured. Built only by
+/// [`Statement::judge`]; read from JSON only if the file's verdict is the one
+/// that follows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ClaimFields", into = "ClaimFields")]
 pub struct Claim {
@@ -26,13 +81,30 @@ struct ClaimFields {
     place: String,
     says: String,
     paper: PaperFigure,
-    measured: f64,
+    #[serde(default)]
+    measured: Option<f64>,
+    #[serde(default)]
+    n: u32,
+    #[serde(default)]
+    interval: Option<(f64, f64)>,
     #[serde(default, skip_serializing_if = "Unit::is_number")]
     unit: Unit,
     tolerance: Tolerance,
-    holds: bool,
+    verdict: Verdict,
+    /// Why it is not measured, not comparable or an identity.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    reason: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     cause: String,
+    /// Selections that the measured number comes from.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    source: String,
+    /// True for a worked example of the paper, which is counted apart.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    example: bool,
+    /// True if a parameter was fitted after the paper's figure was known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    fitted: String,
 }
 
 /// The figure that the paper gives: a number, or the two ends of a range.
@@ -45,12 +117,12 @@ pub enum PaperFigure {
     Range(f64, f64),
 }
 
-/// How a claim's figures are shown to a reader. The stored numbers stay as
-/// they are.
+/// The form in which a claim's figures are shown to a reader. The stored
+/// numbers stay as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// A plain number; what it counts stands in the claim's words.
+    /// A plain number; the claim's words say what it counts.
     #[default]
     Number,
     /// A share of one, shown in per cent: 0.22 is 22 %.
@@ -59,32 +131,32 @@ pub enum Unit {
     Ratio,
 }
 
-/// When a claim holds, given the paper's figure p and the measured m. All
-/// comparisons are of 64-bit floating-point numbers, without further slack.
+/// The numbers that agree with the paper's figure p. All comparisons are of
+/// 64-bit floating-point numbers, without further slack.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tolerance {
-    /// m ≥ p − slack; the slack is in the figures' unit.
+    /// p − slack and above; the slack is in the figures' unit.
     AtLeast(f64),
-    /// m ≤ p + slack; the slack is in the figures' unit.
+    /// p + slack and below; the slack is in the figures' unit.
     AtMost(f64),
-    /// |m − p| ≤ fraction × |p|.
+    /// Within fraction × |p| of p.
     Relative(f64),
-    /// |m − p| ≤ difference, which is in the figures' unit.
+    /// Within a difference of p, which is in the figures' unit.
     Absolute(f64),
-    /// m = p.
+    /// p alone.
     Exactly,
-    /// low − slack ≤ m ≤ high + slack, where the paper gives low and high.
+    /// low − slack to high + slack, where the paper gives low and high.
     Between(f64),
 }
 
-/// What is wrong with a claim.
+/// Reasons why a claim cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum ClaimFault {
     /// The paper's figure is infinite, not a number, or a reversed range.
     #[error("the paper's figure is not a finite number or range")]
     Paper,
-    /// The measured figure is infinite or not a number.
+    /// The measured figure or its interval is infinite or not a number.
     #[error("the measured figure is {0}, not a finite number")]
     Measured(f64),
     /// The tolerance is negative, infinite or not a number.
@@ -93,85 +165,207 @@ pub enum ClaimFault {
     /// A range was judged by a tolerance for numbers or the other way round.
     #[error("a range needs the tolerance \"between\", and a number one of the others")]
     Kind,
-    /// The stored judgement is not the one that follows from the figures.
-    #[error("it is stored as holds = {0}, which does not follow from its figures")]
-    Judgement(bool),
+    /// The stored verdict is not the one that follows from the figures.
+    #[error("it is stored as {stored:?}, but {follows:?} follows from its figures")]
+    Verdict {
+        /// The verdict in the file.
+        stored: Verdict,
+        /// The verdict of its numbers.
+        follows: Verdict,
+    },
+    /// The same measured number is said to be of two subjects.
+    #[error("its number, {0}, is also that of another claim with another figure of the paper")]
+    Shared(f64),
 }
 
-impl Claim {
-    /// The paper says "at least `paper`"; it holds down to `paper − slack`.
-    pub fn at_least(place: &str, says: &str, paper: f64, measured: f64, slack: f64) -> Self {
-        let paper = PaperFigure::Value(paper);
-        Self::judged(place, says, paper, measured, Tolerance::AtLeast(slack))
+/// Conditions that the paper states, beside those of the plan.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    differing: Vec<String>,
+}
+
+impl Conditions {
+    /// No condition.
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// The paper says "at most `paper`"; it holds up to `paper + slack`.
-    pub fn at_most(place: &str, says: &str, paper: f64, measured: f64, slack: f64) -> Self {
-        let paper = PaperFigure::Value(paper);
-        Self::judged(place, says, paper, measured, Tolerance::AtMost(slack))
+    /// A condition of which the paper states `paper` and the plan has `here`.
+    #[must_use]
+    pub fn same<T: PartialEq + fmt::Display>(mut self, name: &str, paper: T, here: T) -> Self {
+        if paper != here {
+            self.differing.push(format!("{name}: {here} here, {paper} in the paper"));
+        }
+        self
     }
 
-    /// The paper gives `paper`; it holds within this fraction of it.
-    pub fn about(place: &str, says: &str, paper: f64, measured: f64, fraction: f64) -> Self {
-        let paper = PaperFigure::Value(paper);
-        Self::judged(place, says, paper, measured, Tolerance::Relative(fraction))
+    /// A condition that is met or not; `otherwise` says what is here instead.
+    #[must_use]
+    pub fn met(mut self, met: bool, otherwise: &str) -> Self {
+        if !met {
+            self.differing.push(otherwise.to_owned());
+        }
+        self
     }
+}
 
-    /// The paper gives `paper`; it holds within this difference, which is in
-    /// the figures' unit.
-    pub fn within(place: &str, says: &str, paper: f64, measured: f64, difference: f64) -> Self {
-        let paper = PaperFigure::Value(paper);
-        Self::judged(place, says, paper, measured, Tolerance::Absolute(difference))
-    }
-
-    /// The paper gives `paper`, and only this number will do.
-    pub fn exactly(place: &str, says: &str, paper: f64, measured: f64) -> Self {
-        let paper = PaperFigure::Value(paper);
-        Self::judged(place, says, paper, measured, Tolerance::Exactly)
-    }
-
-    /// The paper gives the range `(low, high)`; it holds inside it and up to
-    /// `slack` outside.
-    pub fn between(place: &str, says: &str, paper: (f64, f64), measured: f64, slack: f64) -> Self {
-        let paper = PaperFigure::Range(paper.0, paper.1);
-        Self::judged(place, says, paper, measured, Tolerance::Between(slack))
-    }
-
-    fn judged(
-        place: &str,
-        says: &str,
-        paper: PaperFigure,
-        measured: f64,
-        tolerance: Tolerance,
-    ) -> Self {
+impl<F> Statement<F> {
+    fn new(place: &str, says: &str, paper: PaperFigure, tolerance: Tolerance) -> Self {
         let fields = ClaimFields {
             place: place.to_owned(),
             says: says.to_owned(),
             paper,
-            measured,
+            measured: None,
+            n: 0,
+            interval: None,
             unit: Unit::Number,
             tolerance,
-            holds: tolerance.holds(paper, measured),
+            verdict: Verdict::NotMeasured,
+            reason: String::new(),
             cause: String::new(),
+            source: String::new(),
+            example: false,
+            fitted: String::new(),
         };
-        Self { fields }
+        Self { fields, host: false, evidence: None }
     }
 
-    /// The same claim with its figures shown in `unit`.
+    /// The paper says "at least `paper`"; it holds down to `paper − slack`.
+    pub fn at_least(place: &str, says: &str, paper: f64, slack: f64) -> Self {
+        Self::new(place, says, PaperFigure::Value(paper), Tolerance::AtLeast(slack))
+    }
+
+    /// The paper says "at most `paper`"; it holds up to `paper + slack`.
+    pub fn at_most(place: &str, says: &str, paper: f64, slack: f64) -> Self {
+        Self::new(place, says, PaperFigure::Value(paper), Tolerance::AtMost(slack))
+    }
+
+    /// The paper gives `paper`; it holds within this fraction of it.
+    pub fn about(place: &str, says: &str, paper: f64, fraction: f64) -> Self {
+        Self::new(place, says, PaperFigure::Value(paper), Tolerance::Relative(fraction))
+    }
+
+    /// The paper gives `paper`; it holds within this difference, which is in
+    /// the figures' unit.
+    pub fn within(place: &str, says: &str, paper: f64, difference: f64) -> Self {
+        Self::new(place, says, PaperFigure::Value(paper), Tolerance::Absolute(difference))
+    }
+
+    /// The paper gives `paper`, and only this number will do.
+    pub fn exactly(place: &str, says: &str, paper: f64) -> Self {
+        Self::new(place, says, PaperFigure::Value(paper), Tolerance::Exactly)
+    }
+
+    /// The paper gives the range `(low, high)`; it holds inside it and up to
+    /// `slack` outside.
+    pub fn between(place: &str, says: &str, paper: (f64, f64), slack: f64) -> Self {
+        Self::new(place, says, PaperFigure::Range(paper.0, paper.1), Tolerance::Between(slack))
+    }
+
+    /// Shows the figures in `unit`.
     #[must_use]
-    pub fn with_unit(mut self, unit: Unit) -> Self {
+    pub fn unit(mut self, unit: Unit) -> Self {
         self.fields.unit = unit;
         self
     }
 
-    /// The same claim with the known cause of what was measured: why it does
-    /// not hold, or by what it holds.
+    /// Gives the known cause, for the reader of a claim that does not hold.
     #[must_use]
-    pub fn with_cause(mut self, cause: &str) -> Self {
+    pub fn cause(mut self, cause: &str) -> Self {
         cause.clone_into(&mut self.fields.cause);
         self
     }
 
+    /// States the paper's machine and load. Where the plan has another, the
+    /// claim is not comparable, whatever was measured.
+    #[must_use]
+    pub fn under(mut self, conditions: &Conditions) -> Self {
+        if !conditions.differing.is_empty() {
+            self.fields.reason = conditions.differing.join("; ");
+            self.fields.verdict = Verdict::NotComparable;
+        }
+        self
+    }
+
+    /// Says that the number could not have been another, and why: it is shown
+    /// but does not count.
+    #[must_use]
+    pub fn identity(mut self, why: &str) -> Self {
+        why.clone_into(&mut self.fields.reason);
+        self.fields.verdict = Verdict::Identity;
+        self
+    }
+
+    /// Says which parameter was chosen after the paper's figure was known.
+    #[must_use]
+    pub fn fitted(mut self, parameter: &str) -> Self {
+        parameter.clone_into(&mut self.fields.fitted);
+        self
+    }
+
+    /// A worked example of the paper, which is counted apart from its claims.
+    #[must_use]
+    pub fn example(mut self) -> Self {
+        self.fields.example = true;
+        self
+    }
+
+    /// Measured on the machine that runs the study.
+    #[must_use]
+    pub fn on_host(mut self) -> Self {
+        self.host = true;
+        self
+    }
+
+    /// Selects the measured number from what the study found.
+    #[must_use]
+    pub fn measured(
+        mut self,
+        evidence: impl Fn(&F) -> Result<Evidence, Missing> + 'static,
+    ) -> Self {
+        self.evidence = Some(Box::new(evidence));
+        self
+    }
+
+    /// Returns true if it is measured on the machine that runs the study.
+    pub const fn is_on_host(&self) -> bool {
+        self.host
+    }
+
+    /// Place and words, and the reason if no run of the plan can be compared.
+    pub fn describe(&self) -> (String, Option<String>) {
+        let incomparable = self.fields.verdict == Verdict::NotComparable;
+        let words = format!("{}: {}", self.fields.place, self.fields.says);
+        (words, incomparable.then(|| self.fields.reason.clone()))
+    }
+
+    /// The claim, with the verdict that follows from what was found.
+    pub fn judge(self, found: &F) -> Claim {
+        let mut fields = self.fields;
+        let none = || Missing { axis: "all".to_owned(), lacks: "measurement".to_owned() };
+        match self.evidence.map_or_else(|| Err(none()), |select| select(found)) {
+            Ok(evidence) => {
+                let estimate = evidence.estimate();
+                fields.measured = Some(estimate.value);
+                fields.n = estimate.n;
+                fields.interval = estimate.interval;
+                evidence.source().clone_into(&mut fields.source);
+            }
+            Err(missing) => {
+                if fields.reason.is_empty() {
+                    fields.reason = missing.to_string();
+                }
+            }
+        }
+        fields.verdict = fields.follows();
+        if fields.verdict == Verdict::Holds {
+            fields.cause.clear();
+        }
+        Claim { fields }
+    }
+}
+
+impl Claim {
     /// Where the paper says it: section, figure or table.
     pub fn place(&self) -> &str {
         &self.fields.place
@@ -183,28 +377,54 @@ impl Claim {
     }
 
     /// The paper's figure.
-    pub fn paper(&self) -> PaperFigure {
+    pub const fn paper(&self) -> PaperFigure {
         self.fields.paper
     }
 
-    /// The measured figure.
-    pub fn measured(&self) -> f64 {
+    /// The measured figure, if there is one.
+    pub const fn measured(&self) -> Option<f64> {
         self.fields.measured
     }
 
-    /// How the figures are shown.
-    pub fn unit(&self) -> Unit {
+    /// Number of seeds.
+    pub const fn n(&self) -> u32 {
+        self.fields.n
+    }
+
+    /// The 95% interval, if there is one.
+    pub const fn interval(&self) -> Option<(f64, f64)> {
+        self.fields.interval
+    }
+
+    /// The form in which the figures are shown.
+    pub const fn unit(&self) -> Unit {
         self.fields.unit
     }
 
-    /// When it holds.
-    pub fn tolerance(&self) -> Tolerance {
+    /// The numbers that agree with the paper's.
+    pub const fn tolerance(&self) -> Tolerance {
         self.fields.tolerance
     }
 
-    /// Whether it holds.
+    /// The judgement.
+    pub const fn verdict(&self) -> Verdict {
+        self.fields.verdict
+    }
+
+    /// Returns true if the claim holds.
     pub fn holds(&self) -> bool {
-        self.fields.holds
+        self.fields.verdict == Verdict::Holds
+    }
+
+    /// The reason of a verdict other than holds and differs, in words.
+    pub fn reason(&self) -> String {
+        match self.fields.verdict {
+            Verdict::Undecided if self.fields.interval.is_none() => {
+                "one seed has no interval".to_owned()
+            }
+            Verdict::Undecided => "the interval crosses the bound".to_owned(),
+            _ => self.fields.reason.clone(),
+        }
     }
 
     /// The known cause, or an empty text.
@@ -212,12 +432,63 @@ impl Claim {
         &self.fields.cause
     }
 
+    /// The parameter that was chosen after looking, or an empty text.
+    pub fn fitted(&self) -> &str {
+        &self.fields.fitted
+    }
+
+    /// Returns true for a worked example, which is counted apart.
+    pub const fn is_example(&self) -> bool {
+        self.fields.example
+    }
+
+    #[allow(missing_docs)]
+    pub fn anonymous(mut self) -> Self {
+        self.fields.source.clear();
+        self
+    }
+    #[allow(missing_docs)]
+    pub fn edit(mut self, edit: impl FnOnce(&mut (Option<Unit>, Option<String>))) -> Self {
+        let mut both = (None, None);
+        edit(&mut both);
+        self.fields.unit = both.0.unwrap_or(self.fields.unit);
+        self.fields.cause = both.1.unwrap_or(std::mem::take(&mut self.fields.cause));
+        self
+    }
+
     pub(crate) fn check(&self) -> Result<(), ResultError> {
         self.fields.check()
+    }
+
+    /// An error if this claim and another are made from one number: the same
+    /// selections and value, but another figure of the paper.
+    pub(crate) fn check_apart(&self, other: &Self) -> Result<(), ResultError> {
+        let (one, two) = (&self.fields, &other.fields);
+        let Some(measured) = one.measured else { return Ok(()) };
+        let same = one.measured == two.measured && one.source == two.source;
+        if same && !one.source.is_empty() && one.paper != two.paper {
+            return Err(one.error(ClaimFault::Shared(measured)));
+        }
+        Ok(())
     }
 }
 
 impl ClaimFields {
+    fn error(&self, what: ClaimFault) -> ResultError {
+        ResultError::Claim { place: self.place.clone(), says: self.says.clone(), what }
+    }
+
+    /// The verdict of the numbers.
+    fn follows(&self) -> Verdict {
+        match (self.verdict, self.measured, self.interval) {
+            (Verdict::NotComparable, ..) => Verdict::NotComparable,
+            (_, None, _) => Verdict::NotMeasured,
+            (Verdict::Identity, ..) => Verdict::Identity,
+            (_, Some(_), None) => Verdict::Undecided,
+            (_, Some(_), Some(interval)) => self.tolerance.verdict(self.paper, interval),
+        }
+    }
+
     fn check(&self) -> Result<(), ResultError> {
         let usable = match self.paper {
             PaperFigure::Value(value) => value.is_finite(),
@@ -225,20 +496,24 @@ impl ClaimFields {
         };
         let slack = self.tolerance.slack();
         let range = matches!(self.paper, PaperFigure::Range(..));
+        let ends = self.interval.map(|(low, high)| [low, high]);
+        let numbers = self.measured.into_iter().chain(ends.into_iter().flatten());
+        let infinite = numbers.into_iter().find(|number| !number.is_finite());
+        let follows = self.follows();
         let what = if !usable {
             ClaimFault::Paper
-        } else if !self.measured.is_finite() {
-            ClaimFault::Measured(self.measured)
+        } else if let Some(number) = infinite {
+            ClaimFault::Measured(number)
         } else if !(slack.is_finite() && slack >= 0.0) {
             ClaimFault::Tolerance(slack)
         } else if range != matches!(self.tolerance, Tolerance::Between(_)) {
             ClaimFault::Kind
-        } else if self.holds != self.tolerance.holds(self.paper, self.measured) {
-            ClaimFault::Judgement(self.holds)
+        } else if self.verdict != follows {
+            ClaimFault::Verdict { stored: self.verdict, follows }
         } else {
             return Ok(());
         };
-        Err(ResultError::Claim { place: self.place.clone(), says: self.says.clone(), what })
+        Err(self.error(what))
     }
 }
 
@@ -258,24 +533,36 @@ impl From<Claim> for ClaimFields {
 }
 
 impl Tolerance {
-    /// Whether a claim with the figure `paper` holds for `measured`. A range
-    /// is judged by [`Tolerance::Between`] only, a number by the others; what
-    /// does not fit, or is not a number, does not hold.
-    pub fn holds(self, paper: PaperFigure, measured: f64) -> bool {
+    /// The numbers that agree with `paper`, from the first to the second. A
+    /// range is judged by [`Tolerance::Between`] only and a number by the
+    /// others; nothing agrees otherwise.
+    pub fn range(self, paper: PaperFigure) -> Option<(f64, f64)> {
+        let (least, most) = (f64::NEG_INFINITY, f64::INFINITY);
         match (self, paper) {
-            (Self::AtLeast(slack), PaperFigure::Value(value)) => measured >= value - slack,
-            (Self::AtMost(slack), PaperFigure::Value(value)) => measured <= value + slack,
+            (Self::AtLeast(slack), PaperFigure::Value(value)) => Some((value - slack, most)),
+            (Self::AtMost(slack), PaperFigure::Value(value)) => Some((least, value + slack)),
             (Self::Relative(fraction), PaperFigure::Value(value)) => {
-                (measured - value).abs() <= fraction * value.abs()
+                let slack = fraction * value.abs();
+                Some((value - slack, value + slack))
             }
-            (Self::Absolute(difference), PaperFigure::Value(value)) => {
-                (measured - value).abs() <= difference
+            (Self::Absolute(slack), PaperFigure::Value(value)) => {
+                Some((value - slack, value + slack))
             }
-            (Self::Exactly, PaperFigure::Value(value)) => measured == value,
+            (Self::Exactly, PaperFigure::Value(value)) => Some((value, value)),
             (Self::Between(slack), PaperFigure::Range(low, high)) => {
-                low - slack <= measured && measured <= high + slack
+                Some((low - slack, high + slack))
             }
-            (Self::Between(_), PaperFigure::Value(_)) | (_, PaperFigure::Range(..)) => false,
+            (Self::Between(_), PaperFigure::Value(_)) | (_, PaperFigure::Range(..)) => None,
+        }
+    }
+
+    /// The verdict on an interval: holds if it lies inside, differs if it lies
+    /// outside, undecided if it crosses a bound.
+    pub fn verdict(self, paper: PaperFigure, (low, high): (f64, f64)) -> Verdict {
+        match self.range(paper) {
+            Some((least, most)) if least <= low && high <= most => Verdict::Holds,
+            Some((least, most)) if low <= most && least <= high => Verdict::Undecided,
+            _ => Verdict::Differs,
         }
     }
 
@@ -357,19 +644,193 @@ fn short(value: f64) -> String {
     text.replace('-', "−")
 }
 
+/// Verdicts of many claims, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    counts: [u64; Verdict::ALL.len()],
+    /// Worked examples that come out, and all of them.
+    pub examples: (u64, u64),
+}
+
+impl Tally {
+    /// Counts claims; worked examples apart.
+    pub fn of<'c>(claims: impl IntoIterator<Item = &'c Claim>) -> Self {
+        let mut tally = Self::default();
+        for claim in claims {
+            if claim.is_example() {
+                tally.examples.0 += u64::from(claim.holds());
+                tally.examples.1 += 1;
+            } else {
+                tally.counts[claim.verdict() as usize] += 1;
+            }
+        }
+        tally
+    }
+
+    /// Number of claims with this verdict.
+    pub const fn count(&self, verdict: Verdict) -> u64 {
+        self.counts[verdict as usize]
+    }
+
+    /// Number of claims on which there could be a verdict: all but identities
+    /// and those of another machine or load.
+    pub const fn comparable(&self) -> u64 {
+        self.count(Verdict::Holds)
+            + self.count(Verdict::Differs)
+            + self.count(Verdict::Undecided)
+            + self.count(Verdict::NotMeasured)
+    }
+}
+
+impl Tally {
+    /// The counts by verdict, and the worked examples.
+    pub fn to_json(&self) -> serde_json::Value {
+        let counts = Verdict::ALL
+            .iter()
+            .map(|verdict| (verdict.title().replace(' ', "-"), self.count(*verdict).into()));
+        let mut json: serde_json::Map<_, _> = counts.collect();
+        let (held, of) = self.examples;
+        json.insert("examples".to_owned(), serde_json::json!({ "hold": held, "of": of }));
+        json.into()
+    }
+}
+
+impl std::ops::Add for Tally {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let mut sum = self;
+        sum.counts.iter_mut().zip(other.counts).for_each(|(one, two)| *one += two);
+        sum.examples.0 += other.examples.0;
+        sum.examples.1 += other.examples.1;
+        sum
+    }
+}
+
+impl fmt::Display for Tally {
+    /// In one line: "8 of 10 claims hold, 1 differs, 1 undecided".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (held, of) = self.examples;
+        let claims = self.counts.iter().sum::<u64>();
+        if claims > 0 {
+            let (holds, comparable) = (self.count(Verdict::Holds), self.comparable());
+            let noun = if comparable == 1 { "claim holds" } else { "claims hold" };
+            write!(f, "{holds} of {comparable} {noun}")?;
+            for verdict in &Verdict::ALL[1..] {
+                match self.count(*verdict) {
+                    0 => {}
+                    n => write!(f, ", {n} {}", verdict.title())?,
+                }
+            }
+        }
+        match (claims, of) {
+            (0, 0) => write!(f, "no claims"),
+            (_, 0) => Ok(()),
+            (0, _) => write!(f, "{held} of {of} worked examples hold"),
+            _ => write!(f, "; {held} of {of} worked examples hold"),
+        }
+    }
+}
+
 impl fmt::Display for Claim {
     /// One line for a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = self.unit();
         write!(
             f,
-            "{} {}: {} (paper {}, {}; measured {})",
-            if self.holds() { "✔ holds" } else { "✘ differs" },
+            "{}: {}: {} (paper {}, {}; measured {})",
+            self.verdict().title(),
             self.place(),
             self.says(),
             self.paper().show(unit),
             self.tolerance().describe(unit),
-            unit.show(self.measured()),
+            self.measured().map_or_else(|| self.reason(), |value| unit.show(value)),
         )
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+    use crate::study::grid::{Grid, metrics};
+
+    fn grid(values: &[f64]) -> Grid {
+        let mut grid = Grid::new(&["design"], values.len());
+        let runs: Vec<_> = values.iter().map(|&value| metrics([("rate", value)])).collect();
+        grid.add(vec!["PBS".into()], &runs);
+        grid
+    }
+
+    fn rate(statement: Statement<Grid>, design: &'static str) -> Statement<Grid> {
+        statement.measured(move |grid: &Grid| {
+            grid.evidence(|view| view.select().is("design", design).one("rate"))
+        })
+    }
+
+    fn verdict(values: &[f64]) -> Verdict {
+        let statement = rate(Statement::at_least("Fig. 1", "at least 10", 10.0, 0.0), "PBS");
+        statement.judge(&grid(values)).verdict()
+    }
+
+    #[test]
+    fn an_interval_inside_outside_and_across_the_bound() {
+        assert_eq!(verdict(&[11.0, 11.1, 11.2]), Verdict::Holds);
+        assert_eq!(verdict(&[9.0, 9.1, 9.2]), Verdict::Differs);
+        assert_eq!(verdict(&[9.0, 11.0, 10.5]), Verdict::Undecided);
+        assert_eq!(verdict(&[12.0]), Verdict::Undecided);
+    }
+
+    #[test]
+    fn nothing_is_claimed_over_nothing() {
+        let statement = rate(Statement::at_most("Fig. 1", "at most 10", 10.0, 0.0), "AT");
+        let claim = statement.judge(&grid(&[1.0, 1.0]));
+        assert_eq!((claim.verdict(), claim.measured()), (Verdict::NotMeasured, None));
+        assert_eq!(claim.reason(), "axis design: no AT");
+        let unmeasured = Statement::at_most("Fig. 1", "at most 10", 10.0, 0.0);
+        assert_eq!(unmeasured.judge(&grid(&[1.0])).verdict(), Verdict::NotMeasured);
+    }
+
+    #[test]
+    fn another_machine_is_not_comparable_whatever_was_measured() {
+        for (values, entries) in [(&[11.0, 11.0][..], 64), (&[9.0, 9.0], 64)] {
+            let conditions = Conditions::new().same("TLB entries", 32, entries);
+            let statement = Statement::at_least("Fig. 1", "at least 10", 10.0, 0.0);
+            let claim = rate(statement.under(&conditions), "PBS").judge(&grid(values));
+            assert_eq!(claim.verdict(), Verdict::NotComparable);
+            assert_eq!(claim.reason(), "TLB entries: 64 here, 32 in the paper");
+        }
+    }
+
+    #[test]
+    fn a_file_with_another_verdict_is_refused() {
+        let statement = rate(Statement::at_least("Fig. 1", "at least 10", 10.0, 0.0), "PBS");
+        let claim = statement.judge(&grid(&[9.0, 9.0]));
+        let json = serde_json::to_string(&claim).unwrap();
+        assert_eq!(serde_json::from_str::<Claim>(&json).unwrap(), claim);
+        let forged = json.replace("differs", "holds");
+        assert!(serde_json::from_str::<Claim>(&forged).is_err());
+    }
+
+    #[test]
+    fn one_number_serves_one_claim() {
+        let claim = |paper| {
+            rate(Statement::at_least("p", "s", paper, 0.0), "PBS").judge(&grid(&[11.0, 11.0]))
+        };
+        assert!(claim(10.0).check_apart(&claim(10.0)).is_ok());
+        assert!(claim(10.0).check_apart(&claim(9.0)).is_err());
+    }
+
+    #[test]
+    fn tallies_count_examples_and_identities_apart() {
+        let claim = |statement: Statement<Grid>| rate(statement, "PBS").judge(&grid(&[11.0, 11.0]));
+        let of = || Statement::at_least("p", "s", 10.0, 0.0);
+        let all = [claim(of()), claim(of().example()), claim(of().identity("2 x 64 x 256"))];
+        let tally = Tally::of(&all);
+        assert_eq!((tally.comparable(), tally.examples), (1, (1, 1)));
+        assert_eq!(
+            tally.to_string(),
+            "1 of 1 claim holds, 1 identity; 1 of 1 worked examples hold"
+        );
+        assert_eq!(Tally::default().to_string(), "no claims");
     }
 }

@@ -1,7 +1,17 @@
-//! TODO study.
+//! Studies as values: the trait and the registry, plans as types that refuse,
+//! measurements by named axes, and verdicts that follow from them.
+//!
+//! ```text
+//!   plan (TOML) ──► Study::measure ──► Grid ──┬─► Study::show    ──► figures
+//!     bounds         run: points × seeds      └─► Study::claims  ──► verdicts
+//! ```
 
-pub(crate) mod check;
-pub(crate) mod claim;
+pub mod bounds;
+pub mod claim;
+pub mod estimate;
+pub mod grid;
+pub mod old;
+pub mod paper;
 pub mod plan;
 pub mod registry;
 pub mod results;

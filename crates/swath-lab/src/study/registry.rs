@@ -1,88 +1,370 @@
-//! The studies that come with the program, and which code runs which plan.
+//! Studies as values: the trait, and the one list of them.
+//!
+//! A study is one file of code with a unit struct that implements [`Study`], one
+//! plan beside it, and one [`Entry`] in its paper's list. Nothing else knows
+//! which studies there are: the program, the report and the children that
+//! measure for a study all go through [`PAPERS`].
 
-use crate::papers::clmalloc::{availability, latency, order};
-use crate::papers::green::{cost, hotplug, layout, migration, power, recorded, working_set};
-use crate::papers::page_buddy::{allocation, cases, fit, freelist, readings, system, tlb, widths};
-use crate::papers::real_time::{footprint, programs, runtimes};
-use crate::papers::superpages::talk;
-use crate::study::plan::{Kind, Plan};
-use crate::study::results;
+use std::any::Any;
+use std::process::Command;
+
+use serde_json::Value as Json;
+
+use crate::papers;
+use crate::study::claim::{Claim, Statement};
+use crate::study::paper::Paper;
+use crate::study::plan::{Head, Plan, PlanError, read, read_head};
+use crate::study::results::{Figure, HostResult, Series, StudyResult, check_pair};
 use crate::study::run::{Outcome, Run, StudyError};
 
-/// The plans that come with the program: name and text.
-pub const BUILT_IN: [(&str, &str); 28] = [
-    ("pbs-cases", include_str!("../papers/page_buddy/cases.toml")),
-    ("pbs-tlb", include_str!("../papers/page_buddy/tlb.toml")),
-    ("pbs-system", include_str!("../papers/page_buddy/system.toml")),
-    ("pbs-system-cpu", include_str!("../papers/page_buddy/system_cpu.toml")),
-    ("pbs-readings", include_str!("../papers/page_buddy/readings.toml")),
-    ("pbs-tlb-armv8", include_str!("../papers/page_buddy/tlb_armv8.toml")),
-    ("pbs-tlb-aged", include_str!("../papers/page_buddy/tlb_aged.toml")),
-    ("pbs-tlb-real", include_str!("../papers/page_buddy/tlb_real.toml")),
-    ("pbs-widths", include_str!("../papers/page_buddy/widths.toml")),
-    ("pbs-allocation", include_str!("../papers/page_buddy/allocation.toml")),
-    ("pbs-freelist", include_str!("../papers/page_buddy/freelist.toml")),
-    ("pbs-fit", include_str!("../papers/page_buddy/fit.toml")),
-    ("green-layout", include_str!("../papers/green/layout.toml")),
-    ("green-hotplug", include_str!("../papers/green/hotplug.toml")),
-    ("green-power", include_str!("../papers/green/power.toml")),
-    ("green-migration", include_str!("../papers/green/migration.toml")),
-    ("green-replay", include_str!("../papers/green/replay.toml")),
-    ("green-cost", include_str!("../papers/green/cost.toml")),
-    ("green-working-set", include_str!("../papers/green/working_set.toml")),
-    ("superpages", include_str!("../papers/superpages/talk.toml")),
-    ("rt-runtimes", include_str!("../papers/real_time/runtimes.toml")),
-    ("rt-footprint", include_str!("../papers/real_time/footprint.toml")),
-    ("rt-programs", include_str!("../papers/real_time/programs.toml")),
-    ("cl-availability", include_str!("../papers/clmalloc/availability.toml")),
-    ("cl-order", include_str!("../papers/clmalloc/order.toml")),
-    ("cl-latency", include_str!("../papers/clmalloc/latency.toml")),
-    ("cl-large", include_str!("../papers/clmalloc/large.toml")),
-    ("cl-structures", include_str!("../papers/clmalloc/structures.toml")),
+/// A kind of study: its plan as a type, what it measures, its figures, its
+/// claims, and the work that a child process does for it.
+pub trait Study: Sync + 'static {
+    /// The name by which plans ask for this code.
+    const KIND: &'static str;
+    /// The real input that it can use.
+    const USES: Uses = Uses::NOTHING;
+    /// The plan.
+    type Plan: Plan;
+    /// The measurements: a [`Grid`](crate::study::grid::Grid), or several with
+    /// what else the figures show.
+    type Found;
+
+    /// Number of seeds of a run; 0 if nothing depends on one.
+    fn seeds(plan: &Self::Plan, quick: bool) -> u64;
+
+    /// Measures.
+    ///
+    /// # Errors
+    /// [`StudyError`].
+    fn measure(plan: &Self::Plan, run: &Run<'_>) -> Result<Self::Found, StudyError>;
+
+    /// The paper's statements, all of them, whatever the plan leaves out.
+    fn claims(plan: &Self::Plan, run: &Run<'_>) -> Vec<Statement<Self::Found>>;
+
+    /// The figures, the finding and the notes.
+    fn show(plan: &Self::Plan, run: &Run<'_>, found: &Self::Found) -> Shown;
+
+    /// Does a job of this study in a process of its own.
+    ///
+    /// # Errors
+    /// The fault, for the program to say.
+    fn child(_job: &str) -> Result<(), Box<dyn std::error::Error>> {
+        Err(format!("studies of the kind {} have no work for a child", Self::KIND).into())
+    }
+}
+
+/// The real input that a study can use in place of its plan's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uses {
+    /// The free frames of a machine.
+    pub memory: bool,
+    /// The accesses of a program.
+    pub accesses: bool,
+    /// The machine that runs the study.
+    pub machine: bool,
+}
+
+impl Uses {
+    /// No real input.
+    pub const NOTHING: Self = Self { memory: false, accesses: false, machine: false };
+}
+
+/// A figure with its series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drawn {
+    /// The drawing.
+    pub figure: Figure,
+    /// Its data.
+    pub series: Vec<Series>,
+}
+
+/// The parts of a report that a study writes itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shown {
+    /// The finding in one paragraph of plain text, after the plan's purpose.
+    pub finding: String,
+    /// The figures in the order of the report.
+    pub figures: Vec<Drawn>,
+    /// Facts that a reader must know to judge the figures, one paragraph each.
+    pub notes: Vec<String>,
+    /// The part that depends on the machine that ran the study.
+    pub host: Option<HostShown>,
+}
+
+/// The part of a report that depends on the machine that ran the study.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostShown {
+    /// The machine in words.
+    pub machine: String,
+    /// The figures.
+    pub figures: Vec<Drawn>,
+    /// Facts that a reader must know to judge the figures.
+    pub notes: Vec<String>,
+}
+
+/// One study of the registry: code, and the text of the plan beside it.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// The code.
+    pub code: &'static dyn AnyStudy,
+    /// The plan.
+    pub plan: &'static str,
+}
+
+/// An entry: the code and the plan of a study.
+#[macro_export]
+macro_rules! entry {
+    ($code:expr, $plan:literal) => {
+        $crate::study::registry::Entry { code: &$code, plan: include_str!($plan) }
+    };
+}
+
+/// Papers in the order of the report.
+pub static PAPERS: [&Paper; 5] = [
+    &papers::page_buddy::PAPER,
+    &papers::green::PAPER,
+    &papers::superpages::PAPER,
+    &papers::real_time::PAPER,
+    &papers::clmalloc::PAPER,
 ];
 
-/// Runs a plan.
+/// Any [`Study`], for the registry.
+pub trait AnyStudy: Sync {
+    /// [`Study::KIND`].
+    fn kind(&self) -> &'static str;
+    /// [`Study::USES`].
+    fn uses(&self) -> Uses;
+    /// The JSON Schema of its plans.
+    fn schema(&self) -> Json;
+    /// Reads a plan and checks it.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    fn read(
+        &self,
+        paper: &'static Paper,
+        name: &str,
+        text: &str,
+    ) -> Result<Box<dyn ReadyStudy>, PlanError>;
+    /// [`Study::child`].
+    ///
+    /// # Errors
+    /// The fault, for the program to say.
+    fn child(&self, job: &str) -> Result<(), Box<dyn std::error::Error>>;
+}
+
+/// A study with a plan that was read and checked.
+pub trait ReadyStudy: Send + Sync {
+    /// The plan's head.
+    fn about(&self) -> &Head;
+    /// The plan's head, to be changed.
+    fn about_mut(&mut self) -> &mut Head;
+    /// The paper.
+    fn paper(&self) -> &'static Paper;
+    /// The real input that it can use.
+    fn uses(&self) -> Uses;
+    /// Statements of the paper, as places, words and the reason if none of the
+    /// plan's runs can be compared.
+    fn statements(&self, run: &Run<'_>) -> Vec<(String, Option<String>)>;
+    /// Runs it.
+    ///
+    /// # Errors
+    /// [`StudyError`].
+    fn run(&self, run: &Run<'_>) -> Result<Outcome, StudyError>;
+    /// The plan, as its own type.
+    fn plan(&self) -> &dyn Any;
+}
+
+struct Ready<S: Study> {
+    paper: &'static Paper,
+    plan: S::Plan,
+}
+
+impl<S: Study> AnyStudy for S {
+    fn kind(&self) -> &'static str {
+        S::KIND
+    }
+
+    fn uses(&self) -> Uses {
+        S::USES
+    }
+
+    fn schema(&self) -> Json {
+        schemars::schema_for!(S::Plan).to_value()
+    }
+
+    fn read(
+        &self,
+        paper: &'static Paper,
+        name: &str,
+        text: &str,
+    ) -> Result<Box<dyn ReadyStudy>, PlanError> {
+        Ok(Box::new(Ready::<S> { paper, plan: read(name, text)? }))
+    }
+
+    fn child(&self, job: &str) -> Result<(), Box<dyn std::error::Error>> {
+        S::child(job)
+    }
+}
+
+impl<S: Study> ReadyStudy for Ready<S> {
+    fn about(&self) -> &Head {
+        self.plan.about()
+    }
+
+    fn about_mut(&mut self) -> &mut Head {
+        self.plan.about_mut()
+    }
+
+    fn paper(&self) -> &'static Paper {
+        self.paper
+    }
+
+    fn uses(&self) -> Uses {
+        S::USES
+    }
+
+    fn statements(&self, run: &Run<'_>) -> Vec<(String, Option<String>)> {
+        S::claims(&self.plan, run).iter().map(Statement::describe).collect()
+    }
+
+    fn run(&self, run: &Run<'_>) -> Result<Outcome, StudyError> {
+        let about = self.plan.about();
+        let found = S::measure(&self.plan, run)?;
+        let (host_claims, claims): (Vec<_>, Vec<_>) =
+            S::claims(&self.plan, run).into_iter().partition(Statement::is_on_host);
+        let judge = |statements: Vec<Statement<S::Found>>| -> Vec<Claim> {
+            statements.into_iter().map(|statement| statement.judge(&found)).collect()
+        };
+        let shown = S::show(&self.plan, run, &found);
+        let (figures, series) = apart(shown.figures);
+        let seeds = S::seeds(&self.plan, run.quick);
+        let result = StudyResult {
+            study: about.study.clone(),
+            title: about.title.clone(),
+            paper: self.paper.key.to_owned(),
+            reference: self.paper.citation(),
+            seed: about.seed,
+            quick: run.quick,
+            n: u32::try_from(seeds).unwrap_or(u32::MAX),
+            plan: self.plan_as_run(run),
+            finding: format!("{} {}", about.purpose, shown.finding).trim().to_owned(),
+            figures,
+            series,
+            claims: judge(claims),
+            notes: shown.notes,
+        };
+        let empty = HostShown::default();
+        let host = (shown.host.is_some() || !host_claims.is_empty()).then(|| {
+            let part = shown.host.as_ref().unwrap_or(&empty);
+            let (figures, series) = apart(part.figures.clone());
+            HostResult {
+                study: about.study.clone(),
+                host: part.machine.clone(),
+                figures,
+                series,
+                claims: judge(host_claims),
+                notes: part.notes.clone(),
+            }
+        });
+        check_pair(&result, host.as_ref())?;
+        Ok(Outcome { result, host })
+    }
+
+    fn plan(&self) -> &dyn Any {
+        &self.plan
+    }
+}
+
+impl<S: Study> Ready<S> {
+    /// The plan with the form of the run and the real input that took the place
+    /// of its own.
+    fn plan_as_run(&self, run: &Run<'_>) -> Json {
+        let mut json = serde_json::to_value(&self.plan).unwrap_or_default();
+        if let Some(keys) = json.as_object_mut() {
+            keys.insert("quick".to_owned(), run.quick.into());
+            if let Some(machine) = run.real.memory.as_ref().filter(|_| S::USES.memory) {
+                keys.insert("real_memory".to_owned(), machine.name.clone().into());
+            }
+            if let Some(file) = run.real.accesses.as_ref().filter(|_| S::USES.accesses) {
+                keys.insert("real_accesses".to_owned(), file.display().to_string().into());
+            }
+        }
+        json
+    }
+}
+
+fn apart(drawn: Vec<Drawn>) -> (Vec<Figure>, Vec<Series>) {
+    let (figures, series): (Vec<_>, Vec<_>) =
+        drawn.into_iter().map(|one| (one.figure, one.series)).unzip();
+    (figures, series.into_iter().flatten().collect())
+}
+
+/// Entries of all papers, in the order of the report.
+pub fn entries() -> impl Iterator<Item = (&'static Paper, Entry)> {
+    PAPERS.into_iter().flat_map(|paper| paper.studies.iter().map(move |entry| (paper, *entry)))
+}
+
+/// The code of a kind.
 ///
 /// # Errors
-/// [`StudyError`].
-pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
-    let outcome = match plan {
-        Plan::Cases(plan) => cases::run(plan, run),
-        Plan::Tlb(plan) => tlb::run(plan, run),
-        Plan::Widths(plan) => widths::run(plan, run),
-        Plan::Readings(plan) => readings::run(plan, run),
-        Plan::System(plan) => system::run(plan, run),
-        Plan::Allocation(plan) => allocation::run(plan, run),
-        Plan::Freelist(plan) => freelist::run(plan, run),
-        Plan::Fit(plan) => fit::run(plan, run),
-        Plan::Green(plan) => match plan.about.kind {
-            Kind::GreenHotplug => hotplug::run(plan, run),
-            Kind::GreenPower => power::run(plan, run),
-            Kind::GreenMigration => migration::run(plan, run),
-            Kind::GreenReplay => recorded::run(plan, run),
-            _ => layout::run(plan, run),
-        },
-        Plan::GreenCost(plan) => cost::run(plan, run),
-        Plan::GreenWorkingSet(plan) => working_set::run(plan, run),
-        Plan::Superpages(plan) => talk::run(plan, run),
-        Plan::Rt(plan) => match plan.about.kind {
-            Kind::RtFootprint => footprint::run(plan, run),
-            Kind::RtPrograms => programs::run(plan, run),
-            _ => runtimes::run(plan, run),
-        },
-        Plan::ClAvailability(plan) => availability::run(plan, run),
-        Plan::ClOrder(plan) => order::run(plan, run),
-        Plan::ClLatency(plan) => latency::run(plan, run),
-        #[cfg(target_os = "linux")]
-        Plan::ClLarge(plan) => crate::papers::clmalloc::large::run(plan, run),
-        #[cfg(target_os = "linux")]
-        Plan::ClStructures(plan) => crate::papers::clmalloc::structures::run(plan, run),
-        #[cfg(not(target_os = "linux"))]
-        Plan::ClLarge(_) | Plan::ClStructures(_) => Err(StudyError::Machine {
-            study: plan.about().study.clone(),
-            what: "cmt_malloc is made for Linux only".to_owned(),
-        }),
-    }?;
-    results::check_pair(&outcome.result, outcome.host.as_ref())?;
-    Ok(outcome)
+/// [`PlanError::Parse`] with the kinds that there are.
+fn code_of(kind: &str, plan: &str) -> Result<(&'static Paper, &'static dyn AnyStudy), PlanError> {
+    let found = entries().find(|(_, entry)| entry.code.kind() == kind);
+    found.map(|(paper, entry)| (paper, entry.code)).ok_or_else(|| {
+        let mut kinds: Vec<&str> = entries().map(|(_, entry)| entry.code.kind()).collect();
+        kinds.dedup();
+        let message = format!("about.kind: no kind {kind:?}; there are {}", kinds.join(", "));
+        PlanError::Parse { plan: plan.to_owned(), message }
+    })
+}
+
+/// Reads a plan of any kind; `name` is its name or file.
+///
+/// # Errors
+/// [`PlanError`].
+pub fn parse(name: &str, text: &str) -> Result<Box<dyn ReadyStudy>, PlanError> {
+    let head = match read_head(name, text) {
+        Ok(head) => head,
+        Err(error) => return crate::study::old::registry::parse(name, text).map_err(|_| error),
+    };
+    let (paper, code) = code_of(&head.kind, name)?;
+    code.read(paper, name, text)
+}
+
+/// Every study that comes with the program.
+///
+/// # Errors
+/// [`PlanError`]; never for the plans that come with the program, which a test reads.
+pub fn built_in() -> Result<Vec<Box<dyn ReadyStudy>>, PlanError> {
+    entries().map(|(paper, entry)| entry.code.read(paper, entry.code.kind(), entry.plan)).collect()
+}
+
+/// The JSON Schema of every kind's plans, by kind.
+pub fn schemas() -> Json {
+    let all = entries().map(|(_, entry)| (entry.code.kind().to_owned(), entry.code.schema()));
+    Json::Object(all.collect())
+}
+
+/// The command that does a job of a study in a child process.
+///
+/// # Errors
+/// [`std::io::Error`] if the program does not know where it is.
+pub fn child_command(kind: &str, job: &str) -> std::io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["child", kind, job]);
+    Ok(command)
+}
+
+/// Does a job in this process, which is the child.
+///
+/// # Errors
+/// The fault, for the program to say.
+pub fn child(kind: &str, job: &str) -> Result<(), Box<dyn std::error::Error>> {
+    if code_of(kind, "child").is_err() {
+        return crate::study::old::registry::child(kind, job);
+    }
+    let (_, code) = code_of(kind, "child")?;
+    code.child(job)
 }

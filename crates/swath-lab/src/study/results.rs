@@ -9,7 +9,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::study::claim::{Claim, ClaimFault, PaperFigure, Tolerance, Unit};
+pub use crate::study::claim::{
+    Claim, ClaimFault, PaperFigure, Statement, Tally, Tolerance, Unit, Verdict,
+};
+use crate::study::estimate::Estimate;
 
 /// What one study found. Everything in it follows from `plan` and `seed`.
 ///
@@ -25,12 +28,16 @@ pub struct StudyResult {
     pub study: String,
     /// The study's title in words.
     pub title: String,
-    /// The paper's file name.
+    /// The paper's key, as in `docs/papers.md`.
     pub paper: String,
-    /// The paper as a reader would cite it: authors, title, year.
+    /// The paper as a reader would cite it: authors, title, venue, year.
     pub reference: String,
     /// The seed of all random numbers.
     pub seed: u64,
+    /// True for a quick run: fewer seeds or less work.
+    pub quick: bool,
+    /// Number of seeds; 0 if nothing depends on one.
+    pub n: u32,
     /// The plan that was run, with every key it may leave out filled in.
     pub plan: serde_json::Value,
     /// The finding in one paragraph of plain text.
@@ -127,14 +134,71 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// One measurement: `[x, y]` in JSON, or `["category", y]` for bars.
+/// One measurement: `[x, y]` in JSON, or `["category", y]` for bars, with `n` and
+/// the ends of the 95% interval behind it if it depends on a seed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "PointForm", into = "PointForm")]
+pub struct Point {
+    /// The place on the x axis.
+    pub x: Place,
+    /// The measured value.
+    pub y: f64,
+    /// The value's spread over seeds, if it depends on one.
+    pub spread: Option<Spread>,
+}
+
+/// A place on the x axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Point {
-    /// At a number on the x axis.
-    At(f64, f64),
-    /// In a category.
-    In(String, f64),
+pub enum Place {
+    /// A number.
+    At(f64),
+    /// A category.
+    In(String),
+}
+
+/// The spread of a measured value over seeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// Number of seeds.
+    pub n: u32,
+    /// Ends of the 95% interval; none with a single seed.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Spread {
+    /// The spread of an estimate; none if it depends on no seed.
+    pub fn of(estimate: &Estimate) -> Option<Self> {
+        let exact = *estimate == Estimate::exact(estimate.value);
+        (!exact).then_some(Self { n: estimate.n, interval: estimate.interval })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum PointForm {
+    Exact(Place, f64),
+    Sampled(Place, f64, u32, Option<(f64, f64)>),
+}
+
+impl From<PointForm> for Point {
+    fn from(form: PointForm) -> Self {
+        match form {
+            PointForm::Exact(x, y) => Self { x, y, spread: None },
+            PointForm::Sampled(x, y, n, interval) => {
+                Self { x, y, spread: Some(Spread { n, interval }) }
+            }
+        }
+    }
+}
+
+impl From<Point> for PointForm {
+    fn from(Point { x, y, spread }: Point) -> Self {
+        match spread {
+            None => Self::Exact(x, y),
+            Some(Spread { n, interval }) => Self::Sampled(x, y, n, interval),
+        }
+    }
 }
 
 /// What is wrong with a result, and where.
@@ -324,7 +388,11 @@ fn check_parts(
         }
         one.check(figure.kind)?;
     }
-    claims.iter().try_for_each(Claim::check)
+    for (i, claim) in claims.iter().enumerate() {
+        claim.check()?;
+        claims[..i].iter().try_for_each(|other| claim.check_apart(other))?;
+    }
+    Ok(())
 }
 
 fn check_figures<'a>(figures: impl Iterator<Item = &'a Figure>) -> Result<(), ResultError> {
@@ -408,16 +476,19 @@ impl Series {
         let mut categories = BTreeSet::new();
         for (index, point) in self.points.iter().enumerate() {
             let bars = matches!(kind, FigureKind::Bars | FigureKind::Table);
-            let what = match point {
-                _ if !drawable(point.y()) => PointFault::YNotFinite(point.y()),
-                Point::At(..) if bars => PointFault::NumberInBars,
-                Point::In(..) if !bars => PointFault::CategoryOnAxis,
-                Point::In(category, _) if !categories.insert(category) => PointFault::SameCategory,
-                Point::At(x, _) if !drawable(*x) => PointFault::XNotFinite(*x),
-                Point::At(x, _) if kind == FigureKind::LinesLog2 && *x <= 0.0 => {
+            let ends = point.spread.and_then(|spread| spread.interval);
+            let end = ends.and_then(|(low, high)| [low, high].into_iter().find(|y| !drawable(*y)));
+            let what = match &point.x {
+                _ if !drawable(point.y) => PointFault::YNotFinite(point.y),
+                _ if end.is_some() => PointFault::YNotFinite(end.unwrap_or_default()),
+                Place::At(_) if bars => PointFault::NumberInBars,
+                Place::In(_) if !bars => PointFault::CategoryOnAxis,
+                Place::In(category) if !categories.insert(category) => PointFault::SameCategory,
+                Place::At(x) if !drawable(*x) => PointFault::XNotFinite(*x),
+                Place::At(x) if kind == FigureKind::LinesLog2 && *x <= 0.0 => {
                     PointFault::XNotPositive(*x)
                 }
-                Point::At(..) | Point::In(..) => continue,
+                Place::At(_) | Place::In(_) => continue,
             };
             return Err(ResultError::Point {
                 figure: self.figure.clone(),
@@ -431,37 +502,53 @@ impl Series {
 }
 
 impl Point {
+    /// A value at a place, without a spread.
+    pub const fn new(x: Place, y: f64) -> Self {
+        Self { x, y, spread: None }
+    }
+
+    /// A value at a number, without a spread.
+    pub const fn at(x: f64, y: f64) -> Self {
+        Self::new(Place::At(x), y)
+    }
+
+    /// A value in a category, without a spread.
+    pub fn named(category: impl Into<String>, y: f64) -> Self {
+        Self::new(Place::In(category.into()), y)
+    }
+
+    /// The same point with a spread.
+    #[must_use]
+    pub fn with_spread(self, spread: Option<Spread>) -> Self {
+        Self { spread, ..self }
+    }
+
     /// The same place on the x axis with another value.
     #[must_use]
     pub fn with_y(&self, y: f64) -> Self {
-        match self {
-            Self::At(x, _) => Self::At(*x, y),
-            Self::In(category, _) => Self::In(category.clone(), y),
-        }
+        Self::new(self.x.clone(), y)
     }
 
     /// The measured value.
-    pub fn y(&self) -> f64 {
-        match self {
-            Self::At(_, y) | Self::In(_, y) => *y,
-        }
+    pub const fn y(&self) -> f64 {
+        self.y
     }
 }
 
 impl From<(f64, f64)> for Point {
     fn from((x, y): (f64, f64)) -> Self {
-        Self::At(x, y)
+        Self::at(x, y)
     }
 }
 
 impl From<(&str, f64)> for Point {
     fn from((category, y): (&str, f64)) -> Self {
-        Self::In(category.to_owned(), y)
+        Self::named(category, y)
     }
 }
 
 impl From<(String, f64)> for Point {
     fn from((category, y): (String, f64)) -> Self {
-        Self::In(category, y)
+        Self::named(category, y)
     }
 }

@@ -1,4 +1,4 @@
-//! What every study shares: how it is run, what it gives, how it fails.
+//! The run of a study: points in parallel, seeds, and the errors of it.
 //!
 //! A study is a list of points that do not depend on each other. They run on
 //! as many threads as the caller's pool has, and are gathered in the plan's
@@ -9,26 +9,27 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::source::real::{InputError, RealInput};
-use crate::study::plan::{About, PlanError};
+use crate::study::grid::{Grid, Metrics, Value};
+use crate::study::plan::PlanError;
 use crate::study::results::{HostResult, ResultError, StudyResult};
 
-/// Who watches a study run.
+/// An observer of a run.
 pub trait Watch: Sync {
     /// A study of so many points begins.
     fn begin(&self, study: &str, points: u64);
     /// One point is done.
     fn point(&self);
-    /// Whether the run should stop at the next point.
+    /// Returns true if the run should stop at the next point.
     fn cancelled(&self) -> bool;
 }
 
-/// How a plan is run.
+/// The circumstances of a run.
 pub struct Run<'a> {
-    /// Fewer repeats.
+    /// True for the quick form of the plan.
     pub quick: bool,
     /// Real input in place of the plan's.
     pub real: &'a RealInput,
-    /// Who watches.
+    /// The observer.
     pub watch: &'a dyn Watch,
 }
 
@@ -40,11 +41,11 @@ impl Run<'_> {
     /// The first error in that order, or [`StudyError::Interrupted`].
     pub fn points<P: Sync, R: Send>(
         &self,
-        about: &About,
+        about: &impl Named,
         points: &[P],
         measure: impl Fn(&P) -> Result<R, StudyError> + Sync,
     ) -> Result<Vec<R>, StudyError> {
-        self.watch.begin(&about.study, points.len() as u64);
+        self.watch.begin(about.study(), points.len() as u64);
         let results: Vec<Result<R, StudyError>> = points
             .par_iter()
             .map(|point| {
@@ -58,26 +59,60 @@ impl Run<'_> {
             .collect();
         results.into_iter().collect()
     }
+
+    /// Measures every point with every seed: a cell for each point. Points
+    /// and seeds run side by side. `at` gives a point's coordinates on `axes`,
+    /// `measure` its metrics with the seed's number, from 0; with 0 seeds
+    /// nothing depends on one and every point is measured once.
+    ///
+    /// # Errors
+    /// As for [`points`](Self::points).
+    pub fn grid<P: Sync>(
+        &self,
+        about: &impl Named,
+        axes: &[&str],
+        seeds: u64,
+        points: &[P],
+        at: impl Fn(&P) -> Vec<Value>,
+        measure: impl Fn(&P, u64) -> Result<Metrics, StudyError> + Sync,
+    ) -> Result<Grid, StudyError> {
+        let each = seeds.max(1);
+        let jobs: Vec<(&P, u64)> =
+            points.iter().flat_map(|point| (0..each).map(move |seed| (point, seed))).collect();
+        let measured = self.points(about, &jobs, |(point, seed)| measure(point, *seed))?;
+        let mut grid = Grid::new(axes, usize::try_from(seeds).unwrap_or(usize::MAX));
+        let runs = measured.chunks(usize::try_from(each).unwrap_or(usize::MAX));
+        for (point, runs) in points.iter().zip(runs) {
+            grid.add(at(point), runs);
+        }
+        Ok(grid)
+    }
 }
 
-/// What a study found.
+/// The head of a plan: it names its study.
+pub trait Named {
+    /// The study's name.
+    fn study(&self) -> &str;
+}
+
+/// Results of a study.
 pub struct Outcome {
-    /// What follows from plan and seed.
+    /// The part that follows from plan and seed.
     pub result: StudyResult,
-    /// What depends on the machine that ran it.
+    /// The part that depends on the machine that ran it.
     pub host: Option<HostResult>,
 }
 
-/// Why a study gave no result.
+/// Reasons why a study gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// The watcher stopped it.
+    /// The observer stopped it.
     #[error("interrupted")]
     Interrupted,
     /// The plan cannot be run.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// What was measured is not a valid result.
+    /// The measurements are not a valid result.
     #[error(transparent)]
     Result(#[from] ResultError),
     /// Free blocks do not fit into memory.
@@ -88,13 +123,13 @@ pub enum StudyError {
     Machine {
         /// The study.
         study: String,
-        /// What went wrong, with its numbers.
+        /// The fault, with its numbers.
         what: String,
     },
     /// There is no such design.
     #[error("no design {design:?}; there are {known}")]
     NoDesign {
-        /// What was asked for.
+        /// The name that was asked for.
         design: String,
         /// Those that there are.
         known: String,
@@ -106,7 +141,12 @@ pub enum StudyError {
 
 /// A result without figures yet. Its plan is the one that was run: whether
 /// quick, and with the real input that took the place of its own.
-pub fn result(about: &About, plan: &impl Serialize, run: &Run<'_>, finding: String) -> StudyResult {
+pub fn result(
+    about: &crate::study::old::plan::About,
+    plan: &impl Serialize,
+    run: &Run<'_>,
+    finding: String,
+) -> StudyResult {
     let mut json = serde_json::to_value(plan).unwrap_or_default();
     if let Some(keys) = json.as_object_mut() {
         keys.insert("quick".to_owned(), run.quick.into());
@@ -123,11 +163,19 @@ pub fn result(about: &About, plan: &impl Serialize, run: &Run<'_>, finding: Stri
         paper: about.paper.clone(),
         reference: about.reference.clone(),
         seed: about.seed,
+        quick: run.quick,
+        n: 0,
         plan: json,
         finding,
         figures: Vec::new(),
         series: Vec::new(),
         claims: Vec::new(),
         notes: Vec::new(),
+    }
+}
+
+impl Named for crate::study::old::plan::About {
+    fn study(&self) -> &str {
+        &self.study
     }
 }

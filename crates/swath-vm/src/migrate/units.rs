@@ -27,12 +27,11 @@ use core::fmt;
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::zone::bank::buddy::{AdaptiveBuddy, ArrayBuddy, ListBuddy, Policy};
-use swath_frame::zone::bank::ranges::Pool;
-use swath_frame::zone::linux::zone::Observe;
+use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankPool, ListBuddy, PoolPolicy};
+use swath_frame::zone::linux::Observe;
 use swath_frame::{
-    HotplugError, Isolation, LinuxZone, Machine, Mobility, PerCpu, Request, Unit, ZoneAllocator,
-    ZoneKind,
+    BlockRequest, HotplugError, Isolation, LinuxZone, Machine, MemoryUnit, Mobility, PerCpuLists,
+    ZoneAllocator, ZoneKind,
 };
 
 use crate::migrate::daemon::{Banks, Candidate, Cause, Config, Daemon, Owners, Step};
@@ -66,7 +65,7 @@ pub trait Emptying: ZoneAllocator {
 
     /// Takes a block for what is moved out of another bank, from none that rests.
     fn take_target(&mut self, order: Order) -> Option<Pfn> {
-        self.take(order, Mobility::Movable)
+        self.allocate(order, Mobility::Movable)
     }
 
     /// Free frames that [`take_target`](Self::take_target) can take.
@@ -83,13 +82,13 @@ impl<A: DerefMut<Target = [u64]>> Emptying for AdaptiveBuddy<A> {
     const RESTS: bool = true;
 
     fn rests(&self, frame: Pfn) -> bool {
-        pool(self, frame) == Some(Pool::Offline)
+        pool(self, frame) == Some(BankPool::Offline)
     }
 
     /// The paper empties banks of POOL_USER. Packed, those of POOL_KERNEL from
     /// which the kernel's last frame is gone are emptied, too.
     fn may_be_emptied(&self, frame: Pfn) -> bool {
-        self.policy() == Policy::PACKED || pool(self, frame) == Some(Pool::User)
+        self.policy() == PoolPolicy::PACKED || pool(self, frame) == Some(BankPool::User)
     }
 
     /// The paper moves frames within POOL_USER. A bank with kernel memory never
@@ -97,18 +96,18 @@ impl<A: DerefMut<Target = [u64]>> Emptying for AdaptiveBuddy<A> {
     /// kernel may need soon.
     fn take_target(&mut self, order: Order) -> Option<Pfn> {
         let lent = lent_frames(self);
-        let own = self.take_own(order, Pool::User);
+        let own = self.allocate_own(order, BankPool::User);
         let may_lend = own.is_none() && lent >= order.frames();
-        own.or_else(|| may_lend.then(|| self.take_own(order, Pool::Kernel)).flatten())
+        own.or_else(|| may_lend.then(|| self.allocate_own(order, BankPool::Kernel)).flatten())
     }
 
     fn target_frames(&self) -> u64 {
-        self.pool_free_frames(Pool::User) + lent_frames(self)
+        self.pool_free_frames(BankPool::User) + lent_frames(self)
     }
 }
 
 /// The pool of the bank around a frame.
-fn pool<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>, frame: Pfn) -> Option<Pool> {
+fn pool<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>, frame: Pfn) -> Option<BankPool> {
     zone.bank_of(frame).and_then(|bank| zone.bank(bank)).and_then(|bank| bank.pool)
 }
 
@@ -118,8 +117,8 @@ const KERNEL_RESERVE_FRAMES: u64 = swath_frame::layout::BANK_FRAMES / 8;
 
 /// Free frames of POOL_KERNEL that may serve what is moved.
 fn lent_frames<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>) -> u64 {
-    match zone.policy() == Policy::PACKED {
-        true => zone.pool_free_frames(Pool::Kernel).saturating_sub(KERNEL_RESERVE_FRAMES),
+    match zone.policy() == PoolPolicy::PACKED {
+        true => zone.pool_free_frames(BankPool::Kernel).saturating_sub(KERNEL_RESERVE_FRAMES),
         false => 0,
     }
 }
@@ -137,7 +136,7 @@ impl<'m, Z, Zs, Ls, W> NodeBanks<'m, Zs, Ls, W>
 where
     Z: Emptying,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
     /// The banks of a node, for a daemon that runs on a CPU; `None` if there is
@@ -193,7 +192,7 @@ impl<Z, Zs, Ls, W> Banks for NodeBanks<'_, Zs, Ls, W>
 where
     Z: Emptying,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
     fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate> {
@@ -215,11 +214,11 @@ where
     }
 
     fn isolate(&mut self, bank: usize) -> bool {
-        self.machine.borrow_mut().isolate(Unit::Bank(bank)).is_ok()
+        self.machine.borrow_mut().isolate(MemoryUnit::Bank(bank)).is_ok()
     }
 
     fn rejoin(&mut self, bank: usize) {
-        leave(self.machine, Unit::Bank(bank), Z::RESTS);
+        leave(self.machine, MemoryUnit::Bank(bank), Z::RESTS);
     }
 
     fn next_occupied(&self, bank: usize, from: Pfn) -> Option<Pfn> {
@@ -231,8 +230,9 @@ where
         let mut machine = self.machine.borrow_mut();
         (0..machine.zones().len()).rev().find_map(|zone| {
             let is_own = machine.layout().zones()[zone].node == self.node;
-            let mut take =
-                || machine.take_with(zone, order, Mobility::Movable, |own| own.take_target(order));
+            let mut take = || {
+                machine.allocate_with(zone, order, Mobility::Movable, |own| own.take_target(order))
+            };
             is_own.then(&mut take).flatten()
         })
     }
@@ -244,11 +244,11 @@ where
 
 /// Ends the isolation of a unit: offline if it is empty and does not rest by
 /// itself.
-fn leave<Z, Zs, Ls, W>(machine: &RefCell<Machine<Zs, Ls, W>>, unit: Unit, rests: bool)
+fn leave<Z, Zs, Ls, W>(machine: &RefCell<Machine<Zs, Ls, W>>, unit: MemoryUnit, rests: bool)
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
     let mut machine = machine.borrow_mut();
@@ -264,10 +264,10 @@ fn give<Z, Zs, Ls, W>(machine: &RefCell<Machine<Zs, Ls, W>>, start: Pfn, order: 
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
-    let given = machine.borrow_mut().give(Extent::new(start, order.frames()), cpu);
+    let given = machine.borrow_mut().free(Extent::new(start, order.frames()), cpu);
     debug_assert_eq!(given, Ok(()), "what is given was taken");
 }
 
@@ -280,7 +280,7 @@ pub enum OfflineError {
     /// A frame could not be moved.
     Stays {
         /// The unit.
-        unit: Unit,
+        unit: MemoryUnit,
         /// The frame.
         frame: Pfn,
         /// Why.
@@ -311,29 +311,29 @@ impl From<HotplugError> for OfflineError {
 #[derive(Debug)]
 pub struct Units<'m, Zs, Ls, W> {
     machine: &'m RefCell<Machine<Zs, Ls, W>>,
-    of: fn(usize) -> Unit,
+    of: fn(usize) -> MemoryUnit,
     cpu: usize,
     /// What is asked for while a unit is emptied: the node that it is on, and
     /// its kind of zone or a lower one.
-    request: Request,
+    request: BlockRequest,
 }
 
 impl<'m, Z, Zs, Ls, W> Units<'m, Zs, Ls, W>
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
-    /// The units that `of` makes of a number, [`Unit::Section`] or
-    /// [`Unit::Bank`], for work on a CPU; `None` if there is no such CPU. The
+    /// The units that `of` makes of a number, [`MemoryUnit::Section`] or
+    /// [`MemoryUnit::Bank`], for work on a CPU; `None` if there is no such CPU. The
     /// machine is borrowed within each call only.
     pub fn new(
         machine: &'m RefCell<Machine<Zs, Ls, W>>,
-        of: fn(usize) -> Unit,
+        of: fn(usize) -> MemoryUnit,
         cpu: usize,
     ) -> Option<Self> {
-        let request = Request {
+        let request = BlockRequest {
             order: Order::BASE,
             mobility: Mobility::Movable,
             highest: ZoneKind::Normal,
@@ -346,8 +346,8 @@ where
 
     fn extent(&self, number: usize) -> Option<Extent> {
         match (self.of)(number) {
-            Unit::Section(section) => self.machine.borrow().layout().section(section),
-            Unit::Bank(bank) => self.machine.borrow().layout().bank(bank),
+            MemoryUnit::Section(section) => self.machine.borrow().layout().section(section),
+            MemoryUnit::Bank(bank) => self.machine.borrow().layout().bank(bank),
         }
     }
 
@@ -394,7 +394,7 @@ where
         }
     }
 
-    fn isolate_known(&mut self, unit: Unit, frames: Extent) -> Result<(), HotplugError> {
+    fn isolate_known(&mut self, unit: MemoryUnit, frames: Extent) -> Result<(), HotplugError> {
         let mut machine = self.machine.borrow_mut();
         machine.isolate(unit)?;
         let layout = machine.layout();
@@ -411,7 +411,7 @@ impl<Z, Zs, Ls, W> Banks for Units<'_, Zs, Ls, W>
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
     /// None: nothing is emptied that nobody named.
@@ -440,7 +440,7 @@ where
     }
 
     fn take_target(&mut self, order: Order) -> Option<Pfn> {
-        self.machine.borrow_mut().take(Request { order, ..self.request }).ok()
+        self.machine.borrow_mut().allocate(BlockRequest { order, ..self.request }).ok()
     }
 
     fn give(&mut self, start: Pfn, order: Order) {

@@ -226,7 +226,7 @@ fn copy<C: PhysMemory + ?Sized>(
     to: Pfn,
     order: Order,
 ) -> Result<(), BusError> {
-    let (from, to) = (from.addr().raw(), to.addr().raw());
+    let (from, to) = (from.address().raw(), to.address().raw());
     for offset in (0..order.frames() * BASE_PAGE_BYTES).step_by(8) {
         let word = memory.read_u64(PhysAddr::new(from + offset))?;
         memory.write_u64(PhysAddr::new(to + offset), word)?;

@@ -227,7 +227,7 @@ const fn remap(memory: MemoryKind) -> u64 {
 
 fn armv7_leaf(level: usize, leaf: Leaf) -> u64 {
     let Leaf { order, frame, attributes: a, owned } = leaf;
-    let pa = frame.addr().raw();
+    let pa = frame.address().raw();
     let tex_c_b = remap(a.memory);
     let mut word = armv7::C.set(armv7::B.set(0, tex_c_b), tex_c_b >> 1);
     let tex0 = tex_c_b >> 2;

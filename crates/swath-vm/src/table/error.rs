@@ -4,7 +4,7 @@
 use core::fmt;
 
 use swath_arch::{BusError, Extent, Order, Pfn, PhysAddr, Vpn};
-use swath_frame::{AllocError, FreeError};
+use swath_frame::{FrameAllocateError, FrameFreeError};
 
 use crate::table::unmap::Flush;
 
@@ -30,7 +30,7 @@ pub enum NewError {
         order: Order,
     },
     /// No frames for the root table.
-    NoTable(AllocError),
+    NoTable(FrameAllocateError),
     /// The root's frame lies beyond what the format can address.
     TableOutOfReach {
         /// The frame.
@@ -61,7 +61,7 @@ pub enum MapError {
         page: Vpn,
     },
     /// No frame for a table.
-    NoTable(AllocError),
+    NoTable(FrameAllocateError),
     /// The frame for a table lies beyond what the format can address.
     TableOutOfReach {
         /// The frame.
@@ -151,7 +151,7 @@ pub enum UnmapError {
         /// The first extent refused.
         extent: Extent,
         /// What the allocator said.
-        error: FreeError,
+        error: FrameFreeError,
         /// The maintenance owed, as after success.
         flush: Flush,
     },
@@ -261,7 +261,7 @@ pub enum DemoteError {
     },
     /// No table was kept, and there is no frame for a new one: the superpage
     /// can only be removed as a whole.
-    NoTable(AllocError),
+    NoTable(FrameAllocateError),
     /// The frame for a table lies beyond what the format can address.
     TableOutOfReach {
         /// The frame.

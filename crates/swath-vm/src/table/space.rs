@@ -88,7 +88,7 @@ enum Owner {
 
 /// The first page of the range that the format does not translate.
 pub(crate) fn first_not_canonical(format: Format, range: PageRange) -> Option<Vpn> {
-    let fits = |page: Vpn| page.raw() >> 52 == 0 && format.is_canonical(page.addr());
+    let fits = |page: Vpn| page.raw() >> 52 == 0 && format.is_canonical(page.address());
     if !fits(range.start) {
         return Some(range.start);
     }
@@ -164,8 +164,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let root = PhysAddr::new(0);
         let mut regime = Regime { format, root, coalescing };
         let order = View { memory: &memory, regime, superpages: sizes.is_some() }.table_order(0);
-        let root = tables.take_aligned(order).map_err(NewError::NoTable)?;
-        regime.root = root.start.addr();
+        let root = tables.allocate_aligned(order).map_err(NewError::NoTable)?;
+        regime.root = root.start.address();
         let ready = if out_of_reach(format, root) {
             Err(NewError::TableOutOfReach { frame: root.start })
         } else {
@@ -358,7 +358,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         while done < range.count {
             let page = Vpn::new(range.start.raw() + done);
             // Tables may have come from the same frames: none may be left.
-            let taken = self.frames.take_block(range.count - done);
+            let taken = self.frames.allocate_block(range.count - done);
             let mapped = match taken {
                 None => Err(short),
                 Some(block) => self
@@ -389,7 +389,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// [`FaultError`]; nothing has changed.
     pub fn fault(&mut self, page: Vpn, attributes: Attributes) -> Result<Pfn, FaultError> {
         self.check_range(PageRange::new(page, 1)).map_err(FaultError::Map)?;
-        let frame = self.frames.take_frame().ok_or(FaultError::OutOfFrames)?;
+        let frame = self.frames.allocate_frame().ok_or(FaultError::OutOfFrames)?;
         self.map_block(&mut None, page, Extent::new(frame, 1), attributes, Owner::Space)
             .map_err(FaultError::Map)?;
         Ok(frame)

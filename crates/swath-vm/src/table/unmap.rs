@@ -8,7 +8,7 @@
 use swath_arch::{
     BusError, Coalescing, Extent, Format, Order, PageRange, PhysAddr, PhysMemory, Vpn,
 };
-use swath_frame::{FrameAllocator, FreeError};
+use swath_frame::{FrameAllocator, FrameFreeError};
 
 use crate::table::contiguity::Place;
 use crate::table::encode::{
@@ -260,7 +260,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// Gives back what the suspended entries of the range held, and the tables
     /// that have become empty. Returns whether there were such tables, and the
     /// first extent that the allocator refused.
-    fn release(&mut self, range: PageRange) -> (bool, Option<(Extent, FreeError)>) {
+    fn release(&mut self, range: PageRange) -> (bool, Option<(Extent, FrameFreeError)>) {
         let format = self.regime.format;
         let mut pending = Extent::default();
         let mut refused = None;
@@ -298,7 +298,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         (links_changed, refused)
     }
 
-    fn free_frames(&mut self, block: Extent, refused: &mut Option<(Extent, FreeError)>) {
+    fn free_frames(&mut self, block: Extent, refused: &mut Option<(Extent, FrameFreeError)>) {
         if let Err(error) = self.frames.free(block) {
             refused.get_or_insert((block, error));
         }

@@ -1,7 +1,7 @@
 //! Making tables on the way to a page, and the number of their entries in use.
 
 use swath_arch::{BusError, Extent, Format, Order, PhysAddr, PhysMemory, Vpn};
-use swath_frame::{AllocError, FrameAllocator};
+use swath_frame::{FrameAllocateError, FrameAllocator};
 
 use crate::table::encode::{
     Kind, {self},
@@ -124,7 +124,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             // cleared when it was made and empty since.
             offset = 1024 * (self.view().index(0, page) & 3);
             if let Some(frame) = self.view().shared_frame(at)? {
-                let table = PhysAddr::new(frame.addr().raw() + offset);
+                let table = PhysAddr::new(frame.address().raw() + offset);
                 if self.sizes.is_some() {
                     // A table that was kept there left its entries behind.
                     for i in 0..self.view().entries(level) {
@@ -148,7 +148,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             return Err(error);
         }
         self.table_frames += taken.count;
-        Ok((PhysAddr::new(taken.start.addr().raw() + offset), taken))
+        Ok((PhysAddr::new(taken.start.address().raw() + offset), taken))
     }
 
     /// Gives back what [`table_frame`](Self::table_frame) took.
@@ -159,14 +159,14 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         }
     }
 
-    fn take_table(&mut self, order: Order) -> Result<Extent, AllocError> {
+    fn take_table(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
         if order == Order::BASE {
             let free = self.tables.free_frames();
-            let frame = self.tables.take_frame();
+            let frame = self.tables.allocate_frame();
             return frame
                 .map(|frame| Extent::new(frame, 1))
-                .ok_or(AllocError::OutOfFrames { wanted: 1, free });
+                .ok_or(FrameAllocateError::OutOfFrames { wanted: 1, free });
         }
-        self.tables.take_aligned(order)
+        self.tables.allocate_aligned(order)
     }
 }

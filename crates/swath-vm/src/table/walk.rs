@@ -83,7 +83,7 @@ impl<M: PhysMemory> View<'_, M> {
 
     /// Which entry of its table at `level` belongs to the page.
     pub(crate) const fn index(self, level: usize, page: Vpn) -> u64 {
-        self.regime.format.levels()[level].index.get(page.addr().raw())
+        self.regime.format.levels()[level].index.get(page.address().raw())
     }
 
     pub(crate) const fn entry(self, table: PhysAddr, index: u64) -> PhysAddr {

@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use swath_arch::{
     BusError, Coalescing, ContiguityField, Extent, Format, Order, Pfn, PhysAddr, PhysMemory,
 };
-use swath_frame::{AllocError, FrameAllocator, FreeError};
+use swath_frame::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use swath_vm::AddressSpace;
 
 /// Frames of memory that answer; the rest of the address space does not.
@@ -74,7 +74,7 @@ impl PhysMemory for Memory {
     }
     /// One write, so that each of them can be made to fail in short time.
     fn zero_frame(&self, frame: Pfn) -> Result<(), BusError> {
-        self.access(frame.addr(), 8, Some(0))?;
+        self.access(frame.address(), 8, Some(0))?;
         self.words.borrow_mut()[(frame.raw() - self.first) as usize] = Some(Box::new([0; 512]));
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Pool {
 }
 
 impl FrameAllocator for Pool {
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
         if frames_max == 0 || self.fails() {
             return None;
         }
@@ -132,10 +132,10 @@ impl FrameAllocator for Pool {
         Some(self.take(at, room.min(wanted as usize)))
     }
 
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
         let count = order.frames() as usize;
         let skip = (self.first.next_multiple_of(order.frames()) - self.first) as usize;
-        let error = AllocError::NoBlock { order };
+        let error = FrameAllocateError::NoBlock { order };
         if self.fails() {
             return Err(error);
         }
@@ -145,14 +145,14 @@ impl FrameAllocator for Pool {
         at.map(|at| self.take(at, count)).ok_or(error)
     }
 
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
-            return Err(FreeError::Empty);
+            return Err(FrameFreeError::Empty);
         }
         for frame in extent.iter() {
             match frame.raw().checked_sub(self.first).and_then(|i| self.taken.get(i as usize)) {
-                None => return Err(FreeError::Foreign { frame }),
-                Some(false) => return Err(FreeError::NotAllocated { frame }),
+                None => return Err(FrameFreeError::Foreign { frame }),
+                Some(false) => return Err(FrameFreeError::NotAllocated { frame }),
                 Some(true) => {}
             }
         }

@@ -1,4 +1,6 @@
-//! TODO papers/clmalloc.
+//! CLMalloc: contiguous memory over scattered areas (Zhang, Lu and Zhang).
+
+use crate::study::paper::Paper;
 
 #[cfg(target_os = "linux")]
 pub(crate) mod allocator;
@@ -20,3 +22,14 @@ pub mod structures;
 pub(crate) mod variant;
 #[cfg(target_os = "linux")]
 pub(crate) mod ycsb;
+
+/// The paper and its studies.
+pub static PAPER: Paper = Paper {
+    key: "Zhang, Lu and Zhang",
+    authors: "Y. Zhang, K. Lu and W. Zhang",
+    title: "CLMalloc: Contiguous memory management mechanism for large-scale CPU-accelerator hybrid architectures",
+    venue: "National University of Defense Technology",
+    year: None,
+    doi: None,
+    studies: &[],
+};

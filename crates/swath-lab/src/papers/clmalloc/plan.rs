@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::segment::space::{Area, AreaSpace};
+use swath_frame::segment::{Area, AreaSpace};
 
-use crate::study::check::{Checked, require};
-use crate::study::plan::About;
+use crate::study::old::check::{Checked, require};
+use crate::study::old::plan::About;
 
 /// Frames of a mebibyte.
 pub const MIB_FRAMES: u64 = 256;

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::layout::{Layout, Preset};
+use swath_frame::layout::{Layout, LayoutPreset};
 use swath_frame::{LayoutConfig, MemoryMap};
 
 use crate::host::count::{CountError, Counter, Marks};
@@ -50,11 +50,11 @@ pub fn count_child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
     let mut next = 0;
     for index in indices {
         while next < index {
-            zone.take(Order::BASE, mobility).ok_or("no frame is left")?;
+            zone.allocate(Order::BASE, mobility).ok_or("no frame is left")?;
             next += 1;
         }
         let mut taken = None;
-        marks.region("", &mut || taken = black_box(zone.take(Order::BASE, mobility)))?;
+        marks.region("", &mut || taken = black_box(zone.allocate(Order::BASE, mobility)))?;
         taken.ok_or("no frame is left")?;
         next += 1;
     }
@@ -70,7 +70,7 @@ fn count(
     let mut command = Command::new(std::env::current_exe().map_err(CountError::Spawn)?);
     let indices = samples.iter().map(|sample| sample.index).collect();
     let job = Job { design, sequence: sequence.clone(), indices };
-    command.args(["count-takes", &serde_json::to_string(&job).unwrap_or_default()]);
+    command.args(["child", "count-takes", &serde_json::to_string(&job).unwrap_or_default()]);
     let mut counter = Counter::spawn(command, STEPS_MAX)?;
     let mut counted = Vec::with_capacity(samples.len());
     for &sample in samples {
@@ -98,7 +98,7 @@ impl Survey {
             let mobility = sequence.mobility();
             for (at, least_ns) in times_ns.iter_mut().enumerate() {
                 let start = Instant::now();
-                let frame = black_box(zone.take(Order::BASE, mobility));
+                let frame = black_box(zone.allocate(Order::BASE, mobility));
                 let time_ns = start.elapsed().as_nanos();
                 *least_ns = u32::try_from(time_ns).unwrap_or(u32::MAX).min(*least_ns);
                 let Some(frame) = frame else {
@@ -128,7 +128,7 @@ fn time(sequence: &Sequence, runs: usize) -> Result<Vec<Vec<f64>>, String> {
             let mut total_ns = 0.0;
             for (&end, times) in sequence.ends.iter().zip(times) {
                 let start = Instant::now();
-                while taken < end && black_box(zone.take(Order::BASE, mobility)).is_some() {
+                while taken < end && black_box(zone.allocate(Order::BASE, mobility)).is_some() {
                     taken += 1;
                 }
                 total_ns += start.elapsed().as_nanos() as f64;
@@ -373,7 +373,7 @@ type Sizes = Vec<(AllocatorName, Vec<(&'static str, f64)>)>;
 /// the zone per frame.
 fn structures(plan: &CostPlan) -> Result<(Sizes, Sizes), StudyError> {
     let failed = |what: String| failed(plan, what);
-    let preset = Preset::ThirtyTwoGib;
+    let preset = LayoutPreset::ThirtyTwoGib;
     let mut areas = [Extent::default(); 8];
     let map = MemoryMap::new(preset.ranges(), &mut areas).map_err(|e| failed(e.to_string()))?;
     let config = LayoutConfig { bank_frames: plan.bank_frames, ..LayoutConfig::default() };

@@ -1,7 +1,7 @@
 //! Which sections are in use, and which by the kernel, on a machine that has
 //! run for a while (Fig. 1, 2 and 7).
 
-use swath_frame::machine::usage::UnitState;
+use swath_frame::machine::UnitState;
 
 use crate::papers::green::allocator::AllocatorName;
 use crate::papers::green::plan::{GreenPlan, GreenRun, LoadName};
@@ -74,7 +74,7 @@ impl Track {
     fn cells(&self, of: impl Fn(&UnitState) -> f64) -> Vec<Point> {
         let states = self.lowest.states.iter().enumerate();
         let present = states.filter(|(_, state)| state.present > 0);
-        present.map(|(section, state)| Point::At(section as f64, of(state))).collect()
+        present.map(|(section, state)| Point::at(section as f64, of(state))).collect()
     }
 
     /// Of the sections with kernel memory, the share that stands side by side

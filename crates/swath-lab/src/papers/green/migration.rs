@@ -79,7 +79,7 @@ impl Track {
         let every = self.emptied.len().div_ceil(300).max(1);
         let banks = self.emptied.iter().enumerate().step_by(every);
         banks
-            .map(|(nth, &moved)| Point::At(nth as f64, moved as f64 / self.bank_frames as f64))
+            .map(|(nth, &moved)| Point::at(nth as f64, moved as f64 / self.bank_frames as f64))
             .collect()
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::papers::green::allocator::AllocatorName;
 use crate::papers::green::machine::{DaemonPlan, MachineName};
 use crate::source::load::LoadKind;
-use crate::study::plan::About;
+use crate::study::old::plan::About;
 
 /// A load that a plan can name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::study::check::{Checked, require};
-use crate::study::plan::About;
+use crate::study::old::check::{Checked, require};
+use crate::study::old::plan::About;
 
 /// Single frames taken one after the other from a zone, by every allocator.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -32,7 +32,7 @@ pub fn run(plan: &GreenPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let mut series: Vec<Series> = Vec::new();
     for (nth, design) in plan.designs.iter().enumerate() {
         let points = |of: &dyn Fn(&Track) -> f64| -> Vec<Point> {
-            rows.iter().map(|(row, tracks)| Point::In(row.title(), of(&tracks[nth].1))).collect()
+            rows.iter().map(|(row, tracks)| Point::named(row.title(), of(&tracks[nth].1))).collect()
         };
         let title = design.title();
         let mut push = |figure: &str, y: &str, points| {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use swath_frame::Mobility;
-use swath_frame::zone::linux::zone::PAGEBLOCK_ORDER;
+use swath_frame::zone::linux::PAGEBLOCK_ORDER;
 
 use crate::papers::green::allocator::{AllocatorName, FallbackTally};
 use crate::papers::green::plan::{Design, GreenPlan};
@@ -77,7 +77,9 @@ pub fn run(plan: &GreenPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     for (nth_design, design) in plan.designs.iter().enumerate() {
         let points = |of_track: &dyn Fn(&Track) -> f64| -> Vec<Point> {
             let named = recordings.iter().enumerate();
-            named.map(|(nth, r)| Point::In(r.name.clone(), of_track(of(nth, nth_design)))).collect()
+            named
+                .map(|(nth, r)| Point::named(r.name.clone(), of_track(of(nth, nth_design))))
+                .collect()
         };
         let title = design.title();
         let removable =
@@ -186,7 +188,7 @@ fn followed() -> Result<FollowedPart, ReplayError> {
     let title = "Fallbacks, step by step";
     let kinds: BTreeSet<_> = there.fallbacks.keys().chain(free.fallbacks.keys()).copied().collect();
     let points = |count: &dyn Fn(&FallbackKind) -> u64| -> Vec<Point> {
-        kinds.iter().map(|kind| Point::In(kind.to_string(), count(kind) as f64)).collect()
+        kinds.iter().map(|kind| Point::named(kind.to_string(), count(kind) as f64)).collect()
     };
     let of = |kind: &FallbackKind| there.fallbacks.get(kind).copied().unwrap_or_default();
     let line = |design: &str, points| Series::new(title, "kind", "fallbacks", design, points);
@@ -332,7 +334,7 @@ fn shares(design: &str, tally: &FallbackTally) -> Series {
                     Mobility::Reclaimable => "R",
                 };
                 let category = format!("{}←{} {how}", short(wanted), short(found));
-                points.push(Point::In(category, count as f64 / total));
+                points.push(Point::named(category, count as f64 / total));
             }
         }
     }

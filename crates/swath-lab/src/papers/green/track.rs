@@ -1,8 +1,8 @@
 //! What the studies of the green memory manager share: a design under a load,
 //! looked at over time.
 
-use swath_frame::machine::usage::{Unit, UnitState};
-use swath_hw::power::{Energy, PowerState, PowerTable};
+use swath_frame::machine::{MemoryUnit, UnitState};
+use swath_hw::power::{BankEnergy, PowerState, PowerTable};
 
 use crate::papers::green::allocator::{AllocatorName, FallbackTally};
 use crate::papers::green::machine::{Counts, FreeBlocks, GreenConfig, Look, View, drive};
@@ -32,7 +32,7 @@ pub(crate) struct Track {
     pub(crate) looks: Vec<Look>,
     /// When the least memory was in use, in the second half.
     pub(crate) lowest: Sections,
-    pub(crate) energy: Energy,
+    pub(crate) energy: BankEnergy,
     /// Frames that each bank held that a daemon emptied.
     pub(crate) emptied: Vec<u64>,
     /// Linux's fallbacks at the end, and when the tail began.
@@ -108,7 +108,8 @@ pub(crate) fn track(
         let half = from_us + (until_us - from_us) / 2;
         let lower = lowest.as_ref().is_none_or(|lowest| look.free_frames > lowest.look.free_frames);
         if look.time_us >= half && lower {
-            let states = (0..view.layout().sections()).filter_map(|s| view.unit(Unit::Section(s)));
+            let states =
+                (0..view.layout().sections()).filter_map(|s| view.unit(MemoryUnit::Section(s)));
             let layout = view.layout();
             let zones = layout.zones().iter().filter_map(|z| layout.section_of(z.span.start));
             let mut zone_starts: Vec<usize> = zones.collect();
@@ -194,7 +195,7 @@ impl Track {
     pub(crate) fn line(&self, of: impl Fn(&Look) -> f64) -> Vec<Point> {
         let every = self.looks.len().div_ceil(POINTS_MAX).max(1);
         let thinned = self.looks.iter().step_by(every);
-        thinned.map(|look| Point::At(look.time_us as f64 / 60e6, of(look))).collect()
+        thinned.map(|look| Point::at(look.time_us as f64 / 60e6, of(look))).collect()
     }
 
     /// c of section V-D from average amounts: resting by free memory.

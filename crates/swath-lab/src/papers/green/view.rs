@@ -1,9 +1,9 @@
 //! What a [green machine](crate::papers::green::machine) is told, and what it shows.
 
 use serde::{Deserialize, Serialize};
-use swath_frame::layout::{BANK_FRAMES, Layout, Preset};
-use swath_frame::machine::usage::{Unit, UnitState};
-use swath_hw::power::Energy;
+use swath_frame::layout::{BANK_FRAMES, Layout, LayoutPreset};
+use swath_frame::machine::{MemoryUnit, UnitState};
+use swath_hw::power::BankEnergy;
 use swath_vm::migrate::daemon;
 
 use crate::papers::green::allocator::{AllocatorName, FallbackTally};
@@ -24,10 +24,10 @@ pub enum MachineName {
 
 impl MachineName {
     /// Its memory.
-    pub const fn preset(self) -> Preset {
+    pub const fn preset(self) -> LayoutPreset {
         match self {
-            Self::FourGib => Preset::FourGib,
-            Self::ThirtyTwoGib => Preset::ThirtyTwoGib,
+            Self::FourGib => LayoutPreset::FourGib,
+            Self::ThirtyTwoGib => LayoutPreset::ThirtyTwoGib,
         }
     }
 
@@ -238,13 +238,13 @@ pub trait View {
     /// What it looks like.
     fn look(&self) -> Look;
     /// What a section or bank is used for; `None` if there is no such.
-    fn unit(&self, unit: Unit) -> Option<UnitState>;
+    fn unit(&self, unit: MemoryUnit) -> Option<UnitState>;
     /// How the memory is divided.
     fn layout(&self) -> &Layout;
     /// Its free blocks. O(blocks).
     fn free_blocks(&self) -> FreeBlocks;
     /// What its banks have taken so far.
-    fn energy(&self) -> Energy;
+    fn energy(&self) -> BankEnergy;
     /// Linux's fallbacks in detail.
     fn tally(&self) -> Option<FallbackTally>;
     /// What the daemons have done, summed over the nodes.

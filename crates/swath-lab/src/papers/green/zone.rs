@@ -4,9 +4,8 @@
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::zone::bank::buddy::{AdaptiveBuddy, ArrayBuddy, ListBuddy};
-use swath_frame::zone::bank::ranges::Banks;
-use swath_frame::zone::linux::zone::ORDER_MAX;
+use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankLayout, ListBuddy};
+use swath_frame::zone::linux::ORDER_MAX;
 use swath_frame::{ByteRange, LinuxZone, MemoryMap, Mobility, ZoneAllocator};
 
 use crate::papers::green::allocator::{AllocatorName, FallbackTally, GreenZone, ZonePlace, linux};
@@ -26,7 +25,7 @@ fn place<'a>(
     span: Extent,
     bank_frames: u64,
 ) -> Result<ZonePlace<'a>, String> {
-    let banks = Banks::new(Pfn::new(0), bank_frames, ORDER_MAX);
+    let banks = BankLayout::new(Pfn::new(0), bank_frames, ORDER_MAX);
     Ok(ZonePlace { map, span, banks: banks.map_err(|error| error.to_string())? })
 }
 
@@ -117,9 +116,9 @@ impl Sequence {
         let map = map.map_err(|error| error.to_string())?;
         let mut zone = zone(name, &map, span, self.bank_frames)?;
         if !self.is_whole() {
-            while zone.take(Order::BASE, Mobility::Movable).is_some() {}
+            while zone.allocate(Order::BASE, Mobility::Movable).is_some() {}
             for frame in self.given_back() {
-                let given = zone.give(Pfn::new(frame.into()), Order::BASE);
+                let given = zone.free(Pfn::new(frame.into()), Order::BASE);
                 given.map_err(|error| error.to_string())?;
             }
         }
@@ -155,7 +154,7 @@ mod tests {
                     let mut zone = sequence.zone(name).unwrap();
                     zone.check().unwrap();
                     assert_eq!(zone.free_frames(), expected.len() as u64);
-                    let take = || zone.take(Order::BASE, sequence.mobility());
+                    let take = || zone.allocate(Order::BASE, sequence.mobility());
                     let mut taken: Vec<u64> = std::iter::from_fn(take).map(Pfn::raw).collect();
                     taken.sort_unstable();
                     assert_eq!(taken, expected, "{name:?}");

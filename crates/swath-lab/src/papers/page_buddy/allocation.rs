@@ -7,14 +7,13 @@
 //! depends on the machine stands apart as a host result.
 
 use std::cell::RefCell;
-use std::ffi::OsStr;
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
 
 use swath_arch::{Attributes, Coalescing, Extent, Format, PageRange, SliceMemory, Vpn};
-use swath_frame::testing::lists::Lists;
-use swath_frame::{ByteRange, Config, FrameAllocator, MemoryMap};
+use swath_frame::testing::lists::PaperLists;
+use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap};
 use swath_vm::AddressSpace;
 
 use crate::host::count::{CountError, Counter, Marks};
@@ -22,7 +21,7 @@ use crate::papers::page_buddy::freelist::designs;
 use crate::papers::page_buddy::translation::{reach_frames, table_extent};
 use crate::source::memory::{Allocator, PrepareError, Source, new_allocator, random};
 use crate::source::real::Machine;
-use crate::study::plan::{ContiguityBits, ListsPlan};
+use crate::study::old::plan::{ContiguityBits, ListsPlan};
 use crate::study::results::{
     Claim, Figure, FigureKind, HostResult, Point, Series, StudyResult, Unit,
 };
@@ -42,7 +41,7 @@ const TIMED_RUNS: usize = 31;
 /// How the free lists are held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Structure {
-    Lists,
+    PaperLists,
     Bitmaps,
 }
 
@@ -51,7 +50,7 @@ enum Structure {
 struct Subject {
     name: String,
     structure: Structure,
-    config: Config,
+    config: BuddyConfig,
 }
 
 /// What is measured.
@@ -92,7 +91,7 @@ fn subjects(plan: &ListsPlan, real: bool) -> Result<Vec<Subject>, StudyError> {
     for (name, config) in designs(plan)? {
         if !real {
             let lists = format!("{name} (lists)");
-            subjects.push(Subject { name: lists, structure: Structure::Lists, config });
+            subjects.push(Subject { name: lists, structure: Structure::PaperLists, config });
         }
         subjects.push(Subject { name, structure: Structure::Bitmaps, config });
     }
@@ -127,8 +126,8 @@ impl Memory<'_> {
     /// The point with this value.
     fn point(&self, y: f64) -> Point {
         match self {
-            Memory::Blocks(size) => Point::At(*size as f64, y),
-            Memory::Machine(machine) => Point::In(machine.name.clone(), y),
+            Memory::Blocks(size) => Point::at(*size as f64, y),
+            Memory::Machine(machine) => Point::named(machine.name.clone(), y),
         }
     }
 }
@@ -149,14 +148,15 @@ fn with_subject<T>(
                 source.prepare(subject.config, &mut random).map_err(failed)?;
             visit(&RefCell::new(prepared))
         }
-        Structure::Lists => {
+        Structure::PaperLists => {
             // The same blocks, as the areas of a map that is wholly free.
             let mut ranges = Vec::new();
-            let blocks: Allocator = source.prepare(Config::BBS, &mut random).map_err(failed)?;
+            let blocks: Allocator =
+                source.prepare(BuddyConfig::BBS, &mut random).map_err(failed)?;
             blocks.for_each_free(&mut |block| ranges.push(ByteRange::of_frames(block)));
             let mut areas = vec![Extent::default(); ranges.len()];
             let map = MemoryMap::new(&ranges, &mut areas).map_err(|error| failed(error.into()))?;
-            visit(&RefCell::new(Lists::new(&map, subject.config)))
+            visit(&RefCell::new(PaperLists::new(&map, subject.config)))
         }
     }
 }
@@ -184,7 +184,7 @@ fn perform(
             let mut allocator = allocator.borrow_mut();
             measure(&mut || {
                 for _ in 0..DEMAND_FRAMES {
-                    frames += u64::from(black_box(allocator.take_frame()).is_some());
+                    frames += u64::from(black_box(allocator.allocate_frame()).is_some());
                 }
             });
         }
@@ -194,7 +194,7 @@ fn perform(
             let mut words = vec![0; extent.count as usize * 512];
             let memory = SliceMemory::new(extent.start, &mut words);
             let tables: RefCell<Allocator> = RefCell::new(
-                new_allocator(extent, Config::BBS, true).map_err(|error| failed(&error))?,
+                new_allocator(extent, BuddyConfig::BBS, true).map_err(|error| failed(&error))?,
             );
             let coalescing = Coalescing::Pcad(ContiguityBits::Ideal(16).field());
             let mut space =
@@ -258,11 +258,10 @@ fn count(
 ) -> Result<Counts, CountError> {
     let mut command = Command::new(std::env::current_exe().map_err(CountError::Spawn)?);
     let json = serde_json::to_string(plan).unwrap_or_default();
-    command.args(["count-allocation", &json, &subject.to_string()]);
-    if let Some(machine) = machine {
-        command.args(machine.file.iter().flat_map(|file| [OsStr::new("--memory"), file.as_ref()]));
-        command.args((machine.unknown == UnknownFrames::Free).then_some("--unknown-free"));
-    }
+    let file = machine.and_then(|machine| machine.file.clone());
+    let unknown_free = machine.is_some_and(|machine| machine.unknown == UnknownFrames::Free);
+    let job = serde_json::to_string(&(json, subject, file, unknown_free)).unwrap_or_default();
+    command.args(["child", "count-allocation", &job]);
     let mut counter = Counter::spawn(command, STEPS_MAX)?;
     let mut counts = vec![[0; Work::ALL.len()]; Memory::all(plan, machine).len()];
     for count in counts.iter_mut().flatten() {

@@ -2,11 +2,11 @@
 //! requests that would fail if they needed one block.
 
 use swath_arch::{Extent, Pfn};
-use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, Rule};
+use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList, Rule};
 
 use crate::source::memory::{Allocator, Random, Source, age, new_allocator, random, release_one};
 use crate::source::real::Machine;
-use crate::study::plan::FitPlan;
+use crate::study::old::plan::FitPlan;
 use crate::study::results::{Figure, FigureKind, Point, Series, StudyResult};
 use crate::study::run;
 use crate::study::run::{Outcome, Run, StudyError};
@@ -23,7 +23,7 @@ struct Found {
 /// [`StudyError`].
 pub fn run(plan: &FitPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let about = &plan.about;
-    let config = crate::study::plan::pbs(plan.granularity, plan.top_order)?;
+    let config = crate::study::old::plan::pbs(plan.granularity, plan.top_order)?;
     let machine = run.real.memory.as_deref();
     let memories: Vec<Memory<'_>> = match machine {
         Some(machine) => vec![Memory::Machine(machine)],
@@ -112,15 +112,15 @@ enum Memory<'a> {
 impl Memory<'_> {
     fn point(&self, y: f64) -> Point {
         match self {
-            Memory::Aged(share) => Point::At(*share, y),
-            Memory::Machine(machine) => Point::In(machine.name.clone(), y),
+            Memory::Aged(share) => Point::at(*share, y),
+            Memory::Machine(machine) => Point::named(machine.name.clone(), y),
         }
     }
 }
 
 fn measure<R: Rule>(
     plan: &FitPlan,
-    config: Config,
+    config: BuddyConfig,
     memory: Memory<'_>,
     quick: bool,
     mut random: Random,

@@ -1,19 +1,19 @@
 //! How many nodes the free lists have (section V-E, Fig. 21), on synthetic,
 //! aged and real memory.
 
-use swath_frame::{Config, FrameAllocator};
+use swath_frame::{BuddyConfig, FrameAllocator};
 
 use crate::source::memory::{Allocator, Source, random};
-use crate::study::plan::ListsPlan;
+use crate::study::old::plan::ListsPlan;
 use crate::study::results::{Claim, Figure, FigureKind, Point, Series, StudyResult, Unit};
 use crate::study::run;
 use crate::study::run::{Outcome, Run, StudyError};
 
 /// BBS and the PBS variants of a plan, by name.
-pub(crate) fn designs(plan: &ListsPlan) -> Result<Vec<(String, Config)>, StudyError> {
-    let mut designs = vec![("BBS".to_owned(), crate::study::plan::bbs(plan.bbs_max_order)?)];
+pub(crate) fn designs(plan: &ListsPlan) -> Result<Vec<(String, BuddyConfig)>, StudyError> {
+    let mut designs = vec![("BBS".to_owned(), crate::study::old::plan::bbs(plan.bbs_max_order)?)];
     for variant in &plan.pbs {
-        let config = crate::study::plan::pbs(variant.granularity, variant.top_order)?;
+        let config = crate::study::old::plan::pbs(variant.granularity, variant.top_order)?;
         designs.push((variant.design.clone(), config));
     }
     Ok(designs)
@@ -51,7 +51,7 @@ pub fn run(plan: &ListsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         ));
         levels.extend(plan.block_frames.iter().map(|&size| Level {
             figure: 0,
-            x: Point::At(size as f64, 0.0),
+            x: Point::at(size as f64, 0.0),
             source: Source::blocks(size, plan.free_frames, plan.free_share),
         }));
         if let Some(aged) = &plan.aged {
@@ -64,7 +64,7 @@ pub fn run(plan: &ListsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
             ));
             levels.extend(aged.used_shares.iter().map(|&share| Level {
                 figure: 1,
-                x: Point::At(share, 0.0),
+                x: Point::at(share, 0.0),
                 source: Source::Aged { frames: aged.frames, ageing: aged.ageing(share, run.quick) },
             }));
         }

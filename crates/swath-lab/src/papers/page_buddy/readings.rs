@@ -2,13 +2,13 @@
 //! width of a vertical scan's columns and the size of the blocks.
 
 use swath_arch::Format;
-use swath_frame::Config;
+use swath_frame::BuddyConfig;
 
 use crate::papers::page_buddy::translation::{Design, Hardware, Measured, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::{Source, random};
 use crate::source::real::Machine;
-use crate::study::plan::{ContiguityBits, ReadingsPlan};
+use crate::study::old::plan::{ContiguityBits, ReadingsPlan};
 use crate::study::results::{Figure, FigureKind, Point, Series, StudyResult};
 use crate::study::run;
 use crate::study::run::{Outcome, Run, StudyError};
@@ -72,12 +72,12 @@ pub fn run(plan: &ReadingsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     for (design, name) in [(1, "PCAD"), (2, "AT")] {
         let points = plan.column_bytes.iter().zip(vertical).map(|(&bytes, rates)| {
             let gain = rates.iter().map(|rates| rates[3] / rates[design] - 1.0);
-            Point::At(bytes as f64, gain.fold(0.0, f64::max))
+            Point::at(bytes as f64, gain.fold(0.0, f64::max))
         });
         series.push(Series::new(gains, "column_bytes", "gain", name, points));
     }
     let points = plan.column_bytes.iter().zip(vertical);
-    let points = points.map(|(&bytes, rates)| Point::At(bytes as f64, rates[0][0]));
+    let points = points.map(|(&bytes, rates)| Point::at(bytes as f64, rates[0][0]));
     series.push(Series::new(trad, "column_bytes", "tlb_hit_rate", "TRAD", points));
     for (design, name) in ["TRAD", "PCAD", "AT", "PBS"].into_iter().enumerate() {
         let points = plan.blocks.iter().zip(blocked).map(|(shape, rates)| {
@@ -111,7 +111,7 @@ fn rates(
     machine: Option<&Machine>,
 ) -> Result<Rates, StudyError> {
     let hardware = Hardware::new(Format::ArmV7, 32, ContiguityBits::Ideal(16));
-    let designs = Design::all(Config::BBS, Config::PBS_ARMV7);
+    let designs = Design::all(BuddyConfig::BBS, BuddyConfig::PBS_ARMV7);
     let mut rates = Vec::new();
     let below = machine.map(|machine| hardware.free_of(machine, program));
     let sources: Vec<Source<'_>> = match &below {

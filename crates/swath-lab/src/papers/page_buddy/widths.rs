@@ -5,7 +5,7 @@
 use crate::papers::page_buddy::translation::{Design, Hardware, Measured, Program, measure};
 use crate::source::memory::{Source, random};
 use crate::source::real::Trace;
-use crate::study::plan::{ContiguityBits, FormatName, FormatWord, WidthsPlan};
+use crate::study::old::plan::{ContiguityBits, FormatName, FormatWord, WidthsPlan};
 use crate::study::results::{Figure, FigureKind, Point, Series, StudyResult};
 use crate::study::run;
 use crate::study::run::{Outcome, Run, StudyError};
@@ -90,7 +90,7 @@ pub fn run(plan: &WidthsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         );
         for name in NAMES {
             let points = plan.widths.iter().map(|&bits| {
-                Point::At(f64::from(bits), rate(format, ContiguityBits::Ideal(bits), name))
+                Point::at(f64::from(bits), rate(format, ContiguityBits::Ideal(bits), name))
             });
             series.push(Series::new(&id, "contiguity_bits", "tlb_hit_rate", name, points));
         }
@@ -135,7 +135,7 @@ const NAMES: [&str; 3] = ["PCAD", "AT", "PBS"];
 /// The designs that write contiguity, with PBS at the format's granularity.
 fn designs(format: FormatName) -> Result<Vec<Design>, StudyError> {
     let granularity = format.format().granularity().k() as u8;
-    let pbs = crate::study::plan::pbs(granularity, 2 * granularity)?;
-    let all = Design::all(crate::study::plan::bbs(9)?, pbs);
+    let pbs = crate::study::old::plan::pbs(granularity, 2 * granularity)?;
+    let all = Design::all(crate::study::old::plan::bbs(9)?, pbs);
     Ok(all.into_iter().filter(|design| NAMES.contains(&design.name)).collect())
 }

@@ -12,6 +12,7 @@
 //! master's run, and the earlier stream goes first on a tie. Blending, with
 //! three streams of one length, therefore reads A, reads B, writes C, and so on.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Bytes in a transaction: a burst of four beats of 128 bits (Table 3).
@@ -167,6 +168,16 @@ pub enum Category {
     II,
 }
 
+impl Category {
+    /// The category's number as in Table 4.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::I => "I",
+            Self::II => "II",
+        }
+    }
+}
+
 /// Masters that work on shared buffers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Workload {
@@ -181,7 +192,7 @@ pub struct Workload {
 }
 
 /// The sizes that the workloads are made from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Shapes {
     /// Pixels in an image row.
@@ -223,7 +234,9 @@ impl Default for Shapes {
 }
 
 /// The names of Table 4's workloads, as a plan writes them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkloadName {
     /// Camera writes, display reads, both raster.
@@ -279,6 +292,36 @@ impl WorkloadName {
         }
     }
 
+    /// The name as in Table 4.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::CameraPreview => "Camera preview",
+            Self::ImageScaling => "Image scaling",
+            Self::ImageBlending => "Image blending",
+            Self::EdgeDetection => "Edge detection",
+            Self::Convolution => "Convolution",
+            Self::RotatedPreview => "Rotated preview",
+            Self::RotatedDisplay => "Rotated display",
+            Self::MatrixMultiplication => "Matrix multiplication",
+            Self::MatrixTranspose => "Matrix transpose",
+        }
+    }
+
+    /// The category as in Table 4.
+    pub const fn category(self) -> Category {
+        match self {
+            Self::CameraPreview
+            | Self::ImageScaling
+            | Self::ImageBlending
+            | Self::EdgeDetection
+            | Self::Convolution => Category::I,
+            Self::RotatedPreview
+            | Self::RotatedDisplay
+            | Self::MatrixMultiplication
+            | Self::MatrixTranspose => Category::II,
+        }
+    }
+
     /// The workload of this name, as a plan writes it.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == name)
@@ -286,7 +329,6 @@ impl WorkloadName {
 
     /// The workload in these sizes.
     pub fn build(self, shapes: &Shapes) -> Workload {
-        use Category::{I, II};
         let row = shapes.image_width * shapes.pixel_bytes;
         let rows = shapes.image_height;
         let image = Tiles::raster(row, rows);
@@ -307,18 +349,14 @@ impl WorkloadName {
             let source = blocks(image, halo, Direction::Across);
             vec![master("accelerator", &[read(0, source), write(1, image)])]
         };
-        let (name, category, arrays, masters) = match self {
+        let (arrays, masters) = match self {
             Self::CameraPreview => (
-                "Camera preview",
-                I,
                 vec![image],
                 vec![master("camera", &[write(0, image)]), master("display", &[read(0, image)])],
             ),
             Self::ImageScaling => {
                 let scaled = Tiles::raster(row * 3 / 2, rows * 3 / 2);
                 (
-                    "Image scaling",
-                    I,
                     vec![image, scaled],
                     vec![
                         master("camera", &[write(0, image)]),
@@ -328,25 +366,17 @@ impl WorkloadName {
                 )
             }
             Self::ImageBlending => (
-                "Image blending",
-                I,
                 vec![image; 3],
                 vec![master("blender", &[read(0, image), read(1, image), write(2, image)])],
             ),
-            Self::EdgeDetection => ("Edge detection", I, vec![image; 2], filter(1)),
-            Self::Convolution => ("Convolution", I, vec![image; 2], filter(2)),
+            Self::EdgeDetection => (vec![image; 2], filter(1)),
+            Self::Convolution => (vec![image; 2], filter(2)),
             Self::RotatedPreview => (
-                "Rotated preview",
-                II,
                 vec![image],
                 vec![master("camera", &[write(0, columns)]), master("display", &[read(0, image)])],
             ),
-            Self::RotatedDisplay => {
-                ("Rotated display", II, vec![image], vec![master("display", &[read(0, columns)])])
-            }
+            Self::RotatedDisplay => (vec![image], vec![master("display", &[read(0, columns)])]),
             Self::MatrixMultiplication => (
-                "Matrix multiplication",
-                II,
                 vec![matrix; 3],
                 vec![master(
                     "accelerator",
@@ -358,8 +388,6 @@ impl WorkloadName {
                 )],
             ),
             Self::MatrixTranspose => (
-                "Matrix transpose",
-                II,
                 vec![matrix; 2],
                 vec![master(
                     "accelerator",
@@ -371,7 +399,7 @@ impl WorkloadName {
             ),
         };
         let buffers = arrays.iter().map(|array| array.len_bytes()).collect();
-        Workload { name, category, buffers, masters }
+        Workload { name: self.title(), category: self.category(), buffers, masters }
     }
 }
 

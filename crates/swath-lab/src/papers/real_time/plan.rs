@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::papers::real_time::system::{PAGES, Size};
 use crate::papers::real_time::workload::Synthetic;
-use crate::study::check::{Checked, require};
-use crate::study::plan::About;
+use crate::study::old::check::{Checked, require};
+use crate::study::old::plan::About;
 
 /// A heap over regions beside the same heap over a page table.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -35,7 +35,7 @@ pub(crate) fn add(plan: &RealReleases, quick: bool, host: &mut HostResult) -> Re
             release_bytes: mib.iter().map(|mib| mib * MIB).collect(),
             repeats: plan.repeats,
         };
-        measure(&program, &["measure-memory"], &memory_plan, &mut |_, _| {})
+        measure(&program, &["child", "measure-memory"], &memory_plan, &mut |_, _| {})
     };
     let measured = match measure(&mib) {
         Err(MemoryError::TooLarge { available_bytes, .. }) => {

@@ -331,7 +331,7 @@ pub fn count_child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
 /// [`CountError`], also where this machine does not let a process step its child.
 pub fn count(job: &CountJob) -> Result<Counts, CountError> {
     let mut command = Command::new(std::env::current_exe().map_err(CountError::Spawn)?);
-    command.args(["count-heap", &serde_json::to_string(job).unwrap_or_default()]);
+    command.args(["child", "count-heap", &serde_json::to_string(job).unwrap_or_default()]);
     let mut counter = Counter::spawn(command, STEPS_MAX)?;
     let mut counts = Counts::default();
     while let Some(region) = counter.next_region()? {

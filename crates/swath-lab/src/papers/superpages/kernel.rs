@@ -27,10 +27,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use swath_arch::{Attributes, Extent, Format, PageRange, Pfn, Regime, SliceMemory, Vpn};
-use swath_frame::reserve::reservations::{Counters, Levels, PopulateError, Reservations};
+use swath_frame::reserve::{PopulateError, ReservationCounters, ReservationLevels, Reservations};
 use swath_frame::{ByteRange, FrameAllocator, MemoryMap, PageBuddy};
-use swath_hw::processor::in_order::{Cause, Exception, MemoryAccess, Processor, ProcessorStats};
-use swath_hw::{Denied, Fault, Translate};
+use swath_hw::processor::{Exception, ExceptionCause, MemoryAccess, Processor, ProcessorStats};
+use swath_hw::{Denied, Translate, TranslationFault};
 use swath_vm::pmap::mappings::Reached;
 use swath_vm::{
     Access, AddressSpace, Faulted, Flush, Pmap, PmapError, PmapStatistics, Protection, ReverseMap,
@@ -66,7 +66,7 @@ pub struct Config {
     /// Superpage sizes; none is superpages off.
     pub sizes: Sizes,
     /// The levels at which frames are reserved; ignored if superpages are off.
-    pub levels: Levels,
+    pub levels: ReservationLevels,
     /// Where accessed and dirty flags stand.
     pub status: Status,
     /// Frames for tables, from frame 0 on.
@@ -155,7 +155,7 @@ pub struct KernelStats {
     /// Promotions, demotions and their like.
     pub pmap: PmapStatistics,
     /// Reservations.
-    pub reservations: Counters,
+    pub reservations: ReservationCounters,
     /// Frames reserved and not populated, at the end.
     pub reserved_frames: u64,
     /// Switches between processes.
@@ -200,14 +200,15 @@ impl<'m, I: FnMut(SpaceId, Flush)> Spaces for Reach<'_, 'm, I> {
 /// [`KernelError`]: the machine cannot be, or `run` failed.
 pub fn boot<T: Translate, R>(
     config: &Config,
-    processor: &swath_hw::processor::in_order::Config,
+    processor: &swath_hw::ProcessorConfig,
     make: impl FnOnce(Regime) -> Result<T, KernelError>,
     run: impl FnOnce(&mut Kernel<'_, T>) -> Result<R, KernelError>,
 ) -> Result<R, KernelError> {
     let mut words = vec![0; config.table_frames as usize * WORDS_PER_FRAME];
     let memory = SliceMemory::new(Pfn::new(0), &mut words);
-    let orders = crate::study::plan::pbs(config.format.granularity().k() as u8, top(config.format))
-        .map_err(machine)?;
+    let orders =
+        crate::study::old::plan::pbs(config.format.granularity().k() as u8, top(config.format))
+            .map_err(machine)?;
     let table_map = [ByteRange::of_frames(Extent::new(Pfn::new(0), config.table_frames))];
     let mut areas = vec![Extent::default(); config.data.len().max(1)];
     let map = MemoryMap::new(&table_map, &mut areas).map_err(machine)?;
@@ -558,11 +559,11 @@ impl<'m, T: Translate> Kernel<'m, T> {
             addr: exception.addr.raw(),
         };
         match exception.cause {
-            Cause::Fault(Fault::Translation { .. })
-            | Cause::Denied(Denied::Write | Denied::AccessFlag) => {}
-            Cause::Fault(other) => return Err(machine(other)),
-            Cause::Denied(_) => return Err(refused),
-            Cause::Memory(other) => return Err(machine(other)),
+            ExceptionCause::Fault(TranslationFault::Translation { .. })
+            | ExceptionCause::Denied(Denied::Write | Denied::AccessFlag) => {}
+            ExceptionCause::Fault(other) => return Err(machine(other)),
+            ExceptionCause::Denied(_) => return Err(refused),
+            ExceptionCause::Memory(other) => return Err(machine(other)),
         }
         self.stats.faults += 1;
         self.spend(self.config.costs.fault_cycles);

@@ -1,4 +1,6 @@
-//! TODO papers/superpages.
+//! Transparent superpages by reservation (Bodek).
+
+use crate::study::paper::Paper;
 
 pub mod benchmark;
 pub mod execute;
@@ -9,3 +11,14 @@ pub mod plan;
 pub mod process;
 pub(crate) mod real;
 pub mod talk;
+
+/// The paper and its studies.
+pub static PAPER: Paper = Paper {
+    key: "Bodek 2014",
+    authors: "Z. Bodek",
+    title: "Transparent Superpages Support for FreeBSD on ARM",
+    venue: "BSDCan, Ottawa",
+    year: Some(2014),
+    doi: None,
+    studies: &[],
+};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::study::plan::About;
+use crate::study::old::plan::About;
 
 /// The talk's benchmarks with superpages off and on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

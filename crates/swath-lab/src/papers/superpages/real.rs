@@ -40,7 +40,7 @@ pub(crate) fn run(
         repeats: plan.repeats,
     };
     let program = std::env::current_exe()?;
-    let measured = measure(&program, &["measure-memory"], &memory_plan, &mut |_, _| {})?;
+    let measured = measure(&program, &["child", "measure-memory"], &memory_plan, &mut |_, _| {})?;
     Ok(figures(&measured, study, simulated))
 }
 

@@ -5,39 +5,39 @@
 //! improves on; it is not hidden here. Freeing finds its bank by the frame's
 //! number.
 
-use crate::zone::bank::blocks::{Blocks, NONE, half, set_half};
-use crate::zone::bank::buddy::{From, Placement};
+use crate::zone::bank::blocks::{BankBlocks, NONE, half, set_half};
 use crate::zone::bank::open::Taken;
-use crate::zone::bank::ranges::Pool;
+use crate::zone::bank::placement::{ABSENT, KERNEL, OFFLINE, POOLS, Pick, Placement, USER};
+use crate::zone::bank::ranges::BankPool;
 
 /// The banks as an array: kernel memory comes from the lowest bank that can
 /// serve, user memory from the highest (Fig. 4). Each search starts at its end
 /// of the array. When the two meet, they share banks: that is the fallback.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Array;
+pub struct ArrayPlacement;
 
-impl Placement for Array {
+impl Placement for ArrayPlacement {
     fn words(&self, _banks: usize, _top: u32) -> usize {
         0
     }
 
-    fn build(&mut self, _b: &Blocks, _s: &mut [u64], _at: usize) {}
+    fn build(&mut self, _b: &BankBlocks, _s: &mut [u64], _at: usize) {}
 
     #[inline]
     fn choose(
         &mut self,
-        b: &mut Blocks,
+        b: &mut BankBlocks,
         s: &mut [u64],
         order: u32,
         movable: bool,
-    ) -> Option<(usize, From)> {
+    ) -> Option<(usize, Pick)> {
         if order > 0 {
             close_all(b, s);
         }
         let serves = |&bank: &usize| b.serves(s, bank, order) && !b.is_isolated(s, bank);
         let found =
             if movable { (0..b.count).rev().find(serves) } else { (0..b.count).find(serves) };
-        found.map(|bank| (bank, From::Open))
+        found.map(|bank| (bank, Pick::Open))
     }
 
     /// The outermost bank may be another one by now.
@@ -47,43 +47,33 @@ impl Placement for Array {
     }
 
     #[inline]
-    fn took(&mut self, _b: &Blocks, _s: &mut [u64], _taken: &Taken) {}
+    fn allocated(&mut self, _b: &BankBlocks, _s: &mut [u64], _taken: &Taken) {}
 
     #[inline]
-    fn gave(&mut self, _b: &Blocks, _s: &mut [u64], _bank: usize, _frames: u32) {}
+    fn freed(&mut self, _b: &BankBlocks, _s: &mut [u64], _bank: usize, _frames: u32) {}
 
     #[inline]
-    fn gave_some(&mut self, _b: &Blocks, _s: &mut [u64], _bank: usize, _frames: u32) {}
+    fn freed_some(&mut self, _b: &BankBlocks, _s: &mut [u64], _bank: usize, _frames: u32) {}
 
-    fn isolate(&mut self, _b: &Blocks, _s: &mut [u64], _bank: usize) {}
+    fn isolate(&mut self, _b: &BankBlocks, _s: &mut [u64], _bank: usize) {}
 
-    fn rejoin(&mut self, _b: &Blocks, _s: &mut [u64], _bank: usize) {}
+    fn rejoin(&mut self, _b: &BankBlocks, _s: &mut [u64], _bank: usize) {}
 
-    fn pool(&self, _b: &Blocks, _s: &[u64], _bank: usize) -> Option<Pool> {
+    fn pool(&self, _b: &BankBlocks, _s: &[u64], _bank: usize) -> Option<BankPool> {
         None
     }
 
-    fn check(&self, _b: &Blocks, _s: &[u64]) -> Result<(), &'static str> {
+    fn check(&self, _b: &BankBlocks, _s: &[u64]) -> Result<(), &'static str> {
         Ok(())
     }
 }
 
 /// Closes the open words, so that the banks' records say all.
-fn close_all(b: &mut Blocks, s: &mut [u64]) {
+fn close_all(b: &mut BankBlocks, s: &mut [u64]) {
     for slot in 0..2 {
         b.close(s, slot);
     }
 }
-
-/// The numbers of the lists, as a bank's note has them.
-pub(crate) const KERNEL: usize = 0;
-pub(crate) const USER: usize = 1;
-pub(crate) const OFFLINE: usize = 2;
-/// The note of a bank without frames.
-pub(crate) const ABSENT: usize = 3;
-
-pub(crate) const POOLS: [Option<Pool>; 4] =
-    [Some(Pool::Kernel), Some(Pool::User), Some(Pool::Offline), None];
 
 /// The banks in three lists: LIST_KERNEL, LIST_USER and LIST_FREE (Fig. 5).
 ///
@@ -104,14 +94,14 @@ pub(crate) const POOLS: [Option<Pool>; 4] =
 /// note says, and in no other; LIST_FREE has the wholly free banks that do not
 /// cross, and no others; `recent` are banks of their lists.
 #[derive(Clone, Copy, Debug)]
-pub struct List {
+pub struct ListPlacement {
     recent_first: bool,
-    /// Where the heads' halves start.
+    /// The start of the heads' halves.
     heads: usize,
     recent: [u32; 2],
 }
 
-impl List {
+impl ListPlacement {
     /// Empty lists. With `recent_first`, the bank that served last is asked
     /// before the list is walked.
     pub const fn new(recent_first: bool) -> Self {
@@ -120,14 +110,14 @@ impl List {
 
     fn banks<'a>(
         &self,
-        b: &'a Blocks,
+        b: &'a BankBlocks,
         s: &'a [u64],
         list: usize,
     ) -> impl Iterator<Item = usize> + use<'a> {
         b.list(s, half(s, self.heads + list))
     }
 
-    fn unlink(&mut self, b: &Blocks, s: &mut [u64], bank: usize) {
+    fn unlink(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize) {
         let list = b.note(s, bank) as usize;
         b.unlink(s, self.heads + list, bank);
         for recent in &mut self.recent {
@@ -137,18 +127,18 @@ impl List {
         }
     }
 
-    fn link(&mut self, b: &Blocks, s: &mut [u64], bank: usize, list: usize) {
+    fn link(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, list: usize) {
         b.set_note(s, bank, list as u32);
         b.link(s, self.heads + list, bank);
     }
 
-    fn shift(&mut self, b: &Blocks, s: &mut [u64], bank: usize, list: usize) {
+    fn shift(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, list: usize) {
         self.unlink(b, s, bank);
         self.link(b, s, bank, list);
     }
 
     /// The bank of a list with the most free frames that serves the order.
-    fn emptiest(&self, b: &Blocks, s: &[u64], list: usize, order: u32) -> Option<usize> {
+    fn emptiest(&self, b: &BankBlocks, s: &[u64], list: usize, order: u32) -> Option<usize> {
         let serving = self.banks(b, s, list).filter(|&bank| b.serves(s, bank, order));
         serving.reduce(
             |best, bank| {
@@ -157,7 +147,7 @@ impl List {
         )
     }
 
-    pub(crate) fn lift_emptiest(&mut self, b: &Blocks, s: &mut [u64]) {
+    pub(crate) fn lift_emptiest(&mut self, b: &BankBlocks, s: &mut [u64]) {
         for list in [KERNEL, USER] {
             if let Some(bank) = self.emptiest(b, s, list, 0) {
                 let recent = self.recent;
@@ -168,12 +158,12 @@ impl List {
     }
 }
 
-impl Placement for List {
+impl Placement for ListPlacement {
     fn words(&self, _banks: usize, _top: u32) -> usize {
         2
     }
 
-    fn build(&mut self, b: &Blocks, s: &mut [u64], at: usize) {
+    fn build(&mut self, b: &BankBlocks, s: &mut [u64], at: usize) {
         *self = Self { heads: at * 2, ..Self::new(self.recent_first) };
         for list in 0..4 {
             set_half(s, self.heads + list, NONE);
@@ -190,20 +180,20 @@ impl Placement for List {
     #[inline]
     fn choose(
         &mut self,
-        b: &mut Blocks,
+        b: &mut BankBlocks,
         s: &mut [u64],
         order: u32,
         movable: bool,
-    ) -> Option<(usize, From)> {
+    ) -> Option<(usize, Pick)> {
         if order > 0 {
             close_all(b, s);
         }
         let list = if movable { USER } else { KERNEL };
         let recent = self.recent[list];
         if self.recent_first && recent != NONE && b.serves(s, recent as usize, order) {
-            return Some((recent as usize, From::Open));
+            return Some((recent as usize, Pick::Open));
         }
-        let first = |b: &Blocks, s: &[u64], list| {
+        let first = |b: &BankBlocks, s: &[u64], list| {
             self.banks(b, s, list).find(|&bank| b.serves(s, bank, order))
         };
         let mut found = first(b, s, list);
@@ -220,7 +210,7 @@ impl Placement for List {
                         let order = |bank| b.classes(s, bank).ilog2();
                         if order(bank) > order(best) { bank } else { best }
                     });
-                    return largest.map(|bank| (bank, From::Largest));
+                    return largest.map(|bank| (bank, Pick::Largest));
                 }
                 None => {
                     found = self.emptiest(b, s, USER, order);
@@ -232,7 +222,7 @@ impl Placement for List {
         }
         let bank = found?;
         self.recent[list] = bank as u32;
-        Some((bank, From::Open))
+        Some((bank, Pick::Open))
     }
 
     #[inline]
@@ -241,32 +231,32 @@ impl Placement for List {
     }
 
     #[inline]
-    fn took(&mut self, _b: &Blocks, _s: &mut [u64], _taken: &Taken) {}
+    fn allocated(&mut self, _b: &BankBlocks, _s: &mut [u64], _taken: &Taken) {}
 
     #[inline]
-    fn gave(&mut self, b: &Blocks, s: &mut [u64], bank: usize, _frames: u32) {
+    fn freed(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, _frames: u32) {
         if b.is_whole(s, bank) && !b.is_isolated(s, bank) {
             self.shift(b, s, bank, OFFLINE);
         }
     }
 
     #[inline]
-    fn gave_some(&mut self, _b: &Blocks, _s: &mut [u64], _bank: usize, _frames: u32) {}
+    fn freed_some(&mut self, _b: &BankBlocks, _s: &mut [u64], _bank: usize, _frames: u32) {}
 
-    fn isolate(&mut self, b: &Blocks, s: &mut [u64], bank: usize) {
+    fn isolate(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize) {
         self.unlink(b, s, bank);
     }
 
-    fn rejoin(&mut self, b: &Blocks, s: &mut [u64], bank: usize) {
+    fn rejoin(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize) {
         let list = if b.can_rest(s, bank) { OFFLINE } else { b.note(s, bank) as usize };
         self.link(b, s, bank, list);
     }
 
-    fn pool(&self, b: &Blocks, s: &[u64], bank: usize) -> Option<Pool> {
+    fn pool(&self, b: &BankBlocks, s: &[u64], bank: usize) -> Option<BankPool> {
         POOLS[b.note(s, bank) as usize & 3]
     }
 
-    fn check(&self, b: &Blocks, s: &[u64]) -> Result<(), &'static str> {
+    fn check(&self, b: &BankBlocks, s: &[u64]) -> Result<(), &'static str> {
         let mut linked = 0;
         for list in [KERNEL, USER, OFFLINE] {
             let mut before = NONE;

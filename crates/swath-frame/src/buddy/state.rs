@@ -1,15 +1,16 @@
-//! What a page buddy allocator knows and does, over words that each call is
-//! given: its classes and the movement of frames between them.
+//! The state of a page buddy allocator, over words that each call is given: its
+//! classes and the movement of frames between them.
 //!
 //! Numbers of units are absolute here (a unit of order o is frame >> o), and a
 //! class subtracts its base where it meets its bitmap.
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::{AllocError, FreeError};
+use crate::allocator::BuildError;
+use crate::allocator::{FrameAllocateError, FrameFreeError};
 use crate::bits::bitmap::{Bitmap, all_set, clear, first_clear, ones, set};
 use crate::buddy::class::Class;
-use crate::buddy::config::{BuildError, CLASSES_MAX, Config};
+use crate::buddy::config::{BuddyConfig, CLASSES_MAX};
 use crate::buddy::rule::Rule;
 use crate::map::MemoryMap;
 
@@ -44,7 +45,7 @@ struct Choice {
     len: usize,
 }
 
-/// Where the parts of a class stand.
+/// The places of the parts of a class.
 struct Layout {
     base: u64,
     units: u64,
@@ -52,7 +53,7 @@ struct Layout {
     end: u64,
 }
 
-fn layout<R: Rule>(span: Extent, config: Config, i: usize, at: u64) -> Layout {
+fn layout<R: Rule>(span: Extent, config: BuddyConfig, i: usize, at: u64) -> Layout {
     let order = i as u32 * config.granularity;
     let first = span.start.raw() >> order;
     let past = ((span.end().raw() - 1) >> order) + 1;
@@ -69,7 +70,7 @@ fn allocated_words(span: Extent) -> u64 {
 }
 
 impl<R: Rule> State<R> {
-    pub(crate) fn storage_words(map: &MemoryMap<'_>, config: Config) -> usize {
+    pub(crate) fn storage_words(map: &MemoryMap<'_>, config: BuddyConfig) -> usize {
         let words = (0..config.classes())
             .fold(allocated_words(map.span()), |at, i| layout::<R>(map.span(), config, i, at).end);
         usize::try_from(words).unwrap_or(usize::MAX)
@@ -78,7 +79,7 @@ impl<R: Rule> State<R> {
     /// All frames of `map` allocated, and `s` overwritten.
     pub(crate) fn new(
         map: &MemoryMap<'_>,
-        config: Config,
+        config: BuddyConfig,
         s: &mut [u64],
     ) -> Result<Self, BuildError> {
         let span = map.span();
@@ -140,8 +141,8 @@ impl<R: Rule> State<R> {
         self.free = self.total;
     }
 
-    pub(crate) fn config(&self) -> Config {
-        Config { granularity: self.granularity, last: self.last }
+    pub(crate) fn config(&self) -> BuddyConfig {
+        BuddyConfig { granularity: self.granularity, last: self.last }
     }
 
     pub(crate) fn free_frames(&self) -> u64 {
@@ -229,9 +230,9 @@ impl<R: Rule> State<R> {
         full
     }
 
-    /// Whether the units `low..high` of class `i` complete their parent, which
-    /// is whole words. Until the word of `low` is full there is no need to see
-    /// the others.
+    /// Returns true if the units `low..high` of class `i` complete their
+    /// parent, which is whole words. Until the word of `low` is full there is
+    /// no need to see the others.
     fn completes(&self, s: &[u64], i: usize, low: u64, high: u64) -> bool {
         let class = &self.classes[i];
         let start = low >> self.granularity << self.granularity;
@@ -293,14 +294,14 @@ impl<R: Rule> State<R> {
         }
     }
 
-    /// Why a frame that is not allocated cannot be freed.
+    /// Returns the reason why a frame that is not allocated cannot be freed.
     #[cold]
     #[inline(never)]
-    pub(crate) fn refuse(&self, s: &[u64], frame: Pfn) -> FreeError {
+    pub(crate) fn refuse(&self, s: &[u64], frame: Pfn) -> FrameFreeError {
         if self.is_free(s, frame) {
-            FreeError::NotAllocated { frame }
+            FrameFreeError::NotAllocated { frame }
         } else {
-            FreeError::Foreign { frame }
+            FrameFreeError::Foreign { frame }
         }
     }
 
@@ -339,18 +340,22 @@ impl<R: Rule> State<R> {
     }
 
     #[inline(never)]
-    pub(crate) fn free_extent(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FreeError> {
+    pub(crate) fn free_extent(
+        &mut self,
+        s: &mut [u64],
+        extent: Extent,
+    ) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
-            return Err(FreeError::Empty);
+            return Err(FrameFreeError::Empty);
         }
         if self.free_unit(s, extent) {
             return Ok(());
         }
         let Some(end) = extent.checked_end() else {
-            return Err(FreeError::Overflow { extent });
+            return Err(FrameFreeError::Overflow { extent });
         };
         if !self.span.contains(extent.start) {
-            return Err(FreeError::Foreign { frame: extent.start });
+            return Err(FrameFreeError::Foreign { frame: extent.start });
         }
         let at = self.frame(extent.start.raw());
         let inside = (end.raw().min(self.span.end().raw()) - extent.start.raw()) as usize;
@@ -362,7 +367,7 @@ impl<R: Rule> State<R> {
             return Err(self.refuse(s, frame));
         }
         if end > self.span.end() {
-            return Err(FreeError::Foreign { frame: self.span.end() });
+            return Err(FrameFreeError::Foreign { frame: self.span.end() });
         }
         clear(allocated, at, inside);
         self.free += extent.count;
@@ -371,7 +376,7 @@ impl<R: Rule> State<R> {
     }
 
     #[inline(never)]
-    pub(crate) fn take_node(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
+    pub(crate) fn allocate_node(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
         if frames_max == 0 || self.nonempty == 0 {
             return None;
         }
@@ -395,8 +400,8 @@ impl<R: Rule> State<R> {
         Some(self.taken(s, start, end))
     }
 
-    /// What to take for a request of `frames_max` frames, if any frame is
-    /// free: line 4 to 9 of Fig. 4 from class `fitting` on, or the shortest
+    /// Chooses what to take for a request of `frames_max` frames, if any frame
+    /// is free: line 4 to 9 of Fig. 4 from class `fitting` on, or the shortest
     /// run that is long enough. The lower classes follow when that finds none.
     #[inline(always)]
     fn choose(&mut self, s: &mut [u64], fitting: usize, frames_max: u64) -> Option<Choice> {
@@ -434,11 +439,11 @@ impl<R: Rule> State<R> {
         best
     }
 
-    pub(crate) fn take_aligned(
+    pub(crate) fn allocate_aligned(
         &mut self,
         s: &mut [u64],
         order: Order,
-    ) -> Result<Extent, AllocError> {
+    ) -> Result<Extent, FrameAllocateError> {
         let (g, k) = (self.granularity, order.k());
         let below = ((k / g) as usize).min(self.last);
         let listed = k == below as u32 * g;
@@ -467,9 +472,9 @@ impl<R: Rule> State<R> {
         match start {
             Some(start) => Ok(self.taken(s, start, start + order.frames())),
             None if order.frames() > self.free => {
-                Err(AllocError::OutOfFrames { wanted: order.frames(), free: self.free })
+                Err(FrameAllocateError::OutOfFrames { wanted: order.frames(), free: self.free })
             }
-            None => Err(AllocError::NoBlock { order }),
+            None => Err(FrameAllocateError::NoBlock { order }),
         }
     }
 

@@ -3,23 +3,23 @@
 //! Most calls neither break up a unit nor complete one, and what they change
 //! is a word of `allocated` and the word of class 0 that stands for the same
 //! frames. These calls are served here; whatever else turns up is left to
-//! [`classes`](crate::buddy::classes), before anything is changed that it would miss.
+//! [`classes`](crate::buddy::state), before anything is changed that it would miss.
 
 use swath_arch::{Extent, Pfn};
 
-use crate::allocator::{AllocError, FreeError};
+use crate::allocator::{FrameAllocateError, FrameFreeError};
 use crate::bits::bitmap::{ones, ones_across};
-use crate::buddy::classes::State;
 use crate::buddy::rule::Rule;
+use crate::buddy::state::State;
 
 impl<R: Rule> State<R> {
     #[inline(always)]
-    pub(crate) fn take_frame(&mut self, s: &mut [u64]) -> Option<Pfn> {
+    pub(crate) fn allocate_frame(&mut self, s: &mut [u64]) -> Option<Pfn> {
         if R::INDEXED {
-            return self.take_node(s, 1).map(|block| block.start);
+            return self.allocate_node(s, 1).map(|block| block.start);
         }
         if self.nonempty & 1 == 0 {
-            return self.take_split(s);
+            return self.allocate_split(s);
         }
         let frame = self.pop(s, 0)?;
         Some(self.taken_one(s, frame))
@@ -45,10 +45,10 @@ impl<R: Rule> State<R> {
         Some(class.base + at as u64)
     }
 
-    /// Takes the first frame of a unit of the lowest class that has one. Of
+    /// Allocates the first frame of a unit of the lowest class that has one. Of
     /// each unit on the way down, all but the first part stays free.
     #[inline(never)]
-    fn take_split(&mut self, s: &mut [u64]) -> Option<Pfn> {
+    fn allocate_split(&mut self, s: &mut [u64]) -> Option<Pfn> {
         if self.nonempty == 0 {
             return None;
         }
@@ -70,7 +70,7 @@ impl<R: Rule> State<R> {
     }
 
     #[inline(always)]
-    pub(crate) fn put_frame(&mut self, s: &mut [u64], frame: Pfn) -> Result<(), FreeError> {
+    pub(crate) fn free_frame(&mut self, s: &mut [u64], frame: Pfn) -> Result<(), FrameFreeError> {
         let at = frame.raw().wrapping_sub(self.classes[0].base);
         let (index, bit) = (at >> 6, 1 << (at & 63));
         if index >= self.allocated_words as u64 || s[index as usize] & bit == 0 {
@@ -86,7 +86,7 @@ impl<R: Rule> State<R> {
     }
 
     /// Adds to class 0 the frames that `bits` marks in word `index`, unless
-    /// that seems to complete a parent or the rule has to hear of it.
+    /// that seems to complete a parent or the rule has to be notified.
     #[inline(always)]
     fn join(&mut self, s: &mut [u64], index: usize, bits: u64) -> bool {
         let was = self.classes[0].free.word(s, index);
@@ -182,7 +182,7 @@ impl<R: Rule> State<R> {
 
     /// See [`FrameAllocator::free`](crate::FrameAllocator::free).
     #[inline(always)]
-    pub(crate) fn free(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FreeError> {
+    pub(crate) fn free(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FrameFreeError> {
         if R::INDEXED {
             return self.free_across(s, extent);
         }
@@ -208,10 +208,10 @@ impl<R: Rule> State<R> {
         Ok(())
     }
 
-    /// Frees for a rule that is told: an extent within two words as any other,
+    /// Frees for a rule that is notified: an extent within two words as any other,
     /// as it is as often in two as in one.
     #[inline(always)]
-    fn free_across(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FreeError> {
+    fn free_across(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FrameFreeError> {
         let at = extent.start.raw().wrapping_sub(self.classes[0].base);
         let (index, from) = (at >> 6, (at & 63) as usize);
         if index >= self.allocated_words as u64 - 1 || extent.count.wrapping_sub(1) >= 64 {
@@ -239,7 +239,7 @@ impl<R: Rule> State<R> {
         Ok(())
     }
 
-    /// Whether a parent seems to be full in this word of class 0.
+    /// Returns true if a parent seems to be full in this word of class 0.
     #[inline(always)]
     fn has_full(&self, word: u64) -> bool {
         // In the complement a full parent is zeros: less one, they borrow, and
@@ -248,16 +248,16 @@ impl<R: Rule> State<R> {
         (!word).wrapping_sub(self.parent_firsts) & word & self.parent_lasts != 0
     }
 
-    /// See [`FrameAllocator::take_block`](crate::FrameAllocator::take_block).
+    /// See [`FrameAllocator::allocate_block`](crate::FrameAllocator::allocate_block).
     #[inline(always)]
-    pub(crate) fn take_block(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
+    pub(crate) fn allocate_block(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
         let short = if R::INDEXED {
-            self.take_fitting(s, frames_max)
+            self.allocate_fitting(s, frames_max)
         } else {
-            self.take_short(s, frames_max)
+            self.allocate_short(s, frames_max)
         };
         match short {
-            None => self.take_node(s, frames_max),
+            None => self.allocate_node(s, frames_max),
             block => block,
         }
     }
@@ -265,7 +265,7 @@ impl<R: Rule> State<R> {
     /// The block to take if the rule finds one in class 0 that serves all of
     /// a short request.
     #[inline(always)]
-    fn take_fitting(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
+    fn allocate_fitting(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
         let higher = self.last > 0 && frames_max >> self.granularity != 0;
         if higher || frames_max.wrapping_sub(1) >= 64 {
             return None;
@@ -292,7 +292,7 @@ impl<R: Rule> State<R> {
     /// The block to take if it lies in the lowest word of class 0, and can be
     /// seen there to be the one.
     #[inline(always)]
-    fn take_short(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
+    fn allocate_short(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
         let higher = self.nonempty > 1 && frames_max >> self.granularity != 0;
         if frames_max == 0 || higher || self.nonempty & 1 == 0 {
             return None;
@@ -308,7 +308,7 @@ impl<R: Rule> State<R> {
         } else if frames_max <= run.min(class.border(at)) as u64 {
             run
         } else {
-            return self.take_across(s, at, run, frames_max);
+            return self.allocate_across(s, at, run, frames_max);
         };
         let count = frames_max.min(node as u64);
         let bits = ones(count as usize) << low;
@@ -325,7 +325,7 @@ impl<R: Rule> State<R> {
     /// word of class 0, from `at` on, and is `frames_max` frames that end in
     /// the next word, all of one node.
     #[inline(never)]
-    fn take_across(
+    fn allocate_across(
         &mut self,
         s: &mut [u64],
         at: usize,
@@ -357,18 +357,21 @@ impl<R: Rule> State<R> {
         s: &mut [u64],
         count_frames: u64,
         sink: &mut dyn FnMut(Extent),
-    ) -> Result<(), AllocError> {
+    ) -> Result<(), FrameAllocateError> {
         if count_frames == 0 {
-            return Err(AllocError::Empty);
+            return Err(FrameAllocateError::Empty);
         }
         if count_frames > self.free {
-            return Err(AllocError::OutOfFrames { wanted: count_frames, free: self.free });
+            return Err(FrameAllocateError::OutOfFrames { wanted: count_frames, free: self.free });
         }
         let mut rest = count_frames;
         while rest > 0 {
-            let Some(block) = self.take_block(s, rest) else {
+            let Some(block) = self.allocate_block(s, rest) else {
                 debug_assert!(false, "a free frame that no block holds");
-                return Err(AllocError::OutOfFrames { wanted: count_frames, free: self.free });
+                return Err(FrameAllocateError::OutOfFrames {
+                    wanted: count_frames,
+                    free: self.free,
+                });
             };
             rest -= block.count;
             sink(block);

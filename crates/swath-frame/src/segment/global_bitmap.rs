@@ -6,22 +6,22 @@
 //! done for it. The paper looks for a run bit by bit; here a
 //! tree of summaries gives the lowest run of any length in O(log n).
 //!
-//! [`Frames`] says where the frames behind a segment come from: from each area's
+//! [`FrameSupply`] says where the frames behind a segment come from: from each area's
 //! buddy system, which gives powers of two only (section 4.1), or from the
 //! allocator's own stock, all of which it took at start (section 4.2).
 
 use core::ops::DerefMut;
 
-use crate::buddy::config::BuildError;
+use crate::allocator::BuildError;
 use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
 use crate::segment::ledger::Ledger;
 use crate::segment::place::{AreaShape, Place, held_end};
 use crate::segment::runs::{RunTree, UNITS_MAX};
 use crate::segment::space::{AreaSpace, Segment};
 
-/// Where the frames behind a segment come from.
+/// The source of the frames behind a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Frames {
+pub enum FrameSupply {
     /// From the area's buddy system, with each request: the piece of a segment
     /// in an area is one block of a power of two units, aligned to its size
     /// from the area's start on and cut off at the area's end. What the last
@@ -42,7 +42,7 @@ pub enum Frames {
 ///   between its limits, counted from where 17 tries have failed. Limits alone
 ///   take one try; then no such run is needed.
 /// * s is c + A - 1 for alignment A = 2^align; with a boundary c + C - 1, where
-///   C is c rounded up to A; with [`Frames::OnDemand`] P + max(A, P) - 1, where P
+///   C is c rounded up to A; with [`FrameSupply::OnDemand`] P + max(A, P) - 1, where P
 ///   is the power of two not below c. In one area, and with `OnDemand`, it is
 ///   2s - 1 of that s, and there is one only if no area has fewer than s units;
 ///   with `OnDemand` the areas' first units have to be multiples of A as well,
@@ -64,15 +64,15 @@ pub enum Frames {
 /// Twenty megabytes out of areas of sixteen:
 /// ```
 /// use swath_arch::{Extent, Order, Pfn};
-/// use swath_frame::segment::space::{Area, AreaSpace};
-/// use swath_frame::segment::allocator::{SegmentAllocator, SegmentRequest};
-/// use swath_frame::segment::bitmap::{Frames, GlobalBitmap};
+/// use swath_frame::segment::{Area, AreaSpace};
+/// use swath_frame::segment::{SegmentAllocator, SegmentRequest};
+/// use swath_frame::segment::{FrameSupply, GlobalBitmap};
 ///
 /// let areas: Vec<_> = (0..16).map(|i| Extent::new(Pfn::new(i << 13), 1 << 12)).collect();
 /// let mut storage = [Area::default(); 16];
 /// let space = AreaSpace::new(&areas, Order::BASE, &mut storage).unwrap();
 /// let words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
-/// let mut bitmap = GlobalBitmap::new(space, Frames::PreAllocated, vec![0; words]).unwrap();
+/// let mut bitmap = GlobalBitmap::new(space, FrameSupply::PreAllocated, vec![0; words]).unwrap();
 ///
 /// let request = SegmentRequest::new(20 << 20 >> 12);
 /// let segments: Vec<_> = (0..12).map(|_| bitmap.allocate(&request).unwrap()).collect();
@@ -85,14 +85,14 @@ pub struct GlobalBitmap<'m, W> {
     storage: W,
     space: AreaSpace<'m>,
     shape: AreaShape,
-    frames: Frames,
+    frames: FrameSupply,
     runs: RunTree,
     ledger: Ledger,
 }
 
 impl<'m, W: DerefMut<Target = [u64]>> GlobalBitmap<'m, W> {
-    /// How many words of storage the areas need; `usize::MAX` if they cannot
-    /// be addressed.
+    /// Counts the words of storage that the areas need; `usize::MAX` if they
+    /// cannot be addressed.
     pub fn storage_words(space: &AreaSpace<'_>) -> usize {
         let units = space.units();
         let words = RunTree::storage_words(units) + Ledger::storage_words(units);
@@ -105,7 +105,11 @@ impl<'m, W: DerefMut<Target = [u64]>> GlobalBitmap<'m, W> {
     ///
     /// # Errors
     /// [`BuildError`] if `storage` is too small, or there are 2^32 units or more.
-    pub fn new(space: AreaSpace<'m>, frames: Frames, mut storage: W) -> Result<Self, BuildError> {
+    pub fn new(
+        space: AreaSpace<'m>,
+        frames: FrameSupply,
+        mut storage: W,
+    ) -> Result<Self, BuildError> {
         let units = space.units();
         check_size(&space, Self::storage_words(&space), storage.len())?;
         let runs = RunTree::new(&mut storage, units);
@@ -113,8 +117,8 @@ impl<'m, W: DerefMut<Target = [u64]>> GlobalBitmap<'m, W> {
         Ok(Self { storage, space, shape: AreaShape::of(&space), frames, runs, ledger })
     }
 
-    /// Where the frames behind a segment come from.
-    pub fn frames(&self) -> Frames {
+    /// The source of the frames behind a segment.
+    pub fn frames(&self) -> FrameSupply {
         self.frames
     }
 
@@ -144,15 +148,15 @@ impl<'m, W: DerefMut<Target = [u64]>> GlobalBitmap<'m, W> {
 
     fn held_end(&self, start: u64, past: u64) -> u64 {
         match self.frames {
-            Frames::OnDemand => held_end(&self.space, start, past),
-            Frames::PreAllocated => past,
+            FrameSupply::OnDemand => held_end(&self.space, start, past),
+            FrameSupply::PreAllocated => past,
         }
     }
 
     /// First unit, and the ones past the last handed out and the last held.
     #[inline]
     fn find_units(&self, request: &SegmentRequest) -> Result<(u64, u64, u64), SegmentError> {
-        let blocks = self.frames == Frames::OnDemand;
+        let blocks = self.frames == FrameSupply::OnDemand;
         let place = Place::new(&self.space, request, blocks, self.free_frames())?;
         let start = place.search(
             |count, from| self.runs.first_run(&self.storage, count, from),
@@ -163,7 +167,7 @@ impl<'m, W: DerefMut<Target = [u64]>> GlobalBitmap<'m, W> {
     }
 }
 
-/// Whether there are few enough units, and words enough.
+/// Checks that there are few enough units, and words enough.
 pub(crate) fn check_size(
     space: &AreaSpace<'_>,
     needed_words: usize,
@@ -236,9 +240,9 @@ impl<W: DerefMut<Target = [u64]>> SegmentAllocator for GlobalBitmap<'_, W> {
     fn largest_frames(&self) -> u64 {
         let longest = self.runs.longest(&self.storage) << self.space.unit().k();
         match self.frames {
-            Frames::PreAllocated => longest,
+            FrameSupply::PreAllocated => longest,
             // What fits, fits from the same start on if it is shorter.
-            Frames::OnDemand => largest_by_halving(self, longest),
+            FrameSupply::OnDemand => largest_by_halving(self, longest),
         }
     }
 

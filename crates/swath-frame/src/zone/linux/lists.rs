@@ -10,7 +10,7 @@ use core::ops::DerefMut;
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::zone::allocator::Mobility;
-use crate::zone::linux::zone::{LinuxBuildError, ORDER_MAX};
+use crate::zone::linux::build::{LinuxBuildError, ORDER_MAX};
 
 /// The orders that have lists.
 pub(crate) const ORDERS: usize = ORDER_MAX.k() as usize + 1;
@@ -72,13 +72,11 @@ const fn pageblock_words(frames: usize, pageblock_k: u32) -> usize {
 
 /// `span` rounded out to 1024 frames.
 fn rounded(span: Extent) -> Option<(u64, u32)> {
-    let size = ORDER_MAX.frames();
-    let base = span.start.raw() / size * size;
-    let end = span.checked_end()?.raw().checked_next_multiple_of(size)?;
+    let whole = span.align_outward(ORDER_MAX.k())?;
     // The largest number must not be NONE.
-    let frames = u32::try_from(end - base).ok()?;
+    let frames = u32::try_from(whole.count).ok()?;
     usize::try_from(u64::from(frames) * 8).ok()?;
-    Some((base, frames))
+    Some((whole.start.raw(), frames))
 }
 
 impl<W: DerefMut<Target = [u64]>> Lists<W> {
@@ -179,7 +177,7 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
         self.words[at] = word & !(0xff << shift) | u64::from(state) << shift;
     }
 
-    /// Gives 2^k frames from `index` on, aligned, the same state.
+    /// Sets 2^k frames from `index` on, aligned, to the same state.
     #[inline]
     pub(crate) fn fill(&mut self, index: u32, k: u32, state: u8) {
         if k == 0 {
@@ -219,8 +217,8 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
         (at, &self.words[at..at + (1 << (self.pageblock_k - 3))])
     }
 
-    /// How many frames of the pageblock from `start` on are free, and in use
-    /// by movable owners. No free block reaches beyond it.
+    /// Counts the frames of the pageblock from `start` on that are free, and
+    /// those in use by movable owners. No free block reaches beyond it.
     pub(crate) fn count(&self, start: u32) -> (u32, u32) {
         let ones = |word: &u64, state: u8| (word & spread(state)).count_ones();
         let (_, states) = self.pageblock_states(start);
@@ -229,8 +227,8 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
         })
     }
 
-    /// How many frames of the pageblock from `start` on movable owners use, and
-    /// how many others.
+    /// Counts the frames of the pageblock from `start` on that movable owners
+    /// use, and those of others.
     pub(crate) fn users(&self, start: u32) -> [u32; 2] {
         let ones = |word: &u64, state: u8| (word & spread(state)).count_ones();
         let (_, states) = self.pageblock_states(start);
@@ -362,7 +360,7 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
         }
     }
 
-    /// Takes the first block of the smallest order from `k` on. The caller
+    /// Allocates the first block of the smallest order from `k` on. The caller
     /// marks its frames.
     #[inline]
     pub(crate) fn pop(&mut self, k: u32, list: usize) -> Option<u32> {

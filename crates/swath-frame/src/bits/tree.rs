@@ -13,7 +13,7 @@
 /// below it is not zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tree {
-    /// Where each level starts, from the numbers themselves upwards.
+    /// The start of each level, from the numbers themselves upwards.
     levels: [u16; 3],
     depth: u16,
 }
@@ -109,13 +109,13 @@ impl Tree {
         (first, s[root] == 0)
     }
 
-    /// Whether the set at `at` is empty. O(1).
+    /// Returns true if the set at `at` is empty. O(1).
     #[inline(always)]
     pub(crate) fn is_empty(&self, s: &[u64], at: usize) -> bool {
         s[self.root(at)] == 0
     }
 
-    /// Whether the set at `at` holds a number below the bound. O(1).
+    /// Returns true if the set at `at` holds a number below the bound. O(1).
     #[inline]
     pub(crate) fn contains(&self, s: &[u64], at: usize, number: usize) -> bool {
         s[at + (number >> 6)] >> (number & 63) & 1 == 1
@@ -146,12 +146,12 @@ impl Tree {
         Some(index)
     }
 
-    /// How many numbers below `bound` the set at `at` holds. O(bound/64).
+    /// Counts the numbers below `bound` in the set at `at`. O(bound/64).
     pub(crate) fn len(s: &[u64], at: usize, bound: usize) -> usize {
         s[at..at + level_words(bound)].iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether the invariant holds for the set at `at`. O(bound/64).
+    /// Returns true if the invariant holds for the set at `at`. O(bound/64).
     pub(crate) fn check(&self, s: &[u64], at: usize, bound: usize) -> bool {
         let mut words = level_words(bound);
         self.levels().windows(2).all(|pair| {

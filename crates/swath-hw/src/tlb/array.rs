@@ -37,7 +37,7 @@ use alloc::vec;
 
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
 
-use crate::tlb::fill::{EntryKind, Fill, Hit, PAGE_BITS};
+use crate::tlb::fill::{EntryKind, PAGE_BITS, TlbFill, TlbHit};
 use crate::tlb::geometry::{Geometry, GeometryError, Indexing};
 use crate::tlb::stats::TlbStats;
 
@@ -55,7 +55,7 @@ pub(crate) struct Entry {
     pub(crate) start: u64,
     pub(crate) len: u64,
     pub(crate) frame: u64,
-    /// What stands behind the entry's two nodes in their chains.
+    /// The nodes behind the entry's two nodes in their chains.
     pub(crate) chain: [u32; 2],
     /// The buckets of the two nodes; the second is [`NIL`] where one window
     /// holds the whole entry.
@@ -88,7 +88,7 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug)]
 pub struct Tlb {
     pub(crate) last_page: u64,
-    pub(crate) last: Hit,
+    pub(crate) last: TlbHit,
     /// The class of the entry behind `last`.
     pub(crate) last_class: u8,
     /// The bits of a class that count in the choice of a set: all, or none.
@@ -106,7 +106,7 @@ pub struct Tlb {
 }
 
 impl Tlb {
-    /// An empty TLB, indexed by windows. `distance` is log2 of the anchor distance in
+    /// Creates an empty TLB, indexed by windows. `distance` is log2 of the anchor distance in
     /// pages; it matters to anchor entries alone. O(entries).
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Tlb {
         Self::indexed(geometry, Indexing::Window, distance)
     }
 
-    /// The same with a choice of the indexing, which matters where there are sets.
+    /// Creates an empty TLB with a choice of the indexing, which matters where there are sets.
     ///
     /// # Errors
     /// [`GeometryError`].
@@ -155,7 +155,7 @@ impl Tlb {
         let buckets = (8 * entries.len()).next_power_of_two();
         Ok(Self {
             last_page: NO_PAGE,
-            last: Hit {
+            last: TlbHit {
                 frame: Pfn::new(0),
                 attributes: Attributes::default(),
                 kind: EntryKind::Regular,
@@ -175,12 +175,12 @@ impl Tlb {
         })
     }
 
-    /// The form.
+    /// Returns the form.
     pub const fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// What has been counted since the start or the last
+    /// Returns the counters since the start or the last
     /// [`reset_stats`](Self::reset_stats).
     pub const fn stats(&self) -> TlbStats {
         self.stats
@@ -195,7 +195,7 @@ impl Tlb {
     /// used of its set. A regular entry is looked for first, then the anchor
     /// entry. O(1) for the page of the access before, else O(c).
     #[inline]
-    pub fn lookup(&mut self, page: Vpn) -> Option<Hit> {
+    pub fn lookup(&mut self, page: Vpn) -> Option<TlbHit> {
         self.stats.accesses += 1;
         // Exact in every design: nothing has changed since, and the entry is
         // the most recently used one already.
@@ -208,17 +208,17 @@ impl Tlb {
         }
         let found = self.search(page.raw());
         match found {
-            Some(Hit { kind: EntryKind::Regular, .. }) => self.stats.regular_hits += 1,
+            Some(TlbHit { kind: EntryKind::Regular, .. }) => self.stats.regular_hits += 1,
             Some(_) => self.stats.anchor_hits += 1,
             None => self.stats.misses += 1,
         }
         found
     }
 
-    /// A lookup that counts nothing, for one who asks several TLBs and counts himself. Kept out
-    /// of line: the way of the page of the access before is a third shorter so.
+    /// Looks `page` up and counts nothing, for a caller that searches several TLBs and counts
+    /// itself. Kept out of line: the way of the page of the access before is a third shorter so.
     #[inline(never)]
-    pub(crate) fn search(&mut self, page: u64) -> Option<Hit> {
+    pub(crate) fn search(&mut self, page: u64) -> Option<TlbHit> {
         let (index, kind) = match self.find_regular(page) {
             Some(index) => (index, EntryKind::Regular),
             None => match self.find_anchor(page) {
@@ -234,13 +234,13 @@ impl Tlb {
         let entry = &self.entries[index as usize];
         self.last_class = class;
         let frame = Pfn::new(entry.frame + (page - entry.start));
-        self.last = Hit { frame, attributes: entry.attributes, kind };
+        self.last = TlbHit { frame, attributes: entry.attributes, kind };
         self.last_page = page;
         Some(self.last)
     }
 
-    /// What an access to `page` would find, changing nothing. O(c).
-    pub fn peek(&self, page: Vpn) -> Option<Hit> {
+    /// Returns the hit that a lookup of `page` would find, and changes nothing. O(c).
+    pub fn peek(&self, page: Vpn) -> Option<TlbHit> {
         let page = page.raw();
         let regular = self.find_regular(page).map(|index| (index, EntryKind::Regular));
         let (index, kind) = regular.or_else(|| {
@@ -249,25 +249,25 @@ impl Tlb {
         })?;
         let entry = &self.entries[index as usize];
         let frame = Pfn::new(entry.frame + (page - entry.start));
-        Some(Hit { frame, attributes: entry.attributes, kind })
+        Some(TlbHit { frame, attributes: entry.attributes, kind })
     }
 
-    /// The entry that [`peek`](Self::peek) finds, for another TLB to hold. O(c).
-    pub(crate) fn entry(&self, page: Vpn) -> Option<Fill> {
+    /// Returns the entry that [`peek`](Self::peek) finds, for another TLB to hold. O(c).
+    pub(crate) fn entry(&self, page: Vpn) -> Option<TlbFill> {
         let kind = self.peek(page)?.kind;
         let index = match kind {
             EntryKind::Regular => self.find_regular(page.raw())?,
             EntryKind::Anchor => self.find_anchor(page.raw())?,
         };
         let entry = &self.entries[index as usize];
-        Some(Fill::within(kind, page, entry.pages(), Pfn::new(entry.frame), entry.attributes))
+        Some(TlbFill::within(kind, page, entry.pages(), Pfn::new(entry.frame), entry.attributes))
     }
 
     /// Writes an entry in place of the least recently used of its set, after
     /// cutting and dropping as told at the head of the [module](self). An
     /// older entry of this kind for the same page (or the same anchor) is
     /// dropped first. O(c) for one page or an anchor, else O(c + ways).
-    pub fn fill(&mut self, fill: &Fill) {
+    pub fn fill(&mut self, fill: &TlbFill) {
         let regular = self.find_regular(fill.page);
         match (fill.kind, regular) {
             (EntryKind::Regular, Some(_)) => {
@@ -290,10 +290,10 @@ impl Tlb {
         }
     }
 
-    /// The same where no regular entry serves the page, as after a lookup that
+    /// Fills an entry where no regular entry serves the page, as after a lookup that
     /// missed.
     #[inline]
-    pub(crate) fn fill_missed(&mut self, fill: &Fill) {
+    pub(crate) fn fill_missed(&mut self, fill: &TlbFill) {
         let page = fill.page;
         let (mut start, mut end) = (fill.start, fill.end);
         let superpage = self.size_mask != 0 && is_superpage(start, end, self.geometry.index_shift);
@@ -334,7 +334,7 @@ impl Tlb {
         entry.class = class as u8;
         self.chain(index);
         self.last_page = page;
-        self.last = Hit {
+        self.last = TlbHit {
             frame: Pfn::new(frame + (page - start)),
             attributes: fill.attributes,
             kind: fill.kind,
@@ -389,7 +389,7 @@ impl Tlb {
         }
     }
 
-    /// The set of a page in an entry of this kind and class. A set number is below
+    /// Returns the set of a page in an entry of this kind and class. A set number is below
     /// 2^24, so it fits.
     #[inline]
     pub(crate) fn set_of(&self, page: u64, kind: EntryKind, class: u32) -> usize {
@@ -409,7 +409,7 @@ impl Tlb {
         }
     }
 
-    /// Fibonacci hashing; the class goes to bits that a window leaves free.
+    /// Returns the bucket by Fibonacci hashing; the class goes to bits that a window leaves free.
     #[inline]
     fn bucket(&self, class: u32, window: u64) -> u32 {
         let key = window ^ u64::from(class) << 56;
@@ -434,7 +434,7 @@ impl Tlb {
         None
     }
 
-    /// The anchor entry of the window of `page`, whether it covers the page or
+    /// Returns the anchor entry of the window of `page`, whether it covers the page or
     /// not.
     #[inline]
     pub(crate) fn find_anchor(&self, page: u64) -> Option<u32> {
@@ -485,7 +485,7 @@ impl Tlb {
         }
     }
 
-    /// Whether an entry is one of those that share no page: neither an anchor entry nor a
+    /// Returns true if an entry is one of those that share no page: neither an anchor entry nor a
     /// superpage indexed by its size.
     pub(crate) fn is_cut(&self, entry: &Entry) -> bool {
         let class = u32::from(entry.class);
@@ -544,7 +544,7 @@ impl Tlb {
         entry.older = head;
     }
 
-    /// The buckets of an entry's nodes; the second is absent where one window
+    /// Returns the buckets of an entry's nodes; the second is absent where one window
     /// holds the whole entry.
     #[inline]
     pub(crate) fn nodes(&self, class: u32, start: u64, len: u64) -> [u32; 2] {
@@ -616,7 +616,7 @@ impl Entry {
         page.wrapping_sub(self.start) < self.len
     }
 
-    /// Whether the entry has a page of `from..to`, which is not empty. One
+    /// Returns true if the entry has a page of `from..to`, which is not empty. One
     /// comparison; an empty entry has none.
     #[inline]
     const fn overlaps(&self, from: u64, to: u64) -> bool {
@@ -641,7 +641,7 @@ fn cut(page: u64, shift: u32, start: &mut u64, end: &mut u64) {
     *end = (*end).min(low + (1 << shift));
 }
 
-/// Whether a range is a superpage longer than a window of 2^`shift`.
+/// Returns true if a range is a superpage longer than a window of 2^`shift`.
 #[inline]
 const fn is_superpage(start: u64, end: u64, shift: u32) -> bool {
     let len = end - start;

@@ -3,7 +3,7 @@
 
 use crate::papers::page_buddy::workload::Shapes;
 use crate::papers::superpages::plan::{Benchmark, SuperpagesPlan};
-use crate::study::plan::{
+use crate::study::old::plan::{
     AccessPlan, Aged, ContiguityBits, FormatName, HierarchyPlan, Machine, MemoryPlan, Plan,
     SystemMachine, bbs, pbs,
 };
@@ -26,26 +26,6 @@ pub(crate) fn validate(plan: &Plan) -> Checked {
                 require((1..=free).contains(&fig.request_frames), "fig_8.request_frames", || {
                     format!("{} of {free} free frames", fig.request_frames)
                 })?;
-            }
-            Ok(())
-        }
-        Plan::Tlb(plan) => {
-            check_repeats(plan.repeats, plan.repeats_quick)?;
-            check_machine(&plan.machine)?;
-            match &plan.memory {
-                MemoryPlan::Blocks { block_frames, free_per_requested, free_share } => {
-                    check_blocks("memory.blocks.block_frames", block_frames)?;
-                    check_spare("memory.blocks.free_per_requested", *free_per_requested)?;
-                    check_free_share("memory.blocks.free_share", *free_share)?;
-                }
-                MemoryPlan::Aged(aged) => check_aged("memory.aged", aged)?,
-                MemoryPlan::Snapshot { .. } => {}
-            }
-            if let AccessPlan::Table4 { workloads, shapes } = &plan.accesses {
-                require(!workloads.is_empty(), "accesses.table4.workloads", || {
-                    "none given".into()
-                })?;
-                check_shapes("accesses.table4.shapes", shapes)?;
             }
             Ok(())
         }
@@ -278,20 +258,8 @@ fn check_system(table: &str, system: &SystemMachine) -> Checked {
     Ok(())
 }
 
-fn check_machine(machine: &Machine) -> Checked {
-    check_tlb("machine.tlb_entries", machine.tlb_entries)?;
-    let ways = machine.tlb_ways;
-    let sets = machine.tlb_entries.checked_div(ways).unwrap_or(0);
-    require(
-        sets * ways == machine.tlb_entries && sets.is_power_of_two(),
-        "machine.tlb_ways",
-        || format!("{} entries are not a power of two of sets of {ways} ways", machine.tlb_entries),
-    )?;
-    if let ContiguityBits::Ideal(bits) = machine.contiguity_bits {
-        check_width("machine.contiguity_bits", machine.format, bits)?;
-    }
-    check_bbs("machine.bbs_max_order", machine.bbs_max_order)?;
-    check_pbs("machine.pbs", machine.pbs_granularity, machine.pbs_top_order)
+fn check_machine(machine: &crate::study::old::plan::Machine) -> Checked {
+    machine.check().map_err(|refused| (refused.key, refused.why))
 }
 
 fn check_tlb(key: &str, entries: usize) -> Checked {

@@ -1,0 +1,347 @@
+//! The settings that the plans of this paper share: the machine of Table 3,
+//! and the state of memory before the requests.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use swath_arch::{ContiguityField, Format, Order};
+use swath_frame::BuddyConfig;
+
+use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
+use crate::source::memory::Ageing;
+use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Share};
+use crate::study::claim::Conditions;
+use crate::study::plan::{PlanError, Refused, require};
+
+/// BBS with MAX_ORDER `max_order`.
+///
+/// # Errors
+/// [`PlanError::Orders`]; never for an order of a plan that was read.
+pub fn bbs(max_order: u8) -> Result<BuddyConfig, PlanError> {
+    pbs(1, max_order.saturating_sub(1))
+}
+
+/// PBS with this granularity and top order.
+///
+/// # Errors
+/// [`PlanError::Orders`]; never for orders of a plan that was read.
+pub fn pbs(granularity: u8, top_order: u8) -> Result<BuddyConfig, PlanError> {
+    let error = |why| PlanError::Orders { granularity, top_order, why };
+    let top = Order::new(top_order).ok_or_else(|| error("there is no such order".to_owned()))?;
+    BuddyConfig::new(granularity.into(), top).map_err(|why| error(why.to_string()))
+}
+
+/// A translation format, as a plan writes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum FormatName {
+    /// ARMv7-A short descriptors.
+    #[serde(rename = "armv7")]
+    ArmV7,
+    /// ARMv8-A, 4 KiB granule.
+    #[serde(rename = "armv8")]
+    ArmV8,
+    /// x86-64, 4 levels.
+    #[serde(rename = "x86-64")]
+    X86_64,
+}
+
+impl FormatName {
+    /// The format.
+    pub const fn format(self) -> Format {
+        match self {
+            Self::ArmV7 => Format::ArmV7,
+            Self::ArmV8 => Format::ArmV8,
+            Self::X86_64 => Format::X86_64,
+        }
+    }
+
+    /// Its name in a report.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::ArmV7 => "ARMv7",
+            Self::ArmV8 => "ARMv8",
+            Self::X86_64 => "x86-64",
+        }
+    }
+}
+
+/// The width of the contiguity fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ContiguityBits {
+    /// `"format"`: the bits that the format's descriptors leave free.
+    Format(FormatWord),
+    /// A number: an ideal field of so many bits beside the table.
+    Ideal(u8),
+}
+
+/// The word `"format"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FormatWord {
+    /// The only word.
+    Format,
+}
+
+impl ContiguityBits {
+    /// The field that the page tables use.
+    pub const fn field(self) -> ContiguityField {
+        match self {
+            Self::Format(FormatWord::Format) => ContiguityField::Descriptor,
+            Self::Ideal(bits) => ContiguityField::Beside { bits },
+        }
+    }
+
+    /// Refuses a field that is wider than the format has room for.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn check(self, key: &str, format: FormatName) -> Result<(), Refused> {
+        let Self::Ideal(bits) = self else { return Ok(()) };
+        let max = format.format().beside_half_bits();
+        require((1..=max).contains(&u32::from(bits)), key, || {
+            format!("{bits} is not between 1 and {max}, the widest beside {}", format.title())
+        })
+    }
+}
+
+/// Number of entries of a TLB.
+pub type TlbEntries = Bounded<1, 65_536>;
+
+/// Size of a free block in frames.
+pub type BlockFrames = Bounded<1, { 1 << 20 }>;
+
+/// The machine of a translation study (Table 3).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachinePlan {
+    /// The translation format.
+    pub format: FormatName,
+    /// Entries in each TLB.
+    pub tlb_entries: TlbEntries,
+    /// Ways of a set; as many as entries is fully associative.
+    pub tlb_ways: TlbEntries,
+    /// The width of Ascend, Descend and of an anchor's contiguity.
+    pub contiguity_bits: ContiguityBits,
+    /// BBS: number of free lists, for blocks of 1, 2, 4, … frames.
+    pub bbs_max_order: Bounded<1, 64>,
+    /// PBS: the distance between adjacent orders.
+    pub pbs_granularity: Bounded<1, 64>,
+    /// PBS: the highest order.
+    pub pbs_top_order: Bounded<0, 63>,
+}
+
+impl MachinePlan {
+    /// Refuses sets that are no power of two, fields that are too wide and
+    /// orders that no allocator can have.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn check(&self) -> Result<(), Refused> {
+        let (entries, ways) = (self.tlb_entries.get(), self.tlb_ways.get());
+        let sets = entries / ways;
+        require(sets * ways == entries && sets.is_power_of_two(), "machine.tlb_ways", || {
+            format!("{entries} entries are not a power of two of sets of {ways} ways")
+        })?;
+        self.contiguity_bits.check("machine.contiguity_bits", self.format)?;
+        check_orders("machine.bbs_max_order", bbs(self.bbs_max_order.tiny()))?;
+        let pbs = pbs(self.pbs_granularity.tiny(), self.pbs_top_order.tiny());
+        check_orders("machine.pbs_top_order", pbs)
+    }
+
+    /// The machine of Table 3 as conditions of the paper's claims.
+    pub fn conditions(&self) -> Conditions {
+        let ideal = ContiguityBits::Ideal(16);
+        Conditions::new()
+            .same("translation format", "ARMv7", self.format.title())
+            .same("TLB entries", 32, self.tlb_entries.get())
+            .same("TLB ways", 32, self.tlb_ways.get())
+            .met(self.contiguity_bits == ideal, "contiguity fields of another width than 16 bits")
+            .same("MAX_ORDER of BBS", 9, self.bbs_max_order.get())
+            .same("granularity of PBS", 4, self.pbs_granularity.get())
+            .same("top order of PBS", 8, self.pbs_top_order.get())
+    }
+}
+
+/// Refuses free lists that no allocator can have.
+///
+/// # Errors
+/// [`Refused`].
+pub fn check_orders(key: &str, orders: Result<BuddyConfig, PlanError>) -> Result<(), Refused> {
+    let why = orders.err().map(|error| error.to_string());
+    require(why.is_none(), key, || why.unwrap_or_default())
+}
+
+/// Free blocks of one size at random frame numbers: the paper's levels of
+/// fragmentation.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Blocks {
+    /// The sizes, one point of the x axis each.
+    pub block_frames: Ascending<BlockFrames>,
+    /// Frames that are free for each frame that is requested, 1 to 1000.
+    pub free_per_requested: f64,
+    /// The share of memory that is free, 0.001 and more.
+    pub free_share: Share,
+}
+
+impl Blocks {
+    /// Refuses too little or too much free memory.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn check(&self, table: &str) -> Result<(), Refused> {
+        check_free(table, self.free_per_requested, self.free_share)
+    }
+
+    /// The memory of the case study (section V-E) as conditions.
+    pub fn conditions(&self, conditions: Conditions) -> Conditions {
+        conditions.same("frames free for each requested", 1.1378, self.free_per_requested).same(
+            "share of memory that is free",
+            0.25,
+            self.free_share.get(),
+        )
+    }
+}
+
+/// Refuses too little or too much free memory.
+///
+/// # Errors
+/// [`Refused`].
+pub fn check_free(table: &str, per_requested: f64, share: Share) -> Result<(), Refused> {
+    let key =
+        |name: &str| if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") };
+    require((1.0..=1000.0).contains(&per_requested), &key("free_per_requested"), || {
+        format!("{per_requested} is not between 1 and 1000")
+    })?;
+    require(share.get() >= 0.001, &key("free_share"), || {
+        format!("{} is less than one thousandth", share.get())
+    })
+}
+
+/// Memory aged by random requests and releases.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Aged {
+    /// Frames in all.
+    pub frames: Bounded<1024, { 1 << 24 }>,
+    /// The share in use under which random requests and releases go on.
+    pub peak_share: Share,
+    /// The shares in use after the last releases, one point of the x axis each.
+    pub used_shares: Ascending<Share>,
+    /// Requests and releases together.
+    pub operations: Forms<u64>,
+    /// The longest request.
+    pub request_frames_max: Bounded<1, { 1 << 24 }>,
+}
+
+impl Aged {
+    /// Refuses shares above the peak and requests longer than memory.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn check(&self, table: &str) -> Result<(), Refused> {
+        for share in &self.used_shares {
+            require(share.get() <= self.peak_share.get(), &format!("{table}.used_shares"), || {
+                format!("{} is above the peak, {}", share.get(), self.peak_share.get())
+            })?;
+        }
+        let (most, frames) = (self.request_frames_max.get(), self.frames.get());
+        require(most <= frames, &format!("{table}.request_frames_max"), || {
+            format!("{most} is more than all {frames} frames")
+        })
+    }
+
+    /// The way in which memory is aged to this level of use.
+    pub fn ageing(&self, used: Share, quick: bool) -> Ageing {
+        Ageing {
+            operations: *self.operations.of(quick),
+            peak_share: self.peak_share.get(),
+            used_share: used.get(),
+            request_frames_max: self.request_frames_max.get(),
+        }
+    }
+}
+
+/// The state of memory before a study asks for some.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum MemoryPlan {
+    /// Free blocks of one size.
+    Blocks(Blocks),
+    /// Aged memory.
+    Aged(Aged),
+    /// The free frames of a real machine.
+    Snapshot {
+        /// A snapshot file; the shipped one if empty.
+        file: String,
+    },
+}
+
+impl MemoryPlan {
+    /// Refuses what no field can say alone.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn check(&self) -> Result<(), Refused> {
+        match self {
+            Self::Blocks(blocks) => blocks.check("memory.blocks"),
+            Self::Aged(aged) => aged.check("memory.aged"),
+            Self::Snapshot { .. } => Ok(()),
+        }
+    }
+}
+
+/// The programs that access memory.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum AccessPlan {
+    /// Workloads of Table 4.
+    Table4 {
+        /// The workloads.
+        workloads: Distinct<WorkloadName>,
+        /// Their sizes.
+        #[serde(default)]
+        shapes: Shapes,
+    },
+    /// The recorded accesses of a real program.
+    Trace {
+        /// A trace file; the shipped one if empty.
+        file: String,
+    },
+}
+
+impl AccessPlan {
+    /// Refuses sizes that no workload can have.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn check(&self) -> Result<(), Refused> {
+        match self {
+            Self::Table4 { shapes, .. } => check_shapes("accesses.table4.shapes", shapes),
+            Self::Trace { .. } => Ok(()),
+        }
+    }
+}
+
+/// Refuses sizes that no workload can have.
+///
+/// # Errors
+/// [`Refused`].
+pub fn check_shapes(key: &str, shapes: &Shapes) -> Result<(), Refused> {
+    let sides = [
+        ("image_width", shapes.image_width),
+        ("image_height", shapes.image_height),
+        ("pixel_bytes", shapes.pixel_bytes),
+        ("matrix_elements", shapes.matrix_elements),
+        ("element_bytes", shapes.element_bytes),
+        ("column_bytes", shapes.column_bytes),
+        ("block_bytes", shapes.block_bytes),
+        ("block_rows", shapes.block_rows),
+    ];
+    for (name, value) in sides {
+        require((1..=1 << 14).contains(&value), &format!("{key}.{name}"), || {
+            format!("{value} is not between 1 and 16384")
+        })?;
+    }
+    Ok(())
+}
