@@ -5,8 +5,8 @@ use core::slice;
 
 use swath_arch::{BusError, PageRange, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn, validity};
 use swath_region::{
-    DenseTree, FramePool, NewRegionsError, PoolError, Quota, QuotaError, RegionError, RegionSpace,
-    RegionTree, Rights, TreeError, dense_tree_words,
+    DenseTree, FramePool, FramePoolError, NewRegionsError, Quota, QuotaError, RegionError,
+    RegionSpace, RegionTree, Rights, TreeError, dense_tree_words,
 };
 
 use crate::map::swath_extent;
@@ -210,11 +210,15 @@ impl From<QuotaError> for swath_result {
     }
 }
 
-impl From<PoolError> for swath_result {
-    fn from(error: PoolError) -> Self {
+impl From<FramePoolError> for swath_result {
+    fn from(error: FramePoolError) -> Self {
         match error {
-            PoolError::FrameOutOfReach { end_max, .. } => Self::new(SWATH_ARGUMENT, end_max.raw()),
-            PoolError::Short { needed, .. } => Self::new(SWATH_STORAGE, needed.saturating_mul(4)),
+            FramePoolError::FrameOutOfReach { end_max, .. } => {
+                Self::new(SWATH_ARGUMENT, end_max.raw())
+            }
+            FramePoolError::Short { needed, .. } => {
+                Self::new(SWATH_STORAGE, needed.saturating_mul(4))
+            }
         }
     }
 }

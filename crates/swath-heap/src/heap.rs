@@ -96,6 +96,12 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         &mut self.source
     }
 
+    /// Ends the heap and returns its source of pages, as it is.
+    #[must_use]
+    pub fn into_source(self) -> S {
+        self.source
+    }
+
     /// Bytes that a request of `size_bytes` takes of a pool, header and
     /// rounding included; `None` if it is never served. O(1).
     #[must_use]

@@ -21,7 +21,9 @@ use swath_hw::{
     Geometry, LeafContiguity, Mmu, TlbOutcome, TranslationFault, Walk, WalkOrder, WalkStep, walk,
 };
 use swath_lab::source::memory::{Allocator, Random, new_allocator, random};
-use swath_vm::{AddressSpace, AllocateError, FaultError, MapError, PageSizeError, UnmapError};
+use swath_vm::{
+    AddressSpace, DemandPagingError, EagerPagingError, MapPagesError, PageSizeError, UnmapError,
+};
 
 type Space<'m> = AddressSpace<&'m SliceMemory<'m>, &'m RefCell<Allocator>, &'m RefCell<Allocator>>;
 
@@ -243,7 +245,7 @@ impl Bench<'_> {
                 self.fresh(range.start.raw(), block.count);
             }
             Err(error) => {
-                assert!(matches!(error, MapError::AlreadyMapped { .. }), "{error}");
+                assert!(matches!(error, MapPagesError::AlreadyMapped { .. }), "{error}");
                 self.refuse(range);
             }
         }
@@ -279,7 +281,7 @@ impl Bench<'_> {
                 self.model.0.insert(page, Known { frame, order, attributes });
                 self.tally.larger += u64::from(order != Order::BASE);
             }
-            Err(PageSizeError::Map(MapError::AlreadyMapped { .. })) => {
+            Err(PageSizeError::Map(MapPagesError::AlreadyMapped { .. })) => {
                 assert!(!self.model.is_free(range), "{range}, order {order}");
                 self.tally.refused += 1;
             }
@@ -301,8 +303,8 @@ impl Bench<'_> {
                 assert_eq!(page, range.end().raw());
                 self.tally.eager += 1;
             }
-            Err(AllocateError::OutOfFrames { wanted, free }) => assert!(wanted > free),
-            Err(AllocateError::Map(MapError::AlreadyMapped { .. })) => self.refuse(range),
+            Err(EagerPagingError::OutOfFrames { wanted, free }) => assert!(wanted > free),
+            Err(EagerPagingError::Map(MapPagesError::AlreadyMapped { .. })) => self.refuse(range),
             Err(error) => panic!("{error}"),
         }
     }
@@ -315,8 +317,8 @@ impl Bench<'_> {
                 self.model.insert(range.start.raw(), Extent::new(frame, 1), attributes);
                 self.tally.demand += 1;
             }
-            Err(FaultError::Map(MapError::AlreadyMapped { .. })) => self.refuse(range),
-            Err(FaultError::OutOfFrames) => {}
+            Err(DemandPagingError::Map(MapPagesError::AlreadyMapped { .. })) => self.refuse(range),
+            Err(DemandPagingError::OutOfFrames) => {}
             Err(error) => panic!("{error}"),
         }
     }

@@ -12,8 +12,8 @@ use swath_frame::BuddyConfig;
 use swath_hw::{Geometry, Mmu, TlbOutcome, TranslationFault, WalkOrder};
 use swath_lab::source::memory::{Allocator, new_allocator, random};
 use swath_vm::{
-    Access, AddressSpace, Flush, Pmap, PmapError, Protection, ReverseMap, Site, Sizes, SpaceId,
-    Status,
+    AddressSpace, Flush, KeptPermissions, PageAccess, Pmap, PmapError, ReverseMap, Site, Sizes,
+    SpaceId, Status,
 };
 
 type Space<'m> = AddressSpace<&'m SliceMemory<'m>, &'m RefCell<Allocator>>;
@@ -196,12 +196,12 @@ fn a_pmap_keeps_a_tlb_right() {
                     0 => drop(pmap.remove(reached, id, range).unwrap()),
                     1 => {
                         let writable = random.random_range(0..2) == 0;
-                        let protection = Protection { writable, executable: false };
+                        let protection = KeptPermissions { writable, executable: false };
                         pmap.protect(reached, id, range, protection).unwrap();
                     }
                     2 => drop(pmap.clean(reached, Pfn::new(FIRST + start)).unwrap()),
                     _ => {
-                        let access = if act < 5 { Access::Write } else { Access::Read };
+                        let access = if act < 5 { PageAccess::Write } else { PageAccess::Read };
                         for page in range.iter() {
                             let site = Site { space: id, page };
                             let full = Some(Order::known(18));

@@ -8,9 +8,10 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 use swath_arch::Vpn;
 use swath_hw::{Cycle, Geometry, RtLatency, RtStats};
+use swath_region::RegionHeapStatistics;
 
 use crate::host::count::{CountError, Counter, Marks};
-use crate::papers::real_time::heap::{HeapError, Operations};
+use crate::papers::real_time::heap::HeapError;
 use crate::papers::real_time::system;
 use crate::papers::real_time::system::{Body, Size, System, SystemError, SystemName, Unit, Units};
 use crate::papers::real_time::workload::Action;
@@ -25,7 +26,7 @@ pub struct Step {
     /// Pages that a release gave back, mapped or not.
     pub pages: u64,
     /// The calls of regions' operations in it.
-    pub operations: Operations,
+    pub operations: RegionHeapStatistics,
 }
 
 /// The most words of one of these calls.

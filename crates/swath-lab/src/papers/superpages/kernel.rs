@@ -33,8 +33,8 @@ use swath_hw::processor::{Exception, ExceptionCause, MemoryAccess, Processor, Pr
 use swath_hw::{Denied, Translate, TranslationFault};
 use swath_vm::pmap::mappings::Reached;
 use swath_vm::{
-    Access, AddressSpace, Faulted, Flush, Pmap, PmapError, PmapStatistics, Protection, ReverseMap,
-    Site, Sizes, SpaceId, Spaces, Status,
+    AddressSpace, Faulted, Flush, KeptPermissions, PageAccess, Pmap, PmapError, PmapStatistics,
+    ReverseMap, Site, Sizes, SpaceId, Spaces, Status,
 };
 
 use crate::papers::superpages::objects::Objects;
@@ -346,7 +346,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
             // Permissions that are added are faulted in.
             self.with_pmap(id, |pmap, spaces| pmap.remove(spaces, space_id(id), range))?;
         } else {
-            let protection = Protection { writable, executable };
+            let protection = KeptPermissions { writable, executable };
             self.with_pmap(id, |pmap, spaces| {
                 pmap.protect(spaces, space_id(id), range, protection)
             })?;
@@ -401,7 +401,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
         for (&start, mapping) in &mappings {
             self.objects.share(mapping.object);
             let range = PageRange::new(Vpn::new(start), mapping.pages);
-            let read_only = Protection { writable: false, executable: mapping.executable };
+            let read_only = KeptPermissions { writable: false, executable: mapping.executable };
             self.with_pmap(id, |pmap, spaces| {
                 pmap.protect(spaces, space_id(id), range, read_only)
             })?;
@@ -599,7 +599,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
         let site = Site { space: space_id(id), page };
         let found = self.objects.find(mapping.object, index);
         let own = found.filter(|&(owner, _)| owner == mapping.object).map(|(_, frame)| frame);
-        let access = if write { Access::Write } else { Access::Read };
+        let access = if write { PageAccess::Write } else { PageAccess::Read };
         let frame = match (own, found) {
             (Some(frame), _) => frame,
             (None, Some((_, frame))) if !write => frame,

@@ -1,6 +1,6 @@
 //! Real-time regions: memory whose release costs the same whatever its size.
 //!
-//! A [`RegionSpace`] is a virtual address space after 004_0cb2f33903da1556.txt,
+//! A [`RegionSpace`] is a virtual address space after Böhnert and Scholl,
 //! section IV. A **region** is a range of pages; a page of it gets a frame at
 //! its first access. [`map_region`](RegionSpace::map_region) is the paper's mapVRH,
 //! [`map_page`](RegionSpace::map_page) its mapPage, for the handler of page faults, and
@@ -26,8 +26,8 @@
 //! free has no frames.
 //!
 //! # Why nothing has to be cleared (Lemma 1)
-//! A page b is believed to be mapped if a = c\[b\] ≤ b, a ≤ h\[b\] < sp\[a\] and
-//! s\[h\[b\]\] = b. Suppose it is believed. By invariant 1, sp\[a\] > a only if
+//! A page b counts as mapped if a = c\[b\] ≤ b, a ≤ h\[b\] < sp\[a\] and
+//! s\[h\[b\]\] = b. Suppose it does. By invariant 1, sp\[a\] > a only if
 //! a starts a region [a, e). By invariant 2 the entries s\[a\] to s\[sp\[a\] − 1\] are
 //! mapped pages of that region. As s\[h\[b\]\] is one of them and is b, b is a mapped
 //! page of it and d\[b\] is its frame. Nothing was assumed about c\[b\], h\[b\], d\[b\]
@@ -65,7 +65,7 @@
 //!
 //! ```
 //! use swath_arch::{Extent, PageRange, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn};
-//! use swath_vm::{DenseTree, FramePool, Quota, RegionSpace, Rights, dense_tree_words};
+//! use swath_region::{DenseTree, FramePool, Quota, RegionSpace, Rights, dense_tree_words};
 //!
 //! // 1024 pages: 20 KiB of tables from frame 0 on; frames 16 to 31 for pages.
 //! let mut words = vec![0; 2560];
@@ -89,34 +89,16 @@ use core::ops::DerefMut;
 
 use swath_arch::{BusError, PageRange, Pfn, PhysAddr, PhysMemory, ValidityTables, Vpn, validity};
 
-use crate::error::{NewRegionsError, RegionError, RegionFault, bytes_of};
+use crate::error::{NewRegionsError, RegionError, RegionFault};
 use crate::frames::{Account, FramePool, NONE, NoFrame, Quota, QuotaError};
 use crate::header::{Header, Kind, Rights};
-use crate::tree::dense::RegionTree;
-
-/// A region as it stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Region {
-    /// Its pages.
-    pub pages: PageRange,
-    /// The rights to them.
-    pub rights: Rights,
-}
-
-/// What an unmapped region was: a TLB must forget its pages before they are mapped
-/// again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Unmapped {
-    /// Its pages, now free.
-    pub pages: PageRange,
-    /// Frames that went back to the pool.
-    pub frames: u32,
-}
+use crate::space::region::{Region, UnmappedRegion};
+use crate::tree::partition::RegionTree;
 
 /// A virtual address space of regions: 2^k pages, k from 5 to 31.
 ///
 /// Every method but [`new`](Self::new), [`close`](Self::close) and
-/// [`check`](Self::check) takes O(k/6) time with a [`DenseTree`](crate::tree::dense::DenseTree),
+/// [`check`](Self::check) takes O(k/6) time with a [`DenseTree`](crate::DenseTree),
 /// whatever the size of regions, their number and their history.
 ///
 /// Invariants, for starts a of the tree and the interval [a, e) of each:
@@ -144,12 +126,12 @@ where
     T: RegionTree,
     H: DerefMut<Target = [u64]>,
 {
-    /// Words of headers for 2^`pages_log2` pages.
+    /// Counts the words of headers for 2^`pages_log2` pages.
     pub const fn header_words(pages_log2: u32) -> u64 {
         2 << pages_log2
     }
 
-    /// A space without regions. O(N) for N pages: the stack ends are set to zero, the
+    /// Makes a space without regions. O(N) for N pages: the stack ends are set to zero, the
     /// only words that are ever initialised. The tree is one without starts, the
     /// headers may hold anything.
     ///
@@ -186,22 +168,22 @@ where
         Ok(space)
     }
 
-    /// How many pages the space has.
+    /// Counts the pages of the space.
     pub fn pages(&self) -> u64 {
         self.tree.pages()
     }
 
-    /// Where the tables lie: what the RTMMU needs to know.
+    /// Returns the places of the tables, which the RTMMU needs to know.
     pub fn tables(&self) -> ValidityTables {
         self.tables
     }
 
-    /// Frames that the space has.
+    /// Counts the frames that the space has.
     pub fn frames_used(&self) -> u32 {
         self.account.used
     }
 
-    /// The quota in force.
+    /// Returns the quota in force.
     pub fn quota(&self) -> Quota {
         self.account.quota
     }
@@ -215,7 +197,7 @@ where
         self.pool.set_quota(&mut self.account, quota)
     }
 
-    /// The region that holds `page`, if any.
+    /// Returns the region that holds `page`, if any.
     pub fn region_of(&self, page: Vpn) -> Option<Region> {
         let start = self.tree.find(page)?;
         match self.kind(start.raw()) {
@@ -227,7 +209,7 @@ where
         }
     }
 
-    /// The first region that starts at or after `page`, for walks.
+    /// Returns the first region that starts at or after `page`, for walks.
     pub fn region_from(&self, page: Vpn) -> Option<Region> {
         let start = self.tree.find(page)?;
         let mut at = if start == page { start } else { self.tree.next(page)? };
@@ -238,8 +220,8 @@ where
         self.region_of(at)
     }
 
-    /// The frame and the rights of a mapped page, found by way of the tree and not of
-    /// the VRC.
+    /// Returns the frame and the rights of a mapped page, found by way of the tree and
+    /// not of the VRC.
     ///
     /// # Errors
     /// [`RegionError`] if the page is out of range or memory does not answer.
@@ -326,7 +308,7 @@ where
             NoFrame::Empty => RegionError::OutOfFrames,
         })?;
         let frame = self.pool.frame(index);
-        // None of these four is believed before the stack's end moves.
+        // None of these four is valid before the stack's end moves.
         let data = validity::FRAME.set(rights.bits().into(), frame.raw());
         self.write(self.tables.data, page.raw(), data)?;
         self.write(self.tables.helper, page.raw(), end.into())?;
@@ -334,7 +316,7 @@ where
         self.write(self.tables.regions, page.raw(), start.raw())?;
         self.write(self.tables.stack_end, start.raw(), u64::from(end) + 1)?;
         let first = u64::from(end) == start.raw();
-        self.pool.take(&mut self.account, index, if first { NONE } else { header.newest });
+        self.pool.allocate(&mut self.account, index, if first { NONE } else { header.newest });
         self.set_header(
             start.raw(),
             Header {
@@ -353,14 +335,14 @@ where
     /// # Errors
     /// [`RegionError`] if no region starts at `start`, or memory does not answer.
     #[inline]
-    pub fn unmap_region(&mut self, start: Vpn) -> Result<Unmapped, RegionError> {
+    pub fn unmap_region(&mut self, start: Vpn) -> Result<UnmappedRegion, RegionError> {
         let header = self.region_at(start)?;
         let end = self.interval_end(start);
         let stack_end = self.read(self.tables.stack_end, start.raw())?;
         self.write(self.tables.stack_end, start.raw(), start.raw())?;
         let frames = stack_end - start.raw() as u32;
         if frames > 0 {
-            self.pool.put_list(&mut self.account, header.newest, header.oldest, frames);
+            self.pool.free_list(&mut self.account, header.newest, header.oldest, frames);
         }
         // Only now, with an empty stack, may the start go.
         self.set_kind(start.raw(), Kind::Free);
@@ -373,7 +355,7 @@ where
                 self.tree.union(start).map_err(RegionError::Tree)?;
             }
         }
-        Ok(Unmapped { pages: PageRange::new(start, end - start.raw()), frames })
+        Ok(UnmappedRegion { pages: PageRange::new(start, end - start.raw()), frames })
     }
 
     /// Cuts a region in two at `at`, with the same rights and no page mapped in the
@@ -473,7 +455,7 @@ where
         }
     }
 
-    /// How many frames a region has, if all of it is right.
+    /// Counts the frames of a region, if all of it is right.
     fn check_region(&self, start: Vpn, end: u64, rights: Rights) -> Result<u64, RegionFault> {
         let header = self.header(start.raw());
         let stack_end = u64::from(self.read(self.tables.stack_end, start.raw())?);
@@ -505,19 +487,19 @@ where
         Ok(stack_end - start.raw())
     }
 
-    /// The start of the interval that holds `page`.
+    /// Returns the start of the interval that holds `page`.
     #[inline]
     fn start_of(&self, page: Vpn) -> Result<Vpn, RegionError> {
         self.tree.find(page).ok_or(RegionError::OutOfRange { page })
     }
 
-    /// One past the last page of the interval that starts at `start`.
+    /// Returns one past the last page of the interval that starts at `start`.
     #[inline]
     fn interval_end(&self, start: Vpn) -> u64 {
         self.tree.next(start).map_or(self.tree.pages(), Vpn::raw)
     }
 
-    /// The header of the region that starts at `start`.
+    /// Returns the header of the region that starts at `start`.
     #[inline]
     fn region_at(&self, start: Vpn) -> Result<Header, RegionError> {
         let found = self.start_of(start)?;
@@ -529,7 +511,7 @@ where
         }
     }
 
-    /// Whether a page is on the stack of its region, of which the end is known.
+    /// Returns true if a page is on the stack of its region, of which the end is known.
     #[inline]
     fn is_mapped(&self, page: Vpn, start: Vpn, end: u32) -> Result<bool, BusError> {
         let at = self.read(self.tables.helper, page.raw())?;
@@ -573,17 +555,19 @@ where
     }
 }
 
-/// Where entry `index` of an array stands.
+/// Returns the address of entry `index` of an array.
 #[inline]
 fn entry(base: PhysAddr, index: u64) -> PhysAddr {
     PhysAddr::new(base.raw() + validity::ENTRY_BYTES * index)
 }
 
-/// Whether the arrays are aligned, apart from one another and from the pool's frames.
+/// Checks that the arrays are aligned, apart from one another and from the pool's
+/// frames.
 fn check_bases(tables: ValidityTables, pool: &FramePool<'_>) -> Result<(), NewRegionsError> {
     let len_bytes = validity::ENTRY_BYTES << tables.pages_log2;
     let bases = [tables.data, tables.helper, tables.stack, tables.stack_end, tables.regions];
-    let (first, end) = bytes_of(pool.frames());
+    let frames = pool.frames();
+    let (first, end) = (frames.start.address().raw(), frames.end().address().raw());
     for (i, base) in bases.iter().enumerate() {
         let Some(array_end) = base.raw().checked_add(len_bytes) else {
             return Err(NewRegionsError::Base { base: *base });

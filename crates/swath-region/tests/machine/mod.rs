@@ -1,4 +1,4 @@
-//! What the tests of regions share: memory that starts full of garbage, and the
+//! Shared by the tests of regions: memory that starts full of garbage, and the
 //! hardware's rule for when a page is mapped, written from `swath_arch::validity`.
 
 #![allow(dead_code, reason = "each test uses its part")]
@@ -95,16 +95,4 @@ pub(crate) fn hardware(
     }
     let data = read(tables.data, page);
     Some((u64::from(data >> 3), data & 7))
-}
-
-/// A xorshift generator: the same numbers on every run.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((u128::from(self.0) * u128::from(end)) >> 64) as u64
-    }
 }

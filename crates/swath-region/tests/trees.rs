@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use swath_arch::Vpn;
+use swath_arch::testing::Random;
 use swath_region::{DenseTree, LayeredTree, RegionTree, SparseTree, TreeError, dense_tree_words};
 
 /// The model: an ordered set of starts.
@@ -43,18 +44,6 @@ impl Model {
     }
 }
 
-/// A xorshift generator: the same numbers on every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((u128::from(self.0) * u128::from(end)) >> 64) as u64
-    }
-}
-
 fn look(tree: &dyn RegionTree, model: &Model, page: u64, what: &str) {
     let raw = |page: Option<Vpn>| page.map(Vpn::raw);
     assert_eq!(raw(tree.find(Vpn::new(page))), model.find(page), "find {page:#x}, {what}");
@@ -66,7 +55,7 @@ fn look(tree: &dyn RegionTree, model: &Model, page: u64, what: &str) {
 fn random_run(tree: &mut dyn RegionTree, steps: u64, seed: u64, name: &str) {
     let pages = tree.pages();
     let mut model = Model::new(pages);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     for step in 0..steps {
         let what = format!("{name}, seed {seed:#x}, step {step}");
         let page = match random.below(8) {

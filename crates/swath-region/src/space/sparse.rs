@@ -1,7 +1,7 @@
 //! Real-time regions in a sparse space: the hierarchical tables that
-//! 004_0cb2f33903da1556.txt mentions (section II-B) and leaves out.
+//! Böhnert and Scholl mention (section II-B) and leave out.
 //!
-//! The arrays of [`RegionSpace`](crate::space::RegionSpace) are as long as the space. Here
+//! The arrays of [`RegionSpace`](crate::RegionSpace) are as long as the space. Here
 //! they are cut into [nodes](swath_arch::validity) of 256 entries in a tree, made when a
 //! page below is first mapped. Each node is a small space of its own: its entries
 //! are pages or nodes, and its parts of regions are regions of entries.
@@ -17,7 +17,7 @@
 //! of whole entries is the region's **part** there: an initialisation-free array
 //! that starts at the first of them. The node below a whole entry belongs to the region alone,
 //! and is on its list of frames beside the data. The node below an entry that is covered in part is
-//! **shared** by whoever has a part in it; such an entry is a part by itself, of one
+//! **shared** by all regions that have a part in it; such an entry is a part by itself, of one
 //! entry, for as long as the node lives, and the node lives while a part in it is not empty.
 //!
 //! # Bounds
@@ -61,8 +61,8 @@ use swath_arch::{BusError, NodeTables, PageRange, Pfn, PhysAddr, PhysMemory, Vpn
 use crate::error::{NewRegionsError, RegionError, RegionFault};
 use crate::frames::{Account, FramePool, NONE, NoFrame, Quota, QuotaError};
 use crate::header::Rights;
-use crate::space::{Region, Unmapped};
-use crate::tree::dense::{RegionTree, TreeTooShort};
+use crate::space::region::{Region, UnmappedRegion};
+use crate::tree::partition::{RegionTree, TreeTooShort};
 use crate::tree::sparse::SparseTree;
 
 /// Entries of a node.
@@ -72,7 +72,7 @@ const LEVELS_MAX: usize = 5;
 /// Places of the tree of starts for a page: a word, the region's header.
 const PLACES_LOG2: u32 = 6;
 
-/// What stands in the word of a start: bit 0 is set and makes it one.
+/// The word of a start: bit 0 is set and makes it one.
 ///
 /// The list is closed to a ring: the link of the oldest frame is the newest.
 #[derive(Clone, Copy)]
@@ -127,7 +127,7 @@ struct Span {
 }
 
 impl Span {
-    /// The part of the region in the node of `level` that holds `page`: its whole
+    /// Returns the part of the region in the node of `level` that holds `page`: its whole
     /// entries, if any.
     fn part(self, page: u64, level: u32) -> Option<(u64, u64)> {
         let shift = level * validity::NODE_ENTRIES_LOG2;
@@ -139,7 +139,7 @@ impl Span {
     }
 }
 
-/// Which entry of a node of `level` holds `page`.
+/// Returns the entry of a node of `level` that holds `page`.
 fn entry(page: u64, level: u32) -> u64 {
     page >> (level * validity::NODE_ENTRIES_LOG2) & (ENTRIES - 1)
 }
@@ -149,13 +149,13 @@ fn entry(page: u64, level: u32) -> u64 {
 struct Node(Pfn);
 
 impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W> {
-    /// Words for the starts of `regions` regions, with the free intervals between
+    /// Counts the words for the starts of `regions` regions, with the free intervals between
     /// them.
     pub const fn words_needed(pages_log2: u32, regions: usize) -> usize {
         SparseTree::words_needed(pages_log2 + PLACES_LOG2, 2 * regions + 1)
     }
 
-    /// A space without regions. O(1): the root's 256 control words are cleared.
+    /// Makes a space without regions. O(1): the root's 256 control words are cleared.
     ///
     /// # Errors
     /// [`NewRegionsError`] if k is not 5 to 40, the root is one of the pool's frames, the
@@ -189,12 +189,12 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
         Ok(space)
     }
 
-    /// Where the tree of nodes begins: what the RTMMU needs to know.
+    /// Returns the root of the tree of nodes, which the RTMMU needs to know.
     pub fn tables(&self) -> NodeTables {
         self.tables
     }
 
-    /// Frames that the space has: of pages and of nodes, without the root.
+    /// Counts the frames that the space has, of pages and of nodes, without the root.
     pub fn frames_used(&self) -> u32 {
         self.account.used
     }
@@ -202,12 +202,12 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
     /// Changes the quota, of which nodes take their share. O(1).
     ///
     /// # Errors
-    /// As [`RegionSpace::set_quota`](crate::space::RegionSpace::set_quota).
+    /// As [`RegionSpace::set_quota`](crate::RegionSpace::set_quota).
     pub fn set_quota(&mut self, quota: Quota) -> Result<(), QuotaError> {
         self.pool.set_quota(&mut self.account, quota)
     }
 
-    /// The region that holds `page`, if any.
+    /// Returns the region that holds `page`, if any.
     pub fn region_of(&self, page: Vpn) -> Option<Region> {
         let (span, header) = self.find(page).ok()?;
         let pages = PageRange::new(Vpn::new(span.start), span.end - span.start);
@@ -217,7 +217,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
     /// Makes free pages a region (mapVRH).
     ///
     /// # Errors
-    /// As [`RegionSpace::map_region`](crate::space::RegionSpace::map_region).
+    /// As [`RegionSpace::map_region`](crate::RegionSpace::map_region).
     pub fn map_region(&mut self, range: PageRange, rights: Rights) -> Result<(), RegionError> {
         let PageRange { start, count } = range;
         if count == 0 {
@@ -254,7 +254,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
     /// Gives a page of a region a frame (mapPage), and makes the nodes that lead to it.
     ///
     /// # Errors
-    /// As [`RegionSpace::map_page`](crate::space::RegionSpace::map_page); too few frames for
+    /// As [`RegionSpace::map_page`](crate::RegionSpace::map_page); too few frames for
     /// the nodes is too few.
     pub fn map_page(&mut self, page: Vpn, access: Rights) -> Result<Pfn, RegionError> {
         let (span, header) = self.find(page)?;
@@ -273,12 +273,12 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
         }
         // The page's frame and one for each node that is missing.
         let mut taken = [NONE; LEVELS_MAX];
-        let result = self.take(&mut taken[..=level as usize]).and_then(|()| {
+        let result = self.allocate(&mut taken[..=level as usize]).and_then(|()| {
             self.enter(node, level, page.raw(), span, rights, &taken).map_err(RegionError::Bus)
         });
         if let Err(error) = result {
             for &index in taken.iter().filter(|&&index| index != NONE) {
-                self.pool.put_list(&mut self.account, index, index, 1);
+                self.pool.free_list(&mut self.account, index, index, 1);
             }
             return Err(error);
         }
@@ -304,7 +304,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
     /// [`RegionError`] if no region starts at `start`, and nothing has changed. With
     /// [`RegionError::Bus`] some of its pages may not be mapped any more; the
     /// region and its frames are still there, and it can be ended again.
-    pub fn unmap_region(&mut self, start: Vpn) -> Result<Unmapped, RegionError> {
+    pub fn unmap_region(&mut self, start: Vpn) -> Result<UnmappedRegion, RegionError> {
         let (span, header) = self.find(start)?;
         if header.rights.is_none() {
             return Err(RegionError::NoRegion { page: start });
@@ -316,7 +316,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
         if header.count > 0
             && let Some(newest) = self.pool.link(header.oldest)
         {
-            self.pool.put_list(&mut self.account, newest, header.oldest, header.count);
+            self.pool.free_list(&mut self.account, newest, header.oldest, header.count);
         }
         self.set_header(span.start, Header::FREE);
         let pages = 1 << self.tables.pages_log2;
@@ -326,7 +326,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
         if span.start > 0 && self.find(Vpn::new(span.start - 1))?.1.rights.is_none() {
             self.union(span.start)?;
         }
-        Ok(Unmapped {
+        Ok(UnmappedRegion {
             pages: PageRange::new(start, span.end - span.start),
             frames: header.count + nodes,
         })
@@ -390,7 +390,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
         }
     }
 
-    /// Shared nodes below a node that is shared or the root, and parts in it that are not
+    /// Counts the shared nodes below a node that is shared or the root, and the parts in it that are not
     /// empty.
     fn check_node(&self, node: Node, base: u64, level: u32) -> Result<(u64, u32), RegionFault> {
         let shift = level * validity::NODE_ENTRIES_LOG2;
@@ -425,14 +425,14 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
         Ok((shared, parts))
     }
 
-    /// Takes frames for a page and its nodes, or as many as there are.
-    fn take(&mut self, taken: &mut [u32]) -> Result<(), RegionError> {
+    /// Allocates frames for a page and its nodes, or as many as there are.
+    fn allocate(&mut self, taken: &mut [u32]) -> Result<(), RegionError> {
         for slot in taken {
             let index = self.pool.peek(&self.account).map_err(|error| match error {
                 NoFrame::Limit => RegionError::LimitReached { limit: self.account.quota.limit },
                 NoFrame::Empty => RegionError::OutOfFrames,
             })?;
-            self.pool.take(&mut self.account, index, NONE);
+            self.pool.allocate(&mut self.account, index, NONE);
             *slot = index;
         }
         Ok(())
@@ -515,7 +515,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
             }
             level += 1;
             self.end_stack(path[level as usize], entry(page, level), level == top)?;
-            self.pool.put_list(&mut self.account, index, index, 1);
+            self.pool.free_list(&mut self.account, index, index, 1);
             freed += 1;
         }
         Ok(freed)
@@ -534,13 +534,13 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
         Ok(())
     }
 
-    /// Whether the entry that holds `page` at `level` lies wholly in the region.
+    /// Returns true if the entry that holds `page` at `level` lies wholly in the region.
     fn is_whole(&self, page: u64, level: u32, span: Span) -> bool {
         let place = entry(page, level);
         span.part(page, level).is_some_and(|(low, high)| (low..high).contains(&place))
     }
 
-    /// Where the stack starts on which the entry of `page` stands if it is valid.
+    /// Returns the start of the stack on which the entry of `page` stands if it is valid.
     fn part_start(&self, page: u64, level: u32, span: Span) -> u64 {
         match span.part(page, level) {
             Some((low, high)) if (low..high).contains(&entry(page, level)) => low,
@@ -548,7 +548,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
         }
     }
 
-    /// Whether the entry of `page` in a node is valid.
+    /// Returns true if the entry of `page` in a node is valid.
     fn is_valid(&self, node: Node, page: u64, level: u32, span: Span) -> Result<bool, BusError> {
         let (place, start) = (entry(page, level), self.part_start(page, level, span));
         let at = validity::NODE_HELPER.get(self.control(node, place)?);
@@ -557,7 +557,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
             && validity::NODE_STACK.get(self.control(node, at)?) == place)
     }
 
-    /// The node that a valid entry leads to.
+    /// Returns the node that a valid entry leads to.
     fn below(&self, node: Node, page: u64, level: u32) -> Result<Node, BusError> {
         let data = PhysAddr::new(node.0.address().raw() + 8 * entry(page, level));
         Ok(Node(Pfn::new(validity::NODE_FRAME.get(self.memory.read_u64(data)?))))
@@ -587,7 +587,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
         header.count += 1;
     }
 
-    /// The interval that holds `page`, and its header.
+    /// Returns the interval that holds `page`, and its header.
     fn find(&self, page: Vpn) -> Result<(Span, Header), RegionError> {
         let pages = 1 << self.tables.pages_log2;
         let found = match page.raw() {
@@ -599,7 +599,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
         Ok((Span { start, end }, self.header(start)))
     }
 
-    /// The first start above `page`.
+    /// Returns the first start above `page`.
     fn next(&self, page: u64) -> Option<u64> {
         self.starts.next(last_place(page)).map(|place| place.raw() >> PLACES_LOG2)
     }
@@ -622,7 +622,7 @@ impl<'p, M: PhysMemory, W: DerefMut<Target = [u64]>> SparseRegionSpace<'p, M, W>
     }
 }
 
-/// The last place of a page in the tree of starts.
+/// Returns the last place of a page in the tree of starts.
 fn last_place(page: u64) -> Vpn {
     Vpn::new(page << PLACES_LOG2 | ((1 << PLACES_LOG2) - 1))
 }

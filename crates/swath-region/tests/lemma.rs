@@ -1,13 +1,13 @@
-//! Lemma 1 of 004_0cb2f33903da1556.txt, section IV-A4: nothing but the stack ends has
+//! Lemma 1 of Böhnert and Scholl, section IV-A4: nothing but the stack ends has
 //! ever to be initialised. Each case of its proof, and a check by enumeration of
 //! every history of a small space with every garbage in the arrays.
 
-mod region_machine;
+mod machine;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use region_machine::{Memory, hardware};
+use machine::{Memory, hardware};
 use swath_arch::{Extent, PageRange, Pfn, PhysAddr, ValidityTables, Vpn};
 use swath_region::{DenseTree, FramePool, Quota, RegionSpace, Rights, dense_tree_words};
 

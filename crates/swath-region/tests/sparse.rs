@@ -2,12 +2,10 @@
 //! is written from `swath_arch::validity`; failures of memory and of the pool; words
 //! touched.
 
-mod region_machine;
-
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use region_machine::Random;
+use swath_arch::testing::Random;
 use swath_arch::{
     BusError, Extent, NodeTables, PageRange, Pfn, PhysAddr, PhysMemory, SliceMemory, Vpn,
 };
@@ -26,7 +24,7 @@ struct Memory<'m> {
 
 impl<'m> Memory<'m> {
     fn new(words: &'m mut Vec<u64>, seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         *words = (0..512 * (FRAMES + 1)).map(|_| random.below(u64::MAX)).collect();
         let (fail_in, reads, writes) = Default::default();
         Self { inner: SliceMemory::new(Pfn::new(0), words), fail_in, reads, writes }
@@ -130,7 +128,7 @@ fn random_steps_against_the_model_at_every_depth() {
             with_space(pages_log2, seed, Quota::OPEN, |memory, pool, space| {
                 let pages = 1_u64 << pages_log2;
                 let mut model = Model::new();
-                let mut random = Random(seed * 77 + u64::from(pages_log2));
+                let mut random = Random::new(seed * 77 + u64::from(pages_log2));
                 for step in 0..3000 {
                     let what = format!("k {pages_log2}, seed {seed}, step {step}");
                     let page = some_page(&mut random, pages_log2);
@@ -297,7 +295,7 @@ fn words_touched_stay_below_the_stated_bounds() {
     for pages_log2 in [8_u32, 16, 24, 36, 40] {
         let levels = u64::from(pages_log2.div_ceil(8));
         with_space(pages_log2, 5, Quota::OPEN, |memory, _, space| {
-            let mut random = Random(9);
+            let mut random = Random::new(9);
             for _ in 0..400 {
                 let start = some_page(&mut random, pages_log2);
                 let end = some_page(&mut random, pages_log2).max(start) + 1;

@@ -2,16 +2,18 @@
 //! naive model and against the hardware's rule; each error; each failure of memory; words
 //! touched.
 
-mod region_machine;
+mod machine;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use region_machine::{Memory, Random, hardware};
+use machine::{Memory, hardware};
+use swath_arch::testing::Random;
 use swath_arch::{BusError, Extent, PageRange, Pfn, PhysAddr, ValidityTables, Vpn};
 use swath_region::{
-    DenseTree, FramePool, LayeredTree, NewRegionsError, PoolError, Quota, QuotaError, RegionError,
-    RegionSpace, RegionTree, Rights, SparseTree, TreeError, Unmapped, dense_tree_words,
+    DenseTree, FramePool, FramePoolError, LayeredTree, NewRegionsError, Quota, QuotaError,
+    RegionError, RegionSpace, RegionTree, Rights, SparseTree, TreeError, UnmappedRegion,
+    dense_tree_words,
 };
 
 const K: u32 = 6;
@@ -33,20 +35,15 @@ fn read_write() -> Rights {
 
 /// Garbage that looks like pages, positions and stacks of a small space.
 fn garbage(seed: u64) -> impl Fn(usize) -> u32 {
-    let random = Cell::new(seed);
-    move |_| {
-        let mut next = Random(random.get());
-        let word = next.below(PAGES + 3) as u32;
-        random.set(next.0);
-        word
-    }
+    let random = RefCell::new(Random::new(seed));
+    move |_| random.borrow_mut().below(PAGES + 3) as u32
 }
 
 /// A space as the tests see it, whatever its tree.
 trait Machine {
     fn map(&mut self, range: PageRange, rights: Rights) -> Result<(), RegionError>;
     fn fault(&mut self, page: Vpn, access: Rights) -> Result<Pfn, RegionError>;
-    fn unmap(&mut self, start: Vpn) -> Result<Unmapped, RegionError>;
+    fn unmap(&mut self, start: Vpn) -> Result<UnmappedRegion, RegionError>;
     fn split(&mut self, at: Vpn) -> Result<(), RegionError>;
     fn merge(&mut self, start: Vpn) -> Result<(), RegionError>;
     fn quota(&mut self, quota: Quota) -> Result<(), QuotaError>;
@@ -67,7 +64,7 @@ where
     fn fault(&mut self, page: Vpn, access: Rights) -> Result<Pfn, RegionError> {
         self.map_page(page, access)
     }
-    fn unmap(&mut self, start: Vpn) -> Result<Unmapped, RegionError> {
+    fn unmap(&mut self, start: Vpn) -> Result<UnmappedRegion, RegionError> {
         self.unmap_region(start)
     }
     fn split(&mut self, at: Vpn) -> Result<(), RegionError> {
@@ -170,11 +167,11 @@ impl Model {
         }
     }
 
-    fn unmap(&mut self, page: u64) -> Result<Unmapped, RegionError> {
+    fn unmap(&mut self, page: u64) -> Result<UnmappedRegion, RegionError> {
         let start = self.start(page)?;
         let region = self.regions.remove(&start).unwrap();
         let pages = range(start, region.end - start);
-        Ok(Unmapped { pages, frames: region.mapped.len() as u32 })
+        Ok(UnmappedRegion { pages, frames: region.mapped.len() as u32 })
     }
 
     fn split(&mut self, at: u64) -> Result<(), RegionError> {
@@ -234,7 +231,7 @@ fn three_spaces_over_one_pool_against_the_model() {
         let mut third = RegionSpace::new(c, TABLES, sparse, headers(), &pool, open).unwrap();
         let mut spaces: [&mut dyn Machine; 3] = [&mut first, &mut second, &mut third];
         let mut models = vec![Model { limit: u32::MAX.into(), ..Model::default() }; 3];
-        let mut random = Random(seed * 0x9e37_79b9);
+        let mut random = Random::new(seed);
         for step in 0..4000 {
             let what = format!("seed {seed}, step {step}");
             let at = random.below(3) as usize;
@@ -431,7 +428,7 @@ fn a_guarantee_holds_whatever_others_take_and_a_limit_is_never_passed() {
 #[test]
 fn words_touched_do_not_depend_on_size_or_history() {
     with_space(Quota::OPEN, |memory, _, space| {
-        let mut random = Random(5);
+        let mut random = Random::new(5);
         let mut worst = [(0, 0); 3];
         for _ in 0..2000 {
             let (start, count) = (random.below(40), random.below(24) + 1);
@@ -462,10 +459,10 @@ fn parts_that_do_not_fit_together_are_refused() {
     let mut links = [0; 8];
     let frames = Extent::new(Pfn::new(FIRST), 8);
     let error = FramePool::new(frames, &mut links[..7]).unwrap_err();
-    assert_eq!(error, PoolError::Short { needed: 8, given: 7 });
+    assert_eq!(error, FramePoolError::Short { needed: 8, given: 7 });
     for frames in [Extent::new(Pfn::new((1 << 29) - 7), 8), Extent::new(Pfn::new(u64::MAX), 8)] {
         let error = FramePool::new(frames, &mut links).unwrap_err();
-        assert!(matches!(error, PoolError::FrameOutOfReach { .. }));
+        assert!(matches!(error, FramePoolError::FrameOutOfReach { .. }));
     }
     let pool = FramePool::new(frames, &mut links).unwrap();
     let new = |tables, words: usize| {
