@@ -921,7 +921,8 @@ fn sections_of_linux_go_offline_and_come_back() {
                 } else if units.begin(&mut daemon, number).unwrap_or(false) {
                     // In steps, between which the work goes on.
                     while daemon.moving().is_some() {
-                        let units = HotplugUnits::new(world.machine, MemoryUnit::Section, 0).unwrap();
+                        let units =
+                            HotplugUnits::new(world.machine, MemoryUnit::Section, 0).unwrap();
                         let done = world.migrate(&mut daemon, units, round);
                         world.compare(&format!("{context}: {done:?}"));
                         world.isolated(daemon.moving().map(MemoryUnit::Section), &context);
