@@ -12,7 +12,7 @@ use swath_lab::study::kind::{ReadyStudy, Uses};
 use swath_lab::study::registry;
 use swath_lab::study::results::{Claim, StudyResult};
 use swath_lab::study::run::{Outcome, Run};
-use swath_trace::machine::snapshot::UnknownFrames;
+use swath_trace::machine::UnknownFrames;
 
 use crate::{Bar, Failure, watch_for_interrupts};
 

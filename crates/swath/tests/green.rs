@@ -17,7 +17,7 @@ use swath_lab::papers::green::machine::{
 use swath_lab::source::replay::{ReplayOp, TimedOp};
 use swath_lab::study::old::plan::Plan;
 use swath_lab::study::old::registry::BUILT_IN;
-use swath_trace::pages::events::ZoneMax;
+use swath_trace::pages::ZoneMax;
 
 /// Seconds of random work: memory fills to three quarters, most of it goes
 /// again, in no order, and then little happens.

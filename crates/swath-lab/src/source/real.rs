@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use swath_arch::{Extent, Pfn};
 
-use swath_trace::access::stream::{Accesses, TraceError};
-use swath_trace::machine::snapshot::{Snapshot, UnknownFrames};
+use swath_trace::access::{TraceError, TraceReader};
+use swath_trace::machine::{Snapshot, UnknownFrames};
 
 /// A snapshot of a real machine.
 const SHIPPED_MACHINE: &[u8] = include_bytes!("../../data/machine.swsnap");
@@ -132,12 +132,12 @@ impl Trace {
     /// Its accesses from the first on.
     ///
     /// # Errors
-    /// As [`Accesses::open`].
-    pub fn open(&self) -> Result<Accesses, TraceError> {
+    /// As [`TraceReader::open`].
+    pub fn open(&self) -> Result<TraceReader, TraceError> {
         match &self.recording {
-            Recording::File(path) => Accesses::open(path),
-            Recording::Sort => Accesses::from_reader(Cursor::new(SHIPPED_TRACE), None),
-            Recording::Compiler => Accesses::from_reader(Cursor::new(SHIPPED_COMPILER), None),
+            Recording::File(path) => TraceReader::open(path),
+            Recording::Sort => TraceReader::from_reader(Cursor::new(SHIPPED_TRACE), None),
+            Recording::Compiler => TraceReader::from_reader(Cursor::new(SHIPPED_COMPILER), None),
         }
     }
 

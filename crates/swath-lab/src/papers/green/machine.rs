@@ -42,7 +42,7 @@ pub use crate::papers::green::view::{
     Counts, DaemonPlan, FreeBlocks, GreenConfig, GreenError, Look, MachineName, View,
 };
 use crate::source::replay::{ReplayOp, TimedOp};
-use swath_trace::pages::events::ZoneMax;
+use swath_trace::pages::ZoneMax;
 
 /// Simulated microseconds from one step of the daemons to the next.
 pub const TICK_US: u64 = 100_000;

@@ -14,13 +14,12 @@ use crate::papers::green::track::{Tail, Track};
 use crate::papers::green::{replay, track};
 use crate::source::follow;
 use crate::source::follow::{Agreement, Course, FallbackKind};
-use crate::source::replay::TimedOp;
+use crate::source::replay::{TimedOp, mobility_of};
 use crate::study::results::{Claim, Figure, FigureKind, Point, Series, StudyResult, Unit};
 use crate::study::run;
 use crate::study::run::{Outcome, Run, StudyError};
-use swath_trace::machine::snapshot::Snapshot;
-use swath_trace::pages::events::PageChange;
-use swath_trace::pages::file::PageReader;
+use swath_trace::machine::Snapshot;
+use swath_trace::pages::{PageChange, PageReader};
 
 /// A recording, read.
 struct Recording {
@@ -279,7 +278,7 @@ fn read(name: &str) -> Result<Recording, ReplayError> {
         match event.change {
             PageChange::Alloc { .. } => recording.requests += 1,
             PageChange::Fallback { order, fallback_order, wanted, found, claimed, .. } => {
-                let (Some(wanted), Some(found)) = (wanted.mobility(), found.mobility()) else {
+                let (Some(wanted), Some(found)) = (mobility_of(wanted), mobility_of(found)) else {
                     continue;
                 };
                 recording.fallbacks.count(wanted, found, claimed, fallback_order);

@@ -14,7 +14,7 @@ use crate::source::follow::FollowError;
 use crate::source::load::{LoadKind, PageLoad};
 use crate::source::replay::{TimedOp, held_before, replay};
 use swath_trace::container::FileError;
-use swath_trace::pages::file::PageReader;
+use swath_trace::pages::PageReader;
 
 /// Where requests come from.
 #[derive(Clone, PartialEq, Debug)]

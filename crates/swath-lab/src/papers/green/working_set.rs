@@ -21,8 +21,7 @@ use crate::source::real::Trace;
 use crate::study::results::{Claim, Figure, FigureKind, Series, StudyResult, Unit};
 use crate::study::run;
 use crate::study::run::{Outcome, Run, StudyError};
-use swath_trace::access::event::{Event, Item, Sampling};
-use swath_trace::access::stream::{Accesses, TraceError};
+use swath_trace::access::{Sampling, TraceError, TraceEvent, TraceItem, TraceReader};
 
 /// A whole compilation, thinned out.
 const SHIPPED_COMPILER: &[u8] = include_bytes!("../../../data/cc1.swtrace");
@@ -61,7 +60,7 @@ impl Shape {
 
 impl Windows {
     /// Walks a recording. O(a + e·r) for a accesses, e events and r resident pages.
-    fn of(accesses: Accesses, plan: &WorkingSetPlan) -> Result<(Self, Shape), TraceError> {
+    fn of(accesses: TraceReader, plan: &WorkingSetPlan) -> Result<(Self, Shape), TraceError> {
         let shape = Shape::of(plan, accesses.header().and_then(|header| header.sampling));
         let mut windows = Self::default();
         let mut resident: HashSet<u64> = HashSet::new();
@@ -70,9 +69,9 @@ impl Windows {
         let mut open = false;
         for item in accesses.items() {
             let access = match item? {
-                Item::Access(access) => access,
-                Item::Event(event) => {
-                    if let Event::Skip { accesses } = event {
+                TraceItem::Access(access) => access,
+                TraceItem::Event(event) => {
+                    if let TraceEvent::Skip { accesses } = event {
                         at = at.saturating_add(accesses);
                     }
                     forget(&mut resident, event);
@@ -131,15 +130,17 @@ impl Windows {
 }
 
 /// Pages that an event takes away are resident no more.
-fn forget(resident: &mut HashSet<u64>, event: Event) {
+fn forget(resident: &mut HashSet<u64>, event: TraceEvent) {
     let within = |range: PageRange, page: u64| {
         page.checked_sub(range.start.raw()).is_some_and(|offset| offset < range.count)
     };
     match event {
-        Event::Map { pages, .. } | Event::Unmap { pages } | Event::Discard { pages } => {
+        TraceEvent::Map { pages, .. }
+        | TraceEvent::Unmap { pages }
+        | TraceEvent::Discard { pages } => {
             resident.retain(|&page| !within(pages, page));
         }
-        Event::Move { from, to } => {
+        TraceEvent::Move { from, to } => {
             let mut moved = Vec::new();
             resident.retain(|&page| {
                 if within(from, page) {
@@ -150,7 +151,7 @@ fn forget(resident: &mut HashSet<u64>, event: Event) {
             let inside = moved.into_iter().filter(|&offset| offset < to.count);
             resident.extend(inside.map(|offset| to.start.raw() + offset));
         }
-        Event::Protect { .. } | Event::Fork | Event::Skip { .. } => {}
+        TraceEvent::Protect { .. } | TraceEvent::Fork | TraceEvent::Skip { .. } => {}
     }
 }
 
@@ -182,7 +183,7 @@ pub fn run(plan: &WorkingSetPlan, run: &Run<'_>) -> Result<Outcome, StudyError> 
             given.map_or_else(|| "sort".to_owned(), |_| trace.name())
         };
         let opened = if compiler {
-            Accesses::from_reader(Cursor::new(SHIPPED_COMPILER), None)
+            TraceReader::from_reader(Cursor::new(SHIPPED_COMPILER), None)
         } else {
             trace.open()
         };
@@ -308,9 +309,9 @@ mod tests {
         plan
     }
 
-    fn lackey(pages: &[u64]) -> Accesses {
+    fn lackey(pages: &[u64]) -> TraceReader {
         let text: String = pages.iter().map(|page| format!(" L {:x},8\n", page << 12)).collect();
-        Accesses::from_reader(Cursor::new(text.into_bytes()), None).unwrap()
+        TraceReader::from_reader(Cursor::new(text.into_bytes()), None).unwrap()
     }
 
     #[test]
@@ -337,11 +338,11 @@ mod tests {
     fn what_is_given_back_is_not_resident() {
         let range = |start, count| PageRange::new(Vpn::new(start), count);
         let mut resident: HashSet<u64> = (0..20).collect();
-        forget(&mut resident, Event::Unmap { pages: range(0, 5) });
-        forget(&mut resident, Event::Discard { pages: range(8, 2) });
+        forget(&mut resident, TraceEvent::Unmap { pages: range(0, 5) });
+        forget(&mut resident, TraceEvent::Discard { pages: range(8, 2) });
         // Of five pages three are kept; page 10 was there before and is gone.
-        forget(&mut resident, Event::Move { from: range(15, 5), to: range(10, 3) });
-        forget(&mut resident, Event::Skip { accesses: 5 });
+        forget(&mut resident, TraceEvent::Move { from: range(15, 5), to: range(10, 3) });
+        forget(&mut resident, TraceEvent::Skip { accesses: 5 });
         let mut left: Vec<u64> = resident.into_iter().collect();
         left.sort_unstable();
         assert_eq!(left, [5, 6, 7, 10, 11, 12, 13, 14]);
@@ -350,7 +351,7 @@ mod tests {
     #[test]
     fn the_shipped_recordings_have_windows() {
         let plan = plan(100_000, 10_000);
-        let compiler = Accesses::from_reader(Cursor::new(SHIPPED_COMPILER), None).unwrap();
+        let compiler = TraceReader::from_reader(Cursor::new(SHIPPED_COMPILER), None).unwrap();
         let (windows, shape) = Windows::of(compiler, &plan).unwrap();
         assert_eq!(shape, Shape { period: 4_000_000, from: 0, to: 20_000 });
         // 536,156,614 accesses: 134 periods and the burst of another.

@@ -27,7 +27,7 @@ use crate::study::results::{
 };
 use crate::study::run;
 use crate::study::run::{Outcome, Run, StudyError};
-use swath_trace::machine::snapshot::UnknownFrames;
+use swath_trace::machine::UnknownFrames;
 
 /// Single frames that are taken and counted for one point of Fig. 20.
 const DEMAND_FRAMES: u64 = 32;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use swath_trace::machine::snapshot::UnknownFrames;
+use swath_trace::machine::UnknownFrames;
 
 use crate::papers::page_buddy::setting::{AccessPlan, MachinePlan, MemoryPlan};
 use crate::papers::page_buddy::translation::{Design, Hardware, Program, measure};

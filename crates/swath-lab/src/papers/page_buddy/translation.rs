@@ -24,7 +24,7 @@ use crate::papers::page_buddy::workload::Workload;
 use crate::source::memory::{Allocator, PrepareError, Random, Source, new_allocator};
 use crate::source::real::{InputError, Machine, Trace};
 use crate::study::plan::PlanError;
-use swath_trace::access::stream::TraceError;
+use swath_trace::access::TraceError;
 
 /// What a program asks for and where it goes.
 pub struct Program {

@@ -38,7 +38,7 @@ use swath_vm::{
 };
 
 use crate::papers::superpages::objects::Objects;
-use swath_trace::access::event::Backing;
+use swath_trace::access::MapBacking;
 
 /// Words of table memory; the frames after it hold data, which have no bytes.
 const WORDS_PER_FRAME: usize = 512;
@@ -286,7 +286,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
         range: PageRange,
         writable: bool,
         executable: bool,
-        backing: Backing,
+        backing: MapBacking,
     ) -> Result<(), KernelError> {
         let start = range.start.raw();
         let overlap = KernelError::Overlap { process: id, start: range.start, end: range.end() };
@@ -296,9 +296,9 @@ impl<'m, T: Translate> Kernel<'m, T> {
             return Err(overlap);
         }
         let (object, index, copy) = match backing {
-            Backing::Anonymous => (self.objects.make(None), start, false),
+            MapBacking::Anonymous => (self.objects.make(None), start, false),
             // What is written stays private.
-            Backing::File { file, first_page } => (self.objects.file(file), first_page, true),
+            MapBacking::File { file, first_page } => (self.objects.file(file), first_page, true),
         };
         let mapping = Mapping { pages: range.count, object, index, writable, executable, copy };
         self.process_mut(id)?.mappings.insert(start, mapping);
@@ -372,7 +372,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
                 self.with_pmap(id, |pmap, spaces| pmap.remove(spaces, space_id(id), pages))?;
             } else {
                 self.unmap(id, pages)?;
-                self.map(id, pages, writable, executable, Backing::Anonymous)?;
+                self.map(id, pages, writable, executable, MapBacking::Anonymous)?;
             }
         }
         Ok(())

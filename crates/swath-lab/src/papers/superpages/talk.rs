@@ -31,8 +31,7 @@ use crate::source::real::Trace;
 use crate::study::old::plan::ContiguityBits;
 use crate::study::run;
 use crate::study::run::{Outcome, Run, StudyError};
-use swath_trace::access::event::{Backing, Event, Protection};
-use swath_trace::access::stream::{AccessKind, TraceError};
+use swath_trace::access::{AccessKind, MapBacking, MapProtection, TraceError, TraceEvent};
 
 /// Which superpages are on.
 #[derive(Clone, Copy, Debug)]
@@ -509,7 +508,7 @@ impl Bench<'_> {
 fn release() -> impl Iterator<Item = Step> {
     const PAGES: u64 = (64 << 20) / BASE_PAGE_BYTES;
     let pages = PageRange::new(BASE.page(), PAGES);
-    let unmap = Action::Memory(Event::Unmap { pages });
+    let unmap = Action::Memory(TraceEvent::Unmap { pages });
     std::iter::once(map(pages))
         .chain((0..PAGES).map(|page| word(page, AccessKind::Write)))
         .chain([Action::Begin, unmap, Action::End, Action::Exit])
@@ -517,10 +516,10 @@ fn release() -> impl Iterator<Item = Step> {
 }
 
 fn map(pages: PageRange) -> Action {
-    Action::Memory(Event::Map {
+    Action::Memory(TraceEvent::Map {
         pages,
-        protection: Protection::READ_WRITE,
-        backing: Backing::Anonymous,
+        protection: MapProtection::READ_WRITE,
+        backing: MapBacking::Anonymous,
         shared: false,
     })
 }

@@ -152,9 +152,9 @@ pub fn child(kind: &str, job: &str) -> Result<(), Box<dyn std::error::Error>> {
         "count-allocation" => {
             let job: (String, usize, Option<std::path::PathBuf>, bool) = serde_json::from_str(job)?;
             let unknown = if job.3 {
-                swath_trace::machine::snapshot::UnknownFrames::Free
+                swath_trace::machine::UnknownFrames::Free
             } else {
-                swath_trace::machine::snapshot::UnknownFrames::Used
+                swath_trace::machine::UnknownFrames::Used
             };
             let machine = job
                 .2
