@@ -9,7 +9,7 @@ use swath_lab::papers::page_buddy::workload::WorkloadName;
 use swath_lab::study::old::plan::Plan;
 use swath_lab::study::old::registry::BUILT_IN;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// A simulator whose trace format is written.
 #[derive(Clone, Copy, clap::ValueEnum)]

@@ -13,7 +13,8 @@ use swath_trace::pages::{PageRecordError, PageRecordOptions};
 use swath_trace::valgrind::{CommandPrograms, RecordError, RecordOptions};
 use swath_trace::{heap, pages};
 
-use crate::{Failure, INTERRUPTED, bytes_bar, watch_for_interrupts};
+use crate::failure::Failure;
+use crate::progress::{INTERRUPTED, bytes_bar, watch_for_interrupts};
 
 /// The accesses that a trace holds unless told otherwise: what valgrind gives in
 /// less than half a minute on a slow machine.

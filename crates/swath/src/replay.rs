@@ -9,7 +9,8 @@ use swath_lab::papers::green::machine::MachineName;
 use swath_lab::papers::green::plan::LoadName;
 use swath_lab::papers::green::replay::{self, ReplayError, ReplayOptions, Source, Table};
 
-use crate::{Failure, INTERRUPTED, bytes_bar, watch_for_interrupts};
+use crate::failure::Failure;
+use crate::progress::{INTERRUPTED, bytes_bar, watch_for_interrupts};
 
 /// Arguments of `swath replay`.
 #[derive(Args)]

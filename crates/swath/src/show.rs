@@ -12,7 +12,7 @@ use swath_trace::pages::{PageChange, PageReader};
 
 use swath_trace::valgrind::CommandPrograms;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// A snapshot, page events, a heap or a trace: the signature says which.
 pub(crate) fn show(file: &Path, json: bool) -> Result<(), Failure> {

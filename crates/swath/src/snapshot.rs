@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::{Failure, bytes_bar, show};
+use crate::failure::Failure;
+use crate::progress::bytes_bar;
+use crate::show;
 
 /// Arguments of `swath snapshot`.
 #[derive(Args)]

@@ -14,7 +14,8 @@ use swath_lab::study::results::{Claim, StudyResult};
 use swath_lab::study::run::{Outcome, Run};
 use swath_trace::machine::UnknownFrames;
 
-use crate::{Bar, Failure, watch_for_interrupts};
+use crate::failure::Failure;
+use crate::progress::{Bar, watch_for_interrupts};
 
 /// Arguments of `swath study`.
 #[derive(Args)]
