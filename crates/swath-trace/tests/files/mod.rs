@@ -1,4 +1,4 @@
-//! What is tested of every file that is read item by item.
+//! Tests of every file that is read item by item.
 
 use std::fmt::Debug;
 
