@@ -35,9 +35,9 @@ pub const INDEX_FILE: &str = "index.html";
 /// A study's two results, as written or read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// What follows from plan and seed.
+    /// The part that follows from plan and seed.
     pub result: StudyResult,
-    /// What depends on the machine.
+    /// The part that depends on the machine.
     pub host: Option<HostResult>,
 }
 
@@ -49,7 +49,7 @@ pub enum ReportError {
     File {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
     /// A file's text is not a result.
@@ -57,7 +57,7 @@ pub enum ReportError {
     Json {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with line and column.
+        /// The fault, with line and column.
         source: serde_json::Error,
     },
     /// A result cannot be written, or one that was read is wrong in itself.
@@ -65,7 +65,7 @@ pub enum ReportError {
     Result {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         source: ResultError,
     },
     /// The directory has another name than the study in it.
@@ -87,7 +87,7 @@ pub enum ReportError {
     Figure {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         source: FigureError,
     },
 }

@@ -90,7 +90,7 @@ struct ClaimFields {
     unit: Unit,
     tolerance: Tolerance,
     verdict: Verdict,
-    /// Why it is not measured, not comparable or an identity.
+    /// The reason why it is not measured, not comparable or an identity.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     reason: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -377,12 +377,12 @@ impl<F> Statement<F> {
 }
 
 impl Claim {
-    /// Where the paper says it: section, figure or table.
+    /// The place in the paper: section, figure or table.
     pub fn place(&self) -> &str {
         &self.fields.place
     }
 
-    /// What the paper says, in words.
+    /// The paper's statement, in words.
     pub fn says(&self) -> &str {
         &self.fields.says
     }
