@@ -1,4 +1,5 @@
 //! TODO host.
 
 pub mod count;
+pub(crate) mod machine;
 pub mod memory;
