@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use swath_arch::{Attributes, Extent, Format, Order, PageRange, Pfn, SliceMemory, Vpn};
 use swath_frame::{BuddyConfig, ByteRange, HeadOfList, MemoryMap, PageBuddy};
 use swath_vm::{
-    Access, AddressSpace, DemotedTable, Pmap, PromoteError, ReverseMap, Site, Sizes, SpaceId,
+    AddressSpace, DemotedTable, PageAccess, Pmap, PromoteError, ReverseMap, Site, Sizes, SpaceId,
     Status,
 };
 
@@ -143,7 +143,7 @@ fn by_pages(
             };
             let site = Site { space: SpaceId(0), page: Vpn::new(FIRST + i) };
             let frame = Pfn::new(FIRST + i);
-            let entered = pmap.enter(&mut spaces, site, frame, READ, Access::Read, full);
+            let entered = pmap.enter(&mut spaces, site, frame, READ, PageAccess::Read, full);
             right += u64::from(entered.is_ok_and(|order| order == full.unwrap_or_default()));
         }
     });

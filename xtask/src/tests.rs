@@ -10,7 +10,7 @@ use xshell::Shell;
 use crate::BENCH;
 
 /// The model checks, each with the crate that it belongs to.
-const MODELS: [(&str, &str); 2] = [("swath-frame", "front_loom"), ("swath-pool", "buffer_loom")];
+const MODELS: [(&str, &str); 2] = [("swath-frame", "front_loom"), ("swath-pool", "loom")];
 
 /// What cargo's test programs said of themselves.
 #[derive(Default, PartialEq, Eq, Debug)]

@@ -24,7 +24,7 @@ impl Opaque for swath_banks {
     const TAG: u64 = u64::from_le_bytes(*b"swathbnk");
 }
 
-/// Whether the owner of frames could be moved elsewhere.
+/// Mobility of the owner of frames: it could be moved elsewhere, or not.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum swath_mobility {
@@ -36,7 +36,7 @@ pub enum swath_mobility {
     SWATH_RECLAIMABLE = 2,
 }
 
-/// Where a bank's free memory counts.
+/// Pool in which a bank's free memory counts.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum swath_pool {
@@ -66,7 +66,7 @@ pub struct swath_banks_config {
     pub packed: u32,
 }
 
-/// What is known of a bank.
+/// Counts of a bank.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct swath_bank {
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn swath_banks_give(
     swath_result::of(give())
 }
 
-/// How many banks there are; 0 for an object that is no such allocator.
+/// Counts the banks; 0 for an object that is no such allocator.
 ///
 /// # Safety
 /// `banks` is null or an object of this library.
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn swath_banks_free_count(banks: *const swath_banks) -> u6
     unsafe { swath_banks::look(banks) }.map_or(0, ZoneAllocator::free_frames)
 }
 
-/// What is known of bank `index`. O(1).
+/// Writes the counts of bank `index`. O(1).
 ///
 /// Errors: `SWATH_ARGUMENT` with the number of banks, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
 ///

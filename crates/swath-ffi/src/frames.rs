@@ -19,7 +19,7 @@ pub struct swath_frames {
     _private: [u8; 0],
 }
 
-/// Which orders have a free list, and which block serves a request.
+/// Policy of an allocator: the orders that have a free list, and the choice of the block for a request.
 ///
 /// The binary buddy system (BBS) of Linux is granularity 1 and top 10. The page buddy system
 /// (PBS) is granularity 4 and top 8 on ARMv7, 9 and 18 on ARMv8 and x86-64.
@@ -309,7 +309,7 @@ pub unsafe extern "C" fn swath_frames_free(
     swath_result::of(frames.and_then(|frames| Ok(frames.borrow_mut().free(extent.into())?)))
 }
 
-/// How many frames are free; 0 for an object that is no such allocator. O(1).
+/// Counts the free frames; 0 for an object that is no such allocator. O(1).
 ///
 /// # Safety
 /// `frames` is null or an object of this library.
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn swath_frames_free_count(frames: *const swath_frames) ->
     unsafe { swath_frames::look(frames) }.map_or(0, |frames| frames.borrow().free_frames())
 }
 
-/// How many frames there are; 0 for an object that is no such allocator. O(1).
+/// Counts the frames; 0 for an object that is no such allocator. O(1).
 ///
 /// # Safety
 /// `frames` is null or an object of this library.

@@ -1,4 +1,4 @@
-//! Which frames there are.
+//! The map of the frames that there are.
 
 use core::ffi::c_void;
 use core::slice;
@@ -16,7 +16,7 @@ use crate::result::{Outcome, swath_result};
 pub struct swath_range {
     /// The address of the first byte.
     pub start: u64,
-    /// How many bytes there are.
+    /// Number of bytes.
     pub len_bytes: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct swath_range {
 pub struct swath_extent {
     /// The number of the first frame: its address divided by 4096.
     pub start: u64,
-    /// How many frames there are.
+    /// Number of frames.
     pub count: u64,
 }
 
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn swath_map_create(
 
 const _: () = assert!(size_of::<Extent>() == 16 && size_of::<ByteRange>() == 16);
 
-/// How many frames the map has; 0 for an object that is no map.
+/// Counts the frames of the map; 0 for an object that is no map.
 ///
 /// # Safety
 /// `map` is null or an object of this library.

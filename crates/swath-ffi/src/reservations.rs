@@ -26,7 +26,7 @@ impl Opaque for swath_reservations {
     const TAG: u64 = u64::from_le_bytes(*b"swathrsv");
 }
 
-/// Which superpages are reserved.
+/// Policy of reservations: the superpages that are reserved.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum swath_levels {
@@ -183,8 +183,8 @@ pub unsafe extern "C" fn swath_reservations_populate(
     swath_result::of(populate())
 }
 
-/// Whether the aligned 2^`k` frames around `frame` are populated in full, in one
-/// reservation: 1, else 0.
+/// Returns 1 if the aligned 2^`k` frames around `frame` are populated in full, in one
+/// reservation, else 0.
 ///
 /// # Safety
 /// `reservations` is null or an object of this library.

@@ -11,7 +11,7 @@ use std::ptr::{
 };
 
 use ::swath_heap::conformance::Plan;
-use ::swath_heap::{ByteAllocator, ResizeError};
+use ::swath_heap::{ByteAllocator, ResizeBytesError};
 use swath::swath_status::*;
 use swath::*;
 use swath_arch::testing::Random;
@@ -343,7 +343,10 @@ struct CHeap(*mut swath_heap);
 
 // SAFETY: the heap behind it is a `ByteAllocator`.
 unsafe impl ByteAllocator for CHeap {
-    fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, ::swath_heap::AllocError> {
+    fn allocate(
+        &mut self,
+        layout: Layout,
+    ) -> Result<NonNull<u8>, ::swath_heap::AllocateBytesError> {
         let mut block = ptr::null_mut();
         // SAFETY: an object of the library.
         let result =
@@ -354,7 +357,7 @@ unsafe impl ByteAllocator for CHeap {
         Err(alloc_error(result, layout))
     }
 
-    unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), ::swath_heap::FreeError> {
+    unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), ::swath_heap::FreeBytesError> {
         // SAFETY: as the caller says.
         let result = unsafe { swath_heap_free(self.0, at.as_ptr().cast()) };
         if result.status == SWATH_OK { Ok(()) } else { Err(pointer_error(result)) }
@@ -364,7 +367,7 @@ unsafe impl ByteAllocator for CHeap {
         &mut self,
         at: NonNull<u8>,
         layout: Layout,
-    ) -> Result<NonNull<u8>, ResizeError> {
+    ) -> Result<NonNull<u8>, ResizeBytesError> {
         let mut block = at.as_ptr().cast();
         // SAFETY: as the caller says.
         let result =
@@ -372,13 +375,13 @@ unsafe impl ByteAllocator for CHeap {
         match result.status {
             SWATH_OK => Ok(NonNull::new(block.cast()).expect("a block")),
             SWATH_TOO_LARGE | SWATH_OUT_OF_MEMORY => {
-                Err(ResizeError::Alloc(alloc_error(result, layout)))
+                Err(ResizeBytesError::Allocate(alloc_error(result, layout)))
             }
-            _ => Err(ResizeError::Pointer(pointer_error(result))),
+            _ => Err(ResizeBytesError::Free(pointer_error(result))),
         }
     }
 
-    unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, ::swath_heap::FreeError> {
+    unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, ::swath_heap::FreeBytesError> {
         // SAFETY: as the caller says.
         Ok(unsafe { swath_heap_usable_bytes(self.0, at.as_ptr().cast()) })
     }
@@ -390,23 +393,24 @@ unsafe impl ByteAllocator for CHeap {
     }
 }
 
-fn alloc_error(result: swath_result, layout: Layout) -> ::swath_heap::AllocError {
+fn alloc_error(result: swath_result, layout: Layout) -> ::swath_heap::AllocateBytesError {
     let (size_bytes, align_bytes) = (layout.size(), layout.align());
     match result.status {
-        SWATH_TOO_LARGE => ::swath_heap::AllocError::TooLarge { size_bytes, align_bytes },
-        SWATH_OUT_OF_MEMORY => {
-            ::swath_heap::AllocError::OutOfMemory { size_bytes, largest_bytes: result.at as usize }
-        }
+        SWATH_TOO_LARGE => ::swath_heap::AllocateBytesError::TooLarge { size_bytes, align_bytes },
+        SWATH_OUT_OF_MEMORY => ::swath_heap::AllocateBytesError::OutOfMemory {
+            size_bytes,
+            largest_bytes: result.at as usize,
+        },
         other => panic!("{other:?}"),
     }
 }
 
-fn pointer_error(result: swath_result) -> ::swath_heap::FreeError {
+fn pointer_error(result: swath_result) -> ::swath_heap::FreeBytesError {
     let address = result.at as usize;
     match result.status {
-        SWATH_MISALIGNED => ::swath_heap::FreeError::Misaligned { address },
-        SWATH_FOREIGN => ::swath_heap::FreeError::Foreign { address },
-        SWATH_NOT_ALLOCATED => ::swath_heap::FreeError::NotAllocated { address },
+        SWATH_MISALIGNED => ::swath_heap::FreeBytesError::Misaligned { address },
+        SWATH_FOREIGN => ::swath_heap::FreeBytesError::Foreign { address },
+        SWATH_NOT_ALLOCATED => ::swath_heap::FreeBytesError::NotAllocated { address },
         other => panic!("{other:?}"),
     }
 }

@@ -17,9 +17,13 @@ use swath_arch::{
     Pfn, PhysMemory, Scattered, SliceMemory, VirtAddr, Vpn,
 };
 use swath_frame::{BuddyConfig, FrameAllocator};
-use swath_hw::{Contiguity, Fault, Geometry, Mmu, Outcome, Step, Walk, WalkOrder, walk};
+use swath_hw::{
+    Geometry, LeafContiguity, Mmu, TlbOutcome, TranslationFault, Walk, WalkOrder, WalkStep, walk,
+};
 use swath_lab::source::memory::{Allocator, Random, new_allocator, random};
-use swath_vm::{AddressSpace, AllocateError, FaultError, MapError, PageSizeError, UnmapError};
+use swath_vm::{
+    AddressSpace, DemandPagingError, EagerPagingError, MapPagesError, PageSizeError, UnmapError,
+};
 
 type Space<'m> = AddressSpace<&'m SliceMemory<'m>, &'m RefCell<Allocator>, &'m RefCell<Allocator>>;
 
@@ -241,7 +245,7 @@ impl Bench<'_> {
                 self.fresh(range.start.raw(), block.count);
             }
             Err(error) => {
-                assert!(matches!(error, MapError::AlreadyMapped { .. }), "{error}");
+                assert!(matches!(error, MapPagesError::AlreadyMapped { .. }), "{error}");
                 self.refuse(range);
             }
         }
@@ -277,7 +281,7 @@ impl Bench<'_> {
                 self.model.0.insert(page, Known { frame, order, attributes });
                 self.tally.larger += u64::from(order != Order::BASE);
             }
-            Err(PageSizeError::Map(MapError::AlreadyMapped { .. })) => {
+            Err(PageSizeError::Map(MapPagesError::AlreadyMapped { .. })) => {
                 assert!(!self.model.is_free(range), "{range}, order {order}");
                 self.tally.refused += 1;
             }
@@ -299,8 +303,8 @@ impl Bench<'_> {
                 assert_eq!(page, range.end().raw());
                 self.tally.eager += 1;
             }
-            Err(AllocateError::OutOfFrames { wanted, free }) => assert!(wanted > free),
-            Err(AllocateError::Map(MapError::AlreadyMapped { .. })) => self.refuse(range),
+            Err(EagerPagingError::OutOfFrames { wanted, free }) => assert!(wanted > free),
+            Err(EagerPagingError::Map(MapPagesError::AlreadyMapped { .. })) => self.refuse(range),
             Err(error) => panic!("{error}"),
         }
     }
@@ -313,8 +317,8 @@ impl Bench<'_> {
                 self.model.insert(range.start.raw(), Extent::new(frame, 1), attributes);
                 self.tally.demand += 1;
             }
-            Err(FaultError::Map(MapError::AlreadyMapped { .. })) => self.refuse(range),
-            Err(FaultError::OutOfFrames) => {}
+            Err(DemandPagingError::Map(MapPagesError::AlreadyMapped { .. })) => self.refuse(range),
+            Err(DemandPagingError::OutOfFrames) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -377,16 +381,16 @@ impl Bench<'_> {
             let found = walk(&regime, Vpn::new(page), self.memory, &mut 0).unwrap();
             let after = start + count - page;
             match found.contiguity {
-                Contiguity::None => assert!(match regime.coalescing {
+                LeafContiguity::None => assert!(match regime.coalescing {
                     Coalescing::None => true,
                     Coalescing::Pcad(_) => false,
                     Coalescing::Anchor { distance, .. } => page & (distance.frames() - 1) != 0,
                 }),
-                Contiguity::Pcad { ascend, descend } => {
+                LeafContiguity::Pcad { ascend, descend } => {
                     assert_eq!(ascend, (after - 1).min(ascend_max));
                     assert_eq!(descend, (page - start).min(descend_max));
                 }
-                Contiguity::Anchor { count } => assert_eq!(count, after.min(ascend_max)),
+                LeafContiguity::Anchor { count } => assert_eq!(count, after.min(ascend_max)),
             }
         }
     }
@@ -401,9 +405,9 @@ impl Bench<'_> {
                 (Ok(access), Some(known)) => {
                     assert_eq!(access.addr.raw(), known.frame << 12 | offset, "page {page:#x}");
                     assert_eq!(access.attributes, known.attributes, "page {page:#x}");
-                    self.tally.hits += u64::from(matches!(access.outcome, Outcome::Hit(_)));
+                    self.tally.hits += u64::from(matches!(access.outcome, TlbOutcome::Hit(_)));
                 }
-                (Err(Fault::Translation { .. }), None) => {}
+                (Err(TranslationFault::Translation { .. }), None) => {}
                 (other, known) => panic!("page {page:#x}: {other:?}, expected {known:?}"),
             }
         }
@@ -411,13 +415,13 @@ impl Bench<'_> {
 
     /// What the table claims beside the page: each of them is mapped by a base
     /// page, alike, and as far away in frames as in pages.
-    fn claims(&mut self, page: u64, known: Known, contiguity: Contiguity) {
+    fn claims(&mut self, page: u64, known: Known, contiguity: LeafContiguity) {
         let claimed = match contiguity {
-            Contiguity::None => return,
-            Contiguity::Pcad { ascend, descend } => {
+            LeafContiguity::None => return,
+            LeafContiguity::Pcad { ascend, descend } => {
                 page.checked_sub(descend).expect("Descend below page 0")..page + ascend + 1
             }
-            Contiguity::Anchor { count } => page..page + count,
+            LeafContiguity::Anchor { count } => page..page + count,
         };
         for other in claimed.clone() {
             let Known { frame, order, attributes } =
@@ -452,8 +456,10 @@ impl Bench<'_> {
                     assert_eq!(seen, known, "page {page:#x}");
                     self.claims(page, known, found.contiguity);
                 }
-                (Err(Fault::Translation { page: at, .. }), None) => assert_eq!(at, number),
-                (Err(Fault::NotCanonical { .. }), None) => {
+                (Err(TranslationFault::Translation { page: at, .. }), None) => {
+                    assert_eq!(at, number)
+                }
+                (Err(TranslationFault::NotCanonical { .. }), None) => {
                     assert!(!regime.format.is_canonical(number.address()) || page >> 52 != 0);
                 }
                 (other, known) => panic!("page {page:#x}: {other:?}, expected {known:?}"),
@@ -596,13 +602,13 @@ fn without_the_owed_invalidation_a_stale_translation_is_seen() {
                 let flush = space.unmap(PageRange::new(second.page(), 1)).unwrap();
                 space.map(second.page(), Extent::new(Pfn::new(0x7777), 1), DATA).unwrap();
                 let stale = mmu.access(second, memory).unwrap();
-                assert!(matches!(stale.outcome, Outcome::Hit(_)), "{coalescing:?}");
+                assert!(matches!(stale.outcome, TlbOutcome::Hit(_)), "{coalescing:?}");
                 assert_eq!(stale.addr.raw(), 0x400_1123, "{coalescing:?}");
 
                 assert_eq!(flush.range, PageRange::new(second.page(), 1));
                 mmu.invalidate_range(flush.range);
                 let right = mmu.access(second, memory).unwrap();
-                assert!(matches!(right.outcome, Outcome::Miss(_)), "{coalescing:?}");
+                assert!(matches!(right.outcome, TlbOutcome::Miss(_)), "{coalescing:?}");
                 assert_eq!(right.addr.raw(), 0x777_7123, "{coalescing:?}");
                 assert_eq!(mmu.access(first, memory).unwrap().addr.raw(), 0x400_0123);
                 let third = VirtAddr::new(0x42_123);
@@ -630,7 +636,7 @@ fn without_the_owed_invalidation_an_unmapped_page_does_not_fault() {
                 assert_eq!(mmu.access(at, memory).map(|access| access.addr), Ok(before));
                 mmu.invalidate_range(flush.range);
                 let fault = mmu.access(at, memory);
-                assert!(matches!(fault, Err(Fault::Translation { .. })), "{fault:?}");
+                assert!(matches!(fault, Err(TranslationFault::Translation { .. })), "{fault:?}");
             });
         }
     }
@@ -641,7 +647,7 @@ fn descriptor(memory: &SliceMemory<'_>, space: &Space<'_>, page: Vpn) -> u64 {
     let mut walk = Walk::new(&space.regime(), page).unwrap();
     loop {
         let at = walk.next_read();
-        if let Step::Done(_) = walk.step(memory).unwrap() {
+        if let WalkStep::Done(_) = walk.step(memory).unwrap() {
             return match space.regime().format.entry_bytes() {
                 4 => memory.read_u32(at).unwrap().into(),
                 _ => memory.read_u64(at).unwrap(),

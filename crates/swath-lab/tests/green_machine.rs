@@ -19,10 +19,10 @@ use swath_frame::{
     MachineConfig, MachineHandle, MemoryMap, Mobility, PerCpuLists,
 };
 use swath_hw::power::{BankPower, PowerError, PowerState, PowerTable, destroy};
-use swath_vm::migrate::daemon::{Config, Daemon, Step};
+use swath_vm::migrate::daemon::{Daemon, MigrationConfig, MigrationStep};
 use swath_vm::migrate::relocate::{Held, Holders, Relocator};
 use swath_vm::migrate::units::NodeBanks;
-use swath_vm::{Access, AddressSpace, Pmap, ReverseMap, Site, Sizes, SpaceId, Status};
+use swath_vm::{AddressSpace, PageAccess, Pmap, ReverseMap, Site, Sizes, SpaceId, Status};
 
 const FIRST: u64 = 0x2000;
 const BANK: u64 = 1024;
@@ -184,8 +184,12 @@ fn run(rule: Rule, seed: u64) -> Outcome {
     let mut frames = Frames::default();
     let mut random = Random::new(seed);
     let (mut pages, mut outcome) = (0, Outcome::default());
-    let eager =
-        Config { interval_ns: 0, retry_ns: 0, occupied_permille_max: 950, reserve_frames: 64 };
+    let eager = MigrationConfig {
+        interval_ns: 0,
+        retry_ns: 0,
+        occupied_permille_max: 950,
+        reserve_frames: 64,
+    };
     let mut daemon = Daemon::new(eager);
     for round in 0..240 {
         let goal = [FRAMES / 2, FRAMES / 8, FRAMES / 3][round / 20 % 3];
@@ -211,7 +215,7 @@ fn run(rule: Rule, seed: u64) -> Outcome {
                     let user = Attributes::USER_DATA;
                     frames.users.insert(frame.raw(), pages);
                     // A broken table shows up below as a page that is gone.
-                    let _ = pmap.enter(reached, site, frame, user, Access::Write, None);
+                    let _ = pmap.enter(reached, site, frame, user, PageAccess::Write, None);
                 } else {
                     frames.kernel.insert(frame.raw(), pages);
                 }
@@ -238,7 +242,7 @@ fn run(rule: Rule, seed: u64) -> Outcome {
             memory: &memory,
         };
         let step = daemon.step(power.now_ns.get(), 100, &mut banks, &mut relocator);
-        outcome.emptied += u64::from(matches!(step, Step::Emptied { .. }));
+        outcome.emptied += u64::from(matches!(step, MigrationStep::Emptied { .. }));
         power.emptying.set(daemon.moving());
         power.follow();
         let offline = (0..BANKS).filter(|&bank| banks.is_offline(bank)).count();

@@ -5,10 +5,11 @@ mod machine;
 
 use std::cell::RefCell;
 
-use machine::{Memory, Random, coalescings, spec};
+use machine::{Memory, coalescings, spec};
+use swath_arch::testing::Random;
 use swath_arch::{Attributes, Coalescing, ContiguityField, Extent, Format, PageRange, Pfn, Vpn};
 use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap, PageBuddy};
-use swath_vm::{AddressSpace, AllocateError, MapError};
+use swath_vm::{AddressSpace, EagerPagingError, MapPagesError};
 
 type Buddy = PageBuddy<Vec<u64>>;
 
@@ -52,7 +53,7 @@ fn figures_2_and_7() {
 fn spaces_come_and_go() {
     for seed in 0..4 {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let total = 3000;
         let memory = Memory::new(1, total);
         let pool = buddy(BuddyConfig::PBS_ARMV7, Extent::new(Pfn::new(1), total));
@@ -87,8 +88,8 @@ fn spaces_come_and_go() {
                             refused += 1;
                             let dry = matches!(
                                 error,
-                                AllocateError::OutOfFrames { .. }
-                                    | AllocateError::Map(MapError::NoTable(_))
+                                EagerPagingError::OutOfFrames { .. }
+                                    | EagerPagingError::Map(MapPagesError::NoTable(_))
                             );
                             assert!(dry || !apart, "{error}");
                             assert_eq!(pool.borrow().free_frames(), free);

@@ -11,7 +11,8 @@ mod machine;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use machine::{Random, spec};
+use machine::spec;
+use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, BusError, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, SliceMemory,
     Vpn,
@@ -24,12 +25,14 @@ use swath_frame::{
     Isolation, LinuxZone, Machine, MachineConfig, MachineHandle, MemoryMap, MemoryUnit, Mobility,
     PerCpuLists, ZoneAllocator,
 };
-use swath_vm::migrate::daemon::{Banks, Candidate, Cause, Config, Daemon, Step, Stuck};
+use swath_vm::migrate::daemon::{
+    BankCandidate, Daemon, GiveUpCause, MigrationConfig, MigrationStep, MovableBanks, Stuck,
+};
 use swath_vm::migrate::relocate::{Held, Holders, Relocator};
-use swath_vm::migrate::units::{NodeBanks, OfflineError, Units};
+use swath_vm::migrate::units::{HotplugUnits, NodeBanks, OfflineError};
 use swath_vm::{
-    Access, AddressSpace, Faulted, Flush, MapError, PageSizeError, Pmap, PmapError, ReverseMap,
-    Site, Sizes, SpaceId, Status,
+    AddressSpace, Faulted, Flush, MapPagesError, PageAccess, PageSizeError, Pmap, PmapError,
+    ReverseMap, Site, Sizes, SpaceId, Status,
 };
 
 const FIRST: u64 = 0x2000;
@@ -106,7 +109,7 @@ impl Known {
     }
 
     fn content(&self, tag: Tag, word: u64) -> u64 {
-        Random(tag << 32 | self.version[&tag] << 10 | word).next()
+        Random::new(tag << 32 | self.version[&tag] << 10 | word).word()
     }
 }
 
@@ -279,8 +282,8 @@ struct Meddled<'m, Z, B> {
     faults: &'m Faults,
 }
 
-impl<Z: ZoneAllocator, B: Banks> Banks for Meddled<'_, Z, B> {
-    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate> {
+impl<Z: ZoneAllocator, B: MovableBanks> MovableBanks for Meddled<'_, Z, B> {
+    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<BankCandidate> {
         self.banks.candidate(avoided)
     }
     fn room_frames(&self, bank: usize) -> u64 {
@@ -295,7 +298,7 @@ impl<Z: ZoneAllocator, B: Banks> Banks for Meddled<'_, Z, B> {
     fn next_occupied(&self, bank: usize, from: Pfn) -> Option<Pfn> {
         self.banks.next_occupied(bank, from)
     }
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+    fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
         if comes(&self.faults.meddle) {
             let mut known = self.known.borrow_mut();
             if let Some((start, order)) = known.unit(self.faults.looked_at.get()) {
@@ -311,10 +314,10 @@ impl<Z: ZoneAllocator, B: Banks> Banks for Meddled<'_, Z, B> {
             }
         }
         let large = self.faults.no_large.get() && order.k() >= 4;
-        if large || comes(&self.faults.target) { None } else { self.banks.take_target(order) }
+        if large || comes(&self.faults.target) { None } else { self.banks.allocate_target(order) }
     }
-    fn give(&mut self, start: Pfn, order: Order) {
-        self.banks.give(start, order);
+    fn free(&mut self, start: Pfn, order: Order) {
+        self.banks.free(start, order);
     }
 }
 
@@ -399,14 +402,15 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
         Some(start)
     }
 
-    fn note(&mut self, key: (u32, u64), frame: u64, access: Access) {
+    fn note(&mut self, key: (u32, u64), frame: u64, access: PageAccess) {
         let mut known = self.known.borrow_mut();
         let Use::User { tag, .. } = known.used(frame) else { panic!("{frame:#x}") };
-        let attributes = Attributes { writable: access == Access::Write, accessed: true, ..USER };
+        let attributes =
+            Attributes { writable: access == PageAccess::Write, accessed: true, ..USER };
         assert!(known.pages.insert(key, (tag, attributes)).is_none());
     }
 
-    fn enter(&mut self, key: (u32, u64), frame: u64, access: Access, full: Option<Order>) {
+    fn enter(&mut self, key: (u32, u64), frame: u64, access: PageAccess, full: Option<Order>) {
         let site = Site { space: SpaceId(key.0), page: Vpn::new(key.1) };
         let entered =
             self.with(|pmap, spaces| pmap.enter(spaces, site, Pfn::new(frame), USER, access, full));
@@ -414,13 +418,13 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
             Ok(_) => self.note(key, frame, access),
             Err(
                 PmapError::OutOfEntries
-                | PmapError::Map(MapError::AlreadyMapped { .. } | MapError::NoTable(_)),
+                | PmapError::Map(MapPagesError::AlreadyMapped { .. } | MapPagesError::NoTable(_)),
             ) => {}
             Err(error) => panic!("{error}"),
         }
     }
 
-    fn enter_superpage(&mut self, key: (u32, u64), frame: u64, order: Order, access: Access) {
+    fn enter_superpage(&mut self, key: (u32, u64), frame: u64, order: Order, access: PageAccess) {
         let site = Site { space: SpaceId(key.0), page: Vpn::new(key.1) };
         let frames = (Pfn::new(frame), order);
         let entered =
@@ -432,7 +436,7 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
             Err(
                 PmapError::OutOfEntries
                 | PmapError::MapSuperpage(PageSizeError::Map(
-                    MapError::AlreadyMapped { .. } | MapError::NoTable(_),
+                    MapPagesError::AlreadyMapped { .. } | MapPagesError::NoTable(_),
                 )),
             ) => {}
             Err(error) => panic!("{error}"),
@@ -441,7 +445,7 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
 
     /// Maps a block somewhere: whole if it is large enough, or page by page.
     fn map(&mut self, start: u64, order: Order) {
-        let access = [Access::Read, Access::Write][self.below(2) as usize];
+        let access = [PageAccess::Read, PageAccess::Write][self.below(2) as usize];
         let space = self.below(SPACES.into()) as u32;
         let half = if order.k() >= 8 { WINDOW / 2 } else { 0 };
         let page = PAGE + half + (self.below(WINDOW / 2) & !(order.frames() - 1));
@@ -490,7 +494,7 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
     fn write(&mut self, key: (u32, u64)) {
         let site = Site { space: SpaceId(key.0), page: Vpn::new(key.1) };
         let faulted =
-            self.with(|pmap, spaces| pmap.fault(spaces, site, Access::Write, None)).unwrap();
+            self.with(|pmap, spaces| pmap.fault(spaces, site, PageAccess::Write, None)).unwrap();
         let (tag, frame) = {
             let mut known = self.known.borrow_mut();
             if let Faulted::Removed { range } = faulted {
@@ -583,7 +587,12 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
     }
 
     /// One step of the daemon, in which something may go wrong.
-    fn migrate<B: Banks>(&mut self, daemon: &mut Daemon, banks: B, now_ns: u64) -> Step {
+    fn migrate<B: MovableBanks>(
+        &mut self,
+        daemon: &mut Daemon,
+        banks: B,
+        now_ns: u64,
+    ) -> MigrationStep {
         let (machine, known, faults) = (self.machine, self.known, self.faults);
         let mut banks = Meddled { banks, machine, known, faults };
         let (kind, n) = (self.below(16), 1 + self.below(8));
@@ -610,13 +619,13 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
         }
         faults.unmovable.set(0);
         faults.no_large.set(false);
-        if let Step::GaveUp { cause, .. } = step {
+        if let MigrationStep::GaveUp { cause, .. } = step {
             let index = match cause {
-                Cause::Stuck(Stuck::Unmovable) => 0,
-                Cause::Stuck(Stuck::Pinned) => 1,
-                Cause::Stuck(Stuck::Failed) => 2,
-                Cause::NoTarget => 3,
-                Cause::InUse => panic!("a frame without an owner"),
+                GiveUpCause::Stuck(Stuck::Unmovable) => 0,
+                GiveUpCause::Stuck(Stuck::Pinned) => 1,
+                GiveUpCause::Stuck(Stuck::Failed) => 2,
+                GiveUpCause::NoTarget => 3,
+                GiveUpCause::InUse => panic!("a frame without an owner"),
             };
             self.causes[index] += 1;
         }
@@ -649,7 +658,7 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
             };
             used += 1;
             assert_eq!(known.place[&tag], frame, "{context}: in two places");
-            let random = Random(frame ^ self.random.0).next();
+            let random = Random::new(frame ^ self.random.clone().word()).word();
             let words =
                 if random.is_multiple_of(32) { 0..512 } else { random % 512..random % 512 + 1 };
             for word in words.chain([0, 511]) {
@@ -768,15 +777,19 @@ fn with_world<Z: ZoneAllocator>(
         faults: &faults,
         spaces: spaces.collect(),
         pmap: Pmap::new(reverse, status),
-        random: Random(seed),
+        random: Random::new(seed),
         tags: 0,
         removed: 0,
         causes: [0; 4],
     });
 }
 
-const EAGER: Config =
-    Config { interval_ns: 10, retry_ns: 100, occupied_permille_max: 950, reserve_frames: 0 };
+const EAGER: MigrationConfig = MigrationConfig {
+    interval_ns: 10,
+    retry_ns: 100,
+    occupied_permille_max: 950,
+    reserve_frames: 0,
+};
 
 /// So many rounds of work and of steps.
 const ROUNDS: u64 = 90;
@@ -810,7 +823,7 @@ fn green(format: Format) {
                     world.compare(&context);
                     world.isolated(daemon.moving().map(MemoryUnit::Bank), &context);
                     let banks = NodeBanks::new(world.machine, 0, 1).unwrap();
-                    if let Step::Emptied { bank, .. } = done {
+                    if let MigrationStep::Emptied { bank, .. } = done {
                         assert!(banks.is_offline(bank), "{context}");
                     }
                     let offline = (0..8).filter(|&bank| banks.is_offline(bank)).count();
@@ -873,7 +886,7 @@ fn sections_of_linux_go_offline_and_come_back() {
                 let context = format!("{format:?} seed {seed} round {round}");
                 let number = world.below(8) as usize;
                 let unit = MemoryUnit::Section(number);
-                let mut units = Units::new(world.machine, MemoryUnit::Section, 0).unwrap();
+                let mut units = HotplugUnits::new(world.machine, MemoryUnit::Section, 0).unwrap();
                 let state = world.machine.borrow().section_state(number).unwrap();
                 if state.isolation == Isolation::Offline {
                     world.machine.borrow_mut().online(unit).unwrap();
@@ -897,7 +910,7 @@ fn sections_of_linux_go_offline_and_come_back() {
                             reasons[0] += 1;
                         }
                         Err(OfflineError::Stays { frame, cause, .. }) => {
-                            let pinned = cause == Cause::Stuck(Stuck::Pinned);
+                            let pinned = cause == GiveUpCause::Stuck(Stuck::Pinned);
                             assert_eq!(world.machine.borrow().is_used(frame), Some(true));
                             let pins = world.known.borrow().pinned.len();
                             assert!(!pinned || pins > 0, "{context}");
@@ -908,11 +921,12 @@ fn sections_of_linux_go_offline_and_come_back() {
                 } else if units.begin(&mut daemon, number).unwrap_or(false) {
                     // In steps, between which the work goes on.
                     while daemon.moving().is_some() {
-                        let units = Units::new(world.machine, MemoryUnit::Section, 0).unwrap();
+                        let units =
+                            HotplugUnits::new(world.machine, MemoryUnit::Section, 0).unwrap();
                         let done = world.migrate(&mut daemon, units, round);
                         world.compare(&format!("{context}: {done:?}"));
                         world.isolated(daemon.moving().map(MemoryUnit::Section), &context);
-                        offlined += u64::from(matches!(done, Step::Emptied { .. }));
+                        offlined += u64::from(matches!(done, MigrationStep::Emptied { .. }));
                         (0..5).for_each(|_| world.work(goal(round) / 2));
                     }
                 }

@@ -7,6 +7,7 @@ pub(crate) mod spec;
 
 use std::cell::{Cell, RefCell};
 
+use swath_arch::testing::Random;
 use swath_arch::{
     BusError, Coalescing, ContiguityField, Extent, Format, Order, Pfn, PhysAddr, PhysMemory,
 };
@@ -95,7 +96,7 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(first: u64, frames: u64, block_max: u64, seed: u64) -> Self {
         let taken = vec![false; frames as usize];
-        Self { first, taken, random: Random(seed), block_max, fail_in: 0, requests: 0 }
+        Self { first, taken, random: Random::new(seed), block_max, fail_in: 0, requests: 0 }
     }
 
     pub(crate) fn taken_frames(&self) -> u64 {
@@ -173,24 +174,6 @@ impl FrameAllocator for Pool {
         for (i, _) in self.taken.iter().enumerate().filter(|(_, taken)| !**taken) {
             visit(Extent::new(Pfn::new(self.first + i as u64), 1));
         }
-    }
-}
-
-/// Random numbers (splitmix64), a function of the seed.
-#[derive(Clone)]
-pub(crate) struct Random(pub u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
     }
 }
 

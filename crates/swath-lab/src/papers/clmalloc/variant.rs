@@ -18,8 +18,8 @@ use swath_frame::segment::{
     Baseline, CountedPages, FrameSupply, GlobalBitmap, MappedSegments, Segment, SegmentAllocator,
     SegmentMapping, SegmentRequest,
 };
-use swath_pool::pool::{
-    BufferPool, HeapSlot, LocalHeap, Options, Returned, SegmentSource, Storage, Superblock,
+use swath_pool::{
+    BufferOptions, BufferPool, HeapSlot, LocalHeap, Returned, SegmentSource, Storage, Superblock,
     UNIT_BYTES, dirty_words,
 };
 
@@ -268,7 +268,7 @@ impl Setting {
         let source = Areas { bitmap, mapping, mapped: vec![false; units] };
         // SAFETY: the arena is as long as the space, and nobody else uses it.
         let pool: Result<BufferPool<'_, RawMutex, _>, _> =
-            unsafe { BufferPool::new(base, storage, source, Options::default()) };
+            unsafe { BufferPool::new(base, storage, source, BufferOptions::default()) };
         let pool = pool.map_err(|error| error.to_string())?;
         let heap = pool.attach().ok_or("a pool without a heap")?;
         let len_bytes = (self.request_mib << 20) as usize;

@@ -31,9 +31,9 @@ use swath_frame::machine::{
 use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankLayout, ListBuddy};
 use swath_frame::zone::linux::ORDER_MAX;
 use swath_frame::{BlockRequest, LinuxZone, Machine, MemoryMap, Mobility, PerCpuLists};
-use swath_hw::power::{BankPower, Energy, PowerState, PowerTable};
+use swath_hw::power::{BankEnergy, BankPower, PowerState, PowerTable};
 use swath_vm::migrate::daemon;
-use swath_vm::migrate::daemon::{Daemon, Step};
+use swath_vm::migrate::daemon::{Daemon, MigrationStep};
 use swath_vm::migrate::units::NodeBanks;
 
 use crate::papers::green::allocator::{AllocatorName, FallbackTally, GreenZone, ZonePlace};
@@ -142,7 +142,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         let machine = Machine::new(&map, layout.clone(), machine_config, zones, lists, words);
         let machine = machine.map_err(|e| error(e.to_string()))?;
         let daemon = config.daemon.map(|plan| {
-            Daemon::new(daemon::Config {
+            Daemon::new(daemon::MigrationConfig {
                 interval_ns: plan.interval_ms * 1_000_000,
                 retry_ns: plan.retry_ms * 1_000_000,
                 occupied_permille_max: plan.occupied_permille_max,
@@ -385,7 +385,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         for frame in owners.targets {
             self.wake(frame)?;
         }
-        if let Step::Emptied { moved_frames, .. } = step {
+        if let MigrationStep::Emptied { moved_frames, .. } = step {
             self.emptied.push(moved_frames);
         }
         Ok(())
@@ -493,7 +493,7 @@ impl<Z: GreenZone> View for GreenMachine<Z> {
         blocks
     }
 
-    fn energy(&self) -> Energy {
+    fn energy(&self) -> BankEnergy {
         self.power.energy(self.now_us * 1000)
     }
 
@@ -505,8 +505,8 @@ impl<Z: GreenZone> View for GreenMachine<Z> {
         sum
     }
 
-    fn migration(&self) -> daemon::Statistics {
-        let mut sum = daemon::Statistics::default();
+    fn migration(&self) -> daemon::MigrationStatistics {
+        let mut sum = daemon::MigrationStatistics::default();
         for one in self.daemons.iter().map(Daemon::statistics) {
             sum.scans += one.scans;
             sum.emptied_banks += one.emptied_banks;

@@ -2,7 +2,7 @@
 //! looked at over time.
 
 use swath_frame::machine::{MemoryUnit, UnitState};
-use swath_hw::power::{Energy, PowerState, PowerTable};
+use swath_hw::power::{BankEnergy, PowerState, PowerTable};
 
 use crate::papers::green::allocator::{AllocatorName, FallbackTally};
 use crate::papers::green::machine::{Counts, FreeBlocks, GreenConfig, Look, View, drive};
@@ -32,7 +32,7 @@ pub(crate) struct Track {
     pub(crate) looks: Vec<Look>,
     /// When the least memory was in use, in the second half.
     pub(crate) lowest: Sections,
-    pub(crate) energy: Energy,
+    pub(crate) energy: BankEnergy,
     /// Frames that each bank held that a daemon emptied.
     pub(crate) emptied: Vec<u64>,
     /// Linux's fallbacks at the end, and when the tail began.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use swath_frame::layout::{BANK_FRAMES, Layout, LayoutPreset};
 use swath_frame::machine::{MemoryUnit, UnitState};
-use swath_hw::power::Energy;
+use swath_hw::power::BankEnergy;
 use swath_vm::migrate::daemon;
 
 use crate::papers::green::allocator::{AllocatorName, FallbackTally};
@@ -68,10 +68,10 @@ pub struct DaemonPlan {
 impl DaemonPlan {
     /// The daemon's own defaults; 16 MiB are moved in each tick.
     pub const DEFAULT: Self = Self {
-        interval_ms: daemon::Config::DEFAULT.interval_ns / 1_000_000,
-        retry_ms: daemon::Config::DEFAULT.retry_ns / 1_000_000,
-        occupied_permille_max: daemon::Config::DEFAULT.occupied_permille_max,
-        reserve_frames: daemon::Config::DEFAULT.reserve_frames,
+        interval_ms: daemon::MigrationConfig::DEFAULT.interval_ns / 1_000_000,
+        retry_ms: daemon::MigrationConfig::DEFAULT.retry_ns / 1_000_000,
+        occupied_permille_max: daemon::MigrationConfig::DEFAULT.occupied_permille_max,
+        reserve_frames: daemon::MigrationConfig::DEFAULT.reserve_frames,
         budget_frames: 4096,
     };
 }
@@ -244,11 +244,11 @@ pub trait View {
     /// Its free blocks. O(blocks).
     fn free_blocks(&self) -> FreeBlocks;
     /// What its banks have taken so far.
-    fn energy(&self) -> Energy;
+    fn energy(&self) -> BankEnergy;
     /// Linux's fallbacks in detail.
     fn tally(&self) -> Option<FallbackTally>;
     /// What the daemons have done, summed over the nodes.
-    fn migration(&self) -> daemon::Statistics;
+    fn migration(&self) -> daemon::MigrationStatistics;
     /// Frames that each bank emptied so far held when it was emptied, in order.
     fn emptied(&self) -> &[u64];
     /// Walks everything: every frame is in one place, and its owner knows which.

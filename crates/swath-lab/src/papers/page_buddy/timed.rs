@@ -8,11 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_arch::{BASE_PAGE_BYTES, Order, SliceMemory};
 use swath_hw::dram::trace::{TraceFormat, write_trace};
-use swath_hw::system::interconnect::WriteResponse;
-use swath_hw::system::run::{Config as SystemConfig, Event, System};
-use swath_hw::translate::hierarchy::{self, Hierarchy};
+use swath_hw::system::{System, SystemConfig, SystemEvent, WriteResponse};
 use swath_hw::{
-    Geometry, Mmu, Request, SharedBuffer, SystemStats, Transaction, Translate, WalkOrder,
+    DramRequest, Geometry, Hierarchy, HierarchyConfig, Mmu, SharedBuffer, SystemStats, Transaction,
+    Translate, WalkOrder,
 };
 use swath_trace::output;
 
@@ -210,7 +209,7 @@ impl TimedSystem<'_> {
         &self,
         Point { machine, timed, block_frames, design }: Point<'_>,
         repeat: u64,
-        observe: &mut dyn FnMut(Event),
+        observe: &mut dyn FnMut(SystemEvent),
     ) -> Result<SystemStats, StudyError> {
         let mut random = random(self.seed, repeat);
         let program = &timed.program;
@@ -261,10 +260,10 @@ impl TimedSystem<'_> {
             let mut line = String::new();
             let mut result = Ok(());
             let run = self.simulate(point, 0, &mut |event| {
-                let Event::Accepted { cycle, addr, write, .. } = event else { return };
+                let SystemEvent::Accepted { cycle, addr, write, .. } = event else { return };
                 if result.is_ok() {
                     line.clear();
-                    let request = Request { id: count, addr, write };
+                    let request = DramRequest { id: count, addr, write };
                     // Writing into a string does not fail.
                     let _ = write_trace(&mut line, format, [(cycle, request)]);
                     result = file.write_all(line.as_bytes());
@@ -298,8 +297,8 @@ fn hierarchy_config(
     behind: &HierarchyPlan,
     hardware: &Hardware,
     order: WalkOrder,
-) -> hierarchy::Config {
-    hierarchy::Config {
+) -> HierarchyConfig {
+    HierarchyConfig {
         l1: hardware.tlb.into(),
         l2: Geometry {
             sets: behind.l2_sets.small(),
@@ -318,7 +317,7 @@ fn masters<T: Translate>(
     machine: &SystemMachine,
     timed: &Timed,
     memory: &SliceMemory<'_>,
-    observe: &mut dyn FnMut(Event),
+    observe: &mut dyn FnMut(SystemEvent),
     translating: impl Fn() -> Result<T, MeasureError>,
 ) -> Result<SystemStats, MeasureError> {
     let mut masters = Vec::new();

@@ -16,7 +16,7 @@ use swath_arch::{
     Pfn, Regime, SliceMemory, VirtAddr, Vpn,
 };
 use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList, Rule};
-use swath_hw::{Geometry, Mmu, Stats, WalkOrder};
+use swath_hw::{Geometry, Mmu, MmuStats, WalkOrder};
 use swath_vm::{AddressSpace, anchor_distance};
 
 use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan, bbs, pbs};
@@ -317,8 +317,8 @@ impl Measured {
     }
 }
 
-impl From<Stats> for Measured {
-    fn from(stats: Stats) -> Self {
+impl From<MmuStats> for Measured {
+    fn from(stats: MmuStats) -> Self {
         Self {
             accesses: stats.tlb.accesses,
             hits: stats.tlb.hits(),

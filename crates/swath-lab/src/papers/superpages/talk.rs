@@ -7,12 +7,8 @@
 
 use swath_arch::{BASE_PAGE_BYTES, Extent, Format, Order, PageRange, Pfn, Regime, VirtAddr};
 use swath_frame::{FrameAllocator, HeadOfList, ReservationLevels};
-use swath_hw::processor::in_order;
-use swath_hw::processor::presets::{ARMADA_XP, CORTEX_A53, Preset, SKYLAKE};
-use swath_hw::translate::hierarchy::{
-    Hierarchy, {self},
-};
-use swath_hw::{Geometry, TlbForm};
+use swath_hw::processor::presets::{ARMADA_XP, CORTEX_A53, ProcessorPreset, SKYLAKE};
+use swath_hw::{Geometry, Hierarchy, HierarchyConfig, ProcessorConfig, TlbForm};
 use swath_vm::{Sizes, Status};
 
 use crate::papers::page_buddy::setting::ContiguityBits;
@@ -69,9 +65,9 @@ pub(crate) fn modes(format: Format) -> Vec<Mode> {
 
 /// The plan's processor.
 pub(crate) struct Hardwares {
-    pub(crate) preset: &'static Preset,
-    pub(crate) core: in_order::Config,
-    pub(crate) translation: hierarchy::Config,
+    pub(crate) preset: &'static ProcessorPreset,
+    pub(crate) core: ProcessorConfig,
+    pub(crate) translation: HierarchyConfig,
     pub(crate) costs: Costs,
     pub(crate) data_frames: u64,
 }
@@ -139,7 +135,7 @@ impl Hardwares {
     fn run<E: std::fmt::Display>(
         &self,
         config: &Config,
-        translation: &hierarchy::Config,
+        translation: &HierarchyConfig,
         steps: impl Iterator<Item = Result<Step, E>>,
     ) -> Result<Cost, KernelError> {
         let make = |regime: Regime| {
@@ -564,11 +560,11 @@ fn sparse(pages: u64) -> impl Iterator<Item = Step> {
         .map(|action| Step { process: 0, action })
 }
 
-fn source(from: WalksFrom) -> in_order::Source {
+fn source(from: WalksFrom) -> swath_hw::WalksFrom {
     match from {
-        WalksFrom::L1 => in_order::Source::L1,
-        WalksFrom::L2 => in_order::Source::L2,
-        WalksFrom::Memory => in_order::Source::Memory,
+        WalksFrom::L1 => swath_hw::WalksFrom::L1,
+        WalksFrom::L2 => swath_hw::WalksFrom::L2,
+        WalksFrom::Memory => swath_hw::WalksFrom::Memory,
     }
 }
 
