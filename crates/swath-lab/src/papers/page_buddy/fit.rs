@@ -102,8 +102,10 @@ impl Study for Fit {
             Some(machine) => vec![Memory::Machine(machine)],
             None => plan.aged.used_shares.iter().map(|&share| Memory::Aged(share)).collect(),
         };
-        let of = |&memory: &Memory<'_>| Choice::ALL.map(|choice| (memory, choice));
-        let points: Vec<_> = memories.iter().flat_map(of).collect();
+        let mut points = Vec::new();
+        for memory in memories {
+            points.extend(Choice::ALL.map(|choice| (memory, choice)));
+        }
         let at = |(memory, choice): &(Memory<'_>, Choice)| vec![memory.x(), choice.title().into()];
         let seeds = Self::seeds(plan, run.quick);
         run.grid(&plan.about, &[LEVEL, RULE], seeds, &points, at, |(memory, choice), repeat| {
