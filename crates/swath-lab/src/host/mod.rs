@@ -2,4 +2,5 @@
 //! child process, and the worth of its large pages.
 
 pub mod count;
+pub(crate) mod machine;
 pub mod memory;

@@ -11,6 +11,7 @@ use swath_hw::processor::presets::{ARMADA_XP, CORTEX_A53, ProcessorPreset, SKYLA
 use swath_hw::{Geometry, Hierarchy, HierarchyConfig, ProcessorConfig, TlbForm};
 use swath_vm::{Sizes, Status};
 
+use crate::papers::page_buddy::setting::ContiguityBits;
 use crate::papers::page_buddy::translation::{
     Accesses, Design, Hardware, {self},
 };
@@ -28,7 +29,6 @@ use crate::papers::superpages::real;
 use crate::papers::superpages::real::Simulated;
 use crate::source::memory::{Random, Source, random};
 use crate::source::real::Trace;
-use crate::study::old::plan::ContiguityBits;
 use crate::study::run;
 use crate::study::run::{Outcome, Run, StudyError};
 use swath_trace::access::{AccessKind, MapBacking, MapProtection, TraceError, TraceEvent};
@@ -192,7 +192,8 @@ pub fn run(plan: &SuperpagesPlan, run: &Run<'_>) -> Result<Outcome, StudyError> 
     let hardware = Hardwares::of(plan);
     let modes = modes(hardware.preset.format);
     let sizes = if run.quick { &plan.blocks.block_frames_quick } else { &plan.blocks.block_frames };
-    let coalescing = Design::all(crate::study::old::plan::bbs(9)?, pbs(hardware.preset.format)?);
+    let coalescing =
+        Design::all(crate::papers::page_buddy::setting::bbs(9)?, pbs(hardware.preset.format)?);
     let coalescing = &coalescing[..coalescing.len() - 1];
     let bench = Bench { plan, hardware: &hardware, modes: &modes, coalescing, quick: run.quick };
 
@@ -571,5 +572,5 @@ fn pbs(format: Format) -> Result<swath_frame::BuddyConfig, StudyError> {
         Format::ArmV7 => 8,
         Format::ArmV8 | Format::X86_64 => 9,
     };
-    Ok(crate::study::old::plan::pbs(format.granularity().k() as u8, top)?)
+    Ok(crate::papers::page_buddy::setting::pbs(format.granularity().k() as u8, top)?)
 }

@@ -2,7 +2,6 @@
 
 use crate::papers::clmalloc::{availability, latency, order};
 use crate::papers::green::{cost, hotplug, layout, migration, power, recorded, working_set};
-use crate::papers::page_buddy::{allocation, cases, fit, freelist, readings, system, widths};
 use crate::papers::real_time::{footprint, programs, runtimes};
 use crate::papers::superpages::talk;
 use crate::study::old::plan::{Kind, Plan};
@@ -11,14 +10,6 @@ use crate::study::run::{Outcome, Run, StudyError};
 
 /// The plans that come with the program: name and text.
 pub const BUILT_IN: &[(&str, &str)] = &[
-    ("pbs-cases", include_str!("../../papers/page_buddy/cases.toml")),
-    ("pbs-system", include_str!("../../papers/page_buddy/system.toml")),
-    ("pbs-system-cpu", include_str!("../../papers/page_buddy/system_cpu.toml")),
-    ("pbs-readings", include_str!("../../papers/page_buddy/readings.toml")),
-    ("pbs-widths", include_str!("../../papers/page_buddy/widths.toml")),
-    ("pbs-allocation", include_str!("../../papers/page_buddy/allocation.toml")),
-    ("pbs-freelist", include_str!("../../papers/page_buddy/freelist.toml")),
-    ("pbs-fit", include_str!("../../papers/page_buddy/fit.toml")),
     ("green-layout", include_str!("../../papers/green/layout.toml")),
     ("green-hotplug", include_str!("../../papers/green/hotplug.toml")),
     ("green-power", include_str!("../../papers/green/power.toml")),
@@ -43,13 +34,6 @@ pub const BUILT_IN: &[(&str, &str)] = &[
 /// [`StudyError`].
 pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let outcome = match plan {
-        Plan::Cases(plan) => cases::run(plan, run),
-        Plan::Widths(plan) => widths::run(plan, run),
-        Plan::Readings(plan) => readings::run(plan, run),
-        Plan::System(plan) => system::run(plan, run),
-        Plan::Allocation(plan) => allocation::run(plan, run),
-        Plan::Freelist(plan) => freelist::run(plan, run),
-        Plan::Fit(plan) => fit::run(plan, run),
         Plan::Green(plan) => match plan.about.kind {
             Kind::GreenHotplug => hotplug::run(plan, run),
             Kind::GreenPower => power::run(plan, run),
@@ -149,19 +133,6 @@ pub fn child(kind: &str, job: &str) -> Result<(), Box<dyn std::error::Error>> {
         "count-heap" => crate::papers::real_time::run::count_child(job)?,
         "count-takes" => crate::papers::green::cost::count_child(job)?,
         "measure-requests" => print(crate::papers::clmalloc::latency::child(job)?),
-        "count-allocation" => {
-            let job: (String, usize, Option<std::path::PathBuf>, bool) = serde_json::from_str(job)?;
-            let unknown = if job.3 {
-                swath_trace::machine::UnknownFrames::Free
-            } else {
-                swath_trace::machine::UnknownFrames::Used
-            };
-            let machine = job
-                .2
-                .map(|file| crate::source::real::Machine::load(Some(&file), unknown))
-                .transpose()?;
-            allocation::count_child(&job.0, job.1, machine.as_ref())?;
-        }
         _ => return Err("no such kind".into()),
     }
     Ok(())
