@@ -1,6 +1,5 @@
-//! Which requests are served (Zhang, Lu and Zhang, section 5.2, Table 2), on the paper's
-//! machine and on one with areas of unequal size; and how much memory requests of each size
-//! can have.
+//! Requests that are served (Zhang, Lu and Zhang, section 5.2, Table 2), on the paper's machine
+//! and on one with areas of unequal size; and the memory that requests of each size can have.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -74,7 +74,7 @@ impl FileMemory {
         Ok(memory)
     }
 
-    /// Where frame 0 of the accelerator's space is mapped.
+    /// The address at which frame 0 of the accelerator's space is mapped.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
