@@ -22,11 +22,6 @@ pub(crate) fn validate(plan: &Plan) -> Checked {
         }
         Plan::GreenCost(plan) => plan.check(),
         Plan::Rt(plan) => plan.check(),
-        Plan::ClAvailability(plan) => plan.check(),
-        Plan::ClOrder(plan) => plan.check(),
-        Plan::ClLatency(plan) => plan.check(),
-        Plan::ClLarge(plan) => plan.check(),
-        Plan::ClStructures(plan) => plan.check(),
         Plan::GreenWorkingSet(plan) => plan.check(),
     }
 }

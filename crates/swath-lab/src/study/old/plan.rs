@@ -7,9 +7,6 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::papers::clmalloc::plan::{
-    AvailabilityPlan, LargePlan, LatencyPlan, OrderPlan, StructuresPlan,
-};
 use crate::papers::green::plan::GreenPlan;
 use crate::papers::green::plan_cost::{CostPlan, WorkingSetPlan};
 use crate::papers::real_time::plan::RtPlan;
@@ -95,16 +92,6 @@ pub enum Kind {
     RtFootprint,
     /// Recorded programs on it.
     RtPrograms,
-    /// Which requests for contiguous memory are served.
-    ClAvailability,
-    /// The same requests in different orders.
-    ClOrder,
-    /// What such requests cost.
-    ClLatency,
-    /// Large requests of programs.
-    ClLarge,
-    /// Frequent requests of programs.
-    ClStructures,
 }
 
 impl Kind {
@@ -123,11 +110,6 @@ impl Kind {
                 | Self::RtRuntimes
                 | Self::RtFootprint
                 | Self::RtPrograms
-                | Self::ClAvailability
-                | Self::ClOrder
-                | Self::ClLatency
-                | Self::ClLarge
-                | Self::ClStructures
         )
     }
 
@@ -155,16 +137,6 @@ pub enum Plan {
     Superpages(SuperpagesPlan),
     /// The studies of heaps over regions, by their kind.
     Rt(RtPlan),
-    /// See [`Kind::ClAvailability`].
-    ClAvailability(AvailabilityPlan),
-    /// See [`Kind::ClOrder`].
-    ClOrder(OrderPlan),
-    /// See [`Kind::ClLatency`].
-    ClLatency(LatencyPlan),
-    /// See [`Kind::ClLarge`].
-    ClLarge(LargePlan),
-    /// See [`Kind::ClStructures`].
-    ClStructures(StructuresPlan),
 }
 
 impl Plan {
@@ -194,11 +166,6 @@ impl Plan {
             Kind::RtRuntimes | Kind::RtFootprint | Kind::RtPrograms => {
                 Self::Rt(toml_from(name, text)?)
             }
-            Kind::ClAvailability => Self::ClAvailability(toml_from(name, text)?),
-            Kind::ClOrder => Self::ClOrder(toml_from(name, text)?),
-            Kind::ClLatency => Self::ClLatency(toml_from(name, text)?),
-            Kind::ClLarge => Self::ClLarge(toml_from(name, text)?),
-            Kind::ClStructures => Self::ClStructures(toml_from(name, text)?),
         };
         validate(&plan).map_err(|(key, why)| PlanError::Value {
             plan: name.to_owned(),
@@ -216,11 +183,6 @@ impl Plan {
             Self::GreenWorkingSet(plan) => &plan.about,
             Self::Superpages(plan) => &plan.about,
             Self::Rt(plan) => &plan.about,
-            Self::ClAvailability(plan) => &plan.about,
-            Self::ClOrder(plan) => &plan.about,
-            Self::ClLatency(plan) => &plan.about,
-            Self::ClLarge(plan) => &plan.about,
-            Self::ClStructures(plan) => &plan.about,
         }
     }
 
@@ -232,11 +194,6 @@ impl Plan {
             Self::GreenWorkingSet(plan) => &mut plan.about,
             Self::Superpages(plan) => &mut plan.about,
             Self::Rt(plan) => &mut plan.about,
-            Self::ClAvailability(plan) => &mut plan.about,
-            Self::ClOrder(plan) => &mut plan.about,
-            Self::ClLatency(plan) => &mut plan.about,
-            Self::ClLarge(plan) => &mut plan.about,
-            Self::ClStructures(plan) => &mut plan.about,
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The studies that come with the program, and which code runs which plan.
 
-use crate::papers::clmalloc::{availability, latency, order};
 use crate::papers::green::{cost, hotplug, layout, migration, power, recorded, working_set};
 use crate::papers::real_time::{footprint, programs, runtimes};
 use crate::papers::superpages::talk;
@@ -21,11 +20,6 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("rt-runtimes", include_str!("../../papers/real_time/runtimes.toml")),
     ("rt-footprint", include_str!("../../papers/real_time/footprint.toml")),
     ("rt-programs", include_str!("../../papers/real_time/programs.toml")),
-    ("cl-availability", include_str!("../../papers/clmalloc/availability.toml")),
-    ("cl-order", include_str!("../../papers/clmalloc/order.toml")),
-    ("cl-latency", include_str!("../../papers/clmalloc/latency.toml")),
-    ("cl-large", include_str!("../../papers/clmalloc/large.toml")),
-    ("cl-structures", include_str!("../../papers/clmalloc/structures.toml")),
 ];
 
 /// Runs a plan.
@@ -49,18 +43,6 @@ pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
             Kind::RtPrograms => programs::run(plan, run),
             _ => runtimes::run(plan, run),
         },
-        Plan::ClAvailability(plan) => availability::run(plan, run),
-        Plan::ClOrder(plan) => order::run(plan, run),
-        Plan::ClLatency(plan) => latency::run(plan, run),
-        #[cfg(target_os = "linux")]
-        Plan::ClLarge(plan) => crate::papers::clmalloc::large::run(plan, run),
-        #[cfg(target_os = "linux")]
-        Plan::ClStructures(plan) => crate::papers::clmalloc::structures::run(plan, run),
-        #[cfg(not(target_os = "linux"))]
-        Plan::ClLarge(_) | Plan::ClStructures(_) => Err(StudyError::Machine {
-            study: plan.about().study.clone(),
-            what: "cmt_malloc is made for Linux only".to_owned(),
-        }),
     }?;
     results::check_pair(&outcome.result, outcome.host.as_ref())?;
     Ok(outcome)
@@ -132,7 +114,6 @@ pub fn child(kind: &str, job: &str) -> Result<(), Box<dyn std::error::Error>> {
         "measure-memory" => print(crate::host::memory::child(job)?),
         "count-heap" => crate::papers::real_time::run::count_child(job)?,
         "count-takes" => crate::papers::green::cost::count_child(job)?,
-        "measure-requests" => print(crate::papers::clmalloc::latency::child(job)?),
         _ => return Err("no such kind".into()),
     }
     Ok(())
