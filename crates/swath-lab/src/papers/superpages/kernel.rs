@@ -206,9 +206,11 @@ pub fn boot<T: Translate, R>(
 ) -> Result<R, KernelError> {
     let mut words = vec![0; config.table_frames as usize * WORDS_PER_FRAME];
     let memory = SliceMemory::new(Pfn::new(0), &mut words);
-    let orders =
-        crate::study::old::plan::pbs(config.format.granularity().k() as u8, top(config.format))
-            .map_err(machine)?;
+    let orders = crate::papers::page_buddy::setting::pbs(
+        config.format.granularity().k() as u8,
+        top(config.format),
+    )
+    .map_err(machine)?;
     let table_map = [ByteRange::of_frames(Extent::new(Pfn::new(0), config.table_frames))];
     let mut areas = vec![Extent::default(); config.data.len().max(1)];
     let map = MemoryMap::new(&table_map, &mut areas).map_err(machine)?;

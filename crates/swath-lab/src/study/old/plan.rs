@@ -13,8 +13,6 @@ use crate::papers::clmalloc::plan::{
 use crate::papers::green::plan::GreenPlan;
 use crate::papers::green::plan_cost::{CostPlan, WorkingSetPlan};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
-use crate::papers::real_time::plan::RtPlan;
-use crate::papers::superpages::plan::SuperpagesPlan;
 use crate::source::memory::Ageing;
 use crate::study::old::check::validate;
 
@@ -105,14 +103,6 @@ pub enum Kind {
     GreenCost,
     /// Which pages recorded programs reference at a time.
     GreenWorkingSet,
-    /// Superpages off and on, in simulated time.
-    Superpages,
-    /// What allocations and releases of a heap over regions cost.
-    RtRuntimes,
-    /// How many pages such a heap has mapped.
-    RtFootprint,
-    /// Recorded programs on it.
-    RtPrograms,
     /// Which requests for contiguous memory are served.
     ClAvailability,
     /// The same requests in different orders.
@@ -131,7 +121,6 @@ impl Kind {
         !matches!(
             self,
             Self::Cases
-                | Self::Superpages
                 | Self::GreenCost
                 | Self::GreenWorkingSet
                 | Self::GreenLayout
@@ -139,9 +128,6 @@ impl Kind {
                 | Self::GreenPower
                 | Self::GreenMigration
                 | Self::GreenReplay
-                | Self::RtRuntimes
-                | Self::RtFootprint
-                | Self::RtPrograms
                 | Self::ClAvailability
                 | Self::ClOrder
                 | Self::ClLatency
@@ -152,7 +138,7 @@ impl Kind {
 
     /// Whether the study can measure the machine that runs it.
     pub fn measures_machine(self) -> bool {
-        matches!(self, Self::Superpages | Self::RtRuntimes)
+        false
     }
 
     /// Whether the study runs on a real program's accesses if they are given.
@@ -524,10 +510,6 @@ pub enum Plan {
     GreenCost(CostPlan),
     /// See [`Kind::GreenWorkingSet`].
     GreenWorkingSet(WorkingSetPlan),
-    /// See [`Kind::Superpages`].
-    Superpages(SuperpagesPlan),
-    /// The studies of heaps over regions, by their kind.
-    Rt(RtPlan),
     /// See [`Kind::ClAvailability`].
     ClAvailability(AvailabilityPlan),
     /// See [`Kind::ClOrder`].
@@ -573,10 +555,6 @@ impl Plan {
             | Kind::GreenReplay => Self::Green(toml_from(name, text)?),
             Kind::GreenCost => Self::GreenCost(toml_from(name, text)?),
             Kind::GreenWorkingSet => Self::GreenWorkingSet(toml_from(name, text)?),
-            Kind::Superpages => Self::Superpages(toml_from(name, text)?),
-            Kind::RtRuntimes | Kind::RtFootprint | Kind::RtPrograms => {
-                Self::Rt(toml_from(name, text)?)
-            }
             Kind::ClAvailability => Self::ClAvailability(toml_from(name, text)?),
             Kind::ClOrder => Self::ClOrder(toml_from(name, text)?),
             Kind::ClLatency => Self::ClLatency(toml_from(name, text)?),
@@ -603,8 +581,6 @@ impl Plan {
             Self::Green(plan) => &plan.about,
             Self::GreenCost(plan) => &plan.about,
             Self::GreenWorkingSet(plan) => &plan.about,
-            Self::Superpages(plan) => &plan.about,
-            Self::Rt(plan) => &plan.about,
             Self::ClAvailability(plan) => &plan.about,
             Self::ClOrder(plan) => &plan.about,
             Self::ClLatency(plan) => &plan.about,
@@ -625,8 +601,6 @@ impl Plan {
             Self::Green(plan) => &mut plan.about,
             Self::GreenCost(plan) => &mut plan.about,
             Self::GreenWorkingSet(plan) => &mut plan.about,
-            Self::Superpages(plan) => &mut plan.about,
-            Self::Rt(plan) => &mut plan.about,
             Self::ClAvailability(plan) => &mut plan.about,
             Self::ClOrder(plan) => &mut plan.about,
             Self::ClLatency(plan) => &mut plan.about,

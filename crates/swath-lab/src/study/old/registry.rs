@@ -3,8 +3,6 @@
 use crate::papers::clmalloc::{availability, latency, order};
 use crate::papers::green::{cost, hotplug, layout, migration, power, recorded, working_set};
 use crate::papers::page_buddy::{allocation, cases, fit, freelist, readings, system, widths};
-use crate::papers::real_time::{footprint, programs, runtimes};
-use crate::papers::superpages::talk;
 use crate::study::old::plan::{Kind, Plan};
 use crate::study::results;
 use crate::study::run::{Outcome, Run, StudyError};
@@ -26,10 +24,6 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("green-replay", include_str!("../../papers/green/replay.toml")),
     ("green-cost", include_str!("../../papers/green/cost.toml")),
     ("green-working-set", include_str!("../../papers/green/working_set.toml")),
-    ("superpages", include_str!("../../papers/superpages/talk.toml")),
-    ("rt-runtimes", include_str!("../../papers/real_time/runtimes.toml")),
-    ("rt-footprint", include_str!("../../papers/real_time/footprint.toml")),
-    ("rt-programs", include_str!("../../papers/real_time/programs.toml")),
     ("cl-availability", include_str!("../../papers/clmalloc/availability.toml")),
     ("cl-order", include_str!("../../papers/clmalloc/order.toml")),
     ("cl-latency", include_str!("../../papers/clmalloc/latency.toml")),
@@ -59,12 +53,6 @@ pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         },
         Plan::GreenCost(plan) => cost::run(plan, run),
         Plan::GreenWorkingSet(plan) => working_set::run(plan, run),
-        Plan::Superpages(plan) => talk::run(plan, run),
-        Plan::Rt(plan) => match plan.about.kind {
-            Kind::RtFootprint => footprint::run(plan, run),
-            Kind::RtPrograms => programs::run(plan, run),
-            _ => runtimes::run(plan, run),
-        },
         Plan::ClAvailability(plan) => availability::run(plan, run),
         Plan::ClOrder(plan) => order::run(plan, run),
         Plan::ClLatency(plan) => latency::run(plan, run),
@@ -145,8 +133,6 @@ impl crate::study::registry::ReadyStudy for Ready {
 pub fn child(kind: &str, job: &str) -> Result<(), Box<dyn std::error::Error>> {
     let print = |answer: String| println!("{answer}");
     match kind {
-        "measure-memory" => print(crate::host::memory::child(job)?),
-        "count-heap" => crate::papers::real_time::run::count_child(job)?,
         "count-takes" => crate::papers::green::cost::count_child(job)?,
         "measure-requests" => print(crate::papers::clmalloc::latency::child(job)?),
         "count-allocation" => {
