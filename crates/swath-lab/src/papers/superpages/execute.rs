@@ -12,7 +12,7 @@ use crate::papers::superpages::process::{Action, Step};
 use swath_trace::access::event::{Backing, Event};
 use swath_trace::access::stream::AccessKind;
 
-/// What the measured parts of a program have cost.
+/// The cost of the measured parts of a program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// Accesses made, each line that one touches.
@@ -149,7 +149,7 @@ const CHUNK_PAGES: u64 = (64 << 20) / BASE_PAGE_BYTES;
 /// for borders of pieces that were moved.
 pub struct Fold {
     format: Format,
-    /// Where each moved piece is.
+    /// Place of each moved piece.
     places: HashMap<u64, u64, FixedState>,
     /// The last place given away, from the end.
     next: u64,
@@ -282,7 +282,7 @@ mod tests {
         Step { process: 0, action: Action::Memory(Event::Unmap { pages }) }
     }
 
-    /// What the format has stays; what lies beyond moves as a whole, the same
+    /// Pieces that the format has stay; those beyond move as a whole, the same
     /// piece always to the same place.
     #[test]
     fn pieces_keep_their_shape() {
