@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::papers::green::plan::GreenPlan;
 use crate::papers::green::plan_cost::{CostPlan, WorkingSetPlan};
-use crate::papers::real_time::plan::RtPlan;
-use crate::papers::superpages::plan::SuperpagesPlan;
+use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
+use crate::source::memory::Ageing;
 use crate::study::old::check::validate;
 
 /// A plan that cannot be run.
@@ -84,14 +84,16 @@ pub enum Kind {
     GreenCost,
     /// Which pages recorded programs reference at a time.
     GreenWorkingSet,
-    /// Superpages off and on, in simulated time.
-    Superpages,
-    /// What allocations and releases of a heap over regions cost.
-    RtRuntimes,
-    /// How many pages such a heap has mapped.
-    RtFootprint,
-    /// Recorded programs on it.
-    RtPrograms,
+    /// Which requests for contiguous memory are served.
+    ClAvailability,
+    /// The same requests in different orders.
+    ClOrder,
+    /// What such requests cost.
+    ClLatency,
+    /// Large requests of programs.
+    ClLarge,
+    /// Frequent requests of programs.
+    ClStructures,
 }
 
 impl Kind {
@@ -99,7 +101,7 @@ impl Kind {
     pub fn uses_memory(self) -> bool {
         !matches!(
             self,
-            Self::Superpages
+            Self::Cases
                 | Self::GreenCost
                 | Self::GreenWorkingSet
                 | Self::GreenLayout
@@ -107,15 +109,17 @@ impl Kind {
                 | Self::GreenPower
                 | Self::GreenMigration
                 | Self::GreenReplay
-                | Self::RtRuntimes
-                | Self::RtFootprint
-                | Self::RtPrograms
+                | Self::ClAvailability
+                | Self::ClOrder
+                | Self::ClLatency
+                | Self::ClLarge
+                | Self::ClStructures
         )
     }
 
     /// Whether the study can measure the machine that runs it.
     pub fn measures_machine(self) -> bool {
-        matches!(self, Self::Superpages | Self::RtRuntimes)
+        false
     }
 
     /// Whether the study runs on a real program's accesses if they are given.
@@ -133,10 +137,16 @@ pub enum Plan {
     GreenCost(CostPlan),
     /// See [`Kind::GreenWorkingSet`].
     GreenWorkingSet(WorkingSetPlan),
-    /// See [`Kind::Superpages`].
-    Superpages(SuperpagesPlan),
-    /// The studies of heaps over regions, by their kind.
-    Rt(RtPlan),
+    /// See [`Kind::ClAvailability`].
+    ClAvailability(AvailabilityPlan),
+    /// See [`Kind::ClOrder`].
+    ClOrder(OrderPlan),
+    /// See [`Kind::ClLatency`].
+    ClLatency(LatencyPlan),
+    /// See [`Kind::ClLarge`].
+    ClLarge(LargePlan),
+    /// See [`Kind::ClStructures`].
+    ClStructures(StructuresPlan),
 }
 
 impl Plan {
@@ -162,10 +172,11 @@ impl Plan {
             | Kind::GreenReplay => Self::Green(toml_from(name, text)?),
             Kind::GreenCost => Self::GreenCost(toml_from(name, text)?),
             Kind::GreenWorkingSet => Self::GreenWorkingSet(toml_from(name, text)?),
-            Kind::Superpages => Self::Superpages(toml_from(name, text)?),
-            Kind::RtRuntimes | Kind::RtFootprint | Kind::RtPrograms => {
-                Self::Rt(toml_from(name, text)?)
-            }
+            Kind::ClAvailability => Self::ClAvailability(toml_from(name, text)?),
+            Kind::ClOrder => Self::ClOrder(toml_from(name, text)?),
+            Kind::ClLatency => Self::ClLatency(toml_from(name, text)?),
+            Kind::ClLarge => Self::ClLarge(toml_from(name, text)?),
+            Kind::ClStructures => Self::ClStructures(toml_from(name, text)?),
         };
         validate(&plan).map_err(|(key, why)| PlanError::Value {
             plan: name.to_owned(),
@@ -181,8 +192,11 @@ impl Plan {
             Self::Green(plan) => &plan.about,
             Self::GreenCost(plan) => &plan.about,
             Self::GreenWorkingSet(plan) => &plan.about,
-            Self::Superpages(plan) => &plan.about,
-            Self::Rt(plan) => &plan.about,
+            Self::ClAvailability(plan) => &plan.about,
+            Self::ClOrder(plan) => &plan.about,
+            Self::ClLatency(plan) => &plan.about,
+            Self::ClLarge(plan) => &plan.about,
+            Self::ClStructures(plan) => &plan.about,
         }
     }
 
@@ -192,8 +206,11 @@ impl Plan {
             Self::Green(plan) => &mut plan.about,
             Self::GreenCost(plan) => &mut plan.about,
             Self::GreenWorkingSet(plan) => &mut plan.about,
-            Self::Superpages(plan) => &mut plan.about,
-            Self::Rt(plan) => &mut plan.about,
+            Self::ClAvailability(plan) => &mut plan.about,
+            Self::ClOrder(plan) => &mut plan.about,
+            Self::ClLatency(plan) => &mut plan.about,
+            Self::ClLarge(plan) => &mut plan.about,
+            Self::ClStructures(plan) => &mut plan.about,
         }
     }
 }

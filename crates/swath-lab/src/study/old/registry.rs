@@ -1,8 +1,7 @@
 //! The studies that come with the program, and which code runs which plan.
 
 use crate::papers::green::{cost, hotplug, layout, migration, power, recorded, working_set};
-use crate::papers::real_time::{footprint, programs, runtimes};
-use crate::papers::superpages::talk;
+use crate::papers::page_buddy::{allocation, cases, fit, freelist, readings, system, widths};
 use crate::study::old::plan::{Kind, Plan};
 use crate::study::results;
 use crate::study::run::{Outcome, Run, StudyError};
@@ -16,10 +15,11 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("green-replay", include_str!("../../papers/green/replay.toml")),
     ("green-cost", include_str!("../../papers/green/cost.toml")),
     ("green-working-set", include_str!("../../papers/green/working_set.toml")),
-    ("superpages", include_str!("../../papers/superpages/talk.toml")),
-    ("rt-runtimes", include_str!("../../papers/real_time/runtimes.toml")),
-    ("rt-footprint", include_str!("../../papers/real_time/footprint.toml")),
-    ("rt-programs", include_str!("../../papers/real_time/programs.toml")),
+    ("cl-availability", include_str!("../../papers/clmalloc/availability.toml")),
+    ("cl-order", include_str!("../../papers/clmalloc/order.toml")),
+    ("cl-latency", include_str!("../../papers/clmalloc/latency.toml")),
+    ("cl-large", include_str!("../../papers/clmalloc/large.toml")),
+    ("cl-structures", include_str!("../../papers/clmalloc/structures.toml")),
 ];
 
 /// Runs a plan.
@@ -37,12 +37,18 @@ pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         },
         Plan::GreenCost(plan) => cost::run(plan, run),
         Plan::GreenWorkingSet(plan) => working_set::run(plan, run),
-        Plan::Superpages(plan) => talk::run(plan, run),
-        Plan::Rt(plan) => match plan.about.kind {
-            Kind::RtFootprint => footprint::run(plan, run),
-            Kind::RtPrograms => programs::run(plan, run),
-            _ => runtimes::run(plan, run),
-        },
+        Plan::ClAvailability(plan) => availability::run(plan, run),
+        Plan::ClOrder(plan) => order::run(plan, run),
+        Plan::ClLatency(plan) => latency::run(plan, run),
+        #[cfg(target_os = "linux")]
+        Plan::ClLarge(plan) => crate::papers::clmalloc::large::run(plan, run),
+        #[cfg(target_os = "linux")]
+        Plan::ClStructures(plan) => crate::papers::clmalloc::structures::run(plan, run),
+        #[cfg(not(target_os = "linux"))]
+        Plan::ClLarge(_) | Plan::ClStructures(_) => Err(StudyError::Machine {
+            study: plan.about().study.clone(),
+            what: "cmt_malloc is made for Linux only".to_owned(),
+        }),
     }?;
     results::check_pair(&outcome.result, outcome.host.as_ref())?;
     Ok(outcome)
@@ -111,8 +117,6 @@ impl crate::study::kind::ReadyStudy for Ready {
 pub fn child(kind: &str, job: &str) -> Result<(), Box<dyn std::error::Error>> {
     let print = |answer: String| println!("{answer}");
     match kind {
-        "measure-memory" => print(crate::host::memory::child(job)?),
-        "count-heap" => crate::papers::real_time::run::count_child(job)?,
         "count-takes" => crate::papers::green::cost::count_child(job)?,
         _ => return Err("no such kind".into()),
     }
