@@ -2,10 +2,10 @@
 
 use swath_arch::{Order, Pfn};
 use swath_frame::Mobility;
-use swath_lab::papers::green::replay::FOLLOWED;
-use swath_lab::source::follow::{
+use swath_lab::papers::green::pages::follow::{
     Agreement, Course, Difference, FallbackKind, FollowError, follow, run_free,
 };
+use swath_lab::papers::green::pages::recordings::FOLLOWED;
 use swath_trace::machine::snapshot::{Facts, FrameKind, RamRange, Snapshot, Zone};
 use swath_trace::pages::events::{MigrateType, PageChange, PageEvent, ZoneMax};
 use swath_trace::pages::file::PageReader;

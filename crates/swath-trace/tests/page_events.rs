@@ -9,7 +9,9 @@ use files::{cut_everywhere, file_of, read_all, turn_every_bit};
 use proptest::prelude::*;
 use swath_arch::{Order, Pfn};
 use swath_frame::Mobility;
-use swath_lab::source::replay::{HeldBlock, ReplayCounts, ReplayOp, TimedOp, held_before, replay};
+use swath_lab::papers::green::pages::requests::{
+    HeldBlock, ReplayCounts, ReplayOp, TimedOp, held_before, replay,
+};
 use swath_trace::container::FileError;
 use swath_trace::machine::snapshot::{Facts, Zone};
 use swath_trace::pages::events::{MigrateType, ORDER_MAX, PageChange, PageEvent, ZoneMax};

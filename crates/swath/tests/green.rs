@@ -10,11 +10,13 @@ use serde_json::Value;
 use snapbox::file;
 use swath_arch::Order;
 use swath_frame::Mobility;
-use swath_lab::papers::green::allocator::AllocatorName;
-use swath_lab::papers::green::machine::{
-    DaemonPlan, GreenConfig, GreenError, Look, MachineName, View, drive,
+use swath_lab::papers::green::machine::allocator::AllocatorName;
+use swath_lab::papers::green::machine::computer::drive;
+use swath_lab::papers::green::machine::config::{
+    GreenConfig, GreenError, MachineName, MigrationConfig,
 };
-use swath_lab::source::replay::{ReplayOp, TimedOp};
+use swath_lab::papers::green::machine::view::{Look, MachineView};
+use swath_lab::papers::green::pages::requests::{ReplayOp, TimedOp};
 use swath_lab::study::old::plan::Plan;
 use swath_lab::study::old::registry::BUILT_IN;
 use swath_trace::pages::events::ZoneMax;
@@ -70,7 +72,7 @@ fn work(seed: u64) -> Vec<TimedOp> {
 /// Runs the work; everything is checked at every look.
 fn looks(config: GreenConfig, ops: &[TimedOp]) -> Vec<Look> {
     let mut looks = Vec::new();
-    let mut observe = |view: &dyn View| {
+    let mut observe = |view: &dyn MachineView| {
         let look = view.look();
         if let Err(what) = view.check() {
             panic!("{config:?} at {} µs: {what}", look.time_us);
@@ -85,7 +87,7 @@ fn looks(config: GreenConfig, ops: &[TimedOp]) -> Vec<Look> {
 }
 
 fn four_gib(allocator: AllocatorName, migrate: bool) -> GreenConfig {
-    let daemon = migrate.then_some(DaemonPlan::DEFAULT);
+    let daemon = migrate.then_some(MigrationConfig::DEFAULT);
     GreenConfig { daemon, ..GreenConfig::new(allocator, MachineName::FourGib) }
 }
 

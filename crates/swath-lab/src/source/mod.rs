@@ -1,8 +1,4 @@
 //! TODO source.
 
-pub mod follow;
-pub mod load;
 pub mod memory;
 pub mod real;
-pub mod replay;
-pub(crate) mod steps;

@@ -4,7 +4,7 @@
 //! a Linux kernel, in the order of time over all processors.
 //! [`page_events_live`](crate::pages::record) takes one,
 //! [`page_events_file`](crate::pages::file) reads and writes it, and
-//! [`page_replay`](swath_lab::source::replay) turns it into requests that drive any
+//! [`page_replay`](swath_lab::papers::green::pages::requests) turns it into requests that drive any
 //! allocator.
 //!
 //! | event | tracepoint | says |

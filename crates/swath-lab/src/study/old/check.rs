@@ -3,10 +3,7 @@
 
 use crate::papers::page_buddy::workload::Shapes;
 use crate::papers::superpages::plan::{Benchmark, SuperpagesPlan};
-use crate::study::old::plan::{
-    AccessPlan, Aged, ContiguityBits, FormatName, HierarchyPlan, Machine, MemoryPlan, Plan,
-    SystemMachine, bbs, pbs,
-};
+use crate::study::old::plan::{Aged, FormatName, HierarchyPlan, Plan, SystemMachine, bbs, pbs};
 
 /// Nothing, or the key and why its value cannot be run.
 pub(crate) type Checked = Result<(), (String, String)>;
@@ -122,18 +119,12 @@ pub(crate) fn validate(plan: &Plan) -> Checked {
             require(plan.requests > 0, "requests", || "none".into())?;
             check_aged("aged", &plan.aged)
         }
-        Plan::Green(plan) => {
-            let fault = plan.fault().map(|(key, why)| (key.to_owned(), why));
-            fault.map_or(Ok(()), Err)
-        }
-        Plan::GreenCost(plan) => plan.check(),
         Plan::Rt(plan) => plan.check(),
         Plan::ClAvailability(plan) => plan.check(),
         Plan::ClOrder(plan) => plan.check(),
         Plan::ClLatency(plan) => plan.check(),
         Plan::ClLarge(plan) => plan.check(),
         Plan::ClStructures(plan) => plan.check(),
-        Plan::GreenWorkingSet(plan) => plan.check(),
     }
 }
 

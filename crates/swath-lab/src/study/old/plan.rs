@@ -10,8 +10,6 @@ use serde::{Deserialize, Serialize};
 use crate::papers::clmalloc::plan::{
     AvailabilityPlan, LargePlan, LatencyPlan, OrderPlan, StructuresPlan,
 };
-use crate::papers::green::plan::GreenPlan;
-use crate::papers::green::plan_cost::{CostPlan, WorkingSetPlan};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::papers::real_time::plan::RtPlan;
 use crate::papers::superpages::plan::SuperpagesPlan;
@@ -91,20 +89,6 @@ pub enum Kind {
     Freelist,
     /// What the head-of-list rule costs against best fit.
     Fit,
-    /// Which sections are in use, and which by the kernel.
-    GreenLayout,
-    /// How many sections could be taken offline.
-    GreenHotplug,
-    /// How much memory rests, and what that saves.
-    GreenPower,
-    /// What migration moves, and what it frees.
-    GreenMigration,
-    /// Recordings of a real kernel on every allocator.
-    GreenReplay,
-    /// What the green memory manager's allocators cost.
-    GreenCost,
-    /// Which pages recorded programs reference at a time.
-    GreenWorkingSet,
     /// Superpages off and on, in simulated time.
     Superpages,
     /// What allocations and releases of a heap over regions cost.
@@ -132,13 +116,6 @@ impl Kind {
             self,
             Self::Cases
                 | Self::Superpages
-                | Self::GreenCost
-                | Self::GreenWorkingSet
-                | Self::GreenLayout
-                | Self::GreenHotplug
-                | Self::GreenPower
-                | Self::GreenMigration
-                | Self::GreenReplay
                 | Self::RtRuntimes
                 | Self::RtFootprint
                 | Self::RtPrograms
@@ -157,7 +134,7 @@ impl Kind {
 
     /// Whether the study runs on a real program's accesses if they are given.
     pub fn uses_accesses(self) -> bool {
-        matches!(self, Self::Tlb | Self::Widths | Self::GreenWorkingSet)
+        matches!(self, Self::Tlb | Self::Widths)
     }
 }
 
@@ -518,12 +495,6 @@ pub enum Plan {
     Freelist(ListsPlan),
     /// See [`Kind::Fit`].
     Fit(FitPlan),
-    /// The studies of the green memory manager, by their kind.
-    Green(GreenPlan),
-    /// See [`Kind::GreenCost`].
-    GreenCost(CostPlan),
-    /// See [`Kind::GreenWorkingSet`].
-    GreenWorkingSet(WorkingSetPlan),
     /// See [`Kind::Superpages`].
     Superpages(SuperpagesPlan),
     /// The studies of heaps over regions, by their kind.
@@ -566,13 +537,6 @@ impl Plan {
             Kind::Allocation => Self::Allocation(toml_from(name, text)?),
             Kind::Freelist => Self::Freelist(toml_from(name, text)?),
             Kind::Fit => Self::Fit(toml_from(name, text)?),
-            Kind::GreenLayout
-            | Kind::GreenHotplug
-            | Kind::GreenPower
-            | Kind::GreenMigration
-            | Kind::GreenReplay => Self::Green(toml_from(name, text)?),
-            Kind::GreenCost => Self::GreenCost(toml_from(name, text)?),
-            Kind::GreenWorkingSet => Self::GreenWorkingSet(toml_from(name, text)?),
             Kind::Superpages => Self::Superpages(toml_from(name, text)?),
             Kind::RtRuntimes | Kind::RtFootprint | Kind::RtPrograms => {
                 Self::Rt(toml_from(name, text)?)
@@ -600,9 +564,6 @@ impl Plan {
             Self::System(plan) => &plan.about,
             Self::Allocation(plan) | Self::Freelist(plan) => &plan.about,
             Self::Fit(plan) => &plan.about,
-            Self::Green(plan) => &plan.about,
-            Self::GreenCost(plan) => &plan.about,
-            Self::GreenWorkingSet(plan) => &plan.about,
             Self::Superpages(plan) => &plan.about,
             Self::Rt(plan) => &plan.about,
             Self::ClAvailability(plan) => &plan.about,
@@ -622,9 +583,6 @@ impl Plan {
             Self::System(plan) => &mut plan.about,
             Self::Allocation(plan) | Self::Freelist(plan) => &mut plan.about,
             Self::Fit(plan) => &mut plan.about,
-            Self::Green(plan) => &mut plan.about,
-            Self::GreenCost(plan) => &mut plan.about,
-            Self::GreenWorkingSet(plan) => &mut plan.about,
             Self::Superpages(plan) => &mut plan.about,
             Self::Rt(plan) => &mut plan.about,
             Self::ClAvailability(plan) => &mut plan.about,

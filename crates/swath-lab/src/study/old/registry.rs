@@ -1,7 +1,6 @@
 //! The studies that come with the program, and which code runs which plan.
 
 use crate::papers::clmalloc::{availability, latency, order};
-use crate::papers::green::{cost, hotplug, layout, migration, power, recorded, working_set};
 use crate::papers::page_buddy::{allocation, cases, fit, freelist, readings, system, widths};
 use crate::papers::real_time::{footprint, programs, runtimes};
 use crate::papers::superpages::talk;
@@ -19,13 +18,6 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("pbs-allocation", include_str!("../../papers/page_buddy/allocation.toml")),
     ("pbs-freelist", include_str!("../../papers/page_buddy/freelist.toml")),
     ("pbs-fit", include_str!("../../papers/page_buddy/fit.toml")),
-    ("green-layout", include_str!("../../papers/green/layout.toml")),
-    ("green-hotplug", include_str!("../../papers/green/hotplug.toml")),
-    ("green-power", include_str!("../../papers/green/power.toml")),
-    ("green-migration", include_str!("../../papers/green/migration.toml")),
-    ("green-replay", include_str!("../../papers/green/replay.toml")),
-    ("green-cost", include_str!("../../papers/green/cost.toml")),
-    ("green-working-set", include_str!("../../papers/green/working_set.toml")),
     ("superpages", include_str!("../../papers/superpages/talk.toml")),
     ("rt-runtimes", include_str!("../../papers/real_time/runtimes.toml")),
     ("rt-footprint", include_str!("../../papers/real_time/footprint.toml")),
@@ -50,15 +42,6 @@ pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         Plan::Allocation(plan) => allocation::run(plan, run),
         Plan::Freelist(plan) => freelist::run(plan, run),
         Plan::Fit(plan) => fit::run(plan, run),
-        Plan::Green(plan) => match plan.about.kind {
-            Kind::GreenHotplug => hotplug::run(plan, run),
-            Kind::GreenPower => power::run(plan, run),
-            Kind::GreenMigration => migration::run(plan, run),
-            Kind::GreenReplay => recorded::run(plan, run),
-            _ => layout::run(plan, run),
-        },
-        Plan::GreenCost(plan) => cost::run(plan, run),
-        Plan::GreenWorkingSet(plan) => working_set::run(plan, run),
         Plan::Superpages(plan) => talk::run(plan, run),
         Plan::Rt(plan) => match plan.about.kind {
             Kind::RtFootprint => footprint::run(plan, run),
@@ -147,7 +130,6 @@ pub fn child(kind: &str, job: &str) -> Result<(), Box<dyn std::error::Error>> {
     match kind {
         "measure-memory" => print(crate::host::memory::child(job)?),
         "count-heap" => crate::papers::real_time::run::count_child(job)?,
-        "count-takes" => crate::papers::green::cost::count_child(job)?,
         "measure-requests" => print(crate::papers::clmalloc::latency::child(job)?),
         "count-allocation" => {
             let job: (String, usize, Option<std::path::PathBuf>, bool) = serde_json::from_str(job)?;

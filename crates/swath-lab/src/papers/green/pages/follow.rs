@@ -28,11 +28,11 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::zone::linux::zone::{Fallback, Observe, PAGEBLOCK_ORDER, fallbacks};
 use swath_frame::{ByteRange, LinuxZone, MemoryMap, Mobility, ZoneAllocator};
 
-use crate::source::steps::{Found, Step, What, steps};
+use crate::papers::green::pages::steps::{BlockChange, BlockStep, FallbackFound, steps};
 use swath_trace::machine::snapshot::{FrameKind, Snapshot};
 use swath_trace::pages::events::{MigrateType, PageChange, PageEvent};
 
-/// Why a recording cannot be followed.
+/// Reasons why a recording cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// Events are missing.
@@ -43,7 +43,7 @@ pub enum FollowError {
     Zone {
         /// Its name.
         zone: String,
-        /// Why.
+        /// The reason.
         what: String,
     },
 }
@@ -51,13 +51,13 @@ pub enum FollowError {
 /// A kind of fallback.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FallbackKind {
-    /// The mobility asked for.
+    /// The mobility wanted.
     pub wanted: Mobility,
     /// The mobility found.
     pub from: Mobility,
-    /// Whether the block found was of a pageblock or more.
+    /// True if the block found was of a pageblock or more.
     pub whole: bool,
-    /// Whether the pageblock changed over.
+    /// True if the pageblock changed over.
     pub claimed: bool,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for FallbackKind {
     }
 }
 
-/// How the zone's answer differs from the kernel's.
+/// A difference of the zone's choice from the kernel's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Difference {
     /// The zone has a block of the mobility asked for.
@@ -121,7 +121,7 @@ impl Agreement {
     }
 }
 
-/// What came out.
+/// The outcome of following a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Followed {
     /// Takes from the own mobility's lists.
@@ -191,13 +191,13 @@ type Zone = LinuxZone<Vec<u64>, LastFallback>;
 /// The zones at the recording's beginning, and what happens to their lists.
 pub struct Course {
     zones: Vec<Zone>,
-    steps: Vec<Step>,
+    steps: Vec<BlockStep>,
 }
 
 /// After which step the snapshot was taken: where what the steps say of the
 /// frames differs least from it. `first` says of each frame whether its first
 /// step finds it free. O(frames of the steps).
-fn snapshot_step(steps: &[Step], first: &[Option<bool>], owner: &[Option<Mobility>]) -> usize {
+fn snapshot_step(steps: &[BlockStep], first: &[Option<bool>], owner: &[Option<Mobility>]) -> usize {
     let mut free: Vec<bool> = first.iter().map(|first| first.unwrap_or(false)).collect();
     let (mut differ, mut least, mut best) = (0_i64, 0_i64, 0);
     for (nth, step) in steps.iter().enumerate() {
@@ -259,16 +259,16 @@ impl Course {
         };
         for step in &steps {
             let Some(free) = step.is_free_after() else { continue };
-            let &Step { start, order, what } = step;
+            let &BlockStep { start, order, what } = step;
             match what {
-                What::Take { found: Some(found), .. } if found.order >= PAGEBLOCK_ORDER => {
+                BlockChange::Take { found: Some(found), .. } if found.order >= PAGEBLOCK_ORDER => {
                     let k = found.order.k();
                     let block = Pfn::new(start.raw() >> k << k);
                     shows(block, found.order, found.from);
                 }
-                What::Take { found: Some(Found { from: list, .. }), .. }
-                | What::Take { wanted: list, .. }
-                | What::Give { list: Some(list) } => shows(start, order, list),
+                BlockChange::Take { found: Some(FallbackFound { from: list, .. }), .. }
+                | BlockChange::Take { wanted: list, .. }
+                | BlockChange::Give { list: Some(list) } => shows(start, order, list),
                 _ => {}
             }
             for known in &mut first[step.frames(end)] {
@@ -346,13 +346,13 @@ pub fn follow(course: &Course) -> Followed {
     let mut out = Followed::default();
     let mut stealing = false;
     for step in &course.steps {
-        let Step { start, order, what } = *step;
+        let BlockStep { start, order, what } = *step;
         let Some(zone) = zones.iter_mut().find(|zone| zone.span().contains(start)) else {
             continue;
         };
         let end = start.raw().saturating_add(order.frames());
         match what {
-            What::Give { list } => {
+            BlockChange::Give { list } => {
                 give(zone, start, order, &mut out);
                 let Some(list) = list.and_then(MigrateType::mobility) else { continue };
                 let same = zone.pageblock_mobility(start) == Some(list);
@@ -361,7 +361,7 @@ pub fn follow(course: &Course) -> Followed {
                     zone.set_mobility(start, list);
                 }
             }
-            What::Take { wanted, found, next } => {
+            BlockChange::Take { wanted, found, next } => {
                 stealing &= next;
                 out.given_unseen += make_free(zone, start, order);
                 let Some(wanted) = wanted.mobility() else {
@@ -376,8 +376,8 @@ pub fn follow(course: &Course) -> Followed {
                 }
                 use_frames(zone, start.raw()..end, false);
             }
-            What::Movable => use_frames(zone, start.raw()..end, true),
-            What::Disown => use_frames(zone, start.raw()..end, false),
+            BlockChange::Movable => use_frames(zone, start.raw()..end, true),
+            BlockChange::Disown => use_frames(zone, start.raw()..end, false),
         }
     }
     out.end = pageblocks(&zones);
@@ -444,7 +444,7 @@ fn own(
 fn fall_back(
     zone: &mut Zone,
     (start, order, wanted): (Pfn, Order, Mobility),
-    found: Found,
+    found: FallbackFound,
     stealing: &mut bool,
     out: &mut Followed,
 ) {
@@ -510,9 +510,14 @@ fn fall_back(
     }
 }
 
-/// How many frames are free or alike in the pageblock that is claimed, if it is
+/// Number of frames that are free or alike in the pageblock that is claimed, if it is
 /// not wholly free, and how many at most in those that are looked at before.
-fn looks(zone: &Zone, order: Order, wanted: Mobility, found: Found) -> (Option<u32>, Option<u32>) {
+fn looks(
+    zone: &Zone,
+    order: Order,
+    wanted: Mobility,
+    found: FallbackFound,
+) -> (Option<u32>, Option<u32>) {
     let least = if wanted == Mobility::Movable { PAGEBLOCK_ORDER.k() / 2 } else { 0 };
     let counts = |k: u32| {
         let of = Order::known(k as u8);
@@ -527,7 +532,7 @@ fn looks(zone: &Zone, order: Order, wanted: Mobility, found: Found) -> (Option<u
     (claimed, (k + 1..PAGEBLOCK_ORDER.k()).filter_map(counts).max())
 }
 
-/// What the zones did by themselves.
+/// The outcome of the zones' own choices.
 #[derive(Clone, Debug, Default)]
 pub struct RanFree {
     /// Takes, and those that got the frames that the kernel gave.
@@ -556,14 +561,14 @@ pub fn run_free(course: &Course) -> RanFree {
     }
     let mut stealing = false;
     for step in &course.steps {
-        let Step { start, order, what } = *step;
+        let BlockStep { start, order, what } = *step;
         let Some(zone) = zones.iter_mut().find(|zone| zone.span().contains(start)) else {
             continue;
         };
         let Some(places) = place.get_mut(step.frames(usize::MAX)) else { continue };
-        if let What::Movable | What::Disown = what {
+        if let BlockChange::Movable | BlockChange::Disown = what {
             let places = places.iter().copied().filter(|at| *at != NOWHERE);
-            use_frames(zone, places, what == What::Movable);
+            use_frames(zone, places, what == BlockChange::Movable);
             continue;
         }
         // A take of what is in use: that was given back unseen.
@@ -578,7 +583,7 @@ pub fn run_free(course: &Course) -> RanFree {
             }
         }
         places.fill(NOWHERE);
-        let What::Take { wanted, next, .. } = what else { continue };
+        let BlockChange::Take { wanted, next, .. } = what else { continue };
         stealing &= next;
         let before = zone.observer().count;
         let wanted = wanted.mobility().unwrap_or(Mobility::Unmovable);
