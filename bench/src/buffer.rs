@@ -3,9 +3,9 @@
 
 use std::ptr::NonNull;
 
-use swath_pool::pool::{
-    BufferPool, FirstFit, HeapSlot, LocalHeap, Options, Returned, Storage, Superblock, UNIT_BYTES,
-    dirty_words,
+use swath_pool::{
+    BufferOptions, BufferPool, FirstFit, HeapSlot, LocalHeap, Returned, Storage, Superblock,
+    UNIT_BYTES, dirty_words,
 };
 
 use crate::random::Random;
@@ -51,7 +51,7 @@ pub(crate) fn gate(call: Call, counted: fn(&mut dyn FnMut())) -> Result<u64, Str
     let words = vec![0; FirstFit::<Vec<u64>>::words(UNITS as u32)];
     let source = FirstFit::new(UNIT_BYTES, UNITS as u32, words, false);
     // SAFETY: nobody touches the memory.
-    let pool = unsafe { Pool::new(base, storage, source, Options::default()) }
+    let pool = unsafe { Pool::new(base, storage, source, BufferOptions::default()) }
         .map_err(|error| error.to_string())?;
     let (mut heap, mut other) =
         pool.attach().zip(pool.attach()).ok_or("two slots give two heaps")?;

@@ -12,8 +12,8 @@ use std::sync::atomic::AtomicUsize;
 use swath_arch::Pfn;
 use swath_frame::Mobility::{Movable, Unmovable};
 use swath_frame::front::{Front, Slot};
-use swath_frame::reserve::reservations::Levels;
-use swath_frame::{Config, FrameAllocator, HeadOfList, PageBuddy};
+use swath_frame::reserve::ReservationLevels;
+use swath_frame::{BuddyConfig, FrameAllocator, HeadOfList, PageBuddy};
 
 use crate::buffer::{
     Call, {self},
@@ -76,10 +76,10 @@ const fn gate(name: &'static str, bound: f64, run: fn() -> Result<u64, String>) 
 const GATES: &[Gate] = &[
     gate("bbs-get", 60.0, || get(&mut half_used(bbs()))),
     gate("bbs-put", 60.0, || put(&mut half_used(bbs()))),
-    gate("pbs4-get", 60.0, || get(&mut half_used(Config::PBS_ARMV7))),
-    gate("pbs4-put", 60.0, || put(&mut half_used(Config::PBS_ARMV7))),
-    gate("pbs9-get", 60.0, || get(&mut half_used(Config::PBS_ARMV8))),
-    gate("pbs9-put", 60.0, || put(&mut half_used(Config::PBS_ARMV8))),
+    gate("pbs4-get", 60.0, || get(&mut half_used(BuddyConfig::PBS_ARMV7))),
+    gate("pbs4-put", 60.0, || put(&mut half_used(BuddyConfig::PBS_ARMV7))),
+    gate("pbs9-get", 60.0, || get(&mut half_used(BuddyConfig::PBS_ARMV8))),
+    gate("pbs9-put", 60.0, || put(&mut half_used(BuddyConfig::PBS_ARMV8))),
     gate("front-get", 200.0, || front_get(true)),
     gate("front-put", 300.0, || front_put(true)),
     gate("front-pair", 100.0, front_pair),
@@ -110,11 +110,17 @@ const GATES: &[Gate] = &[
     gate("system-raster", 5000.0, || timed::system("pcad", true, Raster, swath_bench_counted)),
     gate("system-vertical", 5000.0, || timed::system("pcad", true, Vertical, swath_bench_counted)),
     gate("system-walks", 11_000.0, || timed::system("trad", false, Vertical, swath_bench_counted)),
-    gate("populate", 500.0, || reserve::gate(Levels::ARMV8, Populate, swath_bench_counted)),
-    gate("populate-new", 500.0, || reserve::gate(Levels::ARMV8, Fault, swath_bench_counted)),
-    gate("depopulate", 350.0, || reserve::gate(Levels::ARMV8, Free, swath_bench_counted)),
+    gate("populate", 500.0, || {
+        reserve::gate(ReservationLevels::ARMV8, Populate, swath_bench_counted)
+    }),
+    gate("populate-new", 500.0, || {
+        reserve::gate(ReservationLevels::ARMV8, Fault, swath_bench_counted)
+    }),
+    gate("depopulate", 350.0, || {
+        reserve::gate(ReservationLevels::ARMV8, Free, swath_bench_counted)
+    }),
     gate("populate-two", 650.0, || {
-        reserve::gate(Levels::ARMV8_GIGABYTES, Populate, swath_bench_counted)
+        reserve::gate(ReservationLevels::ARMV8_GIGABYTES, Populate, swath_bench_counted)
     }),
     gate("vrt-split-2", 27.0, || regions::tree(Dense, Split, 2, swath_bench_counted)),
     gate("vrt-split-4k", 27.0, || regions::tree(Dense, Split, 4096, swath_bench_counted)),
@@ -253,12 +259,12 @@ fn counted(mut work: impl FnMut()) {
 /// The allocator and, in random order, the frames in use.
 type HalfUsed = (PageBuddy<Vec<u64>, HeadOfList>, Vec<Pfn>);
 
-fn half_used(config: Config) -> HalfUsed {
+fn half_used(config: BuddyConfig) -> HalfUsed {
     let mut allocator = buddy(config, false);
     let mut frames: Vec<Pfn> = (0..FRAMES).map(Pfn::new).collect();
     Random::new(1).shuffle(&mut frames);
     for frame in frames.drain(FRAMES as usize / 2..) {
-        allocator.put_frame(frame).expect("every frame is allocated");
+        allocator.free_frame(frame).expect("every frame is allocated");
     }
     (allocator, frames)
 }
@@ -283,7 +289,7 @@ fn check_taken(taken: &[Option<Pfn>], used: &[Pfn], free_after: u64) -> Result<u
 
 fn get((allocator, used): &mut HalfUsed) -> Result<u64, String> {
     let mut taken = vec![None; CALLS];
-    counted(|| taken.iter_mut().for_each(|frame| *frame = allocator.take_frame()));
+    counted(|| taken.iter_mut().for_each(|frame| *frame = allocator.allocate_frame()));
     allocator.check()?;
     check_taken(&taken, used, allocator.free_frames())
 }
@@ -292,7 +298,7 @@ fn put((allocator, used): &mut HalfUsed) -> Result<u64, String> {
     let frames = used.split_off(used.len() - CALLS);
     let mut freed = 0;
     counted(|| {
-        frames.iter().for_each(|&frame| freed += u64::from(allocator.put_frame(frame).is_ok()));
+        frames.iter().for_each(|&frame| freed += u64::from(allocator.free_frame(frame).is_ok()));
     });
     allocator.check()?;
     check_taken(&[], used, allocator.free_frames())?;
@@ -308,7 +314,7 @@ fn with_front(
     random: bool,
     body: impl FnOnce(&FrontOver<'_>, Vec<Pfn>) -> Result<u64, String>,
 ) -> Result<u64, String> {
-    let allocator = buddy(Config::PBS_ARMV8, true);
+    let allocator = buddy(BuddyConfig::PBS_ARMV8, true);
     let mut bits = Vec::new();
     bits.resize_with(FrontOver::bits_len(&allocator), || AtomicUsize::new(0));
     let mut slots: [Slot<SpinLock>; 4] = std::array::from_fn(|_| Slot::new());
@@ -322,7 +328,7 @@ fn with_front(
     }
     let cpu = front.on(0).map_err(|error| error.to_string())?;
     for frame in frames.drain(FRAMES as usize / 2..) {
-        cpu.put(frame).map_err(|error| error.to_string())?;
+        cpu.free_frame(frame).map_err(|error| error.to_string())?;
     }
     front.drain();
     let calls = body(&front, frames)?;
@@ -334,7 +340,7 @@ fn front_get(random: bool) -> Result<u64, String> {
     with_front(random, |front, used| {
         let cpu = front.on(1).map_err(|error| error.to_string())?;
         let mut taken = vec![None; CALLS];
-        counted(|| taken.iter_mut().for_each(|frame| *frame = cpu.get()));
+        counted(|| taken.iter_mut().for_each(|frame| *frame = cpu.allocate_frame()));
         check_taken(&taken, &used, front.free_frames())
     })
 }
@@ -345,7 +351,7 @@ fn front_put(random: bool) -> Result<u64, String> {
         let frames = used.split_off(used.len() - CALLS);
         let mut freed = 0;
         counted(|| {
-            frames.iter().for_each(|&frame| freed += u64::from(cpu.put(frame).is_ok()));
+            frames.iter().for_each(|&frame| freed += u64::from(cpu.free_frame(frame).is_ok()));
         });
         check_taken(&[], &used, front.free_frames())?;
         if freed == CALLS as u64 { Ok(freed) } else { Err("a free failed".into()) }
@@ -360,8 +366,8 @@ fn front_pair() -> Result<u64, String> {
         let mut failed = 0_u64;
         counted(|| {
             for frame in &mut used[..CALLS] {
-                failed += u64::from(cpu.put(*frame).is_err());
-                match cpu.get() {
+                failed += u64::from(cpu.free_frame(*frame).is_err());
+                match cpu.allocate_frame() {
                     Some(taken) => *frame = taken,
                     None => failed += 1,
                 }

@@ -1,8 +1,8 @@
 //! What populating a reservation costs.
 
 use swath_arch::{Extent, Pfn};
-use swath_frame::reserve::reservations::{Levels, Reservations, Source};
-use swath_frame::{ByteRange, Config, FrameAllocator, MemoryMap, PageBuddy};
+use swath_frame::reserve::{FrameSource, ReservationLevels, Reservations};
+use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap, PageBuddy};
 
 use crate::random::Random;
 use crate::setup::{FRAMES, buddy};
@@ -30,7 +30,7 @@ const POPULATED: usize = 1 << 14;
 
 /// Runs `calls` in random order over reservations on all of memory.
 pub(crate) fn gate(
-    levels: Levels,
+    levels: ReservationLevels,
     calls: Calls,
     counted: fn(&mut dyn FnMut()),
 ) -> Result<u64, String> {
@@ -38,7 +38,7 @@ pub(crate) fn gate(
     let mut areas = [Extent::default()];
     let map = MemoryMap::new(&ranges, &mut areas).map_err(|error| error.to_string())?;
     let storage = vec![0; Pool::storage_words(&map, levels)];
-    let mut pool = Pool::new(&map, levels, buddy(Config::PBS_ARMV8, true), storage)
+    let mut pool = Pool::new(&map, levels, buddy(BuddyConfig::PBS_ARMV8, true), storage)
         .map_err(|error| error.to_string())?;
     let mut random = Random::new(1);
     let mut faults = Vec::new();
@@ -66,7 +66,7 @@ pub(crate) fn gate(
         for (now, &(object, page)) in (1..).zip(&faults) {
             match pool.populate(object, page, 0..PAGES, now) {
                 Ok(page) => {
-                    singles += u64::from(page.source == Source::Single);
+                    singles += u64::from(page.source == FrameSource::Single);
                     frames.push(page.frame);
                 }
                 Err(_) => failed += 1,

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bitmap_allocator::{BitAlloc, BitAlloc1M};
 use serde_json::json;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::buddy::rule::Rule;
-use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, PageBuddy, QuickFit};
+use swath_frame::buddy::Rule;
+use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList, PageBuddy, QuickFit};
 
 use crate::Failure;
 use crate::random::Random;
@@ -39,15 +39,15 @@ impl<const K: u8, R: Rule> Blocks<K> for PageBuddy<Vec<u64>, R> {
     #[inline(always)]
     fn take(&mut self) -> Option<u64> {
         if K == 0 {
-            return self.take_frame().map(Pfn::raw);
+            return self.allocate_frame().map(Pfn::raw);
         }
-        self.take_aligned(const { Order::known(K) }).ok().map(|block| block.start.raw())
+        self.allocate_aligned(const { Order::known(K) }).ok().map(|block| block.start.raw())
     }
 
     #[inline(always)]
     fn put(&mut self, start: u64) -> bool {
         if K == 0 {
-            return self.put_frame(Pfn::new(start)).is_ok();
+            return self.free_frame(Pfn::new(start)).is_ok();
         }
         self.free(Extent::new(Pfn::new(start), 1 << K)).is_ok()
     }
@@ -461,13 +461,13 @@ fn listed(allocator: impl FrameAllocator + 'static) -> Run {
     lengths(Listed { allocator, more: Vec::new(), unused: NONE })
 }
 
-fn shown<R: Rule + 'static>(config: Config) -> Run {
+fn shown<R: Rule + 'static>(config: BuddyConfig) -> Run {
     listed(buddy::<R>(config, true))
 }
 
 /// Best fit behind lists of short blocks.
 fn quick_fit() -> impl FrameAllocator {
-    let (map, allocator) = (all_frames(), buddy::<BestFit>(Config::PBS_ARMV8, true));
+    let (map, allocator) = (all_frames(), buddy::<BestFit>(BuddyConfig::PBS_ARMV8, true));
     let storage = vec![0; QuickFit::<Vec<u64>, ()>::storage_words(&map)];
     QuickFit::new(map, allocator, storage).expect("the allocator has the frames of the map")
 }
@@ -475,8 +475,8 @@ fn quick_fit() -> impl FrameAllocator {
 /// The contenders of a row of blocks of 2^K frames.
 macro_rules! contenders {
     ($k:literal, $workload:expr) => {{
-        let buddy9 = || buddy::<HeadOfList>(Config::PBS_ARMV8, true);
-        let buddy4 = || buddy::<HeadOfList>(Config::PBS_ARMV7, true);
+        let buddy9 = || buddy::<HeadOfList>(BuddyConfig::PBS_ARMV8, true);
+        let buddy4 = || buddy::<HeadOfList>(BuddyConfig::PBS_ARMV7, true);
         let buddy1 = || buddy::<HeadOfList>(bbs(), true);
         let mut few_orders = buddy_system_allocator::FrameAllocator::<10>::new();
         few_orders.insert(0..FRAMES as usize);
@@ -514,10 +514,18 @@ const ROWS: &[fn() -> Row] = &[
         name: "lengths 1 to 64",
         contenders: vec![
             contender("swath PBS-9, best fit, quick fit", Side::Ours, listed(quick_fit())),
-            contender("swath PBS-9, best fit", Side::Shown, shown::<BestFit>(Config::PBS_ARMV8)),
-            contender("swath PBS-4, best fit", Side::Shown, shown::<BestFit>(Config::PBS_ARMV7)),
-            contender("swath PBS-9", Side::Shown, shown::<HeadOfList>(Config::PBS_ARMV8)),
-            contender("swath PBS-4", Side::Shown, shown::<HeadOfList>(Config::PBS_ARMV7)),
+            contender(
+                "swath PBS-9, best fit",
+                Side::Shown,
+                shown::<BestFit>(BuddyConfig::PBS_ARMV8),
+            ),
+            contender(
+                "swath PBS-4, best fit",
+                Side::Shown,
+                shown::<BestFit>(BuddyConfig::PBS_ARMV7),
+            ),
+            contender("swath PBS-9", Side::Shown, shown::<HeadOfList>(BuddyConfig::PBS_ARMV8)),
+            contender("swath PBS-4", Side::Shown, shown::<HeadOfList>(BuddyConfig::PBS_ARMV7)),
             contender(
                 "offset-allocator",
                 Side::Theirs,

@@ -2,10 +2,9 @@
 //! in as many, which are the paper's machines; its request of 20 MiB is among those measured.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::segment::allocator::{SegmentAllocator, SegmentRequest};
-use swath_frame::segment::baseline::Baseline;
-use swath_frame::segment::bitmap::{Frames, GlobalBitmap};
-use swath_frame::segment::space::{Area, AreaSpace, Segment};
+use swath_frame::segment::{
+    Area, AreaSpace, Baseline, FrameSupply, GlobalBitmap, Segment, SegmentAllocator, SegmentRequest,
+};
 
 use crate::random::Random;
 use crate::setup::FRAMES;
@@ -39,7 +38,8 @@ fn with_space<T>(total: u64, test: impl FnOnce(AreaSpace<'_>) -> T) -> T {
 
 fn bitmap(space: AreaSpace<'_>) -> GlobalBitmap<'_, Vec<u64>> {
     let words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
-    GlobalBitmap::new(space, Frames::PreAllocated, vec![0; words]).expect("the storage is enough")
+    GlobalBitmap::new(space, FrameSupply::PreAllocated, vec![0; words])
+        .expect("the storage is enough")
 }
 
 /// Pairs of calls on the global bitmap with pre-allocation.

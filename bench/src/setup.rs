@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lock_api::{GuardSend, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::buddy::rule::Rule;
-use swath_frame::{ByteRange, Config, MemoryMap, PageBuddy};
+use swath_frame::buddy::Rule;
+use swath_frame::{BuddyConfig, ByteRange, MemoryMap, PageBuddy};
 
 /// 4 GiB of base frames.
 pub(crate) const FRAMES: u64 = 1 << 20;
 
 /// The binary buddy system with MAX_ORDER 9: orders 0 to 9, as the rows of
 /// order 9 need.
-pub(crate) fn bbs() -> Config {
-    Config::new(1, Order::known(9)).expect("granularity 1 has ten orders up to 9")
+pub(crate) fn bbs() -> BuddyConfig {
+    BuddyConfig::new(1, Order::known(9)).expect("granularity 1 has ten orders up to 9")
 }
 
 /// The map of all frames.
@@ -24,7 +24,7 @@ pub(crate) fn all_frames() -> MemoryMap<'static> {
 }
 
 /// A page buddy allocator over all frames, all of them free or all allocated.
-pub(crate) fn buddy<R: Rule>(config: Config, free: bool) -> PageBuddy<Vec<u64>, R> {
+pub(crate) fn buddy<R: Rule>(config: BuddyConfig, free: bool) -> PageBuddy<Vec<u64>, R> {
     let map = all_frames();
     let words = PageBuddy::<Vec<u64>, R>::storage_words(&map, config);
     let storage = vec![0; words];

@@ -4,9 +4,9 @@
 use std::cell::RefCell;
 
 use swath_arch::{Attributes, Extent, Format, Order, PageRange, Pfn, SliceMemory, Vpn};
-use swath_frame::{ByteRange, Config, HeadOfList, MemoryMap, PageBuddy};
+use swath_frame::{BuddyConfig, ByteRange, HeadOfList, MemoryMap, PageBuddy};
 use swath_vm::{
-    Access, AddressSpace, DemotedTable, Pmap, PromoteError, ReverseMap, Site, Sizes, SpaceId,
+    AddressSpace, DemotedTable, PageAccess, Pmap, PromoteError, ReverseMap, Site, Sizes, SpaceId,
     Status,
 };
 
@@ -46,7 +46,7 @@ pub(crate) fn gate(measure: Measure, counted: fn(&mut dyn FnMut())) -> Result<u6
     let ranges = [ByteRange::of_frames(TABLES)];
     let mut areas = [Extent::default()];
     let map = MemoryMap::new(&ranges, &mut areas).map_err(|error| error.to_string())?;
-    let config = Config::PBS_ARMV7;
+    let config = BuddyConfig::PBS_ARMV7;
     let storage = vec![0; PageBuddy::<Vec<u64>, HeadOfList>::storage_words(&map, config)];
     let allocator = PageBuddy::new(&map, config, storage).map_err(|error| error.to_string())?;
     let tables = RefCell::new(allocator);
@@ -143,7 +143,7 @@ fn by_pages(
             };
             let site = Site { space: SpaceId(0), page: Vpn::new(FIRST + i) };
             let frame = Pfn::new(FIRST + i);
-            let entered = pmap.enter(&mut spaces, site, frame, READ, Access::Read, full);
+            let entered = pmap.enter(&mut spaces, site, frame, READ, PageAccess::Read, full);
             right += u64::from(entered.is_ok_and(|order| order == full.unwrap_or_default()));
         }
     });

@@ -5,8 +5,8 @@
 //! each cycle, and by a master with an IOMMU in the paper's system.
 
 use swath_arch::PhysAddr;
-use swath_hw::dram::memory::{Config as DramConfig, Dram, OfferError, Request};
-use swath_hw::system::run::{Config, System};
+use swath_hw::dram::{Dram, DramConfig, DramRequest, OfferError};
+use swath_hw::system::{System, SystemConfig};
 use swath_hw::{Geometry, Mmu, Scheduling, Transaction, WalkOrder, WritePolicy};
 
 use crate::translate::{Traffic, with_tables};
@@ -34,7 +34,7 @@ fn offer_all(dram: &mut Dram, addresses: &[u64]) -> Result<u64, String> {
     let mut now = 0;
     let mut accepted = 0;
     for (id, &addr) in (0..).zip(addresses) {
-        let request = Request { id, addr: PhysAddr::new(addr), write: false };
+        let request = DramRequest { id, addr: PhysAddr::new(addr), write: false };
         loop {
             while dram.take_done(now).is_some() {}
             match dram.offer(now, request) {
@@ -67,7 +67,7 @@ pub(crate) fn system(
             .map_err(|error| error.to_string())?;
         let reads: Vec<Transaction> =
             traffic.addresses().map(|addr| Transaction { addr, write: false }).collect();
-        let system = System::new(&Config::paper(), [(mmu, reads.iter().copied())])
+        let system = System::new(&SystemConfig::paper(), [(mmu, reads.iter().copied())])
             .map_err(|error| error.to_string())?;
         let mut system = Some(system);
         let mut stats = None;

@@ -12,7 +12,7 @@ use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Format, Order, PageRange, Pfn, Regime,
     SliceMemory, VirtAddr, Vpn,
 };
-use swath_frame::{Config, HeadOfList, PageBuddy};
+use swath_frame::{BuddyConfig, HeadOfList, PageBuddy};
 use swath_hw::{Geometry, Mmu, WalkOrder};
 use swath_vm::AddressSpace;
 
@@ -54,7 +54,7 @@ impl Traffic {
     }
 
     pub(crate) fn addresses(self) -> impl Iterator<Item = VirtAddr> {
-        self.offsets().map(|offset| VirtAddr::new(PAGES.start.addr().raw() + offset))
+        self.offsets().map(|offset| VirtAddr::new(PAGES.start.address().raw() + offset))
     }
 
     /// The image's lines in order, from its first byte.
@@ -88,7 +88,8 @@ pub(crate) fn with_tables<T>(
         "pcad" => Coalescing::Pcad(field),
         _ => Coalescing::Anchor { field, distance: Order::known(4) },
     };
-    let frames: RefCell<PageBuddy<Vec<u64>, HeadOfList>> = RefCell::new(buddy(Config::BBS, true));
+    let frames: RefCell<PageBuddy<Vec<u64>, HeadOfList>> =
+        RefCell::new(buddy(BuddyConfig::BBS, true));
     let mut words = vec![0; 64 * 512];
     let memory = SliceMemory::new(Pfn::new(0), &mut words);
     let mut space = AddressSpace::new(Format::ArmV7, coalescing, &memory, &frames, &frames)

@@ -8,9 +8,10 @@
 //! nobody has to fall back.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::zone::bank::buddy::{Array, BankBuddy, List, Placement, Policy, Pools};
-use swath_frame::zone::bank::ranges::Banks;
-use swath_frame::zone::linux::zone::{LinuxZone, PAGEBLOCK_ORDER};
+use swath_frame::zone::bank::{
+    ArrayPlacement, BankBuddy, BankLayout, ListPlacement, Placement, PoolPlacement, PoolPolicy,
+};
+use swath_frame::zone::linux::{LinuxZone, PAGEBLOCK_ORDER};
 use swath_frame::{ByteRange, MemoryMap, Mobility, ZoneAllocator};
 
 use crate::random::Random;
@@ -82,16 +83,16 @@ impl Design {
         let span = Extent::new(Pfn::new(0), frames);
         let mut areas = [Extent::default()];
         let map = MemoryMap::new(&[ByteRange::of_frames(span)], &mut areas).map_err(text)?;
-        let banks = Banks::new(Pfn::new(0), bank_frames, TOP).map_err(text)?;
+        let banks = BankLayout::new(Pfn::new(0), bank_frames, TOP).map_err(text)?;
         Ok(match self {
             Self::Linux => {
                 let storage = vec![0; LinuxZone::<Vec<u64>>::storage_words(span)];
                 Box::new(LinuxZone::new(&map, span, PAGEBLOCK_ORDER, storage).map_err(text)?)
             }
-            Self::Array => bank_zone(&map, span, banks, Array)?,
-            Self::List => bank_zone(&map, span, banks, List::new(true))?,
-            Self::Adaptive => bank_zone(&map, span, banks, Pools::new(Policy::PACKED))?,
-            Self::Paper => bank_zone(&map, span, banks, Pools::new(Policy::PAPER))?,
+            Self::Array => bank_zone(&map, span, banks, ArrayPlacement)?,
+            Self::List => bank_zone(&map, span, banks, ListPlacement::new(true))?,
+            Self::Adaptive => bank_zone(&map, span, banks, PoolPlacement::new(PoolPolicy::PACKED))?,
+            Self::Paper => bank_zone(&map, span, banks, PoolPlacement::new(PoolPolicy::PAPER))?,
         })
     }
 }
@@ -99,7 +100,7 @@ impl Design {
 fn bank_zone<P: Placement + 'static>(
     map: &MemoryMap<'_>,
     span: Extent,
-    banks: Banks,
+    banks: BankLayout,
     rule: P,
 ) -> Result<Zone, String> {
     let words = BankBuddy::<Vec<u64>, P>::storage_words(map, span, banks, &rule).map_err(text)?;
@@ -137,12 +138,12 @@ fn half_used(
         let (order, mobility) = next();
         // What is left of the zone is too small for the request: singles.
         let order = if zone.largest_free() >= Some(order) { order } else { Order::BASE };
-        let start = zone.take(order, mobility).ok_or("a request failed")?;
+        let start = zone.allocate(order, mobility).ok_or("a request failed")?;
         blocks.push((start, order, mobility));
     }
     Random::new(7).shuffle(&mut blocks);
     for (start, order, _) in blocks.drain(blocks.len() / 2..) {
-        zone.give(start, order).map_err(text)?;
+        zone.free(start, order).map_err(text)?;
     }
     Ok((zone, blocks))
 }
@@ -190,7 +191,7 @@ pub(crate) fn gate(design: Design, work: Work, counted: Counted) -> Result<u64, 
             let mut taken = vec![None; calls];
             counted(&mut || {
                 for (&(order, mobility), start) in requests.iter().zip(&mut taken) {
-                    *start = zone_ref.take(order, mobility);
+                    *start = zone_ref.allocate(order, mobility);
                 }
             });
             for ((order, mobility), start) in requests.into_iter().zip(taken) {
@@ -201,7 +202,7 @@ pub(crate) fn gate(design: Design, work: Work, counted: Counted) -> Result<u64, 
             let given = used.split_off(used.len() - calls);
             counted(&mut || {
                 for &(start, order, _) in &given {
-                    failed += u64::from(zone_ref.give(start, order).is_err());
+                    failed += u64::from(zone_ref.free(start, order).is_err());
                 }
             });
         }
@@ -211,8 +212,8 @@ pub(crate) fn gate(design: Design, work: Work, counted: Counted) -> Result<u64, 
                 random.shuffle(&mut used);
                 let mut pairs = || {
                     for (block, &(order, mobility)) in used.iter_mut().zip(&requests) {
-                        failed += u64::from(zone_ref.give(block.0, block.1).is_err());
-                        match zone_ref.take(order, mobility) {
+                        failed += u64::from(zone_ref.free(block.0, block.1).is_err());
+                        match zone_ref.allocate(order, mobility) {
                             Some(start) => *block = (start, order, mobility),
                             None => failed += 1,
                         }
@@ -235,7 +236,7 @@ pub(crate) fn worst(call: Worst, banks: u64, counted: Counted) -> Result<u64, St
     let mut zone = Design::Adaptive.zone(frames, SMALL_BANK_FRAMES)?;
     let zone = &mut *zone;
     let take = |zone: &mut dyn ZoneAllocator, order, mobility| {
-        zone.take(order, mobility).ok_or_else(|| "a request failed".to_owned())
+        zone.allocate(order, mobility).ok_or_else(|| "a request failed".to_owned())
     };
     // Half of the banks are the users', and full.
     for _ in 0..frames / TOP.frames() / 2 {
@@ -244,7 +245,7 @@ pub(crate) fn worst(call: Worst, banks: u64, counted: Counted) -> Result<u64, St
     match call {
         Worst::Open => {
             let mut start = None;
-            counted(&mut || start = zone.take(Order::BASE, Mobility::Movable));
+            counted(&mut || start = zone.allocate(Order::BASE, Mobility::Movable));
             start.ok_or("no bank was opened")?;
         }
         Worst::Steal => {
@@ -253,16 +254,16 @@ pub(crate) fn worst(call: Worst, banks: u64, counted: Counted) -> Result<u64, St
                 take(zone, TOP, Mobility::Movable)?;
             }
             for frame in (0..frames).step_by(512) {
-                zone.give(Pfn::new(frame), Order::BASE).map_err(text)?;
+                zone.free(Pfn::new(frame), Order::BASE).map_err(text)?;
             }
             let bank = frames / 2;
             for frame in bank + 512..bank + 1024 {
                 if frame % 512 != 0 {
-                    zone.give(Pfn::new(frame), Order::BASE).map_err(text)?;
+                    zone.free(Pfn::new(frame), Order::BASE).map_err(text)?;
                 }
             }
             let mut start = None;
-            counted(&mut || start = zone.take(Order::BASE, Mobility::Unmovable));
+            counted(&mut || start = zone.allocate(Order::BASE, Mobility::Unmovable));
             let start = start.ok_or("no bank was stolen")?;
             if start.raw() / SMALL_BANK_FRAMES != bank / SMALL_BANK_FRAMES {
                 return Err(format!("{start} is not of the bank with the most free frames"));
@@ -279,11 +280,11 @@ pub(crate) fn worst(call: Worst, banks: u64, counted: Counted) -> Result<u64, St
                 let frame = Pfn::new(frame);
                 if frame != first {
                     // Some are free already.
-                    let _ = zone.give(frame, Order::BASE);
+                    let _ = zone.free(frame, Order::BASE);
                 }
             }
             let mut result = Ok(());
-            counted(&mut || result = zone.give(first, Order::BASE));
+            counted(&mut || result = zone.free(first, Order::BASE));
             result.map_err(text)?;
         }
     }

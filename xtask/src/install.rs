@@ -8,14 +8,19 @@ use xshell::{Shell, cmd};
 
 /// Where each file of the workspace goes below the prefix.
 const FILES: &[(&str, &str)] = &[
-    ("include/swath.h", "include"),
+    ("crates/swath-ffi/include/swath.h", "include"),
     ("crates/swath-ffi/package/swath.pc", "lib/pkgconfig"),
     ("crates/swath-ffi/package/swath-config.cmake", "lib/cmake/swath"),
     ("crates/swath-ffi/package/swath-config-version.cmake", "lib/cmake/swath"),
 ];
 
-/// What cargo builds, all to `lib`.
-const LIBRARIES: &[&str] = &["libswath.a", "libswath.so", "libswath_malloc.so"];
+/// What cargo builds, all to `lib`, with the names there: a program that is linked to `libswath.so`
+/// looks for the version that `crates/swath-ffi/build.rs` says.
+const LIBRARIES: &[(&str, &str)] = &[
+    ("libswath.a", "libswath.a"),
+    ("libswath.so", "libswath.so.0"),
+    ("libswath_malloc.so", "libswath_malloc.so"),
+];
 
 /// Builds the libraries and puts everything below `prefix`.
 pub(crate) fn install(shell: &Shell, metadata: &Metadata, prefix: &Path) -> Result<()> {
@@ -23,12 +28,21 @@ pub(crate) fn install(shell: &Shell, metadata: &Metadata, prefix: &Path) -> Resu
     let root = metadata.workspace_root.as_std_path();
     let built = metadata.target_directory.join("release").into_std_path_buf();
     let files = FILES.iter().map(|(file, to)| (root.join(file), *to));
-    let libraries = LIBRARIES.iter().map(|library| (built.join(library), "lib"));
-    for (file, to) in files.chain(libraries) {
+    for (file, to) in files {
         let directory = prefix.join(to);
         shell.create_dir(&directory)?;
         shell.copy_file(&file, &directory).with_context(|| file.display().to_string())?;
     }
+    let lib = prefix.join("lib");
+    for (library, name) in LIBRARIES {
+        let file = built.join(library);
+        shell.copy_file(&file, lib.join(name)).with_context(|| file.display().to_string())?;
+    }
+    // The name that a linker looks for.
+    let link = lib.join("libswath.so");
+    shell.remove_path(&link)?;
+    std::os::unix::fs::symlink("libswath.so.0", &link)
+        .with_context(|| link.display().to_string())?;
     println!("installed below {}", prefix.display());
     Ok(())
 }

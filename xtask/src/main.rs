@@ -8,16 +8,11 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use xshell::{Shell, cmd};
 
+mod bench;
 mod header;
 mod install;
-mod layering;
 mod lint;
-mod no_std;
-mod sources;
-mod tests;
-
-/// The crate with the peers to compare against, left out of the default build.
-const BENCH: &str = "swath-bench";
+mod test;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The project's chores")]
@@ -28,11 +23,16 @@ struct Chores {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Every test: unit, integration and documentation, then the model check.
+    /// Every test: unit, integration and documentation, then the model checks.
+    /// Its last line is `N passed, N failed`.
     Test,
     /// Everything that must hold of the text: format, clippy, links of the
-    /// documentation, layering, `no_std`, forbidden unsafe code, names.
-    Lint,
+    /// documentation, `no_std`, and the rules of this project.
+    Lint {
+        /// Only the rules of this project, which takes seconds.
+        #[arg(long)]
+        rules: bool,
+    },
     /// The gates on instruction counts and the races against rivals; the heaps'
     /// worst calls; whole programs on other allocators.
     Bench {
@@ -62,9 +62,13 @@ fn main() -> Result<()> {
     let metadata = cargo_metadata::MetadataCommand::new().exec().context("cargo metadata")?;
     shell.change_dir(&metadata.workspace_root);
     match Chores::parse().chore {
-        Chore::Test => tests::test(&shell, &metadata),
-        Chore::Lint => lint::lint(&shell, &metadata),
-        Chore::Bench { which } => bench(&shell, &which),
+        Chore::Test => test::test(&metadata),
+        Chore::Lint { rules: false } => lint::lint(&shell, &metadata),
+        Chore::Lint { rules: true } => {
+            println!("linted: {}", lint::check_rules(&metadata)?);
+            Ok(())
+        }
+        Chore::Bench { which } => bench::bench(&shell, &which),
         Chore::Header => header::write(&shell, &metadata),
         Chore::Install { prefix } => {
             // A path of the caller's, who may stand elsewhere.
@@ -72,14 +76,6 @@ fn main() -> Result<()> {
         }
         Chore::Report { args } => report(&shell, &metadata, &args),
     }
-}
-
-fn bench(shell: &Shell, which: &[String]) -> Result<()> {
-    let all = ["gates", "rivals", "heap", "programs"].map(str::to_owned);
-    for name in if which.is_empty() { &all } else { which } {
-        cmd!(shell, "cargo run --release -p {BENCH} -- {name}").run()?;
-    }
-    Ok(())
 }
 
 fn report(shell: &Shell, metadata: &cargo_metadata::Metadata, args: &[String]) -> Result<()> {

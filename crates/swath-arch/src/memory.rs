@@ -6,26 +6,18 @@
 //! formats.
 
 use core::cell::Cell;
-use core::fmt;
 
-use crate::{BASE_PAGE_BYTES, Pfn, PhysAddr};
+use crate::addr::number::{BASE_PAGE_BYTES, Pfn, PhysAddr};
 
 /// An access that no memory answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no memory answers at {addr} for {len_bytes} bytes")]
 pub struct BusError {
     /// The address of the access.
     pub addr: PhysAddr,
     /// Its size.
     pub len_bytes: u32,
 }
-
-impl fmt::Display for BusError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no memory answers at {} for {} bytes", self.addr, self.len_bytes)
-    }
-}
-
-impl core::error::Error for BusError {}
 
 /// Bytes of physical memory.
 ///
@@ -62,7 +54,7 @@ pub trait PhysMemory {
     /// # Errors
     /// [`BusError`] where no memory is; part of the frame may be zero then.
     fn zero_frame(&self, frame: Pfn) -> Result<(), BusError> {
-        let base = frame.addr().raw();
+        let base = frame.address().raw();
         for offset in (0..BASE_PAGE_BYTES).step_by(8) {
             self.write_u64(PhysAddr::new(base + offset), 0)?;
         }
@@ -109,7 +101,7 @@ impl<'m> SliceMemory<'m> {
     /// Memory whose first byte has the address of frame `first`, one cell for
     /// each eight bytes.
     pub fn new(first: Pfn, words: &'m mut [u64]) -> Self {
-        Self { base: first.addr().raw(), words: Cell::from_mut(words).as_slice_of_cells() }
+        Self { base: first.address().raw(), words: Cell::from_mut(words).as_slice_of_cells() }
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! The tables that a real-time memory management unit (RTMMU) reads: the pages
 //! validity array (PVA) and the virtual regions cache (VRC).
 //!
-//! After 004_0cb2f33903da1556.txt, sections IV-A1, IV-A2 and IV-B. In place of a
+//! After *Böhnert and Scholl*, sections IV-A1, IV-A2 and IV-B. In place of a
 //! page table, a space of N = 2^k pages has five arrays of N entries. An entry is
 //! a word of four bytes; entry i of an array stands at the array's base + 4·i. The
 //! bases are registers of the unit ([`ValidityTables`]), so that each array can lie in
@@ -56,7 +56,8 @@
 //! mapped if the entries on its way from the root down are all valid; a
 //! node is not read before the entry that leads to it is known to be valid.
 
-use crate::{Field, Pfn, PhysAddr};
+use crate::addr::number::{Pfn, PhysAddr};
+use crate::formats::field::Field;
 
 /// Bytes of an entry of each array.
 pub const ENTRY_BYTES: u64 = 4;
@@ -74,8 +75,8 @@ pub const FRAME: Field = Field::bits(31, 3);
 /// still fits into an entry.
 pub const PAGES_LOG2: core::ops::RangeInclusive<u32> = 5..=31;
 
-/// Where the arrays of a space lie: what an RTMMU has in its registers. All bases
-/// are multiples of [`ENTRY_BYTES`].
+/// The places of a space's arrays, as an RTMMU has them in its registers. All
+/// bases are multiples of [`ENTRY_BYTES`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ValidityTables {
     /// k: the space has pages 0 to 2^k − 1.
@@ -115,7 +116,7 @@ impl ValidityTables {
 
 /// log2 of the entries of a node.
 pub const NODE_ENTRIES_LOG2: u32 = 8;
-/// Where a node's control words start, in bytes.
+/// The offset of a node's control words in bytes.
 pub const NODE_CONTROL_BYTES: u64 = 2048;
 /// Data of a node: the number of the frame.
 pub const NODE_FRAME: Field = Field::bits(51, 12);
@@ -128,7 +129,7 @@ pub const NODE_REGION: Field = Field::bits(23, 16);
 /// Control of a node: one past the stack that starts here.
 pub const NODE_STACK_END: Field = Field::bits(40, 32);
 
-/// Where a tree of nodes begins.
+/// The beginning of a tree of nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NodeTables {
     /// k: the space has pages 0 to 2^k − 1.
@@ -138,7 +139,7 @@ pub struct NodeTables {
 }
 
 impl NodeTables {
-    /// How many levels of nodes there are: 1 to 5.
+    /// Returns the number of levels of nodes: 1 to 5.
     pub const fn levels(self) -> u32 {
         self.pages_log2.div_ceil(NODE_ENTRIES_LOG2)
     }

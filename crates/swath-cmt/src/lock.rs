@@ -9,13 +9,14 @@ use lock_api::{GuardSend, RawMutex};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may sleep.
+/// Held, and a thread may sleep.
 const AWAITED: u32 = 2;
 
 /// Tries before a thread sleeps: a short call holds the lock for less.
 const SPINS: u32 = 100;
 
-pub struct Futex(AtomicU32);
+/// A mutex of one word.
+pub(crate) struct Futex(AtomicU32);
 
 impl Futex {
     #[cold]

@@ -1,7 +1,7 @@
 // Frames for a kernel: what the firmware reports, an allocator over it, and 900 frames for a
 // frame buffer in as few blocks as there can be.
 //
-//   cc -I include crates/swath-ffi/examples/frames.c target/release/libswath.a -o frames
+//   cc -I crates/swath-ffi/include crates/swath-ffi/examples/frames.c target/release/libswath.a -o frames
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // A heap with constant bounds behind a C++ allocator.
 //
-//   c++ -I include crates/swath-ffi/examples/heap.cpp target/release/libswath.a -o heap
+//   c++ -I crates/swath-ffi/include crates/swath-ffi/examples/heap.cpp target/release/libswath.a -o heap
 #include <cstdio>
 #include <map>
 #include <new>

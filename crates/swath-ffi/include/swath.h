@@ -20,7 +20,7 @@
 // The page may be executed.
 #define SWATH_EXECUTE 4
 
-// What a call came to.
+// Outcome of a call.
 enum swath_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
@@ -72,7 +72,7 @@ enum swath_status
   SWATH_TOO_LARGE,
   // No block is long enough; `at` is the largest request that could be served.
   SWATH_OUT_OF_MEMORY,
-  // What stands in memory was overwritten; `at` is where.
+  // Metadata in memory was overwritten; `at` is the address.
   SWATH_CORRUPT,
   // The pool is in use; `at` is an address in use.
   SWATH_IN_USE,
@@ -85,7 +85,7 @@ typedef uint32_t swath_status;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// How a heap chooses blocks.
+// Policy by which a heap chooses blocks.
 enum swath_fit
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
@@ -104,7 +104,7 @@ typedef uint32_t swath_fit;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// Which superpages are reserved.
+// Policy of reservations: the superpages that are reserved.
 enum swath_levels
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
@@ -131,7 +131,7 @@ typedef uint32_t swath_levels;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// Whether the owner of frames could be moved elsewhere.
+// Mobility of the owner of frames: it could be moved elsewhere, or not.
 enum swath_mobility
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
@@ -152,7 +152,7 @@ typedef uint32_t swath_mobility;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// Where a bank's free memory counts.
+// Pool in which a bank's free memory counts.
 enum swath_pool
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
@@ -200,7 +200,7 @@ typedef struct swath_reservations swath_reservations;
 typedef struct {
   // The number of the first frame: its address divided by 4096.
   uint64_t start;
-  // How many frames there are.
+  // Number of frames.
   uint64_t count;
 } swath_extent;
 
@@ -221,13 +221,13 @@ typedef struct {
 // A status and where it applies: the frame, page, address or number that the
 // status tells of, else 0.
 typedef struct {
-  // What the call came to.
+  // Outcome of the call.
   swath_status status;
-  // Where.
+  // Frame, page, address or number to which the status applies.
   uint64_t at;
 } swath_result;
 
-// What is known of a bank.
+// Counts of a bank.
 typedef struct {
   // From its first border to its last.
   swath_extent extent;
@@ -241,7 +241,7 @@ typedef struct {
   uint32_t isolated;
 } swath_bank;
 
-// How `cmt_malloc` works. Fill it with `cmt_options_default` first, so that it stays right
+// Settings of `cmt_malloc`. Fill it with `cmt_options_default` first, so that it stays right
 // when members are added.
 //
 // Each member can be set by the environment too, by the name beside it; the environment
@@ -262,23 +262,23 @@ typedef struct {
   // right to know physical addresses picks and orders their pages so that they are as
   // contiguous as can be. Default 2: 1, but 0 in the library that overrides malloc.
   uint32_t populate;
-  // `SWATH_PURGE_MS`: how long memory that is free stays with the process before it goes
-  // back to the system, in ms. Default 1000.
+  // `SWATH_PURGE_MS`: time for which memory that is free stays with the process before it
+  // goes back to the system, in ms. Default 1000.
   uint64_t purge_ms;
   // `SWATH_EMPTY_EIGHTHS`: the emptiness threshold f in eighths, 1 to 7: a superblock that is
   // so empty may go to other threads. Default 7.
   uint32_t empty_eighths;
   // `SWATH_GUARD`: 1 puts an address range that faults behind every segment. Default 0.
   uint32_t guard;
-  // `SWATH_QUARANTINE`: how many freed blocks of a thread wait before they may be handed
-  // out again, so that a use after free is not at once another's. Up to 4096; default 0.
+  // `SWATH_QUARANTINE`: number of freed blocks of a thread that wait before they may be
+  // allocated again, so that a use after free is not at once another's. Up to 4096; default 0.
   uint32_t quarantine;
-  // `SWATH_ON_ERROR`: what a wrong pointer given to `cmt_free` comes to: 0, nothing; 1,
+  // `SWATH_ON_ERROR`: the consequence of a wrong pointer given to `cmt_free`: 0, nothing; 1,
   // a line on standard error; 2, that and an abort. Default 2.
   uint32_t on_error;
 } cmt_options;
 
-// What the pool holds, in bytes if not said otherwise.
+// Counts of what the pool holds, in bytes if not said otherwise.
 typedef struct {
   // Blocks in use, as long as their slots and segments are.
   uint64_t live_bytes;
@@ -292,7 +292,7 @@ typedef struct {
   uint64_t hugetlb_1g_bytes;
   // Of pages of 2 MiB of the hugetlb pool.
   uint64_t hugetlb_2m_bytes;
-  // Where transparent huge pages were asked for.
+  // For which transparent huge pages were asked for.
   uint64_t thp_bytes;
   // Of pages of 4 KiB.
   uint64_t small_bytes;
@@ -314,11 +314,11 @@ typedef struct {
 typedef struct {
   // The physical address of its first byte.
   uint64_t address;
-  // How long it is.
+  // Number of its bytes.
   uint64_t len_bytes;
 } cmt_extent;
 
-// Which orders have a free list, and which block serves a request.
+// Policy of an allocator: the orders that have a free list, and the choice of the block for a request.
 //
 // The binary buddy system (BBS) of Linux is granularity 1 and top 10. The page buddy system
 // (PBS) is granularity 4 and top 8 on ARMv7, 9 and 18 on ARMv8 and x86-64.
@@ -331,17 +331,17 @@ typedef struct {
   uint32_t best_fit;
 } swath_frames_config;
 
-// Gives pages to a heap and takes them back. All ranges are whole pages of one pool.
+// Source of pages for a heap. All ranges are whole pages of one pool.
 // From `commit` until `release` a page can be read and written, and only the heap and its
 // users touch it.
 typedef struct {
   // Makes a range usable; 0 if that was done, and none of it otherwise.
   int32_t (*commit)(void *context, void *start, size_t len);
-  // Takes a range back.
+  // Releases a range.
   void (*release)(void *context, void *start, size_t len);
-  // Whether the page of an address is committed: 1 or 0.
+  // Returns 1 if the page of an address is committed, else 0.
   int32_t (*is_committed)(void *context, const void *address);
-  // What the functions get.
+  // Argument of the functions.
   void *context;
   // Bytes of a page, a power of two of at least 64.
   size_t page_bytes;
@@ -351,7 +351,7 @@ typedef struct {
 typedef struct {
   // The address of the first byte.
   uint64_t start;
-  // How many bytes there are.
+  // Number of bytes.
   uint64_t len_bytes;
 } swath_range;
 
@@ -359,13 +359,13 @@ typedef struct {
 typedef struct {
   // The number of its first frame.
   uint64_t first_frame;
-  // Where it begins for the processor, a multiple of 8.
+  // Address at which it begins for the processor, a multiple of 8.
   void *bytes;
-  // How long it is, a multiple of 8.
+  // Number of bytes, a multiple of 8.
   size_t len_bytes;
 } swath_memory;
 
-// Where the arrays of a space stand: physical addresses, multiples of 4. Each is
+// Physical addresses of the arrays of a space, multiples of 4. Each is
 // 4·2^`pages_log2` bytes.
 typedef struct {
   // k: the space has 2^k pages, k from 5 to 28.
@@ -382,7 +382,7 @@ typedef struct {
   uint64_t regions;
 } swath_validity_tables;
 
-// How many frames a space is sure to get, and how many it never exceeds.
+// Numbers of frames that a space is sure to get, and that it never exceeds.
 typedef struct {
   // Frames that the pool keeps for the space.
   uint32_t guaranteed;
@@ -390,7 +390,7 @@ typedef struct {
   uint32_t limit;
 } swath_quota;
 
-// What an unmapped region was.
+// Description of a region that was unmapped.
 typedef struct {
   // Its first page.
   uint64_t first_page;
@@ -457,7 +457,7 @@ swath_result swath_banks_take(swath_banks *banks, uint32_t k, uint32_t owner, ui
 // `banks` is null or an object of this library.
 swath_result swath_banks_give(swath_banks *banks, uint64_t frame, uint32_t k);
 
-// How many banks there are; 0 for an object that is no such allocator.
+// Counts the banks; 0 for an object that is no such allocator.
 //
 // # Safety
 // `banks` is null or an object of this library.
@@ -469,7 +469,7 @@ size_t swath_banks_count(const swath_banks *banks);
 // `banks` is null or an object of this library.
 uint64_t swath_banks_free_count(const swath_banks *banks);
 
-// What is known of bank `index`. O(1).
+// Writes the counts of bank `index`. O(1).
 //
 // Errors: `SWATH_ARGUMENT` with the number of banks, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
 //
@@ -488,18 +488,18 @@ swath_result swath_banks_look(const swath_banks *banks, size_t index, swath_bank
 // `banks` is null or an object of this library.
 swath_result swath_banks_isolate(swath_banks *banks, size_t index, uint32_t on);
 
-// `size` bytes, aligned to 16, which hold anything; a size of 0 gets a block too. Null, and
+// Allocates `size` bytes, aligned to 16 and not initialised; a size of 0 gets a block too. Null, and
 // `errno` is ENOMEM, if there is no memory.
 void *cmt_malloc(size_t size);
 
-// Gives a block back; null is allowed. What a wrong pointer comes to is
+// Frees a block; null is allowed. The consequence of a wrong pointer is
 // `cmt_options.on_error`; nothing changes.
 //
 // # Safety
 // `block` is null or came from this library; it is not used after.
 void cmt_free(void *block);
 
-// `count` times `size` bytes, all zero. Null with ENOMEM also if the product overflows.
+// Allocates `count` times `size` bytes, all zero. Null with ENOMEM also if the product overflows.
 void *cmt_calloc(size_t count, size_t size);
 
 // Makes a block at least `size` bytes long; it keeps its place if it can, and its bytes up to
@@ -510,19 +510,19 @@ void *cmt_calloc(size_t count, size_t size);
 // As for `cmt_free`, unless null is returned.
 void *cmt_realloc(void *block, size_t size);
 
-// `size` bytes at a multiple of `align`, a power of two. Null with ENOMEM, or EINVAL for
+// Allocates `size` bytes at a multiple of `align`, a power of two. Null with ENOMEM, or EINVAL for
 // another alignment.
 void *cmt_aligned_alloc(size_t align, size_t size);
 
-// Bytes that may be used of a block: as many as were asked for or more; 0 for null or a pointer
+// Returns the bytes of a block that may be used: as many as were asked for or more; 0 for null or a pointer
 // that is none of a block.
 //
 // # Safety
 // None beyond the call: any pointer may be tried.
 size_t cmt_usable_size(const void *block);
 
-// Gives back to the system what has been free for the delay of the options, or (`now` not
-// 0) all that is free.
+// Returns to the system what has been free for the delay of the options, or (`now` not 0) all
+// that is free.
 void cmt_purge(int now);
 
 // Writes the defaults, the environment not considered.
@@ -543,7 +543,7 @@ swath_result cmt_options_default(cmt_options *options);
 // `options` is null or can be read.
 swath_result cmt_init(const cmt_options *options);
 
-// What the pool holds now; all zero before anything was allocated.
+// Counts what the pool holds now; all zero before anything was allocated.
 //
 // Errors: `SWATH_NULL`.
 //
@@ -649,13 +649,13 @@ swath_result swath_frames_allocate_aligned(swath_frames *frames, uint32_t k, swa
 // `frames` is null or an object of this library.
 swath_result swath_frames_free(swath_frames *frames, swath_extent extent);
 
-// How many frames are free; 0 for an object that is no such allocator. O(1).
+// Counts the free frames; 0 for an object that is no such allocator. O(1).
 //
 // # Safety
 // `frames` is null or an object of this library.
 uint64_t swath_frames_free_count(const swath_frames *frames);
 
-// How many frames there are; 0 for an object that is no such allocator. O(1).
+// Counts the frames; 0 for an object that is no such allocator. O(1).
 //
 // # Safety
 // `frames` is null or an object of this library.
@@ -779,7 +779,7 @@ swath_result swath_map_create(const swath_range *ranges,
                               size_t len_bytes,
                               swath_map **map);
 
-// How many frames the map has; 0 for an object that is no map.
+// Counts the frames of the map; 0 for an object that is no map.
 //
 // # Safety
 // `map` is null or an object of this library.
@@ -931,8 +931,8 @@ swath_result swath_reservations_populate(swath_reservations *reservations,
                                          uint64_t now,
                                          swath_populated *populated);
 
-// Whether the aligned 2^`k` frames around `frame` are populated in full, in one
-// reservation: 1, else 0.
+// Returns 1 if the aligned 2^`k` frames around `frame` are populated in full, in one
+// reservation, else 0.
 //
 // # Safety
 // `reservations` is null or an object of this library.
@@ -968,7 +968,7 @@ swath_result swath_reservations_release(swath_reservations *reservations,
 // `reservations` is null or an object of this library.
 uint64_t swath_reservations_free_count(const swath_reservations *reservations);
 
-// What a [`swath_status`] means, in English: a string that is always there.
+// Returns the meaning of a [`swath_status`] in English: a string that is always there.
 const char *swath_status_text(uint32_t status);
 
 #ifdef __cplusplus

@@ -3,8 +3,9 @@
 use core::ffi::c_void;
 
 use swath_arch::{Extent, Pfn};
-use swath_frame::zone::bank::buddy::{AdaptiveBuddy, Policy, Pools};
-use swath_frame::zone::bank::ranges::{Banks, BanksError, Pool};
+use swath_frame::zone::bank::{
+    AdaptiveBuddy, BankLayout, BankLayoutError, BankPool, PoolPlacement, PoolPolicy,
+};
 use swath_frame::{Mobility, ZoneAllocator};
 
 use crate::frames::order;
@@ -23,7 +24,7 @@ impl Opaque for swath_banks {
     const TAG: u64 = u64::from_le_bytes(*b"swathbnk");
 }
 
-/// Whether the owner of frames could be moved elsewhere.
+/// Mobility of the owner of frames: it could be moved elsewhere, or not.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum swath_mobility {
@@ -35,7 +36,7 @@ pub enum swath_mobility {
     SWATH_RECLAIMABLE = 2,
 }
 
-/// Where a bank's free memory counts.
+/// Pool in which a bank's free memory counts.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum swath_pool {
@@ -65,7 +66,7 @@ pub struct swath_banks_config {
     pub packed: u32,
 }
 
-/// What is known of a bank.
+/// Counts of a bank.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct swath_bank {
@@ -81,16 +82,16 @@ pub struct swath_bank {
     pub isolated: u32,
 }
 
-impl From<BanksError> for swath_result {
-    fn from(error: BanksError) -> Self {
+impl From<BankLayoutError> for swath_result {
+    fn from(error: BankLayoutError) -> Self {
         match error {
-            BanksError::Frames { frames } => Self::new(SWATH_ARGUMENT, frames),
-            BanksError::Order { top } => Self::new(SWATH_ARGUMENT, top.k().into()),
-            BanksError::Misaligned { first, .. } => Self::new(SWATH_MISALIGNED, first.raw()),
-            BanksError::NoFrame { .. } => Self::new(SWATH_NO_FRAME, 0),
-            BanksError::Below { frame } => Self::new(SWATH_ARGUMENT, frame.raw()),
-            BanksError::Count { banks } => Self::new(SWATH_ARGUMENT, banks),
-            BanksError::Storage { needed_words, .. } => {
+            BankLayoutError::Frames { frames } => Self::new(SWATH_ARGUMENT, frames),
+            BankLayoutError::Order { top } => Self::new(SWATH_ARGUMENT, top.k().into()),
+            BankLayoutError::Misaligned { first, .. } => Self::new(SWATH_MISALIGNED, first.raw()),
+            BankLayoutError::NoFrame { .. } => Self::new(SWATH_NO_FRAME, 0),
+            BankLayoutError::Below { frame } => Self::new(SWATH_ARGUMENT, frame.raw()),
+            BankLayoutError::Count { banks } => Self::new(SWATH_ARGUMENT, banks),
+            BankLayoutError::Storage { needed_words, .. } => {
                 Self::new(SWATH_STORAGE, (needed_words as u64).saturating_mul(8))
             }
         }
@@ -102,10 +103,10 @@ fn mobility(value: u32) -> Outcome<Mobility> {
     known.ok_or(swath_result::new(SWATH_ARGUMENT, value.into()))
 }
 
-fn parts(config: swath_banks_config) -> Outcome<(Extent, Banks, Pools)> {
+fn parts(config: swath_banks_config) -> Outcome<(Extent, BankLayout, PoolPlacement)> {
     let policy = match config.packed {
-        0 => Policy::PAPER,
-        1 => Policy::PACKED,
+        0 => PoolPolicy::PAPER,
+        1 => PoolPolicy::PACKED,
         other => return fail(SWATH_ARGUMENT, other.into()),
     };
     let zone = Extent::from(config.zone);
@@ -113,8 +114,8 @@ fn parts(config: swath_banks_config) -> Outcome<(Extent, Banks, Pools)> {
         return fail(SWATH_OVERFLOW, zone.start.raw());
     }
     let first = Pfn::new(config.first_frame);
-    let banks = Banks::new(first, config.bank_frames, order(config.top_order)?)?;
-    Ok((zone, banks, Pools::new(policy)))
+    let banks = BankLayout::new(first, config.bank_frames, order(config.top_order)?)?;
+    Ok((zone, banks, PoolPlacement::new(policy)))
 }
 
 /// # Safety
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn swath_banks_take(
         }
         let (order, mobility) = (order(k)?, mobility(owner)?);
         // SAFETY: as the caller says.
-        let taken = unsafe { swath_banks::get(banks) }?.take(order, mobility);
+        let taken = unsafe { swath_banks::get(banks) }?.allocate(order, mobility);
         let none = swath_result::new(SWATH_NO_BLOCK, k.into());
         // SAFETY: as the caller says.
         unsafe { put(frame, taken.ok_or(none)?.raw()) }
@@ -213,12 +214,12 @@ pub unsafe extern "C" fn swath_banks_give(
     let give = || -> Outcome<()> {
         let order = order(k)?;
         // SAFETY: as the caller says.
-        Ok(unsafe { swath_banks::get(banks) }?.give(Pfn::new(frame), order)?)
+        Ok(unsafe { swath_banks::get(banks) }?.free(Pfn::new(frame), order)?)
     };
     swath_result::of(give())
 }
 
-/// How many banks there are; 0 for an object that is no such allocator.
+/// Counts the banks; 0 for an object that is no such allocator.
 ///
 /// # Safety
 /// `banks` is null or an object of this library.
@@ -238,7 +239,7 @@ pub unsafe extern "C" fn swath_banks_free_count(banks: *const swath_banks) -> u6
     unsafe { swath_banks::look(banks) }.map_or(0, ZoneAllocator::free_frames)
 }
 
-/// What is known of bank `index`. O(1).
+/// Writes the counts of bank `index`. O(1).
 ///
 /// Errors: `SWATH_ARGUMENT` with the number of banks, `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
 ///
@@ -256,9 +257,9 @@ pub unsafe extern "C" fn swath_banks_look(
         let none = swath_result::new(SWATH_ARGUMENT, banks.banks() as u64);
         let state = banks.bank(index).ok_or(none)?;
         let pool = match state.pool {
-            Some(Pool::Kernel) => swath_pool::SWATH_POOL_KERNEL,
-            Some(Pool::User) => swath_pool::SWATH_POOL_USER,
-            Some(Pool::Offline) => swath_pool::SWATH_POOL_OFFLINE,
+            Some(BankPool::Kernel) => swath_pool::SWATH_POOL_KERNEL,
+            Some(BankPool::User) => swath_pool::SWATH_POOL_USER,
+            Some(BankPool::Offline) => swath_pool::SWATH_POOL_OFFLINE,
             None => swath_pool::SWATH_POOL_NONE,
         };
         let value = swath_bank {

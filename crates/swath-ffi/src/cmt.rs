@@ -1,24 +1,103 @@
-//! `cmt_malloc` and its kin: contiguous memory for programs on Linux
-//! (003_f9a9d8482224280c.txt, section 4.3).
-//!
-//! Blocks come from the buffer pool of `swath-heap`. What lies within 2 MiB is contiguous in
-//! physical memory where the kernel has huge pages to give, and `cmt_extents` says what is.
+//! `cmt_malloc` and its kin in C: contiguous memory for programs on Linux (*Zhang, Lu and Zhang*,
+//! section 4.3). Each function is one of `swath-cmt`, which documents them.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 
-use swath_arch::BASE_PAGE_BYTES;
+use swath_cmt::{BeginError, ExtentsError, OnError, Options, PhysicalExtent, Populate, Purge, c};
 
 use crate::map::swath_extent;
 use crate::object::put;
 use crate::result::swath_status::*;
-use crate::result::{fail, swath_result};
-use swath_cmt::choice::cmt_options;
-use swath_cmt::physical::PageMap;
-use swath_cmt::pool::BeginError;
-use swath_cmt::{physical, pool};
+use crate::result::{Outcome, fail, swath_result};
 
-/// What the pool holds, in bytes if not said otherwise.
+/// Settings of `cmt_malloc`. Fill it with `cmt_options_default` first, so that it stays right
+/// when members are added.
+///
+/// Each member can be set by the environment too, by the name beside it; the environment
+/// counts where the program does not call `cmt_init`. A value that is no number or out of
+/// range is the default.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct cmt_options {
+    /// `SWATH_ARENA_MIB`: addresses to reserve, which bound all memory together. They cost
+    /// nothing. 2 to 16777216 (16 TiB), by default twice the machine's memory, or less in a process
+    /// whose addresses are limited.
+    pub arena_mib: u64,
+    /// `SWATH_HUGETLB`: 1 takes pages of the kernel's hugetlb pools as far as there are any,
+    /// of 1 GiB for segments that hold them whole, else of 2 MiB. Before a fork what is in use
+    /// of them is copied to other pages for the child: the pool may have none for it. Default 1.
+    pub hugetlb: u32,
+    /// `SWATH_THP`: 1 asks for transparent huge pages of 2 MiB. Default 1.
+    pub thp: u32,
+    /// `SWATH_POPULATE`: 1 touches segments of 2 MiB and more when they are allocated, and with the
+    /// right to know physical addresses picks and orders their pages so that they are as
+    /// contiguous as can be. Default 2: 1, but 0 in the library that overrides malloc.
+    pub populate: u32,
+    /// `SWATH_PURGE_MS`: time for which memory that is free stays with the process before it
+    /// goes back to the system, in ms. Default 1000.
+    pub purge_ms: u64,
+    /// `SWATH_EMPTY_EIGHTHS`: the emptiness threshold f in eighths, 1 to 7: a superblock that is
+    /// so empty may go to other threads. Default 7.
+    pub empty_eighths: u32,
+    /// `SWATH_GUARD`: 1 puts an address range that faults behind every segment. Default 0.
+    pub guard: u32,
+    /// `SWATH_QUARANTINE`: number of freed blocks of a thread that wait before they may be
+    /// allocated again, so that a use after free is not at once another's. Up to 4096; default 0.
+    pub quarantine: u32,
+    /// `SWATH_ON_ERROR`: the consequence of a wrong pointer given to `cmt_free`: 0, nothing; 1,
+    /// a line on standard error; 2, that and an abort. Default 2.
+    pub on_error: u32,
+}
+
+impl From<Options> for cmt_options {
+    fn from(options: Options) -> Self {
+        Self {
+            arena_mib: options.arena_mib,
+            hugetlb: options.hugetlb.into(),
+            thp: options.thp.into(),
+            populate: match options.populate {
+                Populate::Never => 0,
+                Populate::Always => 1,
+                Populate::Default => 2,
+            },
+            purge_ms: options.purge_delay_ms,
+            empty_eighths: options.empty_eighths,
+            guard: options.guard.into(),
+            quarantine: options.quarantine,
+            on_error: match options.on_error {
+                OnError::Ignore => 0,
+                OnError::Report => 1,
+                OnError::Abort => 2,
+            },
+        }
+    }
+}
+
+impl TryFrom<cmt_options> for Options {
+    type Error = swath_result;
+
+    fn try_from(options: cmt_options) -> Outcome<Self> {
+        let out_of_range = |value: u64| swath_result::new(SWATH_ARGUMENT, value);
+        let flag = |value: u32| match value {
+            0 | 1 => Ok(value == 1),
+            _ => Err(out_of_range(value.into())),
+        };
+        Ok(Self {
+            arena_mib: options.arena_mib,
+            hugetlb: flag(options.hugetlb)?,
+            thp: flag(options.thp)?,
+            populate: u64::from(options.populate).try_into().map_err(out_of_range)?,
+            purge_delay_ms: options.purge_ms,
+            empty_eighths: options.empty_eighths,
+            guard: flag(options.guard)?,
+            quarantine: options.quarantine,
+            on_error: u64::from(options.on_error).try_into().map_err(out_of_range)?,
+        })
+    }
+}
+
+/// Counts of what the pool holds, in bytes if not said otherwise.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct cmt_stats {
@@ -34,7 +113,7 @@ pub struct cmt_stats {
     pub hugetlb_1g_bytes: u64,
     /// Of pages of 2 MiB of the hugetlb pool.
     pub hugetlb_2m_bytes: u64,
-    /// Where transparent huge pages were asked for.
+    /// For which transparent huge pages were asked for.
     pub thp_bytes: u64,
     /// Of pages of 4 KiB.
     pub small_bytes: u64,
@@ -52,14 +131,14 @@ pub struct cmt_stats {
     pub physical_known: u32,
 }
 
-/// `size` bytes, aligned to 16, which hold anything; a size of 0 gets a block too. Null, and
+/// Allocates `size` bytes, aligned to 16 and not initialised; a size of 0 gets a block too. Null, and
 /// `errno` is ENOMEM, if there is no memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmt_malloc(size: usize) -> *mut c_void {
-    swath_cmt::calls::cmt_malloc(size)
+    c::malloc(size)
 }
 
-/// Gives a block back; null is allowed. What a wrong pointer comes to is
+/// Frees a block; null is allowed. The consequence of a wrong pointer is
 /// `cmt_options.on_error`; nothing changes.
 ///
 /// # Safety
@@ -67,13 +146,13 @@ pub extern "C" fn cmt_malloc(size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmt_free(block: *mut c_void) {
     // SAFETY: as the caller says.
-    unsafe { swath_cmt::calls::cmt_free(block) }
+    unsafe { c::free(block) }
 }
 
-/// `count` times `size` bytes, all zero. Null with ENOMEM also if the product overflows.
+/// Allocates `count` times `size` bytes, all zero. Null with ENOMEM also if the product overflows.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmt_calloc(count: usize, size: usize) -> *mut c_void {
-    swath_cmt::calls::cmt_calloc(count, size)
+    c::calloc(count, size)
 }
 
 /// Makes a block at least `size` bytes long; it keeps its place if it can, and its bytes up to
@@ -85,32 +164,31 @@ pub extern "C" fn cmt_calloc(count: usize, size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmt_realloc(block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: as the caller says.
-    unsafe { swath_cmt::calls::cmt_realloc(block, size) }
+    unsafe { c::realloc(block, size) }
 }
 
-/// `size` bytes at a multiple of `align`, a power of two. Null with ENOMEM, or EINVAL for
+/// Allocates `size` bytes at a multiple of `align`, a power of two. Null with ENOMEM, or EINVAL for
 /// another alignment.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmt_aligned_alloc(align: usize, size: usize) -> *mut c_void {
-    swath_cmt::calls::cmt_aligned_alloc(align, size)
+    c::aligned_alloc(align, size)
 }
 
-/// Bytes that may be used of a block: as many as were asked for or more; 0 for null or a pointer
+/// Returns the bytes of a block that may be used: as many as were asked for or more; 0 for null or a pointer
 /// that is none of a block.
 ///
 /// # Safety
 /// None beyond the call: any pointer may be tried.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmt_usable_size(block: *const c_void) -> usize {
-    // SAFETY: as the caller says.
-    unsafe { swath_cmt::calls::cmt_usable_size(block) }
+    c::usable_size(block)
 }
 
-/// Gives back to the system what has been free for the delay of the options, or (`now` not
-/// 0) all that is free.
+/// Returns to the system what has been free for the delay of the options, or (`now` not 0) all
+/// that is free.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmt_purge(now: c_int) {
-    swath_cmt::calls::cmt_purge(now)
+    swath_cmt::purge(if now == 0 { Purge::Due } else { Purge::All });
 }
 
 /// Writes the defaults, the environment not considered.
@@ -122,7 +200,7 @@ pub extern "C" fn cmt_purge(now: c_int) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmt_options_default(options: *mut cmt_options) -> swath_result {
     // SAFETY: as the caller says.
-    swath_result::of(unsafe { put(options, cmt_options::new()) })
+    swath_result::of(unsafe { put(options, Options::default().into()) })
 }
 
 /// Begins with these options instead of those of the environment; null means those. To be called
@@ -136,21 +214,22 @@ pub unsafe extern "C" fn cmt_options_default(options: *mut cmt_options) -> swath
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmt_init(options: *const cmt_options) -> swath_result {
     // SAFETY: as the caller says.
-    let options = unsafe { options.as_ref() }.copied();
-    let begin = || {
-        if let Some(options) = &options {
-            options.check().map_err(|value| swath_result::new(SWATH_ARGUMENT, value))?;
-        }
-        match pool::begin(options) {
-            Ok(_) => Ok(()),
-            Err(BeginError::Begun) => fail(SWATH_STATE, 0),
-            Err(BeginError::Memory) => fail(SWATH_OUT_OF_MEMORY, 0),
-        }
+    let begun = match unsafe { options.as_ref() }.copied() {
+        Some(options) => match Options::try_from(options) {
+            Ok(options) => swath_cmt::begin_with(options),
+            Err(error) => return error,
+        },
+        None => swath_cmt::begin().map_err(BeginError::from),
     };
-    swath_result::of(begin())
+    match begun {
+        Ok(()) => swath_result::OK,
+        Err(BeginError::Option(error)) => swath_result::new(SWATH_ARGUMENT, error.value),
+        Err(BeginError::AlreadyBegun) => swath_result::new(SWATH_STATE, 0),
+        Err(BeginError::OutOfMemory(_)) => swath_result::new(SWATH_OUT_OF_MEMORY, 0),
+    }
 }
 
-/// What the pool holds now; all zero before anything was allocated.
+/// Counts what the pool holds now; all zero before anything was allocated.
 ///
 /// Errors: `SWATH_NULL`.
 ///
@@ -158,28 +237,22 @@ pub unsafe extern "C" fn cmt_init(options: *const cmt_options) -> swath_result {
 /// `stats` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmt_stats_get(stats: *mut cmt_stats) -> swath_result {
-    let Some(process) = pool::begun() else {
-        // SAFETY: as the caller says.
-        return swath_result::of(unsafe { put(stats, cmt_stats::default()) });
-    };
-    let held = process.pool.stats();
-    let chunks = process.pool.with_source(|source| source.counts());
-    let bytes = |chunks: u64| chunks * swath_cmt::backing::CHUNK_BYTES as u64;
+    let now = swath_cmt::stats();
     let value = cmt_stats {
-        live_bytes: held.live_bytes,
-        held_bytes: held.held_bytes,
-        segment_bytes: held.segment_bytes,
-        cached_bytes: held.cached_bytes,
-        hugetlb_1g_bytes: bytes(chunks.giant),
-        hugetlb_2m_bytes: bytes(chunks.huge),
-        thp_bytes: bytes(chunks.advised),
-        small_bytes: bytes(chunks.small),
-        ordered_bytes: bytes(chunks.ordered),
-        arena_bytes: process.options.arena_mib << 20,
-        remote_frees: held.remote_frees,
-        late_double_frees: held.late_double_frees,
-        threads: held.heaps,
-        physical_known: process.physical.into(),
+        live_bytes: now.live_bytes,
+        held_bytes: now.held_bytes,
+        segment_bytes: now.segment_bytes,
+        cached_bytes: now.cached_bytes,
+        hugetlb_1g_bytes: now.hugetlb_1g_bytes,
+        hugetlb_2m_bytes: now.hugetlb_2m_bytes,
+        thp_bytes: now.thp_bytes,
+        small_bytes: now.small_bytes,
+        ordered_bytes: now.ordered_bytes,
+        arena_bytes: now.arena_bytes,
+        remote_frees: now.remote_frees,
+        late_double_frees: now.late_double_frees,
+        threads: now.threads,
+        physical_known: now.physical_known.into(),
     };
     // SAFETY: as the caller says.
     swath_result::of(unsafe { put(stats, value) })
@@ -191,7 +264,7 @@ pub unsafe extern "C" fn cmt_stats_get(stats: *mut cmt_stats) -> swath_result {
 pub struct cmt_extent {
     /// The physical address of its first byte.
     pub address: u64,
-    /// How long it is.
+    /// Number of its bytes.
     pub len_bytes: u64,
 }
 
@@ -223,63 +296,28 @@ pub unsafe extern "C" fn cmt_extents(
         if found.is_null() || (extents.is_null() && room > 0) {
             return fail(SWATH_NULL, 0);
         }
-        if len_bytes == 0 {
-            return fail(SWATH_EMPTY, 0);
-        }
-        let foreign = swath_result::new(SWATH_FOREIGN, block.addr().get() as u64);
-        let process = pool::begun().ok_or(foreign)?;
-        let usable = process.pool.usable_size(block).map_err(|_| foreign)?;
-        if usable.checked_sub(offset).is_none_or(|rest| len_bytes > rest) {
-            return fail(SWATH_FOREIGN, usable as u64);
-        }
-        let first = block.as_ptr().wrapping_add(offset);
-        let address = first.addr();
-        if !process.physical {
-            return fail(SWATH_DENIED, address as u64);
-        }
-        let page = BASE_PAGE_BYTES as usize;
-        let (from, end) = (address & !(page - 1), address + len_bytes);
-        for at in (from..end).step_by(page).map(|at| at.max(address)) {
-            // SAFETY: a byte of the block; it is written as it is, by one instruction.
-            unsafe {
-                let byte = first.wrapping_add(at - address);
-                (*byte.cast::<core::sync::atomic::AtomicU8>())
-                    .fetch_add(0, core::sync::atomic::Ordering::Relaxed);
-            }
-        }
-        let map = PageMap::open().ok_or(swath_result::new(SWATH_DENIED, address as u64))?;
-        let (mut count, mut last) = (0, cmt_extent::default());
-        let (mut at, mut known) = (from, true);
-        let write = |index: usize, extent: cmt_extent| {
-            if index < room {
+        let end = offset.saturating_add(len_bytes);
+        let mut count = 0;
+        let write = |extent: PhysicalExtent| {
+            if count < room {
+                let extent =
+                    cmt_extent { address: extent.address.raw(), len_bytes: extent.len_bytes };
                 // SAFETY: there is room for it.
-                unsafe { extents.add(index).write(extent) };
+                unsafe { extents.add(count).write(extent) };
             }
+            count += 1;
         };
-        let read = map.frames(from, (end - from).div_ceil(page), &mut |frame| {
-            let Some(frame) = frame else {
-                known = false;
-                return;
-            };
-            let (low, high) = (at.max(address), (at + page).min(end));
-            let piece = cmt_extent {
-                address: frame * page as u64 + (low - at) as u64,
-                len_bytes: (high - low) as u64,
-            };
-            if count > 0 && last.address + last.len_bytes == piece.address {
-                last.len_bytes += piece.len_bytes;
-            } else {
-                count += 1;
-                last = piece;
-            }
-            write(count - 1, last);
-            at += page;
-        });
-        if !read || !known {
-            return fail(SWATH_DENIED, address as u64);
-        }
         // SAFETY: as the caller says.
-        unsafe { put(found, count) }
+        match unsafe { swath_cmt::extents(block, offset..end, write) } {
+            // SAFETY: as the caller says.
+            Ok(()) => unsafe { put(found, count) },
+            Err(ExtentsError::Empty) => fail(SWATH_EMPTY, 0),
+            Err(ExtentsError::Foreign { address }) => fail(SWATH_FOREIGN, address as u64),
+            Err(ExtentsError::Outside { usable_bytes }) => fail(SWATH_FOREIGN, usable_bytes as u64),
+            Err(ExtentsError::Unknown(_)) => {
+                fail(SWATH_DENIED, block.addr().get().wrapping_add(offset) as u64)
+            }
+        }
     };
     swath_result::of(list())
 }
@@ -297,13 +335,7 @@ pub unsafe extern "C" fn cmt_areas(
     context: *mut c_void,
 ) -> swath_result {
     let Some(visit) = visit else { return swath_result::new(SWATH_NULL, 0) };
-    // SAFETY: the caller gave the function and its context.
-    let known = physical::areas(&mut |area| unsafe { visit(area.into(), context) });
-    swath_result::new(if known { SWATH_OK } else { SWATH_DENIED }, 0)
-}
-
-/// For a library that overrides `malloc`: from now on segments are not populated unless the options
-/// say so.
-pub fn overrides_malloc() {
-    swath_cmt::backing::POPULATE.store(false, core::sync::atomic::Ordering::Relaxed);
+    // SAFETY: the caller vouches for the function and its context.
+    let known = swath_cmt::areas(|area| unsafe { visit(area.into(), context) });
+    swath_result::new(if known.is_ok() { SWATH_OK } else { SWATH_DENIED }, 0)
 }

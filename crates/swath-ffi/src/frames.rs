@@ -5,7 +5,8 @@ use core::ffi::c_void;
 
 use swath_arch::{Extent, Order};
 use swath_frame::{
-    AllocError, BestFit, BuildError, Config, FrameAllocator, FreeError, HeadOfList, PageBuddy,
+    BestFit, BuddyConfig, BuildError, FrameAllocateError, FrameAllocator, FrameFreeError,
+    HeadOfList, PageBuddy,
 };
 
 use crate::map::{swath_extent, swath_map};
@@ -18,7 +19,7 @@ pub struct swath_frames {
     _private: [u8; 0],
 }
 
-/// Which orders have a free list, and which block serves a request.
+/// Policy of an allocator: the orders that have a free list, and the choice of the block for a request.
 ///
 /// The binary buddy system (BBS) of Linux is granularity 1 and top 10. The page buddy system
 /// (PBS) is granularity 4 and top 8 on ARMv7, 9 and 18 on ARMv8 and x86-64.
@@ -51,15 +52,15 @@ macro_rules! either {
 }
 
 impl FrameAllocator for Frames {
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
-        either!(self, buddy => buddy.take_block(frames_max))
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        either!(self, buddy => buddy.allocate_block(frames_max))
     }
 
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
-        either!(self, buddy => buddy.take_aligned(order))
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        either!(self, buddy => buddy.allocate_aligned(order))
     }
 
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         either!(self, buddy => buddy.free(extent))
     }
 
@@ -99,14 +100,15 @@ pub(crate) fn order(k: u32) -> Outcome<Order> {
     order.ok_or(swath_result::new(SWATH_ARGUMENT, k.into()))
 }
 
-fn checked(config: swath_frames_config) -> Outcome<(Config, bool)> {
+fn checked(config: swath_frames_config) -> Outcome<(BuddyConfig, bool)> {
     let wrong = swath_result::new(SWATH_ARGUMENT, config.granularity.into());
     let best_fit = match config.best_fit {
         0 => false,
         1 => true,
         other => return fail(SWATH_ARGUMENT, other.into()),
     };
-    let config = Config::new(config.granularity, order(config.top_order)?).map_err(|_| wrong)?;
+    let config =
+        BuddyConfig::new(config.granularity, order(config.top_order)?).map_err(|_| wrong)?;
     Ok((config, best_fit))
 }
 
@@ -214,7 +216,7 @@ pub unsafe extern "C" fn swath_frames_allocate(
         }
         let (mut found, mut rest) = (0, count);
         while rest > 0 {
-            let next = if found < room { frames.take_block(rest) } else { None };
+            let next = if found < room { frames.allocate_block(rest) } else { None };
             let Some(block) = next else {
                 for index in 0..found {
                     // SAFETY: written below.
@@ -255,7 +257,7 @@ pub unsafe extern "C" fn swath_frames_take_block(
             return fail(SWATH_EMPTY, 0);
         }
         // SAFETY: as the caller says.
-        let taken = unsafe { swath_frames::get(frames) }?.borrow_mut().take_block(frames_max);
+        let taken = unsafe { swath_frames::get(frames) }?.borrow_mut().allocate_block(frames_max);
         let none = swath_result::new(SWATH_OUT_OF_FRAMES, 0);
         // SAFETY: as the caller says.
         unsafe { put(block, taken.ok_or(none)?.into()) }
@@ -281,7 +283,8 @@ pub unsafe extern "C" fn swath_frames_allocate_aligned(
             return fail(SWATH_NULL, 0);
         }
         // SAFETY: as the caller says.
-        let taken = unsafe { swath_frames::get(frames) }?.borrow_mut().take_aligned(order(k)?)?;
+        let taken =
+            unsafe { swath_frames::get(frames) }?.borrow_mut().allocate_aligned(order(k)?)?;
         // SAFETY: as the caller says.
         unsafe { put(block, taken.into()) }
     };
@@ -306,7 +309,7 @@ pub unsafe extern "C" fn swath_frames_free(
     swath_result::of(frames.and_then(|frames| Ok(frames.borrow_mut().free(extent.into())?)))
 }
 
-/// How many frames are free; 0 for an object that is no such allocator. O(1).
+/// Counts the free frames; 0 for an object that is no such allocator. O(1).
 ///
 /// # Safety
 /// `frames` is null or an object of this library.
@@ -316,7 +319,7 @@ pub unsafe extern "C" fn swath_frames_free_count(frames: *const swath_frames) ->
     unsafe { swath_frames::look(frames) }.map_or(0, |frames| frames.borrow().free_frames())
 }
 
-/// How many frames there are; 0 for an object that is no such allocator. O(1).
+/// Counts the frames; 0 for an object that is no such allocator. O(1).
 ///
 /// # Safety
 /// `frames` is null or an object of this library.

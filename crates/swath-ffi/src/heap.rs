@@ -2,13 +2,11 @@
 
 use core::alloc::Layout;
 use core::ffi::c_void;
-use core::ptr::{
-    NonNull, {self},
-};
+use core::ptr::{self, NonNull};
 
 use ::swath_heap::{
-    AllocError, ByteAllocator, FreeError, HalfFit, PageSource, PoolError, PoolId, ResizeError,
-    SourceError, Tlsf,
+    AllocateBytesError, ByteAllocator, FreeBytesError, HalfFit, HeapPoolError, PageSource, PoolId,
+    ResizeBytesError, SourceError, Tlsf,
 };
 
 use crate::object::{Opaque, put};
@@ -25,7 +23,7 @@ impl Opaque for swath_heap {
     const TAG: u64 = u64::from_le_bytes(*b"swathhep");
 }
 
-/// How a heap chooses blocks.
+/// Policy by which a heap chooses blocks.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum swath_fit {
@@ -35,7 +33,7 @@ pub enum swath_fit {
     SWATH_HALF_FIT = 1,
 }
 
-/// Gives pages to a heap and takes them back. All ranges are whole pages of one pool.
+/// Source of pages for a heap. All ranges are whole pages of one pool.
 /// From `commit` until `release` a page can be read and written, and only the heap and its
 /// users touch it.
 #[repr(C)]
@@ -44,12 +42,12 @@ pub struct swath_page_source {
     /// Makes a range usable; 0 if that was done, and none of it otherwise.
     pub commit:
         Option<unsafe extern "C" fn(context: *mut c_void, start: *mut c_void, len: usize) -> i32>,
-    /// Takes a range back.
+    /// Releases a range.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void, start: *mut c_void, len: usize)>,
-    /// Whether the page of an address is committed: 1 or 0.
+    /// Returns 1 if the page of an address is committed, else 0.
     pub is_committed:
         Option<unsafe extern "C" fn(context: *mut c_void, address: *const c_void) -> i32>,
-    /// What the functions get.
+    /// Argument of the functions.
     pub context: *mut c_void,
     /// Bytes of a page, a power of two of at least 64.
     pub page_bytes: usize,
@@ -108,52 +106,58 @@ macro_rules! any {
     };
 }
 
-impl From<AllocError> for swath_result {
-    fn from(error: AllocError) -> Self {
+impl From<AllocateBytesError> for swath_result {
+    fn from(error: AllocateBytesError) -> Self {
         match error {
-            AllocError::TooLarge { size_bytes, .. } => {
+            AllocateBytesError::TooLarge { size_bytes, .. } => {
                 Self::new(SWATH_TOO_LARGE, size_bytes as u64)
             }
-            AllocError::OutOfMemory { largest_bytes, .. } => {
+            AllocateBytesError::OutOfMemory { largest_bytes, .. } => {
                 Self::new(SWATH_OUT_OF_MEMORY, largest_bytes as u64)
             }
-            AllocError::Source(error) => Self::new(SWATH_OUT_OF_FRAMES, error.address as u64),
-            AllocError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.address as u64),
+            AllocateBytesError::Source(error) => {
+                Self::new(SWATH_OUT_OF_FRAMES, error.address as u64)
+            }
+            AllocateBytesError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.address as u64),
         }
     }
 }
 
-impl From<FreeError> for swath_result {
-    fn from(error: FreeError) -> Self {
+impl From<FreeBytesError> for swath_result {
+    fn from(error: FreeBytesError) -> Self {
         match error {
-            FreeError::Misaligned { address } => Self::new(SWATH_MISALIGNED, address as u64),
-            FreeError::Foreign { address } => Self::new(SWATH_FOREIGN, address as u64),
-            FreeError::NotAllocated { address } => Self::new(SWATH_NOT_ALLOCATED, address as u64),
-            FreeError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.address as u64),
+            FreeBytesError::Misaligned { address } => Self::new(SWATH_MISALIGNED, address as u64),
+            FreeBytesError::Foreign { address } => Self::new(SWATH_FOREIGN, address as u64),
+            FreeBytesError::NotAllocated { address } => {
+                Self::new(SWATH_NOT_ALLOCATED, address as u64)
+            }
+            FreeBytesError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.address as u64),
         }
     }
 }
 
-impl From<ResizeError> for swath_result {
-    fn from(error: ResizeError) -> Self {
+impl From<ResizeBytesError> for swath_result {
+    fn from(error: ResizeBytesError) -> Self {
         match error {
-            ResizeError::Pointer(error) => error.into(),
-            ResizeError::Alloc(error) => error.into(),
+            ResizeBytesError::Free(error) => error.into(),
+            ResizeBytesError::Allocate(error) => error.into(),
         }
     }
 }
 
-impl From<PoolError> for swath_result {
-    fn from(error: PoolError) -> Self {
+impl From<HeapPoolError> for swath_result {
+    fn from(error: HeapPoolError) -> Self {
         match error {
-            PoolError::TooShort { min_bytes, .. } => Self::new(SWATH_STORAGE, min_bytes as u64),
-            PoolError::TooLong { max_bytes, .. } => Self::new(SWATH_TOO_LARGE, max_bytes as u64),
-            PoolError::NotPages { address, .. } => Self::new(SWATH_MISALIGNED, address as u64),
-            PoolError::Overlaps { address } => Self::new(SWATH_OVERLAP, address as u64),
-            PoolError::Source(error) => Self::new(SWATH_OUT_OF_FRAMES, error.address as u64),
-            PoolError::Unknown { address } => Self::new(SWATH_FOREIGN, address as u64),
-            PoolError::InUse { address } => Self::new(SWATH_IN_USE, address as u64),
-            PoolError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.address as u64),
+            HeapPoolError::TooShort { min_bytes, .. } => Self::new(SWATH_STORAGE, min_bytes as u64),
+            HeapPoolError::TooLong { max_bytes, .. } => {
+                Self::new(SWATH_TOO_LARGE, max_bytes as u64)
+            }
+            HeapPoolError::NotPages { address, .. } => Self::new(SWATH_MISALIGNED, address as u64),
+            HeapPoolError::Overlaps { address } => Self::new(SWATH_OVERLAP, address as u64),
+            HeapPoolError::Source(error) => Self::new(SWATH_OUT_OF_FRAMES, error.address as u64),
+            HeapPoolError::Unknown { address } => Self::new(SWATH_FOREIGN, address as u64),
+            HeapPoolError::InUse { address } => Self::new(SWATH_IN_USE, address as u64),
+            HeapPoolError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.address as u64),
         }
     }
 }
@@ -376,7 +380,7 @@ pub unsafe extern "C" fn swath_heap_check(heap: *const swath_heap) -> swath_resu
     // SAFETY: as the caller says.
     let checked = unsafe { swath_heap::look(heap) }.and_then(|heap| {
         let fault =
-            |fault: ::swath_heap::Fault| swath_result::new(SWATH_CORRUPT, fault.address as u64);
+            |fault: ::swath_heap::HeapFault| swath_result::new(SWATH_CORRUPT, fault.address as u64);
         any!(heap, heap => heap.check()).map_err(fault)
     });
     swath_result::of(checked)

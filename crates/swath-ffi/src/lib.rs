@@ -1,9 +1,11 @@
-//! The C interface of Swath: `include/swath.h` is made from this crate.
+#![cfg_attr(feature = "cmt", doc = include_str!("../README.md"))]
 //!
-//! It adds no behaviour. A C object is the Rust structure of the same name, placed
-//! at the beginning of storage that the caller gives, with its metadata behind it:
+//! # Objects
+//!
+//! A C object is the Rust structure of the same name, placed
+//! at the beginning of storage that the caller supplies, with its metadata behind it:
 //! ask for the size, hand over the storage, and nothing else is ever allocated. To
-//! give an object up, forget it.
+//! end an object, forget it.
 //!
 //! ```text
 //!  storage   |  tag  |  the structure  |  its words ...              |
@@ -41,8 +43,6 @@ pub use map::*;
 pub use regions::*;
 pub use reservations::*;
 pub use result::*;
-#[cfg(feature = "cmt")]
-pub use swath_cmt::cmt_options;
 
 #[cfg(not(any(feature = "cmt", test)))]
 #[panic_handler]

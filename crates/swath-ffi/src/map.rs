@@ -1,10 +1,10 @@
-//! Which frames there are.
+//! The map of the frames that there are.
 
 use core::ffi::c_void;
 use core::slice;
 
 use swath_arch::{Extent, Pfn, PhysAddr};
-use swath_frame::{ByteRange, MapError, MemoryMap};
+use swath_frame::{ByteRange, MemoryMap, MemoryMapError};
 
 use crate::object::{Opaque, array, put};
 use crate::result::swath_status::*;
@@ -16,7 +16,7 @@ use crate::result::{Outcome, swath_result};
 pub struct swath_range {
     /// The address of the first byte.
     pub start: u64,
-    /// How many bytes there are.
+    /// Number of bytes.
     pub len_bytes: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct swath_range {
 pub struct swath_extent {
     /// The number of the first frame: its address divided by 4096.
     pub start: u64,
-    /// How many frames there are.
+    /// Number of frames.
     pub count: u64,
 }
 
@@ -52,14 +52,16 @@ impl Opaque for swath_map {
     const TAG: u64 = u64::from_le_bytes(*b"swathmap");
 }
 
-impl From<MapError> for swath_result {
-    fn from(error: MapError) -> Self {
+impl From<MemoryMapError> for swath_result {
+    fn from(error: MemoryMapError) -> Self {
         match error {
-            MapError::Overlap { range, .. } => Self::new(SWATH_OVERLAP, range.start.raw()),
-            MapError::Overflow { range } => Self::new(SWATH_OVERFLOW, range.start.raw()),
+            MemoryMapError::Overlap { range, .. } => Self::new(SWATH_OVERLAP, range.start.raw()),
+            MemoryMapError::Overflow { range } => Self::new(SWATH_OVERFLOW, range.start.raw()),
             // There is room for an area of every range.
-            MapError::TooManyAreas { range, .. } => Self::new(SWATH_STORAGE, range.start.raw()),
-            MapError::NoFrame => Self::new(SWATH_NO_FRAME, 0),
+            MemoryMapError::TooManyAreas { range, .. } => {
+                Self::new(SWATH_STORAGE, range.start.raw())
+            }
+            MemoryMapError::NoFrame => Self::new(SWATH_NO_FRAME, 0),
         }
     }
 }
@@ -116,7 +118,7 @@ pub unsafe extern "C" fn swath_map_create(
 
 const _: () = assert!(size_of::<Extent>() == 16 && size_of::<ByteRange>() == 16);
 
-/// How many frames the map has; 0 for an object that is no map.
+/// Counts the frames of the map; 0 for an object that is no map.
 ///
 /// # Safety
 /// `map` is null or an object of this library.

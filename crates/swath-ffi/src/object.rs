@@ -10,7 +10,7 @@ use crate::result::{Outcome, fail, too_small};
 /// The words behind an object.
 pub(crate) type Words = &'static mut [u64];
 
-/// What stands at the beginning of an object's storage. C holds a pointer to it.
+/// The beginning of an object's storage. C holds a pointer to it.
 #[repr(C)]
 pub(crate) struct Object<T> {
     tag: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Object<T> {
 pub(crate) trait Opaque: Sized {
     /// The structure.
     type Inner;
-    /// What tells it from others.
+    /// Number that tells it from others.
     const TAG: u64;
 
     /// Bytes of storage for an object with `words` words behind it, from an aligned
@@ -32,12 +32,12 @@ pub(crate) trait Opaque: Sized {
         words.checked_mul(8).and_then(|bytes| bytes.checked_add(fixed)).unwrap_or(usize::MAX)
     }
 
-    /// What an object's address is a multiple of.
+    /// Returns the alignment of an object's address.
     fn align() -> usize {
         align_of::<Object<Self::Inner>>().max(8)
     }
 
-    /// Where the words begin: a multiple of 8.
+    /// Returns the offset at which the words begin: a multiple of 8.
     fn words_at() -> usize {
         size_of::<Object<Self::Inner>>().next_multiple_of(8)
     }

@@ -5,8 +5,8 @@ use core::slice;
 
 use swath_arch::{BusError, PageRange, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn, validity};
 use swath_region::{
-    DenseTree, FramePool, NewRegionsError, PoolError, Quota, QuotaError, RegionError, RegionSpace,
-    RegionTree, Rights, TreeError, dense_tree_words,
+    DenseTree, FramePool, FramePoolError, NewRegionsError, Quota, QuotaError, RegionError,
+    RegionSpace, RegionTree, Rights, TreeError, dense_tree_words,
 };
 
 use crate::map::swath_extent;
@@ -110,13 +110,13 @@ trees! {
 pub struct swath_memory {
     /// The number of its first frame.
     pub first_frame: u64,
-    /// Where it begins for the processor, a multiple of 8.
+    /// Address at which it begins for the processor, a multiple of 8.
     pub bytes: *mut c_void,
-    /// How long it is, a multiple of 8.
+    /// Number of bytes, a multiple of 8.
     pub len_bytes: usize,
 }
 
-/// Where the arrays of a space stand: physical addresses, multiples of 4. Each is
+/// Physical addresses of the arrays of a space, multiples of 4. Each is
 /// 4·2^`pages_log2` bytes.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,7 +135,7 @@ pub struct swath_validity_tables {
     pub regions: u64,
 }
 
-/// How many frames a space is sure to get, and how many it never exceeds.
+/// Numbers of frames that a space is sure to get, and that it never exceeds.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct swath_quota {
@@ -145,7 +145,7 @@ pub struct swath_quota {
     pub limit: u32,
 }
 
-/// What an unmapped region was.
+/// Description of a region that was unmapped.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct swath_unmapped {
@@ -210,11 +210,15 @@ impl From<QuotaError> for swath_result {
     }
 }
 
-impl From<PoolError> for swath_result {
-    fn from(error: PoolError) -> Self {
+impl From<FramePoolError> for swath_result {
+    fn from(error: FramePoolError) -> Self {
         match error {
-            PoolError::FrameOutOfReach { end_max, .. } => Self::new(SWATH_ARGUMENT, end_max.raw()),
-            PoolError::Short { needed, .. } => Self::new(SWATH_STORAGE, needed.saturating_mul(4)),
+            FramePoolError::FrameOutOfReach { end_max, .. } => {
+                Self::new(SWATH_ARGUMENT, end_max.raw())
+            }
+            FramePoolError::Short { needed, .. } => {
+                Self::new(SWATH_STORAGE, needed.saturating_mul(4))
+            }
         }
     }
 }

@@ -5,8 +5,8 @@ use core::ffi::c_void;
 use core::cell::RefCell;
 
 use swath_arch::Pfn;
-use swath_frame::reserve::reservations::{ReservationsError, Source};
-use swath_frame::{FrameAllocator, Levels, PopulateError, Reservations};
+use swath_frame::reserve::{FrameSource, ReservationsError};
+use swath_frame::{FrameAllocator, PopulateError, ReservationLevels, Reservations};
 
 use crate::frames::{Frames, order, swath_frames};
 use crate::map::{swath_extent, swath_map};
@@ -26,7 +26,7 @@ impl Opaque for swath_reservations {
     const TAG: u64 = u64::from_le_bytes(*b"swathrsv");
 }
 
-/// Which superpages are reserved.
+/// Policy of reservations: the superpages that are reserved.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum swath_levels {
@@ -82,14 +82,14 @@ impl From<ReservationsError> for swath_result {
     }
 }
 
-fn checked(levels: u32) -> Outcome<Levels> {
-    const KNOWN: [Levels; 6] = [
-        Levels::ARMV7,
-        Levels::ARMV7_SUPERSECTIONS,
-        Levels::ARMV8,
-        Levels::ARMV8_GIGABYTES,
-        Levels::X86_64,
-        Levels::X86_64_GIGABYTES,
+fn checked(levels: u32) -> Outcome<ReservationLevels> {
+    const KNOWN: [ReservationLevels; 6] = [
+        ReservationLevels::ARMV7,
+        ReservationLevels::ARMV7_SUPERSECTIONS,
+        ReservationLevels::ARMV8,
+        ReservationLevels::ARMV8_GIGABYTES,
+        ReservationLevels::X86_64,
+        ReservationLevels::X86_64_GIGABYTES,
     ];
     let known = KNOWN.get(levels as usize).copied();
     known.ok_or(swath_result::new(SWATH_ARGUMENT, levels.into()))
@@ -173,8 +173,8 @@ pub unsafe extern "C" fn swath_reservations_populate(
             frame: page.frame.raw(),
             full_order: page.full.map_or(0, |order| order.k()),
             reserved_order: match page.source {
-                Source::Reserved(order) | Source::InReservation(order) => order.k(),
-                Source::Single => 0,
+                FrameSource::Reserved(order) | FrameSource::InReservation(order) => order.k(),
+                FrameSource::Single => 0,
             },
         };
         // SAFETY: as the caller says.
@@ -183,8 +183,8 @@ pub unsafe extern "C" fn swath_reservations_populate(
     swath_result::of(populate())
 }
 
-/// Whether the aligned 2^`k` frames around `frame` are populated in full, in one
-/// reservation: 1, else 0.
+/// Returns 1 if the aligned 2^`k` frames around `frame` are populated in full, in one
+/// reservation, else 0.
 ///
 /// # Safety
 /// `reservations` is null or an object of this library.

@@ -1,10 +1,10 @@
-//! What went wrong, in a form that C can hold: a code, and the place.
+//! Results in a form that C can hold: a code, and the place.
 
 use core::ffi::{CStr, c_char};
 
-use swath_frame::{AllocError, FreeError, IsolateError};
+use swath_frame::{FrameAllocateError, FrameFreeError, IsolateError};
 
-/// What a call came to.
+/// Outcome of a call.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum swath_status {
@@ -54,7 +54,7 @@ pub enum swath_status {
     SWATH_TOO_LARGE,
     /// No block is long enough; `at` is the largest request that could be served.
     SWATH_OUT_OF_MEMORY,
-    /// What stands in memory was overwritten; `at` is where.
+    /// Metadata in memory was overwritten; `at` is the address.
     SWATH_CORRUPT,
     /// The pool is in use; `at` is an address in use.
     SWATH_IN_USE,
@@ -128,9 +128,9 @@ impl swath_status {
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct swath_result {
-    /// What the call came to.
+    /// Outcome of the call.
     pub status: swath_status,
-    /// Where.
+    /// Frame, page, address or number to which the status applies.
     pub at: u64,
 }
 
@@ -141,7 +141,7 @@ impl swath_result {
         Self { status, at }
     }
 
-    /// From what a function of this crate came to inside.
+    /// Makes it from an outcome inside this crate.
     pub(crate) fn of(result: Outcome<()>) -> Self {
         match result {
             Ok(()) => Self::OK,
@@ -162,23 +162,23 @@ pub(crate) const fn too_small<T>(needed_bytes: usize) -> Outcome<T> {
     fail(SWATH_STORAGE, needed_bytes as u64)
 }
 
-impl From<AllocError> for swath_result {
-    fn from(error: AllocError) -> Self {
+impl From<FrameAllocateError> for swath_result {
+    fn from(error: FrameAllocateError) -> Self {
         match error {
-            AllocError::Empty => Self::new(SWATH_EMPTY, 0),
-            AllocError::OutOfFrames { free, .. } => Self::new(SWATH_OUT_OF_FRAMES, free),
-            AllocError::NoBlock { order } => Self::new(SWATH_NO_BLOCK, order.k().into()),
+            FrameAllocateError::Empty => Self::new(SWATH_EMPTY, 0),
+            FrameAllocateError::OutOfFrames { free, .. } => Self::new(SWATH_OUT_OF_FRAMES, free),
+            FrameAllocateError::NoBlock { order } => Self::new(SWATH_NO_BLOCK, order.k().into()),
         }
     }
 }
 
-impl From<FreeError> for swath_result {
-    fn from(error: FreeError) -> Self {
+impl From<FrameFreeError> for swath_result {
+    fn from(error: FrameFreeError) -> Self {
         match error {
-            FreeError::Empty => Self::new(SWATH_EMPTY, 0),
-            FreeError::Overflow { extent } => Self::new(SWATH_OVERFLOW, extent.start.raw()),
-            FreeError::Foreign { frame } => Self::new(SWATH_FOREIGN, frame.raw()),
-            FreeError::NotAllocated { frame } => Self::new(SWATH_NOT_ALLOCATED, frame.raw()),
+            FrameFreeError::Empty => Self::new(SWATH_EMPTY, 0),
+            FrameFreeError::Overflow { extent } => Self::new(SWATH_OVERFLOW, extent.start.raw()),
+            FrameFreeError::Foreign { frame } => Self::new(SWATH_FOREIGN, frame.raw()),
+            FrameFreeError::NotAllocated { frame } => Self::new(SWATH_NOT_ALLOCATED, frame.raw()),
         }
     }
 }
@@ -196,7 +196,7 @@ impl From<IsolateError> for swath_result {
     }
 }
 
-/// What a [`swath_status`] means, in English: a string that is always there.
+/// Returns the meaning of a [`swath_status`] in English: a string that is always there.
 #[unsafe(no_mangle)]
 pub extern "C" fn swath_status_text(status: u32) -> *const c_char {
     let known = swath_status::ALL.get(status as usize);

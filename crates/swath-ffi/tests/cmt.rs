@@ -7,7 +7,7 @@ use std::sync::mpsc;
 
 use swath::swath_status::*;
 use swath::*;
-use swath_frame::testing::frames::Random;
+use swath_arch::testing::Random;
 
 /// Fills a block with what only it holds.
 fn fill(block: *mut c_void, len: usize, with: u64) {

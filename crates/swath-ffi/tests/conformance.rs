@@ -11,16 +11,16 @@ use std::ptr::{
 };
 
 use ::swath_heap::conformance::Plan;
-use ::swath_heap::{ByteAllocator, ResizeError};
+use ::swath_heap::{ByteAllocator, ResizeBytesError};
 use swath::swath_status::*;
 use swath::*;
+use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, PageRange, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn};
-use swath_frame::testing::frames::{Random, conform};
-use swath_frame::zone::bank::buddy::{AdaptiveBuddy, Policy, Pools};
-use swath_frame::zone::bank::ranges::Banks;
+use swath_frame::testing::frames::conform;
+use swath_frame::zone::bank::{AdaptiveBuddy, BankLayout, PoolPlacement, PoolPolicy};
 use swath_frame::{
-    AllocError, ByteRange, Config, FrameAllocator, FreeError, Levels, MemoryMap, Mobility,
-    PageBuddy, Reservations, ZoneAllocator,
+    BuddyConfig, ByteRange, FrameAllocateError, FrameAllocator, FrameFreeError, MemoryMap,
+    Mobility, PageBuddy, ReservationLevels, Reservations, ZoneAllocator,
 };
 use swath_region::{DenseTree, FramePool, Quota, RegionSpace, Rights, dense_tree_words};
 
@@ -34,7 +34,7 @@ fn storage(len_bytes: usize, off: usize) -> (*mut c_void, usize) {
 fn map_of(areas: &[Extent]) -> *mut swath_map {
     let ranges: Vec<swath_range> = areas
         .iter()
-        .map(|area| swath_range { start: area.start.addr().raw(), len_bytes: area.count << 12 })
+        .map(|area| swath_range { start: area.start.address().raw(), len_bytes: area.count << 12 })
         .collect();
     let (at, len) = storage(swath_map_storage_bytes(ranges.len()), 3);
     let mut map = ptr::null_mut();
@@ -61,39 +61,39 @@ impl CFrames {
     }
 }
 
-fn free_error(result: swath_result, extent: Extent) -> FreeError {
+fn free_error(result: swath_result, extent: Extent) -> FrameFreeError {
     match result.status {
-        SWATH_EMPTY => FreeError::Empty,
-        SWATH_OVERFLOW => FreeError::Overflow { extent },
-        SWATH_FOREIGN => FreeError::Foreign { frame: Pfn::new(result.at) },
-        SWATH_NOT_ALLOCATED => FreeError::NotAllocated { frame: Pfn::new(result.at) },
+        SWATH_EMPTY => FrameFreeError::Empty,
+        SWATH_OVERFLOW => FrameFreeError::Overflow { extent },
+        SWATH_FOREIGN => FrameFreeError::Foreign { frame: Pfn::new(result.at) },
+        SWATH_NOT_ALLOCATED => FrameFreeError::NotAllocated { frame: Pfn::new(result.at) },
         other => panic!("{other:?}"),
     }
 }
 
 impl FrameAllocator for CFrames {
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
         let mut block = swath_extent::default();
         // SAFETY: an object of the library.
         let result = unsafe { swath_frames_take_block(self.0, frames_max, &mut block) };
         (result.status == SWATH_OK).then(|| block.into())
     }
 
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
         let mut block = swath_extent::default();
         // SAFETY: an object of the library.
         let result = unsafe { swath_frames_allocate_aligned(self.0, order.k(), &mut block) };
         match result.status {
             SWATH_OK => Ok(block.into()),
             SWATH_OUT_OF_FRAMES => {
-                Err(AllocError::OutOfFrames { wanted: order.frames(), free: result.at })
+                Err(FrameAllocateError::OutOfFrames { wanted: order.frames(), free: result.at })
             }
-            SWATH_NO_BLOCK => Err(AllocError::NoBlock { order }),
+            SWATH_NO_BLOCK => Err(FrameAllocateError::NoBlock { order }),
             other => panic!("{other:?}"),
         }
     }
 
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         // SAFETY: an object of the library.
         let result = unsafe { swath_frames_free(self.0, extent.into()) };
         if result.status == SWATH_OK { Ok(()) } else { Err(free_error(result, extent)) }
@@ -120,7 +120,11 @@ impl FrameAllocator for CFrames {
         assert_eq!(result.status, SWATH_OK);
     }
 
-    fn allocate(&mut self, count: u64, sink: &mut dyn FnMut(Extent)) -> Result<(), AllocError> {
+    fn allocate(
+        &mut self,
+        count: u64,
+        sink: &mut dyn FnMut(Extent),
+    ) -> Result<(), FrameAllocateError> {
         let mut blocks = vec![swath_extent::default(); 64];
         loop {
             let mut taken = 0;
@@ -134,9 +138,9 @@ impl FrameAllocator for CFrames {
                     return Ok(());
                 }
                 SWATH_TOO_MANY_BLOCKS => blocks.resize(blocks.len() * 2, swath_extent::default()),
-                SWATH_EMPTY => return Err(AllocError::Empty),
+                SWATH_EMPTY => return Err(FrameAllocateError::Empty),
                 SWATH_OUT_OF_FRAMES => {
-                    return Err(AllocError::OutOfFrames { wanted: count, free: result.at });
+                    return Err(FrameAllocateError::OutOfFrames { wanted: count, free: result.at });
                 }
                 other => panic!("{other:?}"),
             }
@@ -189,15 +193,17 @@ fn reservations_do_what_they_do_in_rust() {
             let made = unsafe { swath_reservations_create(c_map, 0, under.0, at, len, &mut c) };
             assert_eq!(made.status, SWATH_OK);
 
-            let words = PageBuddy::<Vec<u64>>::storage_words(map, Config::PBS_ARMV7);
-            let buddy = PageBuddy::<_>::new(map, Config::PBS_ARMV7, vec![0; words]).expect("fits");
+            let words = PageBuddy::<Vec<u64>>::storage_words(map, BuddyConfig::PBS_ARMV7);
+            let buddy =
+                PageBuddy::<_>::new(map, BuddyConfig::PBS_ARMV7, vec![0; words]).expect("fits");
             let shared = RefCell::new(buddy);
             let words = Reservations::<&RefCell<PageBuddy<Vec<u64>>>, Vec<u64>>::storage_words(
                 map,
-                Levels::ARMV7,
+                ReservationLevels::ARMV7,
             );
             let mut rust =
-                Reservations::new(map, Levels::ARMV7, &shared, vec![0; words]).expect("fits");
+                Reservations::new(map, ReservationLevels::ARMV7, &shared, vec![0; words])
+                    .expect("fits");
 
             let mut random = Random::new(seed);
             let mut held = Vec::new();
@@ -255,9 +261,9 @@ fn reservations_do_what_they_do_in_rust() {
 fn banks_do_what_they_do_in_rust() {
     let c_map = map_of(&areas());
     let zone = Extent::new(Pfn::new(0), 2048);
-    let shape = Banks::new(Pfn::new(0), 256, Order::known(6)).expect("banks");
+    let shape = BankLayout::new(Pfn::new(0), 256, Order::known(6)).expect("banks");
     with_map(|map| {
-        for (packed, policy) in [(0, Policy::PAPER), (1, Policy::PACKED)] {
+        for (packed, policy) in [(0, PoolPolicy::PAPER), (1, PoolPolicy::PACKED)] {
             let config = swath_banks_config {
                 zone: zone.into(),
                 first_frame: 0,
@@ -271,7 +277,7 @@ fn banks_do_what_they_do_in_rust() {
             // SAFETY: storage as was asked for.
             let made = unsafe { swath_banks_create(c_map, config, at, len, &mut c) };
             assert_eq!(made.status, SWATH_OK);
-            let rule = Pools::new(policy);
+            let rule = PoolPlacement::new(policy);
             let words = AdaptiveBuddy::<Vec<u64>>::storage_words(map, zone, shape, &rule);
             let words = words.expect("banks");
             let mut rust =
@@ -289,7 +295,7 @@ fn banks_do_what_they_do_in_rust() {
                         // SAFETY: an object of the library.
                         let result = unsafe { swath_banks_take(c, k, owner, &mut frame) };
                         let order = Order::new(k as u8).expect("small");
-                        match rust.take(order, Mobility::ALL[owner as usize]) {
+                        match rust.allocate(order, Mobility::ALL[owner as usize]) {
                             Some(known) => {
                                 assert_eq!(
                                     (result.status, frame),
@@ -307,7 +313,7 @@ fn banks_do_what_they_do_in_rust() {
                         // SAFETY: an object of the library.
                         let result = unsafe { swath_banks_give(c, frame, order.k()) };
                         assert_eq!(result.status, SWATH_OK, "{step}");
-                        assert_eq!(rust.give(Pfn::new(frame), order), Ok(()), "{step}");
+                        assert_eq!(rust.free(Pfn::new(frame), order), Ok(()), "{step}");
                         // SAFETY: an object of the library.
                         let again = unsafe { swath_banks_give(c, frame, order.k()) };
                         assert_eq!(again.status, SWATH_NOT_ALLOCATED, "{step}");
@@ -337,7 +343,10 @@ struct CHeap(*mut swath_heap);
 
 // SAFETY: the heap behind it is a `ByteAllocator`.
 unsafe impl ByteAllocator for CHeap {
-    fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, ::swath_heap::AllocError> {
+    fn allocate(
+        &mut self,
+        layout: Layout,
+    ) -> Result<NonNull<u8>, ::swath_heap::AllocateBytesError> {
         let mut block = ptr::null_mut();
         // SAFETY: an object of the library.
         let result =
@@ -348,7 +357,7 @@ unsafe impl ByteAllocator for CHeap {
         Err(alloc_error(result, layout))
     }
 
-    unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), ::swath_heap::FreeError> {
+    unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), ::swath_heap::FreeBytesError> {
         // SAFETY: as the caller says.
         let result = unsafe { swath_heap_free(self.0, at.as_ptr().cast()) };
         if result.status == SWATH_OK { Ok(()) } else { Err(pointer_error(result)) }
@@ -358,7 +367,7 @@ unsafe impl ByteAllocator for CHeap {
         &mut self,
         at: NonNull<u8>,
         layout: Layout,
-    ) -> Result<NonNull<u8>, ResizeError> {
+    ) -> Result<NonNull<u8>, ResizeBytesError> {
         let mut block = at.as_ptr().cast();
         // SAFETY: as the caller says.
         let result =
@@ -366,13 +375,13 @@ unsafe impl ByteAllocator for CHeap {
         match result.status {
             SWATH_OK => Ok(NonNull::new(block.cast()).expect("a block")),
             SWATH_TOO_LARGE | SWATH_OUT_OF_MEMORY => {
-                Err(ResizeError::Alloc(alloc_error(result, layout)))
+                Err(ResizeBytesError::Allocate(alloc_error(result, layout)))
             }
-            _ => Err(ResizeError::Pointer(pointer_error(result))),
+            _ => Err(ResizeBytesError::Free(pointer_error(result))),
         }
     }
 
-    unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, ::swath_heap::FreeError> {
+    unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, ::swath_heap::FreeBytesError> {
         // SAFETY: as the caller says.
         Ok(unsafe { swath_heap_usable_bytes(self.0, at.as_ptr().cast()) })
     }
@@ -384,23 +393,24 @@ unsafe impl ByteAllocator for CHeap {
     }
 }
 
-fn alloc_error(result: swath_result, layout: Layout) -> ::swath_heap::AllocError {
+fn alloc_error(result: swath_result, layout: Layout) -> ::swath_heap::AllocateBytesError {
     let (size_bytes, align_bytes) = (layout.size(), layout.align());
     match result.status {
-        SWATH_TOO_LARGE => ::swath_heap::AllocError::TooLarge { size_bytes, align_bytes },
-        SWATH_OUT_OF_MEMORY => {
-            ::swath_heap::AllocError::OutOfMemory { size_bytes, largest_bytes: result.at as usize }
-        }
+        SWATH_TOO_LARGE => ::swath_heap::AllocateBytesError::TooLarge { size_bytes, align_bytes },
+        SWATH_OUT_OF_MEMORY => ::swath_heap::AllocateBytesError::OutOfMemory {
+            size_bytes,
+            largest_bytes: result.at as usize,
+        },
         other => panic!("{other:?}"),
     }
 }
 
-fn pointer_error(result: swath_result) -> ::swath_heap::FreeError {
+fn pointer_error(result: swath_result) -> ::swath_heap::FreeBytesError {
     let address = result.at as usize;
     match result.status {
-        SWATH_MISALIGNED => ::swath_heap::FreeError::Misaligned { address },
-        SWATH_FOREIGN => ::swath_heap::FreeError::Foreign { address },
-        SWATH_NOT_ALLOCATED => ::swath_heap::FreeError::NotAllocated { address },
+        SWATH_MISALIGNED => ::swath_heap::FreeBytesError::Misaligned { address },
+        SWATH_FOREIGN => ::swath_heap::FreeBytesError::Foreign { address },
+        SWATH_NOT_ALLOCATED => ::swath_heap::FreeBytesError::NotAllocated { address },
         other => panic!("{other:?}"),
     }
 }

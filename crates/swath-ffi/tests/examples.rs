@@ -1,10 +1,14 @@
 //! The examples in C and C++, built against the static and the shared library, and run.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where this build put `libswath.a` and `libswath.so`.
+/// The name by which a program looks for the shared library.
+const SO_NAME: &str = "libswath.so.0";
+
+/// Returns the directory in which this build put `libswath.a` and `libswath.so`.
 fn libraries() -> PathBuf {
     let exe = std::env::current_exe().expect("this test");
     exe.parent().expect("target/PROFILE/deps").to_owned()
@@ -14,6 +18,8 @@ fn run(compiler: &str, source: &str, shared: bool) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (dir, libraries) = (tempfile::tempdir().expect("a directory"), libraries());
     let exe = dir.path().join("example");
+    // The name by which the program looks for it.
+    symlink(libraries.join("libswath.so"), dir.path().join(SO_NAME)).expect("a link");
     let mut command = Command::new(compiler);
     command.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&exe);
     command.arg("-I").arg(root.join("include")).arg(root.join("examples").join(source));
@@ -24,7 +30,7 @@ fn run(compiler: &str, source: &str, shared: bool) -> String {
     }
     let built = command.output().expect("a compiler");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let output = Command::new(&exe).env("LD_LIBRARY_PATH", libraries).output().expect("it runs");
+    let output = Command::new(&exe).env("LD_LIBRARY_PATH", dir.path()).output().expect("it runs");
     assert!(output.status.success(), "{source}: {output:?}");
     String::from_utf8(output.stdout).expect("text")
 }
@@ -59,7 +65,6 @@ fn installed() -> tempfile::TempDir {
     for (file, to) in [
         (root.join("include/swath.h"), "include"),
         (libraries().join("libswath.a"), "lib"),
-        (libraries().join("libswath.so"), "lib"),
         (package("swath.pc"), "lib/pkgconfig"),
         (package("swath-config.cmake"), "lib/cmake/swath"),
         (package("swath-config-version.cmake"), "lib/cmake/swath"),
@@ -68,7 +73,25 @@ fn installed() -> tempfile::TempDir {
         fs::create_dir_all(&directory).expect("a directory");
         fs::copy(&file, directory.join(file.file_name().expect("a name"))).expect("a copy");
     }
+    let lib = prefix.path().join("lib");
+    fs::copy(libraries().join("libswath.so"), lib.join(SO_NAME)).expect("a copy");
+    symlink(SO_NAME, lib.join("libswath.so")).expect("a link");
     prefix
+}
+
+#[test]
+fn the_shared_library_has_a_versioned_name() {
+    let read = Command::new("readelf").arg("-d").arg(libraries().join("libswath.so")).output();
+    // It comes with every C compiler for Linux but a few.
+    if let Ok(read) = read {
+        let text = String::from_utf8(read.stdout).expect("text");
+        let line = text.lines().find(|line| line.contains("(SONAME)")).expect("a name");
+        assert!(line.ends_with(&format!("[{SO_NAME}]")), "{line}");
+    } else {
+        println!("readelf is not here");
+    }
+    let cmake = include_str!("../package/swath-config.cmake");
+    assert!(cmake.contains(&format!("IMPORTED_SONAME \"{SO_NAME}\"")));
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! The one interface of every frame allocator.
 
 use core::cell::RefCell;
-use core::fmt;
 
 use swath_arch::{Extent, Order, Pfn};
 
-/// Why a request was not served. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AllocError {
+/// Reasons why an allocation is refused. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FrameAllocateError {
     /// The request was for no frames at all.
+    #[error("a request for no frames")]
     Empty,
     /// Fewer frames are free than were asked for.
+    #[error("{wanted} frames wanted, {free} free")]
     OutOfFrames {
         /// Frames asked for.
         wanted: u64,
@@ -18,120 +19,120 @@ pub enum AllocError {
         free: u64,
     },
     /// Frames are free, but no aligned block of this order.
+    #[error("no aligned free block of order {order}")]
     NoBlock {
         /// The order asked for.
         order: Order,
     },
 }
 
-impl fmt::Display for AllocError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "a request for no frames"),
-            Self::OutOfFrames { wanted, free } => {
-                write!(f, "{wanted} frames wanted, {free} free")
-            }
-            Self::NoBlock { order } => write!(f, "no aligned free block of order {order}"),
-        }
-    }
-}
-
-impl core::error::Error for AllocError {}
-
-/// Why frames were not taken back. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FreeError {
+/// Reasons why frames are not freed. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FrameFreeError {
     /// The extent holds no frames.
+    #[error("an extent of no frames")]
     Empty,
     /// The extent's end lies beyond the last frame number there is.
+    #[error("extent {extent} overflows")]
     Overflow {
         /// The extent.
         extent: Extent,
     },
     /// A frame of the extent does not belong to the allocator.
+    #[error("frame {frame} is not the allocator's")]
     Foreign {
         /// The first such frame.
         frame: Pfn,
     },
     /// A frame of the extent is free already.
+    #[error("frame {frame} is free already")]
     NotAllocated {
         /// The first such frame.
         frame: Pfn,
     },
 }
 
-impl fmt::Display for FreeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "an extent of no frames"),
-            Self::Overflow { extent } => write!(f, "extent {extent} overflows"),
-            Self::Foreign { frame } => write!(f, "frame {frame} is not the allocator's"),
-            Self::NotAllocated { frame } => write!(f, "frame {frame} is free already"),
-        }
-    }
+/// Reasons why an allocator cannot be built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The storage is too small.
+    #[error("{needed_words} words of storage needed, {given_words} given")]
+    Storage {
+        /// Words that are needed.
+        needed_words: usize,
+        /// Words that were given.
+        given_words: usize,
+    },
+    /// The rule cannot tell so many frames apart.
+    #[error("a span of {frames} frames is too long for the rule")]
+    Span {
+        /// Frames from the first to the last of the map.
+        frames: u64,
+    },
+    /// The allocator behind has other frames than the map.
+    #[error("the allocator has other frames than the map")]
+    OtherMap,
 }
 
-impl core::error::Error for FreeError {}
-
-/// Hands out frames and takes them back.
+/// Allocates frames and frees them.
 ///
 /// A request of any count is served by one **block** or more: an allocator
-/// decides in [`take_block`](Self::take_block) how large a piece of the rest
-/// it takes next, and [`allocate`](Self::allocate) is the loop around it (line
+/// decides in [`allocate_block`](Self::allocate_block) how large a piece of the rest
+/// it allocates next, and [`allocate`](Self::allocate) is the loop around it (line
 /// 1 of Fig. 4 in the PBS paper). What has been allocated may be freed in any
 /// pieces.
 pub trait FrameAllocator {
-    /// Takes one free block of 1 to `frames_max` frames, chosen by the
+    /// Allocates one block of 1 to `frames_max` frames, chosen by the
     /// allocator's own rule; `None` if no frame is free or `frames_max` is 0.
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent>;
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent>;
 
-    /// Takes 2^order frames whose first is a multiple of 2^order.
+    /// Allocates 2^order frames whose first is a multiple of 2^order.
     ///
     /// # Errors
-    /// [`AllocError::OutOfFrames`] or [`AllocError::NoBlock`]; nothing changes.
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError>;
+    /// [`FrameAllocateError::OutOfFrames`] or [`FrameAllocateError::NoBlock`]; nothing changes.
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError>;
 
-    /// Takes back frames, which may be any part of what was allocated.
+    /// Frees frames, which may be any part of what was allocated.
     ///
     /// # Errors
-    /// A [`FreeError`] if any frame of `extent` is not allocated; nothing
+    /// A [`FrameFreeError`] if any frame of `extent` is not allocated; nothing
     /// changes.
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError>;
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError>;
 
-    /// How many frames are free.
+    /// Returns the number of free frames.
     fn free_frames(&self) -> u64;
 
-    /// How many frames there are, free or not.
+    /// Returns the number of frames, free or not.
     fn total_frames(&self) -> u64;
 
     /// Visits the free blocks as the allocator holds them (the nodes of its
     /// free lists), ascending within each list, the lists in ascending order.
     fn for_each_free(&self, visit: &mut dyn FnMut(Extent));
 
-    /// Takes `count_frames` frames, handing each block to `sink` in the order
-    /// taken. The whole request succeeds or nothing is taken: since any free
+    /// Allocates `count_frames` frames, handing each block to `sink` in the order
+    /// of allocation. The whole request succeeds or nothing changes: since any free
     /// frame can serve as a block, comparing with
     /// [`free_frames`](Self::free_frames) first is enough.
     ///
     /// # Errors
-    /// [`AllocError::Empty`] or [`AllocError::OutOfFrames`].
+    /// [`FrameAllocateError::Empty`] or [`FrameAllocateError::OutOfFrames`].
     fn allocate(
         &mut self,
         count_frames: u64,
         sink: &mut dyn FnMut(Extent),
-    ) -> Result<(), AllocError> {
+    ) -> Result<(), FrameAllocateError> {
         let free = self.free_frames();
         if count_frames == 0 {
-            return Err(AllocError::Empty);
+            return Err(FrameAllocateError::Empty);
         }
         if count_frames > free {
-            return Err(AllocError::OutOfFrames { wanted: count_frames, free });
+            return Err(FrameAllocateError::OutOfFrames { wanted: count_frames, free });
         }
         let mut rest = count_frames;
         while rest > 0 {
-            let Some(block) = self.take_block(rest) else {
+            let Some(block) = self.allocate_block(rest) else {
                 debug_assert!(false, "a free frame that no block holds");
-                return Err(AllocError::OutOfFrames { wanted: count_frames, free });
+                return Err(FrameAllocateError::OutOfFrames { wanted: count_frames, free });
             };
             rest -= block.count;
             sink(block);
@@ -139,24 +140,24 @@ pub trait FrameAllocator {
         Ok(())
     }
 
-    /// Takes a single frame.
-    fn take_frame(&mut self) -> Option<Pfn> {
-        self.take_block(1).map(|block| block.start)
+    /// Allocates a single frame.
+    fn allocate_frame(&mut self) -> Option<Pfn> {
+        self.allocate_block(1).map(|block| block.start)
     }
 }
 
 /// An allocator that several owners share on one CPU, each through a
 /// reference: a borrow lasts for one call.
 impl<A: FrameAllocator + ?Sized> FrameAllocator for &RefCell<A> {
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
-        self.borrow_mut().take_block(frames_max)
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        self.borrow_mut().allocate_block(frames_max)
     }
 
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
-        self.borrow_mut().take_aligned(order)
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.borrow_mut().allocate_aligned(order)
     }
 
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         self.borrow_mut().free(extent)
     }
 

@@ -4,8 +4,8 @@
 //! single frame. So each CPU has a **slot** of its own: a *claimed word*, up
 //! to 64 frames in a row that the CPU hands out one by one from the lowest, and
 //! a *bounded buffer* of frames that came back from elsewhere. A slot turns to
-//! the shared allocator only to claim the next word, or to give half of a full
-//! buffer back: sorted, so that frames in a row go back as one extent, and
+//! the shared allocator only to claim the next word, or to return half of a full
+//! buffer: sorted, so that frames in a row go back as one extent, and
 //! under one hold of the lock. The upper half goes and the lower half stays,
 //! since every allocator here prefers low frame numbers. Requests for more
 //! than one frame go straight to the shared allocator.
@@ -15,7 +15,7 @@
 //! long as no other call is under way, a request fails only if the allocator
 //! alone, with every frame back in it, would have failed too.
 //!
-//! **Nobody is fooled.** One bit for each frame says whether a user holds it.
+//! **A wrong free is refused.** One bit for each frame says whether a user holds it.
 //! To free is to clear that bit in one atomic step, so that of two frees of
 //! one frame exactly one succeeds, on whichever CPUs they run and wherever the
 //! frame lies by then.
@@ -33,7 +33,7 @@ use core::fmt;
 use lock_api::{Mutex, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::{AllocError, FrameAllocator, FreeError};
+use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 
 // The model checker has to see every atomic access.
 #[cfg(not(loom))]
@@ -58,12 +58,14 @@ const BUFFER_FRAMES: usize = if cfg!(loom) { 2 } else { 64 };
 /// Frames for each word of bits.
 const BITS: u64 = usize::BITS as u64;
 
-/// Why a front was not made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Reasons why a front was not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrontError {
     /// No slot was given.
+    #[error("a front without a slot")]
     NoSlots,
     /// The storage for the bits is too short.
+    #[error("a front needs {needed} words of bits, {given} given")]
     BitsTooShort {
         /// Words needed: [`Front::bits_len`].
         needed: usize,
@@ -72,46 +74,28 @@ pub enum FrontError {
     },
 }
 
-impl fmt::Display for FrontError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSlots => write!(f, "a front without a slot"),
-            Self::BitsTooShort { needed, given } => {
-                write!(f, "a front needs {needed} words of bits, {given} given")
-            }
-        }
-    }
-}
-
-impl core::error::Error for FrontError {}
-
 /// There is no slot for this CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("CPU {cpu} asked for, {cpus} CPUs have a slot")]
 pub struct NoSuchCpu {
     /// The CPU asked for.
     pub cpu: usize,
-    /// How many CPUs have a slot.
+    /// Number of CPUs that have a slot.
     pub cpus: usize,
 }
 
-impl fmt::Display for NoSuchCpu {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CPU {} asked for, {} CPUs have a slot", self.cpu, self.cpus)
-    }
-}
-
-impl core::error::Error for NoSuchCpu {}
-
-/// What [`Front::check`] found broken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A broken invariant that [`Front::check`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrontFault {
     /// A frame is free, yet a user holds it or it never was the front's.
+    #[error("frame {frame} is free and is not")]
     NotFree {
         /// The frame.
         frame: Pfn,
     },
     /// Users, slots and the shared allocator together do not hold every frame
     /// once.
+    #[error("of {owned} frames {used} are used and {free} are free")]
     Count {
         /// Frames that are the front's.
         owned: u64,
@@ -121,19 +105,6 @@ pub enum FrontFault {
         free: u64,
     },
 }
-
-impl fmt::Display for FrontFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotFree { frame } => write!(f, "frame {frame} is free and is not"),
-            Self::Count { owned, used, free } => {
-                write!(f, "of {owned} frames {used} are used and {free} are free")
-            }
-        }
-    }
-}
-
-impl core::error::Error for FrontFault {}
 
 /// The frames that one CPU holds ready, on cache lines of its own.
 #[repr(align(128))]
@@ -179,7 +150,7 @@ struct Held {
     mask: u64,
     /// The entry of `frames` that is handed out next.
     head: usize,
-    /// How many entries count, from `head` on and around the end.
+    /// Number of entries that count, from `head` on and around the end.
     len: usize,
     /// A ring of frames outside the claimed word. First in, first out: frames
     /// freed in rising order are handed out in rising order again.
@@ -230,7 +201,7 @@ impl Held {
         let mut claimed = 0;
         while claimed < CLAIM_FRAMES {
             let most = if claimed == 0 { WORD_FRAMES } else { CLAIM_FRAMES - claimed };
-            let Some(block) = shared.take_block(most) else { break };
+            let Some(block) = shared.allocate_block(most) else { break };
             if claimed == 0 {
                 self.base = block.start.raw();
             }
@@ -252,7 +223,7 @@ impl Held {
         frames
     }
 
-    /// Gives the upper half of a full buffer back.
+    /// Returns the upper half of a full buffer.
     #[cold]
     #[inline(never)]
     fn flush_half(&mut self, shared: &mut impl FrameAllocator) {
@@ -263,7 +234,7 @@ impl Held {
         self.len = kept;
     }
 
-    /// Gives everything back.
+    /// Returns everything.
     fn flush(&mut self, shared: &mut impl FrameAllocator) {
         for run in self.extents() {
             give_back(shared, run);
@@ -421,7 +392,8 @@ fn span(allocator: &impl FrameAllocator) -> (u64, usize) {
 }
 
 impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
-    /// How many words of bits a front over `allocator` needs. O(free blocks).
+    /// Counts the words of bits that a front over `allocator` needs. O(free
+    /// blocks).
     pub fn bits_len(allocator: &A) -> usize {
         2 * span(allocator).1
     }
@@ -466,7 +438,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         }
     }
 
-    /// Takes `count_frames` frames as [`FrameAllocator::allocate`] does: all
+    /// Allocates `count_frames` frames as [`FrameAllocator::allocate`] does: all
     /// or none. `sink` runs under the allocator's lock and must not call the
     /// front.
     ///
@@ -474,12 +446,12 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// the cost of emptying every slot before.
     ///
     /// # Errors
-    /// [`AllocError::Empty`] or [`AllocError::OutOfFrames`].
+    /// [`FrameAllocateError::Empty`] or [`FrameAllocateError::OutOfFrames`].
     pub fn allocate(
         &self,
         count_frames: u64,
         sink: &mut dyn FnMut(Extent),
-    ) -> Result<(), AllocError> {
+    ) -> Result<(), FrameAllocateError> {
         self.insist(|shared| {
             shared.allocate(count_frames, &mut |block| {
                 self.mark(block);
@@ -488,38 +460,38 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         })
     }
 
-    /// Takes 2^order frames whose first is a multiple of 2^order. Costs what
+    /// Allocates 2^order frames whose first is a multiple of 2^order. Costs what
     /// [`allocate`](Self::allocate) costs.
     ///
     /// # Errors
-    /// As [`FrameAllocator::take_aligned`].
-    pub fn take_aligned(&self, order: Order) -> Result<Extent, AllocError> {
-        self.insist(|shared| shared.take_aligned(order).inspect(|&block| self.mark(block)))
+    /// As [`FrameAllocator::allocate_aligned`].
+    pub fn allocate_aligned(&self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.insist(|shared| shared.allocate_aligned(order).inspect(|&block| self.mark(block)))
     }
 
-    /// Takes one block as [`FrameAllocator::take_block`] does.
-    fn take_block(&self, frames_max: u64) -> Option<Extent> {
-        let none = AllocError::OutOfFrames { wanted: 1, free: 0 };
+    /// Allocates one block as [`FrameAllocator::allocate_block`] does.
+    fn allocate_block(&self, frames_max: u64) -> Option<Extent> {
+        let none = FrameAllocateError::OutOfFrames { wanted: 1, free: 0 };
         let block = self.insist(|shared| {
-            shared.take_block(frames_max).inspect(|&block| self.mark(block)).ok_or(none)
+            shared.allocate_block(frames_max).inspect(|&block| self.mark(block)).ok_or(none)
         });
         block.ok()
     }
 
-    /// Takes back frames, which may be any part of what was taken, on whichever
+    /// Frees frames, which may be any part of what was allocated, on whichever
     /// CPU. O(`extent.count` / 64 + the shared allocator's cost).
     ///
     /// # Errors
-    /// A [`FreeError`] that names the first frame of `extent` that no user
+    /// A [`FrameFreeError`] that names the first frame of `extent` that no user
     /// holds; nothing changes.
-    pub fn free(&self, extent: Extent) -> Result<(), FreeError> {
+    pub fn free(&self, extent: Extent) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
-            return Err(FreeError::Empty);
+            return Err(FrameFreeError::Empty);
         }
-        let end = extent.checked_end().ok_or(FreeError::Overflow { extent })?.raw();
+        let end = extent.checked_end().ok_or(FrameFreeError::Overflow { extent })?.raw();
         let start = extent.start.raw();
         if start < self.first {
-            return Err(FreeError::Foreign { frame: extent.start });
+            return Err(FrameFreeError::Foreign { frame: extent.start });
         }
         let mut shared = self.shared.lock();
         let (start, end) = (start - self.first, end - self.first);
@@ -527,19 +499,19 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         shared.free(extent).inspect_err(|_| self.used.set_range(start, end))
     }
 
-    /// How many frames are free, in the allocator and in the slots. Exact when
-    /// no other call is under way. O(CPUs).
+    /// Counts the frames that are free, in the allocator and in the slots.
+    /// Exact when no other call is under way. O(CPUs).
     pub fn free_frames(&self) -> u64 {
         let held: u64 = self.slots.iter().map(|slot| slot.held.lock().count()).sum();
         held + self.shared.lock().free_frames()
     }
 
-    /// How many frames there are, free or not.
+    /// Returns the number of frames, free or not.
     pub fn total_frames(&self) -> u64 {
         self.shared.lock().total_frames()
     }
 
-    /// Gives back to the allocator what the slots hold, so that it can
+    /// Returns to the allocator what the slots hold, so that it can
     /// coalesce. O(CPUs + frames in slots · the allocator's cost).
     pub fn drain(&self) {
         for slot in self.slots {
@@ -588,11 +560,14 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// the other into it and asks again.
     fn insist<T>(
         &self,
-        mut ask: impl FnMut(&mut A) -> Result<T, AllocError>,
-    ) -> Result<T, AllocError> {
+        mut ask: impl FnMut(&mut A) -> Result<T, FrameAllocateError>,
+    ) -> Result<T, FrameAllocateError> {
         let mut answer = ask(&mut self.shared.lock());
         for slot in self.slots {
-            if !matches!(answer, Err(AllocError::OutOfFrames { .. } | AllocError::NoBlock { .. })) {
+            if !matches!(
+                answer,
+                Err(FrameAllocateError::OutOfFrames { .. } | FrameAllocateError::NoBlock { .. })
+            ) {
                 break;
             }
             let mut held = slot.held.lock();
@@ -615,18 +590,18 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// the allocator's lock held there is none under way.
     #[cold]
     #[inline(never)]
-    fn clear_or_refuse(&self, index: u64) -> Result<(), FreeError> {
+    fn clear_or_refuse(&self, index: u64) -> Result<(), FrameFreeError> {
         let _none_under_way = self.shared.lock();
         if self.used.clear(index) { Ok(()) } else { Err(self.refusal(index)) }
     }
 
-    /// Why the frame of a clear bit cannot be freed.
-    fn refusal(&self, index: u64) -> FreeError {
+    /// Returns the reason why the frame of a clear bit cannot be freed.
+    fn refusal(&self, index: u64) -> FrameFreeError {
         let frame = Pfn::new(self.first.wrapping_add(index));
         if self.owned.get(index) {
-            FreeError::NotAllocated { frame }
+            FrameFreeError::NotAllocated { frame }
         } else {
-            FreeError::Foreign { frame }
+            FrameFreeError::Foreign { frame }
         }
     }
 }
@@ -658,23 +633,23 @@ impl<R, A> fmt::Debug for OnCpu<'_, '_, R, A> {
 }
 
 impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
-    /// Takes a single frame: O(1) from this CPU's slot, and each 32nd time or
+    /// Allocates a single frame: O(1) from this CPU's slot, and each 32nd time or
     /// less the cost of claiming. `None` if no frame is free on any CPU.
     #[inline]
-    pub fn get(&self) -> Option<Pfn> {
+    pub fn allocate_frame(&self) -> Option<Pfn> {
         let popped = self.slot.held.lock().pop();
         let frame = match popped {
             Some(frame) => frame,
-            None => return self.get_claimed(),
+            None => return self.allocate_claimed(),
         };
         self.front.used.set(frame.wrapping_sub(self.front.first));
         Some(Pfn::new(frame))
     }
 
-    /// Claims for the empty slot and takes a single frame.
+    /// Claims for the empty slot and allocates a single frame.
     #[cold]
     #[inline(never)]
-    fn get_claimed(&self) -> Option<Pfn> {
+    fn allocate_claimed(&self) -> Option<Pfn> {
         let mut held = self.slot.held.lock();
         if held.count() == 0 {
             held.claim(&mut *self.front.shared.lock());
@@ -682,20 +657,20 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
         let popped = held.pop();
         drop(held);
         let Some(frame) = popped else {
-            return self.front.take_block(1).map(|block| block.start);
+            return self.front.allocate_block(1).map(|block| block.start);
         };
         self.front.used.set(frame.wrapping_sub(self.front.first));
         Some(Pfn::new(frame))
     }
 
-    /// Takes a single frame back, on whichever CPU it was taken: O(1) into
-    /// this CPU's slot, and each 32nd time or less the cost of giving half
-    /// of the buffer back.
+    /// Frees a single frame, on whichever CPU it was allocated: O(1) into
+    /// this CPU's slot, and each 32nd time or less the cost of returning half
+    /// of the buffer.
     ///
     /// # Errors
-    /// [`FreeError::NotAllocated`] or [`FreeError::Foreign`]; nothing changes.
+    /// [`FrameFreeError::NotAllocated`] or [`FrameFreeError::Foreign`]; nothing changes.
     #[inline]
-    pub fn put(&self, frame: Pfn) -> Result<(), FreeError> {
+    pub fn free_frame(&self, frame: Pfn) -> Result<(), FrameFreeError> {
         let front = self.front;
         let index = frame.raw().wrapping_sub(front.first);
         if !front.used.clear(index) {
@@ -715,21 +690,21 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
 /// lock: the sink must not call the front.
 impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
     #[inline]
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
         match frames_max {
             0 => None,
-            1 => self.get().map(|frame| Extent::new(frame, 1)),
-            _ => self.front.take_block(frames_max),
+            1 => OnCpu::allocate_frame(self).map(|frame| Extent::new(frame, 1)),
+            _ => self.front.allocate_block(frames_max),
         }
     }
 
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
-        self.front.take_aligned(order)
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.front.allocate_aligned(order)
     }
 
     #[inline]
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
-        if extent.count == 1 { self.put(extent.start) } else { self.front.free(extent) }
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        if extent.count == 1 { self.free_frame(extent.start) } else { self.front.free(extent) }
     }
 
     fn free_frames(&self) -> u64 {
@@ -753,12 +728,12 @@ impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
         &mut self,
         count_frames: u64,
         sink: &mut dyn FnMut(Extent),
-    ) -> Result<(), AllocError> {
+    ) -> Result<(), FrameAllocateError> {
         self.front.allocate(count_frames, sink)
     }
 
     #[inline]
-    fn take_frame(&mut self) -> Option<Pfn> {
-        self.get()
+    fn allocate_frame(&mut self) -> Option<Pfn> {
+        OnCpu::allocate_frame(self)
     }
 }

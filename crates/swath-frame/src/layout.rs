@@ -1,4 +1,4 @@
-//! How a machine's memory is divided: nodes, zones, banks and sections.
+//! The division of a machine's memory: nodes, zones, banks and sections.
 //!
 //! A **node** is the memory near one processor. A **zone** is the part of a
 //! node that some devices can address: DMA below 16 MiB, DMA32 below 4 GiB,
@@ -50,8 +50,8 @@ pub const UNIT_FRAMES: u64 = 1024;
 const DMA_END: u64 = 16 << (20 - BASE_PAGE_SHIFT);
 const DMA32_END: u64 = 4 << (30 - BASE_PAGE_SHIFT);
 
-/// What a zone's frames can be used for, in the order in which a request may
-/// fall back from the last to the first.
+/// The devices and owners that a zone's frames can serve, in the order in which
+/// a request may fall back from the last to the first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ZoneKind {
     /// Below 16 MiB.
@@ -82,18 +82,18 @@ impl fmt::Display for ZoneKind {
 
 /// A zone of a node that has frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Zone {
+pub struct LayoutZone {
     /// The node's number.
     pub node: usize,
-    /// What its frames can be used for.
+    /// The devices and owners that its frames can serve.
     pub kind: ZoneKind,
     /// From its first frame to its last, holes included.
     pub span: Extent,
-    /// How many frames it has.
+    /// Number of its frames.
     pub present_frames: u64,
 }
 
-/// How many channels neighbouring addresses lie in.
+/// The channels in which neighbouring addresses lie.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Interleaving {
     /// A bank's addresses are its own.
@@ -103,16 +103,16 @@ pub enum Interleaving {
     TwoWay,
 }
 
-/// How memory is divided.
+/// The division of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LayoutConfig {
     /// Frames of a bank of one channel; a multiple of [`UNIT_FRAMES`].
     pub bank_frames: u64,
-    /// Whether banks are powered in pairs.
+    /// True if banks are powered in pairs.
     pub interleaving: Interleaving,
     /// Frames of a section; a multiple of [`UNIT_FRAMES`].
     pub section_frames: u64,
-    /// How many frames of each node's highest zone are set apart as
+    /// Number of frames of each node's highest zone that are set apart as
     /// [`ZoneKind::Movable`], at least as many as are left after rounding its
     /// start up to [`UNIT_FRAMES`]; 0 for none.
     pub movable_frames_per_node: u64,
@@ -130,67 +130,54 @@ impl Default for LayoutConfig {
     }
 }
 
-/// Why memory cannot be divided so.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Reasons why memory cannot be divided so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LayoutError {
     /// There are no nodes, or more than [`NODES_MAX`].
+    #[error("{count} nodes, not from 1 to {NODES_MAX}")]
     Nodes {
-        /// How many there are.
+        /// Their number.
         count: usize,
     },
     /// A node begins before the one in front of it ends, or ends beyond the
     /// last frame number.
+    #[error("node {node} at {span} is out of order")]
     NodeOrder {
         /// The node's number.
         node: usize,
-        /// Where it is said to be.
+        /// The place that was given for it.
         span: Extent,
     },
     /// A frame of the map lies in no node.
+    #[error("frame {frame} lies in no node")]
     NoNode {
         /// The first such frame.
         frame: Pfn,
     },
     /// A node has no frame of the map.
+    #[error("node {node} has no frame")]
     EmptyNode {
         /// The node's number.
         node: usize,
     },
     /// The length of a bank is 0, not a multiple of [`UNIT_FRAMES`], or too large.
+    #[error("banks of {frames} frames, not a multiple of {UNIT_FRAMES}")]
     BankFrames {
         /// The length.
         frames: u64,
     },
     /// The length of a section is 0, not a multiple of [`UNIT_FRAMES`], or too large.
+    #[error("sections of {frames} frames, not a multiple of {UNIT_FRAMES}")]
     SectionFrames {
         /// The length.
         frames: u64,
     },
 }
 
-impl fmt::Display for LayoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nodes { count } => write!(f, "{count} nodes, not from 1 to {NODES_MAX}"),
-            Self::NodeOrder { node, span } => write!(f, "node {node} at {span} is out of order"),
-            Self::NoNode { frame } => write!(f, "frame {frame} lies in no node"),
-            Self::EmptyNode { node } => write!(f, "node {node} has no frame"),
-            Self::BankFrames { frames } => {
-                write!(f, "banks of {frames} frames, not a multiple of {UNIT_FRAMES}")
-            }
-            Self::SectionFrames { frames } => {
-                write!(f, "sections of {frames} frames, not a multiple of {UNIT_FRAMES}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for LayoutError {}
-
 /// Ranges of equal length, counted from the one with the first frame on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Grid {
-    /// How many such ranges lie before the first one counted.
+    /// Number of such ranges before the first one counted.
     skipped: u64,
     count: usize,
     frames: u64,
@@ -235,10 +222,10 @@ impl Grid {
 /// # Examples
 /// ```
 /// use swath_arch::{Extent, Pfn};
-/// use swath_frame::layout::{Layout, LayoutConfig, Preset, ZoneKind};
+/// use swath_frame::layout::{Layout, LayoutConfig, LayoutPreset, ZoneKind};
 /// use swath_frame::MemoryMap;
 ///
-/// let preset = Preset::FourGib;
+/// let preset = LayoutPreset::FourGib;
 /// let mut areas = [Extent::default(); 4];
 /// let map = MemoryMap::new(preset.ranges(), &mut areas).unwrap();
 /// let layout = Layout::new(&map, preset.nodes(), LayoutConfig::default()).unwrap();
@@ -249,7 +236,7 @@ impl Grid {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Layout {
-    zones: [Zone; ZONES_MAX],
+    zones: [LayoutZone; ZONES_MAX],
     zone_count: usize,
     node_count: usize,
     banks: Grid,
@@ -284,7 +271,7 @@ impl Layout {
                     break;
                 }
                 let past = node.end().min(rest.end());
-                rest = Extent::new(past, rest.end().raw() - past.raw());
+                rest = Extent::between(past, rest.end());
             }
             if !rest.is_empty() {
                 return Err(LayoutError::NoNode { frame: rest.start });
@@ -297,7 +284,7 @@ impl Layout {
         let banks = Grid::new(map.span(), config.bank_frames.saturating_mul(ways));
         let sections = Grid::new(map.span(), config.section_frames);
         let mut layout = Self {
-            zones: [Zone {
+            zones: [LayoutZone {
                 node: 0,
                 kind: ZoneKind::Dma,
                 span: Extent::default(),
@@ -323,15 +310,13 @@ impl Layout {
         movable_frames: u64,
     ) -> Result<(), LayoutError> {
         let within = |start: u64, end: u64| {
-            let start = start.max(span.start.raw());
-            let end = end.min(span.end().raw());
-            present(map, start, end)
+            present(map, Extent::between(Pfn::new(start), Pfn::new(end)).intersect(span))
         };
         let borders = [0, DMA_END, DMA32_END, u64::MAX];
         let before = self.zone_count;
         for (kind, border) in ZoneKind::ALL.into_iter().zip(borders.windows(2)) {
             if let Some((span, present_frames)) = within(border[0], border[1]) {
-                self.push(Zone { node, kind, span, present_frames });
+                self.push(LayoutZone { node, kind, span, present_frames });
             }
         }
         if self.zone_count == before {
@@ -352,16 +337,16 @@ impl Layout {
             }
             None => self.zone_count -= 1,
         }
-        self.push(Zone { node, kind: ZoneKind::Movable, span, present_frames });
+        self.push(LayoutZone { node, kind: ZoneKind::Movable, span, present_frames });
         Ok(())
     }
 
-    fn push(&mut self, zone: Zone) {
+    fn push(&mut self, zone: LayoutZone) {
         self.zones[self.zone_count] = zone;
         self.zone_count += 1;
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[inline]
     pub fn nodes(&self) -> usize {
         self.node_count
@@ -369,7 +354,7 @@ impl Layout {
 
     /// The zones that have frames, by node and then by kind.
     #[inline]
-    pub fn zones(&self) -> &[Zone] {
+    pub fn zones(&self) -> &[LayoutZone] {
         &self.zones[..self.zone_count]
     }
 
@@ -385,13 +370,13 @@ impl Layout {
     pub fn zonelist(&self, node: usize, highest: ZoneKind) -> impl Iterator<Item = usize> {
         let nodes = (0..self.node_count).map(move |nth| (node + nth) % self.node_count);
         nodes.flat_map(move |node| {
-            let fits = move |zone: &Zone| zone.node == node && zone.kind <= highest;
+            let fits = move |zone: &LayoutZone| zone.node == node && zone.kind <= highest;
             (0..self.zone_count).rev().filter(move |at| fits(&self.zones[*at]))
         })
     }
 
-    /// How many banks there are, from the one with the first frame to the one
-    /// with the last.
+    /// Returns the number of banks, from the one with the first frame to the
+    /// one with the last.
     #[inline]
     pub fn banks(&self) -> usize {
         self.banks.count
@@ -414,12 +399,13 @@ impl Layout {
         self.banks.get(bank)
     }
 
-    /// Whether a bank has frames of more than one zone. O(z) for z zones.
+    /// Returns true if a bank has frames of more than one zone. O(z) for z
+    /// zones.
     pub fn bank_crosses_zones(&self, bank: usize) -> bool {
         self.bank(bank).is_some_and(|bank| self.crosses_zones(bank))
     }
 
-    /// How many sections there are, from the one with the first frame to the
+    /// Returns the number of sections, from the one with the first frame to the
     /// one with the last.
     #[inline]
     pub fn sections(&self) -> usize {
@@ -443,37 +429,35 @@ impl Layout {
         self.sections.get(section)
     }
 
-    /// Whether an extent has frames of more than one zone. O(z) for z zones.
+    /// Returns true if an extent has frames of more than one zone. O(z) for z
+    /// zones.
     pub fn crosses_zones(&self, extent: Extent) -> bool {
         self.zones().iter().filter(|zone| zone.span.overlaps(extent)).count() > 1
     }
 }
 
-/// The span and the number of the map's frames from `start` to before `end`;
-/// `None` if there are none.
-fn present(map: &MemoryMap<'_>, start: u64, end: u64) -> Option<(Extent, u64)> {
-    let mut found: Option<(u64, u64, u64)> = None;
-    for area in map.areas() {
-        let from = area.start.raw().max(start);
-        let to = area.end().raw().min(end);
-        if from < to {
-            let (first, _, count) = found.unwrap_or((from, to, 0));
-            found = Some((first, to, count + (to - from)));
+/// The span and the number of the map's frames in `extent`; `None` if there are
+/// none.
+fn present(map: &MemoryMap<'_>, extent: Extent) -> Option<(Extent, u64)> {
+    let mut found: Option<(Extent, u64)> = None;
+    for part in map.areas().iter().map(|area| area.intersect(extent)) {
+        if !part.is_empty() {
+            let (span, count) = found.unwrap_or((part, 0));
+            found = Some((Extent::between(span.start, part.end()), count + part.count));
         }
     }
-    found.map(|(first, past, count)| (Extent::new(Pfn::new(first), past - first), count))
+    found
 }
 
 /// From which frame on `span` has `count` frames of the map, or all that it has.
 fn last_frames(map: &MemoryMap<'_>, span: Extent, count: u64) -> u64 {
     let mut rest = count;
     for area in map.areas().iter().rev().filter(|area| area.overlaps(span)) {
-        let start = area.start.max(span.start).raw();
-        let end = area.end().min(span.end()).raw();
-        if end - start >= rest {
-            return end - rest;
+        let part = area.intersect(span);
+        if part.count >= rest {
+            return part.end().raw() - rest;
         }
-        rest -= end - start;
+        rest -= part.count;
     }
     span.start.raw()
 }
@@ -481,7 +465,7 @@ fn last_frames(map: &MemoryMap<'_>, span: Extent, count: u64) -> u64 {
 /// The paper's machines. Each has the hole below 4 GiB in which a PC's devices
 /// are addressed, and the one below 1 MiB.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Preset {
+pub enum LayoutPreset {
     /// 4 GiB in one node.
     FourGib,
     /// 32 GiB in two nodes of 16 GiB.
@@ -500,7 +484,7 @@ const GIB: u64 = 1 << 30;
 const LOW_END: u64 = 0x9_f000;
 const HIGH_START: u64 = 0x10_0000;
 
-impl Preset {
+impl LayoutPreset {
     /// The usable memory, as firmware would report it.
     pub const fn ranges(self) -> &'static [ByteRange] {
         match self {

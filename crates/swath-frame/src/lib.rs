@@ -1,12 +1,4 @@
-//! Which frames of physical memory are free.
-//!
-//! A [`MemoryMap`] says which frames there are; a [`FrameAllocator`] hands
-//! them out and takes them back. The crate is `no_std` and allocates nothing:
-//! ask a structure for the size of its metadata first, then hand over a slice.
-//!
-//! The feature `testing` adds what needs a heap: the paper's lists as they are
-//! written, and the suite that every allocator has to pass.
-
+#![doc = include_str!("../README.md")]
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -22,21 +14,20 @@ pub mod machine;
 pub mod map;
 pub mod reserve;
 pub mod segment;
+#[cfg(feature = "testing")]
 pub mod testing;
 pub mod zone;
 
-pub use allocator::{AllocError, FrameAllocator, FreeError};
-pub use buddy::config::{BuildError, CLASSES_MAX, Config, ConfigError};
-pub use buddy::page_buddy::PageBuddy;
-pub use buddy::quick_fit::QuickFit;
-pub use buddy::rule::{BestFit, HeadOfList, Rule};
+pub use allocator::{BuildError, FrameAllocateError, FrameAllocator, FrameFreeError};
+pub use buddy::{
+    BestFit, BuddyConfig, BuddyConfigError, CLASSES_MAX, HeadOfList, PageBuddy, QuickFit, Rule,
+};
 pub use layout::{Layout, LayoutConfig, ZoneKind};
-pub use machine::handle::Handle;
-pub use machine::hotplug::HotplugError;
-pub use machine::nodes::{Machine, MachineConfig, Request};
-pub use machine::per_cpu::PerCpu;
-pub use machine::usage::{Isolation, Unit, UnitState};
-pub use map::{ByteRange, MapError, MemoryMap};
-pub use reserve::reservations::{Levels, PopulateError, Populated, Reservation, Reservations};
-pub use zone::allocator::{IsolateError, Mobility, ZoneAllocator};
-pub use zone::linux::zone::LinuxZone;
+pub use machine::{
+    BlockRequest, HotplugError, Isolation, Machine, MachineConfig, MachineHandle, MemoryUnit,
+    PerCpuLists, UnitState,
+};
+pub use map::{ByteRange, MemoryMap, MemoryMapError};
+pub use reserve::{PopulateError, Populated, Reservation, ReservationLevels, Reservations};
+pub use zone::linux::LinuxZone;
+pub use zone::{IsolateError, Mobility, ZoneAllocator};

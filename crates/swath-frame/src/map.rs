@@ -1,10 +1,9 @@
-//! Which frames there are: usable ranges of physical memory and the holes
-//! between them.
+//! The memory map: usable ranges of physical memory and the holes between them.
 //!
 //! Firmware reports memory as ranges of bytes. What an allocator may hand out
 //! are the frames that lie wholly inside one range; these form **areas**, and
 //! the holes between areas are **vacuums**. The map keeps the areas sorted and
-//! joined, in storage that the caller gives.
+//! joined, in storage of the caller.
 //!
 //! ```text
 //!  ranges   |=======|   |===============|=========|         |====|
@@ -22,7 +21,7 @@ use swath_arch::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT, Extent, Pfn, PhysAddr};
 pub struct ByteRange {
     /// The address of the first byte.
     pub start: PhysAddr,
-    /// How many bytes there are.
+    /// Number of bytes.
     pub len_bytes: u64,
 }
 
@@ -37,7 +36,7 @@ impl ByteRange {
     /// 2^52; higher bits are lost.
     #[inline]
     pub const fn of_frames(extent: Extent) -> Self {
-        Self { start: extent.start.addr(), len_bytes: extent.count << BASE_PAGE_SHIFT }
+        Self { start: extent.start.address(), len_bytes: extent.count << BASE_PAGE_SHIFT }
     }
 
     fn checked_end(self) -> Option<u64> {
@@ -51,10 +50,11 @@ impl fmt::Display for ByteRange {
     }
 }
 
-/// Why ranges do not make a memory map.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MapError {
+/// Reasons why ranges do not make a memory map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MemoryMapError {
     /// Two ranges share a byte.
+    #[error("range {range} overlaps range {other}")]
     Overlap {
         /// The range that stands later in the input.
         range: ByteRange,
@@ -62,35 +62,23 @@ pub enum MapError {
         other: ByteRange,
     },
     /// The range's end is not an address below 2^64.
+    #[error("range {range} ends beyond the last address")]
     Overflow {
         /// The range.
         range: ByteRange,
     },
     /// The range would need one more area than there is storage for.
+    #[error("range {range} needs an area more than the {capacity} there is room for")]
     TooManyAreas {
         /// The range.
         range: ByteRange,
-        /// How many areas the storage holds.
+        /// Number of areas that the storage holds.
         capacity: usize,
     },
     /// No range holds a whole frame.
+    #[error("no range holds a whole frame")]
     NoFrame,
 }
-
-impl fmt::Display for MapError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Overlap { range, other } => write!(f, "range {range} overlaps range {other}"),
-            Self::Overflow { range } => write!(f, "range {range} ends beyond the last address"),
-            Self::TooManyAreas { range, capacity } => {
-                write!(f, "range {range} needs an area more than the {capacity} there is room for")
-            }
-            Self::NoFrame => write!(f, "no range holds a whole frame"),
-        }
-    }
-}
-
-impl core::error::Error for MapError {}
 
 /// The frames that exist, as areas with vacuums between them.
 ///
@@ -112,7 +100,7 @@ impl<'m> MemoryMap<'m> {
     /// unsorted input adds O(r²) for the check of overlaps.
     ///
     /// # Errors
-    /// A [`MapError`] that names the range at fault.
+    /// A [`MemoryMapError`] that names the range at fault.
     ///
     /// # Examples
     /// ```
@@ -129,12 +117,12 @@ impl<'m> MemoryMap<'m> {
     /// assert_eq!(map.total_frames(), 2 + 256);
     /// assert!(!map.contains(Pfn::new(4)));
     /// ```
-    pub fn new(ranges: &[ByteRange], storage: &'m mut [Extent]) -> Result<Self, MapError> {
+    pub fn new(ranges: &[ByteRange], storage: &'m mut [Extent]) -> Result<Self, MemoryMapError> {
         let capacity = storage.len();
         let mut used = 0;
         let mut highest_end = 0;
         for (index, &range) in ranges.iter().enumerate() {
-            let end = range.checked_end().ok_or(MapError::Overflow { range })?;
+            let end = range.checked_end().ok_or(MemoryMapError::Overflow { range })?;
             if range.len_bytes == 0 {
                 continue;
             }
@@ -145,22 +133,21 @@ impl<'m> MemoryMap<'m> {
                         && other.start.raw() < end
                 };
                 if let Some(&other) = ranges[..index].iter().find(meets) {
-                    return Err(MapError::Overlap { range, other });
+                    return Err(MemoryMapError::Overlap { range, other });
                 }
             }
             highest_end = highest_end.max(end);
 
             let first = range.start.raw().div_ceil(BASE_PAGE_BYTES);
-            let past = end >> BASE_PAGE_SHIFT;
-            if first < past {
-                let area = Extent::new(Pfn::new(first), past - first);
-                used =
-                    join(storage, used, area).ok_or(MapError::TooManyAreas { range, capacity })?;
+            let area = Extent::between(Pfn::new(first), PhysAddr::new(end).frame());
+            if !area.is_empty() {
+                used = join(storage, used, area)
+                    .ok_or(MemoryMapError::TooManyAreas { range, capacity })?;
             }
         }
         let areas = &storage[..used];
         if areas.is_empty() {
-            return Err(MapError::NoFrame);
+            return Err(MemoryMapError::NoFrame);
         }
         Ok(Self { areas, total_frames: areas.iter().map(|area| area.count).sum() })
     }
@@ -177,18 +164,18 @@ impl<'m> MemoryMap<'m> {
     pub fn span(&self) -> Extent {
         match self.areas {
             [] => Extent::default(),
-            [first, .., last] => Extent::new(first.start, last.end().raw() - first.start.raw()),
+            [first, .., last] => Extent::between(first.start, last.end()),
             [only] => *only,
         }
     }
 
-    /// How many frames the areas hold.
+    /// Returns the number of frames in all areas.
     #[inline]
     pub fn total_frames(&self) -> u64 {
         self.total_frames
     }
 
-    /// Whether the frame lies in an area, in O(log a) for a areas.
+    /// Returns true if the frame lies in an area, in O(log a) for a areas.
     pub fn contains(&self, frame: Pfn) -> bool {
         let after = self.areas.partition_point(|area| area.start <= frame);
         after > 0 && self.areas[after - 1].contains(frame)

@@ -3,10 +3,10 @@
 
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::testing::zones::conform;
-use swath_frame::zone::bank::buddy::{
-    Array, BankBuddy, List, Placement, Policy, Pools, Preference,
+use swath_frame::zone::bank::{
+    ArrayPlacement, BankBuddy, BankLayout, BankPreference, ListPlacement, Placement, PoolPlacement,
+    PoolPolicy,
 };
-use swath_frame::zone::bank::ranges::Banks;
 use swath_frame::{ByteRange, MemoryMap, ZoneAllocator};
 
 /// Areas, the zone's span, frames of a bank, order of the largest block.
@@ -43,7 +43,7 @@ fn check<P: Placement>(rule: impl Fn() -> P, shapes: &[Shape], seeds: u64, steps
         let map = MemoryMap::new(&ranges, &mut storage).unwrap();
         let zone = Extent::new(Pfn::new(start), count);
         let top = Order::known(top);
-        let banks = Banks::new(Pfn::new(0), frames, top).unwrap();
+        let banks = BankLayout::new(Pfn::new(0), frames, top).unwrap();
         let words = BankBuddy::<Vec<u64>, P>::storage_words(&map, zone, banks, &rule()).unwrap();
         // A large zone costs the oracle much at every step.
         let steps = if count > 4096 { steps / 20 } else { steps };
@@ -58,22 +58,22 @@ fn check<P: Placement>(rule: impl Fn() -> P, shapes: &[Shape], seeds: u64, steps
 
 #[test]
 fn array() {
-    check(|| Array, SHAPES, 4, 2000);
+    check(|| ArrayPlacement, SHAPES, 4, 2000);
 }
 
 #[test]
 fn list() {
     for recent_first in [false, true] {
-        check(|| List::new(recent_first), SHAPES, 4, 1500);
+        check(|| ListPlacement::new(recent_first), SHAPES, 4, 1500);
     }
 }
 
 #[test]
 fn adaptive() {
-    use Preference::{Fullest, Outermost, Recent};
+    use BankPreference::{Fullest, Outermost, Recent};
     for kernel in [Recent, Outermost, Fullest] {
         for user in [Recent, Outermost, Fullest] {
-            check(|| Pools::new(Policy { kernel, user }), SHAPES, 2, 1200);
+            check(|| PoolPlacement::new(PoolPolicy { kernel, user }), SHAPES, 2, 1200);
         }
     }
 }

@@ -2,13 +2,13 @@
 //! request, where each bank counts, and what is free in it, after every
 //! operation; all sequences on a small zone, random ones on larger ones.
 
+use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::testing::frames::Random;
-use swath_frame::zone::bank::buddy::{
-    AdaptiveBuddy, Array, BankBuddy, List, Placement, Policy, Pools, Preference,
+use swath_frame::zone::bank::{
+    AdaptiveBuddy, ArrayPlacement, BankBuddy, BankLayout, BankLayoutError, BankPool,
+    BankPreference, BankState, ListPlacement, Placement, PoolPlacement, PoolPolicy,
 };
-use swath_frame::zone::bank::ranges::{BankState, Banks, BanksError, Pool};
-use swath_frame::{ByteRange, FreeError, IsolateError, MemoryMap, Mobility, ZoneAllocator};
+use swath_frame::{ByteRange, FrameFreeError, IsolateError, MemoryMap, Mobility, ZoneAllocator};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Rule {
@@ -26,7 +26,7 @@ struct Model {
     free: Vec<Option<bool>>,
     crosses: Vec<bool>,
     isolated: Vec<bool>,
-    pool: Vec<Option<Pool>>,
+    pool: Vec<Option<BankPool>>,
     lists: [Vec<usize>; 3],
     recent: [Option<usize>; 2],
     held: Vec<(Pfn, Order)>,
@@ -53,7 +53,7 @@ impl Model {
         };
         for bank in 0..count {
             if model.total(bank) > 0 && rule != Rule::Array {
-                let pool = if model.crosses[bank] { Pool::Kernel } else { Pool::Offline };
+                let pool = if model.crosses[bank] { BankPool::Kernel } else { BankPool::Offline };
                 model.pool[bank] = Some(pool);
                 model.lists[pool as usize].push(bank);
             }
@@ -85,7 +85,7 @@ impl Model {
         !self.isolated[bank] && self.largest(bank, order.k()) == Some(order.k())
     }
 
-    fn shift(&mut self, bank: usize, to: Pool) {
+    fn shift(&mut self, bank: usize, to: BankPool) {
         let Some(from) = self.pool[bank] else { return };
         self.lists[from as usize].retain(|&other| other != bank);
         self.recent.iter_mut().filter(|recent| **recent == Some(bank)).for_each(|recent| {
@@ -98,8 +98,8 @@ impl Model {
     /// The banks that may serve a request: one, unless the rule leaves it open.
     /// The bank moves as the rule says once it is known.
     fn serving(&self, order: Order, movable: bool, top: u32) -> Vec<usize> {
-        let own = if movable { Pool::User } else { Pool::Kernel };
-        let serving = |pool: Pool| -> Vec<usize> {
+        let own = if movable { BankPool::User } else { BankPool::Kernel };
+        let serving = |pool: BankPool| -> Vec<usize> {
             let list = &self.lists[pool as usize];
             list.iter().copied().filter(|&bank| self.serves(bank, order)).collect()
         };
@@ -113,7 +113,7 @@ impl Model {
                 if recent_first && recent.is_some() {
                     return recent.into_iter().collect();
                 }
-                let found = [own, Pool::Offline].map(serving).concat();
+                let found = [own, BankPool::Offline].map(serving).concat();
                 if let Some(&first) = found.first() {
                     return vec![first];
                 }
@@ -124,7 +124,7 @@ impl Model {
                         self.free_of(*bank)
                     }
                 };
-                let other = if movable { Pool::Kernel } else { Pool::User };
+                let other = if movable { BankPool::Kernel } else { BankPool::User };
                 let others = serving(other);
                 let best = others.iter().map(key).max();
                 others.iter().copied().find(|bank| Some(key(bank)) == best).into_iter().collect()
@@ -134,18 +134,18 @@ impl Model {
                 if !found.is_empty() {
                     return found;
                 }
-                let offline = serving(Pool::Offline);
+                let offline = serving(BankPool::Offline);
                 let edge = if movable { offline.iter().max() } else { offline.iter().min() };
                 if let Some(&edge) = edge {
                     return vec![edge];
                 }
                 if movable {
-                    return serving(Pool::Kernel);
+                    return serving(BankPool::Kernel);
                 }
                 // The most free frames, up to a 32nd of a bank.
                 let unit = (self.bank_frames.next_power_of_two() / 32).max(1);
                 let bucket = |bank: &usize| (self.free_of(*bank) / unit).min(31);
-                let users = serving(Pool::User);
+                let users = serving(BankPool::User);
                 let best = users.iter().map(bucket).max();
                 users.into_iter().filter(|bank| Some(bucket(bank)) == best).collect()
             }
@@ -160,8 +160,8 @@ impl Model {
         };
         let bank = start.raw() as usize / self.bank_frames;
         assert!(banks.contains(&bank), "order {order} came from bank {bank}, not {banks:?}");
-        let own = if movable { Pool::User } else { Pool::Kernel };
-        if self.pool[bank] != Some(own) && !(movable && self.pool[bank] == Some(Pool::Kernel)) {
+        let own = if movable { BankPool::User } else { BankPool::Kernel };
+        if self.pool[bank] != Some(own) && !(movable && self.pool[bank] == Some(BankPool::Kernel)) {
             self.shift(bank, own);
         }
         if self.pool[bank] == Some(own) {
@@ -186,7 +186,7 @@ impl Model {
 
     fn rest(&mut self, bank: usize) {
         if self.free_of(bank) == self.total(bank) && !self.crosses[bank] {
-            self.shift(bank, Pool::Offline);
+            self.shift(bank, BankPool::Offline);
         }
     }
 
@@ -250,7 +250,7 @@ impl<P: Placement + Clone> Pair<P> {
         top: u8,
     ) -> Self {
         let zone = Extent::new(Pfn::new(zone.0), zone.1);
-        let banks = Banks::new(Pfn::new(0), bank_frames as u64, Order::known(top)).unwrap();
+        let banks = BankLayout::new(Pfn::new(0), bank_frames as u64, Order::known(top)).unwrap();
         with_map(areas, |map| {
             let words =
                 BankBuddy::<Vec<u64>, P>::storage_words(map, zone, banks, &placement).unwrap();
@@ -262,13 +262,13 @@ impl<P: Placement + Clone> Pair<P> {
 
     fn take(&mut self, order: u8, mobility: Mobility) {
         let order = Order::known(order);
-        let start = self.buddy.take(order, mobility);
+        let start = self.buddy.allocate(order, mobility);
         self.model.take(start, order, mobility == Mobility::Movable, self.top);
     }
 
     fn give(&mut self, nth: usize) {
         let (start, order) = self.model.give(nth);
-        assert_eq!(self.buddy.give(start, order), Ok(()));
+        assert_eq!(self.buddy.free(start, order), Ok(()));
     }
 
     fn isolate(&mut self, bank: usize, isolated: bool) {
@@ -347,12 +347,12 @@ impl<P: Placement + Clone> Pair<P> {
     }
 }
 
-fn pools(kernel: Preference, user: Preference) -> Pools {
-    Pools::new(Policy { kernel, user })
+fn pools(kernel: BankPreference, user: BankPreference) -> PoolPlacement {
+    PoolPlacement::new(PoolPolicy { kernel, user })
 }
 
-const PREFERENCES: [Preference; 3] =
-    [Preference::Recent, Preference::Outermost, Preference::Fullest];
+const PREFERENCES: [BankPreference; 3] =
+    [BankPreference::Recent, BankPreference::Outermost, BankPreference::Fullest];
 
 #[test]
 fn every_sequence_on_four_banks_of_four_frames() {
@@ -360,9 +360,9 @@ fn every_sequence_on_four_banks_of_four_frames() {
         let pair = Pair::new(placement, rule, &[(0, 16)], (0, 16), 4, 2);
         assert!(pair.explore(depth) > 8_u64.pow(depth as u32));
     }
-    explore(Array, Rule::Array, 5);
+    explore(ArrayPlacement, Rule::Array, 5);
     for recent_first in [false, true] {
-        explore(List::new(recent_first), Rule::List { recent_first }, 5);
+        explore(ListPlacement::new(recent_first), Rule::List { recent_first }, 5);
     }
     for preference in PREFERENCES {
         explore(pools(preference, preference), Rule::Pools, 5);
@@ -381,10 +381,10 @@ fn random_sequences_on_partial_and_crossing_banks() {
     ];
     for &(areas, zone, bank_frames, top) in ZONES {
         for seed in 0..6 {
-            Pair::new(Array, Rule::Array, areas, zone, bank_frames, top).random(seed, 500);
+            Pair::new(ArrayPlacement, Rule::Array, areas, zone, bank_frames, top).random(seed, 500);
             for recent_first in [false, true] {
                 let rule = Rule::List { recent_first };
-                Pair::new(List::new(recent_first), rule, areas, zone, bank_frames, top)
+                Pair::new(ListPlacement::new(recent_first), rule, areas, zone, bank_frames, top)
                     .random(seed, 500);
             }
             for kernel in PREFERENCES {
@@ -395,29 +395,29 @@ fn random_sequences_on_partial_and_crossing_banks() {
     }
 }
 
-fn adaptive(banks: u64, policy: Policy) -> AdaptiveBuddy<Vec<u64>> {
-    let geometry = Banks::new(Pfn::new(0), 256, Order::known(6)).unwrap();
+fn adaptive(banks: u64, policy: PoolPolicy) -> AdaptiveBuddy<Vec<u64>> {
+    let geometry = BankLayout::new(Pfn::new(0), 256, Order::known(6)).unwrap();
     let zone = Extent::new(Pfn::new(0), banks * 256);
     with_map(&[(0, banks * 256)], |map| {
-        let pools = Pools::new(policy);
+        let pools = PoolPlacement::new(policy);
         let words = AdaptiveBuddy::<Vec<u64>>::storage_words(map, zone, geometry, &pools).unwrap();
         AdaptiveBuddy::new(map, zone, geometry, pools, vec![0; words]).unwrap()
     })
 }
 
-fn take_all(buddy: &mut AdaptiveBuddy<Vec<u64>>, mobility: Mobility) -> Vec<Pfn> {
-    std::iter::from_fn(|| buddy.take(Order::BASE, mobility)).collect()
+fn allocate_all(buddy: &mut AdaptiveBuddy<Vec<u64>>, mobility: Mobility) -> Vec<Pfn> {
+    std::iter::from_fn(|| buddy.allocate(Order::BASE, mobility)).collect()
 }
 
 #[test]
 fn candidates_come_emptiest_first_and_each_once() {
-    let mut buddy = adaptive(40, Policy::PACKED);
+    let mut buddy = adaptive(40, PoolPolicy::PACKED);
     let mut random = Random::new(7);
-    for frame in take_all(&mut buddy, Mobility::Movable) {
+    for frame in allocate_all(&mut buddy, Mobility::Movable) {
         // Banks of all degrees, some full.
         let bank = frame.raw() / 256;
         if random.below(40) < bank.saturating_sub(4) {
-            buddy.give(frame, Order::BASE).unwrap();
+            buddy.free(frame, Order::BASE).unwrap();
         }
     }
     let free = |bank: usize| buddy.bank(bank).unwrap().free_frames;
@@ -446,46 +446,46 @@ fn the_policies_differ_in_how_many_banks_they_leave_offline() {
             // Between a third and two thirds in use; what is freed is random.
             let wanted = if round % 2 == 0 { 11_000 } else { 5_500 };
             while held.len() < wanted {
-                held.extend(buddy.take(Order::BASE, Mobility::Movable));
+                held.extend(buddy.allocate(Order::BASE, Mobility::Movable));
             }
             while held.len() > wanted {
                 let frame = held.swap_remove(random.below(held.len() as u64) as usize);
-                buddy.give(frame, Order::BASE).unwrap();
+                buddy.free(frame, Order::BASE).unwrap();
             }
             for _ in 0..20_000 {
                 let frame = held.swap_remove(random.below(held.len() as u64) as usize);
-                buddy.give(frame, Order::BASE).unwrap();
-                held.extend(buddy.take(Order::BASE, Mobility::Movable));
+                buddy.free(frame, Order::BASE).unwrap();
+                held.extend(buddy.allocate(Order::BASE, Mobility::Movable));
             }
-            sum += buddy.pool_free_frames(Pool::Offline);
+            sum += buddy.pool_free_frames(BankPool::Offline);
         }
         assert_eq!(buddy.check(), Ok(()));
         sum
     };
-    let packed = offline(Policy::PACKED);
-    let paper = offline(Policy::PAPER);
+    let packed = offline(PoolPolicy::PACKED);
+    let paper = offline(PoolPolicy::PAPER);
     assert!(packed >= paper, "{packed} frames offline against {paper}");
 }
 
 #[test]
 fn moves_are_counted_by_kind() {
-    let mut buddy = adaptive(4, Policy::PACKED);
-    let user = take_all(&mut buddy, Mobility::Movable);
+    let mut buddy = adaptive(4, PoolPolicy::PACKED);
+    let user = allocate_all(&mut buddy, Mobility::Movable);
     assert_eq!((user.len(), buddy.moves().opened_user), (1024, 4));
     // Bank 2 gets the most free frames: the kernel takes it.
     for &frame in user.iter().filter(|frame| frame.raw() % 256 < frame.raw() / 256 % 3 * 40) {
-        buddy.give(frame, Order::BASE).unwrap();
+        buddy.free(frame, Order::BASE).unwrap();
     }
-    let kernel = buddy.take(Order::BASE, Mobility::Unmovable).unwrap();
+    let kernel = buddy.allocate(Order::BASE, Mobility::Unmovable).unwrap();
     assert_eq!(buddy.bank_of(kernel), Some(2));
-    assert_eq!(buddy.bank(2).unwrap().pool, Some(Pool::Kernel));
+    assert_eq!(buddy.bank(2).unwrap().pool, Some(BankPool::Kernel));
     assert_eq!(buddy.moves().stolen, 1);
     // Users take what they have first, and borrow last.
-    let rest = take_all(&mut buddy, Mobility::Movable);
+    let rest = allocate_all(&mut buddy, Mobility::Movable);
     assert_eq!((rest.len(), buddy.moves().borrowed), (119, 79));
     for frame in user.iter().chain(&rest).filter(|frame| !buddy.is_free(**frame)) {
         if *frame != kernel {
-            buddy.clone().give(*frame, Order::BASE).unwrap();
+            buddy.clone().free(*frame, Order::BASE).unwrap();
         }
     }
     assert_eq!(buddy.check(), Ok(()));
@@ -493,9 +493,9 @@ fn moves_are_counted_by_kind() {
 
 #[test]
 fn a_bank_emptied_while_isolated_goes_offline_on_rejoin() {
-    let mut buddy = adaptive(3, Policy::PACKED);
+    let mut buddy = adaptive(3, PoolPolicy::PACKED);
     let frames: Vec<_> =
-        (0..300).map(|_| buddy.take(Order::BASE, Mobility::Movable).unwrap()).collect();
+        (0..300).map(|_| buddy.allocate(Order::BASE, Mobility::Movable).unwrap()).collect();
     let bank = buddy.next_candidate(None).unwrap();
     buddy.isolate_bank(bank).unwrap();
     let inside = |frame: &&Pfn| buddy.bank_of(**frame) == Some(bank);
@@ -503,65 +503,66 @@ fn a_bank_emptied_while_isolated_goes_offline_on_rejoin() {
     assert!(!moved.is_empty());
     for frame in moved {
         assert_eq!(buddy.next_allocated(bank, Pfn::new(0)), Some(frame));
-        assert_eq!(buddy.take_own(Order::BASE, Pool::User), None, "the other bank is full");
-        buddy.give(frame, Order::BASE).unwrap();
+        assert_eq!(buddy.allocate_own(Order::BASE, BankPool::User), None, "the other bank is full");
+        buddy.free(frame, Order::BASE).unwrap();
     }
-    assert_eq!(buddy.bank(bank).unwrap().pool, Some(Pool::User));
+    assert_eq!(buddy.bank(bank).unwrap().pool, Some(BankPool::User));
     buddy.rejoin_bank(bank).unwrap();
-    assert_eq!(buddy.bank(bank).unwrap().pool, Some(Pool::Offline));
+    assert_eq!(buddy.bank(bank).unwrap().pool, Some(BankPool::Offline));
     assert_eq!(buddy.moves().rested_user, 1);
     assert_eq!(buddy.check(), Ok(()));
 }
 
 #[test]
 fn what_is_allocated_from_the_start_is_the_kernels_until_it_is_freed() {
-    let geometry = Banks::new(Pfn::new(0), 256, Order::known(6)).unwrap();
+    let geometry = BankLayout::new(Pfn::new(0), 256, Order::known(6)).unwrap();
     let zone = Extent::new(Pfn::new(0), 512);
     let mut buddy = with_map(&[(0, 512)], |map| {
-        let pools = Pools::default();
+        let pools = PoolPlacement::default();
         let words = AdaptiveBuddy::<Vec<u64>>::storage_words(map, zone, geometry, &pools).unwrap();
         AdaptiveBuddy::new_allocated(map, zone, geometry, pools, vec![0; words]).unwrap()
     });
     assert_eq!((buddy.free_frames(), buddy.total_frames(), buddy.check()), (0, 512, Ok(())));
-    assert_eq!(buddy.take(Order::BASE, Mobility::Movable), None);
+    assert_eq!(buddy.allocate(Order::BASE, Mobility::Movable), None);
     // All but the first frame.
     for frame in (1..512).map(Pfn::new) {
-        buddy.give(frame, Order::BASE).unwrap();
+        buddy.free(frame, Order::BASE).unwrap();
     }
     assert_eq!(buddy.check(), Ok(()));
-    assert_eq!(buddy.bank(0).unwrap().pool, Some(Pool::Kernel));
-    assert_eq!(buddy.bank(1).unwrap().pool, Some(Pool::Offline));
+    assert_eq!(buddy.bank(0).unwrap().pool, Some(BankPool::Kernel));
+    assert_eq!(buddy.bank(1).unwrap().pool, Some(BankPool::Offline));
 }
 
 #[test]
 fn bad_input_is_named_and_changes_nothing() {
-    let mut buddy = adaptive(2, Policy::PACKED);
-    let frame = buddy.take(Order::BASE, Mobility::Movable).unwrap();
+    let mut buddy = adaptive(2, PoolPolicy::PACKED);
+    let frame = buddy.allocate(Order::BASE, Mobility::Movable).unwrap();
     let outside = Pfn::new(512);
-    assert_eq!(buddy.give(outside, Order::BASE), Err(FreeError::Foreign { frame: outside }));
+    assert_eq!(buddy.free(outside, Order::BASE), Err(FrameFreeError::Foreign { frame: outside }));
     let next = Pfn::new(frame.raw() + 1);
-    let refused = FreeError::NotAllocated { frame: next };
-    assert_eq!(buddy.give(frame, Order::known(1)), Err(refused));
+    let refused = FrameFreeError::NotAllocated { frame: next };
+    assert_eq!(buddy.free(frame, Order::known(1)), Err(refused));
     let huge = Extent::new(Pfn::new(u64::MAX - 1), 1 << 51);
-    let refused = FreeError::Overflow { extent: huge };
-    assert_eq!(buddy.give(huge.start, Order::MAX), Err(refused));
-    assert_eq!(buddy.take(Order::MAX, Mobility::Movable), None);
-    assert_eq!(buddy.take_own(Order::MAX, Pool::User), None);
+    let refused = FrameFreeError::Overflow { extent: huge };
+    assert_eq!(buddy.free(huge.start, Order::MAX), Err(refused));
+    assert_eq!(buddy.allocate(Order::MAX, Mobility::Movable), None);
+    assert_eq!(buddy.allocate_own(Order::MAX, BankPool::User), None);
     assert_eq!((buddy.bank(2), buddy.next_allocated(2, Pfn::new(0))), (None, None));
     assert_eq!(buddy.isolate_bank(2), Err(IsolateError::Foreign { frame: outside }));
     assert_eq!(buddy.free_frames(), 511);
     assert_eq!(buddy.check(), Ok(()));
 
     let zone = Extent::new(Pfn::new(100), 50);
-    let geometry = |first| Banks::new(Pfn::new(first), 64, Order::known(6)).unwrap();
+    let geometry = |first| BankLayout::new(Pfn::new(first), 64, Order::known(6)).unwrap();
     with_map(&[(0, 128)], |map| {
         let build = |zone, first, words| {
-            BankBuddy::new(map, zone, geometry(first), Array, vec![0; words]).map(|_| ())
+            BankBuddy::new(map, zone, geometry(first), ArrayPlacement, vec![0; words]).map(|_| ())
         };
-        assert_eq!(build(zone, 128, 99), Err(BanksError::Below { frame: Pfn::new(100) }));
+        assert_eq!(build(zone, 128, 99), Err(BankLayoutError::Below { frame: Pfn::new(100) }));
         let beyond = Extent::new(Pfn::new(128), 50);
-        assert_eq!(build(beyond, 0, 99), Err(BanksError::NoFrame { zone: beyond }));
-        let Err(BanksError::Storage { needed_words, given_words: 3 }) = build(zone, 0, 3) else {
+        assert_eq!(build(beyond, 0, 99), Err(BankLayoutError::NoFrame { zone: beyond }));
+        let Err(BankLayoutError::Storage { needed_words, given_words: 3 }) = build(zone, 0, 3)
+        else {
             panic!("3 words were enough")
         };
         assert_eq!(build(zone, 0, needed_words), Ok(()));
@@ -583,15 +584,16 @@ fn structures_of_a_zone_and_of_a_node() {
     };
     fn bytes<P: Placement>(placement: P, map: &MemoryMap<'_>, zone: Extent) -> usize {
         let words =
-            BankBuddy::<Vec<u64>, P>::storage_words(map, zone, Banks::PAPER, &placement).unwrap();
+            BankBuddy::<Vec<u64>, P>::storage_words(map, zone, BankLayout::PAPER, &placement)
+                .unwrap();
         let storage = vec![0; words];
-        let buddy = BankBuddy::new(map, zone, Banks::PAPER, placement, storage).unwrap();
+        let buddy = BankBuddy::new(map, zone, BankLayout::PAPER, placement, storage).unwrap();
         assert!(buddy.frame_bytes() as u64 * 100 < 28 * buddy.banks() as u64 * 65_536);
         buddy.structure_bytes()
     }
-    let array = sizes(&|map, zone| bytes(Array, map, zone));
-    let list = sizes(&|map, zone| bytes(List::new(true), map, zone));
-    let pools = sizes(&|map, zone| bytes(Pools::default(), map, zone));
+    let array = sizes(&|map, zone| bytes(ArrayPlacement, map, zone));
+    let list = sizes(&|map, zone| bytes(ListPlacement::new(true), map, zone));
+    let pools = sizes(&|map, zone| bytes(PoolPlacement::default(), map, zone));
     if cfg!(target_pointer_width = "64") {
         assert_eq!([array, list, pools], [[2000, 2952], [2040, 3072], [5432, 13_248]]);
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use swath_frame::bits::bitmap::Bitmap;
-use swath_frame::testing::frames::Random;
+use swath_arch::testing::Random;
+use swath_frame::bits::Bitmap;
 
 #[test]
 fn equals_a_set_operation_by_operation() {

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use lock_api::{GuardSend, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::front::{Front, FrontError, NoSuchCpu, Slot};
-use swath_frame::{AllocError, ByteRange, Config, FrameAllocator, FreeError, MemoryMap, PageBuddy};
+use swath_frame::{
+    BuddyConfig, ByteRange, FrameAllocateError, FrameAllocator, FrameFreeError, MemoryMap,
+    PageBuddy,
+};
 
 /// A lock that lets others run while it waits: there are more threads here
 /// than processors.
@@ -51,24 +54,24 @@ impl Pool {
 }
 
 impl FrameAllocator for Pool {
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
         let start = *self.free.first()?;
         let count = (0..frames_max).take_while(|i| self.free.contains(&(start + i))).count() as u64;
         (start..start + count).for_each(|frame| assert!(self.free.remove(&frame)));
         (count > 0).then(|| Extent::new(Pfn::new(start), count))
     }
 
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
         let (wanted, free) = (order.frames(), self.free_frames());
         if free < wanted {
-            return Err(AllocError::OutOfFrames { wanted, free });
+            return Err(FrameAllocateError::OutOfFrames { wanted, free });
         }
-        let start = aligned_run(&self.free, wanted).ok_or(AllocError::NoBlock { order })?;
+        let start = aligned_run(&self.free, wanted).ok_or(FrameAllocateError::NoBlock { order })?;
         (start..start + wanted).for_each(|frame| assert!(self.free.remove(&frame)));
         Ok(Extent::new(Pfn::new(start), wanted))
     }
 
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         refusal(extent, &self.all, |frame| !self.free.contains(&frame)).map_or(Ok(()), Err)?;
         self.free.extend(extent.start.raw()..extent.end().raw());
         Ok(())
@@ -99,18 +102,18 @@ fn refusal(
     extent: Extent,
     all: &BTreeSet<u64>,
     allocated: impl Fn(u64) -> bool,
-) -> Option<FreeError> {
+) -> Option<FrameFreeError> {
     if extent.is_empty() {
-        return Some(FreeError::Empty);
+        return Some(FrameFreeError::Empty);
     }
     let Some(end) = extent.checked_end() else {
-        return Some(FreeError::Overflow { extent });
+        return Some(FrameFreeError::Overflow { extent });
     };
     (extent.start.raw()..end.raw()).find(|&frame| !allocated(frame)).map(|frame| {
         if all.contains(&frame) {
-            FreeError::NotAllocated { frame: Pfn::new(frame) }
+            FrameFreeError::NotAllocated { frame: Pfn::new(frame) }
         } else {
-            FreeError::Foreign { frame: Pfn::new(frame) }
+            FrameFreeError::Foreign { frame: Pfn::new(frame) }
         }
     })
 }
@@ -164,7 +167,7 @@ fn every_operation_agrees_with_a_set() {
             let filling = (step / 1500) % 2 == 0;
             let free = (all.len() - used.len()) as u64;
             match random.below(20) {
-                0..12 if filling == (random.below(4) > 0) => match cpu.get() {
+                0..12 if filling == (random.below(4) > 0) => match cpu.allocate_frame() {
                     Some(frame) => taken(&mut used, Extent::new(frame, 1)),
                     None => assert_eq!(free, 0),
                 },
@@ -177,7 +180,7 @@ fn every_operation_agrees_with_a_set() {
                     };
                     let wanted =
                         refusal(Extent::new(Pfn::new(frame), 1), &all, |f| used.contains(&f));
-                    assert_eq!(cpu.put(Pfn::new(frame)), wanted.map_or(Ok(()), Err));
+                    assert_eq!(cpu.free_frame(Pfn::new(frame)), wanted.map_or(Ok(()), Err));
                     used.remove(&frame);
                 }
                 12..14 if filling => {
@@ -188,9 +191,12 @@ fn every_operation_agrees_with_a_set() {
                         taken(&mut used, extent);
                     });
                     if count == 0 {
-                        assert_eq!(done, Err(AllocError::Empty));
+                        assert_eq!(done, Err(FrameAllocateError::Empty));
                     } else if count > free {
-                        assert_eq!(done, Err(AllocError::OutOfFrames { wanted: count, free }));
+                        assert_eq!(
+                            done,
+                            Err(FrameAllocateError::OutOfFrames { wanted: count, free })
+                        );
                     } else {
                         assert_eq!((done, got), (Ok(()), count));
                     }
@@ -198,7 +204,7 @@ fn every_operation_agrees_with_a_set() {
                 14..15 if filling => {
                     let order = Order::known(random.below(9) as u8);
                     let left: BTreeSet<u64> = all.difference(&used).copied().collect();
-                    match front.take_aligned(order) {
+                    match front.allocate_aligned(order) {
                         Ok(extent) => {
                             assert!(extent.start.is_aligned(order.k()));
                             assert_eq!(extent.count, order.frames());
@@ -210,9 +216,9 @@ fn every_operation_agrees_with_a_set() {
                             assert_eq!(
                                 error,
                                 if free < wanted {
-                                    AllocError::OutOfFrames { wanted, free }
+                                    FrameAllocateError::OutOfFrames { wanted, free }
                                 } else {
-                                    AllocError::NoBlock { order }
+                                    FrameAllocateError::NoBlock { order }
                                 }
                             );
                         }
@@ -220,7 +226,7 @@ fn every_operation_agrees_with_a_set() {
                 }
                 15..16 if filling => {
                     let most = random.below(100);
-                    match { cpu }.take_block(most) {
+                    match { cpu }.allocate_block(most) {
                         Some(extent) => {
                             assert!(extent.count <= most);
                             taken(&mut used, extent);
@@ -255,7 +261,7 @@ fn every_operation_agrees_with_a_set() {
         front.on(0).unwrap().for_each_free(&mut |extent| taken(&mut seen, extent));
         assert_eq!(seen, all);
         for &frame in &used {
-            front.on(0).unwrap().put(Pfn::new(frame)).unwrap();
+            front.on(0).unwrap().free_frame(Pfn::new(frame)).unwrap();
         }
         assert_eq!(front.into_inner().free, all);
     }
@@ -274,24 +280,24 @@ fn hostile_frees_are_named_and_change_nothing() {
     // Into the other CPU's buffer, where it must not be freed again from
     // anywhere, neither alone nor among others.
     let hidden = Pfn::new(200);
-    there.put(hidden).unwrap();
-    let not_allocated = Err(FreeError::NotAllocated { frame: hidden });
-    assert_eq!(here.put(hidden), not_allocated);
-    assert_eq!(there.put(hidden), not_allocated);
+    there.free_frame(hidden).unwrap();
+    let not_allocated = Err(FrameFreeError::NotAllocated { frame: hidden });
+    assert_eq!(here.free_frame(hidden), not_allocated);
+    assert_eq!(there.free_frame(hidden), not_allocated);
     assert_eq!(front.free(block), not_allocated);
     assert_eq!(front.free_frames(), 129);
     front.check().unwrap();
-    let foreign = |frame| Err(FreeError::Foreign { frame: Pfn::new(frame) });
+    let foreign = |frame| Err(FrameFreeError::Foreign { frame: Pfn::new(frame) });
     for frame in [0, 127, 256, 319, 448, u64::MAX] {
-        assert_eq!(here.put(Pfn::new(frame)), foreign(frame));
+        assert_eq!(here.free_frame(Pfn::new(frame)), foreign(frame));
     }
     let free = |start, count| front.free(Extent::new(Pfn::new(start), count));
-    assert_eq!(free(128, 0), Err(FreeError::Empty));
+    assert_eq!(free(128, 0), Err(FrameFreeError::Empty));
     assert_eq!(free(0, 200), foreign(0));
     assert_eq!(free(201, 100), foreign(256));
     assert_eq!(free(201, u64::MAX - 201), foreign(256));
     let overflow = Extent::new(Pfn::new(201), u64::MAX);
-    assert_eq!(front.free(overflow), Err(FreeError::Overflow { extent: overflow }));
+    assert_eq!(front.free(overflow), Err(FrameFreeError::Overflow { extent: overflow }));
     assert_eq!(front.free_frames(), 129);
     front.check().unwrap();
     // All that failed above left these allocated.
@@ -323,8 +329,8 @@ fn construction_names_what_is_wrong() {
     let mut one = slots(1);
     let front = Front::new(empty, &mut one, &mut []).unwrap();
     let cpu = front.on(0).unwrap();
-    assert_eq!(cpu.get(), None);
-    assert_eq!(cpu.put(Pfn::new(5)), Err(FreeError::Foreign { frame: Pfn::new(5) }));
+    assert_eq!(cpu.allocate_frame(), None);
+    assert_eq!(cpu.free_frame(Pfn::new(5)), Err(FrameFreeError::Foreign { frame: Pfn::new(5) }));
     assert!(front.free(Extent::new(Pfn::new(u64::MAX - 3), 2)).is_err());
     front.check().unwrap();
 }
@@ -336,8 +342,9 @@ fn single_frames_come_in_rising_runs() {
     let front = Front::new(pool, &mut slots, &mut bits).unwrap();
     let (here, there) = (front.on(0).unwrap(), front.on(1).unwrap());
     // Two CPUs in turn: each still gets 64 frames in a row.
-    let both: Vec<(u64, u64)> =
-        (0..64).map(|_| (here.get().unwrap().raw(), there.get().unwrap().raw())).collect();
+    let both: Vec<(u64, u64)> = (0..64)
+        .map(|_| (here.allocate_frame().unwrap().raw(), there.allocate_frame().unwrap().raw()))
+        .collect();
     assert!(both.iter().enumerate().all(|(i, &(a, b))| a == i as u64 && b == 64 + i as u64));
 }
 
@@ -379,14 +386,14 @@ fn stress(pool: impl FrameAllocator + Send, frames_end: u64, threads: u64, seed:
                 for _ in 0..20_000 {
                     match random.below(12) {
                         0..3 => {
-                            if let Some(frame) = cpu.get() {
+                            if let Some(frame) = cpu.allocate_frame() {
                                 acquire(Extent::new(frame, 1));
                                 mine.push(Extent::new(frame, 1));
                             }
                         }
                         3 => {
                             let order = Order::known(random.below(10) as u8);
-                            if let Ok(extent) = front.take_aligned(order) {
+                            if let Ok(extent) = front.allocate_aligned(order) {
                                 assert!(extent.start.is_aligned(order.k()));
                                 assert_eq!(extent.count, order.frames());
                                 acquire(extent);
@@ -456,8 +463,8 @@ fn stress_over_the_page_buddy_system() {
     let ranges = areas.map(ByteRange::of_frames);
     let mut storage = [Extent::default(); 2];
     let map = MemoryMap::new(&ranges, &mut storage).unwrap();
-    let bbs = Config::new(1, Order::known(9)).unwrap();
-    for (seed, config) in [(2, Config::PBS_ARMV8), (3, Config::PBS_ARMV7), (4, bbs)] {
+    let bbs = BuddyConfig::new(1, Order::known(9)).unwrap();
+    for (seed, config) in [(2, BuddyConfig::PBS_ARMV8), (3, BuddyConfig::PBS_ARMV7), (4, bbs)] {
         let words = PageBuddy::<Vec<u64>>::storage_words(&map, config);
         let buddy = PageBuddy::<Vec<u64>>::new(&map, config, vec![0; words]).unwrap();
         stress(buddy, map.span().end().raw(), 5, seed);
@@ -487,11 +494,11 @@ fn racing_double_frees_succeed_once() {
                         let extent = Extent::new(Pfn::new(random.below(256)), count);
                         match { cpu }.free(extent) {
                             Ok(()) => freed.fetch_add(count, Ordering::Relaxed),
-                            Err(FreeError::NotAllocated { frame }) => {
+                            Err(FrameFreeError::NotAllocated { frame }) => {
                                 assert!(extent.contains(frame));
                                 0
                             }
-                            Err(FreeError::Foreign { frame }) => {
+                            Err(FrameFreeError::Foreign { frame }) => {
                                 assert_eq!(frame.raw(), 256);
                                 0
                             }

@@ -13,7 +13,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::front::{Front, Slot};
-use swath_frame::{AllocError, FrameAllocator, FreeError};
+use swath_frame::{FrameAllocateError, FrameAllocator, FrameFreeError};
 
 /// A lock whose waiting threads stand still: the checker need not look at
 /// every turn of a spinning one. Its parts cannot be made in a constant, so
@@ -72,7 +72,7 @@ impl Pool {
 }
 
 impl FrameAllocator for Pool {
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
         if self.free == 0 || frames_max == 0 {
             return None;
         }
@@ -83,7 +83,7 @@ impl FrameAllocator for Pool {
         Some(Extent::new(Pfn::new(self.first + u64::from(start)), count))
     }
 
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
         for start in (0..64).step_by(order.frames() as usize) {
             let block = ((1 << order.frames()) - 1) << start;
             if self.free & block == block {
@@ -91,10 +91,10 @@ impl FrameAllocator for Pool {
                 return Ok(Extent::new(Pfn::new(self.first + start), order.frames()));
             }
         }
-        Err(AllocError::NoBlock { order })
+        Err(FrameAllocateError::NoBlock { order })
     }
 
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         for frame in extent.iter() {
             let bit = 1 << (frame.raw() - self.first);
             assert!(self.all & bit != 0 && self.free & bit == 0, "{frame} comes back twice");
@@ -182,7 +182,7 @@ fn a_double_free_fails() {
         let (zero, one) = (alone(0), alone(1));
         let whole = front.free(Extent::new(Pfn::new(0), 4));
         let answers = [zero.join().unwrap(), one.join().unwrap(), whole];
-        let refused = Err(FreeError::NotAllocated { frame });
+        let refused = Err(FrameFreeError::NotAllocated { frame });
         assert_eq!(answers.iter().filter(|&&answer| answer == Ok(())).count(), 1);
         assert_eq!(answers.iter().filter(|&&answer| answer == refused).count(), 2);
         assert_eq!(front.free_frames(), if whole.is_ok() { 4 } else { 1 });
@@ -204,7 +204,7 @@ fn a_rollback_is_not_seen() {
         let whole = front.free(Extent::new(Pfn::new(62), 4));
         assert_eq!(there.join().unwrap(), Ok(()));
         // The one that was free before, or the one that the other freed.
-        let named = |frame| Err(FreeError::NotAllocated { frame: Pfn::new(frame) });
+        let named = |frame| Err(FrameFreeError::NotAllocated { frame: Pfn::new(frame) });
         assert!(whole == named(65) || whole == named(62), "{whole:?}");
         assert_eq!(front.free_frames(), 2);
         front.check().unwrap();
@@ -228,7 +228,7 @@ fn flushing_meets_draining() {
                 cpu.put(Pfn::new(frame)).unwrap();
             }
         });
-        let pair = front.take_aligned(Order::known(1));
+        let pair = front.allocate_aligned(Order::known(1));
         there.join().unwrap();
         let held = pair.map_or(0, |extent| extent.count);
         assert_eq!(front.free_frames() + held, 3);

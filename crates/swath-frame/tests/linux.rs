@@ -4,11 +4,9 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::testing::frames::Random;
-use swath_frame::zone::linux::zone::{
-    Fallback, LinuxBuildError, ORDER_MAX, PAGEBLOCK_ORDER, fallbacks,
-};
+use swath_frame::zone::linux::{Fallback, LinuxBuildError, ORDER_MAX, PAGEBLOCK_ORDER, fallbacks};
 use swath_frame::{ByteRange, LinuxZone, MemoryMap, Mobility, ZoneAllocator};
 
 use Mobility::{Movable, Reclaimable, Unmovable};
@@ -39,7 +37,7 @@ fn order(k: u32) -> Order {
 }
 
 fn list(
-    zone: &LinuxZone<Vec<u64>, impl swath_frame::zone::linux::zone::Observe>,
+    zone: &LinuxZone<Vec<u64>, impl swath_frame::zone::linux::Observe>,
     k: u32,
     mobility: Mobility,
 ) -> Vec<u64> {
@@ -324,7 +322,7 @@ impl Model {
 }
 
 fn same(
-    zone: &LinuxZone<Vec<u64>, impl swath_frame::zone::linux::zone::Observe>,
+    zone: &LinuxZone<Vec<u64>, impl swath_frame::zone::linux::Observe>,
     model: &Model,
     place: &str,
 ) {
@@ -380,7 +378,7 @@ fn compare(
                 let (k, mobility) =
                     (random.below(4) as usize, Mobility::ALL[random.below(3) as usize]);
                 let mut blocks = Vec::new();
-                zone.take_batch(order(k as u32), mobility, unmixed, count, &mut |start| {
+                zone.allocate_batch(order(k as u32), mobility, unmixed, count, &mut |start| {
                     blocks.push(start.raw());
                 });
                 let mut stealing = false;
@@ -399,9 +397,9 @@ fn compare(
                 let unmixed = random.below(8) == 0;
                 let expected = model.take(k, mobility, unmixed, &mut false);
                 let taken = if unmixed {
-                    zone.take_unmixed(order(k as u32), mobility)
+                    zone.allocate_unmixed(order(k as u32), mobility)
                 } else {
-                    zone.take(order(k as u32), mobility)
+                    zone.allocate(order(k as u32), mobility)
                 };
                 assert_eq!(taken.map(Pfn::raw), expected, "{place}: order {k}, {mobility}");
                 held.extend(expected.map(|start| (start, k)));
@@ -416,9 +414,9 @@ fn compare(
                 };
                 for (start, k) in parts {
                     assert!(model.give(start, k));
-                    assert_eq!(zone.give(Pfn::new(start), order(k as u32)), Ok(()), "{place}");
+                    assert_eq!(zone.free(Pfn::new(start), order(k as u32)), Ok(()), "{place}");
                 }
-                assert!(zone.give(Pfn::new(start), order(k as u32)).is_err(), "{place}");
+                assert!(zone.free(Pfn::new(start), order(k as u32)).is_err(), "{place}");
             }
             _ => (),
         }
@@ -471,7 +469,7 @@ fn all_short_sequences() {
                     let (mobility, k) =
                         (Mobility::ALL[operation as usize / 2], [0, 2][operation as usize % 2]);
                     let expected = model.take(k, mobility, false, &mut false);
-                    let taken = zone.take(order(k as u32), mobility).map(Pfn::raw);
+                    let taken = zone.allocate(order(k as u32), mobility).map(Pfn::raw);
                     assert_eq!(taken, expected, "sequence {sequence}");
                     held.extend(expected.map(|start| (start, k)));
                 }
@@ -479,7 +477,7 @@ fn all_short_sequences() {
                     let given = if operation == 6 { held.pop_front() } else { held.pop_back() };
                     if let Some((start, k)) = given {
                         assert!(model.give(start, k));
-                        assert_eq!(zone.give(Pfn::new(start), order(k as u32)), Ok(()));
+                        assert_eq!(zone.free(Pfn::new(start), order(k as u32)), Ok(()));
                     }
                 }
                 _ => {
@@ -501,13 +499,13 @@ fn all_short_sequences() {
 fn splitting_leaves_the_upper_halves() {
     let mut zone = whole(2048);
     assert_eq!(list(&zone, 10, Movable), [0, 1024]);
-    assert_eq!(zone.take(Order::BASE, Movable), Some(Pfn::new(0)));
+    assert_eq!(zone.allocate(Order::BASE, Movable), Some(Pfn::new(0)));
     for k in 0..10 {
         assert_eq!(list(&zone, k, Movable), [1 << k]);
     }
     // The smallest order that will do is cut next, not the rest of memory.
-    assert_eq!(zone.take(order(1), Movable), Some(Pfn::new(2)));
-    assert_eq!(zone.take(order(1), Movable), Some(Pfn::new(4)));
+    assert_eq!(zone.allocate(order(1), Movable), Some(Pfn::new(2)));
+    assert_eq!(zone.allocate(order(1), Movable), Some(Pfn::new(4)));
     assert_eq!(list(&zone, 1, Movable), [6]);
 }
 
@@ -515,14 +513,14 @@ fn splitting_leaves_the_upper_halves() {
 fn the_last_given_is_the_first_taken() {
     let mut zone = whole(1024);
     for frame in 0..64 {
-        assert_eq!(zone.take(Order::BASE, Movable), Some(Pfn::new(frame)));
+        assert_eq!(zone.allocate(Order::BASE, Movable), Some(Pfn::new(frame)));
     }
     for frame in [9, 33, 21, 5] {
-        zone.give(Pfn::new(frame), Order::BASE).unwrap();
+        zone.free(Pfn::new(frame), Order::BASE).unwrap();
     }
     assert_eq!(list(&zone, 0, Movable), [5, 21, 33, 9]);
     for frame in [5, 21, 33, 9] {
-        assert_eq!(zone.take(Order::BASE, Movable), Some(Pfn::new(frame)));
+        assert_eq!(zone.allocate(Order::BASE, Movable), Some(Pfn::new(frame)));
     }
 }
 
@@ -530,17 +528,17 @@ fn the_last_given_is_the_first_taken() {
 fn a_block_that_will_soon_merge_goes_to_the_tail() {
     let mut zone = whole(1024);
     for _ in 0..64 {
-        zone.take(Order::BASE, Movable).unwrap();
+        zone.allocate(Order::BASE, Movable).unwrap();
     }
     for frame in [9, 2, 3] {
-        zone.give(Pfn::new(frame), Order::BASE).unwrap();
+        zone.free(Pfn::new(frame), Order::BASE).unwrap();
     }
     assert_eq!(list(&zone, 0, Movable), [9]);
     assert_eq!(list(&zone, 1, Movable), [2]);
     // The buddy of 0 is in use, but that of the pair 0 and 1 is free.
-    zone.give(Pfn::new(0), Order::BASE).unwrap();
+    zone.free(Pfn::new(0), Order::BASE).unwrap();
     assert_eq!(list(&zone, 0, Movable), [9, 0]);
-    zone.give(Pfn::new(1), Order::BASE).unwrap();
+    zone.free(Pfn::new(1), Order::BASE).unwrap();
     assert_eq!(list(&zone, 0, Movable), [9]);
     assert_eq!(list(&zone, 2, Movable), [0]);
 }
@@ -548,8 +546,8 @@ fn a_block_that_will_soon_merge_goes_to_the_tail() {
 #[test]
 fn an_unmovable_request_claims_the_largest_block_whole() {
     let mut zone = whole(2048);
-    zone.take(Order::BASE, Movable).unwrap();
-    assert_eq!(zone.take(Order::BASE, Unmovable), Some(Pfn::new(1024)));
+    zone.allocate(Order::BASE, Movable).unwrap();
+    assert_eq!(zone.allocate(Order::BASE, Unmovable), Some(Pfn::new(1024)));
     for frame in [1024, 1536] {
         assert_eq!(zone.pageblock_mobility(Pfn::new(frame)), Some(Unmovable));
     }
@@ -560,9 +558,9 @@ fn an_unmovable_request_claims_the_largest_block_whole() {
 /// A pageblock with its upper part in use: claimed if half is free or alike.
 fn half_used(zone: &mut Zone, used: u64, by: Mobility) {
     // All memory, then give back what is to be free, frame by frame.
-    while zone.take(Order::BASE, by).is_some() {}
+    while zone.allocate(Order::BASE, by).is_some() {}
     for frame in 0..512 - used {
-        zone.give(Pfn::new(frame), Order::BASE).unwrap();
+        zone.free(Pfn::new(frame), Order::BASE).unwrap();
     }
 }
 
@@ -574,7 +572,7 @@ fn half_a_pageblock_decides() {
         let mut zone = whole(1024);
         half_used(&mut zone, used, Movable);
         let mut zone = zone.observed(|event: &Fallback| events.borrow_mut().push(*event));
-        let start = zone.take(Order::BASE, Unmovable).unwrap();
+        let start = zone.allocate(Order::BASE, Unmovable).unwrap();
         assert!(start.raw() < 512);
         let mobility = if claimed { Unmovable } else { Movable };
         assert_eq!(zone.pageblock_mobility(Pfn::new(0)), Some(mobility), "{used} in use");
@@ -591,10 +589,10 @@ fn unmovable_owners_are_alike_in_a_movable_block() {
     // One free frame of 512, then one more unmovable owner with each request:
     // 255 of them and the free frame are half of the pageblock.
     let mut zone = whole(512);
-    assert_eq!(zone.take(order(9), Movable), Some(Pfn::new(0)));
+    assert_eq!(zone.allocate(order(9), Movable), Some(Pfn::new(0)));
     for frame in 0..256 {
-        zone.give(Pfn::new(frame), Order::BASE).unwrap();
-        assert_eq!(zone.take(Order::BASE, Unmovable), Some(Pfn::new(frame)));
+        zone.free(Pfn::new(frame), Order::BASE).unwrap();
+        assert_eq!(zone.allocate(Order::BASE, Unmovable), Some(Pfn::new(frame)));
         let mobility = if frame < 255 { Movable } else { Unmovable };
         assert_eq!(zone.pageblock_mobility(Pfn::new(0)), Some(mobility), "{frame}");
     }
@@ -604,22 +602,22 @@ fn unmovable_owners_are_alike_in_a_movable_block() {
 fn movable_requests_steal_small_blocks_and_claim_large_ones() {
     let events = RefCell::new(Vec::new());
     let mut zone = whole(1024);
-    while zone.take(Order::BASE, Unmovable).is_some() {}
+    while zone.allocate(Order::BASE, Unmovable).is_some() {}
     // Blocks of order 3 (below half of 9) and 2.
     for frame in (0..8).chain(16..20) {
-        zone.give(Pfn::new(frame), Order::BASE).unwrap();
+        zone.free(Pfn::new(frame), Order::BASE).unwrap();
     }
     let mut zone = zone.observed(|event: &Fallback| events.borrow_mut().push(*event));
-    assert_eq!(zone.take(Order::BASE, Movable), Some(Pfn::new(16)), "the smallest block");
+    assert_eq!(zone.allocate(Order::BASE, Movable), Some(Pfn::new(16)), "the smallest block");
     assert_eq!(list(&zone, 0, Unmovable), [17], "the rest stays the pageblock's");
     let event = events.borrow()[0];
     assert_eq!((event.block_order, event.claimed), (order(2), false));
     assert_eq!((event.wanted, event.from), (Movable, Unmovable));
     // A block of order 8 is half the pageblock.
     for frame in 512..768 {
-        zone.give(Pfn::new(frame), Order::BASE).unwrap();
+        zone.free(Pfn::new(frame), Order::BASE).unwrap();
     }
-    assert_eq!(zone.take(Order::BASE, Movable), Some(Pfn::new(512)));
+    assert_eq!(zone.allocate(Order::BASE, Movable), Some(Pfn::new(512)));
     assert_eq!(zone.pageblock_mobility(Pfn::new(512)), Some(Movable));
     assert!(events.borrow()[1].claimed);
 }
@@ -627,14 +625,14 @@ fn movable_requests_steal_small_blocks_and_claim_large_ones() {
 #[test]
 fn reclaimable_comes_first_among_fallbacks() {
     let mut zone = whole(4096);
-    zone.take(Order::BASE, Unmovable).unwrap();
-    zone.take(Order::BASE, Reclaimable).unwrap();
-    while zone.take(order(10), Movable).is_some() {}
-    while zone.take(order(9), Unmovable).is_some() {}
+    zone.allocate(Order::BASE, Unmovable).unwrap();
+    zone.allocate(Order::BASE, Reclaimable).unwrap();
+    while zone.allocate(order(10), Movable).is_some() {}
+    while zone.allocate(order(9), Unmovable).is_some() {}
     // What is left are parts of pageblocks; an unmovable request looks among
     // its own first, then among reclaimable ones.
     let own = list(&zone, 8, Unmovable);
-    assert_eq!(zone.take(order(8), Unmovable), own.first().copied().map(Pfn::new));
+    assert_eq!(zone.allocate(order(8), Unmovable), own.first().copied().map(Pfn::new));
     assert_eq!(fallbacks(Unmovable), [Reclaimable, Movable]);
     assert_eq!(fallbacks(Movable), [Reclaimable, Unmovable]);
     assert_eq!(fallbacks(Reclaimable), [Unmovable, Movable]);
@@ -643,15 +641,15 @@ fn reclaimable_comes_first_among_fallbacks() {
 #[test]
 fn an_unmixed_request_claims_whole_pageblocks_only() {
     let mut zone = whole(1024);
-    while zone.take(Order::BASE, Movable).is_some() {}
+    while zone.allocate(Order::BASE, Movable).is_some() {}
     for frame in 0..256 {
-        zone.give(Pfn::new(frame), Order::BASE).unwrap();
+        zone.free(Pfn::new(frame), Order::BASE).unwrap();
     }
-    assert_eq!(zone.take_unmixed(Order::BASE, Unmovable), None);
+    assert_eq!(zone.allocate_unmixed(Order::BASE, Unmovable), None);
     for frame in 256..512 {
-        zone.give(Pfn::new(frame), Order::BASE).unwrap();
+        zone.free(Pfn::new(frame), Order::BASE).unwrap();
     }
-    assert_eq!(zone.take_unmixed(Order::BASE, Unmovable), Some(Pfn::new(0)));
+    assert_eq!(zone.allocate_unmixed(Order::BASE, Unmovable), Some(Pfn::new(0)));
 }
 
 #[test]
@@ -697,9 +695,9 @@ fn a_claim_gives_the_smallest_block_of_the_pageblock() {
     let events = RefCell::new(Vec::new());
     let mut zone = whole(1024);
     half_used(&mut zone, 250, Movable);
-    zone.give(Pfn::new(301), Order::BASE).unwrap();
+    zone.free(Pfn::new(301), Order::BASE).unwrap();
     let mut zone = zone.observed(|event: &Fallback| events.borrow_mut().push(*event));
-    assert_eq!(zone.take(Order::BASE, Unmovable), Some(Pfn::new(301)));
+    assert_eq!(zone.allocate(Order::BASE, Unmovable), Some(Pfn::new(301)));
     let events = events.borrow();
     assert_eq!((events[0].start, events[0].block_order), (Pfn::new(301), order(8)));
     assert!(events[0].claimed);

@@ -1,9 +1,9 @@
 //! Linux's zone through the suite of all zone allocators.
 
+use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::testing::frames::Random;
 use swath_frame::testing::zones;
-use swath_frame::zone::linux::zone::ORDER_MAX;
+use swath_frame::zone::linux::ORDER_MAX;
 use swath_frame::{ByteRange, LinuxZone, MemoryMap};
 
 fn extent(start: u64, count: u64) -> Extent {

@@ -1,7 +1,7 @@
 //! A Linux zone that is given a state, and told what a recording tells.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::zone::linux::zone::PAGEBLOCK_ORDER;
+use swath_frame::zone::linux::PAGEBLOCK_ORDER;
 use swath_frame::{ByteRange, LinuxZone, MemoryMap, Mobility, ZoneAllocator};
 
 use Mobility::{Movable, Reclaimable, Unmovable};
@@ -70,13 +70,13 @@ fn a_given_state_is_that_state() {
     assert_eq!(zone.bring_forward(Pfn::new(700)), Some(true));
     assert_eq!(zone.bring_forward(Pfn::new(701)), None);
     assert_eq!(zone.bring_forward(Pfn::new(2048)), None);
-    assert_eq!(zone.take(Order::BASE, Unmovable), Some(Pfn::new(700)));
+    assert_eq!(zone.allocate(Order::BASE, Unmovable), Some(Pfn::new(700)));
     zone.check().unwrap();
 
     // A part of a block is taken; what is left stays in halves.
-    assert!(!zone.take_at(Pfn::new(0), order(3), Movable), "not all of it is free");
-    assert!(!zone.take_at(Pfn::new(1), order(1), Movable), "not aligned");
-    assert!(zone.take_at(Pfn::new(1540), order(2), Movable));
+    assert!(!zone.allocate_at(Pfn::new(0), order(3), Movable), "not all of it is free");
+    assert!(!zone.allocate_at(Pfn::new(1), order(1), Movable), "not aligned");
+    assert!(zone.allocate_at(Pfn::new(1540), order(2), Movable));
     zone.check().unwrap();
     assert_eq!(zone.free_block(Pfn::new(1541)), None);
     assert_eq!(zone.free_block(Pfn::new(1537)), Some((Pfn::new(1536), order(2))));
@@ -89,7 +89,7 @@ fn a_given_state_is_that_state() {
     assert_eq!(list(&zone, 0, Unmovable), [0; 0]);
     assert_eq!(list(&zone, 0, Reclaimable).len(), 255);
     // A free block over two pageblocks changes whole.
-    zone.give(Pfn::new(1540), order(2)).unwrap();
+    zone.free(Pfn::new(1540), order(2)).unwrap();
     assert_eq!(zone.free_block(Pfn::new(1540)), Some((Pfn::new(1024), order(10))));
     assert!(zone.set_mobility(Pfn::new(1540), Unmovable));
     zone.check().unwrap();
@@ -98,7 +98,7 @@ fn a_given_state_is_that_state() {
     zone.isolate(extent(1536, 512)).unwrap();
     assert!(
         !zone.set_mobility(Pfn::new(1536), Movable)
-            && !zone.take_at(Pfn::new(1540), order(2), Movable)
+            && !zone.allocate_at(Pfn::new(1540), order(2), Movable)
     );
     zone.check().unwrap();
 }
@@ -118,7 +118,7 @@ fn users_decide_about_a_claim() {
             assert!(zone.set_user(Pfn::new(510 + frame), Unmovable));
         }
         assert_eq!(zone.free_or_alike(Pfn::new(7), Unmovable), Some(255 + idle as u32));
-        zone.take(Order::BASE, Unmovable).unwrap();
+        zone.allocate(Order::BASE, Unmovable).unwrap();
         let mobility = if claimed { Unmovable } else { Movable };
         assert_eq!(zone.pageblock_mobility(Pfn::new(0)), Some(mobility));
         zone.check().unwrap();
@@ -152,7 +152,7 @@ fn a_batch_that_steals_steals_on() {
     let mut zone = given(extent(0, 1024), &mut |frame| owner(frame), &mut |_| Movable);
     let mut stealing = false;
     let take = |zone: &mut Zone, stealing: &mut bool| {
-        zone.take_of_batch(order(3), Unmovable, stealing).map(Pfn::raw)
+        zone.allocate_of_batch(order(3), Unmovable, stealing).map(Pfn::raw)
     };
     assert_eq!((take(&mut zone, &mut stealing), stealing), (Some(0), true));
     let mut next = zone.clone();
@@ -165,7 +165,7 @@ fn a_batch_that_steals_steals_on() {
     let mut zone = given(extent(0, 1024), &mut |frame| owner(frame), &mut |_| Movable);
     let mut taken = Vec::new();
     let sink = &mut |start: Pfn| taken.push(start.raw());
-    assert_eq!(zone.take_batch(order(3), Unmovable, false, 3, sink), 3);
+    assert_eq!(zone.allocate_batch(order(3), Unmovable, false, 3, sink), 3);
     assert_eq!(taken, [0, 512, 528]);
     assert_eq!(zone.pageblock_mobility(Pfn::new(512)), Some(Movable));
     zone.check().unwrap();

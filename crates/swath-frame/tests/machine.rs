@@ -3,25 +3,26 @@
 
 use std::cell::RefCell;
 
+use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::layout::{
-    Interleaving, Layout, LayoutConfig, LayoutError, Preset, Zone, ZoneKind,
+    Interleaving, Layout, LayoutConfig, LayoutError, LayoutPreset, LayoutZone, ZoneKind,
 };
-use swath_frame::machine::hotplug::HotplugError;
-use swath_frame::machine::nodes::{GiveError, MachineError, TakeError};
 use swath_frame::machine::watermark::{
     list_batch, list_high, min_free_huge_kib, min_free_kib, watermarks,
 };
+use swath_frame::machine::{HotplugError, MachineAllocateError, MachineError, MachineFreeError};
 use swath_frame::testing::frames;
-use swath_frame::testing::frames::Random;
-use swath_frame::zone::bank::buddy::{Array, BankBuddy, List, Placement, Pools};
-use swath_frame::zone::bank::ranges::Banks;
+use swath_frame::zone::bank::{
+    ArrayPlacement, BankBuddy, BankLayout, ListPlacement, Placement, PoolPlacement,
+};
 use swath_frame::{
-    ByteRange, FrameAllocator, FreeError, Handle, IsolateError, Isolation, LinuxZone, Machine,
-    MachineConfig, MemoryMap, Mobility, PerCpu, Request, Unit, ZoneAllocator,
+    BlockRequest, ByteRange, FrameAllocator, FrameFreeError, IsolateError, Isolation, LinuxZone,
+    Machine, MachineConfig, MachineHandle, MemoryMap, MemoryUnit, Mobility, PerCpuLists,
+    ZoneAllocator,
 };
 
-type Linux = Machine<Vec<LinuxZone<Vec<u64>>>, Vec<PerCpu>, Vec<u64>>;
+type Linux = Machine<Vec<LinuxZone<Vec<u64>>>, Vec<PerCpuLists>, Vec<u64>>;
 
 const MIB: u64 = 256;
 
@@ -43,7 +44,7 @@ fn zone(map: &MemoryMap<'_>, span: Extent) -> LinuxZone<Vec<u64>> {
 fn machine(map: &MemoryMap<'_>, layout: Layout, config: MachineConfig) -> Linux {
     let zones = layout.zones().iter().map(|description| zone(map, description.span)).collect();
     let size = Linux::size(map, &layout, config);
-    let lists = vec![PerCpu::default(); size.lists];
+    let lists = vec![PerCpuLists::default(); size.lists];
     Machine::new(map, layout, config, zones, lists, vec![0x5a5a; size.words]).unwrap()
 }
 
@@ -55,8 +56,8 @@ fn small_units() -> LayoutConfig {
     LayoutConfig { bank_frames: 4096, section_frames: 2048, ..LayoutConfig::default() }
 }
 
-fn request(k: u8, mobility: Mobility) -> Request {
-    Request {
+fn request(k: u8, mobility: Mobility) -> BlockRequest {
+    BlockRequest {
         order: Order::known(k),
         mobility,
         highest: ZoneKind::Movable,
@@ -84,7 +85,7 @@ fn handles_conform() {
                 let machine = RefCell::new(machine(map, layout, config));
                 let mobility = Mobility::ALL[seed % 3];
                 let mut handle =
-                    Handle::new(&machine, mobility, ZoneKind::Movable, 0, cpus - 1).unwrap();
+                    MachineHandle::new(&machine, mobility, ZoneKind::Movable, 0, cpus - 1).unwrap();
                 frames::conform(map, &mut handle, seed as u64, 1500, &mut |_, _| {
                     assert_eq!(machine.borrow().check(), Ok(()));
                 });
@@ -117,28 +118,28 @@ fn bank_aware_zones_make_a_machine_too() {
         let areas = [extent(0, 9000), extent(12_000, 9_000)];
         with_map(&areas, |map| {
             let layout = Layout::new(map, &[extent(0, 30_000)], small_units()).unwrap();
-            let banks = Banks::new(Pfn::new(0), 4096, Order::known(10)).unwrap();
-            let zone = |zone: &Zone| {
+            let banks = BankLayout::new(Pfn::new(0), 4096, Order::known(10)).unwrap();
+            let zone = |zone: &LayoutZone| {
                 let words = BankBuddy::<Vec<u64>, P>::storage_words(map, zone.span, banks, &rule());
                 BankBuddy::new(map, zone.span, banks, rule(), vec![0; words.unwrap()]).unwrap()
             };
             let zones: Vec<_> = layout.zones().iter().map(zone).collect();
-            type Banked<P> = Machine<Vec<BankBuddy<Vec<u64>, P>>, Vec<PerCpu>, Vec<u64>>;
+            type Banked<P> = Machine<Vec<BankBuddy<Vec<u64>, P>>, Vec<PerCpuLists>, Vec<u64>>;
             let size = Banked::<P>::size(map, &layout, config(3));
-            let lists = vec![PerCpu::default(); size.lists];
+            let lists = vec![PerCpuLists::default(); size.lists];
             let (sections, banks) = (layout.sections(), layout.banks());
             let mut machine =
                 Machine::new(map, layout, config(3), zones, lists, vec![0; size.words]).unwrap();
             random_work(&mut machine, seed, sections, banks);
         });
     }
-    run(|| Array, 1);
-    run(|| List::new(true), 2);
-    run(Pools::default, 3);
+    run(|| ArrayPlacement, 1);
+    run(|| ListPlacement::new(true), 2);
+    run(PoolPlacement::default, 3);
 }
 
 fn random_work<Z: ZoneAllocator>(
-    machine: &mut Machine<Vec<Z>, Vec<PerCpu>, Vec<u64>>,
+    machine: &mut Machine<Vec<Z>, Vec<PerCpuLists>, Vec<u64>>,
     seed: u64,
     sections: usize,
     banks: usize,
@@ -151,9 +152,9 @@ fn random_work<Z: ZoneAllocator>(
         match random.below(40) {
             0 => {
                 let unit = if random.below(2) == 0 {
-                    Unit::Section(random.below(sections as u64 + 1) as usize)
+                    MemoryUnit::Section(random.below(sections as u64 + 1) as usize)
                 } else {
-                    Unit::Bank(random.below(banks as u64 + 1) as usize)
+                    MemoryUnit::Bank(random.below(banks as u64 + 1) as usize)
                 };
                 let before = machine.unit_state(unit);
                 let result = match random.below(4) {
@@ -175,14 +176,14 @@ fn random_work<Z: ZoneAllocator>(
             n if n < if fills { 28 } else { 6 } => {
                 let mobility = Mobility::ALL[random.below(3) as usize];
                 let order = [0, 0, 0, 1, 3, 4, 9][random.below(7) as usize];
-                let request = Request {
+                let request = BlockRequest {
                     highest: ZoneKind::ALL[random.below(4) as usize],
                     node: random.below(machine.layout().nodes() as u64) as usize,
                     cpu: random.below(3) as usize,
                     urgent: random.below(2) == 0,
                     ..request(order, mobility)
                 };
-                if let Ok(start) = machine.take(request) {
+                if let Ok(start) = machine.allocate(request) {
                     let block = extent(start.raw(), 1 << order);
                     let zone = machine.layout().zone_of(start).unwrap();
                     let kind = machine.layout().zones()[zone].kind;
@@ -196,8 +197,8 @@ fn random_work<Z: ZoneAllocator>(
                 let (block, mobility) = held.swap_remove(at);
                 let owner = machine.owner(block.start).unwrap();
                 assert_eq!(owner == Mobility::Movable, mobility == Mobility::Movable);
-                assert_eq!(machine.give(block, random.below(3) as usize), Ok(()));
-                assert!(machine.give(block, 0).is_err());
+                assert_eq!(machine.free(block, random.below(3) as usize), Ok(()));
+                assert!(machine.free(block, 0).is_err());
             }
             _ => (),
         }
@@ -262,34 +263,34 @@ fn per_cpu_lists_refill_and_drain() {
         let high = u64::from(list_high(low, 1, 15));
         let movable = request(0, Mobility::Movable);
         let first = span.start.raw();
-        assert_eq!(machine.take(movable), Ok(Pfn::new(first)));
+        assert_eq!(machine.allocate(movable), Ok(Pfn::new(first)));
         assert_eq!(machine.waiting_frames(0), batch - 1);
-        assert_eq!(machine.take(movable), Ok(Pfn::new(first + 1)));
-        assert_eq!(machine.give(extent(first, 1), 0), Ok(()));
-        assert_eq!(machine.take(movable), Ok(Pfn::new(first)), "the last given is the head");
+        assert_eq!(machine.allocate(movable), Ok(Pfn::new(first + 1)));
+        assert_eq!(machine.free(extent(first, 1), 0), Ok(()));
+        assert_eq!(machine.allocate(movable), Ok(Pfn::new(first)), "the last given is the head");
         // A batch that is used up without a return doubles.
         for frame in first + 2..first + batch {
-            assert_eq!(machine.take(movable), Ok(Pfn::new(frame)));
+            assert_eq!(machine.allocate(movable), Ok(Pfn::new(frame)));
         }
         assert_eq!(machine.waiting_frames(0), 0);
-        assert_eq!(machine.take(movable), Ok(Pfn::new(first + batch)));
+        assert_eq!(machine.allocate(movable), Ok(Pfn::new(first + batch)));
         // The return in between halved the doubling that the first batch caused.
         assert_eq!(machine.waiting_frames(0), batch - 1);
         while machine.waiting_frames(0) > 0 {
-            machine.take(movable).unwrap();
+            machine.allocate(movable).unwrap();
         }
-        machine.take(movable).unwrap();
+        machine.allocate(movable).unwrap();
         assert_eq!(machine.waiting_frames(0), 2 * batch - 1);
         // Returns pile up to the high mark; then a batch or more goes back.
         let mut held: Vec<u64> = (first..first + 2 * batch + 1).collect();
         for _ in 0..3 * high {
-            held.push(machine.take(movable).unwrap().raw());
+            held.push(machine.allocate(movable).unwrap().raw());
         }
         machine.drain();
         let free = machine.zones()[0].free_frames();
         let mut most = 0;
         for frame in held {
-            machine.give(extent(frame, 1), 0).unwrap();
+            machine.free(extent(frame, 1), 0).unwrap();
             most = most.max(machine.waiting_frames(0));
         }
         assert_eq!(most, high - 1);
@@ -313,7 +314,7 @@ fn watermarks_decide_the_zone() {
         let marks: Vec<_> = (0..3).map(|zone| machine.watermarks(zone).unwrap()).collect();
         let normal = request(0, Mobility::Unmovable);
         let mut zones = Vec::new();
-        while let Ok(start) = machine.take(normal) {
+        while let Ok(start) = machine.allocate(normal) {
             zones.push(machine.layout().zone_of(start).unwrap());
         }
         zones.dedup();
@@ -323,17 +324,20 @@ fn watermarks_decide_the_zone() {
             assert_eq!(free, marks.min + marks.reserve[ZoneKind::Normal as usize], "zone {zone}");
         }
         let free = machine.free_frames();
-        let error = TakeError::NoBlock { order: Order::BASE, free };
-        assert_eq!(machine.take(normal), Err(error));
-        let urgent = Request { urgent: true, ..normal };
+        let error = MachineAllocateError::NoBlock { order: Order::BASE, free };
+        assert_eq!(machine.allocate(normal), Err(error));
+        let urgent = BlockRequest { urgent: true, ..normal };
         for _ in 0..free {
-            machine.take(urgent).unwrap();
+            machine.allocate(urgent).unwrap();
         }
-        assert_eq!(machine.take(urgent), Err(TakeError::NoBlock { order: Order::BASE, free: 0 }));
+        assert_eq!(
+            machine.allocate(urgent),
+            Err(MachineAllocateError::NoBlock { order: Order::BASE, free: 0 })
+        );
         // Requests for DMA never left it.
-        let dma = Request { highest: ZoneKind::Dma, ..urgent };
-        machine.give(extent(1 << 20, 1), 0).unwrap();
-        assert!(machine.take(dma).is_err());
+        let dma = BlockRequest { highest: ZoneKind::Dma, ..urgent };
+        machine.free(extent(1 << 20, 1), 0).unwrap();
+        assert!(machine.allocate(dma).is_err());
         assert_eq!(machine.check(), Ok(()));
     });
 }
@@ -346,18 +350,24 @@ fn another_node_serves_when_the_own_is_full() {
         let layout = Layout::new(map, &nodes, LayoutConfig::default()).unwrap();
         assert_eq!(layout.zonelist(1, ZoneKind::Movable).collect::<Vec<_>>(), [1, 0]);
         let mut machine = machine(map, layout, config(2));
-        let own = Request { node: 1, cpu: 1, ..request(0, Mobility::Movable) };
+        let own = BlockRequest { node: 1, cpu: 1, ..request(0, Mobility::Movable) };
         let mut zones = Vec::new();
-        while let Ok(start) = machine.take(own) {
+        while let Ok(start) = machine.allocate(own) {
             zones.push(machine.layout().zone_of(start).unwrap());
         }
         zones.dedup();
         assert_eq!(zones, [1, 0, 1, 0]);
-        assert_eq!(machine.take(Request { node: 2, ..own }), Err(TakeError::Node { node: 2 }));
-        assert_eq!(machine.take(Request { cpu: 2, ..own }), Err(TakeError::Cpu { cpu: 2 }));
-        assert_eq!(machine.give(extent(1 << 20, 1), 2), Err(GiveError::Cpu { cpu: 2 }));
-        let foreign = FreeError::Foreign { frame: Pfn::new(7) };
-        assert_eq!(machine.give(extent(7, 1), 0), Err(GiveError::Frames(foreign)));
+        assert_eq!(
+            machine.allocate(BlockRequest { node: 2, ..own }),
+            Err(MachineAllocateError::Node { node: 2 })
+        );
+        assert_eq!(
+            machine.allocate(BlockRequest { cpu: 2, ..own }),
+            Err(MachineAllocateError::Cpu { cpu: 2 })
+        );
+        assert_eq!(machine.free(extent(1 << 20, 1), 2), Err(MachineFreeError::Cpu { cpu: 2 }));
+        let foreign = FrameFreeError::Foreign { frame: Pfn::new(7) };
+        assert_eq!(machine.free(extent(7, 1), 0), Err(MachineFreeError::Frames(foreign)));
     });
 }
 
@@ -369,7 +379,7 @@ fn sections_go_offline_with_a_reason_if_not() {
             LayoutConfig { section_frames: 8192, bank_frames: 16_384, ..LayoutConfig::default() };
         let layout = Layout::new(map, &[extent(0, 1 << 20)], layout_config).unwrap();
         let mut machine = machine(map, layout, config(1));
-        let section = Unit::Section;
+        let section = MemoryUnit::Section;
         let holes = HotplugError::Holes { unit: section(0), frames: 256 };
         assert_eq!(machine.offline(section(0)), Err(holes));
         assert!(machine.section_state(0).unwrap().crosses_zones && !machine.is_removable(0));
@@ -378,7 +388,7 @@ fn sections_go_offline_with_a_reason_if_not() {
         // A movable block, then an unmovable one, in a section that is whole.
         let huge = request(10, Mobility::Movable);
         let block = loop {
-            let start = machine.take(huge).unwrap();
+            let start = machine.allocate(huge).unwrap();
             if machine.layout().section_of(start) == Some(2) {
                 break start;
             }
@@ -390,7 +400,7 @@ fn sections_go_offline_with_a_reason_if_not() {
         assert_eq!(machine.offline(section(2)), Err(error));
 
         let kernel = loop {
-            let start = machine.take(request(10, Mobility::Unmovable)).unwrap();
+            let start = machine.allocate(request(10, Mobility::Unmovable)).unwrap();
             if machine.layout().section_of(start) == Some(2) {
                 break start;
             }
@@ -402,12 +412,12 @@ fn sections_go_offline_with_a_reason_if_not() {
         // Emptied, it goes; its frames are then neither free nor to be had.
         assert_eq!(machine.isolate(section(2)), Ok(()));
         for start in [block, kernel] {
-            machine.give(extent(start.raw(), 1024), 0).unwrap();
+            machine.free(extent(start.raw(), 1024), 0).unwrap();
         }
         let others: Vec<u64> = (0..8).map(|nth| 16_384 + nth * 1024).collect();
         for start in others {
             if machine.is_used(Pfn::new(start)) == Some(true) {
-                machine.give(extent(start, 1024), 0).unwrap();
+                machine.free(extent(start, 1024), 0).unwrap();
             }
         }
         let low = machine.watermarks(1).unwrap().low;
@@ -421,15 +431,15 @@ fn sections_go_offline_with_a_reason_if_not() {
         // The bank around it cannot be isolated as well.
         let bank = machine.layout().bank_of(Pfn::new(16_384)).unwrap();
         let state = IsolateError::State { frame: Pfn::new(16_384) };
-        let error = HotplugError::Zone { unit: Unit::Bank(bank), error: state };
-        assert_eq!(machine.isolate(Unit::Bank(bank)), Err(error));
-        let urgent = Request { urgent: true, ..request(0, Mobility::Movable) };
-        while let Ok(start) = machine.take(urgent) {
+        let error = HotplugError::Zone { unit: MemoryUnit::Bank(bank), error: state };
+        assert_eq!(machine.isolate(MemoryUnit::Bank(bank)), Err(error));
+        let urgent = BlockRequest { urgent: true, ..request(0, Mobility::Movable) };
+        while let Ok(start) = machine.allocate(urgent) {
             assert_ne!(machine.layout().section_of(start), Some(2));
         }
         assert_eq!(machine.check(), Ok(()));
         assert_eq!(machine.online(section(2)), Ok(()));
-        let start = machine.take(urgent).unwrap();
+        let start = machine.allocate(urgent).unwrap();
         assert_eq!(machine.layout().section_of(start), Some(2));
         assert_eq!(machine.check(), Ok(()));
     });
@@ -441,7 +451,7 @@ fn machines_that_cannot_be() {
         let layout = Layout::new(map, &[extent(0, 4096)], LayoutConfig::default()).unwrap();
         let size = Linux::size(map, &layout, config(2));
         let build = |config, zones: Vec<_>, lists: usize, words: usize| {
-            let lists = vec![PerCpu::default(); lists];
+            let lists = vec![PerCpuLists::default(); lists];
             Machine::new(map, layout.clone(), config, zones, lists, vec![0; words]).err()
         };
         let zones = || vec![zone(map, extent(0, 4096))];
@@ -455,7 +465,7 @@ fn machines_that_cannot_be() {
         let needed = MachineError::Zones { needed: 1, given: 0 };
         assert_eq!(build(config(2), vec![], lists, words), Some(needed));
         let mut used = zones();
-        used[0].take(Order::BASE, Mobility::Movable).unwrap();
+        used[0].allocate(Order::BASE, Mobility::Movable).unwrap();
         let frames = MachineError::Frames { zone: 0, present: 4096, free: 4095 };
         assert_eq!(build(config(2), used, lists, words), Some(frames));
     });
@@ -464,7 +474,7 @@ fn machines_that_cannot_be() {
 #[test]
 fn the_papers_machines() {
     for (preset, gib, nodes, zones) in
-        [(Preset::FourGib, 4, 1, 3), (Preset::ThirtyTwoGib, 32, 2, 4)]
+        [(LayoutPreset::FourGib, 4, 1, 3), (LayoutPreset::ThirtyTwoGib, 32, 2, 4)]
     {
         let mut areas = [Extent::default(); 4];
         let map = MemoryMap::new(preset.ranges(), &mut areas).unwrap();
@@ -533,14 +543,16 @@ fn a_handle_for_what_is_not_there() {
     with_map(&[extent(0, 4096)], |map| {
         let layout = Layout::new(map, &[extent(0, 4096)], LayoutConfig::default()).unwrap();
         let machine = RefCell::new(machine(map, layout, config(1)));
-        let handle =
-            |node, cpu| Handle::new(&machine, Mobility::Movable, ZoneKind::Normal, node, cpu).err();
-        assert_eq!(handle(1, 0), Some(TakeError::Node { node: 1 }));
-        assert_eq!(handle(0, 1), Some(TakeError::Cpu { cpu: 1 }));
-        let mut pages = Handle::new(&machine, Mobility::Movable, ZoneKind::Normal, 0, 0).unwrap();
+        let handle = |node, cpu| {
+            MachineHandle::new(&machine, Mobility::Movable, ZoneKind::Normal, node, cpu).err()
+        };
+        assert_eq!(handle(1, 0), Some(MachineAllocateError::Node { node: 1 }));
+        assert_eq!(handle(0, 1), Some(MachineAllocateError::Cpu { cpu: 1 }));
+        let mut pages =
+            MachineHandle::new(&machine, Mobility::Movable, ZoneKind::Normal, 0, 0).unwrap();
         let mut tables =
-            Handle::new(&machine, Mobility::Unmovable, ZoneKind::Normal, 0, 0).unwrap();
-        let (page, table) = (pages.take_frame().unwrap(), tables.take_frame().unwrap());
+            MachineHandle::new(&machine, Mobility::Unmovable, ZoneKind::Normal, 0, 0).unwrap();
+        let (page, table) = (pages.allocate_frame().unwrap(), tables.allocate_frame().unwrap());
         assert_eq!(machine.borrow().owner(page), Some(Mobility::Movable));
         assert_eq!(machine.borrow().owner(table), Some(Mobility::Unmovable));
     });

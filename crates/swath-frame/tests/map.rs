@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use swath_arch::testing::Random;
 use swath_arch::{BASE_PAGE_BYTES, Extent, Pfn, PhysAddr};
-use swath_frame::testing::frames::Random;
-use swath_frame::{ByteRange, MapError, MemoryMap};
+use swath_frame::{ByteRange, MemoryMap, MemoryMapError};
 
 fn range(start: u64, len_bytes: u64) -> ByteRange {
     ByteRange::new(PhysAddr::new(start), len_bytes)
@@ -45,7 +45,7 @@ fn random_ranges_with_holes_of_every_alignment() {
         let map = match MemoryMap::new(&ranges, &mut storage) {
             Ok(map) => map,
             Err(error) => {
-                assert_eq!(error, MapError::NoFrame, "seed {seed}");
+                assert_eq!(error, MemoryMapError::NoFrame, "seed {seed}");
                 assert!(frames.is_empty(), "seed {seed}");
                 continue;
             }
@@ -71,22 +71,22 @@ fn errors_name_the_range() {
     let mut error = |ranges: &[ByteRange]| MemoryMap::new(ranges, &mut storage).unwrap_err();
 
     let (a, b, c) = (range(0x1000, 0x3000), range(0x3fff, 1), range(0x4000, 0x1000));
-    assert_eq!(error(&[a, c, b]), MapError::Overlap { range: b, other: a });
-    assert_eq!(error(&[b, c, a]), MapError::Overlap { range: a, other: b });
-    assert_eq!(error(&[c, a, a]), MapError::Overlap { range: a, other: a });
+    assert_eq!(error(&[a, c, b]), MemoryMapError::Overlap { range: b, other: a });
+    assert_eq!(error(&[b, c, a]), MemoryMapError::Overlap { range: a, other: b });
+    assert_eq!(error(&[c, a, a]), MemoryMapError::Overlap { range: a, other: a });
 
     let high = range(u64::MAX - 10, 11);
-    assert_eq!(error(&[a, high]), MapError::Overflow { range: high });
+    assert_eq!(error(&[a, high]), MemoryMapError::Overflow { range: high });
 
     let apart = range(0x10_0000, 0x1000);
     let more = range(0x20_0000, 0x1000);
-    assert_eq!(error(&[a, apart, more]), MapError::TooManyAreas { range: more, capacity: 2 });
+    assert_eq!(error(&[a, apart, more]), MemoryMapError::TooManyAreas { range: more, capacity: 2 });
 
-    assert_eq!(error(&[]), MapError::NoFrame);
-    assert_eq!(error(&[range(0x800, 0x17ff), range(0x5000, 0)]), MapError::NoFrame);
+    assert_eq!(error(&[]), MemoryMapError::NoFrame);
+    assert_eq!(error(&[range(0x800, 0x17ff), range(0x5000, 0)]), MemoryMapError::NoFrame);
     assert_eq!(
         MemoryMap::new(&[a], &mut []).unwrap_err(),
-        MapError::TooManyAreas { range: a, capacity: 0 }
+        MemoryMapError::TooManyAreas { range: a, capacity: 0 }
     );
 }
 

@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 
+use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::testing::frames::{Random, blocks, conform, nodes};
-use swath_frame::testing::lists::Lists;
+use swath_frame::testing::frames::{blocks, conform, nodes};
+use swath_frame::testing::lists::PaperLists;
 use swath_frame::{
-    AllocError, BestFit, BuildError, ByteRange, Config, ConfigError, FrameAllocator, FreeError,
-    HeadOfList, MemoryMap, PageBuddy, Rule,
+    BestFit, BuddyConfig, BuddyConfigError, BuildError, ByteRange, FrameAllocateError,
+    FrameAllocator, FrameFreeError, HeadOfList, MemoryMap, PageBuddy, Rule,
 };
 
 type Buddy<R = HeadOfList> = PageBuddy<Vec<u64>, R>;
@@ -16,8 +17,8 @@ fn extent(start: u64, count: u64) -> Extent {
     Extent::new(Pfn::new(start), count)
 }
 
-fn config(granularity: u32, top: u8) -> Config {
-    Config::new(granularity, Order::known(top)).unwrap()
+fn config(granularity: u32, top: u8) -> BuddyConfig {
+    BuddyConfig::new(granularity, Order::known(top)).unwrap()
 }
 
 /// Calls `test` with the map of `areas`.
@@ -27,14 +28,14 @@ fn with_map<T>(areas: &[Extent], test: impl FnOnce(&MemoryMap<'_>) -> T) -> T {
     test(&MemoryMap::new(&ranges, &mut storage).unwrap())
 }
 
-fn buddy<R: Rule>(map: &MemoryMap<'_>, config: Config) -> Buddy<R> {
+fn buddy<R: Rule>(map: &MemoryMap<'_>, config: BuddyConfig) -> Buddy<R> {
     // What the storage held before must not matter.
     let storage = vec![0x5a5a_5a5a_5a5a_5a5a; Buddy::<R>::storage_words(map, config)];
     Buddy::<R>::new(map, config, storage).unwrap()
 }
 
 /// An allocator in which, of the frames of `span`, only `free` are free.
-fn fragmented<R: Rule>(map: &MemoryMap<'_>, config: Config, free: &[Extent]) -> Buddy<R> {
+fn fragmented<R: Rule>(map: &MemoryMap<'_>, config: BuddyConfig, free: &[Extent]) -> Buddy<R> {
     let storage = vec![0; Buddy::<R>::storage_words(map, config)];
     let mut buddy = Buddy::<R>::new_allocated(map, config, storage).unwrap();
     for &extent in free {
@@ -74,7 +75,7 @@ const CONFIGS: [(u32, u8); 14] = [
 
 #[test]
 fn conforms_and_its_nodes_are_the_definition() {
-    fn run<R: Rule>(config: Config, seed: u64) {
+    fn run<R: Rule>(config: BuddyConfig, seed: u64) {
         let areas = random_areas(&mut Random::new(seed), 1200);
         with_map(&areas, |map| {
             conform(map, &mut buddy::<R>(map, config), seed, 150, &mut |buddy, oracle| {
@@ -98,7 +99,7 @@ fn lists_conform_and_references_do() {
             let config = config(granularity, top);
             let areas = random_areas(&mut Random::new(seed), 900);
             with_map(&areas, |map| {
-                conform(map, &mut Lists::new(map, config), seed, 100, &mut |lists, oracle| {
+                conform(map, &mut PaperLists::new(map, config), seed, 100, &mut |lists, oracle| {
                     assert_eq!(blocks(lists), nodes(oracle.free(), config), "seed {seed}");
                 });
                 let shared = RefCell::new(buddy::<HeadOfList>(map, config));
@@ -119,26 +120,26 @@ fn equals_the_papers_lists_operation_by_operation() {
             let areas = random_areas(&mut random, 1500);
             with_map(&areas, |map| {
                 let mut pbs = buddy::<HeadOfList>(map, config);
-                let mut lists = Lists::new(map, config);
+                let mut lists = PaperLists::new(map, config);
                 let mut held = Vec::new();
                 for step in 0..300 {
                     let at = format!("seed {seed}, {config:?}, step {step}");
                     match random.below(6) {
                         0 => {
-                            let block = pbs.take_frame();
-                            assert_eq!(block, lists.take_frame(), "{at}");
+                            let block = pbs.allocate_frame();
+                            assert_eq!(block, lists.allocate_frame(), "{at}");
                             held.extend(block.map(|frame| Extent::new(frame, 1)));
                         }
                         1 | 2 => {
                             let frames_max = 1 + random.below(700);
-                            let block = pbs.take_block(frames_max);
-                            assert_eq!(block, lists.take_block(frames_max), "{at}");
+                            let block = pbs.allocate_block(frames_max);
+                            assert_eq!(block, lists.allocate_block(frames_max), "{at}");
                             held.extend(block);
                         }
                         3 => {
                             let order = Order::known(random.below(11) as u8);
-                            let block = pbs.take_aligned(order);
-                            assert_eq!(block, lists.take_aligned(order), "{at}");
+                            let block = pbs.allocate_aligned(order);
+                            assert_eq!(block, lists.allocate_aligned(order), "{at}");
                             held.extend(block);
                         }
                         _ if !held.is_empty() => {
@@ -169,7 +170,7 @@ fn equals_the_papers_lists_operation_by_operation() {
 /// every request and every single free.
 #[test]
 fn all_small_cases() {
-    fn run<R: Rule>(config: Config, first: u64, map_bits: u32, free_bits: u32) {
+    fn run<R: Rule>(config: BuddyConfig, first: u64, map_bits: u32, free_bits: u32) {
         let runs = |bits: u32| {
             let set: Vec<u64> = (0..32).filter(|&bit| bits >> bit & 1 == 1).collect();
             set.chunk_by(|a, b| a + 1 == *b)
@@ -184,7 +185,7 @@ fn all_small_cases() {
         with_map(&runs(map_bits), |map| {
             let buddy = fragmented::<R>(map, config, &runs(free_bits));
             same(&buddy, free_bits);
-            let mut lists = Lists::new(map, config);
+            let mut lists = PaperLists::new(map, config);
             lists.allocate(lists.free_frames(), &mut |_| {}).unwrap();
             for extent in runs(free_bits) {
                 lists.free(extent).unwrap();
@@ -193,16 +194,16 @@ fn all_small_cases() {
                 |block: Extent| ((1u32 << block.count) - 1) << (block.start.raw() - first);
             for frames_max in 0..=10 {
                 let mut after = buddy.clone();
-                let block = after.take_block(frames_max);
+                let block = after.allocate_block(frames_max);
                 if !R::INDEXED {
-                    assert_eq!(block, lists.clone().take_block(frames_max));
+                    assert_eq!(block, lists.clone().allocate_block(frames_max));
                 }
                 same(&after, free_bits & !block.map_or(0, bits_of));
             }
             for k in 0..4 {
                 let mut after = buddy.clone();
-                let block = after.take_aligned(Order::known(k));
-                assert_eq!(block, lists.clone().take_aligned(Order::known(k)));
+                let block = after.allocate_aligned(Order::known(k));
+                assert_eq!(block, lists.clone().allocate_aligned(Order::known(k)));
                 same(&after, free_bits & !block.map_or(0, bits_of));
             }
             for start in 0..9 {
@@ -236,11 +237,11 @@ fn all_small_cases() {
 #[test]
 fn fig_3_bbs_serves_five_frames_with_four_and_one() {
     with_map(&[extent(16, 6)], |map| {
-        let mut bbs = buddy::<HeadOfList>(map, Config::BBS);
+        let mut bbs = buddy::<HeadOfList>(map, BuddyConfig::BBS);
         assert_eq!(blocks(&bbs), [extent(20, 2), extent(16, 4)]);
-        assert_eq!(bbs.take_block(5), Some(extent(16, 4)));
+        assert_eq!(bbs.allocate_block(5), Some(extent(16, 4)));
         assert_eq!(blocks(&bbs), [extent(20, 2)]);
-        assert_eq!(bbs.take_block(1), Some(extent(20, 1)));
+        assert_eq!(bbs.allocate_block(1), Some(extent(20, 1)));
         assert_eq!(blocks(&bbs), [extent(21, 1)]);
     });
 }
@@ -248,9 +249,9 @@ fn fig_3_bbs_serves_five_frames_with_four_and_one() {
 #[test]
 fn fig_5_pbs_serves_five_frames_with_one_block() {
     with_map(&[extent(16, 6)], |map| {
-        let mut pbs = buddy::<HeadOfList>(map, Config::PBS_ARMV7);
+        let mut pbs = buddy::<HeadOfList>(map, BuddyConfig::PBS_ARMV7);
         assert_eq!(blocks(&pbs), [extent(16, 6)]);
-        assert_eq!(pbs.take_block(5), Some(extent(16, 5)));
+        assert_eq!(pbs.allocate_block(5), Some(extent(16, 5)));
         assert_eq!(blocks(&pbs), [extent(21, 1)]);
     });
 }
@@ -258,17 +259,17 @@ fn fig_5_pbs_serves_five_frames_with_one_block() {
 #[test]
 fn fig_6_frames_1_to_256() {
     with_map(&[extent(1, 256)], |map| {
-        let bbs = buddy::<HeadOfList>(map, Config::BBS);
+        let bbs = buddy::<HeadOfList>(map, BuddyConfig::BBS);
         assert_eq!(
             blocks(&bbs),
             [(1, 1), (256, 1), (2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (64, 64), (128, 128)]
                 .map(|(start, count)| extent(start, count))
         );
-        let armv7 = buddy::<HeadOfList>(map, Config::PBS_ARMV7);
+        let armv7 = buddy::<HeadOfList>(map, BuddyConfig::PBS_ARMV7);
         assert_eq!(blocks(&armv7), [extent(1, 15), extent(256, 1), extent(16, 240)]);
-        let mut armv8 = buddy::<HeadOfList>(map, Config::PBS_ARMV8);
+        let mut armv8 = buddy::<HeadOfList>(map, BuddyConfig::PBS_ARMV8);
         assert_eq!(blocks(&armv8), [extent(1, 256)]);
-        assert_eq!(armv8.take_block(256), Some(extent(1, 256)));
+        assert_eq!(armv8.allocate_block(256), Some(extent(1, 256)));
     });
 }
 
@@ -278,7 +279,7 @@ fn fig_6_frames_1_to_256() {
 fn nodes_are_cut_at_borders_only() {
     with_map(&[extent(0, 2048)], |map| {
         let armv7 =
-            |free: &[Extent]| blocks(&fragmented::<HeadOfList>(map, Config::PBS_ARMV7, free));
+            |free: &[Extent]| blocks(&fragmented::<HeadOfList>(map, BuddyConfig::PBS_ARMV7, free));
         assert_eq!(armv7(&[extent(9, 15)]), [extent(9, 15)]);
         assert_eq!(armv7(&[extent(9, 16)]), [extent(9, 7), extent(16, 9)]);
         assert_eq!(armv7(&[extent(256, 1024)]), [extent(256, 1024)]);
@@ -339,7 +340,7 @@ fn best_fit_takes_the_best_run() {
                     }
                     let frames_max = 1 + random.below(if step % 3 == 0 { 600 } else { 40 });
                     let runs = runs_by_class(&buddy);
-                    let Some(block) = buddy.take_block(frames_max) else { continue };
+                    let Some(block) = buddy.allocate_block(frames_max) else { continue };
                     held.push(block);
 
                     let order = |i: usize| i as u32 * granularity;
@@ -414,12 +415,12 @@ fn state_per_frame_is_as_documented() {
         let head = |config| bytes(Buddy::<HeadOfList>::storage_words(map, config));
         let best = |config| bytes(Buddy::<BestFit>::storage_words(map, config));
         for (measured, documented) in [
-            (head(Config::BBS), 0.38),
-            (head(Config::PBS_ARMV7), 0.26),
-            (head(Config::PBS_ARMV8), 0.27),
-            (best(Config::BBS), 0.38),
-            (best(Config::PBS_ARMV7), 0.33),
-            (best(Config::PBS_ARMV8), 0.58),
+            (head(BuddyConfig::BBS), 0.38),
+            (head(BuddyConfig::PBS_ARMV7), 0.26),
+            (head(BuddyConfig::PBS_ARMV8), 0.27),
+            (best(BuddyConfig::BBS), 0.38),
+            (best(BuddyConfig::PBS_ARMV7), 0.33),
+            (best(BuddyConfig::PBS_ARMV8), 0.58),
             (best(config(4, 0)), 0.73),
         ] {
             assert!((measured - documented).abs() < 0.02, "{measured} for {documented}");
@@ -427,37 +428,46 @@ fn state_per_frame_is_as_documented() {
     });
     // A small map does not pay for the alignment of a large order.
     with_map(&[extent((1 << 18) - 8, 16)], |map| {
-        assert!(Buddy::<HeadOfList>::storage_words(map, Config::PBS_ARMV8) <= 16);
+        assert!(Buddy::<HeadOfList>::storage_words(map, BuddyConfig::PBS_ARMV8) <= 16);
     });
 }
 
 #[test]
 fn bad_configurations_are_named() {
-    assert_eq!(Config::new(0, Order::BASE), Err(ConfigError::Granularity { granularity: 0 }));
-    assert_eq!(Config::new(52, Order::BASE), Err(ConfigError::Granularity { granularity: 52 }));
-    assert_eq!(Config::new(1, Order::known(32)), Err(ConfigError::TooManyClasses { classes: 33 }));
-    assert_eq!(config(1, 8), Config::BBS);
-    assert_eq!(config(4, 11), Config::PBS_ARMV7);
-    assert_eq!(config(9, 18), Config::PBS_ARMV8);
+    assert_eq!(
+        BuddyConfig::new(0, Order::BASE),
+        Err(BuddyConfigError::Granularity { granularity: 0 })
+    );
+    assert_eq!(
+        BuddyConfig::new(52, Order::BASE),
+        Err(BuddyConfigError::Granularity { granularity: 52 })
+    );
+    assert_eq!(
+        BuddyConfig::new(1, Order::known(32)),
+        Err(BuddyConfigError::TooManyClasses { classes: 33 })
+    );
+    assert_eq!(config(1, 8), BuddyConfig::BBS);
+    assert_eq!(config(4, 11), BuddyConfig::PBS_ARMV7);
+    assert_eq!(config(9, 18), BuddyConfig::PBS_ARMV8);
 
     with_map(&[extent(3, 1000)], |map| {
-        let needed_words = Buddy::<HeadOfList>::storage_words(map, Config::BBS);
+        let needed_words = Buddy::<HeadOfList>::storage_words(map, BuddyConfig::BBS);
         let mut storage = vec![0; needed_words + 1];
         assert_eq!(
-            PageBuddy::<_>::new(map, Config::BBS, &mut storage[..needed_words - 1]).err(),
+            PageBuddy::<_>::new(map, BuddyConfig::BBS, &mut storage[..needed_words - 1]).err(),
             Some(BuildError::Storage { needed_words, given_words: needed_words - 1 })
         );
         storage[needed_words] = 42;
-        let mut buddy = PageBuddy::<_>::new(map, Config::BBS, &mut storage[..]).unwrap();
+        let mut buddy = PageBuddy::<_>::new(map, BuddyConfig::BBS, &mut storage[..]).unwrap();
         buddy.allocate(1000, &mut |_| {}).unwrap();
         buddy.free(extent(3, 1000)).unwrap();
         assert_eq!(storage[needed_words], 42, "a word beyond the storage needed was used");
     });
     // Too long a span for lengths of 32 bits: refused before anything is read.
     with_map(&[extent(0, 1), extent(1 << 40, 1)], |map| {
-        let needed = Buddy::<BestFit>::storage_words(map, Config::PBS_ARMV8);
+        let needed = Buddy::<BestFit>::storage_words(map, BuddyConfig::PBS_ARMV8);
         assert!(matches!(
-            Buddy::<BestFit>::new(map, Config::PBS_ARMV8, Vec::new()),
+            Buddy::<BestFit>::new(map, BuddyConfig::PBS_ARMV8, Vec::new()),
             Err(BuildError::Storage { needed_words, .. }) if needed_words == needed
         ));
     });
@@ -466,23 +476,23 @@ fn bad_configurations_are_named() {
 #[test]
 fn errors_name_the_first_frame_at_fault() {
     with_map(&[extent(10, 20), extent(40, 20)], |map| {
-        let mut pbs = buddy::<HeadOfList>(map, Config::PBS_ARMV7);
+        let mut pbs = buddy::<HeadOfList>(map, BuddyConfig::PBS_ARMV7);
         pbs.allocate(40, &mut |_| {}).unwrap();
         pbs.free(extent(20, 5)).unwrap();
         let before = blocks(&pbs);
         let frame = Pfn::new;
         for (bad, error) in [
-            (extent(15, 0), FreeError::Empty),
-            (extent(15, u64::MAX), FreeError::Overflow { extent: extent(15, u64::MAX) }),
-            (extent(9, 2), FreeError::Foreign { frame: frame(9) }),
-            (extent(15, 8), FreeError::NotAllocated { frame: frame(20) }),
-            (extent(25, 6), FreeError::Foreign { frame: frame(30) }),
-            (extent(30, 1), FreeError::Foreign { frame: frame(30) }),
-            (extent(50, 11), FreeError::Foreign { frame: frame(60) }),
-            (extent(22, 1), FreeError::NotAllocated { frame: frame(22) }),
-            (extent(61, 1), FreeError::Foreign { frame: frame(61) }),
-            (extent(u64::MAX, 1), FreeError::Overflow { extent: extent(u64::MAX, 1) }),
-            (extent(u64::MAX - 1, 1), FreeError::Foreign { frame: frame(u64::MAX - 1) }),
+            (extent(15, 0), FrameFreeError::Empty),
+            (extent(15, u64::MAX), FrameFreeError::Overflow { extent: extent(15, u64::MAX) }),
+            (extent(9, 2), FrameFreeError::Foreign { frame: frame(9) }),
+            (extent(15, 8), FrameFreeError::NotAllocated { frame: frame(20) }),
+            (extent(25, 6), FrameFreeError::Foreign { frame: frame(30) }),
+            (extent(30, 1), FrameFreeError::Foreign { frame: frame(30) }),
+            (extent(50, 11), FrameFreeError::Foreign { frame: frame(60) }),
+            (extent(22, 1), FrameFreeError::NotAllocated { frame: frame(22) }),
+            (extent(61, 1), FrameFreeError::Foreign { frame: frame(61) }),
+            (extent(u64::MAX, 1), FrameFreeError::Overflow { extent: extent(u64::MAX, 1) }),
+            (extent(u64::MAX - 1, 1), FrameFreeError::Foreign { frame: frame(u64::MAX - 1) }),
         ] {
             assert_eq!(pbs.free(bad), Err(error), "{bad}");
             assert_eq!(blocks(&pbs), before);
@@ -491,9 +501,9 @@ fn errors_name_the_first_frame_at_fault() {
         assert!(pbs.is_allocated(frame(25)) && !pbs.is_free(frame(25)));
         assert!(!pbs.is_allocated(frame(30)) && !pbs.is_free(frame(30)));
         assert_eq!(
-            pbs.take_aligned(Order::known(3)),
-            Err(AllocError::OutOfFrames { wanted: 8, free: 5 })
+            pbs.allocate_aligned(Order::known(3)),
+            Err(FrameAllocateError::OutOfFrames { wanted: 8, free: 5 })
         );
-        assert_eq!(pbs.take_aligned(Order::known(2)), Ok(extent(20, 4)));
+        assert_eq!(pbs.allocate_aligned(Order::known(2)), Ok(extent(20, 4)));
     });
 }

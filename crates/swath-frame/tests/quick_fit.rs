@@ -1,10 +1,11 @@
 //! Quick Fit against the suite of all allocators and against its own promises.
 
+use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::testing::frames::{Random, conform};
+use swath_frame::testing::frames::conform;
 use swath_frame::{
-    AllocError, BestFit, BuildError, ByteRange, Config, FrameAllocator, FreeError, HeadOfList,
-    MemoryMap, PageBuddy, QuickFit, Rule,
+    BestFit, BuddyConfig, BuildError, ByteRange, FrameAllocateError, FrameAllocator,
+    FrameFreeError, HeadOfList, MemoryMap, PageBuddy, QuickFit, Rule,
 };
 
 type Buddy<R> = PageBuddy<Vec<u64>, R>;
@@ -20,11 +21,11 @@ fn with_map<T>(areas: &[Extent], test: impl FnOnce(MemoryMap<'_>) -> T) -> T {
     test(MemoryMap::new(&ranges, &mut storage).unwrap())
 }
 
-fn buddy<R: Rule>(map: &MemoryMap<'_>, config: Config) -> Buddy<R> {
+fn buddy<R: Rule>(map: &MemoryMap<'_>, config: BuddyConfig) -> Buddy<R> {
     Buddy::new(map, config, vec![0; Buddy::<R>::storage_words(map, config)]).unwrap()
 }
 
-fn quick<R: Rule>(map: MemoryMap<'_>, config: Config) -> Quick<'_, R> {
+fn quick<R: Rule>(map: MemoryMap<'_>, config: BuddyConfig) -> Quick<'_, R> {
     // What the storage held before must not matter.
     let storage = vec![0x5a5a_5a5a_5a5a_5a5a; Quick::<R>::storage_words(&map)];
     QuickFit::new(map, buddy(&map, config), storage).unwrap()
@@ -47,11 +48,11 @@ fn random_areas(random: &mut Random) -> Vec<Extent> {
         .collect()
 }
 
-const CONFIGS: [Config; 4] = [
-    Config::BBS,
-    Config::PBS_ARMV7,
-    Config::PBS_ARMV8,
-    match Config::new(9, Order::BASE) {
+const CONFIGS: [BuddyConfig; 4] = [
+    BuddyConfig::BBS,
+    BuddyConfig::PBS_ARMV7,
+    BuddyConfig::PBS_ARMV8,
+    match BuddyConfig::new(9, Order::BASE) {
         Ok(config) => config,
         Err(_) => panic!(),
     },
@@ -62,15 +63,15 @@ const CONFIGS: [Config; 4] = [
 struct Merged<'m, R>(Quick<'m, R>);
 
 impl<R: Rule> FrameAllocator for Merged<'_, R> {
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
-        self.0.take_block(frames_max)
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        self.0.allocate_block(frames_max)
     }
 
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
-        self.0.take_aligned(order)
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.0.allocate_aligned(order)
     }
 
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         self.0.free(extent)
     }
 
@@ -94,7 +95,7 @@ impl<R: Rule> FrameAllocator for Merged<'_, R> {
 
 #[test]
 fn conforms() {
-    fn run<R: Rule>(config: Config, seed: u64) {
+    fn run<R: Rule>(config: BuddyConfig, seed: u64) {
         with_map(&random_areas(&mut Random::new(seed)), |map| {
             let mut merged = Merged(quick::<R>(map, config));
             conform(&map, &mut merged, seed, 200, &mut |merged, _| check(&merged.0, &map));
@@ -116,7 +117,7 @@ fn exchanges_keep_every_frame_once() {
         let areas = [extent(70, 3000), extent(3100, 1000)];
         with_map(&areas, |map| {
             let mut random = Random::new(seed);
-            let mut quick = quick::<BestFit>(map, Config::PBS_ARMV8);
+            let mut quick = quick::<BestFit>(map, BuddyConfig::PBS_ARMV8);
             let mut held: Vec<Extent> = Vec::new();
             for step in 0..6000 {
                 if !held.is_empty() && random.below(2) == 0 {
@@ -125,11 +126,11 @@ fn exchanges_keep_every_frame_once() {
                     let low = if step % 5 == 0 { random.below(block.count) } else { 0 };
                     let rest = extent(block.start.raw() + low, block.count - low);
                     quick.free(rest).unwrap();
-                    assert!(matches!(quick.free(rest), Err(FreeError::NotAllocated { .. })));
+                    assert!(matches!(quick.free(rest), Err(FrameFreeError::NotAllocated { .. })));
                     if low > 0 {
                         held.push(extent(block.start.raw(), low));
                     }
-                } else if let Some(block) = quick.take_block(1 + random.below(9)) {
+                } else if let Some(block) = quick.allocate_block(1 + random.below(9)) {
                     held.push(block);
                 }
                 if step % 100 == 0 {
@@ -150,8 +151,8 @@ fn exchanges_keep_every_frame_once() {
 #[test]
 fn a_full_list_gives_its_older_half_back() {
     with_map(&[extent(0, 1024)], |map| {
-        let mut quick = quick::<BestFit>(map, Config::PBS_ARMV8);
-        let blocks: Vec<Extent> = (0..17).map(|_| quick.take_block(3).unwrap()).collect();
+        let mut quick = quick::<BestFit>(map, BuddyConfig::PBS_ARMV8);
+        let blocks: Vec<Extent> = (0..17).map(|_| quick.allocate_block(3).unwrap()).collect();
         for (i, &block) in blocks.iter().enumerate() {
             quick.free(block).unwrap();
             check(&quick, &map);
@@ -160,10 +161,10 @@ fn a_full_list_gives_its_older_half_back() {
         }
         // The youngest first.
         for &block in blocks[8..].iter().rev() {
-            assert_eq!(quick.take_block(3), Some(block));
+            assert_eq!(quick.allocate_block(3), Some(block));
         }
         // Then what the allocator has.
-        assert_eq!(quick.take_block(3), Some(extent(0, 3)));
+        assert_eq!(quick.allocate_block(3), Some(extent(0, 3)));
         check(&quick, &map);
     });
 }
@@ -172,9 +173,9 @@ fn a_full_list_gives_its_older_half_back() {
 fn lists_go_back_before_a_request_is_split_or_fails() {
     with_map(&[extent(0, 64)], |map| {
         let blocks = |quick: &mut Quick<'_, BestFit>| -> Vec<Extent> {
-            (0..8).map(|_| quick.take_block(8).unwrap()).collect()
+            (0..8).map(|_| quick.allocate_block(8).unwrap()).collect()
         };
-        let all = || quick::<BestFit>(map, Config::PBS_ARMV8);
+        let all = || quick::<BestFit>(map, BuddyConfig::PBS_ARMV8);
         let back = |quick: &mut Quick<'_, BestFit>, blocks: &[Extent]| {
             blocks.iter().for_each(|&block| quick.free(block).unwrap());
             assert_eq!(quick.inner().free_frames(), 0);
@@ -182,24 +183,24 @@ fn lists_go_back_before_a_request_is_split_or_fails() {
         let mut quick = all();
         let taken = blocks(&mut quick);
         back(&mut quick, &taken);
-        assert_eq!(quick.take_block(64), Some(extent(0, 64)));
+        assert_eq!(quick.allocate_block(64), Some(extent(0, 64)));
 
         let mut quick = all();
         let taken = blocks(&mut quick);
         back(&mut quick, &taken);
-        assert_eq!(quick.take_aligned(Order::known(5)), Ok(extent(0, 32)));
+        assert_eq!(quick.allocate_aligned(Order::known(5)), Ok(extent(0, 32)));
 
         // Half of it: the longest run is two blocks, and is used whole.
         let mut quick = all();
         let taken = blocks(&mut quick);
         back(&mut quick, &[taken[1], taken[4], taken[5], taken[7]]);
-        assert_eq!(quick.take_block(20), Some(extent(32, 16)));
+        assert_eq!(quick.allocate_block(20), Some(extent(32, 16)));
         check(&quick, &map);
         assert_eq!(
-            quick.take_aligned(Order::known(4)),
-            Err(AllocError::NoBlock { order: Order::known(4) })
+            quick.allocate_aligned(Order::known(4)),
+            Err(FrameAllocateError::NoBlock { order: Order::known(4) })
         );
-        assert_eq!(quick.take_block(0), None);
+        assert_eq!(quick.allocate_block(0), None);
     });
 }
 
@@ -207,7 +208,7 @@ fn lists_go_back_before_a_request_is_split_or_fails() {
 fn errors_change_nothing_and_name_the_frame() {
     with_map(&[extent(10, 20), extent(40, 20)], |map| {
         let needed_words = Quick::<BestFit>::storage_words(&map);
-        let inner = || buddy::<BestFit>(&map, Config::PBS_ARMV7);
+        let inner = || buddy::<BestFit>(&map, BuddyConfig::PBS_ARMV7);
         assert_eq!(
             QuickFit::new(map, inner(), vec![0; needed_words - 1]).err(),
             Some(BuildError::Storage { needed_words, given_words: needed_words - 1 })
@@ -221,21 +222,21 @@ fn errors_change_nothing_and_name_the_frame() {
             assert_eq!(quick.err(), Some(BuildError::OtherMap));
         });
 
-        let mut quick = quick::<BestFit>(map, Config::PBS_ARMV7);
+        let mut quick = quick::<BestFit>(map, BuddyConfig::PBS_ARMV7);
         quick.allocate(40, &mut |_| {}).unwrap();
         quick.free(extent(20, 5)).unwrap();
         let frame = Pfn::new;
         for (bad, error) in [
-            (extent(15, 0), FreeError::Empty),
-            (extent(15, u64::MAX), FreeError::Overflow { extent: extent(15, u64::MAX) }),
-            (extent(9, 2), FreeError::Foreign { frame: frame(9) }),
-            (extent(15, 8), FreeError::NotAllocated { frame: frame(20) }),
-            (extent(25, 6), FreeError::Foreign { frame: frame(30) }),
-            (extent(30, 1), FreeError::Foreign { frame: frame(30) }),
-            (extent(50, 11), FreeError::Foreign { frame: frame(60) }),
-            (extent(22, 1), FreeError::NotAllocated { frame: frame(22) }),
-            (extent(61, 1), FreeError::Foreign { frame: frame(61) }),
-            (extent(u64::MAX - 1, 1), FreeError::Foreign { frame: frame(u64::MAX - 1) }),
+            (extent(15, 0), FrameFreeError::Empty),
+            (extent(15, u64::MAX), FrameFreeError::Overflow { extent: extent(15, u64::MAX) }),
+            (extent(9, 2), FrameFreeError::Foreign { frame: frame(9) }),
+            (extent(15, 8), FrameFreeError::NotAllocated { frame: frame(20) }),
+            (extent(25, 6), FrameFreeError::Foreign { frame: frame(30) }),
+            (extent(30, 1), FrameFreeError::Foreign { frame: frame(30) }),
+            (extent(50, 11), FrameFreeError::Foreign { frame: frame(60) }),
+            (extent(22, 1), FrameFreeError::NotAllocated { frame: frame(22) }),
+            (extent(61, 1), FrameFreeError::Foreign { frame: frame(61) }),
+            (extent(u64::MAX - 1, 1), FrameFreeError::Foreign { frame: frame(u64::MAX - 1) }),
         ] {
             assert_eq!(quick.free(bad), Err(error), "{bad}");
             assert_eq!(quick.free_frames(), 5);
@@ -243,7 +244,7 @@ fn errors_change_nothing_and_name_the_frame() {
         }
         // Frames that were used before the lists came can be freed.
         let mut used = inner();
-        let block = used.take_block(7).unwrap();
+        let block = used.allocate_block(7).unwrap();
         let mut quick = QuickFit::new(map, used, vec![0; needed_words]).unwrap();
         quick.free(block).unwrap();
         assert_eq!((quick.free_frames(), quick.total_frames()), (40, 40));

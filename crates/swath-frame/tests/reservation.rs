@@ -3,14 +3,16 @@
 
 use std::cell::RefCell;
 
+use swath_arch::testing::Random;
 use swath_arch::{Extent, Format, Order, Pfn};
-use swath_frame::reserve::reservations::{
-    Counters, LEVELS_MAX, Levels, LevelsError, PopulateError, Reservations, ReservationsError,
-    Source,
+use swath_frame::reserve::{
+    FrameSource, LEVELS_MAX, PopulateError, ReservationCounters, ReservationLevels,
+    ReservationLevelsError, Reservations, ReservationsError,
 };
-use swath_frame::testing::frames::{Random, blocks, conform};
+use swath_frame::testing::frames::{blocks, conform};
 use swath_frame::{
-    AllocError, BuildError, ByteRange, Config, FrameAllocator, FreeError, MemoryMap, PageBuddy,
+    BuddyConfig, BuildError, ByteRange, FrameAllocateError, FrameAllocator, FrameFreeError,
+    MemoryMap, PageBuddy,
 };
 
 type Buddy = PageBuddy<Vec<u64>>;
@@ -31,22 +33,22 @@ fn with_map<T>(areas: &[Extent], test: impl FnOnce(&MemoryMap<'_>) -> T) -> T {
     test(&MemoryMap::new(&ranges, &mut storage).unwrap())
 }
 
-fn buddy(map: &MemoryMap<'_>, config: Config) -> Result<Buddy, BuildError> {
+fn buddy(map: &MemoryMap<'_>, config: BuddyConfig) -> Result<Buddy, BuildError> {
     Buddy::new(map, config, vec![0; Buddy::storage_words(map, config)])
 }
 
-fn pool(areas: &[Extent], levels: Levels) -> Pool {
+fn pool(areas: &[Extent], levels: ReservationLevels) -> Pool {
     with_map(areas, |map| {
         let words = Pool::storage_words(map, levels);
-        Reservations::new(map, levels, buddy(map, Config::PBS_ARMV8).unwrap(), vec![0; words])
+        Reservations::new(map, levels, buddy(map, BuddyConfig::PBS_ARMV8).unwrap(), vec![0; words])
             .unwrap()
     })
 }
 
 const K3: Order = Order::known(3);
 
-fn order_3() -> Levels {
-    Levels::new(&[K3], &[]).unwrap()
+fn order_3() -> ReservationLevels {
+    ReservationLevels::new(&[K3], &[]).unwrap()
 }
 
 /// An allocator as a kernel uses it: most single frames are for pages of
@@ -70,23 +72,23 @@ impl Faulting {
                 Err(error) => panic!("{error}"),
             }
         }
-        self.pool.take_frame()
+        self.pool.allocate_frame()
     }
 }
 
 impl FrameAllocator for Faulting {
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
         if frames_max > 0 && self.random.below(2) == 0 {
             return self.fault().map(|frame| Extent::new(frame, 1));
         }
-        self.pool.take_block(frames_max)
+        self.pool.allocate_block(frames_max)
     }
 
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
-        self.pool.take_aligned(order)
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.pool.allocate_aligned(order)
     }
 
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         self.pool.free(extent)
     }
 
@@ -102,7 +104,7 @@ impl FrameAllocator for Faulting {
         self.pool.for_each_free(visit);
     }
 
-    fn take_frame(&mut self) -> Option<Pfn> {
+    fn allocate_frame(&mut self) -> Option<Pfn> {
         self.fault()
     }
 }
@@ -111,14 +113,14 @@ impl FrameAllocator for Faulting {
 fn conforms_as_an_allocator() {
     let cases = [
         order_3(),
-        Levels::ARMV7,
-        Levels::X86_64,
-        Levels::new(&orders([2, 5]), &[]).unwrap(),
-        Levels::new(&orders([4, 6, 7, 10]), &orders([1, 3])).unwrap(),
+        ReservationLevels::ARMV7,
+        ReservationLevels::X86_64,
+        ReservationLevels::new(&orders([2, 5]), &[]).unwrap(),
+        ReservationLevels::new(&orders([4, 6, 7, 10]), &orders([1, 3])).unwrap(),
     ];
     for seed in 0..10 {
         for levels in cases {
-            for config in [Config::BBS, Config::PBS_ARMV8] {
+            for config in [BuddyConfig::BBS, BuddyConfig::PBS_ARMV8] {
                 let mut random = Random::new(seed);
                 let first = extent(random.below(3000), 1 + random.below(1500));
                 let second =
@@ -185,45 +187,45 @@ fn a_request_for_one_frame_fails_only_when_every_frame_is_held() {
     let mut pool = pool(&[extent(8, 20)], order_3());
     let first = pool.populate(1, 3, 0..8, 1).unwrap();
     let second = pool.populate(2, 3, 0..8, 2).unwrap();
-    assert_eq!(first.source, Source::Reserved(K3));
-    assert_eq!(second.source, Source::Reserved(K3));
+    assert_eq!(first.source, FrameSource::Reserved(K3));
+    assert_eq!(second.source, FrameSource::Reserved(K3));
     // Four frames are left beneath: no reservation for a third object.
     for index in 0..4 {
-        assert_eq!(pool.populate(3, index, 0..8, 3).unwrap().source, Source::Single);
+        assert_eq!(pool.populate(3, index, 0..8, 3).unwrap().source, FrameSource::Single);
     }
     assert_eq!((pool.allocator().free_frames(), pool.free_frames()), (0, 14));
-    assert_eq!(pool.populate(3, 4, 0..8, 3).unwrap().source, Source::Single);
+    assert_eq!(pool.populate(3, 4, 0..8, 3).unwrap().source, FrameSource::Single);
     assert_eq!(pool.reservation_of(first.frame), None);
     assert_eq!(pool.reservation_of(second.frame).unwrap().object, 2);
     for _ in 0..13 {
-        pool.take_frame().unwrap();
+        pool.allocate_frame().unwrap();
     }
     assert_eq!((pool.free_frames(), pool.reservations()), (0, 0));
-    assert_eq!(pool.take_frame(), None);
+    assert_eq!(pool.allocate_frame(), None);
     assert_eq!(pool.populate(2, 3, 0..8, 9), Err(PopulateError::OutOfFrames));
-    let expected = Counters {
+    let expected = ReservationCounters {
         reserved: 2,
         populated: 2,
         single: 5,
         broken_up: 2,
         reclaimed: 2,
         reclaimed_frames: 14,
-        ..Counters::default()
+        ..ReservationCounters::default()
     };
     assert_eq!(pool.counters(), expected);
     // What was populated is held by whoever holds it, and can be freed.
     pool.free(Extent::new(first.frame, 1)).unwrap();
-    assert_eq!(pool.take_frame(), Some(first.frame));
+    assert_eq!(pool.allocate_frame(), Some(first.frame));
     pool.check().unwrap();
 }
 
 /// Two levels: as the talk's sections within supersections, in small.
 #[test]
 fn a_broken_up_reservation_leaves_its_populated_parts() {
-    let levels = Levels::new(&orders([2, 4]), &orders([1])).unwrap();
+    let levels = ReservationLevels::new(&orders([2, 4]), &orders([1])).unwrap();
     let mut pool = pool(&[extent(16, 16)], levels);
     let fault = |pool: &mut Pool, index, now| pool.populate(1, index, 16..32, now).unwrap();
-    assert_eq!(fault(&mut pool, 16, 1).source, Source::Reserved(Order::known(4)));
+    assert_eq!(fault(&mut pool, 16, 1).source, FrameSource::Reserved(Order::known(4)));
     assert_eq!(fault(&mut pool, 17, 1).full, Some(Order::known(1)));
     assert_eq!(fault(&mut pool, 18, 1).full, None);
     assert_eq!(fault(&mut pool, 19, 1).full, Some(Order::known(2)));
@@ -240,10 +242,10 @@ fn a_broken_up_reservation_leaves_its_populated_parts() {
     assert!(pool.is_full(Pfn::new(19), Order::known(2)));
     assert!(!pool.is_full(Pfn::new(19), Order::known(3)));
     // Their pages are found, and a larger reservation is not tried around them.
-    assert_eq!(fault(&mut pool, 24, 4).source, Source::InReservation(Order::known(2)));
+    assert_eq!(fault(&mut pool, 24, 4).source, FrameSource::InReservation(Order::known(2)));
     assert_eq!(fault(&mut pool, 24 + 2, 4).full, None);
     assert_eq!(fault(&mut pool, 24 + 3, 4).full, Some(Order::known(2)));
-    assert_eq!(fault(&mut pool, 29, 4).source, Source::Single);
+    assert_eq!(fault(&mut pool, 29, 4).source, FrameSource::Single);
     assert_eq!(pool.reservation_at(1, 29), None);
     pool.check().unwrap();
     // Three frames of 20..24 were broken up for it.
@@ -262,21 +264,21 @@ fn an_aligned_request_breaks_up_one_that_helps() {
     }
     pool.populate(2, 0, 0..8, 2).unwrap();
     pool.populate(3, 0, 0..8, 3).unwrap();
-    assert_eq!(pool.take_aligned(Order::known(2)), Ok(extent(12, 4)));
+    assert_eq!(pool.allocate_aligned(Order::known(2)), Ok(extent(12, 4)));
     assert_eq!(pool.reservation_at(2, 0), None);
     assert!(pool.reservation_at(1, 0).is_some() && pool.reservation_at(3, 0).is_some());
     let before = (blocks(&pool), pool.counters());
-    assert_eq!(pool.take_aligned(K3), Err(AllocError::NoBlock { order: K3 }));
+    assert_eq!(pool.allocate_aligned(K3), Err(FrameAllocateError::NoBlock { order: K3 }));
     let order = Order::known(5);
-    let error = AllocError::OutOfFrames { wanted: 32, free: 14 };
-    assert_eq!(pool.take_aligned(order), Err(error));
+    let error = FrameAllocateError::OutOfFrames { wanted: 32, free: 14 };
+    assert_eq!(pool.allocate_aligned(order), Err(error));
     assert_eq!((blocks(&pool), pool.counters()), before);
     pool.check().unwrap();
 }
 
 #[test]
 fn released_pages_keep_their_frames() {
-    let levels = Levels::new(&orders([2, 4]), &[]).unwrap();
+    let levels = ReservationLevels::new(&orders([2, 4]), &[]).unwrap();
     let mut pool = pool(&[extent(0, 64)], levels);
     for index in [0, 5, 13, 20] {
         pool.populate(1, index, 0..32, 1).unwrap();
@@ -306,7 +308,7 @@ fn released_pages_keep_their_frames() {
 #[test]
 fn frames_in_use_before_are_held() {
     with_map(&[extent(3, 30), extent(40, 9)], |map| {
-        let mut buddy = buddy(map, Config::BBS).unwrap();
+        let mut buddy = buddy(map, BuddyConfig::BBS).unwrap();
         let mut taken = Vec::new();
         buddy.allocate(11, &mut |block| taken.push(block)).unwrap();
         let storage = vec![0; Pool::storage_words(map, order_3())];
@@ -324,52 +326,72 @@ fn frames_in_use_before_are_held() {
 #[test]
 fn bad_levels_are_named() {
     let [k0, k3, k4, k9] = orders([0, 3, 4, 9]);
-    let not = |order, below| Err(LevelsError::NotAscending { order, below });
-    assert_eq!(Levels::new(&[], &[k3]), Err(LevelsError::None));
-    assert_eq!(Levels::new(&[k0], &[]), not(k0, k0));
-    assert_eq!(Levels::new(&[k9, k4], &[]), not(k4, k9));
-    assert_eq!(Levels::new(&[k4, k4], &[]), not(k4, k4));
-    assert_eq!(Levels::new(&[k4], &[k4]), not(k4, k4));
-    assert_eq!(Levels::new(&[k9], &[k4, k3]), not(k3, k4));
+    let not = |order, below| Err(ReservationLevelsError::NotAscending { order, below });
+    assert_eq!(ReservationLevels::new(&[], &[k3]), Err(ReservationLevelsError::None));
+    assert_eq!(ReservationLevels::new(&[k0], &[]), not(k0, k0));
+    assert_eq!(ReservationLevels::new(&[k9, k4], &[]), not(k4, k9));
+    assert_eq!(ReservationLevels::new(&[k4, k4], &[]), not(k4, k4));
+    assert_eq!(ReservationLevels::new(&[k4], &[k4]), not(k4, k4));
+    assert_eq!(ReservationLevels::new(&[k9], &[k4, k3]), not(k3, k4));
     let many = orders([1, 2, 3, 4, 5]);
     assert_eq!(many.len(), LEVELS_MAX + 1);
-    assert_eq!(Levels::new(&many, &[]), Err(LevelsError::TooMany { orders: 5 }));
-    assert_eq!(Levels::new(&[k9], &many), Err(LevelsError::TooMany { orders: 5 }));
-    let levels = Levels::new(&[k4, Order::MAX], &[k3]).unwrap();
+    assert_eq!(
+        ReservationLevels::new(&many, &[]),
+        Err(ReservationLevelsError::TooMany { orders: 5 })
+    );
+    assert_eq!(
+        ReservationLevels::new(&[k9], &many),
+        Err(ReservationLevelsError::TooMany { orders: 5 })
+    );
+    let levels = ReservationLevels::new(&[k4, Order::MAX], &[k3]).unwrap();
     assert_eq!((levels.orders(), levels.suborders()), (&[k4, Order::MAX][..], &[k3][..]));
     assert_eq!((levels.lowest(), levels.top()), (k4, Order::MAX));
-    assert_eq!(Levels::usual(Format::ArmV7).orders(), [Order::known(8)]);
-    assert_eq!(Levels::usual(Format::ArmV8), Levels::ARMV8);
-    assert_eq!(Levels::usual(Format::X86_64).suborders(), []);
+    assert_eq!(ReservationLevels::usual(Format::ArmV7).orders(), [Order::known(8)]);
+    assert_eq!(ReservationLevels::usual(Format::ArmV8), ReservationLevels::ARMV8);
+    assert_eq!(ReservationLevels::usual(Format::X86_64).suborders(), []);
 }
 
 #[test]
 fn bad_storage_and_other_allocators_are_named() {
     with_map(&[extent(3, 1000)], |map| {
-        let needed_words = Pool::storage_words(map, Levels::ARMV8);
+        let needed_words = Pool::storage_words(map, ReservationLevels::ARMV8);
         let mut storage = vec![42; needed_words + 1];
         let small = &mut storage[..needed_words - 1];
         let over = |config| buddy(map, config).unwrap();
         assert_eq!(
-            Reservations::new(map, Levels::ARMV8, over(Config::BBS), small).err(),
+            Reservations::new(map, ReservationLevels::ARMV8, over(BuddyConfig::BBS), small).err(),
             Some(ReservationsError::Storage { needed_words, given_words: needed_words - 1 })
         );
         assert_eq!(storage, vec![42; needed_words + 1]);
-        let mut pool =
-            Reservations::new(map, Levels::ARMV8, over(Config::BBS), &mut storage[..]).unwrap();
+        let mut pool = Reservations::new(
+            map,
+            ReservationLevels::ARMV8,
+            over(BuddyConfig::BBS),
+            &mut storage[..],
+        )
+        .unwrap();
         pool.allocate(1000, &mut |_| {}).unwrap();
         pool.free(extent(3, 1000)).unwrap();
         assert_eq!(storage[needed_words], 42, "a word beyond the storage needed was used");
 
         with_map(&[extent(4, 1000)], |other| {
-            let storage = vec![0; Pool::storage_words(other, Levels::ARMV8)];
-            let error = Pool::new(other, Levels::ARMV8, buddy(map, Config::BBS).unwrap(), storage);
+            let storage = vec![0; Pool::storage_words(other, ReservationLevels::ARMV8)];
+            let error = Pool::new(
+                other,
+                ReservationLevels::ARMV8,
+                buddy(map, BuddyConfig::BBS).unwrap(),
+                storage,
+            );
             let block = extent(3, 1);
             assert_eq!(error.err(), Some(ReservationsError::Foreign { block }));
         });
         with_map(&[extent(3, 999)], |other| {
-            let error =
-                Pool::new(other, Levels::ARMV8, buddy(map, Config::BBS).unwrap(), Vec::new());
+            let error = Pool::new(
+                other,
+                ReservationLevels::ARMV8,
+                buddy(map, BuddyConfig::BBS).unwrap(),
+                Vec::new(),
+            );
             let (map_frames, allocator_frames) = (999, 1000);
             assert_eq!(
                 error.err(),
@@ -381,7 +403,7 @@ fn bad_storage_and_other_allocators_are_named() {
     with_map(&[extent(0, 1), extent(1 << 40, 1)], |map| {
         assert_eq!(Pool::storage_words(map, order_3()), usize::MAX);
         let frames = (1 << 40) + 1;
-        let buddy = buddy(&with_small(), Config::BBS).unwrap();
+        let buddy = buddy(&with_small(), BuddyConfig::BBS).unwrap();
         let error = Pool::new(map, order_3(), buddy, Vec::new()).err();
         assert_eq!(error, Some(ReservationsError::Span { frames }));
     });
@@ -401,19 +423,19 @@ fn errors_name_the_first_frame_at_fault_and_change_nothing() {
     let start = page.frame.raw() - 2;
     let before = (blocks(&pool), pool.counters());
     for (bad, error) in [
-        (extent(9, 0), FreeError::Empty),
-        (extent(9, u64::MAX), FreeError::Overflow { extent: extent(9, u64::MAX) }),
-        (extent(u64::MAX, 1), FreeError::Overflow { extent: extent(u64::MAX, 1) }),
-        (extent(u64::MAX - 1, 1), FreeError::Foreign { frame: Pfn::new(u64::MAX - 1) }),
-        (extent(0, u64::MAX), FreeError::Foreign { frame: Pfn::new(0) }),
-        (extent(24, 1), FreeError::Foreign { frame: Pfn::new(24) }),
-        (extent(48, 1), FreeError::Foreign { frame: Pfn::new(48) }),
+        (extent(9, 0), FrameFreeError::Empty),
+        (extent(9, u64::MAX), FrameFreeError::Overflow { extent: extent(9, u64::MAX) }),
+        (extent(u64::MAX, 1), FrameFreeError::Overflow { extent: extent(u64::MAX, 1) }),
+        (extent(u64::MAX - 1, 1), FrameFreeError::Foreign { frame: Pfn::new(u64::MAX - 1) }),
+        (extent(0, u64::MAX), FrameFreeError::Foreign { frame: Pfn::new(0) }),
+        (extent(24, 1), FrameFreeError::Foreign { frame: Pfn::new(24) }),
+        (extent(48, 1), FrameFreeError::Foreign { frame: Pfn::new(48) }),
         // Reserved, but not populated.
-        (extent(start, 8), FreeError::NotAllocated { frame: Pfn::new(start) }),
-        (extent(start + 2, 2), FreeError::NotAllocated { frame: Pfn::new(start + 3) }),
+        (extent(start, 8), FrameFreeError::NotAllocated { frame: Pfn::new(start) }),
+        (extent(start + 2, 2), FrameFreeError::NotAllocated { frame: Pfn::new(start + 3) }),
         (
             Extent::new(single.frame, u64::MAX >> 1),
-            FreeError::NotAllocated { frame: Pfn::new(single.frame.raw() + 1) },
+            FrameFreeError::NotAllocated { frame: Pfn::new(single.frame.raw() + 1) },
         ),
     ] {
         assert_eq!(pool.free(bad), Err(error), "{bad}");
@@ -432,9 +454,9 @@ fn errors_name_the_first_frame_at_fault_and_change_nothing() {
     assert_eq!((blocks(&pool), pool.counters()), before);
     pool.check().unwrap();
     // To the last frame that is held, and then one beyond memory.
-    pool.take_aligned(Order::known(3)).unwrap();
-    pool.take_aligned(Order::known(3)).unwrap();
-    assert_eq!(pool.free(extent(40, 9)), Err(FreeError::Foreign { frame: Pfn::new(48) }));
+    pool.allocate_aligned(Order::known(3)).unwrap();
+    pool.allocate_aligned(Order::known(3)).unwrap();
+    assert_eq!(pool.free(extent(40, 9)), Err(FrameFreeError::Foreign { frame: Pfn::new(48) }));
     pool.free(extent(40, 8)).unwrap();
     pool.check().unwrap();
 }
@@ -442,7 +464,7 @@ fn errors_name_the_first_frame_at_fault_and_change_nothing() {
 /// Numbers at the ends of what 64 bits hold: nothing overflows.
 #[test]
 fn any_number_is_taken() {
-    let levels = Levels::new(&[K3, Order::MAX], &[]).unwrap();
+    let levels = ReservationLevels::new(&[K3, Order::MAX], &[]).unwrap();
     let mut pool = pool(&[extent(5, 400)], levels);
     let ends = [0, 1, 7, 8, 1 << 51, u64::MAX - 9, u64::MAX - 8, u64::MAX - 7, u64::MAX - 1];
     for object in [0, u64::MAX] {
@@ -452,7 +474,7 @@ fn any_number_is_taken() {
                     match pool.populate(object, index, bounds, now) {
                         Ok(page) => {
                             // The last page of all can be in no range's bounds.
-                            let reserved = page.source != Source::Single;
+                            let reserved = page.source != FrameSource::Single;
                             assert_eq!(pool.reservation_of(page.frame).is_some(), reserved);
                             assert!(index < u64::MAX - 7 || !reserved);
                         }
@@ -486,13 +508,15 @@ fn any_number_is_taken() {
 fn state_per_frame_is_as_documented() {
     with_map(&[extent(1 << 18, 1 << 20)], |map| {
         let bytes = |levels| Pool::storage_words(map, levels) as f64 * 8.0 / f64::from(1 << 20);
-        for (levels, documented) in [(Levels::X86_64, 0.31), (Levels::X86_64_GIGABYTES, 0.41)] {
+        for (levels, documented) in
+            [(ReservationLevels::X86_64, 0.31), (ReservationLevels::X86_64_GIGABYTES, 0.41)]
+        {
             let measured = bytes(levels);
             assert!((measured - documented).abs() < 0.006, "{measured} for {documented}");
         }
     });
     // A small map does not pay for the alignment of a large order.
     with_map(&[extent((1 << 18) - 8, 16)], |map| {
-        assert!(Pool::storage_words(map, Levels::X86_64_GIGABYTES) < 100);
+        assert!(Pool::storage_words(map, ReservationLevels::X86_64_GIGABYTES) < 100);
     });
 }

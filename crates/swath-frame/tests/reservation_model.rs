@@ -3,12 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::reserve::reservations::{
-    Counters, Levels, PopulateError, Reservation, Reservations, Source,
+use swath_frame::reserve::{
+    FrameSource, PopulateError, Reservation, ReservationCounters, ReservationLevels, Reservations,
 };
-use swath_frame::testing::frames::Random;
-use swath_frame::{AllocError, ByteRange, Config, FrameAllocator, FreeError, MemoryMap, PageBuddy};
+use swath_frame::{
+    BuddyConfig, ByteRange, FrameAllocateError, FrameAllocator, FrameFreeError, MemoryMap,
+    PageBuddy,
+};
 
 type Pool = Reservations<PageBuddy<Vec<u64>>, Vec<u64>>;
 
@@ -16,12 +19,12 @@ fn extent(start: u64, count: u64) -> Extent {
     Extent::new(Pfn::new(start), count)
 }
 
-fn levels(levels: &[u8], sublevels: &[u8]) -> Levels {
+fn levels(levels: &[u8], sublevels: &[u8]) -> ReservationLevels {
     let orders = |ks: &[u8]| ks.iter().map(|&k| Order::known(k)).collect::<Vec<_>>();
-    Levels::new(&orders(levels), &orders(sublevels)).unwrap()
+    ReservationLevels::new(&orders(levels), &orders(sublevels)).unwrap()
 }
 
-fn pool(areas: &[Extent], config: Config, levels: Levels) -> Pool {
+fn pool(areas: &[Extent], config: BuddyConfig, levels: ReservationLevels) -> Pool {
     let ranges: Vec<ByteRange> = areas.iter().copied().map(ByteRange::of_frames).collect();
     let mut storage = vec![Extent::default(); areas.len()];
     let map = MemoryMap::new(&ranges, &mut storage).unwrap();
@@ -45,7 +48,7 @@ struct Moved {
 
 #[derive(Clone, Debug)]
 struct Model {
-    levels: Levels,
+    levels: ReservationLevels,
     frames: BTreeSet<u64>,
     held: BTreeSet<u64>,
     /// Free in the allocator beneath.
@@ -57,11 +60,11 @@ struct Model {
     moved: BTreeMap<Slot, Moved>,
     number: u64,
     latest: u64,
-    counters: Counters,
+    counters: ReservationCounters,
 }
 
 impl Model {
-    fn new(areas: &[Extent], levels: Levels) -> Self {
+    fn new(areas: &[Extent], levels: ReservationLevels) -> Self {
         let frames: BTreeSet<u64> =
             areas.iter().flat_map(|area| area.iter()).map(Pfn::raw).collect();
         Self {
@@ -74,7 +77,7 @@ impl Model {
             moved: BTreeMap::new(),
             number: 0,
             latest: 0,
-            counters: Counters::default(),
+            counters: ReservationCounters::default(),
         }
     }
 
@@ -308,9 +311,9 @@ fn apply(pool: &mut Pool, model: &mut Model, op: &Op) {
             let in_memory = |frame: &Pfn| model.frames.contains(&frame.raw());
             let bad = extent.iter().find(|frame| !model.held.contains(&frame.raw()));
             let expected = match bad {
-                _ if extent.is_empty() => Err(FreeError::Empty),
-                Some(frame) if in_memory(&frame) => Err(FreeError::NotAllocated { frame }),
-                Some(frame) => Err(FreeError::Foreign { frame }),
+                _ if extent.is_empty() => Err(FrameFreeError::Empty),
+                Some(frame) if in_memory(&frame) => Err(FrameFreeError::NotAllocated { frame }),
+                Some(frame) => Err(FrameFreeError::Foreign { frame }),
                 None => {
                     extent.iter().for_each(|frame| model.free_frame(frame.raw()));
                     Ok(())
@@ -318,11 +321,11 @@ fn apply(pool: &mut Pool, model: &mut Model, op: &Op) {
             };
             assert_eq!(pool.free(extent), expected);
         }
-        Op::TakeFrame => match pool.take_frame() {
+        Op::TakeFrame => match pool.allocate_frame() {
             Some(frame) => model.take(Extent::new(frame, 1), 1),
             None => assert!(model.free().is_empty()),
         },
-        Op::TakeBlock(frames_max) => match pool.take_block(frames_max) {
+        Op::TakeBlock(frames_max) => match pool.allocate_block(frames_max) {
             Some(block) => {
                 assert!((1..=frames_max).contains(&block.count));
                 model.take(block, 1);
@@ -333,8 +336,8 @@ fn apply(pool: &mut Pool, model: &mut Model, op: &Op) {
             let free = model.free().len() as u64;
             let mut blocks = Vec::new();
             let expected = match count {
-                0 => Err(AllocError::Empty),
-                _ if count > free => Err(AllocError::OutOfFrames { wanted: count, free }),
+                0 => Err(FrameAllocateError::Empty),
+                _ if count > free => Err(FrameAllocateError::OutOfFrames { wanted: count, free }),
                 _ => Ok(()),
             };
             assert_eq!(pool.allocate(count, &mut |block| blocks.push(block)), expected);
@@ -347,7 +350,7 @@ fn apply(pool: &mut Pool, model: &mut Model, op: &Op) {
         }
         Op::TakeAligned(order) => {
             let (wanted, free) = (order.frames(), model.free().len() as u64);
-            let answer = pool.take_aligned(order);
+            let answer = pool.allocate_aligned(order);
             if Model::has_run(&model.beneath, 0..u64::MAX, order).is_some() {
                 let block = answer.unwrap();
                 assert!(block.count == wanted && block.start.is_aligned(order.k()));
@@ -357,8 +360,8 @@ fn apply(pool: &mut Pool, model: &mut Model, op: &Op) {
             let run = |&slot: &Slot| Model::has_run(&unheld, model.range(slot), order);
             let expected = match model.queue.iter().find_map(run) {
                 Some(start) => Ok(extent(start, wanted)),
-                None if wanted > free => Err(AllocError::OutOfFrames { wanted, free }),
-                None => Err(AllocError::NoBlock { order }),
+                None if wanted > free => Err(FrameAllocateError::OutOfFrames { wanted, free }),
+                None => Err(FrameAllocateError::NoBlock { order }),
             };
             assert_eq!(answer, expected);
             let Ok(block) = expected else { return };
@@ -398,7 +401,7 @@ fn populate(
         }
         let answer = answer.unwrap();
         assert_eq!(answer.frame.raw(), frame);
-        assert_eq!(answer.source, Source::InReservation(model.levels.orders()[root.0]));
+        assert_eq!(answer.source, FrameSource::InReservation(model.levels.orders()[root.0]));
         return assert_eq!(answer.full, model.populate(root, frame, now));
     }
     let possible = (0..model.levels.orders().len()).rev().find(|&level| {
@@ -412,7 +415,7 @@ fn populate(
     });
     match (possible, answer) {
         (Some(level), Ok(answer)) => {
-            assert_eq!(answer.source, Source::Reserved(model.levels.orders()[level]));
+            assert_eq!(answer.source, FrameSource::Reserved(model.levels.orders()[level]));
             let size = model.size(level);
             let start = answer.frame.raw() - index % size;
             assert_eq!(start % size, 0);
@@ -425,7 +428,7 @@ fn populate(
             assert_eq!(answer.full, model.populate(root, answer.frame.raw(), now));
         }
         (None, Ok(answer)) => {
-            assert_eq!((answer.source, answer.full), (Source::Single, None));
+            assert_eq!((answer.source, answer.full), (FrameSource::Single, None));
             model.take(Extent::new(answer.frame, 1), 1);
             model.counters.single += 1;
         }
@@ -573,7 +576,8 @@ fn equals_the_model_on_random_mixes() {
             let first = extent(random.below(3 * top), top / 2 + random.below(3 * top));
             let second = extent(first.end().raw() + 1 + random.below(top), 1 + random.below(top));
             let areas = [first, second];
-            let config = [Config::BBS, Config::PBS_ARMV7, Config::PBS_ARMV8][seed as usize % 3];
+            let config = [BuddyConfig::BBS, BuddyConfig::PBS_ARMV7, BuddyConfig::PBS_ARMV8]
+                [seed as usize % 3];
             let mut pool = pool(&areas, config, levels);
             let mut model = Model::new(&areas, levels);
             let (mut now, pressure) = (0, random.below(12));
@@ -638,7 +642,7 @@ fn all_sequences_of_a_small_case() {
     let mut sequences = 0;
     for frames in [8, 16, 17, 20] {
         let areas = [extent(8, frames)];
-        let mut pool = pool(&areas, Config::PBS_ARMV7, levels);
+        let mut pool = pool(&areas, BuddyConfig::PBS_ARMV7, levels);
         let mut model = Model::new(&areas, levels);
         sequences += explore(&pool, &model, 4, &ops);
         for object in [1, 2] {
@@ -676,7 +680,7 @@ fn all_sequences_of_a_small_case_of_two_levels() {
     let mut sequences = 0;
     for frames in [4, 7] {
         let areas = [extent(4, frames)];
-        let pool = pool(&areas, Config::BBS, levels);
+        let pool = pool(&areas, BuddyConfig::BBS, levels);
         sequences += explore(&pool, &Model::new(&areas, levels), 5, &ops);
     }
     println!("{sequences} sequences");

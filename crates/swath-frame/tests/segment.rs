@@ -2,18 +2,15 @@
 
 use std::iter;
 
+use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::segment::allocator::{
-    SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest,
+use swath_frame::segment::{
+    Area, AreaSpace, Baseline, CountedPages, FrameSupply, GlobalBitmap, HugePages, MappedSegments,
+    MappingRefused, Segment, SegmentAllocator, SegmentError, SegmentFreeError, SegmentMapping,
+    SegmentRequest,
 };
-use swath_frame::segment::baseline::Baseline;
-use swath_frame::segment::bitmap::{Frames, GlobalBitmap};
-use swath_frame::segment::huge::HugePages;
-use swath_frame::segment::mapping::{CountedPages, Mapped, Mapping, Refused};
-use swath_frame::segment::space::{Area, AreaSpace, Segment};
-use swath_frame::testing::frames::Random;
-use swath_frame::testing::segments::{Naive, Rule, conform, free_runs};
-use swath_frame::{BuildError, MapError};
+use swath_frame::testing::segments::{NaiveSegments, SegmentRule, conform, free_runs};
+use swath_frame::{BuildError, MemoryMapError};
 
 fn extent(start: u64, count: u64) -> Extent {
     Extent::new(Pfn::new(start), count)
@@ -25,7 +22,7 @@ fn with_space<T>(areas: &[Extent], unit: u8, test: impl FnOnce(AreaSpace<'_>) ->
 }
 
 /// What the storage held before must not matter.
-fn bitmap<'m>(space: AreaSpace<'m>, frames: Frames) -> GlobalBitmap<'m, Vec<u64>> {
+fn bitmap<'m>(space: AreaSpace<'m>, frames: FrameSupply) -> GlobalBitmap<'m, Vec<u64>> {
     let words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
     GlobalBitmap::new(space, frames, vec![0x5a5a_5a5a_5a5a_5a5a; words]).unwrap()
 }
@@ -63,24 +60,33 @@ fn every_candidate_conforms() {
         let areas = random_areas(&mut random, 1 << unit, max);
         with_space(&areas, unit, |space| {
             let steps = 400;
-            for (frames, rule) in
-                [(Frames::PreAllocated, Rule::Lowest), (Frames::OnDemand, Rule::Blocks)]
-            {
+            for (frames, rule) in [
+                (FrameSupply::PreAllocated, SegmentRule::Lowest),
+                (FrameSupply::OnDemand, SegmentRule::Blocks),
+            ] {
                 conform(space, rule, &mut bitmap(space, frames), seed, steps, &mut |bitmap| {
                     assert_eq!(bitmap.check(), Ok(()), "seed {seed}");
                 });
-                let mut mapped = Mapped::new(bitmap(space, frames), CountedPages::default());
+                let mut mapped =
+                    MappedSegments::new(bitmap(space, frames), CountedPages::default());
                 conform(space, rule, &mut mapped, seed, 100, &mut |mapped| {
                     let CountedPages { mapped: pages, unmapped } = *mapped.mapping();
                     let held = space.total_frames() - mapped.free_frames();
                     assert!(pages - unmapped <= held);
-                    assert!(pages - unmapped == held || frames == Frames::OnDemand);
+                    assert!(pages - unmapped == held || frames == FrameSupply::OnDemand);
                 });
             }
-            conform(space, Rule::Baseline, &mut baseline(space), seed, steps, &mut |baseline| {
-                assert_eq!(baseline.check(), Ok(()), "seed {seed}");
-            });
-            conform(space, Rule::Page, &mut huge(space), seed, steps, &mut |huge| {
+            conform(
+                space,
+                SegmentRule::Baseline,
+                &mut baseline(space),
+                seed,
+                steps,
+                &mut |baseline| {
+                    assert_eq!(baseline.check(), Ok(()), "seed {seed}");
+                },
+            );
+            conform(space, SegmentRule::Page, &mut huge(space), seed, steps, &mut |huge| {
                 assert_eq!(huge.check(), Ok(()), "seed {seed}");
             });
         });
@@ -94,8 +100,8 @@ fn large_spaces_conform() {
         let mut random = Random::new(seed);
         let areas: Vec<_> = (0..5).map(|i| extent(i << 16, 1000 + random.below(9000))).collect();
         with_space(&areas, 0, |space| {
-            let mut lowest = bitmap(space, Frames::PreAllocated);
-            conform(space, Rule::Lowest, &mut lowest, seed, 300, &mut |bitmap| {
+            let mut lowest = bitmap(space, FrameSupply::PreAllocated);
+            conform(space, SegmentRule::Lowest, &mut lowest, seed, 300, &mut |bitmap| {
                 bitmap.check().unwrap();
             });
         });
@@ -120,10 +126,12 @@ fn many_runs_without_a_place_conform() {
         });
         let areas: Vec<_> = areas.collect();
         with_space(&areas, 0, |space| {
-            for (frames, rule) in
-                [(Frames::PreAllocated, Rule::Lowest), (Frames::OnDemand, Rule::Blocks)]
-            {
-                let (mut bitmap, mut naive) = (bitmap(space, frames), Naive::new(space, rule));
+            for (frames, rule) in [
+                (FrameSupply::PreAllocated, SegmentRule::Lowest),
+                (FrameSupply::OnDemand, SegmentRule::Blocks),
+            ] {
+                let (mut bitmap, mut naive) =
+                    (bitmap(space, frames), NaiveSegments::new(space, rule));
                 // Of each `period` units the first is used, seldom another or none.
                 let period = [16, 32][seed as usize % 2];
                 let (mut used, mut none) = (Vec::new(), 0);
@@ -157,7 +165,7 @@ fn many_runs_without_a_place_conform() {
                     assert_eq!(found, expected, "{place}: {request:?}");
                     match found {
                         Ok(_) if found == lowest => answers[0] += 1,
-                        Ok(_) => answers[1 + 2 * usize::from(rule == Rule::Blocks)] += 1,
+                        Ok(_) => answers[1 + 2 * usize::from(rule == SegmentRule::Blocks)] += 1,
                         Err(_) => answers[2] += 1,
                     }
                 }
@@ -174,7 +182,7 @@ fn a_million_units_against_a_scan() {
     with_space(&areas, 0, |space| {
         let seed = 7;
         let mut random = Random::new(seed);
-        let mut bitmap = bitmap(space, Frames::PreAllocated);
+        let mut bitmap = bitmap(space, FrameSupply::PreAllocated);
         let mut held = Vec::new();
         loop {
             let most = 1 << random.below(11);
@@ -252,15 +260,15 @@ fn areas_are_trimmed_to_units_and_sorted() {
         let mut storage = vec![Area::default(); room];
         AreaSpace::new(areas, Order::known(2), &mut storage).err()
     };
-    assert_eq!(error(&[], 4), Some(MapError::NoFrame));
-    assert_eq!(error(&[extent(1, 6)], 4), Some(MapError::NoFrame));
+    assert_eq!(error(&[], 4), Some(MemoryMapError::NoFrame));
+    assert_eq!(error(&[extent(1, 6)], 4), Some(MemoryMapError::NoFrame));
     let overlap = error(&[extent(8, 8), extent(0, 9)], 4);
-    assert!(matches!(overlap, Some(MapError::Overlap { .. })), "{overlap:?}");
+    assert!(matches!(overlap, Some(MemoryMapError::Overlap { .. })), "{overlap:?}");
     let many = error(&[extent(0, 8), extent(8, 8)], 1);
-    assert!(matches!(many, Some(MapError::TooManyAreas { capacity: 1, .. })), "{many:?}");
+    assert!(matches!(many, Some(MemoryMapError::TooManyAreas { capacity: 1, .. })), "{many:?}");
     for far in [extent(u64::MAX, 1), extent(u64::MAX, 2), extent(1 << 52, 1)] {
         let overflow = error(&[far], 4);
-        assert!(matches!(overflow, Some(MapError::Overflow { .. })), "{overflow:?}");
+        assert!(matches!(overflow, Some(MemoryMapError::Overflow { .. })), "{overflow:?}");
     }
 }
 
@@ -270,10 +278,11 @@ fn bad_storage_and_sizes_are_named() {
         let needed_words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
         let given_words = needed_words - 1;
         let short = BuildError::Storage { needed_words, given_words };
-        let built = GlobalBitmap::new(space, Frames::PreAllocated, vec![0; given_words]);
+        let built = GlobalBitmap::new(space, FrameSupply::PreAllocated, vec![0; given_words]);
         assert_eq!(built.err(), Some(short));
         let mut storage = vec![42; needed_words + 1];
-        let mut bitmap = GlobalBitmap::new(space, Frames::PreAllocated, &mut storage[..]).unwrap();
+        let mut bitmap =
+            GlobalBitmap::new(space, FrameSupply::PreAllocated, &mut storage[..]).unwrap();
         let all = bitmap.allocate(&SegmentRequest::new(1000)).unwrap();
         bitmap.free(all).unwrap();
         assert_eq!(storage[needed_words], 42, "a word beyond the storage needed was used");
@@ -281,7 +290,7 @@ fn bad_storage_and_sizes_are_named() {
     with_space(&[extent(0, 1 << 32)], 0, |space| {
         let frames = 1 << 32;
         assert_eq!(
-            GlobalBitmap::new(space, Frames::OnDemand, Vec::new()).err(),
+            GlobalBitmap::new(space, FrameSupply::OnDemand, Vec::new()).err(),
             Some(BuildError::Span { frames })
         );
         assert_eq!(Baseline::new(space, Vec::new()).err(), Some(BuildError::Span { frames }));
@@ -306,7 +315,7 @@ fn state_per_unit_is_as_documented() {
 #[test]
 fn errors_name_what_was_wrong() {
     with_space(&[extent(64, 32), extent(128, 32)], 2, |space| {
-        let mut bitmap = bitmap(space, Frames::PreAllocated);
+        let mut bitmap = bitmap(space, FrameSupply::PreAllocated);
         let first = bitmap.allocate(&SegmentRequest::new(9)).unwrap();
         assert_eq!(first, Segment::new(0, 12));
         let second = bitmap.allocate(&SegmentRequest::new(8)).unwrap();
@@ -349,7 +358,7 @@ fn errors_name_what_was_wrong() {
 #[test]
 fn freed_ranges_join_across_areas() {
     with_space(&[extent(0, 16), extent(100, 16), extent(200, 16)], 0, |space| {
-        let mut bitmap = bitmap(space, Frames::PreAllocated);
+        let mut bitmap = bitmap(space, FrameSupply::PreAllocated);
         let [a, b, c, d] =
             [12, 10, 16, 10].map(|n| bitmap.allocate(&SegmentRequest::new(n)).unwrap());
         assert_eq!(bitmap.free_frames(), 0);
@@ -372,26 +381,27 @@ fn freed_ranges_join_across_areas() {
 #[test]
 fn a_refused_mapping_gives_the_segment_back() {
     struct Two(Vec<Segment>);
-    impl Mapping for Two {
+    impl SegmentMapping for Two {
         fn map(
             &mut self,
             segment: Segment,
-            extents: swath_frame::segment::space::Extents<'_>,
-        ) -> Result<(), Refused> {
+            extents: swath_frame::segment::SegmentExtents<'_>,
+        ) -> Result<(), MappingRefused> {
             assert_eq!(extents.map(|extent| extent.count).sum::<u64>(), segment.count);
             if self.0.len() == 2 {
-                return Err(Refused);
+                return Err(MappingRefused);
             }
             self.0.push(segment);
             Ok(())
         }
-        fn unmap(&mut self, segment: Segment, _: swath_frame::segment::space::Extents<'_>) {
+        fn unmap(&mut self, segment: Segment, _: swath_frame::segment::SegmentExtents<'_>) {
             let at = self.0.iter().position(|&mapped| mapped == segment).unwrap();
             self.0.remove(at);
         }
     }
     with_space(&[extent(0, 16), extent(100, 16)], 0, |space| {
-        let mut mapped = Mapped::new(bitmap(space, Frames::PreAllocated), Two(Vec::new()));
+        let mut mapped =
+            MappedSegments::new(bitmap(space, FrameSupply::PreAllocated), Two(Vec::new()));
         let request = SegmentRequest::new(10);
         let first = mapped.allocate(&request).unwrap();
         let second = mapped.allocate(&request).unwrap();

@@ -2,11 +2,10 @@
 //! and the rows of Fig. 6 that are not times.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::segment::allocator::{SegmentAllocator, SegmentError, SegmentRequest};
-use swath_frame::segment::baseline::Baseline;
-use swath_frame::segment::bitmap::{Frames, GlobalBitmap};
-use swath_frame::segment::huge::HugePages;
-use swath_frame::segment::space::{Area, AreaSpace, Segment};
+use swath_frame::segment::{
+    Area, AreaSpace, Baseline, FrameSupply, GlobalBitmap, HugePages, Segment, SegmentAllocator,
+    SegmentError, SegmentRequest,
+};
 
 /// Frames of a mebibyte.
 const MIB: u64 = 256;
@@ -29,7 +28,7 @@ fn baseline(space: AreaSpace<'_>) -> Baseline<'_, Vec<u64>> {
     Baseline::new(space, vec![0; words]).unwrap()
 }
 
-fn bitmap(space: AreaSpace<'_>, frames: Frames) -> GlobalBitmap<'_, Vec<u64>> {
+fn bitmap(space: AreaSpace<'_>, frames: FrameSupply) -> GlobalBitmap<'_, Vec<u64>> {
     let words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
     GlobalBitmap::new(space, frames, vec![0; words]).unwrap()
 }
@@ -59,16 +58,18 @@ fn table_2() {
         let measured = [
             with_machine(HUGE_PAGE, |space| served(huge(space), frames, times)),
             with_machine(0, |space| served(baseline(space), frames, times)),
-            with_machine(0, |space| served(bitmap(space, Frames::PreAllocated), frames, times)),
+            with_machine(0, |space| {
+                served(bitmap(space, FrameSupply::PreAllocated), frames, times)
+            }),
         ];
         let measured = measured.map(|served| served == times);
         assert_eq!(measured, expected, "{frames} frames, {times} times");
     }
     with_machine(0, |space| {
         // Twelve is as many as there can be.
-        assert_eq!(served(bitmap(space, Frames::PreAllocated), 20 * MIB, 100), 12);
+        assert_eq!(served(bitmap(space, FrameSupply::PreAllocated), 20 * MIB, 100), 12);
         // Without pre-allocation powers of two are lost: ten. The paper has nine.
-        assert_eq!(served(bitmap(space, Frames::OnDemand), 20 * MIB, 100), 10);
+        assert_eq!(served(bitmap(space, FrameSupply::OnDemand), 20 * MIB, 100), 10);
     });
 }
 
@@ -78,8 +79,8 @@ fn areas_of_four_gigabytes() {
     let gib = 1024 * MIB;
     with_space(8, 4 * gib, 9, |space| {
         assert_eq!(served(baseline(space), 5 * gib, 100), 4);
-        assert_eq!(served(bitmap(space, Frames::PreAllocated), 5 * gib, 100), 6);
-        let mut bitmap = bitmap(space, Frames::PreAllocated);
+        assert_eq!(served(bitmap(space, FrameSupply::PreAllocated), 5 * gib, 100), 6);
+        let mut bitmap = bitmap(space, FrameSupply::PreAllocated);
         let all = bitmap.allocate(&SegmentRequest::new(32 * gib)).unwrap();
         assert_eq!(space.extents(all).count(), 8);
         assert_eq!(bitmap.free_frames(), 0);
@@ -105,7 +106,7 @@ fn fig_4_the_order_of_requests() {
             // What is left would be enough, were it in one place.
             let enough = baseline.free_frames() >= large;
             assert_eq!(enough, !expected[3]);
-            for frames in [Frames::OnDemand, Frames::PreAllocated] {
+            for frames in [FrameSupply::OnDemand, FrameSupply::PreAllocated] {
                 let mut bitmap = bitmap(space, frames);
                 let served = run(&mut |n| bitmap.allocate(&SegmentRequest::new(n)), order);
                 assert_eq!(served, [true; 4], "{frames:?}");
@@ -148,14 +149,14 @@ fn the_reverse_search() {
 fn powers_of_two_waste() {
     with_machine(0, |space| {
         let total = space.total_frames();
-        let mut on_demand = bitmap(space, Frames::OnDemand);
+        let mut on_demand = bitmap(space, FrameSupply::OnDemand);
         let segment = on_demand.allocate(&SegmentRequest::new(5 * MIB)).unwrap();
         assert_eq!(segment.count, 5 * MIB);
         assert_eq!(on_demand.free_frames(), total - 8 * MIB);
         assert_eq!(on_demand.allocate(&SegmentRequest::new(1)), Ok(Segment::new(8 * MIB, 1)));
         on_demand.free(segment).unwrap();
         assert_eq!(on_demand.free_frames(), total - 1);
-        let mut pre_allocated = bitmap(space, Frames::PreAllocated);
+        let mut pre_allocated = bitmap(space, FrameSupply::PreAllocated);
         pre_allocated.allocate(&SegmentRequest::new(5 * MIB)).unwrap();
         assert_eq!(pre_allocated.free_frames(), total - 5 * MIB);
     });

@@ -14,11 +14,10 @@
 use std::collections::HashSet;
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::segment::allocator::{SegmentAllocator, SegmentRequest};
-use swath_frame::segment::baseline::Baseline;
-use swath_frame::segment::bitmap::{Frames, GlobalBitmap};
-use swath_frame::segment::space::{Area, AreaSpace, Segment};
-use swath_frame::testing::segments::{Naive, Rule, free_runs};
+use swath_frame::segment::{
+    Area, AreaSpace, Baseline, FrameSupply, GlobalBitmap, Segment, SegmentAllocator, SegmentRequest,
+};
+use swath_frame::testing::segments::{NaiveSegments, SegmentRule, free_runs};
 
 const FRAMES: u64 = 16;
 
@@ -72,18 +71,18 @@ fn sizes() -> Vec<Vec<u64>> {
 /// Four steps from where all is free; how many states there were.
 fn walk<'m, A: SegmentAllocator + Clone>(
     space: AreaSpace<'m>,
-    rule: Rule,
+    rule: SegmentRule,
     allocator: A,
     check: impl Fn(&A) -> Result<(), &'static str>,
 ) -> usize {
     let total = space.total_frames();
     let mut seen = HashSet::new();
-    let mut states = vec![(Naive::new(space, rule), allocator)];
+    let mut states = vec![(NaiveSegments::new(space, rule), allocator)];
     for step in 1..=4 {
         let mut next = Vec::new();
         for (naive, allocator) in &states {
             let place = || format!("{rule:?}, {:?}, {:?}", space.areas(), naive.segments());
-            let mut reached = |naive: Naive<'m>, allocator: A| {
+            let mut reached = |naive: NaiveSegments<'m>, allocator: A| {
                 let mut segments = naive.segments();
                 segments.sort();
                 if seen.insert(segments) {
@@ -132,7 +131,7 @@ fn with_sizes<T>(sizes: &[u64], test: impl FnOnce(AreaSpace<'_>) -> T) -> T {
     test(AreaSpace::new(&areas, Order::BASE, &mut storage).unwrap())
 }
 
-fn bitmap(space: AreaSpace<'_>, frames: Frames) -> GlobalBitmap<'_, Vec<u64>> {
+fn bitmap(space: AreaSpace<'_>, frames: FrameSupply) -> GlobalBitmap<'_, Vec<u64>> {
     let words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
     GlobalBitmap::new(space, frames, vec![0; words]).unwrap()
 }
@@ -142,8 +141,8 @@ fn all_sequences_on_the_global_bitmap() {
     let states: usize = (1..=FRAMES)
         .map(|total| {
             with_sizes(&[total], |space| {
-                let bitmap = bitmap(space, Frames::PreAllocated);
-                walk(space, Rule::Lowest, bitmap, GlobalBitmap::check)
+                let bitmap = bitmap(space, FrameSupply::PreAllocated);
+                walk(space, SegmentRule::Lowest, bitmap, GlobalBitmap::check)
             })
         })
         .sum();
@@ -158,8 +157,8 @@ fn all_sequences_on_the_global_bitmap_over_blocks() {
         .iter()
         .map(|sizes| {
             with_sizes(sizes, |space| {
-                let bitmap = bitmap(space, Frames::OnDemand);
-                walk(space, Rule::Blocks, bitmap, GlobalBitmap::check)
+                let bitmap = bitmap(space, FrameSupply::OnDemand);
+                walk(space, SegmentRule::Blocks, bitmap, GlobalBitmap::check)
             })
         })
         .sum();
@@ -174,7 +173,7 @@ fn all_sequences_on_the_baseline() {
             with_sizes(sizes, |space| {
                 let words = Baseline::<Vec<u64>>::storage_words(&space);
                 let baseline = Baseline::new(space, vec![0; words]).unwrap();
-                walk(space, Rule::Baseline, baseline, Baseline::check)
+                walk(space, SegmentRule::Baseline, baseline, Baseline::check)
             })
         })
         .sum();

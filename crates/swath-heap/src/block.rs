@@ -1,4 +1,4 @@
-//! Boundary tags: what stands in memory at the border of two blocks.
+//! Boundary tags: the two words in memory at the border of two blocks.
 //!
 //! ```text
 //!        b                  b+16 (payload)                     n = b+size
@@ -44,9 +44,9 @@ pub(crate) const PREV_FREE: usize = 2;
 /// Bits of a header that a seal takes: the upper 16 where words have 64 bits.
 /// There is no room for one in smaller words.
 pub(crate) const SEAL_BITS: u32 = if usize::BITS >= 64 { 16 } else { 0 };
-/// Where the seal lies in a header.
+/// Bits of a header that hold the seal.
 pub(crate) const SEAL_MASK: usize = if SEAL_BITS == 0 { 0 } else { !(usize::MAX >> SEAL_BITS) };
-/// Where the size lies in a header.
+/// Bits of a header that hold the size.
 pub(crate) const SIZE_MASK: usize = !SEAL_MASK & !(GRANULE_BYTES - 1);
 
 /// No block may be this long or longer: its size has to fit beside the seal.
@@ -54,10 +54,10 @@ pub(crate) const BLOCK_BYTES_END: usize = 1 << (usize::BITS - SEAL_BITS - 1);
 
 /// The border at which a block starts.
 ///
-/// Invariants, which [`Block::at`] demands of who makes one and all methods
+/// Invariants, which [`Block::at`] demands of its caller and all methods
 /// rely on for as long as the value is used:
 /// * the address is a multiple of [`GRANULE_BYTES`], and the tag there lies in
-///   a pool lent to the heap and may be accessed (its page is committed);
+///   a pool of the heap and may be accessed (its page is committed);
 /// * the pointer's provenance covers that pool;
 /// * the header is the heap's alone. `before` is so too while the block before
 ///   is free, and the links while this one is; the methods for these are called
@@ -96,7 +96,7 @@ impl Block {
         self.0.cast()
     }
 
-    /// What the user gets.
+    /// Returns the address that the user gets.
     #[inline(always)]
     pub(crate) fn payload(self) -> NonNull<u8> {
         // SAFETY: a border has its tag of one granule in the pool, so its end

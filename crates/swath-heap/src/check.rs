@@ -1,24 +1,22 @@
 //! Walking the blocks, and checking everything.
 
 use crate::block::{FREE, GRANULE_SHIFT, HEADER_BYTES, PREV_FREE, SIZE_MASK};
-use crate::error::{Fault, FaultKind};
+use crate::error::{HeapFault, HeapFaultKind};
 use crate::fit::Fit;
 use crate::hardening::Hardening;
 use crate::heap::Heap;
 use crate::pages::PageSource;
-use crate::pools::{
-    Pool, {self},
-};
+use crate::pool::record::{self, Pool};
 
 /// One block of a pool, as a walk sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockInfo {
-    /// Where its tag begins; what a user got is [`GRANULE_BYTES`](crate::GRANULE_BYTES)
+    /// Address of its tag; the user's bytes begin [`GRANULE_BYTES`](crate::GRANULE_BYTES)
     /// further on.
     pub address: usize,
-    /// Its bytes, the header included.
+    /// Number of its bytes, the header included.
     pub len_bytes: usize,
-    /// Whether it is free.
+    /// True if it is free.
     pub free: bool,
 }
 
@@ -27,9 +25,9 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     /// for b blocks and p pools.
     ///
     /// # Errors
-    /// [`Fault`] at the first header that does not lead to another.
-    pub fn walk(&self, visit: &mut dyn FnMut(BlockInfo)) -> Result<(), Fault> {
-        pools::each(self.pools).try_for_each(|pool| {
+    /// [`HeapFault`] at the first header that does not lead to another.
+    pub fn walk(&self, visit: &mut dyn FnMut(BlockInfo)) -> Result<(), HeapFault> {
+        record::each(self.pools).try_for_each(|pool| {
             self.walk_pool(pool, &mut |info, _| {
                 visit(info);
                 Ok(())
@@ -40,8 +38,8 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     fn walk_pool(
         &self,
         pool: Pool,
-        visit: &mut dyn FnMut(BlockInfo, crate::block::Block) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        visit: &mut dyn FnMut(BlockInfo, crate::block::Block) -> Result<(), HeapFault>,
+    ) -> Result<(), HeapFault> {
         let (mut block, end) = (pool.first(), pool.sentinel());
         while block != end {
             let header = self.intact(block, end)?;
@@ -56,14 +54,14 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         Ok(())
     }
 
-    /// Bytes of the largest free block, its header not included: what the
-    /// largest request without rounding could be. At least
+    /// Returns the bytes of the largest free block, its header not included: the
+    /// largest request that could be served without rounding. At least
     /// [`largest_bytes`](crate::ByteAllocator::largest_bytes). O(n) for n
     /// blocks in the highest class that has any.
     ///
     /// # Errors
-    /// [`Fault`] for a broken list.
-    pub fn largest_free_block_bytes(&self) -> Result<Option<usize>, Fault> {
+    /// [`HeapFault`] for a broken list.
+    pub fn largest_free_block_bytes(&self) -> Result<Option<usize>, HeapFault> {
         let Some(class) = self.bins.highest() else { return Ok(None) };
         let mut largest = 0;
         self.walk_list(class, &mut |size| largest = largest.max(size))?;
@@ -71,20 +69,20 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     }
 
     /// Visits the sizes of a list's blocks.
-    fn walk_list(&self, class: usize, visit: &mut dyn FnMut(usize)) -> Result<(), Fault> {
+    fn walk_list(&self, class: usize, visit: &mut dyn FnMut(usize)) -> Result<(), HeapFault> {
         let mut at = self.bins.head(class);
         let mut prev = None;
         while let Some(block) = at {
-            let fault = |kind| Err(Fault { address: block.address(), kind });
-            let Some(end) = self.border(block.address()) else { return fault(FaultKind::Link) };
+            let fault = |kind| Err(HeapFault { address: block.address(), kind });
+            let Some(end) = self.border(block.address()) else { return fault(HeapFaultKind::Link) };
             let header = self.intact(block, end)?;
             // A list that came back to itself would break this where it joins.
             if header & FREE == 0 || block.prev() != prev {
-                return fault(FaultKind::Link);
+                return fault(HeapFaultKind::Link);
             }
             let size = header & SIZE_MASK;
             if F::floor(size >> GRANULE_SHIFT) != class {
-                return fault(FaultKind::List);
+                return fault(HeapFaultKind::List);
             }
             visit(size);
             (prev, at) = (at, block.next());
@@ -96,14 +94,14 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     /// blocks, c classes and p pools.
     ///
     /// # Errors
-    /// The first [`Fault`] found.
-    pub fn check(&self) -> Result<(), Fault> {
+    /// The first [`HeapFault`] found.
+    pub fn check(&self) -> Result<(), HeapFault> {
         let mut free = 0_usize;
-        for pool in pools::each(self.pools) {
+        for pool in record::each(self.pools) {
             // The first block has none before it.
             let first = pool.first();
             if first.header() & PREV_FREE != 0 {
-                return Err(Fault { address: first.address(), kind: FaultKind::Flags });
+                return Err(HeapFault { address: first.address(), kind: HeapFaultKind::Flags });
             }
             self.walk_pool(pool, &mut |info, block| {
                 if info.free {
@@ -115,7 +113,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
             })?;
         }
         if !self.bins.bits_agree() {
-            return Err(Fault { address: 0, kind: FaultKind::Bits });
+            return Err(HeapFault { address: 0, kind: HeapFaultKind::Bits });
         }
         let mut listed = 0_usize;
         for class in 0..F::CLASSES {
@@ -124,14 +122,14 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         // Each free block has links that lead back; with as many in the lists,
         // none is missing there and nothing else is in them.
         if listed != free {
-            return Err(Fault { address: 0, kind: FaultKind::List });
+            return Err(HeapFault { address: 0, kind: HeapFaultKind::List });
         }
         Ok(())
     }
 
-    /// Whether the source says of the pages at both ends of a free block what
+    /// Checks that the source says of the pages at both ends of a free block what
     /// the heap does.
-    fn pages_intact(&self, info: BlockInfo) -> Result<(), Fault> {
+    fn pages_intact(&self, info: BlockInfo) -> Result<(), HeapFault> {
         if !S::RELEASES {
             return Ok(());
         }
@@ -142,7 +140,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         if outside && !committed(start) && !committed(start + len - 1) {
             Ok(())
         } else {
-            Err(Fault { address: from, kind: FaultKind::Size })
+            Err(HeapFault { address: from, kind: HeapFaultKind::Size })
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What every byte allocator has to do, as a suite to run on each of them.
+//! The contract of every byte allocator, as a suite to run on each of them.
 //!
 //! The oracle is an ordered map of the extents in use. [`conform`] drives an
-//! allocator with random requests, frees and resizes; each byte that is handed
-//! out is filled with a pattern of its own and looked at again before it is
-//! given back, so that two owners of one byte show up.
+//! allocator with random requests, frees and resizes; each byte that is
+//! allocated is filled with a pattern of its own and compared before it is
+//! freed, so that two owners of one byte show up.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,65 +11,32 @@ use core::alloc::Layout;
 use core::fmt;
 use core::ptr::NonNull;
 
+use swath_arch::testing::Random;
+
 use crate::allocator::ByteAllocator;
-use crate::error::{AllocError, ResizeError};
+use crate::error::{AllocateBytesError, ResizeBytesError};
 
-/// An xorshift* generator (Marsaglia, 2003): a printed seed repeats a run.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// The sequence of `seed`, which is not 0.
-    #[must_use]
-    pub const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// 64 bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// A number below `end`, which is neither 0 nor above 2^32.
-    pub fn below(&mut self, end: usize) -> usize {
-        (((self.bits() >> 32) * end as u64) >> 32) as usize
-    }
-
-    /// A size of 0 to `max`, of which the small ones are as likely as the large
-    /// ones: each power of two with the same probability.
-    pub fn size(&mut self, max: usize) -> usize {
-        let bits = self.below(max.ilog2() as usize + 2) as u32;
-        match bits {
-            0 => 0,
-            bits => self.below(1 << bits).min(max),
-        }
-    }
-}
-
-/// What to run.
+/// A run of the suite.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// The seed of the random numbers, not 0.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Requests, frees and resizes together.
+    /// Number of requests, frees and resizes together.
     pub steps: usize,
     /// Bytes of the longest request.
     pub size_bytes_max: usize,
     /// log2 of the greatest alignment.
     pub align_log2_max: u32,
-    /// How many blocks are in use, about.
+    /// Number of blocks in use, about.
     pub blocks: usize,
 }
 
 /// A block in use.
 #[derive(Clone, Copy, Debug)]
 pub struct Used {
-    /// Where it is.
+    /// Its address.
     pub at: NonNull<u8>,
-    /// What was asked for.
+    /// The request.
     pub layout: Layout,
     pattern: u64,
 }
@@ -129,7 +96,7 @@ pub fn conform<A: ByteAllocator>(
         let place = alloc::format!("seed {}, step {step}", plan.seed);
         let some = |random: &mut Random, used: &Oracle| {
             let keys: Vec<usize> = used.keys().copied().collect();
-            used[&keys[random.below(keys.len())]]
+            used[&keys[random.index(keys.len())]]
         };
         match random.below(10) {
             0..=1 if !used.is_empty() => {
@@ -137,13 +104,13 @@ pub fn conform<A: ByteAllocator>(
                 let layout = layout(&mut random, plan);
                 resize(allocator, &mut used, block, layout, &mut done, &place);
             }
-            2..=9 if used.len() < random.below(2 * plan.blocks) || used.is_empty() => {
+            2..=9 if used.len() < random.index(2 * plan.blocks) || used.is_empty() => {
                 let layout = layout(&mut random, plan);
                 let largest = allocator.largest_bytes();
                 match allocator.allocate(layout) {
                     Ok(at) => {
                         done.allocated += 1;
-                        take(&mut used, Used { at, layout, pattern: random.bits() }, 0, &place);
+                        take(&mut used, Used { at, layout, pattern: random.word() }, 0, &place);
                     }
                     Err(error) => {
                         done.refused += 1;
@@ -166,16 +133,30 @@ pub fn conform<A: ByteAllocator>(
     done
 }
 
+/// Draws a size of 0 to `max`, of which the small ones are as likely as the large ones: each power of
+/// two with the same probability.
+pub fn size(random: &mut Random, max: usize) -> usize {
+    match random.below(u64::from(max.ilog2()) + 2) {
+        0 => 0,
+        bits => random.index(1 << bits).min(max),
+    }
+}
+
 fn layout(random: &mut Random, plan: Plan) -> Layout {
-    let align = 1 << random.below(plan.align_log2_max as usize + 1);
+    let align = 1 << random.below(u64::from(plan.align_log2_max) + 1);
     let align = if random.below(4) == 0 { align } else { align_of::<usize>() };
-    Layout::from_size_align(random.size(plan.size_bytes_max), align).expect("small numbers")
+    Layout::from_size_align(size(random, plan.size_bytes_max), align).expect("small numbers")
 }
 
 /// A refusal that says what is so: with the usual alignment, a request is
 /// served exactly if it is not above the largest.
-fn refused(error: AllocError, layout: Layout, largest: Option<usize>, place: &dyn fmt::Display) {
-    if let AllocError::OutOfMemory { size_bytes, largest_bytes } = error {
+fn refused(
+    error: AllocateBytesError,
+    layout: Layout,
+    largest: Option<usize>,
+    place: &dyn fmt::Display,
+) {
+    if let AllocateBytesError::OutOfMemory { size_bytes, largest_bytes } = error {
         assert_eq!((size_bytes, largest_bytes), (layout.size(), largest.unwrap_or(0)), "{place}");
         if layout.align() <= align_of::<usize>() {
             assert!(largest.is_none_or(|largest| layout.size() > largest), "{place}: {error}");
@@ -238,7 +219,7 @@ fn resize<A: ByteAllocator>(
             new.look(kept, place);
             take(used, new, kept, place);
         }
-        Err(ResizeError::Alloc(_)) => {
+        Err(ResizeBytesError::Allocate(_)) => {
             done.refused += 1;
             block.look(usize::MAX, place);
         }

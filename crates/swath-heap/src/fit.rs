@@ -40,7 +40,7 @@ mod sealed {
     }
 }
 
-/// How sizes fall into classes, and where the free blocks of a class are.
+/// A policy: the classes that sizes fall into, and the lists of the classes' free blocks.
 ///
 /// Implemented by [`Bins`] and by nothing else: the heap trusts it with
 /// pointers.
@@ -49,26 +49,26 @@ pub trait Fit: sealed::Sealed + fmt::Debug {
     const EMPTY: Self;
     /// Granules of the largest block that there may be.
     const GRANULES_MAX: usize;
-    /// How many classes there are.
+    /// Number of classes.
     const CLASSES: usize;
 
-    /// The class of a block of 1 to [`GRANULES_MAX`](Self::GRANULES_MAX)
+    /// Returns the class of a block of 1 to [`GRANULES_MAX`](Self::GRANULES_MAX)
     /// granules.
     fn floor(granules: usize) -> usize;
-    /// The first class whose every block has `granules` (1 to
+    /// Returns the first class whose every block has `granules` (1 to
     /// [`GRANULES_MAX`](Self::GRANULES_MAX)) or more, and the least size in it.
     fn ceil(granules: usize) -> (usize, usize);
-    /// The least size of `class` in granules.
+    /// Returns the least size of `class` in granules.
     fn granules(class: usize) -> usize;
 
-    /// The first class from `class` on that has a free block, and the head of
+    /// Returns the first class from `class` on that has a free block, and the head of
     /// its list.
     #[doc(hidden)]
     fn find(&self, class: usize) -> Option<(usize, Block)>;
-    /// The head of the list of `class`.
+    /// Returns the head of the list of `class`.
     #[doc(hidden)]
     fn head(&self, class: usize) -> Option<Block>;
-    /// The highest class that has a free block.
+    /// Returns the highest class that has a free block.
     #[doc(hidden)]
     fn highest(&self) -> Option<usize>;
     /// Takes the head of a list out.
@@ -80,7 +80,7 @@ pub trait Fit: sealed::Sealed + fmt::Debug {
     /// Puts a free block of `granules` at the head of its list.
     #[doc(hidden)]
     fn insert(&mut self, block: Block, granules: usize);
-    /// Whether the bit maps say what the lists' heads say.
+    /// Returns true if the bit maps say what the lists' heads say.
     #[doc(hidden)]
     fn bits_agree(&self) -> bool;
 }

@@ -1,4 +1,4 @@
-//! How much a heap distrusts its caller.
+//! The tiers of checks that a heap makes of its caller's pointers.
 //!
 //! | found | [`Trusting`] | [`Headers`] | [`Links`] |
 //! |---|---|---|---|
@@ -22,25 +22,25 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// One of the tiers.
+/// A tier of checks.
 pub trait Hardening: sealed::Sealed + Default + core::fmt::Debug {
-    /// Whether pointers and headers are looked at.
+    /// True if pointers and headers are checked.
     #[doc(hidden)]
     const HEADERS: bool;
-    /// Whether links are, too.
+    /// True if links are, too.
     #[doc(hidden)]
     const LINKS: bool;
 }
 
-/// Nothing is looked at: the caller keeps to the contract.
+/// The tier without checks: the caller keeps to the contract.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Trusting;
 
-/// Pointers and headers are looked at.
+/// The tier that checks pointers and headers.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Headers;
 
-/// Pointers, headers and the links of free blocks are looked at.
+/// The tier that checks pointers, headers and the links of free blocks.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Links;
 

@@ -17,15 +17,13 @@ use crate::block::{
     Block, FREE, GRANULE_BYTES, GRANULE_SHIFT, HEADER_BYTES, MIN_BLOCK_BYTES, PREV_FREE, SEAL_BITS,
     SEAL_MASK, SIZE_MASK,
 };
-use crate::error::{AllocError, FreeError, ResizeError};
+use crate::error::{AllocateBytesError, FreeBytesError, ResizeBytesError};
 use crate::fit::Fit;
 use crate::hardening::{Hardening, Headers};
 use crate::pages::{PageSource, Resident, SourceError};
-use crate::pools::{
-    POOL_OVERHEAD_BYTES, Pool, {self},
-};
+use crate::pool::record::{self, POOL_OVERHEAD_BYTES, Pool};
 
-/// A heap over pools that its caller lends for `'p`.
+/// A heap over pools that its caller adds for `'p`.
 ///
 /// `F` is the policy, `S` the source of the pools' pages, `H` the hardening.
 ///
@@ -47,19 +45,19 @@ pub struct Heap<'p, F: Fit, S: PageSource = Resident, H: Hardening = Headers> {
     _pools: PhantomData<&'p mut [MaybeUninit<u8>]>,
 }
 
-// SAFETY: all pool memory that the pointers lead to is lent to this heap alone
+// SAFETY: all pool memory that the pointers lead to is this heap's alone
 // and reached through it alone; there is no interior mutability.
 unsafe impl<F: Fit, S: PageSource + Send, H: Hardening> Send for Heap<'_, F, S, H> {}
 
 impl<F: Fit, S: PageSource, H: Hardening> fmt::Debug for Heap<'_, F, S, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pools = pools::each(self.pools).count();
+        let pools = record::each(self.pools).count();
         write!(f, "Heap {{ {:?}, {pools} pools, {:?} }}", self.bins, H::default())
     }
 }
 
 impl<F: Fit, H: Hardening> Heap<'_, F, Resident, H> {
-    /// A heap without memory.
+    /// Makes a heap without memory.
     #[must_use]
     pub const fn new() -> Self {
         Self::over(Resident, 0)
@@ -77,7 +75,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     /// with the usual alignment.
     pub const SIZE_BYTES_MAX: usize = (F::GRANULES_MAX << GRANULE_SHIFT) - HEADER_BYTES;
 
-    /// A heap without memory, over a source of pages. Seals are made with
+    /// Makes a heap without memory, over a source of pages. Seals are made with
     /// `key`: a number that the users of the heap cannot guess, if they are not
     /// trusted.
     #[must_use]
@@ -85,31 +83,37 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         Self { bins: F::EMPTY, pools: None, source, key, _tier: PhantomData, _pools: PhantomData }
     }
 
-    /// The source of pages.
+    /// Returns the source of pages.
     pub fn source(&self) -> &S {
         &self.source
     }
 
-    /// The source of pages, to give it more or to take some away; the pages of
+    /// Returns the source of pages, to add some to it or to remove some; the pages of
     /// the pools must stay as they are.
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source
     }
 
-    /// Bytes that a request of `size_bytes` takes of a pool, header and
+    /// Ends the heap and returns its source of pages, as it is.
+    #[must_use]
+    pub fn into_source(self) -> S {
+        self.source
+    }
+
+    /// Returns the bytes that a request of `size_bytes` takes of a pool, header and
     /// rounding included; `None` if it is never served. O(1).
     #[must_use]
     pub fn block_bytes(size_bytes: usize) -> Option<usize> {
         Self::class_of(size_bytes).map(|(_, bytes)| bytes)
     }
 
-    /// Bytes of the largest request that was ever to be served by the pools as
-    /// they are: that which the largest pool serves when all of it is free.
+    /// Returns the bytes of the largest request that the pools as they are can ever serve: that
+    /// which the largest pool serves when all of it is free.
     /// `None` without a pool, or with pools too short for any class. O(p) for
     /// p pools.
     #[must_use]
     pub fn largest_ever_bytes(&self) -> Option<usize> {
-        let longest = pools::each(self.pools).map(Pool::len_bytes).max()?;
+        let longest = record::each(self.pools).map(Pool::len_bytes).max()?;
         let granules = (longest - POOL_OVERHEAD_BYTES) >> GRANULE_SHIFT;
         Some(Self::payload_of_class(F::floor(granules)))
     }
@@ -130,14 +134,14 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     }
 
     #[cold]
-    fn too_large(layout: Layout) -> AllocError {
-        AllocError::TooLarge { size_bytes: layout.size(), align_bytes: layout.align() }
+    fn too_large(layout: Layout) -> AllocateBytesError {
+        AllocateBytesError::TooLarge { size_bytes: layout.size(), align_bytes: layout.align() }
     }
 
     #[cold]
-    fn out_of_memory(&self, layout: Layout) -> AllocError {
+    fn out_of_memory(&self, layout: Layout) -> AllocateBytesError {
         let largest_bytes = self.largest_bytes().unwrap_or(0);
-        AllocError::OutOfMemory { size_bytes: layout.size(), largest_bytes }
+        AllocateBytesError::OutOfMemory { size_bytes: layout.size(), largest_bytes }
     }
 
     // --- headers ---
@@ -163,7 +167,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
 
     /// Writes the tags of the free block from `start` to `end` and lists it.
     #[inline(always)]
-    pub(crate) fn give(&mut self, start: Block, len_bytes: usize, end: Block) {
+    pub(crate) fn insert_free(&mut self, start: Block, len_bytes: usize, end: Block) {
         self.set_header(start, len_bytes | FREE);
         end.set_before(start);
         end.set_header(end.header() | PREV_FREE);
@@ -174,7 +178,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     /// of which is in a list, and a free one of the rest, if that is enough for
     /// one. `flags` are those of the block.
     #[inline(always)]
-    pub(crate) fn settle(
+    pub(crate) fn set_used(
         &mut self,
         block: Block,
         total_bytes: usize,
@@ -190,7 +194,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
             // committed by the callers before.
             let remainder = unsafe { block.after(need_bytes) };
             self.set_header(block, need_bytes | flags);
-            self.give(remainder, rest, end);
+            self.insert_free(remainder, rest, end);
         } else {
             self.set_header(block, total_bytes | flags);
             end.set_header(end.header() & !PREV_FREE);
@@ -244,27 +248,27 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
 
     /// A block from the list of `class` or a higher one, still in its list.
     #[inline(always)]
-    fn find(&self, class: usize) -> Option<Result<(usize, Block, usize), AllocError>> {
+    fn find(&self, class: usize) -> Option<Result<(usize, Block, usize), AllocateBytesError>> {
         let (class, head) = self.bins.find(class)?;
         if H::HEADERS
             && let Err(fault) = self.head_intact(head, class)
         {
-            return Some(Err(AllocError::Corrupt(fault)));
+            return Some(Err(AllocateBytesError::Corrupt(fault)));
         }
         Some(Ok((class, head, head.header() & SIZE_MASK)))
     }
 
-    /// Takes `need_bytes` of the free block `head`, `gap_bytes` behind its
+    /// Allocates `need_bytes` of the free block `head`, `gap_bytes` behind its
     /// start: 0, or enough for a block.
     #[inline(always)]
-    fn take(
+    fn allocate_from(
         &mut self,
         class: usize,
         head: Block,
         size_bytes: usize,
         gap_bytes: usize,
         need_bytes: usize,
-    ) -> Result<NonNull<u8>, AllocError> {
+    ) -> Result<NonNull<u8>, AllocateBytesError> {
         if S::RELEASES {
             let start = head.address();
             let (from, end) = (start + gap_bytes, start + size_bytes);
@@ -272,17 +276,17 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
             let rest = size_bytes - gap_bytes - need_bytes;
             let to = if rest >= MIN_BLOCK_BYTES { from + need_bytes } else { end };
             let pages = self.pages_of(start, from, to, end);
-            self.commit(head, pages).map_err(AllocError::Source)?;
+            self.commit(head, pages).map_err(AllocateBytesError::Source)?;
         }
         self.bins.pop(class, head);
         if gap_bytes == 0 {
-            self.settle(head, size_bytes, need_bytes, 0);
+            self.set_used(head, size_bytes, need_bytes, 0);
             return Ok(head.payload());
         }
         // SAFETY: a border inside the free block, whose page was committed.
         let block = unsafe { head.after(gap_bytes) };
-        self.settle(block, size_bytes - gap_bytes, need_bytes, 0);
-        self.give(head, gap_bytes, block);
+        self.set_used(block, size_bytes - gap_bytes, need_bytes, 0);
+        self.insert_free(head, gap_bytes, block);
         Ok(block.payload())
     }
 
@@ -301,21 +305,21 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     /// has. Otherwise a block is looked for that is long enough wherever it
     /// starts: the alignment and a granule more.
     #[inline(never)]
-    fn allocate_aligned(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+    fn allocate_aligned(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocateBytesError> {
         let align = layout.align();
         let (class, need) = Self::class_of(layout.size()).ok_or_else(|| Self::too_large(layout))?;
         let Some(found) = self.find(class) else { return Err(self.out_of_memory(layout)) };
         let (class, head, size) = found?;
         let gap = Self::gap(head, align);
         if gap < size && need <= size - gap {
-            return self.take(class, head, size, gap, need);
+            return self.allocate_from(class, head, size, gap, need);
         }
         let longer =
             Self::search_bytes(need, align).and_then(|bytes| Self::class_of(bytes - HEADER_BYTES));
         let (class, _) = longer.ok_or_else(|| Self::too_large(layout))?;
         let Some(found) = self.find(class) else { return Err(self.out_of_memory(layout)) };
         let (class, head, size) = found?;
-        self.take(class, head, size, Self::gap(head, align), need)
+        self.allocate_from(class, head, size, Self::gap(head, align), need)
     }
 
     /// Bytes of a free block that serves `need_bytes` at `align_bytes` wherever
@@ -337,9 +341,9 @@ fn pointer(near: Block, address: usize) -> NonNull<u8> {
     unsafe { NonNull::new_unchecked(near.start().as_ptr().wrapping_add(distance)) }
 }
 
-// SAFETY: a block is used from `settle` until `free`: it is in no list then,
-// and nothing between its header and the next one is written or handed out.
-// `take` aligns its payload; `class_of` makes it long enough.
+// SAFETY: a block is used from `set_used` until `free`: it is in no list then,
+// and nothing between its header and the next one is written or allocated.
+// `allocate_from` aligns its payload; `class_of` makes it long enough.
 unsafe impl<F: Fit, S: PageSource, H: Hardening> ByteAllocator for Heap<'_, F, S, H> {
     /// Cuts a block off the front of a free one.
     ///
@@ -355,7 +359,7 @@ unsafe impl<F: Fit, S: PageSource, H: Hardening> ByteAllocator for Heap<'_, F, S
     /// O(1); O(p) with p pools in the checking tiers. At most one call of the
     /// source. Counted for TLSF: 66 instructions on average, 105 at worst.
     #[inline(always)]
-    fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+    fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocateBytesError> {
         if layout.align() > GRANULE_BYTES {
             return self.allocate_aligned(layout);
         }
@@ -364,7 +368,7 @@ unsafe impl<F: Fit, S: PageSource, H: Hardening> ByteAllocator for Heap<'_, F, S
         };
         let Some(found) = self.find(class) else { return Err(self.out_of_memory(layout)) };
         let (class, head, size) = found?;
-        self.take(class, head, size, 0, need)
+        self.allocate_from(class, head, size, 0, need)
     }
 
     /// Joins the block with its free neighbours.
@@ -377,7 +381,7 @@ unsafe impl<F: Fit, S: PageSource, H: Hardening> ByteAllocator for Heap<'_, F, S
     /// O(1); O(p) with p pools in the checking tiers. At most one call of the
     /// source. Counted for TLSF: 47 instructions on average, 113 at worst.
     #[inline(always)]
-    unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeError> {
+    unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeBytesError> {
         // SAFETY: the contract of this function.
         let (block, header) = unsafe { self.locate(at)? };
         let mut size = header & SIZE_MASK;
@@ -404,7 +408,7 @@ unsafe impl<F: Fit, S: PageSource, H: Hardening> ByteAllocator for Heap<'_, F, S
         }
         // SAFETY: the sizes of neighbours lead from one tag to the next.
         let end = unsafe { start.after(size) };
-        self.give(start, size, end);
+        self.insert_free(start, size, end);
         if S::RELEASES {
             let pages =
                 self.pages_of(start.address(), block.address(), after.address(), end.address());
@@ -418,20 +422,20 @@ unsafe impl<F: Fit, S: PageSource, H: Hardening> ByteAllocator for Heap<'_, F, S
         &mut self,
         at: NonNull<u8>,
         layout: Layout,
-    ) -> Result<NonNull<u8>, ResizeError> {
+    ) -> Result<NonNull<u8>, ResizeBytesError> {
         // SAFETY: the contract is the same.
         unsafe { self.resize_block(at, layout) }
     }
 
-    /// The block but its header: what rounding added is the caller's. O(1);
+    /// Returns the bytes of the block but its header: what rounding added is the caller's. O(1);
     /// O(p) with p pools in the checking tiers.
-    unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, FreeError> {
+    unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, FreeBytesError> {
         // SAFETY: the contract of this function.
         let (_, header) = unsafe { self.locate(at)? };
         Ok((header & SIZE_MASK) - HEADER_BYTES)
     }
 
-    /// What the least block of the highest class with a free block serves. O(w)
+    /// Returns what the least block of the highest class with a free block serves. O(w)
     /// for w words of the bit map: 1 or 16.
     fn largest_bytes(&self) -> Option<usize> {
         let class = self.bins.highest()?;

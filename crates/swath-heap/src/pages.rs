@@ -1,6 +1,6 @@
-//! Where the pages under a heap come from.
+//! Sources of the pages under a heap.
 //!
-//! The paper's modification of TLSF (004_0cb2f33903da1556.txt): a free block
+//! The modification of TLSF by *Böhnert and Scholl*: a free block
 //! keeps only the pages that hold its tag and links and the next block's tag.
 //!
 //! ```text
@@ -17,29 +17,21 @@
 //! adds is one range, and so is what an allocation takes away: one call of the
 //! source for either, however many pages it is.
 
-use core::fmt;
 use core::ptr::NonNull;
 
 use swath_arch::BASE_PAGE_BYTES;
 
-/// The source had no pages to give.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// An error of a source: it has no pages for a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no pages for {len_bytes} bytes at {address:#x}")]
 pub struct SourceError {
-    /// Where the range begins that it could not commit.
+    /// Address at which the range begins.
     pub address: usize,
-    /// Bytes of the range.
+    /// Number of the range's bytes.
     pub len_bytes: usize,
 }
 
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no pages for {} bytes at {:#x}", self.len_bytes, self.address)
-    }
-}
-
-impl core::error::Error for SourceError {}
-
-/// Gives pages to a heap and takes them back.
+/// A source of pages for a heap, which commits and releases them.
 ///
 /// All ranges are whole pages of one pool. A heap commits only pages that it
 /// has released or never committed, and releases only committed ones. It makes
@@ -48,32 +40,32 @@ impl core::error::Error for SourceError {}
 /// two to add a pool and two to remove one.
 ///
 /// # Safety
-/// From `commit` until `release`, a page can be read and written, and nobody
-/// but the heap and its users touches it. What a released page held may be lost.
+/// From `commit` until `release`, a page can be read and written, and nothing
+/// but the heap and its users touches it. The contents of a released page may be lost.
 pub unsafe trait PageSource {
-    /// Whether pages ever go back. With `false` the heap does without all of
+    /// True if pages ever go back. With `false` the heap does without all of
     /// it: no call is made and pools need not consist of whole pages.
     const RELEASES: bool = true;
 
-    /// Bytes of a page, a power of two of at least 64 that never changes.
+    /// Returns the bytes of a page, a power of two of at least 64 that never changes.
     fn page_bytes(&self) -> usize;
 
-    /// Makes a range of pages usable. On an error none of them is.
+    /// Commits a range of pages: makes them usable. On an error none of them is.
     ///
     /// # Errors
     /// [`SourceError`] if there is not enough memory.
     fn commit(&mut self, start: NonNull<u8>, len_bytes: usize) -> Result<(), SourceError>;
 
-    /// Takes a range of pages back; unmapRegion of the paper, whose time does
+    /// Releases a range of pages; unmapRegion of the paper, whose time does
     /// not depend on the length.
     fn release(&mut self, start: NonNull<u8>, len_bytes: usize);
 
-    /// Whether the page of `address`, which lies in a pool, is committed. Asked
-    /// only in a checking tier, before a doubtful pointer is followed.
+    /// Returns true if the page of `address`, which lies in a pool, is committed. Asked
+    /// only in a checking tier, before a pointer that may be wrong is followed.
     fn is_committed(&self, address: usize) -> bool;
 }
 
-/// Memory that is simply there: no page ever goes back.
+/// A source whose memory is always there: no page ever goes back.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Resident;
 

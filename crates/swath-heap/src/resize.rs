@@ -1,15 +1,13 @@
-//! Resizing: in place where it can be.
+//! Resizing, in place where there is room.
 
 use core::alloc::Layout;
-use core::ptr::{
-    NonNull, {self},
-};
+use core::ptr::{self, NonNull};
 
 use crate::allocator::ByteAllocator;
 use crate::block::{
     Block, FREE, GRANULE_BYTES, GRANULE_SHIFT, HEADER_BYTES, MIN_BLOCK_BYTES, PREV_FREE, SIZE_MASK,
 };
-use crate::error::{AllocError, ResizeError};
+use crate::error::{AllocateBytesError, ResizeBytesError};
 use crate::fit::Fit;
 use crate::hardening::Hardening;
 use crate::heap::Heap;
@@ -49,7 +47,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         &mut self,
         at: NonNull<u8>,
         layout: Layout,
-    ) -> Result<NonNull<u8>, ResizeError> {
+    ) -> Result<NonNull<u8>, ResizeBytesError> {
         // SAFETY: the contract of this function.
         let (block, header) = unsafe { self.locate(at)? };
         let Some((_, need)) = Self::class_of(layout.size()) else {
@@ -76,17 +74,19 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
                 unsafe { self.free(at)? };
                 Ok(new)
             }
-            Err(error @ AllocError::OutOfMemory { .. }) => self.slide(around, layout, need, error),
+            Err(error @ AllocateBytesError::OutOfMemory { .. }) => {
+                self.slide(around, layout, need, error)
+            }
             Err(error) => Err(error.into()),
         }
     }
 
-    fn never(layout: Layout) -> AllocError {
-        AllocError::TooLarge { size_bytes: layout.size(), align_bytes: layout.align() }
+    fn never(layout: Layout) -> AllocateBytesError {
+        AllocateBytesError::TooLarge { size_bytes: layout.size(), align_bytes: layout.align() }
     }
 
     /// Moves the end of the block to where it has `need_bytes`.
-    fn stay(&mut self, around: Around, need_bytes: usize) -> Result<(), AllocError> {
+    fn stay(&mut self, around: Around, need_bytes: usize) -> Result<(), AllocateBytesError> {
         let Around { block, header, size, after, after_size } = around;
         let total = size + after_size;
         let rest = total - need_bytes;
@@ -98,12 +98,12 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         let (old, new) = (after.address(), block.address() + taken);
         if S::RELEASES && new > old {
             let pages = self.pages_of(old, old, new, end);
-            self.commit(block, pages).map_err(AllocError::Source)?;
+            self.commit(block, pages).map_err(AllocateBytesError::Source)?;
         }
         if after_size > 0 {
             self.bins.unlink(after, after_size >> GRANULE_SHIFT);
         }
-        self.settle(block, total, need_bytes, header & PREV_FREE);
+        self.set_used(block, total, need_bytes, header & PREV_FREE);
         if S::RELEASES && new < old {
             let pages = self.pages_of(new, new, old, end);
             self.release(block, pages);
@@ -118,8 +118,8 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         around: Around,
         layout: Layout,
         need_bytes: usize,
-        error: AllocError,
-    ) -> Result<NonNull<u8>, ResizeError> {
+        error: AllocateBytesError,
+    ) -> Result<NonNull<u8>, ResizeBytesError> {
         let Around { block, header, size, after, after_size } = around;
         if header & PREV_FREE == 0 || layout.align() > GRANULE_BYTES {
             return Err(error.into());
@@ -137,12 +137,12 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         };
         if S::RELEASES {
             let before_pages = inside(self, start, before_size);
-            self.commit(start, before_pages).map_err(AllocError::Source)?;
+            self.commit(start, before_pages).map_err(AllocateBytesError::Source)?;
             if after_size > 0 {
                 let after_pages = inside(self, after, after_size);
                 if let Err(error) = self.commit(start, after_pages) {
                     self.release(start, before_pages);
-                    return Err(AllocError::Source(error).into());
+                    return Err(AllocateBytesError::Source(error).into());
                 }
             }
         }
@@ -155,7 +155,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         // lists together with the block; all its pages are committed.
         unsafe { ptr::copy(block.payload().as_ptr(), start.payload().as_ptr(), kept) };
         // The block before a free one is used.
-        self.settle(start, total, need_bytes, 0);
+        self.set_used(start, total, need_bytes, 0);
         if S::RELEASES && total - need_bytes >= MIN_BLOCK_BYTES {
             let rest = start.address() + need_bytes;
             let pages = self.pages_of(rest, rest, end, end);

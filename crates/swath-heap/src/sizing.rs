@@ -1,22 +1,22 @@
-//! How long a pool has to be so that no request ever fails.
+//! The length of a pool in which no request ever fails.
 
 use core::alloc::Layout;
 
 use crate::block::{GRANULE_BYTES, HEADER_BYTES, MIN_BLOCK_BYTES};
 use crate::fit::Fit;
 use crate::heap::Heap;
-use crate::pools::POOL_OVERHEAD_BYTES;
+use crate::pool::record::POOL_OVERHEAD_BYTES;
 
-/// One size that a program asks for, and how often at a time.
+/// A request that a program makes, and the number of its blocks at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Demand {
-    /// What is asked for.
+    /// The request.
     pub layout: Layout,
-    /// How many of them are allocated at once at most.
+    /// Number of them that are allocated at once, at most.
     pub count: usize,
 }
 
-/// Bytes of one pool in which requests of `demands` never fail, in whatever
+/// Returns the bytes of one pool in which requests of `demands` never fail, in whatever
 /// order they are made and freed (not resized), as long as no more of each are
 /// allocated at once than it says; the pool begins on a multiple of
 /// [`GRANULE_BYTES`]. `None` if some request is never served or the sum

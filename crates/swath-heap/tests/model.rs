@@ -10,10 +10,11 @@ use std::alloc::Layout;
 use std::collections::BTreeMap;
 
 use support::Memory;
-use swath_heap::conformance::Random;
+use swath_arch::testing::Random;
+use swath_heap::conformance::size;
 use swath_heap::{
-    AllocError, ByteAllocator, Fit, GRANULE_BYTES, HEADER_BYTES, Headers, Heap, MIN_BLOCK_BYTES,
-    POOL_OVERHEAD_BYTES, PowersOfTwo, Resident, TwoLevel,
+    AllocateBytesError, ByteAllocator, Fit, GRANULE_BYTES, HEADER_BYTES, Headers, Heap,
+    MIN_BLOCK_BYTES, POOL_OVERHEAD_BYTES, PowersOfTwo, Resident, TwoLevel,
 };
 
 struct Model {
@@ -125,7 +126,7 @@ impl<'p, F: Fit> Both<'p, F> {
                 unsafe { at.write_bytes(0x5a, size) };
                 Ok(())
             }
-            (Err(AllocError::OutOfMemory { .. }), None) => {
+            (Err(AllocateBytesError::OutOfMemory { .. }), None) => {
                 let more = largest.is_some_and(|largest| largest >= size);
                 if more { Err(format!("{size} refused with {largest:?}")) } else { Ok(()) }
             }
@@ -179,10 +180,10 @@ fn random<F: Fit>(division: u32) {
         for step in 0..4000 {
             let used = both.model.used.len();
             let outcome = if used > 0 && random.below(100) < 45 {
-                both.free(random.below(used))
+                both.free(random.index(used))
             } else {
                 let before = both.model.used.len();
-                let outcome = both.allocate(random.size(len / 4));
+                let outcome = both.allocate(size(&mut random, len / 4));
                 refused += usize::from(both.model.used.len() == before);
                 outcome
             };

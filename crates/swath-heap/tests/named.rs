@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::{Account, Memory};
 use swath_heap::{
-    AllocError, ByteAllocator, Fit, FreeError, GRANULE_BYTES, Global, HEADER_BYTES, HalfFit,
-    Headers, Heap, Links, MIN_BLOCK_BYTES, POOL_OVERHEAD_BYTES, PoolError, PowersOfTwo, Resident,
-    SourceError, Tlsf, Trusting, TwoLevel,
+    AllocateBytesError, ByteAllocator, Fit, FreeBytesError, GRANULE_BYTES, HEADER_BYTES, HalfFit,
+    Headers, Heap, HeapPoolError, Links, LockedHeap, MIN_BLOCK_BYTES, POOL_OVERHEAD_BYTES,
+    PowersOfTwo, Resident, SourceError, Tlsf, Trusting, TwoLevel,
 };
 
 fn layout(size: usize, align: usize) -> Layout {
@@ -40,7 +40,7 @@ fn freed_serves_again<F: Fit>(align: usize) {
         heap.allocate(bytes(333)).expect("room");
         let block = heap.allocate(layout(size, align)).expect("room");
         assert!(fill(&mut heap) > 0);
-        assert!(matches!(heap.allocate(bytes(0)), Err(AllocError::OutOfMemory { .. })));
+        assert!(matches!(heap.allocate(bytes(0)), Err(AllocateBytesError::OutOfMemory { .. })));
         // SAFETY: in use, and not after.
         unsafe { heap.free(block) }.expect("in use");
         let again = heap.allocate(layout(size, align));
@@ -101,21 +101,24 @@ fn the_largest_is_served_and_one_more_is_not() {
     let mut heap: Tlsf = Tlsf::new();
     assert_eq!((heap.largest_bytes(), heap.largest_ever_bytes()), (None, None));
     let refused = heap.allocate(bytes(1));
-    assert_eq!(refused, Err(AllocError::OutOfMemory { size_bytes: 1, largest_bytes: 0 }));
+    assert_eq!(refused, Err(AllocateBytesError::OutOfMemory { size_bytes: 1, largest_bytes: 0 }));
     heap.add_pool(memory.bytes(50_000)).expect("a pool");
     let largest = heap.largest_bytes().expect("all is free");
     assert_eq!(heap.largest_ever_bytes(), Some(largest));
     let refused = heap.allocate(bytes(largest + 1));
     let size_bytes = largest + 1;
-    assert_eq!(refused, Err(AllocError::OutOfMemory { size_bytes, largest_bytes: largest }));
+    assert_eq!(
+        refused,
+        Err(AllocateBytesError::OutOfMemory { size_bytes, largest_bytes: largest })
+    );
     heap.allocate(bytes(largest)).expect("the largest");
     let most = Tlsf::<Resident>::SIZE_BYTES_MAX;
     let refused = heap.allocate(bytes(most + 1));
-    assert_eq!(refused, Err(AllocError::TooLarge { size_bytes: most + 1, align_bytes: 1 }));
+    assert_eq!(refused, Err(AllocateBytesError::TooLarge { size_bytes: most + 1, align_bytes: 1 }));
     let huge = layout(1, 1 << (usize::BITS - 2));
-    assert!(matches!(heap.allocate(huge), Err(AllocError::TooLarge { .. })));
+    assert!(matches!(heap.allocate(huge), Err(AllocateBytesError::TooLarge { .. })));
     let longest = bytes(isize::MAX as usize);
-    assert!(matches!(heap.allocate(longest), Err(AllocError::TooLarge { .. })));
+    assert!(matches!(heap.allocate(longest), Err(AllocateBytesError::TooLarge { .. })));
 }
 
 #[test]
@@ -159,18 +162,18 @@ fn pools_are_refused_by_name() {
     unsafe {
         let short = heap.add_pool_at(start, least - 1);
         let len_bytes = least - GRANULE_BYTES;
-        assert_eq!(short, Err(PoolError::TooShort { len_bytes, min_bytes: least }));
+        assert_eq!(short, Err(HeapPoolError::TooShort { len_bytes, min_bytes: least }));
         let pool = heap.add_pool_at(start.add(1), 1 << 12).expect("aligned inside");
         assert_eq!(pool.address() % GRANULE_BYTES, 0);
         for from in [0, 100, 4000] {
             let overlapping = heap.add_pool_at(start.add(from), 1 << 13);
-            assert_eq!(overlapping, Err(PoolError::Overlaps { address: pool.address() }));
+            assert_eq!(overlapping, Err(HeapPoolError::Overlaps { address: pool.address() }));
         }
         let second = heap.add_pool_at(start.add(1 << 14), 1 << 12).expect("apart");
         let block = heap.allocate(bytes(10)).expect("room");
-        assert!(matches!(heap.remove_pool(second), Err(PoolError::InUse { .. })));
+        assert!(matches!(heap.remove_pool(second), Err(HeapPoolError::InUse { .. })));
         heap.remove_pool(pool).expect("nothing is allocated from it");
-        assert_eq!(heap.remove_pool(pool), Err(PoolError::Unknown { address: pool.address() }));
+        assert_eq!(heap.remove_pool(pool), Err(HeapPoolError::Unknown { address: pool.address() }));
         heap.free(block).expect("in use");
         let memory = heap.remove_pool(second).expect("free again");
         assert_eq!((memory.addr().get(), memory.len()), (second.address(), 1 << 12));
@@ -178,11 +181,11 @@ fn pools_are_refused_by_name() {
 
         let mut paged: Tlsf<'_, _> = Tlsf::over(Account::new(4096, 1), 0);
         let refused = paged.add_pool_at(start.add(16), 8192);
-        assert!(matches!(refused, Err(PoolError::NotPages { page_bytes: 4096, .. })));
+        assert!(matches!(refused, Err(HeapPoolError::NotPages { page_bytes: 4096, .. })));
         // The second page is not to be had, so the first goes back.
         let refused = paged.add_pool_at(start, 8192);
         let address = start.addr().get() + 4096;
-        assert_eq!(refused, Err(PoolError::Source(SourceError { address, len_bytes: 4096 })));
+        assert_eq!(refused, Err(HeapPoolError::Source(SourceError { address, len_bytes: 4096 })));
         assert!(paged.source().committed.is_empty());
         paged.add_pool_at(start, 4096).expect("one page");
     }
@@ -217,7 +220,7 @@ fn a_free_is_one_call_of_the_source_for_any_number_of_pages() {
     // Without frames an allocation fails, and nothing has changed.
     heap.source_mut().pages_max = 10;
     let refused = heap.allocate(bytes(100 * 4096)).expect_err("10 pages are not enough");
-    assert!(matches!(refused, AllocError::Source(SourceError { .. })), "{refused}");
+    assert!(matches!(refused, AllocateBytesError::Source(SourceError { .. })), "{refused}");
     assert_eq!(heap.source().committed.len(), 2);
     heap.check().expect("intact");
 }
@@ -250,7 +253,7 @@ fn threads_share_a_global_allocator() {
     let mut memory = Memory::new(1 << 20);
     let mut heap: Tlsf<'_, Resident, Links> = Tlsf::new();
     heap.add_pool(memory.bytes(1 << 20)).expect("a pool");
-    let global: Global<Spin, _> = Global::new(heap);
+    let global: LockedHeap<Spin, _> = LockedHeap::new(heap);
     std::thread::scope(|scope| {
         for thread in 1..=4_u8 {
             let global = &global;
@@ -312,16 +315,19 @@ mod hostile {
             for address in [block.add(1), block.add(8)] {
                 let address = address.addr().get();
                 let at = NonNull::new(std::ptr::without_provenance_mut(address)).expect("not 0");
-                assert_eq!(heap.free(at), Err(FreeError::Misaligned { address }));
+                assert_eq!(heap.free(at), Err(FreeBytesError::Misaligned { address }));
             }
             for at in [other.start(), other.start().add(64), NonNull::<u128>::dangling().cast()] {
                 let address = at.addr().get();
-                assert_eq!(heap.free(at), Err(FreeError::Foreign { address }));
-                assert_eq!(heap.usable_bytes(at), Err(FreeError::Foreign { address }));
+                assert_eq!(heap.free(at), Err(FreeBytesError::Foreign { address }));
+                assert_eq!(heap.usable_bytes(at), Err(FreeBytesError::Foreign { address }));
             }
             for inside in (GRANULE_BYTES..496).step_by(GRANULE_BYTES) {
                 let refused = heap.free(block.add(inside));
-                assert!(matches!(refused, Err(FreeError::Corrupt(_))), "{inside}: {refused:?}");
+                assert!(
+                    matches!(refused, Err(FreeBytesError::Corrupt(_))),
+                    "{inside}: {refused:?}"
+                );
             }
             heap.check().expect("nothing has changed");
             heap.free(block).expect("still in use");
@@ -373,7 +379,7 @@ mod hostile {
                     let address = blocks[*again].addr().get();
                     // SAFETY: it is refused.
                     let refused = unsafe { heap.free(blocks[*again]) };
-                    assert_eq!(refused, Err(FreeError::NotAllocated { address }), "{order:?}");
+                    assert_eq!(refused, Err(FreeBytesError::NotAllocated { address }), "{order:?}");
                 }
                 heap.check().expect("nothing has changed");
             }
@@ -394,7 +400,7 @@ mod hostile {
             heap.free(second).expect("in use");
             let address = second.addr().get();
             assert!(!heap.source().committed.contains(&(address & !4095)));
-            assert_eq!(heap.free(second), Err(FreeError::NotAllocated { address }));
+            assert_eq!(heap.free(second), Err(FreeBytesError::NotAllocated { address }));
         }
     }
 
@@ -415,7 +421,9 @@ mod hostile {
                     header.write(header.read() ^ flip);
                     let refused = [heap.free(blocks[0]), heap.free(blocks[1])];
                     assert!(
-                        refused.iter().all(|refused| matches!(refused, Err(FreeError::Corrupt(_)))),
+                        refused
+                            .iter()
+                            .all(|refused| matches!(refused, Err(FreeBytesError::Corrupt(_)))),
                         "byte {byte} with {flip:#x}: {refused:?}"
                     );
                     assert!(heap.check().is_err());
@@ -453,7 +461,7 @@ mod hostile {
                     let was = link.read();
                     link.write(value);
                     let refused = heap.allocate(bytes(300));
-                    assert!(matches!(refused, Err(AllocError::Corrupt(_))), "{refused:?}");
+                    assert!(matches!(refused, Err(AllocateBytesError::Corrupt(_))), "{refused:?}");
                     assert!(heap.check().is_err());
                     link.write(was);
                 }

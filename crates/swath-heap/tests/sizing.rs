@@ -6,7 +6,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use support::Memory;
-use swath_heap::conformance::Random;
+use swath_arch::testing::Random;
 use swath_heap::{
     ByteAllocator, Demand, Fit, GRANULE_BYTES, HalfFit, Heap, POOL_OVERHEAD_BYTES, PowersOfTwo,
     Resident, Tlsf, Trusting, TwoLevel, pool_bytes,
@@ -37,7 +37,7 @@ fn never_fails<F: Fit>(demands: &[Demand], seed: u64) {
     for _ in 0..60 {
         // Up to the limit in one order, then holes: every other or every third
         // goes, or a random half.
-        let shift = random.below(demands.len());
+        let shift = random.index(demands.len());
         for index in 0..demands.len() {
             let index = (index + shift) % demands.len();
             while used[index].len() < demands[index].count {
@@ -61,12 +61,12 @@ fn never_fails<F: Fit>(demands: &[Demand], seed: u64) {
         }
     }
     for _ in 0..3000 {
-        let index = random.below(demands.len());
+        let index = random.index(demands.len());
         if used[index].len() < demands[index].count && random.below(5) > 1 {
             let at = get(&mut heap, demands[index]);
             used[index].push(at);
         } else if !used[index].is_empty() {
-            let at = random.below(used[index].len());
+            let at = random.index(used[index].len());
             let at = used[index].swap_remove(at);
             release(&mut heap, at);
         }
@@ -123,14 +123,14 @@ fn price<F: Fit>() -> (usize, usize, usize) {
         let mut slots: Vec<Option<(NonNull<u8>, usize)>> = vec![None; 2048];
         let (mut asked, mut taken, mut most) = (0, 0, (0, 0));
         for _ in 0..40_000 {
-            let slot = &mut slots[(random.bits() >> 53) as usize];
+            let slot = &mut slots[(random.word() >> 53) as usize];
             if let Some((at, size)) = slot.take() {
                 // SAFETY: in use, and not after.
                 unsafe { heap.free(at) }.expect("in use");
                 asked -= size;
                 taken -= Heap::<F>::block_bytes(size).expect("small");
             } else {
-                let u = (random.bits() >> 11) as f64 / (1_u64 << 53) as f64;
+                let u = (random.word() >> 11) as f64 / (1_u64 << 53) as f64;
                 let size = (16.0 * (12.0 * u).exp2()) as usize;
                 let layout = Layout::from_size_align(size, GRANULE_BYTES).expect("a layout");
                 *slot = Some((heap.allocate(layout).ok()?, size));

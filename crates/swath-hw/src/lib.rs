@@ -1,28 +1,4 @@
-//! Models of translation hardware, read from bytes of physical memory.
-//!
-//! A master presents a virtual address. The [`Tlb`] answers at once, or the
-//! [`Mmu`] walks the tables: a [`Walk`] is a sequence of memory reads, each a
-//! [`step`](Walk::step), decoded by [`decode()`]. What comes back is filled into
-//! the TLB. Nothing here knows how the software side writes its tables: the
-//! two meet in [`PhysMemory`](swath_arch::PhysMemory) and in the fields of
-//! `swath-arch`, so that a wrong table shows up as a wrong translation.
-//!
-//! The models are functional: they count hits, misses, walks and reads, and
-//! know no time. A timed model drives the same parts one read at a time
-//! ([`Mmu::lookup`], [`Mmu::begin`], [`Miss::next_read`], [`Miss::step`],
-//! [`Mmu::complete`]).
-//!
-//! Beside them stands a memory with time: [`Dram`], channels of DRAM whose
-//! [timing constraints](timing) are a table, driven from event to event. A
-//! [`System`] puts both together: masters with IOMMUs (or with a processor's
-//! [`Hierarchy`]) on an [interconnect] with that memory. A [`Processor`] is an in-order core
-//! with data [caches](Cache) before it, made one access at a time; [presets] are some that exist.
-//!
-//! Three designs, chosen by [`Regime::coalescing`](swath_arch::Regime):
-//! **TRAD** (one base page to an entry), **PCAD** (page-table contiguity
-//! ascending descending, the PBS paper's section III-B) and **AT** (anchor
-//! translation: Park et al., "Hybrid TLB coalescing", ISCA 2017).
-
+#![doc = include_str!("../README.md")]
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -36,35 +12,50 @@ pub mod system;
 pub mod tlb;
 pub mod translate;
 
-pub use dram::controller::{Scheduling, WritePolicy};
+pub(crate) mod clock;
+pub(crate) mod histogram;
+
+pub use clock::Cycle;
+pub use dram::config::{DramConfig, DramConfigError};
 pub use dram::energy::{Currents, DramEnergy};
-pub use dram::mapping::{Location, Mapping};
-pub use dram::memory::{Completion, Dram, Issued, OfferError, Request};
-pub use dram::stats::{ChannelStats, DramStats, Histogram};
-pub use dram::timing::{Cycle, DDR3_800, DDR3_1600, DDR4_3200, LPDDR4_3200, Part};
-pub use power::{BankPower, PowerState, PowerTable};
-pub use processor::cache::{Cache, CacheStats};
-pub use processor::in_order::{Exception, MemoryAccess, Processor, ProcessorStats};
-pub use processor::presets::Preset;
+pub use dram::mapping::{AddressMapping, AddressMappingError, Location};
+pub use dram::memory::Dram;
+pub use dram::parts::{DDR3_800, DDR3_1600, DDR4_3200, LPDDR4_3200};
+pub use dram::request::{Completion, DramRequest, IssuedCommand, OfferError};
+pub use dram::scheduling::{Scheduling, WritePolicy};
+pub use dram::stats::{ChannelStats, DramStats};
+pub use dram::timing::{Part, PartError};
+pub use histogram::Histogram;
+pub use power::{BankEnergy, BankPower, PowerError, PowerState, PowerTable};
+pub use processor::access::{Exception, ExceptionCause, MemoryAccess};
+pub use processor::cache::{Cache, CacheConfig, CacheConfigError, CacheOutcome, CacheStats};
+pub use processor::config::{ProcessorConfig, ProcessorConfigError, WalksFrom};
+pub use processor::in_order::{Processor, ProcessorStats};
+pub use processor::presets::ProcessorPreset;
 pub use rtmmu::tables::{
-    Cause, MappedPage, PageRights, PageTable, PortReads, RtFault, RtTables, RtTablesError,
+    MappedPage, PageRights, PageTable, PortReads, RtFault, RtTables, RtTablesError, UnmappedCause,
 };
 pub use rtmmu::unit::{RtAccess, RtStats, Rtmmu};
 pub use rtmmu::walk::{RtLatency, RtWalk};
-pub use system::iommu::{Translate, TranslationStats};
-pub use system::master::{SharedBuffer, Transaction};
-pub use system::run::{System, SystemError};
+pub use system::config::{SystemConfig, SystemConfigError};
+pub use system::error::{SystemError, SystemErrorCause};
+pub use system::event::SystemEvent;
+pub use system::interconnect::{InterconnectConfig, Wiring, WriteResponse};
+pub use system::iommu::IommuConfig;
+pub use system::run::System;
+pub use system::shared::SharedBuffer;
 pub use system::stats::{InterconnectStats, MasterStats, SystemStats};
-pub use tlb::fill::{EntryKind, Fill, Hit};
+pub use system::transaction::{TRANSACTION_BYTES, Transaction};
+pub use tlb::array::Tlb;
+pub use tlb::fill::{EntryKind, TlbFill, TlbHit};
 pub use tlb::geometry::{Geometry, GeometryError, Indexing};
-pub use tlb::ranges::Tlb;
 pub use tlb::split::{SplitTlb, TlbArray, TlbForm};
 pub use tlb::stats::{SizeStats, TlbStats};
-pub use translate::decode::{Descriptor, Leaf, Rights, decode};
-pub use translate::hierarchy::Hierarchy;
-pub use translate::mmu::{
-    Access, ConfigError, Miss, Mmu, Outcome, Resolved, Stats, WalkOrder, WalkStats,
-};
-pub use translate::walker::{
-    AccessKind, Contiguity, Denied, Fault, Operation, Step, Translation, Walk, permit, walk,
-};
+pub use translate::decode::{Descriptor, Leaf, TableRights, decode};
+pub use translate::hierarchy::{Hierarchy, HierarchyConfig};
+pub use translate::miss::{Miss, Resolved, TlbOutcome, TranslatedAccess, WalkOrder, WalkStats};
+pub use translate::mmu::{Mmu, MmuStats};
+pub use translate::permit::{AccessKind, Denied, Operation, permit};
+pub use translate::regime::MmuConfigError;
+pub use translate::translator::{Translate, TranslationStats};
+pub use translate::walker::{LeafContiguity, Translation, TranslationFault, Walk, WalkStep, walk};

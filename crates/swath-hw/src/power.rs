@@ -1,7 +1,7 @@
 //! The power of memory whose banks are managed one by one, in simulated time.
 //!
-//! A bank here is what can be powered by itself: 256 MiB in the green memory
-//! manager's paper (Panwar and Gopinath, section I), not a bank of rows within
+//! A bank here is what can be powered by itself: 256 MiB in *Panwar and Gopinath*
+//! (section I), not a bank of rows within
 //! a chip. It is in one of four [states](PowerState), takes the power that its
 //! state's line of Table I says, and needs time to come back. What a state
 //! costs is a [`PowerTable`], so that another part is another table.
@@ -19,10 +19,10 @@
 //! model does what the hardware does: it tells the caller's `lose` which frames
 //! are gone, when the bank goes down and again when it comes back (what was
 //! written in between did not stay either). [`destroy`] is such a `lose` over
-//! bytes of physical memory, so a bank that was taken down while somebody used
-//! it shows up as corrupted data.
+//! bytes of physical memory, so a bank that was taken down while it was used
+//! shows up as corrupted data.
 //!
-//! Energy is the sum over a bank's states of power × time, in units of
+//! BankEnergy is the sum over a bank's states of power × time, in units of
 //! **thousandths of a bank's full power × nanoseconds**, exact in integers.
 
 use alloc::boxed::Box;
@@ -31,7 +31,7 @@ use core::fmt;
 
 use swath_arch::{BASE_PAGE_BYTES, BusError, Extent, Pfn, PhysAddr, PhysMemory};
 
-/// What a bank does (Table I).
+/// The states of a bank (Table I).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PowerState {
     /// It transfers data.
@@ -61,7 +61,7 @@ impl fmt::Display for PowerState {
     }
 }
 
-/// What the states cost, each by [`PowerState`] in the order of
+/// The costs of the states, each by [`PowerState`] in the order of
 /// [`ALL`](PowerState::ALL).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PowerTable {
@@ -70,7 +70,7 @@ pub struct PowerTable {
     /// Nanoseconds from leaving the state until the bank serves accesses. The
     /// bank takes the power of active idle meanwhile.
     pub exit_ns: [u64; 4],
-    /// Energy of entering and leaving the state once, in full power ×
+    /// BankEnergy of entering and leaving the state once, in full power ×
     /// nanoseconds.
     pub transition_full_power_ns: [u64; 4],
 }
@@ -88,17 +88,19 @@ impl PowerTable {
     };
 }
 
-/// Why a bank did not change its state. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Reasons why a bank does not change its state. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PowerError {
     /// There is no such bank.
+    #[error("bank {bank} of {banks}")]
     NoBank {
         /// The number asked for.
         bank: usize,
-        /// How many there are.
+        /// Number of banks.
         banks: usize,
     },
     /// Time does not run backwards.
+    #[error("{now_ns} ns lies before the last change at {last_ns} ns")]
     Past {
         /// The time given.
         now_ns: u64,
@@ -106,31 +108,18 @@ pub enum PowerError {
         last_ns: u64,
     },
     /// The bank is in deep power-down: it serves no access.
+    #[error("bank {bank} is in deep power-down")]
     Down {
         /// The bank.
         bank: usize,
     },
     /// The address belongs to no bank.
+    #[error("frame {frame} is in no bank")]
     NoMemory {
         /// The frame.
         frame: Pfn,
     },
 }
-
-impl fmt::Display for PowerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoBank { bank, banks } => write!(f, "bank {bank} of {banks}"),
-            Self::Past { now_ns, last_ns } => {
-                write!(f, "{now_ns} ns lies before the last change at {last_ns} ns")
-            }
-            Self::Down { bank } => write!(f, "bank {bank} is in deep power-down"),
-            Self::NoMemory { frame } => write!(f, "frame {frame} is in no bank"),
-        }
-    }
-}
-
-impl core::error::Error for PowerError {}
 
 /// One bank's account.
 #[derive(Clone, Copy, Debug)]
@@ -154,19 +143,19 @@ pub struct BankPower {
     banks: Box<[Bank]>,
 }
 
-/// What banks have taken until some time.
+/// The energy that banks have taken until some time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Energy {
+pub struct BankEnergy {
     /// Thousandths of a bank's full power × nanoseconds.
     pub permille_ns: u128,
     /// Nanoseconds in each state, summed over the banks, in the order of [`PowerState::ALL`].
     pub residency_ns: [u64; 4],
-    /// How often each state was entered.
+    /// Number of entries into each state.
     pub entries: [u64; 4],
 }
 
 impl BankPower {
-    /// `banks` banks of `bank_frames` frames each from frame `first` on, in
+    /// Creates `banks` banks of `bank_frames` frames each from frame `first` on, in
     /// active idle since time 0. O(banks). A bank of no frames holds no
     /// address.
     pub fn new(first: Pfn, bank_frames: u64, banks: usize, table: PowerTable) -> Self {
@@ -180,19 +169,19 @@ impl BankPower {
         Self { first, bank_frames, table, banks: vec![idle; banks].into_boxed_slice() }
     }
 
-    /// How many banks there are.
+    /// Returns the number of banks.
     pub fn banks(&self) -> usize {
         self.banks.len()
     }
 
-    /// The bank that holds the frame. O(1).
+    /// Returns the bank that holds the frame. O(1).
     pub fn bank_of(&self, frame: Pfn) -> Option<usize> {
         let offset = frame.raw().checked_sub(self.first.raw())?;
         let bank = usize::try_from(offset.checked_div(self.bank_frames)?).ok()?;
         (bank < self.banks.len()).then_some(bank)
     }
 
-    /// The frames of a bank.
+    /// Returns the frames of a bank.
     ///
     /// # Errors
     /// [`PowerError::NoBank`].
@@ -204,7 +193,7 @@ impl BankPower {
         Ok(Extent::new(Pfn::new(start), self.bank_frames))
     }
 
-    /// The state that a bank is in.
+    /// Returns the state that a bank is in.
     ///
     /// # Errors
     /// [`PowerError::NoBank`].
@@ -249,7 +238,7 @@ impl BankPower {
         Ok(ready_ns)
     }
 
-    /// Partial array self-refresh: the banks whose `refreshed` is false go into
+    /// Applies partial array self-refresh: the banks whose `refreshed` is false go into
     /// deep power-down, those that were there and are refreshed again come back
     /// to active idle. Banks beyond the mask keep their state. O(banks).
     ///
@@ -279,7 +268,7 @@ impl BankPower {
         Ok(())
     }
 
-    /// An access to a frame, asked for at `now_ns`, that keeps the bank busy for
+    /// Accesses a frame, asked for at `now_ns`, that keeps the bank busy for
     /// `busy_ns`: it waits until the accesses before it are over, and a bank in
     /// self-refresh wakes first. Gives the time at which it is over; the bank is
     /// in active idle from then on. O(1).
@@ -302,10 +291,10 @@ impl BankPower {
         Ok(over_ns)
     }
 
-    /// What all banks have taken until `now_ns`; a bank that changed later is
+    /// Returns the energy of all banks until `now_ns`; a bank that changed later is
     /// counted up to its change. O(banks).
-    pub fn energy(&self, now_ns: u64) -> Energy {
-        let mut sum = Energy::default();
+    pub fn energy(&self, now_ns: u64) -> BankEnergy {
+        let mut sum = BankEnergy::default();
         for bank in &self.banks {
             let mut residency_ns = bank.residency_ns;
             residency_ns[bank.state as usize] += now_ns.saturating_sub(bank.since_ns);
@@ -331,7 +320,7 @@ impl BankPower {
 pub fn destroy<M: PhysMemory + ?Sized>(memory: &M, frames: Extent) -> Result<(), BusError> {
     for frame in frames.iter() {
         for offset in (0..BASE_PAGE_BYTES).step_by(8) {
-            let addr = frame.addr().raw() + offset;
+            let addr = frame.address().raw() + offset;
             // Different in each word, so that neighbours cannot pass for each other.
             memory.write_u64(PhysAddr::new(addr), 0xdead_0000_0000_0000 | addr >> 3)?;
         }
@@ -392,16 +381,16 @@ mod tests {
         let mut words = vec![7; 24 * 512];
         let memory = SliceMemory::new(Pfn::new(0), &mut words);
         let mut power = two_banks();
-        let read = |frame: u64| memory.read_u64(Pfn::new(frame).addr()).unwrap();
+        let read = |frame: u64| memory.read_u64(Pfn::new(frame).address()).unwrap();
         let mut lose = |frames| destroy(&memory, frames).unwrap();
         power.apply_pasr(10, &[true, false], &mut lose).unwrap();
         assert_eq!(read(19), 7, "the bank before keeps its content");
         assert!((20..24).all(|frame| read(frame) != 7));
-        memory.write_u64(Pfn::new(21).addr(), 7).unwrap();
+        memory.write_u64(Pfn::new(21).address(), 7).unwrap();
         power.apply_pasr(20, &[true, true], &mut lose).unwrap();
         assert_ne!(read(21), 7, "written while nothing was refreshed");
         // Self-refresh keeps everything.
-        memory.write_u64(Pfn::new(21).addr(), 8).unwrap();
+        memory.write_u64(Pfn::new(21).address(), 8).unwrap();
         power.set(30, 1, PowerState::SelfRefresh, &mut lose).unwrap();
         power.set(40, 1, PowerState::ActiveIdle, &mut lose).unwrap();
         assert_eq!(read(21), 8);

@@ -2,22 +2,24 @@
 //! burst, mappings, traces, and what bad input gets.
 
 use swath_arch::PhysAddr;
-use swath_hw::dram::mapping::{Field, Kind, Location, Mapping, MappingError};
-use swath_hw::dram::memory::{Completion, Config, ConfigError, Dram, OfferError, Request};
-use swath_hw::dram::timing::{Command, Cycle, PARTS, Part, PartError, Scope};
-use swath_hw::dram::trace::{TraceFormat, write_trace};
+use swath_arch::testing::Random;
+use swath_hw::Cycle;
+use swath_hw::dram::{AddressField, AddressMapping, AddressMappingError, Coordinate, Location};
+use swath_hw::dram::{Command, PARTS, Part, PartError, Scope};
+use swath_hw::dram::{Completion, Dram, DramConfig, DramConfigError, DramRequest, OfferError};
+use swath_hw::dram::{TraceFormat, write_trace};
 use swath_hw::{Histogram, Scheduling, WritePolicy};
 
 /// One channel of one rank of a part.
-fn one_channel(part: &Part) -> Config {
-    let mapping = Mapping::interleaved(part, 1, 1, 64).unwrap();
+fn one_channel(part: &Part) -> DramConfig {
+    let mapping = AddressMapping::interleaved(part, 1, 1, 64).unwrap();
     let scheduling = Scheduling {
         entries: 32,
         writes: WritePolicy::Unified,
         bank_bypasses_max: u32::MAX,
         bypasses_max: u32::MAX,
     };
-    Config { part: part.clone(), channels: 1, ranks: 1, mapping, scheduling }
+    DramConfig { part: part.clone(), channels: 1, ranks: 1, mapping, scheduling }
 }
 
 /// The table's cycles between two commands, in the widest scope up to `scope` that it gives.
@@ -61,10 +63,10 @@ fn times(part: &Part) -> Times {
     }
 }
 
-fn burst(config: &Config, row: u32, column: u32, write: bool) -> Request {
+fn burst(config: &DramConfig, row: u32, column: u32, write: bool) -> DramRequest {
     let column = column * config.part.burst_transfers;
     let addr = config.mapping.address(&Location { row, column, ..Location::default() });
-    Request { id: 0, addr, write }
+    DramRequest { id: 0, addr, write }
 }
 
 /// Goes on until nothing is left to do, and gives all that ended.
@@ -78,7 +80,7 @@ fn drain(dram: &mut Dram) -> Vec<Completion> {
 }
 
 /// Offers the requests as early as they are accepted, from `now` on; gives all ends.
-fn stream(dram: &mut Dram, mut now: Cycle, requests: &[Request]) -> Vec<Completion> {
+fn stream(dram: &mut Dram, mut now: Cycle, requests: &[DramRequest]) -> Vec<Completion> {
     let mut done = Vec::new();
     for request in requests {
         while let Err(OfferError::Full { .. }) = dram.offer(now, *request) {
@@ -92,7 +94,7 @@ fn stream(dram: &mut Dram, mut now: Cycle, requests: &[Request]) -> Vec<Completi
 }
 
 /// The cycles from acceptance at `at` to the end, alone in the memory.
-fn alone(dram: &mut Dram, at: Cycle, request: Request) -> Cycle {
+fn alone(dram: &mut Dram, at: Cycle, request: DramRequest) -> Cycle {
     let done = stream(dram, at, &[request]);
     assert_eq!(done.len(), 1);
     done[0].cycle - at
@@ -140,7 +142,7 @@ fn a_stream_over_bank_groups_takes_the_short_distance() {
     let Times { read, ccd, .. } = times(part);
     let mut dram = Dram::new(&config).unwrap();
     // The mapping alternates between the groups: warm the four banks up first.
-    let at = |n: u64| Request { id: 0, addr: PhysAddr::new(n * 64), write: false };
+    let at = |n: u64| DramRequest { id: 0, addr: PhysAddr::new(n * 64), write: false };
     let warm: Vec<_> = (0..4).map(at).collect();
     stream(&mut dram, 0, &warm);
     let requests: Vec<_> = (4..36).map(at).collect();
@@ -217,8 +219,8 @@ fn requests_for_one_burst_keep_their_order() {
     let config = one_channel(&PARTS[0]);
     for writes in [WritePolicy::Unified, WritePolicy::Watermark { entries: 8, high: 1, low: 0 }] {
         let scheduling = Scheduling { writes, ..config.scheduling };
-        let mut dram = Dram::new(&Config { scheduling, ..config.clone() }).unwrap();
-        let named = |id, write| Request { id, ..burst(&config, 0, 0, write) };
+        let mut dram = Dram::new(&DramConfig { scheduling, ..config.clone() }).unwrap();
+        let named = |id, write| DramRequest { id, ..burst(&config, 0, 0, write) };
         // The write may not pass the read, though the policy would have it first.
         dram.offer(0, named(1, false)).unwrap();
         dram.offer(0, named(2, true)).unwrap();
@@ -239,7 +241,7 @@ fn requests_for_one_burst_keep_their_order() {
 fn a_full_queue_says_so_and_has_room_after_the_next_column_command() {
     let config = one_channel(&PARTS[0]);
     let scheduling = Scheduling { entries: 2, ..config.scheduling };
-    let mut dram = Dram::new(&Config { scheduling, ..config.clone() }).unwrap();
+    let mut dram = Dram::new(&DramConfig { scheduling, ..config.clone() }).unwrap();
     for column in 0..2 {
         dram.offer(0, burst(&config, 0, column, false)).unwrap();
     }
@@ -257,10 +259,10 @@ fn a_full_queue_says_so_and_has_room_after_the_next_column_command() {
 
 #[test]
 fn bad_offers_change_nothing() {
-    let config = Config::paper();
+    let config = DramConfig::paper();
     let mut dram = Dram::new(&config).unwrap();
     dram.advance(10);
-    let at = |raw| Request { id: 0, addr: PhysAddr::new(raw), write: false };
+    let at = |raw| DramRequest { id: 0, addr: PhysAddr::new(raw), write: false };
     assert_eq!(dram.offer(9, at(0)), Err(OfferError::Time { cycle: 9, now: 10 }));
     let late = (1 << 62) + 1;
     assert_eq!(dram.offer(late, at(0)), Err(OfferError::Time { cycle: late, now: 10 }));
@@ -276,21 +278,25 @@ fn bad_offers_change_nothing() {
 
 #[test]
 fn memories_that_cannot_be_are_refused() {
-    let good = Config::paper();
-    let error = |config: Config| Dram::new(&config).err().unwrap();
-    let count = |field, value| ConfigError::Count { field, value };
-    assert_eq!(error(Config { channels: 0, ..good.clone() }), count("channels", 0));
-    assert_eq!(error(Config { channels: 3, ..good.clone() }), count("channels", 3));
-    assert_eq!(error(Config { channels: 128, ..good.clone() }), count("channels", 128));
-    assert_eq!(error(Config { ranks: 32, ..good.clone() }), count("ranks", 32));
+    let good = DramConfig::paper();
+    let error = |config: DramConfig| Dram::new(&config).err().unwrap();
+    let count = |field, value| DramConfigError::Count { field, value };
+    assert_eq!(error(DramConfig { channels: 0, ..good.clone() }), count("channels", 0));
+    assert_eq!(error(DramConfig { channels: 3, ..good.clone() }), count("channels", 3));
+    assert_eq!(error(DramConfig { channels: 128, ..good.clone() }), count("channels", 128));
+    assert_eq!(error(DramConfig { ranks: 32, ..good.clone() }), count("ranks", 32));
     let part = Part { groups: 5, ..good.part.clone() };
     assert_eq!(
-        error(Config { part, ..good.clone() }),
-        ConfigError::Part(PartError::Size { field: "groups", value: 5 })
+        error(DramConfig { part, ..good.clone() }),
+        DramConfigError::Part(PartError::Size { field: "groups", value: 5 })
     );
     assert!(matches!(
-        error(Config { channels: 2, ..good.clone() }),
-        ConfigError::Mapping(MappingError::Width { kind: Kind::Channel, bits: 2, needed_bits: 1 })
+        error(DramConfig { channels: 2, ..good.clone() }),
+        DramConfigError::Mapping(AddressMappingError::Width {
+            kind: Coordinate::Channel,
+            bits: 2,
+            needed_bits: 1
+        })
     ));
     let marks = |entries, high, low| WritePolicy::Watermark { entries, high, low };
     let bad = [
@@ -302,25 +308,25 @@ fn memories_that_cannot_be_are_refused() {
     ];
     for scheduling in bad {
         assert_eq!(
-            error(Config { scheduling, ..good.clone() }),
-            ConfigError::Scheduling(scheduling)
+            error(DramConfig { scheduling, ..good.clone() }),
+            DramConfigError::Scheduling(scheduling)
         );
     }
 }
 
 #[test]
 fn the_papers_mapping_has_the_stated_positions() {
-    let config = Config::paper();
+    let config = DramConfig::paper();
     let fields: Vec<_> = config.mapping.fields().map(|field| (field.kind, field.bits)).collect();
     assert_eq!(
         fields,
         [
-            (Kind::Byte, 3),
-            (Kind::Column, 3),
-            (Kind::Channel, 2),
-            (Kind::Column, 7),
-            (Kind::Bank, 2),
-            (Kind::Row, 15),
+            (Coordinate::Byte, 3),
+            (Coordinate::Column, 3),
+            (Coordinate::Channel, 2),
+            (Coordinate::Column, 7),
+            (Coordinate::Bank, 2),
+            (Coordinate::Row, 15),
         ]
     );
     assert_eq!(config.mapping.bits(), 32);
@@ -338,12 +344,11 @@ fn every_address_has_one_place_and_every_place_one_address() {
         for (channels, ranks) in [(1, 1), (4, 1), (2, 2)] {
             for interleave_bytes in [64, 256, 2048] {
                 let mapping =
-                    Mapping::interleaved(part, channels, ranks, interleave_bytes).unwrap();
+                    AddressMapping::interleaved(part, channels, ranks, interleave_bytes).unwrap();
                 mapping.validate(part, channels, ranks).unwrap();
-                let mut raw = 0x1234_5678_9abc_def1u64;
+                let mut random = Random::new(1);
                 for _ in 0..1000 {
-                    raw = raw.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-                    let addr = PhysAddr::new(raw >> 20 & ((1 << mapping.bits()) - 1));
+                    let addr = PhysAddr::new(random.below(1 << mapping.bits()));
                     let place = mapping.locate(addr).unwrap();
                     assert_eq!(mapping.address(&place), addr);
                     assert!(place.channel < channels && place.rank < ranks);
@@ -359,33 +364,37 @@ fn every_address_has_one_place_and_every_place_one_address() {
 #[test]
 fn mappings_that_cannot_be_are_refused() {
     let part = &PARTS[0];
-    let field = |kind, bits| Field { kind, bits };
+    let field = |kind, bits| AddressField { kind, bits };
     for bits in [32, u32::MAX] {
-        let wide = Mapping::new(&[field(Kind::Row, bits)]);
-        assert_eq!(wide, Err(MappingError::Bits { kind: Kind::Row, bits }));
+        let wide = AddressMapping::new(&[field(Coordinate::Row, bits)]);
+        assert_eq!(wide, Err(AddressMappingError::Bits { kind: Coordinate::Row, bits }));
     }
-    let long = [field(Kind::Row, 31), field(Kind::Bank, 31), field(Kind::Byte, 2)];
-    assert_eq!(Mapping::new(&long), Err(MappingError::Bits { kind: Kind::Byte, bits: 2 }));
+    let long =
+        [field(Coordinate::Row, 31), field(Coordinate::Bank, 31), field(Coordinate::Byte, 2)];
+    assert_eq!(
+        AddressMapping::new(&long),
+        Err(AddressMappingError::Bits { kind: Coordinate::Byte, bits: 2 })
+    );
     for interleave_bytes in [0, 32, 96, 16384] {
-        let error = Err(MappingError::Interleave { interleave_bytes });
-        assert_eq!(Mapping::interleaved(part, 4, 1, interleave_bytes), error);
+        let error = Err(AddressMappingError::Interleave { interleave_bytes });
+        assert_eq!(AddressMapping::interleaved(part, 4, 1, interleave_bytes), error);
     }
     let split = [
-        field(Kind::Byte, 3),
-        field(Kind::Channel, 2),
-        field(Kind::Column, 10),
-        field(Kind::Bank, 2),
-        field(Kind::Row, 15),
+        field(Coordinate::Byte, 3),
+        field(Coordinate::Channel, 2),
+        field(Coordinate::Column, 10),
+        field(Coordinate::Bank, 2),
+        field(Coordinate::Row, 15),
     ];
-    let error = Err(MappingError::Burst { together_bytes: 8, burst_bytes: 64 });
-    assert_eq!(Mapping::new(&split).unwrap().validate(part, 4, 1), error);
+    let error = Err(AddressMappingError::Burst { together_bytes: 8, burst_bytes: 64 });
+    assert_eq!(AddressMapping::new(&split).unwrap().validate(part, 4, 1), error);
 }
 
 #[test]
 fn traces_have_the_simulators_forms() {
     let transactions = [
-        (0, Request { id: 0, addr: PhysAddr::new(0x1_2340), write: false }),
-        (17, Request { id: 1, addr: PhysAddr::new(0), write: true }),
+        (0, DramRequest { id: 0, addr: PhysAddr::new(0x1_2340), write: false }),
+        (17, DramRequest { id: 1, addr: PhysAddr::new(0), write: true }),
     ];
     let mut out = String::new();
     write_trace(&mut out, TraceFormat::Ramulator, transactions).unwrap();
@@ -425,11 +434,11 @@ fn quantiles_are_within_a_thirty_second_of_the_true_ones() {
 fn statistics_have_one_shape_for_any_number_of_channels() {
     for channels in [1, 4] {
         let part = &PARTS[0];
-        let mapping = Mapping::interleaved(part, channels, 1, 64).unwrap();
-        let config = Config { channels, mapping, ..Config::paper() };
+        let mapping = AddressMapping::interleaved(part, channels, 1, 64).unwrap();
+        let config = DramConfig { channels, mapping, ..DramConfig::paper() };
         let mut dram = Dram::new(&config).unwrap();
         let requests: Vec<_> = (0..64)
-            .map(|n| Request { id: n, addr: PhysAddr::new(n * 64), write: n % 4 == 0 })
+            .map(|n| DramRequest { id: n, addr: PhysAddr::new(n * 64), write: n % 4 == 0 })
             .collect();
         let done = stream(&mut dram, 0, &requests);
         assert_eq!(done.len(), 64);

@@ -19,7 +19,8 @@
 //! let more of the next column of a vertical scan overlap with the last.
 
 use swath_arch::PhysAddr;
-use swath_hw::dram::memory::{Config, Dram, OfferError, Request};
+use swath_arch::testing::Random;
+use swath_hw::dram::{Dram, DramConfig, DramRequest, OfferError};
 use swath_hw::{Scheduling, WritePolicy};
 
 const WIDTH_BYTES: u64 = 1280 * 4;
@@ -49,27 +50,18 @@ const GOLDEN: [Golden; 8] = [
     golden("blend", 18, 1_463_801, 1_657_615),
 ];
 
-/// SplitMix64 (Steele et al., OOPSLA 2014).
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// `frames` frames' worth of transactions, 57,600 each: for blend, two reads
 /// and a write make three of them, so that 18 are six frames blended.
 fn stream(name: &str, frames: u64) -> Vec<(u64, bool)> {
     let count = frames * BURSTS;
-    let mut seed = 1;
+    let mut random = Random::new(1);
     (0..count)
         .map(|n| {
             let i = n % BURSTS;
             match name {
                 "raster" => (i * 64, false),
                 "vertical" => (i / ROWS * 64 + i % ROWS * WIDTH_BYTES, false),
-                "random" => (random(&mut seed) % (1 << 20) * 64, false),
+                "random" => (random.word() % (1 << 20) * 64, false),
                 "blend" => (((n % 3) << 22) + n / 3 % BURSTS * 64, n % 3 == 2),
                 _ => panic!("no stream {name}"),
             }
@@ -81,7 +73,7 @@ fn stream(name: &str, frames: u64) -> Vec<(u64, bool)> {
 fn run(dram: &mut Dram, stream: &[(u64, bool)]) -> u64 {
     let mut now = 0;
     for (id, &(addr, write)) in (0..).zip(stream) {
-        let request = Request { id, addr: PhysAddr::new(addr), write };
+        let request = DramRequest { id, addr: PhysAddr::new(addr), write };
         loop {
             while dram.take_done(now).is_some() {}
             match dram.offer(now, request) {
@@ -102,7 +94,7 @@ fn run(dram: &mut Dram, stream: &[(u64, bool)]) -> u64 {
 }
 
 fn measure(name: &str, frames: u64, scheduling: Scheduling) -> u64 {
-    let mut dram = Dram::new(&Config { scheduling, ..Config::paper() }).unwrap();
+    let mut dram = Dram::new(&DramConfig { scheduling, ..DramConfig::paper() }).unwrap();
     let cycles = run(&mut dram, &stream(name, frames));
     dram.check().unwrap();
     cycles
@@ -110,7 +102,7 @@ fn measure(name: &str, frames: u64, scheduling: Scheduling) -> u64 {
 
 /// The queue of the check; everything else as in the paper's memory.
 fn scheduling() -> Scheduling {
-    Scheduling { entries: 32, ..Config::paper().scheduling }
+    Scheduling { entries: 32, ..DramConfig::paper().scheduling }
 }
 
 #[test]

@@ -9,26 +9,11 @@
 use std::borrow::Cow;
 
 use swath_arch::PhysAddr;
-use swath_hw::dram::memory::{Completion, Config, Dram, Issued, OfferError, Request};
-use swath_hw::dram::timing::{Command, Cycle, DDR3_800, DDR4_3200, LPDDR4_3200, Part, Scope};
-use swath_hw::{Location, Mapping, Scheduling, WritePolicy};
-
-/// SplitMix64 (Steele et al., OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
+use swath_arch::testing::Random;
+use swath_hw::Cycle;
+use swath_hw::dram::{Command, DDR3_800, DDR4_3200, LPDDR4_3200, Part, Scope};
+use swath_hw::dram::{Completion, Dram, DramConfig, DramRequest, IssuedCommand, OfferError};
+use swath_hw::{AddressMapping, Location, Scheduling, WritePolicy};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
@@ -39,7 +24,7 @@ enum Class {
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    request: Request,
+    request: DramRequest,
     order: u64,
     accepted: Cycle,
     burst: u64,
@@ -57,7 +42,7 @@ struct Counts {
 }
 
 struct Channel {
-    config: Config,
+    config: DramConfig,
     queue: Vec<Waiting>,
     rows: Vec<Option<u32>>,
     history: Vec<(Cycle, Command, u32)>,
@@ -69,7 +54,7 @@ struct Channel {
 }
 
 impl Channel {
-    fn new(config: &Config) -> Self {
+    fn new(config: &DramConfig) -> Self {
         let interval = u64::from(config.part.refresh_interval_cycles);
         let ranks = u64::from(config.ranks);
         Self {
@@ -155,7 +140,7 @@ impl Channel {
 
     /// The completion of a read that is forwarded, nothing, or `Err` if full.
     fn accept(&mut self, now: Cycle, waiting: Waiting) -> Result<Option<Completion>, ()> {
-        let Request { id, write, .. } = waiting.request;
+        let DramRequest { id, write, .. } = waiting.request;
         let same = |other: &&Waiting| other.request.write && other.burst == waiting.burst;
         if !write && self.queue.iter().find(same).is_some() {
             self.counts.forwarded += 1;
@@ -294,7 +279,7 @@ impl Channel {
                     _ => part.write_latency_cycles,
                 };
                 let cycle = now + u64::from(first + part.burst_cycles());
-                let Request { id, write, .. } = waiting.request;
+                let DramRequest { id, write, .. } = waiting.request;
                 self.counts.classes[waiting.class as usize] += 1;
                 if !write {
                     self.counts.latency += cycle - waiting.accepted;
@@ -309,9 +294,9 @@ impl Channel {
 }
 
 /// Offers what `draw` draws in the cycles that it chooses, to both memories, and compares.
-fn compare(config: &Config, seed: u64, cycles: Cycle, load: u64) {
+fn compare(config: &DramConfig, seed: u64, cycles: Cycle, load: u64) {
     let what = format!("seed {seed}, {}, {:?}", config.part.name, config.scheduling);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut dram = Dram::new(config).unwrap();
     dram.record_commands();
     let mut channels: Vec<_> = (0..config.channels).map(|_| Channel::new(config)).collect();
@@ -340,7 +325,7 @@ fn compare(config: &Config, seed: u64, cycles: Cycle, load: u64) {
                 last = (config.mapping.address(&location), random.below(3) == 0);
             }
             let (addr, write) = last;
-            let request = Request { id: now, addr, write };
+            let request = DramRequest { id: now, addr, write };
             let Location { channel, rank, group, bank, row, .. } = dram.locate(addr).unwrap();
             let waiting = Waiting {
                 request,
@@ -376,7 +361,7 @@ fn compare(config: &Config, seed: u64, cycles: Cycle, load: u64) {
         }
         for (number, channel) in (0..).zip(&mut channels) {
             if let Some(((command, bank, row), completion)) = channel.cycle(now) {
-                let issued = Issued { cycle: now, channel: number, command, bank, row };
+                let issued = IssuedCommand { cycle: now, channel: number, command, bank, row };
                 expected_commands[number as usize].push(issued);
                 expected_done.extend(completion);
             }
@@ -453,9 +438,9 @@ fn hurried(part: &Part) -> Part {
     Part { refresh_interval_cycles: 3 * (longest + 1) + 7, ..part.clone() }
 }
 
-fn config(part: Part, channels: u32, ranks: u32, scheduling: Scheduling) -> Config {
-    let mapping = Mapping::interleaved(&part, channels, ranks, 64).unwrap();
-    Config { part, channels, ranks, mapping, scheduling }
+fn config(part: Part, channels: u32, ranks: u32, scheduling: Scheduling) -> DramConfig {
+    let mapping = AddressMapping::interleaved(&part, channels, ranks, 64).unwrap();
+    DramConfig { part, channels, ranks, mapping, scheduling }
 }
 
 #[test]
@@ -505,12 +490,12 @@ fn a_table_that_says_nothing_is_followed_too() {
 #[test]
 fn long_idle_times_are_passed_over_and_leave_the_same_state() {
     for ranks in [1, 2] {
-        let config = config(DDR3_800, 2, ranks, Config::paper().scheduling);
+        let config = config(DDR3_800, 2, ranks, DramConfig::paper().scheduling);
         let mut stepped = Dram::new(&config).unwrap();
         // A log keeps every refresh, so this one passes over nothing.
         stepped.record_commands();
         let mut skipped = Dram::new(&config).unwrap();
-        let mut random = Random(7);
+        let mut random = Random::new(7);
         let mut now = 0;
         for id in 0..200 {
             now += random.below(40_000);
@@ -522,7 +507,7 @@ fn long_idle_times_are_passed_over_and_leave_the_same_state() {
                 assert_eq!(stepped.stats(), skipped.stats());
             }
             let addr = PhysAddr::new(random.below(1 << 20));
-            let request = Request { id, addr, write: false };
+            let request = DramRequest { id, addr, write: false };
             assert_eq!(stepped.offer(now, request), skipped.offer(now, request));
             assert_eq!(stepped.next_event(), skipped.next_event());
         }

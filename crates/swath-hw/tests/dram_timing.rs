@@ -3,8 +3,9 @@
 
 use std::borrow::Cow;
 
-use swath_hw::dram::state::TimingState;
-use swath_hw::dram::timing::{Command, Constraint, Cycle, PARTS, Part, Scope};
+use swath_hw::Cycle;
+use swath_hw::dram::TimingState;
+use swath_hw::dram::{Command, Constraint, PARTS, Part, Scope};
 
 const RANKS: u32 = 2;
 /// When the earlier command is issued.
@@ -147,7 +148,7 @@ fn every_part_is_one_that_can_be() {
 
 #[test]
 fn parts_that_cannot_be_are_refused() {
-    use swath_hw::dram::timing::PartError;
+    use swath_hw::PartError;
     let good = &PARTS[0];
     let size = |part: Part| match part.validate() {
         Err(PartError::Size { field, .. }) => field,

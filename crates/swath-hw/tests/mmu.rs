@@ -1,12 +1,14 @@
 //! Whole MMUs over tables written word by word: the three designs, stale
 //! entries, and a miss taken in steps against a miss taken at once.
 
+use swath_arch::testing::Random;
 use swath_arch::{
     Coalescing, ContiguityField, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, Regime,
     SliceMemory, VirtAddr, Vpn,
 };
 use swath_hw::{
-    Access, ConfigError, EntryKind, Fault, Geometry, GeometryError, Mmu, Outcome, WalkOrder,
+    EntryKind, Geometry, GeometryError, Mmu, MmuConfigError, TlbOutcome, TranslatedAccess,
+    TranslationFault, WalkOrder,
 };
 
 /// Tables in the simplest form that shows what is wanted: one table above the
@@ -84,7 +86,7 @@ impl<'m> Tables<'m> {
     }
 
     /// The frame that an access to the page reaches, and how.
-    fn access(&self, mmu: &mut Mmu, page: u64) -> Result<(u64, Outcome), Fault> {
+    fn access(&self, mmu: &mut Mmu, page: u64) -> Result<(u64, TlbOutcome), TranslationFault> {
         let access = mmu.access(VirtAddr::new(page << 12 | 0xabc), &self.memory)?;
         mmu.tlb().check().unwrap();
         assert_eq!(access.addr.raw() & 0xfff, 0xabc);
@@ -95,10 +97,10 @@ impl<'m> Tables<'m> {
 const IDEAL: ContiguityField = ContiguityField::Beside { bits: 16 };
 const PCAD: Coalescing = Coalescing::Pcad(IDEAL);
 const AT: Coalescing = Coalescing::Anchor { field: IDEAL, distance: Order::known(2) };
-const HIT: Outcome = Outcome::Hit(EntryKind::Regular);
-const MISS: Outcome = Outcome::Miss(EntryKind::Regular);
-const ANCHOR_HIT: Outcome = Outcome::Hit(EntryKind::Anchor);
-const ANCHOR_MISS: Outcome = Outcome::Miss(EntryKind::Anchor);
+const HIT: TlbOutcome = TlbOutcome::Hit(EntryKind::Regular);
+const MISS: TlbOutcome = TlbOutcome::Miss(EntryKind::Regular);
+const ANCHOR_HIT: TlbOutcome = TlbOutcome::Hit(EntryKind::Anchor);
+const ANCHOR_MISS: TlbOutcome = TlbOutcome::Miss(EntryKind::Anchor);
 
 /// Fig. 2 (the buddy system's blocks of 4 and 1) and Fig. 7 (PBS's one block
 /// of 5): pages 4 to 8 on frames 16 to 20, first demanded through page 5.
@@ -120,7 +122,7 @@ fn pcad_needs_one_entry_to_a_block() {
             assert_eq!(mmu.stats().walk.regular_walks, walks);
             for page in [3, 9] {
                 let fault = tables.access(&mut mmu, page);
-                assert!(matches!(fault, Err(Fault::Translation { .. })));
+                assert!(matches!(fault, Err(TranslationFault::Translation { .. })));
             }
             let stats = mmu.stats();
             assert_eq!((stats.tlb.fills, stats.walk.faults), (walks, 2));
@@ -268,7 +270,7 @@ fn stale_entries_are_used_until_invalidated() {
             tables.map(9, 109);
             assert_eq!(tables.access(&mut mmu, 9).unwrap().0, 109);
             tables.unmap(9);
-            let Ok((109, Outcome::Hit(_))) = tables.access(&mut mmu, 9) else {
+            let Ok((109, TlbOutcome::Hit(_))) = tables.access(&mut mmu, 9) else {
                 panic!("an unmapped page must still be served");
             };
             match step {
@@ -289,7 +291,7 @@ fn stale_entries_are_used_until_invalidated() {
         tables.unmap(9);
         tables.beside(8, 1, 0);
         let mut mmu = tables.mmu(coalescing, order);
-        let fault = Fault::Translation { page: Vpn::new(9), level: 3 };
+        let fault = TranslationFault::Translation { page: Vpn::new(9), level: 3 };
         assert_eq!(tables.access(&mut mmu, 9), Err(fault));
     }
 }
@@ -300,10 +302,10 @@ fn a_fault_fills_nothing() {
     let mut words = Vec::new();
     let tables = Tables::new(Format::ArmV8, &mut words);
     let mut mmu = tables.mmu(PCAD, WalkOrder::default());
-    let fault = Fault::Translation { page: Vpn::new(7), level: 2 };
+    let fault = TranslationFault::Translation { page: Vpn::new(7), level: 2 };
     assert_eq!(tables.access(&mut mmu, 7), Err(fault));
     let far = VirtAddr::new(1 << 50);
-    assert_eq!(mmu.access(far, &tables.memory), Err(Fault::NotCanonical { addr: far }));
+    assert_eq!(mmu.access(far, &tables.memory), Err(TranslationFault::NotCanonical { addr: far }));
     let stats = mmu.stats();
     assert_eq!((stats.tlb.misses, stats.tlb.fills, stats.walk.faults), (2, 0, 2));
     assert_eq!((stats.walk.regular_walks, stats.walk.regular_reads), (1, 3));
@@ -319,37 +321,30 @@ fn impossible_machines_are_refused() {
     };
     let v7 = |root, coalescing| new(Format::ArmV7, root, coalescing, Geometry::default());
     let root = PhysAddr::new(0x1000);
-    assert_eq!(v7(0x1000, Coalescing::None), Err(ConfigError::Root { root }));
+    assert_eq!(v7(0x1000, Coalescing::None), Err(MmuConfigError::Root { root }));
     let beside = |bits| Coalescing::Pcad(ContiguityField::Beside { bits });
-    assert_eq!(v7(0x4000, beside(0)), Err(ConfigError::Bits { bits: 0 }));
-    assert_eq!(v7(0x4000, beside(17)), Err(ConfigError::Bits { bits: 17 }));
+    assert_eq!(v7(0x4000, beside(0)), Err(MmuConfigError::Bits { bits: 0 }));
+    assert_eq!(v7(0x4000, beside(17)), Err(MmuConfigError::Bits { bits: 17 }));
     assert_eq!(v7(0x4000, beside(16)), Ok(()));
     let (v8, geometry) = (Format::ArmV8, Geometry::default());
     assert_eq!(new(v8, 0x1000, beside(32), geometry), Ok(()));
-    assert_eq!(new(v8, 0x1000, beside(33), geometry), Err(ConfigError::Bits { bits: 33 }));
+    assert_eq!(new(v8, 0x1000, beside(33), geometry), Err(MmuConfigError::Bits { bits: 33 }));
     for k in [0, 17] {
         let distance = Order::known(k);
         let anchor = Coalescing::Anchor { field: IDEAL, distance };
-        assert_eq!(v7(0, anchor), Err(ConfigError::Distance { distance }));
+        assert_eq!(v7(0, anchor), Err(MmuConfigError::Distance { distance }));
     }
     let none = GeometryError::Entries { sets: 1, ways: 0 };
     let geometry = Geometry::fully_associative(0);
-    assert_eq!(new(v8, 0, Coalescing::None, geometry), Err(ConfigError::Geometry(none)));
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
+    assert_eq!(new(v8, 0, Coalescing::None, geometry), Err(MmuConfigError::Geometry(none)));
 }
 
 /// The MMU one read at a time, as a timed model drives it.
-fn stepped(mmu: &mut Mmu, addr: VirtAddr, memory: &SliceMemory<'_>) -> Result<Access, Fault> {
+fn stepped(
+    mmu: &mut Mmu,
+    addr: VirtAddr,
+    memory: &SliceMemory<'_>,
+) -> Result<TranslatedAccess, TranslationFault> {
     if let Some(access) = mmu.lookup(addr) {
         return Ok(access);
     }
@@ -375,7 +370,7 @@ fn random_blocks_translate_right_in_every_design() {
     for format in Format::ALL {
         for seed in 1..=6 {
             println!("{format:?} seed {seed}");
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             for field in [ContiguityField::Descriptor, IDEAL, ContiguityField::Beside { bits: 3 }] {
                 let distance = Order::known(1 + random.below(6) as u8);
                 let anchor = Coalescing::Anchor { field, distance };

@@ -1,30 +1,30 @@
 //! A processor in simulated time: closed formulas held exactly, a slow model of the blocking
-//! core beside the fast one, exceptions, and the talk's TLB-miss experiment.
+//! core beside the fast one, exceptions, and *Bodek*'s TLB-miss experiment.
 
+use swath_arch::testing::Random;
 use swath_arch::{Coalescing, Format, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr};
-use swath_hw::dram::memory;
-use swath_hw::dram::memory::{Dram, Request};
-use swath_hw::processor::in_order::{Cause, Config, ConfigError, Source};
-use swath_hw::processor::{cache, presets};
-use swath_hw::translate::hierarchy::Hierarchy;
+use swath_hw::Hierarchy;
+use swath_hw::dram::{Dram, DramConfig, DramRequest};
+use swath_hw::processor::{CacheConfig, presets};
+use swath_hw::processor::{ExceptionCause, ProcessorConfig, ProcessorConfigError, WalksFrom};
 use swath_hw::{
-    Cycle, Denied, Fault, Geometry, MemoryAccess, Mmu, OfferError, Processor, WalkOrder,
+    Cycle, Denied, Geometry, MemoryAccess, Mmu, OfferError, Processor, TranslationFault, WalkOrder,
 };
 
 const L1: Cycle = 4;
 const L2: Cycle = 10;
 
-fn config() -> Config {
-    Config {
-        l1: cache::Config { len_bytes: 1 << 10, ways: 2, line_bytes: 64 },
+fn config() -> ProcessorConfig {
+    ProcessorConfig {
+        l1: CacheConfig { len_bytes: 1 << 10, ways: 2, line_bytes: 64 },
         l1_cycles: L1 as u32,
-        l2: cache::Config { len_bytes: 8 << 10, ways: 4, line_bytes: 64 },
+        l2: CacheConfig { len_bytes: 8 << 10, ways: 4, line_bytes: 64 },
         l2_cycles: L2 as u32,
         memory_cycles: 0,
-        dram: memory::Config::paper(),
+        dram: DramConfig::paper(),
         core_clock: 1,
         dram_clock: 1,
-        walks_from: Source::L1,
+        walks_from: WalksFrom::L1,
         tlb_miss_cycles: 0,
         outstanding_max: 1,
         write_buffer_entries: 0,
@@ -36,7 +36,7 @@ fn regime() -> Regime {
     Regime { format: Format::ArmV7, root: PhysAddr::new(0), coalescing: Coalescing::None }
 }
 
-fn processor(config: &Config) -> Processor<Mmu> {
+fn processor(config: &ProcessorConfig) -> Processor<Mmu> {
     let mmu = Mmu::new(regime(), Geometry::fully_associative(16), WalkOrder::default()).unwrap();
     Processor::new(config, mmu).unwrap()
 }
@@ -48,7 +48,7 @@ struct Alone {
 }
 
 impl Alone {
-    fn new(config: &Config) -> Self {
+    fn new(config: &ProcessorConfig) -> Self {
         let clocks = (config.core_clock.into(), config.dram_clock.into());
         Self { dram: Dram::new(&config.dram).unwrap(), clocks }
     }
@@ -59,7 +59,7 @@ impl Alone {
         for (id, &(at, addr)) in (0..).zip(reads) {
             let addr = PhysAddr::new(addr);
             let at = (at * memory).div_ceil(core);
-            self.dram.offer(at, Request { id, addr, write: false }).unwrap();
+            self.dram.offer(at, DramRequest { id, addr, write: false }).unwrap();
         }
         while let Some(cycle) = self.dram.next_event() {
             self.dram.advance(cycle);
@@ -72,19 +72,6 @@ impl Alone {
 
     fn read(&mut self, at: Cycle, addr: u64) -> Cycle {
         self.reads(&[(at, addr)])[0]
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    /// A number below `n` (splitmix64).
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
     }
 }
 
@@ -120,7 +107,7 @@ fn hits_take_the_first_caches_time() {
     for (outstanding_max, depends, cycles) in
         [(1, false, N * L1), (1, true, N * L1), (8, true, N * L1), (8, false, N - 1 + L1)]
     {
-        let mut core = processor(&Config { outstanding_max, ..config() });
+        let mut core = processor(&ProcessorConfig { outstanding_max, ..config() });
         let lines = [0x10_0000, 0x10_0040, 0x20_0080];
         for addr in lines {
             core.access(&memory, &MemoryAccess::read(VirtAddr::new(addr))).unwrap();
@@ -149,13 +136,18 @@ fn hits_take_the_first_caches_time() {
 fn a_chain_of_misses_takes_what_the_memory_takes_alone() {
     for (core_clock, dram_clock) in [(1, 1), (2, 1), (1600, 800), (3, 2), (1, 3), (1333, 667)] {
         for (outstanding_max, memory_cycles) in [(1, 0), (1, 25), (4, 0), (4, 25)] {
-            let config =
-                Config { core_clock, dram_clock, outstanding_max, memory_cycles, ..config() };
+            let config = ProcessorConfig {
+                core_clock,
+                dram_clock,
+                outstanding_max,
+                memory_cycles,
+                ..config()
+            };
             let mut words = Vec::new();
             let memory = tables(&mut words);
             let mut core = processor(&config);
             let mut alone = Alone::new(&config);
-            let mut random = Random(u64::from(core_clock));
+            let mut random = Random::new(u64::from(core_clock));
             // Section 1 is translated first; its walk and its line are the first two links.
             let mut now = alone.read(L1 + L2, 4) + Cycle::from(memory_cycles);
             let mut seen = std::collections::HashSet::from([0]);
@@ -180,8 +172,11 @@ fn a_chain_of_misses_takes_what_the_memory_takes_alone() {
 fn a_walk_takes_what_its_reads_take() {
     let mut words = Vec::new();
     let memory = tables(&mut words);
-    for (walks_from, before) in [(Source::L1, L1 + L2), (Source::L2, L2), (Source::Memory, 0)] {
-        let config = Config { walks_from, tlb_miss_cycles: 5, memory_cycles: 3, ..config() };
+    for (walks_from, before) in
+        [(WalksFrom::L1, L1 + L2), (WalksFrom::L2, L2), (WalksFrom::Memory, 0)]
+    {
+        let config =
+            ProcessorConfig { walks_from, tlb_miss_cycles: 5, memory_cycles: 3, ..config() };
         let mut core = processor(&config);
         let mut alone = Alone::new(&config);
         let first = alone.read(5 + before, 4 * 16) + 3;
@@ -194,9 +189,9 @@ fn a_walk_takes_what_its_reads_take() {
         assert_eq!(stats.dram_reads, 3);
         // The next page: both descriptors are in lines that the first walk read.
         let each = match walks_from {
-            Source::L1 => L1,
-            Source::L2 => L2,
-            Source::Memory => continue,
+            WalksFrom::L1 => L1,
+            WalksFrom::L2 => L2,
+            WalksFrom::Memory => continue,
         };
         let now = core.now();
         core.access(&memory, &MemoryAccess::read(small(8))).unwrap();
@@ -210,7 +205,7 @@ fn a_walk_takes_what_its_reads_take() {
 /// what depends on the second begins when that does. A hit does not wait.
 #[test]
 fn blocked_until_the_arrival_and_no_longer() {
-    let config = Config { outstanding_max: 2, ..config() };
+    let config = ProcessorConfig { outstanding_max: 2, ..config() };
     let mut core = processor(&config);
     let mut alone = Alone::new(&config);
     // Other channels, so that nothing but the places is in the way.
@@ -228,7 +223,7 @@ fn blocked_until_the_arrival_and_no_longer() {
     assert_eq!(core.stats().dram_reads, 3);
 
     // A write takes a cycle; with its two places taken, the third waits for the first.
-    let config = Config { write_buffer_entries: 2, ..config };
+    let config = ProcessorConfig { write_buffer_entries: 2, ..config };
     let mut core = processor(&config);
     for (i, end) in [(0, 1), (64, 2), (72, 3), (128, a + 1)] {
         assert_eq!(core.access_physical(PhysAddr::new(i), true), Ok(end), "write at {i}");
@@ -247,7 +242,7 @@ type Lines = Vec<(u64, bool)>;
 /// memory driven by hand.
 struct Model {
     now: Cycle,
-    caches: [(cache::Config, Vec<Lines>); 2],
+    caches: [(CacheConfig, Vec<Lines>); 2],
     dram: Dram,
     /// Writes on their way, in their order.
     writes: Vec<(Cycle, u64)>,
@@ -255,8 +250,8 @@ struct Model {
 }
 
 impl Model {
-    fn new(config: &Config) -> Self {
-        let cache = |of: cache::Config| (of, vec![Vec::new(); of.sets() as usize]);
+    fn new(config: &ProcessorConfig) -> Self {
+        let cache = |of: CacheConfig| (of, vec![Vec::new(); of.sets() as usize]);
         Self {
             now: 0,
             caches: [cache(config.l1), cache(config.l2)],
@@ -328,7 +323,7 @@ impl Model {
         if write != Some(next) {
             return None;
         }
-        let request = Request { id: 0, addr: PhysAddr::new(self.writes[0].1), write: true };
+        let request = DramRequest { id: 0, addr: PhysAddr::new(self.writes[0].1), write: true };
         match self.dram.offer(next, request) {
             Ok(()) => drop(self.writes.remove(0)),
             Err(_) => self.writes[0].0 = self.dram.next_event().unwrap(),
@@ -339,7 +334,7 @@ impl Model {
     /// A read at the memory, and then, in the same cycle, a write if there is one.
     fn read(&mut self, at: Cycle, addr: u64, gone: Option<u64>) -> Cycle {
         while self.next(Some(at)).is_some() {}
-        let request = Request { id: 1, addr: PhysAddr::new(addr), write: false };
+        let request = DramRequest { id: 1, addr: PhysAddr::new(addr), write: false };
         self.dram.offer(at, request).expect("a blocking core does not fill the queue");
         self.writes.extend(gone.map(|gone| (at, gone)));
         loop {
@@ -354,7 +349,7 @@ impl Model {
 fn the_blocking_core_agrees_with_the_model() {
     for seed in 0..6u64 {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let config = config();
         let mut core = processor(&config);
         let mut model = Model::new(&config);
@@ -388,8 +383,8 @@ fn a_pipelined_core_gains_only_where_it_may() {
         let mut words = Vec::new();
         let memory = tables(&mut words);
         let run = |outstanding_max, write_buffer_entries, depends, writes| {
-            let mut random = Random(seed);
-            let config = Config { outstanding_max, write_buffer_entries, ..config() };
+            let mut random = Random::new(seed);
+            let config = ProcessorConfig { outstanding_max, write_buffer_entries, ..config() };
             let mut core = processor(&config);
             for _ in 0..3000 {
                 let addr = VirtAddr::new(random.below(16 << 10) + (random.below(15) << 20));
@@ -436,14 +431,15 @@ fn exceptions_stop_and_can_be_mended() {
     };
     // No translation; mapping it owes nothing.
     map(&memory, 3, 0, 0);
-    let fault = Cause::Fault(Fault::Translation { page: small(3).page(), level: 1 });
+    let fault =
+        ExceptionCause::Fault(TranslationFault::Translation { page: small(3).page(), level: 1 });
     assert_eq!(cause(&mut core, &write), Err(fault));
     assert_eq!((core.stats().writes, core.stats().exceptions), (0, 1));
     map(&memory, 3, 0x2000, 0x23e);
     // Read-only: the TLB holds that, so that granting it owes an invalidation.
-    assert_eq!(cause(&mut core, &write), Err(Cause::Denied(Denied::Write)));
+    assert_eq!(cause(&mut core, &write), Err(ExceptionCause::Denied(Denied::Write)));
     map(&memory, 3, 0x2000, 0x03e);
-    assert_eq!(cause(&mut core, &write), Err(Cause::Denied(Denied::Write)));
+    assert_eq!(cause(&mut core, &write), Err(ExceptionCause::Denied(Denied::Write)));
     core.invalidate_page(small(3).page());
     cause(&mut core, &write).unwrap();
     assert_eq!(core.l1().peek(PhysAddr::new(0x200_0000)), Some(true));
@@ -459,7 +455,7 @@ fn exceptions_stop_and_can_be_mended() {
     // A clear access flag is never held.
     map(&memory, 4, 0x4000, 0x02e);
     let read = MemoryAccess::read(small(4));
-    assert_eq!(cause(&mut core, &read), Err(Cause::Denied(Denied::AccessFlag)));
+    assert_eq!(cause(&mut core, &read), Err(ExceptionCause::Denied(Denied::AccessFlag)));
     map(&memory, 4, 0x4000, 0x03e);
     cause(&mut core, &read).unwrap();
     // What the memory does not have.
@@ -483,7 +479,7 @@ fn exceptions_stop_and_can_be_mended() {
     assert!(end.unwrap() > 1000 && handled == 1);
     map(&memory, 20, 0, 0);
     let stopped = core.run(&memory, [MemoryAccess::read(small(20))], |_, stopped| Err(stopped));
-    assert!(matches!(stopped.unwrap_err().cause, Cause::Fault(_)));
+    assert!(matches!(stopped.unwrap_err().cause, ExceptionCause::Fault(_)));
     // Far beyond what can be counted.
     core.spend(Cycle::MAX);
     assert!(core.access_physical(PhysAddr::new(0x10_0000), false).is_err());
@@ -589,34 +585,43 @@ fn presets_can_be_made() {
 
 #[test]
 fn impossible_processors_are_refused() {
-    let new = |config: &Config| {
+    let new = |config: &ProcessorConfig| {
         let mmu = Mmu::new(regime(), Geometry::default(), WalkOrder::default()).unwrap();
         let made = Processor::new(config, mmu).map(|_| ());
         made.inspect_err(|error| assert!(!error.to_string().is_empty()))
     };
     let good = config();
     assert_eq!(new(&good), Ok(()));
-    let field = |config: &Config| match new(config) {
-        Err(ConfigError::Count { field, .. }) => field,
+    let field = |config: &ProcessorConfig| match new(config) {
+        Err(ProcessorConfigError::Count { field, .. }) => field,
         other => panic!("{other:?}"),
     };
-    assert_eq!(field(&Config { l1_cycles: 0, ..good.clone() }), "l1_cycles");
-    assert_eq!(field(&Config { core_clock: 0, ..good.clone() }), "core_clock");
-    assert_eq!(field(&Config { dram_clock: 0, ..good.clone() }), "dram_clock");
-    assert_eq!(field(&Config { outstanding_max: 0, ..good.clone() }), "outstanding_max");
-    assert_eq!(field(&Config { outstanding_max: 65, ..good.clone() }), "outstanding_max");
-    assert_eq!(field(&Config { write_buffer_entries: 65, ..good.clone() }), "write_buffer_entries");
+    assert_eq!(field(&ProcessorConfig { l1_cycles: 0, ..good.clone() }), "l1_cycles");
+    assert_eq!(field(&ProcessorConfig { core_clock: 0, ..good.clone() }), "core_clock");
+    assert_eq!(field(&ProcessorConfig { dram_clock: 0, ..good.clone() }), "dram_clock");
+    assert_eq!(field(&ProcessorConfig { outstanding_max: 0, ..good.clone() }), "outstanding_max");
+    assert_eq!(field(&ProcessorConfig { outstanding_max: 65, ..good.clone() }), "outstanding_max");
+    assert_eq!(
+        field(&ProcessorConfig { write_buffer_entries: 65, ..good.clone() }),
+        "write_buffer_entries"
+    );
     let lines = |line_bytes| {
-        let cache = cache::Config { len_bytes: 1 << 12, ways: 2, line_bytes };
-        new(&Config { l2: cache, ..good.clone() })
+        let cache = CacheConfig { len_bytes: 1 << 12, ways: 2, line_bytes };
+        new(&ProcessorConfig { l2: cache, ..good.clone() })
     };
-    assert!(matches!(lines(32), Err(ConfigError::Lines { .. })));
-    let long = cache::Config { len_bytes: 1 << 12, ways: 2, line_bytes: 128 };
-    let both = Config { l1: long, l2: long, ..good.clone() };
-    assert!(matches!(new(&both), Err(ConfigError::Lines { .. })));
-    let none = cache::Config { ways: 0, ..good.l1 };
-    assert!(matches!(new(&Config { l1: none, ..good.clone() }), Err(ConfigError::L1(_))));
-    assert!(matches!(new(&Config { l2: none, ..good.clone() }), Err(ConfigError::L2(_))));
-    let dram = memory::Config { channels: 3, ..good.dram.clone() };
-    assert!(matches!(new(&Config { dram, ..good }), Err(ConfigError::Dram(_))));
+    assert!(matches!(lines(32), Err(ProcessorConfigError::Lines { .. })));
+    let long = CacheConfig { len_bytes: 1 << 12, ways: 2, line_bytes: 128 };
+    let both = ProcessorConfig { l1: long, l2: long, ..good.clone() };
+    assert!(matches!(new(&both), Err(ProcessorConfigError::Lines { .. })));
+    let none = CacheConfig { ways: 0, ..good.l1 };
+    assert!(matches!(
+        new(&ProcessorConfig { l1: none, ..good.clone() }),
+        Err(ProcessorConfigError::L1(_))
+    ));
+    assert!(matches!(
+        new(&ProcessorConfig { l2: none, ..good.clone() }),
+        Err(ProcessorConfigError::L2(_))
+    ));
+    let dram = DramConfig { channels: 3, ..good.dram.clone() };
+    assert!(matches!(new(&ProcessorConfig { dram, ..good }), Err(ProcessorConfigError::Dram(_))));
 }

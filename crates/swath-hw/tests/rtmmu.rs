@@ -1,78 +1,21 @@
 //! The RTMMU and the conventional unit: what they grant against the conditions as
 //! `swath_arch::validity` states them, and when, against closed formulas.
 
+mod rtmmu_arrays;
+
 use std::cell::{Cell, RefCell};
 
 use proptest::prelude::*;
+use rtmmu_arrays::{ARRAYS, Arrays, BASE, K, OPERATIONS, PAGES, TABLE, arrays_unit, byte};
+use swath_arch::testing::Random;
 use swath_arch::{
-    BASE_PAGE_BYTES, BusError, NodeTables, PageRange, Pfn, PhysAddr, PhysMemory, SliceMemory,
-    ValidityTables, VirtAddr, Vpn, validity,
+    BASE_PAGE_BYTES, BusError, NodeTables, Pfn, PhysAddr, PhysMemory, SliceMemory, ValidityTables,
+    Vpn, validity,
 };
 use swath_hw::{
-    Cause, Cycle, Geometry, GeometryError, Operation, PageRights, PageTable, PortReads, RtFault,
+    Cycle, Geometry, GeometryError, Operation, PageRights, PageTable, PortReads, RtFault,
     RtLatency, RtTables, RtTablesError, Rtmmu,
 };
-
-const K: u32 = 5;
-const PAGES: u64 = 1 << K;
-const BASE: PhysAddr = PhysAddr::new(0x3000);
-const ARRAYS: ValidityTables = ValidityTables::consecutive(K, BASE);
-const TABLE: PageTable = PageTable { pages_log2: K, base: ARRAYS.data };
-const OPERATIONS: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Fetch];
-
-/// The arrays of 32 pages as the words of four bytes that they are.
-#[derive(Clone)]
-struct Arrays(Vec<u32>);
-
-impl Arrays {
-    fn at(base: PhysAddr, index: u64) -> usize {
-        ((base.raw() - BASE.raw()) / 4 + index) as usize
-    }
-
-    fn set(&mut self, base: PhysAddr, index: u64, word: u64) {
-        self.0[Self::at(base, index)] = word as u32;
-    }
-
-    /// Region [4, 12) with pages 9, 4, 6 mapped in this order to frames 0x100 + page; rights
-    /// as given.
-    fn example(rights: u64) -> Self {
-        let mut arrays = Self(vec![0; 160]);
-        for (page, place) in [(9, 4), (4, 5), (6, 6)] {
-            arrays.set(ARRAYS.regions, page, 4);
-            arrays.set(ARRAYS.helper, page, place);
-            arrays.set(ARRAYS.stack, place, page);
-            arrays.set(ARRAYS.data, page, validity::FRAME.set(rights, 0x100 + page));
-        }
-        arrays.set(ARRAYS.stack_end, 4, 7);
-        arrays
-    }
-
-    fn with<T>(&self, body: impl FnOnce(&SliceMemory<'_>) -> T) -> T {
-        let mut words: Vec<u64> =
-            self.0.chunks(2).map(|pair| u64::from(pair[1]) << 32 | u64::from(pair[0])).collect();
-        body(&SliceMemory::new(BASE.frame(), &mut words))
-    }
-
-    /// The data word of a mapped page, by the three conditions word for word.
-    fn data(&self, page: u64) -> Option<u32> {
-        let array = |base: PhysAddr| &self.0[Self::at(base, 0)..][..PAGES as usize];
-        let page = page as usize;
-        let a = array(ARRAYS.regions)[page] as usize;
-        let j = array(ARRAYS.helper)[page] as usize;
-        let first = a <= page;
-        let second = first && a <= j && j < array(ARRAYS.stack_end)[a] as usize;
-        let third = second && array(ARRAYS.stack).get(j).is_some_and(|&b| b as usize == page);
-        third.then(|| array(ARRAYS.data)[page])
-    }
-}
-
-fn byte(page: u64) -> VirtAddr {
-    VirtAddr::new(page << 12 | 0x123)
-}
-
-fn arrays_unit(latency: RtLatency, tlb: Option<Geometry>) -> Rtmmu {
-    Rtmmu::new(RtTables::regions(ARRAYS).unwrap(), latency, tlb).unwrap()
-}
 
 /// Accesses every page in every way: by the pure function, with time, and as `data` says. Each
 /// access is asked for when the one before is over, and all take the same time.
@@ -92,7 +35,7 @@ fn compare(tables: RtTables, memory: &impl PhysMemory, data: impl Fn(u64) -> Opt
             let expected = pure.and_then(|mapped| {
                 let rights = mapped.rights;
                 if rights.permit(operation) {
-                    Ok(PhysAddr::new(mapped.frame.addr().raw() | 0x123))
+                    Ok(PhysAddr::new(mapped.frame.address().raw() | 0x123))
                 } else {
                     Err(RtFault::Denied { page: Vpn::new(page), operation, rights })
                 }
@@ -185,8 +128,8 @@ proptest! {
                     assert_eq!(rights, mapped.rights);
                 }
                 (result, pure) => {
-                    let pure = pure.map(|mapped| mapped.frame.addr());
-                    assert_eq!(result.map(|addr| addr.frame().addr()), pure);
+                    let pure = pure.map(|mapped| mapped.frame.address());
+                    assert_eq!(result.map(|addr| addr.frame().address()), pure);
                 }
             }
             assert_eq!(access.cycles(), if access.result.is_ok() { 4 } else { 2 });
@@ -197,30 +140,24 @@ proptest! {
     #[test]
     fn nodes_full_of_garbage(seed in any::<u64>(), pages_log2 in 1..=40_u32) {
         const FRAMES: u64 = 3;
-        let mut state = seed | 1;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut random = Random::new(seed);
         let mut words = vec![0; FRAMES as usize * 512];
         for node in words.chunks_mut(512) {
             for place in 0..256 {
-                node[place] = validity::NODE_FRAME.set(next(), next() % (FRAMES + 1));
+                node[place] = validity::NODE_FRAME.set(random.word(), random.below(FRAMES + 1));
                 // Half of the entries are their own region: most of these are valid.
                 let own = place as u64 * 0x01_0101;
-                let end = next() % 512;
-                let control = if next() % 8 < 7 { own } else { next() };
+                let end = random.below(512);
+                let control = if random.below(8) < 7 { own } else { random.word() };
                 node[256 + place] = validity::NODE_STACK_END.set(control, end);
             }
         }
         let copy = words.clone();
         let memory = SliceMemory::new(Pfn::new(0), &mut words);
-        let tables = NodeTables { pages_log2, root: Pfn::new(next() % FRAMES) };
+        let tables = NodeTables { pages_log2, root: Pfn::new(random.below(FRAMES)) };
         let unit = RtTables::nodes(tables).unwrap();
         for _ in 0..64 {
-            let page = next() >> (64 - pages_log2);
+            let page = random.word() >> (64 - pages_log2);
             // By the rule as it stands: all entries on the way are valid.
             let mut node = tables.root.raw() as usize;
             let mut expected = Ok(0);
@@ -519,132 +456,6 @@ fn check_ports(
 }
 
 #[test]
-fn rights_are_kept_by_the_tlb() {
-    for rights in 0..8 {
-        Arrays::example(rights).with(|memory| {
-            let tlb = Some(Geometry::fully_associative(4));
-            for filled_by in OPERATIONS {
-                for operation in OPERATIONS {
-                    let may = |operation| rights >> operation as u64 & 1 != 0;
-                    let mut unit = arrays_unit(RtLatency::PAPER, tlb);
-                    let first = unit.access(0, byte(6), filled_by, memory);
-                    assert_eq!(first.result.is_ok(), may(filled_by));
-                    let access = unit.access(first.done, byte(6), operation, memory);
-                    assert_eq!(access.from_tlb, may(filled_by));
-                    assert_eq!(access.result.is_ok(), may(operation));
-                    let walk = if access.from_tlb { 0 } else { 2 };
-                    let data = if may(operation) { 2 } else { 0 };
-                    assert_eq!(access.cycles(), 1 + walk + data);
-                    if let Err(fault) = access.result {
-                        let [read, write, execute] = OPERATIONS.map(may);
-                        let rights = PageRights { read, write, execute };
-                        let page = Vpn::new(6);
-                        assert_eq!(fault, RtFault::Denied { page, operation, rights });
-                    }
-                }
-            }
-        });
-    }
-}
-
-#[test]
-fn a_tlb_believes_until_it_must_forget() {
-    let arrays = Arrays::example(1);
-    let mut unmapped = arrays.clone();
-    unmapped.set(ARRAYS.stack_end, 4, 4);
-    let tlb = Some(Geometry::fully_associative(4));
-    let forget: [fn(&mut Rtmmu) -> Cycle; 3] = [
-        |unit| unit.invalidate_pages(PageRange::new(Vpn::new(4), 8)),
-        Rtmmu::invalidate_all,
-        |unit| unit.set_tables(*unit.tables()),
-    ];
-    for forget in forget {
-        let mut unit = arrays_unit(RtLatency::PAPER, tlb);
-        for page in [4, 6, 9] {
-            arrays.with(|memory| unit.access(0, byte(page), Operation::Read, memory));
-        }
-        unmapped.with(|memory| {
-            let access = unit.access(100, byte(9), Operation::Read, memory);
-            assert!(access.from_tlb && access.result.is_ok());
-            assert_eq!(forget(&mut unit), 1);
-            for page in [4, 6, 9] {
-                assert_eq!(unit.peek(Vpn::new(page)), None);
-                let access = unit.access(200, byte(page), Operation::Read, memory);
-                assert!(!access.from_tlb);
-                let fault =
-                    RtFault::Unmapped { page: Vpn::new(page), level: 0, cause: Cause::Stack };
-                assert_eq!(access.result, Err(fault));
-            }
-        });
-    }
-}
-
-#[test]
-fn what_was_forgotten_during_a_walk_is_not_filled_after_it() {
-    Arrays::example(1).with(|memory| {
-        let mut unit = arrays_unit(RtLatency::PAPER, Some(Geometry::fully_associative(4)));
-        let mut walk = unit.begin(0, byte(6), Operation::Read);
-        walk.finish(memory);
-        unit.invalidate_pages(PageRange::new(Vpn::new(4), 8));
-        assert!(unit.complete(walk).unwrap().result.is_ok());
-        assert_eq!(unit.peek(Vpn::new(6)), None);
-        // A walk that is not over comes back.
-        let walk = unit.begin(100, byte(6), Operation::Read);
-        let mut walk = unit.complete(walk).unwrap_err();
-        assert_eq!(unit.stats().accesses, 1);
-        walk.finish(memory);
-        unit.complete(walk).unwrap();
-        assert!(unit.peek(Vpn::new(6)).is_some());
-    });
-}
-
-#[test]
-fn forgetting_takes_a_cycle_a_set() {
-    let cycles = |sets, index_shift, start, count| {
-        let geometry = Geometry { sets, ways: 2, index_shift };
-        let mut unit = arrays_unit(RtLatency::PAPER, Some(geometry));
-        unit.invalidate_pages(PageRange::new(Vpn::new(start), count))
-    };
-    assert_eq!(cycles(1, 0, 0, 1 << 20), 1);
-    assert_eq!(cycles(16, 0, 3, 1), 1);
-    assert_eq!(cycles(16, 0, 3, 15), 15);
-    assert_eq!(cycles(16, 0, 3, 1 << 20), 16);
-    assert_eq!(cycles(16, 2, 3, 2), 2);
-    assert_eq!(cycles(16, 2, 4, 4), 1);
-    assert_eq!(cycles(16, 2, u64::MAX, u64::MAX), 1);
-    let mut unit = arrays_unit(RtLatency::PAPER, None);
-    assert_eq!(unit.invalidate_pages(PageRange::new(Vpn::new(0), 4)), 0);
-    assert_eq!(unit.invalidate_all(), 0);
-}
-
-#[test]
-fn what_is_counted() {
-    Arrays::example(1).with(|memory| {
-        let mut unit = arrays_unit(RtLatency::PAPER, Some(Geometry::fully_associative(4)));
-        let mut now = 0;
-        for (page, operation) in [
-            (6, Operation::Read),
-            (6, Operation::Read),
-            (5, Operation::Read),
-            (9, Operation::Write),
-            (PAGES, Operation::Read),
-        ] {
-            now = unit.access(now, byte(page), operation, memory).done;
-        }
-        let stats = unit.stats();
-        let counts = (stats.accesses, stats.tlb_hits, stats.page_faults, stats.other_faults);
-        assert_eq!(counts, (5, 1, 1, 2));
-        // c[5] = 0 and h[5] = 0 lead to sp[0] = 0 and s[0].
-        assert_eq!(stats.reads, PortReads { regions: 6, stack: 6, data: 3 });
-        assert_eq!((stats.cycles, stats.cycles_max), (5 + 3 + 3 + 3, 5));
-        assert_eq!(stats.cycles, now);
-        unit.reset_stats();
-        assert_eq!(unit.stats().accesses + unit.tlb().unwrap().stats().accesses, 0);
-        assert!(unit.peek(Vpn::new(6)).is_some());
-    });
-}
-
-#[test]
 fn tables_that_cannot_be() {
     let arrays = |pages_log2, base| {
         RtTables::regions(ValidityTables { pages_log2, ..ValidityTables::consecutive(K, base) })
@@ -665,7 +476,7 @@ fn tables_that_cannot_be() {
     assert_eq!(RtTables::page_table(table), Err(RtTablesError::Base { base: PhysAddr::new(2) }));
     let root = Pfn::new(1 << 40);
     let nodes = RtTables::nodes(NodeTables { pages_log2: 8, root });
-    assert_eq!(nodes, Err(RtTablesError::Base { base: root.addr() }));
+    assert_eq!(nodes, Err(RtTablesError::Base { base: root.address() }));
     let tables = RtTables::regions(ARRAYS).unwrap();
     let none = Geometry::fully_associative(0);
     let error = Rtmmu::new(tables, RtLatency::PAPER, Some(none)).unwrap_err();

@@ -4,10 +4,8 @@
 use swath_arch::{
     Coalescing, Format, Order, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr, Vpn,
 };
-use swath_hw::translate::hierarchy::{
-    Hierarchy, {self},
-};
 use swath_hw::{Geometry, Mmu, TlbForm, Translate, WalkOrder, walk};
+use swath_hw::{Hierarchy, HierarchyConfig};
 
 /// Where the tables of each level stand; the root's at 0.
 fn table(level: usize) -> u64 {
@@ -127,11 +125,11 @@ fn every_size_has_its_walk() {
 
         // With a walk cache the neighbour's walk begins at the table of the leaf.
         for walk_cache_entries in [0, 8] {
-            let config = hierarchy::Config {
+            let config = HierarchyConfig {
                 l1: TlbForm::from(Geometry::fully_associative(2)),
                 l2: TlbForm::from(geometry),
                 walk_cache_entries,
-                ..hierarchy::Config::default()
+                ..HierarchyConfig::default()
             };
             let mut both = Hierarchy::new(regime, &config).unwrap();
             for inside in [last, 0, last / 2] {

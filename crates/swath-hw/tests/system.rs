@@ -1,27 +1,18 @@
-//! The timed system: closed formulas held exactly, what must be conserved,
-//! order, fairness, and what goes wrong.
+//! The timed system: closed formulas held exactly, conservation, order and fairness.
 
 mod system_tables;
 
 use std::collections::{HashMap, HashSet};
 
-use swath_arch::{PhysAddr, VirtAddr};
-use swath_hw::dram::memory;
-use swath_hw::system::interconnect::{
-    Wiring, WriteResponse, {self},
-};
-use swath_hw::system::iommu;
-use swath_hw::system::run::{Cause, Config, ConfigError, Event, System};
-use swath_hw::translate::hierarchy::{
-    Hierarchy, {self},
-};
+use swath_arch::VirtAddr;
+use swath_arch::testing::Random;
 use swath_hw::{
-    Cycle, Denied, Fault, Geometry, Mmu, OfferError, SharedBuffer, SystemStats, Transaction,
-    Translate,
+    Cycle, Geometry, Hierarchy, HierarchyConfig, Mmu, SharedBuffer, System, SystemConfig,
+    SystemEvent, SystemStats, Transaction, Translate, Wiring, WriteResponse,
 };
-use system_tables::{AT, DATA, PCAD, READ_ONLY, TRAD, Tables, mmu, read, regime, write};
+use system_tables::{AT, DATA, PCAD, TRAD, Tables, mmu, raster, read, regime, run, write};
 
-// The memory of Config::paper(), unloaded: to a closed bank, to an open row.
+// The memory of SystemConfig::paper(), unloaded: to a closed bank, to an open row.
 const CLOSED: Cycle = 5 + 5 + 4;
 const HIT: Cycle = 5 + 4;
 /// A lookup, the way there, the way back.
@@ -42,31 +33,17 @@ fn warm(tables: &Tables<'_>, pages: impl IntoIterator<Item = u64>) -> Mmu {
     mmu
 }
 
-fn run<T: Translate>(
-    config: &Config,
-    tables: &Tables<'_>,
-    masters: impl IntoIterator<Item = (T, Vec<Transaction>)>,
-) -> SystemStats {
-    let masters = masters.into_iter().map(|(mmu, stream)| (mmu, stream.into_iter()));
-    System::new(config, masters).unwrap().run(&tables.memory).unwrap()
-}
-
 /// The events of a run beside its figures.
 fn observed<T: Translate>(
-    config: &Config,
+    config: &SystemConfig,
     tables: &Tables<'_>,
     masters: impl IntoIterator<Item = (T, Vec<Transaction>)>,
-) -> (SystemStats, Vec<Event>) {
+) -> (SystemStats, Vec<SystemEvent>) {
     let masters = masters.into_iter().map(|(mmu, stream)| (mmu, stream.into_iter()));
     let system = System::new(config, masters).unwrap();
     let mut events = Vec::new();
     let stats = system.run_observed(&tables.memory, |event| events.push(event)).unwrap();
     (stats, events)
-}
-
-/// Lines of a buffer one after the other.
-fn raster(start: u64, count: u64) -> Vec<Transaction> {
-    (0..count).map(|n| read(start + 64 * n)).collect()
 }
 
 fn written(stream: &[Transaction]) -> Vec<Transaction> {
@@ -78,7 +55,8 @@ fn an_unloaded_read_takes_the_sum_of_its_ways() {
     let mut words = Vec::new();
     let tables = Tables::new(&mut words);
     tables.map(0x10, 0x100, 1, DATA);
-    let stats = run(&Config::paper(), &tables, [(warm(&tables, [0x10]), vec![read(0x10_040)])]);
+    let stats =
+        run(&SystemConfig::paper(), &tables, [(warm(&tables, [0x10]), vec![read(0x10_040)])]);
     let latency = LOOKUP + GO + CLOSED + DATA_BEATS + BACK;
     assert_eq!(latency, 21);
     assert_eq!(stats.masters[0].read_latency.max_cycles(), latency);
@@ -87,7 +65,7 @@ fn an_unloaded_read_takes_the_sum_of_its_ways() {
     assert_eq!(stats.masters[0].walk_cycles, 0);
 
     // Each part counts once.
-    let mut config = Config::paper();
+    let mut config = SystemConfig::paper();
     config.iommu.lookup_cycles = 10;
     config.interconnect.request_cycles = 20;
     config.interconnect.response_cycles = 40;
@@ -107,7 +85,7 @@ fn an_unloaded_write_ends_when_it_is_written_or_when_it_is_accepted() {
     let mut words = Vec::new();
     let tables = Tables::new(&mut words);
     tables.map(0x10, 0x100, 1, DATA);
-    let mut config = Config::paper();
+    let mut config = SystemConfig::paper();
     let stats = run(&config, &tables, [(warm(&tables, [0x10]), vec![write(0x10_040)])]);
     // CWL is CL.
     assert_eq!(stats.masters[0].write_latency.max_cycles(), LOOKUP + GO + CLOSED + BACK);
@@ -124,7 +102,7 @@ fn a_stream_is_limited_by_its_data_channel() {
     let tables = Tables::new(&mut words);
     tables.map(0x10, 0x100, 2, DATA);
     let reads = raster(0x10_000, 128);
-    let config = Config::paper();
+    let config = SystemConfig::paper();
     let stats = run(&config, &tables, [(warm(&tables, [0x10, 0x11]), reads.clone())]);
     let first = LOOKUP + GO + CLOSED;
     assert_eq!(stats.total_cycles, first + 128 * DATA_BEATS + BACK);
@@ -151,7 +129,7 @@ fn one_at_a_time_pays_every_latency() {
     let mut words = Vec::new();
     let tables = Tables::new(&mut words);
     tables.map(0x10, 0x100, 1, DATA);
-    let config = Config { outstanding_max: 1, ..Config::paper() };
+    let config = SystemConfig { outstanding_max: 1, ..SystemConfig::paper() };
     let stats = run(&config, &tables, [(warm(&tables, [0x10]), raster(0x10_000, 64))]);
     let ways = LOOKUP + GO + DATA_BEATS + BACK;
     // Four lines open the row in their channels.
@@ -165,7 +143,7 @@ fn a_miss_takes_its_dependent_reads() {
     let mut words = Vec::new();
     let tables = Tables::new(&mut words);
     tables.map_anchors(0x12, 0x110, 2, DATA);
-    let config = Config::paper();
+    let config = SystemConfig::paper();
     let one = |closed| GO + closed + WALK_BEATS + BACK;
     let data = GO + CLOSED + DATA_BEATS + BACK;
     for coalescing in [TRAD, PCAD] {
@@ -202,19 +180,19 @@ fn hits_pass_a_miss_if_they_may() {
     tables.map(0x10, 0x110, 1, DATA);
     tables.map(0x20, 0x118, 1, DATA);
     let stream = vec![read(0x20_000), read(0x10_080), read(0x20_040)];
-    let mut config = Config::paper();
+    let mut config = SystemConfig::paper();
     let miss = LOOKUP + 2 * (GO + CLOSED + WALK_BEATS + BACK);
-    let completions = |config: &Config| {
+    let completions = |config: &SystemConfig| {
         let (stats, events) = observed(config, &tables, [(warm(&tables, [0x10]), stream.clone())]);
         let mut order = Vec::new();
         let mut issued = HashMap::new();
         for event in events {
             match event {
-                Event::Completed { number, .. } => order.push(number),
-                Event::Issued { number, cycle, .. } => {
+                SystemEvent::Completed { number, .. } => order.push(number),
+                SystemEvent::Issued { number, cycle, .. } => {
                     issued.insert(number, cycle);
                 }
-                Event::Accepted { .. } => {}
+                SystemEvent::Accepted { .. } => {}
             }
         }
         (stats, order, issued)
@@ -242,8 +220,8 @@ fn walks_overlap_if_there_are_walkers() {
         tables.map(mib << 8, 0x100 + mib, 1, DATA);
     }
     let stream: Vec<_> = (0..4).map(|mib| read(mib << 20)).collect();
-    let mut config = Config::paper();
-    let cycles = |config: &Config| {
+    let mut config = SystemConfig::paper();
+    let cycles = |config: &SystemConfig| {
         let stats = run(config, &tables, [(mmu(TRAD), stream.clone())]);
         assert_eq!(stats.masters[0].translation.walk.walks(), 4);
         assert_eq!(stats.interconnect.walk_requests, 8);
@@ -267,7 +245,7 @@ fn every_transaction_completes_once_and_no_more_are_in_flight() {
     let down =
         |columns: u64| (0..columns).flat_map(|c| (0..40).map(move |row| c * 64 + row * 0x1400));
     for outstanding_max in [1, 3, 16] {
-        let config = Config { outstanding_max, ..Config::paper() };
+        let config = SystemConfig { outstanding_max, ..SystemConfig::paper() };
         let masters = [
             (mmu(TRAD), down(20).map(read).collect()),
             (mmu(PCAD), down(20).map(|a| write(a + 0x100_000)).collect::<Vec<_>>()),
@@ -282,18 +260,18 @@ fn every_transaction_completes_once_and_no_more_are_in_flight() {
         let mut last = 0;
         for event in events {
             let cycle = match event {
-                Event::Issued { cycle, master, number, .. } => {
+                SystemEvent::Issued { cycle, master, number, .. } => {
                     assert_eq!(number, next[master]);
                     next[master] += 1;
                     assert!(in_flight[master].insert(number));
                     most[master] = most[master].max(in_flight[master].len());
                     cycle
                 }
-                Event::Completed { cycle, master, number, .. } => {
+                SystemEvent::Completed { cycle, master, number, .. } => {
                     assert!(in_flight[master].remove(&number));
                     cycle
                 }
-                Event::Accepted { cycle, .. } => {
+                SystemEvent::Accepted { cycle, .. } => {
                     accepted += 1;
                     cycle
                 }
@@ -339,7 +317,7 @@ fn equal_masters_are_served_alike() {
     tables.map(0, 0x100, 1024, DATA);
     for wiring in [Wiring::Shared, Wiring::PerMaster] {
         for writes in [false, true] {
-            let mut config = Config::paper();
+            let mut config = SystemConfig::paper();
             config.interconnect.wiring = wiring;
             let stream = |n: u64| {
                 // Each in a bank of its own.
@@ -350,7 +328,7 @@ fn equal_masters_are_served_alike() {
             let (stats, events) = observed(&config, &tables, masters);
             let mut served = [0i64; 3];
             for event in events {
-                let Event::Accepted { master, walk: false, .. } = event else { continue };
+                let SystemEvent::Accepted { master, walk: false, .. } = event else { continue };
                 served[master] += 1;
                 let most = served.iter().max().unwrap();
                 let least = served.iter().min().unwrap();
@@ -370,7 +348,7 @@ fn wiring_decides_what_two_masters_get() {
     let mut words = Vec::new();
     let tables = Tables::new(&mut words);
     tables.map(0, 0x100, 1024, DATA);
-    let mut config = Config::paper();
+    let mut config = SystemConfig::paper();
     let mut cycles = |wiring| {
         config.interconnect.wiring = wiring;
         let masters = (0..2).map(|n| (mmu(PCAD), raster(n * 0x108_000, 2000)));
@@ -393,7 +371,7 @@ fn no_line_is_read_before_it_is_written() {
         let start = 0x20_000;
         let camera = (0..lines).map(|n| write(start + n * step % lines * 64)).collect();
         let display = raster(start, lines);
-        let mut config = Config::paper();
+        let mut config = SystemConfig::paper();
         config.shared = vec![SharedBuffer { start: VirtAddr::new(start), len_bytes: lines * 64 }];
         let masters = [(mmu(PCAD), display), (mmu(PCAD), camera)];
         let (stats, events) = observed(&config, &tables, masters);
@@ -401,13 +379,17 @@ fn no_line_is_read_before_it_is_written() {
         let mut woken_at_once = 0;
         for event in events {
             match event {
-                Event::Completed {
-                    transaction: Transaction { addr, write: true }, cycle, ..
+                SystemEvent::Completed {
+                    transaction: Transaction { addr, write: true },
+                    cycle,
+                    ..
                 } => {
                     written.insert(addr, cycle);
                 }
-                Event::Issued {
-                    transaction: Transaction { addr, write: false }, cycle, ..
+                SystemEvent::Issued {
+                    transaction: Transaction { addr, write: false },
+                    cycle,
+                    ..
                 } => {
                     assert!(written[&addr] <= cycle);
                     woken_at_once += u64::from(written[&addr] == cycle);
@@ -430,7 +412,7 @@ fn the_same_run_twice_is_the_same() {
     let once = || {
         let down = (0..2000).map(|n| read(n % 40 * 0x1400 + n / 40 * 64)).collect::<Vec<_>>();
         let masters = [(mmu(PCAD), down), (mmu(PCAD), written(&raster(0x100_000, 1500)))];
-        observed(&Config::paper(), &tables, masters)
+        observed(&SystemConfig::paper(), &tables, masters)
     };
     assert_eq!(once(), once());
 }
@@ -441,12 +423,12 @@ fn a_hierarchy_pays_by_its_levels() {
     let mut words = Vec::new();
     let tables = Tables::new(&mut words);
     tables.map(0x10, 0x110, 4, DATA);
-    let of = hierarchy::Config {
+    let of = HierarchyConfig {
         l1: Geometry::fully_associative(1).into(),
         l2: Geometry::fully_associative(8).into(),
-        ..hierarchy::Config::default()
+        ..HierarchyConfig::default()
     };
-    let config = Config { outstanding_max: 1, ..Config::paper() };
+    let config = SystemConfig { outstanding_max: 1, ..SystemConfig::paper() };
     let one = |latency| GO + latency + WALK_BEATS + BACK;
     let data = |latency| GO + latency + DATA_BEATS + BACK;
     let l2 = Cycle::from(of.l2_cycles);
@@ -475,38 +457,34 @@ fn a_hierarchy_translates_as_an_mmu_does() {
     for coalescing in [TRAD, PCAD, AT] {
         let mut words = Vec::new();
         let tables = Tables::new(&mut words);
-        let mut state = 7;
+        let mut random = Random::new(7);
         let mut page = 0;
         while page < 1800 {
-            let count = 1 + random(&mut state) % 20;
-            let frame = 0x1000 + random(&mut state) % 0x4000;
+            let count = 1 + random.below(20);
+            let frame = 0x1000 + random.below(0x4000);
             match coalescing {
                 AT => tables.map_anchors(page, frame, count, DATA),
                 _ => tables.map(page, frame, count, DATA),
             }
-            page += count + random(&mut state) % 3;
+            page += count + random.below(3);
         }
-        let of = hierarchy::Config {
+        let of = HierarchyConfig {
             l1: Geometry::fully_associative(4).into(),
             l2: Geometry { sets: 4, ways: 4, index_shift: 2 }.into(),
             walk_cache_entries: 3,
-            ..hierarchy::Config::default()
+            ..HierarchyConfig::default()
         };
         let mut mmu = mmu(coalescing);
         let mut hierarchy = Hierarchy::new(regime(coalescing), &of).unwrap();
         let mut at = 0;
         for _ in 0..20_000 {
-            at = if random(&mut state).is_multiple_of(8) {
-                random(&mut state) % 1800
-            } else {
-                at + 1
-            };
+            at = if random.one_in(8) { random.below(1800) } else { at + 1 };
             let addr = VirtAddr::new(at << 12 | 0x40);
             let alone = mmu.access(addr, &tables.memory).map(|a| (a.addr, a.attributes));
             let ours = hierarchy.access(addr, &tables.memory).map(|a| (a.addr, a.attributes));
             assert_eq!(ours, alone);
             hierarchy.check().unwrap();
-            if random(&mut state).is_multiple_of(100) {
+            if random.one_in(100) {
                 hierarchy.invalidate_page(addr.page());
                 hierarchy.check().unwrap();
             }
@@ -521,148 +499,4 @@ fn a_hierarchy_translates_as_an_mmu_does() {
         assert_eq!(hierarchy.l1().peek(VirtAddr::new(0).page()), None);
         assert_eq!(hierarchy.l2().peek(VirtAddr::new(0).page()), None);
     }
-}
-
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
-#[test]
-fn what_goes_wrong_names_master_transaction_and_address() {
-    let mut words = Vec::new();
-    let tables = Tables::new(&mut words);
-    tables.map(0x10, 0x100, 4, DATA);
-    tables.map(0x14, 0x104, 1, READ_ONLY);
-    tables.map(0x15, 0xf_ffff, 1, DATA);
-    let small = {
-        let mut config = Config::paper();
-        config.dram.part.row_bits = 10;
-        config.dram.mapping = swath_hw::Mapping::interleaved(&config.dram.part, 4, 1, 64).unwrap();
-        config
-    };
-    let good = raster(0x10_000, 100);
-    let at = |t: Transaction| {
-        let mut stream = good.clone();
-        stream[90] = t;
-        stream
-    };
-    let page = |n: u64| VirtAddr::new(n << 12).page();
-    let bad = PhysAddr::new(0xffff_f000);
-    let cases = [
-        (at(read(0x50_000)), Cause::Fault(Fault::Translation { page: page(0x50), level: 1 })),
-        (at(read(9 << 20)), Cause::Fault(Fault::Translation { page: page(0x900), level: 0 })),
-        (at(read(1 << 40)), Cause::Fault(Fault::NotCanonical { addr: VirtAddr::new(1 << 40) })),
-        (at(write(0x14_000)), Cause::Denied(Denied::Write)),
-        (at(read(0x10_020)), Cause::Misaligned),
-        (
-            at(read(0x15_000)),
-            Cause::Memory {
-                addr: bad,
-                error: OfferError::Address { addr: bad, len_bytes: small.dram.len_bytes() },
-            },
-        ),
-    ];
-    for (stream, cause) in cases {
-        for hit_under_miss in [false, true] {
-            let mut config = small.clone();
-            config.iommu.hit_under_miss = hit_under_miss;
-            let masters =
-                [(mmu(TRAD), good.clone().into_iter()), (mmu(TRAD), stream.clone().into_iter())];
-            let error = System::new(&config, masters).unwrap().run(&tables.memory).unwrap_err();
-            assert_eq!((error.master, error.transaction), (1, 90));
-            assert_eq!((error.addr, error.cause), (stream[90].addr, cause));
-            assert!(error.cycle > 0 && error.to_string().contains("transaction 90"));
-        }
-    }
-}
-
-/// Who waits for what nobody writes is told so, whether alone or in a circle.
-#[test]
-fn waiting_in_vain_ends() {
-    let mut words = Vec::new();
-    let tables = Tables::new(&mut words);
-    tables.map(0, 0x100, 64, DATA);
-    let mut config = Config::paper();
-    config.shared = vec![SharedBuffer { start: VirtAddr::new(0x1000), len_bytes: 0x1000 }];
-    let circle =
-        [vec![read(0), read(0x1000), write(0x1040)], vec![read(0), read(0x1040), write(0x1000)]];
-    let masters = circle.map(|stream| (mmu(PCAD), stream.into_iter()));
-    let error = System::new(&config, masters).unwrap().run(&tables.memory).unwrap_err();
-    assert_eq!((error.master, error.transaction, error.cause), (0, 1, Cause::NeverWritten));
-    assert_eq!(error.addr, VirtAddr::new(0x1000));
-}
-
-#[test]
-fn systems_that_cannot_be_are_refused() {
-    let paper = Config::paper;
-    let shared = |start, len_bytes| SharedBuffer { start: VirtAddr::new(start), len_bytes };
-    let refused = |config: &Config, masters: usize| {
-        let masters = (0..masters).map(|_| (mmu(PCAD), [].into_iter()));
-        System::new(config, masters).err().inspect(|error| {
-            assert!(!error.to_string().is_empty());
-        })
-    };
-    assert_eq!(refused(&paper(), 1), None);
-    let count = |field, value, max| Some(ConfigError::Count { field, value, min: 1, max });
-    assert_eq!(refused(&paper(), 0), count("masters", 0, 16));
-    assert_eq!(refused(&paper(), 16), None);
-    assert_eq!(refused(&paper(), 40), count("masters", 17, 16));
-    for (value, error) in [
-        (0, count("outstanding_max", 0, 4096)),
-        (4096, None),
-        (4097, count("outstanding_max", 4097, 4096)),
-    ] {
-        assert_eq!(refused(&Config { outstanding_max: value, ..paper() }, 1), error);
-    }
-    for value in [0, 65] {
-        let iommu = iommu::Config { walks_max: value, ..Default::default() };
-        let config = Config { iommu, ..paper() };
-        assert_eq!(refused(&config, 1), count("walks_max", value.into(), 64));
-    }
-    for beat_bytes in [0, 4, 24, 128] {
-        let interconnect = interconnect::Config { beat_bytes, ..Default::default() };
-        let config = Config { interconnect, ..paper() };
-        assert_eq!(refused(&config, 1), Some(ConfigError::Beat { beat_bytes }));
-    }
-    let bad = shared(0x100_000, 1 << 40);
-    for (list, which) in [
-        (vec![shared(0x20, 64)], shared(0x20, 64)),
-        (vec![shared(0x40, 65), shared(0x80, 64)], shared(0x80, 64)),
-        (vec![bad], bad),
-        (vec![shared(0, u64::MAX)], shared(0, u64::MAX)),
-    ] {
-        assert_eq!(
-            refused(&Config { shared: list, ..paper() }, 1),
-            Some(ConfigError::Shared(which))
-        );
-    }
-    let mut config = paper();
-    config.dram.channels = 3;
-    assert!(matches!(
-        refused(&config, 1),
-        Some(ConfigError::Dram(memory::ConfigError::Count { field: "channels", value: 3 }))
-    ));
-    let mut config = paper();
-    config.dram.part.bus_bytes = 4;
-    config.dram.mapping = swath_hw::Mapping::interleaved(&config.dram.part, 4, 1, 64).unwrap();
-    assert_eq!(refused(&config, 1), Some(ConfigError::Burst { burst_bytes: 32 }));
-    let of = hierarchy::Config { walk_cache_entries: 1025, ..Default::default() };
-    assert!(Hierarchy::new(regime(PCAD), &of).is_err());
-}
-
-/// A system without transactions ends at once, one among others too.
-#[test]
-fn empty_streams_end() {
-    let mut words = Vec::new();
-    let tables = Tables::new(&mut words);
-    tables.map(0, 0x100, 4, DATA);
-    let stats = run(&Config::paper(), &tables, [(mmu(PCAD), vec![]), (mmu(PCAD), vec![])]);
-    assert_eq!(stats.total_cycles, 0);
-    assert_eq!(stats.masters[0].cycles(), 0);
-    assert_eq!(stats.bandwidth_bytes_per_cycle(), 0.0);
-    let stats = run(&Config::paper(), &tables, [(mmu(PCAD), vec![]), (mmu(PCAD), vec![read(0)])]);
-    assert_eq!(stats.masters[1].reads, 1);
 }

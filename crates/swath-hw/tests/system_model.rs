@@ -9,16 +9,15 @@ mod system_tables;
 
 use std::collections::{HashSet, VecDeque};
 
+use swath_arch::testing::Random;
 use swath_arch::{Coalescing, PhysAddr, PhysMemory, VirtAddr};
-use swath_hw::system::interconnect::{Wiring, WriteResponse};
-use swath_hw::system::run::{Cause, Config, Event, System};
-use swath_hw::translate::hierarchy::{
-    Hierarchy, {self},
-};
+use swath_hw::system::{System, SystemConfig, SystemErrorCause, SystemEvent};
+use swath_hw::system::{Wiring, WriteResponse};
 use swath_hw::{
-    Cycle, Dram, Geometry, Miss, Mmu, OfferError, Request, SharedBuffer, Transaction, Translate,
-    WalkOrder, WritePolicy,
+    Cycle, Dram, DramRequest, Geometry, Miss, Mmu, OfferError, SharedBuffer, Transaction,
+    Translate, WalkOrder, WritePolicy,
 };
+use swath_hw::{Hierarchy, HierarchyConfig};
 use system_tables::{AT, DATA, PCAD, TRAD, Tables, read, regime, write};
 
 /// A cycle without an event for so long is the end, or there will be none.
@@ -65,10 +64,10 @@ struct Coming {
 
 /// Runs the streams; gives the events, and who still waits for a line at the end.
 fn model<T: Translate, M: PhysMemory>(
-    config: &Config,
+    config: &SystemConfig,
     masters: Vec<(T, Vec<Transaction>)>,
     memory: &M,
-) -> (Vec<Event>, Option<(usize, u64)>) {
+) -> (Vec<SystemEvent>, Option<(usize, u64)>) {
     let bus = &config.interconnect;
     let iommu = &config.iommu;
     let beats = 64 / Cycle::from(bus.beat_bytes);
@@ -160,7 +159,7 @@ fn model<T: Translate, M: PhysMemory>(
             if !walk {
                 assert!(master.in_flight.remove(&what));
                 let transaction = master.stream[what as usize];
-                events.push(Event::Completed {
+                events.push(SystemEvent::Completed {
                     cycle: now,
                     master: index,
                     number: what,
@@ -191,7 +190,7 @@ fn model<T: Translate, M: PhysMemory>(
             if let Some(frame) = frame {
                 for number in std::mem::take(&mut walking.waiters) {
                     let Transaction { addr, write } = master.stream[number as usize];
-                    let at = PhysAddr::new(frame.addr().raw() + addr.page_offset());
+                    let at = PhysAddr::new(frame.address().raw() + addr.page_offset());
                     send(&mut master.ports[usize::from(write)], now, at, number);
                 }
             }
@@ -234,7 +233,7 @@ fn model<T: Translate, M: PhysMemory>(
             last_change = now;
             master.in_flight.insert(number);
             master.next += 1;
-            events.push(Event::Issued { cycle: now, master: index, number, transaction });
+            events.push(SystemEvent::Issued { cycle: now, master: index, number, transaction });
         }
         // One request into the memory, each port in its turn.
         for turn in 1..=3 * count {
@@ -247,7 +246,7 @@ fn model<T: Translate, M: PhysMemory>(
             if head.at > now || write && *free > now || !room {
                 continue;
             }
-            let request = Request { id: requests.len() as u64, addr: head.addr, write };
+            let request = DramRequest { id: requests.len() as u64, addr: head.addr, write };
             match dram.offer(now, request) {
                 Ok(()) => {}
                 Err(OfferError::Full { channel }) => {
@@ -265,7 +264,7 @@ fn model<T: Translate, M: PhysMemory>(
                     coming.push(Coming { at, master: index, walk, what });
                 }
             }
-            events.push(Event::Accepted { cycle: now, master: index, addr, write, walk });
+            events.push(SystemEvent::Accepted { cycle: now, master: index, addr, write, walk });
             last_port = port;
             last_change = now;
             break;
@@ -276,35 +275,24 @@ fn model<T: Translate, M: PhysMemory>(
     (events, waiting.map(|index| (index, masters[index].next as u64)))
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-
-    fn pick<V: Copy>(&mut self, values: &[V]) -> V {
-        values[self.below(values.len() as u64) as usize]
-    }
+fn pick<V: Copy>(random: &mut Random, values: &[V]) -> V {
+    values[random.index(values.len())]
 }
 
-fn random_config(random: &mut Random) -> Config {
-    let mut config = Config::paper();
-    config.outstanding_max = random.pick(&[1, 2, 5, 16]);
+fn random_config(random: &mut Random) -> SystemConfig {
+    let mut config = SystemConfig::paper();
+    config.outstanding_max = pick(random, &[1, 2, 5, 16]);
     config.iommu.lookup_cycles = random.below(4) as u32;
-    config.iommu.walks_max = random.pick(&[1, 1, 2, 3]);
+    config.iommu.walks_max = pick(random, &[1, 1, 2, 3]);
     config.iommu.hit_under_miss = random.below(2) == 0;
     config.iommu.early_regular = random.below(2) == 0;
-    config.interconnect.beat_bytes = random.pick(&[8, 16, 16, 64]);
+    config.interconnect.beat_bytes = pick(random, &[8, 16, 16, 64]);
     config.interconnect.request_cycles = random.below(4) as u32;
     config.interconnect.response_cycles = random.below(4) as u32;
-    config.interconnect.wiring = random.pick(&[Wiring::Shared, Wiring::PerMaster]);
+    config.interconnect.wiring = pick(random, &[Wiring::Shared, Wiring::PerMaster]);
     config.interconnect.write_response =
-        random.pick(&[WriteResponse::Written, WriteResponse::Accepted]);
-    config.dram.scheduling.entries = random.pick(&[1, 2, 4, 16]);
+        pick(random, &[WriteResponse::Written, WriteResponse::Accepted]);
+    config.dram.scheduling.entries = pick(random, &[1, 2, 4, 16]);
     if random.below(2) == 0 {
         config.dram.scheduling.writes = WritePolicy::Watermark { entries: 4, high: 3, low: 1 };
     }
@@ -314,7 +302,7 @@ fn random_config(random: &mut Random) -> Config {
 /// A stream that goes on, jumps and steps down, over three MiB.
 fn random_stream(random: &mut Random, len: u64) -> Vec<Transaction> {
     let writes = random.below(3);
-    let reach = random.pick(&[0x4000, 0x40_000, 0x300_000]);
+    let reach = pick(random, &[0x4000, 0x40_000, 0x300_000]);
     let mut at = random.below(reach);
     (0..len)
         .map(|_| {
@@ -331,7 +319,7 @@ fn random_stream(random: &mut Random, len: u64) -> Vec<Transaction> {
 }
 
 fn compare<T: Translate>(
-    config: &Config,
+    config: &SystemConfig,
     masters: impl Fn() -> Vec<(T, Vec<Transaction>)>,
     tables: &Tables<'_>,
 ) -> bool {
@@ -348,7 +336,7 @@ fn compare<T: Translate>(
         (Ok(_), None) => true,
         (Err(error), Some(waiting)) => {
             assert_eq!((error.master, error.transaction), waiting);
-            assert_eq!(error.cause, Cause::NeverWritten);
+            assert_eq!(error.cause, SystemErrorCause::NeverWritten);
             false
         }
         (result, waiting) => panic!("{:?} against {waiting:?}", result.err()),
@@ -361,8 +349,8 @@ fn random_systems_show_the_same_events_in_the_same_cycles() {
     let mut walks = 0;
     for seed in 1..=200_u64 {
         println!("seed {seed}");
-        let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
-        let coalescing: Coalescing = random.pick(&[TRAD, PCAD, AT]);
+        let mut random = Random::new(seed);
+        let coalescing: Coalescing = pick(&mut random, &[TRAD, PCAD, AT]);
         let mut words = Vec::new();
         let tables = Tables::new(&mut words);
         let mut page = 0;
@@ -391,9 +379,9 @@ fn random_systems_show_the_same_events_in_the_same_cycles() {
             let lines = buffer.len_bytes / 64;
             streams.push((0..lines).map(|n| write(buffer.start.raw() + 64 * n)).collect());
         }
-        let geometry = Geometry::fully_associative(random.pick(&[1, 4, 32]));
-        let order = random.pick(&[WalkOrder::RegularFirst, WalkOrder::AnchorFirst]);
-        let of = hierarchy::Config {
+        let geometry = Geometry::fully_associative(pick(&mut random, &[1, 4, 32]));
+        let order = pick(&mut random, &[WalkOrder::RegularFirst, WalkOrder::AnchorFirst]);
+        let of = HierarchyConfig {
             l1: geometry.into(),
             l2: Geometry { sets: 4, ways: 2, index_shift: 2 }.into(),
             l2_cycles: random.below(5) as u32,

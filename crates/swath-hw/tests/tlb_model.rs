@@ -1,8 +1,9 @@
 //! The TLB against a naive model: a list of entries for each set, in the order
 //! of their use, searched by scanning.
 
+use swath_arch::testing::Random;
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
-use swath_hw::{EntryKind, Fill, Geometry, GeometryError, Hit, Tlb, TlbStats};
+use swath_hw::{EntryKind, Geometry, GeometryError, Tlb, TlbFill, TlbHit, TlbStats};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
@@ -129,13 +130,13 @@ fn apply(tlb: &mut Tlb, model: &mut Model, op: Op) {
             let peeked = tlb.peek(Vpn::new(page));
             let hit = tlb.lookup(Vpn::new(page));
             assert_eq!(peeked, hit);
-            let found = hit.map(|Hit { frame, kind, .. }| (kind, frame.raw()));
+            let found = hit.map(|TlbHit { frame, kind, .. }| (kind, frame.raw()));
             assert_eq!(found, model.lookup(page));
         }
         Op::Fill(page, e) => {
             let pages = PageRange::new(Vpn::new(e.start), e.end - e.start);
             let attributes = Attributes::USER_DATA;
-            let fill = Fill::new(e.kind, Vpn::new(page), pages, Pfn::new(e.frame), attributes);
+            let fill = TlbFill::new(e.kind, Vpn::new(page), pages, Pfn::new(e.frame), attributes);
             tlb.fill(&fill.unwrap());
             model.fill(page, e);
         }
@@ -161,19 +162,6 @@ fn apply(tlb: &mut Tlb, model: &mut Model, op: Op) {
     });
     // Order of use and contents of every set, exactly.
     assert_eq!(entries, model.entries());
-}
-
-struct Random(u64);
-
-impl Random {
-    /// A number below `n` (splitmix64).
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -253,7 +241,7 @@ fn random_operations_agree_with_the_model() {
             for (o, distance) in [1, 3, 6].map(Order::known).into_iter().enumerate() {
                 let seed = (g * 100 + d * 10 + o) as u64;
                 println!("seed {seed}: {geometry:?} {design:?} distance {distance}");
-                let mut random = Random(seed);
+                let mut random = Random::new(seed);
                 let mut tlb = Tlb::new(geometry, distance).unwrap();
                 let mut model = Model::new(geometry, distance);
                 for _ in 0..1500 {
@@ -337,7 +325,9 @@ fn lru_is_exact_at_the_edge() {
                     let pages = PageRange::new(Vpn::new(page), 1);
                     let (kind, frame) = (EntryKind::Regular, Pfn::new(page));
                     let attributes = Attributes::USER_DATA;
-                    tlb.fill(&Fill::new(kind, Vpn::new(page), pages, frame, attributes).unwrap());
+                    tlb.fill(
+                        &TlbFill::new(kind, Vpn::new(page), pages, frame, attributes).unwrap(),
+                    );
                 }
             }
             let stats = tlb.stats();
@@ -355,7 +345,7 @@ fn overlaps_are_cut_or_dropped() {
     let mut fill = |page, start, end| {
         let pages = PageRange::new(Vpn::new(start), end - start);
         let (first, attributes) = (Pfn::new(start + 1000), Attributes::USER_DATA);
-        let fill = Fill::new(EntryKind::Regular, Vpn::new(page), pages, first, attributes);
+        let fill = TlbFill::new(EntryKind::Regular, Vpn::new(page), pages, first, attributes);
         tlb.fill(&fill.unwrap());
         tlb.check().unwrap();
         let mut entries = Vec::new();
@@ -389,7 +379,7 @@ fn impossible_forms_and_fills_are_refused() {
     let fill = |page, start, count, frame| {
         let pages = PageRange::new(Vpn::new(start), count);
         let (kind, attributes) = (EntryKind::Regular, Attributes::USER_DATA);
-        Fill::new(kind, Vpn::new(page), pages, Pfn::new(frame), attributes)
+        TlbFill::new(kind, Vpn::new(page), pages, Pfn::new(frame), attributes)
     };
     assert!(fill(1, 1, 0, 0).is_none());
     assert!(fill(3, 1, 2, 0).is_none());

@@ -1,8 +1,9 @@
 //! TLBs of several arrays, and arrays indexed by size, against a naive model.
 
+use swath_arch::testing::Random;
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
 use swath_hw::{
-    EntryKind, Fill, Geometry, GeometryError, Hit, Indexing, SplitTlb, TlbArray, TlbForm,
+    EntryKind, Geometry, GeometryError, Indexing, SplitTlb, TlbArray, TlbFill, TlbForm, TlbHit,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,28 +108,15 @@ impl Model {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    /// A number below `n` (splitmix64).
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
-
 fn array(sets: u32, ways: u32, index_shift: u32, indexing: Indexing, largest: u8) -> TlbArray {
     let geometry = Geometry { sets, ways, index_shift };
     TlbArray { geometry, indexing, largest: Order::known(largest) }
 }
 
-fn fill_of(page: u64, entry: Entry) -> Fill {
+fn fill_of(page: u64, entry: Entry) -> TlbFill {
     let pages = PageRange::new(Vpn::new(entry.start), entry.end - entry.start);
     let (frame, attributes) = (Pfn::new(entry.frame), Attributes::USER_DATA);
-    Fill::new(EntryKind::Regular, Vpn::new(page), pages, frame, attributes).unwrap()
+    TlbFill::new(EntryKind::Regular, Vpn::new(page), pages, frame, attributes).unwrap()
 }
 
 fn forms() -> Vec<TlbForm> {
@@ -158,7 +146,7 @@ fn random_operations_agree_with_the_model() {
         for coalesced in [false, true] {
             let seed = 10 * number as u64 + u64::from(coalesced);
             println!("seed {seed}: {form:?}");
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             let mut tlb = SplitTlb::new(&form, Order::BASE).unwrap();
             let mut model = Model::new(form);
             for step in 0..6000 {
@@ -181,7 +169,7 @@ fn random_operations_agree_with_the_model() {
                         let peeked = tlb.peek(Vpn::new(page));
                         let hit = tlb.lookup(Vpn::new(page));
                         assert_eq!(hit, peeked);
-                        let frame = hit.map(|Hit { frame, .. }| frame.raw());
+                        let frame = hit.map(|TlbHit { frame, .. }| frame.raw());
                         assert_eq!(frame, model.lookup(page), "step {step}, page {page}");
                         if hit.is_none() || what < 5 {
                             let frame = 1000 + random.below(1 << 20);

@@ -2,13 +2,14 @@
 //! each page size, faults, permissions, and random bytes as tables.
 
 use proptest::prelude::*;
+use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, BusError, Coalescing, ContiguityField, Extent, Format, MemoryKind, Order,
     PageRange, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr, Vpn,
 };
 use swath_hw::{
-    AccessKind, Contiguity, Denied, Descriptor, Fault, Geometry, Leaf, Mmu, Operation, Rights,
-    Step, Translation, Walk, WalkOrder, decode, permit, walk,
+    AccessKind, Denied, Descriptor, Geometry, Leaf, LeafContiguity, Mmu, Operation, TableRights,
+    Translation, TranslationFault, Walk, WalkOrder, WalkStep, decode, permit, walk,
 };
 
 fn leaf(frame: u64, entry_order: u8, order: u8, attributes: Attributes) -> Descriptor {
@@ -17,7 +18,7 @@ fn leaf(frame: u64, entry_order: u8, order: u8, attributes: Attributes) -> Descr
 }
 
 fn table(base: u64) -> Descriptor {
-    Descriptor::Table { base: PhysAddr::new(base), rights: Rights::ALL }
+    Descriptor::Table { base: PhysAddr::new(base), rights: TableRights::ALL }
 }
 
 const USER_DATA: Attributes = Attributes::USER_DATA;
@@ -106,7 +107,7 @@ fn x86_64_descriptors() {
     }
     for level in 0..3 {
         assert_eq!(at(level, 0x0123_4027), table(0x0123_4000));
-        let rights = Rights { writable: false, user: false, executable: false };
+        let rights = TableRights { writable: false, user: false, executable: false };
         let base = PhysAddr::new(0xf_edcb_a987_6000);
         assert_eq!(at(level, 0x800f_edcb_a987_6021), Descriptor::Table { base, rights });
     }
@@ -168,7 +169,7 @@ fn walked<M: PhysMemory>(
     regime: &Regime,
     addr: u64,
     memory: &M,
-) -> (Result<Translation, Fault>, u64) {
+) -> (Result<Translation, TranslationFault>, u64) {
     let page = VirtAddr::new(addr).page();
     let mut reads = 0;
     let result = walk(regime, page, memory, &mut reads);
@@ -180,10 +181,10 @@ fn walked<M: PhysMemory>(
             steps += 1;
             let at = walk.next_read();
             let step = walk.step(memory);
-            if let Err(Fault::Bus { error, .. }) = step {
+            if let Err(TranslationFault::Bus { error, .. }) = step {
                 assert!(error.addr == at || error.addr.raw() == at.raw().wrapping_add(4096));
             }
-            if let Step::Done(translation) = step? {
+            if let WalkStep::Done(translation) = step? {
                 return Ok(translation);
             }
         }
@@ -202,7 +203,7 @@ fn each_page_size_takes_its_reads() {
             let found = found.unwrap();
             assert_eq!((found.frame, counted), (Pfn::new(frame), reads), "{format:?} {addr:#x}");
             assert_eq!(found.order, Order::known(order));
-            assert_eq!(found.contiguity, Contiguity::None);
+            assert_eq!(found.contiguity, LeafContiguity::None);
             let page = VirtAddr::new(addr).page();
             let (pages, frames) = found.block(format, page);
             assert_eq!(pages.count, 1 << order);
@@ -261,7 +262,7 @@ fn x86_64_rights_are_those_of_all_levels() {
     }
 }
 
-/// Contiguity in the descriptors and beside them, for each format.
+/// LeafContiguity in the descriptors and beside them, for each format.
 #[test]
 fn contiguity_comes_with_the_leaf() {
     let v7 = [(0, 0x8001), (0x8014, 0x1234_5abf), (0x9014, 0x0003_0105)];
@@ -281,7 +282,7 @@ fn contiguity_comes_with_the_leaf() {
         })
     };
     let inside = Coalescing::Pcad(ContiguityField::Descriptor);
-    let pcad = |ascend, descend| Contiguity::Pcad { ascend, descend };
+    let pcad = |ascend, descend| LeafContiguity::Pcad { ascend, descend };
     assert_eq!(read(Format::ArmV7, &v7, 0x5000, inside), pcad(1, 0));
     assert_eq!(read(Format::ArmV8, &v8, 0x5000, inside), pcad(5, 3));
     assert_eq!(read(Format::X86_64, &x86, 0x5000, inside), pcad(3, 0x31));
@@ -295,7 +296,7 @@ fn contiguity_comes_with_the_leaf() {
     }
     // Page 4 is an anchor for a distance of 4 pages, page 5 is none.
     let anchor = |field| Coalescing::Anchor { field, distance: Order::known(2) };
-    let count = |count| Contiguity::Anchor { count };
+    let count = |count| LeafContiguity::Anchor { count };
     let (field, beside) = (ContiguityField::Descriptor, ContiguityField::Beside { bits: 12 });
     let moved = |words: &[(u64, u64)], down: u64| {
         words
@@ -303,7 +304,7 @@ fn contiguity_comes_with_the_leaf() {
             .map(|&(at, w)| (if at > 0x8000 { at - down } else { at }, w))
             .collect::<Vec<_>>()
     };
-    assert_eq!(read(Format::ArmV7, &v7, 0x5000, anchor(field)), Contiguity::None);
+    assert_eq!(read(Format::ArmV7, &v7, 0x5000, anchor(field)), LeafContiguity::None);
     assert_eq!(read(Format::ArmV7, &moved(&v7, 4), 0x4000, anchor(field)), count(1));
     assert_eq!(read(Format::ArmV7, &moved(&v7, 4), 0x4000, anchor(beside)), count(0x105));
     // Bits 63:55 of the page.
@@ -315,7 +316,7 @@ fn contiguity_comes_with_the_leaf() {
     );
 }
 
-/// The PBS paper's Table 1 with the numbers of Fig. 2 and Fig. 7.
+/// *Duong and Hur*, Table 1, with the numbers of Fig. 2 and Fig. 7.
 #[test]
 fn pcad_examples_of_the_paper() {
     for (ascend, size) in [(2, 4), (3, 5)] {
@@ -323,7 +324,7 @@ fn pcad_examples_of_the_paper() {
             frame: Pfn::new(17),
             order: Order::BASE,
             attributes: USER_DATA,
-            contiguity: Contiguity::Pcad { ascend, descend: 1 },
+            contiguity: LeafContiguity::Pcad { ascend, descend: 1 },
         };
         let block = found.block(Format::ArmV7, Vpn::new(5));
         let (base_vpn, base_ppn) = (Vpn::new(4), Pfn::new(16));
@@ -335,7 +336,7 @@ fn pcad_examples_of_the_paper() {
 #[test]
 fn hostile_contiguity_is_cut() {
     let block = |format, page, frame, ascend, descend| {
-        let contiguity = Contiguity::Pcad { ascend, descend };
+        let contiguity = LeafContiguity::Pcad { ascend, descend };
         let (order, attributes) = (Order::BASE, USER_DATA);
         let found = Translation { frame: Pfn::new(frame), order, attributes, contiguity };
         let (pages, frames) = found.block(format, Vpn::new(page));
@@ -360,39 +361,51 @@ fn faults_name_what_was_wrong_and_where() {
     let words = [(0, 0x1003), (0x1000, 0x2003), (0x2000, 0x3003)];
     with_memory(Format::ArmV8, &words, |memory| {
         let fault = |addr| walked(&v8, addr, memory);
-        assert_eq!(fault(0x5000), (Err(Fault::Translation { page, level: 3 }), 4));
+        assert_eq!(fault(0x5000), (Err(TranslationFault::Translation { page, level: 3 }), 4));
         let page = Vpn::new(1 << 27);
-        assert_eq!(fault(1 << 39), (Err(Fault::Translation { page, level: 0 }), 1));
+        assert_eq!(fault(1 << 39), (Err(TranslationFault::Translation { page, level: 0 }), 1));
         let addr = VirtAddr::new(1 << 48);
-        assert_eq!(fault(1 << 48), (Err(Fault::NotCanonical { addr }), 0));
+        assert_eq!(fault(1 << 48), (Err(TranslationFault::NotCanonical { addr }), 0));
         // A block at level 3.
         put(memory, Format::ArmV8, 0x3028, 0x4060_0485);
         let (at, descriptor) = (PhysAddr::new(0x3028), 0x4060_0485);
-        assert_eq!(fault(0x5000), (Err(Fault::Reserved { level: 3, at, descriptor }), 4));
+        assert_eq!(
+            fault(0x5000),
+            (Err(TranslationFault::Reserved { level: 3, at, descriptor }), 4)
+        );
         // The contiguous bit on an address that is not where it should be.
         let descriptor = 0x0070_0009_8765_4f43;
         put(memory, Format::ArmV8, 0x3028, descriptor);
-        assert_eq!(fault(0x5000), (Err(Fault::Reserved { level: 3, at, descriptor }), 4));
+        assert_eq!(
+            fault(0x5000),
+            (Err(TranslationFault::Reserved { level: 3, at, descriptor }), 4)
+        );
         put(memory, Format::ArmV8, 0x2000, 0x7777_0003);
         let error = BusError { addr: PhysAddr::new(0x7777_0028), len_bytes: 8 };
-        assert_eq!(fault(0x5000), (Err(Fault::Bus { level: 3, error }), 4));
+        assert_eq!(fault(0x5000), (Err(TranslationFault::Bus { level: 3, error }), 4));
     });
     let unreachable = Regime { root: PhysAddr::new(u64::MAX - 0xfff), ..v8 };
     with_memory(Format::ArmV8, &[], |memory| {
         let (result, reads) = walked(&unreachable, 0xff << 39, memory);
-        assert!(matches!(result, Err(Fault::Bus { level: 0, .. })));
+        assert!(matches!(result, Err(TranslationFault::Bus { level: 0, .. })));
         assert_eq!(reads, 1);
         let x86 = regime(Format::X86_64, Coalescing::None);
         for addr in [1 << 47, (1 << 63) | 1 << 46, 0xffff_7fff_ffff_ffff] {
-            assert!(matches!(walked(&x86, addr, memory).0, Err(Fault::NotCanonical { .. })));
+            assert!(matches!(
+                walked(&x86, addr, memory).0,
+                Err(TranslationFault::NotCanonical { .. })
+            ));
         }
         assert!(Walk::new(&x86, Vpn::new(1 << 52)).is_err());
         assert!(Walk::new(&x86, Vpn::new(u64::MAX)).is_err());
         let v7 = regime(Format::ArmV7, Coalescing::None);
-        assert!(matches!(walked(&v7, 1 << 32, memory).0, Err(Fault::NotCanonical { .. })));
+        assert!(matches!(
+            walked(&v7, 1 << 32, memory).0,
+            Err(TranslationFault::NotCanonical { .. })
+        ));
     });
     assert_eq!(
-        Fault::Translation { page, level: 3 }.to_string(),
+        TranslationFault::Translation { page, level: 3 }.to_string(),
         "page 0x5 is not mapped (level 3)"
     );
 }
@@ -443,19 +456,13 @@ proptest! {
         addrs in prop::collection::vec(
             prop_oneof![0u64..0x40_0000, 0u64..1 << 32, 0u64..1 << 47, any::<u64>()], 1..60),
     ) {
-        let mut state = seed | 1;
-        let mut random = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut random = Random::new(seed);
         let mut words: Vec<u64> = (0..512 * 8)
-            .map(|_| match random() % 4 {
-                0 => random(),
-                1 => random() & 0xfff0_0000_0000_7fff | 3,
-                2 => random() & 0x0000_7fff_0000_7fff | 0x1_0000_0001,
-                _ => random() & 0xfff0_0000_7fff_7fff | 7,
+            .map(|_| match random.below(4) {
+                0 => random.word(),
+                1 => random.word() & 0xfff0_0000_0000_7fff | 3,
+                2 => random.word() & 0x0000_7fff_0000_7fff | 0x1_0000_0001,
+                _ => random.word() & 0xfff0_0000_7fff_7fff | 7,
             })
             .collect();
         let memory = SliceMemory::new(Pfn::new(0), &mut words);

@@ -16,10 +16,14 @@ use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Field, Format, MemoryKind, Order, PageRange,
     Pfn, PhysMemory, Scattered, SliceMemory, VirtAddr, Vpn,
 };
-use swath_frame::{Config, FrameAllocator};
-use swath_hw::{Contiguity, Fault, Geometry, Mmu, Outcome, Step, Walk, WalkOrder, walk};
+use swath_frame::{BuddyConfig, FrameAllocator};
+use swath_hw::{
+    Geometry, LeafContiguity, Mmu, TlbOutcome, TranslationFault, Walk, WalkOrder, WalkStep, walk,
+};
 use swath_lab::source::memory::{Allocator, Random, new_allocator, random};
-use swath_vm::{AddressSpace, AllocateError, FaultError, MapError, PageSizeError, UnmapError};
+use swath_vm::{
+    AddressSpace, DemandPagingError, EagerPagingError, MapPagesError, PageSizeError, UnmapError,
+};
 
 type Space<'m> = AddressSpace<&'m SliceMemory<'m>, &'m RefCell<Allocator>, &'m RefCell<Allocator>>;
 
@@ -34,8 +38,11 @@ const TABLES: Extent = Extent::new(Pfn::new(0x8000), 0x200);
 const WINDOW_PAGES: u64 = 0x400;
 
 /// BBS, and PBS for the page sizes of ARMv7 and of the others.
-const ALLOCATORS: [(&str, Config); 3] =
-    [("BBS", Config::BBS), ("PBS, G=4", Config::PBS_ARMV7), ("PBS, G=9", Config::PBS_ARMV8)];
+const ALLOCATORS: [(&str, BuddyConfig); 3] = [
+    ("BBS", BuddyConfig::BBS),
+    ("PBS, G=4", BuddyConfig::PBS_ARMV7),
+    ("PBS, G=9", BuddyConfig::PBS_ARMV8),
+];
 
 /// Every kind of coalescing, in the bits that are free and in ideal ones.
 fn coalescings(format: Format, random: &mut Random) -> [Coalescing; 5] {
@@ -88,7 +95,7 @@ fn mmus(space: &Space<'_>) -> Vec<Mmu> {
 }
 
 /// An allocator over [`POOL`], of which random extents are in use.
-fn fragmented(config: Config, random: &mut Random) -> RefCell<Allocator> {
+fn fragmented(config: BuddyConfig, random: &mut Random) -> RefCell<Allocator> {
     let mut allocator: Allocator = new_allocator(POOL, config, false).unwrap();
     let mut at = POOL.start.raw();
     while at < POOL.end().raw() {
@@ -100,7 +107,7 @@ fn fragmented(config: Config, random: &mut Random) -> RefCell<Allocator> {
 }
 
 fn tables() -> RefCell<Allocator> {
-    RefCell::new(new_allocator(TABLES, Config::BBS, true).unwrap())
+    RefCell::new(new_allocator(TABLES, BuddyConfig::BBS, true).unwrap())
 }
 
 fn words() -> Vec<u64> {
@@ -238,7 +245,7 @@ impl Bench<'_> {
                 self.fresh(range.start.raw(), block.count);
             }
             Err(error) => {
-                assert!(matches!(error, MapError::AlreadyMapped { .. }), "{error}");
+                assert!(matches!(error, MapPagesError::AlreadyMapped { .. }), "{error}");
                 self.refuse(range);
             }
         }
@@ -274,7 +281,7 @@ impl Bench<'_> {
                 self.model.0.insert(page, Known { frame, order, attributes });
                 self.tally.larger += u64::from(order != Order::BASE);
             }
-            Err(PageSizeError::Map(MapError::AlreadyMapped { .. })) => {
+            Err(PageSizeError::Map(MapPagesError::AlreadyMapped { .. })) => {
                 assert!(!self.model.is_free(range), "{range}, order {order}");
                 self.tally.refused += 1;
             }
@@ -296,8 +303,8 @@ impl Bench<'_> {
                 assert_eq!(page, range.end().raw());
                 self.tally.eager += 1;
             }
-            Err(AllocateError::OutOfFrames { wanted, free }) => assert!(wanted > free),
-            Err(AllocateError::Map(MapError::AlreadyMapped { .. })) => self.refuse(range),
+            Err(EagerPagingError::OutOfFrames { wanted, free }) => assert!(wanted > free),
+            Err(EagerPagingError::Map(MapPagesError::AlreadyMapped { .. })) => self.refuse(range),
             Err(error) => panic!("{error}"),
         }
     }
@@ -310,8 +317,8 @@ impl Bench<'_> {
                 self.model.insert(range.start.raw(), Extent::new(frame, 1), attributes);
                 self.tally.demand += 1;
             }
-            Err(FaultError::Map(MapError::AlreadyMapped { .. })) => self.refuse(range),
-            Err(FaultError::OutOfFrames) => {}
+            Err(DemandPagingError::Map(MapPagesError::AlreadyMapped { .. })) => self.refuse(range),
+            Err(DemandPagingError::OutOfFrames) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -374,16 +381,16 @@ impl Bench<'_> {
             let found = walk(&regime, Vpn::new(page), self.memory, &mut 0).unwrap();
             let after = start + count - page;
             match found.contiguity {
-                Contiguity::None => assert!(match regime.coalescing {
+                LeafContiguity::None => assert!(match regime.coalescing {
                     Coalescing::None => true,
                     Coalescing::Pcad(_) => false,
                     Coalescing::Anchor { distance, .. } => page & (distance.frames() - 1) != 0,
                 }),
-                Contiguity::Pcad { ascend, descend } => {
+                LeafContiguity::Pcad { ascend, descend } => {
                     assert_eq!(ascend, (after - 1).min(ascend_max));
                     assert_eq!(descend, (page - start).min(descend_max));
                 }
-                Contiguity::Anchor { count } => assert_eq!(count, after.min(ascend_max)),
+                LeafContiguity::Anchor { count } => assert_eq!(count, after.min(ascend_max)),
             }
         }
     }
@@ -393,14 +400,14 @@ impl Bench<'_> {
         let known = self.model.get(page);
         for mmu in &mut self.mmus {
             let offset = (page * 0x51) & 0xfff;
-            let at = VirtAddr::new(Vpn::new(page).addr().raw() | offset);
+            let at = VirtAddr::new(Vpn::new(page).address().raw() | offset);
             match (mmu.access(at, self.memory), known) {
                 (Ok(access), Some(known)) => {
                     assert_eq!(access.addr.raw(), known.frame << 12 | offset, "page {page:#x}");
                     assert_eq!(access.attributes, known.attributes, "page {page:#x}");
-                    self.tally.hits += u64::from(matches!(access.outcome, Outcome::Hit(_)));
+                    self.tally.hits += u64::from(matches!(access.outcome, TlbOutcome::Hit(_)));
                 }
-                (Err(Fault::Translation { .. }), None) => {}
+                (Err(TranslationFault::Translation { .. }), None) => {}
                 (other, known) => panic!("page {page:#x}: {other:?}, expected {known:?}"),
             }
         }
@@ -408,13 +415,13 @@ impl Bench<'_> {
 
     /// What the table claims beside the page: each of them is mapped by a base
     /// page, alike, and as far away in frames as in pages.
-    fn claims(&mut self, page: u64, known: Known, contiguity: Contiguity) {
+    fn claims(&mut self, page: u64, known: Known, contiguity: LeafContiguity) {
         let claimed = match contiguity {
-            Contiguity::None => return,
-            Contiguity::Pcad { ascend, descend } => {
+            LeafContiguity::None => return,
+            LeafContiguity::Pcad { ascend, descend } => {
                 page.checked_sub(descend).expect("Descend below page 0")..page + ascend + 1
             }
-            Contiguity::Anchor { count } => page..page + count,
+            LeafContiguity::Anchor { count } => page..page + count,
         };
         for other in claimed.clone() {
             let Known { frame, order, attributes } =
@@ -449,9 +456,11 @@ impl Bench<'_> {
                     assert_eq!(seen, known, "page {page:#x}");
                     self.claims(page, known, found.contiguity);
                 }
-                (Err(Fault::Translation { page: at, .. }), None) => assert_eq!(at, number),
-                (Err(Fault::NotCanonical { .. }), None) => {
-                    assert!(!regime.format.is_canonical(number.addr()) || page >> 52 != 0);
+                (Err(TranslationFault::Translation { page: at, .. }), None) => {
+                    assert_eq!(at, number)
+                }
+                (Err(TranslationFault::NotCanonical { .. }), None) => {
+                    assert!(!regime.format.is_canonical(number.address()) || page >> 52 != 0);
                 }
                 (other, known) => panic!("page {page:#x}: {other:?}, expected {known:?}"),
             }
@@ -475,7 +484,7 @@ impl Bench<'_> {
 
     fn sweep(&mut self) {
         for page in self.model.pages(self.format(), &mut self.random) {
-            if page >> 52 == 0 && self.format().is_canonical(Vpn::new(page).addr()) {
+            if page >> 52 == 0 && self.format().is_canonical(Vpn::new(page).address()) {
                 self.access(page);
             }
         }
@@ -483,7 +492,7 @@ impl Bench<'_> {
 }
 
 /// Random operations on one space; all frames are back in the end.
-fn run(format: Format, coalescing: Coalescing, config: Config, mut random: Random) -> Tally {
+fn run(format: Format, coalescing: Coalescing, config: BuddyConfig, mut random: Random) -> Tally {
     let (data, tables) = (fragmented(config, &mut random), tables());
     let free = data.borrow().free_frames();
     let mut words = words();
@@ -562,7 +571,8 @@ fn with_space(
     coalescing: Coalescing,
     body: impl FnOnce(&SliceMemory<'_>, Space<'_>),
 ) {
-    let (data, tables) = (RefCell::new(new_allocator(POOL, Config::BBS, true).unwrap()), tables());
+    let (data, tables) =
+        (RefCell::new(new_allocator(POOL, BuddyConfig::BBS, true).unwrap()), tables());
     let mut words = words();
     let memory = SliceMemory::new(TABLES.start, &mut words);
     let space = AddressSpace::new(format, coalescing, &memory, &data, &tables).unwrap();
@@ -592,13 +602,13 @@ fn without_the_owed_invalidation_a_stale_translation_is_seen() {
                 let flush = space.unmap(PageRange::new(second.page(), 1)).unwrap();
                 space.map(second.page(), Extent::new(Pfn::new(0x7777), 1), DATA).unwrap();
                 let stale = mmu.access(second, memory).unwrap();
-                assert!(matches!(stale.outcome, Outcome::Hit(_)), "{coalescing:?}");
+                assert!(matches!(stale.outcome, TlbOutcome::Hit(_)), "{coalescing:?}");
                 assert_eq!(stale.addr.raw(), 0x400_1123, "{coalescing:?}");
 
                 assert_eq!(flush.range, PageRange::new(second.page(), 1));
                 mmu.invalidate_range(flush.range);
                 let right = mmu.access(second, memory).unwrap();
-                assert!(matches!(right.outcome, Outcome::Miss(_)), "{coalescing:?}");
+                assert!(matches!(right.outcome, TlbOutcome::Miss(_)), "{coalescing:?}");
                 assert_eq!(right.addr.raw(), 0x777_7123, "{coalescing:?}");
                 assert_eq!(mmu.access(first, memory).unwrap().addr.raw(), 0x400_0123);
                 let third = VirtAddr::new(0x42_123);
@@ -626,7 +636,7 @@ fn without_the_owed_invalidation_an_unmapped_page_does_not_fault() {
                 assert_eq!(mmu.access(at, memory).map(|access| access.addr), Ok(before));
                 mmu.invalidate_range(flush.range);
                 let fault = mmu.access(at, memory);
-                assert!(matches!(fault, Err(Fault::Translation { .. })), "{fault:?}");
+                assert!(matches!(fault, Err(TranslationFault::Translation { .. })), "{fault:?}");
             });
         }
     }
@@ -637,7 +647,7 @@ fn descriptor(memory: &SliceMemory<'_>, space: &Space<'_>, page: Vpn) -> u64 {
     let mut walk = Walk::new(&space.regime(), page).unwrap();
     loop {
         let at = walk.next_read();
-        if let Step::Done(_) = walk.step(memory).unwrap() {
+        if let WalkStep::Done(_) = walk.step(memory).unwrap() {
             return match space.regime().format.entry_bytes() {
                 4 => memory.read_u32(at).unwrap().into(),
                 _ => memory.read_u64(at).unwrap(),

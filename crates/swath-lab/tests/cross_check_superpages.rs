@@ -8,12 +8,12 @@ use rand::RngExt;
 use swath_arch::{
     Attributes, Extent, Format, Order, PageRange, Pfn, PhysMemory, SliceMemory, VirtAddr, Vpn,
 };
-use swath_frame::Config;
-use swath_hw::{Fault, Geometry, Mmu, Outcome, WalkOrder};
+use swath_frame::BuddyConfig;
+use swath_hw::{Geometry, Mmu, TlbOutcome, TranslationFault, WalkOrder};
 use swath_lab::source::memory::{Allocator, new_allocator, random};
 use swath_vm::{
-    Access, AddressSpace, Flush, Pmap, PmapError, Protection, ReverseMap, Site, Sizes, SpaceId,
-    Status,
+    AddressSpace, Flush, KeptPermissions, PageAccess, Pmap, PmapError, ReverseMap, Site, Sizes,
+    SpaceId, Status,
 };
 
 type Space<'m> = AddressSpace<&'m SliceMemory<'m>, &'m RefCell<Allocator>>;
@@ -25,7 +25,7 @@ const WRITE: Attributes = Attributes::USER_DATA;
 const READ: Attributes = Attributes { writable: false, ..WRITE };
 
 fn with_space(format: Format, sizes: Sizes, body: impl FnOnce(&SliceMemory<'_>, Space<'_>)) {
-    let tables = RefCell::new(new_allocator(TABLES, Config::PBS_ARMV7, true).unwrap());
+    let tables = RefCell::new(new_allocator(TABLES, BuddyConfig::PBS_ARMV7, true).unwrap());
     let mut words = vec![u64::MAX; TABLES.count as usize * 512];
     let memory = SliceMemory::new(TABLES.start, &mut words);
     let space = AddressSpace::with_superpages(format, sizes, &memory, &tables, &tables).unwrap();
@@ -37,13 +37,13 @@ fn mmu(space: &Space<'_>) -> Mmu {
 }
 
 fn at(page: u64) -> VirtAddr {
-    Vpn::new(FIRST + page).addr()
+    Vpn::new(FIRST + page).address()
 }
 
 /// The frame and the attributes that an access meets, and whether it hit.
 fn meet<M: PhysMemory>(mmu: &mut Mmu, page: u64, memory: &M) -> (u64, Attributes, bool) {
     let access = mmu.access(at(page), memory).unwrap();
-    let hit = matches!(access.outcome, Outcome::Hit(_));
+    let hit = matches!(access.outcome, TlbOutcome::Hit(_));
     (access.addr.frame().raw(), access.attributes, hit)
 }
 
@@ -140,7 +140,7 @@ fn protection_and_removal() {
             assert_eq!(meet(&mut mmu, 9, memory), (FIRST + 9, READ, true), "stale");
             mmu.invalidate_range(flush.range);
             let fault = mmu.access(at(9), memory);
-            assert!(matches!(fault, Err(Fault::Translation { .. })), "{fault:?}");
+            assert!(matches!(fault, Err(TranslationFault::Translation { .. })), "{fault:?}");
         });
     }
 }
@@ -196,12 +196,12 @@ fn a_pmap_keeps_a_tlb_right() {
                     0 => drop(pmap.remove(reached, id, range).unwrap()),
                     1 => {
                         let writable = random.random_range(0..2) == 0;
-                        let protection = Protection { writable, executable: false };
+                        let protection = KeptPermissions { writable, executable: false };
                         pmap.protect(reached, id, range, protection).unwrap();
                     }
                     2 => drop(pmap.clean(reached, Pfn::new(FIRST + start)).unwrap()),
                     _ => {
-                        let access = if act < 5 { Access::Write } else { Access::Read };
+                        let access = if act < 5 { PageAccess::Write } else { PageAccess::Read };
                         for page in range.iter() {
                             let site = Site { space: id, page };
                             let full = Some(Order::known(18));

@@ -7,22 +7,22 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, SliceMemory, Vpn,
 };
 use swath_frame::layout::{Layout, LayoutConfig, ZoneKind};
-use swath_frame::testing::frames::Random;
-use swath_frame::zone::bank::buddy::{AdaptiveBuddy, Pools};
-use swath_frame::zone::bank::ranges::Banks as Geometry;
+use swath_frame::zone::bank::BankLayout as Geometry;
+use swath_frame::zone::bank::{AdaptiveBuddy, PoolPlacement};
 use swath_frame::{
-    AllocError, ByteRange, FrameAllocator, FreeError, Handle, Machine, MachineConfig, MemoryMap,
-    Mobility, PerCpu, Request,
+    BlockRequest, ByteRange, FrameAllocateError, FrameAllocator, FrameFreeError, Machine,
+    MachineConfig, MachineHandle, MemoryMap, Mobility, PerCpuLists,
 };
 use swath_hw::power::{BankPower, PowerError, PowerState, PowerTable, destroy};
-use swath_vm::migrate::daemon::{Config, Daemon, Step};
+use swath_vm::migrate::daemon::{Daemon, MigrationConfig, MigrationStep};
 use swath_vm::migrate::relocate::{Held, Holders, Relocator};
 use swath_vm::migrate::units::NodeBanks;
-use swath_vm::{Access, AddressSpace, Pmap, ReverseMap, Site, Sizes, SpaceId, Status};
+use swath_vm::{AddressSpace, PageAccess, Pmap, ReverseMap, Site, Sizes, SpaceId, Status};
 
 const FIRST: u64 = 0x2000;
 const BANK: u64 = 1024;
@@ -30,7 +30,7 @@ const BANKS: usize = 8;
 const FRAMES: u64 = BANK * BANKS as u64;
 const PAGE: u64 = 0x40_0000;
 
-type Computer = Machine<Vec<AdaptiveBuddy<Vec<u64>>>, Vec<PerCpu>, Vec<u64>>;
+type Computer = Machine<Vec<AdaptiveBuddy<Vec<u64>>>, Vec<PerCpuLists>, Vec<u64>>;
 
 /// When banks go down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,22 +75,22 @@ impl Power<'_> {
 /// Page tables come from the machine; a bank opened for one is up before it is
 /// written.
 struct Tables<'m> {
-    handle: Handle<'m, Vec<AdaptiveBuddy<Vec<u64>>>, Vec<PerCpu>, Vec<u64>>,
+    handle: MachineHandle<'m, Vec<AdaptiveBuddy<Vec<u64>>>, Vec<PerCpuLists>, Vec<u64>>,
     power: &'m Power<'m>,
 }
 
 impl FrameAllocator for Tables<'_> {
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
-        let taken = self.handle.take_block(frames_max);
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        let taken = self.handle.allocate_block(frames_max);
         self.power.follow();
         taken
     }
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
-        let taken = self.handle.take_aligned(order);
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        let taken = self.handle.allocate_aligned(order);
         self.power.follow();
         taken
     }
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         self.handle.free(extent)
     }
     fn free_frames(&self) -> u64 {
@@ -153,11 +153,11 @@ fn run(rule: Rule, seed: u64) -> Outcome {
     let layout = Layout::new(&map, &[all], units).unwrap();
     let config = MachineConfig { cpus: 1, min_free_kib: Some(256), per_cpu_lists: true };
     let geometry = Geometry::new(Pfn::new(0), BANK, Order::known(10)).unwrap();
-    let pools = Pools::default();
+    let pools = PoolPlacement::default();
     let words = AdaptiveBuddy::<Vec<u64>>::storage_words(&map, all, geometry, &pools).unwrap();
     let zone = AdaptiveBuddy::new(&map, all, geometry, pools, vec![0; words]).unwrap();
     let size = Computer::size(&map, &layout, config);
-    let lists = vec![PerCpu::default(); size.lists];
+    let lists = vec![PerCpuLists::default(); size.lists];
     let machine = Machine::new(&map, layout, config, vec![zone], lists, vec![0; size.words]);
     let machine = RefCell::new(machine.unwrap());
     let mut words = vec![0; FRAMES as usize * 512];
@@ -171,7 +171,7 @@ fn run(rule: Rule, seed: u64) -> Outcome {
         emptying: Default::default(),
     };
     let tables = || Tables {
-        handle: Handle::new(&machine, Mobility::Unmovable, ZoneKind::Normal, 0, 0).unwrap(),
+        handle: MachineHandle::new(&machine, Mobility::Unmovable, ZoneKind::Normal, 0, 0).unwrap(),
         power: &power,
     };
     let sizes = Sizes::all(Format::X86_64);
@@ -184,8 +184,12 @@ fn run(rule: Rule, seed: u64) -> Outcome {
     let mut frames = Frames::default();
     let mut random = Random::new(seed);
     let (mut pages, mut outcome) = (0, Outcome::default());
-    let eager =
-        Config { interval_ns: 0, retry_ns: 0, occupied_permille_max: 950, reserve_frames: 64 };
+    let eager = MigrationConfig {
+        interval_ns: 0,
+        retry_ns: 0,
+        occupied_permille_max: 950,
+        reserve_frames: 64,
+    };
     let mut daemon = Daemon::new(eager);
     for round in 0..240 {
         let goal = [FRAMES / 2, FRAMES / 8, FRAMES / 3][round / 20 % 3];
@@ -196,13 +200,14 @@ fn run(rule: Rule, seed: u64) -> Outcome {
                 let movable = random.below(20) > 0;
                 let mobility = if movable { Mobility::Movable } else { Mobility::Unmovable };
                 let (order, highest) = (Order::BASE, ZoneKind::Normal);
-                let request = Request { order, mobility, highest, node: 0, cpu: 0, urgent: false };
-                let taken = machine.borrow_mut().take(request);
+                let request =
+                    BlockRequest { order, mobility, highest, node: 0, cpu: 0, urgent: false };
+                let taken = machine.borrow_mut().allocate(request);
                 let Ok(frame) = taken else { continue };
                 power.follow();
                 pages += 1;
                 for word in 0..512 {
-                    let at = PhysAddr::new(frame.addr().raw() + 8 * word);
+                    let at = PhysAddr::new(frame.address().raw() + 8 * word);
                     memory.write_u64(at, content(pages, word)).unwrap();
                 }
                 if movable {
@@ -210,7 +215,7 @@ fn run(rule: Rule, seed: u64) -> Outcome {
                     let user = Attributes::USER_DATA;
                     frames.users.insert(frame.raw(), pages);
                     // A broken table shows up below as a page that is gone.
-                    let _ = pmap.enter(reached, site, frame, user, Access::Write, None);
+                    let _ = pmap.enter(reached, site, frame, user, PageAccess::Write, None);
                 } else {
                     frames.kernel.insert(frame.raw(), pages);
                 }
@@ -223,7 +228,7 @@ fn run(rule: Rule, seed: u64) -> Outcome {
                     let _ = pmap.remove(reached, SpaceId(0), range);
                     frames.users.remove(&frame);
                     let extent = Extent::new(Pfn::new(frame), 1);
-                    machine.borrow_mut().give(extent, 0).unwrap();
+                    machine.borrow_mut().free(extent, 0).unwrap();
                 }
             }
         }
@@ -237,7 +242,7 @@ fn run(rule: Rule, seed: u64) -> Outcome {
             memory: &memory,
         };
         let step = daemon.step(power.now_ns.get(), 100, &mut banks, &mut relocator);
-        outcome.emptied += u64::from(matches!(step, Step::Emptied { .. }));
+        outcome.emptied += u64::from(matches!(step, MigrationStep::Emptied { .. }));
         power.emptying.set(daemon.moving());
         power.follow();
         let offline = (0..BANKS).filter(|&bank| banks.is_offline(bank)).count();

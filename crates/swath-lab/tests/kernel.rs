@@ -1,7 +1,7 @@
 //! The small kernel: processes on reservations, superpages and a processor.
 
 use swath_arch::{Extent, Format, Order, PageRange, Pfn, Regime, VirtAddr, Vpn};
-use swath_frame::reserve::reservations::Levels;
+use swath_frame::reserve::ReservationLevels;
 use swath_hw::processor::presets;
 use swath_hw::{MemoryAccess, Mmu};
 use swath_lab::papers::superpages::kernel::{Config, Costs, Kernel, KernelError, boot};
@@ -20,7 +20,7 @@ fn config(sizes: Sizes, data_frames: u64) -> Config {
     Config {
         format: Format::ArmV7,
         sizes,
-        levels: Levels::ARMV7,
+        levels: ReservationLevels::ARMV7,
         status: Status::InTable,
         table_frames: 512,
         data: vec![Extent::new(Pfn::new(0x1000), data_frames)],
@@ -41,7 +41,7 @@ fn with<R>(config: &Config, run: impl FnOnce(&mut Kernel<'_, Mmu>) -> Result<R, 
 const HEAP: u64 = 0x400;
 
 fn at(page: u64) -> VirtAddr {
-    Vpn::new(page).addr()
+    Vpn::new(page).address()
 }
 
 fn touch_all(

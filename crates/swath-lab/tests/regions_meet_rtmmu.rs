@@ -310,7 +310,7 @@ fn a_tlb_that_was_not_told() {
     let place = || (word(TABLES.regions), word(TABLES.helper));
     let (range, page) = (PageRange::new(Vpn::new(10), 6), Vpn::new(13));
     let read = |unit: &mut Rtmmu| {
-        let access = unit.access(0, page.addr(), Operation::Read, &memory);
+        let access = unit.access(0, page.address(), Operation::Read, &memory);
         access.result.map(|addr| addr.frame())
     };
 

@@ -79,7 +79,7 @@ fn json_has_the_documented_form() {
         serde_json::json!({
             "where": "Section V-B, 2", "says": "up to 22% better", "paper": 0.22, "measured": 0.19,
             "n": 1, "interval": [0.19, 0.19], "unit": "share", "tolerance": {"relative": 0.05},
-            "verdict": "differs", "cause": "shorter runs", "source": "design = PBS; value",
+            "verdict": "differs", "cause": "shorter runs", "source": "subject = Section V-B, 2: up to 22% better; value",
         })
     );
     assert_eq!(json["claims"][1]["paper"], serde_json::json!([0.2, 0.6]));

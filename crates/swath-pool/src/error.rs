@@ -1,84 +1,92 @@
-//! Why a call of the pool was refused. Nothing has changed then.
+//! Errors of the pool's calls. A call that fails has changed nothing.
 
-use core::fmt;
+use thiserror::Error;
 
-/// There is no memory, or no block can be so large or so aligned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AllocError {
+/// An error of an allocation: there is no memory, or no block can be so large or so aligned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("no {size_bytes} bytes aligned to {align_bytes}")]
+pub struct BufferAllocateError {
     /// Bytes asked for.
     pub size_bytes: usize,
     /// Alignment asked for.
     pub align_bytes: usize,
 }
 
-impl fmt::Display for AllocError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no {} bytes aligned to {}", self.size_bytes, self.align_bytes)
-    }
-}
-
-impl core::error::Error for AllocError {}
-
-/// Why a pointer was not taken back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FreeError {
+/// Reasons why a pointer is refused: it is not one of a block in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum BufferFreeError {
     /// No block begins there.
+    #[error("no block begins at {address:#x}")]
     Misaligned {
         /// The pointer.
         address: usize,
     },
     /// The pointer leads outside the pool.
+    #[error("{address:#x} is outside the pool")]
     Foreign {
         /// The pointer.
         address: usize,
     },
     /// The block is free already.
+    #[error("{address:#x} is free already")]
     NotAllocated {
         /// The pointer.
         address: usize,
     },
 }
 
-impl fmt::Display for FreeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Misaligned { address } => write!(f, "no block begins at {address:#x}"),
-            Self::Foreign { address } => write!(f, "{address:#x} is outside the pool"),
-            Self::NotAllocated { address } => write!(f, "{address:#x} is free already"),
-        }
-    }
-}
-
-impl core::error::Error for FreeError {}
-
-/// Why a block was not resized. It still has its place, size and contents.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ResizeError {
-    /// The pointer is not one of an allocated block.
-    Pointer(FreeError),
+/// Reasons why a block is not resized. It still has its place, size and contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum BufferResizeError {
+    /// The pointer is not one of a block in use.
+    #[error(transparent)]
+    Free(#[from] BufferFreeError),
     /// There is no room.
-    Alloc(AllocError),
+    #[error(transparent)]
+    Allocate(#[from] BufferAllocateError),
 }
 
-impl From<FreeError> for ResizeError {
-    fn from(error: FreeError) -> Self {
-        Self::Pointer(error)
-    }
+/// Reasons why a pool is not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum BufferPoolError {
+    /// The arena does not start at a multiple of a unit.
+    #[error("an arena at {address:#x} cuts a unit")]
+    Misaligned {
+        /// Address of the arena's first byte.
+        address: usize,
+    },
+    /// The arena's end lies beyond the last address, or it has too many units.
+    #[error("an arena of {units} units")]
+    TooLong {
+        /// Number of its units.
+        units: usize,
+    },
+    /// The table of returned slots is shorter than that of superblocks.
+    #[error("{given} records of returned slots, {needed} are needed")]
+    ReturnedTooShort {
+        /// Records needed.
+        needed: usize,
+        /// Records supplied.
+        given: usize,
+    },
+    /// The bits of dirty units are too few.
+    #[error("{given} words of dirty units, {needed} are needed")]
+    DirtyTooShort {
+        /// Words needed: [`dirty_words`](crate::dirty_words).
+        needed: usize,
+        /// Words supplied.
+        given: usize,
+    },
+    /// More heaps than an owner's number has bits for.
+    #[error("{given} heaps are too many")]
+    TooManyHeaps {
+        /// Heaps supplied.
+        given: usize,
+    },
+    /// The threshold is none of 1 to 7 eighths.
+    #[error("an emptiness threshold of {eighths}/8")]
+    Threshold {
+        /// Eighths asked for.
+        eighths: u32,
+    },
 }
-
-impl From<AllocError> for ResizeError {
-    fn from(error: AllocError) -> Self {
-        Self::Alloc(error)
-    }
-}
-
-impl fmt::Display for ResizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pointer(error) => error.fmt(f),
-            Self::Alloc(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for ResizeError {}

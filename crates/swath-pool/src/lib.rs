@@ -1,17 +1,22 @@
-//! A buffer pool of superblocks for many threads.
-
+#![doc = include_str!("../README.md")]
 #![no_std]
 
-pub(crate) mod check;
-pub(crate) mod class;
-pub mod error;
-pub(crate) mod fork;
-pub(crate) mod global;
-pub(crate) mod kept;
-pub(crate) mod local;
-pub mod pool;
-pub(crate) mod segment;
-pub(crate) mod source;
-pub(crate) mod superblock;
+mod error;
+mod heap;
+mod options;
+mod pool;
+mod source;
+mod superblock;
 
-pub use error::{AllocError, FreeError, ResizeError};
+pub use error::{BufferAllocateError, BufferFreeError, BufferPoolError, BufferResizeError};
+pub use heap::local::LocalHeap;
+pub use heap::slot::HeapSlot;
+pub use options::BufferOptions;
+pub use pool::buffer_pool::BufferPool;
+pub use pool::check::BufferFault;
+pub use pool::stats::BufferStats;
+pub use pool::storage::{Storage, dirty_words};
+pub use source::first_fit::FirstFit;
+pub use source::segment_source::SegmentSource;
+pub use superblock::class::{CLASSES, SLOT_BYTES_MAX, SLOT_BYTES_MIN, UNIT_BYTES, UNIT_SHIFT};
+pub use superblock::record::{Returned, Superblock};

@@ -3,10 +3,9 @@
 //!
 //! Free frames are a list through one word per frame, and so are the frames of each
 //! region. To give a region's frames back is to put its list before the
-//! free one: two words, whatever its length (requirement 2 of
-//! 004_0cb2f33903da1556.txt, section IV-A1). Frames that were never used
-//! are in no list but counted from the end, so that a pool needs no
-//! initialisation.
+//! free one: two words, whatever its length (requirement 2 of Böhnert and Scholl,
+//! section IV-A1). Frames that were never used are in no list but counted from the
+//! end, so that a pool needs no initialisation.
 //!
 //! A space's [`Quota`] says how many frames it may have at most, and how
 //! many it is sure to get. The pool keeps back as many free frames as are guaranteed and not
@@ -14,14 +13,13 @@
 //! whatever others do.
 
 use core::cell::Cell;
-use core::fmt;
 
 use swath_arch::{Extent, Pfn, validity};
 
 /// No frame: the end of a list.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// How many frames a space may have.
+/// The number of frames that a space may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quota {
     /// Frames that the pool keeps for the space: so many it will always get.
@@ -34,21 +32,23 @@ impl Quota {
     /// No guarantee and no bound but the pool's.
     pub const OPEN: Self = Self { guaranteed: 0, limit: u32::MAX };
 
-    /// Exactly so many frames, all guaranteed.
+    /// Returns a quota of exactly so many frames, all guaranteed.
     pub const fn fixed(frames: u32) -> Self {
         Self { guaranteed: frames, limit: frames }
     }
 }
 
-/// Why a quota was not granted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Reasons why a quota is not granted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum QuotaError {
     /// More is guaranteed than the limit.
+    #[error("{} frames guaranteed of at most {}", quota.guaranteed, quota.limit)]
     AboveLimit {
-        /// What was asked for.
+        /// The quota asked for.
         quota: Quota,
     },
     /// The space has more frames than the limit already.
+    #[error("a limit of {limit} frames, and {used} are in use")]
     InUse {
         /// Frames that it has.
         used: u32,
@@ -56,6 +56,7 @@ pub enum QuotaError {
         limit: u32,
     },
     /// Fewer frames are free and not promised to others than would have to be kept.
+    #[error("{wanted} frames to keep, {available} are free and not promised")]
     TooFew {
         /// Frames to keep.
         wanted: u32,
@@ -64,35 +65,18 @@ pub enum QuotaError {
     },
 }
 
-impl fmt::Display for QuotaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AboveLimit { quota: Quota { guaranteed, limit } } => {
-                write!(f, "{guaranteed} frames guaranteed of at most {limit}")
-            }
-            Self::InUse { used, limit } => {
-                write!(f, "a limit of {limit} frames, and {used} are in use")
-            }
-            Self::TooFew { wanted, available } => {
-                write!(f, "{wanted} frames to keep, {available} are free and not promised")
-            }
-        }
-    }
-}
-
-impl core::error::Error for QuotaError {}
-
-/// Why there is no frame.
+/// Reasons why there is no frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoFrame {
     Limit,
     Empty,
 }
 
-/// Why a pool was not made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PoolError {
+/// Reasons why a pool is not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FramePoolError {
     /// A frame is beyond what an entry of the data array can say.
+    #[error("frames up to {end}, entries reach to {end_max}")]
     FrameOutOfReach {
         /// One past the last frame.
         end: Pfn,
@@ -100,6 +84,7 @@ pub enum PoolError {
         end_max: Pfn,
     },
     /// Fewer links than frames.
+    #[error("{given} links for {needed} frames")]
     Short {
         /// Links needed.
         needed: u64,
@@ -108,20 +93,7 @@ pub enum PoolError {
     },
 }
 
-impl fmt::Display for PoolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FrameOutOfReach { end, end_max } => {
-                write!(f, "frames up to {end}, entries reach to {end_max}")
-            }
-            Self::Short { needed, given } => write!(f, "{given} links for {needed} frames"),
-        }
-    }
-}
-
-impl core::error::Error for PoolError {}
-
-/// What a space has of a pool.
+/// A space's share of a pool.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) used: u32,
@@ -129,12 +101,12 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Nothing, and no claim.
+    /// Returns the account of a space with nothing, and no claim.
     pub(crate) const fn empty() -> Self {
         Self { used: 0, quota: Quota::OPEN }
     }
 
-    /// Free frames that the pool keeps for this account.
+    /// Counts the free frames that the pool keeps for this account.
     fn promised(&self, used: u32) -> u32 {
         self.quota.guaranteed.saturating_sub(used)
     }
@@ -161,18 +133,18 @@ pub struct FramePool<'p> {
 }
 
 impl<'p> FramePool<'p> {
-    /// A pool of `frames`, all free, with a link for each. O(1): the links may hold
+    /// Makes a pool of `frames`, all free, with a link for each. O(1): the links may hold
     /// anything.
     ///
     /// # Errors
-    /// [`PoolError`] if links are too few or a frame's number is too large.
-    pub fn new(frames: Extent, links: &'p mut [u32]) -> Result<Self, PoolError> {
+    /// [`FramePoolError`] if links are too few or a frame's number is too large.
+    pub fn new(frames: Extent, links: &'p mut [u32]) -> Result<Self, FramePoolError> {
         let end_max = Pfn::new(validity::FRAME.max() + 1);
         if frames.checked_end().is_none_or(|end| end > end_max) {
-            return Err(PoolError::FrameOutOfReach { end: frames.end(), end_max });
+            return Err(FramePoolError::FrameOutOfReach { end: frames.end(), end_max });
         }
         if (links.len() as u64) < frames.count {
-            return Err(PoolError::Short { needed: frames.count, given: links.len() });
+            return Err(FramePoolError::Short { needed: frames.count, given: links.len() });
         }
         Ok(Self {
             frames,
@@ -184,45 +156,45 @@ impl<'p> FramePool<'p> {
         })
     }
 
-    /// The pool's frames.
+    /// Returns the pool's frames.
     pub fn frames(&self) -> Extent {
         self.frames
     }
 
-    /// Frames that no space has.
+    /// Counts the frames that no space has.
     pub fn free_frames(&self) -> u32 {
         self.free.get()
     }
 
-    /// Free frames that are kept for spaces with a guarantee.
+    /// Counts the free frames that are kept for spaces with a guarantee.
     pub fn promised_frames(&self) -> u32 {
         self.promised.get()
     }
 
-    /// The frame of this number in the pool.
+    /// Returns the frame of this number in the pool.
     #[inline]
     pub(crate) fn frame(&self, index: u32) -> Pfn {
         Pfn::new(self.frames.start.raw() + u64::from(index))
     }
 
-    /// The next of a frame's list.
+    /// Returns the next of a frame's list.
     pub(crate) fn link(&self, index: u32) -> Option<u32> {
         self.links.get(index as usize).map(Cell::get)
     }
 
-    /// Sets the next of a frame's list; for a frame on no list, what its owner likes.
+    /// Sets the next of a frame's list; for a frame on no list, any number of its owner's.
     pub(crate) fn set_link(&self, index: u32, value: u32) {
         if let Some(link) = self.links.get(index as usize) {
             link.set(value);
         }
     }
 
-    /// The number in the pool of a frame.
+    /// Returns the number in the pool of a frame.
     pub(crate) fn index(&self, frame: Pfn) -> u32 {
         (frame.raw().wrapping_sub(self.frames.start.raw())) as u32
     }
 
-    /// The frame that [`take`](Self::take) would give to this account. O(1).
+    /// Returns the frame that [`allocate`](Self::allocate) would give to this account. O(1).
     #[inline]
     pub(crate) fn peek(&self, account: &Account) -> Result<u32, NoFrame> {
         if account.used >= account.quota.limit {
@@ -234,10 +206,10 @@ impl<'p> FramePool<'p> {
         Ok(if self.head.get() == NONE { self.fresh.get() } else { self.head.get() })
     }
 
-    /// Takes the frame that was just seen, as the first of a list that went on with
+    /// Allocates the frame that was just seen, as the first of a list that went on with
     /// `next`. O(1).
     #[inline]
-    pub(crate) fn take(&self, account: &mut Account, frame: u32, next: u32) {
+    pub(crate) fn allocate(&self, account: &mut Account, frame: u32, next: u32) {
         let Some(link) = self.links.get(frame as usize) else { return };
         if self.head.get() == NONE {
             self.fresh.set(frame + 1);
@@ -252,9 +224,9 @@ impl<'p> FramePool<'p> {
         account.used += 1;
     }
 
-    /// Takes back a list of `count` frames, at least one. O(1).
+    /// Frees a list of `count` frames, at least one. O(1).
     #[inline]
-    pub(crate) fn put_list(&self, account: &mut Account, first: u32, last: u32, count: u32) {
+    pub(crate) fn free_list(&self, account: &mut Account, first: u32, last: u32, count: u32) {
         let Some(link) = self.links.get(last as usize) else { return };
         link.set(self.head.replace(first));
         self.free.set(self.free.get() + count);
@@ -289,7 +261,7 @@ impl<'p> FramePool<'p> {
         account.quota = Quota::OPEN;
     }
 
-    /// Whether the free list has as many frames as it should. O(frames).
+    /// Returns true if the free list has as many frames as it should. O(frames).
     pub fn check(&self) -> bool {
         let (count, fresh) = (self.frames.count as u32, self.fresh.get());
         let (mut at, mut listed) = (self.head.get(), 0);

@@ -1,5 +1,5 @@
-//! What the system notes of a region: the rights to it and the header (VRH) at its
-//! start (004_0cb2f33903da1556.txt, section IV-A2).
+//! The system's record of a region: the rights to it and the header (VRH) at its start
+//! (Böhnert and Scholl, section IV-A2).
 
 use core::fmt;
 use core::ops::BitOr;
@@ -20,19 +20,19 @@ impl Rights {
     /// Execution.
     pub const EXECUTE: Self = Self(validity::EXECUTE.mask() as u8);
 
-    /// As the low bits of a data entry.
+    /// Returns the rights as the low bits of a data entry.
     #[inline]
     pub(crate) const fn bits(self) -> u8 {
         self.0
     }
 
-    /// From the low bits of a data entry.
+    /// Returns the rights in the low bits of a data entry.
     #[inline]
     pub(crate) const fn from_bits(word: u32) -> Self {
         Self(word as u8 & 7)
     }
 
-    /// Whether all of `other` is among these.
+    /// Returns true if all of `other` is among these.
     #[inline]
     pub const fn contain(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -73,7 +73,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// As it stands in its two words.
+    /// Reads a header from its two words.
     #[inline]
     pub(crate) fn of([list, rest]: [u64; 2]) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Header {
         }
     }
 
-    /// The two words.
+    /// Returns the two words.
     #[inline]
     pub(crate) fn words(self) -> [u64; 2] {
         let list = u64::from(self.oldest) << 32 | u64::from(self.newest);
@@ -92,7 +92,7 @@ impl Header {
     }
 }
 
-/// What an interval is.
+/// The kind of an interval.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Free,

@@ -1,20 +1,22 @@
-//! Real-time regions of pages.
-
+#![doc = include_str!("../README.md")]
 #![no_std]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod error;
 pub mod frames;
 pub mod header;
-pub mod nodes;
+#[allow(unsafe_code, reason = "a source of pages is an unsafe trait, a free of a pointer unsafe")]
+pub mod heap;
 pub mod space;
 pub mod tree;
 
 pub use error::{NewRegionsError, RegionError, RegionFault};
-pub use frames::{FramePool, PoolError, Quota, QuotaError};
+pub use frames::{FramePool, FramePoolError, Quota, QuotaError};
 pub use header::Rights;
-pub use nodes::SparseRegionSpace;
-pub use space::{Region, RegionSpace, Unmapped};
-pub use tree::dense::{DenseTree, RegionTree, TreeError, TreeTooShort, dense_tree_words};
-pub use tree::layered::LayeredTree;
-pub use tree::sparse::SparseTree;
+pub use heap::{
+    NewRegionHeapError, RegionHeap, RegionHeapFault, RegionHeapStatistics, TAG_PAGES_MAX,
+};
+pub use space::{Region, RegionSpace, SparseRegionSpace, UnmappedRegion};
+pub use tree::{
+    DenseTree, LayeredTree, RegionTree, SparseTree, TreeError, TreeTooShort, dense_tree_words,
+};

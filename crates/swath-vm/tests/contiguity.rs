@@ -6,14 +6,15 @@ mod machine;
 
 use std::cell::RefCell;
 
-use machine::{Memory, Pool, Random, Space, coalescings, spec};
+use machine::{Memory, Pool, Space, coalescings, spec};
 use proptest::prelude::*;
+use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Format, Order, PageRange, Pfn, PhysAddr,
     PhysMemory, Vpn,
 };
 use swath_frame::FrameAllocator;
-use swath_vm::{AddressSpace, CheckError};
+use swath_vm::{AddressSpace, SpaceFault};
 
 const DATA: Attributes = Attributes::USER_DATA;
 const POOL: u64 = 0x100;
@@ -219,7 +220,7 @@ fn unmapping_costs() {
             let root_only = space.table_frames();
             space.map(Vpn::new(0), Extent::new(Pfn::new(5), entries), DATA).unwrap();
             let mut pages: Vec<u64> = (0..entries).collect();
-            let mut random = Random(7);
+            let mut random = Random::new(7);
             match way {
                 0 => {}
                 1 => pages.reverse(),
@@ -291,7 +292,7 @@ fn check_can_fail() {
     let pcad = Coalescing::Pcad(ContiguityField::Descriptor);
     let distance = Order::known(2);
     let anchor = Coalescing::Anchor { field: ContiguityField::Descriptor, distance };
-    let contiguity = |page| CheckError::Contiguity { page: Vpn::new(page) };
+    let contiguity = |page| SpaceFault::Contiguity { page: Vpn::new(page) };
     // Ascend (58:55) and Descend (62:59) say one more than they may.
     assert_eq!(find(pcad, 20, |word| word + (1 << 55)), contiguity(20));
     assert_eq!(find(pcad, 20, |word| word + (1 << 59)), contiguity(20));
@@ -300,9 +301,9 @@ fn check_can_fail() {
     assert_eq!(find(pcad, 20, |_| 0), contiguity(16));
     assert_eq!(find(anchor, 21, |word| word + 4096), contiguity(16));
     // One of 16 permits more than the others.
-    let copies = CheckError::Copies { page: Vpn::new(35) };
+    let copies = SpaceFault::Copies { page: Vpn::new(35) };
     assert_eq!(find(pcad, 35, |word| word ^ 1 << 7), copies);
     // A link is lost, and with it three tables.
-    let tables = CheckError::TableFrames { reached: 4, taken: 7 };
+    let tables = SpaceFault::TableFrames { reached: 4, taken: 7 };
     assert_eq!(find(Coalescing::None, 1 << 27, |_| 0), tables);
 }

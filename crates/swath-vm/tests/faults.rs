@@ -10,10 +10,10 @@ use machine::{Memory, Pool, Space, coalescings, spec};
 use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Format, Order, PageRange, Pfn, Vpn,
 };
-use swath_frame::{FrameAllocator, FreeError};
+use swath_frame::{FrameAllocator, FrameFreeError};
 use swath_vm::{
-    AddressSpace, AllocateError, FaultError, MapError, NewError, PageSizeError, TranslateError,
-    UnmapError,
+    AddressSpace, DemandPagingError, EagerPagingError, MapPagesError, NewSpaceError, PageSizeError,
+    TranslateError, UnmapError,
 };
 
 const POOL: u64 = 0x100;
@@ -187,24 +187,24 @@ fn a_space_that_is_not_made_takes_nothing() {
         for n in 1..=format.root_order().frames() {
             memory.fail_in.set(n);
             let refused = AddressSpace::new(format, Coalescing::None, &memory, &pool, &pool);
-            assert!(matches!(refused.map(drop), Err(NewError::Bus(_))));
+            assert!(matches!(refused.map(drop), Err(NewSpaceError::Bus(_))));
             assert_eq!(pool.borrow().taken_frames(), 0);
         }
         for (coalescing, error) in [
             (
                 Coalescing::Pcad(ContiguityField::Beside { bits: 33 }),
-                NewError::Width { bits: 33, bits_max: format.beside_half_bits() },
+                NewSpaceError::Width { bits: 33, bits_max: format.beside_half_bits() },
             ),
             (
                 Coalescing::Pcad(ContiguityField::Beside { bits: 0 }),
-                NewError::Width { bits: 0, bits_max: format.beside_half_bits() },
+                NewSpaceError::Width { bits: 0, bits_max: format.beside_half_bits() },
             ),
             (
                 Coalescing::Anchor {
                     field: ContiguityField::Descriptor,
                     distance: Order::known(17),
                 },
-                NewError::Distance { distance: Order::known(17) },
+                NewSpaceError::Distance { distance: Order::known(17) },
             ),
         ] {
             let refused = AddressSpace::new(format, coalescing, &memory, &pool, &pool);
@@ -224,7 +224,7 @@ fn tables_without_memory() {
         let mut space: Space<'_> =
             AddressSpace::new(format, Coalescing::None, &memory, &pool, &pool).unwrap();
         let refused = space.map(Vpn::new(5), Extent::new(Pfn::new(5), 5), DATA);
-        assert!(matches!(refused, Err(MapError::Bus(_))), "{refused:?}");
+        assert!(matches!(refused, Err(MapPagesError::Bus(_))), "{refused:?}");
         assert_eq!(pool.borrow().taken_frames(), root);
         space.check().unwrap();
         drop(space);
@@ -234,7 +234,7 @@ fn tables_without_memory() {
         let pool = RefCell::new(Pool::new(beyond, 64, 24, 1));
         let refused = AddressSpace::new(format, Coalescing::None, &memory, &pool, &pool);
         let frame = Pfn::new(beyond);
-        assert_eq!(refused.map(drop), Err(NewError::TableOutOfReach { frame }));
+        assert_eq!(refused.map(drop), Err(NewSpaceError::TableOutOfReach { frame }));
         assert_eq!(pool.borrow().taken_frames(), 0);
     }
 }
@@ -255,7 +255,7 @@ fn hostile_input() {
             Format::ArmV8 => 1 << 36,
             Format::X86_64 => 1 << 35,
         };
-        assert_eq!(space.map(Vpn::new(1), at(1, 0), DATA), Err(MapError::Empty));
+        assert_eq!(space.map(Vpn::new(1), at(1, 0), DATA), Err(MapPagesError::Empty));
         for (start, count, page) in [
             (end, 1, end),
             (end - 1, 2, end),
@@ -266,14 +266,14 @@ fn hostile_input() {
         ] {
             let page = Vpn::new(page);
             let pages = range(start, count);
-            let not_canonical = MapError::NotCanonical { page };
+            let not_canonical = MapPagesError::NotCanonical { page };
             assert_eq!(space.map(Vpn::new(start), at(0, count), DATA), Err(not_canonical));
             let eager = space.allocate_eager(pages, DATA, &mut |_| ());
-            assert_eq!(eager, Err(AllocateError::Map(not_canonical)));
+            assert_eq!(eager, Err(EagerPagingError::Map(not_canonical)));
             let unmapped = space.unmap(pages).map(drop);
             assert_eq!(unmapped, Err(UnmapError::NotCanonical { page }));
             if count == 1 {
-                let refused = Err(FaultError::Map(not_canonical));
+                let refused = Err(DemandPagingError::Map(not_canonical));
                 assert_eq!(space.fault(page, DATA), refused);
                 assert_eq!(space.translate(page), Err(TranslateError::NotCanonical { page }));
             }
@@ -283,7 +283,7 @@ fn hostile_input() {
         {
             let refused = space.map(Vpn::new(7), at(start, count), DATA);
             let frame = Pfn::new(frame);
-            assert_eq!(refused, Err(MapError::FrameOutOfReach { frame }));
+            assert_eq!(refused, Err(MapPagesError::FrameOutOfReach { frame }));
         }
         let size = |space: &mut Space<'_>, page, frame, order| {
             space.map_page_size(Vpn::new(page), Pfn::new(frame), Order::known(order), DATA)
@@ -302,13 +302,13 @@ fn hostile_input() {
         let top = if format == Format::ArmV7 { 12 } else { k };
         let frame = Pfn::new(beyond);
         let refused = size(&mut space, 0, beyond, top);
-        assert_eq!(refused, Err(PageSizeError::Map(MapError::FrameOutOfReach { frame })));
+        assert_eq!(refused, Err(PageSizeError::Map(MapPagesError::FrameOutOfReach { frame })));
         assert_eq!(space.unmap(range(3, 0)).map(drop), Err(UnmapError::Empty));
         let page = Vpn::new(3);
         assert_eq!(space.unmap(range(3, 1)).map(drop), Err(UnmapError::NotMapped { page }));
         let eager = space.allocate_eager(range(0, FRAMES + 1), DATA, &mut |_| ());
         let free = FRAMES - taken;
-        assert_eq!(eager, Err(AllocateError::OutOfFrames { wanted: FRAMES + 1, free }));
+        assert_eq!(eager, Err(EagerPagingError::OutOfFrames { wanted: FRAMES + 1, free }));
         // The frames suffice for the pages, but not for the tables too.
         let eager = space.allocate_eager(range(0, free), DATA, &mut |_| ());
         assert!(eager.is_err());
@@ -331,7 +331,7 @@ fn frames_freed_behind_the_space() {
     match space.unmap(range(9, 1)) {
         Err(UnmapError::Refused { extent, error, flush }) => {
             assert_eq!(extent, Extent::new(frame, 1));
-            assert_eq!(error, FreeError::NotAllocated { frame });
+            assert_eq!(error, FrameFreeError::NotAllocated { frame });
             assert_eq!(flush.range, range(9, 1));
         }
         other => panic!("{other:?}"),

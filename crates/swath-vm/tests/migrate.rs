@@ -2,7 +2,9 @@
 //! exactly one place after each step, whatever fails.
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_vm::migrate::daemon::{Banks, Candidate, Cause, Config, Daemon, Owners, Step, Stuck};
+use swath_vm::migrate::daemon::{
+    BankCandidate, Daemon, GiveUpCause, MigrationConfig, MigrationStep, MovableBanks, Owners, Stuck,
+};
 
 const BANK: u64 = 8;
 
@@ -76,11 +78,11 @@ impl World {
     }
 }
 
-impl Banks for World {
-    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate> {
+impl MovableBanks for World {
+    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<BankCandidate> {
         (0..self.isolated.len())
             .filter(|&bank| !avoided(bank) && !self.isolated[bank] && self.used(bank) > 0)
-            .map(|bank| Candidate {
+            .map(|bank| BankCandidate {
                 bank,
                 frames: Extent::new(Pfn::new(bank as u64 * BANK), BANK),
                 occupied_frames: self.used(bank),
@@ -109,7 +111,7 @@ impl Banks for World {
         (from.raw()..end).find(|&i| self.frames[i as usize] != Use::Free).map(Pfn::new)
     }
 
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+    fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
         let count = order.frames() as usize;
         let at = (0..self.frames.len()).step_by(count).find(|&at| {
             let bank = Self::bank(at);
@@ -122,7 +124,7 @@ impl Banks for World {
         Some(Pfn::new(at as u64))
     }
 
-    fn give(&mut self, start: Pfn, order: Order) {
+    fn free(&mut self, start: Pfn, order: Order) {
         let at = start.raw() as usize;
         for i in at..at + order.frames() as usize {
             assert_ne!(self.frames[i], Use::Free, "frame {i} given back twice");
@@ -134,8 +136,8 @@ impl Banks for World {
 /// The owners' view of a world that the daemon borrows twice.
 struct Shared(std::rc::Rc<std::cell::RefCell<World>>);
 
-impl Banks for Shared {
-    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate> {
+impl MovableBanks for Shared {
+    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<BankCandidate> {
         self.0.borrow().candidate(avoided)
     }
     fn room_frames(&self, bank: usize) -> u64 {
@@ -150,11 +152,11 @@ impl Banks for Shared {
     fn next_occupied(&self, bank: usize, from: Pfn) -> Option<Pfn> {
         self.0.borrow().next_occupied(bank, from)
     }
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
-        self.0.borrow_mut().take_target(order)
+    fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
+        self.0.borrow_mut().allocate_target(order)
     }
-    fn give(&mut self, start: Pfn, order: Order) {
-        self.0.borrow_mut().give(start, order);
+    fn free(&mut self, start: Pfn, order: Order) {
+        self.0.borrow_mut().free(start, order);
     }
 }
 
@@ -197,8 +199,12 @@ impl Owners for Shared {
     }
 }
 
-const EAGER: Config =
-    Config { interval_ns: 10, retry_ns: 100, occupied_permille_max: 900, reserve_frames: 0 };
+const EAGER: MigrationConfig = MigrationConfig {
+    interval_ns: 10,
+    retry_ns: 100,
+    occupied_permille_max: 900,
+    reserve_frames: 0,
+};
 
 /// Three banks: one nearly empty, one half full, one nearly full.
 fn three_banks() -> (World, Vec<(u32, u8)>) {
@@ -220,19 +226,22 @@ fn the_emptiest_bank_goes_offline() {
     let (mut banks, mut owners) = (Shared(world.clone()), Shared(world.clone()));
     assert_eq!(
         daemon.step(0, 1, &mut banks, &mut owners),
-        Step::Moving { moved_frames: 1 },
+        MigrationStep::Moving { moved_frames: 1 },
         "the budget holds"
     );
     assert_eq!(daemon.moving(), Some(0));
     world.borrow().check(&ids);
     let done = daemon.step(1, 100, &mut banks, &mut owners);
-    assert_eq!(done, Step::Emptied { bank: 0, moved_frames: 3 });
+    assert_eq!(done, MigrationStep::Emptied { bank: 0, moved_frames: 3 });
     assert!(world.borrow().offline[0]);
     world.borrow().check(&ids);
     // Nothing before the interval is over, but for a wake.
-    assert_eq!(daemon.step(2, 100, &mut banks, &mut owners), Step::Wait { until_ns: 11 });
+    assert_eq!(daemon.step(2, 100, &mut banks, &mut owners), MigrationStep::Wait { until_ns: 11 });
     daemon.wake();
-    assert!(matches!(daemon.step(2, 100, &mut banks, &mut owners), Step::Wait { until_ns: 12 }));
+    assert!(matches!(
+        daemon.step(2, 100, &mut banks, &mut owners),
+        MigrationStep::Wait { until_ns: 12 }
+    ));
     assert_eq!(daemon.statistics().scans, 2, "it has looked, and found no room");
     assert_eq!(daemon.statistics().moved_frames, 3);
 }
@@ -253,7 +262,8 @@ fn a_failure_at_any_block_puts_all_back() {
             let mut daemon = Daemon::new(EAGER);
             let (mut banks, mut owners) = (Shared(world.clone()), Shared(world.clone()));
             let step = daemon.step(0, 100, &mut banks, &mut owners);
-            let Step::GaveUp { bank: 0, cause: Cause::Stuck(found), .. } = step else {
+            let MigrationStep::GaveUp { bank: 0, cause: GiveUpCause::Stuck(found), .. } = step
+            else {
                 panic!("{step:?}");
             };
             assert_eq!(found, cause);
@@ -295,6 +305,9 @@ fn no_target_gives_the_bank_back() {
     let mut daemon = Daemon::new(EAGER);
     let (mut banks, mut owners) = (Shared(world.clone()), Shared(world.clone()));
     let step = daemon.step(0, 100, &mut banks, &mut owners);
-    assert_eq!(step, Step::GaveUp { bank: 0, frame: Pfn::new(0), cause: Cause::NoTarget });
+    assert_eq!(
+        step,
+        MigrationStep::GaveUp { bank: 0, frame: Pfn::new(0), cause: GiveUpCause::NoTarget }
+    );
     world.borrow().check(&ids);
 }

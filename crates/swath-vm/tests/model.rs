@@ -8,13 +8,15 @@ mod machine;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use machine::{Memory, Pool, Random, Space, coalescings, spec};
+use machine::{Memory, Pool, Space, coalescings, spec};
+use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Format, MemoryKind, Order, PageRange, Pfn, Vpn,
 };
 use swath_frame::FrameAllocator;
 use swath_vm::{
-    AddressSpace, AllocateError, FaultError, MapError, PageSizeError, TranslateError, UnmapError,
+    AddressSpace, DemandPagingError, EagerPagingError, MapPagesError, PageSizeError,
+    TranslateError, UnmapError,
 };
 
 /// Frames from here on are the pool's; those below are memory for nothing.
@@ -139,7 +141,7 @@ impl Model {
 }
 
 fn random_attributes(random: &mut Random) -> Attributes {
-    let bits = random.next();
+    let bits = random.word();
     Attributes {
         writable: bits & 1 != 0,
         user: bits & 2 != 0,
@@ -168,7 +170,7 @@ fn windows(format: Format) -> Vec<PageRange> {
 
 fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
     println!("{format:?} {coalescing:?} seed {seed}");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let memory = Memory::new(0, POOL + POOL_FRAMES);
     let pool = RefCell::new(Pool::new(POOL, POOL_FRAMES, 40, seed));
     {
@@ -192,7 +194,7 @@ fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
                     if model.mapped_in(range) {
                         let first = model.pages.range(range.start.raw()..).next().unwrap();
                         let page = Vpn::new(*first.0);
-                        assert_eq!(result, Err(MapError::AlreadyMapped { page }));
+                        assert_eq!(result, Err(MapPagesError::AlreadyMapped { page }));
                     } else {
                         result.unwrap();
                         model.map(range.start.raw(), extent, 0, attributes, false);
@@ -205,7 +207,7 @@ fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
                     if model.mapped_in(range) {
                         let refused = matches!(
                             result,
-                            Err(AllocateError::Map(MapError::AlreadyMapped { .. }))
+                            Err(EagerPagingError::Map(MapPagesError::AlreadyMapped { .. }))
                         );
                         assert!(refused, "{result:?}");
                     } else {
@@ -226,7 +228,8 @@ fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
                             model.map(page.raw(), Extent::new(frame, 1), 0, attributes, true);
                         }
                         Err(error) => {
-                            let expected = FaultError::Map(MapError::AlreadyMapped { page });
+                            let expected =
+                                DemandPagingError::Map(MapPagesError::AlreadyMapped { page });
                             assert_eq!(error, expected);
                             assert!(model.pages.contains_key(&page.raw()));
                         }
@@ -249,7 +252,7 @@ fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
                     if model.mapped_in(range) {
                         let refused = matches!(
                             result,
-                            Err(PageSizeError::Map(MapError::AlreadyMapped { .. }))
+                            Err(PageSizeError::Map(MapPagesError::AlreadyMapped { .. }))
                         );
                         assert!(refused, "{result:?}");
                     } else {

@@ -5,14 +5,15 @@ mod machine;
 
 use std::cell::RefCell;
 
-use machine::{Memory, Random, coalescings, spec};
+use machine::{Memory, coalescings, spec};
+use swath_arch::testing::Random;
 use swath_arch::{Attributes, Coalescing, ContiguityField, Extent, Format, PageRange, Pfn, Vpn};
-use swath_frame::{ByteRange, Config, FrameAllocator, MemoryMap, PageBuddy};
-use swath_vm::{AddressSpace, AllocateError, MapError};
+use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap, PageBuddy};
+use swath_vm::{AddressSpace, EagerPagingError, MapPagesError};
 
 type Buddy = PageBuddy<Vec<u64>>;
 
-fn buddy(config: Config, frames: Extent) -> RefCell<Buddy> {
+fn buddy(config: BuddyConfig, frames: Extent) -> RefCell<Buddy> {
     let mut areas = [Extent::default(); 1];
     let map = MemoryMap::new(&[ByteRange::of_frames(frames)], &mut areas).unwrap();
     let words = Buddy::storage_words(&map, config);
@@ -25,11 +26,11 @@ fn buddy(config: Config, frames: Extent) -> RefCell<Buddy> {
 #[test]
 fn figures_2_and_7() {
     for (config, blocks, ascend) in
-        [(Config::BBS, vec![(16, 4), (20, 1)], 2), (Config::PBS_ARMV7, vec![(16, 5)], 3)]
+        [(BuddyConfig::BBS, vec![(16, 4), (20, 1)], 2), (BuddyConfig::PBS_ARMV7, vec![(16, 5)], 3)]
     {
         let memory = Memory::new(64, 64);
         let data = buddy(config, Extent::new(Pfn::new(16), 6));
-        let tables = buddy(Config::BBS, Extent::new(Pfn::new(64), 64));
+        let tables = buddy(BuddyConfig::BBS, Extent::new(Pfn::new(64), 64));
         let coalescing = Coalescing::Pcad(ContiguityField::Beside { bits: 8 });
         let mut space =
             AddressSpace::new(Format::ArmV7, coalescing, &memory, &data, &tables).unwrap();
@@ -52,10 +53,10 @@ fn figures_2_and_7() {
 fn spaces_come_and_go() {
     for seed in 0..4 {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let total = 3000;
         let memory = Memory::new(1, total);
-        let pool = buddy(Config::PBS_ARMV7, Extent::new(Pfn::new(1), total));
+        let pool = buddy(BuddyConfig::PBS_ARMV7, Extent::new(Pfn::new(1), total));
         let mut spaces = vec![];
         let mut refused = 0;
         for _ in 0..400 {
@@ -87,8 +88,8 @@ fn spaces_come_and_go() {
                             refused += 1;
                             let dry = matches!(
                                 error,
-                                AllocateError::OutOfFrames { .. }
-                                    | AllocateError::Map(MapError::NoTable(_))
+                                EagerPagingError::OutOfFrames { .. }
+                                    | EagerPagingError::Map(MapPagesError::NoTable(_))
                             );
                             assert!(dry || !apart, "{error}");
                             assert_eq!(pool.borrow().free_frames(), free);

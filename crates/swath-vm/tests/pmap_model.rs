@@ -10,11 +10,12 @@ mod machine;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use machine::{Memory, Pool, Random, Space, spec};
+use machine::{Memory, Pool, Space, spec};
+use swath_arch::testing::Random;
 use swath_arch::{Attributes, Extent, Format, MemoryKind, Order, PageRange, Pfn, Vpn};
 use swath_vm::{
-    Access, AddressSpace, Faulted, Flush, MapError, PageSizeError, Pmap, PmapError, PmapStatistics,
-    Protection, ReverseMap, Site, Sizes, SpaceId, Status,
+    AddressSpace, Faulted, Flush, KeptPermissions, MapPagesError, PageAccess, PageSizeError, Pmap,
+    PmapError, PmapStatistics, ReverseMap, Site, Sizes, SpaceId, Status,
 };
 
 const POOL: u64 = 0x100;
@@ -107,7 +108,7 @@ impl Run<'_> {
         [None, Some(4), Some(18), Some(18)][self.random.below(4) as usize].map(Order::known)
     }
 
-    fn enter(&mut self, site: Site, frame: u64, access: Access, full: Option<Order>) {
+    fn enter(&mut self, site: Site, frame: u64, access: PageAccess, full: Option<Order>) {
         let key = (site.space.0, site.page.raw());
         let free = self.pmap.reverse().free_entries();
         let tlb = &mut self.tlb;
@@ -115,26 +116,26 @@ impl Run<'_> {
         match self.pmap.enter(spaces, site, Pfn::new(frame), USER, access, full) {
             Ok(_) => {
                 let attributes = Attributes {
-                    writable: access == Access::Write,
-                    accessed: access != Access::None,
+                    writable: access == PageAccess::Write,
+                    accessed: access != PageAccess::None,
                     ..USER
                 };
                 let before = self.model.pages.insert(key, Page { frame, attributes });
                 assert_eq!(before, None);
             }
-            Err(PmapError::Map(MapError::AlreadyMapped { page })) => {
+            Err(PmapError::Map(MapPagesError::AlreadyMapped { page })) => {
                 assert_eq!(page, site.page);
                 assert!(self.model.pages.contains_key(&key));
             }
             Err(PmapError::OutOfEntries) => assert_eq!(free, 0),
-            Err(PmapError::Map(MapError::NoTable(_))) => {
+            Err(PmapError::Map(MapPagesError::NoTable(_))) => {
                 assert!(!self.model.pages.contains_key(&key));
             }
             Err(error) => panic!("{error}"),
         }
     }
 
-    fn fault(&mut self, site: Site, access: Access, full: Option<Order>) {
+    fn fault(&mut self, site: Site, access: PageAccess, full: Option<Order>) {
         let key = (site.space.0, site.page.raw());
         let tlb = &mut self.tlb;
         let spaces = &mut (&mut self.spaces[..], |id, flush| forget(tlb, id, flush));
@@ -143,10 +144,10 @@ impl Run<'_> {
                 // A superpage is accessed as a whole: what the tables said before
                 // tells how large it was.
                 self.model.pages.get_mut(&key).unwrap().attributes.writable |=
-                    access == Access::Write;
+                    access == PageAccess::Write;
             }
             Ok(Faulted::Removed { range }) => {
-                assert_eq!(access, Access::Write);
+                assert_eq!(access, PageAccess::Write);
                 range.iter().for_each(|page| self.model.forget((site.space.0, page.raw())));
             }
             Err(PmapError::NotMapped { .. }) => assert!(!self.model.pages.contains_key(&key)),
@@ -156,17 +157,17 @@ impl Run<'_> {
 
     /// A fault at the page and what it means for the model: all of the superpage
     /// is accessed.
-    fn fault_model(&mut self, site: Site, access: Access, full: Option<Order>) {
+    fn fault_model(&mut self, site: Site, access: PageAccess, full: Option<Order>) {
         let id = site.space;
         let seen = spec::look(self.memory, self.spaces[id.0 as usize].regime(), site.page.raw());
         if let Some(seen) = seen {
             // A write to a read-only superpage parts it first.
-            let demoted = access == Access::Write && !seen.attributes.writable;
+            let demoted = access == PageAccess::Write && !seen.attributes.writable;
             let order = if demoted { 0 } else { seen.order };
             let head = site.page.raw() >> order << order;
             for page in head..head + (1 << order) {
                 self.model.pages.get_mut(&(id.0, page)).unwrap().attributes.accessed |=
-                    access != Access::None;
+                    access != PageAccess::None;
             }
         }
         self.fault(site, access, full);
@@ -179,16 +180,17 @@ impl Run<'_> {
         let frame = FRAME + (site.page.raw() - FIRST);
         match self.random.below(17) {
             0 => {
-                let access =
-                    [Access::None, Access::Read, Access::Write][self.random.below(3) as usize];
+                let access = [PageAccess::None, PageAccess::Read, PageAccess::Write]
+                    [self.random.below(3) as usize];
                 let frame = if self.random.below(4) == 0 { frame ^ 1 } else { frame };
                 self.enter(site, frame, access, full);
                 "enter"
             }
             1..=5 => {
                 // What is missing, as faults in order would bring it.
-                let access = [Access::None, Access::Read, Access::Read, Access::Write]
-                    [self.random.below(4) as usize];
+                let access =
+                    [PageAccess::None, PageAccess::Read, PageAccess::Read, PageAccess::Write]
+                        [self.random.below(4) as usize];
                 let (start, count) = self.range();
                 for page in start..start + count {
                     let site = Site { page: Vpn::new(page), ..site };
@@ -199,11 +201,11 @@ impl Run<'_> {
                 "fill"
             }
             6 => {
-                self.fault_model(site, Access::Write, full);
+                self.fault_model(site, PageAccess::Write, full);
                 "write"
             }
             7 | 8 => {
-                let access = [Access::Read, Access::Write][self.random.below(2) as usize];
+                let access = [PageAccess::Read, PageAccess::Write][self.random.below(2) as usize];
                 let (start, count) = self.range();
                 for page in start..start + count {
                     self.fault_model(Site { page: Vpn::new(page), ..site }, access, full);
@@ -227,7 +229,7 @@ impl Run<'_> {
                 let tlb = &mut self.tlb;
                 let spaces = &mut (&mut self.spaces[..], |id, flush| forget(tlb, id, flush));
                 let range = PageRange::new(Vpn::new(start), count);
-                let protection = Protection { writable, executable };
+                let protection = KeptPermissions { writable, executable };
                 self.pmap.protect(spaces, site.space, range, protection).unwrap();
                 for page in start..start + count {
                     self.model.protect((site.space.0, page), writable, executable);
@@ -265,7 +267,7 @@ impl Run<'_> {
                 let head = Vpn::new(site.page.raw() & !(order.frames() - 1));
                 let site = Site { page: head, ..site };
                 let frame = FRAME + (head.raw() - FIRST);
-                let access = [Access::Read, Access::Write][self.random.below(2) as usize];
+                let access = [PageAccess::Read, PageAccess::Write][self.random.below(2) as usize];
                 let room = self.random.below(4) > 0;
                 let tlb = &mut self.tlb;
                 let spaces = &mut (&mut self.spaces[..], |id, flush| forget(tlb, id, flush));
@@ -279,7 +281,7 @@ impl Run<'_> {
                 let frames = (Pfn::new(frame), order);
                 match self.pmap.enter_superpage(spaces, site, frames, USER, access) {
                     Ok(()) => {
-                        let writable = access == Access::Write;
+                        let writable = access == PageAccess::Write;
                         let attributes = Attributes { writable, accessed: true, ..USER };
                         for i in 0..order.frames() {
                             let page = Page { frame: frame + i, attributes };
@@ -289,7 +291,7 @@ impl Run<'_> {
                     Err(
                         PmapError::OutOfEntries
                         | PmapError::MapSuperpage(PageSizeError::Map(
-                            MapError::AlreadyMapped { .. } | MapError::NoTable(_),
+                            MapPagesError::AlreadyMapped { .. } | MapPagesError::NoTable(_),
                         )),
                     ) => {}
                     Err(error) => panic!("{error}"),
@@ -375,7 +377,7 @@ fn run(format: Format, status: Status, sizes: Sizes, seed: u64, steps: u64) -> P
         pmap: Pmap::new(reverse, status),
         model: Model::default(),
         tlb: Tlb::new(),
-        random: Random(seed),
+        random: Random::new(seed),
     };
     for step in 0..steps {
         if run.random.below(3) == 0 {

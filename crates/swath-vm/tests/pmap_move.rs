@@ -7,13 +7,14 @@ mod machine;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use machine::{Memory, Pool, Random, spec};
+use machine::{Memory, Pool, spec};
+use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, BusError, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, Vpn,
 };
 use swath_vm::{
-    Access, AddressSpace, Flush, MoveError, Pmap, Protection, ReverseMap, Site, Sizes, SpaceId,
-    Status,
+    AddressSpace, Flush, KeptPermissions, MoveError, PageAccess, Pmap, ReverseMap, Site, Sizes,
+    SpaceId, Status,
 };
 
 /// Tables come from here on.
@@ -84,7 +85,7 @@ fn site(space: u32, page: u64) -> Site {
 }
 
 fn content(frame: u64, word: u64) -> u64 {
-    Random(frame << 20 | word).next()
+    Random::new(frame << 20 | word).word()
 }
 
 /// The order of a page that one entry above the leaf tables maps.
@@ -114,22 +115,22 @@ impl<'m> World<'m> {
             let spaces = &mut (&mut world.spaces[..], |_, _| ());
             world.pmap.enter(spaces, at, Pfn::new(frame), USER, access, full).unwrap();
         };
-        enter(&mut world, site(0, FIRST + 5), FIRST + 5, Access::Read, None);
-        enter(&mut world, site(0, FIRST + 77), FIRST + 5, Access::None, None);
-        enter(&mut world, site(1, FIRST + 5), FIRST + 5, Access::Write, None);
+        enter(&mut world, site(0, FIRST + 5), FIRST + 5, PageAccess::Read, None);
+        enter(&mut world, site(0, FIRST + 77), FIRST + 5, PageAccess::None, None);
+        enter(&mut world, site(1, FIRST + 5), FIRST + 5, PageAccess::Write, None);
         for i in 0..16 {
             let frame = FIRST + 32 + i;
-            enter(&mut world, site(0, frame), frame, Access::Read, Some(Order::known(4)));
+            enter(&mut world, site(0, frame), frame, PageAccess::Read, Some(Order::known(4)));
         }
         let order = folded(format);
         let big = FIRST + 0x400;
         for i in 0..order.frames() {
-            enter(&mut world, site(0, big + i), big + i, Access::Read, Some(order));
+            enter(&mut world, site(0, big + i), big + i, PageAccess::Read, Some(order));
         }
         let spaces = &mut (&mut world.spaces[..], |_, _| ());
         let frames = (Pfn::new(big), order);
-        world.pmap.enter_superpage(spaces, site(1, big), frames, USER, Access::Write).unwrap();
-        enter(&mut world, site(1, FIRST + 0x800), big + 7, Access::Read, None);
+        world.pmap.enter_superpage(spaces, site(1, big), frames, USER, PageAccess::Write).unwrap();
+        enter(&mut world, site(1, FIRST + 0x800), big + 7, PageAccess::Read, None);
         for frame in FIRST..FIRST + FRAMES {
             let step = if frame < big + order.frames() { 1 } else { 511 };
             for word in (0..512).step_by(step) {
@@ -244,7 +245,7 @@ fn blocks_move_with_all_that_is_theirs() {
             // Its parts are right after a demotion, whatever table was kept for it.
             let range = PageRange::new(Vpn::new(from), 1);
             let spaces = &mut (&mut world.spaces[..], |_, _| ());
-            let protection = Protection { writable: false, executable: false };
+            let protection = KeptPermissions { writable: false, executable: false };
             world.pmap.protect(spaces, SpaceId(0), range, protection).unwrap();
             world.check(&context);
             for i in 0..order.frames() {

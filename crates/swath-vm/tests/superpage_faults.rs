@@ -10,7 +10,8 @@ use std::cell::RefCell;
 use machine::{Memory, Pool, Space, spec};
 use swath_arch::{Attributes, Extent, Format, Order, PageRange, Pfn, Vpn};
 use swath_vm::{
-    Access, AddressSpace, Pmap, PmapError, Protection, ReverseMap, Site, Sizes, SpaceId, Status,
+    AddressSpace, KeptPermissions, PageAccess, Pmap, PmapError, ReverseMap, Site, Sizes, SpaceId,
+    Status,
 };
 
 const POOL: u64 = 0x100;
@@ -54,16 +55,16 @@ impl Machine<'_> {
         for (id, i) in (0..2).flat_map(|id| (0..table).map(move |i| (id, i))) {
             let frame = Pfn::new(FIRST + i);
             let entered = self.with(|pmap, spaces| {
-                pmap.enter(spaces, site(id, i), frame, USER, Access::Read, full)
+                pmap.enter(spaces, site(id, i), frame, USER, PageAccess::Read, full)
             });
             entered.unwrap();
         }
         let frames = (Pfn::new(FIRST + table), order);
         self.with(|pmap, spaces| {
-            pmap.enter_superpage(spaces, site(0, table), frames, USER, Access::Write).unwrap();
+            pmap.enter_superpage(spaces, site(0, table), frames, USER, PageAccess::Write).unwrap();
             for i in 2 * table..3 * table - 1 {
                 let frame = Pfn::new(FIRST + i);
-                pmap.enter(spaces, site(0, i), frame, USER, Access::Read, full).unwrap();
+                pmap.enter(spaces, site(0, i), frame, USER, PageAccess::Read, full).unwrap();
             }
         });
         assert!(self.pmap.statistics().promotions >= 2);
@@ -95,9 +96,9 @@ const OPERATIONS: [Operation; 10] = [
         let (page, full) = (3 * m.table - 1, full(m));
         m.with(|pmap, spaces| {
             let frame = Pfn::new(FIRST + page);
-            match pmap.enter(spaces, site(0, page), frame, USER, Access::Read, full) {
+            match pmap.enter(spaces, site(0, page), frame, USER, PageAccess::Read, full) {
                 // Its promotion was spoilt: once more.
-                Err(PmapError::Map(swath_vm::MapError::AlreadyMapped { .. })) => Ok(()),
+                Err(PmapError::Map(swath_vm::MapPagesError::AlreadyMapped { .. })) => Ok(()),
                 other => other.map(drop),
             }
         })
@@ -106,14 +107,14 @@ const OPERATIONS: [Operation; 10] = [
         let (page, full) = (3 * m.table + 5, full(m));
         m.with(|pmap, spaces| {
             let frame = Pfn::new(FIRST + page);
-            pmap.enter(spaces, site(1, page), frame, USER, Access::Write, full).map(drop)
+            pmap.enter(spaces, site(1, page), frame, USER, PageAccess::Write, full).map(drop)
         })
     }),
     ("creation", |m| {
         let frames = (Pfn::new(FIRST + 3 * m.table), full(m).unwrap());
         let page = 3 * m.table;
         m.with(|pmap, spaces| {
-            pmap.enter_superpage(spaces, site(0, page), frames, USER, Access::Read)
+            pmap.enter_superpage(spaces, site(0, page), frames, USER, PageAccess::Read)
         })
     }),
     ("a write to a clean superpage", |m| {
@@ -135,7 +136,7 @@ const OPERATIONS: [Operation; 10] = [
     }),
     ("protection of parts of three", |m| {
         let range = PageRange::new(Vpn::new(FIRST + 35), 2 * m.table);
-        let protection = Protection { writable: false, executable: false };
+        let protection = KeptPermissions { writable: false, executable: false };
         m.with(|pmap, spaces| pmap.protect(spaces, SpaceId(0), range, protection))
     }),
     ("page-out", |m| m.with(|pmap, spaces| pmap.page_out(spaces, Pfn::new(FIRST + 99)).map(drop))),

@@ -12,8 +12,9 @@ use swath_arch::{
     PhysMemory, Vpn,
 };
 use swath_vm::{
-    Access, AddressSpace, DemoteError, DemotedTable, Faulted, Flush, NewError, Pmap, PromoteError,
-    Protection, Refusal, ReverseError, ReverseMap, Site, Sizes, SpaceId, Status,
+    AddressSpace, DemoteError, DemotedTable, Faulted, Flush, KeptPermissions, NewSpaceError,
+    PageAccess, Pmap, PromoteError, Refusal, ReverseError, ReverseMap, Site, Sizes, SpaceId,
+    Status,
 };
 
 const POOL: u64 = 0x100;
@@ -463,8 +464,14 @@ fn writes_make_clean_superpages_dirty_ones() {
         let full = Some(order);
         for id in 0..2 {
             for i in 0..count {
-                let entered =
-                    pmap.enter(spaces, site(id, i), Pfn::new(count + i), WRITE, Access::Read, full);
+                let entered = pmap.enter(
+                    spaces,
+                    site(id, i),
+                    Pfn::new(count + i),
+                    WRITE,
+                    PageAccess::Read,
+                    full,
+                );
                 assert_eq!(entered.unwrap() == order, i + 1 == count);
             }
         }
@@ -496,7 +503,7 @@ fn writes_make_clean_superpages_dirty_ones() {
         assert_eq!(pmap.clean(spaces, Pfn::new(count + 3)), Ok(true));
         assert_eq!(pmap.modified(spaces, Pfn::new(count + 3)), Ok(false));
         pmap.check(spaces, (0..2).map(SpaceId)).unwrap();
-        let none = Protection { writable: false, executable: false };
+        let none = KeptPermissions { writable: false, executable: false };
         let range = PageRange::new(Vpn::new(0), count);
         pmap.protect(spaces, SpaceId(0), range, none).unwrap();
         assert_eq!(pmap.modified(spaces, Pfn::new(count + 9)), Ok(true));
@@ -520,7 +527,7 @@ fn hostile_input() {
             &pool,
             &pool,
         );
-        assert_eq!(refused.map(drop), Err(NewError::NoSuchSize { order: odd }));
+        assert_eq!(refused.map(drop), Err(NewSpaceError::NoSuchSize { order: odd }));
         assert_eq!(pool.borrow().taken_frames(), 0);
         let mut plain: Space<'_> =
             AddressSpace::new(format, Coalescing::None, &memory, &pool, &pool).unwrap();

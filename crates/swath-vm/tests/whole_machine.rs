@@ -11,24 +11,28 @@ mod machine;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use machine::{Random, spec};
+use machine::spec;
+use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, BusError, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, SliceMemory,
     Vpn,
 };
-use swath_frame::layout::{Layout, LayoutConfig, Zone, ZoneKind};
-use swath_frame::zone::bank::buddy::{AdaptiveBuddy, Policy, Pools};
-use swath_frame::zone::bank::ranges::Banks as Geometry;
+use swath_frame::layout::{Layout, LayoutConfig, LayoutZone, ZoneKind};
+use swath_frame::zone::bank::BankLayout as Geometry;
+use swath_frame::zone::bank::{AdaptiveBuddy, PoolPlacement, PoolPolicy};
 use swath_frame::{
-    AllocError, ByteRange, FrameAllocator, FreeError, Handle, HotplugError, Isolation, LinuxZone,
-    Machine, MachineConfig, MemoryMap, Mobility, PerCpu, Request, Unit, ZoneAllocator,
+    BlockRequest, ByteRange, FrameAllocateError, FrameAllocator, FrameFreeError, HotplugError,
+    Isolation, LinuxZone, Machine, MachineConfig, MachineHandle, MemoryMap, MemoryUnit, Mobility,
+    PerCpuLists, ZoneAllocator,
 };
-use swath_vm::migrate::daemon::{Banks, Candidate, Cause, Config, Daemon, Step, Stuck};
+use swath_vm::migrate::daemon::{
+    BankCandidate, Daemon, GiveUpCause, MigrationConfig, MigrationStep, MovableBanks, Stuck,
+};
 use swath_vm::migrate::relocate::{Held, Holders, Relocator};
-use swath_vm::migrate::units::{NodeBanks, OfflineError, Units};
+use swath_vm::migrate::units::{HotplugUnits, NodeBanks, OfflineError};
 use swath_vm::{
-    Access, AddressSpace, Faulted, Flush, MapError, PageSizeError, Pmap, PmapError, ReverseMap,
-    Site, Sizes, SpaceId, Status,
+    AddressSpace, Faulted, Flush, MapPagesError, PageAccess, PageSizeError, Pmap, PmapError,
+    ReverseMap, Site, Sizes, SpaceId, Status,
 };
 
 const FIRST: u64 = 0x2000;
@@ -105,7 +109,7 @@ impl Known {
     }
 
     fn content(&self, tag: Tag, word: u64) -> u64 {
-        Random(tag << 32 | self.version[&tag] << 10 | word).next()
+        Random::new(tag << 32 | self.version[&tag] << 10 | word).word()
     }
 }
 
@@ -178,23 +182,27 @@ impl PhysMemory for Memory<'_> {
     }
 }
 
-type Computer<Z> = Machine<Vec<Z>, Vec<PerCpu>, Vec<u64>>;
+type Computer<Z> = Machine<Vec<Z>, Vec<PerCpuLists>, Vec<u64>>;
 
 /// Tables are kernel memory of the same machine.
 struct Tables<'m, Z> {
-    handle: Handle<'m, Vec<Z>, Vec<PerCpu>, Vec<u64>>,
+    handle: MachineHandle<'m, Vec<Z>, Vec<PerCpuLists>, Vec<u64>>,
     faults: &'m Faults,
 }
 
 impl<Z: ZoneAllocator> FrameAllocator for Tables<'_, Z> {
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
-        self.handle.take_block(frames_max)
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        self.handle.allocate_block(frames_max)
     }
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
         let failed = comes(&self.faults.table);
-        if failed { Err(AllocError::NoBlock { order }) } else { self.handle.take_aligned(order) }
+        if failed {
+            Err(FrameAllocateError::NoBlock { order })
+        } else {
+            self.handle.allocate_aligned(order)
+        }
     }
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         self.handle.free(extent)
     }
     fn free_frames(&self) -> u64 {
@@ -274,8 +282,8 @@ struct Meddled<'m, Z, B> {
     faults: &'m Faults,
 }
 
-impl<Z: ZoneAllocator, B: Banks> Banks for Meddled<'_, Z, B> {
-    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate> {
+impl<Z: ZoneAllocator, B: MovableBanks> MovableBanks for Meddled<'_, Z, B> {
+    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<BankCandidate> {
         self.banks.candidate(avoided)
     }
     fn room_frames(&self, bank: usize) -> u64 {
@@ -290,7 +298,7 @@ impl<Z: ZoneAllocator, B: Banks> Banks for Meddled<'_, Z, B> {
     fn next_occupied(&self, bank: usize, from: Pfn) -> Option<Pfn> {
         self.banks.next_occupied(bank, from)
     }
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+    fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
         if comes(&self.faults.meddle) {
             let mut known = self.known.borrow_mut();
             if let Some((start, order)) = known.unit(self.faults.looked_at.get()) {
@@ -301,15 +309,15 @@ impl<Z: ZoneAllocator, B: Banks> Banks for Meddled<'_, Z, B> {
                     // A page of the page cache is dropped.
                     known.release(start, order.frames());
                     let extent = Extent::new(Pfn::new(start), order.frames());
-                    self.machine.borrow_mut().give(extent, 1).unwrap();
+                    self.machine.borrow_mut().free(extent, 1).unwrap();
                 }
             }
         }
         let large = self.faults.no_large.get() && order.k() >= 4;
-        if large || comes(&self.faults.target) { None } else { self.banks.take_target(order) }
+        if large || comes(&self.faults.target) { None } else { self.banks.allocate_target(order) }
     }
-    fn give(&mut self, start: Pfn, order: Order) {
-        self.banks.give(start, order);
+    fn free(&mut self, start: Pfn, order: Order) {
+        self.banks.free(start, order);
     }
 }
 
@@ -377,8 +385,8 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
 
     fn allocate(&mut self, order: Order, mobility: Mobility) -> Option<u64> {
         let (highest, cpu) = (ZoneKind::Normal, self.below(2) as usize);
-        let request = Request { order, mobility, highest, node: 0, cpu, urgent: false };
-        let start = self.machine.borrow_mut().take(request).ok()?.raw();
+        let request = BlockRequest { order, mobility, highest, node: 0, cpu, urgent: false };
+        let start = self.machine.borrow_mut().allocate(request).ok()?.raw();
         for frame in start..start + order.frames() {
             self.tags += 1;
             let tag = self.tags;
@@ -394,14 +402,15 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
         Some(start)
     }
 
-    fn note(&mut self, key: (u32, u64), frame: u64, access: Access) {
+    fn note(&mut self, key: (u32, u64), frame: u64, access: PageAccess) {
         let mut known = self.known.borrow_mut();
         let Use::User { tag, .. } = known.used(frame) else { panic!("{frame:#x}") };
-        let attributes = Attributes { writable: access == Access::Write, accessed: true, ..USER };
+        let attributes =
+            Attributes { writable: access == PageAccess::Write, accessed: true, ..USER };
         assert!(known.pages.insert(key, (tag, attributes)).is_none());
     }
 
-    fn enter(&mut self, key: (u32, u64), frame: u64, access: Access, full: Option<Order>) {
+    fn enter(&mut self, key: (u32, u64), frame: u64, access: PageAccess, full: Option<Order>) {
         let site = Site { space: SpaceId(key.0), page: Vpn::new(key.1) };
         let entered =
             self.with(|pmap, spaces| pmap.enter(spaces, site, Pfn::new(frame), USER, access, full));
@@ -409,13 +418,13 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
             Ok(_) => self.note(key, frame, access),
             Err(
                 PmapError::OutOfEntries
-                | PmapError::Map(MapError::AlreadyMapped { .. } | MapError::NoTable(_)),
+                | PmapError::Map(MapPagesError::AlreadyMapped { .. } | MapPagesError::NoTable(_)),
             ) => {}
             Err(error) => panic!("{error}"),
         }
     }
 
-    fn enter_superpage(&mut self, key: (u32, u64), frame: u64, order: Order, access: Access) {
+    fn enter_superpage(&mut self, key: (u32, u64), frame: u64, order: Order, access: PageAccess) {
         let site = Site { space: SpaceId(key.0), page: Vpn::new(key.1) };
         let frames = (Pfn::new(frame), order);
         let entered =
@@ -427,7 +436,7 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
             Err(
                 PmapError::OutOfEntries
                 | PmapError::MapSuperpage(PageSizeError::Map(
-                    MapError::AlreadyMapped { .. } | MapError::NoTable(_),
+                    MapPagesError::AlreadyMapped { .. } | MapPagesError::NoTable(_),
                 )),
             ) => {}
             Err(error) => panic!("{error}"),
@@ -436,7 +445,7 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
 
     /// Maps a block somewhere: whole if it is large enough, or page by page.
     fn map(&mut self, start: u64, order: Order) {
-        let access = [Access::Read, Access::Write][self.below(2) as usize];
+        let access = [PageAccess::Read, PageAccess::Write][self.below(2) as usize];
         let space = self.below(SPACES.into()) as u32;
         let half = if order.k() >= 8 { WINDOW / 2 } else { 0 };
         let page = PAGE + half + (self.below(WINDOW / 2) & !(order.frames() - 1));
@@ -479,13 +488,13 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
         }
         self.known.borrow_mut().release(start, count);
         let cpu = self.below(2) as usize;
-        self.machine.borrow_mut().give(Extent::new(Pfn::new(start), count), cpu).unwrap();
+        self.machine.borrow_mut().free(Extent::new(Pfn::new(start), count), cpu).unwrap();
     }
 
     fn write(&mut self, key: (u32, u64)) {
         let site = Site { space: SpaceId(key.0), page: Vpn::new(key.1) };
         let faulted =
-            self.with(|pmap, spaces| pmap.fault(spaces, site, Access::Write, None)).unwrap();
+            self.with(|pmap, spaces| pmap.fault(spaces, site, PageAccess::Write, None)).unwrap();
         let (tag, frame) = {
             let mut known = self.known.borrow_mut();
             if let Faulted::Removed { range } = faulted {
@@ -578,7 +587,12 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
     }
 
     /// One step of the daemon, in which something may go wrong.
-    fn migrate<B: Banks>(&mut self, daemon: &mut Daemon, banks: B, now_ns: u64) -> Step {
+    fn migrate<B: MovableBanks>(
+        &mut self,
+        daemon: &mut Daemon,
+        banks: B,
+        now_ns: u64,
+    ) -> MigrationStep {
         let (machine, known, faults) = (self.machine, self.known, self.faults);
         let mut banks = Meddled { banks, machine, known, faults };
         let (kind, n) = (self.below(16), 1 + self.below(8));
@@ -605,13 +619,13 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
         }
         faults.unmovable.set(0);
         faults.no_large.set(false);
-        if let Step::GaveUp { cause, .. } = step {
+        if let MigrationStep::GaveUp { cause, .. } = step {
             let index = match cause {
-                Cause::Stuck(Stuck::Unmovable) => 0,
-                Cause::Stuck(Stuck::Pinned) => 1,
-                Cause::Stuck(Stuck::Failed) => 2,
-                Cause::NoTarget => 3,
-                Cause::InUse => panic!("a frame without an owner"),
+                GiveUpCause::Stuck(Stuck::Unmovable) => 0,
+                GiveUpCause::Stuck(Stuck::Pinned) => 1,
+                GiveUpCause::Stuck(Stuck::Failed) => 2,
+                GiveUpCause::NoTarget => 3,
+                GiveUpCause::InUse => panic!("a frame without an owner"),
             };
             self.causes[index] += 1;
         }
@@ -644,7 +658,7 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
             };
             used += 1;
             assert_eq!(known.place[&tag], frame, "{context}: in two places");
-            let random = Random(frame ^ self.random.0).next();
+            let random = Random::new(frame ^ self.random.clone().word()).word();
             let words =
                 if random.is_multiple_of(32) { 0..512 } else { random % 512..random % 512 + 1 };
             for word in words.chain([0, 511]) {
@@ -694,11 +708,11 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
     }
 
     /// No unit is isolated but the one that is being emptied.
-    fn isolated(&self, moving: Option<Unit>, context: &str) {
+    fn isolated(&self, moving: Option<MemoryUnit>, context: &str) {
         let machine = self.machine.borrow();
         let layout = machine.layout();
-        let units = (0..layout.banks()).map(Unit::Bank);
-        for unit in units.chain((0..layout.sections()).map(Unit::Section)) {
+        let units = (0..layout.banks()).map(MemoryUnit::Bank);
+        for unit in units.chain((0..layout.sections()).map(MemoryUnit::Section)) {
             let isolated = machine.unit_state(unit).unwrap().isolation == Isolation::Isolated;
             assert_eq!(isolated, moving == Some(unit), "{context}: {unit}");
         }
@@ -710,7 +724,7 @@ impl<'m, Z: ZoneAllocator> World<'m, Z> {
 fn with_world<Z: ZoneAllocator>(
     format: Format,
     seed: u64,
-    zone: impl Fn(&MemoryMap<'_>, &Zone) -> Z,
+    zone: impl Fn(&MemoryMap<'_>, &LayoutZone) -> Z,
     test: impl FnOnce(&mut World<'_, Z>),
 ) {
     let all = Extent::new(Pfn::new(FIRST), FRAMES);
@@ -722,7 +736,7 @@ fn with_world<Z: ZoneAllocator>(
     let config = MachineConfig { cpus: 2, min_free_kib: Some(256), per_cpu_lists: true };
     let zones: Vec<Z> = layout.zones().iter().map(|of| zone(&map, of)).collect();
     let size = Computer::<Z>::size(&map, &layout, config);
-    let lists = vec![PerCpu::default(); size.lists];
+    let lists = vec![PerCpuLists::default(); size.lists];
     let machine = Machine::new(&map, layout, config, zones, lists, vec![0; size.words]).unwrap();
     let machine = RefCell::new(machine);
     let mut words = vec![0x5a5a; FRAMES as usize * 512];
@@ -745,7 +759,7 @@ fn with_world<Z: ZoneAllocator>(
     let sizes = sizes.fold(Sizes::NONE, Sizes::with);
     let spaces = (0..SPACES).map(|_| {
         let tables = || {
-            let handle = Handle::new(&machine, Mobility::Unmovable, ZoneKind::Normal, 0, 0);
+            let handle = MachineHandle::new(&machine, Mobility::Unmovable, ZoneKind::Normal, 0, 0);
             Tables { handle: handle.unwrap(), faults: &faults }
         };
         AddressSpace::with_superpages(format, sizes, &memory, tables(), tables()).unwrap()
@@ -763,15 +777,19 @@ fn with_world<Z: ZoneAllocator>(
         faults: &faults,
         spaces: spaces.collect(),
         pmap: Pmap::new(reverse, status),
-        random: Random(seed),
+        random: Random::new(seed),
         tags: 0,
         removed: 0,
         causes: [0; 4],
     });
 }
 
-const EAGER: Config =
-    Config { interval_ns: 10, retry_ns: 100, occupied_permille_max: 950, reserve_frames: 0 };
+const EAGER: MigrationConfig = MigrationConfig {
+    interval_ns: 10,
+    retry_ns: 100,
+    occupied_permille_max: 950,
+    reserve_frames: 0,
+};
 
 /// So many rounds of work and of steps.
 const ROUNDS: u64 = 90;
@@ -783,10 +801,10 @@ fn goal(round: u64) -> u64 {
 fn green(format: Format) {
     let (mut sum, mut causes) = ([0; 7], [0; 4]);
     for seed in 1..=4 {
-        let zone = |map: &MemoryMap<'_>, zone: &Zone| {
+        let zone = |map: &MemoryMap<'_>, zone: &LayoutZone| {
             let banks = Geometry::new(Pfn::new(0), BANK, Order::known(10)).unwrap();
-            let policy = if seed == 2 { Policy::PAPER } else { Policy::PACKED };
-            let rule = Pools::new(policy);
+            let policy = if seed == 2 { PoolPolicy::PAPER } else { PoolPolicy::PACKED };
+            let rule = PoolPlacement::new(policy);
             type Words = Vec<u64>;
             let words = AdaptiveBuddy::<Words>::storage_words(map, zone.span, banks, &rule);
             AdaptiveBuddy::new(map, zone.span, banks, rule, vec![0; words.unwrap()]).unwrap()
@@ -803,9 +821,9 @@ fn green(format: Format) {
                     let done = world.migrate(&mut daemon, banks, 10 * round);
                     let context = format!("{context}: {done:?}");
                     world.compare(&context);
-                    world.isolated(daemon.moving().map(Unit::Bank), &context);
+                    world.isolated(daemon.moving().map(MemoryUnit::Bank), &context);
                     let banks = NodeBanks::new(world.machine, 0, 1).unwrap();
-                    if let Step::Emptied { bank, .. } = done {
+                    if let MigrationStep::Emptied { bank, .. } = done {
                         assert!(banks.is_offline(bank), "{context}");
                     }
                     let offline = (0..8).filter(|&bank| banks.is_offline(bank)).count();
@@ -857,7 +875,7 @@ fn sections_of_linux_go_offline_and_come_back() {
     let (mut offlined, mut moved, mut reasons, mut causes) = (0, 0, [0; 3], [0; 4]);
     for seed in 11..=12 {
         let format = [Format::X86_64, Format::ArmV8][seed as usize % 2];
-        let zone = |map: &MemoryMap<'_>, zone: &Zone| {
+        let zone = |map: &MemoryMap<'_>, zone: &LayoutZone| {
             let words = vec![0; LinuxZone::<&mut [u64]>::storage_words(zone.span)];
             LinuxZone::new(map, zone.span, Order::known(9), words).unwrap()
         };
@@ -867,8 +885,8 @@ fn sections_of_linux_go_offline_and_come_back() {
                 (0..30).for_each(|_| world.work(goal(round) * 2 / 3));
                 let context = format!("{format:?} seed {seed} round {round}");
                 let number = world.below(8) as usize;
-                let unit = Unit::Section(number);
-                let mut units = Units::new(world.machine, Unit::Section, 0).unwrap();
+                let unit = MemoryUnit::Section(number);
+                let mut units = HotplugUnits::new(world.machine, MemoryUnit::Section, 0).unwrap();
                 let state = world.machine.borrow().section_state(number).unwrap();
                 if state.isolation == Isolation::Offline {
                     world.machine.borrow_mut().online(unit).unwrap();
@@ -892,7 +910,7 @@ fn sections_of_linux_go_offline_and_come_back() {
                             reasons[0] += 1;
                         }
                         Err(OfflineError::Stays { frame, cause, .. }) => {
-                            let pinned = cause == Cause::Stuck(Stuck::Pinned);
+                            let pinned = cause == GiveUpCause::Stuck(Stuck::Pinned);
                             assert_eq!(world.machine.borrow().is_used(frame), Some(true));
                             let pins = world.known.borrow().pinned.len();
                             assert!(!pinned || pins > 0, "{context}");
@@ -903,11 +921,12 @@ fn sections_of_linux_go_offline_and_come_back() {
                 } else if units.begin(&mut daemon, number).unwrap_or(false) {
                     // In steps, between which the work goes on.
                     while daemon.moving().is_some() {
-                        let units = Units::new(world.machine, Unit::Section, 0).unwrap();
+                        let units =
+                            HotplugUnits::new(world.machine, MemoryUnit::Section, 0).unwrap();
                         let done = world.migrate(&mut daemon, units, round);
                         world.compare(&format!("{context}: {done:?}"));
-                        world.isolated(daemon.moving().map(Unit::Section), &context);
-                        offlined += u64::from(matches!(done, Step::Emptied { .. }));
+                        world.isolated(daemon.moving().map(MemoryUnit::Section), &context);
+                        offlined += u64::from(matches!(done, MigrationStep::Emptied { .. }));
                         (0..5).for_each(|_| world.work(goal(round) / 2));
                     }
                 }

@@ -13,7 +13,7 @@ use swath_frame::Mobility;
 use swath_lab::papers::green::machine::allocator::AllocatorName;
 use swath_lab::papers::green::machine::computer::drive;
 use swath_lab::papers::green::machine::config::{
-    GreenConfig, GreenError, MachineName, MigrationConfig,
+    DaemonConfig, GreenConfig, GreenError, MachineName,
 };
 use swath_lab::papers::green::machine::view::{Look, MachineView};
 use swath_lab::papers::green::pages::requests::{ReplayOp, TimedOp};
@@ -87,7 +87,7 @@ fn looks(config: GreenConfig, ops: &[TimedOp]) -> Vec<Look> {
 }
 
 fn four_gib(allocator: AllocatorName, migrate: bool) -> GreenConfig {
-    let daemon = migrate.then_some(MigrationConfig::DEFAULT);
+    let daemon = migrate.then_some(DaemonConfig::DEFAULT);
     GreenConfig { daemon, ..GreenConfig::new(allocator, MachineName::FourGib) }
 }
 

@@ -26,7 +26,7 @@
 //! need eight: they fit only beside the table
 //! ([`crate::ContiguityField::Beside`]).
 
-use crate::{Field, Scattered};
+use crate::formats::field::{Field, Scattered};
 
 /// First and second level: the descriptor's type.
 pub const TYPE: Field = Field::bits(1, 0);

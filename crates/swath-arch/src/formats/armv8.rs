@@ -19,7 +19,7 @@
 //! anchor's contiguity gets all nine ([`ANCHOR`]). Output address bits that a
 //! smaller physical address space does not need are RES0, not free.
 
-use crate::{Field, Scattered};
+use crate::formats::field::{Field, Scattered};
 
 /// Bit 0 of every valid descriptor.
 pub const VALID: Field = Field::bit(0);
@@ -56,7 +56,7 @@ pub const ATTR_DEVICE: u64 = 1;
 /// Inner shareable.
 pub const SH_INNER: u64 = 0b11;
 
-/// How many entries a set contiguous bit joins.
+/// The number of entries that a set contiguous bit joins.
 pub const CONTIGUOUS_ENTRIES: u64 = 16;
 
 /// VA bits that index level 0.

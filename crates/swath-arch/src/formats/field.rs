@@ -5,7 +5,7 @@
 pub struct Field {
     /// The number of the field's lowest bit.
     pub low: u32,
-    /// How many bits the field has: 1 to 63.
+    /// Number of bits of the field: 1 to 63.
     pub width: u32,
 }
 
@@ -54,7 +54,7 @@ impl Field {
 pub struct Scattered(pub &'static [Field]);
 
 impl Scattered {
-    /// How many bits the number has.
+    /// Returns the number's bits.
     pub const fn width(self) -> u32 {
         let mut sum = 0;
         let mut i = 0;

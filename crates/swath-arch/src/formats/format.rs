@@ -1,8 +1,10 @@
 //! The three translation formats, and what a translation control register
 //! would say to the hardware about a table.
 
+use crate::addr::number::{PhysAddr, VirtAddr};
+use crate::addr::order::Order;
+use crate::formats::field::{Field, Scattered};
 use crate::formats::{armv7, armv8, x86_64};
-use crate::{Field, Order, PhysAddr, Scattered, VirtAddr};
 
 /// A page-table format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -85,8 +87,8 @@ impl Format {
         }
     }
 
-    /// Whether the format can translate `addr`: below 2^32 in ARMv7, below
-    /// 2^48 in ARMv8 (the range of `TTBR0`), canonical in x86-64.
+    /// Returns true if the format can translate `addr`: below 2^32 in ARMv7,
+    /// below 2^48 in ARMv8 (the range of `TTBR0`), canonical in x86-64.
     #[inline]
     pub const fn is_canonical(self, addr: VirtAddr) -> bool {
         match self {
@@ -108,7 +110,7 @@ impl Format {
         }
     }
 
-    /// Where a base page's descriptor holds PCAD's Ascend.
+    /// Returns the bits of a base page's descriptor that hold PCAD's Ascend.
     pub const fn ascend(self) -> Scattered {
         match self {
             Self::ArmV7 => armv7::ASCEND,
@@ -117,7 +119,7 @@ impl Format {
         }
     }
 
-    /// Where a base page's descriptor holds PCAD's Descend.
+    /// Returns the bits of a base page's descriptor that hold PCAD's Descend.
     pub const fn descend(self) -> Scattered {
         match self {
             Self::ArmV7 => armv7::DESCEND,
@@ -126,7 +128,8 @@ impl Format {
         }
     }
 
-    /// Where a base page's descriptor holds an anchor's contiguity.
+    /// Returns the bits of a base page's descriptor that hold an anchor's
+    /// contiguity.
     pub const fn anchor(self) -> Scattered {
         match self {
             Self::ArmV7 => armv7::ANCHOR,
@@ -142,7 +145,7 @@ impl Format {
     }
 }
 
-/// Where the contiguity of a base page is written.
+/// The place in which the contiguity of a base page is written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ContiguityField {
     /// In the bits that the format leaves free: what a real table can do.
@@ -158,7 +161,7 @@ pub enum ContiguityField {
     },
 }
 
-/// How the table says what is contiguous.
+/// The way in which a table says what is contiguous.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Coalescing {
     /// It does not: one base page to a TLB entry (the papers' TRAD).
@@ -169,14 +172,14 @@ pub enum Coalescing {
     /// AT: every page whose number is a multiple of the distance is an
     /// anchor; its descriptor says how many contiguous pages begin there.
     Anchor {
-        /// Where the contiguity is written.
+        /// The place in which the contiguity is written.
         field: ContiguityField,
         /// log2 of the distance in pages: 1 to 16.
         distance: Order,
     },
 }
 
-/// What the hardware is told about a table: format, root and coalescing, as
+/// All that the hardware is told about a table: format, root and coalescing, as
 /// translation control registers would hold them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Regime {
@@ -184,11 +187,11 @@ pub struct Regime {
     pub format: Format,
     /// The root table.
     pub root: PhysAddr,
-    /// What the base pages' descriptors say besides.
+    /// The contiguity that the base pages' descriptors state besides.
     pub coalescing: Coalescing,
 }
 
-/// What kind of memory a mapping reaches.
+/// The kind of memory that a mapping reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum MemoryKind {
     /// Normal, cacheable, write-back.
@@ -198,7 +201,7 @@ pub enum MemoryKind {
     Device,
 }
 
-/// What a mapping permits, and what its flags say.
+/// The permissions and flags of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Attributes {
     /// Writes are allowed.
@@ -230,6 +233,7 @@ impl Attributes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addr::number::BASE_PAGE_SHIFT;
 
     /// The indices of the levels tile the address from the top down to the
     /// page offset, and what a leaf maps is what lies below its index.
@@ -240,11 +244,11 @@ mod tests {
             for pair in levels.windows(2) {
                 assert_eq!(pair[0].index.low, pair[1].index.low + pair[1].index.width);
             }
-            assert_eq!(levels[levels.len() - 1].index.low, crate::BASE_PAGE_SHIFT);
+            assert_eq!(levels[levels.len() - 1].index.low, BASE_PAGE_SHIFT);
             for level in levels {
                 for (i, leaf) in level.leaves.iter().enumerate() {
                     let joined = [0, 4][i];
-                    assert_eq!(leaf.k() + crate::BASE_PAGE_SHIFT, level.index.low + joined);
+                    assert_eq!(leaf.k() + BASE_PAGE_SHIFT, level.index.low + joined);
                 }
             }
         }

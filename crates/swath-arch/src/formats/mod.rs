@@ -1,7 +1,14 @@
-//! TODO formats.
+//! The page-table formats: where each field of a descriptor lies.
+//!
+//! [`Format`] gathers what the three architectures have in common (levels, sizes,
+//! the bits that are free for contiguity); the modules name every [`Field`] of
+//! their descriptors and cite its specification.
 
 pub mod armv7;
 pub mod armv8;
-pub mod field;
-pub mod format;
+pub(crate) mod field;
+pub(crate) mod format;
 pub mod x86_64;
+
+pub use field::{Field, Scattered};
+pub use format::{Attributes, Coalescing, ContiguityField, Format, Level, MemoryKind, Regime};

@@ -18,7 +18,7 @@
 //! seven for Ascend and seven for Descend ([`ASCEND`], [`DESCEND`]), an
 //! anchor's contiguity gets all fourteen ([`ANCHOR`]).
 
-use crate::{Field, Scattered};
+use crate::formats::field::{Field, Scattered};
 
 /// Present.
 pub const P: Field = Field::bit(0);

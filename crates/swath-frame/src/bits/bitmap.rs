@@ -35,7 +35,8 @@ const UPPER_MAX: usize = 7;
 /// above the head word are always set. `marked` words are marked.
 #[derive(Clone, Copy, Debug)]
 pub struct Bitmap {
-    /// Where level 0 starts in the slice; the other levels follow it.
+    /// The place in the slice at which level 0 starts; the other levels follow
+    /// it.
     at: usize,
     /// Words of level 0.
     words: usize,
@@ -43,7 +44,7 @@ pub struct Bitmap {
     head: usize,
     /// Words of level 0 that hold a one, and the head.
     marked: usize,
-    /// How many levels there are above level 0, and where each starts.
+    /// Number of levels above level 0, and the start of each.
     depth: usize,
     upper: [usize; UPPER_MAX],
 }
@@ -85,19 +86,19 @@ impl Bitmap {
         Self { at: 0, words: 0, head: 0, marked: 1, depth: 0, upper: [0; UPPER_MAX] }
     }
 
-    /// How many numbers the set holds. O(words).
+    /// Counts the numbers of the set. O(words).
     pub fn len(&self, storage: &[u64]) -> usize {
         let level = &storage[self.at..self.at + self.words];
         level.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether the set holds nothing. O(1).
+    /// Returns true if the set holds nothing. O(1).
     #[inline(always)]
     pub fn is_empty(&self, storage: &[u64]) -> bool {
         self.marked == 1 && storage[self.at + self.head] == 0
     }
 
-    /// Whether the set holds `number`; false beyond the bound. O(1).
+    /// Returns true if the set holds `number`; false beyond the bound. O(1).
     #[inline]
     pub fn contains(&self, storage: &[u64], number: usize) -> bool {
         number / 64 < self.words && storage[self.at + number / 64] >> (number % 64) & 1 == 1
@@ -115,8 +116,8 @@ impl Bitmap {
         [storage[self.at + index], storage[self.at + index + 1]]
     }
 
-    /// How many of the `count` words of level 0 from `low` on are all ones; 0
-    /// if one of them does not exist.
+    /// Counts those of the `count` words of level 0 from `low` on that are all
+    /// ones; 0 if one of them does not exist.
     #[inline(always)]
     pub(crate) fn full_words(&self, storage: &[u64], low: usize, count: usize) -> usize {
         let level = &storage[self.at..self.at + self.words];
@@ -213,8 +214,8 @@ impl Bitmap {
         storage[self.at + index] = now;
     }
 
-    /// Whether the set holds every number from `first` on and below `past`.
-    /// O((past - first)/64), less if one is missing early.
+    /// Returns true if the set holds every number from `first` on and below
+    /// `past`. O((past - first)/64), less if one is missing early.
     pub(crate) fn all(&self, storage: &[u64], first: usize, past: usize) -> bool {
         let words = &storage[self.at..self.at + self.words];
         past <= 64 * self.words && (first == past || all_set(words, first, past - first))
@@ -240,7 +241,8 @@ impl Bitmap {
         set(&mut storage[self.at..self.at + self.words], first, count);
     }
 
-    /// Where the levels above level 0 start, from the lowest on.
+    /// Iterates over the starts of the levels above level 0, from the lowest
+    /// on.
     #[inline(always)]
     fn upper(&self) -> impl DoubleEndedIterator<Item = usize> {
         self.upper[..self.depth.min(UPPER_MAX)].iter().copied()
@@ -415,7 +417,7 @@ impl Bitmap {
         true
     }
 
-    /// Which word is the head.
+    /// Returns the number of the head word.
     #[inline(always)]
     pub(crate) fn head(&self) -> usize {
         self.head
@@ -507,8 +509,8 @@ impl Bitmap {
         [or_zero(index.wrapping_sub(1)), level[index], or_zero(index + 1)]
     }
 
-    /// How many numbers from `first` on the set holds without a gap, counted
-    /// up to 64. O(1).
+    /// Counts the numbers from `first` on that the set holds without a gap, up
+    /// to 64. O(1).
     #[inline(always)]
     pub(crate) fn ones_from(&self, storage: &[u64], first: usize) -> usize {
         let level = &storage[self.at..self.at + self.words];
@@ -518,8 +520,8 @@ impl Bitmap {
         ones.trailing_ones() as usize
     }
 
-    /// How many numbers below `past` the set holds without a gap, counted up
-    /// to 64. O(1).
+    /// Counts the numbers below `past` that the set holds without a gap, up to
+    /// 64. O(1).
     #[inline(always)]
     pub(crate) fn ones_before(&self, storage: &[u64], past: usize) -> usize {
         let level = &storage[self.at..self.at + self.words];
@@ -531,8 +533,8 @@ impl Bitmap {
         ones.leading_ones() as usize
     }
 
-    /// How many numbers from `first` on the set holds without a gap, counted
-    /// up to `limit`. O(limit/64).
+    /// Counts the numbers from `first` on that the set holds without a gap, up
+    /// to `limit`. O(limit/64).
     #[inline]
     pub fn run(&self, storage: &[u64], first: usize, limit: usize) -> usize {
         let words = &storage[self.at..self.at + self.words];
@@ -553,7 +555,8 @@ impl Bitmap {
         run.min(limit)
     }
 
-    /// Where the run of members that ends below `past` starts. O(run/64).
+    /// Returns the start of the run of members that ends below `past`.
+    /// O(run/64).
     pub fn run_start(&self, storage: &[u64], past: usize) -> usize {
         let mut start = past;
         while start > 0 {
@@ -638,7 +641,7 @@ pub(crate) fn clear(words: &mut [u64], first: usize, count: usize) {
     }
 }
 
-/// Whether the `count` bits, at least one, from bit `first` on are set.
+/// Returns true if the `count` bits, at least one, from bit `first` on are set.
 #[inline]
 pub(crate) fn all_set(words: &[u64], first: usize, count: usize) -> bool {
     let (low, high) = (first / 64, (first + count - 1) / 64);

@@ -1,4 +1,8 @@
-//! TODO bits.
+//! Sets of numbers as bits in words that the caller owns: a bitmap whose levels
+//! of summaries find the first bit in O(log n), and a tree of such words for
+//! each size class of a bank.
 
 pub mod bitmap;
-pub(crate) mod shape;
+pub(crate) mod tree;
+
+pub use bitmap::Bitmap;

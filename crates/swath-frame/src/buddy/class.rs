@@ -11,8 +11,8 @@ pub struct Class {
     /// A multiple of 64, so that the units of a parent share a word wherever
     /// they fit into one.
     pub(crate) base: u64,
-    /// Where in the storage the word of unit 0 would stand, as far below the
-    /// word of unit `base` as it is; wraps.
+    /// The place in the storage at which the word of unit 0 would stand, as far
+    /// below the word of unit `base` as it is; wraps.
     pub(crate) origin: usize,
     /// All ones if the units have parents, else 0.
     pub(crate) twins: u64,
@@ -25,7 +25,8 @@ impl Class {
     pub(crate) const NONE: Self =
         Self { free: Bitmap::none(), base: 0, origin: 0, twins: 0, node_max: 0, granularity: 0 };
 
-    /// Where in the storage the word of a unit (its absolute number) stands.
+    /// Returns the place in the storage of the word of a unit (its absolute
+    /// number).
     #[inline(always)]
     pub(crate) fn word_at(&self, unit: u64) -> usize {
         self.origin.wrapping_add((unit >> 6) as usize)
@@ -49,7 +50,7 @@ impl Class {
         }
     }
 
-    /// How much of a maximal run from `unit` on is its first node.
+    /// Returns the length of the first node of a maximal run from `unit` on.
     #[inline]
     pub(crate) fn cut(&self, unit: usize, run: usize) -> usize {
         if run <= self.node_max { run } else { self.border(unit) }

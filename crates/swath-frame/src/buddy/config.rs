@@ -1,21 +1,19 @@
-//! Which orders of a page buddy allocator have a list.
-
-use core::fmt;
+//! The orders of a page buddy allocator that have a list.
 
 use swath_arch::Order;
 
 /// The most classes that an allocator can have.
 pub const CLASSES_MAX: usize = 32;
 
-/// Which orders have a list: 0, G, 2G, … up to a top order.
+/// The orders that have a list: 0, G, 2G, … up to a top order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Config {
+pub struct BuddyConfig {
     pub(crate) granularity: u32,
     /// The top class.
     pub(crate) last: usize,
 }
 
-impl Config {
+impl BuddyConfig {
     /// The binary buddy system as the paper measures it: MAX_ORDER 9, which
     /// is orders 0 to 8.
     pub const BBS: Self = Self { granularity: 1, last: 8 };
@@ -30,15 +28,15 @@ impl Config {
     /// with MAX_ORDER = `top` + 1.
     ///
     /// # Errors
-    /// [`ConfigError`] if `granularity` is 0 or beyond [`Order::MAX`], or if
+    /// [`BuddyConfigError`] if `granularity` is 0 or beyond [`Order::MAX`], or if
     /// there would be more than [`CLASSES_MAX`] classes.
-    pub const fn new(granularity: u32, top: Order) -> Result<Self, ConfigError> {
+    pub const fn new(granularity: u32, top: Order) -> Result<Self, BuddyConfigError> {
         if granularity == 0 || granularity > Order::MAX.k() {
-            return Err(ConfigError::Granularity { granularity });
+            return Err(BuddyConfigError::Granularity { granularity });
         }
         let last = (top.k() / granularity) as usize;
         if last >= CLASSES_MAX {
-            return Err(ConfigError::TooManyClasses { classes: last + 1 });
+            return Err(BuddyConfigError::TooManyClasses { classes: last + 1 });
         }
         Ok(Self { granularity, last })
     }
@@ -48,7 +46,7 @@ impl Config {
         self.granularity
     }
 
-    /// How many orders have a list.
+    /// Returns the number of orders that have a list.
     pub const fn classes(self) -> usize {
         self.last + 1
     }
@@ -70,67 +68,19 @@ impl Config {
     }
 }
 
-/// Why orders cannot be laid out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConfigError {
+/// Reasons why orders cannot have lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BuddyConfigError {
     /// The granularity is 0 or beyond [`Order::MAX`].
+    #[error("granularity {granularity} is not from 1 to {}", Order::MAX)]
     Granularity {
         /// The granularity.
         granularity: u32,
     },
     /// The orders are more than [`CLASSES_MAX`].
+    #[error("{classes} orders would need a list, {CLASSES_MAX} can have one")]
     TooManyClasses {
-        /// How many there would be.
+        /// The number that there would be.
         classes: usize,
     },
 }
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Granularity { granularity } => {
-                write!(f, "granularity {granularity} is not from 1 to {}", Order::MAX)
-            }
-            Self::TooManyClasses { classes } => {
-                write!(f, "{classes} orders would need a list, {CLASSES_MAX} can have one")
-            }
-        }
-    }
-}
-
-impl core::error::Error for ConfigError {}
-
-/// Why an allocator cannot be built.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BuildError {
-    /// The storage is too small.
-    Storage {
-        /// Words that are needed.
-        needed_words: usize,
-        /// Words that were given.
-        given_words: usize,
-    },
-    /// The rule cannot tell so many frames apart.
-    Span {
-        /// Frames from the first to the last of the map.
-        frames: u64,
-    },
-    /// The allocator behind has other frames than the map.
-    OtherMap,
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Storage { needed_words, given_words } => {
-                write!(f, "{needed_words} words of storage needed, {given_words} given")
-            }
-            Self::Span { frames } => {
-                write!(f, "a span of {frames} frames is too long for the rule")
-            }
-            Self::OtherMap => write!(f, "the allocator has other frames than the map"),
-        }
-    }
-}
-
-impl core::error::Error for BuildError {}

@@ -42,25 +42,26 @@
 //! frames. Vacuums cost as much as memory.
 //!
 //! Instructions per call, counted on x86-64: with a random half of 2^20 frames
-//! in use, 41 to take a frame and 39 to put one back with G = 4 or 9; 43 and
+//! in use, 41 to allocate a frame and 39 to free one with G = 4 or 9; 43 and
 //! 60 with BBS, where every second put completes a pair. A request of 900
 //! frames that finds single free frames only costs 89 per block. An aligned
-//! block of 2^9 frames costs 150 to take and 210 to free with G = 9. A frame
-//! taken while list 0 is empty costs 620 with G = 9, and 970 to put back if
+//! block of 2^9 frames costs 150 to allocate and 210 to free with G = 9. A frame
+//! allocated while list 0 is empty costs 620 with G = 9, and 970 to free if
 //! that completes 512 frames; with G = 4 it is 150 and 220.
 
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::{AllocError, FrameAllocator, FreeError};
-use crate::buddy::classes::State;
-use crate::buddy::config::{BuildError, Config};
+use crate::allocator::BuildError;
+use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use crate::buddy::config::BuddyConfig;
 use crate::buddy::rule::{HeadOfList, Rule};
+use crate::buddy::state::State;
 use crate::map::MemoryMap;
 
 /// The frame allocator of the PBS paper, with the list orders of a
-/// [`Config`] and the choice of nodes of a [`Rule`].
+/// [`BuddyConfig`] and the choice of nodes of a [`Rule`].
 ///
 /// `W` is where the state lives: any owner of a slice of words.
 ///
@@ -77,13 +78,13 @@ use crate::map::MemoryMap;
 /// The six frames from 16 on, and a request for five (Fig. 5):
 /// ```
 /// use swath_arch::{Extent, Pfn};
-/// use swath_frame::{ByteRange, Config, FrameAllocator, MemoryMap, PageBuddy};
+/// use swath_frame::{ByteRange, BuddyConfig, FrameAllocator, MemoryMap, PageBuddy};
 ///
 /// let mut areas = [Extent::default(); 1];
 /// let six = Extent::new(Pfn::new(16), 6);
 /// let map = MemoryMap::new(&[ByteRange::of_frames(six)], &mut areas).unwrap();
 ///
-/// let config = Config::PBS_ARMV7;
+/// let config = BuddyConfig::PBS_ARMV7;
 /// let words = PageBuddy::<&mut [u64]>::storage_words(&map, config);
 /// let mut pbs = PageBuddy::<_>::new(&map, config, vec![0; words]).unwrap();
 /// let mut blocks = Vec::new();
@@ -91,8 +92,8 @@ use crate::map::MemoryMap;
 /// assert_eq!(blocks, [Extent::new(Pfn::new(16), 5)]);
 ///
 /// // The binary buddy system needs two blocks (Fig. 3).
-/// let words = PageBuddy::<&mut [u64]>::storage_words(&map, Config::BBS);
-/// let mut bbs = PageBuddy::<_>::new(&map, Config::BBS, vec![0; words]).unwrap();
+/// let words = PageBuddy::<&mut [u64]>::storage_words(&map, BuddyConfig::BBS);
+/// let mut bbs = PageBuddy::<_>::new(&map, BuddyConfig::BBS, vec![0; words]).unwrap();
 /// blocks.clear();
 /// bbs.allocate(5, &mut |block| blocks.push(block)).unwrap();
 /// assert_eq!(blocks, [Extent::new(Pfn::new(16), 4), Extent::new(Pfn::new(20), 1)]);
@@ -104,9 +105,9 @@ pub struct PageBuddy<W, R = HeadOfList> {
 }
 
 impl<W: DerefMut<Target = [u64]>, R: Rule> PageBuddy<W, R> {
-    /// How many words of storage the frames of `map` need; `usize::MAX` if
-    /// they cannot be addressed. O(C).
-    pub fn storage_words(map: &MemoryMap<'_>, config: Config) -> usize {
+    /// Counts the words of storage that the frames of `map` need; `usize::MAX`
+    /// if they cannot be addressed. O(C).
+    pub fn storage_words(map: &MemoryMap<'_>, config: BuddyConfig) -> usize {
         State::<R>::storage_words(map, config)
     }
 
@@ -117,7 +118,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> PageBuddy<W, R> {
     /// # Errors
     /// [`BuildError`] if `storage` is too small, or the map's span too long
     /// for the rule.
-    pub fn new(map: &MemoryMap<'_>, config: Config, storage: W) -> Result<Self, BuildError> {
+    pub fn new(map: &MemoryMap<'_>, config: BuddyConfig, storage: W) -> Result<Self, BuildError> {
         let mut buddy = Self::new_allocated(map, config, storage)?;
         buddy.state.free_all(map, &mut buddy.storage);
         Ok(buddy)
@@ -130,7 +131,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> PageBuddy<W, R> {
     /// As for [`new`](Self::new).
     pub fn new_allocated(
         map: &MemoryMap<'_>,
-        config: Config,
+        config: BuddyConfig,
         mut storage: W,
     ) -> Result<Self, BuildError> {
         let state = State::new(map, config, &mut storage)?;
@@ -138,28 +139,28 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> PageBuddy<W, R> {
     }
 
     /// The orders that have a list.
-    pub fn config(&self) -> Config {
+    pub fn config(&self) -> BuddyConfig {
         self.state.config()
     }
 
-    /// Whether the frame is free. O(C).
+    /// Returns true if the frame is free. O(C).
     pub fn is_free(&self, frame: Pfn) -> bool {
         self.state.is_free(&self.storage, frame)
     }
 
-    /// Whether the frame is allocated: neither free nor a hole. O(1).
+    /// Returns true if the frame is allocated: neither free nor a hole. O(1).
     pub fn is_allocated(&self, frame: Pfn) -> bool {
         self.state.is_allocated(&self.storage, frame)
     }
 
-    /// Takes back a single frame. O(1) plus, for each class in which a parent
+    /// Frees a single frame. O(1) plus, for each class in which a parent
     /// fills up, O(L + 2^G/64).
     ///
     /// # Errors
-    /// [`FreeError::Foreign`] or [`FreeError::NotAllocated`]; nothing changes.
+    /// [`FrameFreeError::Foreign`] or [`FrameFreeError::NotAllocated`]; nothing changes.
     #[inline(always)]
-    pub fn put_frame(&mut self, frame: Pfn) -> Result<(), FreeError> {
-        self.state.put_frame(&mut self.storage, frame)
+    pub fn free_frame(&mut self, frame: Pfn) -> Result<(), FrameFreeError> {
+        self.state.free_frame(&mut self.storage, frame)
     }
 
     /// Walks all invariants in O(words); the first that does not hold is
@@ -188,20 +189,20 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> FrameAllocator for PageBuddy<W, R> {
     /// no run of any of them does.
     ///
     /// O(C·L + n/64) for a block of n frames.
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
-        self.state.take_block(&mut self.storage, frames_max)
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        self.state.allocate_block(&mut self.storage, frames_max)
     }
 
     /// From the lowest unit of the smallest order that has a list, is not
     /// below `order` and has a node: O(C·L + 2^G·C/64). Only where there is
     /// none and `order` itself has no list, the next lower list is scanned
     /// for aligned units side by side: O(r + u/64) for r runs and u units.
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
-        self.state.take_aligned(&mut self.storage, order)
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.state.allocate_aligned(&mut self.storage, order)
     }
 
     /// O(n/64 + C·L + C·2^G/64) for n frames.
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         self.state.free(&mut self.storage, extent)
     }
 
@@ -209,7 +210,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> FrameAllocator for PageBuddy<W, R> {
         &mut self,
         count_frames: u64,
         sink: &mut dyn FnMut(Extent),
-    ) -> Result<(), AllocError> {
+    ) -> Result<(), FrameAllocateError> {
         self.state.allocate(&mut self.storage, count_frames, sink)
     }
 
@@ -231,7 +232,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> FrameAllocator for PageBuddy<W, R> {
     /// O(1) while list 0 has a node and the rule is the head of list, else
     /// O(C·(L + 2^G/64)).
     #[inline]
-    fn take_frame(&mut self) -> Option<Pfn> {
-        self.state.take_frame(&mut self.storage)
+    fn allocate_frame(&mut self) -> Option<Pfn> {
+        self.state.allocate_frame(&mut self.storage)
     }
 }

@@ -23,9 +23,9 @@ use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::{AllocError, FrameAllocator, FreeError};
+use crate::allocator::BuildError;
+use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::bits::bitmap::{all_set, clear, first_clear, ones_across, set};
-use crate::buddy::config::BuildError;
 use crate::map::MemoryMap;
 
 /// The longest block that has a list, in frames.
@@ -45,26 +45,26 @@ const DEPTH: usize = 16;
 /// # Examples
 /// ```
 /// use swath_arch::{Extent, Pfn};
-/// use swath_frame::buddy::quick_fit::QuickFit;
-/// use swath_frame::{BestFit, ByteRange, Config, FrameAllocator, MemoryMap, PageBuddy};
+/// use swath_frame::buddy::QuickFit;
+/// use swath_frame::{BestFit, ByteRange, BuddyConfig, FrameAllocator, MemoryMap, PageBuddy};
 ///
 /// let mut areas = [Extent::default(); 1];
 /// let frames = Extent::new(Pfn::new(0), 4096);
 /// let map = MemoryMap::new(&[ByteRange::of_frames(frames)], &mut areas).unwrap();
-/// let words = PageBuddy::<Vec<u64>, BestFit>::storage_words(&map, Config::PBS_ARMV8);
-/// let buddy = PageBuddy::<_, BestFit>::new(&map, Config::PBS_ARMV8, vec![0; words]).unwrap();
+/// let words = PageBuddy::<Vec<u64>, BestFit>::storage_words(&map, BuddyConfig::PBS_ARMV8);
+/// let buddy = PageBuddy::<_, BestFit>::new(&map, BuddyConfig::PBS_ARMV8, vec![0; words]).unwrap();
 ///
 /// let words = QuickFit::<&mut [u64], ()>::storage_words(&map);
 /// let mut quick = QuickFit::new(map, buddy, vec![0; words]).unwrap();
-/// let first = quick.take_block(24).unwrap();
-/// let second = quick.take_block(24).unwrap();
+/// let first = quick.allocate_block(24).unwrap();
+/// let second = quick.allocate_block(24).unwrap();
 /// quick.free(first).unwrap();
 /// quick.free(second).unwrap();
 /// // The block that came back last, though the other lies lower.
-/// assert_eq!(quick.take_block(24), Some(second));
+/// assert_eq!(quick.allocate_block(24), Some(second));
 /// quick.free(second).unwrap();
 /// // A request that needs both finds them merged again.
-/// assert_eq!(quick.take_block(4096), Some(frames));
+/// assert_eq!(quick.allocate_block(4096), Some(frames));
 /// ```
 #[derive(Clone, Debug)]
 pub struct QuickFit<'m, W, A> {
@@ -76,7 +76,7 @@ pub struct QuickFit<'m, W, A> {
     /// Words of bits, which come first in the storage: the last is spare, so
     /// that each word in use has one after it.
     words: usize,
-    /// How many blocks the list of each length has, from length 1 on.
+    /// Number of blocks in the list of each length, from length 1 on.
     kept: [u8; LENGTH_MAX],
     kept_frames: u64,
 }
@@ -88,7 +88,7 @@ fn bit_words(map: &MemoryMap<'_>) -> usize {
 }
 
 impl<W, A> QuickFit<'_, W, A> {
-    /// How many words of storage the frames of `map` need. O(1).
+    /// Counts the words of storage that the frames of `map` need. O(1).
     pub fn storage_words(map: &MemoryMap<'_>) -> usize {
         bit_words(map).saturating_add(LENGTH_MAX * DEPTH)
     }
@@ -133,14 +133,14 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
         &self.inner
     }
 
-    /// Gives all blocks on the lists back to the allocator. O(blocks) frees.
+    /// Frees all blocks on the lists to the allocator. O(blocks) frees.
     pub fn flush(&mut self) {
         for len in 1..=LENGTH_MAX {
             self.give_back(len, self.kept[len - 1] as usize);
         }
     }
 
-    /// Gives the oldest `count` blocks of the list of `len` frames back.
+    /// Frees the oldest `count` blocks of the list of `len` frames.
     #[inline(never)]
     fn give_back(&mut self, len: usize, count: usize) {
         let list = self.list(len);
@@ -154,7 +154,7 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
         self.kept_frames -= (count * len) as u64;
     }
 
-    /// Where the list of blocks of `len` frames stands in the storage.
+    /// Returns the place in the storage of the list of blocks of `len` frames.
     #[inline(always)]
     fn list(&self, len: usize) -> usize {
         self.words + (len - 1) * DEPTH
@@ -162,7 +162,7 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
 
     /// The block that came onto the list of `len` frames last.
     #[inline(always)]
-    fn take_kept(&mut self, len: u64) -> Option<Extent> {
+    fn allocate_kept(&mut self, len: u64) -> Option<Extent> {
         let kept = self.kept.get_mut(len.wrapping_sub(1) as usize)?;
         *kept = kept.checked_sub(1)?;
         let top = usize::from(*kept);
@@ -176,7 +176,7 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
         Some(Extent::new(Pfn::new(start), len))
     }
 
-    /// Notes that users hold a block which the allocator gave.
+    /// Notes that users hold a block which the allocator has allocated.
     fn used(&mut self, block: Extent) -> Extent {
         let at = (block.start.raw() - self.base) as usize;
         set(&mut self.storage[..self.words], at, block.count as usize);
@@ -184,8 +184,8 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
     }
 
     #[inline(never)]
-    fn take_inner(&mut self, frames_max: u64) -> Option<Extent> {
-        let mut block = self.inner.take_block(frames_max);
+    fn allocate_inner(&mut self, frames_max: u64) -> Option<Extent> {
+        let mut block = self.inner.allocate_block(frames_max);
         let short = block.is_none_or(|block| block.count < frames_max);
         if short && self.kept_frames > 0 && frames_max > 0 {
             if let Some(block) = block {
@@ -193,23 +193,23 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
                 debug_assert_eq!(freed, Ok(()), "a block is taken back at once");
             }
             self.flush();
-            block = self.inner.take_block(frames_max);
+            block = self.inner.allocate_block(frames_max);
         }
         block.map(|block| self.used(block))
     }
 
     /// Frees what is not for a list, or says why it cannot be freed.
     #[inline(never)]
-    fn free_inner(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free_inner(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
-            return Err(FreeError::Empty);
+            return Err(FrameFreeError::Empty);
         }
         let Some(end) = extent.checked_end() else {
-            return Err(FreeError::Overflow { extent });
+            return Err(FrameFreeError::Overflow { extent });
         };
         let span = self.map.span();
         if !span.contains(extent.start) {
-            return Err(FreeError::Foreign { frame: extent.start });
+            return Err(FrameFreeError::Foreign { frame: extent.start });
         }
         let at = (extent.start.raw() - self.base) as usize;
         let inside = (end.min(span.end()).raw() - extent.start.raw()) as usize;
@@ -217,12 +217,12 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
         if let Some(bad) = first_clear(bits, at, inside) {
             let frame = Pfn::new(self.base + bad as u64);
             return Err(match self.map.contains(frame) {
-                true => FreeError::NotAllocated { frame },
-                false => FreeError::Foreign { frame },
+                true => FrameFreeError::NotAllocated { frame },
+                false => FrameFreeError::Foreign { frame },
             });
         }
         if end > span.end() {
-            return Err(FreeError::Foreign { frame: span.end() });
+            return Err(FrameFreeError::Foreign { frame: span.end() });
         }
         self.inner.free(extent)?;
         clear(&mut self.storage[..self.words], at, inside);
@@ -271,19 +271,19 @@ impl<W: DerefMut<Target = [u64]>, A: FrameAllocator> FrameAllocator for QuickFit
     /// O(1) if the list of `frames_max` has a block. Otherwise a call of the
     /// allocator, and the lists' blocks freed if it cannot serve in one block.
     #[inline]
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
-        match self.take_kept(frames_max) {
-            None => self.take_inner(frames_max),
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        match self.allocate_kept(frames_max) {
+            None => self.allocate_inner(frames_max),
             block => block,
         }
     }
 
     /// The allocator's, with the lists' blocks back in it if it has none.
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
-        let mut block = self.inner.take_aligned(order);
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        let mut block = self.inner.allocate_aligned(order);
         if block.is_err() && self.kept_frames > 0 {
             self.flush();
-            block = self.inner.take_aligned(order);
+            block = self.inner.allocate_aligned(order);
         }
         block.map(|block| self.used(block))
     }
@@ -291,7 +291,7 @@ impl<W: DerefMut<Target = [u64]>, A: FrameAllocator> FrameAllocator for QuickFit
     /// O(1) for up to 64 frames while their list has room, and eight calls of
     /// the allocator when it has not.
     #[inline]
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         let at = extent.start.raw().wrapping_sub(self.base);
         let (index, len) = (at >> 6, extent.count as usize);
         if index >= self.words as u64 - 1 || extent.count.wrapping_sub(1) >= LENGTH_MAX as u64 {

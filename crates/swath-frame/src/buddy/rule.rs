@@ -1,4 +1,4 @@
-//! Which free block a page buddy allocator takes.
+//! Rules of choice: the free block that a page buddy allocator takes.
 //!
 //! Fig. 4 of the PBS paper takes the head of a list, the node of the lowest
 //! frame: [`HeadOfList`], which keeps no state. [`BestFit`] takes the
@@ -21,10 +21,10 @@ use crate::buddy::config::CLASSES_MAX;
 ///
 /// The methods are the allocator's business; no other type can be a rule.
 pub trait Rule: Clone + core::fmt::Debug + sealed::Sealed {
-    /// Whether the rule has to hear of every change.
+    /// True if the rule has to be notified of every change.
     #[doc(hidden)]
     const INDEXED: bool;
-    /// Whether `units` units can be told apart.
+    /// Returns true if `units` units can be told apart.
     #[doc(hidden)]
     fn can_index(units: u64) -> bool;
     /// Words of storage for a class of `units` units with nodes of up to
@@ -40,11 +40,11 @@ pub trait Rule: Clone + core::fmt::Debug + sealed::Sealed {
     /// The units `low..high` of class `i` have become free.
     #[doc(hidden)]
     fn inserted(&mut self, storage: &mut [u64], i: usize, class: &Class, low: usize, high: usize);
-    /// The units `low..high` of class `i`, free so far, have been taken.
+    /// The units `low..high` of class `i`, free so far, have been allocated.
     #[doc(hidden)]
     fn removed(&mut self, storage: &mut [u64], i: usize, class: &Class, low: usize, high: usize);
     /// Of the run that [`pick`](Self::pick) found, `len` units from `low` on,
-    /// the first `count` have been taken.
+    /// the first `count` have been allocated.
     #[doc(hidden)]
     fn removed_first(
         &mut self,
@@ -55,9 +55,9 @@ pub trait Rule: Clone + core::fmt::Debug + sealed::Sealed {
         len: usize,
         count: usize,
     );
-    /// What to take from class `i` for `wanted` units: the first unit and how
-    /// many there are, which may be cut to `wanted`. An indexed rule finds
-    /// none if no run is long enough.
+    /// Chooses what to take from class `i` for `wanted` units: the first unit
+    /// and how many there are, which may be cut to `wanted`. An indexed rule
+    /// finds none if no run is long enough.
     #[doc(hidden)]
     fn pick(
         &self,
@@ -66,7 +66,8 @@ pub trait Rule: Clone + core::fmt::Debug + sealed::Sealed {
         class: &mut Class,
         wanted: usize,
     ) -> Option<(usize, usize)>;
-    /// What to take from class `i` if no run of any class is long enough.
+    /// Chooses what to take from class `i` if no run of any class is long
+    /// enough.
     #[doc(hidden)]
     fn pick_longest(
         &self,

@@ -5,12 +5,13 @@ use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::{AllocError, FrameAllocator, FreeError};
+use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::layout::ZoneKind;
-use crate::machine::nodes::{GiveError, Machine, Request, TakeError};
-use crate::machine::per_cpu::PerCpu;
+use crate::machine::nodes::Machine;
+use crate::machine::per_cpu::PerCpuLists;
+use crate::machine::request::{BlockRequest, MachineAllocateError, MachineFreeError};
 use crate::zone::allocator::{Mobility, ZoneAllocator};
-use crate::zone::linux::zone::ORDER_MAX;
+use crate::zone::linux::build::ORDER_MAX;
 
 /// Draws from a machine with one mobility, from one node and CPU. Several
 /// handles share a machine, as a process's pages and its page tables do.
@@ -21,47 +22,48 @@ use crate::zone::linux::zone::ORDER_MAX;
 ///
 /// Invariant: node and CPU are the machine's.
 #[derive(Debug)]
-pub struct Handle<'a, Zs, Ls, W> {
+pub struct MachineHandle<'a, Zs, Ls, W> {
     machine: &'a RefCell<Machine<Zs, Ls, W>>,
-    request: Request,
+    request: BlockRequest,
 }
 
-impl<Zs, Ls, W> Clone for Handle<'_, Zs, Ls, W> {
+impl<Zs, Ls, W> Clone for MachineHandle<'_, Zs, Ls, W> {
     fn clone(&self) -> Self {
         Self { machine: self.machine, request: self.request }
     }
 }
 
-impl<'a, Z, Zs, Ls, W> Handle<'a, Zs, Ls, W>
+impl<'a, Z, Zs, Ls, W> MachineHandle<'a, Zs, Ls, W>
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
     /// A handle on `machine` for owners of this mobility. Frames up to the zone
     /// `highest` will do.
     ///
     /// # Errors
-    /// [`TakeError::Node`] or [`TakeError::Cpu`] if there is none of that number.
+    /// [`MachineAllocateError::Node`] or [`MachineAllocateError::Cpu`] if there is none of that number.
     pub fn new(
         machine: &'a RefCell<Machine<Zs, Ls, W>>,
         mobility: Mobility,
         highest: ZoneKind,
         node: usize,
         cpu: usize,
-    ) -> Result<Self, TakeError> {
+    ) -> Result<Self, MachineAllocateError> {
         let borrowed = machine.borrow();
         if node >= borrowed.layout().nodes() {
-            return Err(TakeError::Node { node });
+            return Err(MachineAllocateError::Node { node });
         }
         if cpu >= borrowed.cpus() {
-            return Err(TakeError::Cpu { cpu });
+            return Err(MachineAllocateError::Cpu { cpu });
         }
         drop(borrowed);
         let highest =
             if mobility == Mobility::Movable { highest } else { highest.min(ZoneKind::Normal) };
-        let request = Request { order: Order::BASE, mobility, highest, node, cpu, urgent: true };
+        let request =
+            BlockRequest { order: Order::BASE, mobility, highest, node, cpu, urgent: true };
         Ok(Self { machine, request })
     }
 
@@ -72,41 +74,43 @@ where
     }
 }
 
-impl<Z, Zs, Ls, W> FrameAllocator for Handle<'_, Zs, Ls, W>
+impl<Z, Zs, Ls, W> FrameAllocator for MachineHandle<'_, Zs, Ls, W>
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
     /// The largest power of two up to `frames_max` of which there is a block:
     /// at most 11 requests.
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
         let largest = frames_max.checked_ilog2()?.min(ORDER_MAX.k());
         let mut machine = self.machine.borrow_mut();
         (0..=largest).rev().find_map(|k| {
             let order = Order::known(k as u8);
-            let start = machine.take(Request { order, ..self.request }).ok()?;
+            let start = machine.allocate(BlockRequest { order, ..self.request }).ok()?;
             Some(Extent::new(start, order.frames()))
         })
     }
 
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
         let free = self.free_frames();
         if order.frames() > free {
-            return Err(AllocError::OutOfFrames { wanted: order.frames(), free });
+            return Err(FrameAllocateError::OutOfFrames { wanted: order.frames(), free });
         }
-        let taken = self.machine.borrow_mut().take(Request { order, ..self.request });
-        let start = taken.map_err(|_| AllocError::NoBlock { order })?;
+        let taken = self.machine.borrow_mut().allocate(BlockRequest { order, ..self.request });
+        let start = taken.map_err(|_| FrameAllocateError::NoBlock { order })?;
         Ok(Extent::new(start, order.frames()))
     }
 
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
-        match self.machine.borrow_mut().give(extent, self.request.cpu) {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        match self.machine.borrow_mut().free(extent, self.request.cpu) {
             Ok(()) => Ok(()),
-            Err(GiveError::Frames(error)) => Err(error),
+            Err(MachineFreeError::Frames(error)) => Err(error),
             // Not with this type's invariant.
-            Err(GiveError::Cpu { .. }) => Err(FreeError::Foreign { frame: extent.start }),
+            Err(MachineFreeError::Cpu { .. }) => {
+                Err(FrameFreeError::Foreign { frame: extent.start })
+            }
         }
     }
 
@@ -130,7 +134,7 @@ where
         }
     }
 
-    fn take_frame(&mut self) -> Option<Pfn> {
-        self.machine.borrow_mut().take(self.request).ok()
+    fn allocate_frame(&mut self) -> Option<Pfn> {
+        self.machine.borrow_mut().allocate(self.request).ok()
     }
 }

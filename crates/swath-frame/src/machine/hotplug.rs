@@ -1,127 +1,113 @@
 //! Taking sections and banks offline, and bringing them back.
 
-use core::fmt;
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Pfn};
 
 use crate::machine::nodes::Machine;
-use crate::machine::per_cpu::PerCpu;
-use crate::machine::usage::{Isolation, Unit, UnitState, extent};
+use crate::machine::per_cpu::PerCpuLists;
+use crate::machine::usage::{Isolation, MemoryUnit, UnitState, extent};
 use crate::zone::allocator::{IsolateError, ZoneAllocator};
 
-/// Why a section or bank was not isolated, taken offline or brought back.
-/// Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Reasons why a section or bank was not isolated, taken offline or brought
+/// back. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HotplugError {
     /// There is no such section or bank.
+    #[error("there is no {unit}")]
     NoUnit {
         /// The number.
-        unit: Unit,
+        unit: MemoryUnit,
     },
     /// It has frames of several zones: it stays in the allocation pool.
+    #[error("{unit} has frames of several zones")]
     CrossesZones {
-        /// Which.
-        unit: Unit,
+        /// The section or bank.
+        unit: MemoryUnit,
     },
     /// Not all of it is memory.
+    #[error("{unit} lacks {frames} frames")]
     Holes {
-        /// Which.
-        unit: Unit,
+        /// The section or bank.
+        unit: MemoryUnit,
         /// Frames that are missing.
         frames: u64,
     },
     /// It holds frames that cannot be moved.
+    #[error("{unit} holds {frames} unmovable frames, first {frame}")]
     Unmovable {
-        /// Which.
-        unit: Unit,
+        /// The section or bank.
+        unit: MemoryUnit,
         /// The first such frame.
         frame: Pfn,
-        /// How many there are.
+        /// Their number.
         frames: u64,
     },
     /// All its frames in use are movable, but they have not been moved.
+    #[error("{unit} has {frames} frames in use")]
     InUse {
-        /// Which.
-        unit: Unit,
-        /// How many there are.
+        /// The section or bank.
+        unit: MemoryUnit,
+        /// Their number.
         frames: u64,
     },
     /// It is not in the state that the call changes.
+    #[error("{unit} is {isolation}")]
     State {
-        /// Which.
-        unit: Unit,
+        /// The section or bank.
+        unit: MemoryUnit,
         /// The state in which it is.
         isolation: Isolation,
     },
     /// Its zone's allocator does not isolate it.
+    #[error("{unit}: {error}")]
     Zone {
-        /// Which.
-        unit: Unit,
-        /// Why not.
+        /// The section or bank.
+        unit: MemoryUnit,
+        /// The zone's reason.
         error: IsolateError,
     },
 }
-
-impl fmt::Display for HotplugError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoUnit { unit } => write!(f, "there is no {unit}"),
-            Self::CrossesZones { unit } => write!(f, "{unit} has frames of several zones"),
-            Self::Holes { unit, frames } => write!(f, "{unit} lacks {frames} frames"),
-            Self::Unmovable { unit, frame, frames } => {
-                write!(f, "{unit} holds {frames} unmovable frames, first {frame}")
-            }
-            Self::InUse { unit, frames } => write!(f, "{unit} has {frames} frames in use"),
-            Self::State { unit, isolation: Isolation::None } => write!(f, "{unit} is online"),
-            Self::State { unit, isolation: Isolation::Isolated } => write!(f, "{unit} is isolated"),
-            Self::State { unit, isolation: Isolation::Offline } => write!(f, "{unit} is offline"),
-            Self::Zone { unit, error } => write!(f, "{unit}: {error}"),
-        }
-    }
-}
-
-impl core::error::Error for HotplugError {}
 
 impl<Z, Zs, Ls, W> Machine<Zs, Ls, W>
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
-    /// What the frames of a section or bank are used for; `None` if there is
-    /// no such unit. O(1).
-    pub fn unit_state(&self, unit: Unit) -> Option<UnitState> {
+    /// Returns the use of a section's or bank's frames; `None` if there is no
+    /// such unit. O(1).
+    pub fn unit_state(&self, unit: MemoryUnit) -> Option<UnitState> {
         extent(&self.layout, unit)?;
         Some(self.usage.state(&self.words, unit))
     }
 
     /// [`unit_state`](Self::unit_state) of a section.
     pub fn section_state(&self, section: usize) -> Option<UnitState> {
-        self.unit_state(Unit::Section(section))
+        self.unit_state(MemoryUnit::Section(section))
     }
 
     /// [`unit_state`](Self::unit_state) of a bank.
     pub fn bank_state(&self, bank: usize) -> Option<UnitState> {
-        self.unit_state(Unit::Bank(bank))
+        self.unit_state(MemoryUnit::Bank(bank))
     }
 
-    /// Whether a section could be taken offline once its frames in use have
-    /// been moved: it is memory of one zone without holes, and none of its
+    /// Returns true if a section could be taken offline once its frames in use
+    /// have been moved: it is memory of one zone without holes, and none of its
     /// frames is unmovable. O(1).
     pub fn is_removable(&self, section: usize) -> bool {
-        self.whole(Unit::Section(section)).is_ok_and(|(_, _, state)| state.unmovable == 0)
+        self.whole(MemoryUnit::Section(section)).is_ok_and(|(_, _, state)| state.unmovable == 0)
     }
 
-    /// What stands in the way of taking a unit offline once its movable frames
-    /// have been moved: nothing, if this succeeds. O(1), and O(frames of the
-    /// unit / 64) where a frame is unmovable.
+    /// Succeeds if nothing prevents a unit from being taken offline once its
+    /// movable frames have been moved. O(1), and O(frames of the unit / 64)
+    /// where a frame is unmovable.
     ///
     /// # Errors
     /// A [`HotplugError`]: the unit is not whole, offline, or holds a frame that
     /// cannot be moved.
-    pub fn removable(&self, unit: Unit) -> Result<UnitState, HotplugError> {
+    pub fn removable(&self, unit: MemoryUnit) -> Result<UnitState, HotplugError> {
         let (extent, _, state) = self.whole(unit)?;
         if state.isolation == Isolation::Offline {
             return Err(HotplugError::State { unit, isolation: state.isolation });
@@ -133,7 +119,7 @@ where
         Err(HotplugError::Unmovable { unit, frame, frames: state.unmovable })
     }
 
-    /// The first frame of `extent` that is in use, by whomever; frames in
+    /// The first frame of `extent` that is in use; frames in
     /// per-CPU lists are not. O(frames of the extent / 64) up to that one.
     pub fn next_used(&self, extent: Extent) -> Option<Pfn> {
         extent.checked_end()?;
@@ -141,7 +127,7 @@ where
     }
 
     /// The unit's frames, its zone and its state, if it is whole.
-    fn whole(&self, unit: Unit) -> Result<(Extent, usize, UnitState), HotplugError> {
+    fn whole(&self, unit: MemoryUnit) -> Result<(Extent, usize, UnitState), HotplugError> {
         let extent = extent(&self.layout, unit).ok_or(HotplugError::NoUnit { unit })?;
         let state = self.usage.state(&self.words, unit);
         if state.present < extent.count {
@@ -158,7 +144,7 @@ where
     ///
     /// # Errors
     /// A [`HotplugError`]; nothing changes but where free frames wait.
-    pub fn isolate(&mut self, unit: Unit) -> Result<(), HotplugError> {
+    pub fn isolate(&mut self, unit: MemoryUnit) -> Result<(), HotplugError> {
         let (extent, zone, state) = self.whole(unit)?;
         if state.isolation != Isolation::None {
             return Err(HotplugError::State { unit, isolation: state.isolation });
@@ -174,7 +160,7 @@ where
     ///
     /// # Errors
     /// A [`HotplugError`]; nothing changes.
-    pub fn rejoin(&mut self, unit: Unit) -> Result<(), HotplugError> {
+    pub fn rejoin(&mut self, unit: MemoryUnit) -> Result<(), HotplugError> {
         self.leave(unit, Isolation::Isolated)
     }
 
@@ -185,7 +171,7 @@ where
     /// # Errors
     /// A [`HotplugError`] that says why the unit cannot go; nothing changes but
     /// where free frames wait.
-    pub fn offline(&mut self, unit: Unit) -> Result<(), HotplugError> {
+    pub fn offline(&mut self, unit: MemoryUnit) -> Result<(), HotplugError> {
         let (extent, zone, _) = self.whole(unit)?;
         let state = self.removable(unit)?;
         if state.movable > 0 {
@@ -204,11 +190,11 @@ where
     ///
     /// # Errors
     /// A [`HotplugError`]; nothing changes.
-    pub fn online(&mut self, unit: Unit) -> Result<(), HotplugError> {
+    pub fn online(&mut self, unit: MemoryUnit) -> Result<(), HotplugError> {
         self.leave(unit, Isolation::Offline)
     }
 
-    fn leave(&mut self, unit: Unit, from: Isolation) -> Result<(), HotplugError> {
+    fn leave(&mut self, unit: MemoryUnit, from: Isolation) -> Result<(), HotplugError> {
         let (extent, zone, state) = self.whole(unit)?;
         if state.isolation != from {
             return Err(HotplugError::State { unit, isolation: state.isolation });

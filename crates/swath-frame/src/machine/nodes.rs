@@ -28,32 +28,31 @@
 //! zone serves it, else O(z) for z zones; a batch is paid by its first block.
 //!
 //! Instructions per call over Linux's zone, counted as
-//! [there](crate::zone::linux::zone#what-it-costs): 385 to take a single frame and 634 to
-//! give one through per-CPU lists, 292 and 424 without.
+//! [there](crate::zone::linux::zone#what-it-costs): 385 to allocate a single frame and 634 to
+//! free one through per-CPU lists, 292 and 424 without.
 
 use core::ops::{DerefMut, Range};
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::FreeError;
+use crate::allocator::FrameFreeError;
 use crate::layout::{Layout, NODES_MAX, ZONES_MAX, ZoneKind};
-use crate::machine::per_cpu::{Marks, PerCpu, has_list};
-pub use crate::machine::types::{
-    CPUS_MAX, GiveError, MachineConfig, MachineError, MachineSize, Request, TakeError,
-};
-use crate::machine::usage::{Isolation, Unit, Usage};
+use crate::machine::config::{CPUS_MAX, MachineConfig, MachineError, MachineSize};
+use crate::machine::per_cpu::{Marks, PerCpuLists, has_list};
+use crate::machine::request::{BlockRequest, MachineAllocateError, MachineFreeError};
+use crate::machine::usage::{Isolation, MemoryUnit, Usage};
 use crate::machine::watermark::{Watermarks, list_batch, list_high, min_free_kib, watermarks};
 use crate::map::MemoryMap;
 use crate::zone::allocator::{Mobility, ZoneAllocator};
-use crate::zone::linux::zone::{clip, pieces};
+use crate::zone::linux::build::ORDER_MAX;
 
-/// What the machine knows of one of its zones.
+/// The machine's record of one of its zones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ZoneState {
     pub(crate) marks: Watermarks,
     pub(crate) lists: Option<Marks>,
-    /// Where the entries of its per-CPU lists lie in the words, and how many
-    /// words each CPU has.
+    /// The place in the words of its per-CPU lists' entries, and the words that
+    /// each CPU has.
     entries_at: usize,
     entries_words: usize,
     /// Frames in per-CPU lists.
@@ -83,7 +82,7 @@ pub struct Machine<Zs, Ls, W> {
     config: MachineConfig,
 }
 
-/// Which watermark a request has to leave untouched.
+/// The watermark that a request has to leave untouched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Low,
@@ -113,8 +112,8 @@ fn marks(
     })
 }
 
-/// Whether requests from `zone` first try to leave pageblocks unmixed: if it is
-/// a Normal zone with a lower one to go to.
+/// Returns true if requests from `zone` first try to leave pageblocks unmixed:
+/// if it is a Normal zone with a lower one to go to.
 fn avoids_mixing(layout: &Layout, zone: usize) -> bool {
     let zones = layout.zones();
     zones[zone].kind == ZoneKind::Normal
@@ -128,10 +127,11 @@ impl<Z, Zs, Ls, W> Machine<Zs, Ls, W>
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
-    /// How much storage a machine of this layout needs. O(z) for z zones.
+    /// Returns the storage that a machine of this layout needs. O(z) for z
+    /// zones.
     pub fn size(map: &MemoryMap<'_>, layout: &Layout, config: MachineConfig) -> MachineSize {
         let zones = layout.zones();
         let marks = marks(layout, config, |zone| zones[zone].present_frames);
@@ -209,7 +209,7 @@ where
         Ok(machine)
     }
 
-    /// How the memory is divided.
+    /// Returns the division of the memory.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -219,7 +219,7 @@ where
         &self.zones
     }
 
-    /// How many CPUs there are.
+    /// Returns the number of CPUs.
     pub fn cpus(&self) -> usize {
         self.config.cpus
     }
@@ -244,7 +244,8 @@ where
         self.zones[zone].free_frames() + self.states[zone].waiting_frames
     }
 
-    /// Whether the frame is in use; `None` if there is no such frame. O(1).
+    /// Returns true if the frame is in use; `None` if there is no such frame.
+    /// O(1).
     pub fn is_used(&self, frame: Pfn) -> Option<bool> {
         self.usage.is_used(&self.words, frame)
     }
@@ -285,9 +286,9 @@ where
         }
     }
 
-    /// Whether a zone keeps its watermark, and has such a block.
+    /// Returns true if a zone keeps its watermark, and has such a block.
     #[inline]
-    fn may_take(&self, zone: usize, order: Order, highest: ZoneKind, level: Level) -> bool {
+    fn may_allocate(&self, zone: usize, order: Order, highest: ZoneKind, level: Level) -> bool {
         let marks = &self.states[zone].marks;
         let mark = match level {
             Level::None => return true,
@@ -302,10 +303,10 @@ where
                 || self.zones[zone].largest_free().is_some_and(|largest| largest >= order))
     }
 
-    /// Takes a block from one zone, through a per-CPU list if it has one.
+    /// Allocates a block from one zone, through a per-CPU list if it has one.
     #[inline]
-    fn take_in(&mut self, zone: usize, request: &Request, unmixed: bool) -> Option<Pfn> {
-        let Request { order, mobility, cpu, .. } = *request;
+    fn allocate_in(&mut self, zone: usize, request: &BlockRequest, unmixed: bool) -> Option<Pfn> {
+        let BlockRequest { order, mobility, cpu, .. } = *request;
         match self.states[zone].lists {
             Some(marks) if has_list(order) => {
                 let entries = self.entries(zone, cpu);
@@ -313,18 +314,24 @@ where
                 let (list, allocator) = (&mut self.lists[at], &mut self.zones[zone]);
                 let before = list.count_frames();
                 let wanted = (order, mobility, unmixed);
-                let taken = list.take(&mut self.words[entries], marks, allocator, wanted);
+                let taken = list.allocate(&mut self.words[entries], marks, allocator, wanted);
                 let waiting = &mut self.states[zone].waiting_frames;
                 *waiting = *waiting + u64::from(list.count_frames()) - u64::from(before);
                 taken
             }
-            _ if unmixed => self.zones[zone].take_unmixed(order, mobility),
-            _ => self.zones[zone].take(order, mobility),
+            _ if unmixed => self.zones[zone].allocate_unmixed(order, mobility),
+            _ => self.zones[zone].allocate(order, mobility),
         }
     }
 
     /// Looks through the zonelist once, from its entry `from` on.
-    fn scan(&mut self, request: &Request, level: Level, unmixed: bool, from: usize) -> Option<Pfn> {
+    fn scan(
+        &mut self,
+        request: &BlockRequest,
+        level: Level,
+        unmixed: bool,
+        from: usize,
+    ) -> Option<Pfn> {
         let mut nth = from;
         loop {
             let zone = self.layout.zonelist(request.node, request.highest).nth(nth)?;
@@ -332,8 +339,8 @@ where
             if unmixed && self.layout.zones()[zone].node != request.node {
                 return None;
             }
-            if self.may_take(zone, request.order, request.highest, level)
-                && let Some(start) = self.take_in(zone, request, unmixed)
+            if self.may_allocate(zone, request.order, request.highest, level)
+                && let Some(start) = self.allocate_in(zone, request, unmixed)
             {
                 return Some(start);
             }
@@ -341,39 +348,39 @@ where
         }
     }
 
-    /// Takes a block.
+    /// Allocates a block.
     ///
     /// # Errors
-    /// A [`TakeError`]; no frame is taken.
-    pub fn take(&mut self, request: Request) -> Result<Pfn, TakeError> {
+    /// A [`MachineAllocateError`]; nothing changes but where free frames wait.
+    pub fn allocate(&mut self, request: BlockRequest) -> Result<Pfn, MachineAllocateError> {
         if request.node >= self.layout.nodes() {
-            return Err(TakeError::Node { node: request.node });
+            return Err(MachineAllocateError::Node { node: request.node });
         }
         if request.cpu >= self.config.cpus {
-            return Err(TakeError::Cpu { cpu: request.cpu });
+            return Err(MachineAllocateError::Cpu { cpu: request.cpu });
         }
         let mut request = request;
         if request.mobility != Mobility::Movable {
             request.highest = request.highest.min(ZoneKind::Normal);
         }
-        let taken = self.take_checked(&request);
+        let taken = self.allocate_checked(&request);
         let Some(start) = taken else {
             let zones = self.layout.zonelist(request.node, request.highest);
             let free = zones.map(|zone| self.free_in(zone)).sum();
-            return Err(TakeError::NoBlock { order: request.order, free });
+            return Err(MachineAllocateError::NoBlock { order: request.order, free });
         };
         let extent = Extent::new(start, request.order.frames());
         let movable = request.mobility == Mobility::Movable;
-        self.usage.take(&mut self.words, &self.layout, extent, movable);
+        self.usage.allocate(&mut self.words, &self.layout, extent, movable);
         Ok(start)
     }
 
-    /// Takes the block of 2^`order` frames that `choose` takes from a zone's
+    /// Allocates the block of 2^`order` frames that `choose` allocates from a zone's
     /// allocator, past zonelist, watermarks and per-CPU lists: a target for
     /// migration, which the allocator knows best how to choose. `None` if there
-    /// is no such zone or `choose` gives none. `choose` must not change the zone
+    /// is no such zone or `choose` has none. `choose` must not change the zone
     /// otherwise.
-    pub fn take_with(
+    pub fn allocate_with(
         &mut self,
         zone: usize,
         order: Order,
@@ -384,27 +391,27 @@ where
         let extent = Extent::new(start, order.frames());
         debug_assert!(self.usage.is_free(&self.words, extent), "a block that is in use");
         let movable = mobility == Mobility::Movable;
-        self.usage.take(&mut self.words, &self.layout, extent, movable);
+        self.usage.allocate(&mut self.words, &self.layout, extent, movable);
         Some(start)
     }
 
     #[inline]
-    fn take_checked(&mut self, request: &Request) -> Option<Pfn> {
+    fn allocate_checked(&mut self, request: &BlockRequest) -> Option<Pfn> {
         let (first, unmixed) = self.preferred[request.node][request.highest as usize]?;
         let first = usize::from(first);
         // Most often the first zone serves; only else the list is walked.
-        if self.may_take(first, request.order, request.highest, Level::Low) {
-            let taken = self.take_in(first, request, unmixed);
+        if self.may_allocate(first, request.order, request.highest, Level::Low) {
+            let taken = self.allocate_in(first, request, unmixed);
             if taken.is_some() {
                 return taken;
             }
         }
-        self.take_slowly(request, unmixed)
+        self.allocate_slowly(request, unmixed)
     }
 
-    /// As [`take_checked`](Self::take_checked), once the first zone has failed.
+    /// As [`allocate_checked`](Self::allocate_checked), once the first zone has failed.
     #[cold]
-    fn take_slowly(&mut self, request: &Request, unmixed: bool) -> Option<Pfn> {
+    fn allocate_slowly(&mut self, request: &BlockRequest, unmixed: bool) -> Option<Pfn> {
         let last = if request.urgent { Level::None } else { Level::Min };
         let mut taken = self.scan(request, Level::Low, unmixed, 1);
         if unmixed {
@@ -421,20 +428,19 @@ where
         taken
     }
 
-    /// Whether per-CPU lists hold frames that would complete a block, or that
-    /// would lift a zone above its watermark.
-    fn draining_helps(&self, request: &Request) -> bool {
+    /// Returns true if per-CPU lists hold frames that would complete a block,
+    /// or that would lift a zone above its watermark.
+    fn draining_helps(&self, request: &BlockRequest) -> bool {
         let layout = &self.layout;
         layout.zonelist(request.node, request.highest).any(|zone| {
             if self.states[zone].waiting_frames == 0 {
                 return false;
             }
             let whole = |frame: Pfn| {
-                let start = Pfn::new(frame.raw() >> request.order.k() << request.order.k());
-                let block = Extent::new(start, request.order.frames());
-                clip(block, layout.zones()[zone].span) == block
+                let block = Extent::block_around(frame, request.order);
+                layout.zones()[zone].span.covers(block)
                     && self.usage.is_free(&self.words, block)
-                    && !self.is_isolated(start)
+                    && !self.is_isolated(block.start)
             };
             let mut helps = false;
             self.for_each_waiting(zone, &mut |block, _| helps |= whole(block));
@@ -452,29 +458,29 @@ where
         }
     }
 
-    /// Whether a frame lies in an isolated section or bank.
+    /// Returns true if a frame lies in an isolated section or bank.
     #[inline]
     pub(crate) fn is_isolated(&self, frame: Pfn) -> bool {
         let isolated = |unit| self.usage.isolation(&self.words, unit) != Isolation::None;
-        self.layout.section_of(frame).is_some_and(|section| isolated(Unit::Section(section)))
-            || self.layout.bank_of(frame).is_some_and(|bank| isolated(Unit::Bank(bank)))
+        self.layout.section_of(frame).is_some_and(|section| isolated(MemoryUnit::Section(section)))
+            || self.layout.bank_of(frame).is_some_and(|bank| isolated(MemoryUnit::Bank(bank)))
     }
 
     /// The zone of a frame that is there.
     #[inline]
     fn zone_of(&self, frame: Pfn) -> Option<usize> {
-        let section = Unit::Section(self.layout.section_of(frame)?);
+        let section = MemoryUnit::Section(self.layout.section_of(frame)?);
         let zone = self.usage.zone_of_unit(&self.words, section);
         zone.or_else(|| self.layout.zone_of(frame))
     }
 
-    /// Takes back frames on a CPU, which may be any part of what was taken.
+    /// Frees frames on a CPU, which may be any part of what was allocated.
     ///
     /// # Errors
-    /// A [`GiveError`] if any frame is not in use; nothing changes.
-    pub fn give(&mut self, extent: Extent, cpu: usize) -> Result<(), GiveError> {
+    /// A [`MachineFreeError`] if any frame is not in use; nothing changes.
+    pub fn free(&mut self, extent: Extent, cpu: usize) -> Result<(), MachineFreeError> {
         if cpu >= self.config.cpus {
-            return Err(GiveError::Cpu { cpu });
+            return Err(MachineFreeError::Cpu { cpu });
         }
         // Most often a frame or a small block.
         if extent.count.is_power_of_two()
@@ -484,23 +490,23 @@ where
             && extent.end() <= self.layout.zones()[zone].span.end()
         {
             let order = Order::known(extent.count.trailing_zeros() as u8);
-            self.give_block(zone, extent.start, order, cpu);
+            self.free_block(zone, extent.start, order, cpu);
             return Ok(());
         }
-        self.give_slowly(extent, cpu).map_err(GiveError::Frames)
+        self.free_slowly(extent, cpu).map_err(MachineFreeError::Frames)
     }
 
-    fn give_slowly(&mut self, extent: Extent, cpu: usize) -> Result<(), FreeError> {
+    fn free_slowly(&mut self, extent: Extent, cpu: usize) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
-            return Err(FreeError::Empty);
+            return Err(FrameFreeError::Empty);
         }
         if extent.checked_end().is_none() {
-            return Err(FreeError::Overflow { extent });
+            return Err(FrameFreeError::Overflow { extent });
         }
         if let Some(frame) = self.usage.find_unused(&self.words, extent) {
             return Err(match self.is_used(frame) {
-                Some(_) => FreeError::NotAllocated { frame },
-                None => FreeError::Foreign { frame },
+                Some(_) => FrameFreeError::NotAllocated { frame },
+                None => FrameFreeError::Foreign { frame },
             });
         }
         let mut rest = extent;
@@ -509,19 +515,19 @@ where
                 debug_assert!(false, "a frame in use that no zone has");
                 return Ok(());
             };
-            let part = clip(rest, self.layout.zones()[zone].span);
-            for (start, order) in pieces(part) {
-                self.give_block(zone, start, Order::known(order as u8), cpu);
+            let part = rest.intersect(self.layout.zones()[zone].span);
+            for (start, order) in part.blocks(ORDER_MAX) {
+                self.free_block(zone, start, order, cpu);
             }
-            rest = Extent::new(part.end(), rest.count - part.count);
+            rest = rest.split_at(part.count).1;
         }
         Ok(())
     }
 
     #[inline]
-    fn give_block(&mut self, zone: usize, start: Pfn, order: Order, cpu: usize) {
+    fn free_block(&mut self, zone: usize, start: Pfn, order: Order, cpu: usize) {
         let movable = self.usage.is_movable(&self.words, start);
-        self.usage.give(&mut self.words, &self.layout, Extent::new(start, order.frames()));
+        self.usage.free(&mut self.words, &self.layout, Extent::new(start, order.frames()));
         match self.states[zone].lists {
             Some(marks) if has_list(order) && !self.is_isolated(start) => {
                 let entries = self.entries(zone, cpu);
@@ -531,12 +537,12 @@ where
                 let mobility = allocator.mobility_of(start).unwrap_or(own);
                 let before = list.count_frames();
                 let block = (start, order, mobility);
-                list.give(&mut self.words[entries], marks, allocator, block);
+                list.free(&mut self.words[entries], marks, allocator, block);
                 let waiting = &mut self.states[zone].waiting_frames;
                 *waiting = *waiting + u64::from(list.count_frames()) - u64::from(before);
             }
             _ => {
-                let given = self.zones[zone].give(start, order);
+                let given = self.zones[zone].free(start, order);
                 debug_assert!(given.is_ok(), "a frame in use that its zone does not know");
             }
         }
@@ -574,7 +580,7 @@ where
             let span = self.layout.zones()[at].span;
             let mut wrong = false;
             let mut visit = |block: Extent| {
-                let is_own = clip(block, span) == block;
+                let is_own = block.intersect(span) == block;
                 wrong |= !is_own || !self.usage.is_free(&self.words, block);
                 wrong |= self.is_isolated(block.start);
                 listed += block.count;

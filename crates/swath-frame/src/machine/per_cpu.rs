@@ -5,12 +5,12 @@
 //! the order of huge pages, one of them for movable blocks. A request takes the
 //! head; if the list is empty, a batch of blocks comes from the zone, in the
 //! order in which the zone hands them out, and the batches grow while a CPU
-//! only takes. A block that is given becomes the head; once there are `high`
+//! only allocates. A block that is freed becomes the head; once there are `high`
 //! frames, the blocks at the tails go back to the zone: first those of the same
-//! list, then list by list. The more a CPU gives without taking, the more go
+//! list, then list by list. The more a CPU frees without allocating, the more go
 //! back at once.
 //!
-//! A CPU that gives many blocks of orders 1 to 3 gives back all it has, since
+//! A CPU that frees many blocks of orders 1 to 3 returns all it has, since
 //! such blocks fragment memory. The kernel does this at once or after a batch,
 //! as the CPU's share of the cache is small or large; here it is large.
 
@@ -23,15 +23,15 @@ use crate::zone::allocator::{Mobility, ZoneAllocator};
 
 const MOBILITIES: usize = Mobility::ALL.len();
 const HUGE_LISTS: usize = (LIST_ORDER_MAX as usize + 1) * MOBILITIES;
-/// How many lists there are.
+/// The number of lists.
 pub(crate) const LISTS: usize = HUGE_LISTS + 2;
-/// How often a batch may double (`CONFIG_PCP_BATCH_SCALE_MAX`).
+/// The number of times that a batch may double (`CONFIG_PCP_BATCH_SCALE_MAX`).
 const SCALE_MAX: u32 = 5;
 const NONE: u32 = u32::MAX;
 /// Words of one entry: its block's first frame; the entries before and after.
 const ENTRY_WORDS: usize = 2;
 
-/// Whether blocks of this order are kept in per-CPU lists.
+/// Returns true if blocks of this order are kept in per-CPU lists.
 #[inline]
 pub(crate) fn has_list(order: Order) -> bool {
     order.k() <= LIST_ORDER_MAX || order.k() == HUGE_ORDER
@@ -50,7 +50,7 @@ fn order_of(list: usize) -> Order {
     Order::known(if list < HUGE_LISTS { (list / MOBILITIES) as u8 } else { HUGE_ORDER as u8 })
 }
 
-/// How many frames move at once, and how many stay.
+/// The frames that move at once, and those that stay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Marks {
     pub(crate) batch: u32,
@@ -58,8 +58,8 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// How many entries can be in the lists at once: each list is refilled
-    /// only when it is empty, and giving stops at `high`.
+    /// Returns the most entries that can be in the lists at once: each list is
+    /// refilled only when it is empty, and freeing stops at `high`.
     const fn entries(self) -> usize {
         self.high as usize + LISTS * (self.batch as usize + 2) + 1
     }
@@ -81,7 +81,7 @@ struct List {
 /// Invariants: each entry is in one list or unused; `count_frames` are in the
 /// lists.
 #[derive(Clone)]
-pub struct PerCpu {
+pub struct PerCpuLists {
     lists: [List; LISTS],
     unused: u32,
     count_frames: u32,
@@ -92,7 +92,7 @@ pub struct PerCpu {
     gave_high_order: bool,
 }
 
-impl Default for PerCpu {
+impl Default for PerCpuLists {
     fn default() -> Self {
         Self {
             lists: [List { first: NONE, last: NONE }; LISTS],
@@ -105,9 +105,9 @@ impl Default for PerCpu {
     }
 }
 
-impl fmt::Debug for PerCpu {
+impl fmt::Debug for PerCpuLists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PerCpu {{ count_frames: {} }}", self.count_frames)
+        write!(f, "PerCpuLists {{ count_frames: {} }}", self.count_frames)
     }
 }
 
@@ -124,7 +124,7 @@ fn frame(entries: &[u64], entry: u32) -> Pfn {
     Pfn::new(entries[entry as usize * ENTRY_WORDS])
 }
 
-impl PerCpu {
+impl PerCpuLists {
     /// Empty lists over `entries`, all of which are unused.
     pub(crate) fn reset(&mut self, entries: &mut [u64]) {
         *self = Self::default();
@@ -206,7 +206,7 @@ impl PerCpu {
         frame(entries, entry)
     }
 
-    /// How many blocks the next batch has.
+    /// Returns the number of blocks in the next batch.
     fn batch(&mut self, marks: Marks, order: Order) -> u32 {
         if marks.high < marks.batch {
             return 1;
@@ -224,9 +224,9 @@ impl PerCpu {
         if frames > 1 { (frames >> order.k()).max(2) } else { frames }
     }
 
-    /// Takes a block of an order that has lists, from the zone if need be.
+    /// Allocates a block of an order that has lists, from the zone if need be.
     #[inline]
-    pub(crate) fn take(
+    pub(crate) fn allocate(
         &mut self,
         entries: &mut [u64],
         marks: Marks,
@@ -256,17 +256,17 @@ impl PerCpu {
         let list = list_of(order, mobility);
         let count = self.batch(marks, order);
         let mut pushed = true;
-        zone.take_batch(order, mobility, unmixed, count, &mut |block| {
+        zone.allocate_batch(order, mobility, unmixed, count, &mut |block| {
             pushed &= self.push(entries, list, block, true);
         });
         debug_assert!(pushed, "more entries than there can be");
         self.lists[list].first != NONE
     }
 
-    /// Keeps a block of an order that has lists, and gives others to the zone
+    /// Keeps a freed block of an order that has lists, and returns others to the zone
     /// if there are too many.
     #[inline]
-    pub(crate) fn give(
+    pub(crate) fn free(
         &mut self,
         entries: &mut [u64],
         marks: Marks,
@@ -299,12 +299,12 @@ impl PerCpu {
         }
     }
 
-    /// Gives everything to the zone.
+    /// Drains everything to the zone.
     pub(crate) fn drain(&mut self, entries: &mut [u64], zone: &mut impl ZoneAllocator) {
         self.give_back(entries, zone, self.count_frames, 0);
     }
 
-    /// Gives `frames` frames or a few more to the zone, from the tails: from
+    /// Drains `frames` frames or a few more to the zone, from the tails: from
     /// `list`, then from the next lists in turn, each until it is empty.
     #[cold]
     fn give_back(
@@ -320,14 +320,14 @@ impl PerCpu {
             let order = order_of(list);
             while rest > 0 && self.lists[list].last != NONE {
                 let block = self.pop(entries, list, true);
-                let given = zone.give(block, order);
+                let given = zone.free(block, order);
                 debug_assert!(given.is_ok(), "a waiting block that the zone does not know");
                 rest = rest.saturating_sub(1 << order.k());
             }
         }
     }
 
-    /// Whether the lists and the counts agree.
+    /// Checks that the lists and the counts agree.
     pub(crate) fn check(&self, entries: &[u64]) -> Result<(), &'static str> {
         let capacity = entries.len() / ENTRY_WORDS;
         let (mut frames, mut used) = (0, 0);

@@ -1,5 +1,5 @@
-//! Which frames of a machine are in use and by movable owners, by frame and
-//! counted by section and by bank.
+//! The use of a machine's frames: a bit for each that is in use, a bit for each
+//! with a movable owner, and counts of both by section and by bank.
 //!
 //! A frame has a bit in each of two bitmaps:
 //!
@@ -19,7 +19,6 @@ use swath_arch::{Extent, Pfn};
 
 use crate::layout::{Layout, UNIT_FRAMES, ZONES_MAX};
 use crate::map::MemoryMap;
-use crate::zone::linux::zone::clip;
 
 /// Words of a unit's counters.
 const UNIT_WORDS: usize = 2;
@@ -27,7 +26,7 @@ const UNIT_WORDS: usize = 2;
 const MIXED: u64 = 0xff;
 const _: () = assert!(ZONES_MAX < MIXED as usize);
 
-/// Whether a unit's frames can be handed out.
+/// The states of a unit: its frames can be handed out only in the first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Isolation {
     /// They can.
@@ -39,16 +38,26 @@ pub enum Isolation {
     Offline,
 }
 
+impl core::fmt::Display for Isolation {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::None => "online",
+            Self::Isolated => "isolated",
+            Self::Offline => "offline",
+        })
+    }
+}
+
 /// A section or a bank, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Unit {
-    /// What is taken offline as one.
+pub enum MemoryUnit {
+    /// A range that is taken offline as one.
     Section(usize),
-    /// What is powered as one.
+    /// A range that is powered as one.
     Bank(usize),
 }
 
-impl core::fmt::Display for Unit {
+impl core::fmt::Display for MemoryUnit {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Section(section) => write!(f, "section {section}"),
@@ -57,7 +66,7 @@ impl core::fmt::Display for Unit {
     }
 }
 
-/// What the frames of a section or bank are used for.
+/// The use of the frames of a section or bank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct UnitState {
     /// Frames that are not holes.
@@ -68,14 +77,14 @@ pub struct UnitState {
     pub movable: u64,
     /// Frames in use by unmovable or reclaimable owners.
     pub unmovable: u64,
-    /// Whether they can be handed out.
+    /// The state of the unit.
     pub isolation: Isolation,
-    /// Whether the unit has frames of several zones: then it cannot be
+    /// True if the unit has frames of several zones: then it cannot be
     /// isolated, and stays in the allocation pool.
     pub crosses_zones: bool,
 }
 
-/// Where the bitmaps and the counters lie in a machine's words.
+/// The places of the bitmaps and the counters in a machine's words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     /// All frames, holes included.
@@ -110,7 +119,7 @@ fn masks(first: u64, count: u64) -> impl Iterator<Item = (usize, u64)> {
 
 impl Usage {
     pub(crate) fn new(span: Extent, layout: &Layout) -> Self {
-        let base = span.start.raw() / UNIT_FRAMES * UNIT_FRAMES;
+        let base = span.start.align_down(UNIT_FRAMES.ilog2()).raw();
         let bitmap_words = (span.end().raw() - base).div_ceil(64) as usize;
         let sections_at = 2 * bitmap_words;
         let banks_at = sections_at + layout.sections() * UNIT_WORDS;
@@ -118,7 +127,7 @@ impl Usage {
         Self { span, base, bitmap_words, sections_at, banks_at, end }
     }
 
-    /// How many words it all takes.
+    /// Returns the number of words that it all takes.
     pub(crate) fn words(&self) -> usize {
         self.end
     }
@@ -132,10 +141,10 @@ impl Usage {
                 words[self.bitmap_words + at] &= !mask;
             }
         }
-        let units = (0..layout.sections()).map(Unit::Section);
-        for unit in units.chain((0..layout.banks()).map(Unit::Bank)) {
+        let units = (0..layout.sections()).map(MemoryUnit::Section);
+        for unit in units.chain((0..layout.banks()).map(MemoryUnit::Bank)) {
             let Some(extent) = extent(layout, unit) else { continue };
-            let present: u64 = map.areas().iter().map(|area| clip(*area, extent).count).sum();
+            let present: u64 = map.areas().iter().map(|area| area.intersect(extent).count).sum();
             let mut zones = (0..layout.zones().len())
                 .filter(|zone| layout.zones()[*zone].span.overlaps(extent));
             let zone = match (zones.next(), zones.next()) {
@@ -148,22 +157,22 @@ impl Usage {
         }
     }
 
-    fn unit_at(&self, unit: Unit) -> usize {
+    fn unit_at(&self, unit: MemoryUnit) -> usize {
         match unit {
-            Unit::Section(section) => self.sections_at + section * UNIT_WORDS,
-            Unit::Bank(bank) => self.banks_at + bank * UNIT_WORDS,
+            MemoryUnit::Section(section) => self.sections_at + section * UNIT_WORDS,
+            MemoryUnit::Bank(bank) => self.banks_at + bank * UNIT_WORDS,
         }
     }
 
     /// The zone in which all frames of a unit lie.
     #[inline]
-    pub(crate) fn zone_of_unit(&self, words: &[u64], unit: Unit) -> Option<usize> {
+    pub(crate) fn zone_of_unit(&self, words: &[u64], unit: MemoryUnit) -> Option<usize> {
         let zone = words[self.unit_at(unit)] >> 40 & MIXED;
         (zone != MIXED).then_some(zone as usize)
     }
 
     #[inline]
-    pub(crate) fn isolation(&self, words: &[u64], unit: Unit) -> Isolation {
+    pub(crate) fn isolation(&self, words: &[u64], unit: MemoryUnit) -> Isolation {
         match words[self.unit_at(unit)] >> 32 & 3 {
             0 => Isolation::None,
             1 => Isolation::Isolated,
@@ -171,13 +180,13 @@ impl Usage {
         }
     }
 
-    pub(crate) fn set_isolation(&self, words: &mut [u64], unit: Unit, isolation: Isolation) {
+    pub(crate) fn set_isolation(&self, words: &mut [u64], unit: MemoryUnit, isolation: Isolation) {
         let word = &mut words[self.unit_at(unit)];
         *word = *word & !(3 << 32) | (isolation as u64) << 32;
     }
 
     /// O(1). The unit is one of the layout's.
-    pub(crate) fn state(&self, words: &[u64], unit: Unit) -> UnitState {
+    pub(crate) fn state(&self, words: &[u64], unit: MemoryUnit) -> UnitState {
         let at = self.unit_at(unit);
         let present = words[at] & u64::from(u32::MAX);
         let (movable, unmovable) = (words[at + 1] & u64::from(u32::MAX), words[at + 1] >> 32);
@@ -193,8 +202,10 @@ impl Usage {
 
     #[inline]
     fn count(&self, words: &mut [u64], layout: &Layout, frame: Pfn, change: impl Fn(u64) -> u64) {
-        let units =
-            [layout.section_of(frame).map(Unit::Section), layout.bank_of(frame).map(Unit::Bank)];
+        let units = [
+            layout.section_of(frame).map(MemoryUnit::Section),
+            layout.bank_of(frame).map(MemoryUnit::Bank),
+        ];
         for unit in units.into_iter().flatten() {
             let word = &mut words[self.unit_at(unit) + 1];
             *word = change(*word);
@@ -205,10 +216,10 @@ impl Usage {
     fn by_unit(extent: Extent, mut change: impl FnMut(Extent)) {
         let mut rest = extent;
         while !rest.is_empty() {
-            let border = (rest.start.raw() / UNIT_FRAMES + 1) * UNIT_FRAMES;
-            let count = rest.count.min(border - rest.start.raw());
-            change(Extent::new(rest.start, count));
-            rest = Extent::new(Pfn::new(rest.start.raw() + count), rest.count - count);
+            let to_border = UNIT_FRAMES - rest.start.offset_in(UNIT_FRAMES.ilog2());
+            let (part, beyond) = rest.split_at(to_border);
+            change(part);
+            rest = beyond;
         }
     }
 
@@ -221,15 +232,15 @@ impl Usage {
             .then(|| ((bit / 64) as usize, u64::MAX >> (64 - extent.count) << (bit % 64)))
     }
 
-    /// Whether a small block is in use; if not, or if it is a larger one,
-    /// [`find_unused`](Self::find_unused) says more.
+    /// Returns true if a small block is in use; if not, or if it is a larger
+    /// one, [`find_unused`](Self::find_unused) says more.
     #[inline]
     pub(crate) fn is_used_small(&self, words: &[u64], extent: Extent) -> bool {
         self.small(extent).is_some_and(|(at, mask)| words[at] & mask == mask)
     }
 
     #[inline]
-    fn take_bits(&self, words: &mut [u64], at: usize, mask: u64, movable: bool) {
+    fn allocate_bits(&self, words: &mut [u64], at: usize, mask: u64, movable: bool) {
         debug_assert_eq!(bits(words, at, mask), 0, "a frame that is handed out twice");
         words[at] |= mask;
         if movable {
@@ -239,16 +250,22 @@ impl Usage {
 
     /// Marks free frames as in use.
     #[inline]
-    pub(crate) fn take(&self, words: &mut [u64], layout: &Layout, extent: Extent, movable: bool) {
+    pub(crate) fn allocate(
+        &self,
+        words: &mut [u64],
+        layout: &Layout,
+        extent: Extent,
+        movable: bool,
+    ) {
         let shift = if movable { 0 } else { 32 };
         if let Some((at, mask)) = self.small(extent) {
-            self.take_bits(words, at, mask, movable);
+            self.allocate_bits(words, at, mask, movable);
             self.count(words, layout, extent.start, |word| word + (extent.count << shift));
             return;
         }
         Self::by_unit(extent, |part| {
             for (at, mask) in masks(part.start.raw() - self.base, part.count) {
-                self.take_bits(words, at, mask, movable);
+                self.allocate_bits(words, at, mask, movable);
             }
             self.count(words, layout, part.start, |word| word + (part.count << shift));
         });
@@ -256,7 +273,7 @@ impl Usage {
 
     /// Frees the frames of some bits; how many of them were movable.
     #[inline]
-    fn give_bits(&self, words: &mut [u64], at: usize, mask: u64) -> u64 {
+    fn free_bits(&self, words: &mut [u64], at: usize, mask: u64) -> u64 {
         words[at] &= !mask;
         let movable = bits(words, self.bitmap_words + at, mask).count_ones();
         words[self.bitmap_words + at] &= !mask;
@@ -265,9 +282,9 @@ impl Usage {
 
     /// Marks frames in use as free.
     #[inline]
-    pub(crate) fn give(&self, words: &mut [u64], layout: &Layout, extent: Extent) {
+    pub(crate) fn free(&self, words: &mut [u64], layout: &Layout, extent: Extent) {
         if let Some((at, mask)) = self.small(extent) {
-            let movable = self.give_bits(words, at, mask);
+            let movable = self.free_bits(words, at, mask);
             let counts = movable | (extent.count - movable) << 32;
             self.count(words, layout, extent.start, |word| word - counts);
             return;
@@ -275,7 +292,7 @@ impl Usage {
         Self::by_unit(extent, |part| {
             let mut movable = 0;
             for (at, mask) in masks(part.start.raw() - self.base, part.count) {
-                movable += self.give_bits(words, at, mask);
+                movable += self.free_bits(words, at, mask);
             }
             let counts = movable | (part.count - movable) << 32;
             self.count(words, layout, part.start, |word| word - counts);
@@ -287,7 +304,7 @@ impl Usage {
         self.span.contains(frame).then_some(((bit / 64) as usize, 1 << (bit % 64)))
     }
 
-    /// Whether the frame is in use; `None` for holes.
+    /// Returns true if the frame is in use; `None` for holes.
     #[inline]
     pub(crate) fn is_used(&self, words: &[u64], frame: Pfn) -> Option<bool> {
         let (at, mask) = self.index(frame)?;
@@ -296,7 +313,7 @@ impl Usage {
         (used || !other).then_some(used)
     }
 
-    /// Whether the frame is in use by a movable owner.
+    /// Returns true if the frame is in use by a movable owner.
     #[inline]
     pub(crate) fn is_movable(&self, words: &[u64], frame: Pfn) -> bool {
         self.index(frame).is_some_and(|(at, mask)| {
@@ -307,7 +324,7 @@ impl Usage {
     /// The first frame of `extent`, whose end is a frame number, for which the
     /// bits that `select` makes of both bitmaps are set.
     fn find(&self, words: &[u64], extent: Extent, select: impl Fn(u64, u64) -> u64) -> Option<Pfn> {
-        let inside = clip(extent, self.span);
+        let inside = extent.intersect(self.span);
         if inside.is_empty() {
             return None;
         }
@@ -338,15 +355,15 @@ impl Usage {
         self.find(words, extent, |used, movable| used & !movable)
     }
 
-    /// Whether all of `extent` is there and not in use.
+    /// Returns true if all of `extent` is there and not in use.
     pub(crate) fn is_free(&self, words: &[u64], extent: Extent) -> bool {
-        clip(extent, self.span) == extent
+        extent.intersect(self.span) == extent
             && self.find(words, extent, |used, movable| used | movable).is_none()
     }
 
-    /// How many frames of `extent` are there and not in use.
+    /// Counts the frames of `extent` that are present and those in use.
     fn counts(&self, words: &[u64], extent: Extent) -> UnitState {
-        let inside = clip(extent, self.span);
+        let inside = extent.intersect(self.span);
         let mut state = UnitState::default();
         if inside.is_empty() {
             return state;
@@ -361,13 +378,13 @@ impl Usage {
         state
     }
 
-    /// How many frames are free, isolated or not, and how many of them are
-    /// isolated, after the counters of all units have been compared with the
-    /// bitmaps.
+    /// Returns the number of free frames, isolated or not, and the number of
+    /// those that are isolated, after the counters of all units have been
+    /// compared with the bitmaps.
     pub(crate) fn check(&self, words: &[u64], layout: &Layout) -> Result<(u64, u64), &'static str> {
         let mut isolated = 0;
-        let units = (0..layout.sections()).map(Unit::Section);
-        for unit in units.chain((0..layout.banks()).map(Unit::Bank)) {
+        let units = (0..layout.sections()).map(MemoryUnit::Section);
+        for unit in units.chain((0..layout.banks()).map(MemoryUnit::Bank)) {
             let Some(extent) = extent(layout, unit) else { continue };
             let counted = self.counts(words, extent);
             let state = self.state(words, unit);
@@ -393,9 +410,9 @@ impl Usage {
 }
 
 /// The frames of a unit, if the layout has it.
-pub(crate) fn extent(layout: &Layout, unit: Unit) -> Option<Extent> {
+pub(crate) fn extent(layout: &Layout, unit: MemoryUnit) -> Option<Extent> {
     match unit {
-        Unit::Section(section) => layout.section(section),
-        Unit::Bank(bank) => layout.bank(bank),
+        MemoryUnit::Section(section) => layout.section(section),
+        MemoryUnit::Bank(bank) => layout.bank(bank),
     }
 }

@@ -1,5 +1,5 @@
-//! How many frames a zone keeps back, and how long its per-CPU lists grow: the
-//! kernel's arithmetic (6.18), in whole frames.
+//! Watermarks: the frames that a zone keeps back, and the lengths of its
+//! per-CPU lists: the kernel's arithmetic (6.18), in whole frames.
 
 use crate::layout::{Layout, ZONES_MAX, ZoneKind};
 
@@ -27,9 +27,10 @@ pub const fn min_free_kib(buffer_frames: u64) -> u64 {
     }
 }
 
-/// What the kernel raises that to where transparent huge pages are on, so that
-/// pageblocks of different mobility need not be mixed: 11 pageblocks of 2^9
-/// frames for each zone, but no more than a twentieth of the memory.
+/// Returns the value to which the kernel raises that where transparent huge
+/// pages are on, so that pageblocks of different mobility need not be mixed: 11
+/// pageblocks of 2^9 frames for each zone, but no more than a twentieth of the
+/// memory.
 pub const fn min_free_huge_kib(buffer_frames: u64, zones: u64) -> u64 {
     let recommended = (11 << HUGE_ORDER) * zones;
     let frames = if recommended < buffer_frames / 20 { recommended } else { buffer_frames / 20 };
@@ -48,8 +49,8 @@ pub struct Watermarks {
     pub low: u64,
     /// The kernel reclaims until so much is free.
     pub high: u64,
-    /// What requests that could have used a higher zone leave besides, by the
-    /// highest kind that they may use.
+    /// Frames that requests which could have used a higher zone leave besides,
+    /// by the highest kind that they may use.
     pub reserve: [u64; ZoneKind::ALL.len()],
 }
 
@@ -99,9 +100,9 @@ pub fn watermarks(
     marks
 }
 
-/// How many frames move between a zone of `managed` frames and a per-CPU list
-/// at once: a 4096th of the zone, at most 64, then one less than the power of
-/// two at or below one and a half times that.
+/// Returns the number of frames that move at once between a zone of `managed`
+/// frames and a per-CPU list: a 4096th of the zone, at most 64, then one less
+/// than the power of two at or below one and a half times that.
 pub const fn list_batch(managed: u64) -> u32 {
     let quarter = (if managed >> 10 < 256 { managed >> 10 } else { 256 }) / 4;
     let batch = if quarter < 1 { 1 } else { quarter };
@@ -110,8 +111,9 @@ pub const fn list_batch(managed: u64) -> u32 {
     if batch < 1 { 1 } else { batch }
 }
 
-/// How many frames the per-CPU lists of one CPU and zone hold: the zone's low
-/// watermark, shared by the node's CPUs, but at least four batches.
+/// Returns the number of frames that the per-CPU lists of one CPU and zone
+/// hold: the zone's low watermark, shared by the node's CPUs, but at least four
+/// batches.
 ///
 /// The kernel moves this mark up, to an eighth of the zone, while a CPU takes
 /// and gives much in turn, and lets it decay by a clock. Here it stays at this

@@ -5,18 +5,18 @@ use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::{AllocError, FrameAllocator, FreeError};
+use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::reserve::reservations::Reservations;
 
 impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservations<A, W> {
     /// A block of the allocator beneath. Only if that has none, reservations
     /// are broken up, the least recently populated first, until it has.
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
         if frames_max == 0 {
             return None;
         }
         loop {
-            if let Some(block) = self.under.take_block(frames_max) {
+            if let Some(block) = self.under.allocate_block(frames_max) {
                 self.slots.hold(&mut self.storage, block);
                 return Some(block);
             }
@@ -29,16 +29,16 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservat
     /// From the allocator beneath, or else out of the least recently populated
     /// reservation that has such a run of unpopulated frames: O(r + bits/64)
     /// more for r partially populated reservations.
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
-        if let Ok(extent) = self.under.take_aligned(order) {
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        if let Ok(extent) = self.under.allocate_aligned(order) {
             self.slots.hold(&mut self.storage, extent);
             return Ok(extent);
         }
         let (wanted, free) = (order.frames(), self.free_frames());
         if wanted > free {
-            return Err(AllocError::OutOfFrames { wanted, free });
+            return Err(FrameAllocateError::OutOfFrames { wanted, free });
         }
-        self.reclaim_aligned(order).ok_or(AllocError::NoBlock { order })
+        self.reclaim_aligned(order).ok_or(FrameAllocateError::NoBlock { order })
     }
 
     /// Frames of a reservation are depopulated; one that has none left returns
@@ -47,27 +47,27 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservat
     /// lowest level that `extent` meets, and what it costs beneath.
     ///
     /// An error costs O(free blocks), to tell a free frame from a foreign one.
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
-            return Err(FreeError::Empty);
+            return Err(FrameFreeError::Empty);
         }
-        let end = extent.checked_end().ok_or(FreeError::Overflow { extent })?.raw();
+        let end = extent.checked_end().ok_or(FrameFreeError::Overflow { extent })?.raw();
         let span = self.slots.span;
         if !span.contains(extent.start) {
-            return Err(FreeError::Foreign { frame: extent.start });
+            return Err(FrameFreeError::Foreign { frame: extent.start });
         }
         if let Some(frame) = self.slots.first_not_held(&self.storage, extent) {
             let frame = Pfn::new(frame);
             let mut is_free = false;
             self.for_each_free(&mut |block| is_free |= block.contains(frame));
             return Err(if is_free {
-                FreeError::NotAllocated { frame }
+                FrameFreeError::NotAllocated { frame }
             } else {
-                FreeError::Foreign { frame }
+                FrameFreeError::Foreign { frame }
             });
         }
         if end > span.end().raw() {
-            return Err(FreeError::Foreign { frame: span.end() });
+            return Err(FrameFreeError::Foreign { frame: span.end() });
         }
         let mut at = extent.start.raw();
         let lowest = self.slots.levels.lowest().frames();
@@ -120,10 +120,10 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservat
         &mut self,
         count_frames: u64,
         sink: &mut dyn FnMut(Extent),
-    ) -> Result<(), AllocError> {
+    ) -> Result<(), FrameAllocateError> {
         let free = self.free_frames();
         if count_frames > free {
-            return Err(AllocError::OutOfFrames { wanted: count_frames, free });
+            return Err(FrameAllocateError::OutOfFrames { wanted: count_frames, free });
         }
         while self.under.free_frames() < count_frames && self.reclaim() {}
         let Self { under, storage, slots, .. } = self;
@@ -133,9 +133,9 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservat
         })
     }
 
-    fn take_frame(&mut self) -> Option<Pfn> {
+    fn allocate_frame(&mut self) -> Option<Pfn> {
         loop {
-            if let Some(frame) = self.under.take_frame() {
+            if let Some(frame) = self.under.allocate_frame() {
                 self.slots.hold(&mut self.storage, Extent::new(frame, 1));
                 return Some(frame);
             }

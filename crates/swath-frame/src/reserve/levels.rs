@@ -1,6 +1,5 @@
-//! Which orders a reservation may have, and which below them are worth a test.
-
-use core::fmt;
+//! The orders that a reservation may have, and those below them that are worth
+//! a test.
 
 use swath_arch::{Format, Order};
 
@@ -17,14 +16,14 @@ pub const LEVELS_MAX: usize = 4;
 /// Invariants: at least one level; orders ascend strictly through sub-levels
 /// and levels; no order is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Levels {
+pub struct ReservationLevels {
     levels: [Order; LEVELS_MAX],
     level_count: usize,
     sublevels: [Order; LEVELS_MAX],
     sublevel_count: usize,
 }
 
-impl Levels {
+impl ReservationLevels {
     /// ARMv7 as in the talk: 1 MiB sections of 256 base pages; large pages of
     /// 64 KiB as the sub-level.
     pub const ARMV7: Self = Self::known(&[8], &[4]);
@@ -43,16 +42,19 @@ impl Levels {
     /// The orders of `levels`, and of `sublevels` below them, both ascending.
     ///
     /// # Errors
-    /// A [`LevelsError`] that names the order at fault.
-    pub const fn new(levels: &[Order], sublevels: &[Order]) -> Result<Self, LevelsError> {
+    /// A [`ReservationLevelsError`] that names the order at fault.
+    pub const fn new(
+        levels: &[Order],
+        sublevels: &[Order],
+    ) -> Result<Self, ReservationLevelsError> {
         if levels.is_empty() {
-            return Err(LevelsError::None);
+            return Err(ReservationLevelsError::None);
         }
         if levels.len() > LEVELS_MAX {
-            return Err(LevelsError::TooMany { orders: levels.len() });
+            return Err(ReservationLevelsError::TooMany { orders: levels.len() });
         }
         if sublevels.len() > LEVELS_MAX {
-            return Err(LevelsError::TooMany { orders: sublevels.len() });
+            return Err(ReservationLevelsError::TooMany { orders: sublevels.len() });
         }
         let mut this = Self {
             levels: [Order::BASE; LEVELS_MAX],
@@ -66,7 +68,7 @@ impl Levels {
             let is_sublevel = at < sublevels.len();
             let order = if is_sublevel { sublevels[at] } else { levels[at - sublevels.len()] };
             if order.k() <= below.k() {
-                return Err(LevelsError::NotAscending { order, below });
+                return Err(ReservationLevelsError::NotAscending { order, below });
             }
             if is_sublevel {
                 this.sublevels[at] = order;
@@ -131,18 +133,21 @@ impl Levels {
     }
 }
 
-/// Why orders do not make reservation levels.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LevelsError {
+/// Reasons why orders do not make reservation levels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReservationLevelsError {
     /// There is no level.
+    #[error("no reservation level")]
     None,
     /// More than [`LEVELS_MAX`] levels or sub-levels.
+    #[error("{orders} levels or sub-levels, more than {LEVELS_MAX}")]
     TooMany {
-        /// How many were given.
+        /// Number given.
         orders: usize,
     },
     /// An order is not above the one before it; the first is to be above 0,
     /// and the first level above the last sub-level.
+    #[error("order {order} does not stand above order {below}")]
     NotAscending {
         /// The order.
         order: Order,
@@ -150,19 +155,3 @@ pub enum LevelsError {
         below: Order,
     },
 }
-
-impl fmt::Display for LevelsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => write!(f, "no reservation level"),
-            Self::TooMany { orders } => {
-                write!(f, "{orders} levels or sub-levels, {LEVELS_MAX} can be had")
-            }
-            Self::NotAscending { order, below } => {
-                write!(f, "order {order} does not stand above order {below}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for LevelsError {}

@@ -4,7 +4,7 @@
 //! a whole superpage aside, a **reservation**, and takes one of them; each
 //! further fault in the range **populates** another. Once all are populated,
 //! the range lies in physical memory as it lies in the object, and one
-//! descriptor can map it. Nobody has to ask for superpages, and none is copied
+//! descriptor can map it. No program has to ask for superpages, and none is copied
 //! together. Under shortage the reservation that was populated least recently
 //! is **broken up**: its unpopulated frames are free again, and the others stay
 //! with whoever holds them (the talk's "Reservation-based allocation"; what
@@ -74,17 +74,16 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameAllocator;
 use crate::map::MemoryMap;
-pub use crate::reserve::levels::{LEVELS_MAX, Levels, LevelsError};
+use crate::reserve::error::{PopulateError, ReservationsError};
+use crate::reserve::levels::ReservationLevels;
+use crate::reserve::reservation::{FrameSource, Populated, Reservation, ReservationCounters};
 use crate::reserve::slots::{NONE, Slot, Slots};
 use crate::reserve::table::{Entry, Key, Table};
-pub use crate::reserve::types::{
-    Counters, PopulateError, Populated, Reservation, ReservationsError, Source,
-};
 
 /// Reservations of superpages over an allocator `A`, with their state in `W`,
 /// any owner of a slice of words.
 ///
-/// Nobody else draws from the allocator beneath, nor frees into it.
+/// The allocator beneath has no other user.
 ///
 /// In what follows L is the number of levels.
 ///
@@ -108,23 +107,23 @@ pub use crate::reserve::types::{
 /// # Examples
 /// ```
 /// use swath_arch::{Extent, Order, Pfn};
-/// use swath_frame::reserve::reservations::{Levels, Reservations, Source};
-/// use swath_frame::{ByteRange, Config, FrameAllocator, MemoryMap, PageBuddy};
+/// use swath_frame::reserve::{ReservationLevels, Reservations, FrameSource};
+/// use swath_frame::{ByteRange, BuddyConfig, FrameAllocator, MemoryMap, PageBuddy};
 ///
 /// let mut areas = [Extent::default(); 1];
 /// let memory = ByteRange::of_frames(Extent::new(Pfn::new(0), 1024));
 /// let map = MemoryMap::new(&[memory], &mut areas).unwrap();
-/// let config = Config::PBS_ARMV7;
+/// let config = BuddyConfig::PBS_ARMV7;
 /// let words = PageBuddy::<Vec<u64>>::storage_words(&map, config);
 /// let buddy = PageBuddy::<_>::new(&map, config, vec![0; words]).unwrap();
 ///
-/// let words = Reservations::<PageBuddy<Vec<u64>>, Vec<u64>>::storage_words(&map, Levels::ARMV7);
-/// let mut pool = Reservations::new(&map, Levels::ARMV7, buddy, vec![0; words]).unwrap();
+/// let words = Reservations::<PageBuddy<Vec<u64>>, Vec<u64>>::storage_words(&map, ReservationLevels::ARMV7);
+/// let mut pool = Reservations::new(&map, ReservationLevels::ARMV7, buddy, vec![0; words]).unwrap();
 ///
 /// // Pages 256 to 511 of object 7, which has 700 pages, in any order.
 /// let section = Order::known(8);
 /// let first = pool.populate(7, 300, 0..700, 0).unwrap();
-/// assert_eq!(first.source, Source::Reserved(section));
+/// assert_eq!(first.source, FrameSource::Reserved(section));
 /// for index in (256..512).filter(|&index| index != 300) {
 ///     let page = pool.populate(7, index, 0..700, 0).unwrap();
 ///     assert_eq!(page.frame.raw() + 300, first.frame.raw() + index);
@@ -132,7 +131,7 @@ pub use crate::reserve::types::{
 /// }
 /// assert!(pool.is_full(first.frame, section));
 /// // The object's end is too near for a reservation.
-/// assert_eq!(pool.populate(7, 699, 0..700, 1).unwrap().source, Source::Single);
+/// assert_eq!(pool.populate(7, 699, 0..700, 1).unwrap().source, FrameSource::Single);
 /// assert_eq!(pool.free_frames(), 1024 - 257);
 /// ```
 #[derive(Clone, Debug)]
@@ -145,10 +144,10 @@ pub struct Reservations<A, W> {
     pub(crate) reserved: u64,
     /// The time of the last population.
     pub(crate) latest: u64,
-    counters: Counters,
+    counters: ReservationCounters,
 }
 
-/// What the table says of a page.
+/// The place of a page, as the table has it.
 pub(crate) enum Place {
     /// It lies in this reservation.
     Root(usize, Slot),
@@ -157,9 +156,9 @@ pub(crate) enum Place {
     Vacant(usize),
 }
 
-/// Where everything stands in the words, and how many those are; `None` if
-/// there are too many.
-fn layout(map: &MemoryMap<'_>, levels: Levels) -> Option<(Slots, Table, usize)> {
+/// Lays everything out in the words and counts them; `None` if there are too
+/// many.
+fn layout(map: &MemoryMap<'_>, levels: ReservationLevels) -> Option<(Slots, Table, usize)> {
     let slots = Slots::new(map, levels)?;
     // Each reservation has an entry and at most one more for each higher
     // level, and holds at least one slot of the lowest.
@@ -171,9 +170,9 @@ fn layout(map: &MemoryMap<'_>, levels: Levels) -> Option<(Slots, Table, usize)> 
 }
 
 impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
-    /// How many words of storage the frames of `map` need; `usize::MAX` if
-    /// they cannot be addressed. O(L).
-    pub fn storage_words(map: &MemoryMap<'_>, levels: Levels) -> usize {
+    /// Counts the words of storage that the frames of `map` need; `usize::MAX`
+    /// if they cannot be addressed. O(L).
+    pub fn storage_words(map: &MemoryMap<'_>, levels: ReservationLevels) -> usize {
         layout(map, levels).map_or(usize::MAX, |(_, _, words)| words)
     }
 
@@ -187,7 +186,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     /// [`ReservationsError`].
     pub fn new(
         map: &MemoryMap<'_>,
-        levels: Levels,
+        levels: ReservationLevels,
         allocator: A,
         mut storage: W,
     ) -> Result<Self, ReservationsError> {
@@ -225,7 +224,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
             roots: 0,
             reserved: 0,
             latest: 0,
-            counters: Counters::default(),
+            counters: ReservationCounters::default(),
         })
     }
 
@@ -242,7 +241,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     /// never be full. Nothing worse happens if it does not.
     ///
     /// O(L) in a reservation; to make one, O(L) and what
-    /// [`take_aligned`](FrameAllocator::take_aligned) costs beneath.
+    /// [`allocate_aligned`](FrameAllocator::allocate_aligned) costs beneath.
     ///
     /// # Errors
     /// [`PopulateError`]; nothing changes. A page is known to be populated
@@ -260,19 +259,19 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         }
         let (level, slot, source) = match self.place(object, index) {
             Place::Root(level, slot) => {
-                (level, slot, Source::InReservation(self.slots.order(level)))
+                (level, slot, FrameSource::InReservation(self.slots.order(level)))
             }
             Place::Vacant(top) => {
                 let reserve = |level| {
                     let slot = self.reserve(object, index, &bounds, level)?;
-                    Some((level, slot, Source::Reserved(self.slots.order(level))))
+                    Some((level, slot, FrameSource::Reserved(self.slots.order(level))))
                 };
                 match (0..=top).rev().find_map(reserve) {
                     Some(made) => made,
                     None => {
-                        let frame = self.take_frame().ok_or(PopulateError::OutOfFrames)?;
+                        let frame = self.allocate_frame().ok_or(PopulateError::OutOfFrames)?;
                         self.counters.single += 1;
-                        return Ok(Populated { frame, full: None, source: Source::Single });
+                        return Ok(Populated { frame, full: None, source: FrameSource::Single });
                     }
                 }
             }
@@ -287,7 +286,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         Ok(Populated { frame: Pfn::new(frame), full, source })
     }
 
-    /// Where page `index` of `object` lies. O(L) expected.
+    /// Returns the place of page `index` of `object`. O(L) expected.
     pub(crate) fn place(&self, object: u64, index: u64) -> Place {
         for (level, order) in self.slots.levels.orders().iter().enumerate().rev() {
             let key = Key { object, index: index & !(order.frames() - 1), level };
@@ -315,7 +314,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         if first < bounds.start || first.checked_add(order.frames())? > bounds.end {
             return None;
         }
-        let extent = self.under.take_aligned(order).ok()?;
+        let extent = self.under.allocate_aligned(order).ok()?;
         let span = self.slots.span;
         if extent.start < span.start || extent.end() > span.end() {
             debug_assert!(false, "the allocator beneath has other frames than the map");
@@ -517,7 +516,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         true
     }
 
-    /// Takes 2^`order` aligned frames out of the first reservation in the
+    /// Allocates 2^`order` aligned frames out of the first reservation in the
     /// queue that has them, and breaks that up.
     pub(crate) fn reclaim_aligned(&mut self, order: Order) -> Option<Extent> {
         let Self { slots, .. } = *self;
@@ -600,11 +599,11 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         }
     }
 
-    /// Whether the aligned 2^`order` frames around `frame` are populated in
-    /// full, in one reservation. A level is a count to compare, a sub-level
-    /// (or any order below the lowest level) up to order 6 one word to test,
-    /// 2^(order-6) words above; an order between two levels is a count for
-    /// each slot of the lower. O(L) besides.
+    /// Returns true if the aligned 2^`order` frames around `frame` are
+    /// populated in full, in one reservation. A level is a count to compare, a
+    /// sub-level (or any order below the lowest level) up to order 6 one word
+    /// to test, 2^(order-6) words above; an order between two levels is a count
+    /// for each slot of the lower. O(L) besides.
     pub fn is_full(&self, frame: Pfn, order: Order) -> bool {
         let Self { slots, .. } = self;
         let words = &*self.storage;
@@ -688,23 +687,23 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         }
     }
 
-    /// What happened so far.
-    pub fn counters(&self) -> Counters {
+    /// Returns the counts of what happened so far.
+    pub fn counters(&self) -> ReservationCounters {
         self.counters
     }
 
-    /// How many reservations there are.
+    /// Returns the number of reservations.
     pub fn reservations(&self) -> u64 {
         self.roots
     }
 
-    /// How many frames are reserved and not populated.
+    /// Returns the number of frames that are reserved and not populated.
     pub fn reserved_frames(&self) -> u64 {
         self.reserved
     }
 
     /// The levels.
-    pub fn levels(&self) -> Levels {
+    pub fn levels(&self) -> ReservationLevels {
         self.slots.levels
     }
 

@@ -9,7 +9,7 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::bits::bitmap;
 use crate::map::MemoryMap;
-use crate::reserve::levels::{LEVELS_MAX, Levels};
+use crate::reserve::levels::{LEVELS_MAX, ReservationLevels};
 
 /// The number of a slot among those of all levels.
 pub(crate) type Slot = u32;
@@ -23,7 +23,7 @@ const OBJECT: usize = 0;
 const INDEX: usize = 1;
 /// Populated frames; above them the flag of a root.
 const COUNT: usize = 2;
-/// When the slot joined its queue or was moved last.
+/// The time at which the slot joined its queue or was moved last.
 const STAMP: usize = 3;
 /// The slots before and after it in its queue.
 const LINKS: usize = 4;
@@ -37,11 +37,11 @@ const fn pair(low: Slot, high: Slot) -> u64 {
     (high as u64) << 32 | low as u64
 }
 
-/// Where the state of each frame and slot stands. The words are given to each
+/// The place of the state of each frame and slot. The words are given to each
 /// method.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots {
-    pub(crate) levels: Levels,
+    pub(crate) levels: ReservationLevels,
     /// The frames from the map's first to its last.
     pub(crate) span: Extent,
     /// The frame of bit 0, a multiple of 64. The bits are the first words.
@@ -58,7 +58,7 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// The slots of the frames of `map`; `None` if there are too many.
-    pub(crate) fn new(map: &MemoryMap<'_>, levels: Levels) -> Option<Self> {
+    pub(crate) fn new(map: &MemoryMap<'_>, levels: ReservationLevels) -> Option<Self> {
         let span = map.span();
         let (start, end) = (span.start.raw(), span.end().raw());
         let lowest = levels.lowest().k();
@@ -84,7 +84,7 @@ impl Slots {
         (this.all != NONE).then_some(this)
     }
 
-    /// How many words bits and records take.
+    /// Returns the number of words that bits and records take.
     pub(crate) fn storage_words(&self) -> Option<u64> {
         let records = (u64::from(self.all) + 1) * RECORD_WORDS as u64;
         (self.bits_words as u64).checked_add(records)
@@ -97,7 +97,7 @@ impl Slots {
         }
     }
 
-    /// How many slots `level` has.
+    /// Returns the slots of `level`.
     pub(crate) fn slots(&self, level: usize) -> core::ops::Range<Slot> {
         self.number[level]..self.number[level] + self.count[level]
     }
@@ -125,9 +125,8 @@ impl Slots {
 
     /// The frames of `extent` that lie in the span, as bits: first and count.
     fn bits(&self, extent: Extent) -> (usize, usize) {
-        let start = extent.start.max(self.span.start).raw();
-        let end = extent.end().min(self.span.end()).raw();
-        ((start - self.bits_base) as usize, end.saturating_sub(start) as usize)
+        let inside = extent.intersect(self.span);
+        ((inside.start.raw() - self.bits_base) as usize, inside.count as usize)
     }
 
     /// Marks frames as held.
@@ -153,8 +152,9 @@ impl Slots {
         }
     }
 
-    /// Whether the aligned 2^`order` frames around `frame`, in a reservation of
-    /// that order or a higher, are all held: one word up to order 6.
+    /// Returns true if the aligned 2^`order` frames around `frame`, in a
+    /// reservation of that order or a higher, are all held: one word up to
+    /// order 6.
     #[inline]
     pub(crate) fn all_held(&self, words: &[u64], frame: u64, order: Order) -> bool {
         let count = order.frames();
@@ -166,7 +166,7 @@ impl Slots {
         bitmap::all_set(&words[..self.bits_words], first as usize, count as usize)
     }
 
-    /// Whether `frame`, within the span, is held.
+    /// Returns true if `frame`, within the span, is held.
     #[inline(always)]
     pub(crate) fn is_held(&self, words: &[u64], frame: u64) -> bool {
         let bit = frame - self.bits_base;
@@ -201,9 +201,9 @@ impl Slots {
     /// The first longest piece of `extent` of which no frame is held.
     pub(crate) fn next_free(&self, words: &[u64], extent: Extent) -> Option<Extent> {
         let start = self.first_not_held(words, extent)?;
-        let rest = Extent::new(Pfn::new(start), extent.end().raw() - start);
-        let end = self.first_held(words, rest).unwrap_or(rest.end().raw());
-        Some(Extent::new(Pfn::new(start), end - start))
+        let rest = Extent::between(Pfn::new(start), extent.end());
+        let end = self.first_held(words, rest).map_or(rest.end(), Pfn::new);
+        Some(Extent::between(rest.start, end))
     }
 
     /// Visits the pieces of `extent` of which no frame is held, ascending.
@@ -216,7 +216,7 @@ impl Slots {
         let mut rest = extent;
         while let Some(piece) = self.next_free(words, rest) {
             visit(piece);
-            rest = Extent::new(piece.end(), rest.end().raw() - piece.end().raw());
+            rest = Extent::between(piece.end(), rest.end());
         }
     }
 
@@ -225,17 +225,16 @@ impl Slots {
     pub(crate) fn find_free(&self, words: &[u64], extent: Extent, order: Order) -> Option<Extent> {
         let mut rest = extent;
         while let Some(piece) = self.next_free(words, rest) {
-            let mask = order.frames() - 1;
-            let start = (piece.start.raw() + mask) & !mask;
-            if start + order.frames() <= piece.end().raw() {
-                return Some(Extent::new(Pfn::new(start), order.frames()));
+            let whole = piece.align_inward(order.k());
+            if !whole.is_empty() {
+                return Some(Extent::new(whole.start, order.frames()));
             }
-            rest = Extent::new(piece.end(), rest.end().raw() - piece.end().raw());
+            rest = Extent::between(piece.end(), rest.end());
         }
         None
     }
 
-    /// How many frames are held.
+    /// Counts the frames that are held.
     pub(crate) fn held(&self, words: &[u64]) -> u64 {
         words[..self.bits_words].iter().map(|word| u64::from(word.count_ones())).sum()
     }
@@ -268,7 +267,7 @@ impl Slots {
         words[self.record(slot) + COUNT] & ROOT != 0
     }
 
-    /// How many frames of the slot are populated.
+    /// Returns the number of the slot's frames that are populated.
     #[inline(always)]
     pub(crate) fn populated(&self, words: &[u64], slot: Slot) -> u64 {
         words[self.record(slot) + COUNT] & !ROOT
@@ -386,7 +385,8 @@ impl Slots {
         }
     }
 
-    /// Whether the queue of `owner` is linked well: how many slots it has.
+    /// Checks that the queue of `owner` is linked well, and returns the number
+    /// of its slots.
     pub(crate) fn check_queue(&self, words: &[u64], owner: Slot) -> Result<u64, &'static str> {
         let (mut slot, last) = self.queue(words, owner);
         let (mut before, mut len) = (NONE, 0);

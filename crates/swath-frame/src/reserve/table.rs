@@ -1,4 +1,5 @@
-//! Which reservation covers a range of an object: a hash table in words.
+//! The reservations by the range of an object that they cover: a hash table in
+//! words.
 //!
 //! A key is an object, the first page of an aligned range of it, and the level
 //! that the range is aligned to. An entry says that the range is reserved, or
@@ -17,7 +18,7 @@ const ROOT: u64 = 1 << 32;
 const LEVEL_SHIFT: u32 = 40;
 const PRESENT: u64 = 1 << 63;
 
-/// What a table says of a range.
+/// A range's entry in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
     /// It is reserved as a whole, in this slot.
@@ -42,9 +43,9 @@ pub(crate) struct Key {
 /// home to its entry none is empty; at least one entry is empty.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table {
-    /// Where its words start.
+    /// The start of its words.
     at: usize,
-    /// How many entries it has.
+    /// Number of its entries.
     len: usize,
 }
 

@@ -5,8 +5,8 @@
 //! columns of the CLMalloc paper's Table 2 and Fig. 6:
 //! [`Baseline`](crate::segment::baseline::Baseline), the contiguous memory of
 //! section 3.2; [`HugePages`](crate::segment::huge::HugePages); and
-//! [`GlobalBitmap`](crate::segment::bitmap::GlobalBitmap) with its frames taken
-//! on demand or all at start. [`Mapped`](crate::segment::mapping::Mapped) adds
+//! [`GlobalBitmap`](crate::segment::global_bitmap::GlobalBitmap) with its frames taken
+//! on demand or all at start. [`MappedSegments`](crate::segment::mapping::MappedSegments) adds
 //! to any of them what is mapped and unmapped with each request.
 
 use core::fmt;
@@ -15,10 +15,11 @@ use swath_arch::Order;
 
 use crate::segment::space::{AreaSpace, Segment};
 
-/// What is asked for. Numbers of frames are those of the accelerator's space.
+/// A request for a segment. Numbers of frames are those of the accelerator's
+/// space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SegmentRequest {
-    /// How many frames; rounded up to whole units.
+    /// Number of frames; rounded up to whole units.
     pub count: u64,
     /// The first frame's number is to be a multiple of 2^`align`.
     pub align: Order,
@@ -41,12 +42,24 @@ impl SegmentRequest {
     }
 }
 
-/// Why no segment was handed out. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+impl fmt::Display for SegmentRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} frames from {:#x} to {:#x}", self.count, self.lower, self.upper)?;
+        match self.boundary {
+            Some(order) => write!(f, " without crossing a boundary of order {order}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reasons why no segment is allocated. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SegmentError {
     /// The request was for no frames at all.
+    #[error("a request for no frames")]
     Empty,
     /// Fewer frames are free than were asked for.
+    #[error("{wanted} frames wanted, {free} free")]
     OutOfFrames {
         /// Frames asked for.
         wanted: u64,
@@ -55,92 +68,63 @@ pub enum SegmentError {
     },
     /// Between two boundaries, or between the limits, there is no room for so
     /// many frames, free or not.
+    #[error("no place for {request}")]
     Unsatisfiable {
         /// The request.
         request: SegmentRequest,
     },
     /// Frames are free, but there is no place for the request.
+    #[error("no free segment of {wanted} frames")]
     NoSegment {
         /// Frames asked for.
         wanted: u64,
     },
     /// The mapping was refused.
+    #[error("segment {segment} could not be mapped")]
     NotMapped {
         /// The segment that was not mapped; it is free again.
         segment: Segment,
     },
 }
 
-impl fmt::Display for SegmentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "a request for no frames"),
-            Self::OutOfFrames { wanted, free } => write!(f, "{wanted} frames wanted, {free} free"),
-            Self::Unsatisfiable { request } => {
-                let SegmentRequest { count, lower, upper, .. } = request;
-                write!(f, "no place for {count} frames from {lower:#x} to {upper:#x}")?;
-                match request.boundary {
-                    Some(order) => write!(f, " without crossing a boundary of order {order}"),
-                    None => Ok(()),
-                }
-            }
-            Self::NoSegment { wanted } => write!(f, "no free segment of {wanted} frames"),
-            Self::NotMapped { segment } => write!(f, "segment {segment} could not be mapped"),
-        }
-    }
-}
-
-impl core::error::Error for SegmentError {}
-
-/// Why a segment was not taken back. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Reasons why a segment is not freed. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SegmentFreeError {
     /// The segment holds no frames.
+    #[error("a segment of no frames")]
     Empty,
     /// The segment's end lies beyond the last number there is.
+    #[error("segment {segment} overflows")]
     Overflow {
         /// The segment.
         segment: Segment,
     },
     /// A frame does not belong to the accelerator's space.
+    #[error("frame {frame:#x} is beyond the areas")]
     Foreign {
         /// The first such frame.
         frame: u64,
     },
     /// The segment's ends are not those of units.
+    #[error("segment {segment} is not whole units")]
     Misaligned {
         /// The segment.
         segment: Segment,
     },
     /// A frame is not handed out: freed already, or never asked for.
+    #[error("frame {frame:#x} is not handed out")]
     NotAllocated {
         /// The first frame of the first such unit.
         frame: u64,
     },
     /// The frames are handed out, but not as this segment: it is a part of
     /// one, or holds more than one.
+    #[error("segment {segment} is not one that was handed out")]
     NotSegment {
         /// The segment.
         segment: Segment,
     },
 }
-
-impl fmt::Display for SegmentFreeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "a segment of no frames"),
-            Self::Overflow { segment } => write!(f, "segment {segment} overflows"),
-            Self::Foreign { frame } => write!(f, "frame {frame:#x} is beyond the areas"),
-            Self::Misaligned { segment } => write!(f, "segment {segment} is not whole units"),
-            Self::NotAllocated { frame } => write!(f, "frame {frame:#x} is not handed out"),
-            Self::NotSegment { segment } => {
-                write!(f, "segment {segment} is not one that was handed out")
-            }
-        }
-    }
-}
-
-impl core::error::Error for SegmentFreeError {}
 
 impl Segment {
     /// Its first unit and the one past its last; an error unless it is whole
@@ -162,16 +146,16 @@ impl Segment {
     }
 }
 
-/// Hands out segments of an accelerator's address space and takes them back.
+/// Allocates segments of an accelerator's address space and frees them.
 ///
-/// A segment is freed as it was handed out, whole. So a stale segment is
+/// A segment is freed as it was allocated, whole. So a stale segment is
 /// told from those that lie in its place since, unless it has the very start
 /// and count of one of them.
 pub trait SegmentAllocator {
     /// The areas that the segments are taken from.
     fn space(&self) -> AreaSpace<'_>;
 
-    /// The segment that [`allocate`](Self::allocate) would hand out now, or
+    /// The segment that [`allocate`](Self::allocate) would return now, or
     /// its error.
     ///
     /// # Errors
@@ -179,21 +163,21 @@ pub trait SegmentAllocator {
     /// [`NotMapped`](SegmentError::NotMapped).
     fn find(&self, request: &SegmentRequest) -> Result<Segment, SegmentError>;
 
-    /// Hands out a segment that meets the request. Its count is the request's,
+    /// Allocates a segment that meets the request. Its count is the request's,
     /// rounded up to whole units.
     ///
     /// # Errors
     /// A [`SegmentError`]; nothing has changed then.
     fn allocate(&mut self, request: &SegmentRequest) -> Result<Segment, SegmentError>;
 
-    /// Takes back a segment as it was handed out.
+    /// Frees a segment as it was allocated.
     ///
     /// # Errors
     /// A [`SegmentFreeError`]; nothing has changed then.
     fn free(&mut self, segment: Segment) -> Result<(), SegmentFreeError>;
 
-    /// How many frames are free. All others are **held**: what the held frames
-    /// exceed the requests by is waste.
+    /// Returns the number of free frames. All others are **held**: what the
+    /// held frames exceed the requests by is waste.
     fn free_frames(&self) -> u64;
 
     /// The most frames that one request without constraints could get now.

@@ -21,10 +21,10 @@
 
 use core::ops::DerefMut;
 
+use crate::allocator::BuildError;
 use crate::bits::bitmap::{all_set, clear, first_clear, set};
-use crate::buddy::config::BuildError;
 use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
-use crate::segment::bitmap::{check_size, largest_by_halving, of_units};
+use crate::segment::global_bitmap::{check_size, largest_by_halving, of_units};
 use crate::segment::ledger::Ledger;
 use crate::segment::place::{Place, held_end, units};
 use crate::segment::space::{AreaSpace, Segment};
@@ -54,8 +54,8 @@ pub struct Baseline<'m, W> {
 }
 
 impl<'m, W: DerefMut<Target = [u64]>> Baseline<'m, W> {
-    /// How many words of storage the areas need; `usize::MAX` if they cannot
-    /// be addressed.
+    /// Counts the words of storage that the areas need; `usize::MAX` if they
+    /// cannot be addressed.
     pub fn storage_words(space: &AreaSpace<'_>) -> usize {
         let units = space.units();
         usize::try_from(units.div_ceil(64) + Ledger::storage_words(units)).unwrap_or(usize::MAX)

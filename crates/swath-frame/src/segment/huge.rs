@@ -8,10 +8,10 @@
 
 use core::ops::DerefMut;
 
+use crate::allocator::BuildError;
 use crate::bits::bitmap::Bitmap;
-use crate::buddy::config::BuildError;
 use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
-use crate::segment::bitmap::{check_size, of_units};
+use crate::segment::global_bitmap::{check_size, of_units};
 use crate::segment::place::Place;
 use crate::segment::space::{AreaSpace, Segment};
 
@@ -31,8 +31,8 @@ pub struct HugePages<'m, W> {
 }
 
 impl<'m, W: DerefMut<Target = [u64]>> HugePages<'m, W> {
-    /// How many words of storage the pages need; `usize::MAX` if they cannot
-    /// be addressed.
+    /// Counts the words of storage that the pages need; `usize::MAX` if they
+    /// cannot be addressed.
     pub fn storage_words(space: &AreaSpace<'_>) -> usize {
         usize::try_from(Bitmap::storage_words(space.units())).unwrap_or(usize::MAX)
     }

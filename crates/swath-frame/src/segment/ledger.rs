@@ -1,7 +1,7 @@
-//! What has been handed out, by segment.
+//! The allocated segments.
 //!
 //! Two bits a unit: whether it is handed out, and whether the unit after it
-//! belongs to the same segment. With them a segment that is given back is told
+//! belongs to the same segment. With them a segment that is freed is told
 //! from a part of one, from several, and from the units that are held beside
 //! one without belonging to it.
 
@@ -15,7 +15,7 @@ use crate::segment::space::{AreaSpace, Segment};
 /// `asked`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ledger {
-    /// Where `asked` starts in the slice; `joined` follows it.
+    /// The place in the slice at which `asked` starts; `joined` follows it.
     at: usize,
     /// Words of each of the two.
     words: usize,
@@ -57,7 +57,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that the segment of these units has been given back.
+    /// Notes that the segment of these units has been freed.
     #[inline]
     pub(crate) fn take_back(&self, storage: &mut [u64], start: u64, past: u64) {
         let (first, count) = (start as usize, (past - start) as usize);

@@ -2,26 +2,26 @@
 //!
 //! Where all frames are taken at start (section 4.2 of the CLMalloc paper), a
 //! request still maps the pages of its segment, and a release unmaps them. Page
-//! tables are not this crate's: a [`Mapping`] is told what to map, and
-//! [`Mapped`] puts it around any allocator. [`CountedPages`] only counts.
+//! tables are not this crate's: a [`SegmentMapping`] does the mapping, and
+//! [`MappedSegments`] puts it around any allocator. [`CountedPages`] only counts.
 
 use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
-use crate::segment::space::{AreaSpace, Extents, Segment};
+use crate::segment::space::{AreaSpace, Segment, SegmentExtents};
 
 /// The mapping could not be made; nothing has been mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Refused;
+pub struct MappingRefused;
 
 /// Maps segments as they are handed out, and unmaps them when they are freed.
-pub trait Mapping {
+pub trait SegmentMapping {
     /// Maps the frames of `segment`, which lie at `extents`; all or nothing.
     ///
     /// # Errors
-    /// [`Refused`]; the request for the segment fails then.
-    fn map(&mut self, segment: Segment, extents: Extents<'_>) -> Result<(), Refused>;
+    /// [`MappingRefused`]; the request for the segment fails then.
+    fn map(&mut self, segment: Segment, extents: SegmentExtents<'_>) -> Result<(), MappingRefused>;
 
     /// Unmaps what [`map`](Self::map) mapped for `segment`.
-    fn unmap(&mut self, segment: Segment, extents: Extents<'_>);
+    fn unmap(&mut self, segment: Segment, extents: SegmentExtents<'_>);
 }
 
 /// No page tables: counts the pages that would be mapped and unmapped.
@@ -33,13 +33,17 @@ pub struct CountedPages {
     pub unmapped: u64,
 }
 
-impl Mapping for CountedPages {
-    fn map(&mut self, segment: Segment, _extents: Extents<'_>) -> Result<(), Refused> {
+impl SegmentMapping for CountedPages {
+    fn map(
+        &mut self,
+        segment: Segment,
+        _extents: SegmentExtents<'_>,
+    ) -> Result<(), MappingRefused> {
         self.mapped += segment.count;
         Ok(())
     }
 
-    fn unmap(&mut self, segment: Segment, _extents: Extents<'_>) {
+    fn unmap(&mut self, segment: Segment, _extents: SegmentExtents<'_>) {
         self.unmapped += segment.count;
     }
 }
@@ -48,12 +52,12 @@ impl Mapping for CountedPages {
 ///
 /// Invariant: exactly the segments handed out are mapped.
 #[derive(Clone, Debug)]
-pub struct Mapped<A, M = CountedPages> {
+pub struct MappedSegments<A, M = CountedPages> {
     allocator: A,
     mapping: M,
 }
 
-impl<A: SegmentAllocator, M: Mapping> Mapped<A, M> {
+impl<A: SegmentAllocator, M: SegmentMapping> MappedSegments<A, M> {
     /// Maps what `allocator`, which has handed out nothing yet, will hand out.
     pub const fn new(allocator: A, mapping: M) -> Self {
         Self { allocator, mapping }
@@ -70,7 +74,7 @@ impl<A: SegmentAllocator, M: Mapping> Mapped<A, M> {
     }
 }
 
-impl<A: SegmentAllocator, M: Mapping> SegmentAllocator for Mapped<A, M> {
+impl<A: SegmentAllocator, M: SegmentMapping> SegmentAllocator for MappedSegments<A, M> {
     fn space(&self) -> AreaSpace<'_> {
         self.allocator.space()
     }

@@ -1,4 +1,4 @@
-//! Where a request's segment may begin, apart from what is free.
+//! The places at which a request's segment may begin, apart from what is free.
 //!
 //! Alignment, limits, boundaries and areas all come down to one question: the
 //! lowest admissible start from a given one on. With it, any structure that
@@ -29,9 +29,9 @@ pub(crate) struct Place<'a> {
     align: u32,
     boundary: u32,
     one_area: bool,
-    /// Whether frames come in aligned powers of two: see [`held_end`].
+    /// True if frames come in aligned powers of two: see [`held_end`].
     blocks: bool,
-    /// Whether any start between the limits will do.
+    /// True if any start between the limits will do.
     free_choice: bool,
 }
 
@@ -165,8 +165,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// How many units hold a place wherever they begin, if all are free and the
-    /// limits admit it; `None` if no number is known to.
+    /// Returns the number of units that hold a place wherever they begin, if
+    /// all are free and the limits admit it; `None` if no number is known to.
     ///
     /// Let c be the count, A = 2^align, B = 2^boundary, and P the power of two
     /// not below c. If of any g starts in a row one is admissible, and h units
@@ -212,7 +212,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What [`Place::sure_units`] has to know of all areas.
+/// The facts about all areas that [`Place::sure_units`] needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AreaShape {
     /// Units of the smallest.

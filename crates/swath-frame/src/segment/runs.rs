@@ -29,7 +29,7 @@
 //! Instructions, counted on x86-64 with 2^20 units: with a random half in use, the
 //! one run of 19 units, the longest, is found in 800 (1,235,000 by a scan of the
 //! words) and one of 15 in 600 (36,000); among 1,909 runs of mixed lengths, one
-//! of 3,000 in 440 (97,000). To find, take and free one unit is 1,100 on average
+//! of 3,000 in 440 (97,000). To find, allocate and free one unit is 1,100 on average
 //! and 3,100 if all units are free, where every level's longest run is broken;
 //! for the run of 19 it is 3,100, and for one of 900 units 2,900.
 //!
@@ -186,7 +186,7 @@ impl RunTree {
         tree
     }
 
-    /// How many units are free.
+    /// Returns the number of free units.
     #[inline]
     pub(crate) const fn free(&self) -> u64 {
         self.free
@@ -306,7 +306,7 @@ impl RunTree {
         Err(carry)
     }
 
-    /// Takes `count` units, at least one, all of them free, from `first` on.
+    /// Allocates `count` units, at least one, all of them free, from `first` on.
     #[inline]
     pub(crate) fn take(&mut self, storage: &mut [u64], first: u64, count: u64) {
         clear(&mut storage[..self.words], first as usize, count as usize);
@@ -314,7 +314,7 @@ impl RunTree {
         self.update(storage, first, count, false);
     }
 
-    /// Gives `count` units, at least one, none of them free, from `first` on.
+    /// Frees `count` units, at least one, none of them free, from `first` on.
     #[inline]
     pub(crate) fn give(&mut self, storage: &mut [u64], first: u64, count: u64) {
         set(&mut storage[..self.words], first as usize, count as usize);
@@ -440,7 +440,8 @@ impl RunTree {
         }
     }
 
-    /// Whether the `count` units, at least one, from `first` on are all free.
+    /// Returns true if the `count` units, at least one, from `first` on are all
+    /// free.
     pub(crate) fn all_free(&self, storage: &[u64], first: u64, count: u64) -> bool {
         all_set(&storage[..self.words], first as usize, count as usize)
     }
@@ -475,14 +476,14 @@ impl RunTree {
     }
 }
 
-/// Whether a bit from `units` on is set.
+/// Returns true if a bit from `units` on is set.
 fn first_beyond(bits: &[u64], units: u64) -> bool {
     let whole = (units / 64) as usize;
     let rest = bits.get(whole).is_some_and(|&word| word >> (units % 64) != 0);
     rest || bits.iter().skip(whole + 1).any(|&word| word != 0)
 }
 
-/// Where the run of ones that ends below bit `past` starts.
+/// Returns the start of the run of ones that ends below bit `past`.
 #[inline(always)]
 fn run_start(words: &[u64], past: usize) -> usize {
     let mut start = past;

@@ -21,14 +21,14 @@ use core::fmt;
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::map::{ByteRange, MapError};
+use crate::map::{ByteRange, MemoryMapError};
 
 /// Frames that follow one another in the accelerator's address space.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Segment {
     /// The first frame's number in the accelerator's space.
     pub start: u64,
-    /// How many frames there are.
+    /// Number of frames.
     pub count: u64,
 }
 
@@ -97,12 +97,12 @@ impl<'m> AreaSpace<'m> {
     /// memory do. O(a²) for a areas, O(a) if they ascend.
     ///
     /// # Errors
-    /// A [`MapError`] that names the area at fault.
+    /// A [`MemoryMapError`] that names the area at fault.
     ///
     /// # Examples
     /// ```
     /// use swath_arch::{Extent, Order, Pfn};
-    /// use swath_frame::segment::space::{Area, AreaSpace, Segment};
+    /// use swath_frame::segment::{Area, AreaSpace, Segment};
     ///
     /// let areas = [Extent::new(Pfn::new(0x100), 4), Extent::new(Pfn::new(0x800), 8)];
     /// let mut storage = [Area::default(); 2];
@@ -111,32 +111,35 @@ impl<'m> AreaSpace<'m> {
     /// let extents: Vec<_> = space.extents(Segment::new(2, 4)).collect();
     /// assert_eq!(extents, [Extent::new(Pfn::new(0x102), 2), Extent::new(Pfn::new(0x800), 2)]);
     /// ```
-    pub fn new(areas: &[Extent], unit: Order, storage: &'m mut [Area]) -> Result<Self, MapError> {
+    pub fn new(
+        areas: &[Extent],
+        unit: Order,
+        storage: &'m mut [Area],
+    ) -> Result<Self, MemoryMapError> {
         let capacity = storage.len();
         let range = |frames| ByteRange::of_frames(frames);
         let mut used = 0;
-        let mut highest_end = 0;
+        let mut highest_end = Pfn::new(0);
         for (index, &area) in areas.iter().enumerate() {
             // Beyond frame 2^52 there are no addresses.
             let end = area.checked_end().filter(|end| end.raw() <= 1 << 52);
-            let end = end.ok_or(MapError::Overflow { range: range(area) })?.raw();
-            if area.start.raw() < highest_end
+            let end = end.ok_or(MemoryMapError::Overflow { range: range(area) })?;
+            if area.start < highest_end
                 && let Some(&other) = areas[..index].iter().find(|other| area.overlaps(**other))
             {
-                return Err(MapError::Overlap { range: range(area), other: range(other) });
+                return Err(MemoryMapError::Overlap { range: range(area), other: range(other) });
             }
             highest_end = highest_end.max(end);
-            let first = area.start.raw().div_ceil(unit.frames()) << unit.k();
-            let past = end >> unit.k() << unit.k();
-            if first >= past {
+            let frames = area.align_inward(unit.k());
+            if frames.is_empty() {
                 continue;
             }
             if used == capacity {
-                return Err(MapError::TooManyAreas { range: range(area), capacity });
+                return Err(MemoryMapError::TooManyAreas { range: range(area), capacity });
             }
-            let at = storage[..used].partition_point(|other| other.frames.start.raw() < first);
+            let at = storage[..used].partition_point(|other| other.frames.start < frames.start);
             storage.copy_within(at..used, at + 1);
-            storage[at].frames = Extent::new(Pfn::new(first), past - first);
+            storage[at].frames = frames;
             used += 1;
         }
         let mut total = 0;
@@ -145,7 +148,7 @@ impl<'m> AreaSpace<'m> {
             total += area.frames.count;
         }
         if used == 0 {
-            Err(MapError::NoFrame)
+            Err(MemoryMapError::NoFrame)
         } else {
             Ok(Self { areas: &storage[..used], unit, total })
         }
@@ -163,13 +166,13 @@ impl<'m> AreaSpace<'m> {
         self.unit
     }
 
-    /// How many frames there are, all in whole units.
+    /// Returns the number of frames, all in whole units.
     #[inline]
     pub const fn total_frames(&self) -> u64 {
         self.total
     }
 
-    /// How many units there are.
+    /// Returns the number of units.
     #[inline]
     pub const fn units(&self) -> u64 {
         self.total >> self.unit.k()
@@ -184,7 +187,7 @@ impl<'m> AreaSpace<'m> {
         }
         let index = self.areas.partition_point(|area| area.end() <= frame);
         let area = self.areas.get(index)?;
-        Some((index, Pfn::new(area.frames.start.raw() + (frame - area.base))))
+        Some((index, area.frames.start + (frame - area.base)))
     }
 
     /// The number that a frame of physical memory has in the accelerator's
@@ -192,28 +195,28 @@ impl<'m> AreaSpace<'m> {
     pub fn number_of(&self, frame: Pfn) -> Option<u64> {
         let after = self.areas.partition_point(|area| area.frames.start <= frame);
         let area = &self.areas[after.checked_sub(1)?];
-        area.frames.contains(frame).then(|| area.base + (frame.raw() - area.frames.start.raw()))
+        area.frames.position(frame).map(|at| area.base + at)
     }
 
     /// The physical extents behind `segment`, in its order, those that touch
     /// joined: what an accelerator's segment map is loaded with. What lies
     /// beyond the space is left out. O(log a) to begin, then O(1) for each area.
-    pub fn extents(&self, segment: Segment) -> Extents<'m> {
+    pub fn extents(&self, segment: Segment) -> SegmentExtents<'m> {
         let end = segment.start.saturating_add(segment.count).min(self.total);
         let first = self.areas.partition_point(|area| area.end() <= segment.start);
-        Extents { areas: &self.areas[first..], at: segment.start, end }
+        SegmentExtents { areas: &self.areas[first..], at: segment.start, end }
     }
 }
 
 /// The physical extents behind a segment; see [`AreaSpace::extents`].
 #[derive(Clone, Debug)]
-pub struct Extents<'m> {
+pub struct SegmentExtents<'m> {
     areas: &'m [Area],
     at: u64,
     end: u64,
 }
 
-impl Extents<'_> {
+impl SegmentExtents<'_> {
     fn piece(&mut self) -> Option<Extent> {
         let (area, rest) = self.areas.split_first()?;
         if self.at >= self.end {
@@ -227,7 +230,7 @@ impl Extents<'_> {
     }
 }
 
-impl Iterator for Extents<'_> {
+impl Iterator for SegmentExtents<'_> {
     type Item = Extent;
 
     fn next(&mut self) -> Option<Extent> {

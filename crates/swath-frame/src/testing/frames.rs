@@ -1,4 +1,4 @@
-//! What every frame allocator has to do, as a suite to run on each of them.
+//! The conformance suite of frame allocators.
 //!
 //! The oracle is a plain set of frames. [`conform`] drives an allocator with
 //! random requests, frees and abuses, and after each compares what the
@@ -10,41 +10,22 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::{AllocError, FrameAllocator, FreeError};
-use crate::buddy::config::Config;
+use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use crate::buddy::config::BuddyConfig;
 use crate::map::MemoryMap;
-
-/// SplitMix64: a small generator, so that a printed seed repeats a run.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// The generator that `seed` starts.
-    pub const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// A number below `bound`, which is not 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % bound
-    }
-}
 
 /// The frames of a map and which of them are free.
 #[derive(Clone, Debug)]
-pub struct Oracle {
+pub struct FrameOracle {
     frames: BTreeSet<u64>,
     free: BTreeSet<u64>,
     place: Place,
 }
 
-/// Where a run is, for the messages.
+/// The position of a run, for the messages.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     seed: u64,
@@ -57,7 +38,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl Oracle {
+impl FrameOracle {
     /// All frames of `map`, free.
     pub fn new(map: &MemoryMap<'_>) -> Self {
         let frames: BTreeSet<u64> =
@@ -75,7 +56,7 @@ impl Oracle {
     }
 
     /// Takes frames, which have to be free.
-    fn take(&mut self, extent: Extent) {
+    fn allocate(&mut self, extent: Extent) {
         let place = self.place;
         for frame in extent.iter() {
             assert!(
@@ -85,19 +66,19 @@ impl Oracle {
         }
     }
 
-    /// What freeing `extent` has to return, and does if that is `Ok`.
-    fn give(&mut self, extent: Extent) -> Result<(), FreeError> {
+    /// Returns what freeing `extent` has to return, and frees if that is `Ok`.
+    fn free_extent(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
-            return Err(FreeError::Empty);
+            return Err(FrameFreeError::Empty);
         }
         if extent.checked_end().is_none() {
-            return Err(FreeError::Overflow { extent });
+            return Err(FrameFreeError::Overflow { extent });
         }
         if let Some(frame) = extent.iter().find(|frame| !self.is_allocated(frame.raw())) {
             return Err(if self.frames.contains(&frame.raw()) {
-                FreeError::NotAllocated { frame }
+                FrameFreeError::NotAllocated { frame }
             } else {
-                FreeError::Foreign { frame }
+                FrameFreeError::Foreign { frame }
             });
         }
         self.free.extend(extent.iter().map(Pfn::raw));
@@ -116,7 +97,7 @@ impl Oracle {
 /// The nodes of the page buddy system for a set of free frames, list by list
 /// and ascending, by their definition (see [`rule`](crate::buddy::rule)). O(C·s) for
 /// C orders and a span of s frames.
-pub fn nodes(free: &BTreeSet<u64>, config: Config) -> Vec<Extent> {
+pub fn nodes(free: &BTreeSet<u64>, config: BuddyConfig) -> Vec<Extent> {
     let granularity = config.granularity();
     let (Some(&first), Some(&last)) = (free.first(), free.last()) else { return Vec::new() };
     // From a frame that is aligned to every order on.
@@ -189,10 +170,10 @@ pub fn conform<A: FrameAllocator>(
     allocator: &mut A,
     seed: u64,
     steps: usize,
-    inspect: &mut dyn FnMut(&A, &Oracle),
+    inspect: &mut dyn FnMut(&A, &FrameOracle),
 ) {
     let mut random = Random::new(seed);
-    let mut oracle = Oracle::new(map);
+    let mut oracle = FrameOracle::new(map);
     oracle.place.seed = seed;
     assert_eq!(allocator.total_frames(), map.total_frames(), "seed {seed}");
     agree(allocator, &oracle);
@@ -204,23 +185,23 @@ pub fn conform<A: FrameAllocator>(
             0 => request(allocator, &mut oracle, size(&mut random)),
             1 => {
                 let frames_max = size(&mut random);
-                let block = allocator.take_block(frames_max);
+                let block = allocator.allocate_block(frames_max);
                 assert_eq!(block.is_some(), frames_max > 0 && !oracle.free.is_empty(), "{place}");
                 if let Some(block) = block {
                     assert!(!block.is_empty() && block.count <= frames_max, "{place}: {block}");
-                    oracle.take(block);
+                    oracle.allocate(block);
                 }
             }
             2 => {
-                let frame = allocator.take_frame();
+                let frame = allocator.allocate_frame();
                 assert_eq!(frame.is_some(), !oracle.free.is_empty(), "{place}");
                 if let Some(frame) = frame {
-                    oracle.take(Extent::new(frame, 1));
+                    oracle.allocate(Extent::new(frame, 1));
                 }
             }
             3 => request_aligned(allocator, &mut oracle, random.below(12) as u8),
             4 => hostile(allocator, &mut oracle, map, &mut random),
-            _ => give(allocator, &mut oracle, &mut random),
+            _ => free(allocator, &mut oracle, &mut random),
         }
         agree(allocator, &oracle);
         inspect(allocator, &oracle);
@@ -230,7 +211,7 @@ pub fn conform<A: FrameAllocator>(
     for run in held.chunk_by(|a, b| a + 1 == *b) {
         let extent = Extent::new(Pfn::new(run[0]), run.len() as u64);
         assert_eq!(allocator.free(extent), Ok(()), "seed {seed}, at last");
-        assert_eq!(oracle.give(extent), Ok(()));
+        assert_eq!(oracle.free_extent(extent), Ok(()));
     }
     assert_eq!(allocator.free_frames(), map.total_frames(), "seed {seed}, at last");
     agree(allocator, &oracle);
@@ -247,7 +228,7 @@ fn size(random: &mut Random) -> u64 {
     }
 }
 
-fn agree<A: FrameAllocator>(allocator: &A, oracle: &Oracle) {
+fn agree<A: FrameAllocator>(allocator: &A, oracle: &FrameOracle) {
     let place = oracle.place;
     let mut seen = BTreeSet::new();
     allocator.for_each_free(&mut |block| {
@@ -261,20 +242,20 @@ fn agree<A: FrameAllocator>(allocator: &A, oracle: &Oracle) {
 }
 
 /// A request for `count` frames: all or nothing.
-fn request<A: FrameAllocator>(allocator: &mut A, oracle: &mut Oracle, count: u64) {
+fn request<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracle, count: u64) {
     let place = oracle.place;
     let before = blocks(allocator);
     let free = oracle.free.len() as u64;
     let mut taken = 0;
     let result = allocator.allocate(count, &mut |block| {
         assert!(!block.is_empty(), "{place}");
-        oracle.take(block);
+        oracle.allocate(block);
         taken += block.count;
     });
     if count == 0 {
-        assert_eq!(result, Err(AllocError::Empty), "{place}");
+        assert_eq!(result, Err(FrameAllocateError::Empty), "{place}");
     } else if count > free {
-        assert_eq!(result, Err(AllocError::OutOfFrames { wanted: count, free }), "{place}");
+        assert_eq!(result, Err(FrameAllocateError::OutOfFrames { wanted: count, free }), "{place}");
     } else {
         assert_eq!(result, Ok(()), "{place}");
         assert_eq!(taken, count, "{place}");
@@ -284,25 +265,25 @@ fn request<A: FrameAllocator>(allocator: &mut A, oracle: &mut Oracle, count: u64
     assert_eq!(blocks(allocator), before, "{place}: a request failed and changed the free blocks");
 }
 
-fn request_aligned<A: FrameAllocator>(allocator: &mut A, oracle: &mut Oracle, k: u8) {
+fn request_aligned<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracle, k: u8) {
     let place = oracle.place;
     let order = Order::known(k);
     let before = blocks(allocator);
     let free = oracle.free.len() as u64;
-    match allocator.take_aligned(order) {
+    match allocator.allocate_aligned(order) {
         Ok(extent) => {
             assert_eq!(extent.count, order.frames(), "{place}");
             assert!(extent.start.is_aligned(order.k()), "{place}: {extent} for order {order}");
-            oracle.take(extent);
+            oracle.allocate(extent);
         }
         Err(error) => {
             let expected = if order.frames() > free {
-                AllocError::OutOfFrames { wanted: order.frames(), free }
+                FrameAllocateError::OutOfFrames { wanted: order.frames(), free }
             } else {
-                AllocError::NoBlock { order }
+                FrameAllocateError::NoBlock { order }
             };
             assert_eq!(error, expected, "{place}");
-            assert!(!oracle.has_aligned(order), "{place}: order {order} was to be had");
+            assert!(!oracle.has_aligned(order), "{place}: order {order} was free");
             assert_eq!(
                 blocks(allocator),
                 before,
@@ -313,7 +294,7 @@ fn request_aligned<A: FrameAllocator>(allocator: &mut A, oracle: &mut Oracle, k:
 }
 
 /// Frees a run of allocated frames, whichever requests they came from.
-fn give<A: FrameAllocator>(allocator: &mut A, oracle: &mut Oracle, random: &mut Random) {
+fn free<A: FrameAllocator>(allocator: &mut A, oracle: &mut FrameOracle, random: &mut Random) {
     let place = oracle.place;
     let held = oracle.frames.len() - oracle.free.len();
     if held == 0 {
@@ -325,14 +306,14 @@ fn give<A: FrameAllocator>(allocator: &mut A, oracle: &mut Oracle, random: &mut 
     let run = (start..start + count).take_while(|&frame| oracle.is_allocated(frame)).count();
     let extent = Extent::new(Pfn::new(start), run as u64);
     assert_eq!(allocator.free(extent), Ok(()), "{place}: {extent}");
-    assert_eq!(oracle.give(extent), Ok(()));
+    assert_eq!(oracle.free_extent(extent), Ok(()));
 }
 
 /// Frees what may not be free to free: the error names the first frame at
 /// fault, and nothing changes.
 fn hostile<A: FrameAllocator>(
     allocator: &mut A,
-    oracle: &mut Oracle,
+    oracle: &mut FrameOracle,
     map: &MemoryMap<'_>,
     random: &mut Random,
 ) {
@@ -347,7 +328,7 @@ fn hostile<A: FrameAllocator>(
         _ => Extent::new(Pfn::new(near), size(random)),
     };
     let before = blocks(allocator);
-    let expected = oracle.give(extent);
+    let expected = oracle.free_extent(extent);
     assert_eq!(allocator.free(extent), expected, "{place}: {extent}");
     if expected.is_err() {
         assert_eq!(

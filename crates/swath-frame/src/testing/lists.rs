@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::{AllocError, FrameAllocator, FreeError};
-use crate::buddy::config::Config;
+use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use crate::buddy::config::BuddyConfig;
 use crate::map::MemoryMap;
 
 /// A node of a free list: `size` frames from frame `base` on.
@@ -38,7 +38,7 @@ enum Use {
 /// [`rule`](crate::buddy::rule) defines them, ascending; `spare` chains the entries
 /// of `nodes` that no list uses; `uses` says what each frame of the span is.
 #[derive(Clone, Debug)]
-pub struct Lists {
+pub struct PaperLists {
     granularity: u32,
     heads: Vec<Option<usize>>,
     nodes: Vec<Node>,
@@ -49,9 +49,9 @@ pub struct Lists {
     total: u64,
 }
 
-impl Lists {
+impl PaperLists {
     /// An allocator for the frames of `map`, all of them free.
-    pub fn new(map: &MemoryMap<'_>, config: Config) -> Self {
+    pub fn new(map: &MemoryMap<'_>, config: BuddyConfig) -> Self {
         let span = map.span();
         let mut lists = Self {
             granularity: config.granularity(),
@@ -65,7 +65,7 @@ impl Lists {
         };
         for area in map.areas() {
             lists.mark(*area, Use::Free);
-            lists.give(area.start.raw(), area.end().raw());
+            lists.free_span(area.start.raw(), area.end().raw());
         }
         lists
     }
@@ -151,17 +151,17 @@ impl Lists {
     }
 
     /// Puts the frames `low..high` into the lists.
-    fn give(&mut self, low: u64, high: u64) {
+    fn free_span(&mut self, low: u64, high: u64) {
         if self.granularity == 1 {
-            self.give_binary(low, high);
+            self.free_binary(low, high);
         } else {
-            self.give_range(low, high);
+            self.free_range(low, high);
         }
     }
 
     /// BBS: in blocks of powers of two, each merged with its buddy as long as
     /// that is free too.
-    fn give_binary(&mut self, mut low: u64, high: u64) {
+    fn free_binary(&mut self, mut low: u64, high: u64) {
         while low < high {
             let fits = (high - low).ilog2().min(low.trailing_zeros());
             let mut order = fits.min(self.last() as u32);
@@ -181,7 +181,7 @@ impl Lists {
 
     /// PBS: merged with the ascending and descending buddies of each list;
     /// what makes up whole blocks of the next list goes there.
-    fn give_range(&mut self, mut low: u64, mut high: u64) {
+    fn free_range(&mut self, mut low: u64, mut high: u64) {
         for i in 0..self.last() {
             while let Some(buddy) =
                 self.remove(i, high, |node| node.base + node.size == low || node.base == high)
@@ -233,10 +233,10 @@ impl Lists {
             high = high.max(node.base + node.size);
         }
         if low < start {
-            self.give(low, start);
+            self.free_span(low, start);
         }
         if end < high {
-            self.give(end, high);
+            self.free_span(end, high);
         }
         self.taken(extent);
     }
@@ -266,10 +266,10 @@ impl Lists {
     }
 }
 
-impl FrameAllocator for Lists {
+impl FrameAllocator for PaperLists {
     /// Fig. 4, lines 3 to 25. O(C) for C orders, plus the walks that the
     /// remaining part costs.
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
         if frames_max == 0 {
             return None;
         }
@@ -292,7 +292,7 @@ impl FrameAllocator for Lists {
             } else {
                 self.remove(from, u64::MAX, |_| true);
                 if block.count < node.size {
-                    self.give(block.end().raw(), node.base + node.size);
+                    self.free_span(block.end().raw(), node.base + node.size);
                 }
             }
             self.taken(block);
@@ -302,7 +302,7 @@ impl FrameAllocator for Lists {
     }
 
     /// The choice of [`PageBuddy`](crate::PageBuddy). O(n).
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
         let below = ((order.k() / self.granularity) as usize).min(self.last());
         let listed = order.k() == self.order(below);
         let from = below + usize::from(!listed);
@@ -318,31 +318,31 @@ impl FrameAllocator for Lists {
                 Ok(extent)
             }
             None if order.frames() > self.free => {
-                Err(AllocError::OutOfFrames { wanted: order.frames(), free: self.free })
+                Err(FrameAllocateError::OutOfFrames { wanted: order.frames(), free: self.free })
             }
-            None => Err(AllocError::NoBlock { order }),
+            None => Err(FrameAllocateError::NoBlock { order }),
         }
     }
 
     /// O(n) for each list that the extent reaches.
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
-            return Err(FreeError::Empty);
+            return Err(FrameFreeError::Empty);
         }
         if extent.checked_end().is_none() {
-            return Err(FreeError::Overflow { extent });
+            return Err(FrameFreeError::Overflow { extent });
         }
         for frame in extent.iter() {
             let at = frame.raw().wrapping_sub(self.span.start.raw());
             match usize::try_from(at).ok().and_then(|at| self.uses.get(at)) {
                 Some(Use::Allocated) => {}
-                Some(Use::Free) => return Err(FreeError::NotAllocated { frame }),
-                Some(Use::Hole) | None => return Err(FreeError::Foreign { frame }),
+                Some(Use::Free) => return Err(FrameFreeError::NotAllocated { frame }),
+                Some(Use::Hole) | None => return Err(FrameFreeError::Foreign { frame }),
             }
         }
         self.mark(extent, Use::Free);
         self.free += extent.count;
-        self.give(extent.start.raw(), extent.end().raw());
+        self.free_span(extent.start.raw(), extent.end().raw());
         Ok(())
     }
 

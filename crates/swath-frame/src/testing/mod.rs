@@ -1,10 +1,12 @@
-//! TODO testing.
+//! The means to test an allocator: naive models, and one conformance suite for
+//! each trait, to be run on every implementation of it.
+//!
+//! * [`frames`] for [`FrameAllocator`](crate::FrameAllocator), with the lists of
+//!   the page buddy paper as they are written in [`lists`];
+//! * [`zones`] for [`ZoneAllocator`](crate::ZoneAllocator);
+//! * [`segments`] for [`SegmentAllocator`](crate::segment::SegmentAllocator).
 
-#[cfg(feature = "testing")]
 pub mod frames;
-#[cfg(feature = "testing")]
 pub mod lists;
-#[cfg(feature = "testing")]
 pub mod segments;
-#[cfg(feature = "testing")]
 pub mod zones;

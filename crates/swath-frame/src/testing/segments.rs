@@ -1,28 +1,28 @@
-//! What every [`SegmentAllocator`] has to do, as a suite to run on each of them.
+//! The conformance suite of every [`SegmentAllocator`].
 //!
-//! [`Naive`] is a segment allocator, too: a flag for each unit and a list of
+//! [`NaiveSegments`] is a segment allocator, too: a flag for each unit and a list of
 //! segments, every rule a loop over all places, tried one by one. [`conform`]
 //! drives an allocator and the naive one through the same random requests,
 //! frees and abuses, and every answer has to be the same, but for places that the
-//! [`Rule`] leaves to choice.
+//! [`SegmentRule`] leaves to choice.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use swath_arch::Order;
+use swath_arch::testing::Random;
 
 use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
 use crate::segment::place::TRIES;
 use crate::segment::space::{AreaSpace, Segment};
-use crate::testing::frames::Random;
 
-/// How an allocator chooses.
+/// The rule by which an allocator chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rule {
+pub enum SegmentRule {
     /// The lowest place; a segment holds its own units. Any other place will do
     /// as well if so many free runs below the lowest are long enough and have none
-    /// as [`GlobalBitmap`](crate::segment::bitmap::GlobalBitmap) tries.
+    /// as [`GlobalBitmap`](crate::segment::global_bitmap::GlobalBitmap) tries.
     Lowest,
     /// The lowest place at which the piece in each area begins a block of a
     /// power of two, which is held. Any other such place will do as well, if
@@ -36,9 +36,9 @@ pub enum Rule {
 
 /// A segment allocator of flags and loops.
 #[derive(Clone, Debug)]
-pub struct Naive<'m> {
+pub struct NaiveSegments<'m> {
     space: AreaSpace<'m>,
-    rule: Rule,
+    rule: SegmentRule,
     free: Vec<bool>,
     /// First unit, the one past the last, and the one past the last held.
     segments: Vec<[usize; 3]>,
@@ -47,9 +47,9 @@ pub struct Naive<'m> {
     areas: Vec<Range<usize>>,
 }
 
-impl<'m> Naive<'m> {
+impl<'m> NaiveSegments<'m> {
     /// All units of `space` free, handed out by `rule`.
-    pub fn new(space: AreaSpace<'m>, rule: Rule) -> Self {
+    pub fn new(space: AreaSpace<'m>, rule: SegmentRule) -> Self {
         let (mut area, mut areas) = (Vec::new(), Vec::new());
         for (index, of) in space.areas().iter().enumerate() {
             let (start, units) = (area.len(), of.frames().count / space.unit().frames());
@@ -59,7 +59,7 @@ impl<'m> Naive<'m> {
         Self { space, rule, free: vec![true; area.len()], segments: Vec::new(), area, areas }
     }
 
-    /// Which units are free.
+    /// Returns for each unit whether it is free.
     pub fn free_units(&self) -> &[bool] {
         &self.free
     }
@@ -134,19 +134,19 @@ impl<'m> Naive<'m> {
         })
     }
 
-    /// How often a search may try in vain below unit `lowest`, which has the
-    /// lowest place.
+    /// Returns the number of vain tries that a search may make below unit
+    /// `lowest`, which has the lowest place.
     fn vain_tries(&self, request: &SegmentRequest, count: usize, lowest: usize) -> usize {
         let lower = request.lower.div_ceil(self.unit()) as usize;
         let starts = (lower..lowest).filter(|&start| self.all_free(start, start + count));
         match self.rule {
             // Those with a run of free units before the place's own.
-            Rule::Lowest => starts
+            SegmentRule::Lowest => starts
                 .filter(|&start| start == lower || !self.free[start - 1])
                 .filter(|&start| !self.all_free(start, lowest))
                 .count(),
-            Rule::Blocks => starts.count(),
-            Rule::Baseline | Rule::Page => 0,
+            SegmentRule::Blocks => starts.count(),
+            SegmentRule::Baseline | SegmentRule::Page => 0,
         }
     }
 
@@ -168,7 +168,7 @@ impl<'m> Naive<'m> {
         if !tried || !legal {
             return None;
         }
-        let blocks = self.rule == Rule::Blocks;
+        let blocks = self.rule == SegmentRule::Blocks;
         let held = if blocks { self.blocks_end(start, past)? } else { past };
         self.all_free(start, held).then_some([start, past, held])
     }
@@ -214,20 +214,20 @@ impl<'m> Naive<'m> {
         }
         let largest = self.areas.iter().map(ExactSizeIterator::len).max();
         let found = match self.rule {
-            Rule::Lowest => self.lowest(request, count, false),
-            Rule::Blocks => self.lowest(request, count, true),
-            Rule::Baseline if Some(count) <= largest => {
+            SegmentRule::Lowest => self.lowest(request, count, false),
+            SegmentRule::Blocks => self.lowest(request, count, true),
+            SegmentRule::Baseline if Some(count) <= largest => {
                 self.lowest(&SegmentRequest { one_area: true, ..*request }, count, true)
             }
-            Rule::Baseline => self.backwards(request, count),
-            Rule::Page if count > 1 => None,
-            Rule::Page => self.lowest(request, count, false),
+            SegmentRule::Baseline => self.backwards(request, count),
+            SegmentRule::Page if count > 1 => None,
+            SegmentRule::Page => self.lowest(request, count, false),
         };
         found.ok_or(SegmentError::NoSegment { wanted })
     }
 }
 
-impl SegmentAllocator for Naive<'_> {
+impl SegmentAllocator for NaiveSegments<'_> {
     fn space(&self) -> AreaSpace<'_> {
         self.space
     }
@@ -304,14 +304,14 @@ pub fn free_runs(allocator: &impl SegmentAllocator) -> Vec<Segment> {
 /// At the first answer that differs; the message names seed and step.
 pub fn conform<A: SegmentAllocator>(
     space: AreaSpace<'_>,
-    rule: Rule,
+    rule: SegmentRule,
     allocator: &mut A,
     seed: u64,
     steps: usize,
     inspect: &mut dyn FnMut(&A),
 ) {
     let mut random = Random::new(seed);
-    let mut naive = Naive::new(space, rule);
+    let mut naive = NaiveSegments::new(space, rule);
     let (total, unit) = (space.total_frames(), space.unit().frames());
     for step in 0..steps {
         let place = format_args!("seed {seed}, step {step}, {rule:?}");
@@ -400,7 +400,7 @@ fn request(random: &mut Random, total: u64, unit: u64) -> SegmentRequest {
 }
 
 /// Mostly something that must not be freed.
-fn hostile(naive: &Naive<'_>, random: &mut Random) -> Segment {
+fn hostile(naive: &NaiveSegments<'_>, random: &mut Random) -> Segment {
     let total = naive.space().total_frames();
     let unit = naive.unit();
     let segments = naive.segments();

@@ -1,4 +1,4 @@
-//! What every [`ZoneAllocator`] has to do, as a suite to run on each of them.
+//! The conformance suite of every [`ZoneAllocator`].
 //!
 //! The oracle is a state per frame and per isolation unit. [`conform`] drives
 //! an allocator with random requests, returns, isolations and abuses, and after
@@ -9,11 +9,11 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::FreeError;
+use crate::allocator::FrameFreeError;
 use crate::map::MemoryMap;
-use crate::testing::frames::Random;
 use crate::zone::allocator::{IsolateError, Mobility, ZoneAllocator};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ enum State {
 
 /// The frames of a zone: which are free, and which units are isolated.
 #[derive(Clone, Debug)]
-pub struct Oracle {
+pub struct ZoneOracle {
     span: Extent,
     /// By frame, from the span's start on.
     states: Vec<State>,
@@ -37,7 +37,7 @@ pub struct Oracle {
     step: usize,
 }
 
-impl Oracle {
+impl ZoneOracle {
     /// The frames of `map` in `span`, all of them free. `unit` is the order of
     /// what can be isolated, `order_max` that of the largest block.
     pub fn new(map: &MemoryMap<'_>, span: Extent, unit: Order, order_max: Order) -> Self {
@@ -66,22 +66,22 @@ impl Oracle {
         ((frame.raw() >> self.unit.k()) - (self.span.start.raw() >> self.unit.k())) as usize
     }
 
-    /// Whether the frame is free and not isolated.
+    /// Returns true if the frame is free and not isolated.
     pub fn is_free(&self, frame: Pfn) -> bool {
         self.state(frame) == State::Free && !self.isolated[self.unit_of(frame)]
     }
 
-    /// Whether the frame is in use.
+    /// Returns true if the frame is in use.
     pub fn is_used(&self, frame: Pfn) -> bool {
         self.state(frame) == State::Used
     }
 
-    /// Whether the unit around a frame of the span is isolated.
+    /// Returns true if the unit around a frame of the span is isolated.
     pub fn is_isolated(&self, frame: Pfn) -> bool {
         self.isolated[self.unit_of(frame)]
     }
 
-    /// How many frames are free and not isolated.
+    /// Counts the frames that are free and not isolated.
     pub fn free_frames(&self) -> u64 {
         self.span.iter().filter(|frame| self.is_free(*frame)).count() as u64
     }
@@ -115,25 +115,27 @@ impl Oracle {
         }
     }
 
-    fn take(&mut self, start: Pfn, order: Order) {
+    fn allocate(&mut self, start: Pfn, order: Order) {
         let block = Extent::new(start, order.frames());
         let place = self.place();
         assert!(start.is_aligned(order.k()), "{place}: {block} is not aligned");
         for frame in block.iter() {
-            assert!(self.is_free(frame), "{place}: {frame} of {block} was not to be had");
+            assert!(self.is_free(frame), "{place}: {frame} of {block} was not free");
         }
         self.set(block, State::Free, State::Used);
     }
 
-    /// What giving the block has to return, and does if that is `Ok`.
-    fn give(&mut self, start: Pfn, order: Order) -> Result<(), FreeError> {
+    /// Returns what freeing the block has to return, and frees if that is `Ok`.
+    fn free(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
         let extent = Extent::new(start, order.frames());
         if extent.checked_end().is_none() {
-            return Err(FreeError::Overflow { extent });
+            return Err(FrameFreeError::Overflow { extent });
         }
         match extent.iter().find(|frame| !self.is_used(*frame)) {
-            Some(frame) if self.state(frame) == State::Hole => Err(FreeError::Foreign { frame }),
-            Some(frame) => Err(FreeError::NotAllocated { frame }),
+            Some(frame) if self.state(frame) == State::Hole => {
+                Err(FrameFreeError::Foreign { frame })
+            }
+            Some(frame) => Err(FrameFreeError::NotAllocated { frame }),
             None => {
                 self.set(extent, State::Used, State::Free);
                 Ok(())
@@ -141,7 +143,8 @@ impl Oracle {
         }
     }
 
-    /// What isolating (or rejoining) has to return, and does if that is `Ok`.
+    /// Returns what isolating (or rejoining) has to return, and isolates if
+    /// that is `Ok`.
     fn isolate(&mut self, extent: Extent, isolated: bool) -> Result<(), IsolateError> {
         let order = self.unit;
         if extent.is_empty() {
@@ -197,28 +200,28 @@ pub fn conform<Z: ZoneAllocator>(
     zone: &mut Z,
     seed: u64,
     steps: usize,
-    inspect: &mut dyn FnMut(&Z, &Oracle),
+    inspect: &mut dyn FnMut(&Z, &ZoneOracle),
 ) {
     let mut random = Random::new(seed);
-    let mut oracle = Oracle::new(map, span, zone.isolation_order(), order_max);
+    let mut oracle = ZoneOracle::new(map, span, zone.isolation_order(), order_max);
     oracle.seed = seed;
     assert_eq!(zone.total_frames(), oracle.free_frames(), "seed {seed}");
     agree(zone, &oracle);
     inspect(zone, &oracle);
     // Phases of filling and of draining, so that full and empty zones occur.
-    let mut takes_of_8 = 4;
+    let mut allocations_of_8 = 4;
     for step in 1..=steps {
         oracle.step = step;
         if step % 64 == 0 {
-            takes_of_8 = 1 + random.below(6);
+            allocations_of_8 = 1 + random.below(6);
         }
         match random.below(20) {
-            0 => hostile_give(zone, &mut oracle, &mut random),
+            0 => hostile_free(zone, &mut oracle, &mut random),
             1 => isolation(zone, &mut oracle, &mut random),
             2 => hostile_isolation(zone, &mut oracle, &mut random),
             3 => batch(zone, &mut oracle, &mut random),
-            _ if random.below(8) < takes_of_8 => take(zone, &mut oracle, &mut random),
-            _ => give(zone, &mut oracle, &mut random),
+            _ if random.below(8) < allocations_of_8 => allocate(zone, &mut oracle, &mut random),
+            _ => free(zone, &mut oracle, &mut random),
         }
         agree(zone, &oracle);
         inspect(zone, &oracle);
@@ -235,8 +238,8 @@ pub fn conform<Z: ZoneAllocator>(
     }
     for frame in span.iter() {
         if oracle.is_used(frame) {
-            assert_eq!(zone.give(frame, Order::BASE), Ok(()), "{}", oracle.place());
-            assert_eq!(oracle.give(frame, Order::BASE), Ok(()));
+            assert_eq!(zone.free(frame, Order::BASE), Ok(()), "{}", oracle.place());
+            assert_eq!(oracle.free(frame, Order::BASE), Ok(()));
         }
     }
     assert_eq!(zone.free_frames(), zone.total_frames(), "{}", oracle.place());
@@ -244,7 +247,7 @@ pub fn conform<Z: ZoneAllocator>(
     inspect(zone, &oracle);
 }
 
-fn agree<Z: ZoneAllocator>(zone: &Z, oracle: &Oracle) {
+fn agree<Z: ZoneAllocator>(zone: &Z, oracle: &ZoneOracle) {
     let place = oracle.place();
     assert_eq!(zone.check(), Ok(()), "{place}");
     let mut seen = vec![false; oracle.states.len()];
@@ -268,7 +271,7 @@ fn mobility(random: &mut Random) -> Mobility {
 }
 
 /// Mostly small, now and then beyond what there is.
-fn order(random: &mut Random, oracle: &Oracle) -> Order {
+fn order(random: &mut Random, oracle: &ZoneOracle) -> Order {
     let k = match random.below(8) {
         0..=3 => 0,
         4..=6 => random.below(5),
@@ -277,46 +280,46 @@ fn order(random: &mut Random, oracle: &Oracle) -> Order {
     Order::known(k as u8)
 }
 
-fn take<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut Oracle, random: &mut Random) {
+fn allocate<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut ZoneOracle, random: &mut Random) {
     let (order, mobility) = (order(random, oracle), mobility(random));
     let place = oracle.place();
     let there = oracle.largest_free().is_some_and(|largest| largest >= order);
     let before = blocks(zone);
     if random.below(6) == 0 {
-        match zone.take_unmixed(order, mobility) {
-            Some(start) => oracle.take(start, order),
+        match zone.allocate_unmixed(order, mobility) {
+            Some(start) => oracle.allocate(start, order),
             None => assert_eq!(blocks(zone), before, "{place}: a refusal changed the free blocks"),
         }
         return;
     }
-    let taken = zone.take(order, mobility);
+    let taken = zone.allocate(order, mobility);
     assert_eq!(taken.is_some(), there, "{place}: order {order}, {mobility}");
     match taken {
-        Some(start) => oracle.take(start, order),
+        Some(start) => oracle.allocate(start, order),
         None => assert_eq!(blocks(zone), before, "{place}: a failure changed the free blocks"),
     }
 }
 
-fn batch<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut Oracle, random: &mut Random) {
+fn batch<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut ZoneOracle, random: &mut Random) {
     let (order, mobility) = (order(random, oracle), mobility(random));
     let place = oracle.place();
     let wanted = random.below(40) as u32;
     let unmixed = random.below(4) == 0;
     let mut count = 0;
-    let taken = zone.take_batch(order, mobility, unmixed, wanted, &mut |start| {
-        oracle.take(start, order);
+    let taken = zone.allocate_batch(order, mobility, unmixed, wanted, &mut |start| {
+        oracle.allocate(start, order);
         count += 1;
     });
     assert_eq!(taken, count, "{place}: a batch that counts wrongly");
     assert!(count <= wanted, "{place}: a batch of {count}, not {wanted}");
     if count < wanted && !unmixed {
         let rest = oracle.largest_free();
-        assert!(rest < Some(order), "{place}: order {order} was to be had, {mobility}");
+        assert!(rest < Some(order), "{place}: order {order} was free, {mobility}");
     }
 }
 
 /// Gives an aligned run of used frames, whichever requests they came from.
-fn give<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut Oracle, random: &mut Random) {
+fn free<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut ZoneOracle, random: &mut Random) {
     let used = oracle.states.iter().filter(|state| **state == State::Used).count() as u64;
     if used == 0 {
         return;
@@ -334,25 +337,25 @@ fn give<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut Oracle, random: &mut Random
         order = Order::known(order.k() as u8 - 1);
     };
     let place = oracle.place();
-    assert_eq!(zone.give(block.start, order), Ok(()), "{place}: {block}");
-    assert_eq!(oracle.give(block.start, order), Ok(()));
+    assert_eq!(zone.free(block.start, order), Ok(()), "{place}: {block}");
+    assert_eq!(oracle.free(block.start, order), Ok(()));
 }
 
-fn hostile_give<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut Oracle, random: &mut Random) {
+fn hostile_free<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut ZoneOracle, random: &mut Random) {
     let place = oracle.place();
     let order = order(random, oracle).min(oracle.order_max);
     let near = oracle.span.start.raw().saturating_sub(70) + random.below(oracle.span.count + 140);
     let frame = if random.below(8) == 0 { u64::MAX - random.below(3) } else { near };
     let start = Pfn::new(frame >> order.k() << order.k());
     let before = blocks(zone);
-    let expected = oracle.give(start, order);
-    assert_eq!(zone.give(start, order), expected, "{place}: order {order} at {start}");
+    let expected = oracle.free(start, order);
+    assert_eq!(zone.free(start, order), expected, "{place}: order {order} at {start}");
     if expected.is_err() {
         assert_eq!(blocks(zone), before, "{place}: a refusal changed the free blocks");
     }
 }
 
-fn isolation<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut Oracle, random: &mut Random) {
+fn isolation<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut ZoneOracle, random: &mut Random) {
     let size = oracle.unit.frames();
     let unit = random.below(oracle.isolated.len() as u64);
     let start = oracle.span.start.raw() / size * size + unit * size;
@@ -362,7 +365,7 @@ fn isolation<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut Oracle, random: &mut R
     change_isolation(zone, oracle, extent, isolate);
 }
 
-fn hostile_isolation<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut Oracle, random: &mut Random) {
+fn hostile_isolation<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut ZoneOracle, random: &mut Random) {
     let size = oracle.unit.frames();
     let near =
         oracle.span.start.raw().saturating_sub(size) + random.below(oracle.span.count + size);
@@ -382,7 +385,7 @@ fn hostile_isolation<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut Oracle, random
 
 fn change_isolation<Z: ZoneAllocator>(
     zone: &mut Z,
-    oracle: &mut Oracle,
+    oracle: &mut ZoneOracle,
     extent: Extent,
     isolate: bool,
 ) {

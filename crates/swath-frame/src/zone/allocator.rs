@@ -11,11 +11,12 @@ use core::fmt;
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::FreeError;
+use crate::allocator::FrameFreeError;
 
-/// Whether the owner of frames could be moved elsewhere (Linux's migrate
-/// types). The paper counts all but anonymous and page-cache pages as
-/// unmovable, so [`Reclaimable`](Self::Reclaimable) is unmovable there.
+/// The mobility of frames: whether their owner could be moved elsewhere
+/// (Linux's migrate types). The paper counts all but anonymous and page-cache
+/// pages as unmovable, so [`Reclaimable`](Self::Reclaimable) is unmovable
+/// there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mobility {
     /// Kernel memory, reached by its physical address: it stays where it is.
@@ -41,13 +42,15 @@ impl fmt::Display for Mobility {
     }
 }
 
-/// Why frames were not isolated or rejoined. Nothing has changed. If there are
-/// several reasons, the first in this order is given.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Reasons why frames were not isolated or rejoined. Nothing has changed. If
+/// there are several reasons, the first in this order is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IsolateError {
     /// The extent holds no frames.
+    #[error("an extent of no frames")]
     Empty,
     /// A border of the extent lies within an isolation unit.
+    #[error("extent {extent} is not aligned to order {order}")]
     Misaligned {
         /// The extent.
         extent: Extent,
@@ -55,55 +58,42 @@ pub enum IsolateError {
         order: Order,
     },
     /// A frame of the extent does not belong to the zone.
+    #[error("frame {frame} is not the zone's")]
     Foreign {
         /// The first such frame.
         frame: Pfn,
     },
     /// A unit of the extent is isolated already (or, when rejoining, is not).
+    #[error("the unit at frame {frame} is in the other state")]
     State {
         /// The unit's first frame.
         frame: Pfn,
     },
 }
 
-impl fmt::Display for IsolateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "an extent of no frames"),
-            Self::Misaligned { extent, order } => {
-                write!(f, "extent {extent} is not aligned to order {order}")
-            }
-            Self::Foreign { frame } => write!(f, "frame {frame} is not the zone's"),
-            Self::State { frame } => write!(f, "the unit at frame {frame} is in the other state"),
-        }
-    }
-}
-
-impl core::error::Error for IsolateError {}
-
 /// The free memory of one zone.
 ///
 /// **Isolated** frames are not handed out: those that were free when
-/// [`isolate`](Self::isolate) was called, and those given back since. So a
+/// [`isolate`](Self::isolate) was called, and those freed since. So a
 /// section can be emptied, and taken offline by leaving it isolated.
 pub trait ZoneAllocator {
-    /// Takes an aligned block of 2^`order` frames for an owner of this
+    /// Allocates an aligned block of 2^`order` frames for an owner of this
     /// mobility, by the allocator's own rules and fallbacks; `None` if no rule
     /// finds one.
-    fn take(&mut self, order: Order, mobility: Mobility) -> Option<Pfn>;
+    fn allocate(&mut self, order: Order, mobility: Mobility) -> Option<Pfn>;
 
-    /// Like [`take`](Self::take), but rather `None` than a block that would mix
+    /// Like [`allocate`](Self::allocate), but rather `None` than a block that would mix
     /// mobilities where the allocator keeps them apart (Linux's
     /// `ALLOC_NOFRAGMENT`: a lower zone is tried first). An allocator without
-    /// such a rule just takes.
-    fn take_unmixed(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
-        self.take(order, mobility)
+    /// such a rule just allocates.
+    fn allocate_unmixed(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
+        self.allocate(order, mobility)
     }
 
-    /// Takes up to `count` blocks in one go, in the order in which `sink` gets
+    /// Allocates up to `count` blocks in one go, in the order in which `sink` gets
     /// them, and returns how many: what refills a per-CPU list. `unmixed` as in
-    /// [`take_unmixed`](Self::take_unmixed).
-    fn take_batch(
+    /// [`allocate_unmixed`](Self::allocate_unmixed).
+    fn allocate_batch(
         &mut self,
         order: Order,
         mobility: Mobility,
@@ -113,9 +103,9 @@ pub trait ZoneAllocator {
     ) -> u32 {
         for taken in 0..count {
             let block = if unmixed {
-                self.take_unmixed(order, mobility)
+                self.allocate_unmixed(order, mobility)
             } else {
-                self.take(order, mobility)
+                self.allocate(order, mobility)
             };
             match block {
                 Some(start) => sink(start),
@@ -127,23 +117,23 @@ pub trait ZoneAllocator {
 
     /// For owners of which mobility a frame would serve again if it were given
     /// now: that decides in which per-CPU list it waits. `None` if that is
-    /// simply what it was taken for.
+    /// simply what it was allocated for.
     fn mobility_of(&self, frame: Pfn) -> Option<Mobility> {
         let _ = frame;
         None
     }
 
-    /// Takes back 2^`order` frames from `start` on, aligned: a block that was
-    /// taken, or an aligned part of one.
+    /// Frees 2^`order` frames from `start` on, aligned: a block that was
+    /// allocated, or an aligned part of one.
     ///
     /// # Errors
-    /// A [`FreeError`] if any of the frames is not allocated; nothing changes.
-    fn give(&mut self, start: Pfn, order: Order) -> Result<(), FreeError>;
+    /// A [`FrameFreeError`] if any of the frames is not allocated; nothing changes.
+    fn free(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError>;
 
     /// Frames that are free and not isolated.
     fn free_frames(&self) -> u64;
 
-    /// How many frames the zone has.
+    /// Returns the number of the zone's frames.
     fn total_frames(&self) -> u64;
 
     /// The largest order of which an aligned block is free and not isolated.

@@ -44,48 +44,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use crate::dram::memory::{Completion, Issued};
+use crate::clock::Cycle;
 use crate::dram::queue::{Arrival, Bank, CLOSED, NIL, Needed, Queue, READ, Slot, WRITE, bits};
-use crate::dram::state::{BankIndex, TimingState};
+use crate::dram::request::{Completion, IssuedCommand};
+use crate::dram::scheduling::{Scheduling, WritePolicy};
+use crate::dram::state::TimingState;
 use crate::dram::stats::ChannelStats;
-use crate::dram::timing::{Command, Cycle, Part, PartError};
-
-/// When writes are served.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum WritePolicy {
-    /// Reads and writes share the queue, and are treated alike.
-    Unified,
-    /// Writes wait in a queue of their own. They are served, and reads are
-    /// not, from the time that `high` of them wait, or that no read waits,
-    /// until no more than `low` of them wait and a read does, or none is left.
-    Watermark {
-        /// Places in the queue of writes.
-        entries: u32,
-        /// So many waiting writes begin a drain: 1 to `entries`.
-        high: u32,
-        /// So many end it: less than `high`.
-        low: u32,
-    },
-}
-
-/// How a controller schedules.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Scheduling {
-    /// Places in the queue; in that of the reads, if writes have their own.
-    pub entries: u32,
-    /// When writes are served.
-    pub writes: WritePolicy,
-    /// How many column commands of a bank may pass the oldest request of that bank.
-    ///
-    /// It matters where streams meet in one bank. Two reads and a write
-    /// going through three frames that begin in the same bank (the tests' stream
-    /// *blend*, 57,600 transactions, queue of 32, [`WritePolicy::Unified`]) take
-    /// 104,738 cycles with 2, 84,658 with 4, 72,875 with 8 and 65,645 without a limit; a
-    /// single stream does not notice.
-    pub bank_bypasses_max: u32,
-    /// How many column commands of the channel may pass the oldest request of all.
-    pub bypasses_max: u32,
-}
+use crate::dram::timing::{BankIndex, Command, Part, PartError};
 
 /// The command that comes next if nothing else arrives.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +61,7 @@ struct Plan {
     slot: u16,
 }
 
-/// How many column commands have passed the request that was the oldest, of
+/// Number of column commands that have passed the request that was the oldest, of
 /// all or of a bank.
 #[derive(Clone, Copy, Debug)]
 struct Bypasses {
@@ -107,12 +72,12 @@ struct Bypasses {
 impl Bypasses {
     const NONE: Self = Self { order: u64::MAX, count: 0 };
 
-    /// How many have passed this one.
+    /// Returns the number that have passed this one.
     fn of(self, order: u64) -> u32 {
         if order == self.order { self.count } else { 0 }
     }
 
-    /// A request is served while `oldest` is the oldest.
+    /// Counts a request that is served while `oldest` is the oldest.
     fn serve(&mut self, order: u64, oldest: u64) {
         *self = if order == oldest {
             Self::NONE
@@ -124,10 +89,10 @@ impl Bypasses {
 
 /// No command ever.
 const NOTHING: Plan = Plan { cycle: Cycle::MAX, command: Command::Refresh, bank: 0, slot: NIL };
-/// What makes the age of a row command greater than that of any column command.
+/// The bit that makes the age of a row command greater than that of any column command.
 const ROW: u64 = 1 << 63;
 
-/// What came of an arrival.
+/// The result of an arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Accepted {
     Full,
@@ -168,7 +133,7 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// A channel of `ranks` ranks at cycle 0, with a scheduling that has been tested.
+    /// Creates a channel of `ranks` ranks at cycle 0, with a scheduling that has been tested.
     pub(crate) fn new(part: &Part, ranks: u32, scheduling: Scheduling) -> Result<Self, PartError> {
         let timing = TimingState::new(part, ranks)?;
         let entries = match scheduling.writes {
@@ -202,7 +167,7 @@ impl Controller {
         Ok(controller)
     }
 
-    /// A cycle before which no request leaves the queue: the one after the next
+    /// Returns a cycle before which no request leaves the queue: the one after the next
     /// command, and if that is no column command, the one after the bus is free for another.
     /// `None` if none waits.
     pub(crate) fn next_change(&self) -> Option<Cycle> {
@@ -220,7 +185,7 @@ impl Controller {
         &mut self,
         until: Cycle,
         done: &mut BinaryHeap<Reverse<Completion>>,
-        mut log: Option<(&mut Vec<Issued>, u32)>,
+        mut log: Option<(&mut Vec<IssuedCommand>, u32)>,
     ) {
         while self.plan.cycle < until {
             if self.queue.waiting() | self.queue.open() == 0 && log.is_none() {
@@ -244,7 +209,7 @@ impl Controller {
         }
     }
 
-    /// Whether a read or a write would find a place.
+    /// Returns true if a read or a write would find a place.
     pub(crate) fn has_room(&self, write: bool) -> bool {
         let [reads, writes] = self.queue.occupied();
         match self.scheduling.writes {
@@ -278,7 +243,7 @@ impl Controller {
         Accepted::Queued
     }
 
-    /// Whether requests of a class may be served.
+    /// Returns true if requests of a class may be served.
     #[inline]
     fn is_served(&self, class: usize) -> bool {
         match self.scheduling.writes {
@@ -287,7 +252,7 @@ impl Controller {
         }
     }
 
-    /// Begins or ends a drain as the counts want it. Tells whether it did.
+    /// Begins or ends a drain as the counts want it. Returns true if it did.
     #[inline]
     fn choose_class(&mut self) -> bool {
         let WritePolicy::Watermark { high, low, .. } = self.scheduling.writes else {
@@ -313,7 +278,7 @@ impl Controller {
         self.plan = best;
     }
 
-    /// The best command, and the order and slot of the oldest request that may be served.
+    /// Returns the best command, and the order and slot of the oldest request that may be served.
     /// With a `favoured` request, no other one gets a column command, nor any
     /// command in the same bank. O(banks).
     fn choose(&self, favoured: Option<u16>) -> (Plan, (u64, u16)) {
@@ -392,7 +357,7 @@ impl Controller {
         (best, oldest)
     }
 
-    /// The next refresh, or the precharge that must come before it. O(ranks).
+    /// Returns the next refresh, or the precharge that must come before it. O(ranks).
     fn plan_refresh(&self) -> Plan {
         let mut best = NOTHING;
         for (rank, due) in (0..).zip(&self.due) {
@@ -415,7 +380,7 @@ impl Controller {
     fn execute(
         &mut self,
         done: &mut BinaryHeap<Reverse<Completion>>,
-        log: &mut Option<(&mut Vec<Issued>, u32)>,
+        log: &mut Option<(&mut Vec<IssuedCommand>, u32)>,
     ) {
         let Plan { cycle, command, bank: number, slot } = self.plan;
         self.now = cycle;
@@ -449,7 +414,7 @@ impl Controller {
             Command::Read | Command::Write => self.column(cycle, slot, done),
         }
         if let Some((log, channel)) = log {
-            log.push(Issued { cycle, channel: *channel, command, bank: number, row });
+            log.push(IssuedCommand { cycle, channel: *channel, command, bank: number, row });
         }
         self.replan();
     }
@@ -492,12 +457,12 @@ impl Controller {
         self.queue_changed = cycle;
     }
 
-    /// Requests in the queue.
+    /// Returns the number of requests in the queue.
     pub(crate) fn queued(&self) -> u32 {
         self.queue.len()
     }
 
-    /// What has been counted up to the cycle `now`, which no command lies behind.
+    /// Returns the counters up to the cycle `now`, which no command lies behind.
     pub(crate) fn stats(&self, now: Cycle) -> ChannelStats {
         let mut stats = self.stats.clone();
         let since = now.saturating_sub(self.queue_changed);
@@ -533,7 +498,7 @@ impl Controller {
 /// The column commands, by class.
 const COLUMN: [Command; 2] = [Command::Read, Command::Write];
 
-/// What a request needs that does not find its row open.
+/// Returns the command for a request that does not find its row open.
 fn row_command(bank: &Bank) -> Command {
     if bank.row == CLOSED { Command::Activate } else { Command::Precharge }
 }

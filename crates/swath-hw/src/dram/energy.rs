@@ -89,7 +89,7 @@ pub struct DramEnergy {
 }
 
 impl DramEnergy {
-    /// The energy of channels that have counted `stats` and have `ranks` ranks
+    /// Returns the energy of channels that have counted `stats` and have `ranks` ranks
     /// each. Exact for the table above; a current below its standby counts as
     /// nothing. O(constraints of the part).
     pub fn of(part: &Part, currents: &Currents, ranks: u32, stats: &ChannelStats) -> Self {
@@ -125,7 +125,7 @@ impl DramEnergy {
         }
     }
 
-    /// All of it.
+    /// Returns the sum of all parts.
     pub const fn total_aj(&self) -> u128 {
         self.background_aj + self.activate_aj + self.read_aj + self.write_aj + self.refresh_aj
     }
@@ -134,7 +134,7 @@ impl DramEnergy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dram::timing::{DDR3_800, DDR4_3200};
+    use crate::dram::parts::{DDR3_800, DDR4_3200};
 
     /// The table, by hand: DDR3-800 has tRC 20, tRAS 15, tRFC 44 and cycles of 2.5 ns.
     #[test]

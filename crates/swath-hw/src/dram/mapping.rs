@@ -1,20 +1,19 @@
-//! Which bits of an address choose channel, rank, bank, row and column.
+//! The choice of channel, rank, bank, row and column by bits of an address.
 //!
-//! A [`Mapping`] is a list of bit fields from the lowest bit upward, without
+//! A [`AddressMapping`] is a list of bit fields from the lowest bit upward, without
 //! gaps, so that every address has one place and every place one address.
 //! Columns count words of the data bus; below them stand the bits of the byte
 //! in the word.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use swath_arch::PhysAddr;
 
 use crate::dram::timing::Part;
 
-/// What a bit field chooses.
+/// The coordinate that a bit field chooses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Kind {
+pub enum Coordinate {
     /// The byte in a word of the data bus.
     Byte,
     /// The column.
@@ -31,8 +30,8 @@ pub enum Kind {
     Row,
 }
 
-impl Kind {
-    /// How many there are.
+impl Coordinate {
+    /// Number of coordinates.
     pub const COUNT: usize = 7;
 
     /// All of them, in the order of their numbers.
@@ -42,15 +41,15 @@ impl Kind {
 
 /// Some consecutive bits of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Field {
-    /// What they choose. Where two fields choose the same, the higher one
+pub struct AddressField {
+    /// The coordinate that they choose. Where two fields choose the same, the higher one
     /// holds the more significant bits.
-    pub kind: Kind,
-    /// How many bits.
+    pub kind: Coordinate,
+    /// Number of bits.
     pub bits: u32,
 }
 
-/// Where a byte lies.
+/// The place of a byte.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Location {
     /// The channel.
@@ -69,27 +68,30 @@ pub struct Location {
     pub byte: u32,
 }
 
-/// A mapping that does not fit the memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MappingError {
+/// Reasons why a mapping does not fit the memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AddressMappingError {
     /// The fields of one kind are not as wide as the memory needs.
+    #[error("mapping has {bits} bits of {kind:?}, the memory {needed_bits}")]
     Width {
-        /// What the fields choose.
-        kind: Kind,
-        /// How wide they are together.
+        /// The coordinate of the fields.
+        kind: Coordinate,
+        /// Width of the fields together.
         bits: u32,
-        /// How wide they must be.
+        /// Width that the memory needs.
         needed_bits: u32,
     },
     /// More bits than an address has, or more of one kind than are counted in.
+    #[error("a field of {bits} bits of {kind:?}: at most 31 of a kind, 63 in all")]
     Bits {
-        /// What the field that is too much chooses.
-        kind: Kind,
-        /// How wide it is.
+        /// The coordinate of the field that is too much.
+        kind: Coordinate,
+        /// Width of the field.
         bits: u32,
     },
     /// The bits below channel, bank and row do not hold a burst: it would be
     /// spread over several places.
+    #[error("mapping keeps {together_bytes} bytes together, a burst has {burst_bytes}")]
     Burst {
         /// Bytes that stay together.
         together_bytes: u64,
@@ -97,39 +99,18 @@ pub enum MappingError {
         burst_bytes: u32,
     },
     /// An interleave that is no power of two, or less than a burst, or more than a row.
+    #[error(
+        "channels cannot take turns every {interleave_bytes} bytes: a power of two from a burst to a row"
+    )]
     Interleave {
         /// The interleave.
         interleave_bytes: u64,
     },
 }
 
-impl fmt::Display for MappingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Width { kind, bits, needed_bits } => {
-                write!(f, "mapping has {bits} bits of {kind:?}, the memory {needed_bits}")
-            }
-            Self::Bits { kind, bits } => {
-                write!(f, "a field of {bits} bits of {kind:?}: at most 31 of a kind, 63 in all")
-            }
-            Self::Burst { together_bytes, burst_bytes } => write!(
-                f,
-                "mapping keeps {together_bytes} bytes together, a burst has {burst_bytes}"
-            ),
-            Self::Interleave { interleave_bytes } => write!(
-                f,
-                "channels cannot take turns every {interleave_bytes} bytes: \
-                 a power of two from a burst to a row"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for MappingError {}
-
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Segment {
-    kind: Kind,
+    kind: Coordinate,
     /// The lowest bit of the address.
     at: u32,
     /// The lowest bit of the value.
@@ -142,25 +123,25 @@ struct Segment {
 /// Invariant: the segments cover the address bits from 0 to `bits` once each,
 /// and the value bits of each kind from 0 upward once each.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Mapping {
+pub struct AddressMapping {
     segments: Vec<Segment>,
     bits: u32,
 }
 
-impl Mapping {
-    /// The mapping of these fields, given from the lowest bit upward.
+impl AddressMapping {
+    /// Creates the mapping of these fields, given from the lowest bit upward.
     /// Fields without bits are left out. O(fields).
     ///
     /// # Errors
-    /// [`MappingError::Bits`].
-    pub fn new(fields: &[Field]) -> Result<Self, MappingError> {
-        let mut widths = [0u32; Kind::COUNT];
+    /// [`AddressMappingError::Bits`].
+    pub fn new(fields: &[AddressField]) -> Result<Self, AddressMappingError> {
+        let mut widths = [0u32; Coordinate::COUNT];
         let mut segments = Vec::with_capacity(fields.len());
         let mut at = 0u32;
-        for &Field { kind, bits } in fields.iter().filter(|field| field.bits > 0) {
+        for &AddressField { kind, bits } in fields.iter().filter(|field| field.bits > 0) {
             let shift = widths[kind as usize];
             if bits > 31 || shift + bits > 31 || at + bits > 63 {
-                return Err(MappingError::Bits { kind, bits });
+                return Err(AddressMappingError::Bits { kind, bits });
             }
             segments.push(Segment { kind, at, shift, bits });
             at += bits;
@@ -169,16 +150,15 @@ impl Mapping {
         Ok(Self { segments, bits: at })
     }
 
-    /// Row, rank, bank, column, bank group, channel, column, from the highest
-    /// bit to the lowest, where the channels take turns every
+    /// Creates the mapping *row, rank, bank, column, bank group, channel, column*, from the
+    /// highest bit to the lowest, where the channels take turns every
     /// `interleave_bytes`.
     ///
-    /// With one rank and no bank groups this is the PBS paper's mapping (Table
-    /// 3): *Row, Bank, Column, Channel, Column*. The paper does not give the
-    /// positions. A transaction of 64 bytes is one burst of
-    /// [`DDR3_800`](crate::dram::timing::DDR3_800), so 64 is the least interleave that leaves a column
-    /// field below the channel, and the one that the simulators' figures of
-    /// this crate's tests were taken with (there called Row-Bank-Column-Channel, as
+    /// With one rank and no bank groups this is the mapping of *Duong and Hur* (Table 3): *Row,
+    /// Bank, Column, Channel, Column*. The paper does not give the positions. A transaction of 64
+    /// bytes is one burst of [`DDR3_800`](crate::dram::parts::DDR3_800), so 64 is the least
+    /// interleave that leaves a column field below the channel, and the one that the simulators'
+    /// figures of this crate's tests were taken with (there called Row-Bank-Column-Channel, as
     /// their columns count bursts). For four channels the positions are then
     ///
     /// | bits | 31–17 | 16–15 | 14–8 | 7–6 | 5–3 | 2–0 |
@@ -189,35 +169,36 @@ impl Mapping {
     /// groups and meets the short distances (tCCD_S).
     ///
     /// # Errors
-    /// [`MappingError::Interleave`], and [`MappingError::Bits`] for a memory beyond 2^63 bytes.
+    /// [`AddressMappingError::Interleave`], and [`AddressMappingError::Bits`] for a memory beyond
+    /// 2^63 bytes.
     pub fn interleaved(
         part: &Part,
         channels: u32,
         ranks: u32,
         interleave_bytes: u64,
-    ) -> Result<Self, MappingError> {
+    ) -> Result<Self, AddressMappingError> {
         let fits = u64::from(part.burst_bytes())..=part.row_bytes();
         if !interleave_bytes.is_power_of_two() || !fits.contains(&interleave_bytes) {
-            return Err(MappingError::Interleave { interleave_bytes });
+            return Err(AddressMappingError::Interleave { interleave_bytes });
         }
-        let field = |kind, bits| Field { kind, bits };
+        let field = |kind, bits| AddressField { kind, bits };
         let byte = part.bus_bytes.trailing_zeros();
         let low = interleave_bytes.trailing_zeros() - byte;
         Self::new(&[
-            field(Kind::Byte, byte),
-            field(Kind::Column, low),
-            field(Kind::Channel, channels.trailing_zeros()),
-            field(Kind::Group, part.groups.trailing_zeros()),
-            field(Kind::Column, part.column_bits - low),
-            field(Kind::Bank, part.banks_per_group.trailing_zeros()),
-            field(Kind::Rank, ranks.trailing_zeros()),
-            field(Kind::Row, part.row_bits),
+            field(Coordinate::Byte, byte),
+            field(Coordinate::Column, low),
+            field(Coordinate::Channel, channels.trailing_zeros()),
+            field(Coordinate::Group, part.groups.trailing_zeros()),
+            field(Coordinate::Column, part.column_bits - low),
+            field(Coordinate::Bank, part.banks_per_group.trailing_zeros()),
+            field(Coordinate::Rank, ranks.trailing_zeros()),
+            field(Coordinate::Row, part.row_bits),
         ])
     }
 
-    /// The fields, from the lowest bit upward.
-    pub fn fields(&self) -> impl Iterator<Item = Field> + '_ {
-        self.segments.iter().map(|&Segment { kind, bits, .. }| Field { kind, bits })
+    /// Returns the fields, from the lowest bit upward.
+    pub fn fields(&self) -> impl Iterator<Item = AddressField> + '_ {
+        self.segments.iter().map(|&Segment { kind, bits, .. }| AddressField { kind, bits })
     }
 
     /// Address bits that are mapped.
@@ -229,17 +210,22 @@ impl Mapping {
     /// of `part`. O(fields).
     ///
     /// # Errors
-    /// [`MappingError::Width`] and [`MappingError::Burst`].
-    pub fn validate(&self, part: &Part, channels: u32, ranks: u32) -> Result<(), MappingError> {
-        for kind in Kind::ALL {
+    /// [`AddressMappingError::Width`] and [`AddressMappingError::Burst`].
+    pub fn validate(
+        &self,
+        part: &Part,
+        channels: u32,
+        ranks: u32,
+    ) -> Result<(), AddressMappingError> {
+        for kind in Coordinate::ALL {
             let needed_bits = match kind {
-                Kind::Byte => part.bus_bytes.trailing_zeros(),
-                Kind::Column => part.column_bits,
-                Kind::Channel => channels.trailing_zeros(),
-                Kind::Rank => ranks.trailing_zeros(),
-                Kind::Group => part.groups.trailing_zeros(),
-                Kind::Bank => part.banks_per_group.trailing_zeros(),
-                Kind::Row => part.row_bits,
+                Coordinate::Byte => part.bus_bytes.trailing_zeros(),
+                Coordinate::Column => part.column_bits,
+                Coordinate::Channel => channels.trailing_zeros(),
+                Coordinate::Rank => ranks.trailing_zeros(),
+                Coordinate::Group => part.groups.trailing_zeros(),
+                Coordinate::Bank => part.banks_per_group.trailing_zeros(),
+                Coordinate::Row => part.row_bits,
             };
             let bits: u32 = self
                 .segments
@@ -248,30 +234,30 @@ impl Mapping {
                 .map(|segment| segment.bits)
                 .sum();
             if bits != needed_bits {
-                return Err(MappingError::Width { kind, bits, needed_bits });
+                return Err(AddressMappingError::Width { kind, bits, needed_bits });
             }
         }
         let together = self
             .segments
             .iter()
-            .find(|segment| !matches!(segment.kind, Kind::Byte | Kind::Column))
+            .find(|segment| !matches!(segment.kind, Coordinate::Byte | Coordinate::Column))
             .map_or(self.bits, |segment| segment.at);
         let together_bytes = 1 << together;
         if together_bytes < u64::from(part.burst_bytes()) {
             let burst_bytes = part.burst_bytes();
-            return Err(MappingError::Burst { together_bytes, burst_bytes });
+            return Err(AddressMappingError::Burst { together_bytes, burst_bytes });
         }
         Ok(())
     }
 
-    /// Where `addr` lies; `None` above the memory. O(fields).
+    /// Returns the place of `addr`; `None` above the memory. O(fields).
     #[inline]
     pub fn locate(&self, addr: PhysAddr) -> Option<Location> {
         let addr = addr.raw();
         if addr >> self.bits != 0 {
             return None;
         }
-        let mut values = [0u32; Kind::COUNT];
+        let mut values = [0u32; Coordinate::COUNT];
         for &Segment { kind, at, shift, bits } in &self.segments {
             let value = (addr >> at) as u32 & ((1 << bits) - 1);
             values[kind as usize] |= value << shift;
@@ -280,7 +266,7 @@ impl Mapping {
         Some(Location { channel, rank, group, bank, row, column, byte })
     }
 
-    /// The address of a place, of which bits that the mapping lacks are
+    /// Returns the address of a place, of which bits that the mapping lacks are
     /// dropped. The inverse of [`locate`](Self::locate). O(fields).
     pub fn address(&self, location: &Location) -> PhysAddr {
         let Location { channel, rank, group, bank, row, column, byte } = *location;

@@ -3,16 +3,16 @@
 //! The caller owns the clock. It [`offer`](Dram::offer)s requests of one burst
 //! (64 bytes with the parts of this crate) at the cycle it likes; each channel's
 //! controller schedules them against the
-//! part's timing table; [`take_done`](Dram::take_done) hands out what has come to its
-//! end. [`next_event`](Dram::next_event) says when there is anything to see next, so
+//! part's timing table; [`take_done`](Dram::take_done) returns the requests that have
+//! ended. [`next_event`](Dram::next_event) says when there is anything to see next, so
 //! that an interconnect can go from event to event too:
 //!
 //! ```
 //! use swath_arch::PhysAddr;
-//! use swath_hw::dram::memory::{Config, Dram, Request};
+//! use swath_hw::{Dram, DramConfig, DramRequest};
 //!
-//! let mut dram = Dram::new(&Config::paper()).unwrap();
-//! dram.offer(100, Request { id: 7, addr: PhysAddr::new(0x1000), write: false }).unwrap();
+//! let mut dram = Dram::new(&DramConfig::paper()).unwrap();
+//! dram.offer(100, DramRequest { id: 7, addr: PhysAddr::new(0x1000), write: false }).unwrap();
 //! let mut done = None;
 //! while let Some(cycle) = dram.next_event() {
 //!     dram.advance(cycle);
@@ -22,7 +22,7 @@
 //! assert_eq!(done.map(|done| (done.id, done.cycle)), Some((7, 100 + 5 + 5 + 4)));
 //! ```
 //!
-//! **The order within a cycle**: what ends in it is handed out, offers are taken, then
+//! **The order within a cycle**: what ends in it is returned, offers are taken, then
 //! commands are issued. An offer may cause a command in its own cycle, and the place of a
 //! request whose column command is issued is free in the next.
 
@@ -30,222 +30,19 @@ use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use core::fmt;
 
 use swath_arch::PhysAddr;
 
-use crate::dram::controller::{Accepted, Controller, Scheduling, WritePolicy};
-use crate::dram::mapping::{Location, Mapping, MappingError};
+use crate::clock::Cycle;
+use crate::dram::config::{DramConfig, DramConfigError};
+use crate::dram::controller::{Accepted, Controller};
+use crate::dram::mapping::{AddressMapping, Location};
 use crate::dram::queue::Arrival;
-use crate::dram::state::{BANKS_MAX, BankIndex};
+use crate::dram::request::{Completion, DramRequest, IssuedCommand, OfferError};
 use crate::dram::stats::DramStats;
-use crate::dram::timing::{Command, Cycle, DDR3_800, Part, PartError};
 
-/// A memory to be.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
-    /// The chips of each rank.
-    pub part: Part,
-    /// Channels: a power of two up to 64.
-    pub channels: u32,
-    /// Ranks on each channel: a power of two, up to 64 banks on a channel.
-    pub ranks: u32,
-    /// Where each address lies.
-    pub mapping: Mapping,
-    /// How each channel schedules.
-    pub scheduling: Scheduling,
-}
-
-/// A memory that cannot be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConfigError {
-    /// The part.
-    Part(PartError),
-    /// The mapping.
-    Mapping(MappingError),
-    /// Channels or ranks that are no power of two, or too many.
-    Count {
-        /// Which field.
-        field: &'static str,
-        /// Its value.
-        value: u32,
-    },
-    /// A queue without places or with more than 4096, or marks that are not in
-    /// order.
-    Scheduling(Scheduling),
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Part(error) => error.fmt(f),
-            Self::Mapping(error) => error.fmt(f),
-            Self::Count { field, value } => write!(
-                f,
-                "{value} {field}: a power of two, up to 64 channels and 64 banks on a channel"
-            ),
-            Self::Scheduling(scheduling) => {
-                write!(f, "queues of 1 to 4096 places, 0 <= low < high <= places: {scheduling:?}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for ConfigError {}
-
-impl From<PartError> for ConfigError {
-    fn from(error: PartError) -> Self {
-        Self::Part(error)
-    }
-}
-
-impl From<MappingError> for ConfigError {
-    fn from(error: MappingError) -> Self {
-        Self::Mapping(error)
-    }
-}
-
-/// Places in a queue, at most.
-const ENTRIES_MAX: u32 = 4096;
 /// No later cycle is accepted: what follows from it still fits.
 const CYCLE_MAX: Cycle = 1 << 62;
-
-impl Config {
-    /// The memory of the PBS paper's Table 3: DDR3-800 5-5-5, four channels,
-    /// four banks, a queue of 16 entries, bank hits first, and the mapping
-    /// *Row, Bank, Column, Channel, Column* ([`Mapping::interleaved`] at 64 bytes).
-    ///
-    /// The paper says nothing of writes; with one queue named, they share it.
-    /// Nor does it say how many bank hits may go first: with four, a stream whose parts
-    /// meet in one bank takes as long as in two other simulators (the figures are in
-    /// this crate's tests, what other limits do at [`Scheduling::bank_bypasses_max`]).
-    pub fn paper() -> Self {
-        Self {
-            part: DDR3_800,
-            channels: 4,
-            ranks: 1,
-            mapping: Mapping::interleaved(&DDR3_800, 4, 1, 64)
-                .expect("the mapping of a constant part, which a test makes"),
-            scheduling: Scheduling {
-                entries: 16,
-                writes: WritePolicy::Unified,
-                bank_bypasses_max: 4,
-                bypasses_max: 64,
-            },
-        }
-    }
-
-    /// Bytes of all channels.
-    pub const fn len_bytes(&self) -> u64 {
-        self.part.rank_bytes() * self.ranks as u64 * self.channels as u64
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        self.part.validate()?;
-        let counts =
-            [("channels", self.channels, 64), ("ranks", self.ranks, BANKS_MAX / self.part.banks())];
-        for (field, value, max) in counts {
-            if !value.is_power_of_two() || value > max {
-                return Err(ConfigError::Count { field, value });
-            }
-        }
-        self.mapping.validate(&self.part, self.channels, self.ranks)?;
-        let places = 1..=ENTRIES_MAX;
-        let writes = match self.scheduling.writes {
-            WritePolicy::Unified => true,
-            WritePolicy::Watermark { entries, high, low } => {
-                places.contains(&entries) && low < high && high <= entries
-            }
-        };
-        if !writes || !places.contains(&self.scheduling.entries) {
-            return Err(ConfigError::Scheduling(self.scheduling));
-        }
-        Ok(())
-    }
-}
-
-/// One burst to be read or written.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Request {
-    /// The caller's name for it, handed back when it is done.
-    pub id: u64,
-    /// An address in the burst; the bits below a burst do not matter.
-    pub addr: PhysAddr,
-    /// Whether it is written.
-    pub write: bool,
-}
-
-/// The end of a request: its last data have passed the data bus, or, for a
-/// read that a queued write answered, its data are there.
-///
-/// A master that need not wait for the memory to have a write may go on from
-/// [`offer`](Dram::offer), which is the promise that it will be written.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Completion {
-    /// The cycle after the last data: they are there from now on.
-    pub cycle: Cycle,
-    /// How many requests had been accepted before it.
-    pub order: u64,
-    /// The request's name.
-    pub id: u64,
-    /// Whether it was written.
-    pub write: bool,
-}
-
-/// A command that was issued.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Issued {
-    /// When.
-    pub cycle: Cycle,
-    /// On which channel.
-    pub channel: u32,
-    /// What.
-    pub command: Command,
-    /// To which bank of the channel; for a rank, to its first.
-    pub bank: BankIndex,
-    /// The row that it opens or finds open; `u32::MAX` if none.
-    pub row: u32,
-}
-
-/// Why a request was not accepted. Nothing has changed but the clock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OfferError {
-    /// The queue has no place. Ask again after [`Dram::next_event`].
-    Full {
-        /// Of which channel.
-        channel: u32,
-    },
-    /// The memory has no such address.
-    Address {
-        /// The address.
-        addr: PhysAddr,
-        /// Where the memory ends.
-        len_bytes: u64,
-    },
-    /// The cycle lies before one that has been simulated, or beyond 2^62.
-    Time {
-        /// The cycle offered.
-        cycle: Cycle,
-        /// The present one.
-        now: Cycle,
-    },
-}
-
-impl fmt::Display for OfferError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full { channel } => write!(f, "the queue of channel {channel} is full"),
-            Self::Address { addr, len_bytes } => {
-                write!(f, "no memory at {addr}: it ends at {len_bytes:#x}")
-            }
-            Self::Time { cycle, now } => {
-                write!(f, "cycle {cycle} is not between the present one, {now}, and 2^62")
-            }
-        }
-    }
-}
-
-impl core::error::Error for OfferError {}
 
 /// The memory.
 ///
@@ -257,21 +54,21 @@ pub struct Dram {
     now: Cycle,
     accepted: u64,
     taken: u64,
-    mapping: Mapping,
+    mapping: AddressMapping,
     group_shift: u32,
     rank_shift: u32,
     burst_shift: u32,
     channels: Box<[Controller]>,
     done: BinaryHeap<Reverse<Completion>>,
-    log: Option<Vec<Issued>>,
+    log: Option<Vec<IssuedCommand>>,
 }
 
 impl Dram {
-    /// A memory at cycle 0, all banks closed. O(channels (banks + entries)).
+    /// Creates a memory at cycle 0, all banks closed. O(channels (banks + entries)).
     ///
     /// # Errors
-    /// [`ConfigError`].
-    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+    /// [`DramConfigError`].
+    pub fn new(config: &DramConfig) -> Result<Self, DramConfigError> {
         config.validate()?;
         let channel = Controller::new(&config.part, config.ranks, config.scheduling)?;
         Ok(Self {
@@ -288,12 +85,12 @@ impl Dram {
         })
     }
 
-    /// The present cycle: all before it have been simulated.
+    /// Returns the present cycle: all before it have been simulated.
     pub const fn now(&self) -> Cycle {
         self.now
     }
 
-    /// Where an address lies, or `None` above the memory.
+    /// Returns the place of an address, or `None` above the memory.
     pub fn locate(&self, addr: PhysAddr) -> Option<Location> {
         self.mapping.locate(addr)
     }
@@ -303,11 +100,11 @@ impl Dram {
     ///
     /// # Errors
     /// [`OfferError`].
-    pub fn offer(&mut self, now: Cycle, request: Request) -> Result<(), OfferError> {
+    pub fn offer(&mut self, now: Cycle, request: DramRequest) -> Result<(), OfferError> {
         if now < self.now || now > CYCLE_MAX {
             return Err(OfferError::Time { cycle: now, now: self.now });
         }
-        let Request { id, addr, write } = request;
+        let DramRequest { id, addr, write } = request;
         let Some(location) = self.mapping.locate(addr) else {
             return Err(OfferError::Address { addr, len_bytes: 1 << self.mapping.bits() });
         };
@@ -332,7 +129,7 @@ impl Dram {
         Ok(())
     }
 
-    /// Goes to the cycle `until`: issues all commands before it. Does nothing
+    /// Advances to the cycle `until`: issues all commands before it. Does nothing
     /// if it is past; cycles beyond 2^62 count as that one. O(banks) for each command, and
     /// O(1) for all of a time without requests.
     #[inline]
@@ -347,7 +144,7 @@ impl Dram {
         }
     }
 
-    /// The next cycle at which there may be something to see: a completion to take,
+    /// Returns the next cycle at which there may be something to see: a completion to take,
     /// or a place in a queue. Nothing is before it unless a request is offered. A
     /// completion that was not taken when it was time is still one to take. `None` if
     /// all is done and taken. O(channels).
@@ -356,7 +153,7 @@ impl Dram {
         self.channels.iter().filter_map(Controller::next_change).chain(done).min()
     }
 
-    /// The first request that has ended by the cycle `now`, in the order of their ends
+    /// Returns the first request that has ended by the cycle `now`, in the order of their ends
     /// and then of acceptance. Everything before the present cycle is known: call
     /// [`advance`](Self::advance) first. O(log requests).
     pub fn take_done(&mut self, now: Cycle) -> Option<Completion> {
@@ -367,19 +164,19 @@ impl Dram {
         self.done.pop().map(|Reverse(done)| done)
     }
 
-    /// Whether a channel's queue has a place for a read, or for a write, in the
+    /// Returns true if a channel's queue has a place for a read, or for a write, in the
     /// present cycle; `false` for a channel that is not there. An
     /// [`offer`](Self::offer) finds out as well, but looks the address up each time.
     pub fn has_room(&self, channel: u32, write: bool) -> bool {
         self.channels.get(channel as usize).is_some_and(|channel| channel.has_room(write))
     }
 
-    /// Requests in a channel's queues; 0 for a channel that is not there.
+    /// Returns the number of requests in a channel's queues; 0 for a channel that is not there.
     pub fn queued(&self, channel: u32) -> u32 {
         self.channels.get(channel as usize).map_or(0, Controller::queued)
     }
 
-    /// Counters since the start or the last [`reset_stats`](Self::reset_stats).
+    /// Returns the counters since the start or the last [`reset_stats`](Self::reset_stats).
     pub fn stats(&self) -> DramStats {
         DramStats {
             channels: self.channels.iter().map(|channel| channel.stats(self.now)).collect(),
@@ -398,16 +195,16 @@ impl Dram {
         self.log.get_or_insert_default();
     }
 
-    /// The commands since [`record_commands`](Self::record_commands) or the
+    /// Returns the commands since [`record_commands`](Self::record_commands) or the
     /// last call; of one channel in order of time.
-    pub fn take_commands(&mut self) -> Vec<Issued> {
+    pub fn take_commands(&mut self) -> Vec<IssuedCommand> {
         self.log.as_mut().map(core::mem::take).unwrap_or_default()
     }
 
     /// Tests every invariant. O(channels entries²).
     ///
     /// # Errors
-    /// Says which one does not hold.
+    /// The invariant that does not hold, in words.
     pub fn check(&self) -> Result<(), &'static str> {
         let mut queued = 0;
         for channel in &self.channels {

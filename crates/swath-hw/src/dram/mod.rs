@@ -1,11 +1,32 @@
-//! TODO dram.
+//! A memory with time: channels of DRAM behind their controllers.
+//!
+//! A [part](timing) is a table of timing constraints, and [its state](state) says when the next
+//! command may follow. Each channel has a [controller] with a [queue](scheduling) that chooses the
+//! command, and a [`Dram`] puts the channels behind one [address mapping](mapping). Time
+//! goes from event to event, so cycles in which nothing happens cost nothing.
 
-pub mod controller;
+pub mod config;
+pub(crate) mod controller;
 pub mod energy;
 pub mod mapping;
 pub mod memory;
+pub mod parts;
 pub(crate) mod queue;
+pub mod request;
+pub mod scheduling;
 pub mod state;
 pub mod stats;
 pub mod timing;
 pub mod trace;
+
+pub use config::{DramConfig, DramConfigError};
+pub use energy::{Currents, DramEnergy};
+pub use mapping::{AddressField, AddressMapping, AddressMappingError, Coordinate, Location};
+pub use memory::Dram;
+pub use parts::{DDR3_800, DDR3_1600, DDR4_3200, LPDDR4_3200, PARTS};
+pub use request::{Completion, DramRequest, IssuedCommand, OfferError};
+pub use scheduling::{Scheduling, WritePolicy};
+pub use state::TimingState;
+pub use stats::{ChannelStats, DramStats};
+pub use timing::{BANKS_MAX, BankIndex, Command, Constraint, Part, PartError, Scope};
+pub use trace::{TraceFormat, write_trace};

@@ -12,8 +12,8 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::dram::state::BankIndex;
-use crate::dram::timing::Cycle;
+use crate::clock::Cycle;
+use crate::dram::timing::BankIndex;
 
 /// No slot.
 pub(crate) const NIL: u16 = u16::MAX;
@@ -47,7 +47,7 @@ impl Arrival {
     }
 }
 
-/// What was done for a request before its column command.
+/// The row command that was issued for a request before its column command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Needed {
     Nothing,
@@ -100,7 +100,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// A queue of `entries` places (at most 2^15) for `banks` closed banks (at most 64).
+    /// Creates a queue of `entries` places (at most 2^15) for `banks` closed banks (at most 64).
     pub(crate) fn new(entries: u32, banks: u32) -> Self {
         let bank = Bank { row: CLOSED, oldest: [NIL; 2], youngest: [NIL; 2], hit: [NIL; 2] };
         let arrival = Arrival { id: 0, order: 0, burst: 0, bank: 0, row: 0, write: false };
@@ -119,27 +119,27 @@ impl Queue {
         }
     }
 
-    /// The banks with listed requests, by bit.
+    /// Returns the banks with listed requests, by bit.
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting
     }
 
-    /// The open banks, by bit.
+    /// Returns the open banks, by bit.
     pub(crate) fn open(&self) -> u64 {
         self.open
     }
 
-    /// The requests that are listed, by class.
+    /// Returns the requests that are listed, by class.
     pub(crate) fn listed(&self) -> [u32; 2] {
         self.listed
     }
 
-    /// The places that are taken, by class.
+    /// Returns the places that are taken, by class.
     pub(crate) fn occupied(&self) -> [u32; 2] {
         self.occupied
     }
 
-    /// The places that are taken.
+    /// Returns the places that are taken.
     pub(crate) fn len(&self) -> u32 {
         self.occupied[READ] + self.occupied[WRITE]
     }
@@ -156,13 +156,13 @@ impl Queue {
         &mut self.slots[usize::from(index)]
     }
 
-    /// Whether a request of a class for a burst has a place. O(entries), O(1)
+    /// Returns true if a request of a class for a burst has a place. O(entries), O(1)
     /// where there is none of the class.
     pub(crate) fn holds(&self, class: usize, burst: u64) -> bool {
         self.occupied[class] > 0 && self.keys.contains(&(burst << 1 | class as u64))
     }
 
-    /// Gives a request a place. Tells whether it is now the oldest of its
+    /// Adds a request in a free place. Returns true if it is now the oldest of its
     /// class in its bank, or the oldest hit; `None` if there is no place.
     /// O(1), for a write O(entries).
     pub(crate) fn push(&mut self, arrival: Arrival, accepted: Cycle) -> Option<bool> {
@@ -271,7 +271,7 @@ impl Queue {
         self.open &= !mask;
     }
 
-    /// The first request for `row` from `at` on, along the list.
+    /// Returns the first request for `row` from `at` on, along the list.
     #[inline]
     fn first_of_row(&self, mut at: u16, row: u32) -> u16 {
         while at != NIL && self.slot(at).arrival.row != row {
@@ -329,7 +329,7 @@ impl Queue {
     }
 }
 
-/// The numbers of the bits that are set.
+/// Returns the numbers of the bits that are set.
 pub(crate) fn bits(mut mask: u64) -> impl Iterator<Item = u32> {
     core::iter::from_fn(move || {
         let bit = (mask != 0).then(|| mask.trailing_zeros())?;

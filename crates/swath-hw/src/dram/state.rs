@@ -1,4 +1,4 @@
-//! When each bank may take which command: a [`Part`]'s table applied.
+//! The state of a channel's timing: a [`Part`]'s table applied to the commands issued.
 //!
 //! Each bank, bank group and rank keeps, for each command, the first cycle at which
 //! it may come. A command that is issued moves these forward, one step for each line of
@@ -9,13 +9,8 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::dram::timing::{Command, Cycle, Part, PartError, Scope};
-
-/// Which bank of a channel, numbered over ranks, groups and the banks of a group.
-pub type BankIndex = u32;
-
-/// Banks on a channel, at most: they are kept as bits of a word.
-pub const BANKS_MAX: u32 = 64;
+use crate::clock::Cycle;
+use crate::dram::timing::{BANKS_MAX, BankIndex, Command, Part, PartError, Scope};
 
 type Ready = [Cycle; Command::COUNT];
 
@@ -57,7 +52,7 @@ struct RankState {
 }
 
 impl TimingState {
-    /// A channel of `ranks` ranks of a part, in which nothing has happened.
+    /// Creates a channel of `ranks` ranks of a part, in which nothing has happened.
     /// O(banks + lines of the table).
     ///
     /// # Errors
@@ -97,23 +92,23 @@ impl TimingState {
         })
     }
 
-    /// The rank of a bank.
+    /// Returns the rank of a bank.
     #[inline]
     pub const fn rank_of(&self, bank: BankIndex) -> u32 {
         bank >> self.rank_shift
     }
 
-    /// The first bank of a rank.
+    /// Returns the first bank of a rank.
     pub const fn first_bank(&self, rank: u32) -> BankIndex {
         rank << self.rank_shift
     }
 
-    /// Cycles for which a command occupies the command bus.
+    /// Returns the number of cycles for which a command occupies the command bus.
     pub fn bus_cycles(&self, command: Command) -> Cycle {
         self.bus_cycles[command as usize].into()
     }
 
-    /// The first cycle at which `command` may be issued to `bank`, or to its
+    /// Returns the first cycle at which `command` may be issued to `bank`, or to its
     /// rank if it is one for ranks. O(1).
     ///
     /// # Panics
@@ -166,7 +161,7 @@ impl TimingState {
         }
     }
 
-    /// Banks of the channel.
+    /// Returns the number of banks of the channel.
     pub fn banks(&self) -> u32 {
         self.banks_per_rank * self.ranks.len() as u32
     }

@@ -3,8 +3,8 @@
 
 use core::fmt;
 
-use crate::dram::memory::Request;
-use crate::dram::timing::Cycle;
+use crate::clock::Cycle;
+use crate::dram::request::DramRequest;
 
 /// A format of one line for each transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -20,13 +20,13 @@ pub enum TraceFormat {
 /// Writes transactions, each with the cycle at which it was first offered. O(transactions).
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_trace<W: fmt::Write>(
     out: &mut W,
     format: TraceFormat,
-    transactions: impl IntoIterator<Item = (Cycle, Request)>,
+    transactions: impl IntoIterator<Item = (Cycle, DramRequest)>,
 ) -> fmt::Result {
-    for (cycle, Request { addr, write, .. }) in transactions {
+    for (cycle, DramRequest { addr, write, .. }) in transactions {
         let addr = addr.raw();
         match (format, write) {
             (TraceFormat::Ramulator, false) => writeln!(out, "LD {addr:#x}")?,

@@ -11,13 +11,12 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
-use core::fmt;
 
 use swath_arch::PhysAddr;
 
-/// A cache to be.
+/// The configuration of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Config {
+pub struct CacheConfig {
     /// Its bytes. The sets that follow, `len_bytes / (ways line_bytes)`, are a power of two.
     pub len_bytes: u64,
     /// Lines to a set.
@@ -26,11 +25,11 @@ pub struct Config {
     pub line_bytes: u32,
 }
 
-impl Config {
+impl CacheConfig {
     /// The most bytes that a cache may have.
     pub const LEN_BYTES_MAX: u64 = 1 << 30;
 
-    /// How many sets there are, 0 without ways or lines.
+    /// Returns the number of sets, 0 without ways or lines.
     pub const fn sets(&self) -> u64 {
         match (self.ways as u64 * self.line_bytes as u64, self.len_bytes) {
             (0, _) => 0,
@@ -39,38 +38,28 @@ impl Config {
     }
 }
 
-/// A cache that cannot be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConfigError {
+/// Reasons why a cache cannot be built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CacheConfigError {
     /// A line that is no power of two of 8 to 4096 bytes.
+    #[error("a line of {line_bytes} bytes: a power of two, 8 to 4096")]
     Line {
         /// Its bytes.
         line_bytes: u32,
     },
     /// Bytes that are no power of two of sets with so many ways, or more than
-    /// [`Config::LEN_BYTES_MAX`].
-    Sets(Config),
+    /// [`CacheConfig::LEN_BYTES_MAX`].
+    #[error(
+        "{} bytes in {} ways of {}: not a power of two of sets, or more than {} bytes",
+        .0.len_bytes,
+        .0.ways,
+        .0.line_bytes,
+        CacheConfig::LEN_BYTES_MAX
+    )]
+    Sets(CacheConfig),
 }
 
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Line { line_bytes } => {
-                write!(f, "a line of {line_bytes} bytes: a power of two, 8 to 4096")
-            }
-            Self::Sets(Config { len_bytes, ways, line_bytes }) => write!(
-                f,
-                "{len_bytes} bytes in {ways} ways of {line_bytes}: not a power of two of sets, \
-                 or more than {} bytes",
-                Config::LEN_BYTES_MAX
-            ),
-        }
-    }
-}
-
-impl core::error::Error for ConfigError {}
-
-/// What a cache has counted.
+/// The counters of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheStats {
     /// Accesses to lines that were there.
@@ -79,25 +68,25 @@ pub struct CacheStats {
     pub misses: u64,
     /// Lines replaced.
     pub evictions: u64,
-    /// Those of them that were dirty and went down a level.
+    /// Replaced lines that were dirty and went down a level.
     pub write_backs: u64,
 }
 
 /// A line that had to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Victim {
-    /// Where it begins.
+    /// The address of its first byte.
     pub addr: PhysAddr,
-    /// Whether it must be written to what is below.
+    /// True if it must be written to the level below.
     pub dirty: bool,
 }
 
-/// What an access did.
+/// The effect of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum CacheOutcome {
     /// The line was there.
     Hit,
-    /// It was not. It is now, in place of the victim, if its set was full.
+    /// The line was absent. It is there now, in place of the victim, if its set was full.
     Miss(Option<Victim>),
 }
 
@@ -120,22 +109,22 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty cache. O(lines).
+    /// Creates an empty cache. O(lines).
     ///
     /// # Errors
-    /// [`ConfigError`].
-    pub fn new(config: &Config) -> Result<Self, ConfigError> {
-        let Config { len_bytes, ways, line_bytes } = *config;
+    /// [`CacheConfigError`].
+    pub fn new(config: &CacheConfig) -> Result<Self, CacheConfigError> {
+        let CacheConfig { len_bytes, ways, line_bytes } = *config;
         if !line_bytes.is_power_of_two() || !(8..=4096).contains(&line_bytes) {
-            return Err(ConfigError::Line { line_bytes });
+            return Err(CacheConfigError::Line { line_bytes });
         }
         let sets = config.sets();
         let whole = u128::from(sets) * u128::from(ways) * u128::from(line_bytes);
         if !sets.is_power_of_two()
             || whole != u128::from(len_bytes)
-            || len_bytes > Config::LEN_BYTES_MAX
+            || len_bytes > CacheConfig::LEN_BYTES_MAX
         {
-            return Err(ConfigError::Sets(*config));
+            return Err(CacheConfigError::Sets(*config));
         }
         Ok(Self {
             tags: vec![EMPTY; (len_bytes / u64::from(line_bytes)) as usize].into(),
@@ -146,7 +135,7 @@ impl Cache {
         })
     }
 
-    /// What has been counted since the start or the last [`reset_stats`](Self::reset_stats).
+    /// Returns the counters since the start or the last [`reset_stats`](Self::reset_stats).
     pub const fn stats(&self) -> CacheStats {
         self.stats
     }
@@ -156,7 +145,7 @@ impl Cache {
         self.stats = CacheStats::default();
     }
 
-    /// The number of the line that holds `addr`.
+    /// Returns the number of the line that holds `addr`.
     #[inline]
     pub const fn line(&self, addr: PhysAddr) -> u64 {
         addr.raw() >> self.line_shift
@@ -166,38 +155,38 @@ impl Cache {
     /// fetched if need be, and dirty if written. O(1) for the line that was that before,
     /// else O(ways).
     #[inline]
-    pub fn access(&mut self, addr: PhysAddr, write: bool) -> Outcome {
+    pub fn access(&mut self, addr: PhysAddr, write: bool) -> CacheOutcome {
         let line = self.line(addr);
         let at = (line & self.set_mask) as usize * self.ways;
         let set = &mut self.tags[at..at + self.ways];
         if set[0] >> 1 == line {
             set[0] |= u64::from(write);
             self.stats.hits += 1;
-            return Outcome::Hit;
+            return CacheOutcome::Hit;
         }
         self.access_older(line, write)
     }
 
-    fn access_older(&mut self, line: u64, write: bool) -> Outcome {
+    fn access_older(&mut self, line: u64, write: bool) -> CacheOutcome {
         let at = (line & self.set_mask) as usize * self.ways;
         let set = &mut self.tags[at..at + self.ways];
         if let Some(way) = set.iter().position(|&tag| tag >> 1 == line) {
             set[..=way].rotate_right(1);
             set[0] |= u64::from(write);
             self.stats.hits += 1;
-            return Outcome::Hit;
+            return CacheOutcome::Hit;
         }
         set.rotate_right(1);
         let old = core::mem::replace(&mut set[0], line << 1 | u64::from(write));
         self.stats.misses += 1;
         if old == EMPTY {
-            return Outcome::Miss(None);
+            return CacheOutcome::Miss(None);
         }
         let dirty = old & 1 != 0;
         self.stats.evictions += 1;
         self.stats.write_backs += u64::from(dirty);
         let addr = PhysAddr::new(old >> 1 << self.line_shift);
-        Outcome::Miss(Some(Victim { addr, dirty }))
+        CacheOutcome::Miss(Some(Victim { addr, dirty }))
     }
 
     /// Takes a dirty line from the level above: writes all of it, fetching nothing. Counted
@@ -207,12 +196,12 @@ impl Cache {
         let outcome = self.access(addr, true);
         (self.stats.hits, self.stats.misses) = (hits, misses);
         match outcome {
-            Outcome::Hit => None,
-            Outcome::Miss(victim) => victim,
+            CacheOutcome::Hit => None,
+            CacheOutcome::Miss(victim) => victim,
         }
     }
 
-    /// Whether the line of `addr` is there, and if so whether it is dirty. Changes nothing.
+    /// Returns the dirty bit of the line of `addr`, `None` if the line is absent. Changes nothing.
     /// O(ways).
     pub fn peek(&self, addr: PhysAddr) -> Option<bool> {
         let line = self.line(addr);

@@ -12,34 +12,25 @@ use core::cmp::Reverse;
 
 use swath_arch::PhysAddr;
 
-use crate::dram::memory::{Completion, Dram, OfferError, Request};
-use crate::dram::timing::Cycle;
-use crate::processor::cache::{Cache, Outcome};
+use crate::clock::Cycle;
+use crate::dram::memory::Dram;
+use crate::dram::request::{Completion, DramRequest, OfferError};
+use crate::processor::cache::{Cache, CacheOutcome};
+use crate::processor::config::WalksFrom;
 
-/// Where a read begins to look.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Source {
-    /// In the first data cache, then below.
-    L1,
-    /// In the second cache, then in the memory.
-    L2,
-    /// In the memory, past both caches.
-    Memory,
-}
-
-/// What waits for a line.
+/// The kind of access that waits for a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiting {
     Load,
     Store,
 }
 
-/// When data are there.
+/// The time of arrival of data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ready {
     /// In this cycle.
     At(Cycle),
-    /// When the flight of this name has arrived.
+    /// With the arrival of the flight of this name.
     With(u64),
 }
 
@@ -54,14 +45,14 @@ struct Flight {
 }
 
 const UNKNOWN: Cycle = Cycle::MAX;
-/// The line of a read past the caches: nobody else finds it.
+/// The line of a read past the caches, which no other access finds.
 const NO_LINE: u64 = u64::MAX;
 
 /// A request on its way to the memory: when it will be there (in the memory's cycles),
 /// how many were before it, its name, its address, whether it writes.
 type Offer = (Cycle, u64, u64, PhysAddr, bool);
 
-/// How many cycles of the core are how many of the memory.
+/// The ratio of the clocks: `core` cycles of the core are `dram` cycles of the memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocks {
     pub(crate) core: u32,
@@ -69,12 +60,12 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// The first cycle of the memory that begins with or after that of the core.
+    /// Returns the first cycle of the memory that begins with or after that of the core.
     fn to_dram(self, cycle: Cycle) -> Cycle {
         scale(cycle, self.dram, self.core)
     }
 
-    /// The first cycle of the core that begins with or after that of the memory.
+    /// Returns the first cycle of the core that begins with or after that of the memory.
     fn to_core(self, cycle: Cycle) -> Cycle {
         scale(cycle, self.core, self.dram)
     }
@@ -89,8 +80,8 @@ fn scale(cycle: Cycle, to: u32, from: u32) -> Cycle {
 
 /// The caches and the memory behind a core.
 ///
-/// Invariants: all events of the memory before the core's present cycle that anybody asked
-/// about have been seen; a flight whose arrival is unknown has a request at the memory or on its
+/// Invariants: all events of the memory up to the last cycle that was settled
+/// have been seen; a flight whose arrival is unknown has a request at the memory or on its
 /// way there.
 #[derive(Clone, Debug)]
 pub(crate) struct DataPath {
@@ -101,7 +92,7 @@ pub(crate) struct DataPath {
     pub(crate) l2_cycles: Cycle,
     pub(crate) memory_cycles: Cycle,
     pub(crate) clocks: Clocks,
-    /// Where the memory ends.
+    /// Length of the memory.
     pub(crate) len_bytes: u64,
     flights: Vec<Flight>,
     offers: BinaryHeap<Reverse<Offer>>,
@@ -138,7 +129,7 @@ impl DataPath {
         }
     }
 
-    /// Whether `addr` is in the memory.
+    /// Checks that `addr` is in the memory.
     ///
     /// # Errors
     /// [`OfferError::Address`].
@@ -170,7 +161,7 @@ impl DataPath {
     ) -> Result<(Cycle, Ready), OfferError> {
         let outcome = self.l1.access(addr, write);
         let hit_at = now.saturating_add(self.l1_cycles);
-        if outcome == Outcome::Hit && self.flights.is_empty() {
+        if outcome == CacheOutcome::Hit && self.flights.is_empty() {
             return Ok((now, Ready::At(hit_at)));
         }
         self.access_slowly(now, addr, outcome, waiting, flights_max)
@@ -181,7 +172,7 @@ impl DataPath {
         &mut self,
         now: Cycle,
         addr: PhysAddr,
-        outcome: Outcome,
+        outcome: CacheOutcome,
         waiting: Waiting,
         flights_max: u32,
     ) -> Result<(Cycle, Ready), OfferError> {
@@ -198,7 +189,7 @@ impl DataPath {
                 },
             ));
         }
-        if outcome == Outcome::Hit {
+        if outcome == CacheOutcome::Hit {
             return Ok((now, Ready::At(now.saturating_add(self.l1_cycles))));
         }
         let mut now = now;
@@ -211,9 +202,9 @@ impl DataPath {
         Ok((now, self.below(missed_at, addr, line, waiting)?))
     }
 
-    /// The victim of a miss in the first cache goes down.
-    fn evicted(&mut self, now: Cycle, outcome: Outcome) -> Result<(), OfferError> {
-        if let Outcome::Miss(Some(victim)) = outcome
+    /// Writes the victim of a miss in the first cache to the second.
+    fn evicted(&mut self, now: Cycle, outcome: CacheOutcome) -> Result<(), OfferError> {
+        if let CacheOutcome::Miss(Some(victim)) = outcome
             && victim.dirty
             && let Some(next) = self.l2.take_back(victim.addr)
             && next.dirty
@@ -223,7 +214,7 @@ impl DataPath {
         Ok(())
     }
 
-    /// A line from the second cache or the memory.
+    /// Fetches a line from the second cache or the memory.
     fn below(
         &mut self,
         now: Cycle,
@@ -233,7 +224,7 @@ impl DataPath {
     ) -> Result<Ready, OfferError> {
         let outcome = self.l2.access(addr, false);
         let at = now.saturating_add(self.l2_cycles);
-        let Outcome::Miss(victim) = outcome else {
+        let CacheOutcome::Miss(victim) = outcome else {
             self.made += 1;
             self.flights.push(Flight { id: self.made, line, ready: at, waiting });
             return Ok(Ready::At(at));
@@ -245,7 +236,7 @@ impl DataPath {
         Ok(ready)
     }
 
-    /// Reads at `addr` for a walk, or past the caches, and waits for it: the cycle in which
+    /// Reads at `addr` for a walk, or past the caches, and waits for it; returns the cycle in which
     /// the data are there.
     ///
     /// # Errors
@@ -254,15 +245,15 @@ impl DataPath {
         &mut self,
         now: Cycle,
         addr: PhysAddr,
-        source: Source,
+        source: WalksFrom,
     ) -> Result<Cycle, OfferError> {
         self.locate(addr)?;
         let ready = match source {
-            Source::L1 => {
+            WalksFrom::L1 => {
                 let (_, ready) = self.access(now, addr, false, Waiting::Load, u32::MAX)?;
                 ready
             }
-            Source::L2 => {
+            WalksFrom::L2 => {
                 self.settle(now)?;
                 let line = self.l1.line(addr);
                 match self.flights.iter().find(|flight| flight.line == line) {
@@ -271,7 +262,7 @@ impl DataPath {
                     None => self.below(now, addr, line, Waiting::Load)?,
                 }
             }
-            Source::Memory => self.request(now, addr, NO_LINE, Waiting::Load),
+            WalksFrom::Memory => self.request(now, addr, NO_LINE, Waiting::Load),
         };
         self.wait(ready)
     }
@@ -292,7 +283,7 @@ impl DataPath {
         Ready::With(id)
     }
 
-    /// The cycle in which data are there. The core stands still until then.
+    /// Returns the cycle in which data are there. The core stands still until then.
     ///
     /// # Errors
     /// A time that the memory cannot count.
@@ -314,7 +305,7 @@ impl DataPath {
         }
     }
 
-    /// The cycle by which everything in flight has arrived.
+    /// Returns the cycle by which everything in flight has arrived.
     pub(crate) fn wait_for_all(&mut self) -> Result<Cycle, OfferError> {
         // At the end of time nothing happens any more, and nothing is known.
         while self.flights.iter().any(|flight| flight.ready == UNKNOWN)
@@ -330,7 +321,7 @@ impl DataPath {
         if self.flights.is_empty() {
             return Ok(());
         }
-        // Nobody waits for the memory if all arrivals are known.
+        // Nothing waits for the memory if all arrivals are known.
         if self.flights.iter().any(|flight| flight.ready == UNKNOWN) {
             while self.next_event(now)? {}
         }
@@ -342,7 +333,7 @@ impl DataPath {
         self.flights.iter().filter(|flight| flight.waiting == waiting).count()
     }
 
-    /// When the first of what waits so will have arrived.
+    /// Returns the cycle in which the first flight that waits so will have arrived.
     fn first_arrival(&mut self, waiting: Waiting) -> Result<Cycle, OfferError> {
         loop {
             let of_kind = self.flights.iter().filter(|flight| flight.waiting == waiting);
@@ -379,7 +370,7 @@ impl DataPath {
         let Some(Reverse((cycle, order, id, addr, write))) = self.offers.pop() else {
             return Ok(false);
         };
-        match self.dram.offer(cycle, Request { id, addr, write }) {
+        match self.dram.offer(cycle, DramRequest { id, addr, write }) {
             Ok(()) => Ok(true),
             Err(error @ OfferError::Full { .. }) => {
                 // Later, and still before what was made after it.
@@ -402,7 +393,7 @@ impl DataPath {
         let unknown = self.flights.iter().filter(|flight| flight.ready == UNKNOWN).count();
         let offered = self.offers.iter().filter(|Reverse(offer)| !offer.4).count();
         if offered > unknown {
-            return Err("a read is on its way for nobody");
+            return Err("a read is on its way without a flight");
         }
         for (i, flight) in self.flights.iter().enumerate() {
             let again = |other: &Flight| other.line == flight.line && flight.line != NO_LINE;

@@ -1,26 +1,26 @@
 //! A processor in simulated time: an in-order core, its translation, two data caches, and
 //! the memory behind them.
 //!
-//! The core takes one [`MemoryAccess`] at a time, so whoever drives it can do in between
+//! The core takes one [`MemoryAccess`] at a time, so its driver can do in between
 //! what a kernel does: an access that may not be made stops with an [`Exception`], and is
-//! made again once the page is mapped and the owed invalidations are done.
+//! made again once the page is mapped and its stale translations are invalidated.
 //!
 //! **What takes how long**, in cycles of the core:
 //! * Translation goes beside the first cache and takes nothing if the first TLB has the
 //!   page; behind that, what the [`Translate`] says. A miss takes
-//!   [`tlb_miss_cycles`](Config::tlb_miss_cycles), then its reads, one after the
-//!   other, each begun where [`walks_from`](Config::walks_from) says. Nothing overtakes it.
-//! * A read takes [`l1_cycles`](Config::l1_cycles) if the first cache has the line; else
-//!   [`l2_cycles`](Config::l2_cycles) more; else what [`Dram`] takes from the first of its
-//!   cycles that begins then, and [`memory_cycles`](Config::memory_cycles) to and fro.
-//! * A core of one [outstanding](Config::outstanding_max) load waits for each. One of more
+//!   [`tlb_miss_cycles`](ProcessorConfig::tlb_miss_cycles), then its reads, one after the
+//!   other, each begun where [`walks_from`](ProcessorConfig::walks_from) says. Nothing overtakes it.
+//! * A read takes [`l1_cycles`](ProcessorConfig::l1_cycles) if the first cache has the line; else
+//!   [`l2_cycles`](ProcessorConfig::l2_cycles) more; else what [`Dram`] takes from the first of its
+//!   cycles that begins then, and [`memory_cycles`](ProcessorConfig::memory_cycles) for the way there and back.
+//! * A core of one [outstanding](ProcessorConfig::outstanding_max) load waits for each. One of more
 //!   issues an access each cycle and waits where an access
 //!   [depends](MemoryAccess::depends) on the one before, or where all places for
 //!   missing loads are taken.
 //! * A write takes one cycle of the core. If its line is missing it takes a place in the write
 //!   buffer until the line is there (write-allocate); the core waits if there is none. Writes
 //!   to one line share a place. Without a write buffer a write takes what a read does.
-//! * A dirty line that has to go delays nobody but by the memory's time.
+//! * A dirty line that is replaced costs no time but the memory's.
 //!
 //! No instructions are fetched, nothing is prefetched or speculated, and there is one core.
 //!
@@ -29,182 +29,20 @@
 //! memory, plus as many for the dirty line that it may throw out; each walk is up to four
 //! such reads. Nothing depends on how many cycles pass.
 
-use core::fmt;
-
 use swath_arch::{MemoryKind, PageRange, PhysAddr, PhysMemory, VirtAddr, Vpn};
 
-use crate::dram::memory;
-use crate::dram::memory::{Dram, OfferError};
-use crate::dram::timing::Cycle;
-use crate::processor::cache::{
-    Cache, CacheStats, {self},
-};
-pub use crate::processor::data_path::Source;
+use crate::clock::Cycle;
+use crate::dram::memory::Dram;
+use crate::dram::request::OfferError;
+use crate::processor::access::{Exception, ExceptionCause, MemoryAccess};
+use crate::processor::cache::{Cache, CacheStats};
+use crate::processor::config::{ProcessorConfig, ProcessorConfigError, WalksFrom};
 use crate::processor::data_path::{Clocks, DataPath, Ready, Waiting};
-use crate::system::iommu::{Translate, TranslationStats};
-use crate::translate::mmu;
-use crate::translate::walker::{AccessKind, Denied, Fault, Operation, permit};
+use crate::translate::miss::TranslatedAccess;
+use crate::translate::permit::{AccessKind, Denied, Operation, permit};
+use crate::translate::translator::{Translate, TranslationStats};
 
-/// A processor to be.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
-    /// The first data cache.
-    pub l1: cache::Config,
-    /// Cycles of the core until it answers: 1 or more.
-    pub l1_cycles: u32,
-    /// The second cache, whose lines are as long.
-    pub l2: cache::Config,
-    /// Cycles of the core until it answers, after the first has not.
-    pub l2_cycles: u32,
-    /// Cycles of the core for the ways between the second cache and the memory's controller.
-    pub memory_cycles: u32,
-    /// The memory. A line may not be longer than its burst, which is what is read.
-    pub dram: memory::Config,
-    /// The core's clock: this many cycles of it are `dram_clock` of the memory.
-    pub core_clock: u32,
-    /// The memory's clock. 1600 and 800 are a core of 1.6 GHz with DDR3-1600.
-    pub dram_clock: u32,
-    /// Where the reads of walks begin.
-    pub walks_from: Source,
-    /// Cycles of the core that a TLB miss takes besides its reads.
-    pub tlb_miss_cycles: u32,
-    /// Loads that may be missing at once: 1 to 64; with 1 the core waits for each load.
-    pub outstanding_max: u32,
-    /// Missing lines that writes may wait for behind the core's back: 0 to 64.
-    pub write_buffer_entries: u32,
-    /// Whether the code is privileged.
-    pub privileged: bool,
-}
-
-/// A processor that cannot be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConfigError {
-    /// The first cache.
-    L1(cache::ConfigError),
-    /// The second cache.
-    L2(cache::ConfigError),
-    /// Caches of different lines, or lines longer than the memory's burst.
-    Lines {
-        /// Bytes of a line of the first cache.
-        l1_bytes: u32,
-        /// Of the second.
-        l2_bytes: u32,
-        /// Bytes of a burst.
-        burst_bytes: u32,
-    },
-    /// The memory.
-    Dram(memory::ConfigError),
-    /// A number outside its range.
-    Count {
-        /// Which field.
-        field: &'static str,
-        /// Its value.
-        value: u32,
-        /// The least that it may be.
-        min: u32,
-        /// The most.
-        max: u32,
-    },
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::L1(error) => write!(f, "first cache: {error}"),
-            Self::L2(error) => write!(f, "second cache: {error}"),
-            Self::Lines { l1_bytes, l2_bytes, burst_bytes } => write!(
-                f,
-                "lines of {l1_bytes} and {l2_bytes} bytes: not alike, or longer than the \
-                 memory's burst of {burst_bytes}"
-            ),
-            Self::Dram(error) => error.fmt(f),
-            Self::Count { field, value, min, max } => {
-                write!(f, "{value} {field}: {min} to {max}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for ConfigError {}
-
-/// One access of a program.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct MemoryAccess {
-    /// Where. One access touches one line: what crosses lines is two of them.
-    pub addr: VirtAddr,
-    /// Whether it writes.
-    pub write: bool,
-    /// Whether it needs the data of the access before, as its address or what it writes.
-    pub depends: bool,
-    /// Cycles that the core computes before it.
-    pub compute_cycles: u32,
-}
-
-impl MemoryAccess {
-    /// A read that needs nothing, at once.
-    pub const fn read(addr: VirtAddr) -> Self {
-        Self { addr, write: false, depends: false, compute_cycles: 0 }
-    }
-
-    /// A write that needs nothing, at once.
-    pub const fn write(addr: VirtAddr) -> Self {
-        Self { addr, write: true, depends: false, compute_cycles: 0 }
-    }
-
-    /// The same, needing the data of the access before.
-    #[must_use]
-    pub const fn depending(self) -> Self {
-        Self { depends: true, ..self }
-    }
-
-    /// The same access once more, after its exception: what went before it is over.
-    #[must_use]
-    pub const fn again(self) -> Self {
-        Self { depends: false, compute_cycles: 0, ..self }
-    }
-}
-
-/// Why an access was not made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
-    /// The page has no translation.
-    Fault(Fault),
-    /// The page may not be accessed so.
-    Denied(Denied),
-    /// The memory has no such address, or cannot count so far.
-    Memory(OfferError),
-}
-
-/// An access that was not made. The core has come to `cycle`, walks it did are paid for;
-/// the TLBs hold nothing new of a page without translation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Exception {
-    /// The address.
-    pub addr: VirtAddr,
-    /// Whether it was to be written.
-    pub write: bool,
-    /// When.
-    pub cycle: Cycle,
-    /// Why.
-    pub cause: Cause,
-}
-
-impl fmt::Display for Exception {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { addr, write, cycle, cause } = self;
-        let what = if *write { "write" } else { "read" };
-        write!(f, "{what} at {addr}, cycle {cycle}: ")?;
-        match cause {
-            Cause::Fault(fault) => fault.fmt(f),
-            Cause::Denied(denied) => denied.fmt(f),
-            Cause::Memory(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for Exception {}
-
-/// What a processor has counted.
+/// The counters of a processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProcessorStats {
     /// Cycles of the core.
@@ -215,7 +53,7 @@ pub struct ProcessorStats {
     pub writes: u64,
     /// Accesses that stopped with an exception.
     pub exceptions: u64,
-    /// What the translation counted.
+    /// The counters of the translation.
     pub translation: TranslationStats,
     /// Walks begun: misses of all TLBs.
     pub walks: u64,
@@ -237,7 +75,8 @@ pub struct ProcessorStats {
 ///
 /// ```
 /// use swath_arch::{Coalescing, Format, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr};
-/// use swath_hw::{MemoryAccess, Mmu, Processor, presets, processor};
+/// use swath_hw::processor::presets;
+/// use swath_hw::{ExceptionCause, MemoryAccess, Mmu, Processor};
 ///
 /// // One ARMv7 section: the megabyte at 0 lies at 0x100000.
 /// let mut words = vec![0; 0x8000 / 8];
@@ -250,7 +89,7 @@ pub struct ProcessorStats {
 ///
 /// core.access(&memory, &MemoryAccess::read(VirtAddr::new(0x1000)))?;
 /// let stopped = core.access(&memory, &MemoryAccess::read(VirtAddr::new(0x10_0000)));
-/// assert!(matches!(stopped.unwrap_err().cause, processor::Cause::Fault(_)));
+/// assert!(matches!(stopped.unwrap_err().cause, ExceptionCause::Fault(_)));
 ///
 /// memory.write_u32(PhysAddr::new(4), 0x20_0000 | 0xc0e)?;
 /// core.access(&memory, &MemoryAccess::read(VirtAddr::new(0x10_0000)))?;
@@ -260,13 +99,13 @@ pub struct ProcessorStats {
 #[derive(Clone, Debug)]
 pub struct Processor<T> {
     now: Cycle,
-    /// When everything that hit has its data.
+    /// The cycle from which everything that hit has its data.
     hits_until: Cycle,
-    /// When the data of the access before are there.
+    /// The arrival of the data of the access before.
     last: Ready,
     mmu: T,
     path: DataPath,
-    walks_from: Source,
+    walks_from: WalksFrom,
     tlb_miss_cycles: Cycle,
     outstanding_max: u32,
     write_buffer_entries: u32,
@@ -277,12 +116,12 @@ pub struct Processor<T> {
 }
 
 impl<T: Translate> Processor<T> {
-    /// A processor with empty caches at cycle 0, translating with `mmu`.
+    /// Creates a processor with empty caches at cycle 0, translating with `mmu`.
     /// O(lines of the caches), and the memory's.
     ///
     /// # Errors
-    /// [`ConfigError`].
-    pub fn new(config: &Config, mmu: T) -> Result<Self, ConfigError> {
+    /// [`ProcessorConfigError`].
+    pub fn new(config: &ProcessorConfig, mmu: T) -> Result<Self, ProcessorConfigError> {
         let counts = [
             ("l1_cycles", config.l1_cycles, 1, 1000),
             ("l2_cycles", config.l2_cycles, 0, 1000),
@@ -295,16 +134,16 @@ impl<T: Translate> Processor<T> {
         ];
         for (field, value, min, max) in counts {
             if value < min || value > max {
-                return Err(ConfigError::Count { field, value, min, max });
+                return Err(ProcessorConfigError::Count { field, value, min, max });
             }
         }
-        let l1 = Cache::new(&config.l1).map_err(ConfigError::L1)?;
-        let l2 = Cache::new(&config.l2).map_err(ConfigError::L2)?;
-        let dram = Dram::new(&config.dram).map_err(ConfigError::Dram)?;
+        let l1 = Cache::new(&config.l1).map_err(ProcessorConfigError::L1)?;
+        let l2 = Cache::new(&config.l2).map_err(ProcessorConfigError::L2)?;
+        let dram = Dram::new(&config.dram)?;
         let burst_bytes = config.dram.part.burst_bytes();
         let (l1_bytes, l2_bytes) = (config.l1.line_bytes, config.l2.line_bytes);
         if l1_bytes != l2_bytes || l1_bytes > burst_bytes {
-            return Err(ConfigError::Lines { l1_bytes, l2_bytes, burst_bytes });
+            return Err(ProcessorConfigError::Lines { l1_bytes, l2_bytes, burst_bytes });
         }
         let cycles = [config.l1_cycles, config.l2_cycles, config.memory_cycles];
         let clocks = Clocks { core: config.core_clock, dram: config.dram_clock };
@@ -324,7 +163,7 @@ impl<T: Translate> Processor<T> {
         })
     }
 
-    /// Makes one access; gives the cycle in which the core goes on. `memory` holds the
+    /// Makes one access; returns the cycle in which the core goes on. `memory` holds the
     /// tables' bytes. For the costs see the [module](self).
     ///
     /// # Errors
@@ -340,7 +179,7 @@ impl<T: Translate> Processor<T> {
         if depends {
             match self.path.wait(self.last) {
                 Ok(ready) => self.now = self.now.max(ready),
-                Err(error) => return Err(self.stop(access, Cause::Memory(error))),
+                Err(error) => return Err(self.stop(access, ExceptionCause::Memory(error))),
             }
         }
         let (found, more_cycles) = self.mmu.lookup(addr);
@@ -356,12 +195,12 @@ impl<T: Translate> Processor<T> {
         let kind = AccessKind { operation, privileged: self.privileged };
         if let Err(denied) = permit(self.mmu.regime().format, &found.attributes, kind) {
             self.forget_denied(addr, denied);
-            return Err(self.stop(access, Cause::Denied(denied)));
+            return Err(self.stop(access, ExceptionCause::Denied(denied)));
         }
         let device = found.attributes.memory == MemoryKind::Device;
         match self.touch(found.addr, write, device) {
             Ok(()) => Ok(self.now),
-            Err(error) => Err(self.stop(access, Cause::Memory(error))),
+            Err(error) => Err(self.stop(access, ExceptionCause::Memory(error))),
         }
     }
 
@@ -416,14 +255,14 @@ impl<T: Translate> Processor<T> {
         &mut self,
         memory: &M,
         addr: VirtAddr,
-    ) -> Result<mmu::Access, Cause> {
+    ) -> Result<TranslatedAccess, ExceptionCause> {
         let began = self.now;
-        let mut miss = self.mmu.begin(addr).map_err(Cause::Fault)?;
+        let mut miss = self.mmu.begin(addr).map_err(ExceptionCause::Fault)?;
         self.now = self.now.saturating_add(self.tlb_miss_cycles);
         let result = loop {
             let at = miss.next_read();
             let ready = self.path.read_and_wait(self.now, at, self.walks_from);
-            self.now = self.now.max(ready.map_err(Cause::Memory)?);
+            self.now = self.now.max(ready.map_err(ExceptionCause::Memory)?);
             match self.mmu.step(&mut miss, memory) {
                 Ok(None) => {}
                 Ok(Some(resolved)) => break Ok(resolved),
@@ -431,7 +270,7 @@ impl<T: Translate> Processor<T> {
             }
         };
         self.stats.walk_cycles += self.now - began;
-        self.mmu.complete(addr, &miss, result).map_err(Cause::Fault)
+        self.mmu.complete(addr, &miss, result).map_err(ExceptionCause::Fault)
     }
 
     /// ARM caches no translation whose access flag is clear (DDI 0406C, section B3.7.2), and
@@ -478,35 +317,35 @@ impl<T: Translate> Processor<T> {
         Ok(())
     }
 
-    /// Past the caches; the core waits for what it reads.
+    /// Reads or writes past the caches; the core waits for what it reads.
     fn touch_device(&mut self, addr: PhysAddr, write: bool) -> Result<(), OfferError> {
         if write {
             self.path.write(self.now, addr);
             self.now = self.now.saturating_add(1);
         } else {
-            self.now = self.path.read_and_wait(self.now, addr, Source::Memory)?;
+            self.now = self.path.read_and_wait(self.now, addr, WalksFrom::Memory)?;
         }
         self.last = Ready::At(self.now);
         Ok(())
     }
 
-    fn stop(&mut self, access: &MemoryAccess, cause: Cause) -> Exception {
+    fn stop(&mut self, access: &MemoryAccess, cause: ExceptionCause) -> Exception {
         self.stats.exceptions += 1;
         Exception { addr: access.addr, write: access.write, cycle: self.now, cause }
     }
 
-    /// The present cycle of the core.
+    /// Returns the present cycle of the core.
     pub const fn now(&self) -> Cycle {
         self.now
     }
 
-    /// What translates.
+    /// Returns the translating machine.
     pub const fn mmu(&self) -> &T {
         &self.mmu
     }
 
-    /// The same to be changed: invalidated, or given another address space. That takes no
-    /// time; see [`spend`](Self::spend).
+    /// Returns the translating machine to be changed: invalidated, or given another address space.
+    /// That takes no time; see [`spend`](Self::spend).
     pub const fn mmu_mut(&mut self) -> &mut T {
         &mut self.mmu
     }
@@ -526,22 +365,22 @@ impl<T: Translate> Processor<T> {
         self.mmu.invalidate_all();
     }
 
-    /// The first data cache.
+    /// Returns the first data cache.
     pub const fn l1(&self) -> &Cache {
         &self.path.l1
     }
 
-    /// The second cache.
+    /// Returns the second cache.
     pub const fn l2(&self) -> &Cache {
         &self.path.l2
     }
 
-    /// The memory, as far as it was driven.
+    /// Returns the memory, as far as it was driven.
     pub const fn dram(&self) -> &Dram {
         &self.path.dram
     }
 
-    /// Counters since the start or the last [`reset_stats`](Self::reset_stats).
+    /// Returns the counters since the start or the last [`reset_stats`](Self::reset_stats).
     pub fn stats(&self) -> ProcessorStats {
         let translation = self.mmu.stats();
         ProcessorStats {

@@ -1,30 +1,33 @@
 //! Processors that exist, as far as public documents describe them.
 //!
-//! A [`Preset`] is numbers, and for each the document that gives it, or that it is assumed and
-//! after what: [`Preset::sources`] has a line for every field. A study may change any of them.
+//! A [`ProcessorPreset`] is numbers, and for each the document that gives it, or that it is assumed
+//! and after what: [`ProcessorPreset::sources`] has a line for every field. A study may change any
+//! of them.
 
 use swath_arch::Format;
 
-use crate::dram::controller::{Scheduling, WritePolicy};
-use crate::dram::mapping::Mapping;
-use crate::dram::memory;
-use crate::dram::timing::{DDR3_1600, DDR4_3200, Part};
-use crate::processor::data_path::Source as WalksFrom;
-use crate::processor::{cache, in_order};
-use crate::tlb::geometry::{Geometry, Indexing};
-use crate::tlb::split::{TlbArray, TlbForm};
-use crate::translate::hierarchy;
-use crate::translate::mmu::WalkOrder;
 use swath_arch::Order;
 
-/// Where a number comes from.
+use crate::dram::config::DramConfig;
+use crate::dram::mapping::AddressMapping;
+use crate::dram::parts::{DDR3_1600, DDR4_3200};
+use crate::dram::scheduling::{Scheduling, WritePolicy};
+use crate::dram::timing::Part;
+use crate::processor::cache::CacheConfig;
+use crate::processor::config::{ProcessorConfig, WalksFrom};
+use crate::tlb::geometry::{Geometry, Indexing};
+use crate::tlb::split::{TlbArray, TlbForm};
+use crate::translate::hierarchy::HierarchyConfig;
+use crate::translate::miss::WalkOrder;
+
+/// The source of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NumberSource {
-    /// The number: fields of [`Preset`].
+    /// The number: fields of [`ProcessorPreset`].
     pub what: &'static str,
     /// The document, or what it is assumed after.
     pub from: &'static str,
-    /// Whether no document gives it.
+    /// True if no document gives it.
     pub assumed: bool,
 }
 
@@ -38,19 +41,19 @@ const fn assumed(what: &'static str, from: &'static str) -> NumberSource {
 
 /// A processor that exists.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Preset {
+pub struct ProcessorPreset {
     /// Its name.
     pub name: &'static str,
     /// The format of its tables.
     pub format: Format,
     /// TLBs and walk cache.
-    pub translation: hierarchy::Config,
+    pub translation: HierarchyConfig,
     /// The first data cache.
-    pub l1: cache::Config,
+    pub l1: CacheConfig,
     /// Cycles until it answers.
     pub l1_cycles: u32,
     /// The second cache.
-    pub l2: cache::Config,
+    pub l2: CacheConfig,
     /// Cycles until it answers, beyond those of the first.
     pub l2_cycles: u32,
     /// Cycles of the ways to the memory and back.
@@ -61,7 +64,7 @@ pub struct Preset {
     pub part: Part,
     /// The memory's command clock in MHz.
     pub dram_clock_mhz: u32,
-    /// Where walks read.
+    /// The level at which the reads of walks begin.
     pub walks_from: WalksFrom,
     /// Cycles of a TLB miss besides its reads.
     pub tlb_miss_cycles: u32,
@@ -69,14 +72,14 @@ pub struct Preset {
     pub outstanding_max: u32,
     /// Missing lines that writes may wait for.
     pub write_buffer_entries: u32,
-    /// Where the numbers come from.
+    /// The sources of the numbers.
     pub sources: &'static [NumberSource],
 }
 
-impl Preset {
-    /// The processor with this preset's numbers, for unprivileged code.
-    pub fn processor(&self) -> in_order::Config {
-        in_order::Config {
+impl ProcessorPreset {
+    /// Returns the processor with this preset's numbers, for unprivileged code.
+    pub fn processor(&self) -> ProcessorConfig {
+        ProcessorConfig {
             l1: self.l1,
             l1_cycles: self.l1_cycles,
             l2: self.l2,
@@ -93,10 +96,10 @@ impl Preset {
         }
     }
 
-    fn dram(&self) -> memory::Config {
+    fn dram(&self) -> DramConfig {
         let burst_bytes = u64::from(self.part.burst_bytes());
-        memory::Config {
-            mapping: Mapping::interleaved(&self.part, 1, 1, burst_bytes)
+        DramConfig {
+            mapping: AddressMapping::interleaved(&self.part, 1, 1, burst_bytes)
                 .expect("the mapping of a constant part, which a test makes"),
             part: self.part.clone(),
             channels: 1,
@@ -111,13 +114,13 @@ impl Preset {
     }
 }
 
-/// A searched array of `entries` for all sizes up to `largest`.
+/// Returns a searched array of `entries` for all sizes up to `largest`.
 const fn searched(entries: u32, largest: Order) -> TlbArray {
     let geometry = Geometry::fully_associative(entries);
     TlbArray { geometry, indexing: Indexing::Size, largest }
 }
 
-/// An array with sets, indexed by size, for all sizes up to `largest`.
+/// Returns an array with sets, indexed by size, for all sizes up to `largest`.
 const fn indexed(sets: u32, ways: u32, largest: Order) -> TlbArray {
     let geometry = Geometry { sets, ways, index_shift: 0 };
     TlbArray { geometry, indexing: Indexing::Size, largest }
@@ -128,21 +131,21 @@ const PAGE_2M: Order = Order::known(9);
 const BLOCK_512M: Order = Order::known(17);
 const PAGE_1G: Order = Order::known(18);
 
-/// Marvell's Armada XP MV78460 (four PJ4B-MP cores, ARMv7), the machine of the talk on
-/// superpages; one of its cores, with the shared second cache to itself.
-pub const ARMADA_XP: Preset = Preset {
+/// Marvell's Armada XP MV78460 (four PJ4B-MP cores, ARMv7), the machine of
+/// *Bodek*; one of its cores, with the shared second cache to itself.
+pub const ARMADA_XP: ProcessorPreset = ProcessorPreset {
     name: "Armada XP MV78460",
     format: Format::ArmV7,
-    translation: hierarchy::Config {
+    translation: HierarchyConfig {
         l1: TlbForm::split(searched(8, Order::MAX)),
         l2: TlbForm::split(searched(64, Order::MAX)),
         l2_cycles: 7,
         walk_cache_entries: 0,
         order: WalkOrder::RegularFirst,
     },
-    l1: cache::Config { len_bytes: 32 << 10, ways: 4, line_bytes: 32 },
+    l1: CacheConfig { len_bytes: 32 << 10, ways: 4, line_bytes: 32 },
     l1_cycles: 6,
-    l2: cache::Config { len_bytes: 2 << 20, ways: 32, line_bytes: 32 },
+    l2: CacheConfig { len_bytes: 2 << 20, ways: 32, line_bytes: 32 },
     l2_cycles: 20,
     memory_cycles: 40,
     core_clock_mhz: 1600,
@@ -185,19 +188,19 @@ pub const ARMADA_XP: Preset = Preset {
 };
 
 /// Arm's Cortex-A53 (ARMv8-A, in order) with DDR3-1600.
-pub const CORTEX_A53: Preset = Preset {
+pub const CORTEX_A53: ProcessorPreset = ProcessorPreset {
     name: "Cortex-A53",
     format: Format::ArmV8,
-    translation: hierarchy::Config {
+    translation: HierarchyConfig {
         l1: TlbForm::split(searched(10, PAGE_64K)),
         l2: TlbForm::split(indexed(128, 4, BLOCK_512M)),
         l2_cycles: 2,
         walk_cache_entries: 64,
         order: WalkOrder::RegularFirst,
     },
-    l1: cache::Config { len_bytes: 32 << 10, ways: 4, line_bytes: 64 },
+    l1: CacheConfig { len_bytes: 32 << 10, ways: 4, line_bytes: 64 },
     l1_cycles: 3,
-    l2: cache::Config { len_bytes: 512 << 10, ways: 16, line_bytes: 64 },
+    l2: CacheConfig { len_bytes: 512 << 10, ways: 16, line_bytes: 64 },
     l2_cycles: 12,
     memory_cycles: 60,
     core_clock_mhz: 1500,
@@ -226,10 +229,10 @@ pub const CORTEX_A53: Preset = Preset {
 
 /// A client of the Skylake generation (x86-64), as far as an in-order core without prefetching
 /// can stand for it.
-pub const SKYLAKE: Preset = Preset {
+pub const SKYLAKE: ProcessorPreset = ProcessorPreset {
     name: "Skylake",
     format: Format::X86_64,
-    translation: hierarchy::Config {
+    translation: HierarchyConfig {
         l1: TlbForm::split(indexed(16, 4, Order::BASE))
             .and(indexed(8, 4, PAGE_2M))
             .and(searched(4, PAGE_1G)),
@@ -238,9 +241,9 @@ pub const SKYLAKE: Preset = Preset {
         walk_cache_entries: 32,
         order: WalkOrder::RegularFirst,
     },
-    l1: cache::Config { len_bytes: 32 << 10, ways: 8, line_bytes: 64 },
+    l1: CacheConfig { len_bytes: 32 << 10, ways: 8, line_bytes: 64 },
     l1_cycles: 4,
-    l2: cache::Config { len_bytes: 8 << 20, ways: 16, line_bytes: 64 },
+    l2: CacheConfig { len_bytes: 8 << 20, ways: 16, line_bytes: 64 },
     l2_cycles: 40,
     memory_cycles: 100,
     core_clock_mhz: 4000,
@@ -266,4 +269,4 @@ pub const SKYLAKE: Preset = Preset {
 };
 
 /// All of them.
-pub const ALL: [&Preset; 3] = [&ARMADA_XP, &CORTEX_A53, &SKYLAKE];
+pub const ALL: [&ProcessorPreset; 3] = [&ARMADA_XP, &CORTEX_A53, &SKYLAKE];

@@ -1,5 +1,5 @@
-//! What the [RTMMU](crate::rtmmu::unit) and the conventional unit read, and the pure function from a
-//! page to its frame.
+//! The tables that the [RTMMU](crate::rtmmu::unit) and the conventional unit read, and the pure
+//! function from a page to its frame.
 //!
 //! The function reads one word after another and stops at the first that says no. The
 //! [timed walk](crate::rtmmu::walk) reads in parallel, as far as it must guess, and comes to the
@@ -11,9 +11,9 @@ use swath_arch::{
     Attributes, BusError, NodeTables, Pfn, PhysAddr, PhysMemory, ValidityTables, Vpn, validity,
 };
 
-use crate::translate::walker::Operation;
+use crate::translate::permit::Operation;
 
-/// The one page table of the conventional unit, after 004_0cb2f33903da1556.txt, section II-B: a
+/// The one page table of the conventional unit, after *Böhnert and Scholl*, section II-B: a
 /// *direct* table, N = 2^k words of [`validity::ENTRY_BYTES`], indexed by the page.
 ///
 /// A word has the fields of a data entry of [`validity`]. A word without any right maps
@@ -22,7 +22,7 @@ use crate::translate::walker::Operation;
 pub struct PageTable {
     /// k: the space has pages 0 to 2^k − 1.
     pub pages_log2: u32,
-    /// Where the word of page 0 stands, a multiple of [`validity::ENTRY_BYTES`].
+    /// The address of the word of page 0, a multiple of [`validity::ENTRY_BYTES`].
     pub base: PhysAddr,
 }
 
@@ -40,43 +40,32 @@ pub(crate) enum Scheme {
     Page(PageTable),
 }
 
-/// Tables that no unit can read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Reasons why no unit can read tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RtTablesError {
     /// 2^k pages with a k that the scheme does not allow: 5 to 31 for arrays and for a page
     /// table, 1 to 40 for nodes.
+    #[error("tables of 2^{pages_log2} pages")]
     PagesLog2 {
         /// The k given.
         pages_log2: u32,
     },
     /// A table that is not aligned or passes the end of physical addresses.
+    #[error("a table at {base} is not aligned or has no room")]
     Base {
-        /// Where it would begin.
+        /// The address at which it would begin.
         base: PhysAddr,
     },
 }
 
-impl fmt::Display for RtTablesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PagesLog2 { pages_log2 } => {
-                write!(f, "tables of 2^{pages_log2} pages")
-            }
-            Self::Base { base } => write!(f, "a table at {base} is not aligned or has no room"),
-        }
-    }
-}
-
-impl core::error::Error for RtTablesError {}
-
-/// What a page permits.
+/// The rights to a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PageRights {
-    /// It may be read.
+    /// True if it may be read.
     pub read: bool,
-    /// It may be written.
+    /// True if it may be written.
     pub write: bool,
-    /// It may be executed.
+    /// True if it may be executed.
     pub execute: bool,
 }
 
@@ -90,7 +79,7 @@ impl PageRights {
         }
     }
 
-    /// Whether they suffice for an access.
+    /// Returns true if they suffice for an operation.
     #[inline]
     pub const fn permit(self, operation: Operation) -> bool {
         match operation {
@@ -100,7 +89,7 @@ impl PageRights {
         }
     }
 
-    /// As a TLB holds them: `user` stands for the right to read, as whoever runs in the space
+    /// As a TLB holds them: `user` stands for the right to read, as all code that runs in the space
     /// is its user.
     pub(crate) fn attributes(self) -> Attributes {
         Attributes {
@@ -117,50 +106,68 @@ impl PageRights {
     }
 }
 
-/// Which word denied that a page is mapped: the conditions of [`validity`], in the order in
+impl fmt::Display for PageRights {
+    /// Writes the rights as `rwx`, with `-` in place of each that is missing.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letter = |has, letter| if has { letter } else { '-' };
+        let (r, w, x) =
+            (letter(self.read, 'r'), letter(self.write, 'w'), letter(self.execute, 'x'));
+        write!(f, "{r}{w}{x}")
+    }
+}
+
+/// The word that denies that a page is mapped: the conditions of [`validity`], in the order in
 /// which they are judged.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Cause {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum UnmappedCause {
     /// The cached start of a region lies above the page.
+    #[error("its region's start lies above it")]
     Start,
     /// The page's place lies outside the stack of that start, or the stack outside the space.
+    #[error("its place is on no stack")]
     Stack,
     /// Another page stands in the page's place.
+    #[error("another page stands in its place")]
     Page,
     /// The word of the conventional page table has no rights.
+    #[error("its entry has no rights")]
     Entry,
 }
 
-/// Why an access has no physical address.
+/// Reasons why an access has no physical address.
 ///
 /// The unit sees a page fault and not whether the page is in a region: the tree of regions
 /// is the system's. Its handler of page faults tells "not in a region" from "not yet mapped".
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RtFault {
     /// The page lies beyond the space. Nothing was read.
+    #[error("page {page} is beyond the space")]
     OutOfSpace {
         /// The page.
         page: Vpn,
     },
     /// The page is not mapped: the page fault.
+    #[error("page {page} is not mapped (level {level}): {cause}")]
     Unmapped {
         /// The page.
         page: Vpn,
         /// The level of the node that said so, 0 being the lowest; 0 without nodes.
         level: u32,
-        /// Which word.
-        cause: Cause,
+        /// The word that says so.
+        cause: UnmappedCause,
     },
     /// The page is mapped without a right that the access needs.
+    #[error("{operation:?} of page {page} with rights {rights}")]
     Denied {
         /// The page.
         page: Vpn,
-        /// What was to be done.
+        /// The operation.
         operation: Operation,
-        /// What the page permits.
+        /// The rights to the page.
         rights: PageRights,
     },
     /// No memory answered a read that the answer depends on.
+    #[error("tables of page {page}: {error}")]
     Bus {
         /// The page.
         page: Vpn,
@@ -169,38 +176,12 @@ pub enum RtFault {
     },
 }
 
-impl fmt::Display for RtFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OutOfSpace { page } => write!(f, "page {page} is beyond the space"),
-            Self::Unmapped { page, level, cause } => {
-                let cause = match cause {
-                    Cause::Start => "its region's start lies above it",
-                    Cause::Stack => "its place is on no stack",
-                    Cause::Page => "another page stands in its place",
-                    Cause::Entry => "its entry has no rights",
-                };
-                write!(f, "page {page} is not mapped (level {level}): {cause}")
-            }
-            Self::Denied { page, operation, rights } => {
-                let PageRights { read, write, execute } = rights;
-                let letter = |has: &bool, letter| if *has { letter } else { '-' };
-                let (r, w, x) = (letter(read, 'r'), letter(write, 'w'), letter(execute, 'x'));
-                write!(f, "{operation:?} of page {page} with rights {r}{w}{x}")
-            }
-            Self::Bus { page, error } => write!(f, "tables of page {page}: {error}"),
-        }
-    }
-}
-
-impl core::error::Error for RtFault {}
-
 /// A page with its frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MappedPage {
     /// The frame.
     pub frame: Pfn,
-    /// What the page permits.
+    /// The rights to the page.
     pub rights: PageRights,
 }
 
@@ -217,7 +198,7 @@ pub struct PortReads {
 }
 
 impl PortReads {
-    /// All three together.
+    /// Returns the words of all three together.
     pub const fn total(self) -> u64 {
         self.regions + self.stack + self.data
     }
@@ -230,7 +211,7 @@ impl PortReads {
 }
 
 impl RtTables {
-    /// The arrays of an RTMMU.
+    /// Creates the tables from the arrays of an RTMMU.
     ///
     /// # Errors
     /// [`RtTablesError`].
@@ -242,7 +223,7 @@ impl RtTables {
         Ok(Self(Scheme::Regions(tables)))
     }
 
-    /// The tree of nodes of an RTMMU for sparse spaces.
+    /// Creates the tables from the tree of nodes of an RTMMU for sparse spaces.
     ///
     /// # Errors
     /// [`RtTablesError`].
@@ -252,12 +233,12 @@ impl RtTables {
             return Err(RtTablesError::PagesLog2 { pages_log2 });
         }
         if root.raw() > validity::NODE_FRAME.max() {
-            return Err(RtTablesError::Base { base: root.addr() });
+            return Err(RtTablesError::Base { base: root.address() });
         }
         Ok(Self(Scheme::Nodes(tables)))
     }
 
-    /// The page table of the conventional unit.
+    /// Creates the tables from the page table of the conventional unit.
     ///
     /// # Errors
     /// [`RtTablesError`].
@@ -266,7 +247,7 @@ impl RtTables {
         Ok(Self(Scheme::Page(table)))
     }
 
-    /// k: the space has pages 0 to 2^k − 1.
+    /// Returns k: the space has pages 0 to 2^k − 1.
     pub const fn pages_log2(&self) -> u32 {
         match self.0 {
             Scheme::Regions(ValidityTables { pages_log2, .. })
@@ -275,7 +256,7 @@ impl RtTables {
         }
     }
 
-    /// How many tables lie on the way to a frame: 1, or the levels of nodes.
+    /// Returns the number of tables on the way to a frame: 1, or the levels of nodes.
     pub const fn levels(&self) -> u32 {
         match self.0 {
             Scheme::Nodes(tables) => tables.levels(),
@@ -283,7 +264,7 @@ impl RtTables {
         }
     }
 
-    /// The frame of `page` and the rights to it. O(levels), at most 5 reads for arrays, 4 a
+    /// Returns the frame of `page` and the rights to it. O(levels), at most 5 reads for arrays, 4 a
     /// level for nodes, 1 for a page table.
     ///
     /// # Errors
@@ -314,10 +295,10 @@ impl RtTables {
     }
 }
 
-/// Why a table gives nothing.
+/// Reasons why a table has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unread {
-    Unmapped(Cause),
+    Unmapped(UnmappedCause),
     Bus(BusError),
 }
 
@@ -347,48 +328,48 @@ fn check_array(pages_log2: u32, base: PhysAddr) -> Result<(), RtTablesError> {
     Ok(())
 }
 
-/// Where entry `index` of an array stands.
+/// Returns the address of entry `index` of an array.
 #[inline]
 pub(crate) const fn entry(base: PhysAddr, index: u64) -> PhysAddr {
     PhysAddr::new(base.raw() + validity::ENTRY_BYTES * index)
 }
 
-/// The place in its node, at `level`, of the entry that leads to `page`.
+/// Returns the place in its node, at `level`, of the entry that leads to `page`.
 #[inline]
 pub(crate) const fn place(page: u64, level: u32) -> u64 {
     page >> (level * validity::NODE_ENTRIES_LOG2) & ((1 << validity::NODE_ENTRIES_LOG2) - 1)
 }
 
-/// Where the data word of a place of a node stands.
+/// Returns the address of the data word of a place of a node.
 #[inline]
 pub(crate) const fn node_data(node: Pfn, place: u64) -> PhysAddr {
-    PhysAddr::new(node.addr().raw() + 8 * place)
+    PhysAddr::new(node.address().raw() + 8 * place)
 }
 
-/// Where the control word of a place of a node stands.
+/// Returns the address of the control word of a place of a node.
 #[inline]
 pub(crate) const fn node_control(node: Pfn, place: u64) -> PhysAddr {
-    PhysAddr::new(node.addr().raw() + validity::NODE_CONTROL_BYTES + 8 * place)
+    PhysAddr::new(node.address().raw() + validity::NODE_CONTROL_BYTES + 8 * place)
 }
 
-/// What a word of the data array says.
+/// Decodes a word of the data array.
 #[inline]
 pub(crate) fn in_data(word: u64) -> MappedPage {
     MappedPage { frame: Pfn::new(validity::FRAME.get(word)), rights: PageRights::of(word) }
 }
 
-/// What a data word of a node says.
+/// Decodes a data word of a node.
 #[inline]
 pub(crate) fn in_node_data(word: u64) -> MappedPage {
     MappedPage { frame: Pfn::new(validity::NODE_FRAME.get(word)), rights: PageRights::of(word) }
 }
 
-/// What a word of the conventional page table says.
+/// Decodes a word of the conventional page table.
 #[inline]
 pub(crate) fn in_entry(word: u64) -> Result<MappedPage, Unread> {
     let mapped = in_data(word);
     let PageRights { read, write, execute } = mapped.rights;
-    if read || write || execute { Ok(mapped) } else { Err(Unread::Unmapped(Cause::Entry)) }
+    if read || write || execute { Ok(mapped) } else { Err(Unread::Unmapped(UnmappedCause::Entry)) }
 }
 
 #[inline]
@@ -401,15 +382,15 @@ fn in_arrays<M: PhysMemory + ?Sized>(
     let page = page.raw();
     let start = read(tables.regions, page)?;
     if start > page {
-        return Err(Unread::Unmapped(Cause::Start));
+        return Err(Unread::Unmapped(UnmappedCause::Start));
     }
     let end = read(tables.stack_end, start)?;
     let at = read(tables.helper, page)?;
     if at < start || at >= end || at >> tables.pages_log2 != 0 {
-        return Err(Unread::Unmapped(Cause::Stack));
+        return Err(Unread::Unmapped(UnmappedCause::Stack));
     }
     if read(tables.stack, at)? != page {
-        return Err(Unread::Unmapped(Cause::Page));
+        return Err(Unread::Unmapped(UnmappedCause::Page));
     }
     Ok(in_data(read(tables.data, page)?))
 }
@@ -426,13 +407,13 @@ fn in_node<M: PhysMemory + ?Sized>(
     let own = control(place)?;
     let (start, at) = (validity::NODE_REGION.get(own), validity::NODE_HELPER.get(own));
     if start > place {
-        return Err(Unread::Unmapped(Cause::Start));
+        return Err(Unread::Unmapped(UnmappedCause::Start));
     }
     if at < start || at >= validity::NODE_STACK_END.get(control(start)?) {
-        return Err(Unread::Unmapped(Cause::Stack));
+        return Err(Unread::Unmapped(UnmappedCause::Stack));
     }
     if validity::NODE_STACK.get(control(at)?) != place {
-        return Err(Unread::Unmapped(Cause::Page));
+        return Err(Unread::Unmapped(UnmappedCause::Page));
     }
     Ok(in_node_data(memory.read_u64(node_data(node, place))?))
 }

@@ -1,6 +1,6 @@
 //! The real-time memory management unit (RTMMU) with time, and the conventional unit beside it.
 //!
-//! After 004_0cb2f33903da1556.txt, section IV-B. The RTMMU has three ports to memory, which
+//! After *Böhnert and Scholl*, section IV-B. The RTMMU has three ports to memory, which
 //! work in parallel. A page is looked up in the tables of [`validity`](swath_arch::validity):
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //! f, t and m are the [latencies](RtLatency) of the fast memories, of the table that holds
 //! frames, and of the data. The third port waits for the verdict of the others, so an access
 //! takes max(2f, t) + m cycles; with memories at double speed, 2f = t, that is what the
-//! conventional unit takes, which has the third port alone and reads a [`PageTable`] in place of
+//! conventional unit takes, which has the third port alone and reads a [`PageTable`](crate::PageTable) in place of
 //! d: t + m. A fault is reported with the verdict (of the node that is not valid, where
 //! there are nodes), always in the same cycle, whichever word told it and however early.
 //!
@@ -40,8 +40,8 @@
 //! (L − 1)·max(2f, t) + max(2f, t + m).
 //!
 //! # With a TLB
-//! The paper's units have none, "orthogonal to our approach" (footnote 3). With one, a hit takes the
-//! lookup and m; a miss the lookup more than without. Only what was permitted is filled.
+//! The paper's units have none, "orthogonal to our approach" (footnote 3). With one, a hit takes
+//! the lookup and m; a miss the lookup more than without. Only what was permitted is filled.
 //!
 //! Unmapping a region writes one word, and the tables are right at once; a TLB is not. It must
 //! forget the region's pages **before one of them is mapped again**; nothing else that is done to
@@ -87,42 +87,40 @@
 
 use swath_arch::{Order, PageRange, PhysAddr, PhysMemory, VirtAddr, Vpn};
 
-use crate::dram::timing::Cycle;
-#[cfg(doc)]
-use crate::rtmmu::tables::PageTable;
+use crate::clock::Cycle;
 use crate::rtmmu::tables::{MappedPage, PageRights, PortReads, RtFault, RtTables, Scheme};
 use crate::rtmmu::walk::{RtLatency, RtWalk};
-use crate::tlb::fill::{EntryKind, Fill};
+use crate::tlb::array::Tlb;
+use crate::tlb::fill::{EntryKind, TlbFill};
 use crate::tlb::geometry::{Geometry, GeometryError};
-use crate::tlb::ranges::Tlb;
-use crate::translate::walker::Operation;
+use crate::translate::permit::Operation;
 
 /// An access that is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RtAccess {
     /// The physical address, or why there is none.
     pub result: Result<PhysAddr, RtFault>,
-    /// When it was asked for.
+    /// The cycle in which it was asked for.
     pub asked: Cycle,
-    /// When the data were there or the fault was reported.
+    /// The cycle in which the data were there or the fault was reported.
     pub done: Cycle,
     /// Words of tables read.
     pub reads: PortReads,
-    /// Whether the TLB answered.
+    /// True if the TLB answered.
     pub from_tlb: bool,
 }
 
 impl RtAccess {
-    /// From the question to the end.
+    /// Returns the cycles from the question to the end.
     pub const fn cycles(&self) -> Cycle {
         self.done - self.asked
     }
 }
 
-/// What a unit has counted of accesses that are over.
+/// The counters of a unit, over the accesses that have ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct RtStats {
-    /// All.
+    /// All accesses.
     pub accesses: u64,
     /// Those that the TLB answered.
     pub tlb_hits: u64,
@@ -138,7 +136,7 @@ pub struct RtStats {
     pub cycles_max: Cycle,
 }
 
-/// An RTMMU or, over a [`PageTable`], the conventional unit: for one address space at a time,
+/// An RTMMU or, over a [`PageTable`](crate::PageTable), the conventional unit: for one address space at a time,
 /// with or without a TLB.
 ///
 /// Invariant: no port serves two reads at once; ports 1 and 2 are free from `tables_free` on,
@@ -156,7 +154,7 @@ pub struct Rtmmu {
 }
 
 impl Rtmmu {
-    /// A unit with idle ports and, if `tlb` says its form, an empty TLB. O(entries).
+    /// Creates a unit with idle ports and, if `tlb` says its form, an empty TLB. O(entries).
     ///
     /// # Errors
     /// [`GeometryError`].
@@ -171,17 +169,17 @@ impl Rtmmu {
         Ok(Self { tables, latency, tlb, tables_free, data_free, epoch, stats })
     }
 
-    /// The tables.
+    /// Returns the tables.
     pub const fn tables(&self) -> &RtTables {
         &self.tables
     }
 
-    /// The TLB, if there is one.
+    /// Returns the TLB, if there is one.
     pub const fn tlb(&self) -> Option<&Tlb> {
         self.tlb.as_ref()
     }
 
-    /// What was counted since the start or the last [`reset_stats`](Self::reset_stats).
+    /// Returns the counters since the start or the last [`reset_stats`](Self::reset_stats).
     pub const fn stats(&self) -> RtStats {
         self.stats
     }
@@ -194,18 +192,18 @@ impl Rtmmu {
         }
     }
 
-    /// Cycles of an access that finds its ports free and walks the tables, the TLB's lookup
+    /// Returns the number of cycles of an access that finds its ports free and walks the tables, the TLB's lookup
     /// before it and the access to the data after it included: the worst case.
     pub fn access_cycles(&self) -> Cycle {
         self.lookup_cycles() + self.walk_cycles() + Cycle::from(self.latency.data)
     }
 
-    /// The same of one that ends in a fault: at most, where there are nodes.
+    /// Returns the cycles of an access that ends in a fault: at most, where there are nodes.
     pub fn fault_cycles(&self) -> Cycle {
         self.lookup_cycles() + self.walk_cycles()
     }
 
-    /// After how many cycles the next walk of the tables can begin.
+    /// Returns the number of cycles after which the next walk of the tables can begin.
     pub fn interval_cycles(&self) -> Cycle {
         let RtLatency { table, data, .. } = self.latency;
         let last = self.walk_cycles() - self.latency.level_cycles(&self.tables);
@@ -220,7 +218,7 @@ impl Rtmmu {
         Cycle::from(self.tables.levels()) * self.latency.level_cycles(&self.tables)
     }
 
-    /// For how long ports 1 and 2 are busy with a level.
+    /// Returns the number of cycles for which ports 1 and 2 are busy with a level.
     fn fast_cycles(&self) -> Cycle {
         match self.tables.0 {
             Scheme::Page(_) => 0,
@@ -228,9 +226,9 @@ impl Rtmmu {
         }
     }
 
-    /// Begins an access that is asked for at `now`: looks into the TLB, and takes the ports
-    /// from when they are free. Accesses are begun in the order of their cycles. O(1) or, with a TLB,
-    /// a [lookup](Tlb::lookup).
+    /// Begins an access that is asked for at `now`: looks into the TLB, and takes the ports from
+    /// when they are free. Accesses are begun in the order of their cycles. O(1) or, with a TLB, a
+    /// [lookup](Tlb::lookup).
     #[inline]
     pub fn begin(&mut self, now: Cycle, addr: VirtAddr, operation: Operation) -> RtWalk {
         let page = addr.page();
@@ -290,11 +288,11 @@ impl Rtmmu {
         {
             let (page, attributes) = (walk.page(), rights.attributes());
             let pages = PageRange::new(page, 1);
-            tlb.fill(&Fill::within(EntryKind::Regular, page, pages, frame, attributes));
+            tlb.fill(&TlbFill::within(EntryKind::Regular, page, pages, frame, attributes));
         }
         let result = walk.outcome();
         if result.is_err() {
-            // What a fault no longer needs is free, if nobody else has been promised it.
+            // What a fault no longer needs is free, unless another walk has been promised it.
             for (free, kept) in
                 [&mut self.tables_free, &mut self.data_free].into_iter().zip(walk.kept)
             {
@@ -319,7 +317,7 @@ impl Rtmmu {
         access
     }
 
-    /// A whole access in one go, asked for at `now`. The next one is best asked for at its
+    /// Makes a whole access in one go, asked for at `now`. The next one is best asked for at its
     /// [`done`](RtAccess::done), as by a core that waits. O(levels) and what the TLB takes.
     #[inline]
     pub fn access<M: PhysMemory + ?Sized>(
@@ -362,13 +360,13 @@ impl Rtmmu {
         }
     }
 
-    /// Goes to another address space, and [forgets everything](Self::invalidate_all).
+    /// Changes to another address space, and [invalidates everything](Self::invalidate_all).
     pub fn set_tables(&mut self, tables: RtTables) -> Cycle {
         self.tables = tables;
         self.invalidate_all()
     }
 
-    /// What the TLB would answer for `page`, changing nothing.
+    /// Returns the TLB's answer for `page`, and changes nothing.
     pub fn peek(&self, page: Vpn) -> Option<MappedPage> {
         let hit = self.tlb.as_ref()?.peek(page)?;
         Some(MappedPage { frame: hit.frame, rights: PageRights::of_attributes(hit.attributes) })

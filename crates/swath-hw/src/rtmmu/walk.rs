@@ -3,14 +3,14 @@
 
 use swath_arch::{NodeTables, Pfn, PhysAddr, PhysMemory, ValidityTables, VirtAddr, Vpn, validity};
 
-use crate::dram::timing::Cycle;
+use crate::clock::Cycle;
 use crate::rtmmu::tables::{
-    Cause, MappedPage, PageTable, PortReads, RtFault, RtTables, Scheme, Unread, entry, in_data,
-    in_entry, in_node_data, node_control, node_data, place,
+    MappedPage, PageTable, PortReads, RtFault, RtTables, Scheme, UnmappedCause, Unread, entry,
+    in_data, in_entry, in_node_data, node_control, node_data, place,
 };
-use crate::translate::walker::Operation;
+use crate::translate::permit::Operation;
 
-/// How long the memories take, in cycles of the unit.
+/// The latencies of the memories, in cycles of the unit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RtLatency {
     /// A read of VRC, stack ends, helper or stack array.
@@ -32,7 +32,7 @@ impl RtLatency {
     /// All memories at one speed, the case of the paper's footnote 2.
     pub const ONE_SPEED: Self = Self { fast: 2, ..Self::PAPER };
 
-    /// Cycles from the begin of a level to its verdict.
+    /// Returns the number of cycles from the beginning of a level to its verdict.
     pub(crate) fn level_cycles(self, tables: &RtTables) -> Cycle {
         let table = Cycle::from(self.table);
         match tables.0 {
@@ -48,7 +48,7 @@ impl Default for RtLatency {
     }
 }
 
-/// What comes next.
+/// The next event of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// The first words of ports one and two arrive.
@@ -63,8 +63,8 @@ enum Phase {
     Over,
 }
 
-/// An access under way: begun by [`Rtmmu::begin`](crate::Rtmmu::begin), advanced by whoever
-/// owns it, given back to [`Rtmmu::complete`](crate::Rtmmu::complete).
+/// An access under way: begun by [`Rtmmu::begin`](crate::Rtmmu::begin), advanced by its
+/// owner, given back to [`Rtmmu::complete`](crate::Rtmmu::complete).
 ///
 /// A word is read in the cycle in which it arrives.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -76,9 +76,9 @@ pub struct RtWalk {
     phase: Phase,
     level: u32,
     node: Pfn,
-    /// When the present level was begun.
+    /// The cycle in which the present level was begun.
     begun: Cycle,
-    /// When the phase takes place or, when all is over, when it was.
+    /// The cycle of the phase or, once all is over, of the last one.
     at: Cycle,
     /// Port one: the region's start, its stack end.
     start: Result<u64, Unread>,
@@ -87,7 +87,7 @@ pub struct RtWalk {
     helper: Result<u64, Unread>,
     found: Result<u64, Unread>,
     pub(crate) reads: PortReads,
-    /// What came out, once it is over: before that a fault that means nothing.
+    /// The result once it is over; before that a fault that means nothing.
     pub(crate) mapped: Result<MappedPage, RtFault>,
     pub(crate) asked: Cycle,
     pub(crate) from_tlb: bool,
@@ -97,7 +97,7 @@ pub struct RtWalk {
 }
 
 impl RtWalk {
-    /// A walk of the tables that begins at `begun`.
+    /// Creates a walk of the tables that begins at `begun`.
     pub(crate) fn new(
         tables: &RtTables,
         latency: RtLatency,
@@ -105,7 +105,7 @@ impl RtWalk {
         operation: Operation,
         begun: Cycle,
     ) -> Self {
-        let unread = Err(Unread::Unmapped(Cause::Start));
+        let unread = Err(Unread::Unmapped(UnmappedCause::Start));
         let node = match tables.0 {
             Scheme::Nodes(NodeTables { root, .. }) => root,
             _ => Pfn::new(0),
@@ -135,25 +135,25 @@ impl RtWalk {
         walk
     }
 
-    /// The access.
+    /// Returns the virtual address of the access.
     pub const fn addr(&self) -> VirtAddr {
         self.addr
     }
 
-    /// When something happens next; `None` when all is over.
+    /// Returns the cycle of the next event; `None` once all is over.
     #[inline]
     pub fn next_event(&self) -> Option<Cycle> {
         (self.phase != Phase::Over).then_some(self.at)
     }
 
-    /// Lets everything happen that happens up to the cycle `now`. O(levels).
+    /// Runs every event up to the cycle `now`. O(levels).
     pub fn advance<M: PhysMemory + ?Sized>(&mut self, now: Cycle, memory: &M) {
         while self.phase != Phase::Over && self.at <= now {
             self.step(memory);
         }
     }
 
-    /// Lets everything happen, and says in which cycle the access is over. O(levels).
+    /// Runs every event, and returns the cycle in which the access is over. O(levels).
     #[inline]
     pub fn finish<M: PhysMemory + ?Sized>(&mut self, memory: &M) -> Cycle {
         while self.phase != Phase::Over {
@@ -162,21 +162,21 @@ impl RtWalk {
         self.at
     }
 
-    /// What came out, once it is over.
+    /// Returns the result, once it is over.
     #[inline]
     pub fn result(&self) -> Option<Result<PhysAddr, RtFault>> {
         (self.phase == Phase::Over).then(|| self.outcome())
     }
 
-    /// The last event's cycle.
+    /// Returns the last event's cycle.
     pub(crate) const fn done(&self) -> Cycle {
         self.at
     }
 
-    /// What came out of a walk that is over.
+    /// Returns the result of a walk that is over.
     pub(crate) fn outcome(&self) -> Result<PhysAddr, RtFault> {
         let MappedPage { frame, .. } = self.mapped?;
-        Ok(PhysAddr::new(frame.addr().raw() | self.addr.page_offset()))
+        Ok(PhysAddr::new(frame.address().raw() | self.addr.page_offset()))
     }
 
     pub(crate) const fn page(&self) -> Vpn {
@@ -188,7 +188,7 @@ impl RtWalk {
         (self.mapped, self.phase, self.at) = (Err(fault), Phase::Over, at);
     }
 
-    /// The page is known: goes on to the data at `at`, if the rights suffice.
+    /// Goes on, with the page known, to the data at `at`, if the rights suffice.
     pub(crate) fn go_to_data(&mut self, at: Cycle, mapped: MappedPage) {
         let MappedPage { rights, .. } = mapped;
         let (page, operation) = (self.page(), self.operation);
@@ -241,7 +241,7 @@ impl RtWalk {
         }
     }
 
-    /// c\[b\] and h\[b\]. In a node one word holds both.
+    /// Reads c\[b\] and h\[b\]. In a node one word holds both.
     #[inline]
     fn read_first<M: PhysMemory + ?Sized>(&mut self, memory: &M) {
         let page = self.page().raw();
@@ -261,17 +261,17 @@ impl RtWalk {
         }
     }
 
-    /// sp\[c\[b\]\] and s\[h\[b\]\], each as far as its own port can know that there is such
+    /// Reads sp\[c\[b\]\] and s\[h\[b\]\], each as far as its own port can know that there is such
     /// a word.
     #[inline]
     fn read_second<M: PhysMemory + ?Sized>(&mut self, memory: &M) {
         let own = self.own_place();
         let start = self.start.and_then(|start| {
-            if start > own { Err(Unread::Unmapped(Cause::Start)) } else { Ok(start) }
+            if start > own { Err(Unread::Unmapped(UnmappedCause::Start)) } else { Ok(start) }
         });
         let helper = self.helper.and_then(|at| match self.tables.0 {
             Scheme::Regions(tables) if at >> tables.pages_log2 != 0 => {
-                Err(Unread::Unmapped(Cause::Stack))
+                Err(Unread::Unmapped(UnmappedCause::Stack))
             }
             _ => Ok(at),
         });
@@ -291,7 +291,7 @@ impl RtWalk {
         }
     }
 
-    /// The third port's word, and whether it is to be believed: the conditions in their order.
+    /// Reads the third port's word and decides whether it is valid: the conditions in their order.
     #[inline]
     fn judge<M: PhysMemory + ?Sized>(&self, memory: &M) -> Result<MappedPage, Unread> {
         let page = self.page().raw();
@@ -307,15 +307,15 @@ impl RtWalk {
         };
         let (start, end, at) = (self.start?, self.end?, self.helper?);
         if at < start || at >= end {
-            return Err(Unread::Unmapped(Cause::Stack));
+            return Err(Unread::Unmapped(UnmappedCause::Stack));
         }
         if self.found? != self.own_place() {
-            return Err(Unread::Unmapped(Cause::Page));
+            return Err(Unread::Unmapped(UnmappedCause::Page));
         }
         data.map(decode)
     }
 
-    /// The page's number among the entries of its table.
+    /// Returns the page's number among the entries of its table.
     #[inline]
     fn own_place(&self) -> u64 {
         match self.tables.0 {
@@ -325,13 +325,13 @@ impl RtWalk {
     }
 }
 
-/// A word of an array.
+/// Reads a word of an array.
 #[inline]
 fn read<M: PhysMemory + ?Sized>(memory: &M, at: PhysAddr) -> Result<u64, Unread> {
     Ok(memory.read_u32(at)?.into())
 }
 
-/// A word of a node.
+/// Reads a word of a node.
 #[inline]
 fn control<M: PhysMemory + ?Sized>(memory: &M, at: PhysAddr) -> Result<u64, Unread> {
     Ok(memory.read_u64(at)?)

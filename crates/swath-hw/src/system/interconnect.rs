@@ -1,20 +1,19 @@
 //! The interconnect between masters and memory, after AXI.
 //!
-//! Each master has three **ports** towards it: its reads, its writes, and the
-//! reads of its walker. A port is a queue: what stands at its head holds up
-//! what stands behind it, and nothing else. A request reaches the **arbiter**
-//! [`request_cycles`](Config::request_cycles) after it was sent. The arbiter hands the memory one
-//! request a cycle, round-robin over the ports: the next after the one served last that
-//! has a request which can go. A request can go if the queue of its DRAM channel has a place
-//! and, for a write, if the write data channel is free.
+//! Each master has three **ports** towards it: its reads, its writes, and the reads of its walker.
+//! A port is a queue: what stands at its head holds up what stands behind it, and nothing else. A
+//! request reaches the **arbiter** [`request_cycles`](InterconnectConfig::request_cycles) after it
+//! was sent. The arbiter hands the memory one request a cycle, round-robin over the ports: the next
+//! after the one served last that has a request which can go. A request can go if the queue of its
+//! DRAM channel has a place and, for a write, if the write data channel is free.
 //!
-//! **Data** move in beats of [`beat_bytes`](Config::beat_bytes), one a cycle: four for 64 bytes
-//! on 128 bits, one for a descriptor. A write occupies its channel from the cycle in which it is
-//! accepted (the memory wants the data later than that). Read data that are all there wait for
-//! the read data channel, each master's and each walker's in a queue of its own, in the order in
-//! which the memory had them; the channel serves these queues round-robin, a transaction
-//! at a time, so that a descriptor does not stand behind a window of data. They arrive
-//! [`response_cycles`](Config::response_cycles) after their last beat, and so does the
+//! **Data** move in beats of [`beat_bytes`](InterconnectConfig::beat_bytes), one a cycle: four for
+//! 64 bytes on 128 bits, one for a descriptor. A write occupies its channel from the cycle in which
+//! it is accepted (the memory wants the data later than that). Read data that are all there wait
+//! for the read data channel, each master's and each walker's in a queue of its own, in the order
+//! in which the memory had them; the channel serves these queues round-robin, a transaction at a
+//! time, so that a descriptor does not stand behind a window of data. They arrive
+//! [`response_cycles`](InterconnectConfig::response_cycles) after their last beat, and so does the
 //! response to a write after what [`WriteResponse`] says.
 
 use alloc::boxed::Box;
@@ -23,13 +22,14 @@ use alloc::vec;
 
 use swath_arch::PhysAddr;
 
-use crate::dram::memory::{Dram, OfferError, Request};
+use crate::clock::Cycle;
+use crate::dram::memory::Dram;
 use crate::dram::queue::bits;
-use crate::dram::timing::Cycle;
-use crate::system::master::TRANSACTION_BYTES;
+use crate::dram::request::{DramRequest, OfferError};
 use crate::system::stats::InterconnectStats;
+use crate::system::transaction::TRANSACTION_BYTES;
 
-/// How many data channels there are.
+/// The arrangement of the data channels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Wiring {
     /// One for all reads and one for all writes: the memory controller has one port.
@@ -39,33 +39,33 @@ pub enum Wiring {
     PerMaster,
 }
 
-/// When a write has completed.
+/// The time at which a write counts as completed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WriteResponse {
-    /// When its data are in the memory.
+    /// As soon as its data are in the memory.
     Written,
-    /// When the controller has taken its data, which is its promise that later
+    /// As soon as the controller has taken its data, which is its promise that later
     /// reads will find them.
     Accepted,
 }
 
-/// An interconnect to be.
+/// The configuration of an interconnect.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Config {
+pub struct InterconnectConfig {
     /// Bytes of a beat: a power of two, 8 to 64.
     pub beat_bytes: u32,
     /// Cycles of a request on its way to the arbiter.
     pub request_cycles: u32,
     /// Cycles of data or a response on the way back.
     pub response_cycles: u32,
-    /// How many data channels there are.
+    /// The arrangement of the data channels.
     pub wiring: Wiring,
-    /// When a write has completed.
+    /// The time at which a write counts as completed.
     pub write_response: WriteResponse,
 }
 
-impl Default for Config {
-    /// 128 bits (the PBS paper's Table 3), one cycle each way (a register at
+impl Default for InterconnectConfig {
+    /// Returns a width of 128 bits (*Duong and Hur*, Table 3), one cycle each way (a register at
     /// the interconnect's edge; the paper does not say), one channel for reads and
     /// one for writes, and writes complete when they are written.
     fn default() -> Self {
@@ -84,7 +84,7 @@ pub(crate) const MASTERS_MAX: usize = 16;
 
 /// The ports of a master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum PortKind {
     Read,
     Write,
     Walk,
@@ -93,7 +93,7 @@ pub(crate) enum Kind {
 /// Ports of a master.
 const KINDS: usize = 3;
 
-/// What a request belongs to: a slot of its master, or a walk of its IOMMU.
+/// The owner of a request: a slot of its master, or a walk of its IOMMU.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Id {
     pub(crate) master: u16,
@@ -137,13 +137,13 @@ struct ReadChannel {
     after: u64,
 }
 
-/// What the memory has accepted.
+/// A request that the memory has accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
     pub(crate) id: Id,
     pub(crate) addr: PhysAddr,
     pub(crate) write: bool,
-    /// When its write is complete, if acceptance decides that.
+    /// The cycle in which its write is complete, if acceptance decides that.
     pub(crate) complete: Option<Cycle>,
 }
 
@@ -154,7 +154,7 @@ pub(crate) struct Granted {
 /// offered again when its DRAM channel has room; before `next` no other head can go.
 #[derive(Clone, Debug)]
 pub(crate) struct Interconnect {
-    config: Config,
+    config: InterconnectConfig,
     ports: Box<[Port]>,
     waiting: u64,
     /// Ports whose head was refused.
@@ -175,8 +175,8 @@ pub(crate) struct Interconnect {
 }
 
 impl Interconnect {
-    /// The arguments have been tested.
-    pub(crate) fn new(config: &Config, masters: usize) -> Self {
+    /// Creates an interconnect; the arguments have been tested.
+    pub(crate) fn new(config: &InterconnectConfig, masters: usize) -> Self {
         let channels = match config.wiring {
             Wiring::Shared => 1,
             Wiring::PerMaster => masters,
@@ -207,7 +207,7 @@ impl Interconnect {
         self.stats
     }
 
-    /// The data channel of a master.
+    /// Returns the data channel of a master.
     #[inline]
     fn channel(&self, master: u16) -> usize {
         match self.config.wiring {
@@ -218,7 +218,7 @@ impl Interconnect {
 
     /// Sends a request in the cycle `sent`. O(1).
     #[inline]
-    pub(crate) fn send(&mut self, sent: Cycle, id: Id, kind: Kind, addr: PhysAddr) {
+    pub(crate) fn send(&mut self, sent: Cycle, id: Id, kind: PortKind, addr: PhysAddr) {
         let number = KINDS * usize::from(id.master) + kind as usize;
         let port = &mut self.ports[number];
         let arrival = sent + Cycle::from(self.config.request_cycles);
@@ -227,7 +227,7 @@ impl Interconnect {
         self.next = self.next.min(arrival.max(self.idle));
     }
 
-    /// Whether the head of a port can go in the cycle `now`, as far as is known
+    /// Returns true if the head of a port can go in the cycle `now`, as far as is known
     /// before the memory is asked.
     #[inline]
     fn is_ready(&self, number: u32, now: Cycle, dram: &Dram) -> bool {
@@ -270,7 +270,7 @@ impl Interconnect {
                 let port = &mut self.ports[number as usize];
                 let Some(&Pending { arrival, id, addr }) = port.queue.front() else { continue };
                 let write = is_write(number);
-                match dram.offer(now, Request { id: id.pack(), addr, write }) {
+                match dram.offer(now, DramRequest { id: id.pack(), addr, write }) {
                     Ok(()) => {}
                     Err(OfferError::Full { channel }) => {
                         port.refused = Some(channel);
@@ -306,13 +306,13 @@ impl Interconnect {
         Ok(None)
     }
 
-    /// The next cycle in which a request can go, but for places in the memory's queues.
+    /// Returns the next cycle in which a request can go, but for places in the memory's queues.
     #[inline]
     pub(crate) const fn next_request(&self) -> Cycle {
         self.next
     }
 
-    /// Whether a head that was refused can go now. O(ports that were refused).
+    /// Returns true if a head that was refused can go now. O(ports that were refused).
     #[inline]
     pub(crate) fn has_turn(&self, dram: &Dram) -> bool {
         bits(self.refused).any(|number| {
@@ -321,7 +321,7 @@ impl Interconnect {
         })
     }
 
-    /// The next cycle after `now` in which a request can go, but for places in
+    /// Returns the next cycle after `now` in which a request can go, but for places in
     /// the memory's queues. O(ports that wait).
     #[inline]
     fn next_try(&self, now: Cycle, dram: &Dram) -> Cycle {
@@ -341,7 +341,7 @@ impl Interconnect {
         if next == Cycle::MAX { next } else { next.max(now + 1).max(self.idle) }
     }
 
-    /// The data of a read are there. O(1).
+    /// Queues the data of a read, which are there. O(1).
     #[inline]
     pub(crate) fn read_back(&mut self, id: Id) {
         let queue = 2 * usize::from(id.master) + usize::from(id.walk);
@@ -375,7 +375,7 @@ impl Interconnect {
         Some((channel.free + Cycle::from(self.config.response_cycles), id))
     }
 
-    /// The next cycle after `now` in which a transfer of read data can begin, of those
+    /// Returns the next cycle after `now` in which a transfer of read data can begin, of those
     /// that wait. O(channels).
     #[inline]
     pub(crate) fn next_transfer(&self) -> Cycle {
@@ -387,7 +387,7 @@ impl Interconnect {
         free.min().unwrap_or(Cycle::MAX)
     }
 
-    /// The data of a write are in the memory: gives the cycle in which the
+    /// Returns, for a write whose data are in the memory, the cycle in which the
     /// response arrives, unless it has been given at acceptance. O(1).
     #[inline]
     pub(crate) fn written(&self, now: Cycle) -> Option<Cycle> {
@@ -398,7 +398,7 @@ impl Interconnect {
     }
 }
 
-/// Whether a port is one for writes.
+/// Returns true if a port is one for writes.
 const fn is_write(number: u32) -> bool {
-    number as usize % KINDS == Kind::Write as usize
+    number as usize % KINDS == PortKind::Write as usize
 }

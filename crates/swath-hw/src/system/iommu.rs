@@ -1,9 +1,9 @@
 //! The IOMMU of a master: any [`Translate`] in simulated time.
 //!
-//! The parts are those of the functional mode ([`Mmu`], or a
+//! The parts are those of the functional mode ([`Mmu`](crate::Mmu), or a
 //! [`Hierarchy`](crate::translate::hierarchy::Hierarchy)); what is added is when.
 //!
-//! * A **lookup** takes [`lookup_cycles`](Config::lookup_cycles) and is
+//! * A **lookup** takes [`lookup_cycles`](IommuConfig::lookup_cycles) and is
 //!   pipelined: one may begin each cycle, and they end in their order. What it
 //!   finds is decided in its first cycle.
 //! * A **miss** begins a walk, whose reads go over the interconnect
@@ -18,32 +18,32 @@
 //!   again (the TLB counts both lookups).
 //! * **AT's two walks** make one miss: its entry is known only when both are
 //!   done, so by default the transaction waits for both.
-//!   [`early_regular`](Config::early_regular) lets it go on when its own page is known,
+//!   [`early_regular`](IommuConfig::early_regular) lets it go on when its own page is known,
 //!   while the anchor's walk is under way; what comes after it waits as before.
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use swath_arch::{Attributes, PageRange, Pfn, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn};
+use swath_arch::{Attributes, Pfn, PhysAddr, PhysMemory, VirtAddr};
 
-use crate::dram::stats::Histogram;
-use crate::dram::timing::Cycle;
-use crate::tlb::stats::TlbStats;
-use crate::translate::mmu::{Access, ConfigError, Miss, Mmu, Resolved, WalkStats};
-use crate::translate::walker::Fault;
+use crate::clock::Cycle;
+use crate::histogram::Histogram;
+use crate::translate::miss::{Miss, TranslatedAccess};
+use crate::translate::translator::Translate;
+use crate::translate::walker::TranslationFault;
 
-/// An IOMMU to be.
+/// The configuration of an IOMMU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Config {
+pub struct IommuConfig {
     /// Cycles of a lookup; of the first TLB, if there are several.
     pub lookup_cycles: u32,
     /// Walks in flight at once: 1 to [`WALKS_MAX`]. More than one need
     /// `hit_under_miss`.
     pub walks_max: u32,
-    /// Whether transactions behind a miss go on if they hit.
+    /// True if transactions behind a miss go on when they hit.
     pub hit_under_miss: bool,
-    /// Whether a transaction goes on after AT's regular walk (of
+    /// True if a transaction goes on after AT's regular walk (of
     /// [`WalkOrder::RegularFirst`](crate::WalkOrder::RegularFirst)), before the anchor's.
     pub early_regular: bool,
 }
@@ -51,144 +51,11 @@ pub struct Config {
 /// The most walks in flight at once in one IOMMU.
 pub const WALKS_MAX: u32 = 64;
 
-impl Default for Config {
-    /// One cycle, one walk, nothing passes a miss, a miss ends when both
-    /// of AT's walks have. The PBS paper says nothing of these.
+impl Default for IommuConfig {
+    /// Returns one cycle, one walk, nothing that passes a miss, and misses that end when both
+    /// of AT's walks have. *Duong and Hur* say nothing of these.
     fn default() -> Self {
         Self { lookup_cycles: 1, walks_max: 1, hit_under_miss: false, early_regular: false }
-    }
-}
-
-/// What a translating machine has counted. A machine without one of the parts
-/// has zeros there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct TranslationStats {
-    /// The TLB that is asked first.
-    pub l1: TlbStats,
-    /// The TLB behind it.
-    pub l2: TlbStats,
-    /// The walks; reads that a walk cache saved are not among theirs.
-    pub walk: WalkStats,
-    /// Walks that a walk cache let begin below the root.
-    pub walk_cache_hits: u64,
-    /// Reads that it saved.
-    pub walk_cache_saved_reads: u64,
-}
-
-/// A machine that translates, one step at a time: the interface of [`Mmu`].
-pub trait Translate {
-    /// What the hardware has been told about the table.
-    fn regime(&self) -> &Regime;
-
-    /// Asks the TLBs; beside the answer, the cycles that it took beyond those
-    /// of the first TLB.
-    fn lookup(&mut self, addr: VirtAddr) -> (Option<Access>, u32);
-
-    /// Begins a miss, after a lookup that found nothing. It needs at least one read.
-    ///
-    /// # Errors
-    /// [`Fault::NotCanonical`].
-    fn begin(&mut self, addr: VirtAddr) -> Result<Miss, Fault>;
-
-    /// Does the read at [`Miss::next_read`]; `None` says that another is needed.
-    ///
-    /// # Errors
-    /// The [`Fault`] of the demanded page, for [`complete`](Self::complete).
-    fn step<M: PhysMemory + ?Sized>(
-        &mut self,
-        miss: &mut Miss,
-        memory: &M,
-    ) -> Result<Option<Resolved>, Fault>;
-
-    /// Ends a miss: counts it and fills the TLBs.
-    ///
-    /// # Errors
-    /// The fault that the miss ended in.
-    fn complete(
-        &mut self,
-        addr: VirtAddr,
-        miss: &Miss,
-        result: Result<Resolved, Fault>,
-    ) -> Result<Access, Fault>;
-
-    /// Forgets `page`, in all TLBs and walk caches; an entry of many pages goes as a whole.
-    /// Until then a changed table goes unnoticed, as in hardware.
-    fn invalidate_page(&mut self, page: Vpn);
-
-    /// Forgets every page of `pages`.
-    fn invalidate_range(&mut self, pages: PageRange);
-
-    /// Forgets everything.
-    fn invalidate_all(&mut self);
-
-    /// Goes to another address space of the same format, and forgets everything: there are
-    /// no address-space numbers, and nothing is global.
-    ///
-    /// # Errors
-    /// A misaligned root; nothing has changed then.
-    fn set_root(&mut self, root: PhysAddr) -> Result<(), ConfigError>;
-
-    /// Everything counted since the start or the last [`reset_stats`](Self::reset_stats).
-    fn stats(&self) -> TranslationStats;
-
-    /// Sets every counter to 0; the entries stay.
-    fn reset_stats(&mut self);
-}
-
-impl Translate for Mmu {
-    fn regime(&self) -> &Regime {
-        Self::regime(self)
-    }
-
-    #[inline]
-    fn lookup(&mut self, addr: VirtAddr) -> (Option<Access>, u32) {
-        (Self::lookup(self, addr), 0)
-    }
-
-    fn begin(&mut self, addr: VirtAddr) -> Result<Miss, Fault> {
-        Self::begin(self, addr)
-    }
-
-    fn step<M: PhysMemory + ?Sized>(
-        &mut self,
-        miss: &mut Miss,
-        memory: &M,
-    ) -> Result<Option<Resolved>, Fault> {
-        miss.step(memory)
-    }
-
-    fn complete(
-        &mut self,
-        addr: VirtAddr,
-        miss: &Miss,
-        result: Result<Resolved, Fault>,
-    ) -> Result<Access, Fault> {
-        Self::complete(self, addr, miss, result)
-    }
-
-    fn invalidate_page(&mut self, page: Vpn) {
-        Self::invalidate_page(self, page);
-    }
-
-    fn invalidate_range(&mut self, pages: PageRange) {
-        Self::invalidate_range(self, pages);
-    }
-
-    fn invalidate_all(&mut self) {
-        Self::invalidate_all(self);
-    }
-
-    fn set_root(&mut self, root: PhysAddr) -> Result<(), ConfigError> {
-        Self::set_root(self, root)
-    }
-
-    fn stats(&self) -> TranslationStats {
-        let stats = Self::stats(self);
-        TranslationStats { l1: stats.tlb, walk: stats.walk, ..TranslationStats::default() }
-    }
-
-    fn reset_stats(&mut self) {
-        Self::reset_stats(self);
     }
 }
 
@@ -209,23 +76,23 @@ struct UnderWay {
 #[derive(Clone, Debug)]
 pub(crate) struct Iommu<T> {
     pub(crate) mmu: T,
-    config: Config,
+    config: IommuConfig,
     walks: Box<[Option<UnderWay>]>,
     /// The slots of the transactions that wait for each walk.
     waiters: Box<[Vec<u16>]>,
     active: u32,
-    /// When the last lookup ends.
+    /// The cycle in which the last lookup ends.
     looked_up: Cycle,
     busy_since: Cycle,
     pub(crate) walk_cycles: Cycle,
     pub(crate) miss_latency: Histogram,
 }
 
-/// What comes of a lookup.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lookup {
     /// The access goes on in this cycle.
-    Hit(Access, Cycle),
+    Hit(TranslatedAccess, Cycle),
     /// The walk of this number reads here in this cycle; the transaction waits for it.
     Walk(u16, PhysAddr, Cycle),
     /// The transaction waits for a walk that is under way.
@@ -234,7 +101,7 @@ pub(crate) enum Lookup {
     Stall,
 }
 
-/// What comes of an arrived descriptor.
+/// The result of a descriptor's arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stepped {
     /// The frame and the rights for those who wait, if known.
@@ -244,7 +111,7 @@ pub(crate) struct Stepped {
 }
 
 impl<T: Translate> Iommu<T> {
-    pub(crate) fn new(config: &Config, mmu: T) -> Self {
+    pub(crate) fn new(config: &IommuConfig, mmu: T) -> Self {
         let walks = config.walks_max as usize;
         Self {
             mmu,
@@ -259,7 +126,7 @@ impl<T: Translate> Iommu<T> {
         }
     }
 
-    /// Whether a miss keeps the master from looking anything up.
+    /// Returns true if a miss keeps the master from looking anything up.
     #[inline]
     pub(crate) fn is_blocked(&self) -> bool {
         self.active > 0 && !self.config.hit_under_miss
@@ -276,7 +143,7 @@ impl<T: Translate> Iommu<T> {
         addr: VirtAddr,
         number: u64,
         slot: u16,
-    ) -> Result<Lookup, Fault> {
+    ) -> Result<Lookup, TranslationFault> {
         let (access, more_cycles) = self.mmu.lookup(addr);
         let took = Cycle::from(self.config.lookup_cycles) + Cycle::from(more_cycles);
         let end = self.looked_up.max(now + took);
@@ -294,7 +161,7 @@ impl<T: Translate> Iommu<T> {
         addr: VirtAddr,
         number: u64,
         slot: u16,
-    ) -> Result<Lookup, Fault> {
+    ) -> Result<Lookup, TranslationFault> {
         let same = |walk: &Option<UnderWay>| {
             walk.as_ref().is_some_and(|walk| walk.addr.page() == addr.page())
         };
@@ -316,7 +183,7 @@ impl<T: Translate> Iommu<T> {
         Ok(Lookup::Walk(walk as u16, read, end))
     }
 
-    /// A descriptor has arrived in the cycle `now`.
+    /// Steps the walk whose descriptor has arrived in the cycle `now`.
     ///
     /// # Errors
     /// The fault of the page, with the address and the number of the transaction that
@@ -326,7 +193,7 @@ impl<T: Translate> Iommu<T> {
         now: Cycle,
         walk: u16,
         memory: &M,
-    ) -> Result<Stepped, (VirtAddr, u64, Fault)> {
+    ) -> Result<Stepped, (VirtAddr, u64, TranslationFault)> {
         let place = &mut self.walks[usize::from(walk)];
         let Some(UnderWay { miss, addr, number, began }) = place else {
             return Ok(Stepped { known: None, next_read: None });
@@ -352,18 +219,18 @@ impl<T: Translate> Iommu<T> {
         Ok(Stepped { known: Some((access.addr.frame(), access.attributes)), next_read: None })
     }
 
-    /// The number and the address of the transaction that a walk is for.
+    /// Returns the number and the address of the transaction that a walk is for.
     pub(crate) fn walking(&self, walk: u16) -> (u64, VirtAddr) {
         let walk = self.walks[usize::from(walk)].as_ref();
         walk.map_or((0, VirtAddr::new(0)), |walk| (walk.number, walk.addr))
     }
 
-    /// The transactions that wait for a walk, in their order.
+    /// Returns the transactions that wait for a walk, in their order.
     pub(crate) fn take_waiters(&mut self, walk: u16) -> Vec<u16> {
         core::mem::take(&mut self.waiters[usize::from(walk)])
     }
 
-    /// Gives the storage of [`take_waiters`](Self::take_waiters) back.
+    /// Takes the storage of [`take_waiters`](Self::take_waiters) back.
     pub(crate) fn recycle(&mut self, walk: u16, mut waiters: Vec<u16>) {
         waiters.clear();
         self.waiters[usize::from(walk)] = waiters;

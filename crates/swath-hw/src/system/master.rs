@@ -7,99 +7,13 @@
 //! reads what the camera wrote.
 
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 
-use swath_arch::VirtAddr;
-
-use crate::dram::timing::Cycle;
+use crate::clock::Cycle;
 use crate::system::iommu::Iommu;
+use crate::system::shared::Line;
 use crate::system::stats::MasterStats;
-
-/// Bytes of a transaction, at a multiple of so many (the PBS paper's Table 3).
-pub const TRANSACTION_BYTES: u64 = 64;
-
-/// One transaction of a master.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Transaction {
-    /// The virtual address of its first byte, a multiple of
-    /// [`TRANSACTION_BYTES`].
-    pub addr: VirtAddr,
-    /// Whether it is written.
-    pub write: bool,
-}
-
-/// A buffer that masters hand to each other: a read of one of its lines
-/// of [`TRANSACTION_BYTES`] may be issued from the cycle in which a write of that line, by any
-/// master, has first completed. So the buffer must begin empty and be written by the
-/// workload; what masters find there at the start is no shared buffer. Masters that
-/// share a buffer see it at the same virtual address.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SharedBuffer {
-    /// Its first byte, a multiple of [`TRANSACTION_BYTES`].
-    pub start: VirtAddr,
-    /// Its length; a last line that is begun counts as a whole.
-    pub len_bytes: u64,
-}
-
-/// Bytes of all shared buffers together, at most: 64 GiB.
-pub(crate) const SHARED_BYTES_MAX: u64 = 1 << 36;
-
-/// A line of a shared buffer: the number of its bit.
-pub(crate) type Line = u32;
-
-/// Which lines of the shared buffers have been written.
-///
-/// Invariant: the buffers are in ascending order and do not overlap; each
-/// line has a bit of its own.
-#[derive(Clone, Debug)]
-pub(crate) struct Lines {
-    /// First line number of a buffer, the one after its last, its first bit.
-    buffers: Box<[(u64, u64, Line)]>,
-    written: Box<[u64]>,
-}
-
-impl Lines {
-    /// # Errors
-    /// The buffer that is misaligned, too long, or overlaps another.
-    pub(crate) fn new(shared: &[SharedBuffer]) -> Result<Self, SharedBuffer> {
-        let mut sorted = Vec::from(shared);
-        sorted.sort_by_key(|buffer| (buffer.start, buffer.len_bytes));
-        let (mut end, mut lines) = (0, 0);
-        let mut buffers = Vec::with_capacity(sorted.len());
-        for buffer in sorted {
-            let first = buffer.start.raw() / TRANSACTION_BYTES;
-            let count = buffer.len_bytes.div_ceil(TRANSACTION_BYTES);
-            let room = SHARED_BYTES_MAX / TRANSACTION_BYTES - lines;
-            if buffer.start.raw() % TRANSACTION_BYTES != 0 || first < end || count > room {
-                return Err(buffer);
-            }
-            buffers.push((first, first + count, lines as Line));
-            end = first + count;
-            lines += count;
-        }
-        Ok(Self { buffers: buffers.into(), written: vec![0; lines.div_ceil(64) as usize].into() })
-    }
-
-    /// The line of an address in a shared buffer. O(log buffers).
-    #[inline]
-    pub(crate) fn line(&self, addr: VirtAddr) -> Option<Line> {
-        let line = addr.raw() / TRANSACTION_BYTES;
-        let after = self.buffers.partition_point(|&(first, ..)| first <= line);
-        let (first, end, bit) = *self.buffers.get(after.checked_sub(1)?)?;
-        (line < end).then(|| bit + (line - first) as Line)
-    }
-
-    #[inline]
-    pub(crate) fn is_written(&self, line: Line) -> bool {
-        self.written[line as usize / 64] >> (line % 64) & 1 == 1
-    }
-
-    #[inline]
-    pub(crate) fn set_written(&mut self, line: Line) {
-        self.written[line as usize / 64] |= 1 << (line % 64);
-    }
-}
+use crate::system::transaction::Transaction;
 
 /// The most transactions that a master may have in flight.
 pub(crate) const OUTSTANDING_MAX: u32 = 4096;
@@ -112,7 +26,7 @@ pub(crate) struct Slot {
     pub(crate) issued: Cycle,
 }
 
-/// Why a master does not issue.
+/// Reasons why a master does not issue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Blocked {
     /// It does, in this cycle.

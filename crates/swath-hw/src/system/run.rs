@@ -1,5 +1,5 @@
 //! Masters with IOMMUs on an interconnect with a memory, in simulated time:
-//! the PBS paper's Fig. 9, with the figures of its Table 3 as the default.
+//! *Duong and Hur*, Fig. 9, with the figures of their Table 3 as the default.
 //!
 //! **Time moves from event to event**: data that arrive, a place in a queue, a
 //! request at the arbiter, a master that can issue. One clock drives
@@ -13,206 +13,29 @@ use alloc::collections::BinaryHeap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use core::fmt;
 
 use swath_arch::{Attributes, Format, PhysAddr, PhysMemory, VirtAddr};
 
-use crate::dram::memory;
-use crate::dram::memory::{Completion, Dram, OfferError};
-use crate::dram::timing::Cycle;
-use crate::system::interconnect::{
-    Id, Interconnect, Kind, MASTERS_MAX, {self},
-};
-use crate::system::iommu::{
-    Iommu, Lookup, Translate, WALKS_MAX, {self},
-};
-use crate::system::master::{
-    Blocked, Lines, Master, OUTSTANDING_MAX, SharedBuffer, Slot, TRANSACTION_BYTES, Transaction,
-};
+use crate::clock::Cycle;
+use crate::dram::memory::Dram;
+use crate::dram::request::Completion;
+use crate::system::config::{SystemConfig, SystemConfigError};
+use crate::system::error::{SystemError, SystemErrorCause};
+use crate::system::event::SystemEvent;
+use crate::system::interconnect::{Granted, Id, Interconnect, MASTERS_MAX, PortKind};
+use crate::system::iommu::{Iommu, Lookup, WALKS_MAX};
+use crate::system::master::{Blocked, Master, OUTSTANDING_MAX, Slot};
+use crate::system::shared::Lines;
 use crate::system::stats::{MasterStats, SystemStats};
-use crate::translate::walker::{AccessKind, Denied, Fault, Operation, permit};
-
-/// A system to be.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
-    /// The memory.
-    pub dram: memory::Config,
-    /// What lies between it and the masters.
-    pub interconnect: interconnect::Config,
-    /// The IOMMU of each master.
-    pub iommu: iommu::Config,
-    /// Transactions that a master may have in flight: 1 to 4096.
-    pub outstanding_max: u32,
-    /// What masters hand to each other; buffers may not overlap, and have up to 64 GiB in all.
-    pub shared: Vec<SharedBuffer>,
-}
-
-impl Config {
-    /// The PBS paper's Table 3: 16 transactions in flight, 128 bits,
-    /// [`memory::Config::paper`]; what it leaves open as in
-    /// [`iommu::Config::default`] and [`interconnect::Config::default`].
-    pub fn paper() -> Self {
-        Self {
-            dram: memory::Config::paper(),
-            interconnect: interconnect::Config::default(),
-            iommu: iommu::Config::default(),
-            outstanding_max: 16,
-            shared: Vec::new(),
-        }
-    }
-}
-
-/// A system that cannot be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConfigError {
-    /// The memory.
-    Dram(memory::ConfigError),
-    /// A number outside its range.
-    Count {
-        /// Which field.
-        field: &'static str,
-        /// Its value.
-        value: u64,
-        /// The least that it may be.
-        min: u64,
-        /// The most.
-        max: u64,
-    },
-    /// A beat that is no power of two of 8 to 64 bytes.
-    Beat {
-        /// Its bytes.
-        beat_bytes: u32,
-    },
-    /// A memory whose burst is not a transaction.
-    Burst {
-        /// Its bytes.
-        burst_bytes: u32,
-    },
-    /// A shared buffer that is misaligned, overlaps another or is too long.
-    Shared(SharedBuffer),
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Dram(error) => error.fmt(f),
-            Self::Count { field, value, min, max } => {
-                write!(f, "{value} {field}: {min} to {max}")
-            }
-            Self::Beat { beat_bytes } => {
-                write!(f, "a beat of {beat_bytes} bytes: a power of two, 8 to 64")
-            }
-            Self::Burst { burst_bytes } => {
-                write!(f, "the memory's burst of {burst_bytes} bytes is not {TRANSACTION_BYTES}")
-            }
-            Self::Shared(SharedBuffer { start, len_bytes }) => write!(
-                f,
-                "shared buffer of {len_bytes} bytes at {start}: misaligned, overlaps, or too long"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for ConfigError {}
-
-/// What went wrong, and for whom. The run ends there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SystemError {
-    /// The number of the master.
-    pub master: usize,
-    /// The number of its transaction, from 0.
-    pub transaction: u64,
-    /// The transaction's address.
-    pub addr: VirtAddr,
-    /// When.
-    pub cycle: Cycle,
-    /// What.
-    pub cause: Cause,
-}
-
-/// What went wrong.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
-    /// The address is no multiple of [`TRANSACTION_BYTES`].
-    Misaligned,
-    /// The page has no translation.
-    Fault(Fault),
-    /// The page may not be accessed so. Masters are unprivileged.
-    Denied(Denied),
-    /// The memory refused the transaction, or a read of its walk.
-    Memory {
-        /// The physical address.
-        addr: PhysAddr,
-        /// Why.
-        error: OfferError,
-    },
-    /// The line is in a shared buffer and nobody will write it any more:
-    /// every master that has not ended waits like this one.
-    NeverWritten,
-}
-
-impl fmt::Display for SystemError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { master, transaction, addr, cycle, cause } = self;
-        write!(f, "master {master}, transaction {transaction} at {addr}, cycle {cycle}: ")?;
-        match cause {
-            Cause::Misaligned => write!(f, "no multiple of {TRANSACTION_BYTES}"),
-            Cause::Fault(fault) => fault.fmt(f),
-            Cause::Denied(denied) => denied.fmt(f),
-            Cause::Memory { addr, error } => write!(f, "request at {addr}: {error}"),
-            Cause::NeverWritten => f.write_str("waits for a line that nobody writes"),
-        }
-    }
-}
-
-impl core::error::Error for SystemError {}
-
-/// What a run shows to an observer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// A master has issued a transaction.
-    Issued {
-        /// When.
-        cycle: Cycle,
-        /// The number of the master.
-        master: usize,
-        /// The number of its transaction, from 0.
-        number: u64,
-        /// The transaction.
-        transaction: Transaction,
-    },
-    /// The memory has accepted a request.
-    Accepted {
-        /// When.
-        cycle: Cycle,
-        /// For which master.
-        master: usize,
-        /// Where.
-        addr: PhysAddr,
-        /// Whether it is a write.
-        write: bool,
-        /// Whether it reads a descriptor.
-        walk: bool,
-    },
-    /// A transaction has completed.
-    Completed {
-        /// When.
-        cycle: Cycle,
-        /// The number of the master.
-        master: usize,
-        /// The number of its transaction, from 0.
-        number: u64,
-        /// The transaction.
-        transaction: Transaction,
-    },
-}
+use crate::system::transaction::{TRANSACTION_BYTES, Transaction};
+use crate::translate::permit::{AccessKind, Denied, Operation, permit};
+use crate::translate::translator::Translate;
 
 /// A system before its run.
 ///
 /// ```
 /// use swath_arch::{Coalescing, Format, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr};
-/// use swath_hw::system::run::{Config, System};
-/// use swath_hw::{Geometry, Mmu, Transaction, WalkOrder};
+/// use swath_hw::{Geometry, Mmu, System, SystemConfig, Transaction, WalkOrder};
 ///
 /// // One ARMv7 page table, at 0x4000, that maps page 0x10 to frame 0x80.
 /// let mut words = vec![0; 0x8000 / 8];
@@ -225,7 +48,7 @@ pub enum Event {
 /// let mmu = Mmu::new(regime, Geometry::default(), WalkOrder::default())?;
 /// let read = |n: u64| Transaction { addr: VirtAddr::new(0x10_000 + 64 * n), write: false };
 /// let page = (0..64).map(read);
-/// let stats = System::new(&Config::paper(), [(mmu, page)])?.run(&memory)?;
+/// let stats = System::new(&SystemConfig::paper(), [(mmu, page)])?.run(&memory)?;
 /// // Two reads of descriptors, one after the other, then 64 of data.
 /// assert_eq!(stats.dram.total().reads, 2 + 64);
 /// assert_eq!(stats.masters[0].reads, 64);
@@ -239,40 +62,40 @@ pub struct System<T, I> {
     interconnect: Interconnect,
     masters: Vec<Master<T, I>>,
     lines: Lines,
-    /// What arrives at the masters: when, and what was on the way before it.
+    /// The arrivals at the masters, by cycle and then by the order in which they were sent.
     arrivals: BinaryHeap<Reverse<(Cycle, u64, Id)>>,
     sent: u64,
 }
 
 impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
-    /// A system of the masters given, each with what translates for it and its
+    /// Creates a system of the masters given, each with what translates for it and its
     /// transactions in order, which are taken one at a time.
     /// O(masters outstanding_max + shared bytes / 512), and the memory's.
     ///
     /// # Errors
-    /// [`ConfigError`].
+    /// [`SystemConfigError`].
     pub fn new(
-        config: &Config,
+        config: &SystemConfig,
         masters: impl IntoIterator<Item = (T, I)>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, SystemConfigError> {
         let masters: Vec<(T, I)> = masters.into_iter().take(MASTERS_MAX + 1).collect();
         let in_range = |field, value: u64, max: u64| {
             let fits = (1..=max).contains(&value);
-            if fits { Ok(()) } else { Err(ConfigError::Count { field, value, min: 1, max }) }
+            if fits { Ok(()) } else { Err(SystemConfigError::Count { field, value, min: 1, max }) }
         };
         in_range("masters", masters.len() as u64, MASTERS_MAX as u64)?;
         in_range("outstanding_max", config.outstanding_max.into(), OUTSTANDING_MAX.into())?;
         in_range("walks_max", config.iommu.walks_max.into(), WALKS_MAX.into())?;
         let beat_bytes = config.interconnect.beat_bytes;
         if !beat_bytes.is_power_of_two() || !(8..=64).contains(&beat_bytes) {
-            return Err(ConfigError::Beat { beat_bytes });
+            return Err(SystemConfigError::Beat { beat_bytes });
         }
-        let dram = Dram::new(&config.dram).map_err(ConfigError::Dram)?;
+        let dram = Dram::new(&config.dram)?;
         let burst_bytes = config.dram.part.burst_bytes();
         if u64::from(burst_bytes) != TRANSACTION_BYTES {
-            return Err(ConfigError::Burst { burst_bytes });
+            return Err(SystemConfigError::Burst { burst_bytes });
         }
-        let lines = Lines::new(&config.shared).map_err(ConfigError::Shared)?;
+        let lines = Lines::new(&config.shared).map_err(SystemConfigError::Shared)?;
         let interconnect = Interconnect::new(&config.interconnect, masters.len());
         let slot = Slot {
             transaction: Transaction { addr: VirtAddr::new(0), write: false },
@@ -315,14 +138,14 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         self.run_observed(memory, |_| {})
     }
 
-    /// [`run`](Self::run), showing each event to `observe`, in order of time.
+    /// Runs as [`run`](Self::run) does, showing each event to `observe`, in order of time.
     ///
     /// # Errors
     /// [`SystemError`].
     pub fn run_observed<M: PhysMemory + ?Sized>(
         mut self,
         memory: &M,
-        mut observe: impl FnMut(Event),
+        mut observe: impl FnMut(SystemEvent),
     ) -> Result<SystemStats, SystemError> {
         let mut done = None;
         let mut next_issue = 0;
@@ -372,7 +195,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
                 .min(arrival)
                 .min(self.interconnect.next_request())
                 .min(self.interconnect.next_transfer());
-            // The memory goes on by itself until somebody else has something to do.
+            // The memory goes on by itself until another part has something to do.
             loop {
                 self.now = next.min(self.next_memory);
                 if self.now == Cycle::MAX {
@@ -394,15 +217,19 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         }
     }
 
-    /// Something is on its way to a master until `cycle`.
+    /// Schedules an arrival at a master in `cycle`.
     #[inline]
     fn arrive(&mut self, cycle: Cycle, id: Id) {
         self.arrivals.push(Reverse((cycle, self.sent, id)));
         self.sent += 1;
     }
 
-    /// Lets a master issue its next transaction, or says what it waits for.
-    fn issue(&mut self, index: usize, observe: &mut impl FnMut(Event)) -> Result<(), SystemError> {
+    /// Lets a master issue its next transaction, or notes what it waits for.
+    fn issue(
+        &mut self,
+        index: usize,
+        observe: &mut impl FnMut(SystemEvent),
+    ) -> Result<(), SystemError> {
         let now = self.now;
         let master = &mut self.masters[index];
         let Some(transaction) = master.next else {
@@ -422,7 +249,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         let error =
             |cause| SystemError { master: index, transaction: number, addr, cycle: now, cause };
         if addr.raw() % TRANSACTION_BYTES != 0 {
-            return Err(error(Cause::Misaligned));
+            return Err(error(SystemErrorCause::Misaligned));
         }
         if !write
             && let Some(line) = self.lines.line(addr)
@@ -434,7 +261,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         let lookup = master
             .iommu
             .lookup(now, addr, number, slot)
-            .map_err(|fault| error(Cause::Fault(fault)))?;
+            .map_err(|fault| error(SystemErrorCause::Fault(fault)))?;
         match lookup {
             Lookup::Stall => {
                 master.blocked = Blocked::Miss;
@@ -442,13 +269,13 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             }
             Lookup::Hit(access, end) => {
                 check(master.iommu.mmu.regime().format, &access.attributes, write)
-                    .map_err(|denied| error(Cause::Denied(denied)))?;
+                    .map_err(|denied| error(SystemErrorCause::Denied(denied)))?;
                 let id = Id { master: index as u16, walk: false, slot };
                 self.interconnect.send(end, id, kind(write), access.addr);
             }
             Lookup::Walk(walk, read, end) => {
                 let id = Id { master: index as u16, walk: true, slot: walk };
-                self.interconnect.send(end, id, Kind::Walk, read);
+                self.interconnect.send(end, id, PortKind::Walk, read);
             }
             Lookup::Join => {}
         }
@@ -464,11 +291,11 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         }
         stats.in_flight_max =
             stats.in_flight_max.max((master.slots.len() - master.free.len()) as u32);
-        observe(Event::Issued { cycle: now, master: index, number, transaction });
+        observe(SystemEvent::Issued { cycle: now, master: index, number, transaction });
         Ok(())
     }
 
-    /// A descriptor has arrived at its walker.
+    /// Steps the walk whose descriptor has arrived.
     fn walk_arrived<M: PhysMemory + ?Sized>(
         &mut self,
         id: Id,
@@ -479,7 +306,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         let master = &mut self.masters[index];
         let stepped =
             master.iommu.arrive(now, id.slot, memory).map_err(|(addr, number, fault)| {
-                let cause = Cause::Fault(fault);
+                let cause = SystemErrorCause::Fault(fault);
                 SystemError { master: index, transaction: number, addr, cycle: now, cause }
             })?;
         if let Some((frame, attributes)) = stepped.known {
@@ -489,26 +316,26 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
                 let Slot { transaction: Transaction { addr, write }, number, .. } =
                     master.slots[usize::from(slot)];
                 check(format, &attributes, write).map_err(|denied| {
-                    let cause = Cause::Denied(denied);
+                    let cause = SystemErrorCause::Denied(denied);
                     SystemError { master: index, transaction: number, addr, cycle: now, cause }
                 })?;
-                let at = PhysAddr::new(frame.addr().raw() | addr.page_offset());
+                let at = PhysAddr::new(frame.address().raw() | addr.page_offset());
                 let id = Id { walk: false, slot, ..id };
                 self.interconnect.send(now, id, kind(write), at);
             }
             master.iommu.recycle(id.slot, waiters);
         }
         match stepped.next_read {
-            Some(read) => self.interconnect.send(now, id, Kind::Walk, read),
+            Some(read) => self.interconnect.send(now, id, PortKind::Walk, read),
             None if master.blocked == Blocked::Miss => master.wake(now),
             None => {}
         }
         Ok(())
     }
 
-    /// A transaction has completed.
+    /// Ends a transaction that has completed.
     #[inline]
-    fn completed(&mut self, id: Id, observe: &mut impl FnMut(Event)) {
+    fn completed(&mut self, id: Id, observe: &mut impl FnMut(SystemEvent)) {
         let now = self.now;
         let index = usize::from(id.master);
         let master = &mut self.masters[index];
@@ -526,7 +353,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             stats.reads += 1;
             stats.read_latency.record(now - issued);
         }
-        observe(Event::Completed { cycle: now, master: index, number, transaction });
+        observe(SystemEvent::Completed { cycle: now, master: index, number, transaction });
         if transaction.write
             && let Some(line) = self.lines.line(transaction.addr)
             && !self.lines.is_written(line)
@@ -545,7 +372,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
 
     /// Hands the memory a request, if one can go.
     #[inline]
-    fn arbitrate(&mut self, observe: &mut impl FnMut(Event)) -> Result<(), SystemError> {
+    fn arbitrate(&mut self, observe: &mut impl FnMut(SystemEvent)) -> Result<(), SystemError> {
         let now = self.now;
         let granted = self.interconnect.arbitrate(now, &mut self.dram);
         let granted = granted.map_err(|(id, addr, error)| {
@@ -561,22 +388,23 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
                 transaction,
                 addr: of,
                 cycle: now,
-                cause: Cause::Memory { addr, error },
+                cause: SystemErrorCause::Memory { addr, error },
             }
         })?;
         if let Some(granted) = granted {
-            let interconnect::Granted { id, addr, write, complete } = granted;
+            let Granted { id, addr, write, complete } = granted;
             self.next_memory = self.dram.next_event().unwrap_or(Cycle::MAX);
             if let Some(cycle) = complete {
                 self.arrive(cycle, id);
             }
             let master = id.master.into();
-            observe(Event::Accepted { cycle: now, master, addr, write, walk: id.walk });
+            observe(SystemEvent::Accepted { cycle: now, master, addr, write, walk: id.walk });
         }
         Ok(())
     }
 
-    /// Nothing will happen any more: all is done, or a master waits in vain.
+    /// Ends the run, as nothing will happen any more: all is done, or a master waits for a line
+    /// that is never written.
     fn end(mut self) -> Result<SystemStats, SystemError> {
         for (index, master) in self.masters.iter().enumerate() {
             if let (Some(Transaction { addr, .. }), Blocked::Line(..)) =
@@ -587,7 +415,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
                     transaction: master.number,
                     addr,
                     cycle: self.now,
-                    cause: Cause::NeverWritten,
+                    cause: SystemErrorCause::NeverWritten,
                 });
             }
         }
@@ -609,8 +437,8 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
 }
 
 #[inline]
-const fn kind(write: bool) -> Kind {
-    if write { Kind::Write } else { Kind::Read }
+const fn kind(write: bool) -> PortKind {
+    if write { PortKind::Write } else { PortKind::Read }
 }
 
 #[inline]

@@ -1,14 +1,15 @@
-//! What a system has counted, in one shape for any number of masters and
+//! The counters of a system, in one shape for any number of masters and
 //! channels. Cycles are those of the DRAM's command clock.
 
 use alloc::boxed::Box;
 
-use crate::dram::stats::{DramStats, Histogram};
-use crate::dram::timing::Cycle;
-use crate::system::iommu::TranslationStats;
-use crate::system::master::TRANSACTION_BYTES;
+use crate::clock::Cycle;
+use crate::dram::stats::DramStats;
+use crate::histogram::Histogram;
+use crate::system::transaction::TRANSACTION_BYTES;
+use crate::translate::translator::TranslationStats;
 
-/// What one master has met.
+/// The counters of one master.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MasterStats {
     /// Reads completed.
@@ -34,33 +35,33 @@ pub struct MasterStats {
     pub shared_wait_cycles: Cycle,
     /// The most transactions that were in flight at once.
     pub in_flight_max: u32,
-    /// What its IOMMU has counted.
+    /// The counters of its IOMMU.
     pub translation: TranslationStats,
 }
 
 impl MasterStats {
-    /// Transactions completed.
+    /// Returns the number of transactions completed.
     pub const fn transactions(&self) -> u64 {
         self.reads + self.writes
     }
 
-    /// Cycles from the first issue to the last completion.
+    /// Returns the number of cycles from the first issue to the last completion.
     pub const fn cycles(&self) -> Cycle {
         self.last_completion_cycle - self.first_issue_cycle
     }
 
-    /// Bytes read and written.
+    /// Returns the number of bytes read and written.
     pub const fn len_bytes(&self) -> u64 {
         self.transactions() * TRANSACTION_BYTES
     }
 
-    /// Bytes moved a cycle of [`cycles`](Self::cycles); 0 without any.
+    /// Returns the number of bytes moved in a cycle of [`cycles`](Self::cycles); 0 without any.
     pub fn bandwidth_bytes_per_cycle(&self) -> f64 {
         per_cycle(self.len_bytes(), self.cycles())
     }
 }
 
-/// What the interconnect has carried.
+/// The counters of the interconnect.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InterconnectStats {
     /// Requests accepted by the memory: transactions and reads of descriptors.
@@ -76,7 +77,7 @@ pub struct InterconnectStats {
     pub wait: Histogram,
 }
 
-/// What a system has counted in a run.
+/// The counters of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SystemStats {
     /// The masters, in the order in which they were given.
@@ -91,7 +92,7 @@ pub struct SystemStats {
 }
 
 impl SystemStats {
-    /// Bytes that the masters moved a cycle; 0 without any. Descriptors do not
+    /// Returns the number of bytes that the masters moved in a cycle; 0 without any. Descriptors do not
     /// count. O(masters).
     pub fn bandwidth_bytes_per_cycle(&self) -> f64 {
         per_cycle(self.masters.iter().map(MasterStats::len_bytes).sum(), self.total_cycles)

@@ -2,8 +2,8 @@
 
 use swath_arch::Vpn;
 
+use crate::tlb::array::{Entry, NIL, NO_PAGE, Tlb};
 use crate::tlb::fill::{EntryKind, PAGE_BITS};
-use crate::tlb::ranges::{Entry, NIL, NO_PAGE, Tlb};
 
 impl Tlb {
     /// Walks every invariant of the struct. O(entries × ways + buckets).

@@ -1,4 +1,4 @@
-//! What goes into a TLB and what comes out of it.
+//! The entry that is filled into a TLB, and the hit that a lookup returns.
 
 use swath_arch::{Attributes, PageRange, Pfn, Vpn};
 
@@ -15,9 +15,9 @@ pub enum EntryKind {
     Anchor,
 }
 
-/// What a TLB knows about a page.
+/// A TLB's answer for a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hit {
+pub struct TlbHit {
     /// The page's frame.
     pub frame: Pfn,
     /// The entry's attributes.
@@ -26,9 +26,9 @@ pub struct Hit {
     pub kind: EntryKind,
 }
 
-/// What a miss brings: an entry to be, and the page that demanded it.
+/// An entry to be filled, with the page that demanded it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fill {
+pub struct TlbFill {
     pub(crate) kind: EntryKind,
     pub(crate) page: u64,
     pub(crate) start: u64,
@@ -37,8 +37,8 @@ pub struct Fill {
     pub(crate) attributes: Attributes,
 }
 
-impl Fill {
-    /// An entry that maps `pages` to the frames from `first` on, demanded by
+impl TlbFill {
+    /// Creates an entry that maps `pages` to the frames from `first` on, demanded by
     /// `page`. `None` if `page` is not among `pages`, or a page or a frame
     /// number has more than 52 bits. O(1).
     #[inline]
@@ -58,7 +58,7 @@ impl Fill {
         Some(Self { kind, page, start, end, frame, attributes })
     }
 
-    /// The same where the ranges are known to be right: `page` in `pages`, and
+    /// Creates an entry from ranges that are known to be right: `page` in `pages`, and
     /// no number beyond 52 bits.
     #[inline]
     pub(crate) fn within(
@@ -73,17 +73,17 @@ impl Fill {
         Self { kind, page, start, end: start + pages.count, frame, attributes }
     }
 
-    /// The page that demanded the entry.
+    /// Returns the page that demanded the entry.
     pub const fn page(&self) -> Vpn {
         Vpn::new(self.page)
     }
 
-    /// The pages that the entry would serve.
+    /// Returns the pages that the entry would serve.
     pub const fn pages(&self) -> PageRange {
         PageRange::new(Vpn::new(self.start), self.end - self.start)
     }
 
-    /// The kind of the entry.
+    /// Returns the kind of the entry.
     pub const fn kind(&self) -> EntryKind {
         self.kind
     }

@@ -1,7 +1,5 @@
 //! The forms that a TLB can have: sets, ways and which page bits choose a set.
 
-use core::fmt;
-
 use swath_arch::Order;
 
 use crate::tlb::fill::PAGE_BITS;
@@ -9,10 +7,10 @@ use crate::tlb::fill::PAGE_BITS;
 /// The form of a TLB.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
-    /// How many sets: any number from 1 on. The set of a page is the
+    /// Number of sets, 1 or more. The set of a page is the
     /// remainder of its shifted number.
     pub sets: u32,
-    /// How many entries to a set: any number from 1 on.
+    /// Number of entries in a set, 1 or more.
     pub ways: u32,
     /// log2 of the pages that share a set; no entry is longer. Without effect
     /// when there is one set.
@@ -23,13 +21,16 @@ impl Geometry {
     /// The most entries that a TLB may have.
     pub const ENTRIES_MAX: u32 = 1 << 24;
 
-    /// One set of `entries`.
+    /// Returns the form of one set with `entries` ways.
     pub const fn fully_associative(entries: u32) -> Self {
         Self { sets: 1, ways: entries, index_shift: 0 }
     }
 }
 
-/// How an entry longer than the window of a set finds its set, where there are several.
+/// The most arrays that a TLB may have.
+pub(crate) const ARRAYS_MAX: usize = 4;
+
+/// The choice of a set for an entry that is longer than the window of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Indexing {
     /// It is cut to the window.
@@ -41,16 +42,17 @@ pub enum Indexing {
 }
 
 impl Default for Geometry {
-    /// The papers' 32 entries, fully associative.
+    /// Returns the 32 entries of *Duong and Hur*, fully associative.
     fn default() -> Self {
         Self::fully_associative(32)
     }
 }
 
-/// A form that no TLB can have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Reasons why a TLB cannot have a form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum GeometryError {
     /// No sets or no ways, or more entries than [`Geometry::ENTRIES_MAX`].
+    #[error("{sets} sets of {ways} ways: 1 to {} entries", Geometry::ENTRIES_MAX)]
     Entries {
         /// The sets asked for.
         sets: u32,
@@ -58,16 +60,19 @@ pub enum GeometryError {
         ways: u32,
     },
     /// An index shift beyond the 52 bits of a page number.
+    #[error("index shift {index_shift}: at most {}", PAGE_BITS)]
     IndexShift {
         /// The shift asked for.
         index_shift: u32,
     },
     /// More arrays than [`TlbForm::ARRAYS_MAX`](crate::TlbForm::ARRAYS_MAX).
+    #[error("{count} arrays of a TLB: at most {}", ARRAYS_MAX)]
     Arrays {
         /// The arrays asked for.
         count: usize,
     },
     /// An array whose largest entries are not larger than those of the one before.
+    #[error("an array for order {largest} behind one for {before}")]
     Largest {
         /// The largest of the one before.
         before: Order,
@@ -75,24 +80,3 @@ pub enum GeometryError {
         largest: Order,
     },
 }
-
-impl fmt::Display for GeometryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Entries { sets, ways } => {
-                write!(f, "{sets} sets of {ways} ways: 1 to {} entries", Geometry::ENTRIES_MAX)
-            }
-            Self::IndexShift { index_shift } => {
-                write!(f, "index shift {index_shift}: at most {PAGE_BITS}")
-            }
-            Self::Arrays { count } => {
-                write!(f, "{count} arrays of a TLB: at most {}", crate::TlbForm::ARRAYS_MAX)
-            }
-            Self::Largest { before, largest } => {
-                write!(f, "an array for order {largest} behind one for {before}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for GeometryError {}

@@ -19,9 +19,9 @@ use alloc::vec::Vec;
 
 use swath_arch::{Attributes, Order, PageRange, Pfn, Vpn};
 
-use crate::tlb::fill::{EntryKind, Fill, Hit, PAGE_BITS};
-use crate::tlb::geometry::{Geometry, GeometryError, Indexing};
-use crate::tlb::ranges::{NO_PAGE, Tlb};
+use crate::tlb::array::{NO_PAGE, Tlb};
+use crate::tlb::fill::{EntryKind, PAGE_BITS, TlbFill, TlbHit};
+use crate::tlb::geometry::{ARRAYS_MAX, Geometry, GeometryError, Indexing};
 use crate::tlb::stats::{SizeStats, TlbStats};
 
 /// One array of a TLB.
@@ -29,7 +29,7 @@ use crate::tlb::stats::{SizeStats, TlbStats};
 pub struct TlbArray {
     /// Its sets and ways.
     pub geometry: Geometry,
-    /// How entries of several sizes find their sets.
+    /// The choice of a set for entries of several sizes.
     pub indexing: Indexing,
     /// The order of the largest entries that it holds.
     pub largest: Order,
@@ -44,20 +44,20 @@ pub struct TlbForm {
 
 impl TlbForm {
     /// The most arrays that a TLB may have.
-    pub const ARRAYS_MAX: usize = 4;
+    pub const ARRAYS_MAX: usize = ARRAYS_MAX;
 
-    /// One array for all sizes.
+    /// Creates one array for all sizes.
     pub const fn unified(geometry: Geometry, indexing: Indexing) -> Self {
         Self::split(TlbArray { geometry, indexing, largest: Order::MAX })
     }
 
-    /// A first array, for entries up to its largest. With it alone, larger ones are held in
+    /// Creates a first array, for entries up to its largest. With it alone, larger ones are held in
     /// part.
     pub const fn split(first: TlbArray) -> Self {
         Self { arrays: [first; Self::ARRAYS_MAX], count: 1 }
     }
 
-    /// One more array, for entries larger than those of the arrays before, up to its largest.
+    /// Adds an array, for entries larger than those of the arrays before, up to its largest.
     #[must_use]
     pub const fn and(mut self, next: TlbArray) -> Self {
         if self.count < Self::ARRAYS_MAX {
@@ -68,7 +68,7 @@ impl TlbForm {
         self
     }
 
-    /// The arrays.
+    /// Returns the arrays.
     pub fn arrays(&self) -> &[TlbArray] {
         &self.arrays[..self.count.min(Self::ARRAYS_MAX)]
     }
@@ -82,7 +82,7 @@ impl TlbForm {
 }
 
 impl From<Geometry> for TlbForm {
-    /// One array for all sizes; where it has sets, what is longer than a window is cut.
+    /// Returns one array for all sizes; where it has sets, what is longer than a window is cut.
     fn from(geometry: Geometry) -> Self {
         Self::unified(geometry, Indexing::Window)
     }
@@ -98,7 +98,7 @@ impl From<Geometry> for TlbForm {
 #[derive(Clone, Debug)]
 pub struct SplitTlb {
     last_page: u64,
-    last: Hit,
+    last: TlbHit,
     last_size: u8,
     form: TlbForm,
     arrays: Box<[Tlb]>,
@@ -108,7 +108,7 @@ pub struct SplitTlb {
 }
 
 impl SplitTlb {
-    /// An empty TLB. `distance` is log2 of the anchor distance, as at [`Tlb::new`].
+    /// Creates an empty TLB. `distance` is log2 of the anchor distance, as at [`Tlb::new`].
     /// O(entries).
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl SplitTlb {
         let arrays: Result<Vec<Tlb>, _> = form.arrays().iter().map(array).collect();
         Ok(Self {
             last_page: NO_PAGE,
-            last: Hit {
+            last: TlbHit {
                 frame: Pfn::new(0),
                 attributes: Attributes::default(),
                 kind: EntryKind::Regular,
@@ -141,17 +141,17 @@ impl SplitTlb {
         })
     }
 
-    /// The form.
+    /// Returns the form.
     pub const fn form(&self) -> &TlbForm {
         &self.form
     }
 
-    /// The arrays. Their counters know fills and what follows from them, not lookups.
+    /// Returns the arrays. Their counters know fills and what follows from them, not lookups.
     pub fn arrays(&self) -> &[Tlb] {
         &self.arrays
     }
 
-    /// What all arrays have counted since the start or the last
+    /// Returns the counters of all arrays since the start or the last
     /// [`reset_stats`](Self::reset_stats). O(arrays).
     pub fn stats(&self) -> TlbStats {
         let mut all = self.stats;
@@ -165,13 +165,13 @@ impl SplitTlb {
         all
     }
 
-    /// What was counted of entries of `order`; of a length that is no power of two, at the
+    /// Returns the counters of entries of `order`; a length that is no power of two counts at the
     /// next one; of anchor entries nothing.
     pub fn size_stats(&self, order: Order) -> SizeStats {
         self.sizes.get(order.k() as usize).copied().unwrap_or_default()
     }
 
-    /// Fills of entries that were larger than any array holds.
+    /// Returns the number of fills of entries that were larger than any array holds.
     pub const fn held_in_part(&self) -> u64 {
         self.held_in_part
     }
@@ -189,7 +189,7 @@ impl SplitTlb {
     /// Looks `page` up in all arrays, and makes the entry that answers the most recently used
     /// of its set. O(1) for the page of the access before, else O(arrays + c).
     #[inline]
-    pub fn lookup(&mut self, page: Vpn) -> Option<Hit> {
+    pub fn lookup(&mut self, page: Vpn) -> Option<TlbHit> {
         self.stats.accesses += 1;
         if page.raw() != self.last_page || page.raw() == NO_PAGE {
             self.search(page.raw())?;
@@ -204,7 +204,7 @@ impl SplitTlb {
         Some(self.last)
     }
 
-    fn search(&mut self, page: u64) -> Option<Hit> {
+    fn search(&mut self, page: u64) -> Option<TlbHit> {
         for array in &mut self.arrays {
             if let Some(hit) = array.search(page) {
                 self.last_page = page;
@@ -217,19 +217,19 @@ impl SplitTlb {
         None
     }
 
-    /// What an access to `page` would find, changing nothing. O(arrays + c).
-    pub fn peek(&self, page: Vpn) -> Option<Hit> {
+    /// Returns the hit that a lookup of `page` would find, and changes nothing. O(arrays + c).
+    pub fn peek(&self, page: Vpn) -> Option<TlbHit> {
         self.arrays.iter().find_map(|array| array.peek(page))
     }
 
-    /// The entry that [`peek`](Self::peek) finds, for another TLB to hold.
-    pub(crate) fn entry(&self, page: Vpn) -> Option<Fill> {
+    /// Returns the entry that [`peek`](Self::peek) finds, for another TLB to hold.
+    pub(crate) fn entry(&self, page: Vpn) -> Option<TlbFill> {
         self.arrays.iter().find_map(|array| array.entry(page))
     }
 
     /// Writes an entry into the array of its size, after [cutting](Tlb::fill) it there.
     /// O(arrays + c + ways).
-    pub fn fill(&mut self, fill: &Fill) {
+    pub fn fill(&mut self, fill: &TlbFill) {
         self.last_page = NO_PAGE;
         let mut fill = *fill;
         let at = match fill.kind {
@@ -250,8 +250,8 @@ impl SplitTlb {
         }
     }
 
-    /// The array for an entry, which is cut to what the last one holds.
-    fn array_of(&mut self, fill: &mut Fill) -> usize {
+    /// Returns the array for an entry, which is cut to what the last one holds.
+    fn array_of(&mut self, fill: &mut TlbFill) -> usize {
         let class = 64 - (fill.end - fill.start - 1).leading_zeros();
         let arrays = self.form.arrays();
         if let Some(at) = arrays.iter().position(|array| class <= array.largest.k()) {

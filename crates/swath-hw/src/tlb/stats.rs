@@ -1,6 +1,6 @@
-//! What TLBs count.
+//! The counters of TLBs.
 
-/// What a TLB has counted.
+/// The counters of a TLB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TlbStats {
     /// Lookups.
@@ -25,13 +25,13 @@ pub struct TlbStats {
 }
 
 impl TlbStats {
-    /// Lookups answered by either kind of entry.
+    /// Returns the number of lookups answered by either kind of entry.
     pub const fn hits(&self) -> u64 {
         self.regular_hits + self.anchor_hits
     }
 }
 
-/// What a [`SplitTlb`](crate::SplitTlb) has counted of one size of entries.
+/// The counters of a [`SplitTlb`](crate::SplitTlb) for one size of entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SizeStats {
     /// Lookups that an entry of this size answered.

@@ -1,4 +1,4 @@
-//! What one descriptor means.
+//! The meaning of one descriptor.
 //!
 //! A descriptor is invalid, reserved, a pointer to the next table, or a leaf.
 //! The functions here look at one word and nothing else; what depends on the
@@ -15,11 +15,11 @@
 use swath_arch::formats::{armv7, armv8, x86_64};
 use swath_arch::{Attributes, Field, Format, MemoryKind, Order, Pfn, PhysAddr};
 
-/// What the tables above a leaf still permit: x86-64 takes the AND over all
+/// The rights that the tables above a leaf leave: x86-64 takes the AND over all
 /// levels (SDM volume 3A, section 5.6.1); the ARM formats as assumed here
 /// restrict nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rights {
+pub struct TableRights {
     /// Writes are allowed below.
     pub writable: bool,
     /// Unprivileged accesses are allowed below.
@@ -28,11 +28,11 @@ pub struct Rights {
     pub executable: bool,
 }
 
-impl Rights {
+impl TableRights {
     /// Everything is allowed.
     pub const ALL: Self = Self { writable: true, user: true, executable: true };
 
-    /// What both allow. O(1).
+    /// Returns the rights that both leave. O(1).
     #[inline]
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -55,11 +55,11 @@ pub struct Leaf {
     /// The order of the page: larger than `entry_order` where ARMv8's
     /// contiguous bit joins 16 descriptors.
     pub order: Order,
-    /// What the leaf itself says; tables above may say less.
+    /// The attributes of the leaf itself; tables above may permit less.
     pub attributes: Attributes,
 }
 
-/// What one descriptor means.
+/// The meaning of one descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Descriptor {
     /// Nothing is mapped: hardware reports a translation fault.
@@ -70,15 +70,15 @@ pub enum Descriptor {
     Table {
         /// The table's first byte.
         base: PhysAddr,
-        /// What it permits.
-        rights: Rights,
+        /// The rights that it leaves.
+        rights: TableRights,
     },
     /// A page.
     Leaf(Leaf),
 }
 
 const fn table(base: u64) -> Descriptor {
-    Descriptor::Table { base: PhysAddr::new(base), rights: Rights::ALL }
+    Descriptor::Table { base: PhysAddr::new(base), rights: TableRights::ALL }
 }
 
 #[inline(always)]
@@ -220,7 +220,7 @@ fn x86_64(level: usize, word: u64) -> Descriptor {
     if !is(word, x86_64::P) {
         return Descriptor::Invalid;
     }
-    let rights = Rights {
+    let rights = TableRights {
         writable: is(word, x86_64::RW),
         user: is(word, x86_64::US),
         executable: !is(word, x86_64::XD),

@@ -4,7 +4,7 @@
 //! A [`Hierarchy`] is what an [`Mmu`](crate::Mmu) is, with a [`SplitTlb`] of any form for each
 //! of the two, and a cache behind them. Every design of coalescing works on it: both TLBs hold
 //! coalesced entries, each by its own form. What a walk or the second TLB finds is filled
-//! into the first; what the first evicts is forgotten there (the second still may have it).
+//! into the first; what the first evicts is lost there (the second still may have it).
 //!
 //! The **page-walk cache** keeps what descriptors of tables said: for a level and the bits
 //! of the address above it, the table to read next and the rights so far. A
@@ -16,19 +16,21 @@ use alloc::vec::Vec;
 
 use swath_arch::{Format, PageRange, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn};
 
-use crate::system::iommu::{Translate, TranslationStats};
-use crate::tlb::fill::Hit;
+use crate::tlb::fill::TlbHit;
 use crate::tlb::geometry::Geometry;
 use crate::tlb::split::{SplitTlb, TlbForm};
-use crate::translate::mmu::{
-    Access, ConfigError, Miss, Outcome, Resolved, WalkOrder, WalkStats, byte, check_regime,
+use crate::translate::miss::{
+    Miss, Resolved, TlbOutcome, TranslatedAccess, WalkOrder, WalkStats, byte,
 };
-use crate::translate::walker::{Fault, Walk};
+use crate::translate::regime::{MmuConfigError, check_regime};
+use crate::translate::translator::{Translate, TranslationStats};
+use crate::translate::walker::{TranslationFault, Walk};
 
-/// A hierarchy to be.
+/// The configuration of a hierarchy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Config {
-    /// The first TLB. It takes the [`lookup_cycles`](crate::system::iommu::Config::lookup_cycles).
+pub struct HierarchyConfig {
+    /// The first TLB. It takes the
+    /// [`lookup_cycles`](crate::system::iommu::IommuConfig::lookup_cycles).
     pub l1: TlbForm,
     /// The second TLB.
     pub l2: TlbForm,
@@ -40,7 +42,7 @@ pub struct Config {
     pub order: WalkOrder,
 }
 
-impl Default for Config {
+impl Default for HierarchyConfig {
     /// 64 entries, fully associative; 1536 in 128 sets, 8 pages to a set as
     /// CoLT has it; 7 cycles more for the second; 32 walk-cache entries: what processors of
     /// the last years have, in round numbers.
@@ -80,17 +82,17 @@ impl Hierarchy {
     /// The most entries of a page-walk cache.
     pub const WALK_CACHE_ENTRIES_MAX: u32 = 1024;
 
-    /// An empty hierarchy for one address space. O(entries).
+    /// Creates an empty hierarchy for one address space. O(entries).
     ///
     /// # Errors
-    /// [`ConfigError`], for either TLB.
-    pub fn new(regime: Regime, config: &Config) -> Result<Self, ConfigError> {
+    /// [`MmuConfigError`], for either TLB.
+    pub fn new(regime: Regime, config: &HierarchyConfig) -> Result<Self, MmuConfigError> {
         let distance = check_regime(&regime)?;
-        let l1 = SplitTlb::new(&config.l1, distance).map_err(ConfigError::Geometry)?;
-        let l2 = SplitTlb::new(&config.l2, distance).map_err(ConfigError::Geometry)?;
+        let l1 = SplitTlb::new(&config.l1, distance)?;
+        let l2 = SplitTlb::new(&config.l2, distance)?;
         let entries = config.walk_cache_entries;
         if entries > Self::WALK_CACHE_ENTRIES_MAX {
-            return Err(ConfigError::WalkCache { entries });
+            return Err(MmuConfigError::WalkCache { entries });
         }
         let cache_entries = entries as usize;
         Ok(Self {
@@ -110,12 +112,12 @@ impl Hierarchy {
     /// Translates `addr` at once, as [`Mmu::access`](crate::Mmu::access) does.
     ///
     /// # Errors
-    /// The [`Fault`] of the page; nothing is filled then.
+    /// The [`TranslationFault`] of the page; nothing is filled then.
     pub fn access<M: PhysMemory + ?Sized>(
         &mut self,
         addr: VirtAddr,
         memory: &M,
-    ) -> Result<Access, Fault> {
+    ) -> Result<TranslatedAccess, TranslationFault> {
         if let (Some(access), _) = self.lookup(addr) {
             return Ok(access);
         }
@@ -130,12 +132,12 @@ impl Hierarchy {
         self.complete(addr, &miss, result)
     }
 
-    /// The first TLB.
+    /// Returns the first TLB.
     pub const fn l1(&self) -> &SplitTlb {
         &self.l1
     }
 
-    /// The second TLB.
+    /// Returns the second TLB.
     pub const fn l2(&self) -> &SplitTlb {
         &self.l2
     }
@@ -194,9 +196,9 @@ impl Hierarchy {
     }
 }
 
-/// The address bits that lead a walk to a table of `level`, which is not the root's.
+/// Returns the address bits that lead a walk to a table of `level`, which is not the root's.
 fn prefix(format: Format, level: u8, page: Vpn) -> u64 {
-    page.addr().raw() >> format.levels()[usize::from(level) - 1].index.low
+    page.address().raw() >> format.levels()[usize::from(level) - 1].index.low
 }
 
 impl Translate for Hierarchy {
@@ -205,12 +207,12 @@ impl Translate for Hierarchy {
     }
 
     #[inline]
-    fn lookup(&mut self, addr: VirtAddr) -> (Option<Access>, u32) {
+    fn lookup(&mut self, addr: VirtAddr) -> (Option<TranslatedAccess>, u32) {
         let page = addr.page();
-        let access = |hit: Hit| Access {
+        let access = |hit: TlbHit| TranslatedAccess {
             addr: byte(hit.frame, addr),
             attributes: hit.attributes,
-            outcome: Outcome::Hit(hit.kind),
+            outcome: TlbOutcome::Hit(hit.kind),
         };
         if let Some(hit) = self.l1.lookup(page) {
             return (Some(access(hit)), 0);
@@ -224,7 +226,7 @@ impl Translate for Hierarchy {
         (hit.map(access), self.l2_cycles)
     }
 
-    fn begin(&mut self, addr: VirtAddr) -> Result<Miss, Fault> {
+    fn begin(&mut self, addr: VirtAddr) -> Result<Miss, TranslationFault> {
         let begun = Miss::begin(self.regime, self.order, addr.page());
         self.walk_stats.faults += u64::from(begun.is_err());
         let mut miss = begun?;
@@ -236,7 +238,7 @@ impl Translate for Hierarchy {
         &mut self,
         miss: &mut Miss,
         memory: &M,
-    ) -> Result<Option<Resolved>, Fault> {
+    ) -> Result<Option<Resolved>, TranslationFault> {
         let found = miss.step(memory)?;
         if found.is_none() {
             // At the root again: AT's other walk.
@@ -253,23 +255,28 @@ impl Translate for Hierarchy {
         &mut self,
         addr: VirtAddr,
         miss: &Miss,
-        result: Result<Resolved, Fault>,
-    ) -> Result<Access, Fault> {
+        result: Result<Resolved, TranslationFault>,
+    ) -> Result<TranslatedAccess, TranslationFault> {
         self.walk_stats.add(miss.stats());
         let Resolved { frame, attributes, fill } = result?;
         self.l2.fill(&fill);
         self.l1.fill(&fill);
-        Ok(Access { addr: byte(frame, addr), attributes, outcome: Outcome::Miss(fill.kind()) })
+        Ok(TranslatedAccess {
+            addr: byte(frame, addr),
+            attributes,
+            outcome: TlbOutcome::Miss(fill.kind()),
+        })
     }
 
-    /// In both TLBs, and all of the walk cache, as hardware may. O(c + walk-cache entries).
+    /// Invalidates `page` in both TLBs, and all of the walk cache, as hardware may. O(c +
+    /// walk-cache entries).
     fn invalidate_page(&mut self, page: Vpn) {
         self.l1.invalidate_page(page);
         self.l2.invalidate_page(page);
         self.cache.clear();
     }
 
-    /// In both TLBs, and all of the walk cache. O(entries).
+    /// Invalidates `pages` in both TLBs, and all of the walk cache. O(entries).
     fn invalidate_range(&mut self, pages: PageRange) {
         self.l1.invalidate_range(pages);
         self.l2.invalidate_range(pages);
@@ -282,7 +289,7 @@ impl Translate for Hierarchy {
         self.cache.clear();
     }
 
-    fn set_root(&mut self, root: PhysAddr) -> Result<(), ConfigError> {
+    fn set_root(&mut self, root: PhysAddr) -> Result<(), MmuConfigError> {
         let regime = Regime { root, ..self.regime };
         check_regime(&regime)?;
         self.regime = regime;

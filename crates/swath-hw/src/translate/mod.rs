@@ -1,6 +1,24 @@
-//! TODO translate.
+//! Translation of virtual addresses by reading page tables as bytes of memory.
+//!
+//! A [`Walk`] reads one descriptor after another and [`decode()`] says what each of them means.
+//! An [`Mmu`] is a TLB in front of such walks; a [`Hierarchy`] has two TLBs and a page-walk
+//! cache. Both implement [`Translate`], the interface through which a timed model drives them
+//! one memory read at a time.
 
 pub mod decode;
 pub mod hierarchy;
+pub mod miss;
 pub mod mmu;
+pub mod permit;
+pub mod regime;
+pub mod translator;
 pub mod walker;
+
+pub use decode::{Descriptor, Leaf, TableRights, decode};
+pub use hierarchy::{Hierarchy, HierarchyConfig};
+pub use miss::{Miss, Resolved, TlbOutcome, TranslatedAccess, WalkOrder, WalkStats};
+pub use mmu::{Mmu, MmuStats};
+pub use permit::{AccessKind, Denied, Operation, permit};
+pub use regime::MmuConfigError;
+pub use translator::{Translate, TranslationStats};
+pub use walker::{LeafContiguity, Translation, TranslationFault, Walk, WalkStep, walk};

@@ -5,25 +5,25 @@
 //! functional models step it in a loop; a timed model lets each read take its
 //! time first. A large page ends the walk early, so it takes fewer reads.
 
-use core::fmt;
-
 use swath_arch::{
     Attributes, BASE_PAGE_BYTES, BASE_PAGE_SHIFT, BusError, Coalescing, ContiguityField, Extent,
     Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn,
 };
 
-use crate::translate::decode::{Descriptor, Rights, decode};
+use crate::translate::decode::{Descriptor, TableRights, decode};
 
-/// Why a page has no translation. Levels count from the root's, which is 0, as
+/// Reasons why a page has no translation. Levels count from the root's, which is 0, as
 /// in [`Format::levels`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TranslationFault {
     /// The address lies outside what the format translates.
+    #[error("address {addr} is not canonical")]
     NotCanonical {
         /// The address of the page's first byte.
         addr: VirtAddr,
     },
     /// The descriptor at this level maps nothing.
+    #[error("page {page} is not mapped (level {level})")]
     Translation {
         /// The page.
         page: Vpn,
@@ -33,15 +33,17 @@ pub enum Fault {
     /// The descriptor is reserved at this level, or (ARMv8's contiguous bit)
     /// contradicts its place. ARM hardware reports a translation fault for the
     /// first, x86-64 a page fault with the RSVD bit.
+    #[error("reserved descriptor {descriptor:#x} at {at} (level {level})")]
     Reserved {
         /// The level of the descriptor.
         level: u8,
-        /// Where the descriptor stands.
+        /// The address of the descriptor.
         at: PhysAddr,
         /// The descriptor.
         descriptor: u64,
     },
     /// No memory answered the read of a descriptor.
+    #[error("table walk, level {level}: {error}")]
     Bus {
         /// The level of the descriptor.
         level: u8,
@@ -50,26 +52,9 @@ pub enum Fault {
     },
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotCanonical { addr } => write!(f, "address {addr} is not canonical"),
-            Self::Translation { page, level } => {
-                write!(f, "page {page} is not mapped (level {level})")
-            }
-            Self::Reserved { level, at, descriptor } => {
-                write!(f, "reserved descriptor {descriptor:#x} at {at} (level {level})")
-            }
-            Self::Bus { level, error } => write!(f, "table walk, level {level}: {error}"),
-        }
-    }
-}
-
-impl core::error::Error for Fault {}
-
-/// What the table says about the neighbours of a base page.
+/// The neighbours of a base page that the table declares contiguous with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Contiguity {
+pub enum LeafContiguity {
     /// Nothing.
     None,
     /// PCAD: pages of the same block that follow and precede.
@@ -87,7 +72,7 @@ pub enum Contiguity {
     },
 }
 
-/// What a walk found for a page.
+/// The result of a walk for a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Translation {
     /// The frame of the demanded page.
@@ -95,26 +80,26 @@ pub struct Translation {
     /// The order of the page that the leaf maps: a TLB entry of this size
     /// holds it.
     pub order: Order,
-    /// What the leaf permits, the tables above it taken into account.
+    /// The attributes of the leaf, restricted by the tables above it.
     pub attributes: Attributes,
-    /// What the table says of the neighbours; [`Contiguity::None`] for
+    /// The contiguous neighbours; [`LeafContiguity::None`] for
     /// superpages, whose descriptors have no such field.
-    pub contiguity: Contiguity,
+    pub contiguity: LeafContiguity,
 }
 
 impl Translation {
-    /// The pages that one TLB entry serves after the walk for `page`, and the
+    /// Returns the pages that one TLB entry serves after the walk for `page`, and the
     /// frames behind them, equally many.
     ///
     /// A superpage is the aligned range around `page`. With PCAD the block is
     /// `BaseVPN = page - Descend`, `BasePPN = frame - Descend`,
-    /// `BlockSize = Ascend + Descend + 1` (the PBS paper's Table 1), cut where
+    /// `BlockSize = Ascend + Descend + 1` (*Duong and Hur*, Table 1), cut where
     /// the address space or the physical one ends, which only a wrong table
     /// makes happen. All else, and an anchor too, is the page alone. O(1).
     #[inline]
     pub fn block(&self, format: Format, page: Vpn) -> (PageRange, Extent) {
         let (before, after) = match self.contiguity {
-            Contiguity::Pcad { ascend, descend } => {
+            LeafContiguity::Pcad { ascend, descend } => {
                 let low = page_min(format, page).raw();
                 (descend.min(page.raw() - low).min(self.frame.raw()), ascend)
             }
@@ -135,7 +120,7 @@ impl Translation {
     }
 }
 
-/// How many pages may follow `page` (on `frame`) before an address space ends.
+/// Returns the number of pages that may follow `page` (on `frame`) before an address space ends.
 #[inline]
 pub(crate) fn pages_after(format: Format, page: Vpn, frame: Pfn) -> u64 {
     // A supersection reaches beyond the 32 bits of other ARMv7 mappings.
@@ -144,7 +129,7 @@ pub(crate) fn pages_after(format: Format, page: Vpn, frame: Pfn) -> u64 {
     (page_max(format, page).raw() - page.raw()).min(frame_last.saturating_sub(frame.raw()))
 }
 
-/// The first page of the canonical range that holds `page`.
+/// Returns the first page of the canonical range that holds `page`.
 #[inline]
 fn page_min(format: Format, page: Vpn) -> Vpn {
     match format {
@@ -153,7 +138,7 @@ fn page_min(format: Format, page: Vpn) -> Vpn {
     }
 }
 
-/// The last page of the canonical range that holds `page`.
+/// Returns the last page of the canonical range that holds `page`.
 #[inline]
 fn page_max(format: Format, page: Vpn) -> Vpn {
     match format {
@@ -164,9 +149,9 @@ fn page_max(format: Format, page: Vpn) -> Vpn {
     }
 }
 
-/// Where a walk stands after a read.
+/// The state of a walk after a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum WalkStep {
     /// Another read is needed.
     Read,
     /// The leaf has been reached.
@@ -179,49 +164,49 @@ pub struct Walk {
     format: Format,
     coalescing: Coalescing,
     level: u8,
-    rights: Rights,
+    rights: TableRights,
     page: Vpn,
     table: PhysAddr,
 }
 
 impl Walk {
-    /// A walk for `page` from the root of `regime`. O(1).
+    /// Creates a walk for `page` from the root of `regime`. O(1).
     ///
     /// # Errors
-    /// [`Fault::NotCanonical`].
+    /// [`TranslationFault::NotCanonical`].
     #[inline]
-    pub fn new(regime: &Regime, page: Vpn) -> Result<Self, Fault> {
+    pub fn new(regime: &Regime, page: Vpn) -> Result<Self, TranslationFault> {
         if page < page_min(regime.format, page) || page > page_max(regime.format, page) {
-            return Err(Fault::NotCanonical { addr: page.addr() });
+            return Err(TranslationFault::NotCanonical { addr: page.address() });
         }
         Ok(Self {
             format: regime.format,
             coalescing: regime.coalescing,
             level: 0,
-            rights: Rights::ALL,
+            rights: TableRights::ALL,
             page,
             table: regime.root,
         })
     }
 
-    /// The page that is looked for.
+    /// Returns the page that is looked for.
     #[inline]
     pub const fn page(&self) -> Vpn {
         self.page
     }
 
-    /// The same walk for another page that it leads to, too.
+    /// Returns the same walk for another page that it leads to, too.
     pub(crate) const fn for_page(self, page: Vpn) -> Self {
         Self { page, ..self }
     }
 
-    /// The level of the next descriptor or, once the walk is over, of the last.
+    /// Returns the level of the next descriptor or, once the walk is over, of the last.
     #[inline]
     pub const fn level(&self) -> u8 {
         self.level
     }
 
-    /// The address of the next descriptor, [`Format::entry_bytes`] long. O(1).
+    /// Returns the address of the next descriptor, [`Format::entry_bytes`] long. O(1).
     #[inline]
     pub fn next_read(&self) -> PhysAddr {
         self.read_at(self.format)
@@ -231,7 +216,7 @@ impl Walk {
     fn read_at(&self, format: Format) -> PhysAddr {
         let levels = format.levels();
         let index =
-            levels[usize::from(self.level) % levels.len()].index.get(self.page.addr().raw());
+            levels[usize::from(self.level) % levels.len()].index.get(self.page.address().raw());
         // A root near the end of the address space wraps; no memory answers.
         PhysAddr::new(self.table.raw().wrapping_add(index * format.entry_bytes()))
     }
@@ -242,9 +227,12 @@ impl Walk {
     /// harmless and means nothing. O(1).
     ///
     /// # Errors
-    /// The [`Fault`] that ends the walk.
+    /// The [`TranslationFault`] that ends the walk.
     #[inline]
-    pub fn step<M: PhysMemory + ?Sized>(&mut self, memory: &M) -> Result<Step, Fault> {
+    pub fn step<M: PhysMemory + ?Sized>(
+        &mut self,
+        memory: &M,
+    ) -> Result<WalkStep, TranslationFault> {
         // A constant format in each arm lets the compiler fold all field
         // positions into the code of that arm.
         match self.format {
@@ -254,7 +242,7 @@ impl Walk {
         }
     }
 
-    /// All the steps of a walk just begun. With the level a constant in each
+    /// Makes all the steps of a walk just begun. With the level a constant in each
     /// turn of the loop, too, only the few instructions that the level needs
     /// are left.
     #[inline(always)]
@@ -263,16 +251,16 @@ impl Walk {
         format: Format,
         memory: &M,
         reads: &mut u64,
-    ) -> Result<Translation, Fault> {
+    ) -> Result<Translation, TranslationFault> {
         for level in 0..format.levels().len() as u8 {
             self.level = level;
             *reads += 1;
-            if let Step::Done(translation) = self.step_as(format, memory)? {
+            if let WalkStep::Done(translation) = self.step_as(format, memory)? {
                 return Ok(translation);
             }
         }
         // Not reached: the last level has no tables.
-        Err(Fault::Translation { page: self.page, level: self.level })
+        Err(TranslationFault::Translation { page: self.page, level: self.level })
     }
 
     #[inline(always)]
@@ -280,19 +268,20 @@ impl Walk {
         &mut self,
         format: Format,
         memory: &M,
-    ) -> Result<Step, Fault> {
+    ) -> Result<WalkStep, TranslationFault> {
         let at = self.read_at(format);
         let level = self.level;
-        let word = read(format, at, memory).map_err(|error| Fault::Bus { level, error })?;
-        let reserved = Fault::Reserved { level, at, descriptor: word };
+        let word =
+            read(format, at, memory).map_err(|error| TranslationFault::Bus { level, error })?;
+        let reserved = TranslationFault::Reserved { level, at, descriptor: word };
         match decode(format, usize::from(level), word) {
-            Descriptor::Invalid => Err(Fault::Translation { page: self.page, level }),
+            Descriptor::Invalid => Err(TranslationFault::Translation { page: self.page, level }),
             Descriptor::Reserved => Err(reserved),
             Descriptor::Table { base, rights } => {
                 self.table = base;
                 self.rights = self.rights.and(rights);
                 self.level += 1;
-                Ok(Step::Read)
+                Ok(WalkStep::Read)
             }
             Descriptor::Leaf(leaf) => {
                 let page = self.page.raw();
@@ -304,15 +293,15 @@ impl Walk {
                 }
                 let contiguity = if leaf.order == Order::BASE && self.says_contiguity() {
                     self.contiguity(format, at, word, memory)
-                        .map_err(|error| Fault::Bus { level, error })?
+                        .map_err(|error| TranslationFault::Bus { level, error })?
                 } else {
-                    Contiguity::None
+                    LeafContiguity::None
                 };
                 let mut attributes = leaf.attributes;
                 attributes.writable &= self.rights.writable;
                 attributes.user &= self.rights.user;
                 attributes.executable &= self.rights.executable;
-                Ok(Step::Done(Translation {
+                Ok(WalkStep::Done(Translation {
                     frame: Pfn::new(frame),
                     order: leaf.order,
                     attributes,
@@ -322,7 +311,7 @@ impl Walk {
         }
     }
 
-    /// Whether the descriptor of the page, if a base page, says something of
+    /// Returns true if the descriptor of the page, if a base page, says something of
     /// its neighbours.
     #[inline(always)]
     fn says_contiguity(&self) -> bool {
@@ -340,9 +329,9 @@ impl Walk {
         at: PhysAddr,
         word: u64,
         memory: &M,
-    ) -> Result<Contiguity, BusError> {
+    ) -> Result<LeafContiguity, BusError> {
         Ok(match self.coalescing {
-            Coalescing::None => Contiguity::None,
+            Coalescing::None => LeafContiguity::None,
             Coalescing::Pcad(field) => {
                 let (ascend, descend) = match field {
                     ContiguityField::Descriptor => {
@@ -350,20 +339,20 @@ impl Walk {
                     }
                     ContiguityField::Beside { bits } => beside(format, at, bits, memory)?,
                 };
-                Contiguity::Pcad { ascend, descend }
+                LeafContiguity::Pcad { ascend, descend }
             }
             Coalescing::Anchor { field, .. } => {
                 let count = match field {
                     ContiguityField::Descriptor => format.anchor().get(word),
                     ContiguityField::Beside { bits } => beside(format, at, bits, memory)?.0,
                 };
-                Contiguity::Anchor { count }
+                LeafContiguity::Anchor { count }
             }
         })
     }
 }
 
-/// The word beside the descriptor at `at`: its lower half and its upper half.
+/// Reads the word beside the descriptor at `at`: its lower half and its upper half.
 #[inline(always)]
 fn beside<M: PhysMemory + ?Sized>(
     format: Format,
@@ -387,90 +376,18 @@ fn read<M: PhysMemory + ?Sized>(format: Format, at: PhysAddr, memory: &M) -> Res
 /// O(levels), at most 4 reads.
 ///
 /// # Errors
-/// The [`Fault`] that ended the walk.
+/// The [`TranslationFault`] that ended the walk.
 #[inline]
 pub fn walk<M: PhysMemory + ?Sized>(
     regime: &Regime,
     page: Vpn,
     memory: &M,
     reads: &mut u64,
-) -> Result<Translation, Fault> {
+) -> Result<Translation, TranslationFault> {
     let walk = Walk::new(regime, page)?;
     match regime.format {
         Format::ArmV7 => walk.run_as(Format::ArmV7, memory, reads),
         Format::ArmV8 => walk.run_as(Format::ArmV8, memory, reads),
         Format::X86_64 => walk.run_as(Format::X86_64, memory, reads),
-    }
-}
-
-/// What an access wants to do.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Operation {
-    /// Read data.
-    Read,
-    /// Write data.
-    Write,
-    /// Fetch instructions.
-    Fetch,
-}
-
-/// What an access wants to do, and who asks.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct AccessKind {
-    /// What it wants to do.
-    pub operation: Operation,
-    /// Whether privileged code asks.
-    pub privileged: bool,
-}
-
-/// Why an access to a mapped page is not permitted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Denied {
-    /// The access flag is clear: the ARM formats fault so that software sets
-    /// it. (x86-64 hardware sets its own, so there it denies nothing.)
-    AccessFlag,
-    /// Unprivileged code may not touch the page.
-    Privilege,
-    /// The page is read-only; as on ARM, and on x86-64 with `CR0.WP = 1`, for
-    /// privileged code too.
-    Write,
-    /// Nothing may be fetched from the page.
-    Fetch,
-}
-
-impl fmt::Display for Denied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::AccessFlag => "the access flag is clear",
-            Self::Privilege => "the page is privileged",
-            Self::Write => "the page is read-only",
-            Self::Fetch => "the page is not executable",
-        })
-    }
-}
-
-impl core::error::Error for Denied {}
-
-/// Whether `attributes` permit an access, checked in the order of [`Denied`]:
-/// the access flag has priority (DDI 0406C, section B3.12.2). Privileged code
-/// may touch user pages (no PAN, SMAP or SMEP). O(1).
-///
-/// # Errors
-/// [`Denied`].
-pub const fn permit(
-    format: Format,
-    attributes: &Attributes,
-    access: AccessKind,
-) -> Result<(), Denied> {
-    if !attributes.accessed && !matches!(format, Format::X86_64) {
-        return Err(Denied::AccessFlag);
-    }
-    if !attributes.user && !access.privileged {
-        return Err(Denied::Privilege);
-    }
-    match access.operation {
-        Operation::Write if !attributes.writable => Err(Denied::Write),
-        Operation::Fetch if !attributes.executable => Err(Denied::Fetch),
-        _ => Ok(()),
     }
 }

@@ -7,7 +7,9 @@ use swath_arch::{
     Coalescing, ContiguityField, Format, Order, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory,
     VirtAddr,
 };
-use swath_hw::{Geometry, Mmu, Transaction, WalkOrder};
+use swath_hw::{
+    Geometry, Mmu, System, SystemConfig, SystemStats, Transaction, Translate, WalkOrder,
+};
 
 /// The root is at 0; the leaf table of a MiB is here, 32 KiB (one bank of the paper's
 /// memory) from the next, with the words beside it a frame later.
@@ -82,4 +84,19 @@ pub(crate) fn read(addr: u64) -> Transaction {
 
 pub(crate) fn write(addr: u64) -> Transaction {
     Transaction { addr: VirtAddr::new(addr), write: true }
+}
+
+/// Runs a system to its end.
+pub(crate) fn run<T: Translate>(
+    config: &SystemConfig,
+    tables: &Tables<'_>,
+    masters: impl IntoIterator<Item = (T, Vec<Transaction>)>,
+) -> SystemStats {
+    let masters = masters.into_iter().map(|(mmu, stream)| (mmu, stream.into_iter()));
+    System::new(config, masters).unwrap().run(&tables.memory).unwrap()
+}
+
+/// Lines of a buffer one after the other.
+pub(crate) fn raster(start: u64, count: u64) -> Vec<Transaction> {
+    (0..count).map(|n| read(start + 64 * n)).collect()
 }

@@ -6,8 +6,8 @@ use rand::seq::index;
 use rand_pcg::Pcg64Mcg;
 use swath_arch::{Extent, Pfn};
 use swath_frame::{
-    AllocError, BuildError, ByteRange, Config, FrameAllocator, FreeError, HeadOfList, MapError,
-    MemoryMap, PageBuddy, Rule,
+    BuddyConfig, BuildError, ByteRange, FrameAllocateError, FrameAllocator, FrameFreeError,
+    HeadOfList, MemoryMap, MemoryMapError, PageBuddy, Rule,
 };
 
 /// An allocator of the lab, which owns its metadata.
@@ -51,7 +51,7 @@ impl<'a> Source<'a> {
     /// [`PrepareError`].
     pub fn prepare<R: Rule>(
         &self,
-        config: Config,
+        config: BuddyConfig,
         random: &mut Random,
     ) -> Result<Allocator<R>, PrepareError> {
         match *self {
@@ -76,7 +76,7 @@ impl<'a> Source<'a> {
 fn with_free<R: Rule>(
     free: &[Extent],
     frames: u64,
-    config: Config,
+    config: BuddyConfig,
 ) -> Result<Allocator<R>, PrepareError> {
     let mut allocator = new_allocator(Extent::new(Pfn::new(0), frames), config, false)?;
     free.iter().try_for_each(|&extent| allocator.free(extent))?;
@@ -97,16 +97,16 @@ pub enum PrepareError {
     },
     /// There are no frames, or they are too many.
     #[error(transparent)]
-    Map(#[from] MapError),
+    Map(#[from] MemoryMapError),
     /// The allocator cannot hold them.
     #[error(transparent)]
     Build(#[from] BuildError),
     /// Ageing failed.
     #[error(transparent)]
-    Alloc(#[from] AllocError),
+    Alloc(#[from] FrameAllocateError),
     /// Free extents that overlap or are empty.
     #[error(transparent)]
-    Free(#[from] FreeError),
+    Free(#[from] FrameFreeError),
 }
 
 /// The most memory that the lab handles: 4 TiB, whose metadata takes 0.4 GB.
@@ -118,7 +118,7 @@ const FRAMES_MAX: u64 = 1 << 30;
 /// [`PrepareError::Map`] or [`PrepareError::Build`].
 pub fn new_allocator<R: Rule>(
     frames: Extent,
-    config: Config,
+    config: BuddyConfig,
     free: bool,
 ) -> Result<Allocator<R>, PrepareError> {
     if frames.count > FRAMES_MAX {

@@ -7,10 +7,13 @@ use swath_lab::study::grid::{Grid, metrics};
 /// each seed; a single value depends on none.
 pub(crate) fn judged(statement: Statement<Grid>, values: &[f64]) -> Claim {
     let seeds = if values.len() == 1 { 0 } else { values.len() };
-    let mut grid = Grid::new(&["design"], seeds);
+    let mut grid = Grid::new(&["subject"], seeds);
     let runs: Vec<_> = values.iter().map(|&value| metrics([("value", value)])).collect();
-    grid.add(vec!["PBS".into()], &runs);
+    let subject = statement.describe().0;
+    grid.add(vec![subject.clone().into()], &runs);
     statement
-        .measured(|grid: &Grid| grid.evidence(|v| v.select().is("design", "PBS").one("value")))
+        .measured(move |grid: &Grid| {
+            grid.evidence(|view| view.select().is("subject", subject.as_str()).one("value"))
+        })
         .judge(&grid)
 }

@@ -1,13 +1,7 @@
-//! Which region a page lies in: the virtual regions tree (VRT).
+//! A 64-ary tree of bitmaps over all pages of a space.
 //!
-//! 2^K pages are partitioned into intervals, and an interval is known by its
-//! first page, its *start*. To split is to add a start, to unite is to remove
-//! one, to find is to look for the last start at or below a page: the
-//! union-split-find problem of section II-C2 of the paper
-//! (004_0cb2f33903da1556.txt).
-//!
-//! [`DenseTree`] is a 64-ary tree of bitmaps. Level 0 has one bit per page, set
-//! for starts; a bit of a higher level says whether the word below it has any.
+//! Level 0 has one bit per page, set for starts; a bit of a higher level says
+//! whether the word below it has any.
 //!
 //! ```text
 //!  level 2   [ 4 words of 64 bits ]     for 2^20 pages
@@ -16,8 +10,8 @@
 //! ```
 //!
 //! There are no pointers and no lists, and nothing depends on how many starts
-//! there are. [`LayeredTree`](crate::tree::layered::LayeredTree) is the paper's own structure,
-//! [`SparseTree`](crate::tree::sparse::SparseTree) one for page counts whose bits would not
+//! there are. [`LayeredTree`](crate::LayeredTree) is the paper's own structure,
+//! [`SparseTree`](crate::SparseTree) one for page counts whose bits would not
 //! fit into memory.
 //!
 //! **Bits run backwards.** Page p has bit 2^K − 1 − p, so that the last start at or
@@ -40,84 +34,10 @@
 //! wide word has the smaller one.
 
 use core::borrow::BorrowMut;
-use core::fmt;
 
 use swath_arch::Vpn;
 
-/// Why a tree did not change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TreeError {
-    /// The page is not among the tree's.
-    OutOfRange,
-    /// Split: the page is a start already.
-    IsStart,
-    /// Union: the page is no start.
-    NotStart,
-    /// Union: page 0 starts the first interval, which has no neighbour below.
-    First,
-    /// Split: a sparse tree has no free node.
-    OutOfNodes,
-}
-
-impl fmt::Display for TreeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OutOfRange => "the page is not among the tree's",
-            Self::IsStart => "the page starts an interval already",
-            Self::NotStart => "the page starts no interval",
-            Self::First => "page 0 always starts an interval",
-            Self::OutOfNodes => "no node of the tree is free",
-        })
-    }
-}
-
-impl core::error::Error for TreeError {}
-
-/// A tree was given too little room.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TreeTooShort {
-    /// Words needed.
-    pub needed: usize,
-    /// Words given.
-    pub given: usize,
-}
-
-impl fmt::Display for TreeTooShort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} words for a tree that takes {}", self.given, self.needed)
-    }
-}
-
-impl core::error::Error for TreeTooShort {}
-
-/// A partition of pages 0 to 2^K − 1 into intervals. Page 0 is always a start.
-///
-/// An error changes nothing.
-pub trait RegionTree {
-    /// How many pages there are: 2^K.
-    fn pages(&self) -> u64;
-
-    /// Makes `at` a start: its interval ends before it now.
-    ///
-    /// # Errors
-    /// [`TreeError`] if it is one already or is out of range.
-    fn split(&mut self, at: Vpn) -> Result<(), TreeError>;
-
-    /// Makes `at` no start: its interval becomes part of the one below.
-    ///
-    /// # Errors
-    /// [`TreeError`] if it is none, is page 0 or is out of range.
-    fn union(&mut self, at: Vpn) -> Result<(), TreeError>;
-
-    /// The start of the interval that holds `page`, or `None` out of range.
-    fn find(&self, page: Vpn) -> Option<Vpn>;
-
-    /// The first start above `page`, or `None` if there is none.
-    fn next(&self, page: Vpn) -> Option<Vpn>;
-
-    /// Whether the structure's own invariants hold. O(words).
-    fn check(&self) -> bool;
-}
+use crate::tree::partition::{RegionTree, TreeError};
 
 /// The most levels: 2^40 pages.
 const LEVELS_MAX: usize = 7;
@@ -125,8 +45,8 @@ const LEVELS_MAX: usize = 7;
 /// The most words of the top level.
 const TOP_WORDS_MAX: u64 = 4;
 
-/// Where each level starts, from the pages upwards, and how many words it has:
-/// a power of two.
+/// Start of each level, from the pages upwards, and its number of words, a power
+/// of two.
 #[derive(Clone, Copy)]
 struct Shape {
     depth: usize,
@@ -155,7 +75,7 @@ impl Shape {
     }
 }
 
-/// Words of a [`DenseTree`] over 2^`pages_log2` pages, which is 2^5 to 2^40: a bit
+/// Counts the words of a [`DenseTree`] over 2^`pages_log2` pages, which is 2^5 to 2^40: a bit
 /// and 1/63 more per page.
 ///
 /// # Panics
@@ -172,13 +92,13 @@ pub const fn dense_tree_words(pages_log2: u32) -> usize {
 ///
 /// ```
 /// use swath_arch::Vpn;
-/// use swath_vm::{DenseTree, RegionTree, dense_tree_words};
+/// use swath_region::{DenseTree, RegionTree, dense_tree_words};
 ///
 /// let mut tree = DenseTree::<12, _, _>::new([0; dense_tree_words(12)]);
 /// tree.split(Vpn::new(100))?;
 /// assert_eq!(tree.find(Vpn::new(4095)), Some(Vpn::new(100)));
 /// assert_eq!(tree.find(Vpn::new(99)), Some(Vpn::new(0)));
-/// # Ok::<(), crate::TreeError>(())
+/// # Ok::<(), swath_region::TreeError>(())
 /// ```
 ///
 /// Invariants: page 0 is a start. A bit of a higher level is set exactly if its
@@ -214,7 +134,7 @@ macro_rules! levels {
 }
 
 impl<const K: u32, const N: usize, W: BorrowMut<[u64; N]>> DenseTree<K, N, W> {
-    /// One interval of all pages, in words that are overwritten: O(2^K/64), the only
+    /// Makes one interval of all pages, in words that are overwritten: O(2^K/64), the only
     /// loop over them.
     #[allow(unused_assignments, reason = "the last level is the same code as the others")]
     pub fn new(mut words: W) -> Self {
@@ -228,7 +148,7 @@ impl<const K: u32, const N: usize, W: BorrowMut<[u64; N]>> DenseTree<K, N, W> {
         Self { words }
     }
 
-    /// The first bit of level 0 that the word `index` of `level` leads to. The
+    /// Returns the first bit of level 0 that the word `index` of `level` leads to. The
     /// mask is for the compiler, which then sees that no index is too large.
     #[inline(always)]
     fn first_below(words: &[u64; N], level: usize, index: usize) -> Vpn {
@@ -240,7 +160,7 @@ impl<const K: u32, const N: usize, W: BorrowMut<[u64; N]>> DenseTree<K, N, W> {
         Vpn::new(index as u64 ^ Self::LAST)
     }
 
-    /// The last such bit.
+    /// Returns the last such bit.
     #[inline(always)]
     fn last_below(words: &[u64; N], level: usize, index: usize) -> Vpn {
         let mut index = index & (Self::SHAPE.len[level] - 1);
@@ -258,7 +178,7 @@ impl<const K: u32, const N: usize, W: BorrowMut<[u64; N]>> RegionTree for DenseT
         1 << K
     }
 
-    /// Every level is written, needed or not: without a question at each level the
+    /// Writes every level, needed or not: without a test at each level the
     /// longest way is shorter, and there is no other.
     #[inline]
     #[allow(unused_assignments, reason = "the last level is the same code as the others")]

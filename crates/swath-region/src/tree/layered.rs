@@ -1,5 +1,5 @@
-//! The layered tree of the paper (004_0cb2f33903da1556.txt, section IV-A5), kept
-//! as the reference beside [`DenseTree`](crate::tree::dense::DenseTree).
+//! The layered tree of the paper (Böhnert and Scholl, section IV-A5), kept
+//! as the reference beside [`DenseTree`](crate::DenseTree).
 //!
 //! Layers halve the bits of a page number, as in a tree of van Emde Boas: 2^20
 //! pages are 2^10 clusters of 2^10 pages, a cluster is 32 words of 32 pages,
@@ -22,7 +22,7 @@ use core::ops::DerefMut;
 
 use swath_arch::Vpn;
 
-use crate::tree::dense::{RegionTree, TreeError, TreeTooShort};
+use crate::tree::partition::{RegionTree, TreeError, TreeTooShort};
 
 /// The paper's layered tree over 2^k pages, k from 5 to 20.
 ///
@@ -35,7 +35,7 @@ use crate::tree::dense::{RegionTree, TreeError, TreeTooShort};
 #[derive(Clone, Debug)]
 pub struct LayeredTree<W> {
     pages_log2: u32,
-    /// Where clusters, groups and root start.
+    /// Starts of the clusters, the groups and the root.
     at: [usize; 3],
     words: W,
 }
@@ -59,7 +59,7 @@ fn highest(word: u32) -> u32 {
 }
 
 impl LayeredTree<&mut [u32]> {
-    /// Words of 32 bits for 2^`pages_log2` pages, or `None` if that is not 2^5 to
+    /// Counts the words of 32 bits for 2^`pages_log2` pages, or `None` if that is not 2^5 to
     /// 2^20.
     pub const fn words(pages_log2: u32) -> Option<usize> {
         match starts(pages_log2) {
@@ -69,7 +69,7 @@ impl LayeredTree<&mut [u32]> {
     }
 }
 
-/// Where clusters, groups and root start.
+/// Starts of the clusters, the groups and the root.
 const fn starts(k: u32) -> Option<[usize; 3]> {
     if k < 5 || k > 20 {
         return None;
@@ -80,7 +80,7 @@ const fn starts(k: u32) -> Option<[usize; 3]> {
 }
 
 impl<W: DerefMut<Target = [u32]>> LayeredTree<W> {
-    /// One interval of all of 2^`pages_log2` pages, in words that are
+    /// Makes one interval of all of 2^`pages_log2` pages, in words that are
     /// overwritten: O(words).
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl<W: DerefMut<Target = [u32]>> LayeredTree<W> {
         Ok(Self { pages_log2, at, words })
     }
 
-    /// A node's bits, lowest and highest.
+    /// Returns a node's bits, lowest and highest.
     fn node(&self, layer: usize, index: u32) -> [u32; 3] {
         let at = self.at[layer] + 3 * index as usize;
         [self.words[at], self.words[at + 1], self.words[at + 2]]
@@ -113,7 +113,7 @@ impl<W: DerefMut<Target = [u32]>> LayeredTree<W> {
         self.words[at..at + 3].copy_from_slice(&node);
     }
 
-    /// Adds `number`, part of `node` by the bit `part`; whether it was empty.
+    /// Adds `number`, part of `node` by the bit `part`; returns true if it was empty.
     fn add(&mut self, layer: usize, index: u32, part: u32, number: u32) -> bool {
         let [bits, low, high] = self.node(layer, index);
         let now = bits | 1 << part;
@@ -133,7 +133,7 @@ impl<W: DerefMut<Target = [u32]>> LayeredTree<W> {
         }
     }
 
-    /// The last cluster below `cluster` that has a start, which is one.
+    /// Returns the last cluster below `cluster` that has a start, which is one.
     fn cluster_below(&self, cluster: u32) -> Option<u32> {
         let group = cluster >> 5;
         let [bits, low, _] = self.node(1, group);

@@ -1,6 +1,6 @@
 //! Starts of regions in a space too large for a bit per page.
 //!
-//! The tree of [`DenseTree`](crate::tree::dense::DenseTree) with only those parts that hold a
+//! The tree of [`DenseTree`](crate::DenseTree) with only those parts that hold a
 //! start: nodes come from a pool that the caller gives and go back when they are
 //! empty. A node has 64 slots and a word that says which of them are used. That
 //! word is what keeps a node free of initialisation: a slot is not read unless
@@ -15,13 +15,13 @@ use core::ops::DerefMut;
 
 use swath_arch::Vpn;
 
-use crate::tree::dense::{RegionTree, TreeError, TreeTooShort};
+use crate::tree::partition::{RegionTree, TreeError, TreeTooShort};
 
 /// Words of a node: which slots are used, and the slots.
 const NODE_WORDS: usize = 65;
 
 /// The most levels of nodes, 6 bits each, over the 6 of a lowest slot: with 2^46
-/// places, of which [`SparseRegionSpace`](crate::nodes::SparseRegionSpace) gives 64 to each page.
+/// places, of which [`SparseRegionSpace`](crate::SparseRegionSpace) gives 64 to each page.
 const DEPTH_MAX: usize = 7;
 const PLACES_LOG2_MAX: u32 = 46;
 
@@ -46,7 +46,7 @@ pub struct SparseTree<W> {
     fresh: usize,
     /// The first node of the free list, linked by slot 0; 0 for none.
     free: usize,
-    /// How many nodes are not in the tree.
+    /// Number of nodes that are not in the tree.
     free_nodes: usize,
 }
 
@@ -56,7 +56,7 @@ const fn depth_of(k: u32) -> usize {
 }
 
 impl SparseTree<&mut [u64]> {
-    /// Words with which any `starts` starts among 2^`pages_log2` pages fit.
+    /// Counts the words with which any `starts` starts among 2^`pages_log2` pages fit.
     pub const fn words_needed(pages_log2: u32, starts: usize) -> usize {
         let mut nodes = 1_usize;
         let mut level = 0;
@@ -72,7 +72,7 @@ impl SparseTree<&mut [u64]> {
 }
 
 impl<W: DerefMut<Target = [u64]>> SparseTree<W> {
-    /// One interval of all pages. O(k): of `words` only what is used is
+    /// Makes one interval of all pages. O(k): of `words` only what is used is
     /// written.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl<W: DerefMut<Target = [u64]>> SparseTree<W> {
         Self::of_places(pages_log2, words)
     }
 
-    /// The same for up to 2^46 places.
+    /// Does the same for up to 2^46 places.
     pub(crate) fn of_places(pages_log2: u32, words: W) -> Result<Self, TreeTooShort> {
         let needed = match pages_log2 {
             5..=PLACES_LOG2_MAX => SparseTree::words_needed(pages_log2, 1),
@@ -104,12 +104,12 @@ impl<W: DerefMut<Target = [u64]>> SparseTree<W> {
         Ok(tree)
     }
 
-    /// How many more nodes the tree can take.
+    /// Counts the nodes that the tree can still take.
     pub fn free_nodes(&self) -> usize {
         self.free_nodes
     }
 
-    /// The 64 places of a lowest slot as a word, zero if none is a start.
+    /// Returns the 64 places of a lowest slot as a word, zero if none is a start.
     pub(crate) fn word(&self, place: u64) -> u64 {
         match self.path(place) {
             (path, 0) => self.bits(path[0], Self::slot(place, 0)),
@@ -126,7 +126,7 @@ impl<W: DerefMut<Target = [u64]>> SparseTree<W> {
         }
     }
 
-    /// The slot of `page` in its node of `level`, 0 being the lowest.
+    /// Returns the slot of `page` in its node of `level`, 0 being the lowest.
     fn slot(page: u64, level: usize) -> usize {
         (page >> (6 * (level + 1)) & 63) as usize
     }
@@ -139,7 +139,7 @@ impl<W: DerefMut<Target = [u64]>> SparseTree<W> {
         node * NODE_WORDS + 1 + slot
     }
 
-    /// The nodes on the way to a page from the root down, and the level of the
+    /// Returns the nodes on the way to a page from the root down, and the level of the
     /// last that exists.
     fn path(&self, page: u64) -> ([usize; DEPTH_MAX], usize) {
         let mut path = [0; DEPTH_MAX];
@@ -186,12 +186,12 @@ impl<W: DerefMut<Target = [u64]>> SparseTree<W> {
         self.words[node * NODE_WORDS] |= 1 << slot;
     }
 
-    /// The pages of a lowest slot, zero if it is not used.
+    /// Returns the pages of a lowest slot, zero if it is not used.
     fn bits(&self, node: usize, slot: usize) -> u64 {
         if self.used(node) >> slot & 1 == 1 { self.words[Self::at(node, slot)] } else { 0 }
     }
 
-    /// The highest or lowest start under a slot that is used.
+    /// Returns the highest or lowest start under a slot that is used.
     fn outermost(&self, node: usize, level: usize, slot: usize, prefix: u64, highest: bool) -> u64 {
         let pick = |word: u64| match highest {
             true => u64::from((word | 1).ilog2()),
@@ -210,7 +210,7 @@ impl<W: DerefMut<Target = [u64]>> SparseTree<W> {
         if page.raw() >> self.pages_log2 == 0 { Ok(page.raw()) } else { Err(TreeError::OutOfRange) }
     }
 
-    /// The nearest start strictly beyond `page`'s lowest slot, below or above.
+    /// Returns the nearest start strictly beyond `page`'s lowest slot, below or above.
     fn beyond(&self, page: u64, below: bool) -> Option<u64> {
         let (path, last) = self.path(page);
         (last..self.depth).find_map(|level| {

@@ -1,10 +1,10 @@
 //! The migration daemon: empties banks of movable memory, so that they can be
-//! powered down (the green memory manager, section IV-E).
+//! powered down (Panwar and Gopinath, section IV-E).
 //!
 //! It is a state machine that the caller steps, with a budget of frames and
 //! the time as arguments, so that it runs in a kernel's thread, in a
 //! simulation or from a timer alike. It knows neither allocator nor page
-//! tables: [`Banks`] says what is free where ([`units`](crate::migrate::units) has it for
+//! tables: [`MovableBanks`] says what is free where ([`units`](crate::migrate::units) has it for
 //! a machine of `swath-frame`), [`Owners`] moves the content and the mappings of
 //! a block ([`relocate`](crate::migrate::relocate) has it for a [`Pmap`](crate::Pmap)).
 //! Taking memory offline on demand is the same work on a bank that somebody
@@ -22,9 +22,9 @@
 //!
 //! **The candidate** is the bank with the fewest frames in use; nothing else is
 //! worth its migration (Fig. 9c). It must be at most
-//! [`occupied_permille_max`](Config::occupied_permille_max) full, and the rest
+//! [`occupied_permille_max`](MigrationConfig::occupied_permille_max) full, and the rest
 //! of the pool must have room for what it holds and
-//! [`reserve_frames`](Config::reserve_frames) besides, or its frames would only
+//! [`reserve_frames`](MigrationConfig::reserve_frames) besides, or its frames would only
 //! open another bank.
 //!
 //! **Blocks move whole** while there is a target for them, so that a superpage
@@ -35,72 +35,73 @@
 //! mappings; a target taken for it goes back; the bank's free frames may be
 //! handed out again. Blocks that have moved are as good where they are. The bank
 //! that failed is not tried again before
-//! [`retry_ns`](Config::retry_ns) have passed, of up to [`AVOIDED_MAX`] such
+//! [`retry_ns`](MigrationConfig::retry_ns) have passed, of up to [`AVOIDED_MAX`] such
 //! banks: the daemon goes on with the next best instead of coming back to the
 //! same pinned frames. A frame that its owner frees meanwhile saves its move.
 //!
 //! # What it costs
-//! Beside the owners' work ([`pmap_move`](crate::pmap::relocation)): a block costs one
+//! Beside the owners' work ([`relocation`](crate::pmap::relocation)): a block costs one
 //! search for it, one target, and one return of the old frames; a bank one scan,
 //! one isolation and one rejoining. Nothing else grows with banks or frames.
-
-use core::fmt;
 
 use swath_arch::{Extent, Order, Pfn};
 
 /// A bank that could be emptied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Candidate {
+pub struct BankCandidate {
     /// Its number.
     pub bank: usize,
     /// Its frames.
     pub frames: Extent,
-    /// How many of them are in use.
+    /// Number of them that are in use.
     pub occupied_frames: u64,
 }
 
 /// The banks of movable memory (POOL_USER), as the daemon needs them.
-pub trait Banks {
-    /// The bank with the fewest frames in use of those that have some, could be
+pub trait MovableBanks {
+    /// Returns the bank with the fewest frames in use of those that have some, could be
     /// offline without them, are not isolated and not `avoided`.
-    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate>;
+    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<BankCandidate>;
 
-    /// Free frames in the pool's banks other than `bank`: room for what is
+    /// Counts the free frames in the pool's banks other than `bank`: room for what is
     /// moved out of it.
     fn room_frames(&self, bank: usize) -> u64;
 
-    /// Free frames are no longer handed out, nor are those freed from now on.
-    /// Whether that could be done.
+    /// Isolates the bank: its free frames are no longer handed out, nor are those
+    /// freed from now on. Returns true if that could be done.
     fn isolate(&mut self, bank: usize) -> bool;
 
     /// Ends the isolation. A bank without a frame in use goes offline.
     fn rejoin(&mut self, bank: usize);
 
-    /// The first frame in use from `from` on in the bank.
+    /// Returns the first frame in use from `from` on in the bank.
     fn next_occupied(&self, bank: usize, from: Pfn) -> Option<Pfn>;
 
     /// Takes a block from the pool's other banks; never from one that is offline.
-    fn take_target(&mut self, order: Order) -> Option<Pfn>;
+    fn allocate_target(&mut self, order: Order) -> Option<Pfn>;
 
     /// Gives back a block that was taken, or moved away from.
-    fn give(&mut self, start: Pfn, order: Order);
+    fn free(&mut self, start: Pfn, order: Order);
 }
 
-/// Why a block stays where it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Reasons why a block stays where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Stuck {
-    /// Nobody knows who uses it: kernel memory.
+    /// Kernel memory, whose users are not known.
+    #[error("unmovable")]
     Unmovable,
     /// Its owner holds on to it for now: I/O is under way, or it is wired.
+    #[error("pinned")]
     Pinned,
     /// Its content could not be copied or a mapping not be changed; all is as
     /// before.
+    #[error("copying or mapping failed")]
     Failed,
 }
 
-/// Who uses the frames in use: moves content and mappings.
+/// The users of the frames in use, who move content and mappings.
 pub trait Owners {
-    /// The block that the frame belongs to, to be moved as a whole: its first frame and its
+    /// Returns the block that the frame belongs to, to be moved as a whole: its first frame and its
     /// order. `Ok(None)` if it was freed in the meantime.
     ///
     /// # Errors
@@ -116,8 +117,8 @@ pub trait Owners {
     /// [`Stuck`]; nothing has changed.
     fn relocate(&mut self, from: Pfn, to: Pfn, order: Order) -> Result<bool, Stuck>;
 
-    /// Makes smaller blocks of a block for which there is no target. Whether it
-    /// is less now; it is not if it can move only as a whole.
+    /// Makes smaller blocks of a block for which there is no target. Returns true if
+    /// it is less now; it is not if it can move only as a whole.
     ///
     /// # Errors
     /// [`Stuck`]; who uses the frames is as before.
@@ -127,9 +128,9 @@ pub trait Owners {
     }
 }
 
-/// When the daemon works and on what.
+/// The daemon's settings: its pace and its choice of banks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct MigrationConfig {
     /// Nanoseconds between the end of one bank and the search for the next.
     pub interval_ns: u64,
     /// Nanoseconds for which a bank that failed is left alone.
@@ -140,7 +141,7 @@ pub struct Config {
     pub reserve_frames: u64,
 }
 
-impl Config {
+impl MigrationConfig {
     /// A pass a second; a bank may be up to 90% full, as an average of 40% of a
     /// bank's frames moves in the paper (Fig. 9c); 16 MiB remain free.
     pub const DEFAULT: Self = Self {
@@ -151,15 +152,15 @@ impl Config {
     };
 }
 
-impl Default for Config {
+impl Default for MigrationConfig {
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-/// What the daemon has done.
+/// Counts of the daemon's work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Statistics {
+pub struct MigrationStatistics {
     /// Times that a candidate was looked for.
     pub scans: u64,
     /// Banks that were emptied and handed over to go offline.
@@ -178,12 +179,12 @@ pub struct Statistics {
     pub in_use: u64,
 }
 
-/// What a step did.
+/// The outcome of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum MigrationStep {
     /// Nothing to do before this time, unless memory is released in bulk.
     Wait {
-        /// When the next scan is due.
+        /// Time of the next scan.
         until_ns: u64,
     },
     /// The budget is used up; the bank is not empty yet.
@@ -193,57 +194,48 @@ pub enum Step {
     },
     /// A bank is empty and went offline.
     Emptied {
-        /// Which.
+        /// Its number.
         bank: usize,
         /// Frames that had to be moved for it, over all steps.
         moved_frames: u64,
     },
     /// A bank was given up.
     GaveUp {
-        /// Which.
+        /// Its number.
         bank: usize,
         /// The frame that stays.
         frame: Pfn,
-        /// Why.
-        cause: Cause,
+        /// The cause.
+        cause: GiveUpCause,
     },
 }
 
-/// Why a bank was given up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
+/// Reasons why a bank is given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum GiveUpCause {
     /// A block stays where it is.
-    Stuck(Stuck),
+    #[error(transparent)]
+    Stuck(#[from] Stuck),
     /// The rest of the pool had no block for it.
+    #[error("no frame to move to")]
     NoTarget,
     /// Its owner has freed it, and yet it is in use: it lies in a per-CPU list,
     /// which is to be drained.
+    #[error("in use without an owner")]
     InUse,
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Stuck(Stuck::Unmovable) => "unmovable",
-            Self::Stuck(Stuck::Pinned) => "pinned",
-            Self::Stuck(Stuck::Failed) => "copying or mapping failed",
-            Self::NoTarget => "no frame to move to",
-            Self::InUse => "in use without an owner",
-        })
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Waiting { until_ns: u64 },
-    Moving { candidate: Candidate, next: Pfn, moved_frames: u64 },
+    Moving { candidate: BankCandidate, next: Pfn, moved_frames: u64 },
 }
 
-/// How many banks that failed are remembered; of more, those whose time is
+/// The number of banks that failed and are remembered; of more, those whose time is
 /// over first are forgotten.
 pub const AVOIDED_MAX: usize = 8;
 
-/// What became of one block.
+/// The outcome for one block.
 enum Moved {
     /// It is elsewhere.
     Block(Pfn, Order),
@@ -259,21 +251,21 @@ enum Moved {
 /// isolated none.
 #[derive(Clone, Debug)]
 pub struct Daemon {
-    config: Config,
+    config: MigrationConfig,
     state: State,
     /// Banks that failed, and until when each is left alone.
     avoided: [(usize, u64); AVOIDED_MAX],
-    statistics: Statistics,
+    statistics: MigrationStatistics,
 }
 
 impl Daemon {
-    /// A daemon that begins with a scan.
-    pub const fn new(config: Config) -> Self {
+    /// Makes a daemon that begins with a scan.
+    pub const fn new(config: MigrationConfig) -> Self {
         Self {
             config,
             state: State::Waiting { until_ns: 0 },
             avoided: [(0, 0); AVOIDED_MAX],
-            statistics: Statistics {
+            statistics: MigrationStatistics {
                 scans: 0,
                 emptied_banks: 0,
                 moved_frames: 0,
@@ -286,12 +278,12 @@ impl Daemon {
         }
     }
 
-    /// What has been done so far.
-    pub const fn statistics(&self) -> Statistics {
+    /// Returns the counts so far.
+    pub const fn statistics(&self) -> MigrationStatistics {
         self.statistics
     }
 
-    /// The bank being emptied.
+    /// Returns the bank being emptied.
     pub const fn moving(&self) -> Option<usize> {
         match self.state {
             State::Moving { candidate, .. } => Some(candidate.bank),
@@ -299,8 +291,8 @@ impl Daemon {
         }
     }
 
-    /// Much memory was released at once (a process has exited, a cache was
-    /// dropped): the next step scans without waiting. The paper's triggers
+    /// Makes the next step scan without waiting: much memory was freed at once (a
+    /// process has exited, a cache was dropped). The triggers of Panwar and Gopinath
     /// come down to this call; calling it often costs a scan each time.
     pub const fn wake(&mut self) {
         if let State::Waiting { until_ns } = &mut self.state {
@@ -309,9 +301,9 @@ impl Daemon {
     }
 
     /// Begins to empty a bank that the caller has isolated because somebody
-    /// wants it offline, whatever the [`Config`] says; [`step`](Self::step) goes
-    /// on with it. Whether it does: not while another bank is being emptied.
-    pub fn begin(&mut self, isolated: Candidate) -> bool {
+    /// wants it offline, whatever the [`MigrationConfig`] says; [`step`](Self::step) goes
+    /// on with it. Returns true if it does: not while another bank is being emptied.
+    pub fn begin(&mut self, isolated: BankCandidate) -> bool {
         let begins = self.moving().is_none();
         if begins {
             let next = isolated.frames.start;
@@ -321,7 +313,7 @@ impl Daemon {
     }
 
     /// Gives up the bank that is being emptied, if any.
-    pub fn stop<B: Banks>(&mut self, now_ns: u64, banks: &mut B) {
+    pub fn stop<B: MovableBanks>(&mut self, now_ns: u64, banks: &mut B) {
         if let State::Moving { candidate, .. } = self.state {
             banks.rejoin(candidate.bank);
             self.wait(now_ns);
@@ -333,20 +325,20 @@ impl Daemon {
     /// so that every step with a budget gets on; a block that was freed or changed
     /// meanwhile counts as a frame. One scan, and per block one search, one
     /// target and one relocation.
-    pub fn step<B: Banks, O: Owners>(
+    pub fn step<B: MovableBanks, O: Owners>(
         &mut self,
         now_ns: u64,
         budget_frames: u64,
         banks: &mut B,
         owners: &mut O,
-    ) -> Step {
+    ) -> MigrationStep {
         if let State::Waiting { until_ns } = self.state {
             if now_ns < until_ns {
-                return Step::Wait { until_ns };
+                return MigrationStep::Wait { until_ns };
             }
             self.statistics.scans += 1;
             let Some(candidate) = self.scan(now_ns, banks) else {
-                return Step::Wait { until_ns: self.wait(now_ns) };
+                return MigrationStep::Wait { until_ns: self.wait(now_ns) };
             };
             let next = candidate.frames.start;
             self.state = State::Moving { candidate, next, moved_frames: 0 };
@@ -354,21 +346,21 @@ impl Daemon {
         let (mut spent, mut moved) = (0, 0);
         loop {
             let State::Moving { candidate, next, moved_frames } = self.state else {
-                return Step::Wait { until_ns: now_ns };
+                return MigrationStep::Wait { until_ns: now_ns };
             };
             let bank = candidate.bank;
             let Some(frame) = banks.next_occupied(bank, next) else {
                 // What its owner had freed may still lie in a per-CPU list.
                 if let Some(frame) = banks.next_occupied(bank, candidate.frames.start) {
-                    return self.give_up(now_ns, candidate, frame, Cause::InUse, banks);
+                    return self.give_up(now_ns, candidate, frame, GiveUpCause::InUse, banks);
                 }
                 banks.rejoin(bank);
                 self.wait(now_ns);
                 self.statistics.emptied_banks += 1;
-                return Step::Emptied { bank, moved_frames };
+                return MigrationStep::Emptied { bank, moved_frames };
             };
             if spent >= budget_frames {
-                return Step::Moving { moved_frames: moved };
+                return MigrationStep::Moving { moved_frames: moved };
             }
             match move_block(frame, banks, owners) {
                 Ok(Moved::Freed) => {
@@ -393,12 +385,12 @@ impl Daemon {
     }
 
     /// Finds and isolates the next bank.
-    fn scan<B: Banks>(&mut self, now_ns: u64, banks: &mut B) -> Option<Candidate> {
+    fn scan<B: MovableBanks>(&mut self, now_ns: u64, banks: &mut B) -> Option<BankCandidate> {
         let avoided = self.avoided;
         let candidate = banks.candidate(&|bank| {
             avoided.iter().any(|&(b, until_ns)| b == bank && now_ns < until_ns)
         })?;
-        let Candidate { bank, frames, occupied_frames } = candidate;
+        let BankCandidate { bank, frames, occupied_frames } = candidate;
         let limit = u128::from(frames.count) * u128::from(self.config.occupied_permille_max);
         let needed = occupied_frames.saturating_add(self.config.reserve_frames);
         let worth =
@@ -406,14 +398,14 @@ impl Daemon {
         (worth && banks.isolate(bank)).then_some(candidate)
     }
 
-    fn give_up<B: Banks>(
+    fn give_up<B: MovableBanks>(
         &mut self,
         now_ns: u64,
-        candidate: Candidate,
+        candidate: BankCandidate,
         frame: Pfn,
-        cause: Cause,
+        cause: GiveUpCause,
         banks: &mut B,
-    ) -> Step {
+    ) -> MigrationStep {
         let bank = candidate.bank;
         banks.rejoin(bank);
         self.wait(now_ns);
@@ -424,13 +416,13 @@ impl Daemon {
         }
         let statistics = &mut self.statistics;
         *match cause {
-            Cause::Stuck(Stuck::Unmovable) => &mut statistics.unmovable,
-            Cause::Stuck(Stuck::Pinned) => &mut statistics.pinned,
-            Cause::Stuck(Stuck::Failed) => &mut statistics.failed,
-            Cause::NoTarget => &mut statistics.no_target,
-            Cause::InUse => &mut statistics.in_use,
+            GiveUpCause::Stuck(Stuck::Unmovable) => &mut statistics.unmovable,
+            GiveUpCause::Stuck(Stuck::Pinned) => &mut statistics.pinned,
+            GiveUpCause::Stuck(Stuck::Failed) => &mut statistics.failed,
+            GiveUpCause::NoTarget => &mut statistics.no_target,
+            GiveUpCause::InUse => &mut statistics.in_use,
         } += 1;
-        Step::GaveUp { bank, frame, cause }
+        MigrationStep::GaveUp { bank, frame, cause }
     }
 
     fn wait(&mut self, now_ns: u64) -> u64 {
@@ -442,38 +434,38 @@ impl Daemon {
 
 /// Moves the block that the frame belongs to, or a part of it around the frame
 /// if there is no target for the whole.
-fn move_block<B: Banks, O: Owners>(
+fn move_block<B: MovableBanks, O: Owners>(
     frame: Pfn,
     banks: &mut B,
     owners: &mut O,
-) -> Result<Moved, Cause> {
+) -> Result<Moved, GiveUpCause> {
     let mut larger = None;
     loop {
-        let Some((start, order)) = owners.block(frame).map_err(Cause::Stuck)? else {
+        let Some((start, order)) = owners.block(frame).map_err(GiveUpCause::Stuck)? else {
             return Ok(Moved::Freed);
         };
         // Splitting comes to an end, whatever the owners say.
         if larger.is_some_and(|larger| order >= larger) {
-            return Err(Cause::NoTarget);
+            return Err(GiveUpCause::NoTarget);
         }
-        if let Some(target) = banks.take_target(order) {
+        if let Some(target) = banks.allocate_target(order) {
             let relocated = owners.relocate(start, target, order);
             let old = if relocated == Ok(true) { start } else { target };
-            banks.give(old, order);
+            banks.free(old, order);
             return match relocated {
                 Ok(true) => Ok(Moved::Block(start, order)),
                 Ok(false) => Ok(Moved::Changed),
-                Err(stuck) => Err(Cause::Stuck(stuck)),
+                Err(stuck) => Err(GiveUpCause::Stuck(stuck)),
             };
         }
-        if order == Order::BASE || !owners.split(start, order).map_err(Cause::Stuck)? {
-            return Err(Cause::NoTarget);
+        if order == Order::BASE || !owners.split(start, order).map_err(GiveUpCause::Stuck)? {
+            return Err(GiveUpCause::NoTarget);
         }
         larger = Some(order);
     }
 }
 
-/// The frame after a block.
+/// Returns the frame after a block.
 const fn after(start: Pfn, order: Order) -> Pfn {
     Pfn::new(start.raw() + order.frames())
 }

@@ -11,10 +11,10 @@
 //! and the largest page that maps the frame. So a superpage moves as a
 //! superpage, while there is a target of its order; all that lies in it must be
 //! free to move. Otherwise it is demoted, one size at a time and without loss:
-//! where a table or PV entries for that cannot be had, it stays, and the block
+//! where there is no table or are no PV entries for that, it stays, and the block
 //! with it. Then the holder is asked to break up its block.
 //!
-//! What it costs stands at [`pmap_move`](crate::pmap::relocation); beside that, the
+//! What it costs stands at [`relocation`](crate::pmap::relocation); beside that, the
 //! holder is asked once for each of its blocks within a superpage, before the
 //! target is taken and again before the move.
 
@@ -25,7 +25,7 @@ use swath_arch::{Order, Pfn, PhysMemory};
 use crate::migrate::daemon::{Owners, Stuck};
 use crate::pmap::mappings::{Pmap, Spaces};
 
-/// What a frame is in use for.
+/// The use of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Held {
     /// Nothing: it is free.
@@ -46,16 +46,16 @@ pub enum Held {
 
 /// A kernel's table of frames.
 pub trait Holders {
-    /// What the frame is in use for now.
+    /// Returns the use of the frame now.
     fn held(&self, frame: Pfn) -> Held;
 
-    /// The frames from `from` on are now those from `to` on, with their content
+    /// Records that the frames from `from` on are now those from `to` on, with their content
     /// and mappings; the old ones are about to be given back. The holders' own
     /// notes follow: the page cache's index, a process's list.
     fn moved(&mut self, from: Pfn, to: Pfn, order: Order);
 
     /// Breaks a block up into smaller ones, each of which can move alone.
-    /// Whether that could be done.
+    /// Returns true if that could be done.
     fn split(&mut self, start: Pfn, order: Order) -> bool {
         let _ = (start, order);
         false
@@ -71,13 +71,13 @@ pub struct Relocator<'a, W, S, H, C: ?Sized> {
     pub pmap: &'a mut Pmap<W>,
     /// The spaces that they are in, with their TLB maintenance.
     pub spaces: &'a mut S,
-    /// Who holds the frames.
+    /// The holders of the frames.
     pub holders: &'a mut H,
-    /// Where the content is copied.
+    /// The memory through which content is copied.
     pub memory: &'a C,
 }
 
-/// The holder's block around the frame; `None` if the frame is free.
+/// Returns the holder's block around the frame; `None` if the frame is free.
 fn movable<H: Holders>(holders: &H, frame: Pfn) -> Result<Option<(Pfn, Order)>, Stuck> {
     match holders.held(frame) {
         Held::Free => Ok(None),

@@ -1,12 +1,12 @@
 //! The memory of a machine that is emptied and goes offline: the migration
-//! daemon's [`Banks`] over [`Machine`].
+//! daemon's [`MovableBanks`] over [`Machine`].
 //!
 //! Both kinds work on the machine as a whole and not on a zone's allocator,
 //! since what waits in per-CPU lists is free for its owner and in use for the
 //! zone: isolating a unit empties those lists, and whatever of it is given
 //! later goes past them.
 //!
-//! | | [`NodeBanks`] | [`Units`] |
+//! | | [`NodeBanks`] | [`HotplugUnits`] |
 //! |---|---|---|
 //! | for | a daemon of each node, in the background | hotplug by migration, on demand |
 //! | unit | a bank of the node | a section or a bank of the machine |
@@ -14,7 +14,7 @@
 //! | targets | what the allocator chooses in the node ([`Emptying`]) | as any movable request |
 //! | an empty unit | rests, or is offline, as the allocator has it | is offline until somebody onlines it |
 //!
-//! [`offline`](Units::offline) takes away a unit or says what stands in its way.
+//! [`offline`](HotplugUnits::offline) takes away a unit or says what stands in its way.
 //!
 //! # What it costs
 //! A search for the next frame in use is O(n/64) for the n frames passed over. A
@@ -23,41 +23,41 @@
 //! pageblocks; per-CPU lists are emptied once.
 
 use core::cell::RefCell;
-use core::fmt;
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::zone::bank::buddy::{AdaptiveBuddy, ArrayBuddy, ListBuddy, Policy};
-use swath_frame::zone::bank::ranges::Pool;
-use swath_frame::zone::linux::zone::Observe;
+use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankPool, ListBuddy, PoolPolicy};
+use swath_frame::zone::linux::Observe;
 use swath_frame::{
-    HotplugError, Isolation, LinuxZone, Machine, Mobility, PerCpu, Request, Unit, ZoneAllocator,
-    ZoneKind,
+    BlockRequest, HotplugError, Isolation, LinuxZone, Machine, MemoryUnit, Mobility, PerCpuLists,
+    ZoneAllocator, ZoneKind,
 };
 
-use crate::migrate::daemon::{Banks, Candidate, Cause, Config, Daemon, Owners, Step};
+use crate::migrate::daemon::{
+    BankCandidate, Daemon, GiveUpCause, MigrationConfig, MigrationStep, MovableBanks, Owners,
+};
 
-/// What of an extent lies at `from` or behind it.
+/// Returns the part of an extent that lies at `from` or behind it.
 fn rest(extent: Extent, from: Pfn) -> Extent {
     let start = from.max(extent.start).min(extent.end());
     Extent::new(start, extent.end().raw() - start.raw())
 }
 
-/// What a daemon asks of a zone's allocator whose banks it empties. The defaults
+/// A zone's allocator whose banks a daemon empties. The defaults
 /// are those of an allocator that knows nothing of it.
 pub trait Emptying: ZoneAllocator {
-    /// Whether an empty bank rests by itself, and is opened by whom needs it.
+    /// True if an empty bank rests by itself and is opened when it is needed.
     /// Of other allocators an empty bank is taken offline, and stays so until
     /// somebody onlines it.
     const RESTS: bool = false;
 
-    /// Whether the bank around a frame rests.
+    /// Returns true if the bank around a frame rests.
     fn rests(&self, frame: Pfn) -> bool {
         let _ = frame;
         false
     }
 
-    /// Whether the bank around the frame may be emptied, as far as the
+    /// Returns true if the bank around the frame may be emptied, as far as the
     /// allocator's pools go.
     fn may_be_emptied(&self, frame: Pfn) -> bool {
         let _ = frame;
@@ -65,11 +65,11 @@ pub trait Emptying: ZoneAllocator {
     }
 
     /// Takes a block for what is moved out of another bank, from none that rests.
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
-        self.take(order, Mobility::Movable)
+    fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
+        self.allocate(order, Mobility::Movable)
     }
 
-    /// Free frames that [`take_target`](Self::take_target) can take.
+    /// Counts the free frames that [`allocate_target`](Self::allocate_target) can take.
     fn target_frames(&self) -> u64 {
         self.free_frames()
     }
@@ -83,32 +83,32 @@ impl<A: DerefMut<Target = [u64]>> Emptying for AdaptiveBuddy<A> {
     const RESTS: bool = true;
 
     fn rests(&self, frame: Pfn) -> bool {
-        pool(self, frame) == Some(Pool::Offline)
+        pool(self, frame) == Some(BankPool::Offline)
     }
 
-    /// The paper empties banks of POOL_USER. Packed, those of POOL_KERNEL from
-    /// which the kernel's last frame is gone are emptied, too.
+    /// Returns true for the banks of POOL_USER, which Panwar and Gopinath empty; packed,
+    /// for those of POOL_KERNEL, too, from which the kernel's last frame is gone.
     fn may_be_emptied(&self, frame: Pfn) -> bool {
-        self.policy() == Policy::PACKED || pool(self, frame) == Some(Pool::User)
+        self.policy() == PoolPolicy::PACKED || pool(self, frame) == Some(BankPool::User)
     }
 
-    /// The paper moves frames within POOL_USER. A bank with kernel memory never
+    /// Allocates in POOL_USER, within which Panwar and Gopinath move frames. A bank with kernel memory never
     /// rests, so that, packed, its free frames serve as well, up to what the
     /// kernel may need soon.
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
-        let lent = lent_frames(self);
-        let own = self.take_own(order, Pool::User);
-        let may_lend = own.is_none() && lent >= order.frames();
-        own.or_else(|| may_lend.then(|| self.take_own(order, Pool::Kernel)).flatten())
+    fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
+        let shared = shared_frames(self);
+        let own = self.allocate_own(order, BankPool::User);
+        let may_share = own.is_none() && shared >= order.frames();
+        own.or_else(|| may_share.then(|| self.allocate_own(order, BankPool::Kernel)).flatten())
     }
 
     fn target_frames(&self) -> u64 {
-        self.pool_free_frames(Pool::User) + lent_frames(self)
+        self.pool_free_frames(BankPool::User) + shared_frames(self)
     }
 }
 
-/// The pool of the bank around a frame.
-fn pool<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>, frame: Pfn) -> Option<Pool> {
+/// Returns the pool of the bank around a frame.
+fn pool<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>, frame: Pfn) -> Option<BankPool> {
     zone.bank_of(frame).and_then(|bank| zone.bank(bank)).and_then(|bank| bank.pool)
 }
 
@@ -116,10 +116,10 @@ fn pool<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>, frame: Pfn) -> Opt
 /// eighth of a bank.
 const KERNEL_RESERVE_FRAMES: u64 = swath_frame::layout::BANK_FRAMES / 8;
 
-/// Free frames of POOL_KERNEL that may serve what is moved.
-fn lent_frames<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>) -> u64 {
-    match zone.policy() == Policy::PACKED {
-        true => zone.pool_free_frames(Pool::Kernel).saturating_sub(KERNEL_RESERVE_FRAMES),
+/// Counts the free frames of POOL_KERNEL that may serve what is moved.
+fn shared_frames<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>) -> u64 {
+    match zone.policy() == PoolPolicy::PACKED {
+        true => zone.pool_free_frames(BankPool::Kernel).saturating_sub(KERNEL_RESERVE_FRAMES),
         false => 0,
     }
 }
@@ -137,10 +137,10 @@ impl<'m, Z, Zs, Ls, W> NodeBanks<'m, Zs, Ls, W>
 where
     Z: Emptying,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
-    /// The banks of a node, for a daemon that runs on a CPU; `None` if there is
+    /// Makes the banks of a node, for a daemon that runs on a CPU; `None` if there is
     /// no such node or CPU. The machine is borrowed within each call only.
     pub fn new(machine: &'m RefCell<Machine<Zs, Ls, W>>, node: usize, cpu: usize) -> Option<Self> {
         let borrowed = machine.borrow();
@@ -149,7 +149,7 @@ where
         is_there.then_some(Self { machine, node, cpu })
     }
 
-    /// Whether a bank of the machine is wholly free and rests or is offline, so
+    /// Returns true if a bank of the machine is wholly free and rests or is offline, so
     /// that its power can be taken until it is opened. O(1).
     pub fn is_offline(&self, bank: usize) -> bool {
         let machine = self.machine.borrow();
@@ -165,8 +165,8 @@ where
                 && state.free == state.present
     }
 
-    /// A bank that may be emptied now.
-    fn look_at(machine: &Machine<Zs, Ls, W>, node: usize, bank: usize) -> Option<Candidate> {
+    /// Returns a bank that may be emptied now.
+    fn look_at(machine: &Machine<Zs, Ls, W>, node: usize, bank: usize) -> Option<BankCandidate> {
         let layout = machine.layout();
         let frames = layout.bank(bank)?;
         let zone = layout.zone_of(frames.start)?;
@@ -181,7 +181,7 @@ where
         // A bank that is free but for per-CPU lists is only to be drained.
         let waits = Z::RESTS && state.movable == 0 && !allocator.rests(frames.start);
         let occupied_frames = state.movable;
-        (may && (occupied_frames > 0 || waits)).then_some(Candidate {
+        (may && (occupied_frames > 0 || waits)).then_some(BankCandidate {
             bank,
             frames,
             occupied_frames,
@@ -189,14 +189,14 @@ where
     }
 }
 
-impl<Z, Zs, Ls, W> Banks for NodeBanks<'_, Zs, Ls, W>
+impl<Z, Zs, Ls, W> MovableBanks for NodeBanks<'_, Zs, Ls, W>
 where
     Z: Emptying,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
-    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<Candidate> {
+    fn candidate(&self, avoided: &dyn Fn(usize) -> bool) -> Option<BankCandidate> {
         let machine = self.machine.borrow();
         (0..machine.layout().banks())
             .filter(|&bank| !avoided(bank))
@@ -215,11 +215,11 @@ where
     }
 
     fn isolate(&mut self, bank: usize) -> bool {
-        self.machine.borrow_mut().isolate(Unit::Bank(bank)).is_ok()
+        self.machine.borrow_mut().isolate(MemoryUnit::Bank(bank)).is_ok()
     }
 
     fn rejoin(&mut self, bank: usize) {
-        leave(self.machine, Unit::Bank(bank), Z::RESTS);
+        leave(self.machine, MemoryUnit::Bank(bank), Z::RESTS);
     }
 
     fn next_occupied(&self, bank: usize, from: Pfn) -> Option<Pfn> {
@@ -227,28 +227,30 @@ where
         machine.next_used(rest(machine.layout().bank(bank)?, from))
     }
 
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
+    fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
         let mut machine = self.machine.borrow_mut();
         (0..machine.zones().len()).rev().find_map(|zone| {
             let is_own = machine.layout().zones()[zone].node == self.node;
-            let mut take =
-                || machine.take_with(zone, order, Mobility::Movable, |own| own.take_target(order));
+            let mut take = || {
+                machine
+                    .allocate_with(zone, order, Mobility::Movable, |own| own.allocate_target(order))
+            };
             is_own.then(&mut take).flatten()
         })
     }
 
-    fn give(&mut self, start: Pfn, order: Order) {
-        give(self.machine, start, order, self.cpu);
+    fn free(&mut self, start: Pfn, order: Order) {
+        free_on(self.machine, start, order, self.cpu);
     }
 }
 
 /// Ends the isolation of a unit: offline if it is empty and does not rest by
 /// itself.
-fn leave<Z, Zs, Ls, W>(machine: &RefCell<Machine<Zs, Ls, W>>, unit: Unit, rests: bool)
+fn leave<Z, Zs, Ls, W>(machine: &RefCell<Machine<Zs, Ls, W>>, unit: MemoryUnit, rests: bool)
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
     let mut machine = machine.borrow_mut();
@@ -260,80 +262,67 @@ where
     debug_assert_eq!(left, Ok(()), "the daemon has isolated it");
 }
 
-fn give<Z, Zs, Ls, W>(machine: &RefCell<Machine<Zs, Ls, W>>, start: Pfn, order: Order, cpu: usize)
-where
+fn free_on<Z, Zs, Ls, W>(
+    machine: &RefCell<Machine<Zs, Ls, W>>,
+    start: Pfn,
+    order: Order,
+    cpu: usize,
+) where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
-    let given = machine.borrow_mut().give(Extent::new(start, order.frames()), cpu);
+    let given = machine.borrow_mut().free(Extent::new(start, order.frames()), cpu);
     debug_assert_eq!(given, Ok(()), "what is given was taken");
 }
 
-/// Why a unit did not go offline. It is back as it was, but that some of its
+/// Reasons why a unit does not go offline. It is back as it was, except that some of its
 /// movable memory may be elsewhere.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OfflineError {
     /// It cannot go whatever is moved, or is not online.
-    Hotplug(HotplugError),
+    #[error(transparent)]
+    Hotplug(#[from] HotplugError),
     /// A frame could not be moved.
+    #[error("frame {frame} of {unit} stays: {cause}")]
     Stays {
         /// The unit.
-        unit: Unit,
+        unit: MemoryUnit,
         /// The frame.
         frame: Pfn,
-        /// Why.
-        cause: Cause,
+        /// The cause.
+        cause: GiveUpCause,
     },
-}
-
-impl fmt::Display for OfflineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Hotplug(error) => error.fmt(f),
-            Self::Stays { unit, frame, cause } => {
-                write!(f, "frame {frame} of {unit} stays: {cause}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for OfflineError {}
-
-impl From<HotplugError> for OfflineError {
-    fn from(error: HotplugError) -> Self {
-        Self::Hotplug(error)
-    }
 }
 
 /// The sections or the banks of a machine, over zones of any allocator.
 #[derive(Debug)]
-pub struct Units<'m, Zs, Ls, W> {
+pub struct HotplugUnits<'m, Zs, Ls, W> {
     machine: &'m RefCell<Machine<Zs, Ls, W>>,
-    of: fn(usize) -> Unit,
+    of: fn(usize) -> MemoryUnit,
     cpu: usize,
-    /// What is asked for while a unit is emptied: the node that it is on, and
+    /// The request for targets while a unit is emptied: the node that it is on, and
     /// its kind of zone or a lower one.
-    request: Request,
+    request: BlockRequest,
 }
 
-impl<'m, Z, Zs, Ls, W> Units<'m, Zs, Ls, W>
+impl<'m, Z, Zs, Ls, W> HotplugUnits<'m, Zs, Ls, W>
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
-    /// The units that `of` makes of a number, [`Unit::Section`] or
-    /// [`Unit::Bank`], for work on a CPU; `None` if there is no such CPU. The
+    /// Makes the units that `of` names by a number, [`MemoryUnit::Section`] or
+    /// [`MemoryUnit::Bank`], for work on a CPU; `None` if there is no such CPU. The
     /// machine is borrowed within each call only.
     pub fn new(
         machine: &'m RefCell<Machine<Zs, Ls, W>>,
-        of: fn(usize) -> Unit,
+        of: fn(usize) -> MemoryUnit,
         cpu: usize,
     ) -> Option<Self> {
-        let request = Request {
+        let request = BlockRequest {
             order: Order::BASE,
             mobility: Mobility::Movable,
             highest: ZoneKind::Normal,
@@ -346,8 +335,8 @@ where
 
     fn extent(&self, number: usize) -> Option<Extent> {
         match (self.of)(number) {
-            Unit::Section(section) => self.machine.borrow().layout().section(section),
-            Unit::Bank(bank) => self.machine.borrow().layout().bank(bank),
+            MemoryUnit::Section(section) => self.machine.borrow().layout().section(section),
+            MemoryUnit::Bank(bank) => self.machine.borrow().layout().bank(bank),
         }
     }
 
@@ -366,7 +355,7 @@ where
         let occupied_frames = self.machine.borrow().removable(unit)?.movable;
         let frames = self.extent(number).ok_or(HotplugError::NoUnit { unit })?;
         self.isolate_known(unit, frames)?;
-        Ok(daemon.begin(Candidate { bank: number, frames, occupied_frames }))
+        Ok(daemon.begin(BankCandidate { bank: number, frames, occupied_frames }))
     }
 
     /// Takes a unit offline: isolates it, moves what is in use elsewhere, and
@@ -379,22 +368,22 @@ where
         number: usize,
         owners: &mut O,
     ) -> Result<u64, OfflineError> {
-        let mut daemon = Daemon::new(Config::DEFAULT);
+        let mut daemon = Daemon::new(MigrationConfig::DEFAULT);
         self.begin(&mut daemon, number)?;
         loop {
             match daemon.step(0, u64::MAX, self, owners) {
-                Step::Emptied { moved_frames, .. } => return Ok(moved_frames),
-                Step::GaveUp { frame, cause, .. } => {
+                MigrationStep::Emptied { moved_frames, .. } => return Ok(moved_frames),
+                MigrationStep::GaveUp { frame, cause, .. } => {
                     let unit = (self.of)(number);
                     return Err(OfflineError::Stays { unit, frame, cause });
                 }
                 // It has begun, so it ends as one of the two.
-                Step::Moving { .. } | Step::Wait { .. } => {}
+                MigrationStep::Moving { .. } | MigrationStep::Wait { .. } => {}
             }
         }
     }
 
-    fn isolate_known(&mut self, unit: Unit, frames: Extent) -> Result<(), HotplugError> {
+    fn isolate_known(&mut self, unit: MemoryUnit, frames: Extent) -> Result<(), HotplugError> {
         let mut machine = self.machine.borrow_mut();
         machine.isolate(unit)?;
         let layout = machine.layout();
@@ -407,15 +396,15 @@ where
     }
 }
 
-impl<Z, Zs, Ls, W> Banks for Units<'_, Zs, Ls, W>
+impl<Z, Zs, Ls, W> MovableBanks for HotplugUnits<'_, Zs, Ls, W>
 where
     Z: ZoneAllocator,
     Zs: DerefMut<Target = [Z]>,
-    Ls: DerefMut<Target = [PerCpu]>,
+    Ls: DerefMut<Target = [PerCpuLists]>,
     W: DerefMut<Target = [u64]>,
 {
-    /// None: nothing is emptied that nobody named.
-    fn candidate(&self, _: &dyn Fn(usize) -> bool) -> Option<Candidate> {
+    /// Returns no bank: only what is named is emptied.
+    fn candidate(&self, _: &dyn Fn(usize) -> bool) -> Option<BankCandidate> {
         None
     }
 
@@ -439,11 +428,11 @@ where
         self.machine.borrow().next_used(rest(self.extent(bank)?, from))
     }
 
-    fn take_target(&mut self, order: Order) -> Option<Pfn> {
-        self.machine.borrow_mut().take(Request { order, ..self.request }).ok()
+    fn allocate_target(&mut self, order: Order) -> Option<Pfn> {
+        self.machine.borrow_mut().allocate(BlockRequest { order, ..self.request }).ok()
     }
 
-    fn give(&mut self, start: Pfn, order: Order) {
-        give(self.machine, start, order, self.cpu);
+    fn free(&mut self, start: Pfn, order: Order) {
+        free_on(self.machine, start, order, self.cpu);
     }
 }

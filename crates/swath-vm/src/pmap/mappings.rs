@@ -1,4 +1,4 @@
-//! The pmap: what a kernel calls for the mappings of all its spaces, so that
+//! The pmap: a kernel's interface to the mappings of all its spaces, so that
 //! superpages arise and vanish by themselves.
 //!
 //! A [`Pmap`] does not hold the spaces; it reaches them through [`Spaces`], by
@@ -11,14 +11,14 @@
 //!
 //! **Removal in place of demotion.** A demotion may need a frame for a table, or
 //! PV entries for the parts. Where there are none, the superpage is removed as a
-//! whole, as the talk says: what a pmap holds can be faulted in again at any
+//! whole, as Bodek says: what a pmap holds can be faulted in again at any
 //! time. What its pages' flags said is remembered in the reverse map, so that no
 //! dirty page is lost.
 //!
 //! **Where the flags stand.** The tables say whether a page was accessed and
-//! written ([`Status::InTable`], the talk's "What's next"). With
-//! [`Status::InReverseMap`] they stand in the PV entries, as they did when the
-//! talk was given, and a promotion must look at each page's PV entry too;
+//! written ([`Status::InTable`], Bodek's "What's next"). With
+//! [`Status::InReverseMap`] they stand in the PV entries, as they did in the
+//! talk of Bodek, and a promotion must look at each page's PV entry too;
 //! [`PmapStatistics`] counts what that costs where it fails.
 
 use core::ops::DerefMut;
@@ -29,9 +29,9 @@ use swath_frame::FrameAllocator;
 use crate::pmap::error::PmapError;
 use crate::pmap::reverse::{Flags, ReverseMap, Site, SpaceId};
 use crate::table::error::{DemoteError, PromoteError, Refusal, TranslateError, UnmapError};
+use crate::table::flush::Flush;
 use crate::table::space::AddressSpace;
 use crate::table::superpage::DemotedTable;
-use crate::table::unmap::Flush;
 
 /// A space, and what does TLB maintenance for any of them at once.
 pub type Reached<'s, S> = (
@@ -48,7 +48,7 @@ pub trait Spaces {
     /// Gives frames to tables.
     type Tables: FrameAllocator;
 
-    /// The space of this number, and the TLB maintenance, which has to be done
+    /// Returns the space of this number, and the TLB maintenance, which has to be done
     /// when the call returns; `None` if there is no such space.
     fn reach(&mut self, space: SpaceId) -> Option<Reached<'_, Self>>
     where
@@ -73,7 +73,7 @@ where
     }
 }
 
-/// Where the flags stand that say whether a page was accessed and written.
+/// The place of the flags that say whether a page was accessed and written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Status {
     /// In the table alone.
@@ -83,9 +83,9 @@ pub enum Status {
     InReverseMap,
 }
 
-/// What a processor does at a page.
+/// The access of a processor to a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Access {
+pub enum PageAccess {
     /// Nothing yet: the page is mapped in advance.
     None,
     /// It reads or executes.
@@ -94,7 +94,7 @@ pub enum Access {
     Write,
 }
 
-/// What a fault led to.
+/// The outcome of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Faulted {
     /// The page permits the access now, in a page of this order.
@@ -110,16 +110,16 @@ pub enum Faulted {
     },
 }
 
-/// What [`Pmap::protect`] leaves permitted; it never adds a permission.
+/// The permissions that [`Pmap::protect`] keeps; it never adds one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Protection {
+pub struct KeptPermissions {
     /// Writable pages stay writable.
     pub writable: bool,
     /// Executable pages stay executable.
     pub executable: bool,
 }
 
-/// What a pmap has done since it was made.
+/// Counts of a pmap's work since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PmapStatistics {
     /// Pages entered one by one.
@@ -165,9 +165,9 @@ pub struct PmapStatistics {
     pub recreated: u64,
 }
 
-/// Why a superpage is demoted.
+/// The cause of a demotion.
 #[derive(Clone, Copy)]
-pub(crate) enum Cause {
+pub(crate) enum DemotionCause {
     Write,
     Remove,
     Protect,
@@ -196,17 +196,17 @@ pub(crate) fn reach<S: Spaces>(
 }
 
 impl<W: DerefMut<Target = [u64]>> Pmap<W> {
-    /// A pmap over empty reverse maps, for spaces without a mapping.
+    /// Makes a pmap over empty reverse maps, for spaces without a mapping.
     pub fn new(reverse: ReverseMap<W>, status: Status) -> Self {
         Self { reverse, status, statistics: PmapStatistics::default() }
     }
 
-    /// The reverse maps.
+    /// Returns the reverse maps.
     pub const fn reverse(&self) -> &ReverseMap<W> {
         &self.reverse
     }
 
-    /// What has been done so far.
+    /// Returns the counts so far.
     pub const fn statistics(&self) -> PmapStatistics {
         self.statistics
     }
@@ -229,7 +229,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         site: Site,
         frame: Pfn,
         attributes: Attributes,
-        access: Access,
+        access: PageAccess,
         full: Option<Order>,
     ) -> Result<Order, PmapError> {
         let attributes = self.admit(spaces, site, Extent::new(frame, 1), attributes, access)?;
@@ -253,7 +253,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         site: Site,
         frames: (Pfn, Order),
         attributes: Attributes,
-        access: Access,
+        access: PageAccess,
     ) -> Result<(), PmapError> {
         let (frame, order) = frames;
         let extent = Extent::new(frame, order.frames());
@@ -270,14 +270,14 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(())
     }
 
-    /// Whether frames can be mapped at the site, and what they will permit.
+    /// Checks that frames can be mapped at the site; returns what they will permit.
     fn admit<S: Spaces>(
         &self,
         spaces: &mut S,
         site: Site,
         frames: Extent,
         attributes: Attributes,
-        access: Access,
+        access: PageAccess,
     ) -> Result<Attributes, PmapError> {
         let (space, _) = reach(spaces, site.space)?;
         if !space.sizes().is_some_and(|sizes| self.reverse.sizes().contains_all(sizes)) {
@@ -288,22 +288,22 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             let frame = if known.contains(frames.start) { known.end() } else { frames.start };
             return Err(PmapError::UnknownFrame { frame });
         }
-        if access == Access::Write && !attributes.writable {
+        if access == PageAccess::Write && !attributes.writable {
             return Err(PmapError::Denied { page: site.page });
         }
         if self.reverse.free_entries() == 0 {
             return Err(PmapError::OutOfEntries);
         }
-        let (writable, accessed) = (access == Access::Write, access != Access::None);
+        let (writable, accessed) = (access == PageAccess::Write, access != PageAccess::None);
         Ok(Attributes { writable, accessed, ..attributes })
     }
 
-    /// The PV entry of a mapping that was made, for which one is free.
+    /// Adds the PV entry of a mapping that was made, for which one is free.
     fn note(&mut self, order: Order, frame: Pfn, site: Site, attributes: Attributes) {
         let _ = self.reverse.insert(order, frame, site, self.flags(attributes));
     }
 
-    /// The flags that a PV entry holds for a page that permits this.
+    /// Returns the flags that a PV entry holds for a page that permits this.
     pub(crate) const fn flags(&self, attributes: Attributes) -> Flags {
         match self.status {
             Status::InTable => Flags { modified: false, referenced: false },
@@ -342,7 +342,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         order
     }
 
-    /// One promotion, with its PV entries; what was in the way, and the order of
+    /// Makes one promotion, with its PV entries; the error is what was in the way, and the order of
     /// the parts.
     fn promote_once<S: Spaces>(
         &mut self,
@@ -383,13 +383,13 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         }
     }
 
-    /// One demotion at the site, mapping before PV entries, or the removal of
+    /// Makes one demotion at the site, mapping before PV entries, or removes
     /// the superpage if it cannot be demoted, whose pages it then returns.
     pub(crate) fn demote_once<S: Spaces>(
         &mut self,
         spaces: &mut S,
         site: Site,
-        cause: Cause,
+        cause: DemotionCause,
     ) -> Result<Option<PageRange>, PmapError> {
         if self.demote_or_keep(spaces, site, cause)? {
             return Ok(None);
@@ -407,13 +407,13 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(Some(flush.range))
     }
 
-    /// One demotion at the site, mapping before PV entries. Returns whether it
-    /// was made: if no PV entries or no table can be had, the superpage stays.
+    /// Makes one demotion at the site, mapping before PV entries. Returns whether it
+    /// was made: if there are no PV entries or no table, the superpage stays.
     pub(crate) fn demote_or_keep<S: Spaces>(
         &mut self,
         spaces: &mut S,
         site: Site,
-        cause: Cause,
+        cause: DemotionCause,
     ) -> Result<bool, PmapError> {
         let Site { space: id, page } = site;
         let (space, invalidate) = reach(spaces, id)?;
@@ -448,12 +448,12 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             DemotedTable::Recreated => &mut statistics.recreated,
         } += 1;
         *match cause {
-            Cause::Write => &mut statistics.demotions_write,
-            Cause::Remove => &mut statistics.demotions_remove,
-            Cause::Protect => &mut statistics.demotions_protect,
-            Cause::PageOut => &mut statistics.demotions_page_out,
-            Cause::Clean => &mut statistics.demotions_clean,
-            Cause::Move => &mut statistics.demotions_move,
+            DemotionCause::Write => &mut statistics.demotions_write,
+            DemotionCause::Remove => &mut statistics.demotions_remove,
+            DemotionCause::Protect => &mut statistics.demotions_protect,
+            DemotionCause::PageOut => &mut statistics.demotions_page_out,
+            DemotionCause::Clean => &mut statistics.demotions_clean,
+            DemotionCause::Move => &mut statistics.demotions_move,
         } += 1;
         Ok(true)
     }
@@ -493,7 +493,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         spaces: &mut S,
         id: SpaceId,
         range: PageRange,
-        cause: Cause,
+        cause: DemotionCause,
     ) -> Result<(), PmapError> {
         loop {
             let (space, _) = reach(spaces, id)?;
@@ -504,8 +504,8 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         }
     }
 
-    /// A page that is mapped was accessed in a way that it does not permit yet,
-    /// though the kernel does: it becomes accessed and, for a write, writable
+    /// Handles the fault of a page that is mapped and was accessed in a way that it does
+    /// not permit yet, though the kernel does: it becomes accessed and, for a write, writable
     /// and so dirty. A read-only superpage is demoted for a write, down to the
     /// base page. Then promotes it as [`promote`](Self::promote) does, which is
     /// how a superpage becomes writable once all its pages are dirty.
@@ -516,16 +516,16 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         &mut self,
         spaces: &mut S,
         site: Site,
-        access: Access,
+        access: PageAccess,
         full: Option<Order>,
     ) -> Result<Faulted, PmapError> {
         let Site { space: id, page } = site;
         loop {
             let (space, invalidate) = reach(spaces, id)?;
             let mapping = space.translate(page).map_err(|error| translation(page, error))?;
-            let write = access == Access::Write && !mapping.attributes.writable;
+            let write = access == PageAccess::Write && !mapping.attributes.writable;
             if write && mapping.order > Order::BASE {
-                if let Some(range) = self.demote_once(spaces, site, Cause::Write)? {
+                if let Some(range) = self.demote_once(spaces, site, DemotionCause::Write)? {
                     return Ok(Faulted::Removed { range });
                 }
                 continue;
@@ -533,8 +533,8 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             let within = page.raw() & (mapping.order.frames() - 1);
             let head = Vpn::new(page.raw() - within);
             let change = |attributes: Attributes| Attributes {
-                accessed: attributes.accessed || access != Access::None,
-                writable: attributes.writable || access == Access::Write,
+                accessed: attributes.accessed || access != PageAccess::None,
+                writable: attributes.writable || access == PageAccess::Write,
                 ..attributes
             };
             let range = PageRange::new(head, mapping.order.frames());
@@ -548,7 +548,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         }
     }
 
-    /// A write to a page that is mapped read-only: [`fault`](Self::fault).
+    /// Handles the fault of a write to a page that is mapped read-only, as [`fault`](Self::fault).
     ///
     /// # Errors
     /// As there.
@@ -558,7 +558,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         site: Site,
         full: Option<Order>,
     ) -> Result<Faulted, PmapError> {
-        self.fault(spaces, site, Access::Write, full)
+        self.fault(spaces, site, PageAccess::Write, full)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a pmap does to mappings that are there: ranges of a space removed or
+//! A pmap's operations on mappings that are there: ranges of a space removed or
 //! protected, and a frame's mappings in all spaces paged out, laundered, looked
 //! at.
 
@@ -8,13 +8,15 @@ use swath_arch::{Attributes, Extent, Order, PageRange, Pfn, PhysMemory, Vpn};
 use swath_frame::FrameAllocator;
 
 use crate::pmap::error::{PmapError, PmapFault};
-use crate::pmap::mappings::{Cause, Pmap, Protection, Spaces, Status, reach, translation};
+use crate::pmap::mappings::{
+    DemotionCause, KeptPermissions, Pmap, Spaces, Status, reach, translation,
+};
 use crate::pmap::reverse::{Flags, Site, SpaceId};
 use crate::table::encode::Leaf;
 use crate::table::error::UnmapError;
+use crate::table::flush::Flush;
 use crate::table::protect::Mapped;
 use crate::table::space::AddressSpace;
-use crate::table::unmap::Flush;
 use crate::table::walk::Visit;
 
 /// Mappings that are unmapped together.
@@ -49,7 +51,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         id: SpaceId,
         range: PageRange,
     ) -> Result<u64, PmapError> {
-        self.split(spaces, id, range, Cause::Remove)?;
+        self.split(spaces, id, range, DemotionCause::Remove)?;
         let (space, invalidate) = reach(spaces, id)?;
         let mut owed: Option<Flush> = None;
         let mut removed = 0;
@@ -122,9 +124,9 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         spaces: &mut S,
         id: SpaceId,
         range: PageRange,
-        protection: Protection,
+        protection: KeptPermissions,
     ) -> Result<(), PmapError> {
-        self.split(spaces, id, range, Cause::Protect)?;
+        self.split(spaces, id, range, DemotionCause::Protect)?;
         let (space, invalidate) = reach(spaces, id)?;
         let change = |attributes: Attributes| Attributes {
             writable: attributes.writable && protection.writable,
@@ -161,7 +163,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             let within = frame.raw() & (order.frames() - 1);
             let site = Site { page: Vpn::new(site.page.raw() + within), ..site };
             if order > Order::BASE {
-                let gone = self.demote_once(spaces, site, Cause::PageOut)?;
+                let gone = self.demote_once(spaces, site, DemotionCause::PageOut)?;
                 removed += u64::from(gone.is_some());
                 continue;
             }
@@ -176,7 +178,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(removed)
     }
 
-    /// The frame was laundered: it is read-only again in all its mappings, and
+    /// Records that the frame was laundered: it is read-only again in all its mappings, and
     /// no longer modified. Writable superpages around it are demoted, or removed
     /// if they cannot be. Returns whether it was modified.
     ///
@@ -189,7 +191,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         while let Some((order, site, flags)) = self.find(spaces, frame, |flags| flags.modified)? {
             modified = true;
             if order > Order::BASE {
-                self.demote_once(spaces, site, Cause::Clean)?;
+                self.demote_once(spaces, site, DemotionCause::Clean)?;
                 continue;
             }
             let (space, invalidate) = reach(spaces, site.space)?;
@@ -208,7 +210,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(modified)
     }
 
-    /// Whether the frame was written since it was last [`clean`](Self::clean).
+    /// Returns true if the frame was written since it was last [`clean`](Self::clean).
     ///
     /// # Errors
     /// [`PmapError`]; nothing has changed.
@@ -218,7 +220,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(self.reverse.marks(frame).0 || found.is_some())
     }
 
-    /// Whether the frame was accessed, in a mapping that is or was.
+    /// Returns true if the frame was accessed, in a mapping that is or was.
     ///
     /// # Errors
     /// [`PmapError`]; nothing has changed.
@@ -235,7 +237,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         }
     }
 
-    /// The first mapping of the frame whose flags are as wanted, at the frame's
+    /// Returns the first mapping of the frame whose flags are as wanted, at the frame's
     /// own page.
     fn find<S: Spaces>(
         &self,
@@ -299,7 +301,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             });
             visited.map_err(|bus| PmapFault::Space {
                 space: id,
-                error: crate::CheckError::Bus(bus),
+                error: crate::SpaceFault::Bus(bus),
             })?;
             wrong.map_or(Ok(()), Err)?;
         }

@@ -37,7 +37,6 @@
 //! 2·m entries read, and G heads moved. A base page that is mapped once so costs 514 writes; 512
 //! of them moved as a superpage cost 512.004 each.
 
-use core::fmt;
 use core::ops::DerefMut;
 
 use swath_arch::{
@@ -46,18 +45,17 @@ use swath_arch::{
 use swath_frame::FrameAllocator;
 
 use crate::pmap::error::PmapError;
-use crate::pmap::mappings::{Cause, Pmap, Spaces};
+use crate::pmap::mappings::{DemotionCause, Pmap, Spaces};
 use crate::pmap::reverse::{ReverseMap, Site, SpaceId};
-use crate::table::encode::{
-    Entry, Leaf, {self},
-};
+use crate::table::encode::{self, Entry, Leaf};
+use crate::table::flush::Flush;
 use crate::table::space::AddressSpace;
-use crate::table::unmap::Flush;
 
-/// Why a block did not move. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Reasons why a block does not move. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MoveError {
     /// A block does not begin at a multiple of its size.
+    #[error("frame {frame} begins no block of order {order}")]
     Misaligned {
         /// Its first frame.
         frame: Pfn,
@@ -65,69 +63,45 @@ pub enum MoveError {
         order: Order,
     },
     /// The reverse map does not know the frame.
+    #[error("frame {frame} is not in the reverse map")]
     UnknownFrame {
         /// The first such frame of the two blocks.
         frame: Pfn,
     },
     /// A frame of the target is mapped.
+    #[error("frame {frame} of the target is mapped")]
     TargetMapped {
         /// The first such frame.
         frame: Pfn,
     },
     /// A superpage maps frames around the block, too.
+    #[error("a superpage of order {order} maps frames around the block")]
     Superpage {
         /// The superpage's order.
         order: Order,
     },
     /// A descriptor of the space's format cannot say a frame of the target.
+    #[error("space {} cannot map the target", space.0)]
     OutOfReach {
         /// The space.
         space: SpaceId,
     },
     /// There is no space of this number.
+    #[error("there is no space {}", space.0)]
     NoSpace {
         /// The number.
         space: SpaceId,
     },
     /// A PV entry whose page does not lead to the frames: the space was changed
     /// behind the pmap's back.
+    #[error("page {} of space {} does not lead there", site.page, site.space.0)]
     NotMapped {
         /// The PV entry.
         site: Site,
     },
     /// Memory did not answer.
-    Bus(BusError),
-}
-
-impl fmt::Display for MoveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Misaligned { frame, order } => {
-                write!(f, "frame {frame} begins no block of order {order}")
-            }
-            Self::UnknownFrame { frame } => write!(f, "frame {frame} is not in the reverse map"),
-            Self::TargetMapped { frame } => write!(f, "frame {frame} of the target is mapped"),
-            Self::Superpage { order } => {
-                write!(f, "a superpage of order {order} maps frames around the block")
-            }
-            Self::OutOfReach { space } => {
-                write!(f, "space {} cannot map the target", space.0)
-            }
-            Self::NoSpace { space } => write!(f, "there is no space {}", space.0),
-            Self::NotMapped { site } => {
-                write!(f, "page {} of space {} does not lead there", site.page, site.space.0)
-            }
-            Self::Bus(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for MoveError {}
-
-impl From<BusError> for MoveError {
-    fn from(error: BusError) -> Self {
-        Self::Bus(error)
-    }
+    #[error(transparent)]
+    Bus(#[from] BusError),
 }
 
 /// Entries of a mapping: its first, and how many.
@@ -138,16 +112,16 @@ struct Place {
     count: u64,
 }
 
-/// What one entry is changed to, if it is.
+/// The word that one entry is changed to, if it is.
 type Change<'c> = &'c dyn Fn(&Place, u64, u64) -> Option<u64>;
 
-/// Whether the word is of a page of this order and these frames.
+/// Returns true if the word is of a page of this order and these frames.
 fn leads_to(format: Format, place: &Place, word: u64, order: Order, frame: Pfn) -> bool {
     let entry = encode::decode(format, place.level, word);
     matches!(entry, Entry::Leaf(leaf) if (leaf.order, leaf.frame) == (order, frame))
 }
 
-/// The word of the i-th entry of a mapping, in use, leading to `to` instead.
+/// Returns the word of the i-th entry of a mapping, in use, leading to `to` instead.
 fn retarget(format: Format, place: &Place, i: u64, word: u64, to: Pfn) -> u64 {
     let Entry::Leaf(leaf) = encode::decode(format, place.level, word) else { return word };
     let entry_order = Order::known((leaf.order.frames() / place.count).ilog2() as u8);
@@ -158,7 +132,7 @@ fn retarget(format: Format, place: &Place, i: u64, word: u64, to: Pfn) -> u64 {
 }
 
 impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> {
-    /// Where a mapping of this order stands, and the first entry's word.
+    /// Returns the place of a mapping of this order, and the first entry's word.
     fn mapping_at(&self, page: Vpn, order: Order) -> Result<(Place, u64), BusError> {
         let found = self.view().find(page)?;
         let count = order.frames() >> self.view().entry_order(found.level).k();
@@ -192,7 +166,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Ok(self.change(at, &suspend).map(drop)?)
     }
 
-    /// Whether descriptors of this order can lead to the frame.
+    /// Returns true if descriptors of this order can lead to the frame.
     fn reaches(&self, order: Order, frame: Pfn) -> bool {
         let format = self.regime.format;
         let supersection = format == Format::ArmV7 && order == Order::known(12);
@@ -226,7 +200,7 @@ fn copy<C: PhysMemory + ?Sized>(
     to: Pfn,
     order: Order,
 ) -> Result<(), BusError> {
-    let (from, to) = (from.addr().raw(), to.addr().raw());
+    let (from, to) = (from.address().raw(), to.address().raw());
     for offset in (0..order.frames() * BASE_PAGE_BYTES).step_by(8) {
         let word = memory.read_u64(PhysAddr::new(from + offset))?;
         memory.write_u64(PhysAddr::new(to + offset), word)?;
@@ -294,7 +268,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(mappings)
     }
 
-    /// Whether the block can move there as a whole.
+    /// Checks that the block can move there as a whole.
     fn admit_move(&self, from: Pfn, to: Pfn, order: Order) -> Result<(), MoveError> {
         let known = self.reverse.frames();
         for start in [from, to] {
@@ -360,7 +334,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
 
     /// Demotes every mapping of order `order` of the block one size down, so
     /// that its frames can move apart. Returns whether there are none any more;
-    /// there may be if a table or PV entries could not be had: mappings that
+    /// there may be if there was no table or no PV entry: mappings that
     /// were not demoted stay.
     ///
     /// # Errors
@@ -373,7 +347,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         order: Order,
     ) -> Result<bool, PmapError> {
         while let Some((_, site)) = self.reverse.following(order, start, 0) {
-            if order == Order::BASE || !self.demote_or_keep(spaces, site, Cause::Move)? {
+            if order == Order::BASE || !self.demote_or_keep(spaces, site, DemotionCause::Move)? {
                 return Ok(false);
             }
         }
@@ -381,7 +355,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
     }
 }
 
-/// The frame of the target that belongs to a frame of the block.
+/// Returns the frame of the target that belongs to a frame of the block.
 const fn moved(frame: Pfn, from: Pfn, to: Pfn) -> Pfn {
     Pfn::new(to.raw() + (frame.raw() - from.raw()))
 }

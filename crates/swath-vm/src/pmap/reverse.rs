@@ -18,14 +18,13 @@
 //! O(1); to find and to remove O(s). With p parts, promotion is O(p·s) and
 //! demotion O(p + s).
 
-use core::fmt;
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn, Vpn};
 
-use crate::table::superpage::Sizes;
+use crate::table::sizes::Sizes;
 
-/// Which space, by a number that the owner of the spaces gives.
+/// The number of a space, given by the owner of the spaces.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SpaceId(pub u32);
 
@@ -46,16 +45,18 @@ pub(crate) struct Flags {
     pub(crate) referenced: bool,
 }
 
-/// Why the words do not suffice, or are too many.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Reasons why a reverse map is not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReverseError {
     /// The frames end beyond the last frame number, or their lists need more
     /// words than there can be.
+    #[error("frames {frames} are too many")]
     TooMany {
         /// The frames.
         frames: Extent,
     },
     /// Fewer words than the lists' heads take.
+    #[error("{given} words, {needed} are needed")]
     Short {
         /// Words needed for the heads and no entry.
         needed: usize,
@@ -64,21 +65,11 @@ pub enum ReverseError {
     },
 }
 
-impl fmt::Display for ReverseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooMany { frames } => write!(f, "frames {frames} are too many"),
-            Self::Short { needed, given } => write!(f, "{given} words, {needed} are needed"),
-        }
-    }
-}
-
-impl core::error::Error for ReverseError {}
-
-/// What [`ReverseMap::check`] found wrong.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A breach of an invariant, found by [`ReverseMap::check`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReverseFault {
     /// Entries are in no list, or in two.
+    #[error("{found} of {total} PV entries are found")]
     Lost {
         /// Entries in lists and free ones.
         found: u64,
@@ -86,22 +77,12 @@ pub enum ReverseFault {
         total: u64,
     },
     /// A list's link leads to no entry.
+    #[error("the list of frame {frame} leads nowhere")]
     Link {
         /// The first frame of the list.
         frame: Pfn,
     },
 }
-
-impl fmt::Display for ReverseFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost { found, total } => write!(f, "{found} of {total} PV entries are found"),
-            Self::Link { frame } => write!(f, "the list of frame {frame} leads nowhere"),
-        }
-    }
-}
-
-impl core::error::Error for ReverseFault {}
 
 /// No PV entry is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,7 +114,7 @@ pub struct ReverseMap<W> {
     sizes: Sizes,
     /// For each class its order, and its first head among the words.
     classes: [(Order, usize); CLASSES_MAX],
-    /// Where the entries begin.
+    /// Index of the first entry's first word.
     entries_at: usize,
     entries: u32,
     /// The first free entry plus one.
@@ -141,7 +122,7 @@ pub struct ReverseMap<W> {
     free_entries: u32,
 }
 
-/// The heads of one class: a head per aligned group.
+/// Returns the heads of one class: a head per aligned group.
 const fn heads(frames: Extent, order: Order) -> u64 {
     if frames.is_empty() {
         return 0;
@@ -149,7 +130,7 @@ const fn heads(frames: Extent, order: Order) -> u64 {
     ((frames.end().raw() - 1) >> order.k()) - (frames.start.raw() >> order.k()) + 1
 }
 
-/// The orders of the classes, base pages first.
+/// Returns the orders of the classes, base pages first.
 fn orders(sizes: Sizes) -> impl Iterator<Item = Order> {
     core::iter::once(Order::BASE)
         .chain(sizes.iter().filter(|&order| order != Order::BASE))
@@ -157,7 +138,7 @@ fn orders(sizes: Sizes) -> impl Iterator<Item = Order> {
 }
 
 impl ReverseMap<&mut [u64]> {
-    /// Words for the frames of the extent, superpages of `sizes`, and `entries`
+    /// Counts the words for the frames of the extent, superpages of `sizes`, and `entries`
     /// mappings at a time; `None` if there cannot be so many.
     pub fn words_needed(frames: Extent, sizes: Sizes, entries: u32) -> Option<usize> {
         frames.checked_end()?;
@@ -170,7 +151,7 @@ impl ReverseMap<&mut [u64]> {
 }
 
 impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
-    /// Reverse maps without a mapping; as many PV entries as the words hold.
+    /// Makes reverse maps without a mapping, with as many PV entries as the words hold.
     /// One write per word.
     ///
     /// # Errors
@@ -199,27 +180,27 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
             free_entries: 0,
         };
         for entry in (1..=entries).rev() {
-            map.release(entry);
+            map.free_entry(entry);
         }
         Ok(map)
     }
 
-    /// The frames whose mappings are kept.
+    /// Returns the frames whose mappings are kept.
     pub const fn frames(&self) -> Extent {
         self.frames
     }
 
-    /// The superpage sizes that have lists.
+    /// Returns the superpage sizes that have lists.
     pub const fn sizes(&self) -> Sizes {
         self.sizes
     }
 
-    /// PV entries that are free.
+    /// Counts the PV entries that are free.
     pub const fn free_entries(&self) -> u32 {
         self.free_entries
     }
 
-    /// PV entries in use: one per mapping, whatever its size.
+    /// Counts the PV entries in use: one per mapping, whatever its size.
     pub const fn used_entries(&self) -> u32 {
         self.entries - self.free_entries
     }
@@ -261,7 +242,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         Ok(())
     }
 
-    /// `found` and the entries of a list.
+    /// Returns `found` and the entries of a list.
     fn count(&self, head: u64, found: u64, frame: Pfn) -> Result<u64, ReverseFault> {
         let mut found = found;
         let mut at = (head & NEXT) as u32;
@@ -277,7 +258,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
 }
 
 impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
-    /// The head of the list of the group of 2^order frames around the frame.
+    /// Returns the head of the list of the group of 2^order frames around the frame.
     fn head(&self, order: Order, frame: Pfn) -> Option<usize> {
         if !self.frames.contains(frame) {
             return None;
@@ -311,7 +292,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         (Site { space, page: Vpn::new(first & ENTRY_PAGE) }, flags)
     }
 
-    fn release(&mut self, at: u32) {
+    fn free_entry(&mut self, at: u32) {
         self.set_next(at, self.free);
         self.free = at;
         self.free_entries += 1;
@@ -339,7 +320,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         Ok(())
     }
 
-    /// The entry of a mapping and the one before it (0 for the head).
+    /// Returns the entry of a mapping and the one before it (0 for the head).
     fn find(&self, order: Order, frame: Pfn, entry: Site, read: &mut u64) -> Option<(u32, u32)> {
         let mut before = 0;
         *read += 1;
@@ -354,7 +335,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         None
     }
 
-    /// The flags of a mapping; counts the words read.
+    /// Returns the flags of a mapping; counts the words read.
     pub(crate) fn flags(
         &self,
         order: Order,
@@ -383,7 +364,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         } else {
             self.set_next(before, next);
         }
-        self.release(at);
+        self.free_entry(at);
         Some(flags)
     }
 
@@ -401,7 +382,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         let _ = self.insert(to, frame, entry, flags);
     }
 
-    /// PV entries that the demotion of a superpage takes.
+    /// Counts the PV entries that the demotion of a superpage takes.
     pub(crate) const fn entries_to_demote(from: Order, to: Order) -> u64 {
         (1 << (from.k() - to.k())) - 1
     }
@@ -417,7 +398,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         }
     }
 
-    /// The first mapping of the frame, base pages first.
+    /// Returns the first mapping of the frame, base pages first.
     pub(crate) fn first(&self, frame: Pfn) -> Option<(Order, Site)> {
         orders(self.sizes).find_map(|order| {
             let at = (self.words[self.head(order, frame)?] & NEXT) as u32;
@@ -425,7 +406,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         })
     }
 
-    /// The mapping that follows the entry `at` (0: the first) in the list of the
+    /// Returns the mapping that follows the entry `at` (0: the first) in the list of the
     /// group of 2^order frames around the frame, with its entry.
     pub(crate) fn following(&self, order: Order, frame: Pfn, at: u32) -> Option<(u32, Site)> {
         let at = match at {
@@ -435,13 +416,13 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         (at != 0).then(|| (at, self.entry(at).0))
     }
 
-    /// The order of the largest page that maps the frame.
+    /// Returns the order of the largest page that maps the frame.
     pub(crate) fn largest(&self, frame: Pfn) -> Option<Order> {
         let is_mapped = |&order: &Order| self.following(order, frame, 0).is_some();
         orders(self.sizes).filter(is_mapped).last()
     }
 
-    /// The lists' heads of an aligned block: for each class up to its order, the
+    /// Returns the lists' heads of an aligned block: for each class up to its order, the
     /// class and the first frame of each group.
     pub(crate) fn groups(
         &self,
@@ -466,7 +447,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         }
     }
 
-    /// The n-th mapping of the frame among those of one size, with its flags.
+    /// Returns the n-th mapping of the frame among those of one size, with its flags.
     pub(crate) fn nth(&self, order: Order, frame: Pfn, n: u64) -> Option<(Site, Flags)> {
         let mut at = (self.words[self.head(order, frame)?] & NEXT) as u32;
         for _ in 0..n {
@@ -499,7 +480,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         }
     }
 
-    /// What is remembered of a frame: written, accessed.
+    /// Returns what is remembered of a frame: written, accessed.
     pub(crate) fn marks(&self, frame: Pfn) -> (bool, bool) {
         let head = self.head(Order::BASE, frame).map_or(0, |head| self.words[head]);
         (head & MODIFIED != 0, head & REFERENCED != 0)

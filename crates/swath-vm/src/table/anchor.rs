@@ -1,4 +1,4 @@
-//! Which distance between anchors a space should have: the operating system's
+//! The distance between anchors that a space should have: the operating system's
 //! part of hybrid TLB coalescing (Park et al., ISCA 2017), which counts the TLB
 //! entries that each distance would need and takes the least.
 
@@ -7,7 +7,7 @@ use swath_arch::{Order, PageRange};
 /// The distances to choose from, as log2 of pages.
 const DISTANCES: core::ops::RangeInclusive<u8> = 1..=16;
 
-/// How many TLB entries the run needs with anchors `2^log2` pages apart: see
+/// Counts the TLB entries that the run needs with anchors `2^log2` pages apart: see
 /// [`anchor_distance`].
 fn entries(run: PageRange, log2: u8, contiguity_max: u64) -> u64 {
     let distance = 1_u64 << log2;
@@ -25,7 +25,7 @@ fn entries(run: PageRange, log2: u8, contiguity_max: u64) -> u64 {
         .saturating_add(if tail > 0 { stretch(tail) } else { 0 })
 }
 
-/// The distance, 2^1 to 2^16 pages, that needs the fewest TLB entries for the
+/// Returns the distance, 2^1 to 2^16 pages, that needs the fewest TLB entries for the
 /// mapped runs; the smallest of them if several do, 2^1 if there are no runs.
 ///
 /// A run is a range of pages that are contiguous virtually and physically.
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use swath_arch::Vpn;
 
-    /// The same cost page by page: a page is free if the last anchor at or
+    /// Counts the same page by page: a page is free if the last anchor at or
     /// before it stands in the run and reaches it.
     fn entries_by_page(run: PageRange, log2: u8, contiguity_max: u64) -> u64 {
         run.iter()

@@ -3,7 +3,7 @@
 //!
 //! With PCAD a page tells how many pages of its block follow (Ascend) and
 //! precede it (Descend), so that demanding page minus Descend is the block's
-//! first page (Table 1 of the PBS paper). With anchors a page whose number is a
+//! first page (Duong and Hur, Table 1). With anchors a page whose number is a
 //! multiple of the distance tells how many pages of its block begin there, the
 //! page itself included; every other page tells nothing (zero).
 //!
@@ -15,19 +15,19 @@ use swath_arch::{BusError, Coalescing, ContiguityField, Format, PhysAddr, PhysMe
 
 use crate::table::walk::View;
 
-/// How far the word beside a descriptor stands from it.
+/// Distance of a descriptor from the word beside it.
 pub(crate) const BESIDE_BYTES: u64 = swath_arch::BASE_PAGE_BYTES;
 
 /// A mapped base page's place in its block, as the descriptor tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Contiguity {
+pub struct PageContiguity {
     /// PCAD's Ascend, or an anchor's contiguity.
     pub ascend: u64,
     /// PCAD's Descend; zero with anchors.
     pub descend: u64,
 }
 
-/// Where one of the numbers stands.
+/// The place of one of the numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     /// In the descriptor.
@@ -42,7 +42,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Where Ascend or an anchor's contiguity stands; `None` without
+    /// Returns the place of Ascend or an anchor's contiguity; `None` without
     /// coalescing.
     pub(crate) const fn ascend(format: Format, coalescing: Coalescing) -> Option<Self> {
         match coalescing {
@@ -60,7 +60,7 @@ impl Place {
         }
     }
 
-    /// Where Descend stands; `None` without PCAD.
+    /// Returns the place of Descend; `None` without PCAD.
     pub(crate) const fn descend(format: Format, coalescing: Coalescing) -> Option<Self> {
         match coalescing {
             Coalescing::Pcad(ContiguityField::Descriptor) => {
@@ -73,7 +73,7 @@ impl Place {
         }
     }
 
-    /// The largest number that fits.
+    /// Returns the largest number that fits.
     pub(crate) const fn max(self) -> u64 {
         match self {
             Self::Descriptor(field) => field.max(),
@@ -81,7 +81,7 @@ impl Place {
         }
     }
 
-    /// The number that belongs to the entry at `at`, whose word is `word`.
+    /// Returns the number that belongs to the entry at `at`, whose word is `word`.
     pub(crate) fn get<M: PhysMemory>(
         self,
         view: View<'_, M>,
@@ -111,7 +111,7 @@ impl Place {
     }
 }
 
-/// The address of the word beside the entry at `at`.
+/// Returns the address of the word beside the entry at `at`.
 pub(crate) const fn beside(at: PhysAddr) -> PhysAddr {
     PhysAddr::new(at.raw() + BESIDE_BYTES)
 }
@@ -125,15 +125,15 @@ pub(crate) struct Piece {
     pub(crate) page: u64,
     /// The first page's descriptor without contiguity.
     pub(crate) word: u64,
-    /// How many pages of the block precede the first.
+    /// Number of pages of the block that precede the first.
     pub(crate) before: u64,
-    /// How many pages of the block begin with the first.
+    /// Number of pages of the block from the first on.
     pub(crate) after: u64,
-    /// How many entries to write: at most `after`.
+    /// Number of entries to write: at most `after`.
     pub(crate) count: u64,
 }
 
-/// How a format's words reach memory: a type rather than a value, so that the
+/// The way of a format's words to memory: a type rather than a value, so that the
 /// loop over the pages of a block holds no decision that is the same for all.
 trait Words {
     const FORMAT: Format;

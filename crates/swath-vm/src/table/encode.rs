@@ -22,7 +22,7 @@ use swath_arch::{Attributes, Format, MemoryKind, Order, Pfn, PhysAddr};
 /// A shareability of ARMv8 that marks a foreign frame: outer shareable.
 const SH_OUTER: u64 = 0b10;
 
-/// What one descriptor says.
+/// The meaning of one descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
     /// Nothing.
@@ -33,7 +33,7 @@ pub(crate) enum Entry {
     Leaf(Leaf),
 }
 
-/// What one descriptor is.
+/// The kind of one descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// Nothing.
@@ -44,20 +44,20 @@ pub(crate) enum Kind {
     Leaf(Order),
 }
 
-/// What a leaf says.
+/// The meaning of a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Leaf {
     /// The size of the page.
     pub(crate) order: Order,
     /// The first frame of the page.
     pub(crate) frame: Pfn,
-    /// What it permits.
+    /// Its permissions and kind of memory.
     pub(crate) attributes: Attributes,
-    /// Whether the space took the frames itself.
+    /// True if the space allocated the frames itself.
     pub(crate) owned: bool,
 }
 
-/// Whether the hardware would look at the entry at all.
+/// Returns true if the hardware would look at the entry at all.
 #[inline(always)]
 pub(crate) const fn in_use(format: Format, word: u64) -> bool {
     match format {
@@ -67,7 +67,7 @@ pub(crate) const fn in_use(format: Format, word: u64) -> bool {
     }
 }
 
-/// The descriptor of a table. In x86-64 the leaves alone restrict access.
+/// Returns the descriptor of a table. In x86-64 the leaves alone restrict access.
 pub(crate) const fn table(format: Format, at: PhysAddr) -> u64 {
     match format {
         Format::ArmV7 => armv7::TYPE.set(at.raw(), armv7::TYPE_TABLE),
@@ -76,7 +76,7 @@ pub(crate) const fn table(format: Format, at: PhysAddr) -> u64 {
     }
 }
 
-/// The descriptor at `level` of a page of 2^`order` frames whose first is
+/// Returns the descriptor at `level` of a page of 2^`order` frames whose first is
 /// `frame`. For a base page it is the descriptor of frame 0 plus the address.
 pub(crate) fn leaf(format: Format, level: usize, leaf: Leaf) -> u64 {
     match format {
@@ -86,7 +86,7 @@ pub(crate) fn leaf(format: Format, level: usize, leaf: Leaf) -> u64 {
     }
 }
 
-/// How far the address in a descriptor moves from one of 16 alike to the
+/// Returns the distance of the address in a descriptor from one of 16 alike to the
 /// next: ARMv7 repeats the same word, ARMv8 maps the next piece.
 pub(crate) const fn copy_stride_bytes(format: Format, order_of_entry: Order) -> u64 {
     match format {
@@ -95,7 +95,7 @@ pub(crate) const fn copy_stride_bytes(format: Format, order_of_entry: Order) -> 
     }
 }
 
-/// What the word at `level` says.
+/// Decodes the word at `level`.
 pub(crate) fn decode(format: Format, level: usize, word: u64) -> Entry {
     match kind(format, level, word) {
         Kind::Empty => Entry::Empty,
@@ -113,7 +113,7 @@ pub(crate) fn decode(format: Format, level: usize, word: u64) -> Entry {
     }
 }
 
-/// What the word at `level` is, which is all that a walk needs.
+/// Returns the kind of the word at `level`, which is all that a walk needs.
 #[inline]
 pub(crate) const fn kind(format: Format, level: usize, word: u64) -> Kind {
     if !in_use(format, word) {
@@ -152,7 +152,7 @@ pub(crate) const fn kind(format: Format, level: usize, word: u64) -> Kind {
     }
 }
 
-/// The first frame of the page of 2^`order` frames that the leaf maps.
+/// Returns the first frame of the page of 2^`order` frames that the leaf maps.
 #[inline]
 pub(crate) const fn frame(format: Format, order: Order, word: u64) -> Pfn {
     let address = match format {
@@ -168,7 +168,7 @@ pub(crate) const fn frame(format: Format, order: Order, word: u64) -> Pfn {
     Pfn::new(address >> swath_arch::BASE_PAGE_SHIFT & !(order.frames() - 1))
 }
 
-/// Whether the space took the leaf's frames itself.
+/// Returns true if the space allocated the leaf's frames itself.
 #[inline]
 pub(crate) const fn owned(format: Format, level: usize, word: u64) -> bool {
     match (format, level) {
@@ -180,7 +180,7 @@ pub(crate) const fn owned(format: Format, level: usize, word: u64) -> bool {
     }
 }
 
-/// The leaf made invalid, keeping all that [`resume`] needs.
+/// Makes a leaf invalid, keeping all that [`resume`] needs.
 pub(crate) const fn suspend(format: Format, level: usize, word: u64) -> u64 {
     match format {
         // TEX[0], C and B say one of two things, so C and B are spare: C tells
@@ -198,7 +198,7 @@ pub(crate) const fn suspend(format: Format, level: usize, word: u64) -> u64 {
     }
 }
 
-/// The leaf that was suspended.
+/// Makes a leaf valid again that was suspended.
 pub(crate) const fn resume(format: Format, level: usize, word: u64) -> u64 {
     match format {
         Format::ArmV7 if level == 1 => {
@@ -217,7 +217,7 @@ pub(crate) const fn resume(format: Format, level: usize, word: u64) -> u64 {
     }
 }
 
-/// {TEX\[0\], C, B} of a kind of memory.
+/// Returns {TEX\[0\], C, B} of a kind of memory.
 const fn remap(memory: MemoryKind) -> u64 {
     match memory {
         MemoryKind::Normal => armv7::REMAP_NORMAL,
@@ -227,7 +227,7 @@ const fn remap(memory: MemoryKind) -> u64 {
 
 fn armv7_leaf(level: usize, leaf: Leaf) -> u64 {
     let Leaf { order, frame, attributes: a, owned } = leaf;
-    let pa = frame.addr().raw();
+    let pa = frame.address().raw();
     let tex_c_b = remap(a.memory);
     let mut word = armv7::C.set(armv7::B.set(0, tex_c_b), tex_c_b >> 1);
     let tex0 = tex_c_b >> 2;
@@ -291,7 +291,7 @@ fn armv7_attributes(level: usize, order: Order, word: u64) -> Attributes {
     }
 }
 
-/// log2 of the base pages that one entry at `level` of a format with four
+/// Returns log2 of the base pages that one entry at `level` of a format with four
 /// levels of nine bits maps.
 const fn entry_order_of_nine_bits(level: usize) -> Order {
     match level {
@@ -371,7 +371,7 @@ fn x86_64_attributes(word: u64) -> Attributes {
 mod tests {
     use super::*;
 
-    /// Every combination of attributes.
+    /// Returns every combination of attributes.
     fn all_attributes() -> impl Iterator<Item = Attributes> {
         (0..64_u32).map(|bits| Attributes {
             writable: bits & 1 != 0,

@@ -6,36 +6,34 @@ use swath_arch::{
 };
 use swath_frame::FrameAllocator;
 
-use crate::table::contiguity::{Contiguity, Place};
-use crate::table::encode::{
-    Entry, Leaf, {self},
-};
-use crate::table::error::{CheckError, TranslateError};
+use crate::table::contiguity::{PageContiguity, Place};
+use crate::table::encode::{self, Entry, Leaf};
+use crate::table::error::{SpaceFault, TranslateError};
 use crate::table::space::{AddressSpace, first_not_canonical};
 use crate::table::walk::{Below, Visit};
 
 /// A translation, as software sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Mapping {
+pub struct PageMapping {
     /// The frame of the page asked for.
     pub frame: Pfn,
     /// The order of the page that maps it.
     pub order: Order,
-    /// What it permits.
+    /// Its permissions and kind of memory.
     pub attributes: Attributes,
-    /// Whether the space took the frame itself and will give it back.
+    /// True if the space allocated the frame itself and will free it.
     pub owned: bool,
-    /// What the descriptor says of its neighbours: zero for larger pages.
-    pub contiguity: Contiguity,
+    /// The neighbours of the page in its block: zero for larger pages.
+    pub contiguity: PageContiguity,
 }
 
 impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> {
-    /// What the page is mapped to. Reads at most l descriptors, and the word
+    /// Translates a page. Reads at most l descriptors, and the word
     /// beside one; changes nothing.
     ///
     /// # Errors
     /// [`TranslateError`].
-    pub fn translate(&self, page: Vpn) -> Result<Mapping, TranslateError> {
+    pub fn translate(&self, page: Vpn) -> Result<PageMapping, TranslateError> {
         let format = self.regime.format;
         if first_not_canonical(format, PageRange::new(page, 1)).is_some() {
             return Err(TranslateError::NotCanonical { page });
@@ -45,7 +43,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             return Err(TranslateError::NotMapped { page });
         };
         let offset = page.raw() & (leaf.order.frames() - 1);
-        Ok(Mapping {
+        Ok(PageMapping {
             frame: Pfn::new(leaf.frame.raw() + offset),
             order: leaf.order,
             attributes: leaf.attributes,
@@ -54,21 +52,21 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         })
     }
 
-    fn contiguity(&self, leaf: Leaf, at: PhysAddr, word: u64) -> Result<Contiguity, BusError> {
+    fn contiguity(&self, leaf: Leaf, at: PhysAddr, word: u64) -> Result<PageContiguity, BusError> {
         let Regime { format, coalescing, .. } = self.regime;
         let number = |place: Option<Place>| match place {
             Some(place) if leaf.order == Order::BASE => place.get(self.view(), at, word),
             _ => Ok(0),
         };
-        Ok(Contiguity {
+        Ok(PageContiguity {
             ascend: number(Place::ascend(format, coalescing))?,
             descend: number(Place::descend(format, coalescing))?,
         })
     }
 
-    /// What is wrong with a table below the root: its number of entries, or
+    /// Returns the fault of a table below the root: its number of entries, or
     /// that it is kept for nothing.
-    fn check_table(&self, below: Below) -> Option<CheckError> {
+    fn check_table(&self, below: Below) -> Option<SpaceFault> {
         let view = self.view();
         let Below { level, link, kept, in_use, .. } = below;
         if level == 0 || !view.has_half(level - 1) {
@@ -78,25 +76,25 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             let right = self.kept_is_right(level - 1, link);
             return match right {
                 Ok(true) => None,
-                Ok(false) => Some(CheckError::Kept { entry: link }),
-                Err(bus) => Some(CheckError::Bus(bus)),
+                Ok(false) => Some(SpaceFault::Kept { entry: link }),
+                Err(bus) => Some(SpaceFault::Bus(bus)),
             };
         }
         match view.read(view.half(level - 1, link)) {
             Ok(said) if said == in_use => None,
-            Ok(said) => Some(CheckError::Occupancy { link, said, in_use }),
-            Err(bus) => Some(CheckError::Bus(bus)),
+            Ok(said) => Some(SpaceFault::Occupancy { link, said, in_use }),
+            Err(bus) => Some(SpaceFault::Bus(bus)),
         }
     }
 
     /// Walks every invariant, in one reading of every entry of every table.
     ///
     /// # Errors
-    /// [`CheckError`]: the first thing wrong.
-    pub fn check(&self) -> Result<(), CheckError> {
+    /// [`SpaceFault`]: the first thing wrong.
+    pub fn check(&self) -> Result<(), SpaceFault> {
         let format = self.regime.format;
         let anchors = matches!(self.regime.coalescing, Coalescing::Anchor { .. });
-        let mut wrong: Option<CheckError> = None;
+        let mut wrong: Option<SpaceFault> = None;
         let mut reached = self.view().table_order(0).frames();
         let mut last_frame = None;
         // The run of base pages that ends before `next`: its start, its
@@ -125,7 +123,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                     Err(_) => false,
                 };
                 if leaf.order != Order::BASE && (word != expected || !alike) {
-                    wrong.get_or_insert(CheckError::Copies { page });
+                    wrong.get_or_insert(SpaceFault::Copies { page });
                 }
                 let said = self.contiguity(leaf, at, word).unwrap_or_default();
                 let frame = leaf.frame.raw() + within;
@@ -136,7 +134,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                     && page.raw() != start;
                 if !goes_on {
                     if claimed > next {
-                        wrong.get_or_insert(CheckError::Contiguity { page: claimant });
+                        wrong.get_or_insert(SpaceFault::Contiguity { page: claimant });
                     }
                     (start, claimed) = (page.raw(), 0);
                     delta = frame.wrapping_sub(page.raw());
@@ -152,16 +150,16 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                     (claimed, claimant) = (claim, page);
                 }
                 if said.descend > page.raw() - start {
-                    wrong.get_or_insert(CheckError::Contiguity { page });
+                    wrong.get_or_insert(SpaceFault::Contiguity { page });
                 }
             }
         });
-        visited.map_err(CheckError::Bus)?;
+        visited.map_err(SpaceFault::Bus)?;
         if claimed > next {
-            wrong.get_or_insert(CheckError::Contiguity { page: claimant });
+            wrong.get_or_insert(SpaceFault::Contiguity { page: claimant });
         }
         if reached != self.table_frames {
-            wrong.get_or_insert(CheckError::TableFrames { reached, taken: self.table_frames });
+            wrong.get_or_insert(SpaceFault::TableFrames { reached, taken: self.table_frames });
         }
         wrong.map_or(Ok(()), Err)
     }

@@ -5,11 +5,9 @@ use swath_arch::formats::x86_64;
 use swath_arch::{BusError, Format, Order, PhysAddr, PhysMemory};
 use swath_frame::FrameAllocator;
 
-use crate::table::encode::{
-    Leaf, {self},
-};
+use crate::table::encode::{self, Leaf};
+use crate::table::flush::Flush;
 use crate::table::space::AddressSpace;
-use crate::table::unmap::Flush;
 
 /// Entries that promotion checks and demotion writes: one page of order `to`,
 /// or all of the pages of order `part` in its place.
@@ -20,7 +18,7 @@ pub(crate) struct Parts {
     pub(crate) level: usize,
     /// The first of them, whose entry maps the first part.
     pub(crate) first: Leaf,
-    /// How many entries there are.
+    /// Number of entries.
     pub(crate) count: u64,
     /// The first entry's word.
     pub(crate) word: u64,
@@ -52,14 +50,14 @@ impl Parts {
         }
     }
 
-    /// The word of the i-th entry.
+    /// Returns the word of the i-th entry.
     #[inline]
     pub(crate) const fn word(&self, i: u64) -> u64 {
         self.word + (i >> self.shift) * self.step_bytes
     }
 }
 
-/// The bits that are compared.
+/// Returns the bits that are compared.
 pub(crate) const fn compared(format: Format) -> u64 {
     match format {
         Format::ArmV7 | Format::ArmV8 => u64::MAX,
@@ -93,7 +91,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Ok(())
     }
 
-    /// As [`replace`](Self::replace) for the one entry of a superpage that
+    /// Does as [`replace`](Self::replace) for the one entry of a superpage that
     /// becomes a link, or the other way. On x86-64 there is no break.
     pub(crate) fn replace_word(
         &mut self,

@@ -4,13 +4,11 @@
 use swath_arch::{Attributes, BusError, PageRange, PhysAddr, PhysMemory, Vpn};
 use swath_frame::FrameAllocator;
 
-use crate::table::encode::{
-    Entry, Kind, Leaf, {self},
-};
+use crate::table::encode::{self, Entry, Kind, Leaf};
 use crate::table::error::DemoteError;
+use crate::table::flush::Flush;
 use crate::table::parts::Parts;
 use crate::table::space::{AddressSpace, first_not_canonical};
-use crate::table::unmap::Flush;
 
 /// A page that is mapped, of any size.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +95,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Ok(())
     }
 
-    /// A page at one end of the range whose superpage lies in it in part.
+    /// Returns a page at one end of the range whose superpage lies in it in part.
     pub(crate) fn crossing(&self, range: PageRange) -> Result<Option<Vpn>, DemoteError> {
         if self.sizes.is_none() {
             return Err(DemoteError::NotForSuperpages);
@@ -121,7 +119,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Ok(None)
     }
 
-    /// The first page mapped from `page` on and before `end`; a superpage that
+    /// Returns the first page mapped from `page` on and before `end`; a superpage that
     /// holds `page` counts from its own first page. `near` keeps the leaf table
     /// from one call to the next.
     pub(crate) fn next_mapped(

@@ -1,6 +1,6 @@
 //! Promotion and demotion of one space's pages, the machine-dependent part of
-//! transparent superpages (the talk "Transparent Superpages Support for FreeBSD
-//! on ARM", its `pmap_promote_section` and `pmap_demote_section`).
+//! transparent superpages (Bodek, `pmap_promote_section` and
+//! `pmap_demote_section`).
 //!
 //! A superpage arises in two ways. **Join**: 16 entries of one table say that
 //! they are one page (ARMv7's large pages and supersections, ARMv8's contiguous
@@ -12,7 +12,7 @@
 //! [`with_superpages`](AddressSpace::with_superpages) gives each table whose
 //! entries can be superpages a software half: the word for the entry at address
 //! `a` stands at `a` + the table's length. Beside a link it counts the entries
-//! in use of the table below (the talk's `l2b_occupancy`), so that promotion
+//! in use of the table below (Bodek's `l2b_occupancy`), so that promotion
 //! fails after one word while a page is missing, and a table is known to be
 //! empty without a look at it. Beside a superpage it is the address of the kept
 //! table, 0 if the superpage was created directly. The hardware looks at neither.
@@ -59,60 +59,11 @@ use swath_arch::{
 };
 use swath_frame::FrameAllocator;
 
-use crate::table::encode::{
-    Entry, Kind, Leaf, {self},
-};
-use crate::table::error::{DemoteError, MapError, PromoteError, Refusal};
+use crate::table::encode::{self, Entry, Kind, Leaf};
+use crate::table::error::{DemoteError, MapPagesError, PromoteError, Refusal};
+use crate::table::flush::Flush;
 use crate::table::parts::{Parts, compared};
 use crate::table::space::{AddressSpace, first_not_canonical};
-use crate::table::unmap::Flush;
-
-/// A set of superpage sizes, as orders: which are on.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Sizes(u64);
-
-impl Sizes {
-    /// None: superpages off.
-    pub const NONE: Self = Self(0);
-
-    /// Every superpage size of the format: the default, as the talk's outlook
-    /// wants it. ARMv7: 64 KiB, 1 MiB, 16 MiB. ARMv8: 64 KiB, 2 MiB, 32 MiB,
-    /// 1 GiB. x86-64: 2 MiB, 1 GiB.
-    pub const fn all(format: Format) -> Self {
-        match format {
-            Format::ArmV7 => Self(1 << 4 | 1 << 8 | 1 << 12),
-            Format::ArmV8 => Self(1 << 4 | 1 << 9 | 1 << 13 | 1 << 18),
-            Format::X86_64 => Self(1 << 9 | 1 << 18),
-        }
-    }
-
-    /// These and `order`.
-    #[must_use]
-    pub const fn with(self, order: Order) -> Self {
-        Self(self.0 | 1 << order.k())
-    }
-
-    /// These but for `order`.
-    #[must_use]
-    pub const fn without(self, order: Order) -> Self {
-        Self(self.0 & !(1 << order.k()))
-    }
-
-    /// Whether `order` is among them.
-    pub const fn contains(self, order: Order) -> bool {
-        self.0 >> order.k() & 1 == 1
-    }
-
-    /// Whether all of `others` are among them.
-    pub const fn contains_all(self, others: Self) -> bool {
-        others.0 & !self.0 == 0
-    }
-
-    /// The orders, ascending.
-    pub fn iter(self) -> impl DoubleEndedIterator<Item = Order> + Clone {
-        (0..=Order::MAX.k() as u8).filter_map(Order::new).filter(move |&order| self.contains(order))
-    }
-}
 
 /// A promotion that was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -125,7 +76,7 @@ pub struct Promoted {
     pub to: Order,
     /// The order of each of the pages that it was made of.
     pub from: Order,
-    /// What it permits.
+    /// Its permissions and kind of memory.
     pub attributes: Attributes,
     /// Words of tables that were read.
     pub words_read: u64,
@@ -138,15 +89,15 @@ pub struct Demoted {
     pub page: Vpn,
     /// Its first frame.
     pub frame: Pfn,
-    /// What its order was.
+    /// The superpage's order.
     pub from: Order,
     /// The order of each of the pages that take its place.
     pub to: Order,
-    /// Where their table came from.
+    /// The origin of their table.
     pub table: DemotedTable,
 }
 
-/// Where the entries came from that a demotion put in a superpage's place.
+/// The origin of the entries that a demotion put in a superpage's place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DemotedTable {
     /// 16 entries were parted where they stood.
@@ -159,7 +110,7 @@ pub enum DemotedTable {
     Recreated,
 }
 
-/// Where pages of an order stand: the level of their entries, and whether 16
+/// Returns the place of pages of an order: the level of their entries, and whether 16
 /// entries are joined.
 fn place(format: Format, order: Order) -> Option<(usize, bool)> {
     format.levels().iter().enumerate().find_map(|(level, of_level)| {
@@ -169,7 +120,7 @@ fn place(format: Format, order: Order) -> Option<(usize, bool)> {
 }
 
 impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> {
-    /// The order of the pages that one entry at `level` is folded from, or is
+    /// Returns the order of the pages that one entry at `level` is folded from, or is
     /// demoted to.
     fn part_order(&self, level: usize) -> Order {
         let leaves = self.regime.format.levels()[level + 1].leaves;
@@ -177,7 +128,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         *leaves.iter().skip(1).find(on).unwrap_or(&leaves[0])
     }
 
-    /// What a page of a superpage size is demoted to, or made of.
+    /// Returns the order that a page of a superpage size is demoted to, or made of.
     pub(crate) fn part_of(&self, order: Order) -> Option<Order> {
         let (level, joined) = place(self.regime.format, order)?;
         match joined {
@@ -201,7 +152,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         self.promote_if(page, order, invalidate, |_, _| true)
     }
 
-    /// As [`promote`](Self::promote), if `accept` says yes to every part: its
+    /// Does as [`promote`](Self::promote), if `accept` says yes to every part: its
     /// first page and its first frame.
     pub(crate) fn promote_if(
         &mut self,
@@ -232,7 +183,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         })
     }
 
-    /// The entry at `level` on the way to the page.
+    /// Returns the entry at `level` on the way to the page.
     fn entry_at(
         &self,
         level: usize,
@@ -368,7 +319,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Ok(parts)
     }
 
-    /// Why the i-th entry is no part.
+    /// Returns the reason why the i-th entry is no part.
     fn difference(&self, parts: &Parts, page: Vpn, i: u64, word: u64) -> Refusal {
         let entry_order = self.view().entry_order(parts.level);
         let offset = i << entry_order.k();
@@ -387,7 +338,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         }
     }
 
-    /// One size down at the page: parts the 16 entries of a joined page, or
+    /// Demotes the page by one size: parts the 16 entries of a joined page, or
     /// puts the table back that was kept, or a new one. What the pages permit
     /// stays as it is. Costs as the module says.
     ///
@@ -450,9 +401,9 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let (table, taken) = match kept {
             Some(table) => (table, Extent::default()),
             None => self.table_frame(at, level + 1, page).map_err(|error| match error {
-                MapError::NoTable(error) => DemoteError::NoTable(error),
-                MapError::TableOutOfReach { frame } => DemoteError::TableOutOfReach { frame },
-                MapError::Bus(bus) => DemoteError::Bus(bus),
+                MapPagesError::NoTable(error) => DemoteError::NoTable(error),
+                MapPagesError::TableOutOfReach { frame } => DemoteError::TableOutOfReach { frame },
+                MapPagesError::Bus(bus) => DemoteError::Bus(bus),
                 // Nothing else happens while a table is made.
                 _ => DemoteError::NotMapped { page },
             })?,
@@ -470,7 +421,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         });
         let table = match (linked, kept) {
             (Err(bus), _) => {
-                self.give_back_table(taken);
+                self.free_table(taken);
                 return Err(bus.into());
             }
             (Ok(_), None) => DemotedTable::Recreated,
@@ -481,7 +432,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Ok(Demoted { page, frame: leaf.frame, from, to, table })
     }
 
-    /// What stands in the table below in place of a superpage's entry at
+    /// Returns the entries of the table below in place of a superpage's entry at
     /// `level`.
     fn parts_below(&self, level: usize, leaf: Leaf) -> Parts {
         let view = self.view();
@@ -509,7 +460,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         Ok(true)
     }
 
-    /// Whether the table kept beside the entry at `at` is stale or says what
+    /// Returns true if the table kept beside the entry at `at` is stale or says what
     /// the superpage says.
     pub(crate) fn kept_is_right(&self, level: usize, at: PhysAddr) -> Result<bool, BusError> {
         let view = self.view();
@@ -545,7 +496,7 @@ const fn promoted(page: Vpn, from: Order, said: Leaf, words_read: u64) -> Promot
     Promoted { page, frame, to, from, attributes, words_read }
 }
 
-/// Whether an ordinary descriptor cannot say the frame: those behind a
+/// Returns true if an ordinary descriptor cannot say the frame: those behind a
 /// supersection of ARMv7 may lie beyond 32 bits.
 const fn frame_out_of_reach(format: Format, leaf: Leaf) -> bool {
     let supersection = matches!(format, Format::ArmV7) && leaf.order.k() == 12;

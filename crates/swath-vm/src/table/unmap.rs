@@ -8,40 +8,23 @@
 use swath_arch::{
     BusError, Coalescing, Extent, Format, Order, PageRange, PhysAddr, PhysMemory, Vpn,
 };
-use swath_frame::{FrameAllocator, FreeError};
+use swath_frame::{FrameAllocator, FrameFreeError};
 
 use crate::table::contiguity::Place;
-use crate::table::encode::{
-    Kind, {self},
-};
+use crate::table::encode::{self, Kind};
 use crate::table::error::UnmapError;
+use crate::table::flush::Flush;
 use crate::table::space::{AddressSpace, append, first_not_canonical};
 use crate::table::walk::LEVELS_MAX;
-
-/// The TLB maintenance that a change owes.
-///
-/// Until it is done, a TLB may go on using what is unmapped, and the frames
-/// may have a new owner as soon as somebody takes them: do it before anyone
-/// does.
-#[must_use = "a TLB may still hold what was unmapped"]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Flush {
-    /// Every TLB entry that covers any of these pages is to be invalidated,
-    /// also a coalesced one that was filled from a page outside.
-    pub range: PageRange,
-    /// Links to tables were taken away or put there: caches of table entries
-    /// on the way to the range are to be invalidated too.
-    pub links_changed: bool,
-}
 
 /// Contiguity that was corrected on one side of a range, so that it can be
 /// put back.
 #[derive(Clone, Copy, Debug)]
 struct Trimmed {
     side: Side,
-    /// How many descriptors were changed, counted away from the range.
+    /// Number of descriptors that were changed, counted away from the range.
     count: u64,
-    /// By how much what the nearest of them claimed went into the range.
+    /// Pages by which the claim of the nearest of them went into the range.
     extra: u64,
 }
 
@@ -94,7 +77,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             self.restore(before);
             return Err(bus.into());
         }
-        let (links_changed, refused) = self.release(range);
+        let (links_changed, refused) = self.free_suspended(range);
         let flush = Flush { range, links_changed };
         match refused {
             None => Ok(flush),
@@ -110,10 +93,10 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             Ok(()) => range.count,
             Err((_, done)) => done,
         };
-        self.release(PageRange::new(range.start, done));
+        self.free_suspended(PageRange::new(range.start, done));
     }
 
-    /// The entries from the page's on, up to `pages` pages: those of its leaf
+    /// Returns the entries from the page's on, up to `pages` pages: those of its leaf
     /// table, or those of its larger page.
     fn span(&self, page: Vpn, pages: u64) -> Result<Span, BusError> {
         let view = self.view();
@@ -249,7 +232,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         result
     }
 
-    /// The link of the span's table, if the entries in use are written there.
+    /// Returns the link of the span's table, if the entries in use are written there.
     fn counted(&self, page: Vpn, span: Span) -> Result<Option<PhysAddr>, BusError> {
         if span.level == 0 || !self.view().has_half(span.level - 1) {
             return Ok(None);
@@ -260,7 +243,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// Gives back what the suspended entries of the range held, and the tables
     /// that have become empty. Returns whether there were such tables, and the
     /// first extent that the allocator refused.
-    fn release(&mut self, range: PageRange) -> (bool, Option<(Extent, FreeError)>) {
+    fn free_suspended(&mut self, range: PageRange) -> (bool, Option<(Extent, FrameFreeError)>) {
         let format = self.regime.format;
         let mut pending = Extent::default();
         let mut refused = None;
@@ -298,7 +281,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         (links_changed, refused)
     }
 
-    fn free_frames(&mut self, block: Extent, refused: &mut Option<(Extent, FreeError)>) {
+    fn free_frames(&mut self, block: Extent, refused: &mut Option<(Extent, FrameFreeError)>) {
         if let Err(error) = self.frames.free(block) {
             refused.get_or_insert((block, error));
         }
@@ -310,7 +293,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         self.prune_from(page, 0);
     }
 
-    /// As [`prune`](Self::prune), where `hole` entries from the page's on are
+    /// Does as [`prune`](Self::prune), where `hole` entries from the page's on are
     /// known not to be in use. Returns whether a table
     /// was given back.
     fn prune_from(&mut self, page: Vpn, hole: u64) -> bool {
@@ -343,7 +326,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         freed
     }
 
-    /// Whether no entry of the table is in use: by its number where that is
+    /// Returns true if no entry of the table is in use: by its number where that is
     /// written, or looking outward from the hole in turn on both sides: where
     /// one neighbour is in use, after two reads.
     fn is_empty(
@@ -392,15 +375,12 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             return Err(bus);
         }
         if !shared {
-            self.give_back_table(Extent::new(
-                table.frame(),
-                self.view().table_order(level).frames(),
-            ));
+            self.free_table(Extent::new(table.frame(), self.view().table_order(level).frames()));
         }
         Ok(())
     }
 
-    /// Whether the table of the entry at `link` shares its frame.
+    /// Returns true if the table of the entry at `link` shares its frame.
     fn is_shared(&self, link: PhysAddr) -> Result<bool, BusError> {
         Ok(self.regime.format == Format::ArmV7 && self.view().shared_frame(link)?.is_some())
     }
@@ -422,7 +402,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         }
         if !self.is_shared(at).unwrap_or(true) {
             let count = self.view().table_order(level + 1).frames();
-            self.give_back_table(Extent::new(table.frame(), count));
+            self.free_table(Extent::new(table.frame(), count));
         }
     }
 
@@ -488,7 +468,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         }
     }
 
-    /// The i-th page away from the edge that carries contiguity, and the most
+    /// Returns the i-th page away from the edge that carries contiguity, and the most
     /// that it may claim.
     const fn beyond(&self, side: Side, i: u64) -> Option<(Vpn, u64)> {
         match (side, self.regime.coalescing) {
@@ -510,7 +490,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         }
     }
 
-    /// The entry of a mapped base page, and its word; `None` for everything
+    /// Returns the entry of a mapped base page, and its word; `None` for everything
     /// else. `leaf_table` keeps the way from one page to the next.
     fn base_page(
         &self,

@@ -1,23 +1,12 @@
 //! Making tables on the way to a page, and the number of their entries in use.
 
 use swath_arch::{BusError, Extent, Format, Order, PhysAddr, PhysMemory, Vpn};
-use swath_frame::{AllocError, FrameAllocator};
+use swath_frame::{FrameAllocateError, FrameAllocator};
 
-use crate::table::encode::{
-    Kind, {self},
-};
-use crate::table::error::MapError;
-use crate::table::space::{AddressSpace, clear, give_back, out_of_reach};
-
-/// Where the way to a table ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
-    pub(crate) table: PhysAddr,
-    /// The entry that links it; the root's own address for the root.
-    pub(crate) link: PhysAddr,
-    /// It was made on the way.
-    pub(crate) fresh: bool,
-}
+use crate::table::encode::{self, Kind};
+use crate::table::error::MapPagesError;
+use crate::table::space::{AddressSpace, clear, free_allocated, out_of_reach};
+use crate::table::walk::Way;
 
 impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> {
     /// Adds `count` to the entries in use of the table at `level` that the
@@ -52,9 +41,9 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let _ = view.write(view.half(level - 1, link), count as u64);
     }
 
-    /// The table at `level` on the way to the page, made if it is not there,
+    /// Returns the table at `level` on the way to the page, made if it is not there,
     /// and whether it was made here. Leaves nothing behind on failure.
-    pub(crate) fn table_for(&mut self, page: Vpn, level: usize) -> Result<Way, MapError> {
+    pub(crate) fn table_for(&mut self, page: Vpn, level: usize) -> Result<Way, MapPagesError> {
         self.statistics.walks += 1;
         let mut table = self.regime.root;
         let mut link = table;
@@ -62,16 +51,17 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         for above in 0..level {
             let view = self.view();
             let at = view.entry(table, view.index(above, page));
-            let next = view.read(at).map_err(MapError::Bus).and_then(|word| {
-                match encode::kind(self.regime.format, above, word) {
-                    Kind::Table(next) => Ok(next),
-                    Kind::Leaf(_) => Err(MapError::AlreadyMapped { page }),
-                    Kind::Empty => {
-                        fresh = true;
-                        self.new_table(link, at, above + 1, page)
+            let next =
+                view.read(at).map_err(MapPagesError::Bus).and_then(|word| {
+                    match encode::kind(self.regime.format, above, word) {
+                        Kind::Table(next) => Ok(next),
+                        Kind::Leaf(_) => Err(MapPagesError::AlreadyMapped { page }),
+                        Kind::Empty => {
+                            fresh = true;
+                            self.new_table(link, at, above + 1, page)
+                        }
                     }
-                }
-            });
+                });
             table = match next {
                 Ok(next) => next,
                 Err(error) => {
@@ -92,7 +82,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         at: PhysAddr,
         level: usize,
         page: Vpn,
-    ) -> Result<PhysAddr, MapError> {
+    ) -> Result<PhysAddr, MapPagesError> {
         // Left over where memory failed.
         self.drop_kept(level - 1, at);
         let (table, taken) = self.table_frame(at, level, page)?;
@@ -103,13 +93,13 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 let offset = self.view().index(level - 1, page) * self.regime.format.entry_bytes();
                 self.recount(level - 1, above, PhysAddr::new(at.raw() - offset));
             }
-            self.give_back_table(taken);
+            self.free_table(taken);
             return Err(bus.into());
         }
         Ok(table)
     }
 
-    /// A table at `level` without an entry in use for the entry at `at` of the
+    /// Returns a table at `level` without an entry in use for the entry at `at` of the
     /// level above, and the frames that were taken for it, which are cleared
     /// with their software half and counted.
     pub(crate) fn table_frame(
@@ -117,14 +107,14 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         at: PhysAddr,
         level: usize,
         page: Vpn,
-    ) -> Result<(PhysAddr, Extent), MapError> {
+    ) -> Result<(PhysAddr, Extent), MapPagesError> {
         let mut offset = 0;
         if self.regime.format == Format::ArmV7 {
             // Four tables of 1 KiB share a frame: a fellow's frame has room,
             // cleared when it was made and empty since.
             offset = 1024 * (self.view().index(0, page) & 3);
             if let Some(frame) = self.view().shared_frame(at)? {
-                let table = PhysAddr::new(frame.addr().raw() + offset);
+                let table = PhysAddr::new(frame.address().raw() + offset);
                 if self.sizes.is_some() {
                     // A table that was kept there left its entries behind.
                     for i in 0..self.view().entries(level) {
@@ -135,38 +125,38 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             }
         }
         let order = self.view().table_order(level);
-        let taken = self.take_table(order).map_err(MapError::NoTable)?;
+        let taken = self.allocate_table(order).map_err(MapPagesError::NoTable)?;
         // The word beside a leaf's entry is written with it.
         let cleared = if self.view().has_half(level) { taken.count } else { 1 };
         let ready = if out_of_reach(self.regime.format, taken) {
-            Err(MapError::TableOutOfReach { frame: taken.start })
+            Err(MapPagesError::TableOutOfReach { frame: taken.start })
         } else {
-            clear(&self.memory, Extent::new(taken.start, cleared)).map_err(MapError::Bus)
+            clear(&self.memory, Extent::new(taken.start, cleared)).map_err(MapPagesError::Bus)
         };
         if let Err(error) = ready {
-            give_back(&mut self.tables, taken);
+            free_allocated(&mut self.tables, taken);
             return Err(error);
         }
         self.table_frames += taken.count;
-        Ok((PhysAddr::new(taken.start.addr().raw() + offset), taken))
+        Ok((PhysAddr::new(taken.start.address().raw() + offset), taken))
     }
 
     /// Gives back what [`table_frame`](Self::table_frame) took.
-    pub(crate) fn give_back_table(&mut self, taken: Extent) {
+    pub(crate) fn free_table(&mut self, taken: Extent) {
         if !taken.is_empty() {
-            give_back(&mut self.tables, taken);
+            free_allocated(&mut self.tables, taken);
             self.table_frames -= taken.count;
         }
     }
 
-    fn take_table(&mut self, order: Order) -> Result<Extent, AllocError> {
+    fn allocate_table(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
         if order == Order::BASE {
             let free = self.tables.free_frames();
-            let frame = self.tables.take_frame();
+            let frame = self.tables.allocate_frame();
             return frame
                 .map(|frame| Extent::new(frame, 1))
-                .ok_or(AllocError::OutOfFrames { wanted: 1, free });
+                .ok_or(FrameAllocateError::OutOfFrames { wanted: 1, free });
         }
-        self.tables.take_aligned(order)
+        self.tables.allocate_aligned(order)
     }
 }

@@ -5,9 +5,7 @@ use swath_arch::{
     BusError, Coalescing, ContiguityField, Format, Order, Pfn, PhysAddr, PhysMemory, Regime, Vpn,
 };
 
-use crate::table::encode::{
-    Entry, Kind, {self},
-};
+use crate::table::encode::{self, Entry, Kind};
 
 /// The most levels that a format has.
 pub(crate) const LEVELS_MAX: usize = 4;
@@ -38,6 +36,16 @@ pub(crate) struct Found {
     pub(crate) word: u64,
 }
 
+/// The end of the way to a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub(crate) table: PhysAddr,
+    /// The entry that links it; the root's own address for the root.
+    pub(crate) link: PhysAddr,
+    /// It was made on the way.
+    pub(crate) fresh: bool,
+}
+
 /// A table below the root.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Below {
@@ -51,7 +59,7 @@ pub(crate) struct Below {
     pub(crate) in_use: u64,
 }
 
-/// What [`View::visit`] meets.
+/// An object met by [`View::visit`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Visit {
     /// A leaf; the first page that its entry maps.
@@ -65,32 +73,32 @@ impl<M: PhysMemory> View<'_, M> {
         self.regime.format
     }
 
-    /// The number of the level whose entries map base pages.
+    /// Returns the number of the level whose entries map base pages.
     pub(crate) const fn leaf_level(self) -> usize {
         self.regime.format.levels().len() - 1
     }
 
-    /// Entries in a table at `level`.
+    /// Counts the entries in a table at `level`.
     pub(crate) const fn entries(self, level: usize) -> u64 {
         self.regime.format.levels()[level].index.max() + 1
     }
 
-    /// The order of what one entry at `level` maps.
+    /// Returns the order of what one entry at `level` maps.
     pub(crate) const fn entry_order(self, level: usize) -> Order {
         let low = self.regime.format.levels()[level].index.low;
         Order::known((low - swath_arch::BASE_PAGE_SHIFT) as u8)
     }
 
-    /// Which entry of its table at `level` belongs to the page.
+    /// Returns the entry of its table at `level` that belongs to the page.
     pub(crate) const fn index(self, level: usize, page: Vpn) -> u64 {
-        self.regime.format.levels()[level].index.get(page.addr().raw())
+        self.regime.format.levels()[level].index.get(page.address().raw())
     }
 
     pub(crate) const fn entry(self, table: PhysAddr, index: u64) -> PhysAddr {
         PhysAddr::new(table.raw() + index * self.regime.format.entry_bytes())
     }
 
-    /// The order of the frames that hold a table at `level`.
+    /// Returns the order of the frames that hold a table at `level`.
     pub(crate) const fn table_order(self, level: usize) -> Order {
         if self.has_half(level) {
             let order = if level == 0 { self.regime.format.root_order() } else { Order::BASE };
@@ -110,20 +118,20 @@ impl<M: PhysMemory> View<'_, M> {
         }
     }
 
-    /// Whether tables at `level` have a software half.
+    /// Returns true if tables at `level` have a software half.
     pub(crate) const fn has_half(self, level: usize) -> bool {
         self.superpages
             && level < self.leaf_level()
             && !self.regime.format.levels()[level].leaves.is_empty()
     }
 
-    /// The word of the software half that belongs to the entry at `at` of a
+    /// Returns the word of the software half that belongs to the entry at `at` of a
     /// table at `level`: as far behind the entry as the table is long.
     pub(crate) const fn half(self, level: usize, at: PhysAddr) -> PhysAddr {
         PhysAddr::new(at.raw() + self.entries(level) * self.regime.format.entry_bytes())
     }
 
-    /// The table kept beside the entry at `at`, whose word is no link.
+    /// Returns the table kept beside the entry at `at`, whose word is no link.
     pub(crate) fn kept(self, level: usize, at: PhysAddr) -> Result<Option<PhysAddr>, BusError> {
         if !self.has_half(level) {
             return Ok(None);
@@ -132,7 +140,7 @@ impl<M: PhysMemory> View<'_, M> {
         Ok((table != 0).then_some(PhysAddr::new(table)))
     }
 
-    /// The entry that links the table at `level` on the way to the page, if
+    /// Returns the entry that links the table at `level` on the way to the page, if
     /// the way goes so far.
     pub(crate) fn link(self, page: Vpn, level: usize) -> Result<Option<PhysAddr>, BusError> {
         let mut table = self.regime.root;
@@ -163,7 +171,7 @@ impl<M: PhysMemory> View<'_, M> {
         }
     }
 
-    /// The entry at which the way to the page ends: a leaf, or an entry not in
+    /// Returns the entry at which the way to the page ends: a leaf, or an entry not in
     /// use. At most one read per level.
     pub(crate) fn find(self, page: Vpn) -> Result<Found, BusError> {
         let mut table = self.regime.root;
@@ -181,7 +189,7 @@ impl<M: PhysMemory> View<'_, M> {
         }
     }
 
-    /// ARMv7: the frame that the tables of the first-level entry at `at` and
+    /// Returns the frame that, in ARMv7, the tables of the first-level entry at `at` and
     /// of its three fellows share, if one of the fellows has a table.
     pub(crate) fn shared_frame(self, at: PhysAddr) -> Result<Option<Pfn>, BusError> {
         for i in 0..4 {
@@ -265,7 +273,7 @@ impl<M: PhysMemory> View<'_, M> {
     }
 }
 
-/// The page number with the upper half of x86-64's addresses extended in sign.
+/// Returns the page number with the upper half of x86-64's addresses extended in sign.
 const fn canonical(format: Format, page: u64) -> Vpn {
     match format {
         Format::X86_64 if page >> 35 != 0 => Vpn::new(page | 0xffff << 36),

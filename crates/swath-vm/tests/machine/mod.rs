@@ -7,10 +7,11 @@ pub(crate) mod spec;
 
 use std::cell::{Cell, RefCell};
 
+use swath_arch::testing::Random;
 use swath_arch::{
     BusError, Coalescing, ContiguityField, Extent, Format, Order, Pfn, PhysAddr, PhysMemory,
 };
-use swath_frame::{AllocError, FrameAllocator, FreeError};
+use swath_frame::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use swath_vm::AddressSpace;
 
 /// Frames of memory that answer; the rest of the address space does not.
@@ -74,7 +75,7 @@ impl PhysMemory for Memory {
     }
     /// One write, so that each of them can be made to fail in short time.
     fn zero_frame(&self, frame: Pfn) -> Result<(), BusError> {
-        self.access(frame.addr(), 8, Some(0))?;
+        self.access(frame.address(), 8, Some(0))?;
         self.words.borrow_mut()[(frame.raw() - self.first) as usize] = Some(Box::new([0; 512]));
         Ok(())
     }
@@ -95,7 +96,7 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(first: u64, frames: u64, block_max: u64, seed: u64) -> Self {
         let taken = vec![false; frames as usize];
-        Self { first, taken, random: Random(seed), block_max, fail_in: 0, requests: 0 }
+        Self { first, taken, random: Random::new(seed), block_max, fail_in: 0, requests: 0 }
     }
 
     pub(crate) fn taken_frames(&self) -> u64 {
@@ -120,7 +121,7 @@ impl Pool {
 }
 
 impl FrameAllocator for Pool {
-    fn take_block(&mut self, frames_max: u64) -> Option<Extent> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
         if frames_max == 0 || self.fails() {
             return None;
         }
@@ -132,10 +133,10 @@ impl FrameAllocator for Pool {
         Some(self.take(at, room.min(wanted as usize)))
     }
 
-    fn take_aligned(&mut self, order: Order) -> Result<Extent, AllocError> {
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
         let count = order.frames() as usize;
         let skip = (self.first.next_multiple_of(order.frames()) - self.first) as usize;
-        let error = AllocError::NoBlock { order };
+        let error = FrameAllocateError::NoBlock { order };
         if self.fails() {
             return Err(error);
         }
@@ -145,14 +146,14 @@ impl FrameAllocator for Pool {
         at.map(|at| self.take(at, count)).ok_or(error)
     }
 
-    fn free(&mut self, extent: Extent) -> Result<(), FreeError> {
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         if extent.is_empty() {
-            return Err(FreeError::Empty);
+            return Err(FrameFreeError::Empty);
         }
         for frame in extent.iter() {
             match frame.raw().checked_sub(self.first).and_then(|i| self.taken.get(i as usize)) {
-                None => return Err(FreeError::Foreign { frame }),
-                Some(false) => return Err(FreeError::NotAllocated { frame }),
+                None => return Err(FrameFreeError::Foreign { frame }),
+                Some(false) => return Err(FrameFreeError::NotAllocated { frame }),
                 Some(true) => {}
             }
         }
@@ -173,24 +174,6 @@ impl FrameAllocator for Pool {
         for (i, _) in self.taken.iter().enumerate().filter(|(_, taken)| !**taken) {
             visit(Extent::new(Pfn::new(self.first + i as u64), 1));
         }
-    }
-}
-
-/// Random numbers (splitmix64), a function of the seed.
-#[derive(Clone)]
-pub(crate) struct Random(pub u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
     }
 }
 

@@ -1,660 +1,27 @@
-//! Adaptive-Buddy (section IV-D): whole banks in three pools.
-//!
-//! Unmovable requests take from POOL_KERNEL, then open a bank of POOL_OFFLINE,
-//! then take the bank of POOL_USER with the most free frames, which moves to
-//! POOL_KERNEL. Movable ones take from POOL_USER, then open a bank of
-//! POOL_OFFLINE, then borrow from POOL_KERNEL, where the bank stays. A bank
-//! that is wholly free goes to POOL_OFFLINE.
-//!
-//! The paper merges the free lists of a pool's banks, which costs as many steps
-//! as a bank has blocks whenever one moves (its worst case: 20 times the
-//! average), and it looks through all banks for the one with the most free
-//! frames. Here a bank keeps its blocks, and a pool knows each bank by two
-//! things, so that moving one is a few words whatever is in it:
-//!
-//! ```text
-//!            order of the bank's largest block
-//!             0     1     ...   9     10
-//!  full      -+-----+-----+-----+-----+-       of a pool: a list of banks in
-//!   1/32      |  4  |     |     |     |        each field, a word of bits in
-//!   2/32      |     | 7>2 |     |     |        each column (fields not empty),
-//!   ...       |     |     |  5  |  1  |        and a set of the banks in each
-//!  31/32      |     |     |     |  3  |        column, by number
-//!  free frames of the bank
-//! ```
-//!
-//! The bank for a request of order o is in the columns from o on: the fullest
-//! or emptiest of them takes one look at each column. A bank moves to another
-//! field when its largest block changes or its free frames cross a 32nd of the
-//! bank; "most free frames" is meant up to such a 32nd.
-//!
-//! Single frames come from one [word](crate::zone::bank::open) of a pool's bank until it is
-//! used up, at most 64 of them, even if another bank would be chosen by then. Before
-//! a bank changes from users to the kernel, and before a larger request goes beyond
-//! its pool, open words are closed: which pool serves does not depend on them.
-//!
-//! # What it costs
-//! With C = top order + 1 columns, B banks and L = 1 + (levels of 64) for B
-//! (1 up to 64 banks, 2 up to 4096, at most 3), choosing and moving a bank is
-//! O(C·L); no other operation depends on B. While a pool's current bank serves,
-//! choosing is O(1).
+//! Adaptive-Buddy's own calls: its pools, and what a migration thread asks of it.
 
 use core::ops::DerefMut;
 
 use swath_arch::{Order, Pfn};
 
-use crate::bits::shape::Tree;
-use crate::zone::bank::blocks::{Blocks, NONE, ORDERS, half};
-use crate::zone::bank::buddy::{AdaptiveBuddy, From, Placement};
-use crate::zone::bank::open::Taken;
-use crate::zone::bank::ranges::Pool;
-use crate::zone::bank::rules::{ABSENT, KERNEL, OFFLINE, POOLS, USER};
-
-/// Fields of a column.
-const BUCKETS: usize = 32;
-
-/// A bank's note: its pool, one more than its largest order (0: it serves
-/// nothing), its bucket; or that it is in no field whatever it has.
-const POOL_MASK: u32 = 3;
-const LARGEST_SHIFT: u32 = 2;
-const BUCKET_SHIFT: u32 = 8;
-const APART: u32 = 1 << 16;
-
-/// Which bank of a pool serves next, when its current one cannot or has to
-/// give way.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Preference {
-    /// The bank last taken from or given back to, as the head of a free list
-    /// would have it; then one whose largest block is the smallest that is
-    /// large enough. This is nearest to the paper's merged lists.
-    Recent,
-    /// The bank nearest to the pool's end of the zone: the lowest for the
-    /// kernel, the highest for users. It stays until it cannot serve or its
-    /// field changes.
-    Outermost,
-    /// The bank with the fewest free frames, up to a 32nd of a bank, that can
-    /// serve: the others empty themselves. It stays until it cannot serve or
-    /// its field changes.
-    Fullest,
-}
-
-/// The preference of each pool.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Policy {
-    /// For unmovable and reclaimable memory.
-    pub kernel: Preference,
-    /// For movable memory.
-    pub user: Preference,
-}
-
-impl Policy {
-    /// The paper's pools: free lists without regard to banks.
-    pub const PAPER: Self = Self { kernel: Preference::Recent, user: Preference::Recent };
-    /// Fullest banks first: this leaves the most banks offline.
-    pub const PACKED: Self = Self { kernel: Preference::Fullest, user: Preference::Fullest };
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self::PACKED
-    }
-}
-
-/// How often banks have moved between pools, and what fell back without a move.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Moves {
-    /// Banks from POOL_OFFLINE to POOL_KERNEL.
-    pub opened_kernel: u64,
-    /// Banks from POOL_OFFLINE to POOL_USER.
-    pub opened_user: u64,
-    /// Banks from POOL_KERNEL to POOL_OFFLINE.
-    pub rested_kernel: u64,
-    /// Banks from POOL_USER to POOL_OFFLINE.
-    pub rested_user: u64,
-    /// Banks from POOL_USER to POOL_KERNEL: unmovable requests that found no other.
-    pub stolen: u64,
-    /// Movable requests that POOL_KERNEL served.
-    pub borrowed: u64,
-}
-
-/// POOL_KERNEL, POOL_USER and POOL_OFFLINE.
-///
-/// Invariants: a bank with a free frame that is not isolated is in exactly the
-/// field and the set of its pool, its largest block and its bucket, as its note
-/// says; a column's bits are its lists that are not empty, and a
-/// pool's its columns; POOL_OFFLINE has the
-/// wholly free banks that do not cross, and no others; `current` are banks of
-/// their pools; `free` are the pools' free frames but for those of open words.
-#[derive(Clone, Copy, Debug)]
-pub struct Pools {
-    policy: Policy,
-    /// The fields that are not empty, column by column.
-    fields: [[u32; ORDERS]; 2],
-    /// The columns of each pool that are not empty.
-    serving: [u32; 3],
-    current: [u32; 2],
-    /// The fourth is for banks that are in no pool: 0.
-    free: [u64; 4],
-    moves: Moves,
-    columns: usize,
-    /// A bank's free frames, shifted by this, are its bucket.
-    bucket_shift: u32,
-    /// The shape of a set of banks, its size in words, and where the first is.
-    set: Tree,
-    set_words: usize,
-    sets: usize,
-    /// Where the halves with the lists' heads start.
-    heads: usize,
-}
-
-impl Pools {
-    /// Empty pools.
-    pub const fn new(policy: Policy) -> Self {
-        Self {
-            policy,
-            fields: [[0; ORDERS]; 2],
-            serving: [0; 3],
-            current: [NONE; 2],
-            free: [0; 4],
-            moves: Moves {
-                opened_kernel: 0,
-                opened_user: 0,
-                rested_kernel: 0,
-                rested_user: 0,
-                stolen: 0,
-                borrowed: 0,
-            },
-            columns: 0,
-            bucket_shift: 0,
-            set: Tree::NONE,
-            set_words: 0,
-            sets: 0,
-            heads: 0,
-        }
-    }
-
-    fn preference(&self, pool: usize) -> Preference {
-        if pool == KERNEL { self.policy.kernel } else { self.policy.user }
-    }
-
-    #[inline(always)]
-    fn head(&self, pool: usize, order: usize, bucket: usize) -> usize {
-        self.heads + (pool * self.columns + order) * BUCKETS + bucket
-    }
-
-    fn set_at(&self, pool: usize, order: usize) -> usize {
-        self.sets + (pool * self.columns + order) * self.set_words
-    }
-
-    /// What a bank's note says beside its pool.
-    #[inline(always)]
-    fn key(&self, b: &Blocks, s: &[u64], bank: usize) -> u32 {
-        // A bank that is wholly free and stays (it crosses) has bucket 32.
-        let bucket = (b.filed_of(s, bank) >> self.bucket_shift).min(BUCKETS as u32 - 1);
-        (32 - b.classes(s, bank).leading_zeros()) << LARGEST_SHIFT | bucket << BUCKET_SHIFT
-    }
-
-    /// Whether a bank with `free` frames belongs in another bucket with `more`.
-    #[inline(always)]
-    fn crosses_bucket(&self, free: u32, more: u32) -> bool {
-        (free ^ (free + more)) >> (self.bucket_shift & 31) != 0
-    }
-
-    /// Notes a bank in its field of a pool.
-    fn link(&mut self, b: &Blocks, s: &mut [u64], bank: usize, pool: usize) {
-        let key = self.key(b, s, bank);
-        b.set_note(s, bank, pool as u32 | key);
-        let Some((order, bucket)) = field(key) else { return };
-        self.set.insert(s, self.set_at(pool, order), bank);
-        self.serving[pool] |= 1 << order;
-        if pool != OFFLINE {
-            b.link(s, self.head(pool, order, bucket), bank);
-            self.fields[pool][order] |= 1 << bucket;
-        }
-    }
-
-    /// Takes a bank out of its field.
-    fn unlink(&mut self, b: &Blocks, s: &mut [u64], bank: usize) {
-        let note = b.note(s, bank);
-        let Some((order, bucket)) = field(note) else { return };
-        let pool = (note & POOL_MASK) as usize;
-        if self.set.remove(s, self.set_at(pool, order), bank) {
-            self.serving[pool] &= !(1 << order);
-        }
-        if pool != OFFLINE && b.unlink(s, self.head(pool, order, bucket), bank) {
-            self.fields[pool][order] &= !(1 << bucket);
-        }
-    }
-
-    /// Moves a bank to the field that it belongs to now, in pool `to`.
-    #[inline(never)]
-    fn requeue(&mut self, b: &Blocks, s: &mut [u64], bank: usize, to: usize) {
-        self.leave(b, s, bank, to);
-        self.link(b, s, bank, to);
-    }
-
-    /// Takes a bank out of its field, towards pool `to`.
-    #[inline(always)]
-    fn leave(&mut self, b: &Blocks, s: &mut [u64], bank: usize, to: usize) {
-        let from = (b.note(s, bank) & POOL_MASK) as usize;
-        self.unlink(b, s, bank);
-        let is_current = self.current.get(from) == Some(&(bank as u32));
-        if is_current && (from != to || self.preference(from) != Preference::Recent) {
-            self.current[from] = NONE;
-        }
-        if from != to {
-            let free = u64::from(b.filed_of(s, bank));
-            self.free[from] -= free;
-            self.free[to] += free;
-            self.count_move(from, to);
-        }
-    }
-
-    fn count_move(&mut self, from: usize, to: usize) {
-        match (from, to) {
-            (OFFLINE, KERNEL) => self.moves.opened_kernel += 1,
-            (OFFLINE, USER) => self.moves.opened_user += 1,
-            (KERNEL, OFFLINE) => self.moves.rested_kernel += 1,
-            (USER, OFFLINE) => self.moves.rested_user += 1,
-            (USER, KERNEL) => self.moves.stolen += 1,
-            _ => {}
-        }
-    }
-
-    /// The columns of a pool, from `order` on, that are not empty.
-    #[inline(always)]
-    fn serving(&self, pool: usize, order: u32) -> impl Iterator<Item = usize> + use<> {
-        let mut rest = self.serving[pool] >> order << order;
-        core::iter::from_fn(move || {
-            let column = rest.trailing_zeros() as usize;
-            rest &= rest.wrapping_sub(1);
-            (column < 32).then_some(column)
-        })
-    }
-
-    /// The bank of a pool (not POOL_OFFLINE) that is to serve `order`. O(C·L).
-    fn pick(&self, s: &[u64], pool: usize, order: u32) -> Option<usize> {
-        let fields = &self.fields[pool];
-        let order = match self.preference(pool) {
-            Preference::Outermost => return self.outermost(s, pool, order, pool),
-            Preference::Fullest => return self.fullest(s, pool, order),
-            Preference::Recent => self.serving(pool, order).next()?,
-        };
-        let bucket = fields[order].trailing_zeros() as usize;
-        Some(half(s, self.head(pool, order, bucket)) as usize)
-    }
-
-    /// The bank of a pool (not POOL_OFFLINE) with the fewest free frames that
-    /// serves `order`. O(C).
-    fn fullest(&self, s: &[u64], pool: usize, order: u32) -> Option<usize> {
-        let fields = &self.fields[pool];
-        let order = self.serving(pool, order).min_by_key(|&o| fields[o].trailing_zeros())?;
-        let bucket = fields[order].trailing_zeros() as usize;
-        Some(half(s, self.head(pool, order, bucket)) as usize)
-    }
-
-    /// The lowest bank of a pool that serves `order` or, for users, the highest.
-    fn outermost(&self, s: &[u64], pool: usize, order: u32, owner: usize) -> Option<usize> {
-        let sets = self.serving(pool, order).map(|order| self.set_at(pool, order));
-        if owner == KERNEL {
-            sets.filter_map(|set| self.set.first(s, set)).min()
-        } else {
-            sets.filter_map(|set| self.set.last(s, set)).max()
-        }
-    }
-
-    /// The bank of POOL_USER with the most free frames that serves `order`. O(C).
-    fn emptiest(&self, s: &[u64], order: u32) -> Option<usize> {
-        let fields = &self.fields[USER];
-        let order = self.serving(USER, order).max_by_key(|&order| fields[order].ilog2())?;
-        let bucket = fields[order].ilog2() as usize;
-        Some(half(s, self.head(USER, order, bucket)) as usize)
-    }
-
-    /// A bank that the pool has.
-    #[inline(always)]
-    fn choose_own(&mut self, b: &Blocks, s: &[u64], pool: usize, order: u32) -> Option<usize> {
-        let current = self.current[pool];
-        if current != NONE && b.serves(s, current as usize, order) {
-            return Some(current as usize);
-        }
-        self.choose_next(s, pool, order)
-    }
-
-    #[inline(never)]
-    fn choose_next(&mut self, s: &[u64], pool: usize, order: u32) -> Option<usize> {
-        let bank = self.pick(s, pool, order)?;
-        self.current[pool] = bank as u32;
-        Some(bank)
-    }
-
-    /// A bank of another pool, which moves to this one unless a user borrows it.
-    #[inline(never)]
-    fn fall_back(
-        &mut self,
-        b: &mut Blocks,
-        s: &mut [u64],
-        order: u32,
-        movable: bool,
-    ) -> Option<(usize, From)> {
-        let pool = if movable { USER } else { KERNEL };
-        // A word that is open serves single frames, but no larger block.
-        if order > 0
-            && self.close_all(b, s)
-            && let Some(bank) = self.choose_own(b, s, pool, order)
-        {
-            return Some((bank, From::Open));
-        }
-        let bank = if let Some(bank) = self.outermost(s, OFFLINE, order, pool) {
-            bank
-        } else if movable {
-            let bank = self.pick(s, KERNEL, order)?;
-            self.moves.borrowed += 1;
-            return Some((bank, From::Smallest));
-        } else {
-            self.close_all(b, s);
-            self.emptiest(s, order)?
-        };
-        // It is in no field until `took` finds one for what will be left.
-        self.leave(b, s, bank, pool);
-        b.set_note(s, bank, pool as u32);
-        self.current[pool] = bank as u32;
-        Some((bank, From::Open))
-    }
-
-    /// Closes the open words, so that the fields say all; whether there were any.
-    fn close_all(&mut self, b: &mut Blocks, s: &mut [u64]) -> bool {
-        let mut closed = false;
-        for slot in 0..2 {
-            if let Some((bank, frames)) = b.close(s, slot) {
-                self.gave(b, s, bank, frames);
-                closed = true;
-            }
-        }
-        closed
-    }
-
-    /// The bank of POOL_USER that follows in the order of
-    /// [`next_candidate`](AdaptiveBuddy::next_candidate).
-    fn candidate(&self, b: &Blocks, s: &[u64], after: Option<usize>) -> Option<usize> {
-        // Every field at or below `bucket`; in its own row only columns below `order`.
-        let (bucket, order) = match after {
-            None => (BUCKETS - 1, self.columns),
-            Some(bank) => {
-                let note = if bank < b.count { b.note(s, bank) } else { APART };
-                let (order, bucket) = field(note)?;
-                if note & POOL_MASK != USER as u32 {
-                    return None;
-                }
-                let next = b.next(s, bank);
-                if next != NONE {
-                    return Some(next as usize);
-                }
-                (bucket, order)
-            }
-        };
-        let fields = &self.fields[USER];
-        let row = (0..order).rev().find(|&order| fields[order] >> bucket & 1 == 1);
-        let below = (1 << bucket) - 1;
-        let (bucket, order) = match row {
-            Some(order) => (bucket, order),
-            None => {
-                let rows = (0..self.columns).filter(|&order| fields[order] & below != 0);
-                let order = rows.max_by_key(|&order| (fields[order] & below).ilog2())?;
-                ((fields[order] & below).ilog2() as usize, order)
-            }
-        };
-        Some(half(s, self.head(USER, order, bucket)) as usize)
-    }
-
-    fn check_bank(&self, b: &Blocks, s: &[u64], bank: usize) -> Result<(), &'static str> {
-        let note = b.note(s, bank);
-        let pool = (note & POOL_MASK) as usize;
-        let apart = b.is_isolated(s, bank) || b.frames_of(s, bank) == 0;
-        if (note & APART != 0) != apart || (pool == ABSENT) != (b.frames_of(s, bank) == 0) {
-            return Err("a bank without frames or isolated is in a pool, or another is not");
-        }
-        if !apart && note != pool as u32 | self.key(b, s, bank) {
-            return Err("a bank's note differs from what it has");
-        }
-        if !apart && b.can_rest(s, bank) != (pool == OFFLINE) {
-            return Err("POOL_OFFLINE has a bank in use, or another pool a free one");
-        }
-        let own = field(note).map(|(order, _)| (pool, order));
-        for pool in [KERNEL, USER, OFFLINE] {
-            for order in 0..self.columns {
-                let held = self.set.contains(s, self.set_at(pool, order), bank);
-                if held != (own == Some((pool, order))) {
-                    return Err("a bank is in a set that it does not belong to, or not in its own");
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The column and the bucket of a note, if the bank serves anything.
-#[inline(always)]
-const fn field(note: u32) -> Option<(usize, usize)> {
-    let largest = note >> LARGEST_SHIFT & 0x3f;
-    if largest == 0 || note & APART != 0 {
-        return None;
-    }
-    Some((largest as usize - 1, (note >> BUCKET_SHIFT & 0xff) as usize))
-}
-
-impl Default for Pools {
-    fn default() -> Self {
-        Self::new(Policy::default())
-    }
-}
-
-impl Placement for Pools {
-    /// Three sets of banks and two lists' columns for each order.
-    fn words(&self, banks: usize, top: u32) -> usize {
-        let columns = top as usize + 1;
-        columns * (3 * Tree::words(banks) + 2 * BUCKETS / 2)
-    }
-
-    fn build(&mut self, b: &Blocks, s: &mut [u64], at: usize) {
-        let columns = b.top as usize + 1;
-        let set_words = Tree::words(b.count);
-        let sets_words = 3 * columns * set_words;
-        *self = Self {
-            columns,
-            bucket_shift: b.bank_frames.next_power_of_two().ilog2().saturating_sub(5),
-            set: Tree::new(b.count),
-            set_words,
-            sets: at,
-            heads: (at + sets_words) * 2,
-            ..Self::new(self.policy)
-        };
-        s[at..at + sets_words].fill(0);
-        s[at + sets_words..at + sets_words + columns * BUCKETS].fill(u64::MAX);
-        for bank in (0..b.count).rev() {
-            if b.frames_of(s, bank) == 0 {
-                b.set_note(s, bank, ABSENT as u32 | APART);
-                continue;
-            }
-            let pool = if b.can_rest(s, bank) { OFFLINE } else { KERNEL };
-            self.link(b, s, bank, pool);
-            self.free[pool] += u64::from(b.filed_of(s, bank));
-        }
-    }
-
-    #[inline]
-    fn choose(
-        &mut self,
-        b: &mut Blocks,
-        s: &mut [u64],
-        order: u32,
-        movable: bool,
-    ) -> Option<(usize, From)> {
-        let pool = if movable { USER } else { KERNEL };
-        match self.choose_own(b, s, pool, order) {
-            Some(bank) => Some((bank, From::Open)),
-            None => self.fall_back(b, s, order, movable),
-        }
-    }
-
-    /// Always: the word lies in a bank of the pool, and is soon used up.
-    #[inline(always)]
-    fn keeps(&self, _bank: usize, _movable: bool) -> bool {
-        true
-    }
-
-    #[inline]
-    fn took(&mut self, b: &Blocks, s: &mut [u64], taken: &Taken) {
-        let &Taken { bank, filed, reordered } = taken;
-        let note = b.note(s, bank);
-        let pool = (note & POOL_MASK) as usize;
-        self.free[pool] -= u64::from(filed);
-        let free = b.filed_of(s, bank);
-        // A bank that has just come to its pool is in no field yet.
-        let moves = if reordered || note & !POOL_MASK == 0 {
-            note & !POOL_MASK != self.key(b, s, bank)
-        } else {
-            self.crosses_bucket(free, filed)
-        };
-        if moves {
-            self.requeue(b, s, bank, pool);
-        }
-    }
-
-    #[inline]
-    fn gave(&mut self, b: &Blocks, s: &mut [u64], bank: usize, frames: u32) {
-        let note = b.note(s, bank);
-        if note & APART != 0 {
-            return;
-        }
-        let pool = (note & POOL_MASK) as usize;
-        self.free[pool] += u64::from(frames);
-        if b.is_whole(s, bank) {
-            return self.requeue(b, s, bank, OFFLINE);
-        }
-        if note & !POOL_MASK != self.key(b, s, bank) {
-            self.requeue(b, s, bank, pool);
-        }
-        if self.preference(pool) == Preference::Recent {
-            self.current[pool & 1] = bank as u32;
-        }
-    }
-
-    #[inline(always)]
-    fn gave_some(&mut self, b: &Blocks, s: &mut [u64], bank: usize, frames: u32) {
-        let pool = (b.note(s, bank) & POOL_MASK) as usize;
-        let free = b.filed_of(s, bank);
-        self.free[pool] += u64::from(frames);
-        if self.crosses_bucket(free - frames, frames) {
-            self.requeue(b, s, bank, pool);
-        }
-        if self.preference(pool) == Preference::Recent {
-            self.current[pool & 1] = bank as u32;
-        }
-    }
-
-    fn isolate(&mut self, b: &Blocks, s: &mut [u64], bank: usize) {
-        let pool = b.note(s, bank) & POOL_MASK;
-        self.unlink(b, s, bank);
-        b.set_note(s, bank, pool | APART);
-        self.free[pool as usize] -= u64::from(b.filed_of(s, bank));
-        for current in &mut self.current {
-            if *current == bank as u32 {
-                *current = NONE;
-            }
-        }
-    }
-
-    fn rejoin(&mut self, b: &Blocks, s: &mut [u64], bank: usize) {
-        let from = (b.note(s, bank) & POOL_MASK) as usize;
-        let to = if b.can_rest(s, bank) { OFFLINE } else { from };
-        self.link(b, s, bank, to);
-        self.free[to] += u64::from(b.filed_of(s, bank));
-        self.count_move(from, to);
-    }
-
-    fn pool(&self, b: &Blocks, s: &[u64], bank: usize) -> Option<Pool> {
-        POOLS[(b.note(s, bank) & POOL_MASK) as usize]
-    }
-
-    fn largest(&self, _b: &Blocks, _s: &[u64]) -> Option<u32> {
-        self.serving.iter().fold(0, |all, pool| all | pool).checked_ilog2()
-    }
-
-    fn check(&self, b: &Blocks, s: &[u64]) -> Result<(), &'static str> {
-        let mut free = [0; 4];
-        let mut serving = 0;
-        for bank in 0..b.count {
-            self.check_bank(b, s, bank)?;
-            let note = b.note(s, bank);
-            if note & APART == 0 {
-                free[(note & POOL_MASK) as usize] += u64::from(b.filed_of(s, bank));
-            }
-            let in_field = field(note).is_some() && note & POOL_MASK != OFFLINE as u32;
-            serving += usize::from(in_field);
-        }
-        if free != self.free {
-            return Err("a pool's count of free frames is wrong");
-        }
-        let mut linked = 0;
-        for pool in [KERNEL, USER] {
-            for (order, bucket) in (0..self.columns).flat_map(|o| (0..BUCKETS).map(move |b| (o, b)))
-            {
-                let first = half(s, self.head(pool, order, bucket));
-                if (first == NONE) == (self.fields[pool][order] >> bucket & 1 == 1) {
-                    return Err("a column's bits differ from its lists");
-                }
-                let mut before = NONE;
-                // A list that runs in a circle ends here too.
-                for bank in b.list(s, first).take(b.count + 1) {
-                    let note = b.note(s, bank);
-                    if field(note) != Some((order, bucket)) || note & POOL_MASK != pool as u32 {
-                        return Err("a bank is in a field that it does not belong to");
-                    }
-                    if b.previous(s, bank) != before {
-                        return Err("a field's links differ");
-                    }
-                    before = bank as u32;
-                    linked += 1;
-                }
-            }
-            let current = self.current[pool];
-            if current != NONE && b.note(s, current as usize) & (POOL_MASK | APART) != pool as u32 {
-                return Err("a pool's current bank has left it");
-            }
-        }
-        if linked != serving {
-            return Err("a bank is in no field");
-        }
-        for pool in [KERNEL, USER, OFFLINE] {
-            for order in 0..self.columns {
-                let set = self.set_at(pool, order);
-                if !self.set.check(s, set, b.count) {
-                    return Err("the levels of a set of banks differ");
-                }
-                let is_empty = Tree::len(s, set, b.count) == 0;
-                if is_empty == (self.serving[pool] >> order & 1 == 1) {
-                    return Err("the columns of a pool differ from its sets");
-                }
-            }
-        }
-        Ok(())
-    }
-}
+use crate::zone::bank::buddy::AdaptiveBuddy;
+use crate::zone::bank::placement::{Pick, Placement};
+use crate::zone::bank::pools::{PoolMoves, PoolPolicy};
+use crate::zone::bank::ranges::BankPool;
 
 impl<W: DerefMut<Target = [u64]>> AdaptiveBuddy<W> {
-    /// Which banks serve first.
-    pub fn policy(&self) -> Policy {
+    /// Returns the preference of each pool.
+    pub fn policy(&self) -> PoolPolicy {
         self.rule.policy
     }
 
-    /// What moved between the pools so far.
-    pub fn moves(&self) -> Moves {
+    /// Returns the counts of moves between the pools so far.
+    pub fn moves(&self) -> PoolMoves {
         self.rule.moves
     }
 
     /// Free frames of a pool's banks, isolated ones left out. O(1).
-    pub fn pool_free_frames(&self, pool: Pool) -> u64 {
+    pub fn pool_free_frames(&self, pool: BankPool) -> u64 {
         let (b, s) = (&self.blocks, &*self.storage);
         let own = |&bank: &usize| self.rule.pool(b, s, bank) == Some(pool);
         let open = b.open_banks().filter(own).map(|bank| u64::from(b.open_of(s, bank)));
@@ -669,20 +36,20 @@ impl<W: DerefMut<Target = [u64]>> AdaptiveBuddy<W> {
     /// # Examples
     /// ```
     /// # use swath_arch::{Extent, Order, Pfn};
-    /// # use swath_frame::zone::bank::buddy::{AdaptiveBuddy, Pools};
-    /// # use swath_frame::zone::bank::ranges::{Banks, Pool};
+    /// # use swath_frame::zone::bank::{AdaptiveBuddy, PoolPlacement};
+    /// # use swath_frame::zone::bank::{BankLayout, BankPool};
     /// # use swath_frame::{ByteRange, MemoryMap, Mobility, ZoneAllocator};
     /// # let mut areas = [Extent::default(); 1];
     /// # let zone = Extent::new(Pfn::new(0), 4 << 16);
     /// # let map = MemoryMap::new(&[ByteRange::of_frames(zone)], &mut areas).unwrap();
-    /// # let rule = Pools::default();
-    /// # let words = AdaptiveBuddy::<Vec<u64>>::storage_words(&map, zone, Banks::PAPER, &rule).unwrap();
-    /// # let mut buddy = AdaptiveBuddy::new(&map, zone, Banks::PAPER, rule, vec![0; words]).unwrap();
+    /// # let rule = PoolPlacement::default();
+    /// # let words = AdaptiveBuddy::<Vec<u64>>::storage_words(&map, zone, BankLayout::PAPER, &rule).unwrap();
+    /// # let mut buddy = AdaptiveBuddy::new(&map, zone, BankLayout::PAPER, rule, vec![0; words]).unwrap();
     /// // A bank and a half of user memory, of which most of the first is freed.
     /// let frames: Vec<_> =
-    ///     (0..3 << 15).map(|_| buddy.take(Order::BASE, Mobility::Movable).unwrap()).collect();
+    ///     (0..3 << 15).map(|_| buddy.allocate(Order::BASE, Mobility::Movable).unwrap()).collect();
     /// for &frame in &frames[..60_000] {
-    ///     buddy.give(frame, Order::BASE).unwrap();
+    ///     buddy.free(frame, Order::BASE).unwrap();
     /// }
     /// let candidate = buddy.next_candidate(None).unwrap();
     /// assert_eq!(buddy.bank(candidate).unwrap().allocated_frames(), (1 << 16) - 60_000);
@@ -690,22 +57,22 @@ impl<W: DerefMut<Target = [u64]>> AdaptiveBuddy<W> {
     /// // Emptied, it goes offline.
     /// buddy.isolate_bank(candidate).unwrap();
     /// while let Some(old) = buddy.next_allocated(candidate, Pfn::new(0)) {
-    ///     let _new = buddy.take_own(Order::BASE, Pool::User).unwrap();
-    ///     buddy.give(old, Order::BASE).unwrap();
+    ///     let _new = buddy.allocate_own(Order::BASE, BankPool::User).unwrap();
+    ///     buddy.free(old, Order::BASE).unwrap();
     /// }
     /// buddy.rejoin_bank(candidate).unwrap();
-    /// assert_eq!(buddy.bank(candidate).unwrap().pool, Some(Pool::Offline));
+    /// assert_eq!(buddy.bank(candidate).unwrap().pool, Some(BankPool::Offline));
     /// ```
     pub fn next_candidate(&self, after: Option<usize>) -> Option<usize> {
         self.rule.candidate(&self.blocks, &self.storage, after)
     }
 
-    /// Takes a block from the fullest bank (up to a 32nd) that a pool has,
+    /// Allocates a block from the fullest bank (up to a 32nd) that a pool has,
     /// whatever the policy, and from no bank of another pool: a target for
     /// migration, which is to fill banks and open none. `None` if there is none,
-    /// and always for POOL_OFFLINE. O(C) and the taking.
-    pub fn take_own(&mut self, order: Order, pool: Pool) -> Option<Pfn> {
-        if order.k() > self.blocks.top || pool == Pool::Offline {
+    /// and always for POOL_OFFLINE. O(C) and the allocation.
+    pub fn allocate_own(&mut self, order: Order, pool: BankPool) -> Option<Pfn> {
+        if order.k() > self.blocks.top || pool == BankPool::Offline {
             return None;
         }
         let (b, s, pool) = (&mut self.blocks, &mut *self.storage, pool as usize);
@@ -713,6 +80,6 @@ impl<W: DerefMut<Target = [u64]>> AdaptiveBuddy<W> {
         if bank.is_none() && order > Order::BASE && self.rule.close_all(b, s) {
             bank = self.rule.fullest(s, pool, order.k());
         }
-        Some(self.take_from(bank?, order.k(), From::Smallest))
+        Some(self.allocate_from(bank?, order.k(), Pick::Smallest))
     }
 }

@@ -17,21 +17,20 @@
 //! * order c < 6 holds the words whose largest free block is of order c;
 //! * order c >= 6 holds the free blocks of that order, of whole words.
 //!
-//! A word from which single frames are being taken is **open**, and in no tree:
+//! A word from which single frames are being allocated is **open**, and in no tree:
 //! see [`Open`].
 //!
 //! The largest order ends all merging, so below 6 a word may hold several
 //! blocks of it. Per frame that is a bit for `free`, a bit for `present` and
 //! an eighth for the trees: 0.27 bytes.
 
-use swath_arch::{Extent, Pfn};
+use swath_arch::{Extent, Order, Pfn};
 
 use crate::bits::bitmap::{ones, set};
-use crate::bits::shape::Tree;
+use crate::bits::tree::Tree;
 use crate::map::MemoryMap;
-use crate::zone::bank::open::{Open, Taken};
-use crate::zone::bank::ranges::{BANKS_MAX, BLOCK_ORDER_MAX, Banks, BanksError};
-use crate::zone::linux::zone::clip;
+use crate::zone::bank::open::{Open, Released, Taken};
+use crate::zone::bank::ranges::{BANKS_MAX, BLOCK_ORDER_MAX, BankLayout, BankLayoutError};
 
 /// No bank.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -89,7 +88,7 @@ pub(crate) fn paired(starts: u64, j: u32) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Class {
     pub(crate) tree: Tree,
-    /// Where the tree stands within a bank's words.
+    /// The place of the tree within a bank's words.
     pub(crate) at: u32,
 }
 
@@ -106,13 +105,13 @@ pub(crate) struct Class {
 /// * `free` and `total` are the sums over all banks, `isolated` that of the
 ///   free frames of isolated ones.
 #[derive(Clone, Debug)]
-pub struct Blocks {
+pub struct BankBlocks {
     /// The first frame of bank 0.
     first: u64,
     pub(crate) bank_frames: u64,
     /// log2 of `bank_frames`, or 64 if it is not a power of two.
     shift: u32,
-    /// How many banks there are.
+    /// Number of banks.
     pub(crate) count: usize,
     pub(crate) top: u32,
     /// The largest order of a block within a word that is not wholly free.
@@ -131,22 +130,22 @@ pub struct Blocks {
     pub(crate) total: u64,
 }
 
-impl Blocks {
+impl BankBlocks {
     /// Shape for the frames of `map` in `zone`, and where in a storage its
     /// words end. O(a) for a areas.
     pub(crate) fn shape(
         map: &MemoryMap<'_>,
         zone: Extent,
-        banks: Banks,
-    ) -> Result<(Self, u64), BanksError> {
-        let first = areas(map, zone).next().ok_or(BanksError::NoFrame { zone })?.start;
+        banks: BankLayout,
+    ) -> Result<(Self, u64), BankLayoutError> {
+        let first = areas(map, zone).next().ok_or(BankLayoutError::NoFrame { zone })?.start;
         let end = areas(map, zone).last().map_or(first, Extent::end);
         let below = first.raw().checked_sub(banks.first.raw());
-        let lowest = below.ok_or(BanksError::Below { frame: first })? / banks.frames;
+        let lowest = below.ok_or(BankLayoutError::Below { frame: first })? / banks.frames;
         let highest = (end.raw() - 1 - banks.first.raw()) / banks.frames;
         let count = highest - lowest + 1;
         if count > BANKS_MAX {
-            return Err(BanksError::Count { banks: count });
+            return Err(BankLayoutError::Count { banks: count });
         }
         let frame_words = banks.frames.div_ceil(64) as usize;
         let mut classes = [Class { tree: Tree::NONE, at: 0 }; ORDERS];
@@ -185,7 +184,7 @@ impl Blocks {
             // What the map has there beside the zone's frames is another zone's.
             let extent = self.extent(bank);
             let here = areas(map, extent).map(|area| area.count).sum::<u64>();
-            let own = areas(map, clip(extent, zone)).map(|area| area.count).sum::<u64>();
+            let own = areas(map, extent.intersect(zone)).map(|area| area.count).sum::<u64>();
             if here != own {
                 set_half(s, record(bank, NOTE), CROSSES);
             }
@@ -213,15 +212,8 @@ impl Blocks {
 
     /// The largest aligned blocks that make up an extent, of which each lies in one bank.
     pub(crate) fn pieces(&self, extent: Extent) -> impl Iterator<Item = (u64, u32)> + use<> {
-        let (mut low, high, top) = (extent.start.raw(), extent.end().raw(), self.top);
-        core::iter::from_fn(move || {
-            let rest = high - low;
-            (rest > 0).then(|| {
-                let piece = (low, rest.ilog2().min(low.trailing_zeros()).min(top));
-                low += 1 << piece.1;
-                piece
-            })
-        })
+        let top = Order::known(self.top as u8);
+        extent.blocks(top).map(|(start, order)| (start.raw(), order.k()))
     }
 
     /// Bytes of a bank's record.
@@ -318,7 +310,8 @@ impl Blocks {
         s[bank * RECORD_WORDS + CLASSES / 2] as u32
     }
 
-    /// Whether the bank has a free block of this order, at most 31, or a larger one.
+    /// Returns true if the bank has a free block of this order, at most 31, or
+    /// a larger one.
     #[inline(always)]
     pub(crate) fn serves(&self, s: &[u64], bank: usize, order: u32) -> bool {
         self.classes(s, bank) >> order != 0
@@ -329,7 +322,7 @@ impl Blocks {
         self.state(s, bank) & ISOLATED != 0
     }
 
-    /// What the placement rule has noted, with the flags.
+    /// Returns the placement's note, with the flags.
     #[inline(always)]
     fn state(&self, s: &[u64], bank: usize) -> u32 {
         (s[bank * RECORD_WORDS + NOTE / 2] >> 32) as u32
@@ -339,19 +332,19 @@ impl Blocks {
         self.state(s, bank) & CROSSES != 0
     }
 
-    /// Whether the bank's trees have all of it, and it may rest.
+    /// Returns true if the bank's trees have all of it, and it may rest.
     #[inline(always)]
     pub(crate) fn is_whole(&self, s: &[u64], bank: usize) -> bool {
         self.filed_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
     }
 
-    /// Whether all of the bank is free, and it may rest.
+    /// Returns true if all of the bank is free, and it may rest.
     #[inline]
     pub(crate) fn can_rest(&self, s: &[u64], bank: usize) -> bool {
         self.free_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
     }
 
-    /// What the placement rule has noted, below 2^30.
+    /// Returns the placement's note, below 2^30.
     #[inline(always)]
     pub(crate) fn note(&self, s: &[u64], bank: usize) -> u32 {
         self.state(s, bank) & !FLAGS
@@ -457,11 +450,11 @@ impl Blocks {
         order
     }
 
-    /// Takes 2^`order` frames of a bank that [`serves`](Self::serves) them: from
+    /// Allocates 2^`order` frames of a bank that [`serves`](Self::serves) them: from
     /// the smallest block that is large enough, or from the `largest`.
     /// O(L + 2^order/64) for each order between.
     #[inline(never)]
-    pub(crate) fn take(
+    pub(crate) fn allocate(
         &mut self,
         s: &mut [u64],
         bank: usize,
@@ -475,9 +468,9 @@ impl Blocks {
         let at = self.words_of(bank);
         let unit = class.tree.first(s, at + class.at as usize).unwrap_or_default();
         let taken = if from < 6 {
-            self.take_in_word(s, bank, unit, order)
+            self.allocate_in_word(s, bank, unit, order)
         } else {
-            self.take_words(s, bank, unit, from, order)
+            self.allocate_words(s, bank, unit, from, order)
         };
         self.unfile(s, bank, 1 << order);
         self.free -= 1 << order;
@@ -507,7 +500,7 @@ impl Blocks {
 
     /// From a word that has a block of this order and is not wholly free (or
     /// cannot be one block).
-    fn take_in_word(&self, s: &mut [u64], bank: usize, unit: usize, order: u32) -> usize {
+    fn allocate_in_word(&self, s: &mut [u64], bank: usize, unit: usize, order: u32) -> usize {
         let at = self.words_of(bank) + unit;
         let (first, from, is_last) = self.smallest(s[at], order).unwrap_or_default();
         let now = s[at] & !(ones(1 << order) << first);
@@ -530,7 +523,7 @@ impl Blocks {
     }
 
     /// From a block of whole words.
-    fn take_words(
+    fn allocate_words(
         &self,
         s: &mut [u64],
         bank: usize,
@@ -676,21 +669,13 @@ impl Blocks {
     }
 }
 
-/// What a release has changed in its bank.
-pub(crate) struct Released {
-    /// Frames that the trees have got.
-    pub(crate) filed: u32,
-    /// Whether the orders that the bank serves may have changed.
-    pub(crate) reordered: bool,
-}
-
 /// The parts of the map's areas that lie in an extent.
 fn areas(map: &MemoryMap<'_>, extent: Extent) -> impl Iterator<Item = Extent> {
-    let parts = map.areas().iter().map(move |&area| clip(area, extent));
+    let parts = map.areas().iter().map(move |&area| area.intersect(extent));
     parts.filter(|part| !part.is_empty())
 }
 
-/// How many words or blocks the tree of an order may hold.
+/// Returns the number of words or blocks that the tree of an order may hold.
 pub(crate) const fn units(bank_frames: u64, order: u32) -> usize {
     (if order < 6 { bank_frames.div_ceil(64) } else { bank_frames >> order }) as usize
 }

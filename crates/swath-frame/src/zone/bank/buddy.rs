@@ -16,7 +16,7 @@
 //! In the paper, Adaptive-Buddy merges the banks of a pool into one set of free
 //! lists, so that no search is needed, and moving a bank costs as much as it has
 //! blocks. Here the blocks stay with their bank in all three, as bits, and the
-//! pools know their banks by what they can serve: see [`Pools`].
+//! pools know their banks by what they can serve: see [`PoolPlacement`].
 //! The scans of the first two are kept: they are what the paper measures.
 //!
 //! # What it costs
@@ -42,106 +42,38 @@
 //! | | Linux | array | list | Adaptive-Buddy |
 //! |---|---|---|---|---|
 //! | in a row from a zone that is free | 187 | 92 | 46 | 41 |
-//! | taken | 104 | 99 | 48 | 45 |
-//! | given back | 276 | 151 | 151 | 174 |
+//! | allocated | 104 | 99 | 48 | 45 |
+//! | freed | 276 | 151 | 151 | 174 |
 //!
 //! Most frames come from an [open word](crate::zone::bank::open). Where one random frame
-//! comes back for each that is taken, no word has many: the two calls take 389
-//! against Linux's 302. Of a mixture of orders, a block is taken by 136 against 111,
-//! and given back by 211 against 314. Adaptive-Buddy's longest calls take about a thousand instructions: opening a bank, taking
-//! the users' emptiest one, giving back the frame that empties one.
+//! comes back for each that is allocated, no word has many: the two calls take 389
+//! against Linux's 302. Of a mixture of orders, a block is allocated by 136 against 111,
+//! and freed by 211 against 314. Adaptive-Buddy's longest calls take about a
+//! thousand instructions: opening a bank, claiming the users' emptiest one, freeing
+//! the frame that empties one.
 
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::FreeError;
+use crate::allocator::FrameFreeError;
 use crate::map::MemoryMap;
 use crate::zone::allocator::{IsolateError, Mobility, ZoneAllocator};
-use crate::zone::bank::blocks::{Blocks, Released};
-use crate::zone::bank::open::Taken;
-use crate::zone::bank::ranges::{BankState, Banks, BanksError, Pool};
-
-pub use crate::zone::bank::adaptive::{Moves, Policy, Pools, Preference};
-pub use crate::zone::bank::rules::{Array, List};
-
-/// Which bank serves a request: [`Array`], [`List`] or [`Pools`].
-///
-/// The methods are the allocator's own business: `b` is the zone's blocks, `s`
-/// the storage.
-#[doc(hidden)]
-pub trait Placement {
-    /// Words of storage for `banks` banks with blocks up to order `top`.
-    fn words(&self, banks: usize, top: u32) -> usize;
-
-    /// Notes every bank: each is wholly free, or has no free frame. The words from `at` on are its own.
-    fn build(&mut self, b: &Blocks, s: &mut [u64], at: usize);
-
-    /// A bank that serves 2^`order` frames, and how. Open words whose blocks
-    /// could serve are closed before.
-    fn choose(
-        &mut self,
-        b: &mut Blocks,
-        s: &mut [u64],
-        order: u32,
-        movable: bool,
-    ) -> Option<(usize, From)>;
-
-    /// Whether a single frame comes from the open word, which lies in this
-    /// bank, without a choice.
-    fn keeps(&self, bank: usize, movable: bool) -> bool;
-
-    /// A bank's trees have lost frames.
-    fn took(&mut self, b: &Blocks, s: &mut [u64], taken: &Taken);
-
-    /// The bank's trees have got so many frames.
-    fn gave(&mut self, b: &Blocks, s: &mut [u64], bank: usize, frames: u32);
-
-    /// As [`gave`](Self::gave), for a bank that is not wholly free, nor
-    /// isolated, and serves the same orders as before.
-    fn gave_some(&mut self, b: &Blocks, s: &mut [u64], bank: usize, frames: u32);
-
-    /// The bank, not isolated and without an open word, is about to be.
-    fn isolate(&mut self, b: &Blocks, s: &mut [u64], bank: usize);
-
-    /// The bank's isolation has ended.
-    fn rejoin(&mut self, b: &Blocks, s: &mut [u64], bank: usize);
-
-    /// Where the bank counts.
-    fn pool(&self, b: &Blocks, s: &[u64], bank: usize) -> Option<Pool>;
-
-    /// The largest order that a tree of a bank which is not isolated serves. O(B)
-    /// for B banks where the rule knows no better.
-    fn largest(&self, b: &Blocks, s: &[u64]) -> Option<u32> {
-        let open = (0..b.count).filter(|&bank| !b.is_isolated(s, bank));
-        open.fold(0, |classes, bank| classes | b.classes(s, bank)).checked_ilog2()
-    }
-
-    /// Walks its invariants.
-    fn check(&self, b: &Blocks, s: &[u64]) -> Result<(), &'static str>;
-}
-
-/// From where in a bank a block is to come.
-#[doc(hidden)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum From {
-    /// The smallest that is large enough. The word of a single frame is opened:
-    /// the next ones come from there, too.
-    Open,
-    /// The smallest that is large enough.
-    Smallest,
-    /// The largest is broken up.
-    Largest,
-}
+use crate::zone::bank::blocks::BankBlocks;
+use crate::zone::bank::open::Released;
+use crate::zone::bank::placement::{Pick, Placement};
+use crate::zone::bank::pools::PoolPlacement;
+use crate::zone::bank::ranges::{BankLayout, BankLayoutError, BankState};
+use crate::zone::bank::scan::{ArrayPlacement, ListPlacement};
 
 /// The array-based bank-buddy (section IV-A).
-pub type ArrayBuddy<W> = BankBuddy<W, Array>;
+pub type ArrayBuddy<W> = BankBuddy<W, ArrayPlacement>;
 
 /// The list-based bank-buddy (section IV-B).
-pub type ListBuddy<W> = BankBuddy<W, List>;
+pub type ListBuddy<W> = BankBuddy<W, ListPlacement>;
 
 /// Adaptive-Buddy (section IV-D).
-pub type AdaptiveBuddy<W> = BankBuddy<W, Pools>;
+pub type AdaptiveBuddy<W> = BankBuddy<W, PoolPlacement>;
 
 /// A zone's free memory, bank by bank.
 ///
@@ -158,46 +90,46 @@ pub type AdaptiveBuddy<W> = BankBuddy<W, Pools>;
 /// wholly free goes offline:
 /// ```
 /// use swath_arch::{Extent, Order, Pfn};
-/// use swath_frame::zone::bank::buddy::{AdaptiveBuddy, Pools};
-/// use swath_frame::zone::bank::ranges::{Banks, Pool};
+/// use swath_frame::zone::bank::{AdaptiveBuddy, PoolPlacement};
+/// use swath_frame::zone::bank::{BankLayout, BankPool};
 /// use swath_frame::{ByteRange, MemoryMap, Mobility, ZoneAllocator};
 ///
 /// let mut areas = [Extent::default(); 1];
 /// let zone = Extent::new(Pfn::new(0), 4 << 16); // 1 GiB
 /// let map = MemoryMap::new(&[ByteRange::of_frames(zone)], &mut areas).unwrap();
-/// let rule = Pools::default();
-/// let words = AdaptiveBuddy::<Vec<u64>>::storage_words(&map, zone, Banks::PAPER, &rule).unwrap();
-/// let mut buddy = AdaptiveBuddy::new(&map, zone, Banks::PAPER, rule, vec![0; words]).unwrap();
+/// let rule = PoolPlacement::default();
+/// let words = AdaptiveBuddy::<Vec<u64>>::storage_words(&map, zone, BankLayout::PAPER, &rule).unwrap();
+/// let mut buddy = AdaptiveBuddy::new(&map, zone, BankLayout::PAPER, rule, vec![0; words]).unwrap();
 ///
-/// let kernel = buddy.take(Order::BASE, Mobility::Unmovable).unwrap();
-/// let user = buddy.take(Order::BASE, Mobility::Movable).unwrap();
+/// let kernel = buddy.allocate(Order::BASE, Mobility::Unmovable).unwrap();
+/// let user = buddy.allocate(Order::BASE, Mobility::Movable).unwrap();
 /// assert_eq!((buddy.bank_of(kernel), buddy.bank_of(user)), (Some(0), Some(3)));
-/// assert_eq!(buddy.bank(3).unwrap().pool, Some(Pool::User));
+/// assert_eq!(buddy.bank(3).unwrap().pool, Some(BankPool::User));
 ///
-/// buddy.give(user, Order::BASE).unwrap();
-/// assert_eq!(buddy.bank(3).unwrap().pool, Some(Pool::Offline));
+/// buddy.free(user, Order::BASE).unwrap();
+/// assert_eq!(buddy.bank(3).unwrap().pool, Some(BankPool::Offline));
 /// ```
 #[derive(Clone, Debug)]
 pub struct BankBuddy<W, P> {
     pub(crate) storage: W,
-    pub(crate) blocks: Blocks,
+    pub(crate) blocks: BankBlocks,
     pub(crate) rule: P,
     placement_bytes: usize,
 }
 
 impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
-    /// How many words of storage a zone needs, which is the frames of `map` in
-    /// the span `zone`. O(a + orders) for a areas.
+    /// Counts the words of storage that a zone needs, which is the frames of
+    /// `map` in the span `zone`. O(a + orders) for a areas.
     ///
     /// # Errors
-    /// [`BanksError::NoFrame`], [`BanksError::Below`] or [`BanksError::Count`].
+    /// [`BankLayoutError::NoFrame`], [`BankLayoutError::Below`] or [`BankLayoutError::Count`].
     pub fn storage_words(
         map: &MemoryMap<'_>,
         zone: Extent,
-        banks: Banks,
+        banks: BankLayout,
         rule: &P,
-    ) -> Result<usize, BanksError> {
-        let (blocks, words) = Blocks::shape(map, zone, banks)?;
+    ) -> Result<usize, BankLayoutError> {
+        let (blocks, words) = BankBlocks::shape(map, zone, banks)?;
         let words = usize::try_from(words).unwrap_or(usize::MAX);
         Ok(words.saturating_add(rule.words(blocks.count, blocks.top)))
     }
@@ -209,18 +141,18 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
     /// banks and a areas.
     ///
     /// # Errors
-    /// A [`BanksError`].
+    /// A [`BankLayoutError`].
     pub fn new(
         map: &MemoryMap<'_>,
         zone: Extent,
-        banks: Banks,
+        banks: BankLayout,
         rule: P,
         storage: W,
-    ) -> Result<Self, BanksError> {
+    ) -> Result<Self, BankLayoutError> {
         Self::build(map, zone, banks, rule, storage, true)
     }
 
-    /// Like [`new`](Self::new), but all frames are in use: the caller gives
+    /// Like [`new`](Self::new), but all frames are in use: the caller frees
     /// those that are not. A bank counts as the kernel's until it is wholly free.
     ///
     /// # Errors
@@ -228,34 +160,35 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
     pub fn new_allocated(
         map: &MemoryMap<'_>,
         zone: Extent,
-        banks: Banks,
+        banks: BankLayout,
         rule: P,
         storage: W,
-    ) -> Result<Self, BanksError> {
+    ) -> Result<Self, BankLayoutError> {
         Self::build(map, zone, banks, rule, storage, false)
     }
 
     fn build(
         map: &MemoryMap<'_>,
         zone: Extent,
-        banks: Banks,
+        banks: BankLayout,
         mut rule: P,
         mut storage: W,
         free: bool,
-    ) -> Result<Self, BanksError> {
+    ) -> Result<Self, BankLayoutError> {
         let needed_words = Self::storage_words(map, zone, banks, &rule)?;
         let given_words = storage.len();
         if needed_words > given_words {
-            return Err(BanksError::Storage { needed_words, given_words });
+            return Err(BankLayoutError::Storage { needed_words, given_words });
         }
-        let (mut blocks, own) = Blocks::shape(map, zone, banks)?;
+        let (mut blocks, own) = BankBlocks::shape(map, zone, banks)?;
         blocks.fill(&mut storage, map, zone, free);
         rule.build(&blocks, &mut storage, own as usize);
         let placement_bytes = (needed_words - own as usize) * 8;
         Ok(Self { storage, blocks, rule, placement_bytes })
     }
 
-    /// How many banks the zone has, partial ones and holes between included.
+    /// Returns the number of the zone's banks, partial ones and holes between
+    /// included.
     pub fn banks(&self) -> usize {
         self.blocks.count
     }
@@ -265,7 +198,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         self.blocks.place(frame.raw()).map(|(bank, _)| bank)
     }
 
-    /// What is known of a bank; `None` if there is no such bank. O(1).
+    /// Returns the state of a bank; `None` if there is no such bank. O(1).
     pub fn bank(&self, bank: usize) -> Option<BankState> {
         let (b, s) = (&self.blocks, &*self.storage);
         (bank < b.count).then(|| BankState {
@@ -278,7 +211,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         })
     }
 
-    /// Whether the frame is the zone's and free, isolated or not. O(1).
+    /// Returns true if the frame is the zone's and free, isolated or not. O(1).
     pub fn is_free(&self, frame: Pfn) -> bool {
         self.blocks.has_free(&self.storage, frame)
     }
@@ -347,9 +280,9 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         self.blocks.frame_bytes()
     }
 
-    /// What is not taken from an open word just so.
+    /// Allocates what an open word does not serve.
     #[inline(never)]
-    fn take_any(&mut self, order: u32, movable: bool) -> Option<Pfn> {
+    fn allocate_any(&mut self, order: u32, movable: bool) -> Option<Pfn> {
         if order > self.blocks.top {
             return None;
         }
@@ -359,39 +292,39 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
             && let Some(bank) = b.open_bank(slot)
             && self.rule.keeps(bank, movable)
         {
-            let (frame, taken) = b.take_last(s, slot);
-            self.rule.took(b, s, &taken);
+            let (frame, taken) = b.allocate_last(s, slot);
+            self.rule.allocated(b, s, &taken);
             return Some(frame);
         }
         let (bank, from) = self.rule.choose(b, s, order, movable)?;
-        if order > 0 || from != From::Open {
-            return Some(self.take_from(bank, order, from));
+        if order > 0 || from != Pick::Open {
+            return Some(self.allocate_from(bank, order, from));
         }
         let (frame, taken) = if b.open_bank(slot) == Some(bank) {
-            b.take_last(s, slot)
+            b.allocate_last(s, slot)
         } else {
             if b.open_bank(slot).is_some()
                 && let Some((bank, frames)) = b.close(s, slot)
             {
-                self.rule.gave(b, s, bank, frames);
+                self.rule.freed(b, s, bank, frames);
             }
-            b.take_opening(s, bank, slot)
+            b.allocate_opening(s, bank, slot)
         };
-        self.rule.took(b, s, &taken);
+        self.rule.allocated(b, s, &taken);
         Some(frame)
     }
 
-    /// Takes a block from a bank that was chosen, and opens no word.
+    /// Allocates a block from a bank that was chosen, and opens no word.
     #[inline(never)]
-    pub(crate) fn take_from(&mut self, bank: usize, order: u32, from: From) -> Pfn {
+    pub(crate) fn allocate_from(&mut self, bank: usize, order: u32, from: Pick) -> Pfn {
         let (b, s) = (&mut self.blocks, &mut *self.storage);
         let (frame, taken) = if b.trees(s, bank) == 0 {
             // A single frame, and all that the bank has is open.
-            b.take_last(s, usize::from(b.open_bank(1) == Some(bank)))
+            b.allocate_last(s, usize::from(b.open_bank(1) == Some(bank)))
         } else {
-            b.take(s, bank, order, from == From::Largest)
+            b.allocate(s, bank, order, from == Pick::Largest)
         };
-        self.rule.took(b, s, &taken);
+        self.rule.allocated(b, s, &taken);
         frame
     }
 
@@ -402,7 +335,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
             if b.open_bank(slot) == Some(bank)
                 && let Some((_, frames)) = b.close(s, slot)
             {
-                self.rule.gave(b, s, bank, frames);
+                self.rule.freed(b, s, bank, frames);
             }
         }
     }
@@ -410,37 +343,37 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
     /// A bank was given frames, and may be wholly free now, be isolated or serve
     /// other orders than before.
     #[inline(never)]
-    fn gave(&mut self, bank: usize, released: &Released) {
+    fn freed(&mut self, bank: usize, released: &Released) {
         let (b, s) = (&mut self.blocks, &mut *self.storage);
         if b.is_isolated(s, bank) {
             b.isolated += u64::from(released.filed);
         } else if b.has_open(bank) && b.can_rest(s, bank) {
             // The bank goes offline once its trees have all of it.
-            self.rule.gave(b, s, bank, released.filed);
+            self.rule.freed(b, s, bank, released.filed);
             return self.close_in(bank);
         }
-        self.rule.gave(b, s, bank, released.filed);
+        self.rule.freed(b, s, bank, released.filed);
     }
 
     /// Extents of any size, and all errors.
     #[inline(never)]
-    fn give_any(&mut self, start: Pfn, order: Order) -> Result<(), FreeError> {
+    fn free_any(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
         let extent = Extent::new(start, order.frames());
         self.blocks.can_release(&self.storage, extent)?;
         for (start, order) in self.blocks.pieces(extent) {
-            self.give_block(start, order);
+            self.free_block(start, order);
         }
         Ok(())
     }
 
     /// Blocks that lie in one bank; whether all of their frames were in use.
     #[inline(never)]
-    fn give_block(&mut self, start: u64, order: u32) -> bool {
+    fn free_block(&mut self, start: u64, order: u32) -> bool {
         let (bank, at) = self.blocks.position(start);
         let released = self.blocks.release(&mut self.storage, bank, at, order);
         if let Some(released) = &released {
             self.blocks.file(&mut self.storage, bank, released.filed);
-            self.gave(bank, released);
+            self.freed(bank, released);
         }
         released.is_some()
     }
@@ -459,22 +392,22 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> ZoneAllocator for BankBuddy<W, P
     /// cache lines. Others: the choice of a bank, and O(L + 2^order/64) plus O(L)
     /// for each order from the block found down to 5.
     #[inline]
-    fn take(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
+    fn allocate(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
         let movable = mobility == Mobility::Movable;
         if order == Order::BASE
             && self.rule.keeps(self.blocks.open[usize::from(movable)].bank, movable)
-            && let Some(frame) = self.blocks.take_open(&mut self.storage, usize::from(movable))
+            && let Some(frame) = self.blocks.allocate_open(&mut self.storage, usize::from(movable))
         {
             return Some(frame);
         }
-        self.take_any(order.k(), movable)
+        self.allocate_any(order.k(), movable)
     }
 
     /// O(L + 2^order/64) plus O(L) for each order that merges, whatever the
     /// placement. A single frame that merges with none: O(1), four cache lines.
-    /// A size beyond the largest block is given back block by block.
+    /// A size beyond the largest block is freed block by block.
     #[inline]
-    fn give(&mut self, start: Pfn, order: Order) -> Result<(), FreeError> {
+    fn free(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
         let raw = start.raw();
         if order == Order::BASE {
             if let Some((bank, at)) = self.blocks.place(raw)
@@ -482,20 +415,20 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> ZoneAllocator for BankBuddy<W, P
             {
                 let (b, s) = (&self.blocks, &mut *self.storage);
                 if b.file(s, bank, released.filed) || released.reordered {
-                    self.gave(bank, &released);
+                    self.freed(bank, &released);
                 } else {
-                    self.rule.gave_some(b, s, bank, released.filed);
+                    self.rule.freed_some(b, s, bank, released.filed);
                 }
                 return Ok(());
             }
         } else if order.k() <= self.blocks.top
             && raw & (order.frames() - 1) == 0
             && self.blocks.place(raw).is_some()
-            && self.give_block(raw, order.k())
+            && self.free_block(raw, order.k())
         {
             return Ok(());
         }
-        self.give_any(start, order)
+        self.free_any(start, order)
     }
 
     #[inline]
@@ -508,7 +441,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> ZoneAllocator for BankBuddy<W, P
         self.blocks.total
     }
 
-    /// O(B) for B banks; O(1) with [`Pools`].
+    /// O(B) for B banks; O(1) with [`PoolPlacement`].
     fn largest_free(&self) -> Option<Order> {
         let (b, s) = (&self.blocks, &*self.storage);
         let largest = self.rule.largest(b, s).max(b.largest_open(s));
@@ -548,7 +481,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> ZoneAllocator for BankBuddy<W, P
 
     /// This struct, a record for each bank, and the lists or pools.
     fn structure_bytes(&self) -> usize {
-        let records = self.blocks.count * Blocks::record_bytes();
+        let records = self.blocks.count * BankBlocks::record_bytes();
         size_of::<Self>() + records + self.placement_bytes
     }
 

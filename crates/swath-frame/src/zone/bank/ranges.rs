@@ -1,5 +1,5 @@
-//! How a zone's frames are divided into banks: the ranges of memory whose
-//! power can be managed one by one.
+//! The division of a zone's frames into banks: the ranges of memory whose power
+//! can be managed one by one.
 //!
 //! Banks are of one size and stand side by side from a first border on. The
 //! zone decides which of them it sees: its first and last bank may be partial,
@@ -14,8 +14,6 @@
 //!                    bank 0      bank 1: a hole  bank 2
 //! ```
 
-use core::fmt;
-
 use swath_arch::{Extent, Order, Pfn};
 
 /// The largest order of a block that a bank's free memory is kept in.
@@ -27,18 +25,18 @@ pub const BANK_FRAMES_MAX: u64 = 1 << BLOCK_ORDER_MAX;
 /// The most banks of a zone.
 pub const BANKS_MAX: u64 = 1 << 18;
 
-/// Where banks lie, how large they are, and the largest free block within.
+/// The place and size of banks, and the largest free block within.
 ///
 /// Invariants: `frames` is from 1 to [`BANK_FRAMES_MAX`]; it and `first` are
 /// multiples of 2^`top`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Banks {
+pub struct BankLayout {
     pub(crate) first: Pfn,
     pub(crate) frames: u64,
     pub(crate) top: Order,
 }
 
-impl Banks {
+impl BankLayout {
     /// Banks of 256 MiB from frame 0 on, with blocks up to 4 MiB (the paper's
     /// section IV and Linux's MAX_ORDER 11).
     pub const PAPER: Self = Self { first: Pfn::new(0), frames: 1 << 16, top: Order::known(10) };
@@ -47,31 +45,31 @@ impl Banks {
     /// is kept in blocks of the orders up to `top`.
     ///
     /// # Errors
-    /// [`BanksError::Frames`], [`BanksError::Order`] or
-    /// [`BanksError::Misaligned`].
+    /// [`BankLayoutError::Frames`], [`BankLayoutError::Order`] or
+    /// [`BankLayoutError::Misaligned`].
     ///
     /// # Examples
     /// ```
     /// use swath_arch::{Order, Pfn};
-    /// use swath_frame::zone::bank::ranges::{Banks, BanksError};
+    /// use swath_frame::zone::bank::{BankLayout, BankLayoutError};
     ///
     /// // Two banks of 256 MiB that are interleaved rest together.
-    /// let pairs = Banks::new(Pfn::new(0), 2 << 16, Order::known(10)).unwrap();
+    /// let pairs = BankLayout::new(Pfn::new(0), 2 << 16, Order::known(10)).unwrap();
     /// assert_eq!(pairs.frames(), 131_072);
     /// // A bank of 3 GiB is possible, one of a frame more is not.
-    /// assert!(Banks::new(Pfn::new(0), 3 << 18, Order::known(18)).is_ok());
-    /// let odd = Banks::new(Pfn::new(0), (3 << 18) + 1, Order::known(18));
-    /// assert!(matches!(odd, Err(BanksError::Misaligned { .. })));
+    /// assert!(BankLayout::new(Pfn::new(0), 3 << 18, Order::known(18)).is_ok());
+    /// let odd = BankLayout::new(Pfn::new(0), (3 << 18) + 1, Order::known(18));
+    /// assert!(matches!(odd, Err(BankLayoutError::Misaligned { .. })));
     /// ```
-    pub const fn new(first: Pfn, frames: u64, top: Order) -> Result<Self, BanksError> {
+    pub const fn new(first: Pfn, frames: u64, top: Order) -> Result<Self, BankLayoutError> {
         if frames == 0 || frames > BANK_FRAMES_MAX {
-            return Err(BanksError::Frames { frames });
+            return Err(BankLayoutError::Frames { frames });
         }
         if top.k() > BLOCK_ORDER_MAX {
-            return Err(BanksError::Order { top });
+            return Err(BankLayoutError::Order { top });
         }
         if (first.raw() | frames) & (top.frames() - 1) != 0 {
-            return Err(BanksError::Misaligned { first, frames, top });
+            return Err(BankLayoutError::Misaligned { first, frames, top });
         }
         Ok(Self { first, frames, top })
     }
@@ -92,20 +90,23 @@ impl Banks {
     }
 }
 
-/// Why there cannot be such banks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BanksError {
+/// Reasons why there cannot be such banks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BankLayoutError {
     /// A bank's size is 0 or beyond [`BANK_FRAMES_MAX`].
+    #[error("{frames} frames are not from 1 to {BANK_FRAMES_MAX}")]
     Frames {
         /// The size.
         frames: u64,
     },
     /// The largest order of a block is beyond [`BLOCK_ORDER_MAX`].
+    #[error("order {top} is beyond {BLOCK_ORDER_MAX}")]
     Order {
         /// The order.
         top: Order,
     },
     /// The first border or the size is not a multiple of the largest block.
+    #[error("banks of {frames} frames from {first} on do not fit order {top}")]
     Misaligned {
         /// The first border.
         first: Pfn,
@@ -115,21 +116,25 @@ pub enum BanksError {
         top: Order,
     },
     /// The zone has no frames.
+    #[error("zone {zone} has no frames")]
     NoFrame {
         /// The zone.
         zone: Extent,
     },
     /// The zone begins below the first border.
+    #[error("frame {frame} is below the first bank")]
     Below {
         /// The zone's first frame.
         frame: Pfn,
     },
     /// The zone would have more than [`BANKS_MAX`] banks.
+    #[error("{banks} banks are more than {BANKS_MAX}")]
     Count {
-        /// How many it would have.
+        /// Number that it would have.
         banks: u64,
     },
     /// The storage is too small.
+    #[error("{needed_words} words of storage needed, {given_words} given")]
     Storage {
         /// Words that are needed.
         needed_words: usize,
@@ -138,32 +143,10 @@ pub enum BanksError {
     },
 }
 
-impl fmt::Display for BanksError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Frames { frames } => {
-                write!(f, "{frames} frames are not from 1 to {BANK_FRAMES_MAX}")
-            }
-            Self::Order { top } => write!(f, "order {top} is beyond {BLOCK_ORDER_MAX}"),
-            Self::Misaligned { first, frames, top } => {
-                write!(f, "banks of {frames} frames from {first} on do not fit order {top}")
-            }
-            Self::NoFrame { zone } => write!(f, "zone {zone} has no frames"),
-            Self::Below { frame } => write!(f, "frame {frame} is below the first bank"),
-            Self::Count { banks } => write!(f, "{banks} banks are more than {BANKS_MAX}"),
-            Self::Storage { needed_words, given_words } => {
-                write!(f, "{needed_words} words of storage needed, {given_words} given")
-            }
-        }
-    }
-}
-
-impl core::error::Error for BanksError {}
-
-/// Where a bank's free memory counts: the pools of Adaptive-Buddy, and the
-/// lists of the list-based bank-buddy by the same names.
+/// The pool in which a bank's free memory counts: the pools of Adaptive-Buddy,
+/// and the lists of the list-based bank-buddy by the same names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Pool {
+pub enum BankPool {
     /// POOL_KERNEL or LIST_KERNEL: unmovable and reclaimable memory.
     Kernel,
     /// POOL_USER or LIST_USER: movable memory.
@@ -172,7 +155,7 @@ pub enum Pool {
     Offline,
 }
 
-/// What is known of one bank.
+/// The state of one bank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BankState {
     /// From its first border to its last, holes and other zones' frames included.
@@ -182,10 +165,10 @@ pub struct BankState {
     /// Those of them that are free.
     pub free_frames: u64,
     /// Its pool; `None` where banks have none (array-based), or without frames.
-    pub pool: Option<Pool>,
-    /// Whether it is isolated.
+    pub pool: Option<BankPool>,
+    /// True if it is isolated.
     pub isolated: bool,
-    /// Whether frames of another zone lie in it, too. Such a bank stays in the
+    /// True if frames of another zone lie in it, too. Such a bank stays in the
     /// allocation pools and is never offline (section IV-D).
     pub crosses: bool,
 }

@@ -1,16 +1,17 @@
-//! What walks a bank word by word: which frame is at fault, which blocks are
-//! free, which frame is in use, and whether all invariants hold.
+//! Walks over a bank word by word: the search for the frame at fault, the visit
+//! of free blocks, the search for frames in use, and the check of all
+//! invariants.
 
 use core::ops::Range;
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::FreeError;
-use crate::bits::shape::Tree;
+use crate::allocator::FrameFreeError;
+use crate::bits::tree::Tree;
 use crate::zone::allocator::IsolateError;
-use crate::zone::bank::blocks::{Blocks, paired, units};
+use crate::zone::bank::blocks::{BankBlocks, paired, units};
 
-impl Blocks {
+impl BankBlocks {
     fn is_free(&self, s: &[u64], bank: usize, at: usize) -> bool {
         s[self.words_of(bank) + at / 64] >> (at % 64) & 1 == 1
     }
@@ -19,24 +20,24 @@ impl Blocks {
         s[self.words_of(bank) + self.frame_words + at / 64] >> (at % 64) & 1 == 1
     }
 
-    /// Whether the extent may be given back. O(n) for n frames.
-    pub(crate) fn can_release(&self, s: &[u64], extent: Extent) -> Result<(), FreeError> {
+    /// Checks that the extent may be freed. O(n) for n frames.
+    pub(crate) fn can_release(&self, s: &[u64], extent: Extent) -> Result<(), FrameFreeError> {
         if extent.checked_end().is_none() {
-            return Err(FreeError::Overflow { extent });
+            return Err(FrameFreeError::Overflow { extent });
         }
         for frame in extent.iter() {
             if !self.has(s, frame) {
-                return Err(FreeError::Foreign { frame });
+                return Err(FrameFreeError::Foreign { frame });
             }
             let (bank, at) = self.position(frame.raw());
             if self.is_free(s, bank, at) {
-                return Err(FreeError::NotAllocated { frame });
+                return Err(FrameFreeError::NotAllocated { frame });
             }
         }
         Ok(())
     }
 
-    /// Whether the frame is the zone's. O(1).
+    /// Returns true if the frame is the zone's. O(1).
     pub(crate) fn has(&self, s: &[u64], frame: Pfn) -> bool {
         self.span().contains(frame) && {
             let (bank, at) = self.position(frame.raw());
@@ -44,7 +45,7 @@ impl Blocks {
         }
     }
 
-    /// Whether the frame is the zone's and free. O(1).
+    /// Returns true if the frame is the zone's and free. O(1).
     pub(crate) fn has_free(&self, s: &[u64], frame: Pfn) -> bool {
         self.has(s, frame) && {
             let (bank, at) = self.position(frame.raw());
@@ -131,7 +132,8 @@ impl Blocks {
         }
     }
 
-    /// Whether the tree of `order`, not below 6, holds the block at frame `at`.
+    /// Returns true if the tree of `order`, not below 6, holds the block at
+    /// frame `at`.
     fn holds(&self, s: &[u64], bank: usize, order: u32, at: usize) -> bool {
         let class = &self.classes[order as usize & 31];
         at.trailing_zeros() >= order

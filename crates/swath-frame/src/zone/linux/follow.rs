@@ -1,12 +1,12 @@
 //! A zone that follows a recorded kernel: it starts in a given state, and
-//! where the record says what the free lists alone do not tell, it is told.
+//! the recording supplies what the free lists alone do not determine.
 //!
-//! A recording names the frames that a real kernel took and gave back. To ask
+//! A recording names the frames that a real kernel allocated and freed. To ask
 //! at every event whether this zone would have done the same, it must be in the
 //! state that the kernel was in. [`LinuxZone::from_state`] begins with one;
 //! [`LinuxZone::bring_forward`] puts the block that the kernel found at the
 //! head of its list, after which only the rules decide; and
-//! [`LinuxZone::take_at`] and [`LinuxZone::set_mobility`] do by force what the
+//! [`LinuxZone::allocate_at`] and [`LinuxZone::set_mobility`] do by force what the
 //! rules would not have done, so that one difference is counted once.
 
 use core::ops::DerefMut;
@@ -15,8 +15,10 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::map::MemoryMap;
 use crate::zone::allocator::Mobility;
-use crate::zone::linux::state::{ISOLATED, USED, USED_MOVABLE};
-use crate::zone::linux::zone::{LinuxBuildError, LinuxZone, ORDER_MAX, Observe, clip};
+use crate::zone::linux::build::{LinuxBuildError, ORDER_MAX};
+use crate::zone::linux::fallback::Observe;
+use crate::zone::linux::lists::{ISOLATED, USED, USED_MOVABLE};
+use crate::zone::linux::zone::LinuxZone;
 
 impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
     /// The frames of `map` that lie in `span`, each in use or free as `owner`
@@ -39,7 +41,7 @@ impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
         for start in zone.lists.pageblocks() {
             zone.lists.set_mobility(start, pageblock.k(), pageblock_of(zone.lists.frame(start)));
         }
-        for area in map.areas().iter().map(|area| clip(*area, span)) {
+        for area in map.areas().iter().map(|area| area.intersect(span)) {
             for frame in area.iter() {
                 match owner(frame) {
                     Some(mobility) => zone.lists.fill(zone.lists.index(frame), 0, state(mobility)),
@@ -73,7 +75,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
     }
 
     /// Moves the free block that holds `frame` to the head of its list, so
-    /// that it is the first of its order and mobility to be taken. Whether it
+    /// that it is the first of its order and mobility to be allocated. Whether it
     /// was there already; `None` if the frame is not free. O(M) for M orders.
     pub fn bring_forward(&mut self, frame: Pfn) -> Option<bool> {
         if !self.span().contains(frame) {
@@ -89,12 +91,12 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         Some(false)
     }
 
-    /// Takes the 2^`order` frames from `start` on, aligned, out of the free
+    /// Allocates the 2^`order` frames from `start` on, aligned, out of the free
     /// block in which they lie, for an owner of this mobility; no pageblock
     /// changes. Whether one free block held them all and is not isolated; if
     /// not, nothing has changed. O(M) for M orders, and O(2^order) to mark the
     /// frames.
-    pub fn take_at(&mut self, start: Pfn, order: Order, mobility: Mobility) -> bool {
+    pub fn allocate_at(&mut self, start: Pfn, order: Order, mobility: Mobility) -> bool {
         if !self.span().contains(start) || !start.is_aligned(order.k()) {
             return false;
         }
@@ -117,17 +119,17 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         true
     }
 
-    /// Takes one block of a batch, as [`take_batch`](crate::ZoneAllocator::take_batch)
+    /// Allocates one block of a batch, as [`allocate_batch`](crate::ZoneAllocator::allocate_batch)
     /// does one after another. `stealing` says whether the batch has come down to
     /// single blocks of other mobilities, and is false at its beginning. O(M) for M
     /// orders, but for a claim.
-    pub fn take_of_batch(
+    pub fn allocate_of_batch(
         &mut self,
         order: Order,
         mobility: Mobility,
         stealing: &mut bool,
     ) -> Option<Pfn> {
-        self.take_from(order, mobility, false, stealing)
+        self.allocate_from(order, mobility, false, stealing)
     }
 
     /// Changes the mobility of the pageblock around `frame`, and moves its free
@@ -142,7 +144,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         let start = self.lists.index(frame) >> pageblock_k << pageblock_k;
         let around = Extent::new(self.lists.frame(start), 1 << pageblock_k);
         let from = self.lists.list_of(start);
-        if clip(around, self.span()) != around || from == ISOLATED {
+        if around.intersect(self.span()) != around || from == ISOLATED {
             return false;
         }
         let to = mobility as usize;
@@ -171,9 +173,9 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         used
     }
 
-    /// How many frames of the pageblock around `frame` are free or alike to a
-    /// request of this mobility, which claims it from half of them on; `None`
-    /// if it does not lie whole in the zone. O(2^(pageblock order - 3)).
+    /// Counts the frames of the pageblock around `frame` that are free or alike
+    /// to a request of this mobility, which claims it from half of them on;
+    /// `None` if it does not lie whole in the zone. O(2^(pageblock order - 3)).
     pub fn free_or_alike(&self, frame: Pfn, mobility: Mobility) -> Option<u32> {
         if !self.span().contains(frame) {
             return None;
@@ -181,8 +183,9 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         self.free_or_alike_at(self.lists.index(frame), mobility)
     }
 
-    /// How many frames of the pageblock around `frame` movable owners use, and
-    /// how many others; none outside the zone. O(2^(pageblock order - 3)).
+    /// Counts the frames of the pageblock around `frame` that movable owners
+    /// use, and those of others; none outside the zone. O(2^(pageblock order -
+    /// 3)).
     pub fn pageblock_users(&self, frame: Pfn) -> [u32; 2] {
         if !self.span().contains(frame) {
             return [0; 2];

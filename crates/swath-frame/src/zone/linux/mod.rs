@@ -1,5 +1,15 @@
-//! TODO zone/linux.
+//! A zone as Linux manages it: the baseline of the bank-aware allocators.
+//!
+//! [`LinuxZone`] keeps the kernel's free lists by order and mobility, with its
+//! pageblocks, claims and [fallbacks](fallback). It can start in the state of a
+//! recorded kernel and follow the recording.
 
+pub mod build;
+pub mod fallback;
 pub(crate) mod follow;
-pub(crate) mod state;
+pub(crate) mod lists;
 pub mod zone;
+
+pub use build::{LinuxBuildError, ORDER_MAX, PAGEBLOCK_ORDER};
+pub use fallback::{Fallback, Observe, fallbacks};
+pub use zone::LinuxZone;

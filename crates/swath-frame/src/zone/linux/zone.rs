@@ -27,16 +27,16 @@
 //! watermarks after a claim, which lasts until reclaim has run. "Of a like
 //! mobility" means on an LRU list there; here it is the mobility of the request
 //! that took the frame, so that frames which wait in per-CPU lists count as
-//! used by whom they were taken for ([`LinuxZone::set_user`] can say otherwise).
+//! used by whom they were allocated for ([`LinuxZone::set_user`] can say otherwise).
 //!
 //! # What it costs
 //! 9 bytes per frame of the span rounded out to 1024 frames (8 for the links of
-//! a list, 1 for the state) and 4 bits per pageblock. A block taken or given
+//! a list, 1 for the state) and 4 bits per pageblock. Allocating or freeing a block
 //! costs O(M) for M orders, plus 2^(order-3) words of states. A claim costs
 //! O(M) candidates, of which each may look at 2^(pageblock order - 3) words.
 //!
 //! Instructions per call, counted on x86-64: with a random half of 2^20 frames
-//! in use, 43 to take a single frame and 173 to give one back; 132 and 297 if
+//! in use, 43 to allocate a single frame and 173 to free one; 132 and 297 if
 //! all memory was one piece, where each second request splits and each second
 //! return merges. Order 9 costs 220 and 975.
 
@@ -44,106 +44,15 @@ use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::allocator::FreeError;
+use crate::allocator::FrameFreeError;
 use crate::map::MemoryMap;
 use crate::zone::allocator::{IsolateError, Mobility, ZoneAllocator};
-use crate::zone::linux::state::{ISOLATED, Lists, ORDERS, USED, USED_MOVABLE};
-
-/// The largest order of Linux's free lists (`MAX_PAGE_ORDER`).
-pub const ORDER_MAX: Order = Order::known(10);
-
-/// The pageblock order with 2 MiB huge pages: 9.
-pub const PAGEBLOCK_ORDER: Order = Order::known(9);
-
-/// In whose pageblocks a request looks when its own lists are empty.
-pub const fn fallbacks(mobility: Mobility) -> [Mobility; 2] {
-    match mobility {
-        Mobility::Unmovable => [Mobility::Reclaimable, Mobility::Movable],
-        Mobility::Movable => [Mobility::Reclaimable, Mobility::Unmovable],
-        Mobility::Reclaimable => [Mobility::Unmovable, Mobility::Movable],
-    }
-}
-
-/// A request that was served from another mobility's list: the kernel's event
-/// `kmem:mm_page_alloc_extfrag`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fallback {
-    /// The first frame that the request got.
-    pub start: Pfn,
-    /// The order asked for.
-    pub order: Order,
-    /// The order of the free block that was found.
-    pub block_order: Order,
-    /// The mobility asked for.
-    pub wanted: Mobility,
-    /// The mobility of the list in which the block was found.
-    pub from: Mobility,
-    /// Whether the pageblock changed to the mobility asked for.
-    pub claimed: bool,
-}
-
-/// Who is told of fallbacks: `()` for nobody, or a closure.
-pub trait Observe {
-    /// Is called after each fallback.
-    fn fallback(&mut self, event: &Fallback);
-}
-
-impl Observe for () {
-    fn fallback(&mut self, _: &Fallback) {}
-}
-
-impl<F: FnMut(&Fallback)> Observe for F {
-    fn fallback(&mut self, event: &Fallback) {
-        self(event);
-    }
-}
-
-/// Why a zone cannot be built.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LinuxBuildError {
-    /// The storage is too small.
-    Storage {
-        /// Words that are needed.
-        needed_words: usize,
-        /// Words that were given.
-        given_words: usize,
-    },
-    /// The zone has more frames than 32 bits can number.
-    Span {
-        /// The zone.
-        span: Extent,
-    },
-    /// The pageblock order is not from 3 to [`ORDER_MAX`].
-    Pageblock {
-        /// The order.
-        order: Order,
-    },
-    /// No frame of the map lies in the zone.
-    NoFrame {
-        /// The zone.
-        span: Extent,
-    },
-}
-
-impl core::fmt::Display for LinuxBuildError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Storage { needed_words, given_words } => {
-                write!(f, "{needed_words} words of storage needed, {given_words} given")
-            }
-            Self::Span { span } => write!(f, "zone {span} is too long"),
-            Self::Pageblock { order } => {
-                write!(f, "pageblocks of order {order}, which is not from 3 to {ORDER_MAX}")
-            }
-            Self::NoFrame { span } => write!(f, "zone {span} has no frame"),
-        }
-    }
-}
-
-impl core::error::Error for LinuxBuildError {}
+use crate::zone::linux::build::{LinuxBuildError, ORDER_MAX};
+use crate::zone::linux::fallback::{Fallback, Observe, fallbacks};
+use crate::zone::linux::lists::{ISOLATED, Lists, ORDERS, USED, USED_MOVABLE};
 
 /// A zone as Linux manages it, with its state in `W`, any owner of a slice of
-/// words. `O` is told of fallbacks.
+/// words. `O` observes fallbacks.
 ///
 /// Invariants, all walked by [`check`](ZoneAllocator::check):
 /// * each frame of the span is a hole, in use, the first of a free block or
@@ -158,7 +67,7 @@ impl core::error::Error for LinuxBuildError {}
 /// # Examples
 /// ```
 /// use swath_arch::{Extent, Order, Pfn};
-/// use swath_frame::zone::linux::zone::{Fallback, LinuxZone, PAGEBLOCK_ORDER};
+/// use swath_frame::zone::linux::{Fallback, LinuxZone, PAGEBLOCK_ORDER};
 /// use swath_frame::{ByteRange, MemoryMap, Mobility, ZoneAllocator};
 ///
 /// let span = Extent::new(Pfn::new(0), 4096);
@@ -171,8 +80,8 @@ impl core::error::Error for LinuxBuildError {}
 ///     .observed(|event: &Fallback| fallbacks.push(*event));
 ///
 /// // All memory starts as movable; the kernel's first request claims a block.
-/// assert_eq!(zone.take(Order::BASE, Mobility::Movable), Some(Pfn::new(0)));
-/// assert_eq!(zone.take(Order::BASE, Mobility::Unmovable), Some(Pfn::new(1024)));
+/// assert_eq!(zone.allocate(Order::BASE, Mobility::Movable), Some(Pfn::new(0)));
+/// assert_eq!(zone.allocate(Order::BASE, Mobility::Unmovable), Some(Pfn::new(1024)));
 /// drop(zone);
 /// assert!(fallbacks[0].claimed && fallbacks[0].block_order == Order::known(10));
 /// ```
@@ -185,8 +94,8 @@ pub struct LinuxZone<W, O = ()> {
 }
 
 impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
-    /// How many words of storage a zone of this span needs; `usize::MAX` if it
-    /// cannot be built. O(1).
+    /// Counts the words of storage that a zone of this span needs; `usize::MAX`
+    /// if it cannot be built. O(1).
     pub fn storage_words(span: Extent) -> usize {
         Lists::<W>::storage_words(span)
     }
@@ -204,16 +113,16 @@ impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
         storage: W,
     ) -> Result<Self, LinuxBuildError> {
         let mut zone = Self::new_allocated(map, span, pageblock, storage)?;
-        for area in map.areas().iter().map(|area| clip(*area, span)) {
-            for (start, order) in pieces(area) {
-                zone.lists.release(start, order, true);
+        for area in map.areas().iter().map(|area| area.intersect(span)) {
+            for (start, order) in area.blocks(ORDER_MAX) {
+                zone.lists.release(start, order.k(), true);
             }
         }
         Ok(zone)
     }
 
     /// Like [`new`](Self::new), but all frames are in use by unmovable owners:
-    /// the caller gives those that are not.
+    /// the caller frees those that are not.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -225,10 +134,10 @@ impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
     ) -> Result<Self, LinuxBuildError> {
         let mut lists = Lists::new(span, pageblock, storage)?;
         let mut total_frames = 0;
-        for area in map.areas().iter().map(|area| clip(*area, span)) {
+        for area in map.areas().iter().map(|area| area.intersect(span)) {
             total_frames += area.count;
-            for (start, order) in pieces(area) {
-                lists.fill(lists.index(start), order, USED);
+            for (start, order) in area.blocks(ORDER_MAX) {
+                lists.fill(lists.index(start), order.k(), USED);
             }
         }
         if total_frames == 0 {
@@ -239,13 +148,13 @@ impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
 }
 
 impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
-    /// The same zone, but `observer` is told of its fallbacks.
+    /// Returns the same zone with `observer` for its fallbacks.
     pub fn observed<P: Observe>(self, observer: P) -> LinuxZone<W, P> {
         let Self { lists, observer: _, span, total_frames } = self;
         LinuxZone { lists, observer, span, total_frames }
     }
 
-    /// Who is told of fallbacks.
+    /// Returns the observer of fallbacks.
     pub fn observer(&self) -> &O {
         &self.observer
     }
@@ -261,7 +170,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         self.span.contains(frame).then(|| self.lists.mobility(self.lists.index(frame)))
     }
 
-    /// Whether the pageblock around `frame` is isolated.
+    /// Returns true if the pageblock around `frame` is isolated.
     pub fn is_isolated(&self, frame: Pfn) -> bool {
         self.span.contains(frame) && self.lists.list_of(self.lists.index(frame)) == ISOLATED
     }
@@ -276,8 +185,8 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         self.lists.iter(order.k(), ISOLATED).map(|index| self.lists.frame(index))
     }
 
-    /// Whether a request of this mobility may claim the pageblock of a free
-    /// block of order `k`.
+    /// Returns true if a request of this mobility may claim the pageblock of a
+    /// free block of order `k`.
     fn may_claim(&self, k: u32, mobility: Mobility) -> bool {
         k >= self.lists.pageblock_k / 2 || mobility != Mobility::Movable
     }
@@ -295,7 +204,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         self.observer.fallback(&Fallback { start, order, block_order, wanted, from, claimed });
     }
 
-    /// Claims a pageblock of another mobility, and takes from it.
+    /// Claims a pageblock of another mobility, and allocates from it.
     fn claim(&mut self, k: u32, mobility: Mobility, unmixed: bool) -> Option<u32> {
         let own = mobility as usize;
         let pageblock_k = self.lists.pageblock_k;
@@ -335,14 +244,14 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         true
     }
 
-    /// How many frames of the pageblock around a frame are free or alike to a
-    /// request of this mobility; `None` if the pageblock is not whole in the
-    /// zone, so that two zones share it and it is not this one's to change.
+    /// Counts the frames of the pageblock around a frame that are free or alike
+    /// to a request of this mobility; `None` if the pageblock is not whole in
+    /// the zone, so that two zones share it and it is not this one's to change.
     pub(crate) fn free_or_alike_at(&self, index: u32, mobility: Mobility) -> Option<u32> {
         let frames = 1 << self.lists.pageblock_k;
         let start = index & !(frames - 1);
         let around = Extent::new(self.lists.frame(start), u64::from(frames));
-        if clip(around, self.span) != around {
+        if around.intersect(self.span) != around {
             return None;
         }
         let (free, movable) = self.lists.count(start);
@@ -354,7 +263,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         Some(free + alike)
     }
 
-    /// Takes from another mobility's pageblock, which keeps its mobility.
+    /// Allocates from another mobility's pageblock, which keeps its mobility.
     fn steal(&mut self, k: u32, mobility: Mobility) -> Option<u32> {
         for block_k in k..ORDERS as u32 {
             let Some(from) = self.fallback_at(block_k, mobility) else { continue };
@@ -366,10 +275,10 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         None
     }
 
-    /// Takes a block, remembering in `stealing` that the request has come down
+    /// Allocates a block, remembering in `stealing` that the request has come down
     /// to that: within one batch the kernel then does not look elsewhere.
     #[inline]
-    pub(crate) fn take_from(
+    pub(crate) fn allocate_from(
         &mut self,
         order: Order,
         mobility: Mobility,
@@ -383,7 +292,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         let own = if *stealing { None } else { self.lists.pop(k, mobility as usize) };
         let index = match own {
             Some(index) => index,
-            None => self.take_foreign(k, mobility, unmixed, stealing)?,
+            None => self.allocate_foreign(k, mobility, unmixed, stealing)?,
         };
         let state = if mobility == Mobility::Movable { USED_MOVABLE } else { USED };
         self.lists.fill(index, k, state);
@@ -391,7 +300,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
     }
 
     #[cold]
-    fn take_foreign(
+    fn allocate_foreign(
         &mut self,
         k: u32,
         mobility: Mobility,
@@ -423,7 +332,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         if extent.start < self.span.start {
             return Err(IsolateError::Foreign { frame: extent.start });
         }
-        let inside = clip(extent, self.span);
+        let inside = extent.intersect(self.span);
         let hole = inside.iter().find(|frame| self.lists.state(self.lists.index(*frame)) == 0);
         if let Some(frame) = hole {
             return Err(IsolateError::Foreign { frame });
@@ -446,15 +355,15 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
 
 impl<W: DerefMut<Target = [u64]>, O: Observe> ZoneAllocator for LinuxZone<W, O> {
     #[inline]
-    fn take(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
-        self.take_from(order, mobility, false, &mut false)
+    fn allocate(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
+        self.allocate_from(order, mobility, false, &mut false)
     }
 
-    fn take_unmixed(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
-        self.take_from(order, mobility, true, &mut false)
+    fn allocate_unmixed(&mut self, order: Order, mobility: Mobility) -> Option<Pfn> {
+        self.allocate_from(order, mobility, true, &mut false)
     }
 
-    fn take_batch(
+    fn allocate_batch(
         &mut self,
         order: Order,
         mobility: Mobility,
@@ -464,7 +373,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> ZoneAllocator for LinuxZone<W, O> 
     ) -> u32 {
         let mut stealing = false;
         for taken in 0..count {
-            match self.take_from(order, mobility, unmixed, &mut stealing) {
+            match self.allocate_from(order, mobility, unmixed, &mut stealing) {
                 Some(start) => sink(start),
                 None => return taken,
             }
@@ -481,7 +390,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> ZoneAllocator for LinuxZone<W, O> 
     /// Blocks above the pageblock order are given pageblock by pageblock, as
     /// the kernel does since each may be isolated or not.
     #[inline]
-    fn give(&mut self, start: Pfn, order: Order) -> Result<(), FreeError> {
+    fn free(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
         if order == Order::BASE && self.span.contains(start) {
             let index = self.lists.index(start);
             if self.lists.state(index) & USED != 0 {
@@ -489,7 +398,7 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> ZoneAllocator for LinuxZone<W, O> 
                 return Ok(());
             }
         }
-        self.give_block(start, order)
+        self.free_slowly(start, order)
     }
 
     #[inline]
@@ -556,13 +465,16 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> ZoneAllocator for LinuxZone<W, O> 
 }
 
 impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
-    /// As [`give`](ZoneAllocator::give), for all cases.
-    fn give_block(&mut self, start: Pfn, order: Order) -> Result<(), FreeError> {
+    /// As [`free`](ZoneAllocator::free), for all cases.
+    fn free_slowly(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
         let extent = Extent::new(start, order.frames());
         if extent.checked_end().is_none() {
-            return Err(FreeError::Overflow { extent });
+            return Err(FrameFreeError::Overflow { extent });
         }
-        if order <= ORDER_MAX && start.is_aligned(order.k()) && clip(extent, self.span) == extent {
+        if order <= ORDER_MAX
+            && start.is_aligned(order.k())
+            && extent.intersect(self.span) == extent
+        {
             let index = self.lists.index(start);
             if let Some(index) = self.lists.find_unused(index, order.k()) {
                 return Err(self.not_used(self.lists.frame(index)));
@@ -577,38 +489,18 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         if let Some(frame) = extent.iter().find(|frame| !is_used(frame)) {
             return Err(self.not_used(frame));
         }
-        for (start, order) in pieces(extent) {
-            self.lists.release(start, order, false);
+        for (start, order) in extent.blocks(ORDER_MAX) {
+            self.lists.release(start, order.k(), false);
         }
         Ok(())
     }
 
-    fn not_used(&self, frame: Pfn) -> FreeError {
+    fn not_used(&self, frame: Pfn) -> FrameFreeError {
         let inside = self.span.contains(frame);
         if inside && self.lists.state(self.lists.index(frame)) != 0 {
-            FreeError::NotAllocated { frame }
+            FrameFreeError::NotAllocated { frame }
         } else {
-            FreeError::Foreign { frame }
+            FrameFreeError::Foreign { frame }
         }
     }
-}
-
-/// The part of `extent` that lies in `span`.
-pub(crate) fn clip(extent: Extent, span: Extent) -> Extent {
-    let start = extent.start.max(span.start);
-    let end = extent.end().min(span.end());
-    Extent::new(start, end.raw().saturating_sub(start.raw()))
-}
-
-/// The largest aligned blocks up to order 10 that make up `extent`, with their
-/// orders, ascending.
-pub(crate) fn pieces(extent: Extent) -> impl Iterator<Item = (Pfn, u32)> {
-    let mut rest = extent;
-    core::iter::from_fn(move || {
-        let k_fits = rest.count.checked_ilog2()?;
-        let k = k_fits.min(rest.start.raw().trailing_zeros()).min(ORDER_MAX.k());
-        let start = rest.start;
-        rest = Extent::new(Pfn::new(start.raw() + (1 << k)), rest.count - (1 << k));
-        Some((start, k))
-    })
 }

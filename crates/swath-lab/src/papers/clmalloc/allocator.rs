@@ -49,13 +49,13 @@ impl Heap for Libc {
 impl Heap for Cmt {
     #[inline]
     fn get(size: usize) -> Option<NonNull<u8>> {
-        NonNull::new(swath_cmt::calls::cmt_malloc(size).cast())
+        swath_cmt::allocate(size).ok()
     }
 
     #[inline]
     unsafe fn put(block: NonNull<u8>) {
         // SAFETY: as the caller says.
-        unsafe { swath_cmt::calls::cmt_free(block.as_ptr().cast()) };
+        unsafe { swath_cmt::free(block) };
     }
 }
 

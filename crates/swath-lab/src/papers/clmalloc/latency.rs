@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use swath_frame::segment::bitmap::Frames;
+use swath_frame::segment::FrameSupply;
 
 use crate::host::count::{CountError, Counter, Marks};
 use crate::papers::clmalloc::plan::LatencyPlan;
@@ -191,7 +191,7 @@ pub fn run(plan: &LatencyPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         let name = setting.variant.name();
         let served = plan.counts.iter().map(|&n| (n as f64, found.served.min(n) as f64));
         result.series.push(Series::new(SERVED, "requests", "served", name, served));
-        let on_demand = setting.variant.frames() == Frames::OnDemand;
+        let on_demand = setting.variant.frames() == FrameSupply::OnDemand;
         let per = |pages: u64| pages as f64 / found.requests.max(1) as f64;
         let [first, later] = found.mapped.map(per);
         let taken = |pages: f64| if on_demand { pages } else { 0.0 };

@@ -16,9 +16,7 @@ use std::ptr::{
 
 use nix::libc;
 use swath_arch::{BASE_PAGE_BYTES, Extent};
-use swath_frame::segment::bitmap::Frames;
-use swath_frame::segment::mapping::{Mapping, Refused};
-use swath_frame::segment::space::{Extents, Segment};
+use swath_frame::segment::{FrameSupply, MappingRefused, Segment, SegmentExtents, SegmentMapping};
 
 use crate::papers::clmalloc::plan::AreasPlan;
 use crate::papers::clmalloc::variant::CountsPages;
@@ -32,7 +30,7 @@ pub(crate) struct FileMemory {
     reserved: *mut u8,
     reserved_len: usize,
     base: NonNull<u8>,
-    frames: Frames,
+    frames: FrameSupply,
     mapped: u64,
     unmapped: u64,
 }
@@ -47,7 +45,7 @@ fn bytes(frames: u64) -> usize {
 
 impl FileMemory {
     /// The memory of `machine`, its frames taken now or when they are mapped.
-    pub(crate) fn new(machine: &AreasPlan, frames: Frames) -> io::Result<Self> {
+    pub(crate) fn new(machine: &AreasPlan, frames: FrameSupply) -> io::Result<Self> {
         // SAFETY: a name that ends with a zero; the file is this value's own.
         let file = unsafe {
             let file = libc::memfd_create(c"areas".as_ptr(), libc::MFD_CLOEXEC);
@@ -68,7 +66,7 @@ impl FileMemory {
         let base = NonNull::new(base).ok_or(io::ErrorKind::AddrNotAvailable)?;
         let mut memory =
             Self { file, reserved, reserved_len, base, frames, mapped: 0, unmapped: 0 };
-        if frames == Frames::PreAllocated {
+        if frames == FrameSupply::PreAllocated {
             for &(first, len) in &machine.areas_mib {
                 let extent = Extent::new(
                     swath_arch::Pfn::new(first * crate::papers::clmalloc::plan::MIB_FRAMES),
@@ -113,13 +111,13 @@ impl FileMemory {
     }
 }
 
-impl Mapping for FileMemory {
-    fn map(&mut self, segment: Segment, extents: Extents<'_>) -> Result<(), Refused> {
+impl SegmentMapping for FileMemory {
+    fn map(&mut self, segment: Segment, extents: SegmentExtents<'_>) -> Result<(), MappingRefused> {
         let mut page = segment.start;
         for extent in extents.clone() {
             if self.place(page, extent).is_err() {
                 self.unmap(segment, extents);
-                return Err(Refused);
+                return Err(MappingRefused);
             }
             page += extent.count;
         }
@@ -127,11 +125,11 @@ impl Mapping for FileMemory {
         Ok(())
     }
 
-    fn unmap(&mut self, segment: Segment, extents: Extents<'_>) {
+    fn unmap(&mut self, segment: Segment, extents: SegmentExtents<'_>) {
         // What fails stays mapped, and its frames taken: more than there should be.
         let _ = self.hide(segment.start, segment.count);
         self.unmapped += segment.count;
-        if self.frames == Frames::PreAllocated {
+        if self.frames == FrameSupply::PreAllocated {
             return;
         }
         for extent in extents {
@@ -173,7 +171,7 @@ mod tests {
     #[test]
     fn frames_stay_or_go_with_the_mapping() {
         let machine = AreasPlan { name: "two".into(), areas_mib: vec![(1, 1), (5, 1)] };
-        for (frames, kept) in [(Frames::PreAllocated, 7), (Frames::OnDemand, 0)] {
+        for (frames, kept) in [(FrameSupply::PreAllocated, 7), (FrameSupply::OnDemand, 0)] {
             let mut memory = FileMemory::new(&machine, frames).unwrap();
             machine
                 .with_space(Order::BASE, |space| {

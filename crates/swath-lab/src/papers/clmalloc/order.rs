@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use swath_arch::Order;
-use swath_frame::segment::allocator::{SegmentAllocator, SegmentRequest};
+use swath_frame::segment::{SegmentAllocator, SegmentRequest};
 
 use crate::papers::clmalloc::plan::{AreasPlan, MIB_FRAMES, OrderPlan};
 use crate::papers::clmalloc::segments::Candidate;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::segment::space::{Area, AreaSpace};
+use swath_frame::segment::{Area, AreaSpace};
 
 use crate::study::old::check::{Checked, require};
 use crate::study::old::plan::About;

@@ -1,11 +1,9 @@
 //! The segment allocators that the studies compare.
 
 use swath_arch::Order;
-use swath_frame::segment::allocator::{SegmentAllocator, SegmentRequest};
-use swath_frame::segment::baseline::Baseline;
-use swath_frame::segment::bitmap::{Frames, GlobalBitmap};
-use swath_frame::segment::huge::HugePages;
-use swath_frame::segment::space::AreaSpace;
+use swath_frame::segment::{
+    AreaSpace, Baseline, FrameSupply, GlobalBitmap, HugePages, SegmentAllocator, SegmentRequest,
+};
 
 use crate::papers::clmalloc::plan::{AreasPlan, MIB_FRAMES};
 
@@ -67,8 +65,8 @@ impl Candidate {
                 let words = vec![0; Baseline::<Vec<u64>>::storage_words(&space)];
                 Box::new(Baseline::new(space, words).map_err(text)?)
             }
-            Self::GlobalBitmap => Box::new(bitmap(Frames::OnDemand).map_err(text)?),
-            Self::PreAllocated => Box::new(bitmap(Frames::PreAllocated).map_err(text)?),
+            Self::GlobalBitmap => Box::new(bitmap(FrameSupply::OnDemand).map_err(text)?),
+            Self::PreAllocated => Box::new(bitmap(FrameSupply::PreAllocated).map_err(text)?),
         })
     }
 }

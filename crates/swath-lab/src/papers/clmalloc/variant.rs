@@ -1,4 +1,4 @@
-//! The four designs of Fig. 6 over one [`Mapping`]: baseline, global bitmap, with
+//! The four designs of Fig. 6 over one [`SegmentMapping`]: baseline, global bitmap, with
 //! pre-allocation, and with the buffer pool.
 //!
 //! ```text
@@ -14,13 +14,12 @@ use std::ptr::NonNull;
 use parking_lot::RawMutex;
 use serde::{Deserialize, Serialize};
 use swath_arch::Order;
-use swath_frame::segment::allocator::{SegmentAllocator, SegmentRequest};
-use swath_frame::segment::baseline::Baseline;
-use swath_frame::segment::bitmap::{Frames, GlobalBitmap};
-use swath_frame::segment::mapping::{CountedPages, Mapped, Mapping};
-use swath_frame::segment::space::Segment;
-use swath_pool::pool::{
-    BufferPool, HeapSlot, LocalHeap, Options, Returned, SegmentSource, Storage, Superblock,
+use swath_frame::segment::{
+    Baseline, CountedPages, FrameSupply, GlobalBitmap, MappedSegments, Segment, SegmentAllocator,
+    SegmentMapping, SegmentRequest,
+};
+use swath_pool::{
+    BufferOptions, BufferPool, HeapSlot, LocalHeap, Returned, SegmentSource, Storage, Superblock,
     UNIT_BYTES, dirty_words,
 };
 
@@ -54,10 +53,10 @@ impl Variant {
     }
 
     /// Whether frames are taken when they are mapped, or all at start.
-    pub(crate) const fn frames(self) -> Frames {
+    pub(crate) const fn frames(self) -> FrameSupply {
         match self {
-            Self::Baseline | Self::GlobalBitmap => Frames::OnDemand,
-            Self::PreAllocation | Self::Pool => Frames::PreAllocated,
+            Self::Baseline | Self::GlobalBitmap => FrameSupply::OnDemand,
+            Self::PreAllocation | Self::Pool => FrameSupply::PreAllocated,
         }
     }
 }
@@ -73,7 +72,7 @@ pub(crate) trait Requests {
 }
 
 /// What a mapping has done so far.
-pub(crate) trait CountsPages: Mapping {
+pub(crate) trait CountsPages: SegmentMapping {
     /// Pages mapped and unmapped.
     fn pages(&self) -> (u64, u64);
 }
@@ -86,7 +85,7 @@ impl CountsPages for CountedPages {
 
 /// Requests straight to a segment allocator.
 struct Plain<A, M> {
-    allocator: Mapped<A, M>,
+    allocator: MappedSegments<A, M>,
     request: SegmentRequest,
     segments: Vec<Segment>,
 }
@@ -120,7 +119,7 @@ struct Areas<'m, M> {
     mapped: Vec<bool>,
 }
 
-impl<M: Mapping> Areas<'_, M> {
+impl<M: SegmentMapping> Areas<'_, M> {
     fn segment(first: usize, units: usize) -> Segment {
         Segment::new((first as u64) << UNIT.k(), (units as u64) << UNIT.k())
     }
@@ -143,7 +142,7 @@ impl<M: Mapping> Areas<'_, M> {
 
 // SAFETY: the bitmap hands each unit out once until it is freed, and it is mapped
 // before; with `CountedPages` nobody touches the memory.
-unsafe impl<M: Mapping> SegmentSource for Areas<'_, M> {
+unsafe impl<M: SegmentMapping> SegmentSource for Areas<'_, M> {
     fn acquire(&mut self, units: u32, align_units: u32) -> Option<u32> {
         // Nothing here asks for more than a unit's alignment.
         if align_units > 1 {
@@ -177,7 +176,7 @@ unsafe impl<M: Mapping> SegmentSource for Areas<'_, M> {
 }
 
 /// Requests to a pool.
-struct Pooled<'p, 'm, M: Mapping> {
+struct Pooled<'p, 'm, M: SegmentMapping> {
     heap: LocalHeap<'p, 'm, RawMutex, Areas<'m, M>>,
     len_bytes: usize,
     blocks: Vec<NonNull<u8>>,
@@ -233,11 +232,11 @@ impl Setting {
                 Variant::Baseline => {
                     let words = vec![0; Baseline::<Vec<u64>>::storage_words(&space)];
                     let allocator = Baseline::new(space, words).map_err(text)?;
-                    let allocator = Mapped::new(allocator, mapping);
+                    let allocator = MappedSegments::new(allocator, mapping);
                     Ok(work(&mut Plain { allocator, request, segments }))
                 }
                 Variant::GlobalBitmap | Variant::PreAllocation => {
-                    let allocator = Mapped::new(bitmap(self.variant.frames())?, mapping);
+                    let allocator = MappedSegments::new(bitmap(self.variant.frames())?, mapping);
                     Ok(work(&mut Plain { allocator, request, segments }))
                 }
                 Variant::Pool => {
@@ -269,7 +268,7 @@ impl Setting {
         let source = Areas { bitmap, mapping, mapped: vec![false; units] };
         // SAFETY: the arena is as long as the space, and nobody else uses it.
         let pool: Result<BufferPool<'_, RawMutex, _>, _> =
-            unsafe { BufferPool::new(base, storage, source, Options::default()) };
+            unsafe { BufferPool::new(base, storage, source, BufferOptions::default()) };
         let pool = pool.map_err(|error| error.to_string())?;
         let heap = pool.attach().ok_or("a pool without a heap")?;
         let len_bytes = (self.request_mib << 20) as usize;

@@ -1,7 +1,7 @@
 //! The sections in use, and those that hold kernel memory, on a machine that has
 //! run for a while (Panwar and Gopinath, Fig. 1, 2 and 7).
 
-use swath_frame::machine::usage::UnitState;
+use swath_frame::machine::UnitState;
 
 use crate::papers::green::compare::{Compared, Stated, compare, notes, nothing, of_design};
 use crate::papers::green::machine::allocator::AllocatorName;

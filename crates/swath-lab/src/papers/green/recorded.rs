@@ -6,7 +6,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_frame::Mobility;
-use swath_frame::zone::linux::zone::PAGEBLOCK_ORDER;
+use swath_frame::zone::linux::PAGEBLOCK_ORDER;
 use swath_trace::pages::events::PageChange;
 
 use crate::papers::green::followed::{Followed, followed, followed_claims};

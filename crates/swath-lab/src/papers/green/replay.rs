@@ -7,9 +7,7 @@ use serde::Serialize;
 
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::computer::drive;
-use crate::papers::green::machine::config::{
-    GreenConfig, GreenError, MachineName, MigrationConfig,
-};
+use crate::papers::green::machine::config::{DaemonConfig, GreenConfig, GreenError, MachineName};
 use crate::papers::green::machine::view::Look;
 use crate::papers::green::pages::load::{LoadKind, PageLoad};
 use crate::papers::green::pages::recordings::{RecordingError, read_recording};
@@ -113,7 +111,7 @@ pub fn run(
     for &allocator in &options.allocators {
         let mut config = GreenConfig::new(allocator, options.machine);
         config.cpus = cpus;
-        config.daemon = options.migrate.then_some(MigrationConfig::DEFAULT);
+        config.daemon = options.migrate.then_some(DaemonConfig::DEFAULT);
         let mut load = match options.source {
             RequestSource::Load(kind, _) => {
                 PageLoad::new(options.machine.load(), kind, options.seed)

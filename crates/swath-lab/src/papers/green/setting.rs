@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::papers::green::machine::allocator::AllocatorName;
-use crate::papers::green::machine::config::{MachineName, MigrationConfig};
+use crate::papers::green::machine::config::{DaemonConfig, MachineName};
 use crate::papers::green::pages::load::LoadKind;
 use crate::study::bounds::{Bounded, Distinct, Forms, Repeats};
 use crate::study::plan::{Head, Refused, require};
@@ -196,8 +196,8 @@ pub struct DaemonPlan {
 
 impl DaemonPlan {
     /// The daemon's settings.
-    pub const fn config(&self) -> MigrationConfig {
-        MigrationConfig {
+    pub const fn config(&self) -> DaemonConfig {
+        DaemonConfig {
             interval_ms: self.interval_ms.get(),
             retry_ms: self.retry_ms.get(),
             occupied_permille_max: self.occupied_permille_max.small(),

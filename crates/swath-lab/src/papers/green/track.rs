@@ -1,8 +1,8 @@
 //! A design under a load: the state of the machine over time, and the numbers
 //! that the studies take from it.
 
-use swath_frame::machine::usage::{Unit, UnitState};
-use swath_hw::power::{Energy, PowerState, PowerTable};
+use swath_frame::machine::{MemoryUnit, UnitState};
+use swath_hw::power::{BankEnergy, PowerState, PowerTable};
 
 use crate::papers::green::machine::allocator::FallbackTally;
 use crate::papers::green::machine::computer::drive;
@@ -34,7 +34,7 @@ pub(crate) struct Track {
     pub(crate) looks: Vec<Look>,
     /// The moment of the second half at which the least memory was in use.
     pub(crate) lowest: Sections,
-    pub(crate) energy: Energy,
+    pub(crate) energy: BankEnergy,
     /// Frames that each bank held that a daemon emptied.
     pub(crate) emptied: Vec<u64>,
     /// Linux's fallbacks at the end, and when the tail began.
@@ -131,7 +131,7 @@ struct Watcher {
 struct End {
     look: Look,
     blocks: FreeBlocks,
-    energy: Energy,
+    energy: BankEnergy,
     emptied: Vec<u64>,
     tally: Option<FallbackTally>,
     bank_frames: u64,
@@ -151,7 +151,7 @@ impl Watcher {
         let lower = lowest.is_none_or(|lowest| look.free_frames > lowest.look.free_frames);
         let layout = view.layout();
         if look.time_us >= half && lower {
-            let states = (0..layout.sections()).filter_map(|s| view.unit(Unit::Section(s)));
+            let states = (0..layout.sections()).filter_map(|s| view.unit(MemoryUnit::Section(s)));
             let zones = layout.zones().iter().filter_map(|z| layout.section_of(z.span.start));
             let mut zone_starts: Vec<usize> = zones.collect();
             zone_starts.sort_unstable();

@@ -12,8 +12,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use swath_arch::{Attributes, Coalescing, Extent, Format, PageRange, SliceMemory, Vpn};
-use swath_frame::testing::lists::Lists;
-use swath_frame::{ByteRange, Config, FrameAllocator, MemoryMap};
+use swath_frame::testing::lists::PaperLists;
+use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap};
 use swath_vm::AddressSpace;
 
 use crate::host::count::{CountError, Counter, Marks};
@@ -41,7 +41,7 @@ const TIMED_RUNS: usize = 31;
 /// How the free lists are held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Structure {
-    Lists,
+    PaperLists,
     Bitmaps,
 }
 
@@ -50,7 +50,7 @@ enum Structure {
 struct Subject {
     name: String,
     structure: Structure,
-    config: Config,
+    config: BuddyConfig,
 }
 
 /// What is measured.
@@ -91,7 +91,7 @@ fn subjects(plan: &ListsPlan, real: bool) -> Result<Vec<Subject>, StudyError> {
     for (name, config) in designs(plan)? {
         if !real {
             let lists = format!("{name} (lists)");
-            subjects.push(Subject { name: lists, structure: Structure::Lists, config });
+            subjects.push(Subject { name: lists, structure: Structure::PaperLists, config });
         }
         subjects.push(Subject { name, structure: Structure::Bitmaps, config });
     }
@@ -148,14 +148,15 @@ fn with_subject<T>(
                 source.prepare(subject.config, &mut random).map_err(failed)?;
             visit(&RefCell::new(prepared))
         }
-        Structure::Lists => {
+        Structure::PaperLists => {
             // The same blocks, as the areas of a map that is wholly free.
             let mut ranges = Vec::new();
-            let blocks: Allocator = source.prepare(Config::BBS, &mut random).map_err(failed)?;
+            let blocks: Allocator =
+                source.prepare(BuddyConfig::BBS, &mut random).map_err(failed)?;
             blocks.for_each_free(&mut |block| ranges.push(ByteRange::of_frames(block)));
             let mut areas = vec![Extent::default(); ranges.len()];
             let map = MemoryMap::new(&ranges, &mut areas).map_err(|error| failed(error.into()))?;
-            visit(&RefCell::new(Lists::new(&map, subject.config)))
+            visit(&RefCell::new(PaperLists::new(&map, subject.config)))
         }
     }
 }
@@ -183,7 +184,7 @@ fn perform(
             let mut allocator = allocator.borrow_mut();
             measure(&mut || {
                 for _ in 0..DEMAND_FRAMES {
-                    frames += u64::from(black_box(allocator.take_frame()).is_some());
+                    frames += u64::from(black_box(allocator.allocate_frame()).is_some());
                 }
             });
         }
@@ -193,7 +194,7 @@ fn perform(
             let mut words = vec![0; extent.count as usize * 512];
             let memory = SliceMemory::new(extent.start, &mut words);
             let tables: RefCell<Allocator> = RefCell::new(
-                new_allocator(extent, Config::BBS, true).map_err(|error| failed(&error))?,
+                new_allocator(extent, BuddyConfig::BBS, true).map_err(|error| failed(&error))?,
             );
             let coalescing = Coalescing::Pcad(ContiguityBits::Ideal(16).field());
             let mut space =

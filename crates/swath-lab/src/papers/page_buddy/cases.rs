@@ -4,7 +4,7 @@
 //! the paper is a claim that holds exactly or not at all.
 
 use swath_arch::{Extent, Format, PageRange, Pfn, VirtAddr, Vpn};
-use swath_frame::{Config, FrameAllocator};
+use swath_frame::{BuddyConfig, FrameAllocator};
 
 use crate::papers::page_buddy::translation::{
     Accesses, Design, Hardware, Program, Scheme, measure,
@@ -22,7 +22,7 @@ struct Case {
     /// Where the request is mapped.
     pages: PageRange,
     format: Format,
-    pbs: Config,
+    pbs: BuddyConfig,
 }
 
 /// What came out, for BBS and for PBS.
@@ -44,7 +44,7 @@ impl Case {
             free: free.collect(),
             pages: PageRange::new(Vpn::new(first_page), pages),
             format: Format::ArmV7,
-            pbs: Config::PBS_ARMV7,
+            pbs: BuddyConfig::PBS_ARMV7,
         }
     }
 
@@ -56,21 +56,21 @@ impl Case {
         let source = Source::Free(&self.free);
         let mut random = random(seed, 0);
         let mut nodes = [0; 2];
-        for (nodes, config) in nodes.iter_mut().zip([Config::BBS, self.pbs]) {
+        for (nodes, config) in nodes.iter_mut().zip([BuddyConfig::BBS, self.pbs]) {
             let prepared = source.prepare(config, &mut random);
             let allocator: Allocator = prepared.map_err(|e| error(e.to_string()))?;
             allocator.for_each_free(&mut |_| *nodes += 1);
         }
         let program = Program {
             requests: vec![self.pages],
-            masters: vec![Accesses::Listed(self.pages.iter().map(Vpn::addr).collect())],
+            masters: vec![Accesses::Listed(self.pages.iter().map(Vpn::address).collect())],
         };
         let hardware = Hardware::new(self.format, 32, ContiguityBits::Ideal(16));
         let mut blocks = [0; 2];
         let mut walks = [0; 3];
         let designs = [
-            ("TRAD", Config::BBS, Scheme::Trad),
-            ("PCAD", Config::BBS, Scheme::Pcad),
+            ("TRAD", BuddyConfig::BBS, Scheme::Trad),
+            ("PCAD", BuddyConfig::BBS, Scheme::Pcad),
             ("PBS", self.pbs, Scheme::Pcad),
         ];
         for (i, (name, allocator, scheme)) in designs.into_iter().enumerate() {
@@ -99,7 +99,7 @@ pub fn run(plan: &CasesPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
         Case::new("Fig. 6, ARMv7", &fig_6, 0x100, 256),
         Case {
             format: Format::ArmV8,
-            pbs: Config::PBS_ARMV8,
+            pbs: BuddyConfig::PBS_ARMV8,
             ..Case::new("Fig. 6, ARMv8", &fig_6, 0x100, 256)
         },
     ];
@@ -214,13 +214,14 @@ fn fig_7(seed: u64) -> Result<[(&'static str, u64, u64); 4], StudyError> {
         what: format!("Fig. 7: {what}"),
     };
     let free = [Extent::new(Pfn::new(16), 6)];
-    let prepared = Source::Free(&free).prepare(Config::PBS_ARMV7, &mut random(seed, 0));
+    let prepared = Source::Free(&free).prepare(BuddyConfig::PBS_ARMV7, &mut random(seed, 0));
     let frames: RefCell<Allocator> = RefCell::new(prepared.map_err(|e| error(&e))?);
     let tables = Extent::new(Pfn::new(64), 64);
     let mut words = vec![0; 64 * 512];
     let memory = SliceMemory::new(tables.start, &mut words);
     let table_frames: RefCell<Allocator> = RefCell::new(
-        crate::source::memory::new_allocator(tables, Config::BBS, true).map_err(|e| error(&e))?,
+        crate::source::memory::new_allocator(tables, BuddyConfig::BBS, true)
+            .map_err(|e| error(&e))?,
     );
     let coalescing = Coalescing::Pcad(ContiguityBits::Ideal(16).field());
     let mut space = AddressSpace::new(Format::ArmV7, coalescing, &memory, &frames, &table_frames)

@@ -5,8 +5,7 @@
 //! All of it is counted, walks included, and shown for each transaction of the
 //! masters, of which every design makes the same.
 
-use swath_hw::dram::memory;
-use swath_hw::{Currents, DramEnergy, SystemStats};
+use swath_hw::{Currents, DramConfig, DramEnergy, SystemStats};
 
 use crate::study::results::{Figure, FigureKind, Point, Series};
 
@@ -20,7 +19,7 @@ const TOTAL: &str = "Energy";
 const SPLIT: &str = "Energy by part";
 
 /// The energy of a run by part, for each of the masters' transactions.
-pub(crate) fn per_transaction(dram: &memory::Config, stats: &SystemStats) -> Nanojoules {
+pub(crate) fn per_transaction(dram: &DramConfig, stats: &SystemStats) -> Nanojoules {
     let energy = DramEnergy::of(&dram.part, &Currents::DDR3_1066, dram.ranks, &stats.dram.total());
     let transactions: u64 = stats.masters.iter().map(|master| master.transactions()).sum();
     let parts = [
@@ -78,8 +77,7 @@ mod tests {
     use swath_arch::{
         Coalescing, Format, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory, VirtAddr,
     };
-    use swath_hw::system::run::{Config, System};
-    use swath_hw::{Geometry, Mmu, Transaction, WalkOrder};
+    use swath_hw::{Geometry, Mmu, System, SystemConfig, Transaction, WalkOrder};
 
     use super::*;
 
@@ -102,7 +100,7 @@ mod tests {
         let mmu = Mmu::new(regime, Geometry::default(), WalkOrder::default()).unwrap();
         let line =
             |n: u64| Transaction { addr: VirtAddr::new(0x1_0000 + 64 * n), write: n % 4 == 3 };
-        let config = Config::paper();
+        let config = SystemConfig::paper();
         let system = System::new(&config, [(mmu, (0..64).map(line))]).unwrap();
         let stats = system.run(&memory).unwrap();
         let energy = per_transaction(&config.dram, &stats);

@@ -2,7 +2,7 @@
 //! requests that would fail if they needed one block.
 
 use swath_arch::{Extent, Pfn};
-use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, Rule};
+use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList, Rule};
 
 use crate::source::memory::{Allocator, Random, Source, age, new_allocator, random, release_one};
 use crate::source::real::Machine;
@@ -120,7 +120,7 @@ impl Memory<'_> {
 
 fn measure<R: Rule>(
     plan: &FitPlan,
-    config: Config,
+    config: BuddyConfig,
     memory: Memory<'_>,
     quick: bool,
     mut random: Random,

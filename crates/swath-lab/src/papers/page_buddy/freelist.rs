@@ -1,7 +1,7 @@
 //! How many nodes the free lists have (section V-E, Fig. 21), on synthetic,
 //! aged and real memory.
 
-use swath_frame::{Config, FrameAllocator};
+use swath_frame::{BuddyConfig, FrameAllocator};
 
 use crate::source::memory::{Allocator, Source, random};
 use crate::study::old::plan::ListsPlan;
@@ -10,7 +10,7 @@ use crate::study::run;
 use crate::study::run::{Outcome, Run, StudyError};
 
 /// BBS and the PBS variants of a plan, by name.
-pub(crate) fn designs(plan: &ListsPlan) -> Result<Vec<(String, Config)>, StudyError> {
+pub(crate) fn designs(plan: &ListsPlan) -> Result<Vec<(String, BuddyConfig)>, StudyError> {
     let mut designs = vec![("BBS".to_owned(), crate::study::old::plan::bbs(plan.bbs_max_order)?)];
     for variant in &plan.pbs {
         let config = crate::study::old::plan::pbs(variant.granularity, variant.top_order)?;

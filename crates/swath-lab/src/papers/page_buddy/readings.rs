@@ -2,7 +2,7 @@
 //! width of a vertical scan's columns and the size of the blocks.
 
 use swath_arch::Format;
-use swath_frame::Config;
+use swath_frame::BuddyConfig;
 
 use crate::papers::page_buddy::translation::{Design, Hardware, Measured, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
@@ -111,7 +111,7 @@ fn rates(
     machine: Option<&Machine>,
 ) -> Result<Rates, StudyError> {
     let hardware = Hardware::new(Format::ArmV7, 32, ContiguityBits::Ideal(16));
-    let designs = Design::all(Config::BBS, Config::PBS_ARMV7);
+    let designs = Design::all(BuddyConfig::BBS, BuddyConfig::PBS_ARMV7);
     let mut rates = Vec::new();
     let below = machine.map(|machine| hardware.free_of(machine, program));
     let sources: Vec<Source<'_>> = match &below {

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_arch::{ContiguityField, Format, Order};
-use swath_frame::Config;
+use swath_frame::BuddyConfig;
 
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::Ageing;
@@ -16,7 +16,7 @@ use crate::study::plan::{PlanError, Refused, require};
 ///
 /// # Errors
 /// [`PlanError::Orders`]; never for an order of a plan that was read.
-pub fn bbs(max_order: u8) -> Result<Config, PlanError> {
+pub fn bbs(max_order: u8) -> Result<BuddyConfig, PlanError> {
     pbs(1, max_order.saturating_sub(1))
 }
 
@@ -24,10 +24,10 @@ pub fn bbs(max_order: u8) -> Result<Config, PlanError> {
 ///
 /// # Errors
 /// [`PlanError::Orders`]; never for orders of a plan that was read.
-pub fn pbs(granularity: u8, top_order: u8) -> Result<Config, PlanError> {
+pub fn pbs(granularity: u8, top_order: u8) -> Result<BuddyConfig, PlanError> {
     let error = |why| PlanError::Orders { granularity, top_order, why };
     let top = Order::new(top_order).ok_or_else(|| error("there is no such order".to_owned()))?;
-    Config::new(granularity.into(), top).map_err(|why| error(why.to_string()))
+    BuddyConfig::new(granularity.into(), top).map_err(|why| error(why.to_string()))
 }
 
 /// A translation format, as a plan writes it.
@@ -166,7 +166,7 @@ impl MachinePlan {
 ///
 /// # Errors
 /// [`Refused`].
-pub fn check_orders(key: &str, orders: Result<Config, PlanError>) -> Result<(), Refused> {
+pub fn check_orders(key: &str, orders: Result<BuddyConfig, PlanError>) -> Result<(), Refused> {
     let why = orders.err().map(|error| error.to_string());
     require(why.is_none(), key, || why.unwrap_or_default())
 }

@@ -5,13 +5,10 @@ use std::path::Path;
 
 use swath_arch::{BASE_PAGE_BYTES, Order, SliceMemory};
 use swath_hw::dram::trace::{TraceFormat, write_trace};
-use swath_hw::system::interconnect::WriteResponse;
-use swath_hw::system::run::{Config as SystemConfig, Event, System};
-use swath_hw::translate::hierarchy::{
-    Hierarchy, {self},
-};
+use swath_hw::system::{System, SystemConfig, SystemEvent, WriteResponse};
 use swath_hw::{
-    Geometry, Mmu, Request, SharedBuffer, SystemStats, Transaction, Translate, WalkOrder,
+    DramRequest, Geometry, Hierarchy, HierarchyConfig, Mmu, SharedBuffer, SystemStats, Transaction,
+    Translate, WalkOrder,
 };
 
 use crate::papers::page_buddy::energy;
@@ -296,10 +293,10 @@ pub fn export(
         let mut result = Ok(());
         let point = (&plan.system, &timed, block_frames, design);
         let run = simulated(plan, &hardware, None, point, 0, &mut |event| {
-            let Event::Accepted { cycle, addr, write, .. } = event else { return };
+            let SystemEvent::Accepted { cycle, addr, write, .. } = event else { return };
             if result.is_ok() {
                 line.clear();
-                let request = Request { id: count, addr, write };
+                let request = DramRequest { id: count, addr, write };
                 // Writing into a string does not fail.
                 let _ = write_trace(&mut line, format, [(cycle, request)]);
                 result = file.write_all(line.as_bytes());
@@ -328,7 +325,7 @@ fn simulated(
     machine: Option<&Machine>,
     (system, timed, size, design): (&SystemMachine, &Timed, u64, &Design),
     repeat: u64,
-    observe: &mut dyn FnMut(Event),
+    observe: &mut dyn FnMut(SystemEvent),
 ) -> Result<SystemStats, StudyError> {
     let mut random = random(plan.about.seed, repeat);
     let below;
@@ -350,7 +347,7 @@ fn simulated(
                     Mmu::new(regime, hardware.tlb, order).map_err(|e| failed(&e))
                 }),
                 Some(behind) => simulate(system, timed, memory, observe, || {
-                    let config = hierarchy::Config {
+                    let config = HierarchyConfig {
                         l1: hardware.tlb.into(),
                         l2: Geometry {
                             sets: behind.l2_sets,
@@ -377,7 +374,7 @@ fn simulate<T: Translate>(
     system: &SystemMachine,
     timed: &Timed,
     memory: &SliceMemory<'_>,
-    observe: &mut dyn FnMut(Event),
+    observe: &mut dyn FnMut(SystemEvent),
     machine: impl Fn() -> Result<T, MeasureError>,
 ) -> Result<SystemStats, MeasureError> {
     let failed = |error: &dyn std::fmt::Display| MeasureError::Hardware(error.to_string());

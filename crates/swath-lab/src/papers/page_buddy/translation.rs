@@ -15,8 +15,8 @@ use swath_arch::{
     Attributes, BASE_PAGE_BYTES, Coalescing, ContiguityField, Extent, Format, Order, PageRange,
     Pfn, Regime, SliceMemory, VirtAddr, Vpn,
 };
-use swath_frame::{BestFit, Config, FrameAllocator, HeadOfList, Rule};
-use swath_hw::{Geometry, Mmu, Stats, WalkOrder};
+use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList, Rule};
+use swath_hw::{Geometry, Mmu, MmuStats, WalkOrder};
 use swath_vm::{AddressSpace, anchor_distance};
 
 use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan, bbs, pbs};
@@ -69,7 +69,7 @@ impl Accesses {
                     // A file that changes while it is read has new pages.
                     Some(map) => *map.get(&page).unwrap_or(&page),
                 };
-                visit(VirtAddr::new(page.addr().raw() + offset))?;
+                visit(VirtAddr::new(page.address().raw() + offset))?;
                 offset = 0;
             }
         }
@@ -111,7 +111,7 @@ impl Program {
 
     /// A byte of a workload's buffer, which is the request of the same number.
     pub fn address(&self, buffer: usize, offset_bytes: u64) -> VirtAddr {
-        VirtAddr::new(self.requests[buffer].start.addr().raw() + offset_bytes)
+        VirtAddr::new(self.requests[buffer].start.address().raw() + offset_bytes)
     }
 
     /// A recorded program on a format. What it touches is grouped into
@@ -143,7 +143,7 @@ impl Program {
                 _ => requests.push(PageRange::new(page, 1)),
             }
         }
-        let fits = |page: Vpn| page.raw() >> 52 == 0 && format.is_canonical(page.addr());
+        let fits = |page: Vpn| page.raw() >> 52 == 0 && format.is_canonical(page.address());
         let mut renumbered = None;
         if !requests.iter().all(|r| fits(r.start) && fits(Vpn::new(r.end().raw() - 1))) {
             let mut next = FIRST_PAGE;
@@ -193,7 +193,7 @@ pub struct Design {
     /// The paper's name.
     pub name: &'static str,
     /// The allocator's orders.
-    pub allocator: Config,
+    pub allocator: BuddyConfig,
     /// Whether the allocator takes the best node of a list and not the first.
     pub best_fit: bool,
     /// The way of coalescing.
@@ -212,7 +212,7 @@ impl Design {
 
     /// The paper's four, three references on BBS memory and PBS, and as the
     /// fifth PBS with best fit.
-    pub fn all(bbs: Config, pbs: Config) -> [Self; 5] {
+    pub fn all(bbs: BuddyConfig, pbs: BuddyConfig) -> [Self; 5] {
         let design = |name, allocator, scheme| Self { name, allocator, best_fit: false, scheme };
         [
             design("TRAD", bbs, Scheme::Trad),
@@ -316,8 +316,8 @@ impl Measured {
     }
 }
 
-impl From<Stats> for Measured {
-    fn from(stats: Stats) -> Self {
+impl From<MmuStats> for Measured {
+    fn from(stats: MmuStats) -> Self {
         Self {
             accesses: stats.tlb.accesses,
             hits: stats.tlb.hits(),
@@ -354,7 +354,7 @@ pub enum MeasureError {
         /// Pages requested.
         pages: u64,
         /// Why not.
-        why: swath_frame::AllocError,
+        why: swath_frame::FrameAllocateError,
     },
     /// A block could not be mapped.
     #[error("mapping: {0}")]
@@ -397,7 +397,7 @@ pub fn with_mapped<T>(
     let extent = table_extent(hardware.frames, &program.requests);
     let mut words = vec![0; extent.count as usize * 512];
     let memory = SliceMemory::new(extent.start, &mut words);
-    let tables: RefCell<Allocator> = RefCell::new(new_allocator(extent, Config::BBS, true)?);
+    let tables: RefCell<Allocator> = RefCell::new(new_allocator(extent, BuddyConfig::BBS, true)?);
     let coalescing = hardware.coalescing(design.scheme, &blocks);
     let mut space = AddressSpace::new(hardware.format, coalescing, &memory, &tables, &tables)
         .map_err(|error| MeasureError::Map(error.to_string()))?;

@@ -8,9 +8,10 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 use swath_arch::Vpn;
 use swath_hw::{Cycle, Geometry, RtLatency, RtStats};
+use swath_region::RegionHeapStatistics;
 
 use crate::host::count::{CountError, Counter, Marks};
-use crate::papers::real_time::heap::{HeapError, Operations};
+use crate::papers::real_time::heap::HeapError;
 use crate::papers::real_time::system;
 use crate::papers::real_time::system::{Body, Size, System, SystemError, SystemName, Unit, Units};
 use crate::papers::real_time::workload::Action;
@@ -25,7 +26,7 @@ pub struct Step {
     /// Pages that a release gave back, mapped or not.
     pub pages: u64,
     /// The calls of regions' operations in it.
-    pub operations: Operations,
+    pub operations: RegionHeapStatistics,
 }
 
 /// The most words of one of these calls.
@@ -73,7 +74,7 @@ struct Run<I> {
 fn layout(size_bytes: u64, align_bytes: u64) -> Result<Layout, HeapError> {
     let (size, align) = (size_bytes as usize, align_bytes as usize);
     Layout::from_size_align(size, align).map_err(|_| {
-        swath_heap::AllocError::TooLarge { size_bytes: size, align_bytes: align }.into()
+        swath_heap::AllocateBytesError::TooLarge { size_bytes: size, align_bytes: align }.into()
     })
 }
 

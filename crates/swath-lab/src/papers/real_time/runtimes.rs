@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use swath_region::{RegionHeapStatistics, TAG_PAGES_MAX};
+
 use crate::host::count::CountError;
 use crate::papers::page_buddy::allocation::host_name;
-use crate::papers::real_time::heap::{Operations, TAG_PAGES_MAX};
 use crate::papers::real_time::plan::{RtPlan, StepSampling};
 use crate::papers::real_time::run::{CountJob, Counts, Found, Step, words_max};
 use crate::papers::real_time::system::{PAGES, SystemName};
@@ -249,7 +250,7 @@ fn claims(regions: &Found, conventional: &Found) -> Vec<Claim> {
 fn price(name: &str, chosen: &[u64], steps: &[Step], counts: &[u64], fault: f64) -> String {
     let mut by_work: BTreeMap<[u64; 3], u64> = BTreeMap::new();
     for (&at, &count) in chosen.iter().zip(counts) {
-        let Operations { mapped, cuts, faults, .. } = steps[at as usize].operations;
+        let RegionHeapStatistics { mapped, cuts, faults, .. } = steps[at as usize].operations;
         let most = by_work.entry([mapped, cuts, faults]).or_default();
         *most = count.max(*most);
     }
@@ -451,8 +452,12 @@ mod tests {
 
     #[test]
     fn the_longest_are_chosen_up_to_a_bound() {
-        let step =
-            |words| Step { size_bytes: 1, words, pages: 0, operations: Operations::default() };
+        let step = |words| Step {
+            size_bytes: 1,
+            words,
+            pages: 0,
+            operations: RegionHeapStatistics::default(),
+        };
         let steps: Vec<Step> = (0..100).map(step).collect();
         let chosen = choose(&steps, &StepSampling { calls: 4, words_max: 90 });
         assert_eq!(chosen, [0, 25, 50, 75, 90]);

@@ -20,10 +20,11 @@ use swath_hw::{
     Rtmmu,
 };
 use swath_region::{
-    DenseTree, FramePool, Quota, RegionSpace, RegionTree, Rights, TreeError, dense_tree_words,
+    DenseTree, FramePool, Quota, RegionHeap, RegionHeapStatistics, RegionSpace, RegionTree, Rights,
+    TreeError, dense_tree_words,
 };
 
-use crate::papers::real_time::heap::{HeapError, Operations, Placed, RegionHeap};
+use crate::papers::real_time::heap::{HeapError, Numbered, Placed, PoolMemory};
 use crate::papers::real_time::table::DirectTable;
 use crate::papers::real_time::table_heap::TableHeap;
 use crate::papers::real_time::workload::Action;
@@ -103,10 +104,10 @@ pub trait System {
     /// Pages that a TLB must forget after the last free.
     fn released(&self) -> PageRange;
     /// Calls of regions' operations so far.
-    fn operations(&self) -> Operations;
+    fn operations(&self) -> RegionHeapStatistics;
 }
 
-impl<M, T, H> System for RegionHeap<'_, M, T, H>
+impl<M, T, H> System for Numbered<RegionHeap<'_, M, T, H>>
 where
     M: PhysMemory,
     T: RegionTree,
@@ -131,34 +132,34 @@ where
     }
 
     fn is_mapped(&self, page: Vpn) -> bool {
-        matches!(self.space().translate(page), Ok(Some(_)))
+        matches!(self.heap().space().translate(page), Ok(Some(_)))
     }
 
     #[inline]
     fn fault(&mut self, page: Vpn) -> Result<(), HeapError> {
-        Ok(self.fault(page, Rights::READ)?)
+        Ok(self.heap_mut().fault(page, Rights::READ).map(drop)?)
     }
 
     fn mapped_pages(&self) -> u64 {
-        self.space().frames_used().into()
+        self.heap().space().frames_used().into()
     }
 
     /// One word when a page gets a frame, one when a list of frames goes back.
     fn link_words(&self) -> u64 {
-        let Operations { faults, ended, .. } = self.operations();
+        let RegionHeapStatistics { faults, ended, .. } = self.heap().statistics();
         faults + ended
     }
 
     fn released(&self) -> PageRange {
-        self.released()
+        self.heap().released()
     }
 
-    fn operations(&self) -> Operations {
-        self.operations()
+    fn operations(&self) -> RegionHeapStatistics {
+        self.heap().statistics()
     }
 }
 
-impl<M: PhysMemory> System for TableHeap<M> {
+impl<M: PhysMemory> System for TableHeap<'_, M> {
     fn reserve(&mut self, ids: u32) {
         self.reserve(ids);
     }
@@ -206,8 +207,8 @@ impl<M: PhysMemory> System for TableHeap<M> {
         self.released()
     }
 
-    fn operations(&self) -> Operations {
-        Operations::default()
+    fn operations(&self) -> RegionHeapStatistics {
+        RegionHeapStatistics::default()
     }
 }
 
@@ -288,6 +289,7 @@ pub(crate) fn with<B: Body>(
     let base = PhysAddr::new(0);
     let count = Cell::new(0);
     let counting = Counting { inner: &memory, count: &count };
+    let mut pool_memory = PoolMemory::new(size.pool_pages, PAGES).map_err(parts)?;
     match (name, counted) {
         (SystemName::Regions, _) => {
             let tables = ValidityTables::consecutive(PAGES_LOG2, base);
@@ -300,27 +302,30 @@ pub(crate) fn with<B: Body>(
                 .map_err(|_| SystemError::Parts("not as many words".to_owned()))?;
             let tree = DenseTree::<PAGES_LOG2, TREE_WORDS, _>::new(tree_words);
             let headers = vec![0; 2 << PAGES_LOG2];
+            let mut left = vec![0; size.pool_pages as usize];
+            let bytes = pool_memory.bytes();
+            let heap_base = bytes.as_ptr().addr();
             if counted {
                 let tree = CountingTree { inner: tree, count: &count };
                 let headers = CountingWords { inner: headers, count: &count };
                 let space = RegionSpace::new(counting, tables, tree, headers, &pool, Quota::OPEN)
                     .map_err(parts)?;
-                let mut heap = RegionHeap::new(space, &pool, size.pool_pages).map_err(parts)?;
-                body.run(&mut heap, unit, &|| count.get())
+                let heap = RegionHeap::new(space, &pool, bytes, &mut left).map_err(parts)?;
+                body.run(&mut Numbered::new(heap, heap_base), unit, &|| count.get())
             } else {
                 let space = RegionSpace::new(&memory, tables, tree, headers, &pool, Quota::OPEN)
                     .map_err(parts)?;
-                let mut heap = RegionHeap::new(space, &pool, size.pool_pages).map_err(parts)?;
-                body.run(&mut heap, unit, &|| 0)
+                let heap = RegionHeap::new(space, &pool, bytes, &mut left).map_err(parts)?;
+                body.run(&mut Numbered::new(heap, heap_base), unit, &|| 0)
             }
         }
         (SystemName::Conventional, true) => {
             let table = DirectTable::new(counting, base, PAGES_LOG2, frames).map_err(parts)?;
-            conventional(table, &memory, size, body, &|| count.get())
+            conventional(table, &memory, &mut pool_memory, body, &|| count.get())
         }
         (SystemName::Conventional, false) => {
             let table = DirectTable::new(&memory, base, PAGES_LOG2, frames).map_err(parts)?;
-            conventional(table, &memory, size, body, &|| 0)
+            conventional(table, &memory, &mut pool_memory, body, &|| 0)
         }
     }
 }
@@ -328,13 +333,13 @@ pub(crate) fn with<B: Body>(
 fn conventional<M: PhysMemory, B: Body>(
     table: DirectTable<M>,
     memory: &SliceMemory<'_>,
-    size: Size,
+    pool_memory: &mut PoolMemory,
     body: B,
     touched: &dyn Fn() -> u64,
 ) -> Result<B::Out, SystemError> {
     let base = PhysAddr::new(0);
     let tables = RtTables::page_table(PageTable { pages_log2: PAGES_LOG2, base }).map_err(parts)?;
-    let mut heap = TableHeap::new(table, size.pool_pages).map_err(parts)?;
+    let mut heap = TableHeap::new(table, pool_memory).map_err(parts)?;
     body.run(&mut heap, Unit { memory, tables }, touched)
 }
 

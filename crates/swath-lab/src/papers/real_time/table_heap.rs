@@ -1,18 +1,19 @@
 //! The conventional system: the same heap over a page table, whose footprint shrinks at its
-//! end (section V of 004_0cb2f33903da1556.txt).
+//! end (Böhnert and Scholl, section V).
 
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 
 use swath_arch::{BASE_PAGE_BYTES, PageRange, PhysMemory, VirtAddr, Vpn};
-use swath_heap::Resident;
 
-use crate::papers::real_time::heap::{Bytes, HeapError, Placed, TAG_BYTES, pages_of};
+use crate::papers::real_time::heap::{
+    HeapError, Numbered, Placed, PoolMemory, Resident, TAG_BYTES, pages_of,
+};
 use crate::papers::real_time::table::{DirectTable, TableError};
 
 /// The same heap over a page table: the paper's conventional system.
-pub struct TableHeap<M: PhysMemory> {
-    bytes: Bytes<Resident>,
+pub struct TableHeap<'p, M: PhysMemory> {
+    bytes: Numbered<Resident<'p>>,
     table: DirectTable<M>,
     /// Live blocks: start and end.
     blocks: BTreeMap<u64, u64>,
@@ -25,17 +26,21 @@ pub struct TableHeap<M: PhysMemory> {
     end_max: u64,
 }
 
-impl<M: PhysMemory> TableHeap<M> {
-    /// A heap over the first `pages` of a table.
+impl<'p, M: PhysMemory> TableHeap<'p, M> {
+    /// Makes a heap over the first pages of a table, as many as `memory` has.
     ///
     /// # Errors
     /// [`HeapError`] if the table is smaller or has no frames for the first tags.
-    pub fn new(table: DirectTable<M>, pages: u64) -> Result<Self, HeapError> {
-        let space_pages = table.pages();
-        if pages == 0 || pages > space_pages {
+    pub fn new(table: DirectTable<M>, memory: &'p mut PoolMemory) -> Result<Self, HeapError> {
+        let (pages, space_pages) = (memory.pages(), table.pages());
+        if pages > space_pages {
             return Err(HeapError::Pool { pages, space_pages });
         }
-        let bytes = Bytes::new(pages as usize, |_| Resident)?;
+        let memory = memory.bytes();
+        let base = memory.as_ptr().addr();
+        let mut heap = Resident::new();
+        heap.add_pool(memory)?;
+        let bytes = Numbered::new(heap, base);
         let (blocks, starts, end_max) = (BTreeMap::new(), Vec::new(), (pages - 1).max(1));
         let released = PageRange::new(Vpn::new(0), 0);
         let mut heap = Self { bytes, table, blocks, starts, end: 1, released, end_max };
@@ -153,7 +158,7 @@ impl<M: PhysMemory> TableHeap<M> {
     /// # Errors
     /// What is wrong, in words.
     pub fn check(&self) -> Result<(), String> {
-        self.bytes.check()?;
+        self.bytes.heap().check().map_err(|fault| fault.to_string())?;
         self.table.check()
     }
 }

@@ -177,7 +177,7 @@ impl Fold {
         Ok(match action {
             Action::Access { addr, len_bytes, kind, dependent, compute_cycles } => {
                 let page = self.page(addr.page())?;
-                let addr = VirtAddr::new(page.addr().raw() + addr.page_offset());
+                let addr = VirtAddr::new(page.address().raw() + addr.page_offset());
                 let action = Action::Access { addr, len_bytes, kind, dependent, compute_cycles };
                 vec![Step { process, action }]
             }
@@ -224,7 +224,7 @@ impl Fold {
 
     fn page(&mut self, page: Vpn) -> Result<Vpn, KernelError> {
         let (chunk, within) = (page.raw() / CHUNK_PAGES, page.raw() % CHUNK_PAGES);
-        let stays = page.raw() >> 52 == 0 && self.format.is_canonical(page.addr());
+        let stays = page.raw() >> 52 == 0 && self.format.is_canonical(page.address());
         let place = match self.places.get(&chunk) {
             Some(&place) => place,
             None if stays && chunk < self.next => chunk,

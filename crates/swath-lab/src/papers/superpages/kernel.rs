@@ -27,14 +27,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use swath_arch::{Attributes, Extent, Format, PageRange, Pfn, Regime, SliceMemory, Vpn};
-use swath_frame::reserve::reservations::{Counters, Levels, PopulateError, Reservations};
+use swath_frame::reserve::{PopulateError, ReservationCounters, ReservationLevels, Reservations};
 use swath_frame::{ByteRange, FrameAllocator, MemoryMap, PageBuddy};
-use swath_hw::processor::in_order::{Cause, Exception, MemoryAccess, Processor, ProcessorStats};
-use swath_hw::{Denied, Fault, Translate};
+use swath_hw::processor::{Exception, ExceptionCause, MemoryAccess, Processor, ProcessorStats};
+use swath_hw::{Denied, Translate, TranslationFault};
 use swath_vm::pmap::mappings::Reached;
 use swath_vm::{
-    Access, AddressSpace, Faulted, Flush, Pmap, PmapError, PmapStatistics, Protection, ReverseMap,
-    Site, Sizes, SpaceId, Spaces, Status,
+    AddressSpace, Faulted, Flush, KeptPermissions, PageAccess, Pmap, PmapError, PmapStatistics,
+    ReverseMap, Site, Sizes, SpaceId, Spaces, Status,
 };
 
 use crate::papers::superpages::objects::Objects;
@@ -66,7 +66,7 @@ pub struct Config {
     /// Superpage sizes; none is superpages off.
     pub sizes: Sizes,
     /// The levels at which frames are reserved; ignored if superpages are off.
-    pub levels: Levels,
+    pub levels: ReservationLevels,
     /// Where accessed and dirty flags stand.
     pub status: Status,
     /// Frames for tables, from frame 0 on.
@@ -155,7 +155,7 @@ pub struct KernelStats {
     /// Promotions, demotions and their like.
     pub pmap: PmapStatistics,
     /// Reservations.
-    pub reservations: Counters,
+    pub reservations: ReservationCounters,
     /// Frames reserved and not populated, at the end.
     pub reserved_frames: u64,
     /// Switches between processes.
@@ -200,7 +200,7 @@ impl<'m, I: FnMut(SpaceId, Flush)> Spaces for Reach<'_, 'm, I> {
 /// [`KernelError`]: the machine cannot be, or `run` failed.
 pub fn boot<T: Translate, R>(
     config: &Config,
-    processor: &swath_hw::processor::in_order::Config,
+    processor: &swath_hw::ProcessorConfig,
     make: impl FnOnce(Regime) -> Result<T, KernelError>,
     run: impl FnOnce(&mut Kernel<'_, T>) -> Result<R, KernelError>,
 ) -> Result<R, KernelError> {
@@ -346,7 +346,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
             // Permissions that are added are faulted in.
             self.with_pmap(id, |pmap, spaces| pmap.remove(spaces, space_id(id), range))?;
         } else {
-            let protection = Protection { writable, executable };
+            let protection = KeptPermissions { writable, executable };
             self.with_pmap(id, |pmap, spaces| {
                 pmap.protect(spaces, space_id(id), range, protection)
             })?;
@@ -401,7 +401,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
         for (&start, mapping) in &mappings {
             self.objects.share(mapping.object);
             let range = PageRange::new(Vpn::new(start), mapping.pages);
-            let read_only = Protection { writable: false, executable: mapping.executable };
+            let read_only = KeptPermissions { writable: false, executable: mapping.executable };
             self.with_pmap(id, |pmap, spaces| {
                 pmap.protect(spaces, space_id(id), range, read_only)
             })?;
@@ -559,11 +559,11 @@ impl<'m, T: Translate> Kernel<'m, T> {
             addr: exception.addr.raw(),
         };
         match exception.cause {
-            Cause::Fault(Fault::Translation { .. })
-            | Cause::Denied(Denied::Write | Denied::AccessFlag) => {}
-            Cause::Fault(other) => return Err(machine(other)),
-            Cause::Denied(_) => return Err(refused),
-            Cause::Memory(other) => return Err(machine(other)),
+            ExceptionCause::Fault(TranslationFault::Translation { .. })
+            | ExceptionCause::Denied(Denied::Write | Denied::AccessFlag) => {}
+            ExceptionCause::Fault(other) => return Err(machine(other)),
+            ExceptionCause::Denied(_) => return Err(refused),
+            ExceptionCause::Memory(other) => return Err(machine(other)),
         }
         self.stats.faults += 1;
         self.spend(self.config.costs.fault_cycles);
@@ -599,7 +599,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
         let site = Site { space: space_id(id), page };
         let found = self.objects.find(mapping.object, index);
         let own = found.filter(|&(owner, _)| owner == mapping.object).map(|(_, frame)| frame);
-        let access = if write { Access::Write } else { Access::Read };
+        let access = if write { PageAccess::Write } else { PageAccess::Read };
         let frame = match (own, found) {
             (Some(frame), _) => frame,
             (None, Some((_, frame))) if !write => frame,

@@ -6,13 +6,9 @@
 //! are on.
 
 use swath_arch::{BASE_PAGE_BYTES, Extent, Format, Order, PageRange, Pfn, Regime, VirtAddr};
-use swath_frame::{FrameAllocator, HeadOfList, Levels};
-use swath_hw::processor::in_order;
-use swath_hw::processor::presets::{ARMADA_XP, CORTEX_A53, Preset, SKYLAKE};
-use swath_hw::translate::hierarchy::{
-    Hierarchy, {self},
-};
-use swath_hw::{Geometry, TlbForm};
+use swath_frame::{FrameAllocator, HeadOfList, ReservationLevels};
+use swath_hw::processor::presets::{ARMADA_XP, CORTEX_A53, ProcessorPreset, SKYLAKE};
+use swath_hw::{Geometry, Hierarchy, HierarchyConfig, ProcessorConfig, TlbForm};
 use swath_vm::{Sizes, Status};
 
 use crate::papers::page_buddy::translation::{
@@ -43,23 +39,23 @@ use swath_trace::access::stream::{AccessKind, TraceError};
 pub(crate) struct Mode {
     pub(crate) name: &'static str,
     pub(crate) sizes: Sizes,
-    pub(crate) levels: Levels,
+    pub(crate) levels: ReservationLevels,
 }
 
 /// Off, on with the size of a whole table, and on with the intermediate size,
 /// which is then reserved where the larger one cannot be.
 pub(crate) fn modes(format: Format) -> Vec<Mode> {
     let (whole, levels, name) = match format {
-        Format::ArmV7 => (Order::known(8), Levels::ARMV7, "1 MiB"),
-        Format::ArmV8 => (Order::known(9), Levels::ARMV8, "2 MiB"),
-        Format::X86_64 => (Order::known(9), Levels::X86_64, "2 MiB"),
+        Format::ArmV7 => (Order::known(8), ReservationLevels::ARMV7, "1 MiB"),
+        Format::ArmV8 => (Order::known(9), ReservationLevels::ARMV8, "2 MiB"),
+        Format::X86_64 => (Order::known(9), ReservationLevels::X86_64, "2 MiB"),
     };
     let on = Sizes::NONE.with(whole);
     let mut modes =
         vec![Mode { name: "4 KiB", sizes: Sizes::NONE, levels }, Mode { name, sizes: on, levels }];
     let middle = Order::known(4);
     if Sizes::all(format).contains(middle)
-        && let Ok(levels) = Levels::new(&[middle, whole], &[])
+        && let Ok(levels) = ReservationLevels::new(&[middle, whole], &[])
     {
         let name = if format == Format::ArmV7 { "64 KiB, 1 MiB" } else { "64 KiB, 2 MiB" };
         modes.push(Mode { name, sizes: on.with(middle), levels });
@@ -69,9 +65,9 @@ pub(crate) fn modes(format: Format) -> Vec<Mode> {
 
 /// The plan's processor.
 pub(crate) struct Hardwares {
-    pub(crate) preset: &'static Preset,
-    pub(crate) core: in_order::Config,
-    pub(crate) translation: hierarchy::Config,
+    pub(crate) preset: &'static ProcessorPreset,
+    pub(crate) core: ProcessorConfig,
+    pub(crate) translation: HierarchyConfig,
     pub(crate) costs: Costs,
     pub(crate) data_frames: u64,
 }
@@ -139,7 +135,7 @@ impl Hardwares {
     fn run<E: std::fmt::Display>(
         &self,
         config: &Config,
-        translation: &hierarchy::Config,
+        translation: &HierarchyConfig,
         steps: impl Iterator<Item = Result<Step, E>>,
     ) -> Result<Cost, KernelError> {
         let make = |regime: Regime| {
@@ -563,15 +559,15 @@ fn sparse(pages: u64) -> impl Iterator<Item = Step> {
         .map(|action| Step { process: 0, action })
 }
 
-fn source(from: WalksFrom) -> in_order::Source {
+fn source(from: WalksFrom) -> swath_hw::WalksFrom {
     match from {
-        WalksFrom::L1 => in_order::Source::L1,
-        WalksFrom::L2 => in_order::Source::L2,
-        WalksFrom::Memory => in_order::Source::Memory,
+        WalksFrom::L1 => swath_hw::WalksFrom::L1,
+        WalksFrom::L2 => swath_hw::WalksFrom::L2,
+        WalksFrom::Memory => swath_hw::WalksFrom::Memory,
     }
 }
 
-fn pbs(format: Format) -> Result<swath_frame::Config, StudyError> {
+fn pbs(format: Format) -> Result<swath_frame::BuddyConfig, StudyError> {
     let top = match format {
         Format::ArmV7 => 8,
         Format::ArmV8 | Format::X86_64 => 9,

@@ -39,11 +39,11 @@ pub(crate) fn count_child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
     let mut next = 0;
     for index in indices {
         while next < index {
-            zone.take(Order::BASE, mobility).ok_or("no frame is left")?;
+            zone.allocate(Order::BASE, mobility).ok_or("no frame is left")?;
             next += 1;
         }
         let mut taken = None;
-        marks.region("", &mut || taken = black_box(zone.take(Order::BASE, mobility)))?;
+        marks.region("", &mut || taken = black_box(zone.allocate(Order::BASE, mobility)))?;
         taken.ok_or("no frame is left")?;
         next += 1;
     }
@@ -92,7 +92,7 @@ impl Survey {
             let mobility = sequence.mobility();
             for (at, least_ns) in times_ns.iter_mut().enumerate() {
                 let start = Instant::now();
-                let frame = black_box(zone.take(Order::BASE, mobility));
+                let frame = black_box(zone.allocate(Order::BASE, mobility));
                 let time_ns = start.elapsed().as_nanos();
                 *least_ns = u32::try_from(time_ns).unwrap_or(u32::MAX).min(*least_ns);
                 let Some(frame) = frame else {
@@ -155,7 +155,7 @@ pub(crate) fn time(sequence: &Sequence, runs: usize) -> Result<Vec<Vec<f64>>, St
             let mut total_ns = 0.0;
             for (&end, times) in sequence.ends.iter().zip(times) {
                 let start = Instant::now();
-                while taken < end && black_box(zone.take(Order::BASE, mobility)).is_some() {
+                while taken < end && black_box(zone.allocate(Order::BASE, mobility)).is_some() {
                     taken += 1;
                 }
                 total_ns += start.elapsed().as_nanos() as f64;

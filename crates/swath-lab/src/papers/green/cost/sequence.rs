@@ -61,9 +61,9 @@ impl Sequence {
         let map = map.map_err(|error| error.to_string())?;
         let mut zone = zone(name, &map, span, self.bank_frames)?;
         if !self.is_whole() {
-            while zone.take(Order::BASE, Mobility::Movable).is_some() {}
+            while zone.allocate(Order::BASE, Mobility::Movable).is_some() {}
             for frame in self.freed() {
-                let given = zone.give(Pfn::new(frame.into()), Order::BASE);
+                let given = zone.free(Pfn::new(frame.into()), Order::BASE);
                 given.map_err(|error| error.to_string())?;
             }
         }
@@ -101,7 +101,7 @@ mod tests {
                     let mut zone = sequence.zone(name).unwrap();
                     zone.check().unwrap();
                     assert_eq!(zone.free_frames(), expected.len() as u64);
-                    let take = || zone.take(Order::BASE, sequence.mobility());
+                    let take = || zone.allocate(Order::BASE, sequence.mobility());
                     let mut taken: Vec<u64> = std::iter::from_fn(take).map(Pfn::raw).collect();
                     taken.sort_unstable();
                     assert_eq!(taken, expected, "{name:?}");

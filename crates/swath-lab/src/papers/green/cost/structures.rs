@@ -1,7 +1,7 @@
 //! Bytes of the management structures (Table II).
 
 use swath_arch::{Extent, Pfn};
-use swath_frame::layout::{Layout, Preset};
+use swath_frame::layout::{Layout, LayoutPreset};
 use swath_frame::{ByteRange, LayoutConfig, MemoryMap};
 
 use crate::papers::green::cost::plan::CostPlan;
@@ -35,7 +35,7 @@ const OTHER_BYTES: f64 = 1920.0 - 1144.0;
 /// # Errors
 /// The reason why there is no such zone.
 pub(crate) fn structures(plan: &CostPlan) -> Result<Grid, String> {
-    let preset = Preset::ThirtyTwoGib;
+    let preset = LayoutPreset::ThirtyTwoGib;
     let mut areas = [Extent::default(); 8];
     let map = MemoryMap::new(preset.ranges(), &mut areas).map_err(|e| e.to_string())?;
     let bank_frames = plan.bank_frames.get();

@@ -3,11 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, Order};
-use swath_frame::zone::bank::buddy::{
-    AdaptiveBuddy, Array, ArrayBuddy, BankBuddy, List, ListBuddy, Placement, Policy, Pools,
+use swath_frame::zone::bank::{
+    AdaptiveBuddy, ArrayBuddy, ArrayPlacement, BankBuddy, BankLayout, ListBuddy, ListPlacement,
+    Placement, PoolPlacement, PoolPolicy,
 };
-use swath_frame::zone::bank::ranges::Banks;
-use swath_frame::zone::linux::zone::{Fallback, Observe, PAGEBLOCK_ORDER};
+use swath_frame::zone::linux::{Fallback, Observe, PAGEBLOCK_ORDER};
 use swath_frame::{LinuxZone, MemoryMap, Mobility};
 use swath_vm::migrate::units::Emptying;
 
@@ -127,7 +127,7 @@ impl Observe for FallbackTally {
 pub(crate) struct ZonePlace<'a> {
     pub(crate) map: &'a MemoryMap<'a>,
     pub(crate) span: Extent,
-    pub(crate) banks: Banks,
+    pub(crate) banks: BankLayout,
 }
 
 /// A zone's allocator, as the harness drives it.
@@ -178,10 +178,14 @@ fn bank_zone<P: Placement>(
 }
 
 /// The bank that served last is tried first.
-const LIST: List = List::new(true);
+const LIST: ListPlacement = ListPlacement::new(true);
 
-fn pools(name: AllocatorName) -> Pools {
-    Pools::new(if name == AllocatorName::AdaptivePacked { Policy::PACKED } else { Policy::PAPER })
+fn pools(name: AllocatorName) -> PoolPlacement {
+    PoolPlacement::new(if name == AllocatorName::AdaptivePacked {
+        PoolPolicy::PACKED
+    } else {
+        PoolPolicy::PAPER
+    })
 }
 
 impl GreenZone for LinuxZone<Vec<u64>, FallbackTally> {
@@ -204,11 +208,11 @@ impl GreenZone for LinuxZone<Vec<u64>, FallbackTally> {
 
 impl GreenZone for ArrayBuddy<Vec<u64>> {
     fn storage_words(place: &ZonePlace<'_>, _: AllocatorName) -> Result<usize, String> {
-        bank_words(place, &Array)
+        bank_words(place, &ArrayPlacement)
     }
 
     fn build(place: &ZonePlace<'_>, _: AllocatorName) -> Result<Self, String> {
-        bank_zone(place, Array)
+        bank_zone(place, ArrayPlacement)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use foldhash::{HashMap, HashMapExt};
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::zone::linux::zone::ORDER_MAX;
+use swath_frame::zone::linux::ORDER_MAX;
 use swath_vm::migrate::daemon::{Owners, Stuck};
 
 /// The place of a handle's frames.

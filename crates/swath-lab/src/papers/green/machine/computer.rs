@@ -25,15 +25,15 @@ use std::cell::RefCell;
 
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::layout::{Interleaving, Layout, LayoutConfig, ZoneKind};
-use swath_frame::machine::nodes::{GiveError, MachineConfig, TakeError};
-use swath_frame::machine::usage::{Isolation, Unit, UnitState};
-use swath_frame::zone::bank::buddy::{AdaptiveBuddy, ArrayBuddy, ListBuddy};
-use swath_frame::zone::bank::ranges::Banks;
-use swath_frame::zone::linux::zone::ORDER_MAX;
-use swath_frame::{LinuxZone, Machine, MemoryMap, Mobility, PerCpu, Request};
-use swath_hw::power::{BankPower, Energy, PowerState, PowerTable};
+use swath_frame::machine::{
+    Isolation, MachineAllocateError, MachineConfig, MachineFreeError, MemoryUnit, UnitState,
+};
+use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankLayout, ListBuddy};
+use swath_frame::zone::linux::ORDER_MAX;
+use swath_frame::{BlockRequest, LinuxZone, Machine, MemoryMap, Mobility, PerCpuLists};
+use swath_hw::power::{BankEnergy, BankPower, PowerState, PowerTable};
 use swath_vm::migrate::daemon;
-use swath_vm::migrate::daemon::{Daemon, Step};
+use swath_vm::migrate::daemon::{Daemon, MigrationStep};
 use swath_vm::migrate::units::NodeBanks;
 
 use crate::papers::green::machine::allocator::{
@@ -87,7 +87,7 @@ pub fn drive(
     }
 }
 
-type Zones<Z> = Machine<Vec<Z>, Vec<PerCpu>, Vec<u64>>;
+type Zones<Z> = Machine<Vec<Z>, Vec<PerCpuLists>, Vec<u64>>;
 
 /// The machine. Invariants: `blocks` and the machine agree on every frame in
 /// use; a bank that is `down` has no frame in use.
@@ -123,7 +123,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         }
         let layout = Layout::new(&map, preset.nodes(), layout_config);
         let layout = layout.map_err(|e| error(e.to_string()))?;
-        let banks = Banks::new(Pfn::new(0), layout.bank_frames(), ORDER_MAX);
+        let banks = BankLayout::new(Pfn::new(0), layout.bank_frames(), ORDER_MAX);
         let banks = banks.map_err(|e| error(e.to_string()))?;
         let zones: Result<Vec<Z>, String> = layout
             .zones()
@@ -133,7 +133,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         let machine_config =
             MachineConfig { cpus: config.cpus.into(), min_free_kib: None, per_cpu_lists: true };
         let size = Zones::<Z>::size(&map, &layout, machine_config);
-        let (lists, words) = (vec![PerCpu::default(); size.lists], vec![0; size.words]);
+        let (lists, words) = (vec![PerCpuLists::default(); size.lists], vec![0; size.words]);
         let total_frames = layout.zones().iter().map(|zone| zone.present_frames).sum();
         let first = layout.bank(0).unwrap_or_default().start;
         // A bank that is all hole takes no power.
@@ -143,7 +143,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         let machine = Machine::new(&map, layout.clone(), machine_config, zones, lists, words);
         let machine = machine.map_err(|e| error(e.to_string()))?;
         let daemon = config.daemon.map(|plan| {
-            Daemon::new(daemon::Config {
+            Daemon::new(daemon::MigrationConfig {
                 interval_ns: plan.interval_ms * 1_000_000,
                 retry_ns: plan.retry_ms * 1_000_000,
                 occupied_permille_max: plan.occupied_permille_max,
@@ -233,15 +233,15 @@ impl<Z: GreenZone> GreenMachine<Z> {
                 let nodes = self.layout.nodes();
                 let node = usize::from(cpu) * nodes / usize::from(self.config.cpus);
                 let request =
-                    Request { order, mobility, highest, node, cpu: cpu.into(), urgent: false };
+                    BlockRequest { order, mobility, highest, node, cpu: cpu.into(), urgent: false };
                 self.allocate(id, request)
             }
             ReplayOp::Free { id } => {
                 let Some((released, cpu)) = self.blocks.remove(id) else {
                     return Err(GreenError::NoHandle { time_us: self.now_us, id });
                 };
-                let mut give = |extent| self.machine.get_mut().give(extent, cpu.into());
-                let given: Result<(), GiveError> = match released {
+                let mut give = |extent| self.machine.get_mut().free(extent, cpu.into());
+                let given: Result<(), MachineFreeError> = match released {
                     Released::Nothing => Ok(()),
                     Released::Extent(extent) => give(extent),
                     Released::Frames(frames) => {
@@ -253,22 +253,22 @@ impl<Z: GreenZone> GreenMachine<Z> {
         }
     }
 
-    fn take(&mut self, request: Request) -> Result<Option<Pfn>, GreenError> {
+    fn take(&mut self, request: BlockRequest) -> Result<Option<Pfn>, GreenError> {
         loop {
-            match self.machine.get_mut().take(request) {
+            match self.machine.get_mut().allocate(request) {
                 Ok(start) => {
                     self.wake(start)?;
                     return Ok(Some(start));
                 }
-                Err(TakeError::NoBlock { .. }) if self.online_any()? => {}
-                Err(TakeError::NoBlock { .. }) => return Ok(None),
+                Err(MachineAllocateError::NoBlock { .. }) if self.online_any()? => {}
+                Err(MachineAllocateError::NoBlock { .. }) => return Ok(None),
                 Err(error) => return Err(self.fault(error)),
             }
         }
     }
 
-    fn allocate(&mut self, id: u32, request: Request) -> Result<(), GreenError> {
-        let Request { order, mobility, cpu, .. } = request;
+    fn allocate(&mut self, id: u32, request: BlockRequest) -> Result<(), GreenError> {
+        let BlockRequest { order, mobility, cpu, .. } = request;
         let (cpu, movable) = (cpu as u16, mobility == Mobility::Movable);
         if let Some(start) = self.take(request)? {
             self.blocks.place(id, start, order, cpu, movable);
@@ -284,11 +284,11 @@ impl<Z: GreenZone> GreenMachine<Z> {
         }
         let mut frames = Vec::new();
         for _ in 0..order.frames() {
-            match self.take(Request { order: Order::BASE, ..request })? {
+            match self.take(BlockRequest { order: Order::BASE, ..request })? {
                 Some(frame) => frames.push(frame),
                 None => {
                     for frame in frames {
-                        let given = self.machine.get_mut().give(Extent::new(frame, 1), cpu.into());
+                        let given = self.machine.get_mut().free(Extent::new(frame, 1), cpu.into());
                         given.map_err(|error| self.fault(error))?;
                     }
                     self.counts.failed += 1;
@@ -350,7 +350,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
             state.is_some_and(|state| state.isolation == Isolation::Offline) && is_of(bank)
         };
         let Some(bank) = (0..layout.banks()).find(is_offline) else { return Ok(false) };
-        self.machine.get_mut().online(Unit::Bank(bank)).map_err(|error| self.fault(error))?;
+        self.machine.get_mut().online(MemoryUnit::Bank(bank)).map_err(|error| self.fault(error))?;
         self.counts.onlined += 1;
         Ok(true)
     }
@@ -386,7 +386,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         for frame in owners.targets {
             self.wake(frame)?;
         }
-        if let Step::Emptied { moved_frames, .. } = step {
+        if let MigrationStep::Emptied { moved_frames, .. } = step {
             self.emptied.push(moved_frames);
         }
         Ok(())
@@ -475,7 +475,7 @@ impl<Z: GreenZone> MachineView for GreenMachine<Z> {
         look
     }
 
-    fn unit(&self, unit: Unit) -> Option<UnitState> {
+    fn unit(&self, unit: MemoryUnit) -> Option<UnitState> {
         self.machine.borrow().unit_state(unit)
     }
 
@@ -494,7 +494,7 @@ impl<Z: GreenZone> MachineView for GreenMachine<Z> {
         blocks
     }
 
-    fn energy(&self) -> Energy {
+    fn energy(&self) -> BankEnergy {
         self.power.energy(self.now_us * 1000)
     }
 
@@ -506,8 +506,8 @@ impl<Z: GreenZone> MachineView for GreenMachine<Z> {
         sum
     }
 
-    fn migration(&self) -> daemon::Statistics {
-        let mut sum = daemon::Statistics::default();
+    fn migration(&self) -> daemon::MigrationStatistics {
+        let mut sum = daemon::MigrationStatistics::default();
         for one in self.daemons.iter().map(Daemon::statistics) {
             sum.scans += one.scans;
             sum.emptied_banks += one.emptied_banks;

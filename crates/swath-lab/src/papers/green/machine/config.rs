@@ -3,7 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use swath_frame::layout::{BANK_FRAMES, Preset};
+use swath_frame::layout::{BANK_FRAMES, LayoutPreset};
 use swath_vm::migrate::daemon;
 
 use crate::papers::green::machine::allocator::AllocatorName;
@@ -26,10 +26,10 @@ pub enum MachineName {
 
 impl MachineName {
     /// Its memory.
-    pub const fn preset(self) -> Preset {
+    pub const fn preset(self) -> LayoutPreset {
         match self {
-            Self::FourGib => Preset::FourGib,
-            Self::ThirtyTwoGib => Preset::ThirtyTwoGib,
+            Self::FourGib => LayoutPreset::FourGib,
+            Self::ThirtyTwoGib => LayoutPreset::ThirtyTwoGib,
         }
     }
 
@@ -52,7 +52,7 @@ impl MachineName {
 
 /// The migration daemon of each node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MigrationConfig {
+pub struct DaemonConfig {
     /// Milliseconds from the end of one bank to the search for the next.
     pub interval_ms: u64,
     /// Milliseconds for which a bank that failed is left alone.
@@ -66,13 +66,13 @@ pub struct MigrationConfig {
     pub budget_frames: u64,
 }
 
-impl MigrationConfig {
+impl DaemonConfig {
     /// The daemon's own defaults; 16 MiB are moved in each tick.
     pub const DEFAULT: Self = Self {
-        interval_ms: daemon::Config::DEFAULT.interval_ns / 1_000_000,
-        retry_ms: daemon::Config::DEFAULT.retry_ns / 1_000_000,
-        occupied_permille_max: daemon::Config::DEFAULT.occupied_permille_max,
-        reserve_frames: daemon::Config::DEFAULT.reserve_frames,
+        interval_ms: daemon::MigrationConfig::DEFAULT.interval_ns / 1_000_000,
+        retry_ms: daemon::MigrationConfig::DEFAULT.retry_ns / 1_000_000,
+        occupied_permille_max: daemon::MigrationConfig::DEFAULT.occupied_permille_max,
+        reserve_frames: daemon::MigrationConfig::DEFAULT.reserve_frames,
         budget_frames: 4096,
     };
 }
@@ -91,7 +91,7 @@ pub struct GreenConfig {
     /// Frames of a bank.
     pub bank_frames: u64,
     /// The daemon that empties banks by migration, if there is one.
-    pub daemon: Option<MigrationConfig>,
+    pub daemon: Option<DaemonConfig>,
 }
 
 impl GreenConfig {

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use swath_frame::layout::Layout;
-use swath_frame::machine::usage::{Unit, UnitState};
-use swath_hw::power::Energy;
+use swath_frame::machine::{MemoryUnit, UnitState};
+use swath_hw::power::BankEnergy;
 use swath_vm::migrate::daemon;
 
 use crate::papers::green::machine::allocator::FallbackTally;
@@ -93,17 +93,17 @@ pub trait MachineView {
     /// Its state now.
     fn look(&self) -> Look;
     /// The use of a section or bank; `None` if there is no such.
-    fn unit(&self, unit: Unit) -> Option<UnitState>;
+    fn unit(&self, unit: MemoryUnit) -> Option<UnitState>;
     /// The division of its memory.
     fn layout(&self) -> &Layout;
     /// Its free blocks. O(blocks).
     fn free_blocks(&self) -> FreeBlocks;
     /// Energy that its banks have taken so far.
-    fn energy(&self) -> Energy;
+    fn energy(&self) -> BankEnergy;
     /// Linux's fallbacks in detail.
     fn tally(&self) -> Option<FallbackTally>;
     /// Work of the daemons, summed over the nodes.
-    fn migration(&self) -> daemon::Statistics;
+    fn migration(&self) -> daemon::MigrationStatistics;
     /// Frames that each bank emptied so far held when it was emptied, in order.
     fn emptied(&self) -> &[u64];
     /// Walks everything: every frame is in one place, and its owner knows which.

@@ -1,9 +1,8 @@
 //! A zone under one of the green memory manager's allocators.
 
 use swath_arch::{Extent, Pfn};
-use swath_frame::zone::bank::buddy::{AdaptiveBuddy, ArrayBuddy, ListBuddy};
-use swath_frame::zone::bank::ranges::Banks;
-use swath_frame::zone::linux::zone::ORDER_MAX;
+use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankLayout, ListBuddy};
+use swath_frame::zone::linux::ORDER_MAX;
 use swath_frame::{LinuxZone, MemoryMap, ZoneAllocator};
 
 use crate::papers::green::machine::allocator::{
@@ -24,7 +23,7 @@ fn place<'a>(
     span: Extent,
     bank_frames: u64,
 ) -> Result<ZonePlace<'a>, String> {
-    let banks = Banks::new(Pfn::new(0), bank_frames, ORDER_MAX);
+    let banks = BankLayout::new(Pfn::new(0), bank_frames, ORDER_MAX);
     Ok(ZonePlace { map, span, banks: banks.map_err(|error| error.to_string())? })
 }
 

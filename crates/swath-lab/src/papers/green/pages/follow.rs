@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::zone::linux::zone::{Fallback, Observe, PAGEBLOCK_ORDER, fallbacks};
+use swath_frame::zone::linux::{Fallback, Observe, PAGEBLOCK_ORDER, fallbacks};
 use swath_frame::{ByteRange, LinuxZone, MemoryMap, Mobility, ZoneAllocator};
 
 use crate::papers::green::pages::steps::{BlockChange, BlockStep, FallbackFound, steps};
@@ -366,7 +366,7 @@ pub fn follow(course: &Course) -> Followed {
                 out.given_unseen += make_free(zone, start, order);
                 let Some(wanted) = wanted.mobility() else {
                     out.reserves += 1;
-                    zone.take_at(start, order, Mobility::Unmovable);
+                    zone.allocate_at(start, order, Mobility::Unmovable);
                     continue;
                 };
                 if let Some(found) = found {
@@ -395,11 +395,11 @@ fn use_frames(zone: &mut Zone, frames: impl Iterator<Item = u64>, movable: bool)
 
 /// Gives back those frames of a block that are in use, as a whole if all are.
 fn give(zone: &mut Zone, start: Pfn, order: Order, out: &mut Followed) {
-    if zone.give(start, order).is_ok() {
+    if zone.free(start, order).is_ok() {
         return;
     }
     for frame in Extent::new(start, order.frames()).iter() {
-        out.given_twice += u64::from(zone.give(frame, Order::BASE).is_err());
+        out.given_twice += u64::from(zone.free(frame, Order::BASE).is_err());
     }
 }
 
@@ -409,7 +409,7 @@ fn make_free(zone: &mut Zone, start: Pfn, order: Order) -> u64 {
         return 0;
     }
     let frames = Extent::new(start, order.frames()).iter();
-    frames.map(|frame| u64::from(zone.give(frame, Order::BASE).is_ok())).sum()
+    frames.map(|frame| u64::from(zone.free(frame, Order::BASE).is_ok())).sum()
 }
 
 /// Makes the free block that holds `frame` the first of its list. Whether it was.
@@ -433,10 +433,10 @@ fn own(
     out.own.count(same);
     out.own_first += u64::from(same && first);
     if same {
-        let taken = zone.take(order, wanted);
+        let taken = zone.allocate(order, wanted);
         debug_assert_eq!(taken, Some(start), "the first block of the list is what is taken");
     } else {
-        zone.take_at(start, order, wanted);
+        zone.allocate_at(start, order, wanted);
         *stealing = false;
     }
 }
@@ -450,7 +450,7 @@ fn fall_back(
 ) {
     let Some(from) = found.from.mobility() else {
         out.reserves += 1;
-        zone.take_at(start, order, wanted);
+        zone.allocate_at(start, order, wanted);
         return;
     };
     let whole = found.order >= PAGEBLOCK_ORDER;
@@ -471,7 +471,7 @@ fn fall_back(
     let first = block.is_some_and(|block| bring_forward(zone, block, out));
     let looked_at = if *stealing { (None, None) } else { looks(zone, order, wanted, found) };
     let before = zone.observer().count;
-    let taken = zone.take_of_batch(order, wanted, stealing);
+    let taken = zone.allocate_of_batch(order, wanted, stealing);
     let event = zone.observer().event.filter(|_| zone.observer().count > before);
     let expected =
         Fallback { start, order, block_order: found.order, wanted, from, claimed: found.claimed };
@@ -482,7 +482,7 @@ fn fall_back(
         out.left_most = out.left_most.max(left);
     } else {
         if let Some(taken) = taken {
-            let given = zone.give(taken, order);
+            let given = zone.free(taken, order);
             debug_assert!(given.is_ok(), "what was taken can be given back");
         }
         if let Some(event) = event.filter(|event| event.claimed) {
@@ -491,7 +491,7 @@ fn fall_back(
         if found.claimed {
             zone.set_mobility(start, wanted);
         }
-        zone.take_at(start, order, wanted);
+        zone.allocate_at(start, order, wanted);
         *stealing = !found.claimed;
     }
     out.fallback_first += u64::from(same && first);
@@ -576,9 +576,9 @@ pub fn run_free(course: &Course) -> RanFree {
         let in_one = at.is_multiple_of(order.frames())
             && at != NOWHERE
             && places.iter().zip(at..).all(|(place, at)| *place == at);
-        if !in_one || zone.give(Pfn::new(at), order).is_err() {
+        if !in_one || zone.free(Pfn::new(at), order).is_err() {
             for place in places.iter().filter(|place| **place != NOWHERE) {
-                let given = zone.give(Pfn::new(*place), Order::BASE);
+                let given = zone.free(Pfn::new(*place), Order::BASE);
                 debug_assert!(given.is_ok(), "what has a place is in use");
             }
         }
@@ -587,7 +587,7 @@ pub fn run_free(course: &Course) -> RanFree {
         stealing &= next;
         let before = zone.observer().count;
         let wanted = wanted.mobility().unwrap_or(Mobility::Unmovable);
-        let Some(taken) = zone.take_of_batch(order, wanted, &mut stealing) else {
+        let Some(taken) = zone.allocate_of_batch(order, wanted, &mut stealing) else {
             out.takes.count(false);
             out.failed += 1;
             continue;

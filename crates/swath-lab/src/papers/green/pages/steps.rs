@@ -20,7 +20,7 @@ use std::ops::Range;
 
 use swath_arch::{Order, Pfn};
 use swath_frame::Mobility;
-use swath_frame::zone::linux::zone::PAGEBLOCK_ORDER;
+use swath_frame::zone::linux::PAGEBLOCK_ORDER;
 
 use swath_trace::pages::events::{MigrateType, PageChange, PageEvent};
 

@@ -1,0 +1,255 @@
+//! Allocating, resizing and freeing.
+//!
+//! An allocation has three paths. The fast one takes a slot that the heap's current word has; the
+//! second takes one of the same superblock's next word; the slow one does all else. Each ends with
+//! a call of the next: these have C's calling convention, which does not unwind, so that the fast
+//! path needs no frame of its own.
+
+use core::alloc::Layout;
+use core::mem::ManuallyDrop;
+use core::ptr::{self, NonNull};
+
+use swath_pool::{BufferFreeError, BufferResizeError};
+
+use crate::error::{OutOfMemory, ResizeError};
+use crate::process::own::{own_heap, with_thread};
+use crate::process::state::begun;
+use crate::process::thread::Local;
+use crate::report::report;
+
+/// Alignment of every block.
+pub(crate) const ALIGN_BYTES: usize = 16;
+
+/// Allocates `size` bytes, aligned to 16 and not initialised; a size of 0 gets a block too.
+///
+/// ```
+/// let block = swath_cmt::allocate(100)?;
+/// assert!(swath_cmt::usable_size(block) >= 100);
+/// // SAFETY: it is in use, and not used after.
+/// unsafe { swath_cmt::free(block) };
+/// # Ok::<(), swath_cmt::OutOfMemory>(())
+/// ```
+///
+/// # Errors
+/// [`OutOfMemory`]; `errno` is ENOMEM then.
+#[inline]
+pub fn allocate(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
+    NonNull::new(allocate_or_null(size)).ok_or(OutOfMemory)
+}
+
+/// Allocates as [`allocate`]; null is an error.
+#[inline(always)]
+pub(crate) fn allocate_or_null(size: usize) -> *mut u8 {
+    match own_heap().and_then(|mut heap| heap.allocate_fast(size)) {
+        Some(block) => block.as_ptr(),
+        None => allocate_current(size),
+    }
+}
+
+#[inline(never)]
+extern "C" fn allocate_current(size: usize) -> *mut u8 {
+    match own_heap().and_then(|mut heap| heap.allocate_current(size)) {
+        Some(block) => block.as_ptr(),
+        None => allocate_slow(size),
+    }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn allocate_slow(size: usize) -> *mut u8 {
+    allocate_any(size, ALIGN_BYTES).map_or_else(out_of_memory, NonNull::as_ptr)
+}
+
+/// Sets `errno` to ENOMEM; null.
+#[cold]
+pub(crate) fn out_of_memory() -> *mut u8 {
+    // SAFETY: the thread's own.
+    unsafe { *libc::__errno_location() = libc::ENOMEM };
+    ptr::null_mut()
+}
+
+/// Allocates a block of any kind, if there is memory; before there is none, what other threads
+/// returned is collected and superblocks without blocks are released.
+#[cold]
+#[inline(never)]
+fn allocate_any(size: usize, align: usize) -> Option<NonNull<u8>> {
+    let (block, looks_at_clock) = with_thread(|thread| {
+        let block = thread.heap.allocate(size, align).or_else(|_| {
+            thread.heap.collect();
+            thread.heap.allocate(size, align)
+        });
+        (block.ok(), thread.count_slow_call())
+    })?;
+    if looks_at_clock {
+        purge_if_due();
+    }
+    block
+}
+
+/// Allocates bytes for `layout`, at any alignment.
+///
+/// ```
+/// use std::alloc::Layout;
+///
+/// let layout = Layout::from_size_align(5000, 4096)?;
+/// let page = swath_cmt::allocate_aligned(layout)?;
+/// assert_eq!(page.addr().get() % 4096, 0);
+/// // SAFETY: it is in use, and not used after.
+/// unsafe { swath_cmt::free(page) };
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`OutOfMemory`].
+#[inline]
+pub fn allocate_aligned(layout: Layout) -> Result<NonNull<u8>, OutOfMemory> {
+    allocate_any(layout.size(), layout.align()).ok_or(OutOfMemory)
+}
+
+/// Allocates `size` bytes, aligned to 16 and all zero. Fresh memory is not written for it.
+///
+/// ```
+/// let block = swath_cmt::allocate_zeroed(1000)?;
+/// // SAFETY: a block of so many bytes, which is not used after it is freed.
+/// unsafe {
+///     assert!(core::slice::from_raw_parts(block.as_ptr(), 1000).iter().all(|&byte| byte == 0));
+///     swath_cmt::free(block);
+/// }
+/// # Ok::<(), swath_cmt::OutOfMemory>(())
+/// ```
+///
+/// # Errors
+/// [`OutOfMemory`].
+#[inline]
+pub fn allocate_zeroed(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
+    let (block, zero) = match with_thread(|thread| thread.heap.allocate_zeroable(size, ALIGN_BYTES))
+    {
+        Some(Ok(found)) => found,
+        _ => (allocate_any(size, ALIGN_BYTES).ok_or(OutOfMemory)?, false),
+    };
+    if !zero {
+        // SAFETY: a new block of so many bytes.
+        unsafe { block.write_bytes(0, size) };
+    }
+    Ok(block)
+}
+
+/// Makes a block at least `size` bytes long and returns its place, aligned to 16: it keeps its
+/// place if it can, and its bytes up to the lesser size.
+///
+/// ```
+/// let block = swath_cmt::allocate(10)?;
+/// // SAFETY: the block is in use, and only the result is used after.
+/// unsafe {
+///     block.write(7);
+///     let longer = swath_cmt::resize(block, 100_000)?;
+///     assert_eq!(longer.read(), 7);
+///     swath_cmt::free(longer);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`ResizeError`]; nothing changes. A wrong pointer is also reported as the option
+/// [`on_error`](crate::Options::on_error) says.
+///
+/// # Safety
+/// `block` is a block in use of this crate; if the call succeeds, it is used after only where it
+/// lies then.
+#[inline]
+pub unsafe fn resize(block: NonNull<u8>, size: usize) -> Result<NonNull<u8>, ResizeError> {
+    // SAFETY: as the caller says.
+    match with_thread(|thread| unsafe { thread.heap.resize(block, size, ALIGN_BYTES) }) {
+        Some(Ok(block)) => Ok(block),
+        Some(Err(BufferResizeError::Free(error))) => {
+            report(error);
+            Err(error.into())
+        }
+        Some(Err(BufferResizeError::Allocate(_))) | None => Err(OutOfMemory.into()),
+    }
+}
+
+/// Frees a block. A wrong pointer changes nothing and is reported as the option
+/// [`on_error`](crate::Options::on_error) says.
+///
+/// # Safety
+/// `block` is a block in use of this crate, and is not used after.
+#[inline]
+pub unsafe fn free(block: NonNull<u8>) {
+    // SAFETY: as the caller says.
+    unsafe { free_or_null(block.as_ptr()) };
+}
+
+/// Frees as [`free`]; null is allowed.
+///
+/// # Safety
+/// As for [`free`], unless it is null.
+#[inline(always)]
+pub(crate) unsafe fn free_or_null(block: *mut u8) {
+    // SAFETY: as the caller says.
+    let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_fast(block) };
+    if !own_heap().is_some_and(freed) {
+        // SAFETY: as the caller says, and nothing has changed.
+        unsafe { free_in_superblock(block) };
+    }
+}
+
+/// # Safety
+/// As for [`free_or_null`].
+#[inline(never)]
+unsafe extern "C" fn free_in_superblock(block: *mut u8) {
+    // SAFETY: as the caller says.
+    let freed = |mut heap: ManuallyDrop<Local>| unsafe { heap.free_in_superblock(block) };
+    if !own_heap().is_some_and(freed) {
+        // SAFETY: as the caller says, and nothing has changed.
+        unsafe { free_slow(block) };
+    }
+}
+
+/// # Safety
+/// As for [`free_or_null`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn free_slow(block: *mut u8) {
+    let Some(block) = NonNull::new(block) else { return };
+    // SAFETY: as the caller says.
+    if let Err(error) = unsafe { free_any(block) } {
+        report(error);
+    }
+}
+
+/// Frees a block of any kind.
+///
+/// # Safety
+/// As for [`free`].
+unsafe fn free_any(block: NonNull<u8>) -> Result<(), BufferFreeError> {
+    let freed = with_thread(|thread| {
+        // SAFETY: as the caller says.
+        (unsafe { thread.free(block) }, thread.count_slow_call())
+    });
+    let Some((freed, looks_at_clock)) = freed else { return Ok(()) };
+    if looks_at_clock {
+        purge_if_due();
+    }
+    freed
+}
+
+/// Returns memory to the system if the clock says that it is time. `errno` stays: a free may not
+/// change it.
+#[cold]
+#[inline(never)]
+fn purge_if_due() {
+    let Some(process) = begun() else { return };
+    // SAFETY: the thread's own.
+    let errno = unsafe { *libc::__errno_location() };
+    process.purge();
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Returns the bytes of a block that may be used: as many as were asked for or more; 0 for a
+/// pointer that is none of a block in use. Any pointer may be tried.
+#[must_use]
+pub fn usable_size(block: NonNull<u8>) -> usize {
+    begun().map_or(0, |process| process.pool.usable_size(block).unwrap_or(0))
+}

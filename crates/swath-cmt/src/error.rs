@@ -1,0 +1,73 @@
+//! The errors of the crate's calls.
+
+use swath_pool::BufferFreeError;
+use thiserror::Error;
+
+/// An error of an allocation: the arena or the machine has no memory for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("out of memory")]
+pub struct OutOfMemory;
+
+/// An error of a question about physical addresses: the process may not know them (it lacks
+/// CAP_SYS_ADMIN).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("physical addresses are not known to this process")]
+pub struct PhysicalUnknown;
+
+/// An option that is out of range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("{value} is out of range for {name}")]
+pub struct OptionError {
+    /// Name of the member of [`Options`](crate::Options).
+    pub name: &'static str,
+    /// Its value.
+    pub value: u64,
+}
+
+/// Reasons why the pool does not begin with some options.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum BeginError {
+    /// An option is out of range.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// The pool has begun before.
+    #[error("the pool has begun already")]
+    AlreadyBegun,
+    /// There is no memory for the pool's tables, or too few addresses for the arena.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
+}
+
+/// Reasons why a block is not resized. It still has its place, size and contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ResizeError {
+    /// The pointer is not one of a block in use.
+    #[error(transparent)]
+    Free(#[from] BufferFreeError),
+    /// There is no memory for the larger block.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
+}
+
+/// Reasons why the physical extents of a block are not told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ExtentsError {
+    /// The range has no bytes.
+    #[error("the range is empty")]
+    Empty,
+    /// The pointer is not one of a block in use.
+    #[error("{address:#x} is no block in use")]
+    Foreign {
+        /// The pointer.
+        address: usize,
+    },
+    /// The range does not lie in the block.
+    #[error("the block has {usable_bytes} bytes")]
+    Outside {
+        /// Bytes of the block.
+        usable_bytes: usize,
+    },
+    /// The process may not know physical addresses.
+    #[error(transparent)]
+    Unknown(#[from] PhysicalUnknown),
+}

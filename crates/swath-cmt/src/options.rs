@@ -1,0 +1,209 @@
+//! The options of the pool: the program's, or the environment's.
+
+use core::ffi::CStr;
+use core::ops::RangeInclusive;
+
+use crate::error::OptionError;
+
+/// Settings of the process's pool.
+///
+/// Each member can be set by the environment too, by the name beside it; the environment counts
+/// where the program does not call [`begin_with`](crate::begin_with). A value there that is no
+/// number or out of range is the default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// `SWATH_ARENA_MIB`: addresses to reserve, which bound all memory together. They cost nothing.
+    /// 2 to 16777216 (16 TiB), by default twice the machine's memory, or less in a process whose
+    /// addresses are limited.
+    pub arena_mib: u64,
+    /// `SWATH_HUGETLB`: true takes pages of the kernel's hugetlb pools as far as there are any, of
+    /// 1 GiB for segments that hold them whole, else of 2 MiB. Before a fork what is in use of them
+    /// is copied to other pages for the child: the pool may have none for it. Default true.
+    pub hugetlb: bool,
+    /// `SWATH_THP`: true asks for transparent huge pages of 2 MiB. Default true.
+    pub thp: bool,
+    /// `SWATH_POPULATE`, 0 to 2 in the order of [`Populate`]: the touching of segments of 2 MiB and
+    /// more when they are allocated.
+    pub populate: Populate,
+    /// `SWATH_PURGE_MS`: time for which memory that is free stays with the process before it goes
+    /// back to the system, in ms. Default 1000.
+    pub purge_delay_ms: u64,
+    /// `SWATH_EMPTY_EIGHTHS`: the emptiness threshold f in eighths, 1 to 7: a superblock that is so
+    /// empty may go to other threads. Default 7.
+    pub empty_eighths: u32,
+    /// `SWATH_GUARD`: true puts an address range that faults behind every segment. Default false.
+    pub guard: bool,
+    /// `SWATH_QUARANTINE`: number of freed blocks of a thread that wait before they may be
+    /// allocated again, so that a use after free is not at once another's. Up to
+    /// [`QUARANTINE_MAX`](Self::QUARANTINE_MAX); default 0.
+    pub quarantine: u32,
+    /// `SWATH_ON_ERROR`, 0 to 2 in the order of [`OnError`]: the consequence of a wrong pointer.
+    pub on_error: OnError,
+}
+
+/// The segments of 2 MiB and more that are touched when they are allocated. With the right to know
+/// physical addresses their pages are picked and ordered then, so that they are as contiguous as
+/// can be.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Populate {
+    /// None.
+    Never,
+    /// All.
+    Always,
+    /// All, but none in a library that overrides `malloc`.
+    #[default]
+    Default,
+}
+
+/// The consequence of a pointer that is freed or resized and is none of a block in use.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum OnError {
+    /// Nothing.
+    Ignore,
+    /// A line on standard error.
+    Report,
+    /// A line on standard error, and an abort.
+    #[default]
+    Abort,
+}
+
+impl TryFrom<u64> for Populate {
+    type Error = u64;
+
+    /// Converts the number that the environment and C have for it; another one is the error.
+    fn try_from(number: u64) -> Result<Self, u64> {
+        match number {
+            0 => Ok(Self::Never),
+            1 => Ok(Self::Always),
+            2 => Ok(Self::Default),
+            _ => Err(number),
+        }
+    }
+}
+
+impl TryFrom<u64> for OnError {
+    type Error = u64;
+
+    /// Converts the number that the environment and C have for it; another one is the error.
+    fn try_from(number: u64) -> Result<Self, u64> {
+        match number {
+            0 => Ok(Self::Ignore),
+            1 => Ok(Self::Report),
+            2 => Ok(Self::Abort),
+            _ => Err(number),
+        }
+    }
+}
+
+impl Default for Options {
+    /// The defaults, the environment not considered.
+    fn default() -> Self {
+        // SAFETY: both only ask.
+        let (pages, page_bytes) =
+            unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+        let memory = u64::try_from(pages).unwrap_or(0) * u64::try_from(page_bytes).unwrap_or(0);
+        Self {
+            arena_mib: (memory >> 19).clamp(64 << 10, *Self::ARENA_MIB.end()),
+            hugetlb: true,
+            thp: true,
+            populate: Populate::Default,
+            purge_delay_ms: 1000,
+            empty_eighths: 7,
+            guard: false,
+            quarantine: 0,
+            on_error: OnError::Abort,
+        }
+    }
+}
+
+impl Options {
+    /// Lengths that an arena may have.
+    pub const ARENA_MIB: RangeInclusive<u64> = 2..=16 << 20;
+    /// Thresholds of emptiness that there may be.
+    pub const EMPTY_EIGHTHS: RangeInclusive<u32> = 1..=7;
+    /// Number of blocks in the longest quarantine.
+    pub const QUARANTINE_MAX: u32 = 4096;
+
+    /// Reads the environment's options in place of the defaults.
+    #[must_use]
+    pub fn from_env() -> Self {
+        let mut options = Self::default();
+        let mut read = |name: &CStr, set: fn(Self, u64) -> Option<Self>| {
+            let changed = number(name).and_then(|value| set(options, value));
+            if let Some(changed) = changed.filter(|changed| changed.check().is_ok()) {
+                options = changed;
+            }
+        };
+        read(c"SWATH_ARENA_MIB", |o, value| Some(Self { arena_mib: value, ..o }));
+        read(c"SWATH_HUGETLB", |o, value| Some(Self { hugetlb: flag(value)?, ..o }));
+        read(c"SWATH_THP", |o, value| Some(Self { thp: flag(value)?, ..o }));
+        read(c"SWATH_POPULATE", |o, value| Some(Self { populate: value.try_into().ok()?, ..o }));
+        read(c"SWATH_PURGE_MS", |o, value| Some(Self { purge_delay_ms: value, ..o }));
+        read(c"SWATH_EMPTY_EIGHTHS", |o, value| {
+            Some(Self { empty_eighths: value.try_into().ok()?, ..o })
+        });
+        read(c"SWATH_GUARD", |o, value| Some(Self { guard: flag(value)?, ..o }));
+        read(c"SWATH_QUARANTINE", |o, value| {
+            Some(Self { quarantine: value.try_into().ok()?, ..o })
+        });
+        read(c"SWATH_ON_ERROR", |o, value| Some(Self { on_error: value.try_into().ok()?, ..o }));
+        options
+    }
+
+    /// Returns true if the environment says how long the arena is.
+    pub(crate) fn env_names_arena() -> bool {
+        number(c"SWATH_ARENA_MIB").is_some()
+    }
+
+    /// Checks that every member is in range.
+    ///
+    /// ```
+    /// use swath_cmt::{OptionError, Options};
+    ///
+    /// assert_eq!(Options::default().check(), Ok(()));
+    /// let wrong = Options { empty_eighths: 8, ..Options::default() };
+    /// assert_eq!(wrong.check(), Err(OptionError { name: "empty_eighths", value: 8 }));
+    /// ```
+    ///
+    /// # Errors
+    /// An [`OptionError`] for the first member that is not.
+    pub fn check(&self) -> Result<(), OptionError> {
+        let (arena, eighths) = (self.arena_mib, self.empty_eighths);
+        let checks = [
+            ("arena_mib", arena, Self::ARENA_MIB.contains(&arena)),
+            ("empty_eighths", eighths.into(), Self::EMPTY_EIGHTHS.contains(&eighths)),
+            ("quarantine", self.quarantine.into(), self.quarantine <= Self::QUARANTINE_MAX),
+        ];
+        match checks.into_iter().find(|&(.., holds)| !holds) {
+            Some((name, value, _)) => Err(OptionError { name, value }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the flag that a number is.
+fn flag(value: u64) -> Option<bool> {
+    match value {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+/// Reads a decimal number of the environment.
+fn number(name: &CStr) -> Option<u64> {
+    // SAFETY: read once, early, as every allocator does.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: the environment's strings end with a zero.
+    let digits = unsafe { CStr::from_ptr(value) }.to_bytes();
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |sum, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 { None } else { sum.checked_mul(10)?.checked_add(digit.into()) }
+    })
+}

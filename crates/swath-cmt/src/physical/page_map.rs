@@ -1,0 +1,84 @@
+//! The frames behind addresses, from `/proc/self/pagemap`: the kernel shows them to a process with
+//! CAP_SYS_ADMIN.
+
+use swath_arch::BASE_PAGE_BYTES;
+
+use crate::physical::file::File;
+
+/// The process's page map.
+pub(crate) struct PageMap(File);
+
+/// A page map's entry: the page is there.
+const PRESENT: u64 = 1 << 63;
+/// A page map's entry: the frame's number, 0 without the right to know it.
+const FRAME: u64 = (1 << 55) - 1;
+
+impl PageMap {
+    /// Opens it.
+    pub(crate) fn open() -> Option<Self> {
+        Some(Self(File::open(c"/proc/self/pagemap")?))
+    }
+
+    /// Calls `visit` with the frame of each of `pages` pages from `address` on: `None` if the page
+    /// is not there or the kernel does not say. Returns true if the map could be read.
+    pub(crate) fn frames(
+        &self,
+        address: usize,
+        pages: usize,
+        visit: &mut dyn FnMut(Option<u64>),
+    ) -> bool {
+        let mut buffer = [0; 512 * 8];
+        let mut page = 0;
+        while page < pages {
+            let wanted = (pages - page).min(512) * 8;
+            let first = (address / BASE_PAGE_BYTES as usize + page) as u64;
+            if self.0.read_at(&mut buffer[..wanted], first * 8) != Some(wanted) {
+                return false;
+            }
+            for entry in buffer[..wanted].as_chunks().0 {
+                let entry = u64::from_ne_bytes(*entry);
+                let frame = entry & FRAME;
+                visit((entry & PRESENT != 0 && frame != 0).then_some(frame));
+            }
+            page += wanted / 8;
+        }
+        true
+    }
+
+    /// Returns the first frame of `pages` pages from `address` on if they lie in frames that
+    /// follow one another.
+    pub(crate) fn contiguous(&self, address: usize, pages: usize) -> Option<u64> {
+        let (mut first, mut next, mut broken) = (None, 0, false);
+        let read = self.frames(address, pages, &mut |frame| match frame {
+            Some(frame) if first.is_none() => (first, next) = (Some(frame), frame + 1),
+            Some(frame) if frame == next => next += 1,
+            _ => broken = true,
+        });
+        if read && !broken { first } else { None }
+    }
+}
+
+/// Returns true if this process may know physical addresses: it asks for the frame of a page of its
+/// own stack.
+pub(crate) fn known() -> bool {
+    let here = 0_u8;
+    let address = core::hint::black_box(&raw const here).addr();
+    PageMap::open().is_some_and(|map| map.contiguous(address, 1).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_a_frame_or_the_kernel_does_not_say() {
+        let Some(map) = PageMap::open() else { return };
+        let bytes = vec![1_u8; 64 << 10];
+        let mut seen = 0;
+        assert!(map.frames(bytes.as_ptr().addr(), 16, &mut |frame| {
+            assert_eq!(frame.is_some(), known());
+            seen += 1;
+        }));
+        assert_eq!(seen, 16);
+    }
+}

@@ -1,0 +1,184 @@
+//! The beginning: maps the pool's tables and reserves its arena.
+//!
+//! Nothing here may allocate, since it is what allocates: metadata are mapped, and touched as far
+//! as they are used.
+
+use core::mem::MaybeUninit;
+use core::ptr::{self, NonNull};
+use core::slice;
+
+use lock_api::Mutex;
+use swath_pool::{
+    BufferOptions, BufferPool, HeapSlot, Returned, Storage, Superblock, UNIT_BYTES, dirty_words,
+};
+
+use crate::error::{BeginError, OutOfMemory};
+use crate::lock::Futex;
+use crate::options::Options;
+use crate::physical::page_map;
+use crate::process::exit::thread_ends;
+use crate::process::fork::{before_fork, in_child, in_parent};
+use crate::process::state::{Process, begun, publish};
+use crate::source::backing::{Backing, FOUND_WORDS};
+use crate::source::chunk::CHUNK_BYTES;
+use crate::source::mapping::{map, unmap};
+
+/// The most threads that have a heap at a time; others share one.
+const HEAPS: usize = 8192;
+
+/// The shortest arena that is made where the environment names none.
+const ARENA_MIB_LEAST: u64 = 256;
+
+static BEGINNING: Mutex<Futex, ()> = Mutex::new(());
+
+/// Returns the process's pool, which begins with the environment's options if it has not yet.
+pub(crate) fn process() -> Result<&'static Process, OutOfMemory> {
+    if let Some(process) = begun() {
+        return Ok(process);
+    }
+    begin_from_env()
+}
+
+#[cold]
+fn begin_from_env() -> Result<&'static Process, OutOfMemory> {
+    let _one = BEGINNING.lock();
+    if let Some(process) = begun() {
+        return Ok(process);
+    }
+    let mut options = Options::from_env();
+    loop {
+        match start(options) {
+            // A process whose addresses are limited gets a shorter arena.
+            Err(OutOfMemory)
+                if options.arena_mib > ARENA_MIB_LEAST && !Options::env_names_arena() =>
+            {
+                options.arena_mib /= 2;
+            }
+            started => return started,
+        }
+    }
+}
+
+/// Begins with the options of the environment, unless the pool has begun. The first allocation does
+/// so by itself.
+///
+/// # Errors
+/// [`OutOfMemory`] if there is no memory for the pool's tables, or too few addresses.
+pub fn begin() -> Result<(), OutOfMemory> {
+    process().map(|_| ())
+}
+
+/// Begins with these options, the environment not considered. To be called before anything is
+/// allocated.
+///
+/// ```
+/// use swath_cmt::{BeginError, OnError, Options};
+///
+/// let options = Options { arena_mib: 1024, on_error: OnError::Report, ..Options::default() };
+/// swath_cmt::begin_with(options)?;
+/// assert_eq!(swath_cmt::begin_with(options), Err(BeginError::AlreadyBegun));
+/// assert_eq!(swath_cmt::stats().arena_bytes, 1 << 30);
+/// # Ok::<(), BeginError>(())
+/// ```
+///
+/// # Errors
+/// A [`BeginError`]; nothing changes.
+pub fn begin_with(options: Options) -> Result<(), BeginError> {
+    options.check()?;
+    let _one = BEGINNING.lock();
+    if begun().is_some() {
+        return Err(BeginError::AlreadyBegun);
+    }
+    start(options)?;
+    Ok(())
+}
+
+/// Makes the process's pool; the caller holds the lock, and none has begun.
+fn start(options: Options) -> Result<&'static Process, OutOfMemory> {
+    let process = lay(options).ok_or(OutOfMemory)?;
+    publish(process);
+    // It may allocate.
+    // SAFETY: the three functions are this crate's.
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+    Ok(process)
+}
+
+/// Mappings made so far for a pool; they are unmapped if this is dropped before the pool is made.
+#[derive(Default)]
+struct Mapped {
+    ranges: [(usize, usize); 16],
+    count: usize,
+}
+
+impl Mapped {
+    fn map(&mut self, bytes: usize, access: i32) -> Option<*mut u8> {
+        let range = self.ranges.get_mut(self.count)?;
+        let at = map(bytes, access)?;
+        *range = (at.expose_provenance(), bytes);
+        self.count += 1;
+        Some(at)
+    }
+
+    /// Maps a table of zeroed records.
+    fn table<T>(&mut self, count: usize) -> Option<&'static mut [T]> {
+        let bytes = count.checked_mul(size_of::<T>())?;
+        let at = self.map(bytes, libc::PROT_READ | libc::PROT_WRITE)?.cast::<T>();
+        // SAFETY: mapped for this; unmapped only if the pool is not made. All callers' types may be
+        // all zeroes.
+        Some(unsafe { slice::from_raw_parts_mut(at, count) })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        for &(at, bytes) in &self.ranges[..self.count] {
+            // SAFETY: mapped above, and the pool that would use it was not made.
+            unsafe { unmap(ptr::with_exposed_provenance_mut(at), bytes) };
+        }
+    }
+}
+
+/// Makes the pool and its process, all of it mapped.
+fn lay(options: Options) -> Option<&'static Process> {
+    let mut mapped = Mapped::default();
+    let process = lay_in(&mut mapped, options)?;
+    core::mem::forget(mapped);
+    Some(process)
+}
+
+fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
+    let chunks = usize::try_from(options.arena_mib / 2).ok()?;
+    let units = chunks * (CHUNK_BYTES / UNIT_BYTES);
+    let reserved = mapped.map(chunks.checked_add(1)?.checked_mul(CHUNK_BYTES)?, libc::PROT_NONE)?;
+    let base = reserved.wrapping_add(reserved.align_offset(CHUNK_BYTES));
+    let physical = page_map::known();
+    let units_of_chunks = [mapped.table(chunks)?, mapped.table(chunks)?];
+    let (records, found) = (mapped.table(chunks)?, mapped.table(FOUND_WORDS)?);
+    // SAFETY: the arena was just reserved; a chunk more than that allows for the alignment.
+    let backing =
+        unsafe { Backing::new(base, units_of_chunks, records, found, &options, physical) };
+    let storage = Storage {
+        superblocks: mapped.table::<Superblock>(units)?,
+        returned: mapped.table::<Returned>(units)?,
+        heaps: mapped.table::<HeapSlot>(HEAPS)?,
+        dirty: mapped.table(dirty_words(units))?,
+    };
+    let shape = BufferOptions {
+        empty_eighths: options.empty_eighths,
+        purge_delay: options.purge_delay_ms,
+        guard_segments: options.guard,
+        ..BufferOptions::default()
+    };
+    // SAFETY: the backing's units are those of the arena, which nothing else uses.
+    let pool = unsafe { BufferPool::new(NonNull::new(base)?, storage, backing, shape) }.ok()?;
+    let [place] = mapped.table::<MaybeUninit<Process>>(1)? else { return None };
+    let mut key = 0;
+    // SAFETY: a key for this library.
+    if unsafe { libc::pthread_key_create(&mut key, Some(thread_ends)) } != 0 {
+        return None;
+    }
+    let first_purge_ms = Process::now_ms().saturating_add(options.purge_delay_ms);
+    let process =
+        Process { pool, options, physical, key, first_purge_ms, shared: Mutex::new(None) };
+    Some(place.write(process))
+}

@@ -1,0 +1,39 @@
+//! A fork of the process, from before it to after it.
+
+use core::ptr::{self, NonNull};
+
+use crate::process::state::begun;
+use crate::process::thread::Thread;
+use crate::process::words::{self, ENDED};
+
+/// Prepares for a fork: takes the locks.
+pub(crate) unsafe extern "C" fn before_fork() {
+    let Some(process) = begun() else { return };
+    core::mem::forget(process.shared.lock());
+    process.pool.before_fork();
+}
+
+/// Ends the preparation in the parent.
+pub(crate) unsafe extern "C" fn in_parent() {
+    let Some(process) = begun() else { return };
+    // SAFETY: this thread called `before_fork`, which left no guards.
+    unsafe {
+        process.pool.after_fork_in_parent();
+        process.shared.force_unlock();
+    }
+}
+
+/// Ends the preparation in the child, whose other threads are gone.
+pub(crate) unsafe extern "C" fn in_child() {
+    let Some(process) = begun() else { return };
+    let word = words::get();
+    // SAFETY: as in the parent, and no other thread is left. The shared heap stays attached
+    // as an ended thread's would not: it is taken for gone and made anew.
+    unsafe {
+        let own = (word > ENDED).then(|| ptr::with_exposed_provenance_mut::<Thread>(word));
+        let heap = own.and_then(|thread| NonNull::new(&raw mut (*thread).heap));
+        process.pool.after_fork_in_child(heap);
+        core::mem::forget((*process.shared.data_ptr()).take());
+        process.shared.force_unlock();
+    }
+}

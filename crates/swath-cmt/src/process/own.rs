@@ -1,0 +1,72 @@
+//! The calling thread's heap, made at its first slow call; it stands in a block of itself.
+
+use core::mem::ManuallyDrop;
+use core::ptr::{self, NonNull};
+
+use crate::process::begin::process;
+use crate::process::state::Process;
+use crate::process::thread::{Local, Thread};
+use crate::process::words::{self, ENDED};
+
+/// Returns the thread's heap, if it has one and no quarantine.
+#[inline(always)]
+pub(crate) fn own_heap() -> Option<ManuallyDrop<Local>> {
+    let slot = NonNull::new(ptr::with_exposed_provenance_mut(words::heap()))?;
+    // SAFETY: `enter` put it there from the thread's heap, which only this thread uses and
+    // which is there until the word is 0 again; callers keep it for one call.
+    Some(unsafe { Local::from_raw(slot) })
+}
+
+/// Returns the thread's state, if it has a heap.
+fn own() -> Option<&'static mut Thread> {
+    let word = words::get();
+    // SAFETY: the word is the address of the thread's own heap, which no other thread uses
+    // and which is there until the thread ends; callers keep it for one call.
+    (word > ENDED).then(|| unsafe { &mut *ptr::with_exposed_provenance_mut::<Thread>(word) })
+}
+
+/// Calls `act` with the thread's state, or with the shared one; `None` without memory for either.
+#[inline]
+pub(crate) fn with_thread<T>(act: impl FnOnce(&mut Thread) -> T) -> Option<T> {
+    match own() {
+        Some(thread) => Some(act(thread)),
+        None => with_new(words::get(), act),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn with_new<T>(word: usize, act: impl FnOnce(&mut Thread) -> T) -> Option<T> {
+    let process = process().ok()?;
+    if word != ENDED
+        && let Some(mut thread) = enter(process)
+    {
+        // SAFETY: just made, for this thread alone.
+        return Some(act(unsafe { thread.as_mut() }));
+    }
+    let mut shared = process.shared.lock();
+    if shared.is_none() {
+        *shared = process.attach();
+    }
+    shared.as_mut().map(act)
+}
+
+/// Makes a heap for the thread; it stands in a block of itself.
+fn enter(process: &'static Process) -> Option<NonNull<Thread>> {
+    let mut thread = process.attach()?;
+    let Ok(block) = thread.heap.allocate(size_of::<Thread>(), align_of::<Thread>()) else {
+        thread.end();
+        return None;
+    };
+    let place = block.cast::<Thread>();
+    // SAFETY: a block of its own, long enough and aligned.
+    unsafe { place.write(thread) };
+    // SAFETY: written just now.
+    let heap = unsafe { place.as_ref() };
+    let slot = (!heap.has_quarantine()).then(|| heap.heap.as_raw().expose_provenance().get());
+    words::set(place.as_ptr().expose_provenance(), slot.unwrap_or(0));
+    // Only from now on: it may allocate.
+    // SAFETY: the key was made before the process began.
+    unsafe { libc::pthread_setspecific(process.key, place.as_ptr().cast()) };
+    Some(place)
+}

@@ -1,0 +1,63 @@
+//! The process's one pool.
+
+use core::ptr;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+use lock_api::Mutex;
+
+use crate::lock::Futex;
+use crate::options::Options;
+use crate::process::thread::{Pool, Thread};
+
+/// A pool, and what it was made with.
+pub(crate) struct Process {
+    pub(crate) pool: Pool,
+    pub(crate) options: Options,
+    /// True if physical addresses are known.
+    pub(crate) physical: bool,
+    /// The key whose destructor ends a thread's heap.
+    pub(crate) key: libc::pthread_key_t,
+    /// Time at which memory may go back to the system for the first time.
+    pub(crate) first_purge_ms: u64,
+    /// For threads without a heap of their own.
+    pub(crate) shared: Mutex<Futex, Option<Thread>>,
+}
+
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
+
+/// Returns the process's pool, if it has begun.
+#[inline]
+pub(crate) fn begun() -> Option<&'static Process> {
+    // SAFETY: null, or a process that is never taken down.
+    unsafe { PROCESS.load(Acquire).as_ref() }
+}
+
+/// Makes `process` the one that has begun.
+pub(crate) fn publish(process: &'static Process) {
+    PROCESS.store(ptr::from_ref(process).cast_mut(), Release);
+}
+
+impl Process {
+    /// Returns the milliseconds of a clock that only rises.
+    pub(crate) fn now_ms() -> u64 {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes the time.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut now) };
+        now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+    }
+
+    /// Returns memory to the system that has been free for long enough. A process that ends before
+    /// the delay is over has none.
+    pub(crate) fn purge(&self) {
+        let now = Self::now_ms();
+        if now >= self.first_purge_ms {
+            self.pool.purge(now);
+        }
+    }
+
+    /// Makes the state of another thread.
+    pub(crate) fn attach(&'static self) -> Option<Thread> {
+        Thread::new(self.pool.attach()?, self.options.quarantine as usize)
+    }
+}

@@ -1,0 +1,102 @@
+//! The state of one thread: its processor heap, and the freed blocks that wait in its quarantine.
+
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use core::slice;
+
+use swath_pool::{BufferFreeError, BufferPool, LocalHeap};
+
+use crate::lock::Futex;
+use crate::source::backing::Backing;
+
+/// The process's pool.
+pub(crate) type Pool = BufferPool<'static, Futex, Backing>;
+/// A thread's heap of it.
+pub(crate) type Local = LocalHeap<'static, 'static, Futex, Backing>;
+
+/// Number of slow calls of a thread between two looks at the clock.
+const CALLS_PER_CLOCK: u32 = 16;
+
+/// A thread's heap and quarantine.
+pub(crate) struct Thread {
+    pub(crate) heap: Local,
+    /// Freed blocks that wait, a ring; empty without a quarantine.
+    waiting: &'static mut [MaybeUninit<NonNull<u8>>],
+    /// Number of blocks that waited so far.
+    waited: usize,
+    /// Number of calls that took the slow path.
+    slow_calls: u32,
+}
+
+impl Thread {
+    /// Makes the state of a thread with this heap; its quarantine holds so many blocks.
+    pub(crate) fn new(mut heap: Local, quarantine: usize) -> Option<Self> {
+        let waiting: &'static mut [_] = if quarantine == 0 {
+            &mut []
+        } else {
+            let block = heap.allocate(quarantine * size_of::<usize>(), 16).ok()?;
+            // SAFETY: a block of its own, long enough and aligned.
+            unsafe { slice::from_raw_parts_mut(block.as_ptr().cast(), quarantine) }
+        };
+        Some(Self { heap, waiting, waited: 0, slow_calls: 0 })
+    }
+
+    /// Returns true if freed blocks wait before they are free.
+    pub(crate) fn has_quarantine(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Counts a slow call, and returns true if it is time to look at the clock.
+    pub(crate) fn count_slow_call(&mut self) -> bool {
+        self.slow_calls = self.slow_calls.wrapping_add(1);
+        self.slow_calls.is_multiple_of(CALLS_PER_CLOCK)
+    }
+
+    /// Frees a block, after its time in the quarantine if there is one.
+    ///
+    /// # Safety
+    /// As for [`LocalHeap::free`].
+    pub(crate) unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
+        if self.waiting.is_empty() {
+            // SAFETY: as the caller says.
+            return unsafe { self.heap.free(block) };
+        }
+        self.quarantine(block)
+    }
+
+    /// Lets the block wait, and frees the one that waited longest.
+    #[cold]
+    fn quarantine(&mut self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
+        let len = self.waiting.len();
+        let usable = self.heap.pool().usable_size(block)?;
+        let held = self.waited.min(len);
+        // SAFETY: the first `held` were written.
+        let same = |place: &MaybeUninit<NonNull<u8>>| unsafe { place.assume_init() } == block;
+        if self.waiting[..held].iter().any(same) {
+            return Err(BufferFreeError::NotAllocated { address: block.addr().get() });
+        }
+        // A read after the free reads this.
+        // SAFETY: the block is in use and its user has freed it.
+        unsafe { block.write_bytes(0xDF, usable.min(4096)) };
+        let place = &mut self.waiting[self.waited % len];
+        // SAFETY: written when the ring was first filled.
+        let oldest = (self.waited >= len).then(|| unsafe { place.assume_init() });
+        place.write(block);
+        self.waited += 1;
+        // SAFETY: it was in use until it began to wait, and nothing uses it.
+        oldest.map_or(Ok(()), |oldest| unsafe { self.heap.free(oldest) })
+    }
+
+    /// Frees all blocks that wait, and the ring.
+    pub(crate) fn end(mut self) {
+        let held = self.waited.min(self.waiting.len());
+        for index in 0..held {
+            // SAFETY: the first `held` were written, and are in use until now.
+            let _ = unsafe { self.heap.free(self.waiting[index].assume_init()) };
+        }
+        if let Some(first) = self.waiting.first_mut() {
+            // SAFETY: the ring's block, which is not used any more.
+            let _ = unsafe { self.heap.free(NonNull::from(first).cast()) };
+        }
+    }
+}

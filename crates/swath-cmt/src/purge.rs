@@ -1,0 +1,32 @@
+//! Returning free memory to the system.
+
+use crate::process::state::begun;
+
+/// Returns free memory to the system.
+///
+/// ```
+/// let block = swath_cmt::allocate(8 << 20)?;
+/// // SAFETY: it is in use, and not used after.
+/// unsafe { swath_cmt::free(block) };
+/// swath_cmt::purge(swath_cmt::Purge::All);
+/// assert!(swath_cmt::stats().cached_bytes < 8 << 20);
+/// # Ok::<(), swath_cmt::OutOfMemory>(())
+/// ```
+pub fn purge(which: Purge) {
+    let Some(process) = begun() else { return };
+    match which {
+        Purge::Due => process.purge(),
+        Purge::All => {
+            process.pool.purge_all();
+        }
+    }
+}
+
+/// The free memory that a [`purge`] returns to the system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purge {
+    /// Memory that has been free for the delay of the options.
+    Due,
+    /// All free memory.
+    All,
+}

@@ -1,0 +1,137 @@
+//! The functions within one process: every test of it shares the pool.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::ptr::NonNull;
+
+use swath_arch::testing::Random;
+use swath_cmt::{
+    Cmt, ExtentsError, OnError, OptionError, Options, OutOfMemory, PhysicalUnknown, Populate, Purge,
+};
+
+/// A block in use, with a byte of its own.
+struct Block {
+    at: NonNull<u8>,
+    size: usize,
+    byte: u8,
+}
+
+impl Block {
+    fn fill(at: NonNull<u8>, size: usize, byte: u8) -> Self {
+        // SAFETY: a block of that length.
+        unsafe { at.write_bytes(byte, size) };
+        Self { at, size, byte }
+    }
+
+    fn is_intact(&self, size: usize) -> bool {
+        // SAFETY: a block of that length or more.
+        let bytes = unsafe { std::slice::from_raw_parts(self.at.as_ptr(), size.min(self.size)) };
+        bytes.iter().all(|&byte| byte == self.byte)
+    }
+}
+
+#[test]
+fn blocks_are_aligned_and_keep_what_is_written() {
+    let mut random = Random::new(1);
+    let mut blocks: Vec<Block> = Vec::new();
+    for step in 0..5000_u32 {
+        let bits = random.below(17);
+        let size = random.index(1 << bits);
+        match random.below(6) {
+            0 | 1 => {
+                let at = swath_cmt::allocate(size).expect("memory");
+                assert_eq!(at.addr().get() % 16, 0);
+                blocks.push(Block::fill(at, size, step as u8));
+            }
+            2 => {
+                let align = 1 << random.below(14);
+                let layout = Layout::from_size_align(size, align).expect("a layout");
+                let at = swath_cmt::allocate_aligned(layout).expect("memory");
+                assert_eq!(at.addr().get() % align, 0);
+                blocks.push(Block::fill(at, size, step as u8));
+            }
+            3 => {
+                let at = swath_cmt::allocate_zeroed(size).expect("memory");
+                assert!(Block { at, size, byte: 0 }.is_intact(size));
+                blocks.push(Block::fill(at, size, step as u8));
+            }
+            4 if !blocks.is_empty() => {
+                let old = blocks.swap_remove(random.index(blocks.len()));
+                // SAFETY: in use; only the result is used after.
+                let at = unsafe { swath_cmt::resize(old.at, size) }.expect("memory");
+                assert!(Block { at, ..old }.is_intact(size), "step {step}");
+                blocks.push(Block::fill(at, size, step as u8));
+            }
+            _ if !blocks.is_empty() => {
+                let old = blocks.swap_remove(random.index(blocks.len()));
+                assert!(old.is_intact(old.size), "step {step}");
+                assert!(swath_cmt::usable_size(old.at) >= old.size);
+                // SAFETY: in use, and not after.
+                unsafe { swath_cmt::free(old.at) };
+            }
+            _ => {}
+        }
+    }
+    for block in blocks {
+        assert!(block.is_intact(block.size));
+        // SAFETY: in use, and not after.
+        unsafe { swath_cmt::free(block.at) };
+    }
+    swath_cmt::purge(Purge::Due);
+    swath_cmt::purge(Purge::All);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    assert_eq!(swath_cmt::allocate(usize::MAX), Err(OutOfMemory));
+    assert_eq!(swath_cmt::allocate_zeroed(usize::MAX / 2), Err(OutOfMemory));
+    let layout = Layout::from_size_align(1 << 50, 64).expect("a layout");
+    assert_eq!(swath_cmt::allocate_aligned(layout), Err(OutOfMemory));
+    assert_eq!(swath_cmt::usable_size(NonNull::dangling()), 0);
+    let block = swath_cmt::allocate(100).expect("memory");
+    let usable = swath_cmt::usable_size(block);
+    let ask = |block, range| {
+        // SAFETY: in use, or none of this crate.
+        unsafe { swath_cmt::extents(block, range, |extent| assert!(extent.len_bytes > 0)) }
+    };
+    assert_eq!(ask(block, 5..5), Err(ExtentsError::Empty));
+    assert_eq!(ask(block, 0..usable + 1), Err(ExtentsError::Outside { usable_bytes: usable }));
+    let foreign = NonNull::<u64>::dangling().cast();
+    assert_eq!(ask(foreign, 0..1), Err(ExtentsError::Foreign { address: 8 }));
+    let known = swath_cmt::stats().physical_known;
+    let expected = if known { Ok(()) } else { Err(PhysicalUnknown.into()) };
+    assert_eq!(ask(block, 10..100), expected);
+    // SAFETY: in use, and not after.
+    unsafe { swath_cmt::free(block) };
+}
+
+#[test]
+fn a_global_allocator_keeps_alignments_when_it_resizes() {
+    for align in [1, 16, 64, 8192] {
+        let layout = Layout::from_size_align(100, align).expect("a layout");
+        // SAFETY: the block is in use until it is freed, with its layout.
+        unsafe {
+            let at = Cmt.alloc_zeroed(layout);
+            assert!(
+                Block { at: NonNull::new(at).expect("memory"), size: 100, byte: 0 }.is_intact(100)
+            );
+            at.write(9);
+            let longer = Cmt.realloc(at, layout, 70_000);
+            assert_eq!((longer.addr() % align, longer.read()), (0, 9));
+            Cmt.dealloc(longer, Layout::from_size_align(70_000, align).expect("a layout"));
+        }
+    }
+}
+
+#[test]
+fn options_out_of_range_are_named() {
+    let defaults = Options::default();
+    assert_eq!((defaults.populate, defaults.on_error), (Populate::Default, OnError::Abort));
+    for (options, name, value) in [
+        (Options { arena_mib: 1, ..defaults }, "arena_mib", 1),
+        (Options { empty_eighths: 0, ..defaults }, "empty_eighths", 0),
+        (Options { quarantine: 5000, ..defaults }, "quarantine", 5000),
+    ] {
+        assert_eq!(options.check(), Err(OptionError { name, value }));
+        assert!(swath_cmt::begin_with(options).is_err());
+    }
+}

@@ -1,0 +1,206 @@
+//! A set of small numbers as a 64-ary tree, of which only the shape is kept:
+//! many sets of one shape share a storage, each at a place of its own.
+//!
+//! [`Bitmap`](crate::bits::bitmap::Bitmap) is the same tree for one large set, and
+//! remembers its head. The sets here are small and many (one for each bank
+//! and order), and what is asked most is whether one is empty: the root says
+//! so, without a count beside it.
+
+/// The shape of sets of numbers below a bound, at most 2^18. L, from 1 to 3,
+/// is the number of levels.
+///
+/// Invariant of a set: a bit of a higher level is set exactly if the word
+/// below it is not zero.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tree {
+    /// The start of each level, from the numbers themselves upwards.
+    levels: [u16; 3],
+    depth: u16,
+}
+
+impl Tree {
+    pub(crate) const NONE: Self = Self { levels: [0; 3], depth: 1 };
+
+    /// The shape for numbers below `bound`.
+    pub(crate) const fn new(bound: usize) -> Self {
+        let mut tree = Self::NONE;
+        let mut words = level_words(bound);
+        while words > 1 {
+            tree.levels[tree.depth as usize] = tree.levels[tree.depth as usize - 1] + words as u16;
+            tree.depth += 1;
+            words = words.div_ceil(64);
+        }
+        tree
+    }
+
+    /// Words of a set of numbers below `bound`.
+    pub(crate) const fn words(bound: usize) -> usize {
+        let mut level = level_words(bound);
+        let mut words = level;
+        while level > 1 {
+            level = level.div_ceil(64);
+            words += level;
+        }
+        words
+    }
+
+    #[inline(always)]
+    fn levels(&self) -> &[u16] {
+        &self.levels[..(self.depth as usize).min(3)]
+    }
+
+    /// The word that is zero exactly if the set at `at` is empty.
+    #[inline(always)]
+    fn root(&self, at: usize) -> usize {
+        at + self.levels[(self.depth as usize - 1).min(2)] as usize
+    }
+
+    /// Adds a number to the set at `at`; whether the set was empty. O(L).
+    #[inline]
+    pub(crate) fn insert(&self, s: &mut [u64], at: usize, number: usize) -> bool {
+        let mut index = number;
+        for &level in self.levels() {
+            let word = &mut s[at + level as usize + (index >> 6)];
+            let was = *word;
+            *word = was | 1 << (index & 63);
+            if was != 0 {
+                return false;
+            }
+            index >>= 6;
+        }
+        true
+    }
+
+    /// Removes a number from the set at `at`; whether the set is empty now. O(L).
+    #[inline]
+    pub(crate) fn remove(&self, s: &mut [u64], at: usize, number: usize) -> bool {
+        let mut index = number;
+        for &level in self.levels() {
+            let word = &mut s[at + level as usize + (index >> 6)];
+            *word &= !(1 << (index & 63));
+            if *word != 0 {
+                return false;
+            }
+            index >>= 6;
+        }
+        true
+    }
+
+    /// Removes the lowest number of the set at `at`, which is not empty: the number,
+    /// and whether the set is empty now. O(L).
+    #[inline(always)]
+    pub(crate) fn pop_first(&self, s: &mut [u64], at: usize) -> (usize, bool) {
+        if self.depth != 2 {
+            let first = self.first(s, at).unwrap_or_default();
+            return (first, self.remove(s, at, first));
+        }
+        // Most sets: one pass instead of two.
+        let root = at + self.levels[1] as usize;
+        let above = s[root];
+        let index = above.trailing_zeros() as usize;
+        let word = &mut s[at + index];
+        let first = index << 6 | word.trailing_zeros() as usize;
+        let rest = *word & word.wrapping_sub(1);
+        *word = rest;
+        if rest != 0 {
+            return (first, false);
+        }
+        s[root] = above & above.wrapping_sub(1);
+        (first, s[root] == 0)
+    }
+
+    /// Returns true if the set at `at` is empty. O(1).
+    #[inline(always)]
+    pub(crate) fn is_empty(&self, s: &[u64], at: usize) -> bool {
+        s[self.root(at)] == 0
+    }
+
+    /// Returns true if the set at `at` holds a number below the bound. O(1).
+    #[inline]
+    pub(crate) fn contains(&self, s: &[u64], at: usize, number: usize) -> bool {
+        s[at + (number >> 6)] >> (number & 63) & 1 == 1
+    }
+
+    /// The lowest number of the set at `at`. O(L).
+    #[inline]
+    pub(crate) fn first(&self, s: &[u64], at: usize) -> Option<usize> {
+        if self.is_empty(s, at) {
+            return None;
+        }
+        let mut index = 0;
+        for &level in self.levels().iter().rev() {
+            index = index << 6 | s[at + level as usize + index].trailing_zeros() as usize;
+        }
+        Some(index)
+    }
+
+    /// The highest number of the set at `at`. O(L).
+    pub(crate) fn last(&self, s: &[u64], at: usize) -> Option<usize> {
+        if self.is_empty(s, at) {
+            return None;
+        }
+        let mut index = 0;
+        for &level in self.levels().iter().rev() {
+            index = index << 6 | s[at + level as usize + index].ilog2() as usize;
+        }
+        Some(index)
+    }
+
+    /// Counts the numbers below `bound` in the set at `at`. O(bound/64).
+    pub(crate) fn len(s: &[u64], at: usize, bound: usize) -> usize {
+        s[at..at + level_words(bound)].iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Returns true if the invariant holds for the set at `at`. O(bound/64).
+    pub(crate) fn check(&self, s: &[u64], at: usize, bound: usize) -> bool {
+        let mut words = level_words(bound);
+        self.levels().windows(2).all(|pair| {
+            let below = &s[at + pair[0] as usize..][..words];
+            words = words.div_ceil(64);
+            let above = &s[at + pair[1] as usize..][..words];
+            below
+                .iter()
+                .enumerate()
+                .all(|(i, &word)| (above[i / 64] >> (i % 64) & 1 == 1) == (word != 0))
+        })
+    }
+}
+
+/// Words of the lowest level.
+const fn level_words(bound: usize) -> usize {
+    if bound == 0 { 1 } else { bound.div_ceil(64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND_MAX: usize = 1 << 18;
+
+    #[test]
+    fn levels_agree_with_a_plain_set() {
+        for bound in [1, 63, 64, 65, 4096, 4097, BOUND_MAX] {
+            let (tree, at) = (Tree::new(bound), 3);
+            let mut s = [0; 3 + Tree::words(BOUND_MAX)];
+            assert!(Tree::words(bound) <= s.len() - at);
+            let numbers = [bound - 1, 0, bound / 2, bound / 3];
+            for (i, &number) in numbers.iter().enumerate() {
+                if !numbers[..i].contains(&number) {
+                    assert_eq!(tree.insert(&mut s, at, number), i == 0, "{bound}");
+                }
+                assert!(tree.contains(&s, at, number) && tree.check(&s, at, bound));
+                assert_eq!(tree.first(&s, at), numbers[..=i].iter().min().copied());
+                assert_eq!(tree.last(&s, at), Some(bound - 1));
+            }
+            for number in 0..bound {
+                if tree.contains(&s, at, number) {
+                    assert_eq!(tree.pop_first(&mut s.clone(), at), (number, number == bound - 1));
+                    assert_eq!(tree.remove(&mut s, at, number), number == bound - 1);
+                    assert!(tree.check(&s, at, bound));
+                }
+            }
+            assert_eq!((tree.first(&s, at), tree.last(&s, at)), (None, None));
+            assert_eq!(Tree::len(&s, at, bound), 0);
+        }
+    }
+}

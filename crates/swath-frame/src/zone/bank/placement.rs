@@ -1,0 +1,86 @@
+//! Placement: which bank serves a request, the one thing in which the
+//! bank-buddy allocators differ.
+
+use crate::zone::bank::blocks::BankBlocks;
+use crate::zone::bank::open::Taken;
+use crate::zone::bank::ranges::BankPool;
+
+/// The numbers of the lists, as a bank's note has them.
+pub(crate) const KERNEL: usize = 0;
+pub(crate) const USER: usize = 1;
+pub(crate) const OFFLINE: usize = 2;
+/// The note of a bank without frames.
+pub(crate) const ABSENT: usize = 3;
+
+pub(crate) const POOLS: [Option<BankPool>; 4] =
+    [Some(BankPool::Kernel), Some(BankPool::User), Some(BankPool::Offline), None];
+
+/// The choice of the bank that serves a request: [`ArrayPlacement`],
+/// [`ListPlacement`] or [`PoolPlacement`].
+///
+/// The methods are the allocator's own business: `b` is the zone's blocks, `s`
+/// the storage.
+#[doc(hidden)]
+pub trait Placement {
+    /// Words of storage for `banks` banks with blocks up to order `top`.
+    fn words(&self, banks: usize, top: u32) -> usize;
+
+    /// Notes every bank: each is wholly free, or has no free frame. The words from `at` on are its own.
+    fn build(&mut self, b: &BankBlocks, s: &mut [u64], at: usize);
+
+    /// A bank that serves 2^`order` frames, and how. Open words whose blocks
+    /// could serve are closed before.
+    fn choose(
+        &mut self,
+        b: &mut BankBlocks,
+        s: &mut [u64],
+        order: u32,
+        movable: bool,
+    ) -> Option<(usize, Pick)>;
+
+    /// Returns true if a single frame comes from the open word, which lies in
+    /// this bank, without a choice.
+    fn keeps(&self, bank: usize, movable: bool) -> bool;
+
+    /// A bank's trees have lost frames.
+    fn allocated(&mut self, b: &BankBlocks, s: &mut [u64], taken: &Taken);
+
+    /// The bank's trees have got so many frames.
+    fn freed(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, frames: u32);
+
+    /// As [`freed`](Self::freed), for a bank that is not wholly free, nor
+    /// isolated, and serves the same orders as before.
+    fn freed_some(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, frames: u32);
+
+    /// The bank, not isolated and without an open word, is about to be.
+    fn isolate(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize);
+
+    /// The bank's isolation has ended.
+    fn rejoin(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize);
+
+    /// Returns the pool in which the bank counts.
+    fn pool(&self, b: &BankBlocks, s: &[u64], bank: usize) -> Option<BankPool>;
+
+    /// The largest order that a tree of a bank which is not isolated serves. O(B)
+    /// for B banks where the rule knows no better.
+    fn largest(&self, b: &BankBlocks, s: &[u64]) -> Option<u32> {
+        let open = (0..b.count).filter(|&bank| !b.is_isolated(s, bank));
+        open.fold(0, |classes, bank| classes | b.classes(s, bank)).checked_ilog2()
+    }
+
+    /// Walks its invariants.
+    fn check(&self, b: &BankBlocks, s: &[u64]) -> Result<(), &'static str>;
+}
+
+/// From where in a bank a block is to come.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pick {
+    /// The smallest that is large enough. The word of a single frame is opened:
+    /// the next ones come from there, too.
+    Open,
+    /// The smallest that is large enough.
+    Smallest,
+    /// The largest is broken up.
+    Largest,
+}

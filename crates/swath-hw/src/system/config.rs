@@ -1,0 +1,79 @@
+//! The configuration of a system.
+
+use alloc::vec::Vec;
+
+use crate::dram::config::{DramConfig, DramConfigError};
+use crate::system::interconnect::InterconnectConfig;
+use crate::system::iommu::IommuConfig;
+use crate::system::shared::SharedBuffer;
+use crate::system::transaction::TRANSACTION_BYTES;
+
+/// The configuration of a system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SystemConfig {
+    /// The memory.
+    pub dram: DramConfig,
+    /// The interconnect between it and the masters.
+    pub interconnect: InterconnectConfig,
+    /// The IOMMU of each master.
+    pub iommu: IommuConfig,
+    /// Transactions that a master may have in flight: 1 to 4096.
+    pub outstanding_max: u32,
+    /// The buffers that masters hand to each other; they may not overlap, and have up to 64 GiB in
+    /// all.
+    pub shared: Vec<SharedBuffer>,
+}
+
+impl SystemConfig {
+    /// Returns the system of *Duong and Hur*, Table 3: 16 transactions in flight, 128 bits,
+    /// [`DramConfig::paper`]; what it leaves open as in
+    /// [`IommuConfig::default`] and [`InterconnectConfig::default`].
+    pub fn paper() -> Self {
+        Self {
+            dram: DramConfig::paper(),
+            interconnect: InterconnectConfig::default(),
+            iommu: IommuConfig::default(),
+            outstanding_max: 16,
+            shared: Vec::new(),
+        }
+    }
+}
+
+/// Reasons why a system cannot be built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SystemConfigError {
+    /// The memory.
+    #[error(transparent)]
+    Dram(#[from] DramConfigError),
+    /// A number outside its range.
+    #[error("{value} {field}: {min} to {max}")]
+    Count {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The least that it may be.
+        min: u64,
+        /// The most.
+        max: u64,
+    },
+    /// A beat that is no power of two of 8 to 64 bytes.
+    #[error("a beat of {beat_bytes} bytes: a power of two, 8 to 64")]
+    Beat {
+        /// Its bytes.
+        beat_bytes: u32,
+    },
+    /// A memory whose burst is not a transaction.
+    #[error("the memory's burst of {burst_bytes} bytes is not {}", TRANSACTION_BYTES)]
+    Burst {
+        /// Its bytes.
+        burst_bytes: u32,
+    },
+    /// A shared buffer that is misaligned, overlaps another or is too long.
+    #[error(
+        "shared buffer of {} bytes at {}: misaligned, overlaps, or too long",
+        .0.len_bytes,
+        .0.start
+    )]
+    Shared(SharedBuffer),
+}

@@ -1,0 +1,83 @@
+//! The interface of every machine that translates, one step at a time.
+
+use swath_arch::{PageRange, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn};
+
+use crate::tlb::stats::TlbStats;
+use crate::translate::miss::{Miss, Resolved, TranslatedAccess, WalkStats};
+use crate::translate::regime::MmuConfigError;
+use crate::translate::walker::TranslationFault;
+
+/// The counters of a translating machine. A machine without one of the parts
+/// has zeros there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TranslationStats {
+    /// The TLB that is asked first.
+    pub l1: TlbStats,
+    /// The TLB behind it.
+    pub l2: TlbStats,
+    /// The walks; reads that a walk cache saved are not among theirs.
+    pub walk: WalkStats,
+    /// Walks that a walk cache let begin below the root.
+    pub walk_cache_hits: u64,
+    /// Reads that it saved.
+    pub walk_cache_saved_reads: u64,
+}
+
+/// A machine that translates, one step at a time: the interface of [`Mmu`](crate::Mmu).
+pub trait Translate {
+    /// Returns the description of the table that the hardware works with.
+    fn regime(&self) -> &Regime;
+
+    /// Looks `addr` up in the TLBs; returns the hit and the cycles beyond those of the first TLB.
+    fn lookup(&mut self, addr: VirtAddr) -> (Option<TranslatedAccess>, u32);
+
+    /// Begins a miss, after a lookup that found nothing. It needs at least one read.
+    ///
+    /// # Errors
+    /// [`TranslationFault::NotCanonical`].
+    fn begin(&mut self, addr: VirtAddr) -> Result<Miss, TranslationFault>;
+
+    /// Makes the read at [`Miss::next_read`]; returns `None` if another is needed.
+    ///
+    /// # Errors
+    /// The [`TranslationFault`] of the demanded page, for [`complete`](Self::complete).
+    fn step<M: PhysMemory + ?Sized>(
+        &mut self,
+        miss: &mut Miss,
+        memory: &M,
+    ) -> Result<Option<Resolved>, TranslationFault>;
+
+    /// Ends a miss: counts it and fills the TLBs.
+    ///
+    /// # Errors
+    /// The fault that the miss ended in.
+    fn complete(
+        &mut self,
+        addr: VirtAddr,
+        miss: &Miss,
+        result: Result<Resolved, TranslationFault>,
+    ) -> Result<TranslatedAccess, TranslationFault>;
+
+    /// Invalidates `page`, in all TLBs and walk caches; an entry of many pages goes as a whole.
+    /// Until then a changed table goes unnoticed, as in hardware.
+    fn invalidate_page(&mut self, page: Vpn);
+
+    /// Invalidates every page of `pages`.
+    fn invalidate_range(&mut self, pages: PageRange);
+
+    /// Invalidates everything.
+    fn invalidate_all(&mut self);
+
+    /// Changes to another address space of the same format, and invalidates everything: there are
+    /// no address-space numbers, and nothing is global.
+    ///
+    /// # Errors
+    /// A misaligned root; nothing has changed then.
+    fn set_root(&mut self, root: PhysAddr) -> Result<(), MmuConfigError>;
+
+    /// Returns the counters since the start or the last [`reset_stats`](Self::reset_stats).
+    fn stats(&self) -> TranslationStats;
+
+    /// Sets every counter to 0; the entries stay.
+    fn reset_stats(&mut self);
+}

@@ -1,0 +1,7 @@
+//! Processor heaps: the superblocks of one thread, from which it allocates and to which it frees
+//! without a lock, and the segments that it keeps.
+
+pub(crate) mod kept;
+pub(crate) mod local;
+pub(crate) mod segment;
+pub(crate) mod slot;

@@ -1,0 +1,164 @@
+//! Segments, the blocks longer than any slot: runs of units straight from the
+//! source, under the pool's lock, or of those that the heap kept. And resizing, of slots too.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+
+use lock_api::RawMutex;
+
+use crate::error::{BufferAllocateError, BufferFreeError, BufferResizeError};
+use crate::heap::kept::{Run, SEGMENT_UNITS_MAX};
+use crate::heap::local::LocalHeap;
+use crate::pool::buffer_pool::BufferPool;
+use crate::source::segment_source::SegmentSource;
+use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, class_for};
+
+impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
+    fn guard_units(&self) -> u32 {
+        u32::from(self.options().guard_segments)
+    }
+
+    /// Returns the units of a segment for `size` bytes, with its guard.
+    fn units_for(&self, size: usize) -> Option<u32> {
+        let units = u32::try_from(size.max(1).div_ceil(UNIT_BYTES)).ok()?;
+        units.checked_add(self.guard_units())
+    }
+
+    /// Allocates a segment for `size` bytes, and says if they are zero.
+    #[cold]
+    #[inline(never)]
+    fn allocate_segment(&self, size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
+        let units = self.units_for(size)?;
+        let align_units = u32::try_from(align >> UNIT_SHIFT).ok()?.max(1);
+        let mut global = self.lock();
+        let (first, zero) = loop {
+            if let Some(found) = global.acquire(units, align_units) {
+                break found;
+            }
+            if !self.gather(&mut global) {
+                return None;
+            }
+        };
+        if self.guard_units() != 0 {
+            global.source.guard(first + units - 1, 1, true);
+        }
+        self.superblocks()[first as usize].begin_segment(units);
+        Some((self.unit_start(first), zero))
+    }
+
+    /// Frees the segment that begins at unit `index`.
+    pub(crate) fn free_segment(&self, index: u32, address: usize) -> Result<(), BufferFreeError> {
+        let ended = self.superblocks()[index as usize].end_segment();
+        let units = ended.ok_or(BufferFreeError::NotAllocated { address })?;
+        let mut global = self.lock();
+        if self.guard_units() != 0 {
+            global.source.guard(index + units - 1, 1, false);
+        }
+        global.release(index, units);
+        Ok(())
+    }
+
+    /// Makes a segment as long as `size` wants, where it is, and returns true if it could.
+    fn resize_segment(&self, index: u32, size: usize) -> bool {
+        let Some(wanted) = self.units_for(size) else { return false };
+        let superblock = &self.superblocks()[index as usize];
+        // A fork finds it in use, and no thread frees it meanwhile.
+        let mut global = self.lock();
+        let Some(units) = superblock.end_segment() else { return false };
+        if wanted > units {
+            if !global.source.extend(index, units, wanted - units) {
+                superblock.begin_segment(units);
+                return false;
+            }
+            global.note_acquired(index + units, wanted - units);
+        }
+        if wanted != units && self.guard_units() != 0 {
+            global.source.guard(index + units - 1, 1, false);
+            global.source.guard(index + wanted - 1, 1, true);
+        }
+        if wanted < units {
+            global.release(index + wanted, units - wanted);
+        }
+        superblock.begin_segment(wanted);
+        true
+    }
+
+    /// Returns true if the block at `index` and `slot` can serve `size` bytes where it is.
+    fn fits(&self, index: u32, slot: Option<u32>, old: usize, size: usize, align: usize) -> bool {
+        match slot {
+            Some(_) => {
+                size <= old && (size > old / 2 || class_for(size, align) == class_for(old, align))
+            }
+            None => class_for(size, align).is_none() && self.resize_segment(index, size),
+        }
+    }
+}
+
+impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
+    /// Allocates a segment for `size` bytes, and says if they are zero: of units that the heap kept, or the
+    /// source's.
+    pub(crate) fn allocate_segment(
+        &self,
+        size: usize,
+        align: usize,
+    ) -> Option<(NonNull<u8>, bool)> {
+        let pool = self.pool();
+        if align <= UNIT_BYTES
+            && pool.guard_units() == 0
+            && let Some(units) = pool.units_for(size)
+            && units <= SEGMENT_UNITS_MAX
+            && let Some(first) = self.slot.kept.take(units, S::PAGE_UNITS, |run| pool.leave(run))
+        {
+            pool.superblocks()[first as usize].begin_segment(units);
+            return Some((pool.unit_start(first), false));
+        }
+        pool.allocate_segment(size, align)
+    }
+
+    /// Frees the segment that begins at unit `index`, and keeps its units for the next ones.
+    pub(crate) fn free_segment(&self, index: u32, address: usize) -> Result<(), BufferFreeError> {
+        let pool = self.pool();
+        let superblock = &pool.superblocks()[index as usize];
+        let keeps = pool.crowded.load(Relaxed) && pool.guard_units() == 0;
+        if !keeps || superblock.units.load(Relaxed) > SEGMENT_UNITS_MAX {
+            return pool.free_segment(index, address);
+        }
+        let units = superblock.end_segment().ok_or(BufferFreeError::NotAllocated { address })?;
+        self.slot.kept.keep(Run { first: index, units }, |run| pool.leave(run));
+        Ok(())
+    }
+
+    /// Makes `block` at least `size` bytes long, at a multiple of `align`: in
+    /// place within its class, or a segment by whole units; else the bytes
+    /// are copied. Returns where it is now.
+    ///
+    /// # Errors
+    /// [`BufferResizeError`]; nothing changes.
+    ///
+    /// # Safety
+    /// If `block` was in use, it is used after only where it lies then, and
+    /// no other thread uses it meanwhile.
+    pub unsafe fn resize(
+        &mut self,
+        block: NonNull<u8>,
+        size: usize,
+        align: usize,
+    ) -> Result<NonNull<u8>, BufferResizeError> {
+        let pool = self.pool();
+        let old = pool.usable_size(block)?;
+        let address = block.addr().get();
+        let (index, slot) = pool.find(address)?;
+        if !align.is_power_of_two() {
+            return Err(BufferAllocateError { size_bytes: size, align_bytes: align }.into());
+        }
+        if address.is_multiple_of(align) && pool.fits(index, slot, old, size, align) {
+            return Ok(block);
+        }
+        let moved = self.allocate(size, align)?;
+        // SAFETY: both are blocks in use, different ones, and at least so long.
+        unsafe { block.copy_to_nonoverlapping(moved, old.min(size)) };
+        // SAFETY: the caller uses it no more. It was in use a moment ago.
+        unsafe { self.free(block)? };
+        Ok(moved)
+    }
+}

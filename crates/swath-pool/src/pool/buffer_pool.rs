@@ -1,0 +1,209 @@
+//! The pool itself: the tables, the lock, and the way from a pointer to its record.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU64};
+
+use lock_api::{Mutex, MutexGuard, RawMutex};
+
+use crate::error::{BufferFreeError, BufferPoolError};
+use crate::heap::slot::HeapSlot;
+use crate::options::BufferOptions;
+use crate::pool::global::Global;
+use crate::pool::storage::{Storage, dirty_words};
+use crate::source::segment_source::SegmentSource;
+use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, slot_bytes};
+use crate::superblock::list::ReturnList;
+use crate::superblock::owner::Role;
+use crate::superblock::record::{Returned, Superblock};
+
+/// The arena's first byte.
+struct Base(NonNull<u8>);
+
+// SAFETY: it is only offset and compared; what it leads to belongs to the
+// blocks' users.
+unsafe impl Send for Base {}
+// SAFETY: as above.
+unsafe impl Sync for Base {}
+
+/// A buffer pool over one arena, shared by all threads.
+///
+/// Invariants, beside those of [`HeapSlot`] and [`Superblock`]: a unit
+/// is free with the source, or part of one segment, or part of one superblock
+/// that has one owner; dirty units are free.
+pub struct BufferPool<'m, L, S> {
+    base: Base,
+    superblocks: &'m [Superblock],
+    returned: &'m [Returned],
+    pub(crate) heaps: &'m [HeapSlot],
+    options: BufferOptions,
+    pub(crate) global: Mutex<L, Global<'m, S>>,
+    /// The global heap's superblocks to which slots came back, and units that
+    /// lost their owner while on a list.
+    pub(crate) list: ReturnList,
+    /// Double frees that met a return under way, found when the owner collected it.
+    pub(crate) late_double_frees: AtomicU64,
+    /// True if a thread had to wait for the lock since the last purge.
+    pub(crate) crowded: AtomicBool,
+    /// Time at which the next purge is due.
+    pub(crate) due: AtomicU64,
+}
+
+impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
+    /// Makes a pool over the arena from `base` on, of as many units as
+    /// `storage` has records.
+    ///
+    /// # Errors
+    /// A [`BufferPoolError`]; nothing has changed.
+    ///
+    /// # Safety
+    /// What is acquired from `source` lies in the arena and is valid as [`SegmentSource`] says until
+    /// the pool is dropped and its blocks are no longer used; nothing else uses the source's units
+    /// or the storage.
+    pub unsafe fn new(
+        base: NonNull<u8>,
+        storage: Storage<'m>,
+        source: S,
+        options: BufferOptions,
+    ) -> Result<Self, BufferPoolError> {
+        let Storage { superblocks, returned, heaps, dirty } = storage;
+        let (address, units) = (base.addr().get(), superblocks.len());
+        if !address.is_multiple_of(UNIT_BYTES) {
+            return Err(BufferPoolError::Misaligned { address });
+        }
+        let fits = units < u32::MAX as usize
+            && units
+                .checked_mul(UNIT_BYTES)
+                .is_some_and(|bytes| address.checked_add(bytes).is_some());
+        if !fits {
+            return Err(BufferPoolError::TooLong { units });
+        }
+        if returned.len() < units {
+            return Err(BufferPoolError::ReturnedTooShort { needed: units, given: returned.len() });
+        }
+        let needed = dirty_words(units);
+        if dirty.len() < needed {
+            return Err(BufferPoolError::DirtyTooShort { needed, given: dirty.len() });
+        }
+        if heaps.len() >= 1 << 29 {
+            return Err(BufferPoolError::TooManyHeaps { given: heaps.len() });
+        }
+        if !(1..=7).contains(&options.empty_eighths) {
+            return Err(BufferPoolError::Threshold { eighths: options.empty_eighths });
+        }
+        Ok(Self {
+            base: Base(base),
+            superblocks,
+            returned,
+            heaps,
+            options,
+            global: Mutex::new(Global::new(source, &mut dirty[..needed])),
+            list: ReturnList::new(),
+            late_double_frees: AtomicU64::new(0),
+            crowded: AtomicBool::new(false),
+            due: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub fn options(&self) -> &BufferOptions {
+        &self.options
+    }
+
+    /// Calls `look` with the source, under the pool's lock: it must not call the pool.
+    pub fn with_source<T>(&self, look: impl FnOnce(&S) -> T) -> T {
+        look(&self.lock().source)
+    }
+
+    #[inline]
+    pub(crate) fn superblocks(&self) -> &'m [Superblock] {
+        self.superblocks
+    }
+
+    #[inline]
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base.0
+    }
+
+    #[inline]
+    pub(crate) fn returned_bits(&self, index: u32) -> &'m Returned {
+        &self.returned[index as usize]
+    }
+
+    /// Returns the address of a unit.
+    #[inline]
+    pub(crate) fn unit_start(&self, index: u32) -> NonNull<u8> {
+        self.base.0.map_addr(|base| base.saturating_add((index as usize) << UNIT_SHIFT))
+    }
+
+    /// Returns the number of slots in use at which a superblock is sparse.
+    pub(crate) fn low(&self, slots: u32) -> u32 {
+        (slots * (8 - self.options.empty_eighths) / 8).max(1)
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, L, Global<'m, S>> {
+        self.global.try_lock().unwrap_or_else(|| {
+            // Its line is read by all: it is written once.
+            if !self.crowded.load(Relaxed) {
+                self.crowded.store(true, Relaxed);
+            }
+            self.global.lock()
+        })
+    }
+
+    /// Returns true if the address lies in the arena.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, address: usize) -> bool {
+        address.wrapping_sub(self.base.0.addr().get()) >> UNIT_SHIFT < self.superblocks.len()
+    }
+
+    /// Finds the superblock and slot that start at `address`, or the segment, in use or not.
+    pub(crate) fn find(&self, address: usize) -> Result<(u32, Option<u32>), BufferFreeError> {
+        if !self.contains(address) {
+            return Err(BufferFreeError::Foreign { address });
+        }
+        let offset = address - self.base.0.addr().get();
+        let mut index = (offset >> UNIT_SHIFT) as u32;
+        let mut role = self.superblocks[index as usize].owner().role();
+        if let Role::Inner(distance) = role {
+            index -= distance;
+            role = self.superblocks[index as usize].owner().role();
+        }
+        let superblock = &self.superblocks[index as usize];
+        let within = offset - ((index as usize) << UNIT_SHIFT);
+        match role {
+            Role::Superblock { .. } => match superblock.slot(within as u32) {
+                Some(slot) => Ok((index, Some(slot))),
+                None => Err(BufferFreeError::Misaligned { address }),
+            },
+            Role::Segment if within == 0 => Ok((index, None)),
+            Role::Segment => Err(BufferFreeError::Misaligned { address }),
+            Role::Inner(_) | Role::Free => Err(BufferFreeError::NotAllocated { address }),
+        }
+    }
+
+    /// Returns the bytes of the block in use that starts at `block`, all of which may be used.
+    ///
+    /// # Errors
+    /// [`BufferFreeError`], as for a free.
+    pub fn usable_size(&self, block: NonNull<u8>) -> Result<usize, BufferFreeError> {
+        let address = block.addr().get();
+        let (index, slot) = self.find(address)?;
+        let superblock = &self.superblocks[index as usize];
+        let Some(slot) = slot else {
+            return Ok(self.segment_bytes(superblock.units.load(Relaxed)));
+        };
+        let free = superblock.free[slot as usize / 64].load(Relaxed);
+        if free >> (slot % 64) & 1 != 0 || self.returned_bits(index).has(slot) {
+            return Err(BufferFreeError::NotAllocated { address });
+        }
+        Ok(slot_bytes(superblock.class.load(Relaxed) as usize))
+    }
+
+    /// Returns the bytes of a segment of so many units that are its user's.
+    pub(crate) fn segment_bytes(&self, units: u32) -> usize {
+        ((units - u32::from(self.options.guard_segments)) as usize) << UNIT_SHIFT
+    }
+}

@@ -1,0 +1,204 @@
+//! Every invariant of a pool, walked.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use lock_api::RawMutex;
+
+use crate::pool::buffer_pool::BufferPool;
+use crate::pool::global::Global;
+use crate::source::segment_source::SegmentSource;
+use crate::superblock::class::{CLASSES, LAYOUTS};
+use crate::superblock::list::List;
+use crate::superblock::owner::{Owner, Role};
+
+/// An invariant that does not hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("unit {unit}: {what}")]
+pub struct BufferFault {
+    /// The unit at which it shows.
+    pub unit: u32,
+    /// The invariant, in words.
+    pub what: &'static str,
+}
+
+fn ensure(unit: u32, holds: bool, what: &'static str) -> Result<(), BufferFault> {
+    if holds { Ok(()) } else { Err(BufferFault { unit, what }) }
+}
+
+impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
+    /// Walks every invariant. No other call may be under way.
+    ///
+    /// # Errors
+    /// The first [`BufferFault`] found.
+    pub fn check(&self) -> Result<(), BufferFault> {
+        let global = self.lock();
+        let mut listed = 0;
+        self.check_kept(&global)?;
+        for (index, slot) in self.heaps.iter().enumerate() {
+            if slot.attached.load(Relaxed) == 0 {
+                continue;
+            }
+            let token = Owner::open(index as u32 + 1);
+            for class in 0..CLASSES {
+                let partial = &slot.partial[class];
+                let (count, sparse) = self.check_list(&partial.list, token, Some(class))?;
+                let kept = partial.sparse.load(Relaxed);
+                ensure(0, kept == sparse, "a heap's count of sparse superblocks")?;
+                ensure(0, sparse <= self.options().slack, "no more sparse superblocks than slack")?;
+                listed += count;
+                if let Some(unit) = slot.current(class).superblock() {
+                    self.check_place(unit, token, Some(class))?;
+                    listed += 1;
+                }
+            }
+            listed += self.check_list(&slot.full, Owner::full(index as u32 + 1), None)?.0;
+        }
+        for (class, list) in global.partial.iter().enumerate() {
+            listed += self.check_list(list, Owner::open(0), Some(class))?.0;
+        }
+        let counted = self.check_units(&global)?;
+        ensure(0, listed == counted, "each superblock in exactly one place")?;
+        self.check_returns(&global)
+    }
+
+    /// The units that heaps keep are free, and in one run each.
+    fn check_kept(&self, global: &Global<'m, S>) -> Result<(), BufferFault> {
+        let runs = || self.heaps.iter().flat_map(|slot| slot.kept.runs());
+        for run in runs() {
+            let units = run.first..run.first + run.units;
+            for unit in units.clone() {
+                ensure(unit, unit < global.high, "kept units below the highest")?;
+                let role = self.superblocks()[unit as usize].owner().role();
+                ensure(unit, role == Role::Free, "kept units that are free")?;
+                ensure(unit, !global.is_dirty(unit), "kept units that the source has not")?;
+            }
+            let holding = runs().filter(|other| units.contains(&other.first)).count();
+            ensure(run.first, holding == 1, "each unit in one kept run")?;
+        }
+        Ok(())
+    }
+
+    fn check_place(
+        &self,
+        unit: u32,
+        owner: Owner,
+        class: Option<usize>,
+    ) -> Result<(), BufferFault> {
+        let superblock = &self.superblocks()[unit as usize];
+        ensure(unit, superblock.owner() == owner, "the owner in whose list it is")?;
+        let right = class.is_none_or(|class| superblock.class.load(Relaxed) as usize == class);
+        ensure(unit, right, "the class in whose list it is")
+    }
+
+    /// Superblocks in the list, and how many have passed their mark.
+    fn check_list(
+        &self,
+        list: &List,
+        owner: Owner,
+        class: Option<usize>,
+    ) -> Result<(u32, u32), BufferFault> {
+        let (mut count, mut sparse, mut before) = (0, 0, 0);
+        let mut next = list.first();
+        while let Some(unit) = next {
+            self.check_place(unit, owner, class)?;
+            let superblock = &self.superblocks()[unit as usize];
+            ensure(unit, superblock.before.load(Relaxed) == before, "the link back")?;
+            ensure(unit, count <= self.superblocks().len() as u32, "a list with an end")?;
+            count += 1;
+            sparse += u32::from(superblock.mark.load(Relaxed) == 0);
+            before = unit + 1;
+            next = superblock.after.load(Relaxed).checked_sub(1);
+        }
+        ensure(0, list.ends_with(before), "the list's end")?;
+        Ok((count, sparse))
+    }
+
+    /// Superblocks that belong in some list: all but the global heap's full ones.
+    fn check_units(&self, global: &Global<'m, S>) -> Result<u32, BufferFault> {
+        let (mut unit, mut count) = (0, 0);
+        while (unit as usize) < self.superblocks().len() {
+            let superblock = &self.superblocks()[unit as usize];
+            let units = superblock.units.load(Relaxed);
+            match superblock.owner().role() {
+                Role::Free => {
+                    unit += 1;
+                    continue;
+                }
+                Role::Inner(_) => return ensure(unit, false, "a superblock before").map(|()| 0),
+                Role::Segment => {}
+                Role::Superblock { heap, full } => {
+                    self.check_superblock(unit, heap, full)?;
+                    count += u32::from(heap != 0 || !full);
+                }
+            }
+            ensure(unit, units >= 1 && unit + units <= global.high, "units below the highest")?;
+            for inside in unit..unit + units {
+                ensure(inside, !global.is_dirty(inside), "no dirty unit in use")?;
+            }
+            unit += units;
+        }
+        Ok(count)
+    }
+
+    fn check_superblock(&self, unit: u32, heap: u32, full: bool) -> Result<(), BufferFault> {
+        let superblock = &self.superblocks()[unit as usize];
+        let class = superblock.class.load(Relaxed) as usize;
+        ensure(unit, class < CLASSES, "a class")?;
+        let layout = LAYOUTS[class];
+        let slots = superblock.slots.load(Relaxed);
+        let same = (layout.slots, layout.inverse, layout.twos, layout.units)
+            == (
+                slots,
+                superblock.inverse.load(Relaxed),
+                superblock.twos.load(Relaxed),
+                superblock.units.load(Relaxed),
+            );
+        ensure(unit, same, "its class's layout")?;
+        for distance in 1..layout.units {
+            let inner = self.superblocks()[(unit + distance) as usize].owner();
+            ensure(unit + distance, inner == Owner::inner(distance), "the way to its first unit")?;
+        }
+        let returned = self.returned_bits(unit);
+        let open = superblock.open.load(Relaxed);
+        for (index, word) in superblock.free.iter().enumerate() {
+            let word = word.load(Relaxed);
+            let first = index as u32 * 64;
+            if first >= slots {
+                break;
+            }
+            let beyond = if slots - first < 64 { u64::MAX << (slots - first) } else { 0 };
+            ensure(unit, (word | returned.word(index)) & beyond == 0, "no bits beyond the slots")?;
+            ensure(unit, word & returned.word(index) == 0, "no slot both free and returned")?;
+            ensure(unit, word == 0 || open >> index & 1 != 0, "the summary of free slots")?;
+            let queued = superblock.queued() >> (index / 2) & 1 != 0;
+            ensure(unit, returned.word(index) == 0 || queued, "the summary of returned slots")?;
+        }
+        let slot = heap.checked_sub(1).and_then(|index| self.heaps.get(index as usize));
+        ensure(unit, superblock.left.load(Relaxed) > 0, "frees until something is to be done")?;
+        if let Some(slot) = slot.filter(|slot| slot.is_current(class, unit)) {
+            return ensure(unit, slot.current(class).is_sound(), "slots at hand that are free");
+        }
+        let used = superblock.count_used();
+        ensure(unit, full == (used == slots), "full if no slot is free")?;
+        ensure(unit, superblock.used() == used as i32, "the count of slots in use")
+    }
+
+    /// Each superblock with returned slots is on one list.
+    fn check_returns(&self, global: &Global<'m, S>) -> Result<(), BufferFault> {
+        let lists = self.heaps.iter().map(|slot| &slot.returned).chain([&self.list]);
+        let mut listed = 0;
+        for list in lists {
+            let mut next = list.first();
+            while let Some(unit) = next {
+                let superblock = &self.superblocks()[unit as usize];
+                ensure(unit, superblock.queued() != 0, "a reason to be on a list")?;
+                listed += 1;
+                ensure(unit, listed <= self.superblocks().len(), "a list with an end")?;
+                next = superblock.link();
+            }
+        }
+        let units = &self.superblocks()[..global.high as usize];
+        let queued = units.iter().filter(|superblock| superblock.queued() != 0).count();
+        ensure(0, listed == queued, "each superblock with returned slots on one list")
+    }
+}

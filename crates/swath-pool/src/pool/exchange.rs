@@ -1,0 +1,242 @@
+//! The exchange of superblocks and units between heaps, the global heap and the source: all that
+//! happens under the pool's one lock.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+
+use lock_api::RawMutex;
+
+use crate::error::BufferFreeError;
+use crate::heap::kept::Run;
+use crate::heap::slot::HeapSlot;
+use crate::pool::buffer_pool::BufferPool;
+use crate::pool::global::Global;
+use crate::source::segment_source::SegmentSource;
+use crate::superblock::class::{CLASSES, LAYOUTS};
+use crate::superblock::list::ReturnList;
+use crate::superblock::owner::{Owner, Role};
+
+/// The number of the global heap as an owner.
+const GLOBAL: u32 = 0;
+
+impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
+    /// Moves all superblocks of a heap to the global heap.
+    pub(crate) fn detach(&self, slot: &HeapSlot) {
+        let mut global = self.lock();
+        self.abandon(&mut global, slot);
+        slot.attached.store(0, Relaxed);
+        // What was pushed until now; the rest is found by the next user of the
+        // slot, by a purge or when memory runs out.
+        slot.returned.take(self.superblocks(), |index| self.collect_listed(&mut global, index));
+    }
+
+    fn abandon(&self, global: &mut Global<'m, S>, slot: &HeapSlot) {
+        let superblocks = self.superblocks();
+        for class in 0..CLASSES {
+            if let Some(index) = slot.current(class).superblock() {
+                let superblock = &superblocks[index as usize];
+                slot.clear_current(class);
+                superblock.set_used(superblock.count_used(), 0);
+                self.receive(global, index);
+            }
+            while let Some(index) = slot.partial[class].list.pop(superblocks) {
+                self.receive(global, index);
+            }
+            slot.partial[class].sparse.store(0, Relaxed);
+        }
+        while let Some(index) = slot.full.pop(superblocks) {
+            self.receive(global, index);
+        }
+        global.release_kept(&slot.kept);
+    }
+
+    /// Makes a superblock that its owner has taken out of its lists the global
+    /// heap's, or releases it to the source if it is empty.
+    pub(crate) fn receive(&self, global: &mut Global<'m, S>, index: u32) {
+        let superblock = &self.superblocks()[index as usize];
+        let used = superblock.used() as u32;
+        superblock.set_used(used, 0);
+        if used == 0 {
+            self.release_superblock(global, index);
+        } else if used == superblock.slots.load(Relaxed) {
+            superblock.set_owner(Owner::full(GLOBAL));
+        } else {
+            superblock.set_owner(Owner::open(GLOBAL));
+            global.partial[superblock.class.load(Relaxed) as usize].push(self.superblocks(), index);
+        }
+    }
+
+    /// As [`receive`](Self::receive), taking the lock.
+    pub(crate) fn receive_locked(&self, index: u32) {
+        self.receive(&mut self.lock(), index);
+    }
+
+    fn release_superblock(&self, global: &mut Global<'m, S>, index: u32) {
+        let superblocks = self.superblocks();
+        let units = superblocks[index as usize].units.load(Relaxed);
+        for superblock in &superblocks[index as usize..(index + units) as usize] {
+            superblock.set_owner(Owner::FREE);
+        }
+        global.release(index, units);
+    }
+
+    /// Acquires a superblock of `class` with a free slot for the heap whose owner word is `token`.
+    pub(crate) fn acquire_superblock(&self, class: usize, token: Owner) -> Option<u32> {
+        let mut global = self.lock();
+        self.collect_global(&mut global);
+        loop {
+            if let Some(index) = global.partial[class].pop(self.superblocks()) {
+                let superblock = &self.superblocks()[index as usize];
+                let used = superblock.used() as u32;
+                superblock.set_used(used, self.low(superblock.slots.load(Relaxed)));
+                superblock.set_owner(token);
+                return Some(index);
+            }
+            let units = LAYOUTS[class].units;
+            if let Some((first, _)) = global.acquire(units, 1) {
+                let superblocks = self.superblocks();
+                for distance in 1..units {
+                    superblocks[(first + distance) as usize].set_owner(Owner::inner(distance));
+                }
+                superblocks[first as usize].begin(class, token);
+                return Some(first);
+            }
+            if !self.gather(&mut global) {
+                return None;
+            }
+        }
+    }
+
+    /// Puts a superblock that was found on a list and has another owner on
+    /// that one's list.
+    pub(crate) fn forward(&self, index: u32) {
+        let owner = self.superblocks()[index as usize].owner();
+        self.list_of(owner).push(self.superblocks(), index);
+    }
+
+    fn list_of(&self, owner: Owner) -> &ReturnList {
+        match owner.role() {
+            Role::Superblock { heap: heap @ 1.., .. } => &self.heaps[heap as usize - 1].returned,
+            _ => &self.list,
+        }
+    }
+
+    /// Collects the returned slots of a superblock, as its owner, and returns their number.
+    pub(crate) fn collect_slots(&self, index: u32, summary: u32) -> u32 {
+        let superblock = &self.superblocks()[index as usize];
+        let taken = superblock.collect_slots(summary, self.returned_bits(index));
+        if taken.twice != 0 {
+            self.late_double_frees.fetch_add(u64::from(taken.twice), Relaxed);
+        }
+        taken.slots
+    }
+
+    /// Reads the global heap's list of superblocks with returned slots.
+    pub(crate) fn collect_global(&self, global: &mut Global<'m, S>) {
+        self.list.take(self.superblocks(), |index| self.collect_listed(global, index));
+    }
+
+    /// Collects what lies on the global heap's list and on those of heaps without a thread, and
+    /// the units that heaps keep. Returns true if there was anything for others to use.
+    pub(crate) fn gather(&self, global: &mut Global<'m, S>) -> bool {
+        let before = global.releases;
+        self.collect_global(global);
+        let mut any = false;
+        for slot in &self.heaps[..global.heaps_high] {
+            if slot.attached.load(Relaxed) == 0 && !slot.returned.is_empty() {
+                slot.returned.take(self.superblocks(), |index| self.collect_listed(global, index));
+                any = true;
+            }
+            global.release_kept(&slot.kept);
+        }
+        any || global.releases != before
+    }
+
+    /// Releases units that a heap has no room to keep.
+    pub(crate) fn leave(&self, run: Run) {
+        self.lock().release(run.first, run.units);
+    }
+
+    /// Collects the returned slots of a superblock that was on a list, if it is the global
+    /// heap's.
+    fn collect_listed(&self, global: &mut Global<'m, S>, index: u32) {
+        let superblock = &self.superblocks()[index as usize];
+        let full = match superblock.owner().role() {
+            Role::Superblock { heap: GLOBAL, full } => full,
+            Role::Superblock { .. } => return self.forward(index),
+            // The return was collected before the superblock left the list: there is nothing
+            // to read.
+            Role::Free | Role::Segment | Role::Inner(_) => {
+                superblock.leave_list();
+                return;
+            }
+        };
+        let taken = self.collect_slots(index, superblock.leave_list());
+        if taken == 0 {
+            return;
+        }
+        global.remote_frees += u64::from(taken);
+        let list = &global.partial[superblock.class.load(Relaxed) as usize];
+        if full {
+            superblock.set_owner(Owner::open(GLOBAL));
+            list.push(self.superblocks(), index);
+        }
+        if superblock.used() == 0 {
+            list.remove(self.superblocks(), index);
+            self.release_superblock(global, index);
+        }
+    }
+
+    /// Returns a slot of a superblock that is another's.
+    #[inline(always)]
+    pub(crate) fn free_remote(&self, index: u32, slot: u32) -> bool {
+        let superblock = &self.superblocks()[index as usize];
+        match superblock.return_slot(slot, self.returned_bits(index)) {
+            Ok(None) => true,
+            Ok(Some(owner)) => {
+                self.list_of(owner).push(self.superblocks(), index);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Frees `block` from a thread that has no heap: one to three atomic operations, or for a
+    /// segment the lock.
+    ///
+    /// # Errors
+    /// [`BufferFreeError`]; nothing changes.
+    ///
+    /// # Safety
+    /// The block is not used after, if it was in use.
+    pub unsafe fn free(&self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
+        let address = block.addr().get();
+        match self.find(address)? {
+            (index, Some(slot)) if self.free_remote(index, slot) => Ok(()),
+            (_, Some(_)) => Err(BufferFreeError::NotAllocated { address }),
+            (index, None) => self.free_segment(index, address),
+        }
+    }
+
+    /// Returns the memory of units that were released at least the settings' delay before `now`
+    /// to the system, and the number of these units. Cheap if it is called too early.
+    ///
+    /// O(u / 64) for u units used so far, and what the source takes.
+    pub fn purge(&self, now: u64) -> u64 {
+        if now < self.due.load(Relaxed) {
+            return 0;
+        }
+        let mut global = self.lock();
+        self.due.store(now.saturating_add(self.options().purge_delay), Relaxed);
+        self.crowded.store(false, Relaxed);
+        self.gather(&mut global);
+        global.purge(false)
+    }
+
+    /// Returns the memory of all free units to the system at once, and the number of these units.
+    pub fn purge_all(&self) -> u64 {
+        let mut global = self.lock();
+        self.gather(&mut global);
+        global.purge(true)
+    }
+}

@@ -1,0 +1,10 @@
+//! The pool that all threads share: its tables, the global heap behind one lock, and the exchange
+//! of superblocks between it and the threads' heaps.
+
+pub(crate) mod buffer_pool;
+pub(crate) mod check;
+pub(crate) mod exchange;
+pub(crate) mod fork;
+pub(crate) mod global;
+pub(crate) mod stats;
+pub(crate) mod storage;

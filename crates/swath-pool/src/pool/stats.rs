@@ -1,0 +1,89 @@
+//! The statistics of a pool.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use lock_api::RawMutex;
+
+use crate::pool::buffer_pool::BufferPool;
+use crate::source::segment_source::SegmentSource;
+use crate::superblock::class::{CLASSES, UNIT_BYTES, slot_bytes};
+use crate::superblock::owner::Role;
+
+/// Counts of what a pool holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BufferStats {
+    /// Bytes of blocks in use, as long as their slots and segments are. A
+    /// guard is not among them.
+    pub live_bytes: u64,
+    /// Bytes of superblocks and segments.
+    pub held_bytes: u64,
+    /// Bytes of segments in use, guards included.
+    pub segment_bytes: u64,
+    /// Bytes of free units whose memory has not gone back to the system, those that heaps keep
+    /// among them.
+    pub cached_bytes: u64,
+    /// Number of superblocks of each class.
+    pub superblocks: [u32; CLASSES],
+    /// Number of superblocks of the global heap.
+    pub global_superblocks: u32,
+    /// Number of slots that threads returned to heaps of other threads, as far as these have
+    /// collected them.
+    pub remote_frees: u64,
+    /// Number of blocks that were freed twice, by the heap's thread and at the same time by another.
+    pub late_double_frees: u64,
+    /// Number of heaps that have a thread.
+    pub heaps: u32,
+}
+
+impl<L: RawMutex, S: SegmentSource> BufferPool<'_, L, S> {
+    /// Counts what the pool holds. While other threads are at work the numbers are of no one
+    /// moment.
+    ///
+    /// O(h + w) for h heaps used so far and w words of slots' bits in all superblocks.
+    #[must_use]
+    pub fn stats(&self) -> BufferStats {
+        let global = self.lock();
+        let heaps = &self.heaps[..global.heaps_high];
+        let attached = heaps.iter().filter(|slot| slot.attached.load(Relaxed) != 0);
+        let kept = heaps.iter().flat_map(|slot| slot.kept.runs()).map(|run| u64::from(run.units));
+        let remote = heaps.iter().map(|slot| slot.remote_frees.load(Relaxed));
+        let mut stats = BufferStats {
+            live_bytes: 0,
+            held_bytes: 0,
+            segment_bytes: 0,
+            cached_bytes: (global.dirty_units() + kept.sum::<u64>()) * UNIT_BYTES as u64,
+            superblocks: [0; CLASSES],
+            global_superblocks: 0,
+            remote_frees: remote.sum::<u64>() + global.remote_frees,
+            late_double_frees: self.late_double_frees.load(Relaxed),
+            heaps: attached.count() as u32,
+        };
+        let mut unit = 0;
+        while unit < global.high {
+            let superblock = &self.superblocks()[unit as usize];
+            let units = superblock.units.load(Relaxed);
+            let bytes = u64::from(units) * UNIT_BYTES as u64;
+            match superblock.owner().role() {
+                Role::Free | Role::Inner(_) => {
+                    unit += 1;
+                    continue;
+                }
+                Role::Segment => {
+                    stats.segment_bytes += bytes;
+                    stats.live_bytes += self.segment_bytes(units) as u64;
+                }
+                Role::Superblock { heap, .. } => {
+                    let class = superblock.class.load(Relaxed) as usize;
+                    let used = superblock.count_used() - self.returned_bits(unit).count();
+                    stats.live_bytes += u64::from(used) * slot_bytes(class) as u64;
+                    stats.superblocks[class] += 1;
+                    stats.global_superblocks += u32::from(heap == 0);
+                }
+            }
+            stats.held_bytes += bytes;
+            // Segments begin without the lock.
+            unit += units.max(1);
+        }
+        stats
+    }
+}

@@ -1,0 +1,5 @@
+//! Sources of units: the pool acquires runs of them and releases them again.
+
+pub(crate) mod first_fit;
+pub(crate) mod masks;
+pub(crate) mod segment_source;

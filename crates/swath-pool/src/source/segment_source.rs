@@ -1,0 +1,58 @@
+//! The interface between a buffer pool and what its units come from.
+
+/// A source of units: a buffer pool acquires runs of them and releases them again.
+///
+/// Units are numbered from the arena's start, [`UNIT_BYTES`](crate::UNIT_BYTES)
+/// each. The pool calls under its lock, releases, extends, purges and guards only what it
+/// acquired (a purge: what it acquired once and released since), and may
+/// release any part of what it acquired. Which units are free is the source's
+/// business alone; when memory goes back to the system is the pool's: a
+/// released unit keeps its memory, so that it is quick to acquire again, until
+/// `purge` says that it was free for long enough.
+///
+/// # Safety
+/// From `acquire` (or `extend`) until `release`, the units lie inside the arena, can be read
+/// and written, and are used by nothing else.
+pub unsafe trait SegmentSource {
+    /// Number of units in a page of the system, a power of two: what lies within one is contiguous in physical
+    /// memory, so a segment lies in as few of them as its length allows, counted from the arena's
+    /// start.
+    const PAGE_UNITS: u32 = 1;
+
+    /// Returns true if units that were never released, or purged since, read as zeroes.
+    fn reads_zero(&self) -> bool {
+        false
+    }
+
+    /// Acquires `units` free units in a row, the first at a multiple of `align_units` (a power of
+    /// two) counted from address 0, and returns its number; `None` if there is no such run.
+    fn acquire(&mut self, units: u32, align_units: u32) -> Option<u32>;
+
+    /// Acquires the `more` units behind the `units` from `first` on, and returns true, if they
+    /// are free.
+    fn extend(&mut self, first: u32, units: u32, more: u32) -> bool {
+        let _ = (first, units, more);
+        false
+    }
+
+    /// Releases `units` units from `first` on.
+    fn release(&mut self, first: u32, units: u32);
+
+    /// Returns the memory of free units, though not the addresses, to the system. If it returns
+    /// false, the pool will ask again.
+    fn purge(&mut self, first: u32, units: u32) -> bool;
+
+    /// Makes acquired units fault at every access, or (`on` false) usable again.
+    fn guard(&mut self, first: u32, units: u32, on: bool) {
+        let _ = (first, units, on);
+    }
+
+    /// Prepares for a fork; one of the two calls below follows.
+    fn before_fork(&mut self) {}
+
+    /// Ends the preparation in the parent, or if the fork failed.
+    fn after_fork_in_parent(&mut self) {}
+
+    /// Ends the preparation in the child, before any other thread has begun there.
+    fn after_fork_in_child(&mut self) {}
+}

@@ -1,0 +1,193 @@
+//! Size classes: the length of the slot for a request, and the layout of a superblock of
+//! such slots.
+//!
+//! Up to 128 bytes there is a class for each 16; above, eight in each power of
+//! two, so that less than an eighth of a slot is lost by rounding. A slot's
+//! length is an odd number times a power of two; from an offset to the slot's
+//! number it takes one multiplication with the inverse of the odd part and one
+//! rotation, and the result is below the number of slots only if the offset is
+//! a multiple of the length: the division and the check for misaligned
+//! pointers are one (Granlund and Montgomery 1994, section 9).
+
+/// The unit in which superblocks and segments lie, as a power of two of bytes.
+pub const UNIT_SHIFT: u32 = 16;
+
+/// Bytes of a unit: 64 KiB.
+pub const UNIT_BYTES: usize = 1 << UNIT_SHIFT;
+
+/// Bytes of the shortest slot, and the alignment of every slot.
+pub const SLOT_BYTES_MIN: usize = 16;
+
+/// Bytes of the longest slot. Longer requests are segments: superblocks of longer slots
+/// would hold more memory than a program with few such blocks uses.
+pub const SLOT_BYTES_MAX: usize = 32 << 10;
+
+/// Words of bits in a superblock at most; few for the model checker.
+pub(crate) const WORDS: usize = if cfg!(loom) { 2 } else { 64 };
+
+/// Number of size classes.
+pub const CLASSES: usize = class_of(SLOT_BYTES_MAX) + 1;
+
+/// Number of slots in a superblock at least.
+const SLOTS_MIN: usize = 8;
+
+/// Bytes of the largest request whose class a table holds.
+pub(crate) const TABLE_BYTES_MAX: usize = 1024;
+
+/// The layout of the superblocks of one class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Layout {
+    /// Bytes of a slot: an odd number times two to the power of `twos`.
+    pub(crate) size: u32,
+    /// Slots, all from the superblock's first byte on.
+    pub(crate) slots: u32,
+    /// The odd part's inverse modulo 2^32.
+    pub(crate) inverse: u32,
+    /// See `size`.
+    pub(crate) twos: u32,
+    /// Units of a superblock.
+    pub(crate) units: u32,
+}
+
+/// The class of requests for `size` bytes, of at most [`SLOT_BYTES_MAX`].
+#[inline]
+pub(crate) const fn class_of(size: usize) -> usize {
+    if size <= 128 {
+        return size.saturating_sub(1) / SLOT_BYTES_MIN;
+    }
+    let last = size - 1;
+    let top = last.ilog2() as usize;
+    (top - 7) * 8 + ((last >> (top - 3)) & 7) + 8
+}
+
+/// Bytes of a slot of `class`.
+pub(crate) const fn slot_bytes(class: usize) -> usize {
+    if class < 8 {
+        return (class + 1) * SLOT_BYTES_MIN;
+    }
+    (9 + class % 8) << (class / 8 + 3)
+}
+
+/// The number of the slot that starts `offset` bytes into a superblock; no
+/// smaller than its number of slots if none does.
+#[inline(always)]
+pub(crate) const fn slot_at(offset: u32, inverse: u32, twos: u32) -> u32 {
+    offset.wrapping_mul(inverse).rotate_right(twos)
+}
+
+const fn layout(class: usize) -> Layout {
+    let size = slot_bytes(class);
+    let units = (SLOTS_MIN * size).div_ceil(UNIT_BYTES).next_power_of_two();
+    let fit = (units << UNIT_SHIFT) / size;
+    let slots = if fit < WORDS * 64 { fit } else { WORDS * 64 };
+    let twos = size.trailing_zeros();
+    let odd = (size >> twos) as u32;
+    // Newton's iteration doubles the right bits, of which the odd number itself
+    // has three.
+    let mut inverse = odd;
+    let mut step = 0;
+    while step < 4 {
+        inverse = inverse.wrapping_mul(2_u32.wrapping_sub(odd.wrapping_mul(inverse)));
+        step += 1;
+    }
+    Layout { size: size as u32, slots: slots as u32, inverse, twos, units: units as u32 }
+}
+
+/// The layouts of all classes.
+pub(crate) static LAYOUTS: [Layout; CLASSES] = {
+    let mut layouts = [layout(0); CLASSES];
+    let mut class = 0;
+    while class < CLASSES {
+        layouts[class] = layout(class);
+        class += 1;
+    }
+    layouts
+};
+
+/// The classes of short requests by their granules, rounded up.
+pub(crate) static CLASS_OF_GRANULES: [u8; TABLE_BYTES_MAX / SLOT_BYTES_MIN + 1] = {
+    let mut table = [0; TABLE_BYTES_MAX / SLOT_BYTES_MIN + 1];
+    let mut granules = 0;
+    while granules < table.len() {
+        table[granules] = class_of(granules * SLOT_BYTES_MIN) as u8;
+        granules += 1;
+    }
+    table
+};
+
+/// The class whose slots hold `size` bytes at a multiple of `align`, a power
+/// of two; none if only a segment does.
+///
+/// A size rounded up to a multiple of the alignment always has a class of such
+/// multiples: either the classes there lie that far apart anyway, or the size
+/// is a class itself. A superblock starts at a multiple of a unit.
+#[inline]
+pub(crate) const fn class_for(size: usize, align: usize) -> Option<usize> {
+    if align > UNIT_BYTES || size > SLOT_BYTES_MAX {
+        return None;
+    }
+    let size = if size == 0 { align } else { (size + align - 1) & !(align - 1) };
+    if size > SLOT_BYTES_MAX { None } else { Some(class_of(size)) }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn every_size_has_the_smallest_class_that_holds_it() {
+        assert_eq!(CLASSES, 72);
+        for class in 1..CLASSES {
+            assert!(slot_bytes(class - 1) < slot_bytes(class));
+        }
+        let mut class = 0;
+        for size in 1..=SLOT_BYTES_MAX {
+            if size > slot_bytes(class) {
+                class += 1;
+            }
+            assert_eq!(class_of(size), class, "{size} bytes");
+            assert_eq!(slot_bytes(class) % SLOT_BYTES_MIN, 0);
+            assert!(size <= 128 || (slot_bytes(class) - size) * 8 < size, "{size} bytes");
+            if size <= TABLE_BYTES_MAX {
+                let granules = size.div_ceil(SLOT_BYTES_MIN);
+                assert_eq!(usize::from(CLASS_OF_GRANULES[granules]), class);
+            }
+        }
+        assert_eq!(class_of(0), 0);
+    }
+
+    #[test]
+    fn every_offset_of_every_class_has_its_slot_or_none() {
+        for (class, layout) in LAYOUTS.iter().enumerate() {
+            assert_eq!(layout.size as usize, slot_bytes(class));
+            assert!(layout.slots as usize >= SLOTS_MIN);
+            let length = (layout.units as usize) << UNIT_SHIFT;
+            let used = layout.slots as usize * layout.size as usize;
+            assert!(used <= length && (length - used) * 8 <= length, "class {class}");
+            for offset in 0..length as u32 {
+                let slot = slot_at(offset, layout.inverse, layout.twos);
+                let (quotient, rest) = (offset / layout.size, offset % layout.size);
+                if rest == 0 && quotient < layout.slots {
+                    assert_eq!(slot, quotient, "offset {offset} of class {class}");
+                } else {
+                    assert!(slot >= layout.slots, "offset {offset} of class {class}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_alignment_is_kept() {
+        for align in (0..=16).map(|shift| 1 << shift) {
+            for size in (0..2000).chain((2000..=SLOT_BYTES_MAX).step_by(61)) {
+                let Some(class) = class_for(size, align) else {
+                    assert!(size.max(1).next_multiple_of(align) > SLOT_BYTES_MAX);
+                    continue;
+                };
+                assert!(slot_bytes(class) >= size);
+                assert_eq!(slot_bytes(class) % align.max(SLOT_BYTES_MIN), 0, "{size} at {align}");
+            }
+        }
+        assert_eq!(class_for(1, 2 * UNIT_BYTES), None);
+    }
+}

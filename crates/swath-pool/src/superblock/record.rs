@@ -1,0 +1,316 @@
+//! A superblock's descriptor: its free slots and its owner.
+//!
+//! Two bits belong to a slot. The first says that it is **free** and is written
+//! by the superblock's owner alone; the second says that another thread has
+//! **returned** it, and is set by that thread and taken by the owner. Above
+//! either there is a summary, one bit for a word of 64 slots or for two:
+//!
+//! ```text
+//!   owner:      open ──► free[0] free[1] …        plain loads and stores
+//!   others: queued ──► returned[0] returned[1] …      one fetch_or each
+//! ```
+//!
+//! A thread that returns a slot sets its bit with one `fetch_or`; the old value
+//! tells a double free. If the word was empty, it sets the word's bit in
+//! `queued`; if that was empty too, it alone has the right to push the
+//! superblock on its owner's list. (`queued` and the owner are one word: the
+//! owner sees by one comparison that a superblock is its own and nothing waits.) So a superblock
+//! lies on at most one list, and it lies on one (or is about to be pushed, or was taken off and not yet read)
+//! exactly while `queued` is not zero. The owner takes the whole list by one
+//! swap, reads a superblock's link, and only then takes `queued` and the words
+//! that it names: nothing is popped one by one, so there is no ABA.
+//!
+//! A heap that finds a superblock on its list that is no longer its own pushes it on to
+//! the owner; `queued` stays as it is, and with it the right to push.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+use crate::superblock::atomic::{Shared32, Shared64};
+use crate::superblock::class::{LAYOUTS, Layout, WORDS, slot_at};
+use crate::superblock::owner::Owner;
+
+/// The record of one unit: storage that the caller supplies, one for each unit of
+/// the arena. All zeroes is a valid and the initial value.
+///
+/// Invariants, for the first unit of a superblock: a word of `free` that is not
+/// zero has its bit in `open`; no slot is both free and returned, except after a
+/// double free that met a return under way; `left + mark` is the number of slots
+/// in use as the owner counts them, except for a current superblock, which is not counted;
+/// and those that came back to the
+/// global heap's superblock count as in use until it reads its list.
+#[repr(C, align(64))]
+pub struct Superblock {
+    // What every thread reads.
+    /// The owner in the low half; in the high half, for each two words of
+    /// `returned` that may have bits, one bit: the summary `queued`.
+    state: Shared64,
+    pub(crate) slots: AtomicU32,
+    pub(crate) inverse: AtomicU32,
+    pub(crate) twos: AtomicU32,
+    pub(crate) class: AtomicU32,
+    /// Units of the superblock or segment.
+    pub(crate) units: AtomicU32,
+    /// The next superblock on the list of those with returned slots, plus one.
+    pub(crate) link: Shared32,
+    _apart: [u32; 8],
+    // What the owner writes.
+    /// The words of `free` that may have bits.
+    pub(crate) open: AtomicU64,
+    /// Frees until something is to be done.
+    pub(crate) left: AtomicI32,
+    /// Slots in use when `left` is zero.
+    pub(crate) mark: AtomicU32,
+    /// Neighbours in the list of a heap, plus one.
+    pub(crate) before: AtomicU32,
+    pub(crate) after: AtomicU32,
+    _owned: u64,
+    pub(crate) free: [Shared64; WORDS],
+}
+
+/// The bits of slots that came back from other threads: storage that the caller
+/// supplies, one for each unit. All zeroes is a valid and the initial value.
+///
+/// An odd number of cache lines, so that the first ones of neighbours do not
+/// compete for one set of a cache.
+#[repr(C, align(64))]
+pub struct Returned {
+    words: [Shared64; WORDS],
+    _odd: [u64; 8],
+}
+
+/// The slots that a superblock collected.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Collected {
+    /// Slots that are free now and were not.
+    pub(crate) slots: u32,
+    /// Slots that were free already: freed twice, at once by the owner and
+    /// another thread.
+    pub(crate) twice: u32,
+}
+
+/// A free that was not accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Twice;
+
+impl Returned {
+    /// Makes a record without returned slots.
+    #[allow(clippy::new_without_default, reason = "storage, not a value")]
+    pub fn new() -> Self {
+        Self { words: core::array::from_fn(|_| Shared64::new(0)), _odd: [0; 8] }
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, slot: u32) -> bool {
+        self.words[slot as usize / 64].load(Relaxed) >> (slot % 64) & 1 != 0
+    }
+
+    /// Pairs of words with bits, as a summary.
+    pub(crate) fn summary(&self) -> u32 {
+        let words = self.words.iter().enumerate();
+        words.fold(0, |bits, (i, word)| bits | u32::from(word.load(Relaxed) != 0) << (i / 2))
+    }
+
+    /// Counts the slots returned and not collected.
+    pub(crate) fn count(&self) -> u32 {
+        self.words.iter().map(|word| word.load(Relaxed).count_ones()).sum()
+    }
+
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        self.words[index].load(Relaxed)
+    }
+}
+
+impl Superblock {
+    /// Makes the record of a free unit.
+    #[allow(clippy::new_without_default, reason = "storage, not a value")]
+    pub fn new() -> Self {
+        Self {
+            state: Shared64::new(0),
+            slots: AtomicU32::new(0),
+            inverse: AtomicU32::new(0),
+            twos: AtomicU32::new(0),
+            class: AtomicU32::new(0),
+            units: AtomicU32::new(0),
+            link: Shared32::new(0),
+            _apart: [0; 8],
+            open: AtomicU64::new(0),
+            left: AtomicI32::new(0),
+            mark: AtomicU32::new(0),
+            before: AtomicU32::new(0),
+            after: AtomicU32::new(0),
+            _owned: 0,
+            free: core::array::from_fn(|_| Shared64::new(0)),
+        }
+    }
+
+    /// Returns true if it is `owner`'s and no returned slots wait to be collected.
+    #[inline(always)]
+    pub(crate) fn is_undisturbed(&self, owner: Owner) -> bool {
+        self.state.load(Relaxed) == u64::from(owner.0)
+    }
+
+    /// Relaxed: a thread that frees a slot of it has it from one that saw the
+    /// superblock made, and an owner that changes meanwhile is noticed by who
+    /// reads the list.
+    #[inline]
+    pub(crate) fn owner(&self) -> Owner {
+        Owner(self.state.load(Relaxed) as u32)
+    }
+
+    /// The slot that begins so many bytes after the superblock does.
+    #[inline(always)]
+    pub(crate) fn slot(&self, within: u32) -> Option<u32> {
+        let slot = slot_at(within, self.inverse.load(Relaxed), self.twos.load(Relaxed));
+        (slot < self.slots.load(Relaxed)).then_some(slot)
+    }
+
+    /// The caller alone may change the owner now.
+    pub(crate) fn set_owner(&self, owner: Owner) {
+        self.state.fetch_xor(u64::from(self.owner().0 ^ owner.0), AcqRel);
+    }
+
+    /// Ends the segment that begins here, if there is one: its units are the caller's alone then.
+    pub(crate) fn end_segment(&self) -> Option<u32> {
+        let mut state = self.state.load(Relaxed);
+        while Owner(state as u32) == Owner::SEGMENT {
+            let ended = state ^ u64::from(Owner::SEGMENT.0);
+            match self.state.compare_exchange_weak(state, ended, AcqRel, Relaxed) {
+                Ok(_) => return Some(self.units.load(Relaxed)),
+                Err(now) => state = now,
+            }
+        }
+        None
+    }
+
+    /// Begins a segment of units that are the caller's alone.
+    pub(crate) fn begin_segment(&self, units: u32) {
+        self.units.store(units, Relaxed);
+        self.set_owner(Owner::SEGMENT);
+    }
+
+    /// Begins a superblock of `class` with all slots free. The link and the
+    /// summary of returned slots stay: a list may still hold the unit from an
+    /// earlier use.
+    pub(crate) fn begin(&self, class: usize, owner: Owner) {
+        let Layout { slots, inverse, twos, units, .. } = LAYOUTS[class];
+        self.slots.store(slots, Relaxed);
+        self.inverse.store(inverse, Relaxed);
+        self.twos.store(twos, Relaxed);
+        self.class.store(class as u32, Relaxed);
+        self.units.store(units, Relaxed);
+        self.left.store(0, Relaxed);
+        self.mark.store(0, Relaxed);
+        let (whole, rest) = (slots as usize / 64, slots % 64);
+        for word in &self.free[..whole] {
+            word.store(u64::MAX, Relaxed);
+        }
+        let mut open = (1_u64 << (whole % 64)).wrapping_sub(1);
+        if whole == 64 {
+            open = u64::MAX;
+        }
+        if rest != 0 {
+            self.free[whole].store((1 << rest) - 1, Relaxed);
+            open |= 1 << whole;
+        }
+        self.open.store(open, Relaxed);
+        self.set_owner(owner);
+    }
+
+    /// Slots in use by the owner's bits: those returned and not yet taken count.
+    pub(crate) fn count_used(&self) -> u32 {
+        let slots = self.slots.load(Relaxed);
+        let words = &self.free[..(slots as usize).div_ceil(64)];
+        slots - words.iter().map(|word| word.load(Relaxed).count_ones()).sum::<u32>()
+    }
+
+    /// Sets the summary and the count from the bits, as the owner.
+    pub(crate) fn recount(&self) {
+        let words = (self.slots.load(Relaxed) as usize).div_ceil(64);
+        let words = self.free[..words].iter().enumerate();
+        let open = words.fold(0, |bits, (i, word)| bits | u64::from(word.load(Relaxed) != 0) << i);
+        self.open.store(open, Relaxed);
+        self.set_used(self.count_used(), 0);
+    }
+
+    /// The next on its list of those with returned slots.
+    pub(crate) fn link(&self) -> Option<u32> {
+        self.link.load(Relaxed).checked_sub(1)
+    }
+
+    /// The summary of returned slots.
+    pub(crate) fn queued(&self) -> u32 {
+        (self.state.load(Relaxed) >> 32) as u32
+    }
+
+    /// Returns `slot` from a thread that does not own it. With an owner comes
+    /// the right, and the duty, to push the superblock on his list.
+    pub(crate) fn return_slot(
+        &self,
+        slot: u32,
+        returned: &Returned,
+    ) -> Result<Option<Owner>, Twice> {
+        let (index, bit) = (slot as usize / 64, 1_u64 << (slot % 64));
+        if self.free[index].load(Relaxed) & bit != 0 {
+            return Err(Twice);
+        }
+        // What the user wrote comes before what the next user reads.
+        let before = returned.words[index].fetch_or(bit, AcqRel);
+        if before & bit != 0 {
+            return Err(Twice);
+        }
+        if before != 0 {
+            return Ok(None);
+        }
+        let state = self.state.fetch_or(1 << (32 + index / 2), AcqRel);
+        Ok((state >> 32 == 0).then_some(Owner(state as u32)))
+    }
+
+    /// Leaves the list and returns the summary of the words that have bits. Only
+    /// after the link was read.
+    pub(crate) fn leave_list(&self) -> u32 {
+        (self.state.fetch_and(u64::from(u32::MAX), AcqRel) >> 32) as u32
+    }
+
+    /// Collects the returned slots of the words in `summary`, as the owner.
+    pub(crate) fn collect_slots(&self, mut summary: u32, returned: &Returned) -> Collected {
+        let mut taken = Collected::default();
+        while summary != 0 {
+            let pair = summary.trailing_zeros() as usize;
+            summary &= summary - 1;
+            for index in [2 * pair, 2 * pair + 1] {
+                // If one comes later, so does the bit of the summary.
+                if returned.words[index].load(Relaxed) == 0 {
+                    continue;
+                }
+                let bits = returned.words[index].swap(0, Acquire);
+                let free = self.free[index].load(Relaxed);
+                taken.twice += (bits & free).count_ones();
+                taken.slots += (bits & !free).count_ones();
+                self.free[index].store(free | bits, Relaxed);
+                self.open.store(self.open.load(Relaxed) | 1 << index, Relaxed);
+            }
+        }
+        let left = self.left.load(Relaxed).wrapping_sub(taken.slots as i32);
+        self.left.store(left, Relaxed);
+        taken
+    }
+
+    /// Sets `left` and `mark` for `used` slots in use, with the mark at `low`
+    /// or, once that is passed, at none.
+    pub(crate) fn set_used(&self, used: u32, low: u32) {
+        let mark = if used > low { low } else { 0 };
+        self.mark.store(mark, Relaxed);
+        self.left.store(used as i32 - mark as i32, Relaxed);
+    }
+
+    /// Becomes, or stays, current: frees are not counted until all slots are taken.
+    pub(crate) fn stop_count(&self) {
+        self.left.store(i32::MAX, Relaxed);
+    }
+
+    /// Slots in use as the owner counts them.
+    pub(crate) fn used(&self) -> i32 {
+        self.left.load(Relaxed).wrapping_add(self.mark.load(Relaxed) as i32)
+    }
+}

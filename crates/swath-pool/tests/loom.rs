@@ -1,0 +1,388 @@
+//! The buffer pool's returns under the model checker: every interleaving of a
+//! few threads, against owners that migrate, end and are replaced.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p swath-pool --release --test
+//! loom`. In this build a superblock has at most 128 slots.
+#![cfg(loom)]
+
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+use lock_api::{GuardSend, RawMutex};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+use swath_pool::*;
+
+/// A lock whose waiting threads stand still: the checker need not look at
+/// every turn of a spinning one. Its parts cannot be made in a constant, so
+/// they are made at the first use.
+struct LoomLock(OnceLock<(Mutex<bool>, Condvar)>);
+
+impl LoomLock {
+    fn parts(&self) -> &(Mutex<bool>, Condvar) {
+        self.0.get_or_init(|| (Mutex::new(false), Condvar::new()))
+    }
+}
+
+// All threads see one mutex, filled once: the checker runs them in turn on one thread.
+// SAFETY: `lock` and `try_lock` return only where they changed the flag from false to true
+// under the checker's mutex, which nobody can again until `unlock` stores false; that mutex
+// orders what is inside.
+unsafe impl RawMutex for LoomLock {
+    #[allow(clippy::declare_interior_mutable_const, reason = "the trait has it so")]
+    const INIT: Self = Self(OnceLock::new());
+    type GuardMarker = GuardSend;
+
+    fn lock(&self) {
+        let (flag, freed) = self.parts();
+        let mut held = flag.lock().unwrap();
+        while *held {
+            held = freed.wait(held).unwrap();
+        }
+        *held = true;
+    }
+
+    /// As if it were always taken: heaps keep segments from the start.
+    fn try_lock(&self) -> bool {
+        false
+    }
+
+    unsafe fn unlock(&self) {
+        let (flag, freed) = self.parts();
+        *flag.lock().unwrap() = false;
+        freed.notify_one();
+    }
+}
+
+type Pool = BufferPool<'static, LoomLock, FirstFit<[u64; 1]>>;
+
+/// A pool over an arena without memory, which it never touches.
+struct Checked {
+    pool: Option<Pool>,
+    superblocks: *mut [Superblock],
+    returned: *mut [Returned],
+    heaps: *mut [HeapSlot],
+    dirty: *mut [u64],
+}
+
+// SAFETY: the pointers are only used by `drop`.
+unsafe impl Send for Checked {}
+// SAFETY: as above.
+unsafe impl Sync for Checked {}
+
+const BASE: usize = 1 << 24;
+
+impl Checked {
+    fn new(units: usize, heaps: usize, options: BufferOptions) -> Arc<Self> {
+        let superblocks = Box::into_raw((0..units).map(|_| Superblock::new()).collect());
+        let returned = Box::into_raw((0..units).map(|_| Returned::new()).collect());
+        let heaps = Box::into_raw((0..heaps).map(|_| HeapSlot::new()).collect());
+        let dirty = Box::into_raw(vec![0; dirty_words(units)].into_boxed_slice());
+        // SAFETY: boxes until `drop`, after the pool.
+        let storage = unsafe {
+            Storage {
+                superblocks: &*superblocks,
+                returned: &*returned,
+                heaps: &*heaps,
+                dirty: &mut *dirty,
+            }
+        };
+        let base = NonNull::new(std::ptr::without_provenance_mut(BASE)).unwrap();
+        let source = FirstFit::new(BASE, units as u32, [0; 1], false);
+        // SAFETY: nobody touches the memory that is handed out.
+        let pool = unsafe { BufferPool::new(base, storage, source, options).unwrap() };
+        Arc::new(Self { pool: Some(pool), superblocks, returned, heaps, dirty })
+    }
+
+    fn pool(&self) -> &Pool {
+        self.pool.as_ref().unwrap()
+    }
+
+    /// At rest nothing is held and all invariants hold.
+    fn expect_empty(&self) {
+        self.pool().check().unwrap();
+        self.pool().purge_all();
+        self.pool().check().unwrap();
+        let stats = self.pool().stats();
+        assert_eq!((stats.live_bytes, stats.held_bytes, stats.late_double_frees), (0, 0, 0));
+    }
+}
+
+impl Drop for Checked {
+    fn drop(&mut self) {
+        drop(self.pool.take());
+        // SAFETY: from boxes, and the pool is gone.
+        unsafe {
+            drop(Box::from_raw(self.superblocks));
+            drop(Box::from_raw(self.returned));
+            drop(Box::from_raw(self.heaps));
+            drop(Box::from_raw(self.dirty));
+        }
+    }
+}
+
+/// A block on its way to another thread.
+#[derive(Clone, Copy)]
+struct Sent(NonNull<u8>);
+
+// SAFETY: nobody reads or writes what it leads to.
+unsafe impl Send for Sent {}
+
+impl Sent {
+    fn free(self, checked: &Checked) -> Result<(), BufferFreeError> {
+        // SAFETY: not used after.
+        unsafe { checked.pool().free(self.0) }
+    }
+}
+
+/// Frees `block` in a thread of its own that has no heap.
+fn free_there(
+    checked: &Arc<Checked>,
+    block: Sent,
+) -> thread::JoinHandle<Result<(), BufferFreeError>> {
+    let checked = Arc::clone(checked);
+    thread::spawn(move || block.free(&checked))
+}
+
+fn explore(bound: Option<usize>, body: impl Fn() + Send + Sync + 'static) {
+    let runs = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let counted = std::sync::Arc::clone(&runs);
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = bound;
+    builder.check(move || {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        body();
+    });
+    println!("{} interleavings", runs.load(std::sync::atomic::Ordering::Relaxed));
+}
+
+/// Eight slots to a superblock.
+const LONG: usize = 8192;
+/// 128 slots, in two words.
+const SHORT: usize = 512;
+
+/// A superblock goes to the global heap as soon as one of its slots is free.
+const EAGER: BufferOptions =
+    BufferOptions { empty_eighths: 1, slack: 0, purge_delay: 0, guard_segments: false };
+
+/// Two slots come back while their owner, who is out of slots, looks for some.
+#[test]
+fn a_return_meets_the_owner() {
+    explore(Some(3), || {
+        let checked = Checked::new(2, 1, BufferOptions::default());
+        let mut heap = checked.pool().attach().unwrap();
+        let blocks: Vec<Sent> = (0..8).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
+        let there = [free_there(&checked, blocks[0]), free_there(&checked, blocks[1])];
+        let more = [heap.allocate(LONG, 16).unwrap(), heap.allocate(LONG, 16).unwrap()];
+        there.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+        checked.pool().check().unwrap();
+        assert_eq!(checked.pool().stats().live_bytes, 8 * LONG as u64);
+        for block in blocks[2..].iter().map(|block| block.0).chain(more) {
+            // SAFETY: not used after.
+            unsafe { heap.free(block).unwrap() };
+        }
+        heap.collect();
+        drop(heap);
+        checked.expect_empty();
+    });
+}
+
+/// Two threads and the owner free one block: exactly one succeeds.
+#[test]
+fn a_double_return_fails() {
+    explore(None, || {
+        let checked = Checked::new(1, 1, BufferOptions::default());
+        let mut heap = checked.pool().attach().unwrap();
+        let block = Sent(heap.allocate(LONG, 16).unwrap());
+        let _kept = heap.allocate(LONG, 16).unwrap();
+        let there = [free_there(&checked, block), free_there(&checked, block)];
+        heap.collect();
+        let mut done = 0;
+        for thread in there {
+            match thread.join().unwrap() {
+                Ok(()) => done += 1,
+                Err(error) => {
+                    assert_eq!(
+                        error,
+                        BufferFreeError::NotAllocated { address: block.0.addr().get() }
+                    );
+                }
+            }
+        }
+        assert_eq!(done, 1);
+        checked.pool().check().unwrap();
+        assert_eq!(checked.pool().stats().live_bytes, LONG as u64);
+    });
+}
+
+/// The owner gives a superblock away while a slot of it comes back, and
+/// another heap takes it over.
+#[test]
+fn a_return_meets_migration() {
+    explore(Some(3), || {
+        let checked = Checked::new(3, 2, EAGER);
+        let mut heap = checked.pool().attach().unwrap();
+        // The ninth makes the first eight's superblock a full one.
+        let blocks: Vec<Sent> = (0..9).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
+        let there = free_there(&checked, blocks[0]);
+        let other = Arc::clone(&checked);
+        let taker = thread::spawn(move || {
+            let mut heap = other.pool().attach().unwrap();
+            let block = Sent(heap.allocate(LONG, 16).unwrap());
+            (block, drop(heap))
+        });
+        // SAFETY: not used after.
+        unsafe { heap.free(blocks[1].0).unwrap() };
+        there.join().unwrap().unwrap();
+        let (taken, ()) = taker.join().unwrap();
+        checked.pool().check().unwrap();
+        assert_eq!(checked.pool().stats().live_bytes, 8 * LONG as u64);
+        for block in blocks[2..].iter().chain([&taken]) {
+            // SAFETY: not used after.
+            unsafe { heap.free(block.0).unwrap() };
+        }
+        drop(heap);
+        checked.expect_empty();
+    });
+}
+
+/// A thread ends while slots of its superblock come back, and the next one takes
+/// its place, its superblock and, it may be, its heap.
+#[test]
+fn a_return_meets_the_end_of_a_thread() {
+    explore(Some(3), || {
+        let checked = Checked::new(2, 2, BufferOptions::default());
+        let mut heap = checked.pool().attach().unwrap();
+        let blocks: Vec<Sent> = (0..3).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
+        let there = free_there(&checked, blocks[0]);
+        let other = Arc::clone(&checked);
+        let taker = thread::spawn(move || {
+            let mut heap = other.pool().attach().unwrap();
+            let block = Sent(heap.allocate(LONG, 16).unwrap());
+            heap.collect();
+            (block, drop(heap))
+        });
+        drop(heap);
+        there.join().unwrap().unwrap();
+        let (taken, ()) = taker.join().unwrap();
+        checked.pool().check().unwrap();
+        for block in [blocks[1], blocks[2], taken] {
+            block.free(&checked).unwrap();
+        }
+        checked.expect_empty();
+    });
+}
+
+/// Slots of both words come back, so that the owner may take one in whose
+/// thread has not said so yet; the superblock is empty and its unit becomes
+/// another's, on whose list the late word puts it.
+#[test]
+fn a_late_word_meets_the_next_use_of_the_unit() {
+    explore(Some(3), || {
+        let checked = Checked::new(1, 1, BufferOptions::default());
+        let mut heap = checked.pool().attach().unwrap();
+        let blocks: Vec<Sent> = (0..65).map(|_| Sent(heap.allocate(SHORT, 16).unwrap())).collect();
+        for block in &blocks[1..64] {
+            // SAFETY: not used after.
+            unsafe { heap.free(block.0).unwrap() };
+        }
+        let there = [free_there(&checked, blocks[0]), free_there(&checked, blocks[64])];
+        heap.collect();
+        // There is only one unit: this works if it is free.
+        let next = heap.allocate(LONG, 16).map(Sent);
+        if let Ok(next) = next {
+            next.free(&checked).unwrap();
+        }
+        there.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+        checked.pool().check().unwrap();
+        heap.collect();
+        checked.pool().check().unwrap();
+        assert_eq!(checked.pool().stats().live_bytes, 0);
+        drop(heap);
+        checked.expect_empty();
+    });
+}
+
+/// One of two superblocks on the list is pushed again while the list is read:
+/// the other one is not lost.
+#[test]
+fn a_list_is_read_while_it_grows() {
+    explore(Some(3), || {
+        let checked = Checked::new(2, 1, BufferOptions::default());
+        let mut heap = checked.pool().attach().unwrap();
+        let blocks: Vec<Sent> = (0..11).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
+        let other = Arc::clone(&checked);
+        let (first, second) = (blocks[0], blocks[8]);
+        let both = thread::spawn(move || {
+            first.free(&other).unwrap();
+            second.free(&other).unwrap();
+        });
+        let again = free_there(&checked, blocks[9]);
+        heap.collect();
+        both.join().unwrap();
+        again.join().unwrap().unwrap();
+        checked.pool().check().unwrap();
+        heap.collect();
+        checked.pool().check().unwrap();
+        assert_eq!(checked.pool().stats().remote_frees, 3);
+    });
+}
+
+/// A slot comes back to the global heap while its superblock is handed to a heap that
+/// keeps it: the return finds its way there.
+#[test]
+fn a_return_meets_adoption() {
+    explore(Some(3), || {
+        let checked = Checked::new(3, 2, EAGER);
+        let mut heap = checked.pool().attach().unwrap();
+        // The ninth makes the first eight's superblock a full one.
+        let blocks: Vec<Sent> = (0..9).map(|_| Sent(heap.allocate(LONG, 16).unwrap())).collect();
+        // SAFETY: not used after.
+        unsafe { heap.free(blocks[1].0).unwrap() };
+        assert_eq!(checked.pool().stats().global_superblocks, 1);
+        let there = free_there(&checked, blocks[0]);
+        let mut taker = checked.pool().attach().unwrap();
+        taker.allocate(LONG, 16).unwrap();
+        checked.pool().purge_all();
+        there.join().unwrap().unwrap();
+        checked.pool().check().unwrap();
+        checked.pool().purge_all();
+        taker.collect();
+        checked.pool().check().unwrap();
+        assert_eq!(checked.pool().stats().remote_frees, 1);
+        assert_eq!(checked.pool().stats().live_bytes, 8 * LONG as u64);
+    });
+}
+
+/// A heap keeps a segment's unit and takes it again while a purge gathers it and another heap wants
+/// all units there are: nobody gets a unit that another has, and none is lost.
+#[test]
+fn a_kept_segment_is_gathered_while_its_heap_takes_it() {
+    const SEGMENT: usize = SLOT_BYTES_MAX + 1;
+    explore(Some(3), || {
+        let checked = Checked::new(2, 2, BufferOptions::default());
+        let mut heap = checked.pool().attach().unwrap();
+        let block = heap.allocate(SEGMENT, 16).unwrap();
+        // SAFETY: not used after.
+        unsafe { heap.free(block).unwrap() };
+        assert_eq!(checked.pool().stats().cached_bytes, UNIT_BYTES as u64);
+        let other = Arc::clone(&checked);
+        let taker = thread::spawn(move || {
+            let mut heap = other.pool().attach().unwrap();
+            let both = heap.allocate(2 * UNIT_BYTES, 16).map(Sent);
+            if let Ok(both) = both {
+                // SAFETY: not used after.
+                unsafe { heap.free(both.0).unwrap() };
+            }
+            other.pool().purge_all();
+        });
+        if let Ok(again) = heap.allocate(SEGMENT, 16) {
+            // SAFETY: not used after.
+            unsafe { heap.free(again).unwrap() };
+        }
+        taker.join().unwrap();
+        checked.pool().check().unwrap();
+        drop(heap);
+        checked.expect_empty();
+    });
+}
