@@ -289,3 +289,31 @@ pub(crate) fn notes(plan: &GreenPlan, run: &Run<'_>) -> Vec<String> {
     );
     notes
 }
+
+#[cfg(test)]
+impl Compared {
+    /// The numbers of a test, by design, under a load with the paper's banks.
+    pub(crate) fn of(stated: Stated, designs: &[Design], metric: &str, values: &[f64]) -> Self {
+        let axes = [MACHINE, LOAD, INTERLEAVING, BANK, DESIGN];
+        let mut grid = Grid::new(&axes, values.len());
+        let runs: Vec<Metrics> =
+            values.iter().map(|&value| vec![(metric.to_owned(), value)]).collect();
+        for design in designs {
+            let at = vec![
+                stated.machine.title().into(),
+                stated.load.title().into(),
+                ways(stated.interleaved).into(),
+                PAPER_BANK_MIB.into(),
+                design.title().into(),
+            ];
+            grid.add(at, &runs);
+        }
+        Self {
+            loads: Vec::new(),
+            designs: designs.to_vec(),
+            grid,
+            courses: Vec::new(),
+            first: Vec::new(),
+        }
+    }
+}

@@ -116,3 +116,40 @@ fn claims(stated: Stated, conditions: &Conditions) -> Vec<Statement<Compared>> {
     };
     [AllocatorName::Adaptive, AllocatorName::AdaptivePacked].into_iter().map(claim).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::claim::{Claim, Verdict};
+
+    const STATED: Stated = Stated::new(MachineName::FourGib, LoadName::Medium);
+    const LINUX: Design = Design::plain(AllocatorName::Linux);
+    const ADAPTIVE: Design = Design::plain(AllocatorName::Adaptive);
+
+    fn judged(stated: Stated, designs: &[Design], values: &[f64]) -> Claim {
+        let found = Compared::of(STATED, designs, "gain_largest", values);
+        claims(stated, &Conditions::new()).remove(0).judge(&found)
+    }
+
+    #[test]
+    fn without_the_baseline_nothing_is_claimed() {
+        let claim = judged(STATED, &[ADAPTIVE], &[1.0, 1.1, 1.2]);
+        assert_eq!(claim.verdict(), Verdict::NotMeasured);
+        assert_eq!(claim.reason(), "axis design: no Linux");
+        let claim = judged(STATED, &[LINUX], &[1.0, 1.1, 1.2]);
+        assert_eq!(claim.reason(), "axis design: no Adaptive-Buddy");
+        let other = Stated::new(MachineName::ThirtyTwoGib, LoadName::Medium);
+        let claim = judged(other, &[LINUX, ADAPTIVE], &[1.0, 1.1, 1.2]);
+        assert_eq!(claim.verdict(), Verdict::NotMeasured);
+        assert_eq!(claim.reason(), "axis machine: no 32 GiB");
+    }
+
+    #[test]
+    fn the_largest_gain_has_an_interval() {
+        let both = [LINUX, ADAPTIVE];
+        assert_eq!(judged(STATED, &both, &[1.0, 1.01, 1.02]).verdict(), Verdict::Holds);
+        assert_eq!(judged(STATED, &both, &[0.1, 0.11, 0.12]).verdict(), Verdict::Differs);
+        assert_eq!(judged(STATED, &both, &[0.5, 1.0, 1.5]).verdict(), Verdict::Undecided);
+        assert_eq!(judged(STATED, &both, &[1.0]).verdict(), Verdict::Undecided);
+    }
+}

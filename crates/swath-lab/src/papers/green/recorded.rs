@@ -373,7 +373,7 @@ fn notes(plan: &RecordedPlan, run: &Run<'_>, found: &Found) -> Vec<String> {
     notes
 }
 
-/// What is said of a recording: neither is a figure of the paper. Fallbacks
+/// The statements on a recording: none is a figure of the paper. Fallbacks
 /// happen up to some dozens of times in a thousand requests: within 5.
 fn recording_claims(name: &str) -> Vec<Statement<Found>> {
     let (place, own) = ("recorded mm_page_alloc_extfrag", name.to_owned());

@@ -134,3 +134,27 @@ fn statement<F>(design: AllocatorName, part: &str, paper: f64) -> Statement<F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::claim::{Claim, Verdict};
+    use crate::study::plan::read;
+
+    #[test]
+    fn bounds_that_cannot_fail_do_not_count() {
+        let plan: CostPlan = read("green-cost", include_str!("study.toml")).unwrap();
+        let grid = structures(&plan).unwrap();
+        let statements = claims(&Conditions::new(), |grid: &Grid| grid);
+        let claims: Vec<Claim> =
+            statements.into_iter().map(|statement| statement.judge(&grid)).collect();
+        let judged: Vec<&str> = claims
+            .iter()
+            .filter(|claim| claim.verdict() != Verdict::Identity)
+            .map(Claim::says)
+            .collect();
+        let lists = "bytes of a zone's free lists";
+        assert_eq!(judged, [format!("Linux: {lists}"), format!("Adaptive-Buddy: {lists}")]);
+        assert!(claims.iter().all(|claim| claim.measured().is_some()));
+    }
+}

@@ -1,5 +1,5 @@
-//! Which handle of a replay owns which frames, so that frames can be moved
-//! under their owners.
+//! The handles of a replay and the frames that each owns, so that frames can be
+//! moved under their owners.
 
 use foldhash::{HashMap, HashMapExt};
 use swath_arch::{Extent, Order, Pfn};

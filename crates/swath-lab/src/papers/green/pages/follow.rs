@@ -81,7 +81,7 @@ impl fmt::Display for FallbackKind {
 /// A difference of the zone's choice from the kernel's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Difference {
-    /// The zone has a block of the mobility asked for.
+    /// The zone has a block of the mobility wanted.
     OwnBlock,
     /// It finds another order or mobility.
     OtherBlock,
@@ -194,6 +194,84 @@ pub struct Course {
     steps: Vec<BlockStep>,
 }
 
+/// The owner of each frame in the snapshot; `None` for a free one.
+fn owners(snapshot: &Snapshot, end: usize) -> Vec<Option<Mobility>> {
+    let mut owner = vec![Some(Mobility::Unmovable); end];
+    for run in snapshot.runs() {
+        let of = match run.kind {
+            FrameKind::Free => None,
+            FrameKind::File | FrameKind::Anon | FrameKind::LargeFolio => Some(Mobility::Movable),
+            _ => Some(Mobility::Unmovable),
+        };
+        owner[run.extent.start.raw() as usize..run.extent.end().raw() as usize].fill(of);
+    }
+    owner
+}
+
+/// The state that the first event of each frame and pageblock shows: true if the
+/// frame was free before, and the mobility.
+fn shown_first(steps: &[BlockStep], end: usize) -> (Vec<Option<bool>>, BTreeMap<u64, Mobility>) {
+    let mut first = vec![None; end];
+    let mut mobility = BTreeMap::new();
+    let mut shows = |start: Pfn, order: Order, of: MigrateType| {
+        let last = Pfn::new(start.raw() + order.frames() - 1);
+        for pageblock in pageblock_of(start)..=pageblock_of(last) {
+            if let Some(of) = of.mobility() {
+                mobility.entry(pageblock).or_insert(of);
+            }
+        }
+    };
+    for step in steps {
+        let Some(free) = step.is_free_after() else { continue };
+        let &BlockStep { start, order, what } = step;
+        match what {
+            BlockChange::Take { found: Some(found), .. } if found.order >= PAGEBLOCK_ORDER => {
+                let k = found.order.k();
+                let block = Pfn::new(start.raw() >> k << k);
+                shows(block, found.order, found.from);
+            }
+            BlockChange::Take { found: Some(FallbackFound { from: list, .. }), .. }
+            | BlockChange::Take { wanted: list, .. }
+            | BlockChange::Give { list: Some(list) } => shows(start, order, list),
+            _ => {}
+        }
+        for known in &mut first[step.frames(end)] {
+            // What leaves the lists was free.
+            known.get_or_insert(!free);
+        }
+    }
+    (first, mobility)
+}
+
+/// The zones in the state that the owners and mobilities are of.
+fn zones(
+    snapshot: &Snapshot,
+    owner: &[Option<Mobility>],
+    mobility: &BTreeMap<u64, Mobility>,
+) -> Result<Vec<Zone>, FollowError> {
+    let ranges: Vec<ByteRange> =
+        snapshot.ranges().iter().map(|range| ByteRange::of_frames(range.frames())).collect();
+    let mut areas = vec![Extent::default(); ranges.len()];
+    let failed = |zone: &str, what: String| FollowError::Zone { zone: zone.to_owned(), what };
+    let map = MemoryMap::new(&ranges, &mut areas).map_err(|e| failed("", e.to_string()))?;
+    let mut zones = Vec::new();
+    for zone in &snapshot.facts().zones {
+        let span = Extent::new(Pfn::new(zone.start_frame), zone.spanned_frames);
+        let storage = vec![0; LinuxZone::<Vec<u64>>::storage_words(span)];
+        let built = LinuxZone::from_state(
+            &map,
+            span,
+            PAGEBLOCK_ORDER,
+            storage,
+            &mut |frame| owner[frame.raw() as usize],
+            &mut |start| mobility.get(&pageblock_of(start)).copied().unwrap_or(Mobility::Movable),
+        );
+        let built = built.map_err(|error| failed(&zone.name, error.to_string()))?;
+        zones.push(built.observed(LastFallback::default()));
+    }
+    Ok(zones)
+}
+
 /// After which step the snapshot was taken: where what the steps say of the
 /// frames differs least from it. `first` says of each frame whether its first
 /// step finds it free. O(frames of the steps).
@@ -235,47 +313,8 @@ impl Course {
         }
         let steps = steps(events);
         let end = snapshot.runs().map(|run| run.extent.end().raw()).max().unwrap_or(0) as usize;
-        // Whether in use, by whom; then what the events say first.
-        let mut owner = vec![Some(Mobility::Unmovable); end];
-        for run in snapshot.runs() {
-            let of = match run.kind {
-                FrameKind::Free => None,
-                FrameKind::File | FrameKind::Anon | FrameKind::LargeFolio => {
-                    Some(Mobility::Movable)
-                }
-                _ => Some(Mobility::Unmovable),
-            };
-            owner[run.extent.start.raw() as usize..run.extent.end().raw() as usize].fill(of);
-        }
-        let mut first = vec![None; end];
-        let mut mobility = BTreeMap::new();
-        let mut shows = |start: Pfn, order: Order, of: MigrateType| {
-            let last = Pfn::new(start.raw() + order.frames() - 1);
-            for pageblock in pageblock_of(start)..=pageblock_of(last) {
-                if let Some(of) = of.mobility() {
-                    mobility.entry(pageblock).or_insert(of);
-                }
-            }
-        };
-        for step in &steps {
-            let Some(free) = step.is_free_after() else { continue };
-            let &BlockStep { start, order, what } = step;
-            match what {
-                BlockChange::Take { found: Some(found), .. } if found.order >= PAGEBLOCK_ORDER => {
-                    let k = found.order.k();
-                    let block = Pfn::new(start.raw() >> k << k);
-                    shows(block, found.order, found.from);
-                }
-                BlockChange::Take { found: Some(FallbackFound { from: list, .. }), .. }
-                | BlockChange::Take { wanted: list, .. }
-                | BlockChange::Give { list: Some(list) } => shows(start, order, list),
-                _ => {}
-            }
-            for known in &mut first[step.frames(end)] {
-                // What leaves the lists was free.
-                known.get_or_insert(!free);
-            }
-        }
+        let mut owner = owners(snapshot, end);
+        let (first, mobility) = shown_first(&steps, end);
         let past = snapshot_step(&steps, &first, &owner);
         let mut seen = vec![false; end];
         for step in &steps[..past] {
@@ -286,28 +325,7 @@ impl Course {
                 }
             }
         }
-        let ranges: Vec<ByteRange> =
-            snapshot.ranges().iter().map(|range| ByteRange::of_frames(range.frames())).collect();
-        let mut areas = vec![Extent::default(); ranges.len()];
-        let failed = |zone: &str, what: String| FollowError::Zone { zone: zone.to_owned(), what };
-        let map = MemoryMap::new(&ranges, &mut areas).map_err(|e| failed("", e.to_string()))?;
-        let mut zones = Vec::new();
-        for zone in &snapshot.facts().zones {
-            let span = Extent::new(Pfn::new(zone.start_frame), zone.spanned_frames);
-            let storage = vec![0; LinuxZone::<Vec<u64>>::storage_words(span)];
-            let built = LinuxZone::from_state(
-                &map,
-                span,
-                PAGEBLOCK_ORDER,
-                storage,
-                &mut |frame| owner[frame.raw() as usize],
-                &mut |start| {
-                    mobility.get(&pageblock_of(start)).copied().unwrap_or(Mobility::Movable)
-                },
-            );
-            let built = built.map_err(|error| failed(&zone.name, error.to_string()))?;
-            zones.push(built.observed(LastFallback::default()));
-        }
+        let zones = zones(snapshot, &owner, &mobility)?;
         let mut course = Self { zones, steps };
         for (start, order) in follow(&course).firsts.into_iter().rev() {
             for zone in &mut course.zones {

@@ -330,7 +330,7 @@ fn pair<E>(
                 let id = blocks.add(start.raw(), order);
                 counts.allocs += 1;
                 counts.peak_frames = counts.peak_frames.max(blocks.frames);
-                // The reserves serve requests but are asked for by none.
+                // The reserves serve requests, but no request names them.
                 let mobility = migrate_type.mobility().unwrap_or(Mobility::Unmovable);
                 let op = ReplayOp::Alloc { id, order, mobility, zone_max, cpu };
                 sink(TimedOp { time_us, op });
