@@ -34,7 +34,7 @@ fn claim<'o>(outcome: &'o Outcome, says: &str) -> &'o Claim {
 
 /// The talk's study on a small machine.
 fn talk() -> String {
-    let text = plan(&superpages::PAPER, "superpages");
+    let text = plan(&superpages::paper::PAPER, "superpages");
     let cut = text
         .replace("memory_mib = 512", "memory_mib = 32")
         .replace("heap_kib = 4096", "heap_kib = 64")
@@ -77,7 +77,7 @@ fn another_processor_is_not_comparable() {
 
 #[test]
 fn other_programs_than_the_papers_are_not_comparable() {
-    let text = plan(&real_time::PAPER, "rt-programs")
+    let text = plan(&real_time::paper::PAPER, "rt-programs")
         .replace("actions = 1_000_000", "actions = 1000")
         .replace(
             "[\"transcode\", \"mc\", \"minisat\", \"picosat\", \"fft\", \"neural\"]",
@@ -95,7 +95,7 @@ fn other_programs_than_the_papers_are_not_comparable() {
 
 #[test]
 fn another_size_of_the_space_is_not_comparable() {
-    let text = plan(&real_time::PAPER, "rt-footprint")
+    let text = plan(&real_time::paper::PAPER, "rt-footprint")
         .replace("actions = 1_000_000", "actions = 2000")
         .replace("quick = 5 }", "quick = 2 }")
         .replace("pool_pages = 1_048_576", "pool_pages = 524_288");

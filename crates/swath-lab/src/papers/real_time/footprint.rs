@@ -11,8 +11,8 @@ use crate::papers::real_time::workload::Synthetic;
 use crate::study::bounds::{Ascending, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, View, metrics};
+use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::plan::{Head, Refused, require};
-use crate::study::registry::{Drawn, Shown, Study};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
 

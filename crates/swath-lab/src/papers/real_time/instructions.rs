@@ -13,7 +13,7 @@ use crate::papers::real_time::words::{BOUND, KIB, OPERATIONS, SYSTEM};
 use crate::papers::real_time::workload::Synthetic;
 use crate::study::bounds::{Bounded, Repeats};
 use crate::study::grid::{Grid, Metrics, View, metrics};
-use crate::study::registry::Drawn;
+use crate::study::kind::Drawn;
 use crate::study::results::{Figure, FigureKind, Series};
 
 const ALLOCATIONS: &str = "Fig. 5, instructions";

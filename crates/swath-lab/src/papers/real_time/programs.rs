@@ -12,8 +12,8 @@ use crate::papers::real_time::workload::Action;
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, View, metrics};
+use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::plan::{Head, Refused, require};
-use crate::study::registry::{Drawn, Shown, Study};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
 
@@ -141,7 +141,7 @@ impl ProgramName {
     }
 
     fn actions(self) -> Result<Vec<Action>, String> {
-        let reader = swath_trace::heap::file::HeapReader::new(self.recording());
+        let reader = swath_trace::heap::HeapReader::new(self.recording());
         reader.and_then(Actions::read).map_err(|error| format!("{}: {error}", self.title()))
     }
 }

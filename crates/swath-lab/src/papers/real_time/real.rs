@@ -15,8 +15,9 @@ use crate::host::memory::{
 use crate::papers::real_time::system::{PAGES, PAGES_LOG2};
 use crate::papers::superpages::study::Superpages;
 use crate::study::bounds::{Ascending, Bounded, Forms};
+use crate::study::child::child_command;
 use crate::study::grid::{CellView, Grid, Metrics, median, metrics};
-use crate::study::registry::{Drawn, Study, child_command};
+use crate::study::kind::{Drawn, Study};
 use crate::study::results::{Figure, FigureKind, Series};
 
 const FIGURE: &str = "Release, real";

@@ -14,7 +14,7 @@ use crate::papers::real_time::heap::HeapError;
 use crate::papers::real_time::system;
 use crate::papers::real_time::system::{Body, Size, System, SystemError, SystemName, Unit, Units};
 use crate::papers::real_time::workload::{Action, Synthetic};
-use crate::study::registry::child_command;
+use crate::study::child::child_command;
 
 /// An allocation or a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

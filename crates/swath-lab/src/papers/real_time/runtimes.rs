@@ -16,8 +16,8 @@ use crate::papers::real_time::words::{SYSTEM, numbers, ratio};
 use crate::study::bounds::{Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Metrics, Missing, View, largest};
+use crate::study::kind::{HostShown, Shown, Study, Uses};
 use crate::study::plan::{Head, Refused, require};
-use crate::study::registry::{HostShown, Shown, Study, Uses};
 use crate::study::run::{Run, StudyError};
 
 /// Allocations and releases of a heap on two systems.

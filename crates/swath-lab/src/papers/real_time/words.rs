@@ -8,7 +8,7 @@ use swath_region::TAG_PAGES_MAX;
 use crate::papers::real_time::run::{Observed, Step, words_max};
 use crate::papers::real_time::system::{PAGES, SystemName};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, View, metrics};
-use crate::study::registry::Drawn;
+use crate::study::kind::Drawn;
 use crate::study::results::{Figure, FigureKind, Point, Series};
 
 /// Axis: the system.

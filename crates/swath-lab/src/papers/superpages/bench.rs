@@ -8,8 +8,7 @@ use rand::RngExt;
 use swath_arch::{BASE_PAGE_BYTES, Extent, Format, PageRange, Pfn, VirtAddr};
 use swath_frame::{BuddyConfig, FrameAllocator, HeadOfList};
 use swath_hw::{Geometry, TlbForm};
-use swath_trace::access::event::{Backing, Event, Protection};
-use swath_trace::access::stream::{AccessKind, TraceError};
+use swath_trace::access::{AccessKind, MapBacking, MapProtection, TraceError, TraceEvent};
 use swath_vm::Status;
 
 use crate::papers::page_buddy::setting;
@@ -328,7 +327,7 @@ impl Bench<'_> {
 fn release() -> impl Iterator<Item = Step> {
     const PAGES: u64 = (64 << 20) / BASE_PAGE_BYTES;
     let pages = PageRange::new(BASE.page(), PAGES);
-    let unmap = Action::Memory(Event::Unmap { pages });
+    let unmap = Action::Memory(TraceEvent::Unmap { pages });
     std::iter::once(map(pages))
         .chain((0..PAGES).map(|page| word(page, AccessKind::Write)))
         .chain([Action::Begin, unmap, Action::End, Action::Exit])
@@ -336,10 +335,10 @@ fn release() -> impl Iterator<Item = Step> {
 }
 
 fn map(pages: PageRange) -> Action {
-    Action::Memory(Event::Map {
+    Action::Memory(TraceEvent::Map {
         pages,
-        protection: Protection::READ_WRITE,
-        backing: Backing::Anonymous,
+        protection: MapProtection::READ_WRITE,
+        backing: MapBacking::Anonymous,
         shared: false,
     })
 }

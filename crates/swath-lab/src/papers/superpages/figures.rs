@@ -9,7 +9,7 @@ use crate::papers::superpages::found::{
 use crate::papers::superpages::machine::{SimulatedMachine, modes};
 use crate::papers::superpages::plan::{Benchmark, GUPS, LMBENCH, SuperpagesPlan};
 use crate::study::grid::{Evidence, Missing, View};
-use crate::study::registry::{Drawn, Shown};
+use crate::study::kind::{Drawn, Shown};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 
 /// A plan, the names of its modes, and what was found.

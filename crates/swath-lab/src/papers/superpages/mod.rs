@@ -9,9 +9,6 @@
 //! [`claims`] and [`figures`] is the study, and [`real`] measures the machine
 //! that runs it.
 
-use crate::entry;
-use crate::study::paper::Paper;
-
 pub(crate) mod bench;
 pub mod benchmark;
 pub(crate) mod claims;
@@ -26,14 +23,3 @@ pub mod plan;
 pub mod process;
 pub(crate) mod real;
 pub mod study;
-
-/// The paper and its studies.
-pub static PAPER: Paper = Paper {
-    key: "Bodek 2014",
-    authors: "Z. Bodek",
-    title: "Transparent Superpages Support for FreeBSD on ARM",
-    venue: "BSDCan, Ottawa",
-    year: Some(2014),
-    doi: None,
-    studies: &[entry!(study::Superpages, "superpages.toml")],
-};

@@ -4,8 +4,9 @@ use crate::host::memory::{
     MEMORY, MemoryError, MemoryKind, MemoryPlan, RELEASED_MIB, RealMemory, measure as measure_host,
 };
 use crate::papers::superpages::plan::RealPlan;
+use crate::study::child::child_command;
 use crate::study::grid::{CellView, Value, View};
-use crate::study::registry::{Drawn, HostShown, child_command};
+use crate::study::kind::{Drawn, HostShown};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 
 /// The measurements of this machine.

@@ -16,7 +16,7 @@ use crate::papers::superpages::plan::{SuperpagesPlan, WalksFrom};
 use crate::papers::superpages::real;
 use crate::study::claim::Statement;
 use crate::study::grid::{Grid, Value};
-use crate::study::registry::{Shown, Study, Uses};
+use crate::study::kind::{Shown, Study, Uses};
 use crate::study::run::{Run, StudyError};
 
 /// Superpages off and on.

@@ -1,4 +1,5 @@
-//! Which allocations of a long sequence are stepped, and what they say of all.
+//! The choice of allocations of a long sequence that are stepped, and the
+//! estimate of all others from them.
 //!
 //! A sequence of millions of allocations runs in a tenth of a second and would
 //! take hours to step. But most of its allocations are alike: in a zone of which
@@ -33,7 +34,7 @@ const CLASSES: u16 = 256;
 pub struct Classes {
     by_alignment: bool,
     class: Vec<u16>,
-    /// Where each segment ends.
+    /// Ends of the segments.
     ends: Vec<usize>,
     bank: Option<u64>,
 }
@@ -43,13 +44,13 @@ pub struct Classes {
 pub struct Sample {
     /// Its number in the sequence, from 0.
     pub index: u32,
-    /// Whether it stands for its class in the average.
+    /// True if it stands for its class in the average.
     pub average: bool,
 }
 
-/// What is known of the allocations up to a point.
+/// The estimated cost of the allocations up to a point.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Estimate {
+pub struct CostEstimate {
     /// The average over all of them.
     pub average: f64,
     /// The largest that was stepped.
@@ -86,12 +87,12 @@ impl Classes {
         }
     }
 
-    /// How many allocations there are.
+    /// Number of allocations.
     pub fn len(&self) -> usize {
         self.class.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.class.is_empty()
     }
@@ -136,10 +137,10 @@ impl Classes {
         chosen
     }
 
-    /// What the stepped allocations say of all, at the end of each segment.
+    /// The cost of all allocations by those that were stepped, at the end of each segment.
     /// `stepped` are those that were chosen, with their instructions. O(n + s)
     /// for n allocations and s stepped.
-    pub fn estimate(&self, stepped: &[(Sample, u64)]) -> Vec<Estimate> {
+    pub fn estimate(&self, stepped: &[(Sample, u64)]) -> Vec<CostEstimate> {
         let sizes = self.sizes();
         let mut found = vec![Found::default(); sizes.len()];
         let mut worst = vec![0; self.ends.len()];
@@ -165,7 +166,7 @@ impl Classes {
                 }
             }
             worst_so_far = worst[segment].max(worst_so_far);
-            estimates.push(Estimate {
+            estimates.push(CostEstimate {
                 average: total / end as f64,
                 worst: worst_so_far,
                 error: spread.sqrt() / end as f64,
@@ -276,7 +277,7 @@ mod tests {
         assert_eq!(chosen.len(), 4);
         assert!(chosen.iter().all(|sample| sample.average));
         let stepped: Vec<_> = chosen.into_iter().zip([10, 20, 30, 40]).collect();
-        let expected = Estimate { average: 25.0, worst: 40, error: 0.0 };
+        let expected = CostEstimate { average: 25.0, worst: 40, error: 0.0 };
         assert_eq!(classes.estimate(&stepped), [expected]);
     }
 }

@@ -36,12 +36,13 @@ use swath_vm::migrate::daemon;
 use swath_vm::migrate::daemon::{Daemon, MigrationStep};
 use swath_vm::migrate::units::NodeBanks;
 
-use crate::papers::green::allocator::{AllocatorName, FallbackTally, GreenZone, ZonePlace};
-use crate::papers::green::blocks::{Blocks, NodeOwners, Released};
-pub use crate::papers::green::view::{
-    Counts, DaemonPlan, FreeBlocks, GreenConfig, GreenError, Look, MachineName, View,
+use crate::papers::green::machine::allocator::{
+    AllocatorName, FallbackTally, GreenZone, ZonePlace,
 };
-use crate::source::replay::{ReplayOp, TimedOp};
+use crate::papers::green::machine::blocks::{Blocks, NodeOwners, Released};
+use crate::papers::green::machine::config::{GreenConfig, GreenError};
+use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, MachineView};
+use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
 use swath_trace::pages::ZoneMax;
 
 /// Simulated microseconds from one step of the daemons to the next.
@@ -50,10 +51,10 @@ pub const TICK_US: u64 = 100_000;
 /// Simulated microseconds from one look at the banks to the next.
 pub const LOOK_US: u64 = 1_000_000;
 
-/// Blocks above this order are asked for only if they are to be had at once.
+/// Blocks above this order are requested only if there is one at once.
 const COSTLY_ORDER: Order = Order::known(3);
 
-/// Whether a run goes on after a look.
+/// True if a run goes on after a look.
 pub type GoOn = bool;
 
 /// Runs a machine from time 0 until `until_us`, with the requests that come
@@ -66,7 +67,7 @@ pub fn drive(
     ops: &mut dyn Iterator<Item = TimedOp>,
     until_us: u64,
     every_us: u64,
-    observe: &mut dyn FnMut(&dyn View) -> GoOn,
+    observe: &mut dyn FnMut(&dyn MachineView) -> GoOn,
 ) -> Result<(), GreenError> {
     use AllocatorName as Name;
     type Linux = LinuxZone<Vec<u64>, FallbackTally>;
@@ -99,7 +100,7 @@ struct GreenMachine<Z> {
     power: BankPower,
     down: Vec<bool>,
     total_frames: u64,
-    counts: Counts,
+    counts: MachineCounts,
     emptied: Vec<u64>,
     now_us: u64,
 }
@@ -164,7 +165,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
             power,
             down,
             total_frames,
-            counts: Counts::default(),
+            counts: MachineCounts::default(),
             emptied: Vec::new(),
             now_us: 0,
         })
@@ -179,7 +180,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         ops: &mut dyn Iterator<Item = TimedOp>,
         until_us: u64,
         every_us: u64,
-        observe: &mut dyn FnMut(&dyn View) -> GoOn,
+        observe: &mut dyn FnMut(&dyn MachineView) -> GoOn,
     ) -> Result<(), GreenError> {
         let mut next_look_us = every_us.max(1);
         let mut pass = |green: &mut Self, to_us: u64| -> Result<GoOn, GreenError> {
@@ -301,7 +302,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         Ok(())
     }
 
-    /// Counts an unmovable block if it is its section's first beside movable ones.
+    /// MachineCounts an unmovable block if it is its section's first beside movable ones.
     fn note_spoiled(&mut self, start: Pfn, order: Order) {
         let section = self.layout.section_of(start);
         let state = section.and_then(|section| self.machine.get_mut().section_state(section));
@@ -328,7 +329,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         ready.map(|_| ()).map_err(|error| self.fault(error))
     }
 
-    /// Brings a bank back that hotplug has taken offline; whether there was one.
+    /// Brings a bank back that hotplug has taken offline. Returns true if there was one.
     #[cold]
     fn online_any(&mut self) -> Result<bool, GreenError> {
         self.online_in(None)
@@ -391,7 +392,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         Ok(())
     }
 
-    /// Whether a bank rests by what its allocator or hotplug knows.
+    /// Returns true if a bank rests by what its allocator or hotplug knows.
     fn rests(&self, bank: usize) -> bool {
         let machine = self.machine.borrow();
         let Some(state) = machine.bank_state(bank) else { return false };
@@ -429,7 +430,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
     }
 }
 
-impl<Z: GreenZone> View for GreenMachine<Z> {
+impl<Z: GreenZone> MachineView for GreenMachine<Z> {
     fn look(&self) -> Look {
         let (layout, machine) = (&self.layout, self.machine.borrow());
         let present = |state: &UnitState| state.present > 0;

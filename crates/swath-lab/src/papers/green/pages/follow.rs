@@ -28,12 +28,12 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::zone::linux::{Fallback, Observe, PAGEBLOCK_ORDER, fallbacks};
 use swath_frame::{ByteRange, LinuxZone, MemoryMap, Mobility, ZoneAllocator};
 
-use crate::source::replay::mobility_of;
-use crate::source::steps::{Found, Step, What, steps};
+use crate::papers::green::pages::requests::mobility_of;
+use crate::papers::green::pages::steps::{BlockChange, BlockStep, FallbackFound, steps};
 use swath_trace::machine::{FrameKind, Snapshot};
 use swath_trace::pages::{MigrateType, PageChange, PageEvent};
 
-/// Why a recording cannot be followed.
+/// Reasons why a recording cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// Events are missing.
@@ -44,7 +44,7 @@ pub enum FollowError {
     Zone {
         /// Its name.
         zone: String,
-        /// Why.
+        /// The reason.
         what: String,
     },
 }
@@ -52,13 +52,13 @@ pub enum FollowError {
 /// A kind of fallback.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FallbackKind {
-    /// The mobility asked for.
+    /// The mobility wanted.
     pub wanted: Mobility,
     /// The mobility found.
     pub from: Mobility,
-    /// Whether the block found was of a pageblock or more.
+    /// True if the block found was of a pageblock or more.
     pub whole: bool,
-    /// Whether the pageblock changed over.
+    /// True if the pageblock changed over.
     pub claimed: bool,
 }
 
@@ -79,10 +79,10 @@ impl fmt::Display for FallbackKind {
     }
 }
 
-/// How the zone's answer differs from the kernel's.
+/// A difference of the zone's choice from the kernel's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Difference {
-    /// The zone has a block of the mobility asked for.
+    /// The zone has a block of the mobility wanted.
     OwnBlock,
     /// It finds another order or mobility.
     OtherBlock,
@@ -122,7 +122,7 @@ impl Agreement {
     }
 }
 
-/// What came out.
+/// The outcome of following a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Followed {
     /// Takes from the own mobility's lists.
@@ -192,13 +192,91 @@ type Zone = LinuxZone<Vec<u64>, LastFallback>;
 /// The zones at the recording's beginning, and what happens to their lists.
 pub struct Course {
     zones: Vec<Zone>,
-    steps: Vec<Step>,
+    steps: Vec<BlockStep>,
+}
+
+/// The owner of each frame in the snapshot; `None` for a free one.
+fn owners(snapshot: &Snapshot, end: usize) -> Vec<Option<Mobility>> {
+    let mut owner = vec![Some(Mobility::Unmovable); end];
+    for run in snapshot.runs() {
+        let of = match run.kind {
+            FrameKind::Free => None,
+            FrameKind::File | FrameKind::Anon | FrameKind::LargeFolio => Some(Mobility::Movable),
+            _ => Some(Mobility::Unmovable),
+        };
+        owner[run.extent.start.raw() as usize..run.extent.end().raw() as usize].fill(of);
+    }
+    owner
+}
+
+/// The state that the first event of each frame and pageblock shows: true if the
+/// frame was free before, and the mobility.
+fn shown_first(steps: &[BlockStep], end: usize) -> (Vec<Option<bool>>, BTreeMap<u64, Mobility>) {
+    let mut first = vec![None; end];
+    let mut mobility = BTreeMap::new();
+    let mut shows = |start: Pfn, order: Order, of: MigrateType| {
+        let last = Pfn::new(start.raw() + order.frames() - 1);
+        for pageblock in pageblock_of(start)..=pageblock_of(last) {
+            if let Some(of) = mobility_of(of) {
+                mobility.entry(pageblock).or_insert(of);
+            }
+        }
+    };
+    for step in steps {
+        let Some(free) = step.is_free_after() else { continue };
+        let &BlockStep { start, order, what } = step;
+        match what {
+            BlockChange::Take { found: Some(found), .. } if found.order >= PAGEBLOCK_ORDER => {
+                let k = found.order.k();
+                let block = Pfn::new(start.raw() >> k << k);
+                shows(block, found.order, found.from);
+            }
+            BlockChange::Take { found: Some(FallbackFound { from: list, .. }), .. }
+            | BlockChange::Take { wanted: list, .. }
+            | BlockChange::Give { list: Some(list) } => shows(start, order, list),
+            _ => {}
+        }
+        for known in &mut first[step.frames(end)] {
+            // What leaves the lists was free.
+            known.get_or_insert(!free);
+        }
+    }
+    (first, mobility)
+}
+
+/// The zones in the state that the owners and mobilities are of.
+fn zones(
+    snapshot: &Snapshot,
+    owner: &[Option<Mobility>],
+    mobility: &BTreeMap<u64, Mobility>,
+) -> Result<Vec<Zone>, FollowError> {
+    let ranges: Vec<ByteRange> =
+        snapshot.ranges().iter().map(|range| ByteRange::of_frames(range.frames())).collect();
+    let mut areas = vec![Extent::default(); ranges.len()];
+    let failed = |zone: &str, what: String| FollowError::Zone { zone: zone.to_owned(), what };
+    let map = MemoryMap::new(&ranges, &mut areas).map_err(|e| failed("", e.to_string()))?;
+    let mut zones = Vec::new();
+    for zone in &snapshot.facts().zones {
+        let span = Extent::new(Pfn::new(zone.start_frame), zone.spanned_frames);
+        let storage = vec![0; LinuxZone::<Vec<u64>>::storage_words(span)];
+        let built = LinuxZone::from_state(
+            &map,
+            span,
+            PAGEBLOCK_ORDER,
+            storage,
+            &mut |frame| owner[frame.raw() as usize],
+            &mut |start| mobility.get(&pageblock_of(start)).copied().unwrap_or(Mobility::Movable),
+        );
+        let built = built.map_err(|error| failed(&zone.name, error.to_string()))?;
+        zones.push(built.observed(LastFallback::default()));
+    }
+    Ok(zones)
 }
 
 /// After which step the snapshot was taken: where what the steps say of the
 /// frames differs least from it. `first` says of each frame whether its first
 /// step finds it free. O(frames of the steps).
-fn snapshot_step(steps: &[Step], first: &[Option<bool>], owner: &[Option<Mobility>]) -> usize {
+fn snapshot_step(steps: &[BlockStep], first: &[Option<bool>], owner: &[Option<Mobility>]) -> usize {
     let mut free: Vec<bool> = first.iter().map(|first| first.unwrap_or(false)).collect();
     let (mut differ, mut least, mut best) = (0_i64, 0_i64, 0);
     for (nth, step) in steps.iter().enumerate() {
@@ -236,47 +314,8 @@ impl Course {
         }
         let steps = steps(events);
         let end = snapshot.runs().map(|run| run.extent.end().raw()).max().unwrap_or(0) as usize;
-        // Whether in use, by whom; then what the events say first.
-        let mut owner = vec![Some(Mobility::Unmovable); end];
-        for run in snapshot.runs() {
-            let of = match run.kind {
-                FrameKind::Free => None,
-                FrameKind::File | FrameKind::Anon | FrameKind::LargeFolio => {
-                    Some(Mobility::Movable)
-                }
-                _ => Some(Mobility::Unmovable),
-            };
-            owner[run.extent.start.raw() as usize..run.extent.end().raw() as usize].fill(of);
-        }
-        let mut first = vec![None; end];
-        let mut mobility = BTreeMap::new();
-        let mut shows = |start: Pfn, order: Order, of: MigrateType| {
-            let last = Pfn::new(start.raw() + order.frames() - 1);
-            for pageblock in pageblock_of(start)..=pageblock_of(last) {
-                if let Some(of) = mobility_of(of) {
-                    mobility.entry(pageblock).or_insert(of);
-                }
-            }
-        };
-        for step in &steps {
-            let Some(free) = step.is_free_after() else { continue };
-            let &Step { start, order, what } = step;
-            match what {
-                What::Take { found: Some(found), .. } if found.order >= PAGEBLOCK_ORDER => {
-                    let k = found.order.k();
-                    let block = Pfn::new(start.raw() >> k << k);
-                    shows(block, found.order, found.from);
-                }
-                What::Take { found: Some(Found { from: list, .. }), .. }
-                | What::Take { wanted: list, .. }
-                | What::Give { list: Some(list) } => shows(start, order, list),
-                _ => {}
-            }
-            for known in &mut first[step.frames(end)] {
-                // What leaves the lists was free.
-                known.get_or_insert(!free);
-            }
-        }
+        let mut owner = owners(snapshot, end);
+        let (first, mobility) = shown_first(&steps, end);
         let past = snapshot_step(&steps, &first, &owner);
         let mut seen = vec![false; end];
         for step in &steps[..past] {
@@ -287,28 +326,7 @@ impl Course {
                 }
             }
         }
-        let ranges: Vec<ByteRange> =
-            snapshot.ranges().iter().map(|range| ByteRange::of_frames(range.frames())).collect();
-        let mut areas = vec![Extent::default(); ranges.len()];
-        let failed = |zone: &str, what: String| FollowError::Zone { zone: zone.to_owned(), what };
-        let map = MemoryMap::new(&ranges, &mut areas).map_err(|e| failed("", e.to_string()))?;
-        let mut zones = Vec::new();
-        for zone in &snapshot.facts().zones {
-            let span = Extent::new(Pfn::new(zone.start_frame), zone.spanned_frames);
-            let storage = vec![0; LinuxZone::<Vec<u64>>::storage_words(span)];
-            let built = LinuxZone::from_state(
-                &map,
-                span,
-                PAGEBLOCK_ORDER,
-                storage,
-                &mut |frame| owner[frame.raw() as usize],
-                &mut |start| {
-                    mobility.get(&pageblock_of(start)).copied().unwrap_or(Mobility::Movable)
-                },
-            );
-            let built = built.map_err(|error| failed(&zone.name, error.to_string()))?;
-            zones.push(built.observed(LastFallback::default()));
-        }
+        let zones = zones(snapshot, &owner, &mobility)?;
         let mut course = Self { zones, steps };
         for (start, order) in follow(&course).firsts.into_iter().rev() {
             for zone in &mut course.zones {
@@ -347,13 +365,13 @@ pub fn follow(course: &Course) -> Followed {
     let mut out = Followed::default();
     let mut stealing = false;
     for step in &course.steps {
-        let Step { start, order, what } = *step;
+        let BlockStep { start, order, what } = *step;
         let Some(zone) = zones.iter_mut().find(|zone| zone.span().contains(start)) else {
             continue;
         };
         let end = start.raw().saturating_add(order.frames());
         match what {
-            What::Give { list } => {
+            BlockChange::Give { list } => {
                 give(zone, start, order, &mut out);
                 let Some(list) = list.and_then(mobility_of) else { continue };
                 let same = zone.pageblock_mobility(start) == Some(list);
@@ -362,7 +380,7 @@ pub fn follow(course: &Course) -> Followed {
                     zone.set_mobility(start, list);
                 }
             }
-            What::Take { wanted, found, next } => {
+            BlockChange::Take { wanted, found, next } => {
                 stealing &= next;
                 out.given_unseen += make_free(zone, start, order);
                 let Some(wanted) = mobility_of(wanted) else {
@@ -377,8 +395,8 @@ pub fn follow(course: &Course) -> Followed {
                 }
                 use_frames(zone, start.raw()..end, false);
             }
-            What::Movable => use_frames(zone, start.raw()..end, true),
-            What::Disown => use_frames(zone, start.raw()..end, false),
+            BlockChange::Movable => use_frames(zone, start.raw()..end, true),
+            BlockChange::Disown => use_frames(zone, start.raw()..end, false),
         }
     }
     out.end = pageblocks(&zones);
@@ -445,7 +463,7 @@ fn own(
 fn fall_back(
     zone: &mut Zone,
     (start, order, wanted): (Pfn, Order, Mobility),
-    found: Found,
+    found: FallbackFound,
     stealing: &mut bool,
     out: &mut Followed,
 ) {
@@ -511,9 +529,14 @@ fn fall_back(
     }
 }
 
-/// How many frames are free or alike in the pageblock that is claimed, if it is
+/// Number of frames that are free or alike in the pageblock that is claimed, if it is
 /// not wholly free, and how many at most in those that are looked at before.
-fn looks(zone: &Zone, order: Order, wanted: Mobility, found: Found) -> (Option<u32>, Option<u32>) {
+fn looks(
+    zone: &Zone,
+    order: Order,
+    wanted: Mobility,
+    found: FallbackFound,
+) -> (Option<u32>, Option<u32>) {
     let least = if wanted == Mobility::Movable { PAGEBLOCK_ORDER.k() / 2 } else { 0 };
     let counts = |k: u32| {
         let of = Order::known(k as u8);
@@ -528,7 +551,7 @@ fn looks(zone: &Zone, order: Order, wanted: Mobility, found: Found) -> (Option<u
     (claimed, (k + 1..PAGEBLOCK_ORDER.k()).filter_map(counts).max())
 }
 
-/// What the zones did by themselves.
+/// The outcome of the zones' own choices.
 #[derive(Clone, Debug, Default)]
 pub struct RanFree {
     /// Takes, and those that got the frames that the kernel gave.
@@ -557,14 +580,14 @@ pub fn run_free(course: &Course) -> RanFree {
     }
     let mut stealing = false;
     for step in &course.steps {
-        let Step { start, order, what } = *step;
+        let BlockStep { start, order, what } = *step;
         let Some(zone) = zones.iter_mut().find(|zone| zone.span().contains(start)) else {
             continue;
         };
         let Some(places) = place.get_mut(step.frames(usize::MAX)) else { continue };
-        if let What::Movable | What::Disown = what {
+        if let BlockChange::Movable | BlockChange::Disown = what {
             let places = places.iter().copied().filter(|at| *at != NOWHERE);
-            use_frames(zone, places, what == What::Movable);
+            use_frames(zone, places, what == BlockChange::Movable);
             continue;
         }
         // A take of what is in use: that was given back unseen.
@@ -579,7 +602,7 @@ pub fn run_free(course: &Course) -> RanFree {
             }
         }
         places.fill(NOWHERE);
-        let What::Take { wanted, next, .. } = what else { continue };
+        let BlockChange::Take { wanted, next, .. } = what else { continue };
         stealing &= next;
         let before = zone.observer().count;
         let wanted = mobility_of(wanted).unwrap_or(Mobility::Unmovable);

@@ -57,7 +57,7 @@ pub enum ReplayOp {
         id: u32,
         /// The block's order.
         order: Order,
-        /// Whether its owner could be moved.
+        /// The mobility of its owner.
         mobility: Mobility,
         /// The highest zone that may serve it.
         zone_max: ZoneMax,
@@ -103,7 +103,7 @@ pub struct HeldBlock {
     pub order: Order,
 }
 
-/// What a replay came across.
+/// Counts of what a replay came across.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct ReplayCounts {
     /// Blocks allocated, without those held before.
@@ -132,7 +132,7 @@ pub struct ReplayCounts {
 /// A block, or what is left of one: its order and the handle.
 type Piece = (Order, u32);
 
-/// Which blocks are allocated.
+/// The blocks that are allocated.
 ///
 /// Invariants: pieces do not overlap; `pieces_of[id]` is how many pieces have
 /// that handle (0 for a free one); `of_order[k]` is how many have order k.
@@ -141,7 +141,7 @@ struct Blocks {
     pieces: HashMap<u64, Piece>,
     of_order: [u64; ORDER_MAX.k() as usize + 1],
     pieces_of: Vec<u32>,
-    /// Whether the block was freed in part.
+    /// True if the block was freed in part.
     parted: Vec<bool>,
     free_ids: Vec<u32>,
     frames: u64,
@@ -301,7 +301,7 @@ pub fn held_before<E>(
     Ok(held)
 }
 
-/// What [`held_before`] looks at.
+/// The part of an event that [`held_before`] looks at.
 enum Found {
     Unseen(HeldBlock),
     Allocated(HeldBlock),
@@ -349,7 +349,7 @@ fn pair<E>(
                 let id = blocks.add(start.raw(), order);
                 counts.allocs += 1;
                 counts.peak_frames = counts.peak_frames.max(blocks.frames);
-                // The reserves serve requests but are asked for by none.
+                // The reserves serve requests, but no request names them.
                 let mobility = mobility_of(migrate_type).unwrap_or(Mobility::Unmovable);
                 let op = ReplayOp::Alloc { id, order, mobility, zone_max, cpu };
                 sink(TimedOp { time_us, op });

@@ -1,12 +1,12 @@
-//! Which handle of a replay owns which frames, so that frames can be moved
-//! under their owners.
+//! The handles of a replay and the frames that each owns, so that frames can be
+//! moved under their owners.
 
 use foldhash::{HashMap, HashMapExt};
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::zone::linux::ORDER_MAX;
 use swath_vm::migrate::daemon::{Owners, Stuck};
 
-/// Where a handle's frames are.
+/// The place of a handle's frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     /// The handle is not in use.
@@ -19,7 +19,7 @@ enum Place {
     Parts,
 }
 
-/// What is known of a handle.
+/// A handle's block.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     place: Place,
@@ -73,7 +73,7 @@ impl Blocks {
         self.heads[at as usize] = head;
     }
 
-    /// Whether the handle may be given to a new block.
+    /// Returns true if the handle may name a new block.
     pub(crate) fn is_vacant(&self, id: u32) -> bool {
         self.entries.get(id as usize).is_none_or(|entry| entry.place == Place::Nowhere)
     }
@@ -86,13 +86,13 @@ impl Blocks {
         self.entries[id as usize] = Entry { place, order, cpu, movable };
     }
 
-    /// The vacant handle gets a block.
+    /// Names a block by the vacant handle.
     pub(crate) fn place(&mut self, id: u32, start: Pfn, order: Order, cpu: u16, movable: bool) {
         self.enter(id, Place::Block(start), order, cpu, movable);
         self.set_head(start, id + 1);
     }
 
-    /// The vacant handle gets single frames instead of a block.
+    /// Names single frames by the vacant handle, in place of a block.
     pub(crate) fn place_parts(&mut self, id: u32, frames: Vec<Pfn>, order: Order, cpu: u16) {
         for &frame in &frames {
             self.set_head(frame, id + 1);
@@ -106,7 +106,7 @@ impl Blocks {
         self.enter(id, Place::Failed, Order::BASE, 0, false);
     }
 
-    /// The handle is vacant again: its frames and on which CPU they were taken.
+    /// Makes the handle vacant: its frames, and the CPU on which they were taken.
     /// `None` if it was vacant.
     pub(crate) fn remove(&mut self, id: u32) -> Option<(Released, u16)> {
         let entry = self.entries.get_mut(id as usize)?;
@@ -147,12 +147,12 @@ impl Blocks {
         })
     }
 
-    /// Whether a handle's frames may be moved.
+    /// Returns true if a handle's frames may be moved.
     pub(crate) fn is_movable(&self, id: u32) -> bool {
         self.entries.get(id as usize).is_some_and(|entry| entry.movable)
     }
 
-    /// The block at `from` lies at `to` from now on. Whether it was one.
+    /// Notes that the block at `from` has moved to `to`. Returns false if there is none.
     pub(crate) fn relocate(&mut self, from: Pfn, to: Pfn, order: Order) -> bool {
         let Some((id, start, whole)) = self.block_of(from) else { return false };
         if (start, whole) != (from, order) {
@@ -170,7 +170,7 @@ impl Blocks {
         true
     }
 
-    /// Makes single frames of the block at `start`. Whether it was one.
+    /// Makes single frames of the block at `start`. Returns false if there is none.
     pub(crate) fn split(&mut self, start: Pfn, order: Order) -> bool {
         let Some((id, at, whole)) = self.block_of(start) else { return false };
         if (at, whole) != (start, order) || order == Order::BASE {
@@ -228,10 +228,10 @@ impl Blocks {
     }
 }
 
-/// Who owns the frames of a node's banks.
+/// The owners of the frames of a node's banks.
 pub(crate) struct NodeOwners<'a> {
     blocks: &'a mut Blocks,
-    /// Where blocks were moved to.
+    /// Frames that blocks were moved to.
     pub(crate) targets: Vec<Pfn>,
 }
 

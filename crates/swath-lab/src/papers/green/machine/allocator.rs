@@ -1,5 +1,5 @@
 //! The allocators that the green memory manager's studies compare, and what
-//! the harness asks each of them beyond what every zone answers.
+//! the machine needs of each beyond the interface of every zone.
 
 use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, Order};
@@ -23,6 +23,7 @@ use swath_vm::migrate::units::Emptying;
     Debug,
     Serialize,
     Deserialize,
+    schemars::JsonSchema,
     clap::ValueEnum,
 )]
 #[serde(rename_all = "kebab-case")]
@@ -52,6 +53,18 @@ impl AllocatorName {
         Self::AdaptivePacked,
     ];
 
+    /// Its name in plans.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Linux => "linux",
+            Self::LinuxMovable => "linux-movable",
+            Self::BankArray => "bank-array",
+            Self::BankList => "bank-list",
+            Self::Adaptive => "adaptive",
+            Self::AdaptivePacked => "adaptive-packed",
+        }
+    }
+
     /// Its name in figures and tables.
     pub const fn title(self) -> &'static str {
         match self {
@@ -65,10 +78,10 @@ impl AllocatorName {
     }
 }
 
-/// Linux's fallbacks, counted by what was asked for and what was found.
+/// Linux's fallbacks, counted by the mobility wanted and the one found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct FallbackTally {
-    /// By mobility asked for, mobility found, and whether the pageblock changed
+    /// By mobility wanted, mobility found, and whether the pageblock changed
     /// over; mobilities in the order of [`Mobility::ALL`].
     pub counts: [[[u64; 2]; 3]; 3],
     /// By the order of the block that was found, the largest for larger ones too.
@@ -82,7 +95,7 @@ impl FallbackTally {
         self.block_orders[(block_order.k() as usize).min(10)] += 1;
     }
 
-    /// How many there were.
+    /// Number of fallbacks.
     pub fn total(&self) -> u64 {
         self.block_orders.iter().sum()
     }
@@ -110,7 +123,7 @@ impl Observe for FallbackTally {
     }
 }
 
-/// Where an allocator lies and how it is divided.
+/// The place of an allocator, and its division into banks.
 pub(crate) struct ZonePlace<'a> {
     pub(crate) map: &'a MemoryMap<'a>,
     pub(crate) span: Extent,
@@ -119,10 +132,10 @@ pub(crate) struct ZonePlace<'a> {
 
 /// A zone's allocator, as the harness drives it.
 pub(crate) trait GreenZone: Emptying + Sized {
-    /// Words of storage of such a zone; or why there cannot be one.
+    /// Words of storage of such a zone, or the reason why there cannot be one.
     fn storage_words(place: &ZonePlace<'_>, name: AllocatorName) -> Result<usize, String>;
 
-    /// The zone at its beginning, all free; or why not.
+    /// The zone at its beginning, all free, or the reason why there cannot be one.
     fn build(place: &ZonePlace<'_>, name: AllocatorName) -> Result<Self, String>;
 
     /// Requests that were served from memory of the other kind, where the
@@ -137,7 +150,7 @@ pub(crate) trait GreenZone: Emptying + Sized {
     }
 }
 
-/// Linux's zone, all free, with nobody who watches its fallbacks.
+/// Linux's zone, all free, whose fallbacks are not counted.
 pub(crate) fn linux(place: &ZonePlace<'_>) -> Result<LinuxZone<Vec<u64>>, String> {
     let words = LinuxZone::<Vec<u64>>::storage_words(place.span);
     let zone = LinuxZone::new(place.map, place.span, PAGEBLOCK_ORDER, touched(words));
@@ -164,7 +177,7 @@ fn bank_zone<P: Placement>(
     zone.map_err(|error| error.to_string())
 }
 
-/// The bank that served last is asked first.
+/// The bank that served last is tried first.
 const LIST: ListPlacement = ListPlacement::new(true);
 
 fn pools(name: AllocatorName) -> PoolPlacement {

@@ -1,4 +1,4 @@
-//! What the events of a recording mean for the blocks of a zone: when they leave
+//! The meaning of a recording's events for the blocks of a zone: when they leave
 //! and enter the free lists, and when they count as movable.
 //!
 //! Four things are not said by an event of their own, but follow from others:
@@ -23,19 +23,19 @@ use swath_frame::zone::linux::PAGEBLOCK_ORDER;
 
 use swath_trace::pages::{MigrateType, PageChange, PageEvent};
 
-/// What happens to a block.
+/// A change of a block.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct BlockStep {
     pub(crate) start: Pfn,
     pub(crate) order: Order,
-    pub(crate) what: What,
+    pub(crate) what: BlockChange,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum What {
+pub(crate) enum BlockChange {
     /// It leaves the free lists, for a per-CPU list or its owner; whether as the
     /// next of a batch.
-    Take { wanted: MigrateType, found: Option<Found>, next: bool },
+    Take { wanted: MigrateType, found: Option<FallbackFound>, next: bool },
     /// It enters the free lists.
     Give { list: Option<MigrateType> },
     /// It counts as movable from now on, until it is given back.
@@ -46,19 +46,19 @@ pub(crate) enum What {
 
 /// A fallback's other half.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FallbackFound {
     pub(crate) order: Order,
     pub(crate) from: MigrateType,
     pub(crate) claimed: bool,
 }
 
-impl Step {
-    /// Whether it enters the free lists or leaves them; `None` for neither.
+impl BlockStep {
+    /// True if it enters the free lists, false if it leaves them; `None` for neither.
     pub(crate) fn is_free_after(&self) -> Option<bool> {
         match self.what {
-            What::Take { .. } => Some(false),
-            What::Give { .. } => Some(true),
-            What::Movable | What::Disown => None,
+            BlockChange::Take { .. } => Some(false),
+            BlockChange::Give { .. } => Some(true),
+            BlockChange::Movable | BlockChange::Disown => None,
         }
     }
 
@@ -85,7 +85,7 @@ impl NewMovable {
     const FULL: usize = 31;
 
     /// Takes a new block in. Larger ones do not wait.
-    fn add(&mut self, start: Pfn, order: Order, cpu: u16, steps: &mut Vec<Step>) {
+    fn add(&mut self, start: Pfn, order: Order, cpu: u16, steps: &mut Vec<BlockStep>) {
         let row = self.rows.entry(cpu).or_default();
         row.push((start, order));
         if row.len() == Self::FULL || order > Order::BASE {
@@ -94,22 +94,22 @@ impl NewMovable {
     }
 
     /// A block is given back, which cannot happen while it waits.
-    fn give_back(&mut self, start: Pfn, steps: &mut Vec<Step>) {
+    fn give_back(&mut self, start: Pfn, steps: &mut Vec<BlockStep>) {
         let holds = |row: &&mut Vec<(Pfn, Order)>| row.iter().any(|(at, _)| *at == start);
         if let Some(row) = self.rows.values_mut().find(holds) {
             Self::empty(row, steps);
         }
     }
 
-    fn empty(row: &mut Vec<(Pfn, Order)>, steps: &mut Vec<Step>) {
-        let step = |(start, order)| Step { start, order, what: What::Movable };
+    fn empty(row: &mut Vec<(Pfn, Order)>, steps: &mut Vec<BlockStep>) {
+        let step = |(start, order)| BlockStep { start, order, what: BlockChange::Movable };
         steps.extend(row.drain(..).map(step));
     }
 }
 
 /// The steps among the events. O(n log n) for n events.
-pub(crate) fn steps(events: &[PageEvent]) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
+pub(crate) fn steps(events: &[PageEvent]) -> Vec<BlockStep> {
+    let mut steps: Vec<BlockStep> = Vec::new();
     let mut last_take = BTreeMap::new();
     let mut batch = None;
     let mut new_movable = NewMovable::default();
@@ -120,7 +120,7 @@ pub(crate) fn steps(events: &[PageEvent]) -> Vec<Step> {
         let own_last_take = last_take.remove(&cpu);
         let mut take = |start: Pfn, order: Order, wanted, found| {
             let next = batch.replace((cpu, order, wanted)) == Some((cpu, order, wanted));
-            Step { start, order, what: What::Take { wanted, found, next } }
+            BlockStep { start, order, what: BlockChange::Take { wanted, found, next } }
         };
         let step = match event.change {
             PageChange::Take { start, order, migrate_type, .. } => {
@@ -128,10 +128,13 @@ pub(crate) fn steps(events: &[PageEvent]) -> Vec<Step> {
                 take(start, order, migrate_type, None)
             }
             PageChange::Fallback { start, order, fallback_order, wanted, found, claimed } => {
-                let new = Found { order: fallback_order, from: found, claimed };
+                let new = FallbackFound { order: fallback_order, from: found, claimed };
                 if let Some(nth) = own_last_take
-                    && let Step { start: at, order: of, what: What::Take { wanted: by, found, .. } } =
-                        &mut steps[nth]
+                    && let BlockStep {
+                        start: at,
+                        order: of,
+                        what: BlockChange::Take { wanted: by, found, .. },
+                    } = &mut steps[nth]
                     && (*at, *of, *by) == (start, order, wanted)
                 {
                     *found = Some(new);
@@ -142,17 +145,17 @@ pub(crate) fn steps(events: &[PageEvent]) -> Vec<Step> {
             PageChange::Drain { start, order, migrate_type } => {
                 given.remove(&start.raw());
                 batch = None;
-                Step { start, order, what: What::Give { list: Some(migrate_type) } }
+                BlockStep { start, order, what: BlockChange::Give { list: Some(migrate_type) } }
             }
             PageChange::Free { start, order } => {
                 new_movable.give_back(start, &mut steps);
                 if per_cpu(order) {
                     given.insert(start.raw(), steps.len());
                     batch = batch.filter(|(of, ..)| *of != cpu);
-                    Step { start, order, what: What::Disown }
+                    BlockStep { start, order, what: BlockChange::Disown }
                 } else {
                     batch = None;
-                    Step { start, order, what: What::Give { list: None } }
+                    BlockStep { start, order, what: BlockChange::Give { list: None } }
                 }
             }
             PageChange::Alloc { start, order, migrate_type, .. } => {
@@ -165,11 +168,11 @@ pub(crate) fn steps(events: &[PageEvent]) -> Vec<Step> {
             }
             _ => continue,
         };
-        if let What::Take { .. } = step.what {
+        if let BlockChange::Take { .. } = step.what {
             let frames = step.start.raw()..step.start.raw().saturating_add(step.order.frames());
             let unseen: Vec<u64> = given.range(frames).map(|(start, _)| *start).collect();
             for nth in unseen.iter().filter_map(|start| given.remove(start)) {
-                steps[nth].what = What::Give { list: None };
+                steps[nth].what = BlockChange::Give { list: None };
             }
         }
         steps.push(step);

@@ -42,13 +42,13 @@ use rand_pcg::Pcg64Mcg;
 use swath_arch::Order;
 use swath_frame::Mobility;
 
-use crate::source::replay::{ReplayOp, TimedOp};
+use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
 use swath_trace::pages::ZoneMax;
 
 /// Simulated time from one decision to the next, in microseconds.
 pub const TICK_US: u64 = 100_000;
 
-/// How long the machine boots, in microseconds; from then on the bounds hold.
+/// Simulated microseconds of boot; from then on the bounds hold.
 pub const BOOT_US: u64 = 60_000_000;
 
 const SECOND_US: u64 = 1_000_000;
@@ -92,7 +92,7 @@ impl LoadMachine {
     }
 }
 
-/// How heavy the load is.
+/// The weight of a load.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LoadKind {
     /// 10% to 50%, a build now and then.
@@ -114,7 +114,7 @@ impl LoadKind {
     }
 }
 
-/// What a block of frames belongs to.
+/// The owner of a block of frames.
 #[derive(Clone, Copy)]
 struct Owner {
     mobility: Mobility,
@@ -131,9 +131,9 @@ struct Process {
     /// Anonymous frames now, and how many there will be.
     grown: u64,
     want: u64,
-    /// Whether some of its memory comes as blocks of order 9.
+    /// True if some of its memory comes as blocks of order 9.
     huge: bool,
-    /// When it began and when it ends, for a job.
+    /// Begin and end, for a job.
     born_us: u64,
     exit_us: u64,
 }
@@ -143,7 +143,7 @@ struct CachedFile {
     blocks: Vec<u32>,
 }
 
-/// Which processes.
+/// A group of processes.
 #[derive(Clone, Copy)]
 enum Group {
     Lasting,
@@ -438,7 +438,7 @@ impl PageLoad {
     }
 }
 
-/// What happens in a tick.
+/// The events of a tick.
 impl PageLoad {
     fn step(&mut self) {
         self.ops.clear();
@@ -478,7 +478,7 @@ impl PageLoad {
         while self.used < all && self.read_some_file() > 0 {}
     }
 
-    /// How often something that happens to each of `count` once in `every_us`
+    /// Number of times that something that happens to each of `count` once in `every_us`
     /// on average happens in this tick.
     fn times(&mut self, count: u64, every_us: u64) -> u64 {
         let expected = count as f64 * TICK_US as f64 / every_us as f64;
