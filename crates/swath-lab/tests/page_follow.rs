@@ -2,11 +2,11 @@
 
 use swath_arch::{Order, Pfn};
 use swath_frame::Mobility;
-use swath_lab::papers::green::replay::FOLLOWED;
-use swath_lab::source::follow::{
+use swath_lab::papers::green::pages::follow::{
     Agreement, Course, Difference, FallbackKind, FollowError, follow, run_free,
 };
-use swath_lab::source::replay::migrate_type_of;
+use swath_lab::papers::green::pages::recordings::FOLLOWED;
+use swath_lab::papers::green::pages::requests::migrate_type_of;
 use swath_trace::machine::{FrameKind, MachineFacts, RamRange, Snapshot, ZoneFacts};
 use swath_trace::pages::{PageChange, PageEvent, PageReader, ZoneMax};
 

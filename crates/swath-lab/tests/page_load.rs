@@ -1,8 +1,8 @@
 //! Synthetic loads: a ledger beside them that only believes the requests.
 
 use swath_frame::Mobility;
-use swath_lab::source::load::{BOOT_US, LoadKind, LoadMachine, PageLoad};
-use swath_lab::source::replay::{ReplayOp, TimedOp};
+use swath_lab::papers::green::pages::load::{BOOT_US, LoadKind, LoadMachine, PageLoad};
+use swath_lab::papers::green::pages::requests::{ReplayOp, TimedOp};
 use swath_trace::pages::ZoneMax;
 
 const MINUTE_US: u64 = 60_000_000;

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use swath_arch::{Order, Pfn};
 use swath_frame::Mobility;
-use swath_lab::source::replay::{HeldBlock, ReplayCounts, ReplayOp, TimedOp, held_before, replay};
+use swath_lab::papers::green::pages::requests::{
+    HeldBlock, ReplayCounts, ReplayOp, TimedOp, held_before, replay,
+};
 use swath_trace::pages::{MigrateType, PageChange, PageEvent, PageReader, ZoneMax};
 
 fn order(k: u8) -> Order {

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
-use swath_lab::papers::green::allocator::AllocatorName;
-use swath_lab::papers::green::machine::MachineName;
-use swath_lab::papers::green::plan::LoadName;
-use swath_lab::papers::green::replay::{self, ReplayError, ReplayOptions, Source, Table};
+use swath_lab::papers::green::machine::allocator::AllocatorName;
+use swath_lab::papers::green::machine::config::MachineName;
+use swath_lab::papers::green::replay::{
+    self, ReplayError, ReplayOptions, ReplayTable, RequestSource,
+};
+use swath_lab::papers::green::setting::LoadName;
 
 use crate::failure::Failure;
 use crate::progress::{INTERRUPTED, bytes_bar, watch_for_interrupts};
@@ -49,8 +51,8 @@ pub(crate) struct ReplayArgs {
 /// Replays and prints a table for each allocator.
 pub(crate) fn run(args: ReplayArgs) -> Result<(), Failure> {
     let source = match (args.load, args.file) {
-        (Some(load), _) => Source::Load(load.kind(), args.hours),
-        (None, Some(file)) => Source::Recording(file),
+        (Some(load), _) => RequestSource::Load(load.kind(), args.hours),
+        (None, Some(file)) => RequestSource::Recording(file),
         (None, None) => return Err(Failure::new(2, "neither a recording nor a load")),
     };
     let mut allocators = args.allocator;
@@ -78,7 +80,7 @@ pub(crate) fn run(args: ReplayArgs) -> Result<(), Failure> {
     }
     for table in &tables {
         say!("{}", table.allocator.title());
-        say!("{}", Table::HEAD);
+        say!("{}", ReplayTable::HEAD);
         for line in table.lines() {
             say!("{line}");
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use swath_lab::source::replay;
+use swath_lab::papers::green::pages::requests;
 use swath_trace::access::{AccessKind, TraceError, TraceReader};
 use swath_trace::container::FileError;
 use swath_trace::heap::{HeapReader, HeapSummary};
@@ -76,7 +76,7 @@ fn show_pages(file: &Path, json: bool) -> Result<(), FileError> {
             duration_us = event.time_us;
         }
     });
-    let replayed = replay::replay(events, &[], &mut |_| {})?;
+    let replayed = requests::replay(events, &[], &mut |_| {})?;
     let lost = reader.lost();
     let all: u64 = counts.iter().sum();
     let kinds = PageChange::NAMES.into_iter().zip(counts);

@@ -10,13 +10,14 @@ use serde_json::Value;
 use snapbox::file;
 use swath_arch::Order;
 use swath_frame::Mobility;
-use swath_lab::papers::green::allocator::AllocatorName;
-use swath_lab::papers::green::machine::{
-    DaemonPlan, GreenConfig, GreenError, Look, MachineName, View, drive,
+use swath_lab::papers::green::machine::allocator::AllocatorName;
+use swath_lab::papers::green::machine::computer::drive;
+use swath_lab::papers::green::machine::config::{
+    DaemonConfig, GreenConfig, GreenError, MachineName,
 };
-use swath_lab::source::replay::{ReplayOp, TimedOp};
-use swath_lab::study::old::plan::Plan;
-use swath_lab::study::old::registry::BUILT_IN;
+use swath_lab::papers::green::machine::view::{Look, MachineView};
+use swath_lab::papers::green::pages::requests::{ReplayOp, TimedOp};
+use swath_lab::papers::green::paper::PAPER;
 use swath_trace::pages::ZoneMax;
 
 /// Seconds of random work: memory fills to three quarters, most of it goes
@@ -70,7 +71,7 @@ fn work(seed: u64) -> Vec<TimedOp> {
 /// Runs the work; everything is checked at every look.
 fn looks(config: GreenConfig, ops: &[TimedOp]) -> Vec<Look> {
     let mut looks = Vec::new();
-    let mut observe = |view: &dyn View| {
+    let mut observe = |view: &dyn MachineView| {
         let look = view.look();
         if let Err(what) = view.check() {
             panic!("{config:?} at {} µs: {what}", look.time_us);
@@ -85,7 +86,7 @@ fn looks(config: GreenConfig, ops: &[TimedOp]) -> Vec<Look> {
 }
 
 fn four_gib(allocator: AllocatorName, migrate: bool) -> GreenConfig {
-    let daemon = migrate.then_some(DaemonPlan::DEFAULT);
+    let daemon = migrate.then_some(DaemonConfig::DEFAULT);
     GreenConfig { daemon, ..GreenConfig::new(allocator, MachineName::FourGib) }
 }
 
@@ -267,32 +268,7 @@ fn replay_says_what_is_wrong() {
 }
 
 fn plan_text(study: &str) -> &'static str {
-    BUILT_IN.iter().find(|(name, _)| *name == study).unwrap().1
-}
-
-#[test]
-fn a_wrong_plan_names_the_key() {
-    let plan = plan_text("green-power");
-    for (from, to, key) in [
-        ("minutes = 180", "minutes = 2", "runs.minutes"),
-        ("minutes_quick = 40", "minutes_quick = 0", "runs.minutes_quick"),
-        ("machine = \"32g\"", "machine = \"64g\"", "machine"),
-        ("load = \"light\"", "load = \"heavy\"", "load"),
-        ("allocator = \"linux\"", "allocator = \"adaptive\"", "designs"),
-        ("interval_ms = 1000", "interval_ms = 0", "daemon.interval_ms"),
-        ("budget_frames = 4096", "budget_frames = 0", "daemon.budget_frames"),
-        (
-            "occupied_permille_max = 900",
-            "occupied_permille_max = 1001",
-            "daemon.occupied_permille_max",
-        ),
-        ("reserve_frames = 16384", "reserve_frames = 99999999", "daemon.reserve_frames"),
-        ("retry_ms = 30000", "retries = 3", "retries"),
-    ] {
-        assert!(plan.contains(from), "{from}");
-        let error = Plan::parse("green-power", &plan.replace(from, to)).unwrap_err().to_string();
-        assert!(error.contains(key), "{to}: {error}");
-    }
+    PAPER.studies.iter().find(|entry| entry.code.kind() == study).unwrap().plan
 }
 
 /// Each study on a few minutes of the small machine: all its figures have data.
@@ -302,12 +278,21 @@ fn studies_run() {
     for name in ["green-layout", "green-hotplug", "green-power", "green-migration", "green-replay"]
     {
         let mut plan: toml::Table = plan_text(name).parse().unwrap();
-        let runs = plan["runs"].as_array_mut().unwrap();
-        runs.retain(|run| run["machine"].as_str() == Some("4g"));
-        runs.truncate(1);
-        runs[0]["minutes_quick"] = 3.into();
+        let quick = |table: &mut toml::Value, key: &str, value: i64| {
+            table[key].as_table_mut().unwrap().insert("quick".to_owned(), value.into());
+        };
+        if let Some(runs) = plan.get_mut("runs") {
+            let runs = runs.as_array_mut().unwrap();
+            runs.retain(|run| run["machine"].as_str() == Some("4g"));
+            runs.truncate(1);
+            quick(&mut runs[0], "minutes", 3);
+        } else {
+            quick(&mut plan["load"], "minutes", 3);
+        }
+        let mut whole = toml::Value::Table(plan);
+        quick(&mut whole, "repeats", 1);
         let path = dir.path().join(format!("{name}.toml"));
-        std::fs::write(&path, plan.to_string()).unwrap();
+        std::fs::write(&path, whole.to_string()).unwrap();
         let out = dir.path().to_str().unwrap();
         let args = ["study", "--plan", path.to_str().unwrap(), "--quick", "--out", out];
         let output = swath(&args);

@@ -1,9 +1,5 @@
 //! Inputs of studies that are no plan: memory before a study asks for some, and real
 //! machines and programs.
 
-pub mod follow;
-pub mod load;
 pub mod memory;
 pub mod real;
-pub mod replay;
-pub(crate) mod steps;

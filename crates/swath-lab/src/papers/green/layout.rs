@@ -1,170 +1,157 @@
-//! Which sections are in use, and which by the kernel, on a machine that has
-//! run for a while (Fig. 1, 2 and 7).
+//! The sections in use, and those that hold kernel memory, on a machine that has
+//! run for a while (Panwar and Gopinath, Fig. 1, 2 and 7).
 
 use swath_frame::machine::UnitState;
 
-use crate::papers::green::allocator::AllocatorName;
-use crate::papers::green::plan::{GreenPlan, GreenRun, LoadName};
-use crate::papers::green::track;
-use crate::papers::green::track::{Sections, Track, Tracks, find};
-use crate::study::results::{Claim, Figure, FigureKind, Point, Series, StudyResult, Unit};
-use crate::study::run;
-use crate::study::run::{Outcome, Run, StudyError};
+use crate::papers::green::compare::{Compared, Stated, compare, notes, nothing, of_design};
+use crate::papers::green::machine::allocator::AllocatorName;
+use crate::papers::green::machine::config::MachineName;
+use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB};
+use crate::papers::green::track::Track;
+use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::results::{Figure, FigureKind, Point, Series};
+use crate::study::run::{Run, StudyError};
 
-type Rows = [(GreenRun, Tracks)];
+/// Sections in use and with kernel memory.
+pub struct Layout;
 
-/// Runs the plan.
-///
-/// # Errors
-/// [`StudyError`].
-pub fn run(plan: &GreenPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
-    let rows = track::track_all(plan, run)?;
-    let (mut figures, mut series) = (Vec::new(), Vec::new());
-    let (mut claims, mut findings) = (Vec::new(), Vec::new());
-    for (nth, (row, tracks)) in rows.iter().enumerate() {
-        // The first has the paper's names.
-        let named = |name: &str| match nth {
-            0 => name.to_owned(),
-            _ => format!("{name}, {}", row.title()),
-        };
-        let occupancy = named("Fig. 1");
-        let kernel = named("Fig. 2 and 7");
-        let x_label = format!("section of 128 MiB, {}", row.title());
-        let used = (tracks.first()).map_or(0.0, |(_, track)| 1.0 - track.free_share_at_lowest());
-        let map = |id: &str, title: &str, y_label: &str| Figure {
-            y_range: Some((0.0, 1.0)),
-            caption: format!(
-                "At the moment of the second half at which the least memory is in use: {:.0}%.",
-                100.0 * used
-            ),
-            ..Figure::new(id, title, FigureKind::Map, &x_label, y_label)
-        };
-        figures.push(map(&occupancy, "Frames in use by section", "share of frames in use"));
-        figures.push(map(&kernel, "Sections with a kernel frame", "holds unmovable memory"));
-        for (design, track) in tracks {
-            let share = |state: &UnitState| 1.0 - state.free as f64 / state.present as f64;
-            let points = track.cells(share);
-            series.push(Series::new(&occupancy, "section", "used_share", &design.title(), points));
-            let points = track.cells(|state| f64::from(u8::from(state.unmovable > 0)));
-            series.push(Series::new(&kernel, "section", "has_kernel", &design.title(), points));
-        }
-        claims.extend(judge(*row, tracks, &rows));
-        findings.extend(finding(*row, tracks));
-    }
-    let finding = format!("{} {}", plan.about.purpose, findings.join(" "));
-    let notes = track::notes(plan, run);
-    Ok(Outcome {
-        result: StudyResult {
-            figures,
-            series,
-            claims,
-            notes,
-            ..run::result(&plan.about, plan, run, finding.trim().to_owned())
-        },
-        host: None,
-    })
-}
+impl Study for Layout {
+    const KIND: &'static str = "green-layout";
+    type Plan = GreenPlan;
+    type Found = Compared;
 
-impl Track {
-    fn free_share_at_lowest(&self) -> f64 {
-        self.lowest.look.free_frames as f64 / self.lowest.look.total_frames as f64
+    fn seeds(plan: &GreenPlan, quick: bool) -> u64 {
+        plan.repeats.of(quick).get()
     }
 
-    /// The sections that have frames, each at its number.
-    fn cells(&self, of: impl Fn(&UnitState) -> f64) -> Vec<Point> {
-        let states = self.lowest.states.iter().enumerate();
-        let present = states.filter(|(_, state)| state.present > 0);
-        present.map(|(section, state)| Point::at(section as f64, of(state))).collect()
+    fn measure(plan: &GreenPlan, run: &Run<'_>) -> Result<Compared, StudyError> {
+        compare(plan, run, &[], &nothing)
     }
 
-    /// Of the sections with kernel memory, the share that stands side by side
-    /// from the first section of a zone on.
-    fn kernel_in_rows(&self) -> f64 {
-        let Sections { look, states, zone_starts } = &self.lowest;
-        let ends = zone_starts.iter().skip(1).copied().chain([states.len()]);
-        let rows = zone_starts.iter().zip(ends).map(|(&start, end)| &states[start..end]);
-        let in_row = |row: &[UnitState]| row.iter().take_while(|s| s.unmovable > 0).count();
-        rows.map(in_row).sum::<usize>() as f64 / look.kernel_sections.max(1) as f64
+    fn claims(plan: &GreenPlan, run: &Run<'_>) -> Vec<Statement<Compared>> {
+        let paper = Stated::new(MachineName::ThirtyTwoGib, LoadName::Filled);
+        let small = Stated { machine: MachineName::FourGib, ..paper };
+        let other = Conditions::new().same("machine", "32 GiB", "4 GiB");
+        let mut all = claims(paper, &paper.conditions(plan, run.quick));
+        // Shown beside, but the paper's figures are of the other machine.
+        all.extend(claims(small, &other));
+        all
     }
 
-    /// The share of sections that are wholly free.
-    fn whole_share(&self) -> f64 {
-        let Sections { look, states, .. } = &self.lowest;
-        let whole = states.iter().filter(|s| s.present > 0 && s.free == s.present);
-        whole.count() as f64 / look.sections as f64
-    }
-
-    /// The share of sections with kernel memory.
-    fn kernel_share(&self) -> f64 {
-        self.lowest.look.kernel_sections as f64 / self.lowest.look.sections as f64
-    }
-}
-
-fn finding(row: GreenRun, tracks: &Tracks) -> Option<String> {
-    let linux = find(tracks, AllocatorName::Linux, false)?;
-    let parts: Vec<String> = tracks
-        .iter()
-        .map(|(design, track)| {
-            let look = &track.lowest.look;
-            format!("{} {} and {}", design.title(), look.kernel_sections, look.resting_banks)
-        })
-        .collect();
-    Some(format!(
-        "{}, {:.0}% in use, of {} sections so many hold kernel memory and of {} banks so many \
-         are wholly free: {}.",
-        row.title(),
-        100.0 * (1.0 - linux.free_share_at_lowest()),
-        linux.lowest.look.sections,
-        linux.lowest.look.banks,
-        parts.join("; ")
-    ))
-}
-
-/// What Linux shows under the loads that never filled this machine's memory.
-fn unfilled(row: GreenRun, rows: &Rows, of: impl Fn(&Track) -> f64) -> String {
-    let others = rows
-        .iter()
-        .filter(|(other, _)| other.machine == row.machine && other.load != LoadName::Filled);
-    let shares = others.filter_map(|(other, tracks)| {
-        let track = find(tracks, AllocatorName::Linux, false)?;
-        let share = 100.0 * of(track);
-        Some(format!(
-            " Under the {} load, which never fills memory, it is {share:.0}%.",
-            other.load.title()
-        ))
-    });
-    shares.collect()
-}
-
-/// The paper's figures are of a machine that has been up for long, after file
-/// benchmarks; other loads only vary them.
-fn judge(row: GreenRun, tracks: &Tracks, rows: &Rows) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    if row.load != LoadName::Filled {
-        return claims;
-    }
-    let at = |figure: &str| format!("{figure} ({})", row.title());
-    let mut push = |claim: Claim, cause: &str| {
-        claims.push(claim.with_unit(Unit::Share).with_cause(cause));
-    };
-    if let Some(linux) = find(tracks, AllocatorName::Linux, false) {
-        let says = "Linux: no section is wholly free although most memory is";
-        let claim = Claim::at_most(&at("Fig. 1"), says, 0.0, linux.whole_share(), 0.1);
-        push(claim, &unfilled(row, rows, Track::whole_share));
-        let (says, paper) =
-            ("Linux: more than 170 of 256 sections hold kernel memory", 170.0 / 256.0);
-        let claim = Claim::at_least(&at("Fig. 2"), says, paper, linux.kernel_share(), 0.1);
-        push(claim, &unfilled(row, rows, Track::kernel_share));
-    }
-    if let Some(adaptive) = find(tracks, AllocatorName::Adaptive, false) {
-        let says = "Adaptive-Buddy: kernel memory is in contiguous sections from the first of \
-                    each zone on";
-        let claim = Claim::at_least(&at("Fig. 7"), says, 1.0, adaptive.kernel_in_rows(), 0.1);
-        push(
-            claim,
-            "Where the peak fills a zone, the kernel takes the emptiest bank of POOL_USER, \
-             wherever that lies, and keeps it.",
+    fn show(plan: &GreenPlan, run: &Run<'_>, found: &Compared) -> Shown {
+        let figures = found.loads.iter().flat_map(|load| maps(plan, found, load)).collect();
+        let findings = found.loads.iter().map(|load| finding(found, load));
+        let mut notes = notes(plan, run);
+        notes.push(
+            "The paper's figures are of a machine that has been up for long and has run file \
+             benchmarks: page cache has filled its memory before. The filled load does so, and \
+             the claims are on it; the light load, which leaves half of memory untouched since \
+             boot, differs in that alone."
+                .to_owned(),
         );
+        let finding = findings.collect::<Vec<_>>().join(" ");
+        Shown { finding, figures, notes, host: None }
     }
-    claims
+}
+
+/// The paper's name of a figure for its machine and load, and with another's
+/// title for another.
+fn id(name: &str, load: &LoadRun) -> String {
+    let paper = Stated::new(MachineName::ThirtyTwoGib, LoadName::Filled);
+    let own = load.title() == paper.title() && load.bank_mib.get() == PAPER_BANK_MIB;
+    if own { name.to_owned() } else { format!("{name}, {}", load.title()) }
+}
+
+/// The maps of sections, of the first of the seeds.
+fn maps(plan: &GreenPlan, found: &Compared, load: &LoadRun) -> Vec<Drawn> {
+    let x_label = format!("section of 128 MiB, {}", load.title());
+    let used = found.first(load).map(|(_, track)| {
+        let look = &track.lowest.look;
+        100.0 * (1.0 - look.free_frames as f64 / look.total_frames as f64)
+    });
+    let caption = format!(
+        "With the seed {} alone, at the moment of the second half at which the least memory is in \
+         use: {:.0}%.",
+        plan.about.seed,
+        used.fold(0.0, f64::max),
+    );
+    type Of = fn(&UnitState) -> f64;
+    let maps: [(&str, &str, &str, &str, Of); 2] = [
+        ("Fig. 1", "Frames in use by section", "share of frames in use", "used_share", |state| {
+            1.0 - state.free as f64 / state.present as f64
+        }),
+        (
+            "Fig. 2 and 7",
+            "Sections with a kernel frame",
+            "holds unmovable memory",
+            "has_kernel",
+            |state| f64::from(u8::from(state.unmovable > 0)),
+        ),
+    ];
+    let map = |(name, title, y_label, y, of): (&str, &str, &str, &str, Of)| {
+        let id = id(name, load);
+        let figure = Figure::new(&id, title, FigureKind::Map, &x_label, y_label);
+        let row = |(design, track): (Design, &Track)| {
+            Series::new(&id, "section", y, &design.title(), cells(track, of))
+        };
+        let series = found.first(load).map(row).collect();
+        Drawn { figure: figure.with_y_range(0.0, 1.0).with_caption(&caption), series }
+    };
+    maps.into_iter().map(map).collect()
+}
+
+/// The sections that have frames, each at its number.
+fn cells(track: &Track, of: fn(&UnitState) -> f64) -> Vec<Point> {
+    let states = track.lowest.states.iter().enumerate();
+    let present = states.filter(|(_, state)| state.present > 0);
+    present.map(|(section, state)| Point::at(section as f64, of(state))).collect()
+}
+
+fn finding(found: &Compared, load: &LoadRun) -> String {
+    let metrics = ["kernel_share_at_lowest", "whole_share_at_lowest", "used_at_lowest"];
+    let parts = found.sentence(load, &metrics, |title, values| {
+        format!("{title} {:.0}% and {:.0}%", 100.0 * values[0], 100.0 * values[1])
+    });
+    let used = found.designs.first().and_then(|&one| found.mean(load, one, "used_at_lowest"));
+    format!(
+        "{}, {:.0}% in use, shares of sections that hold kernel memory and that are wholly free: \
+         {}.",
+        load.title(),
+        100.0 * used.unwrap_or(0.0),
+        parts.join("; ")
+    )
+}
+
+/// The statements on these figures. Fig. 1 and 7 say "none" and "contiguous",
+/// Fig. 2 "more than": each is judged to that side only, with a tolerance of a
+/// tenth of all sections.
+fn claims(stated: Stated, conditions: &Conditions) -> Vec<Statement<Compared>> {
+    let at = |figure: &str| format!("{figure} ({})", stated.title());
+    let linux = Design::plain(AllocatorName::Linux);
+    let adaptive = Design::plain(AllocatorName::Adaptive);
+    let measured = |statement: Statement<Compared>, design, metric: &'static str| {
+        statement.unit(Unit::Share).under(conditions).measured(move |found: &Compared| {
+            found.grid.evidence(|view| of_design(stated.cells(view), design, metric))
+        })
+    };
+    let says = "Linux: no section is wholly free although most memory is";
+    let none = Statement::at_most(&at("Fig. 1"), says, 0.0, 0.1).cause(
+        "Sections that were never in use since boot stay whole; a load that never fills memory \
+         leaves many.",
+    );
+    let says = "Linux: more than 170 of 256 sections hold kernel memory";
+    let most = Statement::at_least(&at("Fig. 2"), says, 170.0 / 256.0, 0.1)
+        .cause("Linux groups pageblocks by mobility as long as whole ones are free.");
+    let says =
+        "Adaptive-Buddy: kernel memory is in contiguous sections from the first of each zone on";
+    let rows = Statement::at_least(&at("Fig. 7"), says, 1.0, 0.1).cause(
+        "Where the peak fills a zone, the kernel takes the emptiest bank of POOL_USER, wherever \
+         that lies, and keeps it.",
+    );
+    vec![
+        measured(none, linux, "whole_share_at_lowest"),
+        measured(most, linux, "kernel_share_at_lowest"),
+        measured(rows, adaptive, "kernel_in_rows_at_lowest"),
+    ]
 }

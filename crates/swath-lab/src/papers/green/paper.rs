@@ -1,5 +1,13 @@
 //! The citation of the paper, and its studies.
 
+use crate::entry;
+use crate::papers::green::cost;
+use crate::papers::green::hotplug;
+use crate::papers::green::layout;
+use crate::papers::green::migration;
+use crate::papers::green::power;
+use crate::papers::green::recorded;
+use crate::papers::green::working_set;
 use crate::study::citation::Citation;
 use crate::study::paper::Paper;
 
@@ -13,5 +21,13 @@ pub static PAPER: Paper = Paper {
         year: Some(2015),
         doi: None,
     },
-    studies: &[],
+    studies: &[
+        entry!(layout::Layout, "layout.toml"),
+        entry!(hotplug::Hotplug, "hotplug.toml"),
+        entry!(power::Power, "power.toml"),
+        entry!(migration::Migration, "migration.toml"),
+        entry!(recorded::Recorded, "recorded.toml"),
+        entry!(cost::study::Cost, "cost/study.toml"),
+        entry!(working_set::WorkingSet, "working_set.toml"),
+    ],
 };

@@ -1,22 +1,24 @@
-//! What the studies of the green memory manager share: a design under a load,
-//! looked at over time.
+//! A design under a load: the state of the machine over time, and the numbers
+//! that the studies take from it.
 
 use swath_frame::machine::{MemoryUnit, UnitState};
 use swath_hw::power::{BankEnergy, PowerState, PowerTable};
 
-use crate::papers::green::allocator::{AllocatorName, FallbackTally};
-use crate::papers::green::machine::{Counts, FreeBlocks, GreenConfig, Look, View, drive};
-use crate::papers::green::plan::{Design, GreenPlan, GreenRun};
-use crate::source::load::{BOOT_US, PageLoad};
-use crate::source::replay::TimedOp;
-use crate::study::results::Point;
+use crate::papers::green::machine::allocator::FallbackTally;
+use crate::papers::green::machine::computer::drive;
+use crate::papers::green::machine::config::GreenConfig;
+use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, MachineView};
+use crate::papers::green::pages::load::{BOOT_US, PageLoad};
+use crate::papers::green::pages::requests::TimedOp;
+use crate::papers::green::setting::{DaemonPlan, Design, LoadRun};
+use crate::source::memory::random;
+use crate::study::grid::{Metrics, metrics};
+use crate::study::plan::Head;
 use crate::study::run::{Run, StudyError};
+use rand::RngExt;
 
 /// Simulated time from one look to the next.
 const EVERY_US: u64 = 5_000_000;
-
-/// The most points of a line.
-const POINTS_MAX: usize = 200;
 
 /// Sections at one moment.
 pub(crate) struct Sections {
@@ -26,11 +28,11 @@ pub(crate) struct Sections {
     pub(crate) zone_starts: Vec<usize>,
 }
 
-/// What a design did under a load.
+/// The course of a design under a load.
 pub(crate) struct Track {
     /// After boot, evenly over time.
     pub(crate) looks: Vec<Look>,
-    /// When the least memory was in use, in the second half.
+    /// The moment of the second half at which the least memory was in use.
     pub(crate) lowest: Sections,
     pub(crate) energy: BankEnergy,
     /// Frames that each bank held that a daemon emptied.
@@ -45,44 +47,46 @@ pub(crate) struct Track {
     hole_banks: u64,
 }
 
-/// Requests after the load's, as a recording has them, and for how long.
+/// Requests after the load's, as a recording has them, and their duration.
 pub(crate) struct Tail<'a> {
     pub(crate) ops: &'a [TimedOp],
     pub(crate) duration_us: u64,
 }
 
-/// The tracks of every design under a load.
-pub(crate) type Tracks = Vec<(Design, Track)>;
+/// The seed of a load's random numbers: the plan's for the first repeat.
+pub(crate) fn load_seed(seed: u64, repeat: u64) -> u64 {
+    if repeat == 0 { seed } else { random(seed, repeat).random() }
+}
 
-/// The track of a design, if the plan has it.
-pub(crate) fn find(
-    tracks: &[(Design, Track)],
-    allocator: AllocatorName,
-    migrate: bool,
-) -> Option<&Track> {
-    let wanted = Design { allocator, migrate };
-    tracks.iter().find(|(design, _)| *design == wanted).map(|(_, track)| track)
+/// A design on one of the repeats of a load.
+#[derive(Clone, Copy)]
+pub(crate) struct Trial<'p> {
+    pub(crate) about: &'p Head,
+    pub(crate) daemon: &'p DaemonPlan,
+    pub(crate) load: LoadRun,
+    pub(crate) design: Design,
+    pub(crate) repeat: u64,
 }
 
 /// Runs a design under a load, and then the tail's requests, if any. Looks are
 /// those of the tail then.
 pub(crate) fn track(
-    plan: &GreenPlan,
+    trial: &Trial<'_>,
     run: &Run<'_>,
-    row: GreenRun,
-    design: Design,
     tail: Option<&Tail<'_>>,
 ) -> Result<Track, StudyError> {
+    let Trial { about, daemon, load: row, design, repeat } = *trial;
     let fault = |what: String| {
         let what = format!("{}, {}: {what}", row.title(), design.title());
-        StudyError::Machine { study: plan.about.study.clone(), what }
+        StudyError::Machine { study: about.study.clone(), what }
     };
     let load_us = row.minutes(run.quick) * 60_000_000;
     let (from_us, until_us) = match tail {
         Some(tail) => (load_us, load_us + tail.duration_us),
         None => (BOOT_US, load_us),
     };
-    let load = PageLoad::new(row.machine.load(), row.load.kind(), plan.about.seed);
+    let seed = load_seed(about.seed, repeat);
+    let load = PageLoad::new(row.machine.load(), row.load.kind(), seed);
     let load = load.ok_or_else(|| fault("a machine that is no load's".to_owned()))?;
     // Handles of the load are even, those of the tail odd.
     let load = load.take_while(|op| op.time_us < load_us).map(|op| op.renamed(|id| id * 2, 0));
@@ -90,89 +94,99 @@ pub(crate) fn track(
     let mut ops = load.chain(tail_ops.map(|op| op.renamed(|id| id * 2 + 1, load_us)));
     let config = GreenConfig {
         interleaved: row.interleaved,
-        bank_frames: row.bank_mib << 8,
-        daemon: design.migrate.then_some(plan.daemon),
+        bank_frames: row.bank_mib.get() << 8,
+        daemon: design.migrate.then_some(daemon.config()),
         ..GreenConfig::new(design.allocator, row.machine)
     };
-    let mut looks = Vec::new();
-    let mut lowest: Option<Sections> = None;
-    let (mut end, mut tally_before) = (None, None);
     let every_us = if tail.is_some() { (until_us - from_us).div_ceil(40) } else { EVERY_US };
-    let mut observe = |view: &dyn View| {
-        let look = view.look();
-        if look.time_us >= from_us {
-            looks.push(look);
-        } else {
-            tally_before = view.tally();
-        }
-        let half = from_us + (until_us - from_us) / 2;
-        let lower = lowest.as_ref().is_none_or(|lowest| look.free_frames > lowest.look.free_frames);
-        if look.time_us >= half && lower {
-            let states =
-                (0..view.layout().sections()).filter_map(|s| view.unit(MemoryUnit::Section(s)));
-            let layout = view.layout();
-            let zones = layout.zones().iter().filter_map(|z| layout.section_of(z.span.start));
-            let mut zone_starts: Vec<usize> = zones.collect();
-            zone_starts.sort_unstable();
-            zone_starts.dedup();
-            lowest = Some(Sections { look, states: states.collect(), zone_starts });
-        }
-        if look.time_us >= until_us {
-            end = Some((
-                look,
-                view.free_blocks(),
-                view.energy(),
-                view.emptied().to_vec(),
-                view.tally(),
-                view.layout().bank_frames(),
-                view.layout().banks() as u64 - look.banks,
-            ));
-        }
+    let mut watcher = Watcher { from_us, until_us, ..Watcher::default() };
+    let mut observe = |view: &dyn MachineView| {
+        watcher.see(view);
         !run.watch.cancelled()
     };
     drive(config, &mut ops, until_us, every_us, &mut observe)
         .map_err(|error| fault(error.to_string()))?;
-    let (Some(lowest), Some(end)) = (lowest, end) else {
-        return Err(if run.watch.cancelled() {
-            StudyError::Interrupted
-        } else {
-            fault("its requests ended early".to_owned())
-        });
-    };
-    let (end, end_blocks, energy, emptied, tally, bank_frames, hole_banks) = end;
-    if end.counts.lost_frames > 0 {
-        return Err(fault(format!("{} frames lost their content", end.counts.lost_frames)));
+    let track = watcher.track().ok_or_else(|| match run.watch.cancelled() {
+        true => StudyError::Interrupted,
+        false => fault("its requests ended early".to_owned()),
+    })?;
+    match track.end.counts.lost_frames {
+        0 => Ok(track),
+        lost => Err(fault(format!("{lost} frames lost their content"))),
     }
-    Ok(Track {
-        looks,
-        lowest,
-        energy,
-        emptied,
-        tally,
-        tally_before,
-        end,
-        end_blocks,
-        bank_frames,
-        hole_banks,
-    })
 }
 
-/// Every design under every load, loads first: the rows, the designs and what
-/// they did.
-pub(crate) fn track_all(
-    plan: &GreenPlan,
-    run: &Run<'_>,
-) -> Result<Vec<(GreenRun, Tracks)>, StudyError> {
-    let rows = plan.runs(run.quick);
-    let designs = &plan.designs;
-    let points: Vec<(GreenRun, Design)> =
-        rows.iter().flat_map(|&row| designs.iter().map(move |&design| (row, design))).collect();
-    let tracks =
-        run.points(&plan.about, &points, |&(row, design)| track(plan, run, row, design, None))?;
-    let mut tracks = tracks.into_iter();
-    let of_row =
-        |row| (row, designs.iter().copied().zip(tracks.by_ref().take(designs.len())).collect());
-    Ok(rows.into_iter().map(of_row).collect())
+/// The observer of a run: it makes a [`Track`] of what it sees.
+#[derive(Default)]
+struct Watcher {
+    from_us: u64,
+    until_us: u64,
+    looks: Vec<Look>,
+    lowest: Option<Sections>,
+    tally_before: Option<FallbackTally>,
+    end: Option<End>,
+}
+
+/// The last look.
+struct End {
+    look: Look,
+    blocks: FreeBlocks,
+    energy: BankEnergy,
+    emptied: Vec<u64>,
+    tally: Option<FallbackTally>,
+    bank_frames: u64,
+    hole_banks: u64,
+}
+
+impl Watcher {
+    fn see(&mut self, view: &dyn MachineView) {
+        let look = view.look();
+        if look.time_us >= self.from_us {
+            self.looks.push(look);
+        } else {
+            self.tally_before = view.tally();
+        }
+        let half = self.from_us + (self.until_us - self.from_us) / 2;
+        let lowest = self.lowest.as_ref();
+        let lower = lowest.is_none_or(|lowest| look.free_frames > lowest.look.free_frames);
+        let layout = view.layout();
+        if look.time_us >= half && lower {
+            let states = (0..layout.sections()).filter_map(|s| view.unit(MemoryUnit::Section(s)));
+            let zones = layout.zones().iter().filter_map(|z| layout.section_of(z.span.start));
+            let mut zone_starts: Vec<usize> = zones.collect();
+            zone_starts.sort_unstable();
+            zone_starts.dedup();
+            self.lowest = Some(Sections { look, states: states.collect(), zone_starts });
+        }
+        if look.time_us >= self.until_us {
+            self.end = Some(End {
+                look,
+                blocks: view.free_blocks(),
+                energy: view.energy(),
+                emptied: view.emptied().to_vec(),
+                tally: view.tally(),
+                bank_frames: layout.bank_frames(),
+                hole_banks: layout.banks() as u64 - look.banks,
+            });
+        }
+    }
+
+    /// The track, if the run came to its end.
+    fn track(self) -> Option<Track> {
+        let (lowest, end) = (self.lowest?, self.end?);
+        Some(Track {
+            looks: self.looks,
+            lowest,
+            energy: end.energy,
+            emptied: end.emptied,
+            tally: end.tally,
+            tally_before: self.tally_before,
+            end: end.look,
+            end_blocks: end.blocks,
+            bank_frames: end.bank_frames,
+            hole_banks: end.hole_banks,
+        })
+    }
 }
 
 impl Track {
@@ -183,19 +197,7 @@ impl Track {
 
     /// The largest of a number over the looks.
     pub(crate) fn max(&self, of: impl Fn(&Look) -> f64) -> f64 {
-        self.looks.iter().map(of).fold(0.0, f64::max)
-    }
-
-    /// The least of a number over the looks.
-    pub(crate) fn min(&self, of: impl Fn(&Look) -> f64) -> f64 {
-        self.looks.iter().map(of).fold(f64::INFINITY, f64::min)
-    }
-
-    /// A number over time in minutes, thinned out.
-    pub(crate) fn line(&self, of: impl Fn(&Look) -> f64) -> Vec<Point> {
-        let every = self.looks.len().div_ceil(POINTS_MAX).max(1);
-        let thinned = self.looks.iter().step_by(every);
-        thinned.map(|look| Point::at(look.time_us as f64 / 60e6, of(look))).collect()
+        self.looks.iter().map(of).fold(f64::NEG_INFINITY, f64::max)
     }
 
     /// c of section V-D from average amounts: resting by free memory.
@@ -213,42 +215,99 @@ impl Track {
         (self.energy.permille_ns - hole_energy) as f64 / idle_energy as f64
     }
 
-    /// Frames moved for each bank that was emptied, as a share of a bank.
+    /// Frames moved for each bank that was emptied, as a share of a bank; not a
+    /// number if none was.
     pub(crate) fn moved_share(&self) -> f64 {
         let moved: u64 = self.emptied.iter().sum();
-        moved as f64 / (self.emptied.len().max(1) as u64 * self.bank_frames) as f64
+        moved as f64 / (self.emptied.len() as u64 * self.bank_frames) as f64
     }
 
     /// Counts at the end.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> MachineCounts {
         self.end.counts
+    }
+
+    /// Of the sections with kernel memory, the share that stands side by side
+    /// from the first section of a zone on; not a number if there is none.
+    fn kernel_in_rows(&self) -> f64 {
+        let Sections { look, states, zone_starts } = &self.lowest;
+        let ends = zone_starts.iter().skip(1).copied().chain([states.len()]);
+        let rows = zone_starts.iter().zip(ends).map(|(&start, end)| &states[start..end]);
+        let in_row = |row: &[UnitState]| row.iter().take_while(|s| s.unmovable > 0).count();
+        rows.map(in_row).sum::<usize>() as f64 / look.kernel_sections as f64
+    }
+
+    /// The share of sections that are wholly free.
+    fn whole_share(&self) -> f64 {
+        let Sections { look, states, .. } = &self.lowest;
+        let whole = states.iter().filter(|s| s.present > 0 && s.free == s.present);
+        whole.count() as f64 / look.sections as f64
+    }
+
+    /// Of the banks emptied, the share that held less than a tenth.
+    fn nearly_empty_share(&self) -> f64 {
+        let nearly = self.emptied.iter().filter(|&&moved| moved < self.bank_frames / 10);
+        nearly.count() as f64 / self.emptied.len() as f64
+    }
+
+    /// The look at which the least of the free memory rests.
+    fn least_c(&self) -> Look {
+        let least = self.looks.iter().min_by(|a, b| a.c().total_cmp(&b.c()));
+        least.copied().unwrap_or(self.end)
+    }
+
+    /// Every number of a run. One that has no value in it, as the frames of
+    /// banks emptied where none was, is not a number, and a grid leaves it out.
+    pub(crate) fn metrics(&self) -> Metrics {
+        let (lowest, counts, least) = (&self.lowest.look, self.counts(), self.least_c());
+        let awake = |look: &Look| (look.free_frames - look.resting_frames) as f64;
+        metrics([
+            ("resting_mean", self.mean(Look::resting_share)),
+            ("resting_max", self.max(Look::resting_share)),
+            ("c", self.c()),
+            ("c_least", least.c()),
+            ("c_largest", self.max(Look::c)),
+            ("banks_free_at_least_c", least.free_frames as f64 / self.bank_frames as f64),
+            ("free_mean", self.mean(free_share)),
+            ("free_max", self.max(free_share)),
+            ("energy_share", self.energy_share()),
+            ("awake_free_banks", self.mean(awake) / self.bank_frames as f64),
+            ("removable_mean", self.mean(removable_share)),
+            ("spoiled", counts.spoiled as f64),
+            ("failed", counts.failed as f64),
+            ("used_at_lowest", 1.0 - free_share(lowest)),
+            ("resting_banks_at_lowest", lowest.resting_banks as f64),
+            ("kernel_sections_at_lowest", lowest.kernel_sections as f64),
+            ("whole_share_at_lowest", self.whole_share()),
+            ("kernel_share_at_lowest", lowest.kernel_sections as f64 / lowest.sections as f64),
+            ("kernel_in_rows_at_lowest", self.kernel_in_rows()),
+            ("emptied_banks", self.emptied.len() as f64),
+            ("moved_gib", gib(self.end.moved_frames)),
+            ("moved_share", self.moved_share()),
+            ("moved_in_all_share", self.moved_in_all_share()),
+            ("nearly_empty_share", self.nearly_empty_share()),
+            ("end_removable_share", removable_share(&self.end)),
+            ("end_free_blocks", self.end_blocks.count as f64),
+        ])
+    }
+
+    /// Frames moved in all, in vain as well, by those of the banks emptied.
+    fn moved_in_all_share(&self) -> f64 {
+        self.end.moved_frames as f64 / (self.end.emptied_banks * self.bank_frames) as f64
     }
 }
 
-/// What a reader must know of every such study.
-pub(crate) fn notes(plan: &GreenPlan, run: &Run<'_>) -> Vec<String> {
-    let rows: Vec<String> = plan
-        .runs(run.quick)
-        .iter()
-        .map(|row| format!("{} for {} minutes", row.title(), row.minutes(run.quick)))
-        .collect();
-    let mut notes = vec![format!(
-        "Synthetic load, in simulated time: {}. The first minute is boot and is not counted. \
-         Each design gets the same requests.",
-        rows.join("; ")
-    )];
-    if run.quick {
-        notes.push(
-            "This is a quick run: shorter, and without the larger machines. The full run is \
-             asked for by name or with --full."
-                .to_owned(),
-        );
-    }
-    notes.push(
-        "A bank rests if it is in POOL_OFFLINE. Designs without pools are favoured: a bank of \
-         theirs rests as soon as it happens to be wholly free, although they do not know it, or \
-         while hotplug has taken it offline. Banks that cross zones or have holes never rest."
-            .to_owned(),
-    );
-    notes
+/// GiB of so many frames.
+pub(crate) fn gib(frames: u64) -> f64 {
+    frames as f64 / f64::from(1 << 18)
+}
+
+/// Free memory as a share of all.
+pub(crate) fn free_share(look: &Look) -> f64 {
+    look.free_frames as f64 / look.total_frames as f64
+}
+
+/// Removable sections as a share of all.
+pub(crate) fn removable_share(look: &Look) -> f64 {
+    look.removable_sections as f64 / look.sections as f64
 }

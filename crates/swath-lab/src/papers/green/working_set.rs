@@ -1,5 +1,5 @@
-//! How much of a program's memory is referenced at a time (section III-B,
-//! Fig. 3), on recorded accesses.
+//! The share of a program's memory that is referenced at a time (Panwar and
+//! Gopinath, section III-B, Fig. 3), on recorded accesses.
 //!
 //! The paper samples page tables: in each 100 ms, which pages have their
 //! reference bit set in the last 10 ms. A recording has no clock, so periods
@@ -14,19 +14,48 @@
 use std::io::Cursor;
 
 use foldhash::{HashSet, HashSetExt};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use swath_arch::PageRange;
-
-use crate::papers::green::plan_cost::WorkingSetPlan;
-use crate::source::real::Trace;
-use crate::study::results::{Claim, Figure, FigureKind, Series, StudyResult, Unit};
-use crate::study::run;
-use crate::study::run::{Outcome, Run, StudyError};
 use swath_trace::access::{Sampling, TraceError, TraceEvent, TraceItem, TraceReader};
+
+use crate::source::real::Trace;
+use crate::study::bounds::{Ascending, Bounded};
+use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::grid::{Grid, Value, metrics};
+use crate::study::kind::{Drawn, Shown, Study, Uses};
+use crate::study::plan::{Head, Refused, require};
+use crate::study::results::{Figure, FigureKind, Series};
+use crate::study::run::{Run, StudyError};
+
+/// Pages that recorded programs reference at a time.
+pub struct WorkingSet;
+
+/// Pages that recorded programs reference in a window of each period.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkingSetPlan {
+    /// Name, title, seed.
+    pub about: Head,
+    /// Accesses of a period, for recordings that hold every access.
+    pub period_accesses: Bounded<1, { 1 << 40 }>,
+    /// Accesses at the end of a period whose pages are counted.
+    pub window_accesses: Bounded<1, { 1 << 40 }>,
+    /// Numbers of shifted copies of a recording that run at once, one point each.
+    pub threads: Ascending<Bounded<1, 1024>>,
+}
+
+crate::plan!(WorkingSetPlan, check);
+
+fn check(plan: &WorkingSetPlan) -> Result<(), Refused> {
+    let (period, window) = (plan.period_accesses.get(), plan.window_accesses.get());
+    require(window <= period, "period_accesses", || format!("{period} is less than a window"))
+}
 
 /// A whole compilation, thinned out.
 const SHIPPED_COMPILER: &[u8] = include_bytes!("../../../data/cc1.swtrace");
 
-/// What a recording says of its working sets.
+/// The working sets of a recording.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Windows {
     /// The pages referenced in each window, each window ascending.
@@ -36,7 +65,7 @@ struct Windows {
     resident_pages: u64,
 }
 
-/// Where windows lie: the accesses of each period from `from` to `to`.
+/// The place of windows: the accesses of each period from `from` to `to`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Shape {
     period: u64,
@@ -51,8 +80,8 @@ impl Shape {
                 Self { period: period_accesses, from: 0, to: burst_accesses }
             }
             None => {
-                let period = plan.period_accesses;
-                Self { period, from: period - plan.window_accesses, to: period }
+                let period = plan.period_accesses.get();
+                Self { period, from: period - plan.window_accesses.get(), to: period }
             }
         }
     }
@@ -101,7 +130,7 @@ impl Windows {
         self.resident_pages = self.resident_pages.max(resident as u64);
     }
 
-    /// What `threads` copies reference in window `w`: each page once, and once
+    /// Pages that `threads` copies reference in window `w`: each once, and once
     /// for each thread.
     fn referenced(&self, w: usize, threads: u64) -> (u64, u64) {
         let count = self.pages.len() as u64;
@@ -162,48 +191,57 @@ struct Recording {
     shape: Shape,
 }
 
-const THREADS: &str = "Section III-B";
+/// The measurements. Nothing depends on a seed.
+pub struct Found {
+    recordings: Vec<Recording>,
+    grid: Grid,
+}
+
+const RECORDING: &str = "recording";
+const THREADS: &str = "threads";
+
+/// The whole compilation's name.
+const COMPILER: &str = "cc1";
 
 /// Average shares of facesim's resident set, by threads.
 const FACESIM: [(u64, f64); 4] = [(1, 0.05), (4, 0.13), (8, 0.23), (16, 0.5)];
 
-/// Runs the plan.
-///
-/// # Errors
-/// [`StudyError`].
-pub fn run(plan: &WorkingSetPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
-    let about = &plan.about;
-    let given = run.real.accesses.as_deref();
-    let traces: &[bool] = if given.is_some() { &[false] } else { &[false, true] };
-    let recordings = run.points(about, traces, |&compiler| {
-        let trace = Trace::new(given);
-        let name = if compiler {
-            "cc1".to_owned()
-        } else {
-            given.map_or_else(|| "sort".to_owned(), |_| trace.name())
-        };
-        let opened = if compiler {
-            TraceReader::from_reader(Cursor::new(SHIPPED_COMPILER), None)
-        } else {
-            trace.open()
-        };
-        let read = opened.and_then(|accesses| Windows::of(accesses, plan));
-        let (windows, shape) = read.map_err(|error| {
-            let mut error = trace.error(&error);
-            error.file = if compiler { "cc1 (shipped trace)".to_owned() } else { error.file };
-            error
-        })?;
-        if windows.pages.is_empty() {
-            return Err(StudyError::Machine {
-                study: about.study.clone(),
-                what: format!("{name} is shorter than one period of {}", shape.period),
-            });
-        }
-        Ok(Recording { name, windows, shape })
-    })?;
+impl Study for WorkingSet {
+    const KIND: &'static str = "green-working-set";
+    const USES: Uses = Uses { memory: false, accesses: true, machine: false };
+    type Plan = WorkingSetPlan;
+    type Found = Found;
 
-    let mut result = StudyResult {
-        notes: vec![
+    fn seeds(_: &WorkingSetPlan, _: bool) -> u64 {
+        0
+    }
+
+    fn measure(plan: &WorkingSetPlan, run: &Run<'_>) -> Result<Found, StudyError> {
+        let compilers: &[bool] =
+            if run.real.accesses.is_some() { &[false] } else { &[false, true] };
+        let recordings =
+            run.points(&plan.about, compilers, |&compiler| recording(plan, run, compiler))?;
+        let mut grid = Grid::new(&[RECORDING, THREADS], 0);
+        for Recording { name, windows, .. } in &recordings {
+            for threads in plan.threads.iter().map(|threads| threads.get()) {
+                let (once, each) = windows.shares(threads);
+                let shares = metrics([("once", once), ("per_thread", each)]);
+                grid.add(vec![name.as_str().into(), threads.into()], &[shares]);
+            }
+        }
+        Ok(Found { recordings, grid })
+    }
+
+    fn claims(_: &WorkingSetPlan, run: &Run<'_>) -> Vec<Statement<Found>> {
+        let given = run.real.accesses.as_deref();
+        claims(&given.map_or_else(|| COMPILER.to_owned(), |file| Trace::new(Some(file)).name()))
+    }
+
+    fn show(plan: &WorkingSetPlan, _: &Run<'_>, found: &Found) -> Shown {
+        let windows = found.recordings.iter().map(|recording| windows_figure(plan, recording));
+        let mut figures: Vec<Drawn> = windows.collect();
+        figures.push(threads_figure(found));
+        let notes = vec![
             "Several threads are made up: copies of one recording over the same pages, each a \
              part of the run ahead of the other. A page that several of them reference counts \
              once, or, as in the paper for shared pages, once for each thread; the latter is \
@@ -213,87 +251,119 @@ pub fn run(plan: &WorkingSetPlan, run: &Run<'_>) -> Result<Outcome, StudyError> 
              code included. Facesim, the paper's program, is not among the recordings; its \
              windows last 10 ms, which is thousands of times more accesses."
                 .to_owned(),
-        ],
-        ..run::result(about, plan, run, about.purpose.clone())
-    };
-    let most = plan.threads.last().copied().unwrap_or(1);
-    for recording in &recordings {
-        let Recording { name, windows, shape } = recording;
-        let id = format!("Fig. 3, {name}");
-        let title = "pages referenced in each window";
-        let caption = format!(
-            "Windows of {} accesses in each {}; {} pages are resident at most. More than one \
-             thread is made up of shifted copies; each page counts once.",
-            shape.to - shape.from,
-            shape.period,
-            windows.resident_pages,
-        );
-        let figure = Figure::new(&id, title, FigureKind::Lines, "window", "pages referenced");
-        result.figures.push(figure.with_caption(&caption));
-        let mut shown = vec![1, most];
-        shown.dedup();
-        for threads in shown {
-            let points = (0..windows.pages.len())
-                .map(|w| (w as f64, windows.referenced(w, threads).0 as f64));
-            let design = if threads == 1 { "1 thread" } else { &format!("{threads} threads") };
-            result.series.push(Series::new(&id, "window", "pages", design, points));
-        }
+        ];
+        Shown { finding: String::new(), figures, notes, host: None }
     }
-    let figure = Figure::new(
-        THREADS,
-        "pages referenced in a window",
-        FigureKind::LinesLog2,
-        "threads",
-        "share of the resident set",
-    );
-    result.figures.push(figure.with_caption(
-        "Facesim's are the paper's figures, for windows of 10 ms: another program and other \
-         windows, shown for the shape.",
-    ));
-    for Recording { name, windows, .. } in &recordings {
-        let share = |of: fn((f64, f64)) -> f64| {
-            plan.threads.iter().map(move |&n| (n as f64, of(windows.shares(n))))
-        };
-        let series = |design: &str, points: Vec<(f64, f64)>| {
-            Series::new(THREADS, "threads", "referenced_share", design, points)
-        };
-        result.series.push(series(name, share(|shares| shares.0).collect()));
-        let per_thread = format!("{name}, per thread");
-        result.series.push(series(&per_thread, share(|shares| shares.1).collect()));
-    }
-    let paper = FACESIM.map(|(threads, share)| (threads as f64, share));
-    result.series.push(Series::new(
-        THREADS,
-        "threads",
-        "referenced_share",
-        "facesim (paper)",
-        paper,
-    ));
-    if plan.claims
-        && let Some(recording) = recordings.last()
-    {
-        result.claims = claims(plan, recording);
-    }
-    Ok(Outcome { result, host: None })
 }
 
-fn claims(plan: &WorkingSetPlan, recording: &Recording) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    for (threads, share) in FACESIM.into_iter().filter(|row| plan.threads.contains(&row.0)) {
+/// Reads the program's recording, or the shipped one of a compiler.
+fn recording(
+    plan: &WorkingSetPlan,
+    run: &Run<'_>,
+    compiler: bool,
+) -> Result<Recording, StudyError> {
+    let given = run.real.accesses.as_deref();
+    let trace = Trace::new(given);
+    let name = match (compiler, given) {
+        (true, _) => COMPILER.to_owned(),
+        (false, Some(_)) => trace.name(),
+        (false, None) => "sort".to_owned(),
+    };
+    let opened = match compiler {
+        true => TraceReader::from_reader(Cursor::new(SHIPPED_COMPILER), None),
+        false => trace.open(),
+    };
+    let read = opened.and_then(|accesses| Windows::of(accesses, plan));
+    let (windows, shape) = read.map_err(|error| {
+        let mut error = trace.error(&error);
+        error.file = if compiler { "cc1 (shipped trace)".to_owned() } else { error.file };
+        error
+    })?;
+    if windows.pages.is_empty() {
+        return Err(StudyError::Machine {
+            study: plan.about.study.clone(),
+            what: format!("{name} is shorter than one period of {}", shape.period),
+        });
+    }
+    Ok(Recording { name, windows, shape })
+}
+
+/// The pages of each window, of one thread and of the most.
+fn windows_figure(plan: &WorkingSetPlan, recording: &Recording) -> Drawn {
+    let Recording { name, windows, shape } = recording;
+    let id = format!("Fig. 3, {name}");
+    let title = "pages referenced in each window";
+    let caption = format!(
+        "Windows of {} accesses in each {}; {} pages are resident at most. More than one thread is \
+         made up of shifted copies; each page counts once.",
+        shape.to - shape.from,
+        shape.period,
+        windows.resident_pages,
+    );
+    let figure = Figure::new(&id, title, FigureKind::Lines, "window", "pages referenced");
+    let mut shown = vec![1];
+    shown.extend(plan.threads.last().map(|most| most.get()).filter(|most| *most > 1));
+    let line = |threads: u64| {
+        let referenced = |w: usize| (w as f64, windows.referenced(w, threads).0 as f64);
+        let points = (0..windows.pages.len()).map(referenced);
+        let design = if threads == 1 { "1 thread" } else { &format!("{threads} threads") };
+        Series::new(&id, "window", "pages", design, points)
+    };
+    let series = shown.into_iter().map(line).collect();
+    Drawn { figure: figure.with_caption(&caption), series }
+}
+
+/// The shares of the resident set by threads, beside facesim's.
+fn threads_figure(found: &Found) -> Drawn {
+    let id = "Section III-B";
+    let title = "pages referenced in a window";
+    let y_label = "share of the resident set";
+    let figure = Figure::new(id, title, FigureKind::LinesLog2, "threads", y_label);
+    let mut series = Vec::new();
+    for Recording { name, .. } in &found.recordings {
+        for (metric, design) in
+            [("once", name.clone()), ("per_thread", format!("{name}, per thread"))]
+        {
+            let points = found.grid.points(
+                THREADS,
+                |all| all.is(RECORDING, name.as_str()),
+                |cell| cell.get(metric),
+            );
+            series.push(Series::new(id, THREADS, "referenced_share", &design, points));
+        }
+    }
+    let paper = FACESIM.map(|(threads, share)| (threads as f64, share));
+    series.push(Series::new(id, THREADS, "referenced_share", "facesim (paper)", paper));
+    let figure = figure.with_caption(
+        "Facesim's are the paper's figures, for windows of 10 ms: another program and other \
+         windows, shown for the shape.",
+    );
+    Drawn { figure, series }
+}
+
+/// The statements on facesim, which is not recorded. Read off the text in whole
+/// per cent, the last as "approximately": 5 points.
+fn claims(program: &str) -> Vec<Statement<Found>> {
+    let conditions = Conditions::new().same("program", "facesim", program).met(
+        false,
+        "windows counted in accesses, not of 10 ms, and threads made up of shifted copies",
+    );
+    let claim = |(threads, share): (u64, f64)| {
         let says = format!(
             "facesim with {threads} thread{}: share of the resident set referenced in a sample; \
-             measured on {}, each page once",
+             measured on {program}, each page once",
             if threads == 1 { "" } else { "s" },
-            recording.name,
         );
-        let measured = recording.windows.shares(threads).0;
-        let claim = Claim::within("Section III-B, Fig. 3", &says, share, measured, 0.05);
-        claims.push(claim.with_unit(Unit::Share).with_cause(
-            "Not to be compared directly: another program, windows counted in accesses, and \
-             threads made up of shifted copies.",
-        ));
-    }
-    claims
+        let statement = Statement::within("Section III-B, Fig. 3", &says, share, 0.05);
+        let program = program.to_owned();
+        statement.unit(Unit::Share).under(&conditions).measured(move |found: &Found| {
+            found.grid.evidence(|view| {
+                let cells = view.select().is(RECORDING, program.as_str());
+                cells.is(THREADS, Value::Number(threads as f64)).one("once")
+            })
+        })
+    };
+    FACESIM.into_iter().map(claim).collect()
 }
 
 #[cfg(test)]
@@ -304,8 +374,8 @@ mod tests {
     fn plan(period_accesses: u64, window_accesses: u64) -> WorkingSetPlan {
         let text = include_str!("working_set.toml");
         let mut plan: WorkingSetPlan = toml::from_str(text).unwrap();
-        plan.period_accesses = period_accesses;
-        plan.window_accesses = window_accesses;
+        plan.period_accesses = Bounded::new(period_accesses).unwrap();
+        plan.window_accesses = Bounded::new(window_accesses).unwrap();
         plan
     }
 

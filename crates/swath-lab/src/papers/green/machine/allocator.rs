@@ -1,0 +1,242 @@
+//! The allocators that the green memory manager's studies compare, and what
+//! the machine needs of each beyond the interface of every zone.
+
+use serde::{Deserialize, Serialize};
+use swath_arch::{Extent, Order};
+use swath_frame::zone::bank::{
+    AdaptiveBuddy, ArrayBuddy, ArrayPlacement, BankBuddy, BankLayout, ListBuddy, ListPlacement,
+    Placement, PoolPlacement, PoolPolicy,
+};
+use swath_frame::zone::linux::{Fallback, Observe, PAGEBLOCK_ORDER};
+use swath_frame::{LinuxZone, MemoryMap, Mobility};
+use swath_vm::migrate::units::Emptying;
+
+/// An allocator of the comparison.
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Debug,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum AllocatorName {
+    /// Linux 6.18.
+    Linux,
+    /// The same with half of each node as `ZONE_MOVABLE` at most.
+    LinuxMovable,
+    /// The array-based bank-buddy (section IV-A).
+    BankArray,
+    /// The list-based bank-buddy with its most recently used bank (section IV-B).
+    BankList,
+    /// Adaptive-Buddy with the paper's pools (section IV-D).
+    Adaptive,
+    /// Adaptive-Buddy that serves from the fullest bank of a pool.
+    AdaptivePacked,
+}
+
+impl AllocatorName {
+    /// Every allocator.
+    pub const ALL: [Self; 6] = [
+        Self::Linux,
+        Self::LinuxMovable,
+        Self::BankArray,
+        Self::BankList,
+        Self::Adaptive,
+        Self::AdaptivePacked,
+    ];
+
+    /// Its name in plans.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Linux => "linux",
+            Self::LinuxMovable => "linux-movable",
+            Self::BankArray => "bank-array",
+            Self::BankList => "bank-list",
+            Self::Adaptive => "adaptive",
+            Self::AdaptivePacked => "adaptive-packed",
+        }
+    }
+
+    /// Its name in figures and tables.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Linux => "Linux",
+            Self::LinuxMovable => "Linux, ZONE_MOVABLE",
+            Self::BankArray => "Bank-Array",
+            Self::BankList => "Bank-List",
+            Self::Adaptive => "Adaptive-Buddy",
+            Self::AdaptivePacked => "Adaptive-Buddy, packed",
+        }
+    }
+}
+
+/// Linux's fallbacks, counted by the mobility wanted and the one found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct FallbackTally {
+    /// By mobility wanted, mobility found, and whether the pageblock changed
+    /// over; mobilities in the order of [`Mobility::ALL`].
+    pub counts: [[[u64; 2]; 3]; 3],
+    /// By the order of the block that was found, the largest for larger ones too.
+    pub block_orders: [u64; 11],
+}
+
+impl FallbackTally {
+    /// Counts one.
+    pub fn count(&mut self, wanted: Mobility, from: Mobility, claimed: bool, block_order: Order) {
+        self.counts[wanted as usize][from as usize][usize::from(claimed)] += 1;
+        self.block_orders[(block_order.k() as usize).min(10)] += 1;
+    }
+
+    /// Number of fallbacks.
+    pub fn total(&self) -> u64 {
+        self.block_orders.iter().sum()
+    }
+
+    /// The share of fallbacks that changed the pageblock over; `None` without any.
+    pub fn claimed_share(&self) -> Option<f64> {
+        let claimed: u64 = self.counts.iter().flatten().map(|counts| counts[1]).sum();
+        (self.total() > 0).then(|| claimed as f64 / self.total() as f64)
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        let counts = self.counts.iter_mut().flatten().flatten();
+        for (to, from) in counts.zip(other.counts.iter().flatten().flatten()) {
+            *to += from;
+        }
+        for (to, from) in self.block_orders.iter_mut().zip(other.block_orders) {
+            *to += from;
+        }
+    }
+}
+
+impl Observe for FallbackTally {
+    fn fallback(&mut self, event: &Fallback) {
+        self.count(event.wanted, event.from, event.claimed, event.block_order);
+    }
+}
+
+/// The place of an allocator, and its division into banks.
+pub(crate) struct ZonePlace<'a> {
+    pub(crate) map: &'a MemoryMap<'a>,
+    pub(crate) span: Extent,
+    pub(crate) banks: BankLayout,
+}
+
+/// A zone's allocator, as the harness drives it.
+pub(crate) trait GreenZone: Emptying + Sized {
+    /// Words of storage of such a zone, or the reason why there cannot be one.
+    fn storage_words(place: &ZonePlace<'_>, name: AllocatorName) -> Result<usize, String>;
+
+    /// The zone at its beginning, all free, or the reason why there cannot be one.
+    fn build(place: &ZonePlace<'_>, name: AllocatorName) -> Result<Self, String>;
+
+    /// Requests that were served from memory of the other kind, where the
+    /// allocator counts them.
+    fn fallbacks(&self) -> Option<u64> {
+        None
+    }
+
+    /// Linux's fallbacks in detail.
+    fn tally(&self) -> Option<&FallbackTally> {
+        None
+    }
+}
+
+/// Linux's zone, all free, whose fallbacks are not counted.
+pub(crate) fn linux(place: &ZonePlace<'_>) -> Result<LinuxZone<Vec<u64>>, String> {
+    let words = LinuxZone::<Vec<u64>>::storage_words(place.span);
+    let zone = LinuxZone::new(place.map, place.span, PAGEBLOCK_ORDER, touched(words));
+    zone.map_err(|error| error.to_string())
+}
+
+/// Storage that is in memory already: where it were not, page faults would be
+/// part of an allocation's time.
+fn touched(words: usize) -> Vec<u64> {
+    vec![u64::MAX; words]
+}
+
+fn bank_words<P: Placement>(place: &ZonePlace<'_>, rule: &P) -> Result<usize, String> {
+    let words = BankBuddy::<Vec<u64>, P>::storage_words(place.map, place.span, place.banks, rule);
+    words.map_err(|error| error.to_string())
+}
+
+fn bank_zone<P: Placement>(
+    place: &ZonePlace<'_>,
+    rule: P,
+) -> Result<BankBuddy<Vec<u64>, P>, String> {
+    let storage = touched(bank_words(place, &rule)?);
+    let zone = BankBuddy::new(place.map, place.span, place.banks, rule, storage);
+    zone.map_err(|error| error.to_string())
+}
+
+/// The bank that served last is tried first.
+const LIST: ListPlacement = ListPlacement::new(true);
+
+fn pools(name: AllocatorName) -> PoolPlacement {
+    PoolPlacement::new(if name == AllocatorName::AdaptivePacked {
+        PoolPolicy::PACKED
+    } else {
+        PoolPolicy::PAPER
+    })
+}
+
+impl GreenZone for LinuxZone<Vec<u64>, FallbackTally> {
+    fn storage_words(place: &ZonePlace<'_>, _: AllocatorName) -> Result<usize, String> {
+        Ok(LinuxZone::<Vec<u64>>::storage_words(place.span))
+    }
+
+    fn build(place: &ZonePlace<'_>, _: AllocatorName) -> Result<Self, String> {
+        Ok(linux(place)?.observed(FallbackTally::default()))
+    }
+
+    fn fallbacks(&self) -> Option<u64> {
+        Some(self.observer().total())
+    }
+
+    fn tally(&self) -> Option<&FallbackTally> {
+        Some(self.observer())
+    }
+}
+
+impl GreenZone for ArrayBuddy<Vec<u64>> {
+    fn storage_words(place: &ZonePlace<'_>, _: AllocatorName) -> Result<usize, String> {
+        bank_words(place, &ArrayPlacement)
+    }
+
+    fn build(place: &ZonePlace<'_>, _: AllocatorName) -> Result<Self, String> {
+        bank_zone(place, ArrayPlacement)
+    }
+}
+
+impl GreenZone for ListBuddy<Vec<u64>> {
+    fn storage_words(place: &ZonePlace<'_>, _: AllocatorName) -> Result<usize, String> {
+        bank_words(place, &LIST)
+    }
+
+    fn build(place: &ZonePlace<'_>, _: AllocatorName) -> Result<Self, String> {
+        bank_zone(place, LIST)
+    }
+}
+
+impl GreenZone for AdaptiveBuddy<Vec<u64>> {
+    fn storage_words(place: &ZonePlace<'_>, name: AllocatorName) -> Result<usize, String> {
+        bank_words(place, &pools(name))
+    }
+
+    fn build(place: &ZonePlace<'_>, name: AllocatorName) -> Result<Self, String> {
+        bank_zone(place, pools(name))
+    }
+
+    fn fallbacks(&self) -> Option<u64> {
+        let moves = self.moves();
+        Some(moves.stolen + moves.borrowed)
+    }
+}

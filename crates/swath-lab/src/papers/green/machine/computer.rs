@@ -1,0 +1,557 @@
+//! A machine of the green memory manager's studies: an allocator, driven by the
+//! requests of a load or a recording, with a migration daemon and banks that
+//! rest, looked at in intervals of simulated time.
+//!
+//! ```text
+//!  requests --> GreenMachine ---------------------------> looks, energy
+//!   (handles)     | blocks: handle <-> frames
+//!                 | Machine: zonelists, watermarks, per-CPU lists, hotplug
+//!                 | Daemon of each node, stepped each 100 ms with a budget
+//!                 | BankPower: deep power-down while a bank rests
+//! ```
+//!
+//! **What rests.** Adaptive-Buddy knows: the banks of POOL_OFFLINE. For the
+//! others, a bank rests while it happens to be wholly free, which favours them,
+//! and while hotplug has taken it offline. A bank goes down at the next second
+//! and comes back with the first frame that is taken from it. Banks that cross
+//! zones or have holes never rest.
+//!
+//! **What a failed request means.** Blocks beyond order 3 fall back to single
+//! frames, as the kernel does for huge pages and page cache, if they are
+//! movable; everything else has failed, is counted, and is not there to be
+//! freed.
+
+use std::cell::RefCell;
+
+use swath_arch::{Extent, Order, Pfn};
+use swath_frame::layout::{Interleaving, Layout, LayoutConfig, ZoneKind};
+use swath_frame::machine::{
+    Isolation, MachineAllocateError, MachineConfig, MachineFreeError, MemoryUnit, UnitState,
+};
+use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankLayout, ListBuddy};
+use swath_frame::zone::linux::ORDER_MAX;
+use swath_frame::{BlockRequest, LinuxZone, Machine, MemoryMap, Mobility, PerCpuLists};
+use swath_hw::power::{BankEnergy, BankPower, PowerState, PowerTable};
+use swath_vm::migrate::daemon;
+use swath_vm::migrate::daemon::{Daemon, MigrationStep};
+use swath_vm::migrate::units::NodeBanks;
+
+use crate::papers::green::machine::allocator::{
+    AllocatorName, FallbackTally, GreenZone, ZonePlace,
+};
+use crate::papers::green::machine::blocks::{Blocks, NodeOwners, Released};
+use crate::papers::green::machine::config::{GreenConfig, GreenError};
+use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, MachineView};
+use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
+use swath_trace::pages::ZoneMax;
+
+/// Simulated microseconds from one step of the daemons to the next.
+pub const TICK_US: u64 = 100_000;
+
+/// Simulated microseconds from one look at the banks to the next.
+pub const LOOK_US: u64 = 1_000_000;
+
+/// Blocks above this order are requested only if there is one at once.
+const COSTLY_ORDER: Order = Order::known(3);
+
+/// True if a run goes on after a look.
+pub type GoOn = bool;
+
+/// Runs a machine from time 0 until `until_us`, with the requests that come
+/// before, and calls `observe` each `every_us` and at the end.
+///
+/// # Errors
+/// A [`GreenError`].
+pub fn drive(
+    config: GreenConfig,
+    ops: &mut dyn Iterator<Item = TimedOp>,
+    until_us: u64,
+    every_us: u64,
+    observe: &mut dyn FnMut(&dyn MachineView) -> GoOn,
+) -> Result<(), GreenError> {
+    use AllocatorName as Name;
+    type Linux = LinuxZone<Vec<u64>, FallbackTally>;
+    match config.allocator {
+        Name::Linux | Name::LinuxMovable => {
+            GreenMachine::<Linux>::new(config)?.drive(ops, until_us, every_us, observe)
+        }
+        Name::BankArray => {
+            GreenMachine::<ArrayBuddy<_>>::new(config)?.drive(ops, until_us, every_us, observe)
+        }
+        Name::BankList => {
+            GreenMachine::<ListBuddy<_>>::new(config)?.drive(ops, until_us, every_us, observe)
+        }
+        Name::Adaptive | Name::AdaptivePacked => {
+            GreenMachine::<AdaptiveBuddy<_>>::new(config)?.drive(ops, until_us, every_us, observe)
+        }
+    }
+}
+
+type Zones<Z> = Machine<Vec<Z>, Vec<PerCpuLists>, Vec<u64>>;
+
+/// The machine. Invariants: `blocks` and the machine agree on every frame in
+/// use; a bank that is `down` has no frame in use.
+struct GreenMachine<Z> {
+    config: GreenConfig,
+    machine: RefCell<Zones<Z>>,
+    layout: Layout,
+    blocks: Blocks,
+    daemons: Vec<Daemon>,
+    power: BankPower,
+    down: Vec<bool>,
+    total_frames: u64,
+    counts: MachineCounts,
+    emptied: Vec<u64>,
+    now_us: u64,
+}
+
+impl<Z: GreenZone> GreenMachine<Z> {
+    fn new(config: GreenConfig) -> Result<Self, GreenError> {
+        let allocator = config.allocator;
+        let error = |what: String| GreenError::Build { allocator, what };
+        let preset = config.machine.preset();
+        let mut areas = [Extent::default(); 8];
+        let map = MemoryMap::new(preset.ranges(), &mut areas).map_err(|e| error(e.to_string()))?;
+        let mut layout_config =
+            LayoutConfig { bank_frames: config.bank_frames, ..LayoutConfig::default() };
+        if config.interleaved {
+            layout_config.interleaving = Interleaving::TwoWay;
+        }
+        if allocator == AllocatorName::LinuxMovable {
+            let load = config.machine.load();
+            layout_config.movable_frames_per_node = load.frames / u64::from(load.nodes) / 2;
+        }
+        let layout = Layout::new(&map, preset.nodes(), layout_config);
+        let layout = layout.map_err(|e| error(e.to_string()))?;
+        let banks = BankLayout::new(Pfn::new(0), layout.bank_frames(), ORDER_MAX);
+        let banks = banks.map_err(|e| error(e.to_string()))?;
+        let zones: Result<Vec<Z>, String> = layout
+            .zones()
+            .iter()
+            .map(|zone| Z::build(&ZonePlace { map: &map, span: zone.span, banks }, allocator))
+            .collect();
+        let machine_config =
+            MachineConfig { cpus: config.cpus.into(), min_free_kib: None, per_cpu_lists: true };
+        let size = Zones::<Z>::size(&map, &layout, machine_config);
+        let (lists, words) = (vec![PerCpuLists::default(); size.lists], vec![0; size.words]);
+        let total_frames = layout.zones().iter().map(|zone| zone.present_frames).sum();
+        let first = layout.bank(0).unwrap_or_default().start;
+        // A bank that is all hole takes no power.
+        let power = BankPower::new(first, layout.bank_frames(), layout.banks(), PowerTable::PAPER);
+        let (down, nodes) = (vec![false; layout.banks()], layout.nodes());
+        let zones = zones.map_err(error)?;
+        let machine = Machine::new(&map, layout.clone(), machine_config, zones, lists, words);
+        let machine = machine.map_err(|e| error(e.to_string()))?;
+        let daemon = config.daemon.map(|plan| {
+            Daemon::new(daemon::MigrationConfig {
+                interval_ns: plan.interval_ms * 1_000_000,
+                retry_ns: plan.retry_ms * 1_000_000,
+                occupied_permille_max: plan.occupied_permille_max,
+                // Hotplug brings a bank back when less than one is free, and
+                // should not have to at once.
+                reserve_frames: if Z::RESTS {
+                    plan.reserve_frames
+                } else {
+                    plan.reserve_frames + 2 * layout.bank_frames()
+                },
+            })
+        });
+        Ok(Self {
+            config,
+            blocks: Blocks::new(map.span()),
+            daemons: daemon.map_or_else(Vec::new, |daemon| vec![daemon; nodes]),
+            machine: RefCell::new(machine),
+            layout,
+            power,
+            down,
+            total_frames,
+            counts: MachineCounts::default(),
+            emptied: Vec::new(),
+            now_us: 0,
+        })
+    }
+
+    fn fault(&self, what: impl std::fmt::Display) -> GreenError {
+        GreenError::Machine { time_us: self.now_us, what: what.to_string() }
+    }
+
+    fn drive(
+        &mut self,
+        ops: &mut dyn Iterator<Item = TimedOp>,
+        until_us: u64,
+        every_us: u64,
+        observe: &mut dyn FnMut(&dyn MachineView) -> GoOn,
+    ) -> Result<(), GreenError> {
+        let mut next_look_us = every_us.max(1);
+        let mut pass = |green: &mut Self, to_us: u64| -> Result<GoOn, GreenError> {
+            while (green.now_us / TICK_US + 1) * TICK_US <= to_us {
+                green.now_us = (green.now_us / TICK_US + 1) * TICK_US;
+                green.tick()?;
+                if green.now_us >= next_look_us {
+                    next_look_us = green.now_us + every_us.max(1);
+                    if !observe(green) {
+                        return Ok(false);
+                    }
+                }
+            }
+            green.now_us = to_us;
+            Ok(true)
+        };
+        for TimedOp { time_us, op } in ops {
+            if time_us >= until_us {
+                break;
+            }
+            if time_us < self.now_us {
+                return Err(GreenError::Past { time_us, now_us: self.now_us });
+            }
+            if !pass(self, time_us)? {
+                return Ok(());
+            }
+            self.apply(op)?;
+        }
+        if pass(self, until_us)? {
+            observe(self);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn apply(&mut self, op: ReplayOp) -> Result<(), GreenError> {
+        match op {
+            ReplayOp::Alloc { id, order, mobility, zone_max, cpu } => {
+                if !self.blocks.is_vacant(id) {
+                    return Err(GreenError::HandleInUse { time_us: self.now_us, id });
+                }
+                self.counts.requests += 1;
+                let cpu = cpu % self.config.cpus;
+                let highest = match zone_max {
+                    ZoneMax::Dma => ZoneKind::Dma,
+                    ZoneMax::Dma32 => ZoneKind::Dma32,
+                    ZoneMax::Normal => ZoneKind::Normal,
+                    ZoneMax::Movable => ZoneKind::Movable,
+                };
+                let nodes = self.layout.nodes();
+                let node = usize::from(cpu) * nodes / usize::from(self.config.cpus);
+                let request =
+                    BlockRequest { order, mobility, highest, node, cpu: cpu.into(), urgent: false };
+                self.allocate(id, request)
+            }
+            ReplayOp::Free { id } => {
+                let Some((released, cpu)) = self.blocks.remove(id) else {
+                    return Err(GreenError::NoHandle { time_us: self.now_us, id });
+                };
+                let mut give = |extent| self.machine.get_mut().free(extent, cpu.into());
+                let given: Result<(), MachineFreeError> = match released {
+                    Released::Nothing => Ok(()),
+                    Released::Extent(extent) => give(extent),
+                    Released::Frames(frames) => {
+                        frames.into_iter().try_for_each(|frame| give(Extent::new(frame, 1)))
+                    }
+                };
+                given.map_err(|error| self.fault(error))
+            }
+        }
+    }
+
+    fn take(&mut self, request: BlockRequest) -> Result<Option<Pfn>, GreenError> {
+        loop {
+            match self.machine.get_mut().allocate(request) {
+                Ok(start) => {
+                    self.wake(start)?;
+                    return Ok(Some(start));
+                }
+                Err(MachineAllocateError::NoBlock { .. }) if self.online_any()? => {}
+                Err(MachineAllocateError::NoBlock { .. }) => return Ok(None),
+                Err(error) => return Err(self.fault(error)),
+            }
+        }
+    }
+
+    fn allocate(&mut self, id: u32, request: BlockRequest) -> Result<(), GreenError> {
+        let BlockRequest { order, mobility, cpu, .. } = request;
+        let (cpu, movable) = (cpu as u16, mobility == Mobility::Movable);
+        if let Some(start) = self.take(request)? {
+            self.blocks.place(id, start, order, cpu, movable);
+            if !movable {
+                self.note_spoiled(start, order);
+            }
+            return Ok(());
+        }
+        if !movable || order <= COSTLY_ORDER {
+            self.counts.failed += 1;
+            self.blocks.fail(id);
+            return Ok(());
+        }
+        let mut frames = Vec::new();
+        for _ in 0..order.frames() {
+            match self.take(BlockRequest { order: Order::BASE, ..request })? {
+                Some(frame) => frames.push(frame),
+                None => {
+                    for frame in frames {
+                        let given = self.machine.get_mut().free(Extent::new(frame, 1), cpu.into());
+                        given.map_err(|error| self.fault(error))?;
+                    }
+                    self.counts.failed += 1;
+                    self.blocks.fail(id);
+                    return Ok(());
+                }
+            }
+        }
+        self.counts.split += 1;
+        self.blocks.place_parts(id, frames, order, cpu);
+        Ok(())
+    }
+
+    /// MachineCounts an unmovable block if it is its section's first beside movable ones.
+    fn note_spoiled(&mut self, start: Pfn, order: Order) {
+        let section = self.layout.section_of(start);
+        let state = section.and_then(|section| self.machine.get_mut().section_state(section));
+        let spoils = |state: UnitState| state.movable > 0 && state.unmovable == order.frames();
+        self.counts.spoiled += u64::from(state.is_some_and(spoils));
+    }
+
+    /// A frame of this bank is in use from now on.
+    #[inline]
+    fn wake(&mut self, frame: Pfn) -> Result<(), GreenError> {
+        let bank = self.layout.bank_of(frame);
+        match bank.filter(|&bank| self.down[bank]) {
+            Some(bank) => self.wake_bank(bank),
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn wake_bank(&mut self, bank: usize) -> Result<(), GreenError> {
+        self.down[bank] = false;
+        self.counts.woken += 1;
+        let now_ns = self.now_us * 1000;
+        let ready = self.power.set(now_ns, bank, PowerState::ActiveIdle, &mut |_| {});
+        ready.map(|_| ()).map_err(|error| self.fault(error))
+    }
+
+    /// Brings a bank back that hotplug has taken offline. Returns true if there was one.
+    #[cold]
+    fn online_any(&mut self) -> Result<bool, GreenError> {
+        self.online_in(None)
+    }
+
+    fn online_in(&mut self, node: Option<usize>) -> Result<bool, GreenError> {
+        if Z::RESTS || self.daemons.is_empty() {
+            return Ok(false);
+        }
+        let layout = &self.layout;
+        let is_of = |bank: usize| {
+            let start = layout.bank(bank).unwrap_or_default().start;
+            let zone = layout.zone_of(start).map(|zone| layout.zones()[zone].node);
+            node.is_none_or(|node| zone == Some(node))
+        };
+        let is_offline = |&bank: &usize| {
+            let state = self.machine.borrow().bank_state(bank);
+            state.is_some_and(|state| state.isolation == Isolation::Offline) && is_of(bank)
+        };
+        let Some(bank) = (0..layout.banks()).find(is_offline) else { return Ok(false) };
+        self.machine.get_mut().online(MemoryUnit::Bank(bank)).map_err(|error| self.fault(error))?;
+        self.counts.onlined += 1;
+        Ok(true)
+    }
+
+    fn tick(&mut self) -> Result<(), GreenError> {
+        if let Some(plan) = self.config.daemon {
+            // Interleaved banks are read and written two at a time.
+            let ways = if self.config.interleaved { 2 } else { 1 };
+            for node in 0..self.daemons.len() {
+                self.step_daemon(node, plan.budget_frames * ways)?;
+                if !Z::RESTS && self.free_in(node) < self.layout.bank_frames() {
+                    self.online_in(Some(node))?;
+                }
+            }
+        }
+        if self.now_us.is_multiple_of(LOOK_US) {
+            self.let_rest()?;
+        }
+        Ok(())
+    }
+
+    fn free_in(&self, node: usize) -> u64 {
+        let machine = self.machine.borrow();
+        let zones = self.layout.zones().iter().zip(machine.zones());
+        zones.filter(|(place, _)| place.node == node).map(|(_, zone)| zone.free_frames()).sum()
+    }
+
+    fn step_daemon(&mut self, node: usize, budget_frames: u64) -> Result<(), GreenError> {
+        let now_ns = self.now_us * 1000;
+        let Some(mut banks) = NodeBanks::new(&self.machine, node, 0) else { return Ok(()) };
+        let mut owners = NodeOwners::new(&mut self.blocks);
+        let step = self.daemons[node].step(now_ns, budget_frames, &mut banks, &mut owners);
+        for frame in owners.targets {
+            self.wake(frame)?;
+        }
+        if let MigrationStep::Emptied { moved_frames, .. } = step {
+            self.emptied.push(moved_frames);
+        }
+        Ok(())
+    }
+
+    /// Returns true if a bank rests by what its allocator or hotplug knows.
+    fn rests(&self, bank: usize) -> bool {
+        let machine = self.machine.borrow();
+        let Some(state) = machine.bank_state(bank) else { return false };
+        if state.isolation == Isolation::Offline {
+            return true;
+        }
+        let layout = &self.layout;
+        let extent = layout.bank(bank).unwrap_or_default();
+        let whole = state.present == extent.count && !state.crosses_zones;
+        if !whole || state.free < state.present || state.isolation != Isolation::None {
+            return false;
+        }
+        let zone = layout.zone_of(extent.start).and_then(|zone| machine.zones().get(zone));
+        !Z::RESTS || zone.is_some_and(|zone| zone.rests(extent.start))
+    }
+
+    /// Powers down the banks that rest.
+    fn let_rest(&mut self) -> Result<(), GreenError> {
+        let now_ns = self.now_us * 1000;
+        for bank in 0..self.down.len() {
+            if self.down[bank] || !self.rests(bank) {
+                continue;
+            }
+            self.down[bank] = true;
+            let machine = self.machine.get_mut();
+            let mut lost = 0;
+            let mut lose = |frames: Extent| {
+                lost += frames.iter().filter(|frame| machine.is_used(*frame) == Some(true)).count();
+            };
+            let set = self.power.set(now_ns, bank, PowerState::DeepPowerDown, &mut lose);
+            self.counts.lost_frames += lost as u64;
+            set.map_err(|error| self.fault(error))?;
+        }
+        Ok(())
+    }
+}
+
+impl<Z: GreenZone> MachineView for GreenMachine<Z> {
+    fn look(&self) -> Look {
+        let (layout, machine) = (&self.layout, self.machine.borrow());
+        let present = |state: &UnitState| state.present > 0;
+        let banks = (0..layout.banks()).filter_map(|bank| Some((bank, machine.bank_state(bank)?)));
+        let mut look = Look {
+            time_us: self.now_us,
+            total_frames: self.total_frames,
+            free_frames: 0,
+            unmovable_frames: 0,
+            banks: 0,
+            used_banks: 0,
+            resting_banks: 0,
+            resting_frames: 0,
+            sections: 0,
+            removable_sections: 0,
+            kernel_sections: 0,
+            moved_frames: 0,
+            emptied_banks: 0,
+            fallbacks: machine.zones().iter().map(Z::fallbacks).sum(),
+            counts: self.counts,
+        };
+        for (bank, state) in banks.filter(|(_, state)| present(state)) {
+            look.banks += 1;
+            look.free_frames += state.free;
+            look.unmovable_frames += state.unmovable;
+            look.used_banks += u64::from(state.free < state.present);
+            if self.rests(bank) {
+                look.resting_banks += 1;
+                look.resting_frames += state.present;
+            }
+        }
+        let sections = (0..layout.sections())
+            .filter_map(|section| Some((section, machine.section_state(section)?)));
+        for (section, state) in sections.filter(|(_, state)| present(state)) {
+            look.sections += 1;
+            look.removable_sections += u64::from(machine.is_removable(section));
+            look.kernel_sections += u64::from(state.unmovable > 0);
+        }
+        let migration = self.migration();
+        look.moved_frames = migration.moved_frames;
+        look.emptied_banks = migration.emptied_banks;
+        look
+    }
+
+    fn unit(&self, unit: MemoryUnit) -> Option<UnitState> {
+        self.machine.borrow().unit_state(unit)
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn free_blocks(&self) -> FreeBlocks {
+        let mut blocks = FreeBlocks::default();
+        for zone in self.machine.borrow().zones() {
+            zone.for_each_free(&mut |extent| {
+                blocks.count += 1;
+                blocks.largest_frames = blocks.largest_frames.max(extent.count);
+            });
+        }
+        blocks
+    }
+
+    fn energy(&self) -> BankEnergy {
+        self.power.energy(self.now_us * 1000)
+    }
+
+    fn tally(&self) -> Option<FallbackTally> {
+        let mut sum = None;
+        for tally in self.machine.borrow().zones().iter().filter_map(Z::tally) {
+            sum.get_or_insert_with(FallbackTally::default).add(tally);
+        }
+        sum
+    }
+
+    fn migration(&self) -> daemon::MigrationStatistics {
+        let mut sum = daemon::MigrationStatistics::default();
+        for one in self.daemons.iter().map(Daemon::statistics) {
+            sum.scans += one.scans;
+            sum.emptied_banks += one.emptied_banks;
+            sum.moved_frames += one.moved_frames;
+            sum.unmovable += one.unmovable;
+            sum.pinned += one.pinned;
+            sum.no_target += one.no_target;
+            sum.failed += one.failed;
+            sum.in_use += one.in_use;
+        }
+        sum
+    }
+
+    fn emptied(&self) -> &[u64] {
+        &self.emptied
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let machine = self.machine.borrow();
+        machine.check()?;
+        self.blocks.check()?;
+        let (mut movable, mut unmovable, mut wrong) = (0, 0, None);
+        self.blocks.for_each(&mut |extent, is_movable| {
+            *(if is_movable { &mut movable } else { &mut unmovable }) += extent.count;
+            let owner = if is_movable { Mobility::Movable } else { Mobility::Unmovable };
+            let differs = |frame: &Pfn| machine.owner(*frame) != Some(owner);
+            wrong = wrong.or_else(|| extent.iter().find(differs));
+        });
+        if let Some(frame) = wrong {
+            return Err(format!("frame {frame} is not in use for its owner"));
+        }
+        // Owners are of different frames if they have as many as are in use.
+        let look = self.look();
+        let used = (look.total_frames - look.free_frames, look.unmovable_frames);
+        if used != (movable + unmovable, unmovable) {
+            return Err(format!("{} frames in use, owners have {}", used.0, movable + unmovable));
+        }
+        let awake = |&bank: &usize| {
+            let state = machine.bank_state(bank);
+            self.down[bank] && state.is_none_or(|state| state.free < state.present)
+        };
+        match (0..self.down.len()).find(awake) {
+            Some(bank) => Err(format!("bank {bank} is down and in use")),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,694 @@
+//! Synthetic work for a page allocator: hours of a machine's life as requests.
+//!
+//! The green memory manager's paper (section V) measures under a **light**
+//! load, whose footprint varies between 10% and 50% of memory, and a **medium**
+//! one, between 30% and 80%, over hours. A [`PageLoad`] is such a load as an
+//! endless, seeded iterator of the same [`TimedOp`]s that a recording gives.
+//!
+//! Its figures of Linux's layout (Fig. 1 and 2) are of a machine that has been up
+//! for long and has run file benchmarks. The **filled** load is the light one but
+//! for that: its page cache fills memory up to 95% again and again, as a kernel
+//! lets it, and is dropped.
+//!
+//! With F frames, C processors, footprint bounds l and h, u uniform in [0, 1):
+//!
+//! | part | formula |
+//! |---|---|
+//! | boot, the first [`BOOT_US`] | unmovable slabs of F/64 frames; C + 8 long-lived processes of F (l - 1/40) / 2 frames together; the rest of F (l + 1/50) page cache |
+//! | target footprint | straight lines through valley, peak, valley, …, (15 + 10 u) minutes long; peak h - g - (h - l) (u / 2)^2, valley l + g + (h - l) (u / 2)^2 with a guard g = 1/50; the first of each has u = 0 |
+//! | below the target | 3/5 of what is missing goes to workers, 2/5 to page cache, at most F/400 frames in a tick of 100 ms |
+//! | worker | a process of (1 + 7 u) F/128 frames; when the footprint is above the target by half of one, a random one exits, all at once |
+//! | above the target otherwise | the oldest files are dropped |
+//! | build | on for 3 + 2 u minutes, off for 12 + 6 u (light, filled) or 4 + 2 u (medium); C jobs at once |
+//! | job | 300 * 40^u frames, times (F / 2^23)^(1/2); grows to its end over 0.2 + 3 u^2 s, exits all at once and leaves a file of 16 frames |
+//! | file | 4 * 512^u frames, in blocks of order 0, 2, 4 with 60, 30, 10% |
+//! | process | a stack of order 2, 3 page tables and one more for each 512 frames of anonymous memory; a slab block for each 64 |
+//! | anonymous memory | single frames; a worker's is 3/10 blocks of order 9 |
+//! | slab | orders 0, 1, 2, 3 with 40, 25, 15, 20%; unmovable ones as above, reclaimable ones 1/16 of the page cache; each lives 120 s on average |
+//! | long-lived process | gives back and takes again each frame once in 600 s on average |
+//! | processor | C u^2 rounded down for each process, so that node 0 of two has 70% of the processes |
+//!
+//! Anonymous memory and page cache are movable and may lie in any zone; all
+//! else may lie up to the Normal zone, one unmovable block in 256 below 4 GiB.
+//!
+//! **Bounds.** After boot the footprint never leaves [l F, h F]: a request that
+//! would pass h F waits until files are dropped for it, an exit or drop that would
+//! pass l F waits for the next tick.
+
+use std::collections::VecDeque;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use swath_arch::Order;
+use swath_frame::Mobility;
+
+use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
+use swath_trace::pages::ZoneMax;
+
+/// Simulated time from one decision to the next, in microseconds.
+pub const TICK_US: u64 = 100_000;
+
+/// Simulated microseconds of boot; from then on the bounds hold.
+pub const BOOT_US: u64 = 60_000_000;
+
+const SECOND_US: u64 = 1_000_000;
+
+/// One frame in so many is unmovable slab.
+const SLAB_SHARE: u64 = 64;
+
+/// Frames of page cache to one frame of reclaimable slab.
+const CACHE_PER_SLAB: u64 = 16;
+
+const SLAB_LIFE_US: u64 = 120 * SECOND_US;
+
+const LASTING_LIFE_US: u64 = 600 * SECOND_US;
+
+/// One request in so many is for order 9 where the rest are single frames:
+/// 512 / (512 + 1195) is 3/10 of the frames.
+const HUGE_STEPS: u32 = 1196;
+
+/// A machine that the load runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoadMachine {
+    /// Frames of 4 KiB, from 2^16 to 2^30.
+    pub frames: u64,
+    /// Nodes of equal size.
+    pub nodes: u16,
+    /// Processors, the same number for each node.
+    pub cpus: u16,
+}
+
+impl LoadMachine {
+    /// 4 GiB and 4 processors in one node (Table IV).
+    pub const GIB_4: Self = Self { frames: 1 << 20, nodes: 1, cpus: 4 };
+
+    /// 32 GiB and 16 processors in two nodes (Fig. 1 and Table IV).
+    pub const GIB_32: Self = Self { frames: 1 << 23, nodes: 2, cpus: 16 };
+
+    /// The node that a processor belongs to.
+    pub fn node(&self, cpu: u16) -> u16 {
+        let per_node = (self.cpus / self.nodes.max(1)).max(1);
+        (cpu / per_node).min(self.nodes.saturating_sub(1))
+    }
+}
+
+/// The weight of a load.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LoadKind {
+    /// 10% to 50%, a build now and then.
+    Light,
+    /// 30% to 80%, a build most of the time.
+    Medium,
+    /// 10% to 95%, else as light.
+    Filled,
+}
+
+impl LoadKind {
+    /// The bounds of the footprint, in percent of the machine's frames.
+    pub const fn bounds_percent(self) -> (u64, u64) {
+        match self {
+            Self::Light => (10, 50),
+            Self::Medium => (30, 80),
+            Self::Filled => (10, 95),
+        }
+    }
+}
+
+/// The owner of a block of frames.
+#[derive(Clone, Copy)]
+struct Owner {
+    mobility: Mobility,
+    cpu: u16,
+}
+
+/// A process: its anonymous blocks and the kernel's for it.
+struct Process {
+    cpu: u16,
+    anonymous: Vec<u32>,
+    kernel: Vec<u32>,
+    /// All of its frames, both kinds.
+    frames: u64,
+    /// Anonymous frames now, and how many there will be.
+    grown: u64,
+    want: u64,
+    /// True if some of its memory comes as blocks of order 9.
+    huge: bool,
+    /// Begin and end, for a job.
+    born_us: u64,
+    exit_us: u64,
+}
+
+/// A file in the page cache.
+struct CachedFile {
+    blocks: Vec<u32>,
+}
+
+/// A group of processes.
+#[derive(Clone, Copy)]
+enum Group {
+    Lasting,
+    Workers,
+    Jobs,
+}
+
+/// A load as an endless row of requests. The same machine, kind and seed give
+/// the same requests.
+///
+/// Invariants: `used` is the sum of 2^order over allocated handles, each of
+/// which is in exactly one process, file or slab list.
+pub struct PageLoad {
+    machine: LoadMachine,
+    kind: LoadKind,
+    random: Pcg64Mcg,
+    /// Bounds in frames.
+    low: u64,
+    high: u64,
+    used: u64,
+    /// By handle.
+    orders: Vec<u8>,
+    free_ids: Vec<u32>,
+    /// This tick's requests, and how many were handed out.
+    ops: Vec<ReplayOp>,
+    at: usize,
+    tick_us: u64,
+    next_tick_us: u64,
+    lasting: Vec<Process>,
+    workers: Vec<Process>,
+    jobs: Vec<Process>,
+    files: VecDeque<CachedFile>,
+    cache_frames: u64,
+    unmovable: Vec<u32>,
+    unmovable_frames: u64,
+    reclaimable: Vec<u32>,
+    reclaimable_frames: u64,
+    /// The leg of the target that the load is on: times and frames.
+    leg: [(u64, u64); 2],
+    legs: u64,
+    build_until_us: u64,
+    building: bool,
+}
+
+impl PageLoad {
+    /// A load from boot on. `None` for a machine out of its limits: frames
+    /// below 2^16 or above 2^30, or no node or processor.
+    pub fn new(machine: LoadMachine, kind: LoadKind, seed: u64) -> Option<Self> {
+        let sized = (1 << 16..=1 << 30).contains(&machine.frames);
+        if !sized || machine.nodes == 0 || machine.cpus == 0 {
+            return None;
+        }
+        let (low, high) = kind.bounds_percent();
+        let guard = machine.frames / 50;
+        let low = (machine.frames * low).div_ceil(100);
+        Some(Self {
+            machine,
+            kind,
+            random: Pcg64Mcg::seed_from_u64(seed),
+            low,
+            high: machine.frames * high / 100,
+            used: 0,
+            orders: Vec::new(),
+            free_ids: Vec::new(),
+            ops: Vec::new(),
+            at: 0,
+            tick_us: 0,
+            next_tick_us: 0,
+            lasting: Vec::new(),
+            workers: Vec::new(),
+            jobs: Vec::new(),
+            files: VecDeque::new(),
+            cache_frames: 0,
+            unmovable: Vec::new(),
+            unmovable_frames: 0,
+            reclaimable: Vec::new(),
+            reclaimable_frames: 0,
+            leg: [(0, 0), (BOOT_US, low + guard)],
+            legs: 0,
+            build_until_us: BOOT_US,
+            building: false,
+        })
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> LoadMachine {
+        self.machine
+    }
+
+    /// The frames allocated after all requests of the current tick.
+    pub fn used_frames(&self) -> u64 {
+        self.used
+    }
+
+    fn unit(&mut self) -> f64 {
+        self.random.random::<f64>()
+    }
+
+    /// `low` at least, `low + more` at most.
+    fn between(&mut self, low: u64, more: u64) -> u64 {
+        low + (self.unit() * more as f64) as u64
+    }
+
+    fn cpu(&mut self) -> u16 {
+        let u = self.unit();
+        (f64::from(self.machine.cpus) * u * u) as u16
+    }
+
+    fn allocate(&mut self, order: u8, owner: Owner) -> Option<u32> {
+        let frames = 1 << order;
+        while self.used + frames > self.high {
+            // Nothing left to drop: the request waits.
+            if !self.drop_file() {
+                return None;
+            }
+        }
+        let id = self.free_ids.pop().unwrap_or_else(|| {
+            self.orders.push(0);
+            // At most 2^30 frames are used, so it fits.
+            (self.orders.len() - 1) as u32
+        });
+        self.orders[id as usize] = order;
+        self.used += frames;
+        let zone_max = match owner.mobility {
+            Mobility::Movable => ZoneMax::Movable,
+            Mobility::Unmovable if self.random.random::<u32>() % 256 == 0 => ZoneMax::Dma32,
+            _ => ZoneMax::Normal,
+        };
+        let order = Order::new(order)?;
+        let Owner { mobility, cpu } = owner;
+        self.ops.push(ReplayOp::Alloc { id, order, mobility, zone_max, cpu });
+        Some(id)
+    }
+
+    fn frames_of(&self, id: u32) -> u64 {
+        1 << self.orders[id as usize]
+    }
+
+    fn free(&mut self, id: u32) {
+        self.used -= self.frames_of(id);
+        self.free_ids.push(id);
+        self.ops.push(ReplayOp::Free { id });
+    }
+
+    fn spare(&self) -> u64 {
+        self.used.saturating_sub(self.low)
+    }
+
+    fn slab_order(&mut self) -> u8 {
+        match self.random.random::<u32>() % 20 {
+            0..8 => 0,
+            8..13 => 1,
+            13..16 => 2,
+            _ => 3,
+        }
+    }
+
+    fn add_slab(&mut self, mobility: Mobility) {
+        let (order, cpu) = (self.slab_order(), self.cpu());
+        let Some(id) = self.allocate(order, Owner { mobility, cpu }) else { return };
+        if mobility == Mobility::Reclaimable {
+            self.reclaimable.push(id);
+            self.reclaimable_frames += 1 << order;
+        } else {
+            self.unmovable.push(id);
+            self.unmovable_frames += 1 << order;
+        }
+    }
+
+    /// Frees a random slab of a kind, if there is one and the bound allows it.
+    fn drop_slab(&mut self, mobility: Mobility) -> bool {
+        let reclaimable = mobility == Mobility::Reclaimable;
+        let count = if reclaimable { self.reclaimable.len() } else { self.unmovable.len() };
+        if count == 0 || self.spare() < 8 {
+            return false;
+        }
+        let which = self.random.random_range(0..count);
+        let id = if reclaimable {
+            let id = self.reclaimable.swap_remove(which);
+            self.reclaimable_frames -= self.frames_of(id);
+            id
+        } else {
+            let id = self.unmovable.swap_remove(which);
+            self.unmovable_frames -= self.frames_of(id);
+            id
+        };
+        self.free(id);
+        true
+    }
+
+    /// Reads a file of so many frames into the page cache.
+    fn read_file(&mut self, frames: u64) {
+        let owner = Owner { mobility: Mobility::Movable, cpu: self.cpu() };
+        let mut blocks = Vec::new();
+        let mut left = frames;
+        while left > 0 {
+            let order = match self.random.random::<u32>() % 10 {
+                6..9 if left >= 4 => 2,
+                9 if left >= 16 => 4,
+                _ => 0,
+            };
+            // Waiting would drop the very file that is being read.
+            if self.used + (1 << order) > self.high {
+                break;
+            }
+            let Some(id) = self.allocate(order, owner) else { break };
+            blocks.push(id);
+            self.cache_frames += 1 << order;
+            left -= 1 << order;
+        }
+        if !blocks.is_empty() {
+            self.files.push_back(CachedFile { blocks });
+        }
+    }
+
+    fn read_some_file(&mut self) -> u64 {
+        let frames = (4.0 * 512f64.powf(self.unit())) as u64;
+        self.read_file(frames);
+        frames
+    }
+
+    /// Drops the oldest file, if there is one and the bound allows it.
+    fn drop_file(&mut self) -> bool {
+        let Some(file) = self.files.front() else { return false };
+        let frames: u64 = file.blocks.iter().map(|&id| self.frames_of(id)).sum();
+        if frames > self.spare() {
+            return false;
+        }
+        let Some(file) = self.files.pop_front() else { return false };
+        self.cache_frames -= frames;
+        for id in file.blocks {
+            self.free(id);
+        }
+        true
+    }
+
+    fn start(&mut self, want: u64, huge: bool, life_us: u64) -> Process {
+        let cpu = self.cpu();
+        let mut process = Process {
+            cpu,
+            anonymous: Vec::new(),
+            kernel: Vec::new(),
+            frames: 0,
+            grown: 0,
+            want,
+            huge,
+            born_us: self.tick_us,
+            exit_us: self.tick_us.saturating_add(life_us),
+        };
+        for order in [2, 0, 0, 0] {
+            self.add_kernel(&mut process, order);
+        }
+        process
+    }
+
+    fn add_kernel(&mut self, process: &mut Process, order: u8) {
+        let owner = Owner { mobility: Mobility::Unmovable, cpu: process.cpu };
+        if let Some(id) = self.allocate(order, owner) {
+            process.kernel.push(id);
+            process.frames += 1 << order;
+        }
+    }
+
+    /// Grows a process to so many anonymous frames, or by a large block beyond.
+    fn grow(&mut self, process: &mut Process, to: u64) {
+        let owner = Owner { mobility: Mobility::Movable, cpu: process.cpu };
+        while process.grown < to {
+            let huge = process.huge && process.want.saturating_sub(process.grown) >= 512;
+            let huge = huge && self.random.random::<u32>() % HUGE_STEPS == 0;
+            let order = if huge { 9 } else { 0 };
+            let Some(id) = self.allocate(order, owner) else { break };
+            process.anonymous.push(id);
+            let (before, frames) = (process.grown, 1 << order);
+            process.grown += frames;
+            process.frames += frames;
+            if process.grown / 512 > before / 512 {
+                self.add_kernel(process, 0);
+            }
+            if process.grown / 64 > before / 64 && !huge {
+                let order = self.slab_order();
+                self.add_kernel(process, order);
+            }
+        }
+    }
+
+    /// Frees all that a process has: its memory in the order in which it was
+    /// touched, then what the kernel had for it.
+    fn exit(&mut self, process: Process) {
+        for id in process.anonymous.into_iter().chain(process.kernel) {
+            self.free(id);
+        }
+    }
+}
+
+/// The events of a tick.
+impl PageLoad {
+    fn step(&mut self) {
+        self.ops.clear();
+        self.at = 0;
+        self.tick_us = self.next_tick_us;
+        self.next_tick_us += TICK_US;
+        if self.tick_us < BOOT_US {
+            self.boot();
+        } else {
+            self.churn_slabs();
+            self.churn_lasting();
+            self.build();
+            self.follow_target();
+        }
+    }
+
+    fn boot(&mut self) {
+        let frames = self.machine.frames;
+        let share = |of: u64| of * (self.next_tick_us / TICK_US) / (BOOT_US / TICK_US);
+        let slabs = share(frames / SLAB_SHARE);
+        let all = share(self.leg[1].1);
+        let count = u64::from(self.machine.cpus) + 8;
+        let want = self.low.saturating_sub(frames / 40) / 2 / count;
+        let grown = share(want);
+        if self.tick_us == 0 {
+            for _ in 0..count {
+                let process = self.start(want, false, u64::MAX);
+                self.lasting.push(process);
+            }
+        }
+        while self.unmovable_frames < slabs {
+            self.add_slab(Mobility::Unmovable);
+        }
+        for i in 0..self.lasting.len() {
+            self.grow_in(Group::Lasting, i, grown);
+        }
+        while self.used < all && self.read_some_file() > 0 {}
+    }
+
+    /// Number of times that something that happens to each of `count` once in `every_us`
+    /// on average happens in this tick.
+    fn times(&mut self, count: u64, every_us: u64) -> u64 {
+        let expected = count as f64 * TICK_US as f64 / every_us as f64;
+        (expected + self.unit()) as u64
+    }
+
+    fn churn_slabs(&mut self) {
+        for mobility in [Mobility::Unmovable, Mobility::Reclaimable] {
+            let blocks = match mobility {
+                Mobility::Unmovable => self.unmovable.len(),
+                _ => self.reclaimable.len(),
+            };
+            for _ in 0..self.times(blocks as u64, SLAB_LIFE_US) {
+                if !self.drop_slab(mobility) {
+                    break;
+                }
+            }
+            let frames = |load: &Self| match mobility {
+                Mobility::Unmovable => load.unmovable_frames,
+                _ => load.reclaimable_frames,
+            };
+            let want = match mobility {
+                Mobility::Unmovable => self.machine.frames / SLAB_SHARE,
+                _ => self.cache_frames / CACHE_PER_SLAB,
+            };
+            while frames(self) < want {
+                let before = frames(self);
+                self.add_slab(mobility);
+                if frames(self) == before {
+                    break;
+                }
+            }
+            // Slabs go slower than the files that they describe.
+            for _ in 0..frames(self).saturating_sub(want) / 64 {
+                if !self.drop_slab(mobility) {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn churn_lasting(&mut self) {
+        for i in 0..self.lasting.len() {
+            let (count, cpu) = (self.lasting[i].anonymous.len(), self.lasting[i].cpu);
+            for _ in 0..self.times(count as u64, LASTING_LIFE_US) {
+                if self.spare() == 0 {
+                    break;
+                }
+                let which = self.random.random_range(0..count);
+                self.free(self.lasting[i].anonymous[which]);
+                // There is room: a frame was just given back.
+                if let Some(id) = self.allocate(0, Owner { mobility: Mobility::Movable, cpu }) {
+                    self.lasting[i].anonymous[which] = id;
+                }
+            }
+        }
+    }
+
+    fn build(&mut self) {
+        if self.tick_us >= self.build_until_us {
+            self.building = !self.building;
+            let (minutes, more) = match (self.building, self.kind) {
+                (true, _) => (3, 2),
+                (false, LoadKind::Light | LoadKind::Filled) => (12, 6),
+                (false, LoadKind::Medium) => (4, 2),
+            };
+            let length = self.between(minutes * 60 * SECOND_US, more * 60 * SECOND_US);
+            self.build_until_us = self.tick_us + length;
+        }
+        let mut i = 0;
+        while i < self.jobs.len() {
+            let job = &self.jobs[i];
+            if job.exit_us <= self.tick_us && job.frames <= self.spare() {
+                let job = self.jobs.swap_remove(i);
+                self.exit(job);
+                self.read_file(16);
+                continue;
+            }
+            let life = job.exit_us - job.born_us;
+            let to = job.want * (self.next_tick_us - job.born_us).min(life) / life;
+            self.grow_in(Group::Jobs, i, to);
+            i += 1;
+        }
+        while self.building && self.jobs.len() < usize::from(self.machine.cpus) {
+            let scale = (self.machine.frames as f64 / f64::from(1 << 23)).sqrt();
+            let want = (300.0 * 40f64.powf(self.unit()) * scale) as u64;
+            let u = self.unit();
+            let life = 200_000 + (3e6 * u * u) as u64;
+            let job = self.start(want, false, life);
+            self.jobs.push(job);
+        }
+    }
+
+    /// The footprint to have now, in frames.
+    fn target(&mut self) -> u64 {
+        while self.tick_us >= self.leg[1].0 {
+            let from = self.leg[1];
+            let u = if self.legs < 2 { 0.0 } else { self.unit() / 2.0 };
+            let guard = self.machine.frames / 50;
+            let less = ((self.high - self.low) as f64 * u * u) as u64;
+            let to = if self.legs.is_multiple_of(2) {
+                self.high - guard - less
+            } else {
+                self.low + guard + less
+            };
+            let minutes = self.between(15 * 60 * SECOND_US, 10 * 60 * SECOND_US);
+            self.leg = [from, (from.0 + minutes, to)];
+            self.legs += 1;
+        }
+        let [(start, from), (end, to)] = self.leg;
+        let passed = (self.tick_us - start) as f64 / (end - start) as f64;
+        (from as f64 + (to as f64 - from as f64) * passed) as u64
+    }
+
+    fn follow_target(&mut self) {
+        let target = self.target();
+        let frames = self.machine.frames;
+        let falling = self.leg[1].1 < self.leg[0].1;
+        if self.used < target {
+            let missing = (target - self.used).min(frames / 400);
+            let grown = self.workers.last().filter(|worker| worker.grown < worker.want);
+            if grown.is_none() && !falling {
+                let want = self.between(frames / 128, frames * 7 / 128);
+                let worker = self.start(want, true, u64::MAX);
+                self.workers.push(worker);
+            }
+            if let Some(worker) = self.workers.last() {
+                let to = worker.want.min(worker.grown + missing * 3 / 5);
+                self.grow_in(Group::Workers, self.workers.len() - 1, to);
+            }
+            let mut cache = missing * 2 / 5;
+            while cache > 0 && self.used < target {
+                cache = cache.saturating_sub(self.read_some_file().max(1));
+            }
+            return;
+        }
+        let excess = self.used - target;
+        if !self.workers.is_empty() {
+            let which = self.random.random_range(0..self.workers.len());
+            let worker = self.workers[which].frames;
+            let leaves = worker / 2 <= excess || (falling && self.times(1, 60 * SECOND_US) > 0);
+            if leaves && worker <= self.spare() {
+                let worker = self.workers.swap_remove(which);
+                self.exit(worker);
+            }
+        }
+        while self.used > target && self.drop_file() {}
+    }
+
+    fn grow_in(&mut self, group: Group, index: usize, to: u64) {
+        // Taken out for the while, so that it and the rest can be changed.
+        let mut processes = std::mem::take(self.group(group));
+        if let Some(process) = processes.get_mut(index) {
+            self.grow(process, to);
+        }
+        *self.group(group) = processes;
+    }
+
+    fn group(&mut self, group: Group) -> &mut Vec<Process> {
+        match group {
+            Group::Lasting => &mut self.lasting,
+            Group::Workers => &mut self.workers,
+            Group::Jobs => &mut self.jobs,
+        }
+    }
+
+    /// Walks the invariants of the struct. O(blocks allocated).
+    ///
+    /// # Errors
+    /// The first that does not hold.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let processes = self.lasting.iter().chain(&self.workers).chain(&self.jobs);
+        let process_ids = processes.flat_map(|p| p.anonymous.iter().chain(&p.kernel));
+        let file_ids = self.files.iter().flat_map(|file| &file.blocks);
+        let slab_ids = self.unmovable.iter().chain(&self.reclaimable);
+        let mut owned = vec![false; self.orders.len()];
+        let mut frames = 0;
+        for &id in process_ids.chain(file_ids).chain(slab_ids) {
+            match owned.get_mut(id as usize) {
+                None => return Err("a handle that was never handed out"),
+                Some(owned) if *owned => return Err("a handle with two owners"),
+                Some(owned) => *owned = true,
+            }
+            frames += self.frames_of(id);
+        }
+        if frames != self.used {
+            return Err("the footprint is not the sum of what is owned");
+        }
+        if owned.iter().filter(|owned| !**owned).count() != self.free_ids.len() {
+            return Err("a handle that is neither owned nor free");
+        }
+        if self.used > self.high {
+            return Err("a footprint beyond the upper bound");
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for PageLoad {
+    type Item = TimedOp;
+
+    #[inline]
+    fn next(&mut self) -> Option<TimedOp> {
+        while self.at == self.ops.len() {
+            self.step();
+        }
+        let op = self.ops[self.at];
+        // Spread over the tick.
+        let time_us = self.tick_us + self.at as u64 * TICK_US / self.ops.len() as u64;
+        self.at += 1;
+        Some(TimedOp { time_us, op })
+    }
+}

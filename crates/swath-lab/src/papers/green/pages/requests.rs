@@ -1,0 +1,380 @@
+//! From page events to requests that drive any allocator.
+//!
+//! A recording names frames; another allocator will choose other frames. So
+//! [`replay`] gives every block that is allocated a handle, and says at each
+//! free which handle it is: what remains is the sequence of requests.
+//!
+//! **Pairing.** Blocks are matched by the frames they cover.
+//!
+//! | what the recording shows | what it means | what is handed out |
+//! |---|---|---|
+//! | an allocation | | `Alloc` with a handle of its own |
+//! | a free of exactly that block | | `Free` of the handle |
+//! | frees of parts of it | the kernel split the block (a huge page, a buffer of exact size) | `Free` with the last part |
+//! | a free of frames whose allocation was not seen | they were allocated before, by somebody who is not recorded, or in bulk | nothing, but it is counted; see [`held_before`] |
+//! | an allocation of frames that are allocated | their free was not seen: lost, or by somebody who is not recorded | `Free` of the old handle first |
+//! | an allocation that is never freed | still in use at the end, or as above | no `Free` |
+//! | a batched free, drain, take, fallback | what the kernel did with its per-CPU lists and free lists on the way; each batched free has a free of its own | nothing: an allocator under test does that in its own way |
+//!
+//! Lost events leave wrong pairs behind for as long as the frames concerned
+//! stay allocated; [`ReplayCounts::lost`] says how many there were.
+
+use foldhash::{HashMap, HashMapExt};
+use serde::Serialize;
+use swath_arch::{Order, Pfn};
+use swath_frame::Mobility;
+
+use swath_trace::pages::{MigrateType, ORDER_MAX, PageChange, PageEvent, ZoneMax};
+
+/// Returns the mobility that a migrate type stands for; `None` for a reserve.
+pub fn mobility_of(migrate_type: MigrateType) -> Option<Mobility> {
+    match migrate_type {
+        MigrateType::UNMOVABLE => Some(Mobility::Unmovable),
+        MigrateType::MOVABLE => Some(Mobility::Movable),
+        MigrateType::RECLAIMABLE => Some(Mobility::Reclaimable),
+        _ => None,
+    }
+}
+
+/// Returns the migrate type of requests of this mobility.
+pub const fn migrate_type_of(mobility: Mobility) -> MigrateType {
+    match mobility {
+        Mobility::Unmovable => MigrateType::UNMOVABLE,
+        Mobility::Movable => MigrateType::MOVABLE,
+        Mobility::Reclaimable => MigrateType::RECLAIMABLE,
+    }
+}
+
+/// One request to an allocator.
+///
+/// Handles are dense: one that was freed is handed out again, so a table by
+/// handle is no longer than the most blocks that were allocated at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReplayOp {
+    /// Allocate a block.
+    Alloc {
+        /// The handle by which it is freed.
+        id: u32,
+        /// The block's order.
+        order: Order,
+        /// The mobility of its owner.
+        mobility: Mobility,
+        /// The highest zone that may serve it.
+        zone_max: ZoneMax,
+        /// The processor that asks.
+        cpu: u16,
+    },
+    /// Free a block.
+    Free {
+        /// Its handle.
+        id: u32,
+    },
+}
+
+/// A request and when it comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimedOp {
+    /// Microseconds since the beginning; never before the request before.
+    pub time_us: u64,
+    /// The request.
+    pub op: ReplayOp,
+}
+
+impl TimedOp {
+    /// The same request with another handle and so much later.
+    #[must_use]
+    pub fn renamed(self, rename: impl Fn(u32) -> u32, later_us: u64) -> Self {
+        let op = match self.op {
+            ReplayOp::Alloc { id, order, mobility, zone_max, cpu } => {
+                ReplayOp::Alloc { id: rename(id), order, mobility, zone_max, cpu }
+            }
+            ReplayOp::Free { id } => ReplayOp::Free { id: rename(id) },
+        };
+        Self { time_us: self.time_us + later_us, op }
+    }
+}
+
+/// A block that was allocated before the recording began.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct HeldBlock {
+    /// Its first frame.
+    pub start: Pfn,
+    /// Its order, as far as the frees tell.
+    pub order: Order,
+}
+
+/// Counts of what a replay came across.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct ReplayCounts {
+    /// Blocks allocated, without those held before.
+    pub allocs: u64,
+    /// Blocks freed: their last frame was.
+    pub frees: u64,
+    /// Of these, blocks whose free was not seen: the frames were allocated
+    /// again.
+    pub frees_implied: u64,
+    /// Of these, blocks that were freed in parts.
+    pub frees_in_parts: u64,
+    /// Frames freed whose allocation was not seen.
+    pub unseen_frames: u64,
+    /// Requests that the kernel refused; they are not replayed.
+    pub refused: u64,
+    /// Events that the buffer lost, as far as the events themselves say.
+    pub lost: u64,
+    /// Blocks allocated at the end.
+    pub live_blocks: u64,
+    /// Frames allocated at the end.
+    pub live_frames: u64,
+    /// The most frames allocated at once.
+    pub peak_frames: u64,
+}
+
+/// A block, or what is left of one: its order and the handle.
+type Piece = (Order, u32);
+
+/// The blocks that are allocated.
+///
+/// Invariants: pieces do not overlap; `pieces_of[id]` is how many pieces have
+/// that handle (0 for a free one); `of_order[k]` is how many have order k.
+struct Blocks {
+    /// By first frame.
+    pieces: HashMap<u64, Piece>,
+    of_order: [u64; ORDER_MAX.k() as usize + 1],
+    pieces_of: Vec<u32>,
+    /// True if the block was freed in part.
+    parted: Vec<bool>,
+    free_ids: Vec<u32>,
+    frames: u64,
+}
+
+impl Blocks {
+    fn new() -> Self {
+        Self {
+            pieces: HashMap::new(),
+            of_order: [0; ORDER_MAX.k() as usize + 1],
+            pieces_of: Vec::new(),
+            parted: Vec::new(),
+            free_ids: Vec::new(),
+            frames: 0,
+        }
+    }
+
+    fn put(&mut self, start: u64, piece: Piece) {
+        self.pieces.insert(start, piece);
+        self.of_order[piece.0.k() as usize] += 1;
+        self.pieces_of[piece.1 as usize] += 1;
+        self.frames += piece.0.frames();
+    }
+
+    fn cut(&mut self, start: u64, piece: Piece) {
+        self.pieces.remove(&start);
+        self.of_order[piece.0.k() as usize] -= 1;
+        self.pieces_of[piece.1 as usize] -= 1;
+        self.frames -= piece.0.frames();
+    }
+
+    /// Adds a block where nothing is: its handle.
+    fn add(&mut self, start: u64, order: Order) -> u32 {
+        let id = self.free_ids.pop().unwrap_or_else(|| {
+            self.pieces_of.push(0);
+            self.parted.push(false);
+            // 2^32 blocks at once are 16 TiB of single frames.
+            (self.pieces_of.len() - 1) as u32
+        });
+        self.parted[id as usize] = false;
+        self.put(start, (order, id));
+        id
+    }
+
+    /// The piece that covers these frames as a whole.
+    fn covering(&self, start: u64, order: Order) -> Option<(u64, Piece)> {
+        (order.k()..=ORDER_MAX.k()).filter(|&k| self.of_order[k as usize] > 0).find_map(|k| {
+            let at = start & !((1 << k) - 1);
+            let piece = self.pieces.get(&at).filter(|piece| piece.0.k() == k)?;
+            Some((at, *piece))
+        })
+    }
+
+    /// Takes an aligned range out of whatever pieces lie in it. `gone` gets
+    /// each handle that has no piece left, `unseen` each part of the range
+    /// that no piece covered, in the largest aligned blocks. Returns how many
+    /// frames pieces covered.
+    fn release(
+        &mut self,
+        start: u64,
+        order: Order,
+        gone: &mut Vec<(u32, bool)>,
+        unseen: &mut impl FnMut(HeldBlock),
+    ) -> u64 {
+        let covered = self.release_within(start, order, gone, unseen);
+        if covered == 0 {
+            unseen(HeldBlock { start: Pfn::new(start), order });
+        }
+        covered
+    }
+
+    fn release_within(
+        &mut self,
+        start: u64,
+        order: Order,
+        gone: &mut Vec<(u32, bool)>,
+        unseen: &mut impl FnMut(HeldBlock),
+    ) -> u64 {
+        if let Some((mut at, (mut whole, id))) = self.covering(start, order) {
+            self.cut(at, (whole, id));
+            while whole > order {
+                self.parted[id as usize] = true;
+                whole = Order::known(whole.k() as u8 - 1);
+                let upper = at + whole.frames();
+                let (keep, within) = if start < upper { (upper, at) } else { (at, upper) };
+                self.put(keep, (whole, id));
+                at = within;
+            }
+            if self.pieces_of[id as usize] == 0 {
+                gone.push((id, self.parted[id as usize]));
+                self.free_ids.push(id);
+            }
+            return order.frames();
+        }
+        let smaller = order.k() as usize;
+        if self.of_order[..smaller].iter().all(|&count| count == 0) {
+            return 0;
+        }
+        let half = Order::known(order.k() as u8 - 1);
+        let starts = [start, start + half.frames()];
+        let covered = starts.map(|start| self.release_within(start, half, gone, unseen));
+        match covered {
+            [0, 0] => {}
+            [0, _] => unseen(HeldBlock { start: Pfn::new(starts[0]), order: half }),
+            [_, 0] => unseen(HeldBlock { start: Pfn::new(starts[1]), order: half }),
+            _ => {}
+        }
+        covered.iter().sum()
+    }
+}
+
+/// Turns events into requests, in order, with the times of the events. O(1)
+/// for an event on average over hashing; O(2^order) for a free whose
+/// allocation was not seen. Memory is O(blocks allocated at once).
+///
+/// The blocks in `held` are allocated first, at time 0 on processor 0, as
+/// movable memory (a recording does not say what it was): what
+/// [`held_before`] found in the same recording, or nothing.
+///
+/// # Errors
+/// The first error of `events`; what came before was handed out.
+pub fn replay<E>(
+    events: impl IntoIterator<Item = Result<PageEvent, E>>,
+    held: &[HeldBlock],
+    sink: &mut impl FnMut(TimedOp),
+) -> Result<ReplayCounts, E> {
+    pair(events, held, sink, &mut |_| {})
+}
+
+/// The blocks that are freed without having been allocated in the recording,
+/// in the order of the frees. Costs as [`replay`], and O(blocks found) memory.
+///
+/// # Errors
+/// The first error of `events`.
+pub fn held_before<E>(
+    events: impl IntoIterator<Item = Result<PageEvent, E>>,
+) -> Result<Vec<HeldBlock>, E> {
+    // A frame that was not allocated when it was freed for the first time was
+    // held before; a second time, an allocation in between was not seen.
+    let mut seen = foldhash::HashSet::default();
+    let mut held = Vec::new();
+    pair(events, &[], &mut |_| {}, &mut |found| match found {
+        Found::Unseen(block) => {
+            let frames = block.start.raw()..block.start.raw() + block.order.frames();
+            let mut new = true;
+            for frame in frames {
+                new &= seen.insert(frame);
+            }
+            if new {
+                held.push(block);
+            }
+        }
+        Found::Allocated(block) => {
+            seen.extend(block.start.raw()..block.start.raw() + block.order.frames());
+        }
+    })?;
+    Ok(held)
+}
+
+/// The part of an event that [`held_before`] looks at.
+enum Found {
+    Unseen(HeldBlock),
+    Allocated(HeldBlock),
+}
+
+fn pair<E>(
+    events: impl IntoIterator<Item = Result<PageEvent, E>>,
+    held: &[HeldBlock],
+    sink: &mut impl FnMut(TimedOp),
+    found: &mut impl FnMut(Found),
+) -> Result<ReplayCounts, E> {
+    let mut blocks = Blocks::new();
+    let mut counts = ReplayCounts::default();
+    let mut gone = Vec::new();
+    for &HeldBlock { start, order } in held {
+        if (PageChange::Free { start, order }).fault().is_some() {
+            continue;
+        }
+        // Overlapping blocks, which no recording gives, would make two handles
+        // of one frame.
+        blocks.release(start.raw(), order, &mut gone, &mut |_| {});
+        for (id, _) in gone.drain(..) {
+            sink(TimedOp { time_us: 0, op: ReplayOp::Free { id } });
+        }
+        let id = blocks.add(start.raw(), order);
+        let (mobility, zone_max) = (Mobility::Movable, ZoneMax::Movable);
+        sink(TimedOp { time_us: 0, op: ReplayOp::Alloc { id, order, mobility, zone_max, cpu: 0 } });
+    }
+    counts.peak_frames = blocks.frames;
+    for event in events {
+        let PageEvent { time_us, cpu, change } = event?;
+        if change.fault().is_some() {
+            continue;
+        }
+        match change {
+            PageChange::Alloc { start, order, migrate_type, zone_max } => {
+                blocks.release(start.raw(), order, &mut gone, &mut |_| {});
+                for (id, parted) in gone.drain(..) {
+                    counts.frees += 1;
+                    counts.frees_implied += 1;
+                    counts.frees_in_parts += u64::from(parted);
+                    sink(TimedOp { time_us, op: ReplayOp::Free { id } });
+                }
+                found(Found::Allocated(HeldBlock { start, order }));
+                let id = blocks.add(start.raw(), order);
+                counts.allocs += 1;
+                counts.peak_frames = counts.peak_frames.max(blocks.frames);
+                // The reserves serve requests, but no request names them.
+                let mobility = mobility_of(migrate_type).unwrap_or(Mobility::Unmovable);
+                let op = ReplayOp::Alloc { id, order, mobility, zone_max, cpu };
+                sink(TimedOp { time_us, op });
+            }
+            PageChange::Free { start, order } => {
+                let mut unseen = |block: HeldBlock| {
+                    counts.unseen_frames += block.order.frames();
+                    found(Found::Unseen(block));
+                };
+                blocks.release(start.raw(), order, &mut gone, &mut unseen);
+                for (id, parted) in gone.drain(..) {
+                    counts.frees += 1;
+                    counts.frees_in_parts += u64::from(parted);
+                    sink(TimedOp { time_us, op: ReplayOp::Free { id } });
+                }
+            }
+            PageChange::AllocFailed { .. } => counts.refused += 1,
+            PageChange::Lost { count } => counts.lost = counts.lost.saturating_add(count),
+            PageChange::FreeBatched { .. }
+            | PageChange::Drain { .. }
+            | PageChange::Take { .. }
+            | PageChange::Fallback { .. } => {}
+        }
+    }
+    counts.live_blocks = (blocks.pieces_of.len() - blocks.free_ids.len()) as u64;
+    counts.live_frames = blocks.frames;
+    Ok(counts)
+}

@@ -1,0 +1,279 @@
+//! The plans that the studies of machines under loads share: loads, designs,
+//! the migration daemon, and the paper's machine as conditions.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::papers::green::machine::allocator::AllocatorName;
+use crate::papers::green::machine::config::{DaemonConfig, MachineName};
+use crate::papers::green::pages::load::LoadKind;
+use crate::study::bounds::{Bounded, Distinct, Forms, Repeats};
+use crate::study::plan::{Head, Refused, require};
+
+/// A load that a plan can name.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadName {
+    /// 10% to 50% of memory in use.
+    Light,
+    /// 30% to 80%.
+    Medium,
+    /// 10% to 95%: a page cache that fills memory.
+    Filled,
+}
+
+impl LoadName {
+    /// The load.
+    pub const fn kind(self) -> LoadKind {
+        match self {
+            Self::Light => LoadKind::Light,
+            Self::Medium => LoadKind::Medium,
+            Self::Filled => LoadKind::Filled,
+        }
+    }
+
+    /// Its name in figures.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Light => "light",
+            Self::Medium => "medium",
+            Self::Filled => "filled",
+        }
+    }
+}
+
+/// An allocator, with or without migration: `"adaptive"`, `"adaptive + migration"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Design {
+    /// The allocator.
+    pub allocator: AllocatorName,
+    /// True if banks are emptied by migration.
+    pub migrate: bool,
+}
+
+/// The end of a design's name in plans and figures.
+const MIGRATION: &str = " + migration";
+
+impl Design {
+    /// The allocator without migration.
+    pub const fn plain(allocator: AllocatorName) -> Self {
+        Self { allocator, migrate: false }
+    }
+
+    /// The allocator with migration.
+    pub const fn migrating(allocator: AllocatorName) -> Self {
+        Self { allocator, migrate: true }
+    }
+
+    /// Every design.
+    pub fn all() -> impl Iterator<Item = Self> {
+        AllocatorName::ALL.into_iter().flat_map(|name| [Self::plain(name), Self::migrating(name)])
+    }
+
+    /// Its name in figures.
+    pub fn title(self) -> String {
+        let migration = if self.migrate { MIGRATION } else { "" };
+        format!("{}{migration}", self.allocator.title())
+    }
+}
+
+impl fmt::Display for Design {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let migration = if self.migrate { MIGRATION } else { "" };
+        write!(f, "{}{migration}", self.allocator.key())
+    }
+}
+
+impl FromStr for Design {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = || Self::all().map(|design| design.to_string()).collect::<Vec<_>>().join(", ");
+        let found = Self::all().find(|design| design.to_string() == text);
+        found.ok_or_else(|| format!("no design {text:?}; there are {}", known()))
+    }
+}
+
+impl TryFrom<String> for Design {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Design> for String {
+    fn from(design: Design) -> Self {
+        design.to_string()
+    }
+}
+
+impl JsonSchema for Design {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Design".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let names: Vec<String> = Self::all().map(|design| design.to_string()).collect();
+        schemars::json_schema!({ "type": "string", "enum": names })
+    }
+}
+
+/// Simulated minutes of a run, the first of them boot; 0 leaves it out.
+pub type Minutes = Bounded<0, 60_000>;
+
+/// A load on a machine.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadRun {
+    /// The machine.
+    pub machine: MachineName,
+    /// The load.
+    pub load: LoadName,
+    /// True if banks are interleaved two by two.
+    #[serde(default)]
+    pub interleaved: bool,
+    /// The size of a bank: a power of two.
+    #[serde(default = "bank_mib")]
+    pub bank_mib: Bounded<8, 1024>,
+    /// Simulated minutes, the first of them boot; 0 leaves the run out.
+    pub minutes: Forms<Minutes>,
+}
+
+/// The paper's bank.
+const fn bank_mib() -> Bounded<8, 1024> {
+    match Bounded::new(PAPER_BANK_MIB) {
+        Some(mib) => mib,
+        None => unreachable!(),
+    }
+}
+
+/// MiB of the paper's bank (section IV).
+pub const PAPER_BANK_MIB: u64 = 256;
+
+impl LoadRun {
+    /// Its name in figures.
+    pub fn title(&self) -> String {
+        let ways = if self.interleaved { ", 2-way" } else { "" };
+        let banks = match self.bank_mib.get() {
+            PAPER_BANK_MIB => String::new(),
+            mib => format!(", banks of {mib} MiB"),
+        };
+        format!("{}, {}{ways}{banks}", self.machine.title(), self.load.title())
+    }
+
+    /// Simulated minutes of this form.
+    pub fn minutes(&self, quick: bool) -> u64 {
+        self.minutes.of(quick).get()
+    }
+}
+
+/// The migration daemon of each node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DaemonPlan {
+    /// Milliseconds from the end of one bank to the search for the next.
+    pub interval_ms: Bounded<1, 3_600_000>,
+    /// Milliseconds for which a bank that failed is left alone.
+    pub retry_ms: Bounded<0, 3_600_000>,
+    /// The most of a bank that may be in use, in thousandths.
+    pub occupied_permille_max: Bounded<0, 1000>,
+    /// Free frames that must remain where frames are moved to.
+    pub reserve_frames: Bounded<0, { 1 << 23 }>,
+    /// Frames moved in 100 ms; twice as many where two banks are interleaved.
+    pub budget_frames: Bounded<1, { 1 << 24 }>,
+}
+
+impl DaemonPlan {
+    /// The daemon's settings.
+    pub const fn config(&self) -> DaemonConfig {
+        DaemonConfig {
+            interval_ms: self.interval_ms.get(),
+            retry_ms: self.retry_ms.get(),
+            occupied_permille_max: self.occupied_permille_max.small(),
+            reserve_frames: self.reserve_frames.get(),
+            budget_frames: self.budget_frames.get(),
+        }
+    }
+}
+
+/// Designs under loads.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GreenPlan {
+    /// Name, title, seed.
+    pub about: Head,
+    /// Number of loads with other random numbers on which each point is measured.
+    pub repeats: Forms<Repeats>,
+    /// The designs that are compared.
+    pub designs: Forms<Distinct<Design>>,
+    /// The loads.
+    pub runs: Vec<LoadRun>,
+    /// The daemon of the designs with migration.
+    pub daemon: DaemonPlan,
+}
+
+crate::plan!(GreenPlan, GreenPlan::check);
+
+impl GreenPlan {
+    /// The loads of this form.
+    pub fn runs(&self, quick: bool) -> Vec<LoadRun> {
+        self.runs.iter().copied().filter(|run| run.minutes(quick) > 0).collect()
+    }
+
+    /// Refuses a form without loads, loads that stand twice, banks that are no
+    /// power of two, and runs of boot alone.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn check(&self) -> Result<(), Refused> {
+        for form in [false, true] {
+            let name = if form { "quick" } else { "full" };
+            require(!self.runs(form).is_empty(), "runs", || {
+                format!("none has minutes in the {name} form")
+            })?;
+        }
+        for (nth, run) in self.runs.iter().enumerate() {
+            let mib = run.bank_mib.get();
+            require(mib.is_power_of_two(), "runs.bank_mib", || {
+                format!("{mib} is not a power of two")
+            })?;
+            for minutes in [run.minutes.full.get(), run.minutes.quick.get()] {
+                // The first minute is boot, and a line of looks needs several.
+                require(minutes == 0 || minutes >= 3, "runs.minutes", || {
+                    format!("{minutes} is neither 0 nor at least 3")
+                })?;
+            }
+            let twice = self.runs[..nth].iter().any(|other| other.title() == run.title());
+            require(!twice, "runs", || format!("{} stands twice", run.title()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn designs_are_read_by_the_names_that_they_are_written_with() {
+        assert_eq!(Design::all().count(), 12);
+        for design in Design::all() {
+            assert_eq!(design.to_string().parse(), Ok(design));
+        }
+        let packed = Design::migrating(AllocatorName::AdaptivePacked);
+        assert_eq!(packed.to_string(), "adaptive-packed + migration");
+        let error = "slab".parse::<Design>().unwrap_err();
+        assert!(error.contains("linux-movable"), "{error}");
+    }
+}
