@@ -457,7 +457,7 @@ impl Bench<'_> {
                     self.claims(page, known, found.contiguity);
                 }
                 (Err(TranslationFault::Translation { page: at, .. }), None) => {
-                    assert_eq!(at, number)
+                    assert_eq!(at, number);
                 }
                 (Err(TranslationFault::NotCanonical { .. }), None) => {
                     assert!(!regime.format.is_canonical(number.address()) || page >> 52 != 0);

@@ -18,7 +18,6 @@ use crate::report::figure::{
     FigureError, Palette, {self},
 };
 use crate::report::page;
-use crate::study::kind::ReadyStudy;
 use crate::study::registry::built_in;
 use crate::study::results::{
     Figure, FigureKind, HostResult, Place, ResultError, Series, StudyResult, check_pair,
@@ -205,8 +204,8 @@ pub fn find_studies(dir: &Path) -> Result<(Vec<Found>, Vec<ReportError>), Report
     let built_in = built_in().unwrap_or_default();
     places.sort_by_cached_key(|place| {
         let name = place.file_name().map(|name| name.to_string_lossy().into_owned());
-        let is_this = |study: &Box<dyn ReadyStudy>| name.as_ref() == Some(&study.about().study);
-        (built_in.iter().position(is_this).unwrap_or(built_in.len()), name)
+        let mut names = built_in.iter().map(|study| &study.about().study);
+        (names.position(|study| name.as_ref() == Some(study)).unwrap_or(built_in.len()), name)
     });
     let (mut found, mut left_out) = (Vec::new(), Vec::new());
     for place in places {

@@ -270,9 +270,9 @@ impl<T: JsonSchema> JsonSchema for Forms<T> {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let one = generator.subschema_for::<T>();
-        json_schema!({ "anyOf": [one.clone(), {
+        json_schema!({ "anyOf": [one, {
             "type": "object",
-            "properties": { "full": one.clone(), "quick": one },
+            "properties": { "full": one, "quick": one },
             "required": ["full", "quick"],
             "additionalProperties": false,
         }] })

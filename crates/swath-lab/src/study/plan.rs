@@ -10,8 +10,6 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::study::run::Named;
-
 /// Reasons why a plan cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -60,6 +58,12 @@ pub struct Head {
     pub seed: u64,
     /// The purpose of the study, as an opening to its finding.
     pub purpose: String,
+}
+
+/// The head of a plan: it names its study.
+pub trait Named {
+    /// The study's name.
+    fn study(&self) -> &str;
 }
 
 impl Named for Head {

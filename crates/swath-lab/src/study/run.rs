@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::source::real::{InputError, RealInput};
 use crate::study::grid::{Grid, Metrics, Value};
-use crate::study::plan::PlanError;
+use crate::study::plan::{Named, PlanError};
 use crate::study::results::{HostResult, ResultError, StudyResult};
 
 /// An observer of a run.
@@ -86,12 +86,6 @@ impl Run<'_> {
         }
         Ok(grid)
     }
-}
-
-/// The head of a plan: it names its study.
-pub trait Named {
-    /// The study's name.
-    fn study(&self) -> &str;
 }
 
 /// Results of a study.

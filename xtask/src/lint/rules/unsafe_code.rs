@@ -60,7 +60,7 @@ const MODULES: &[&str] = &[
     "crates/swath-heap/src/resize.rs",
     "crates/swath-heap/tests/",
     "crates/swath-lab/src/papers/clmalloc/allocator.rs",
-    "crates/swath-lab/src/papers/clmalloc/large.rs",
+    "crates/swath-lab/src/papers/clmalloc/blocks.rs",
     "crates/swath-lab/src/papers/clmalloc/memory.rs",
     "crates/swath-lab/src/papers/clmalloc/variant.rs",
     "crates/swath-lab/src/papers/real_time/heap.rs",

@@ -1,5 +1,5 @@
 //! The conventional system's page table and its frames: one word for each page, mapped at
-//! the first access and unmapped in a loop (section V of 004_0cb2f33903da1556.txt).
+//! the first access and unmapped in a loop (section V of Böhnert and Scholl).
 //!
 //! The table is bytes of physical memory, which the conventional unit of `swath-hw` reads. A
 //! word has the fields of a data entry of [`validity`]; one without rights maps nothing. Free
