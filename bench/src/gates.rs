@@ -18,6 +18,7 @@ use swath_frame::{BuddyConfig, FrameAllocator, HeadOfList, PageBuddy};
 use crate::buffer::{
     Call, {self},
 };
+use crate::failure::Failure;
 use crate::random::Random;
 use crate::regions::Ask::*;
 use crate::regions::Beside::*;
@@ -35,6 +36,7 @@ use crate::setup::{FRAMES, SpinLock, bbs, buddy};
 use crate::superpages::{
     Measure, {self},
 };
+use crate::timed;
 use crate::translate::Traffic::*;
 use crate::translate::{self};
 use crate::zones::Design::*;
@@ -42,7 +44,6 @@ use crate::zones::Work::*;
 use crate::zones::{
     Work, Worst, {self},
 };
-use crate::{Failure, timed};
 
 /// One gated operation.
 struct Gate {

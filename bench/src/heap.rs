@@ -21,7 +21,7 @@ use std::ptr::{
 
 use swath_heap::{ByteAllocator, HalfFit, Headers, Links, Resident, Tlsf, Trusting};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 const SLOTS: usize = 8192;
 const WARM_UP: usize = 50_000;

@@ -94,7 +94,10 @@
 
 use std::process::ExitCode;
 
+use crate::failure::Failure;
+
 mod buffer;
+mod failure;
 mod gates;
 mod heap;
 mod peers;
@@ -115,14 +118,6 @@ const USAGE: &str = "usage: swath-bench gates [NAME…]
        swath-bench translate
        swath-bench heap
        swath-bench programs [--rounds N] [--json FILE] [NAME…]";
-
-/// Why the program ends without success.
-enum Failure {
-    /// A bound is passed, a row is lost or a result is wrong.
-    Result(String),
-    /// The command line or the machine does not allow a run.
-    Setup(String),
-}
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

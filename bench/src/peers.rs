@@ -11,8 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::Failure;
-use crate::programs::{make, setup};
+use crate::failure::{Failure, make, setup};
 
 /// Whose an allocator is.
 #[derive(Clone, Copy, PartialEq, Eq)]

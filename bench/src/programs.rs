@@ -24,7 +24,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::Failure;
+use crate::failure::{Failure, make, setup};
 use crate::peers::{Library, Whose, find_libraries, target_directory};
 
 /// What a row's result is held against.
@@ -120,20 +120,6 @@ const WARM_MIB: &str = "256";
 
 fn failed(what: impl Into<String>) -> Failure {
     Failure::Result(what.into())
-}
-
-pub(crate) fn setup(what: impl Into<String>) -> Failure {
-    Failure::Setup(what.into())
-}
-
-/// Runs a command; what it says is shown only if it fails.
-pub(crate) fn make(command: &mut Command) -> Result<(), Failure> {
-    let output = command.output().map_err(|error| setup(format!("{command:?}: {error}")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(setup(format!("{command:?}: {}\n{said}", output.status)))
 }
 
 /// Builds all programs that are asked for, once each.

@@ -1,4 +1,4 @@
-//! What populating a reservation costs.
+//! The cost of populating a reservation.
 
 use swath_arch::{Extent, Pfn};
 use swath_frame::reserve::{FrameSource, ReservationLevels, Reservations};

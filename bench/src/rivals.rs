@@ -10,7 +10,7 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::buddy::Rule;
 use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList, PageBuddy, QuickFit};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::random::Random;
 use crate::setup::{FRAMES, all_frames, bbs, buddy};
 

@@ -1,4 +1,4 @@
-//! What simulated time costs: see the crate's text for the method.
+//! The cost of simulated time: see the crate's text for the method.
 //!
 //! One frame of 1280 × 720 × 4 bytes, 57,600 reads of 64 bytes, row by row
 //! (raster) or column by column (vertical): offered to the memory alone, one

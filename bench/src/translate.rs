@@ -1,4 +1,4 @@
-//! How fast translation is simulated: see the crate's text for the method.
+//! The speed of simulated translation: see the crate's text for the method.
 //!
 //! 900 pages of single frames on ARMv7, read in steps of 64 bytes (raster), or
 //! in steps of 5120 bytes (vertical), which never hits without coalescing: each
@@ -16,7 +16,7 @@ use swath_frame::{BuddyConfig, HeadOfList, PageBuddy};
 use swath_hw::{Geometry, Mmu, WalkOrder};
 use swath_vm::AddressSpace;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::setup::buddy;
 
 /// The mapped pages: an image of 1280 × 720 × 4 bytes.

@@ -1,4 +1,4 @@
-//! What the zone allocators cost: Linux's, which is the baseline, and the green
+//! The cost of the zone allocators: Linux's, which is the baseline, and the green
 //! memory manager's.
 //!
 //! All are called through their trait, as from one program that has several.

@@ -24,7 +24,7 @@ impl Reserved {
     fn new(page_kib: usize, pages: u64) -> Self {
         let pool = PathBuf::from(format!("/sys/kernel/mm/hugepages/hugepages-{page_kib}kB"));
         let before = read(&pool, "nr_hugepages");
-        // Without the right, or a page to be had, there are as many as before.
+        // Without the right, or without a free page, there are as many as before.
         let _ = fs::write(pool.join("nr_hugepages"), (before + pages).to_string());
         let mut reserved = Self { pool, before, pages: 0 };
         reserved.pages = reserved.available();

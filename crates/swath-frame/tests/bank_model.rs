@@ -155,7 +155,7 @@ impl Model {
     fn take(&mut self, start: Option<Pfn>, order: Order, movable: bool, top: u32) {
         let banks = self.serving(order, movable, top);
         let Some(start) = start else {
-            assert!(banks.is_empty(), "order {order} was to be had in {banks:?}");
+            assert!(banks.is_empty(), "order {order} was free in {banks:?}");
             return;
         };
         let bank = start.raw() as usize / self.bank_frames;

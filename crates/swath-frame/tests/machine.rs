@@ -409,7 +409,7 @@ fn sections_go_offline_with_a_reason_if_not() {
         assert_eq!(machine.offline(section(2)), Err(error));
         assert!(!machine.is_removable(2));
 
-        // Emptied, it goes; its frames are then neither free nor to be had.
+        // Emptied, it goes; its frames are then neither free nor can they be allocated.
         assert_eq!(machine.isolate(section(2)), Ok(()));
         for start in [block, kernel] {
             machine.free(extent(start.raw(), 1024), 0).unwrap();

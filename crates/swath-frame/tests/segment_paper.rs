@@ -1,4 +1,4 @@
-//! What the CLMalloc paper shows of the segment allocators: Fig. 4, Table 2,
+//! Zhang, Lu and Zhang on the segment allocators: Fig. 4, Table 2,
 //! and the rows of Fig. 6 that are not times.
 
 use swath_arch::{Extent, Order, Pfn};

@@ -182,7 +182,7 @@ fn pools_are_refused_by_name() {
         let mut paged: Tlsf<'_, _> = Tlsf::over(Account::new(4096, 1), 0);
         let refused = paged.add_pool_at(start.add(16), 8192);
         assert!(matches!(refused, Err(HeapPoolError::NotPages { page_bytes: 4096, .. })));
-        // The second page is not to be had, so the first goes back.
+        // There is no second page, so the first goes back.
         let refused = paged.add_pool_at(start, 8192);
         let address = start.addr().get() + 4096;
         assert_eq!(refused, Err(HeapPoolError::Source(SourceError { address, len_bytes: 4096 })));

@@ -1,9 +1,10 @@
 //! The green memory manager's plans cut down as a reader would: the paper's
 //! statements stay, and those that cannot be compared say why.
 
-use swath_lab::papers::green::PAPER;
+use swath_lab::papers::green::paper::PAPER;
 use swath_lab::source::real::RealInput;
-use swath_lab::study::registry::{ReadyStudy, parse};
+use swath_lab::study::kind::ReadyStudy;
+use swath_lab::study::registry::parse;
 use swath_lab::study::results::Verdict;
 use swath_lab::study::run::{Run, Watch};
 

@@ -5,7 +5,7 @@ use swath_frame::reserve::ReservationLevels;
 use swath_hw::processor::presets;
 use swath_hw::{MemoryAccess, Mmu};
 use swath_lab::papers::superpages::kernel::{Config, Costs, Kernel, KernelError, boot};
-use swath_trace::access::event::Backing;
+use swath_trace::access::MapBacking;
 use swath_vm::{Sizes, Status};
 
 const COSTS: Costs = Costs {
@@ -71,7 +71,7 @@ fn superpages_arise() {
         let stats = with(&config(sizes, 4096), |kernel| {
             let id = kernel.spawn()?;
             let heap = PageRange::new(Vpn::new(HEAP), 512);
-            kernel.map(id, heap, true, false, Backing::Anonymous)?;
+            kernel.map(id, heap, true, false, MapBacking::Anonymous)?;
             touch_all(kernel, id, 512, true)?;
             kernel.check()?;
             let faults = kernel.stats()?;
@@ -96,7 +96,13 @@ fn superpages_arise() {
 fn fork_shares_and_copies() {
     with(&config(Sizes::all(Format::ArmV7), 4096), |kernel| {
         let parent = kernel.spawn()?;
-        kernel.map(parent, PageRange::new(Vpn::new(HEAP), 256), true, false, Backing::Anonymous)?;
+        kernel.map(
+            parent,
+            PageRange::new(Vpn::new(HEAP), 256),
+            true,
+            false,
+            MapBacking::Anonymous,
+        )?;
         touch_all(kernel, parent, 256, true)?;
         let used = kernel.free_frames();
         let child = kernel.fork(parent)?;
@@ -126,10 +132,10 @@ fn what_is_not_permitted_stops() {
     with(&config(Sizes::all(Format::ArmV7), 1024), |kernel| {
         let id = kernel.spawn()?;
         let pages = PageRange::new(Vpn::new(HEAP), 64);
-        kernel.map(id, pages, true, false, Backing::Anonymous)?;
+        kernel.map(id, pages, true, false, MapBacking::Anonymous)?;
         let outside = kernel.access(id, &MemoryAccess::read(at(HEAP + 64)));
         assert!(matches!(outside, Err(KernelError::NotPermitted { what: "read", .. })));
-        let over = kernel.map(id, pages, true, false, Backing::Anonymous);
+        let over = kernel.map(id, pages, true, false, MapBacking::Anonymous);
         assert!(matches!(over, Err(KernelError::Overlap { .. })));
         touch_all(kernel, id, 64, true)?;
         kernel.protect(id, PageRange::new(Vpn::new(HEAP + 3), 1), false, false)?;
@@ -149,7 +155,7 @@ fn what_is_not_permitted_stops() {
 #[test]
 fn files_are_shared() {
     with(&config(Sizes::all(Format::ArmV7), 1024), |kernel| {
-        let file = Backing::File { file: 1, first_page: 0 };
+        let file = MapBacking::File { file: 1, first_page: 0 };
         let first = kernel.spawn()?;
         let second = kernel.spawn()?;
         for id in [first, second] {
@@ -171,7 +177,7 @@ fn files_are_shared() {
 fn memory_runs_out() {
     with(&config(Sizes::all(Format::ArmV7), 300), |kernel| {
         let id = kernel.spawn()?;
-        kernel.map(id, PageRange::new(Vpn::new(HEAP), 512), true, false, Backing::Anonymous)?;
+        kernel.map(id, PageRange::new(Vpn::new(HEAP), 512), true, false, MapBacking::Anonymous)?;
         let full = touch_all(kernel, id, 512, true);
         assert!(matches!(full, Err(KernelError::OutOfMemory(_))), "{full:?}");
         assert_eq!(kernel.free_frames(), 0);

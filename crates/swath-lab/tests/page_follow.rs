@@ -6,9 +6,9 @@ use swath_lab::papers::green::pages::follow::{
     Agreement, Course, Difference, FallbackKind, FollowError, follow, run_free,
 };
 use swath_lab::papers::green::pages::recordings::FOLLOWED;
-use swath_trace::machine::snapshot::{Facts, FrameKind, RamRange, Snapshot, Zone};
-use swath_trace::pages::events::{MigrateType, PageChange, PageEvent, ZoneMax};
-use swath_trace::pages::file::PageReader;
+use swath_lab::papers::green::pages::requests::migrate_type_of;
+use swath_trace::machine::{FrameKind, MachineFacts, RamRange, Snapshot, ZoneFacts};
+use swath_trace::pages::{PageChange, PageEvent, PageReader, ZoneMax};
 
 /// Two pageblocks: the first with 16 free frames at its start, the second free.
 fn machine() -> Snapshot {
@@ -16,8 +16,8 @@ fn machine() -> Snapshot {
 }
 
 fn memory(runs: impl IntoIterator<Item = (FrameKind, u64)>) -> Snapshot {
-    let zone = Zone { name: "DMA32".to_owned(), spanned_frames: 1024, ..Zone::default() };
-    let facts = Facts { zones: vec![zone], ..Facts::default() };
+    let zone = ZoneFacts { name: "DMA32".to_owned(), spanned_frames: 1024, ..ZoneFacts::default() };
+    let facts = MachineFacts { zones: vec![zone], ..MachineFacts::default() };
     let range = RamRange { start: swath_arch::PhysAddr::new(0), len_bytes: 1024 << 12 };
     Snapshot::new(facts, vec![range], runs).unwrap()
 }
@@ -28,7 +28,7 @@ fn events(changes: &[PageChange]) -> Vec<PageEvent> {
 }
 
 fn take(start: u64, mobility: Mobility) -> PageChange {
-    let migrate_type = MigrateType::from(mobility);
+    let migrate_type = migrate_type_of(mobility);
     PageChange::Take { start: Pfn::new(start), order: Order::BASE, migrate_type, per_cpu: true }
 }
 
@@ -37,8 +37,8 @@ fn fallback(start: u64, of: u8, wanted: Mobility, from: Mobility, claimed: bool)
         start: Pfn::new(start),
         order: Order::BASE,
         fallback_order: Order::new(of).unwrap(),
-        wanted: wanted.into(),
-        found: from.into(),
+        wanted: migrate_type_of(wanted),
+        found: migrate_type_of(from),
         claimed,
     }
 }
@@ -98,7 +98,7 @@ fn what_breaks_a_rule_is_counted() {
 }
 
 fn alloc(start: u64, mobility: Mobility) -> PageChange {
-    let (start, migrate_type) = (Pfn::new(start), MigrateType::from(mobility));
+    let (start, migrate_type) = (Pfn::new(start), migrate_type_of(mobility));
     PageChange::Alloc { start, order: Order::BASE, migrate_type, zone_max: ZoneMax::Normal }
 }
 

@@ -3,7 +3,7 @@
 use swath_frame::Mobility;
 use swath_lab::papers::green::pages::load::{BOOT_US, LoadKind, LoadMachine, PageLoad};
 use swath_lab::papers::green::pages::requests::{ReplayOp, TimedOp};
-use swath_trace::pages::events::ZoneMax;
+use swath_trace::pages::ZoneMax;
 
 const MINUTE_US: u64 = 60_000_000;
 

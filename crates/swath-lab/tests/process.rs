@@ -8,9 +8,10 @@ use swath_lab::papers::superpages::benchmark::{
     Copy, Forkbomb, Gups, MissLoop, ProgramError, RandomLatency, Sweep, gups_next, gups_start,
 };
 use swath_lab::papers::superpages::process::{Action, Step, replay};
-use swath_trace::access::event::{Backing, Event, Protection, Sampling, TraceHeader};
-use swath_trace::access::stream::{Access, AccessKind, Accesses};
-use swath_trace::access::swath::TraceWriter;
+use swath_trace::access::{
+    AccessKind, MapBacking, MapProtection, MemoryAccess, Sampling, TraceEvent, TraceHeader,
+    TraceReader, TraceWriter,
+};
 
 const START: VirtAddr = VirtAddr::new(0x4000_0000);
 
@@ -36,7 +37,7 @@ fn measured(steps: &[Step]) -> Vec<(u64, u16, AccessKind)> {
 /// begin and end once, processes live between their fork and their exit, and
 /// the first exits last.
 fn check(steps: &[Step]) {
-    assert!(matches!(steps[0].action, Action::Memory(Event::Map { .. })));
+    assert!(matches!(steps[0].action, Action::Memory(TraceEvent::Map { .. })));
     assert_eq!(*steps.last().unwrap(), Step { process: 0, action: Action::Exit });
     let mut mapped = HashSet::new();
     let mut alive = HashSet::from([0]);
@@ -44,12 +45,12 @@ fn check(steps: &[Step]) {
     for step in steps {
         assert!(alive.contains(&step.process));
         match step.action {
-            Action::Memory(Event::Map { pages, .. }) => mapped.extend(pages.iter()),
-            Action::Memory(Event::Unmap { pages }) => {
+            Action::Memory(TraceEvent::Map { pages, .. }) => mapped.extend(pages.iter()),
+            Action::Memory(TraceEvent::Unmap { pages }) => {
                 pages.iter().for_each(|page| assert!(mapped.remove(&page)));
             }
             Action::Access { addr, len_bytes, kind, .. } => {
-                let access = Access::new(addr, len_bytes, kind).unwrap();
+                let access = MemoryAccess::new(addr, len_bytes, kind).unwrap();
                 assert!(access.pages().iter().all(|page| mapped.contains(&page)));
             }
             Action::Fork { child } => assert!(alive.insert(child)),
@@ -135,9 +136,9 @@ fn sweeps() {
     let maps = reread.iter().filter(|step| {
         matches!(
             step.action,
-            Action::Memory(Event::Map {
-                backing: Backing::File { file: 5, .. },
-                protection: Protection::READ,
+            Action::Memory(TraceEvent::Map {
+                backing: MapBacking::File { file: 5, .. },
+                protection: MapProtection::READ,
                 ..
             })
         )
@@ -166,7 +167,7 @@ fn copies() {
         block_cycles: 1,
     };
     let steps = collect(copy.steps());
-    let maps = steps.iter().filter(|s| matches!(s.action, Action::Memory(Event::Map { .. })));
+    let maps = steps.iter().filter(|s| matches!(s.action, Action::Memory(TraceEvent::Map { .. })));
     assert_eq!(maps.count(), 2);
     let accesses = measured(&steps);
     let mut expected = Vec::new();
@@ -339,25 +340,25 @@ fn long_programs_need_no_memory() {
     assert_ne!(sum, 0);
 }
 
-fn trace(header: &TraceHeader, items: &[Result<u64, Event>]) -> Accesses {
+fn trace(header: &TraceHeader, items: &[Result<u64, TraceEvent>]) -> TraceReader {
     let mut writer = TraceWriter::with_header(Vec::new(), 1, header).unwrap();
     for item in items {
         match *item {
             Ok(addr) => {
-                let access = Access::new(VirtAddr::new(addr), 4, AccessKind::Read).unwrap();
+                let access = MemoryAccess::new(VirtAddr::new(addr), 4, AccessKind::Read).unwrap();
                 writer.push(access).unwrap();
             }
             Err(event) => writer.push_event(event).unwrap(),
         }
     }
-    Accesses::from_reader(Cursor::new(writer.finish().unwrap()), None).unwrap()
+    TraceReader::from_reader(Cursor::new(writer.finish().unwrap()), None).unwrap()
 }
 
 #[test]
 fn replays_mark_the_bursts() {
     let header = TraceHeader { sampling: Sampling::new(2, 5), ..TraceHeader::default() };
-    let skip = |accesses| Err(Event::Skip { accesses });
-    let items = [Ok(1), Ok(2), skip(1), Ok(3), skip(1), Ok(4), Err(Event::Fork), Ok(5), Ok(6)];
+    let skip = |accesses| Err(TraceEvent::Skip { accesses });
+    let items = [Ok(1), Ok(2), skip(1), Ok(3), skip(1), Ok(4), Err(TraceEvent::Fork), Ok(5), Ok(6)];
     let steps: Vec<_> = replay(trace(&header, &items), 2).map(Result::unwrap).collect();
     let text: Vec<String> = steps
         .iter()
@@ -365,7 +366,7 @@ fn replays_mark_the_bursts() {
             Action::Access { addr, compute_cycles: 2, .. } => addr.raw().to_string(),
             Action::Begin => "[".into(),
             Action::End => "]".into(),
-            Action::Memory(Event::Skip { accesses }) => format!("-{accesses}"),
+            Action::Memory(TraceEvent::Skip { accesses }) => format!("-{accesses}"),
             Action::Fork { child } => format!("fork {child}"),
             Action::Exit => format!("exit {}", step.process),
             other => panic!("{other:?}"),
@@ -373,13 +374,13 @@ fn replays_mark_the_bursts() {
         .collect();
     assert_eq!(text.join(" "), "[ 1 2 ] -1 3 -1 [ 4 fork 1 exit 1 5 ] 6 exit 0");
 
-    let whole = [Ok(7), Err(Event::Fork), Err(Event::Fork), Ok(8)];
+    let whole = [Ok(7), Err(TraceEvent::Fork), Err(TraceEvent::Fork), Ok(8)];
     let steps: Vec<_> =
         replay(trace(&TraceHeader::default(), &whole), 0).map(Result::unwrap).collect();
     let ends = |step: Option<&Step>, action| assert_eq!(step.unwrap().action, action);
     ends(steps.first(), Action::Begin);
     ends(steps.last(), Action::Exit);
     assert_eq!(steps.len(), 1 + 2 + 4 + 1 + 1);
-    let cut = Accesses::from_reader(Cursor::new(*b"SWTRAC\r\n\x02"), None);
+    let cut = TraceReader::from_reader(Cursor::new(*b"SWTRAC\r\n\x02"), None);
     assert!(cut.is_err());
 }

@@ -219,7 +219,7 @@ fn points_that_cannot_be_drawn_are_named() {
 #[test]
 fn claims_without_usable_numbers_are_named() {
     let fault_of = |claim: Claim| match fault(|r| r.claims[0] = claim.clone()) {
-        ResultError::Claim { what, .. } => what,
+        ResultError::Claim(error) => error.what,
         other => panic!("{other}"),
     };
     let of = |statement| fault_of(judged(statement, &[1.0]));

@@ -30,6 +30,10 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;
+
 include!("protocol.rs");
 
 /// Records of a lane are numbered modulo this.

@@ -1,7 +1,7 @@
 // What library and reader agree on. The build script includes this file as well
 // and hands it to the C compiler, so that it stands in one place.
 
-/// Where the window begins: within 39 bits, which every 64-bit Linux has, and
+/// Address of the window: within 39 bits, which every 64-bit Linux has, and
 /// where neither Linux nor valgrind places anything by itself.
 pub const WINDOW_ADDR: u64 = 0x53_5700_0000;
 

@@ -34,7 +34,7 @@ pub(crate) fn close_after(child: &Child, pipe: PipeWriter) -> thread::JoinHandle
     })
 }
 
-/// Whether Ctrl-C was pressed.
+/// Returns true if Ctrl-C was pressed.
 pub(crate) fn cancelled(cancel: Option<&AtomicBool>) -> bool {
     cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
 }

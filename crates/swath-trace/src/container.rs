@@ -2,12 +2,9 @@
 //! after the signature and the version. One way of reading, and one error, for
 //! every format that is a row of numbers.
 
-use std::io::{
-    Read, Write, {self},
-};
+use std::io::{self, Read, Write};
 
 use crate::input::{Input, NumberError, put_number};
-use crate::machine::snapshot::{Facts, Misfit, ZONES_MAX, Zone};
 
 /// zstd's window: 8 MiB, what level 19 writes.
 pub(crate) const WINDOW_LOG2: u32 = 23;
@@ -17,17 +14,19 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 /// One of Swath's formats.
 #[derive(Debug)]
-pub struct Format {
-    /// What a file of it is.
+pub struct FileFormat {
+    /// Noun for a file of the format.
     pub noun: &'static str,
     /// The file's first eight bytes. The line end at their close shows a copy
     /// that went through text conversion.
     pub magic: [u8; 8],
-    /// The version of the format, byte 8 of the file.
+    /// Version that is written, byte 8 of the file.
     pub version: u8,
+    /// Oldest version that is read.
+    pub oldest: u8,
 }
 
-impl Format {
+impl FileFormat {
     /// Writes what stands before the content, whose bytes the encoder then
     /// takes. `level` is zstd's.
     pub(crate) fn begin<W: Write>(
@@ -48,7 +47,7 @@ impl Format {
     }
 }
 
-/// Why a file cannot be read. Offsets count bytes from 0; those of the content
+/// Reasons why a file cannot be read. Offsets count bytes from 0; those of the content
 /// count after decompression.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -56,19 +55,19 @@ pub enum FileError {
     /// The file does not start as one of the format does.
     #[error("no {}: byte {offset} of the file is not that of the signature", format.noun)]
     Magic {
-        /// What was looked for.
-        format: &'static Format,
+        /// Name that was looked for.
+        format: &'static FileFormat,
         /// The first byte that differs.
         offset: u64,
     },
     /// Another version of the format.
     #[error(
-        "byte 8 says version {found}; this program reads {}s of version {}",
-        format.noun, format.version
+        "byte 8 says version {found}; this program reads {}s of version {}{}",
+        format.noun, format.oldest, if format.oldest == format.version { String::new() } else { format!(" to {}", format.version) }
     )]
     Version {
-        /// What the file is.
-        format: &'static Format,
+        /// Format of the file.
+        format: &'static FileFormat,
         /// The version.
         found: u8,
     },
@@ -78,21 +77,21 @@ pub enum FileError {
         format.noun
     )]
     Truncated {
-        /// What the file is.
-        format: &'static Format,
+        /// Format of the file.
+        format: &'static FileFormat,
         /// Offset of the first missing byte in the content.
         offset: u64,
-        /// What was being read.
+        /// Item that was being read.
         what: &'static str,
     },
     /// A value that cannot be.
     #[error("byte {offset} of the {}'s content: {what}", format.noun)]
     Malformed {
-        /// What the file is.
-        format: &'static Format,
-        /// Where the event or the value starts in the content.
+        /// Format of the file.
+        format: &'static FileFormat,
+        /// Offset of the event or the value in the content.
         offset: u64,
-        /// What is wrong with it.
+        /// Description of the fault.
         what: &'static str,
     },
     /// The compressed bytes contradict themselves or their checksum.
@@ -101,9 +100,9 @@ pub enum FileError {
         format.noun
     )]
     Damaged {
-        /// What the file is.
-        format: &'static Format,
-        /// How much of the content was sound.
+        /// Format of the file.
+        format: &'static FileFormat,
+        /// Number of sound bytes of the content.
         offset: u64,
         /// The decompressor's words.
         source: io::Error,
@@ -120,32 +119,44 @@ pub enum FileError {
 /// Content that is being read.
 pub(crate) struct Content<R: Read> {
     input: Input<zstd::stream::read::Decoder<'static, io::BufReader<R>>>,
-    format: &'static Format,
+    format: &'static FileFormat,
+    version: u8,
 }
 
 impl<R: Read> Content<R> {
     /// Reads the signature and the version, and starts the content.
-    pub(crate) fn open(mut from: R, format: &'static Format) -> Result<Self, FileError> {
-        let Format { magic, version, .. } = format;
+    pub(crate) fn open(mut from: R, format: &'static FileFormat) -> Result<Self, FileError> {
+        let FileFormat { magic, version: newest, oldest, .. } = *format;
         let mut head = Vec::new();
         from.by_ref().take(magic.len() as u64 + 1).read_to_end(&mut head)?;
         if let Some(offset) = (0..magic.len()).find(|&i| head.get(i) != Some(&magic[i])) {
             return Err(FileError::Magic { format, offset: offset as u64 });
         }
-        match head.get(magic.len()) {
-            Some(found) if found == version => {}
+        let version = match head.get(magic.len()) {
+            Some(&found) if (oldest..=newest).contains(&found) => found,
             Some(&found) => return Err(FileError::Version { format, found }),
             None => return Err(FileError::Truncated { format, offset: 0, what: "the version" }),
-        }
+        };
         let mut zstd = zstd::stream::read::Decoder::new(from)?;
         zstd.window_log_max(WINDOW_LOG2)?;
-        Ok(Self { input: Input::new(zstd), format })
+        Ok(Self { input: Input::new(zstd), format, version })
+    }
+
+    /// Version of the file.
+    pub(crate) fn version(&self) -> u8 {
+        self.version
     }
 
     /// Offset of the next byte.
     #[inline]
     pub(crate) fn offset(&self) -> u64 {
         self.input.offset()
+    }
+
+    /// The error of a value before the next byte.
+    #[cold]
+    pub(crate) fn malformed(&self, what: &'static str) -> FileError {
+        self.format.malformed(self.offset(), what)
     }
 
     #[cold]
@@ -210,29 +221,6 @@ impl<R: Read> Content<R> {
         Ok(name)
     }
 
-    pub(crate) fn facts(&mut self) -> Result<Facts, FileError> {
-        let mut facts = Facts {
-            kernel_release: self.name("the kernel release")?,
-            total_frames: self.number("the frames in all")?,
-            free_frames: self.number("the free frames")?,
-            buddy_frames: self.number("the buddy allocator's frames")?,
-            zones: Vec::new(),
-        };
-        for _ in 0..self.count(ZONES_MAX, "the number of zones")? {
-            facts.zones.push(Zone {
-                node: self.number("a zone's node")?,
-                name: self.name("a zone's name")?,
-                start_frame: self.number("a zone's start")?,
-                spanned_frames: self.number("a zone's span")?,
-                present_frames: self.number("a zone's present frames")?,
-                managed_frames: self.number("a zone's managed frames")?,
-                free_frames: self.number("a zone's free frames")?,
-                per_cpu_frames: self.number("a zone's per-CPU frames")?,
-            });
-        }
-        Ok(facts)
-    }
-
     /// Nothing but the checksum is left; only reading on verifies it.
     pub(crate) fn end(&mut self, behind: &'static str) -> Result<(), FileError> {
         match self.input.fill(1) {
@@ -242,6 +230,9 @@ impl<R: Read> Content<R> {
         }
     }
 }
+
+/// A reason why a value cannot stand in a file; the caller knows the place.
+pub(crate) type Misfit = &'static str;
 
 /// Names are shown on terminals and in reports: printable ASCII only.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), Misfit> {
@@ -254,7 +245,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// What a writer is given that no reader would take.
+/// Returns the error of a value that no reader would take.
 pub(crate) fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
@@ -262,26 +253,4 @@ pub(crate) fn invalid(what: &'static str) -> io::Error {
 pub(crate) fn put_name(out: &mut Vec<u8>, name: &str) {
     put_number(out, name.len() as u64);
     out.extend_from_slice(name.as_bytes());
-}
-
-pub(crate) fn put_facts(out: &mut Vec<u8>, facts: &Facts) {
-    put_name(out, &facts.kernel_release);
-    for number in [facts.total_frames, facts.free_frames, facts.buddy_frames] {
-        put_number(out, number);
-    }
-    put_number(out, facts.zones.len() as u64);
-    for zone in &facts.zones {
-        put_number(out, zone.node);
-        put_name(out, &zone.name);
-        for number in [
-            zone.start_frame,
-            zone.spanned_frames,
-            zone.present_frames,
-            zone.managed_frames,
-            zone.free_frames,
-            zone.per_cpu_frames,
-        ] {
-            put_number(out, number);
-        }
-    }
 }

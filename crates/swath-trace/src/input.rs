@@ -4,9 +4,7 @@
 //! Memory is bounded by the buffer, whatever the bytes say: nothing is ever
 //! allocated by a length that was read.
 
-use std::io::{
-    Read, {self},
-};
+use std::io::{self, Read};
 
 /// Size of the buffer: large enough that a refill costs nothing per item,
 /// small enough to stay in the second-level cache.
@@ -15,7 +13,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// The most bytes a number takes: ten groups of seven bits hold 64.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// Why a number could not be read.
+/// Reasons why a number cannot be read.
 #[derive(Debug)]
 pub(crate) enum NumberError {
     /// The source failed.
@@ -49,7 +47,7 @@ impl<R: Read> Input<R> {
         self.base + self.start as u64
     }
 
-    /// What is buffered and not consumed.
+    /// Returns the bytes that are buffered and not consumed.
     #[inline]
     pub(crate) fn buffered(&self) -> &[u8] {
         &self.buffer[self.start..self.end]

@@ -1,11 +1,14 @@
-//! TODO.
+#![doc = include_str!("../README.md")]
+#![deny(unsafe_code)]
 
 pub mod access;
 #[cfg(target_os = "linux")]
-pub mod command;
+pub(crate) mod command;
 pub mod container;
 pub mod heap;
-pub mod input;
+pub(crate) mod input;
 pub mod machine;
 pub mod output;
 pub mod pages;
+pub(crate) mod programs;
+pub mod valgrind;

@@ -9,36 +9,35 @@ use std::path::Path;
 use files::{cut_everywhere, file_of, read_all, turn_every_bit};
 use proptest::prelude::*;
 use swath_arch::{PageRange, VirtAddr, Vpn};
-use swath_trace::access::event::{Backing, Event, Item, Protection, Sampling, TraceHeader};
-use swath_trace::access::stream::{
-    Access, AccessKind, Accesses, Compression, TraceError, TraceFormat,
+use swath_trace::access::{
+    AccessKind, Compression, MapBacking, MapProtection, MemoryAccess, Sampling, TRACE_FORMAT,
+    TraceError, TraceEvent, TraceFormat, TraceHeader, TraceItem, TraceReader, TraceWriter,
 };
-use swath_trace::access::swath::{FORMAT, TraceWriter};
-use swath_trace::container::Format;
+use swath_trace::container::FileFormat;
 
-fn access(addr: u64, len: u16, kind: AccessKind) -> Access {
-    Access::new(VirtAddr::new(addr), len, kind).unwrap()
+fn access(addr: u64, len: u16, kind: AccessKind) -> MemoryAccess {
+    MemoryAccess::new(VirtAddr::new(addr), len, kind).unwrap()
 }
 
-fn open(bytes: &[u8], format: Option<TraceFormat>) -> Result<Accesses, TraceError> {
-    Accesses::from_reader(Cursor::new(bytes.to_vec()), format)
+fn open(bytes: &[u8], format: Option<TraceFormat>) -> Result<TraceReader, TraceError> {
+    TraceReader::from_reader(Cursor::new(bytes.to_vec()), format)
 }
 
 /// The accesses before an error or the end, and the error.
-fn read(bytes: &[u8], format: Option<TraceFormat>) -> (Vec<Access>, Option<TraceError>) {
+fn read(bytes: &[u8], format: Option<TraceFormat>) -> (Vec<MemoryAccess>, Option<TraceError>) {
     match open(bytes, format) {
         Ok(mut accesses) => read_all(&mut accesses),
         Err(error) => (Vec::new(), Some(error)),
     }
 }
 
-fn whole(bytes: &[u8]) -> Vec<Access> {
+fn whole(bytes: &[u8]) -> Vec<MemoryAccess> {
     let (all, failure) = read(bytes, None);
     assert!(failure.is_none(), "{failure:?}");
     all
 }
 
-fn swath(accesses: &[Access]) -> Vec<u8> {
+fn swath(accesses: &[MemoryAccess]) -> Vec<u8> {
     let mut writer = TraceWriter::new(Vec::new(), 3).unwrap();
     for &access in accesses {
         writer.push(access).unwrap();
@@ -48,23 +47,23 @@ fn swath(accesses: &[Access]) -> Vec<u8> {
 
 /// A trace of a version around the given content.
 fn version(version: u8, content: &[u8]) -> Vec<u8> {
-    file_of(&Format { version, ..FORMAT }, content)
+    file_of(&FileFormat { version, ..TRACE_FORMAT }, content)
 }
 
 /// Accesses and events before an error or the end, and the error.
-fn items(bytes: &[u8]) -> (Vec<Item>, Option<TraceError>) {
+fn items(bytes: &[u8]) -> (Vec<TraceItem>, Option<TraceError>) {
     match open(bytes, None) {
         Ok(accesses) => read_all(&mut accesses.items()),
         Err(error) => (Vec::new(), Some(error)),
     }
 }
 
-fn swath_items(header: &TraceHeader, items: &[Item]) -> Vec<u8> {
+fn swath_items(header: &TraceHeader, items: &[TraceItem]) -> Vec<u8> {
     let mut writer = TraceWriter::with_header(Vec::new(), 3, header).unwrap();
     for item in items {
         match *item {
-            Item::Access(access) => writer.push(access).unwrap(),
-            Item::Event(event) => writer.push_event(event).unwrap(),
+            TraceItem::Access(access) => writer.push(access).unwrap(),
+            TraceItem::Event(event) => writer.push_event(event).unwrap(),
         }
     }
     writer.finish().unwrap()
@@ -74,9 +73,9 @@ fn pages(start: u64, count: u64) -> PageRange {
     PageRange::new(Vpn::new(start), count)
 }
 
-fn anonymous(start: u64, count: u64) -> Event {
-    let (protection, backing) = (Protection::READ_WRITE, Backing::Anonymous);
-    Event::Map { pages: pages(start, count), protection, backing, shared: false }
+fn anonymous(start: u64, count: u64) -> TraceEvent {
+    let (protection, backing) = (MapProtection::READ_WRITE, MapBacking::Anonymous);
+    TraceEvent::Map { pages: pages(start, count), protection, backing, shared: false }
 }
 
 fn compressed(bytes: &[u8]) -> [(Compression, Vec<u8>); 3] {
@@ -108,7 +107,7 @@ I  0401AB73,5
 ==42== Exit code:       0
 ";
 
-fn lackey_accesses() -> Vec<Access> {
+fn lackey_accesses() -> Vec<MemoryAccess> {
     use AccessKind::{Fetch, Read, Write};
     vec![
         access(0x401_ab70, 3, Fetch),
@@ -130,7 +129,7 @@ fn record(ip: u64, destinations: [u64; 2], sources: [u64; 4]) -> Vec<u8> {
     bytes
 }
 
-fn champsim() -> (Vec<u8>, Vec<Access>) {
+fn champsim() -> (Vec<u8>, Vec<MemoryAccess>) {
     use AccessKind::{Fetch, Read, Write};
     let bytes = [
         record(0x40_0000, [0, 0], [0; 4]),
@@ -193,7 +192,7 @@ fn a_slow_pipe_makes_no_difference() {
     }
     for bytes in files {
         let expected = whole(&bytes);
-        let slow = Accesses::from_reader(Drip(Cursor::new(bytes)), None).unwrap();
+        let slow = TraceReader::from_reader(Drip(Cursor::new(bytes)), None).unwrap();
         assert_eq!(slow.map(Result::unwrap).collect::<Vec<_>>(), expected);
     }
 }
@@ -335,7 +334,7 @@ fn hostile_contents() {
     let mut bytes = swath(&[]);
     assert_eq!(whole(&bytes), []);
     bytes[8] = 9;
-    assert!(matches!(read(&bytes, None).1, Some(TraceError::Version { found: 9 })));
+    assert!(matches!(read(&bytes, None).1, Some(TraceError::Version { found: 9, .. })));
     // Neither text nor a record: the flags are 0xff.
     assert!(matches!(read(&[0xff; 64], None).1, Some(TraceError::UnknownFormat)));
     let mut records = champsim().0;
@@ -368,10 +367,13 @@ fn the_documented_bytes() {
     ];
     let content = content.concat();
     let bytes = swath(&accesses);
-    assert_eq!(bytes[..9], *b"SWTRAC\r\n\x02");
-    // Version 2: a header without name and sampling, and no events.
+    assert_eq!(bytes[..9], *b"SWTRAC\r\n\x03");
+    // Version 2: a header without name and sampling, and no events; version 3:
+    // no programs, none unlisted, no process forked.
     let second = [&[0, 0, 0], &content[..], &[0]].concat();
-    assert_eq!(zstd::decode_all(&bytes[9..]).unwrap(), second);
+    let third = [&second[..], &[0, 0, 0]].concat();
+    assert_eq!(zstd::decode_all(&bytes[9..]).unwrap(), third);
+    assert_eq!(whole(&version(2, &second)), accesses);
     assert_eq!(whole(&version(1, &content)), accesses);
     assert!(open(&version(1, &content), None).unwrap().header().is_none());
 }
@@ -381,28 +383,34 @@ fn the_documented_bytes() {
 fn the_documented_events() {
     let sampling = Sampling::new(100, 1000);
     let header = TraceHeader { program: "cc1".into(), sampling };
-    let library = Event::Map {
+    let library = TraceEvent::Map {
         pages: pages(0x4848, 16),
-        protection: Protection { read: true, write: false, execute: true },
-        backing: Backing::File { file: 3, first_page: 8 },
+        protection: MapProtection { read: true, write: false, execute: true },
+        backing: MapBacking::File { file: 3, first_page: 8 },
         shared: true,
     };
-    let expected: [(Event, &[u8]); 8] = [
+    let expected: [(TraceEvent, &[u8]); 8] = [
         (anonymous(0x4000, 2), &[4, 0x80, 0x80, 2, 2, 3]),
         (library, &[4, 0x8c, 0x21, 16, 29, 3, 8]),
-        (Event::Protect { pages: pages(0x4848, 1), protection: Protection::READ }, &[12, 31, 1, 1]),
-        (Event::Discard { pages: pages(0x4849, 2) }, &[16, 0, 2]),
-        (Event::Move { from: pages(0x484b, 1), to: pages(0x484d, 4) }, &[20, 0, 1, 2, 4]),
-        (Event::Unmap { pages: pages(0x4850, 1) }, &[8, 1, 1]),
-        (Event::Fork, &[24]),
-        (Event::Skip { accesses: 900 }, &[28, 0x84, 7]),
+        (
+            TraceEvent::Protect { pages: pages(0x4848, 1), protection: MapProtection::READ },
+            &[12, 31, 1, 1],
+        ),
+        (TraceEvent::Discard { pages: pages(0x4849, 2) }, &[16, 0, 2]),
+        (TraceEvent::Move { from: pages(0x484b, 1), to: pages(0x484d, 4) }, &[20, 0, 1, 2, 4]),
+        (TraceEvent::Unmap { pages: pages(0x4850, 1) }, &[8, 1, 1]),
+        (TraceEvent::Fork, &[24]),
+        (TraceEvent::Skip { accesses: 900 }, &[28, 0x84, 7]),
     ];
     let mut content = vec![3, b'c', b'c', b'1', 100, 0xe8, 7];
     content.extend(expected.iter().flat_map(|(_, bytes)| *bytes));
     content.extend([0, 0, 8]);
-    let events: Vec<Item> = expected.iter().map(|&(event, _)| Item::Event(event)).collect();
+    let events: Vec<TraceItem> =
+        expected.iter().map(|&(event, _)| TraceItem::Event(event)).collect();
     let bytes = swath_items(&header, &events);
-    assert_eq!(zstd::decode_all(&bytes[9..]).unwrap(), content);
+    // Version 3: no programs, none unlisted, no process forked.
+    let third = [&content[..], &[0, 0, 0]].concat();
+    assert_eq!(zstd::decode_all(&bytes[9..]).unwrap(), third);
     assert_eq!(items(&version(2, &content)).0, events);
     assert_eq!(open(&bytes, None).unwrap().header(), Some(&header));
     assert_eq!(whole(&bytes), []);
@@ -462,10 +470,10 @@ fn hostile_events() {
 
     let mut writer = TraceWriter::new(Vec::new(), 1).unwrap();
     for bad in [
-        Event::Skip { accesses: 0 },
-        Event::Unmap { pages: pages(1, 0) },
-        Event::Unmap { pages: pages(1 << 51, 1 << 51 | 1) },
-        Event::Move { from: pages(0, 1), to: pages(0, 0) },
+        TraceEvent::Skip { accesses: 0 },
+        TraceEvent::Unmap { pages: pages(1, 0) },
+        TraceEvent::Unmap { pages: pages(1 << 51, 1 << 51 | 1) },
+        TraceEvent::Move { from: pages(0, 1), to: pages(0, 0) },
     ] {
         assert!(writer.push_event(bad).is_err(), "{bad:?}");
     }
@@ -482,13 +490,13 @@ fn hostile_events() {
 /// Lines of `--trace-syscalls=yes` and what each says.
 #[test]
 fn system_calls() {
-    let file = |start, count, file, first_page| Event::Map {
+    let file = |start, count, file, first_page| TraceEvent::Map {
         pages: pages(start, count),
-        protection: Protection { read: true, write: false, execute: true },
-        backing: Backing::File { file, first_page },
+        protection: MapProtection { read: true, write: false, execute: true },
+        backing: MapBacking::File { file, first_page },
         shared: false,
     };
-    let cases: [(&str, &[Event]); 16] = [
+    let cases: [(&str, &[TraceEvent]); 16] = [
         ("[7,1](12) sys_brk ( 0x0 ) --> [pre-success] Success(0x4035000) ", &[]),
         (
             "[7,1](12) sys_brk ( 0x4056000 ) --> [pre-success] Success(0x4056000) ",
@@ -496,7 +504,7 @@ fn system_calls() {
         ),
         (
             "[7,1](12) sys_brk ( 0x4040001 ) --> [pre-success] Success(0x4040001) ",
-            &[Event::Unmap { pages: pages(0x4041, 21) }],
+            &[TraceEvent::Unmap { pages: pages(0x4041, 21) }],
         ),
         (
             "[7,1](9) sys_mmap ( 0x0, 16400, 3, 34, 4294967295, 0 ) --> [pre-success] Success(0x4837000) ",
@@ -518,17 +526,17 @@ fn system_calls() {
         ("[7,1](9) sys_mmap ( 0x0, 4096, 5, 2, 9, 0 ) --> [pre-fail] Failure(0xc) ", &[]),
         (
             "[7,1](10) sys_mprotect ( 0x4a15000, 16384, 1 )[sync] --> Success(0x0) ",
-            &[Event::Protect { pages: pages(0x4a15, 4), protection: Protection::READ }],
+            &[TraceEvent::Protect { pages: pages(0x4a15, 4), protection: MapProtection::READ }],
         ),
         (
             "[7,1](11) sys_munmap ( 0x483c000, 37975 )[sync] --> Success(0x0) ",
-            &[Event::Unmap { pages: pages(0x483c, 10) }],
+            &[TraceEvent::Unmap { pages: pages(0x483c, 10) }],
         ),
         (
             "[7,1](25) sys_mremap ( 0x568c000, 1048576, 4194304, 0x1 ) --> [pre-success] Success(0x578c000) ",
-            &[Event::Move { from: pages(0x568c, 256), to: pages(0x578c, 1024) }],
+            &[TraceEvent::Move { from: pages(0x568c, 256), to: pages(0x578c, 1024) }],
         ),
-        ("[7,1](58) sys_fork ( )   fork: process 7 created child 8", &[Event::Fork]),
+        ("[7,1](58) sys_fork ( )   fork: process 7 created child 8", &[TraceEvent::Fork]),
         (
             "[7,1](56) sys_clone ( 3d0f00, 0x638bf70, 0x638c990 ) --> [pre-success] Success(0x3a3) ",
             &[],
@@ -537,11 +545,11 @@ fn system_calls() {
         ("[8,1](11) sys_munmap ( 0x483c000, 37975 )[sync] --> Success(0x0) ", &[]),
     ];
     let mut text = String::from(" L 10,1\n");
-    let mut expected = vec![Item::Access(access(0x10, 1, AccessKind::Read))];
+    let mut expected = vec![TraceItem::Access(access(0x10, 1, AccessKind::Read))];
     for (line, events) in cases {
         text += &format!("SYSCALL{line}\n L 20,2\n");
-        expected.extend(events.iter().map(|&event| Item::Event(event)));
-        expected.push(Item::Access(access(0x20, 2, AccessKind::Read)));
+        expected.extend(events.iter().map(|&event| TraceItem::Event(event)));
+        expected.push(TraceItem::Access(access(0x20, 2, AccessKind::Read)));
     }
     // Two threads whose results come later, one of them a failure.
     text += "SYSCALL[7,1](28) sys_madvise ( 0x578c000, 4096, 4 ) --> [async] ... \n\
@@ -551,11 +559,11 @@ fn system_calls() {
              SYSCALL[7,1](28) ... [async] --> Success(0x0) \n\
              SYSCALL[7,3](28) ... [async] --> Success(0x0) \n\
              SYSCALL[7,1](0) ... [async] --> Success(0x340) \n";
-    expected.push(Item::Event(Event::Discard { pages: pages(0x578c, 1) }));
+    expected.push(TraceItem::Event(TraceEvent::Discard { pages: pages(0x578c, 1) }));
     let (all, failure) = items(text.as_bytes());
     assert!(failure.is_none(), "{failure:?}");
     assert_eq!(all, expected);
-    let accesses: Vec<Access> = whole(text.as_bytes());
+    let accesses: Vec<MemoryAccess> = whole(text.as_bytes());
     assert_eq!(accesses.len(), 17);
 
     for bad in [
@@ -596,8 +604,11 @@ fn system_calls() {
 #[test]
 fn the_writer_refuses_what_no_reader_takes() {
     let mut writer = TraceWriter::new(Vec::new(), 1).unwrap();
-    let bad =
-        |addr, len_bytes| Access { addr: VirtAddr::new(addr), len_bytes, kind: AccessKind::Read };
+    let bad = |addr, len_bytes| MemoryAccess {
+        addr: VirtAddr::new(addr),
+        len_bytes,
+        kind: AccessKind::Read,
+    };
     assert!(writer.push(bad(1, 0)).is_err());
     assert!(writer.push(bad(u64::MAX, 2)).is_err());
     writer.push(bad(u64::MAX, 1)).unwrap();
@@ -605,7 +616,7 @@ fn the_writer_refuses_what_no_reader_takes() {
     assert_eq!(whole(&writer.finish().unwrap()), [bad(u64::MAX, 1)]);
 }
 
-fn any_access() -> impl Strategy<Value = Access> {
+fn any_access() -> impl Strategy<Value = MemoryAccess> {
     let kind =
         prop_oneof![Just(AccessKind::Read), Just(AccessKind::Write), Just(AccessKind::Fetch)];
     let addr = prop_oneof![0..0x10_0000u64, any::<u64>(), u64::MAX - 99..=u64::MAX];
@@ -621,37 +632,37 @@ fn any_pages() -> impl Strategy<Value = PageRange> {
     (start, 1..1u64 << 20).prop_map(|(start, count)| pages(start, count.min((1 << 52) - start)))
 }
 
-fn any_event() -> impl Strategy<Value = Event> {
-    let protection = (0..8u64).prop_map(Protection::of_bits);
+fn any_event() -> impl Strategy<Value = TraceEvent> {
+    let protection = (0..8u64).prop_map(MapProtection::of_bits);
     let backing = prop_oneof![
-        Just(Backing::Anonymous),
+        Just(MapBacking::Anonymous),
         (any::<u64>(), 0..1u64 << 52)
-            .prop_map(|(file, first_page)| Backing::File { file, first_page }),
+            .prop_map(|(file, first_page)| MapBacking::File { file, first_page }),
     ];
     prop_oneof![
         (any_pages(), protection.clone(), backing, any::<bool>()).prop_map(
-            |(pages, protection, backing, shared)| Event::Map {
+            |(pages, protection, backing, shared)| TraceEvent::Map {
                 pages,
                 protection,
                 backing,
                 shared
             }
         ),
-        any_pages().prop_map(|pages| Event::Unmap { pages }),
+        any_pages().prop_map(|pages| TraceEvent::Unmap { pages }),
         (any_pages(), protection)
-            .prop_map(|(pages, protection)| Event::Protect { pages, protection }),
-        any_pages().prop_map(|pages| Event::Discard { pages }),
-        (any_pages(), any_pages()).prop_map(|(from, to)| Event::Move { from, to }),
-        Just(Event::Fork),
-        (1..1u64 << 40).prop_map(|accesses| Event::Skip { accesses }),
+            .prop_map(|(pages, protection)| TraceEvent::Protect { pages, protection }),
+        any_pages().prop_map(|pages| TraceEvent::Discard { pages }),
+        (any_pages(), any_pages()).prop_map(|(from, to)| TraceEvent::Move { from, to }),
+        Just(TraceEvent::Fork),
+        (1..1u64 << 40).prop_map(|accesses| TraceEvent::Skip { accesses }),
     ]
 }
 
-fn any_item() -> impl Strategy<Value = Item> {
-    prop_oneof![any_access().prop_map(Item::Access), any_event().prop_map(Item::Event)]
+fn any_item() -> impl Strategy<Value = TraceItem> {
+    prop_oneof![any_access().prop_map(TraceItem::Access), any_event().prop_map(TraceItem::Event)]
 }
 
-fn line(access: &Access) -> String {
+fn line(access: &MemoryAccess) -> String {
     let kind = match access.kind {
         AccessKind::Fetch => "I ",
         AccessKind::Read => " L",
@@ -676,7 +687,7 @@ proptest! {
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let mut layers = vec![bytes.clone(), version(1, &bytes), version(2, &bytes)];
         layers.push(version(2, &[&[0, 0, 0], &bytes[..]].concat()));
-        layers.push([&FORMAT.magic[..], &[FORMAT.version], &bytes].concat());
+        layers.push([&TRACE_FORMAT.magic[..], &[TRACE_FORMAT.version], &bytes].concat());
         layers.push([LACKEY.as_bytes(), &bytes].concat());
         layers.push([&champsim().0[..], &bytes].concat());
         for magic in [&[0x1f, 0x8b, 8, 0][..], &[0xfd, b'7', b'z', b'X', b'Z', 0], &[0x28, 0xb5, 0x2f, 0xfd]] {
@@ -710,9 +721,9 @@ proptest! {
         let (all, failure) = items(&bytes);
         prop_assert!(failure.is_none(), "{:?}", failure);
         prop_assert_eq!(&all, &list);
-        let accesses: Vec<Access> = list.iter().filter_map(|item| match item {
-            Item::Access(access) => Some(*access),
-            Item::Event(_) => None,
+        let accesses: Vec<MemoryAccess> = list.iter().filter_map(|item| match item {
+            TraceItem::Access(access) => Some(*access),
+            TraceItem::Event(_) => None,
         }).collect();
         prop_assert_eq!(whole(&bytes), accesses);
         // A log's events, with the words of hostile programs in between.
@@ -747,7 +758,7 @@ proptest! {
 
 #[test]
 fn a_missing_file_is_an_error() {
-    assert!(matches!(Accesses::open(Path::new("/no/such/trace")), Err(TraceError::Io { .. })));
+    assert!(matches!(TraceReader::open(Path::new("/no/such/trace")), Err(TraceError::Io { .. })));
 }
 
 /// The figures of the trace that comes with the program, counted by another
@@ -757,7 +768,7 @@ fn the_shipped_trace() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../swath-lab/data/sort.swtrace");
     assert!(std::fs::metadata(&path).unwrap().len() < 300_000);
     let (mut reads, mut writes, mut fetches, mut crossing, mut sum) = (0, 0, 0, 0, 0u64);
-    for access in Accesses::open(&path).unwrap() {
+    for access in TraceReader::open(&path).unwrap() {
         let access = access.unwrap();
         match access.kind {
             AccessKind::Read => reads += 1,
@@ -776,7 +787,7 @@ fn the_shipped_trace() {
 fn the_shipped_compiler_trace() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../swath-lab/data/cc1.swtrace");
     assert!(std::fs::metadata(&path).unwrap().len() < 1_500_000);
-    let accesses = Accesses::open(&path).unwrap();
+    let accesses = TraceReader::open(&path).unwrap();
     let header = TraceHeader { program: "cc1".into(), sampling: Sampling::new(20_000, 4_000_000) };
     assert_eq!(accesses.header(), Some(&header));
     let mut mapped = std::collections::BTreeSet::new();
@@ -785,7 +796,7 @@ fn the_shipped_compiler_trace() {
     let mut events = std::collections::BTreeMap::new();
     for item in accesses.items() {
         match item.unwrap() {
-            Item::Access(access) => {
+            TraceItem::Access(access) => {
                 kinds[match access.kind {
                     AccessKind::Read => 0,
                     AccessKind::Write => 1,
@@ -797,26 +808,26 @@ fn the_shipped_compiler_trace() {
                     touched.insert(page);
                 }
             }
-            Item::Event(event) => {
+            TraceItem::Event(event) => {
                 let name = match event {
-                    Event::Map { pages, backing, .. } => {
+                    TraceEvent::Map { pages, backing, .. } => {
                         mapped.extend(pages.iter());
                         most = most.max(mapped.len());
-                        if backing == Backing::Anonymous { "map" } else { "map a file" }
+                        if backing == MapBacking::Anonymous { "map" } else { "map a file" }
                     }
-                    Event::Unmap { pages } => {
+                    TraceEvent::Unmap { pages } => {
                         mapped.retain(|&page| !pages.contains(page));
                         "unmap"
                     }
-                    Event::Protect { .. } => "protect",
-                    Event::Discard { .. } => "discard",
-                    Event::Move { from, to } => {
+                    TraceEvent::Protect { .. } => "protect",
+                    TraceEvent::Discard { .. } => "discard",
+                    TraceEvent::Move { from, to } => {
                         mapped.retain(|&page| !from.contains(page));
                         mapped.extend(to.iter());
                         "move"
                     }
-                    Event::Fork => "fork",
-                    Event::Skip { accesses } => {
+                    TraceEvent::Fork => "fork",
+                    TraceEvent::Skip { accesses } => {
                         skipped += accesses;
                         continue;
                     }

@@ -6,15 +6,17 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use swath_trace::access::event::{Backing, Event, Item, Sampling};
-use swath_trace::access::record::{RecordError, RecordOptions, Recording, record};
-use swath_trace::access::stream::{AccessKind, Accesses, TraceFormat};
+use swath_trace::access::{
+    AccessKind, AccessRecording, MapBacking, Sampling, TraceEvent, TraceFormat, TraceItem,
+    TraceReader, record_accesses,
+};
+use swath_trace::valgrind::{RecordError, RecordOptions};
 
 fn run(
     command: &[&str],
     output: &Path,
     change: impl FnOnce(&mut RecordOptions<'_>),
-) -> Result<Recording, RecordError> {
+) -> Result<AccessRecording, RecordError> {
     let command: Vec<OsString> = command.iter().map(Into::into).collect();
     let mut told = Vec::new();
     let mut progress = |count| told.push(count);
@@ -27,7 +29,7 @@ fn run(
         progress: &mut progress,
     };
     change(&mut options);
-    let result = record(&command, output, &mut options);
+    let result = record_accesses(&command, output, &mut options);
     if let Ok(recording) = &result {
         assert_eq!(told.last(), Some(&recording.run_accesses));
     }
@@ -56,7 +58,7 @@ fn a_whole_program() {
     let recording = run(&["true"], &output, |_| {}).unwrap();
     assert!(recording.exit.unwrap().success());
     assert_eq!(recording.file_bytes, fs::metadata(&output).unwrap().len());
-    let accesses = Accesses::open(&output).unwrap();
+    let accesses = TraceReader::open(&output).unwrap();
     assert_eq!(accesses.format(), TraceFormat::Swath);
     let accesses: Vec<_> = accesses.map(Result::unwrap).collect();
     assert_eq!(accesses.len() as u64, recording.accesses);
@@ -79,7 +81,7 @@ fn a_limit_stops_a_program_that_never_ends() {
     let endless = ["sh", "-c", "while :; do :; done"];
     let recording = run(&endless, &output, |o| o.accesses_max = Some(100_000)).unwrap();
     assert_eq!((recording.accesses, recording.exit), (100_000, None));
-    assert_eq!(Accesses::open(&output).unwrap().map(Result::unwrap).count(), 100_000);
+    assert_eq!(TraceReader::open(&output).unwrap().map(Result::unwrap).count(), 100_000);
     // Cancelled: the old file is as it was, and nothing lies beside it.
     let before = fs::read(&output).unwrap();
     let cancel = AtomicBool::new(true);
@@ -93,7 +95,7 @@ fn a_limit_stops_a_program_that_never_ends() {
         progress: &mut progress,
     };
     let command = endless.map(OsString::from);
-    let error = record(&command, &output, &mut options).unwrap_err();
+    let error = record_accesses(&command, &output, &mut options).unwrap_err();
     assert!(matches!(error, RecordError::Cancelled));
     assert_eq!(fs::read(&output).unwrap(), before);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
@@ -130,7 +132,7 @@ fn what_a_program_maps() {
     let mut runs = Vec::new();
     for sampling in [None, Sampling::new(100, 10_000)] {
         let recording = run(&["true"], &output, |o| o.sampling = sampling).unwrap();
-        let accesses = Accesses::open(&output).unwrap();
+        let accesses = TraceReader::open(&output).unwrap();
         let header = accesses.header().unwrap();
         assert_eq!((header.program.as_str(), header.sampling), ("true", sampling));
         let mut mapped = std::collections::BTreeSet::new();
@@ -138,21 +140,21 @@ fn what_a_program_maps() {
         let (mut files, mut changes, mut skipped, mut events, mut kept) = (0, 0, 0, 0, 0);
         for item in accesses.items() {
             match item.unwrap() {
-                Item::Access(access) => {
+                TraceItem::Access(access) => {
                     kept += 1;
                     assert!(access.pages().iter().all(|page| mapped.contains(&page)));
                     touched.extend(access.pages().iter());
                 }
-                Item::Event(event) => {
+                TraceItem::Event(event) => {
                     events += 1;
                     match event {
-                        Event::Map { pages, backing, .. } => {
-                            files += u32::from(backing != Backing::Anonymous);
+                        TraceEvent::Map { pages, backing, .. } => {
+                            files += u32::from(backing != MapBacking::Anonymous);
                             mapped.extend(pages.iter());
                         }
-                        Event::Unmap { pages } => mapped.retain(|&page| !pages.contains(page)),
-                        Event::Protect { .. } => changes += 1,
-                        Event::Skip { accesses } => skipped += accesses,
+                        TraceEvent::Unmap { pages } => mapped.retain(|&page| !pages.contains(page)),
+                        TraceEvent::Protect { .. } => changes += 1,
+                        TraceEvent::Skip { accesses } => skipped += accesses,
                         _ => {}
                     }
                 }

@@ -6,14 +6,14 @@ mod files;
 
 use files::{cut_everywhere, file_of, read_all, turn_every_bit};
 use proptest::prelude::*;
-use swath_trace::access::event::Sampling;
+use swath_trace::access::Sampling;
 use swath_trace::container::FileError;
-use swath_trace::heap::events::{HeapEvent, HeapHead, HeapTotals, SIZE_MAX};
-use swath_trace::heap::file::{FORMAT, HeapReader, HeapWriter};
-use swath_trace::heap::summary::HeapSummary;
+use swath_trace::heap::{
+    HEAP_FORMAT, HeapEvent, HeapHeader, HeapReader, HeapSummary, HeapTotals, HeapWriter, SIZE_MAX,
+};
 
-fn head() -> HeapHead {
-    HeapHead { program: "mc".into(), sampling: Sampling::new(10, 100) }
+fn head() -> HeapHeader {
+    HeapHeader { program: "mc".into(), sampling: Sampling::new(10, 100) }
 }
 
 /// Totals that agree with the events.
@@ -138,7 +138,7 @@ proptest! {
     /// then takes.
     #[test]
     fn any_content(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let (events, _) = read(&file_of(&FORMAT, &[&HEAD[..], &bytes].concat()));
+        let (events, _) = read(&file_of(&HEAP_FORMAT, &[&HEAD[..], &bytes].concat()));
         prop_assert_eq!(read(&file(&events)).0, events);
     }
 
@@ -148,7 +148,7 @@ proptest! {
         let mut content = zstd::decode_all(&file(&random_events(&steps))[9..]).unwrap();
         let at = at.index(content.len());
         content[at] = value;
-        let (events, failure) = read(&file_of(&FORMAT, &content));
+        let (events, failure) = read(&file_of(&HEAP_FORMAT, &content));
         if failure.is_none() {
             prop_assert_eq!(read(&file(&events)).0, events);
         }
@@ -182,7 +182,7 @@ fn the_documented_bytes() {
         HeapEvent::Skip { accesses: 5 },
         HeapEvent::Release { block: 1, thread: 1 },
     ];
-    let content: [&[u8]; 8] = [
+    let content: [&[u8]; 9] = [
         &HEAD,
         &[0b000_00_001, 24],
         // zeroed, an alignment, another thread: 1; 2^6
@@ -194,9 +194,11 @@ fn the_documented_bytes() {
         &[6, 5],
         &[0b01_000_010],
         &[0, 6, 6, 1, 7, 1, 0, 0],
+        // No programs, none unlisted, no process forked.
+        &[0, 0, 0],
     ];
     let bytes = file(&events);
-    assert_eq!(bytes[..9], *b"SWHEAP\r\n\x01");
+    assert_eq!(bytes[..9], *b"SWHEAP\r\n\x02");
     assert_eq!(zstd::decode_all(&bytes[9..]).unwrap(), content.concat());
 }
 
@@ -207,17 +209,17 @@ fn cut_short_and_damaged() {
     turn_every_bit(&bytes, &samples(), read);
     let content = zstd::decode_all(&bytes[9..]).unwrap();
     for len in 0..content.len() {
-        let failure = read(&file_of(&FORMAT, &content[..len])).1;
+        let failure = read(&file_of(&HEAP_FORMAT, &content[..len])).1;
         assert!(matches!(failure, Some(FileError::Truncated { .. })), "{len}: {failure:?}");
     }
-    let more = file_of(&FORMAT, &[&content[..], &[0]].concat());
+    let more = file_of(&HEAP_FORMAT, &[&content[..], &[0]].concat());
     assert!(matches!(read(&more).1, Some(FileError::Malformed { .. })));
     for at in 0..=8 {
         let mut wrong = bytes.clone();
         wrong[at] ^= 0x10;
         match (at, read(&wrong).1) {
             (0..8, Some(FileError::Magic { offset, .. })) => assert_eq!(offset, at as u64),
-            (8, Some(FileError::Version { found: 0x11, .. })) => {}
+            (8, Some(FileError::Version { found: 0x12, .. })) => {}
             (_, failure) => panic!("byte {at}: {failure:?}"),
         }
     }
@@ -240,11 +242,11 @@ fn what_cannot_be() {
         (&[0, 0, 1, 0, 0, 0, 0, 0], "totals"),
     ];
     for (bytes, what) in cases {
-        let failure = read(&file_of(&FORMAT, &[&HEAD[..], bytes].concat())).1.unwrap();
+        let failure = read(&file_of(&HEAP_FORMAT, &[&HEAD[..], bytes].concat())).1.unwrap();
         assert!(matches!(failure, FileError::Malformed { .. }), "{bytes:?}: {failure:?}");
         assert!(failure.to_string().contains(what), "{bytes:?}: {failure}");
     }
-    let sampling = read(&file_of(&FORMAT, &[0, 5, 5])).1;
+    let sampling = read(&file_of(&HEAP_FORMAT, &[0, 5, 5])).1;
     assert!(matches!(sampling, Some(FileError::Malformed { offset: 1, .. })), "{sampling:?}");
 }
 
@@ -269,7 +271,7 @@ fn a_writer_refuses_and_stays_as_it_was() {
     }
     let bytes = writer.finish(&HeapTotals::default()).unwrap();
     assert_eq!(read(&bytes).0, [allocate(0, 16)]);
-    let long = HeapHead { program: "x".repeat(256), sampling: None };
+    let long = HeapHeader { program: "x".repeat(256), sampling: None };
     assert!(HeapWriter::new(Vec::new(), &long, 3).is_err());
 }
 

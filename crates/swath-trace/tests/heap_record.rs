@@ -5,11 +5,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use swath_trace::access::event::Sampling;
-use swath_trace::access::record::{RecordError, RecordOptions};
-use swath_trace::heap::events::{HeapEvent, PIECE_BYTES};
-use swath_trace::heap::file::HeapReader;
-use swath_trace::heap::record::{HeapRecording, record_heap};
+use swath_trace::access::Sampling;
+use swath_trace::heap::{HeapEvent, HeapReader, HeapRecording, PIECE_BYTES, record_heap};
+use swath_trace::valgrind::{RecordError, RecordOptions};
 
 /// Each kind of call, with sizes that nobody else asks for and accesses that
 /// can be counted.

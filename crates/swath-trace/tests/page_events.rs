@@ -1,21 +1,17 @@
-//! Recordings of page events: round trips, hostile files, pairing, and a
-//! recording of this machine where that is allowed.
+//! Recordings of page events: round trips, hostile files, and the recordings
+//! that come with Swath.
 
 mod files;
-
-use std::collections::BTreeMap;
 
 use files::{cut_everywhere, file_of, read_all, turn_every_bit};
 use proptest::prelude::*;
 use swath_arch::{Order, Pfn};
-use swath_frame::Mobility;
-use swath_lab::papers::green::pages::requests::{
-    HeldBlock, ReplayCounts, ReplayOp, TimedOp, held_before, replay,
-};
 use swath_trace::container::FileError;
-use swath_trace::machine::snapshot::{Facts, Zone};
-use swath_trace::pages::events::{MigrateType, ORDER_MAX, PageChange, PageEvent, ZoneMax};
-use swath_trace::pages::file::{FORMAT, PageHead, PageReader, PageWriter};
+use swath_trace::machine::{MachineFacts, ZoneFacts};
+use swath_trace::pages::{
+    MigrateType, ORDER_MAX, PAGE_FORMAT, PageChange, PageEvent, PageHeader, PageReader, PageWriter,
+    ZoneMax,
+};
 
 fn order(k: u8) -> Order {
     Order::new(k).unwrap()
@@ -38,10 +34,14 @@ fn free(start: u64, k: u8) -> PageChange {
     PageChange::Free { start: Pfn::new(start), order: order(k) }
 }
 
-fn head() -> PageHead {
-    let zone = Zone { name: "Normal".into(), present_frames: 1 << 20, ..Zone::default() };
-    PageHead {
-        facts: Facts { kernel_release: "6.1".into(), zones: vec![zone], ..Facts::default() },
+fn head() -> PageHeader {
+    let zone = ZoneFacts { name: "Normal".into(), present_frames: 1 << 20, ..ZoneFacts::default() };
+    PageHeader {
+        facts: MachineFacts {
+            kernel_release: "6.1".into(),
+            zones: vec![zone],
+            ..MachineFacts::default()
+        },
         program: "make".into(),
         whole_system: false,
         cpus: 3,
@@ -122,7 +122,7 @@ fn the_documented_bytes() {
     assert_eq!(bytes[..9], *b"SWPAGE\r\n\x01");
     let written = zstd::decode_all(&bytes[9..]).unwrap();
     assert_eq!(written[head_bytes().len()..], content.concat());
-    let (read, failure) = read(&file_of(&FORMAT, &[head_bytes(), content.concat()].concat()));
+    let (read, failure) = read(&file_of(&PAGE_FORMAT, &[head_bytes(), content.concat()].concat()));
     assert!(failure.is_none(), "{failure:?}");
     assert_eq!(read, recorded);
 }
@@ -179,7 +179,7 @@ fn hostile_contents() {
         (&[&[0xc2][..], &huge].concat(), "a time beyond 2^64"),
     ];
     for (rest, expected) in cases {
-        match read(&file_of(&FORMAT, &[&head_bytes(), rest].concat())).1 {
+        match read(&file_of(&PAGE_FORMAT, &[&head_bytes(), rest].concat())).1 {
             Some(FileError::Malformed { offset, what, .. }) => {
                 assert_eq!(what, expected, "{rest:x?}");
                 assert!((start..=start + 5).contains(&offset), "{rest:x?}: {offset}");
@@ -187,7 +187,7 @@ fn hostile_contents() {
             other => panic!("{rest:x?}: {other:?}"),
         }
     }
-    let fail = |content: &[u8]| read(&file_of(&FORMAT, content)).1.unwrap().to_string();
+    let fail = |content: &[u8]| read(&file_of(&PAGE_FORMAT, content)).1.unwrap().to_string();
     assert!(
         fail(&[0, 0, 0, 0, 0, 0, 2])
             .contains("byte 6 of the page-event recording's content: neither")
@@ -220,9 +220,9 @@ fn the_writer_refuses_what_no_reader_takes() {
     let writer = PageWriter::new(Vec::new(), &head(), 1).unwrap();
     assert!(writer.finish(&[0]).is_err());
     for bad in [
-        PageHead { cpus: 0, ..head() },
-        PageHead { cpus: 4097, ..head() },
-        PageHead { program: "a\nb".into(), ..head() },
+        PageHeader { cpus: 0, ..head() },
+        PageHeader { cpus: 4097, ..head() },
+        PageHeader { program: "a\nb".into(), ..head() },
     ] {
         assert!(PageWriter::new(Vec::new(), &bad, 1).is_err());
     }
@@ -285,9 +285,9 @@ proptest! {
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let layers = [
             bytes.clone(),
-            file_of(&FORMAT, &bytes),
-            file_of(&FORMAT, &[head_bytes(), bytes.clone()].concat()),
-            [&FORMAT.magic[..], &[FORMAT.version], &bytes].concat(),
+            file_of(&PAGE_FORMAT, &bytes),
+            file_of(&PAGE_FORMAT, &[head_bytes(), bytes.clone()].concat()),
+            [&PAGE_FORMAT.magic[..], &[PAGE_FORMAT.version], &bytes].concat(),
         ];
         for layer in layers {
             let (events, failure) = read(&layer);
@@ -298,157 +298,6 @@ proptest! {
             prop_assert_eq!(read(&file(&events)).0, events);
         }
     }
-
-    /// Pairing against a table of frames.
-    #[test]
-    fn pairing_against_a_table_of_frames(
-        changes in prop::collection::vec((any::<bool>(), 0..64u64, 0..=4u8), 0..300),
-    ) {
-        let change = |(new, start, k): (bool, u64, u8)| {
-            let start = start >> k << k;
-            if new { alloc(start, k) } else { free(start, k) }
-        };
-        let all = events(&changes.into_iter().map(change).collect::<Vec<_>>());
-        let mut naive = Naive::default();
-        all.iter().for_each(|event| naive.take(event.change));
-        let (counts, ops) = replayed(&all, &[]);
-        prop_assert_eq!(counts.unseen_frames, naive.unseen);
-        prop_assert_eq!(counts.live_frames, naive.owner.len() as u64);
-        prop_assert_eq!(counts.allocs - counts.frees, counts.live_blocks);
-        prop_assert_eq!((counts.allocs, counts.frees), (naive.allocs, naive.frees));
-        let frees = ops.iter().filter(|op| matches!(op.op, ReplayOp::Free { .. })).count();
-        prop_assert_eq!(frees as u64, counts.frees);
-        // With what was held before, nothing is unseen but second frees.
-        let held = held_before(all.iter().copied().map(Ok::<_, ()>)).unwrap();
-        let (with, _) = replayed(&all, &held);
-        prop_assert!(with.unseen_frames <= counts.unseen_frames);
-        let mut frames = std::collections::BTreeSet::new();
-        for block in held {
-            for frame in block.start.raw()..block.start.raw() + block.order.frames() {
-                prop_assert!(frames.insert(frame), "held twice");
-            }
-        }
-    }
-}
-
-/// Frame by frame which block it belongs to.
-#[derive(Default)]
-struct Naive {
-    owner: BTreeMap<u64, u64>,
-    allocs: u64,
-    frees: u64,
-    unseen: u64,
-}
-
-impl Naive {
-    fn release(&mut self, frames: std::ops::Range<u64>) -> u64 {
-        let mut unseen = 0;
-        for frame in frames {
-            match self.owner.remove(&frame) {
-                None => unseen += 1,
-                Some(block) if !self.owner.values().any(|&other| other == block) => self.frees += 1,
-                Some(_) => {}
-            }
-        }
-        unseen
-    }
-
-    fn take(&mut self, change: PageChange) {
-        match change {
-            PageChange::Alloc { start, order, .. } => {
-                let frames = start.raw()..start.raw() + order.frames();
-                self.release(frames.clone());
-                self.owner.extend(frames.map(|frame| (frame, self.allocs)));
-                self.allocs += 1;
-            }
-            PageChange::Free { start, order } => {
-                self.unseen += self.release(start.raw()..start.raw() + order.frames());
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Replays, and holds the requests against what they promise.
-fn replayed(all: &[PageEvent], held: &[HeldBlock]) -> (ReplayCounts, Vec<TimedOp>) {
-    let mut ops = Vec::new();
-    let mut live = BTreeMap::new();
-    let (mut frames, mut peak, mut time) = (0, 0, 0);
-    let events = all.iter().copied().map(Ok::<_, ()>);
-    let counts = replay(events, held, &mut |op| {
-        assert!(op.time_us >= time);
-        time = op.time_us;
-        match op.op {
-            ReplayOp::Alloc { id, order, .. } => {
-                assert!(live.insert(id, order).is_none(), "handle {id} is in use");
-                frames += order.frames();
-                peak = peak.max(frames);
-            }
-            ReplayOp::Free { id } => {
-                frames -= live.remove(&id).expect("freed once").frames();
-            }
-        }
-        ops.push(op);
-    })
-    .unwrap();
-    assert_eq!(live.len() as u64, counts.live_blocks);
-    // Parts leave earlier than the block that they belong to.
-    assert!(counts.live_frames <= frames && counts.peak_frames <= peak);
-    (counts, ops)
-}
-
-#[test]
-fn pairing_by_hand() {
-    let all = events(&[
-        free(0x40, 3),
-        alloc(0x80, 2),
-        PageChange::FreeBatched { start: Pfn::new(0x80) },
-        free(0x80, 0),
-        free(0x82, 1),
-        alloc(0x90, 0),
-        free(0x81, 0),
-        alloc(0x90, 0),
-        PageChange::AllocFailed { order: order(9), migrate_type: kind(1), zone_max: ZoneMax::Dma },
-        PageChange::Lost { count: 7 },
-        free(1, 1),
-        alloc(0, 20),
-    ]);
-    let (counts, ops) = replayed(&all, &[]);
-    let expected = ReplayCounts {
-        allocs: 3,
-        frees: 2,
-        frees_implied: 1,
-        frees_in_parts: 1,
-        unseen_frames: 8,
-        refused: 1,
-        lost: 7,
-        live_blocks: 1,
-        live_frames: 1,
-        peak_frames: 4,
-    };
-    assert_eq!(counts, expected);
-    let new = |id, k: u8, cpu| ReplayOp::Alloc {
-        id,
-        order: order(k),
-        mobility: Mobility::Movable,
-        zone_max: ZoneMax::Movable,
-        cpu,
-    };
-    let expected = [
-        (10, new(0, 2, 1)),
-        (50, new(1, 0, 2)),
-        (60, ReplayOp::Free { id: 0 }),
-        (70, ReplayOp::Free { id: 1 }),
-        (70, new(1, 0, 1)),
-    ];
-    assert_eq!(ops, expected.map(|(time_us, op)| TimedOp { time_us, op }));
-    let held = held_before(all.iter().copied().map(Ok::<_, ()>)).unwrap();
-    assert_eq!(held, [HeldBlock { start: Pfn::new(0x40), order: order(3) }]);
-    let (counts, ops) = replayed(&all, &held);
-    assert_eq!((counts.unseen_frames, counts.frees), (0, 3));
-    assert_eq!(ops[1], TimedOp { time_us: 0, op: ReplayOp::Free { id: 0 } });
-    let error = replay([Err("broken")], &[], &mut |_| {}).unwrap_err();
-    assert_eq!(error, "broken");
 }
 
 #[test]
@@ -459,8 +308,6 @@ fn the_shipped_recordings() {
         assert_eq!((reader.head().program.as_str(), reader.head().cpus), (program, 2));
         let all: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
         assert_eq!(reader.lost(), [0, 0]);
-        let (counts, _) = replayed(&all, &[]);
-        assert!(counts.allocs > 15_000 && counts.frees > 5_000, "{name}: {counts:?}");
         // A batched free is announced by a free of its own.
         let mut freed = std::collections::HashSet::new();
         for event in &all {

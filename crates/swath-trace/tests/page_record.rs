@@ -6,11 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use swath_trace::pages::events::PageChange;
-use swath_trace::pages::file::PageReader;
-use swath_trace::pages::record::{
-    BUFFER_KIB, PageRecordError, PageRecordOptions, PageRecording, record, usual_tracefs,
+use swath_trace::pages::{
+    BUFFER_KIB, PageRecordError, PageRecordOptions, PageRecording, record_pages, usual_tracefs,
 };
+use swath_trace::pages::{PageChange, PageReader};
 
 fn run(
     command: &[&str],
@@ -30,7 +29,7 @@ fn run(
         cancel,
         progress: &mut progress,
     };
-    let result = record(&command, output, options);
+    let result = record_pages(&command, output, options);
     if let Ok(recording) = &result {
         assert_eq!(told, recording.events);
     }

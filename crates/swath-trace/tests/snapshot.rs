@@ -6,23 +6,22 @@ use std::path::Path;
 use proptest::prelude::*;
 use swath_arch::{Extent, Pfn, PhysAddr};
 use swath_trace::container::FileError;
-use swath_trace::machine::file::FORMAT;
-use swath_trace::machine::record::{CaptureError, capture_from, classify};
-use swath_trace::machine::snapshot::{
-    Facts, FrameKind, RamRange, RunLengths, Snapshot, UnknownFrames, Zone,
+use swath_trace::machine::{
+    CaptureError, FrameKind, MachineFacts, RamRange, RunLengths, SNAPSHOT_FORMAT, Snapshot,
+    UnknownFrames, ZoneFacts, capture_from, classify,
 };
 
 fn range(start: u64, len_bytes: u64) -> RamRange {
     RamRange { start: PhysAddr::new(start), len_bytes }
 }
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> MachineFacts {
+    MachineFacts {
         kernel_release: "6.1.0-test".into(),
         total_frames: 100,
         free_frames: 40,
         buddy_frames: 30,
-        zones: vec![Zone {
+        zones: vec![ZoneFacts {
             node: 1,
             name: "Normal".into(),
             start_frame: 1,
@@ -50,8 +49,8 @@ fn bytes_of(snapshot: &Snapshot) -> Vec<u8> {
 
 /// A file around the given content.
 fn file_of(content: &[u8]) -> Vec<u8> {
-    let mut bytes = FORMAT.magic.to_vec();
-    bytes.push(FORMAT.version);
+    let mut bytes = SNAPSHOT_FORMAT.magic.to_vec();
+    bytes.push(SNAPSHOT_FORMAT.version);
     bytes.extend(zstd::encode_all(content, 1).unwrap());
     bytes
 }
@@ -215,9 +214,12 @@ fn hostile_contents() {
     *bytes.last_mut().unwrap() ^= 1;
     assert!(matches!(Snapshot::read(&bytes[..]), Err(FileError::Damaged { .. })));
     // A frame that asks for a window of 2 GiB is refused before it gets one.
-    let window =
-        [&FORMAT.magic[..], &[FORMAT.version], &[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 1, 0, 0]]
-            .concat();
+    let window = [
+        &SNAPSHOT_FORMAT.magic[..],
+        &[SNAPSHOT_FORMAT.version],
+        &[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 1, 0, 0],
+    ]
+    .concat();
     assert!(matches!(Snapshot::read(&window[..]), Err(FileError::Damaged { .. })));
 }
 
@@ -273,7 +275,7 @@ proptest! {
     /// Bytes that nobody meant as a snapshot, bare and behind each layer.
     #[test]
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let layers = [bytes.clone(), [&FORMAT.magic[..], &[FORMAT.version], &bytes].concat(), file_of(&bytes)];
+        let layers = [bytes.clone(), [&SNAPSHOT_FORMAT.magic[..], &[SNAPSHOT_FORMAT.version], &bytes].concat(), file_of(&bytes)];
         for layer in layers {
             if let Ok(snapshot) = Snapshot::read(&layer[..]) {
                 snapshot.check().unwrap();
@@ -285,7 +287,7 @@ proptest! {
 #[test]
 fn machines_that_cannot_be() {
     let new = |ranges: &[RamRange], runs: &[(FrameKind, u64)]| {
-        Snapshot::new(Facts::default(), ranges.to_vec(), runs.iter().copied()).unwrap_err()
+        Snapshot::new(MachineFacts::default(), ranges.to_vec(), runs.iter().copied()).unwrap_err()
     };
     let one = [range(0, 0x2000)];
     assert_eq!(new(&one, &[(FrameKind::Free, 1)]), "frames without a kind");
@@ -367,7 +369,7 @@ fn a_made_up_machine() {
         (20, 4, Absent),
     ];
     assert_eq!(runs, expected);
-    let zone = Zone {
+    let zone = ZoneFacts {
         node: 0,
         name: "DMA".into(),
         start_frame: 1,
@@ -377,7 +379,7 @@ fn a_made_up_machine() {
         free_frames: 3,
         per_cpu_frames: 5,
     };
-    let facts = Facts {
+    let facts = MachineFacts {
         kernel_release: "1.2.3".into(),
         total_frames: 16,
         free_frames: 4,
@@ -421,7 +423,7 @@ fn what_a_machine_refuses() {
 #[cfg(target_os = "linux")]
 #[test]
 fn this_machine() {
-    match swath_trace::machine::record::capture(&mut |_, _| {}) {
+    match swath_trace::machine::capture(&mut |_, _| {}) {
         Ok(snapshot) => {
             snapshot.check().unwrap();
             let bytes = bytes_of(&snapshot);

@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use swath_hw::dram::trace::TraceFormat;
-use swath_lab::papers::page_buddy::system;
+use swath_lab::papers::page_buddy::system::{self, SystemPlan};
 use swath_lab::papers::page_buddy::workload::WorkloadName;
-use swath_lab::study::old::plan::Plan;
-use swath_lab::study::old::registry::BUILT_IN;
+use swath_lab::study::registry;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// A simulator whose trace format is written.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -41,11 +40,8 @@ pub(crate) struct ExportArgs {
 /// Writes the trace and says how long it is.
 pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     let ExportArgs { out, format, design, block_frames, workload } = args;
-    let plans = BUILT_IN.iter().filter_map(|(name, text)| Plan::parse(name, text).ok());
-    let plan = plans.into_iter().find_map(|plan| match plan {
-        Plan::System(plan) => Some(plan),
-        _ => None,
-    });
+    let studies = registry::built_in().map_err(|error| Failure::new(1, error))?;
+    let plan = studies.iter().find_map(|study| study.plan().downcast_ref::<SystemPlan>());
     let Some(plan) = plan else { return Err(Failure::new(1, "no study of the timed system")) };
     let workload = WorkloadName::named(workload).ok_or_else(|| {
         let names: Vec<_> = WorkloadName::ALL.iter().map(|name| name.as_str()).collect();
@@ -55,7 +51,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
         Simulator::Ramulator => TraceFormat::Ramulator,
         Simulator::Dramsim3 => TraceFormat::DramSim3,
     };
-    let count = system::export(&plan, workload, design, *block_frames, format, out)?;
+    let count = system::export(plan, workload, design, *block_frames, format, out)?;
     say!("{count} transactions, {}", out.display());
     Ok(())
 }

@@ -12,6 +12,8 @@ macro_rules! say {
 }
 
 mod export;
+mod failure;
+mod progress;
 mod record;
 mod replay;
 mod show;
@@ -21,13 +23,11 @@ mod study;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, Parser, Subcommand};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use swath_lab::source::real::InputError;
 use swath_lab::study::registry;
-use swath_lab::study::run::{StudyError, Watch};
+
+use crate::failure::Failure;
 
 /// The laboratory of contiguous memory: what an allocator, a TLB or a memory
 /// policy does on a workload.
@@ -84,37 +84,6 @@ enum Command {
     },
 }
 
-/// A failure and its exit code.
-struct Failure {
-    code: u8,
-    message: String,
-}
-
-impl Failure {
-    fn new(code: u8, message: impl std::fmt::Display) -> Self {
-        Self { code, message: message.to_string() }
-    }
-}
-
-impl From<InputError> for Failure {
-    fn from(error: InputError) -> Self {
-        Self::new(1, error)
-    }
-}
-
-impl From<StudyError> for Failure {
-    fn from(error: StudyError) -> Self {
-        let code = match error {
-            StudyError::Interrupted => 130,
-            StudyError::Plan(_) | StudyError::TooFull(_) | StudyError::NoDesign { .. } => 2,
-            _ => 1,
-        };
-        Self::new(code, error)
-    }
-}
-
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
@@ -145,53 +114,4 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
-}
-
-/// A bar on standard error, none where that is not a terminal.
-struct Bar(ProgressBar);
-
-impl Bar {
-    fn new() -> Self {
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template(
-            "{msg:18} {bar:40} {pos:>4}/{len:4} {elapsed:>4} left {eta}",
-        );
-        if let Ok(style) = style {
-            bar.set_style(style);
-        }
-        Self(bar)
-    }
-}
-
-impl Watch for Bar {
-    fn begin(&self, study: &str, points: u64) {
-        self.0.reset();
-        self.0.set_length(points);
-        self.0.set_message(study.to_owned());
-    }
-
-    fn point(&self) {
-        self.0.inc(1);
-    }
-
-    fn cancelled(&self) -> bool {
-        INTERRUPTED.load(Ordering::Relaxed)
-    }
-}
-
-/// The first Ctrl-C stops at the next point, the second at once.
-fn watch_for_interrupts() {
-    // Without a handler Ctrl-C still stops the program, and temporary files are
-    // all that it can leave.
-    let _ = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    });
-}
-
-fn bytes_bar(what: &'static str) -> Bar {
-    let bar = Bar::new();
-    bar.0.set_message(what);
-    bar
 }

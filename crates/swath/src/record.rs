@@ -1,30 +1,37 @@
 //! `swath record`: a module of the program, over the library's recorders.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
-use swath_trace::access::event::Sampling;
-use swath_trace::access::record::{RecordError, RecordOptions, record};
-use swath_trace::heap::events::HeapTotals;
-use swath_trace::pages::record::{PageRecordError, PageRecordOptions};
+use swath_trace::access::{AccessRecording, Sampling, record_accesses as record_trace};
+use swath_trace::heap::HeapTotals;
+use swath_trace::pages::{PageRecordError, PageRecordOptions};
+use swath_trace::valgrind::{CommandPrograms, RecordError, RecordOptions};
 use swath_trace::{heap, pages};
 
-use crate::{Failure, INTERRUPTED, bytes_bar, watch_for_interrupts};
+use crate::failure::Failure;
+use crate::progress::{INTERRUPTED, bytes_bar, watch_for_interrupts};
+
+/// The accesses that a trace holds unless told otherwise: what valgrind gives in
+/// less than half a minute on a slow machine.
+const LIMIT: u64 = 4_000_000;
 
 #[derive(Subcommand)]
 pub(crate) enum RecordCommand {
-    /// Every memory access of a command, and what it does to its address
+    /// Record every memory access of a command, and what it does to its address
     /// space, by valgrind's lackey.
     Accesses {
         /// The file to write.
         #[arg(short, long, value_name = "FILE")]
         out: PathBuf,
-        /// Stop after so many accesses.
-        #[arg(long, value_name = "N")]
-        limit: Option<u64>,
+        /// Stop after so many accesses of all the command's programs together; 0
+        /// records to the end. Valgrind gives up to a million a second.
+        #[arg(long, value_name = "N", default_value_t = LIMIT)]
+        limit: u64,
         /// Write only so many accesses at a stretch, and what can fault in
         /// between; with --every.
         #[arg(long, value_name = "N", requires = "every")]
@@ -36,7 +43,7 @@ pub(crate) enum RecordCommand {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
-    /// What a command does with its heap: every allocation and release, and
+    /// Record what a command does with its heap: every allocation and release, and
     /// the accesses to what is allocated, by valgrind's lackey.
     Heap {
         /// The file to write.
@@ -56,7 +63,7 @@ pub(crate) enum RecordCommand {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
-    /// What the kernel's page allocator does while a command runs.
+    /// Record what the kernel's page allocator does while a command runs.
     ///
     /// Reads the kernel's tracepoints kmem:mm_page_* through tracefs, as root.
     Pages {
@@ -67,7 +74,7 @@ pub(crate) enum RecordCommand {
         #[arg(long)]
         system: bool,
         /// The kernel's buffer for each processor.
-        #[arg(long, value_name = "N", default_value_t = pages::record::BUFFER_KIB,
+        #[arg(long, value_name = "N", default_value_t = pages::BUFFER_KIB,
               value_parser = clap::value_parser!(u64).range(64..=1 << 22))]
         buffer_kib: u64,
         /// The command and its arguments.
@@ -79,6 +86,7 @@ pub(crate) enum RecordCommand {
 pub(crate) fn run(command: RecordCommand) -> Result<ExitCode, Failure> {
     match command {
         RecordCommand::Accesses { out, limit, burst, every, command } => {
+            let limit = Some(limit).filter(|&limit| limit > 0);
             record_accesses(&out, limit, sampling(burst, every), &command)
         }
         RecordCommand::Heap { out, limit, burst, every, command } => {
@@ -87,8 +95,25 @@ pub(crate) fn run(command: RecordCommand) -> Result<ExitCode, Failure> {
         RecordCommand::Pages { out, system, buffer_kib, command } => {
             record_pages(&out, system, buffer_kib, &command)
         }
-    }?;
-    Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Returns the exit code that passes on how the recorded command ended: 128 and
+/// the signal's number if a signal ended it, 0 if the recorder stopped it.
+fn exit_code(status: Option<ExitStatus>) -> ExitCode {
+    let Some(status) = status else { return ExitCode::SUCCESS };
+    let code = status.code().or_else(|| signal(status).map(|signal| 128 + signal));
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+#[cfg(unix)]
+fn signal(status: ExitStatus) -> Option<i32> {
+    std::os::unix::process::ExitStatusExt::signal(&status)
+}
+
+#[cfg(not(unix))]
+fn signal(_: ExitStatus) -> Option<i32> {
+    None
 }
 
 fn sampling(burst: Option<u64>, every: Option<u64>) -> Option<Sampling> {
@@ -126,19 +151,41 @@ fn record_heap(
     limit: Option<u64>,
     sampling: Option<Sampling>,
     command: &[OsString],
-) -> Result<(), Failure> {
+) -> Result<ExitCode, Failure> {
     let recording =
-        with_valgrind(limit, sampling, |options| heap::record::record_heap(command, out, options))?;
+        with_valgrind(limit, sampling, |options| heap::record_heap(command, out, options))?;
     let HeapTotals { reads, writes, failed_calls, unknown_calls, lost_calls, .. } =
         recording.totals;
     say!(
-        "{} events of {reads} reads and {writes} writes, {failed_calls} failed calls, \
+        "{}: {} events of {reads} reads and {writes} writes, {failed_calls} failed calls, \
          {unknown_calls} unknown, {lost_calls} lost, {} bytes, {}",
+        recorded(&recording.programs),
         recording.events,
         recording.file_bytes,
         out.display()
     );
-    Ok(())
+    left_out(&recording.programs, limit, recording.exit);
+    Ok(exit_code(recording.exit))
+}
+
+/// The name of the program that the recording is of.
+fn recorded(programs: &CommandPrograms) -> &str {
+    let run = programs.programs.iter().find(|run| run.recorded);
+    run.map_or("", |run| run.program.as_str())
+}
+
+/// Says on standard error what is not in the recording.
+fn left_out(programs: &CommandPrograms, limit: Option<u64>, exit: Option<ExitStatus>) {
+    for line in programs.left_out() {
+        let _ = writeln!(std::io::stderr(), "swath: {line}");
+    }
+    if let (None, Some(limit)) = (exit, limit) {
+        let _ = writeln!(
+            std::io::stderr(),
+            "swath: left out: everything after {limit} accesses, where the command was stopped \
+             (--limit 0 records to its end; behind a launcher, name the program itself)"
+        );
+    }
 }
 
 fn record_accesses(
@@ -146,16 +193,28 @@ fn record_accesses(
     limit: Option<u64>,
     sampling: Option<Sampling>,
     command: &[OsString],
-) -> Result<(), Failure> {
-    let recording = with_valgrind(limit, sampling, |options| record(command, out, options))?;
-    let (accesses, events) = (recording.accesses, recording.events);
-    let of = match recording.run_accesses {
+) -> Result<ExitCode, Failure> {
+    if let Some(limit) = limit {
+        // Valgrind gives 0.2 to 1 million accesses a second.
+        let (least, most) = (limit.div_ceil(1_000_000), limit.div_ceil(200_000));
+        let _ = writeln!(
+            std::io::stderr(),
+            "swath: at most {limit} accesses, in some {least} to {most} seconds"
+        );
+    }
+    let recording = with_valgrind(limit, sampling, |options| record_trace(command, out, options))?;
+    let AccessRecording { accesses, events, run_accesses, programs, file_bytes, exit } = recording;
+    let of = match run_accesses {
         run if run == accesses => String::new(),
         run => format!(" of {run}"),
     };
-    let bytes = recording.file_bytes;
-    say!("{accesses}{of} accesses, {events} events, {bytes} bytes, {}", out.display());
-    Ok(())
+    let program = recorded(&programs);
+    say!(
+        "{program}: {accesses}{of} accesses, {events} events, {file_bytes} bytes, {}",
+        out.display()
+    );
+    left_out(&programs, limit, exit);
+    Ok(exit_code(exit))
 }
 
 fn record_pages(
@@ -163,19 +222,19 @@ fn record_pages(
     whole_system: bool,
     buffer_kib: u64,
     command: &[OsString],
-) -> Result<(), Failure> {
+) -> Result<ExitCode, Failure> {
     // No way out at once here: the kernel's buffer has to be given back, and
     // the recording looks at the flag ten times a second.
     let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
     let bar = bytes_bar("page events");
-    let recording = pages::record::record(
+    let recording = pages::record_pages(
         command,
         out,
         &mut PageRecordOptions {
             whole_system,
             buffer_kib,
             level: 12,
-            tracefs: &pages::record::usual_tracefs(),
+            tracefs: &pages::usual_tracefs(),
             cancel: Some(&INTERRUPTED),
             progress: &mut |events| bar.0.set_position(events),
         },
@@ -193,5 +252,5 @@ fn record_pages(
         recording.file_bytes,
         out.display()
     );
-    Ok(())
+    Ok(exit_code(Some(recording.exit)))
 }

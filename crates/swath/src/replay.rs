@@ -11,7 +11,8 @@ use swath_lab::papers::green::replay::{
 };
 use swath_lab::papers::green::setting::LoadName;
 
-use crate::{Failure, INTERRUPTED, bytes_bar, watch_for_interrupts};
+use crate::failure::Failure;
+use crate::progress::{INTERRUPTED, bytes_bar, watch_for_interrupts};
 
 /// Arguments of `swath replay`.
 #[derive(Args)]

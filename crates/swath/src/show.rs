@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use swath_lab::papers::green::pages::requests;
-use swath_trace::access::stream::{AccessKind, Accesses, TraceError};
+use swath_trace::access::{AccessKind, TraceError, TraceReader};
 use swath_trace::container::FileError;
-use swath_trace::heap::file::HeapReader;
-use swath_trace::heap::summary::HeapSummary;
-use swath_trace::machine::snapshot::{FrameKind, RunLengths, Snapshot};
-use swath_trace::pages::events::PageChange;
-use swath_trace::pages::file::PageReader;
+use swath_trace::heap::{HeapReader, HeapSummary};
+use swath_trace::machine::{FrameKind, RunLengths, Snapshot};
+use swath_trace::pages::{PageChange, PageReader};
 
-use crate::Failure;
+use swath_trace::valgrind::CommandPrograms;
+
+use crate::failure::Failure;
 
 /// A snapshot, page events, a heap or a trace: the signature says which.
 pub(crate) fn show(file: &Path, json: bool) -> Result<(), Failure> {
@@ -32,7 +32,7 @@ fn show_snapshot(file: &Path, json: bool) -> Result<(), FileError> {
     Ok(())
 }
 
-/// How contiguous a machine's memory is.
+/// Prints how contiguous a machine's memory is.
 pub(crate) fn snapshot(snapshot: &Snapshot, json: bool) {
     let summary = snapshot.summary();
     if json {
@@ -64,7 +64,7 @@ fn print_runs(what: &str, runs: &RunLengths) {
     }
 }
 
-/// What a recording of page events holds, and what pairing makes of it.
+/// Prints what a recording of page events holds, and what pairing makes of it.
 fn show_pages(file: &Path, json: bool) -> Result<(), FileError> {
     let mut reader = PageReader::open(file)?;
     let head = reader.head().clone();
@@ -113,27 +113,39 @@ fn show_pages(file: &Path, json: bool) -> Result<(), FileError> {
     Ok(())
 }
 
-/// What a recording of a heap holds.
+/// Prints what a recording of a heap holds.
 fn show_heap(file: &Path, json: bool) -> Result<(), FileError> {
     let mut reader = HeapReader::open(file)?;
     let summary = HeapSummary::of(&mut reader)?;
     if json {
-        say!("{}", serde_json::json!({ "head": reader.head(), "summary": summary }));
+        let mut shown = serde_json::json!({ "head": reader.head(), "summary": summary });
+        if let Some(programs) = reader.programs() {
+            shown["programs"] = serde_json::json!(programs);
+        }
+        say!("{shown}");
         return Ok(());
     }
     for line in summary.lines(reader.head()) {
         say!("{line}");
     }
+    print_programs(reader.programs());
     Ok(())
 }
 
-/// What a trace holds, whosever its format is.
+/// Prints the programs of a recorded command that the recording is not of.
+fn print_programs(programs: Option<&CommandPrograms>) {
+    for line in programs.into_iter().flat_map(CommandPrograms::left_out) {
+        say!("{line}");
+    }
+}
+
+/// Prints what a trace of any format holds.
 fn show_accesses(file: &Path, json: bool) -> Result<(), TraceError> {
     let mut counts = [0u64; 3];
     let mut pages = BTreeSet::new();
-    let accesses = Accesses::open(file)?;
+    let mut accesses = TraceReader::open(file)?;
     let format = accesses.format();
-    for access in accesses {
+    for access in accesses.by_ref() {
         let access = access?;
         counts[match access.kind {
             AccessKind::Read => 0,
@@ -144,13 +156,15 @@ fn show_accesses(file: &Path, json: bool) -> Result<(), TraceError> {
     }
     let [reads, writes, fetches] = counts;
     if json {
-        say!(
-            "{}",
-            serde_json::json!({ "format": format, "reads": reads, "writes": writes,
-                                "fetches": fetches, "pages": pages.len() })
-        );
+        let mut shown = serde_json::json!({ "format": format, "reads": reads, "writes": writes,
+                                            "fetches": fetches, "pages": pages.len() });
+        if let Some(programs) = accesses.programs() {
+            shown["programs"] = serde_json::json!(programs);
+        }
+        say!("{shown}");
     } else {
         say!("{reads} reads, {writes} writes, {fetches} fetches, {} pages touched", pages.len());
+        print_programs(accesses.programs());
     }
     Ok(())
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::{Failure, bytes_bar, show};
+use crate::failure::Failure;
+use crate::progress::bytes_bar;
+use crate::show;
 
 /// Arguments of `swath snapshot`.
 #[derive(Args)]
@@ -20,7 +22,7 @@ pub(crate) struct SnapshotArgs {
 /// Takes the snapshot, writes it and says what it holds.
 pub(crate) fn run(SnapshotArgs { out, json }: &SnapshotArgs) -> Result<(), Failure> {
     let bar = bytes_bar("reading frames");
-    let snapshot = swath_trace::machine::record::capture(&mut |done, of| {
+    let snapshot = swath_trace::machine::capture(&mut |done, of| {
         bar.0.set_length(of);
         bar.0.set_position(done);
     })

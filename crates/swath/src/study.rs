@@ -8,12 +8,14 @@ use serde_json::{Value, json};
 use swath_lab::report::write::{self, ReportError};
 use swath_lab::source::real::{Machine, RealInput};
 use swath_lab::study::claim::Tally;
-use swath_lab::study::registry::{self, ReadyStudy};
+use swath_lab::study::kind::{ReadyStudy, Uses};
+use swath_lab::study::registry;
 use swath_lab::study::results::{Claim, StudyResult};
 use swath_lab::study::run::{Outcome, Run};
-use swath_trace::machine::snapshot::UnknownFrames;
+use swath_trace::machine::UnknownFrames;
 
-use crate::{Bar, Failure, watch_for_interrupts};
+use crate::failure::Failure;
+use crate::progress::{Bar, watch_for_interrupts};
 
 /// Arguments of `swath study`.
 #[derive(Args)]
@@ -193,12 +195,12 @@ fn list(plans: &Plans, json: bool) {
         let studies: Vec<Value> = plans
             .iter()
             .map(|plan| {
-                let (about, paper) = (plan.about(), plan.paper());
+                let (about, citation) = (plan.about(), plan.citation());
                 json!({
                     "study": about.study,
                     "kind": about.kind,
                     "title": about.title,
-                    "paper": paper.key,
+                    "paper": citation.key,
                 })
             })
             .collect();
@@ -268,7 +270,7 @@ fn unknown(wanted: &str, names: &[String]) -> String {
 }
 
 fn real_input(args: &StudyArgs, plans: &Plans) -> Result<RealInput, Failure> {
-    let uses = |of: fn(registry::Uses) -> bool| plans.iter().any(|plan| of(plan.uses()));
+    let uses = |of: fn(Uses) -> bool| plans.iter().any(|plan| of(plan.uses()));
     for (given, used, what) in [
         (
             args.real,

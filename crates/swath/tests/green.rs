@@ -10,7 +10,6 @@ use serde_json::Value;
 use snapbox::file;
 use swath_arch::Order;
 use swath_frame::Mobility;
-use swath_lab::papers::green::PAPER;
 use swath_lab::papers::green::machine::allocator::AllocatorName;
 use swath_lab::papers::green::machine::computer::drive;
 use swath_lab::papers::green::machine::config::{
@@ -18,7 +17,8 @@ use swath_lab::papers::green::machine::config::{
 };
 use swath_lab::papers::green::machine::view::{Look, MachineView};
 use swath_lab::papers::green::pages::requests::{ReplayOp, TimedOp};
-use swath_trace::pages::events::ZoneMax;
+use swath_lab::papers::green::paper::PAPER;
+use swath_trace::pages::ZoneMax;
 
 /// Seconds of random work: memory fills to three quarters, most of it goes
 /// again, in no order, and then little happens.

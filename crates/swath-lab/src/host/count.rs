@@ -52,7 +52,7 @@ pub struct Region {
     pub instructions: u64,
 }
 
-/// Why there is no count.
+/// Reasons why there is no count.
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
     /// Counting is written for Linux only.
@@ -82,7 +82,7 @@ pub enum CountError {
     /// The child ended before its work was done, or not with success.
     #[error("the counted child ended {}: {status}", place(.region))]
     ChildEnded {
-        /// How it ended.
+        /// Its end.
         status: ExitStatus,
         /// The region that it was in.
         region: Option<String>,
@@ -151,7 +151,7 @@ mod platform {
     /// The mark. Its default action is to be ignored, so a program with marks
     /// in it runs on when nobody traces it; a tracer is told all the same.
     const MARK: Signal = Signal::SIGURG;
-    /// How each line of the protocol starts: other lines on the child's
+    /// The beginning of each line of the protocol: other lines on the child's
     /// standard output are skipped.
     const PREFIX: &str = "swath-count:";
     const GO: &str = "go";
@@ -245,9 +245,9 @@ mod platform {
         lines: BufReader<ChildStdout>,
         /// The counted thread, once it is traced.
         traced: Option<Pid>,
-        /// Whether that thread stands still and waits to be resumed.
+        /// True if that thread stands still and waits to be resumed.
         stopped: bool,
-        /// How the process ended, once it has been reaped.
+        /// The end of the process, once it has been reaped.
         ended: Option<ExitStatus>,
         steps_max: u64,
         overhead_instructions: u64,
@@ -285,7 +285,7 @@ mod platform {
         }
     }
 
-    /// Why the counted thread stopped.
+    /// Reasons why the counted thread stops.
     enum Stop {
         Mark,
         Step,
@@ -572,7 +572,7 @@ mod platform {
         started
     }
 
-    /// Where the thread stands, on processors that repeat one instruction over
+    /// The thread's place, on processors that repeat one instruction over
     /// several steps. Gone already is no error, as in [`resumed`].
     #[cfg(target_arch = "x86_64")]
     fn program_counter(tid: Pid) -> Result<Option<i64>, CountError> {

@@ -1,4 +1,4 @@
-//! What large pages are worth on this machine: random updates and the release
+//! The worth of large pages on this machine: random updates and the release
 //! of memory, measured on Linux.
 //!
 //! Three kinds of anonymous memory are compared: 4 KiB pages
@@ -23,7 +23,7 @@ use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-/// What memory is made of.
+/// The pages that memory is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryKind {
@@ -39,7 +39,7 @@ impl MemoryKind {
     /// All three, in the order in which they are measured.
     pub const ALL: [Self; 3] = [Self::Base, Self::Transparent, Self::HugeTlb];
 
-    /// What it is called in a table.
+    /// Its name in a table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Base => "4 KiB pages",
@@ -49,7 +49,7 @@ impl MemoryKind {
     }
 }
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryPlan {
@@ -66,7 +66,7 @@ pub struct MemoryPlan {
     pub repeats: u32,
 }
 
-/// Why nothing was measured.
+/// Reasons why nothing is measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
@@ -79,7 +79,7 @@ pub enum MemoryError {
     /// A plan that cannot be run.
     #[error("{what}")]
     Plan {
-        /// What is wrong with it.
+        /// The fault.
         what: &'static str,
     },
     /// The machine has too little memory for the plan.
@@ -102,7 +102,7 @@ pub enum MemoryError {
     Wrong {
         /// On what.
         kind: MemoryKind,
-        /// How many words.
+        /// Number of words.
         words: u64,
     },
     /// Two tables that had the same updates differ.
@@ -149,7 +149,7 @@ pub struct Release {
     pub release_ns: Runs,
 }
 
-/// What was measured on one kind of memory.
+/// Measurements on one kind of memory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Measured {
     /// Bytes of the table that lay on huge pages, in each process.
@@ -163,13 +163,13 @@ pub struct Measured {
 /// One kind of memory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct KindResult {
-    /// Which.
+    /// The kind.
     pub kind: MemoryKind,
-    /// What was measured; or in words why this machine does not offer it.
+    /// The measurements; or in words why this machine does not offer it.
     pub outcome: Result<Measured, String>,
 }
 
-/// What about the machine the numbers depend on.
+/// Facts of the machine on which the numbers depend.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct HostFacts {
     /// `model name` of `/proc/cpuinfo`, empty if it has none.
@@ -178,9 +178,9 @@ pub struct HostFacts {
     pub processors: u64,
     /// `uname -r`.
     pub kernel_release: String,
-    /// When the kernel uses transparent huge pages: the choice in brackets.
+    /// The kernel's use of transparent huge pages: the choice in brackets.
     pub transparent_enabled: String,
-    /// How hard it tries to make one at a fault.
+    /// Its effort to make one at a fault.
     pub transparent_defrag: String,
     /// Bytes of a transparent huge page, 0 if the kernel does not say.
     pub transparent_bytes: u64,
@@ -201,7 +201,7 @@ pub struct RealMemory {
     pub kinds: Vec<KindResult>,
 }
 
-/// What a parent asks a child for.
+/// A parent's request to a child.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request {
@@ -209,7 +209,7 @@ struct Request {
     plan: MemoryPlan,
 }
 
-/// What a child answers.
+/// A child's answer.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answer {
@@ -342,7 +342,7 @@ fn ask(
     Ok(answer)
 }
 
-/// What the child that [`measure`] has started does: measures as `request`
+/// Does the work of the child that [`measure`] has started: measures as `request`
 /// says, and gives what it has to print on standard output.
 ///
 /// # Errors

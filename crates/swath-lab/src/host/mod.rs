@@ -1,4 +1,6 @@
-//! TODO host.
+//! Measurements of the machine that runs a study: exact instruction counts of a
+//! child process, and the worth of its large pages.
 
 pub mod count;
+pub(crate) mod machine;
 pub mod memory;

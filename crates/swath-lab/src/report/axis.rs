@@ -163,7 +163,7 @@ pub(crate) fn extent(values: &[f64]) -> Option<(f64, f64)> {
     Some((low, high))
 }
 
-/// How to write the ticks of an axis: as many decimals as the step needs, in
+/// Writes the ticks of an axis: as many decimals as the step needs, in
 /// thousands, millions … where the numbers are long.
 fn labels(step: f64, magnitude: f64) -> impl Fn(f64) -> String {
     let scientific = !(1e-4..1e13).contains(&magnitude);

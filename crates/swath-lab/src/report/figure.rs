@@ -49,7 +49,7 @@ pub enum FigureError {
     Drawing {
         /// The figure's id.
         figure: String,
-        /// What the library says.
+        /// The library's words.
         why: String,
     },
 }

@@ -1,4 +1,5 @@
-//! TODO report.
+//! The report: each study as files, its figures as SVG, and one page over all of
+//! them.
 
 pub(crate) mod axis;
 pub mod figure;

@@ -33,7 +33,7 @@ pub(crate) enum Marker {
     Bowtie,
 }
 
-/// How a design's points look.
+/// The look of a design's points.
 pub(crate) struct Style {
     pub(crate) ink: Ink,
     pub(crate) marker: Marker,
@@ -67,13 +67,13 @@ const FURTHER: [Style; 6] = [
     style(ink([0x1f, 0x1f, 0x1f], "#f2f2f2"), Marker::Square, true),
 ];
 
-/// Which colour and marker each design of a study has. The paper's designs
+/// The colour and marker of each design of a study. The paper's designs
 /// always have their own; the others take the further ones in the order in
 /// which they first appear. So a study's designs differ up to the eleventh.
 #[derive(Clone, Debug, Default)]
 pub struct Palette {
     others: Vec<String>,
-    /// Which of the paper's designs are in the study.
+    /// The paper's designs that are in the study.
     known: [bool; KNOWN.len()],
 }
 

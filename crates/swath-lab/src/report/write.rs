@@ -18,7 +18,8 @@ use crate::report::figure::{
     FigureError, Palette, {self},
 };
 use crate::report::page;
-use crate::study::registry::{ReadyStudy, built_in};
+use crate::study::kind::ReadyStudy;
+use crate::study::registry::built_in;
 use crate::study::results::{
     Figure, FigureKind, HostResult, Place, ResultError, Series, StudyResult, check_pair,
 };
@@ -34,9 +35,9 @@ pub const INDEX_FILE: &str = "index.html";
 /// A study's two results, as written or read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// What follows from plan and seed.
+    /// The part that follows from plan and seed.
     pub result: StudyResult,
-    /// What depends on the machine.
+    /// The part that depends on the machine.
     pub host: Option<HostResult>,
 }
 
@@ -48,7 +49,7 @@ pub enum ReportError {
     File {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
     /// A file's text is not a result.
@@ -56,7 +57,7 @@ pub enum ReportError {
     Json {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with line and column.
+        /// The fault, with line and column.
         source: serde_json::Error,
     },
     /// A result cannot be written, or one that was read is wrong in itself.
@@ -64,7 +65,7 @@ pub enum ReportError {
     Result {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         source: ResultError,
     },
     /// The directory has another name than the study in it.
@@ -86,7 +87,7 @@ pub enum ReportError {
     Figure {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         source: FigureError,
     },
 }

@@ -1,4 +1,4 @@
-//! What physical memory looks like before a study asks for some of it:
+//! The state of physical memory before a study asks for some of it:
 //! synthetic free blocks, memory aged by random use, or a real machine's.
 
 use rand::RngExt;
@@ -18,7 +18,7 @@ pub type Allocator<R = HeadOfList> = PageBuddy<Box<[u64]>, R>;
 pub enum Source<'a> {
     /// Free blocks of one size at random places ([`scattered_blocks`]).
     Blocks {
-        /// How many.
+        /// Number of them.
         count: u64,
         /// Frames in each.
         block_frames: u64,
@@ -29,7 +29,7 @@ pub enum Source<'a> {
     Aged {
         /// All frames.
         frames: u64,
-        /// How.
+        /// The way of it.
         ageing: Ageing,
     },
     /// These extents are free: ascending and apart.
@@ -199,7 +199,7 @@ pub fn scattered_blocks(
         .collect())
 }
 
-/// How memory is aged: random requests and releases under pressure, then
+/// The ageing of memory: random requests and releases under pressure, then
 /// releases down to the level that is wanted.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ageing {

@@ -1,4 +1,5 @@
-//! TODO source.
+//! Inputs of studies that are no plan: memory before a study asks for some, and real
+//! machines and programs.
 
 pub mod memory;
 pub mod real;

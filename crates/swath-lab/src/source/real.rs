@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use swath_arch::{Extent, Pfn};
 
-use swath_trace::access::stream::{Accesses, TraceError};
-use swath_trace::machine::snapshot::{Snapshot, UnknownFrames};
+use swath_trace::access::{TraceError, TraceReader};
+use swath_trace::machine::{Snapshot, UnknownFrames};
 
 /// A snapshot of a real machine.
 const SHIPPED_MACHINE: &[u8] = include_bytes!("../../data/machine.swsnap");
@@ -17,7 +17,7 @@ const SHIPPED_MACHINE: &[u8] = include_bytes!("../../data/machine.swsnap");
 /// The accesses of a real program.
 const SHIPPED_TRACE: &[u8] = include_bytes!("../../data/sort.swtrace");
 
-/// What a real compiler asks of its memory, and a sample of its accesses.
+/// The requests of a real compiler, and a sample of its accesses.
 const SHIPPED_COMPILER: &[u8] = include_bytes!("../../data/cc1.swtrace");
 
 /// Real input that cannot be read.
@@ -26,7 +26,7 @@ const SHIPPED_COMPILER: &[u8] = include_bytes!("../../data/cc1.swtrace");
 pub struct InputError {
     /// The file, or what the shipped recording is called.
     pub file: String,
-    /// What is wrong, with the byte where there is one.
+    /// The fault, with the byte where there is one.
     pub what: String,
 }
 
@@ -46,10 +46,10 @@ pub struct RealInput {
 pub struct Machine {
     /// The snapshot's file name, or what it is called.
     pub name: String,
-    /// Where it was loaded from, to load it again in another process; `None`
+    /// The file that it was loaded from, to load it again in another process; `None`
     /// is the shipped one.
     pub file: Option<PathBuf>,
-    /// How its unknown frames were counted.
+    /// The counting of its unknown frames.
     pub unknown: UnknownFrames,
     /// Its free extents, ascending.
     pub free: Vec<Extent>,
@@ -89,7 +89,7 @@ impl Machine {
             .collect()
     }
 
-    /// How many frames are free.
+    /// Counts the free frames.
     pub fn free_frames(&self) -> u64 {
         self.free.iter().map(|extent| extent.count).sum()
     }
@@ -120,7 +120,7 @@ impl Trace {
         Self { recording: Recording::Compiler }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> String {
         match &self.recording {
             Recording::File(file) => file_name(file),
@@ -132,12 +132,12 @@ impl Trace {
     /// Its accesses from the first on.
     ///
     /// # Errors
-    /// As [`Accesses::open`].
-    pub fn open(&self) -> Result<Accesses, TraceError> {
+    /// As [`TraceReader::open`].
+    pub fn open(&self) -> Result<TraceReader, TraceError> {
         match &self.recording {
-            Recording::File(path) => Accesses::open(path),
-            Recording::Sort => Accesses::from_reader(Cursor::new(SHIPPED_TRACE), None),
-            Recording::Compiler => Accesses::from_reader(Cursor::new(SHIPPED_COMPILER), None),
+            Recording::File(path) => TraceReader::open(path),
+            Recording::Sort => TraceReader::from_reader(Cursor::new(SHIPPED_TRACE), None),
+            Recording::Compiler => TraceReader::from_reader(Cursor::new(SHIPPED_COMPILER), None),
         }
     }
 

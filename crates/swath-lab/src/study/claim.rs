@@ -12,7 +12,6 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::study::grid::{Evidence, Missing};
-use crate::study::results::ResultError;
 
 /// The judgement on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -91,7 +90,7 @@ struct ClaimFields {
     unit: Unit,
     tolerance: Tolerance,
     verdict: Verdict,
-    /// Why it is not measured, not comparable or an identity.
+    /// The reason why it is not measured, not comparable or an identity.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     reason: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -176,6 +175,18 @@ pub enum ClaimFault {
     /// The same measured number is said to be of two subjects.
     #[error("its number, {0}, is also that of another claim with another figure of the paper")]
     Shared(f64),
+}
+
+/// An error in a claim, and the claim.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("claim at {place:?} ({says:?}): {what}")]
+pub struct ClaimError {
+    /// The section, figure or table of the paper.
+    pub place: String,
+    /// The statement in words.
+    pub says: String,
+    /// The fault.
+    pub what: ClaimFault,
 }
 
 /// Conditions that the paper states, beside those of the plan.
@@ -366,12 +377,12 @@ impl<F> Statement<F> {
 }
 
 impl Claim {
-    /// Where the paper says it: section, figure or table.
+    /// The place in the paper: section, figure or table.
     pub fn place(&self) -> &str {
         &self.fields.place
     }
 
-    /// What the paper says, in words.
+    /// The paper's statement, in words.
     pub fn says(&self) -> &str {
         &self.fields.says
     }
@@ -456,13 +467,13 @@ impl Claim {
         self
     }
 
-    pub(crate) fn check(&self) -> Result<(), ResultError> {
+    pub(crate) fn check(&self) -> Result<(), ClaimError> {
         self.fields.check()
     }
 
     /// An error if this claim and another are made from one number: the same
     /// selections and value, but another figure of the paper.
-    pub(crate) fn check_apart(&self, other: &Self) -> Result<(), ResultError> {
+    pub(crate) fn check_apart(&self, other: &Self) -> Result<(), ClaimError> {
         let (one, two) = (&self.fields, &other.fields);
         let Some(measured) = one.measured else { return Ok(()) };
         let same = one.measured == two.measured && one.source == two.source;
@@ -474,8 +485,8 @@ impl Claim {
 }
 
 impl ClaimFields {
-    fn error(&self, what: ClaimFault) -> ResultError {
-        ResultError::Claim { place: self.place.clone(), says: self.says.clone(), what }
+    fn error(&self, what: ClaimFault) -> ClaimError {
+        ClaimError { place: self.place.clone(), says: self.says.clone(), what }
     }
 
     /// The verdict of the numbers.
@@ -489,7 +500,7 @@ impl ClaimFields {
         }
     }
 
-    fn check(&self) -> Result<(), ResultError> {
+    fn check(&self) -> Result<(), ClaimError> {
         let usable = match self.paper {
             PaperFigure::Value(value) => value.is_finite(),
             PaperFigure::Range(low, high) => low.is_finite() && high.is_finite() && low <= high,
@@ -518,9 +529,9 @@ impl ClaimFields {
 }
 
 impl TryFrom<ClaimFields> for Claim {
-    type Error = ResultError;
+    type Error = ClaimError;
 
-    fn try_from(fields: ClaimFields) -> Result<Self, ResultError> {
+    fn try_from(fields: ClaimFields) -> Result<Self, ClaimError> {
         fields.check()?;
         Ok(Self { fields })
     }

@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use crate::study::estimate::Estimate;
-use crate::study::results::{Place, Point, Spread};
+use crate::study::point::{Place, Point, Spread};
 
 /// A coordinate on an axis.
 #[derive(Clone, Debug, PartialEq)]

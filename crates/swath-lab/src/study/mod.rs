@@ -7,12 +7,16 @@
 //! ```
 
 pub mod bounds;
+pub mod child;
+pub mod citation;
 pub mod claim;
 pub mod estimate;
 pub mod grid;
+pub mod kind;
 pub mod old;
 pub mod paper;
 pub mod plan;
+pub mod point;
 pub mod registry;
 pub mod results;
 pub mod run;

@@ -1,36 +1,30 @@
-//! A paper: its citation, once, and its studies.
+//! A paper: its citation and its studies.
 
-use crate::study::registry::Entry;
+use crate::study::citation::Citation;
+use crate::study::kind::AnyStudy;
 
 /// A paper that the laboratory reproduces.
 #[derive(Clone, Copy)]
 pub struct Paper {
-    /// The key by which documents cite it, as in `docs/papers.md`: "Duong and Hur 2020".
-    pub key: &'static str,
-    /// Authors as the paper names them.
-    pub authors: &'static str,
-    /// The title.
-    pub title: &'static str,
-    /// Journal, conference or occasion.
-    pub venue: &'static str,
-    /// The year of publication; `None` where the paper gives none.
-    pub year: Option<u16>,
-    /// The digital object identifier, if there is one.
-    pub doi: Option<&'static str>,
+    /// The citation, which stands here alone.
+    pub citation: Citation,
     /// Its studies in the order of the report.
     pub studies: &'static [Entry],
 }
 
-impl Paper {
-    /// The paper as a reader would cite it: authors, title, venue, year, DOI.
-    pub fn citation(&self) -> String {
-        let mut text = format!("{}, {}, {}", self.authors, self.title, self.venue);
-        if let Some(year) = self.year {
-            text.push_str(&format!(", {year}"));
-        }
-        if let Some(doi) = self.doi {
-            text.push_str(&format!(", doi:{doi}"));
-        }
-        text
-    }
+/// One study of the registry: code, and the text of the plan beside it.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// The code.
+    pub code: &'static dyn AnyStudy,
+    /// The plan.
+    pub plan: &'static str,
+}
+
+/// An entry: the code and the plan of a study.
+#[macro_export]
+macro_rules! entry {
+    ($code:expr, $plan:literal) => {
+        $crate::study::paper::Entry { code: &$code, plan: include_str!($plan) }
+    };
 }

@@ -1,4 +1,4 @@
-//! What a study found: the figures' series, and the paper's claims judged.
+//! The results of a study: the figures' series, and the paper's claims judged.
 //!
 //! A [`StudyResult`] is a function of the study's plan and seed, so it holds
 //! nothing that depends on the machine that ran it: the same plan and seed
@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 pub use crate::study::claim::{
-    Claim, ClaimFault, PaperFigure, Statement, Tally, Tolerance, Unit, Verdict,
+    Claim, ClaimError, ClaimFault, PaperFigure, Statement, Tally, Tolerance, Unit, Verdict,
 };
-use crate::study::estimate::Estimate;
+pub use crate::study::point::{Place, Point, Spread};
 
-/// What one study found. Everything in it follows from `plan` and `seed`.
+/// The result of one study. Everything in it follows from `plan` and `seed`.
 ///
 /// Invariants, walked by [`StudyResult::check`]: the study's name can be a
 /// directory's name; figures have different ids and different [file
@@ -42,17 +42,17 @@ pub struct StudyResult {
     pub plan: serde_json::Value,
     /// The finding in one paragraph of plain text.
     pub finding: String,
-    /// How the figures are drawn, in the order of the report.
+    /// The drawing of the figures, in the order of the report.
     pub figures: Vec<Figure>,
     /// The measured series of all figures.
     pub series: Vec<Series>,
-    /// What the paper says beside what was measured.
+    /// The paper's claims beside the measurements.
     pub claims: Vec<Claim>,
-    /// What a reader must know to judge the figures, one paragraph each.
+    /// Facts that a reader must know to judge the figures, one paragraph each.
     pub notes: Vec<String>,
 }
 
-/// What a study measured that depends on the machine it ran on: times, ratios
+/// The measurements of a study that depend on the machine it ran on: times, ratios
 /// of times, instruction counts. Invariants as for [`StudyResult`], walked by
 /// [`HostResult::check`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,26 +62,26 @@ pub struct HostResult {
     pub study: String,
     /// The machine in words: processor, cores, operating system.
     pub host: String,
-    /// How the figures are drawn. Their file names differ from those of the
+    /// The drawing of the figures. Their file names differ from those of the
     /// study result beside them ([`check_pair`]).
     pub figures: Vec<Figure>,
     /// The measured series of all figures.
     pub series: Vec<Series>,
-    /// What the paper says beside what was measured.
+    /// The paper's claims beside the measurements.
     pub claims: Vec<Claim>,
-    /// What a reader must know to judge the figures, one paragraph each.
+    /// Facts that a reader must know to judge the figures, one paragraph each.
     pub notes: Vec<String>,
 }
 
-/// How one figure is drawn. Its data are the [`Series`] that carry its id.
+/// The drawing of one figure. Its data are the [`Series`] that carry its id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// The paper's name for it ("Fig. 11") or a name of our own.
     pub id: String,
-    /// What it shows, in a few words.
+    /// Its subject, in a few words.
     pub title: String,
-    /// How it is drawn.
+    /// The kind of drawing.
     pub kind: FigureKind,
     /// The x axis in words, with its unit: "free block size (pages)".
     pub x_label: String,
@@ -96,7 +96,7 @@ pub struct Figure {
     pub caption: String,
 }
 
-/// How a figure is drawn.
+/// A kind of drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
@@ -124,9 +124,9 @@ pub enum FigureKind {
 pub struct Series {
     /// The id of its [`Figure`].
     pub figure: String,
-    /// What the points' x is, as a name with its unit last: `free_block_frames`.
+    /// The quantity of the points' x, as a name with its unit last: `free_block_frames`.
     pub x: String,
-    /// What the points' y is, as a name with its unit last: `tlb_hit_rate`.
+    /// The quantity of the points' y, as a name with its unit last: `tlb_hit_rate`.
     pub y: String,
     /// The design that was measured: TRAD, PCAD, AT, PBS, BBS, …
     pub design: String,
@@ -134,74 +134,7 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// One measurement: `[x, y]` in JSON, or `["category", y]` for bars, with `n` and
-/// the ends of the 95% interval behind it if it depends on a seed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "PointForm", into = "PointForm")]
-pub struct Point {
-    /// The place on the x axis.
-    pub x: Place,
-    /// The measured value.
-    pub y: f64,
-    /// The value's spread over seeds, if it depends on one.
-    pub spread: Option<Spread>,
-}
-
-/// A place on the x axis.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Place {
-    /// A number.
-    At(f64),
-    /// A category.
-    In(String),
-}
-
-/// The spread of a measured value over seeds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
-    /// Number of seeds.
-    pub n: u32,
-    /// Ends of the 95% interval; none with a single seed.
-    pub interval: Option<(f64, f64)>,
-}
-
-impl Spread {
-    /// The spread of an estimate; none if it depends on no seed.
-    pub fn of(estimate: &Estimate) -> Option<Self> {
-        let exact = *estimate == Estimate::exact(estimate.value);
-        (!exact).then_some(Self { n: estimate.n, interval: estimate.interval })
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum PointForm {
-    Exact(Place, f64),
-    Sampled(Place, f64, u32, Option<(f64, f64)>),
-}
-
-impl From<PointForm> for Point {
-    fn from(form: PointForm) -> Self {
-        match form {
-            PointForm::Exact(x, y) => Self { x, y, spread: None },
-            PointForm::Sampled(x, y, n, interval) => {
-                Self { x, y, spread: Some(Spread { n, interval }) }
-            }
-        }
-    }
-}
-
-impl From<Point> for PointForm {
-    fn from(Point { x, y, spread }: Point) -> Self {
-        match spread {
-            None => Self::Exact(x, y),
-            Some(Spread { n, interval }) => Self::Sampled(x, y, n, interval),
-        }
-    }
-}
-
-/// What is wrong with a result, and where.
+/// Errors in a result, each with its place.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ResultError {
     /// The study's name cannot be a directory's name on every system.
@@ -265,19 +198,12 @@ pub enum ResultError {
         design: String,
         /// The point's place in the series, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The fault.
         what: PointFault,
     },
-    /// A claim's figure or tolerance is not a usable number.
-    #[error("claim at {place:?} ({says:?}): {what}")]
-    Claim {
-        /// Where the paper makes the claim.
-        place: String,
-        /// What the paper says.
-        says: String,
-        /// What is wrong with it.
-        what: ClaimFault,
-    },
+    /// A claim's numbers are not usable, or contradict its verdict.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
 }
 
 /// The largest magnitude of a point's x and y and of an axis' ends: far above
@@ -288,7 +214,7 @@ fn drawable(value: f64) -> bool {
     value.abs() <= MAGNITUDE_MAX
 }
 
-/// What is wrong with a point.
+/// Faults of a point.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum PointFault {
     /// x is not a number, or beyond [`MAGNITUDE_MAX`].
@@ -471,7 +397,7 @@ impl Series {
         }
     }
 
-    /// Whether every point fits a figure of this kind.
+    /// Checks that every point fits a figure of this kind.
     pub(crate) fn check(&self, kind: FigureKind) -> Result<(), ResultError> {
         let mut categories = BTreeSet::new();
         for (index, point) in self.points.iter().enumerate() {
@@ -498,57 +424,5 @@ impl Series {
             });
         }
         Ok(())
-    }
-}
-
-impl Point {
-    /// A value at a place, without a spread.
-    pub const fn new(x: Place, y: f64) -> Self {
-        Self { x, y, spread: None }
-    }
-
-    /// A value at a number, without a spread.
-    pub const fn at(x: f64, y: f64) -> Self {
-        Self::new(Place::At(x), y)
-    }
-
-    /// A value in a category, without a spread.
-    pub fn named(category: impl Into<String>, y: f64) -> Self {
-        Self::new(Place::In(category.into()), y)
-    }
-
-    /// The same point with a spread.
-    #[must_use]
-    pub fn with_spread(self, spread: Option<Spread>) -> Self {
-        Self { spread, ..self }
-    }
-
-    /// The same place on the x axis with another value.
-    #[must_use]
-    pub fn with_y(&self, y: f64) -> Self {
-        Self::new(self.x.clone(), y)
-    }
-
-    /// The measured value.
-    pub const fn y(&self) -> f64 {
-        self.y
-    }
-}
-
-impl From<(f64, f64)> for Point {
-    fn from((x, y): (f64, f64)) -> Self {
-        Self::at(x, y)
-    }
-}
-
-impl From<(&str, f64)> for Point {
-    fn from((category, y): (&str, f64)) -> Self {
-        Self::named(category, y)
-    }
-}
-
-impl From<(String, f64)> for Point {
-    fn from((category, y): (String, f64)) -> Self {
-        Self::named(category, y)
     }
 }

@@ -18,7 +18,8 @@
 
 use swath_arch::VirtAddr;
 
-use crate::access::stream::{Access, AccessKind, BATCH, Content, TraceError};
+use crate::access::content::{Content, TraceError};
+use crate::access::event::{AccessKind, BATCH, MemoryAccess};
 use crate::input::Input;
 
 const RECORD_BYTES: usize = 64;
@@ -44,8 +45,8 @@ fn addresses(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 #[inline]
-fn access(addr: u64, kind: AccessKind) -> Access {
-    Access { addr: VirtAddr::new(addr), len_bytes: 1, kind }
+fn access(addr: u64, kind: AccessKind) -> MemoryAccess {
+    MemoryAccess { addr: VirtAddr::new(addr), len_bytes: 1, kind }
 }
 
 impl ChampSim {
@@ -53,14 +54,14 @@ impl ChampSim {
         Self { input }
     }
 
-    /// Whether `head` starts with a record and holds no record that cannot be.
+    /// Returns true if `head` starts with a record and holds no record that cannot be.
     pub(crate) fn is_plausible(head: &[u8]) -> bool {
         let (records, _) = head.as_chunks();
         !records.is_empty() && records.iter().all(|record| wrong_flag(record).is_none())
     }
 
     /// Appends accesses; none at the end.
-    pub(crate) fn decode(&mut self, out: &mut Vec<Access>) -> Result<(), TraceError> {
+    pub(crate) fn decode(&mut self, out: &mut Vec<MemoryAccess>) -> Result<(), TraceError> {
         while out.len() < BATCH {
             if let Err(source) = self.input.fill(RECORD_BYTES) {
                 return Err(self.input.source().explain(source));

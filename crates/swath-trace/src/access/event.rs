@@ -1,24 +1,69 @@
-//! What a program does to its address space, between its accesses.
+//! A program's accesses, and its changes of the address space between them.
 //!
 //! A trace that holds only accesses does not say which memory the program had
-//! asked for, in what pieces, and when it gave it back. [`Event`] says so: the
+//! asked for, in what pieces, and when it gave it back. [`TraceEvent`] says so: the
 //! system calls that change the address space, in their exact place among the
-//! accesses. [`Items`] hands out both; a reader that wants accesses alone
-//! reads [`Accesses`], which leaves events out.
-
-use std::iter::FusedIterator;
+//! accesses. [`TraceItems`] hands out both; a reader that wants accesses alone
+//! reads [`TraceReader`], which leaves events out.
 
 use serde::Serialize;
 use swath_arch::{PageRange, VirtAddr, Vpn};
 
-use crate::access::stream::{Access, Accesses, TraceError};
-
 /// Pages that 64 bits can address.
 const PAGES: u64 = 1 << 52;
 
-/// What may be done with a page.
+/// Kind of an access.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessKind {
+    /// Loads data.
+    Read,
+    /// Stores data.
+    Write,
+    /// Fetches an instruction.
+    Fetch,
+}
+
+/// One access of a program to its memory.
+///
+/// Every reader hands out accesses of at least one byte that end within the
+/// address space. An access that lies across a page boundary is **one**
+/// access; [`MemoryAccess::pages`] gives each page that it needs translated.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MemoryAccess {
+    /// Address of the first byte.
+    pub addr: VirtAddr,
+    /// Length in bytes, 1 or more.
+    pub len_bytes: u16,
+    /// Kind of the access.
+    pub kind: AccessKind,
+}
+
+impl MemoryAccess {
+    /// An access of `len_bytes` at `addr`, or `None` if it is empty or ends
+    /// beyond the last address.
+    #[inline]
+    pub const fn new(addr: VirtAddr, len_bytes: u16, kind: AccessKind) -> Option<Self> {
+        if len_bytes == 0 || addr.raw().checked_add(len_bytes as u64 - 1).is_none() {
+            return None;
+        }
+        Some(Self { addr, len_bytes, kind })
+    }
+
+    /// The pages that the access touches, ascending: one, or two where it
+    /// lies across a boundary (more only beyond 4097 bytes). A TLB is asked
+    /// once for each.
+    #[inline]
+    pub const fn pages(self) -> PageRange {
+        let first = self.addr.page();
+        let last = VirtAddr::new(self.addr.raw().wrapping_add(self.len_bytes as u64 - 1)).page();
+        PageRange::new(first, last.raw().wrapping_sub(first.raw()).wrapping_add(1))
+    }
+}
+
+/// Kinds of access that a page permits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Protection {
+pub struct MapProtection {
     /// Loads.
     pub read: bool,
     /// Stores.
@@ -27,7 +72,7 @@ pub struct Protection {
     pub execute: bool,
 }
 
-impl Protection {
+impl MapProtection {
     /// Loads and stores: the heap, the stack.
     pub const READ_WRITE: Self = Self { read: true, write: true, execute: false };
     /// Loads alone.
@@ -44,14 +89,14 @@ impl Protection {
     }
 }
 
-/// What a mapping shows.
+/// Source of the contents of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Backing {
+pub enum MapBacking {
     /// Memory that starts as zeros.
     Anonymous,
     /// A file's pages, in order.
     File {
-        /// Which file: two mappings with one number show one file. Numbers
+        /// Number of the file: two mappings with one number show one file. Numbers
         /// count from 0 and stand for no name.
         file: u64,
         /// The page of the file that the mapping's first page shows.
@@ -64,44 +109,44 @@ pub enum Backing {
 /// Every reader hands out ranges of at least one page that end within the
 /// address space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Event {
+pub enum TraceEvent {
     /// `pages` are mapped anew; what was mapped there before is gone.
     Map {
-        /// Where.
+        /// Pages concerned.
         pages: PageRange,
-        /// What may be done with them.
-        protection: Protection,
-        /// What they show.
-        backing: Backing,
+        /// Accesses that they permit.
+        protection: MapProtection,
+        /// Source of their contents.
+        backing: MapBacking,
         /// Writes are seen by all that map the same; otherwise they are the
         /// mapping's own.
         shared: bool,
     },
     /// Nothing is mapped at `pages` any more. There may have been nothing.
     Unmap {
-        /// Where.
+        /// Pages concerned.
         pages: PageRange,
     },
     /// `pages`, as far as they are mapped, may be used differently.
     Protect {
-        /// Where.
+        /// Pages concerned.
         pages: PageRange,
-        /// How from now on.
-        protection: Protection,
+        /// Accesses that they permit from now on.
+        protection: MapProtection,
     },
     /// The contents of `pages` are given up, the mapping stays: the next
     /// access to each faults again.
     Discard {
-        /// Where.
+        /// Pages concerned.
         pages: PageRange,
     },
-    /// What `from` shows is shown by `to`, with its frames; nothing is mapped
+    /// The frames that `from` showed are shown by `to`; nothing is mapped
     /// at what lies in `from` alone any more. The lengths differ when a
     /// mapping grows or shrinks.
     Move {
-        /// Where it was.
+        /// Pages before.
         from: PageRange,
-        /// Where it is.
+        /// Pages after.
         to: PageRange,
     },
     /// A child starts with a copy of the address space. What the child does is
@@ -109,7 +154,7 @@ pub enum Event {
     Fork,
     /// So many accesses, 1 or more, were left out here by sampling.
     Skip {
-        /// How many.
+        /// Number of them.
         accesses: u64,
     },
 }
@@ -129,15 +174,15 @@ pub fn pages_of(addr: u64, len_bytes: u64) -> Option<PageRange> {
     page_range(first.raw(), last.raw() - first.raw() + 1)
 }
 
-impl Event {
-    /// Whether the ranges are what every reader promises.
+impl TraceEvent {
+    /// Returns true if the ranges are what every reader promises.
     pub(crate) fn is_sound(&self) -> bool {
         let sound = |pages: &PageRange| page_range(pages.start.raw(), pages.count).is_some();
         match self {
             Self::Map { pages, backing, .. } => {
                 let file = match backing {
-                    Backing::Anonymous => true,
-                    Backing::File { first_page, .. } => *first_page < PAGES,
+                    MapBacking::Anonymous => true,
+                    MapBacking::File { first_page, .. } => *first_page < PAGES,
                 };
                 sound(pages) && file
             }
@@ -153,18 +198,18 @@ impl Event {
 
 /// An access or an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Item {
+pub enum TraceItem {
     /// An access.
-    Access(Access),
+    Access(MemoryAccess),
     /// An event.
-    Event(Event),
+    Event(TraceEvent),
 }
 
-/// How a recording was thinned out: of each `period_accesses` accesses of the
+/// Rule by which a recording was thinned out: of each `period_accesses` accesses of the
 /// run the first `burst_accesses` are in the trace. Outside the bursts the
 /// trace holds what can fault: all events, and each page's first access and
-/// first write after it was mapped (after a [`Event::Discard`]; the first write
-/// also after an [`Event::Fork`]).
+/// first write after it was mapped (after a [`TraceEvent::Discard`]; the first write
+/// also after an [`TraceEvent::Fork`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 pub struct Sampling {
     /// Accesses recorded at a stretch, 1 or more.
@@ -184,7 +229,7 @@ impl Sampling {
     }
 }
 
-/// What a trace says of itself before its first access.
+/// Facts that a trace states before its first access.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct TraceHeader {
     /// The program's name, without the path to it: printable ASCII, at most
@@ -194,12 +239,15 @@ pub struct TraceHeader {
     pub sampling: Option<Sampling>,
 }
 
+/// Accesses decoded at a time. A line or record adds at most seven more.
+pub(crate) const BATCH: usize = 4096;
+
 /// Decoded accesses, and the events among them.
 #[derive(Default)]
 pub(crate) struct Batch {
-    pub(crate) accesses: Vec<Access>,
+    pub(crate) accesses: Vec<MemoryAccess>,
     /// Each with the number of accesses before it; ascending.
-    pub(crate) events: Vec<(usize, Event)>,
+    pub(crate) events: Vec<(usize, TraceEvent)>,
 }
 
 impl Batch {
@@ -212,58 +260,28 @@ impl Batch {
         self.events.clear();
     }
 
-    pub(crate) fn push_event(&mut self, event: Event) {
+    pub(crate) fn push_event(&mut self, event: TraceEvent) {
         self.events.push((self.accesses.len(), event));
     }
 }
 
-/// Accesses and events of a trace, in the order of the file.
-///
-/// After an error or the end there is nothing more.
-pub struct Items(Accesses);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Items {
-    /// What the trace says of itself; `None` if its format says nothing.
-    pub fn header(&self) -> Option<&TraceHeader> {
-        self.0.header()
+    #[test]
+    fn pages_of_an_access() {
+        let pages = |addr, len| {
+            let pages =
+                MemoryAccess::new(VirtAddr::new(addr), len, AccessKind::Read).unwrap().pages();
+            (pages.start.raw(), pages.count)
+        };
+        assert_eq!(pages(0x1fff, 1), (1, 1));
+        assert_eq!(pages(0x1fff, 2), (1, 2));
+        assert_eq!(pages(0x1000, 4096), (1, 1));
+        assert_eq!(pages(0x1fff, 4098), (1, 3));
+        assert_eq!(pages(u64::MAX, 1), (u64::MAX >> 12, 1));
+        assert_eq!(MemoryAccess::new(VirtAddr::new(u64::MAX), 2, AccessKind::Read), None);
+        assert_eq!(MemoryAccess::new(VirtAddr::new(0), 0, AccessKind::Read), None);
     }
 }
-
-impl Accesses {
-    /// Accesses with the events among them, from here on.
-    pub fn items(self) -> Items {
-        Items(self)
-    }
-}
-
-impl Iterator for Items {
-    type Item = Result<Item, TraceError>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        if let Some(event) = self.0.next_event() {
-            return Some(Ok(Item::Event(event)));
-        }
-        match self.0.buffered() {
-            Some(access) => Some(Ok(Item::Access(access))),
-            None => self.after_refill(),
-        }
-    }
-}
-
-impl Items {
-    #[cold]
-    fn after_refill(&mut self) -> Option<<Self as Iterator>::Item> {
-        while self.0.refill_or_fail()? {
-            if let Some(event) = self.0.next_event() {
-                return Some(Ok(Item::Event(event)));
-            }
-            if let Some(access) = self.0.buffered() {
-                return Some(Ok(Item::Access(access)));
-            }
-        }
-        self.0.take_failure().map(Err)
-    }
-}
-
-impl FusedIterator for Items {}

@@ -5,7 +5,7 @@
 //! store of the same bytes and is handed out as those two. ADDR is hexadecimal
 //! without a prefix, LEN decimal. With `--trace-syscalls=yes` the calls that
 //! change the address space are read as well
-//! ([`access_syscall`]). Every other line is skipped:
+//! ([`Syscalls`]). Every other line is skipped:
 //! valgrind's own (`==PID== …`) and what the program wrote.
 //!
 //! Each line, the last too, ends in a line feed: without it nobody knows
@@ -13,8 +13,9 @@
 
 use swath_arch::VirtAddr;
 
+use crate::access::content::{Content, TraceError};
 use crate::access::event::Batch;
-use crate::access::stream::{Access, AccessKind, BATCH, Content, TraceError};
+use crate::access::event::{AccessKind, BATCH, MemoryAccess};
 use crate::access::syscall;
 use crate::access::syscall::Syscalls;
 use crate::input::Input;
@@ -32,10 +33,10 @@ pub(crate) struct Lackey {
     syscalls: Syscalls,
 }
 
-/// What stands at the start of some bytes.
+/// Line at the start of some bytes.
 enum Line {
     /// An access, ` M` if `modifies`, and the bytes that its line takes.
-    Access { access: Access, modifies: bool, len: usize },
+    Access { access: MemoryAccess, modifies: bool, len: usize },
     /// Something else.
     Other,
     /// An access whose line has not ended where the bytes do.
@@ -110,7 +111,7 @@ fn parse(bytes: &[u8]) -> Line {
     let Ok(len_bytes) = u16::try_from(len_bytes) else {
         return Line::Wrong("a length of more than 65535 bytes");
     };
-    match Access::new(VirtAddr::new(addr), len_bytes, kind) {
+    match MemoryAccess::new(VirtAddr::new(addr), len_bytes, kind) {
         Some(access) => Line::Access { access, modifies, len: at + 1 },
         None => Line::Wrong("an access of no bytes or beyond the last address"),
     }
@@ -142,7 +143,7 @@ impl Lackey {
                     Line::Access { access, modifies, len } => {
                         out.accesses.push(access);
                         if modifies {
-                            out.accesses.push(Access { kind: AccessKind::Write, ..access });
+                            out.accesses.push(MemoryAccess { kind: AccessKind::Write, ..access });
                         }
                         at += len;
                         lines += 1;

@@ -1,11 +1,27 @@
-//! TODO access.
+//! Address traces: the accesses of a program, in order, and what it did to its
+//! address space between them.
+//!
+//! A [`TraceReader`] reads three formats (valgrind lackey's text, ChampSim's
+//! records and Swath's own `.swtrace`), plain or compressed, within bounded
+//! memory; a [`TraceWriter`] writes the last, and [`record_accesses`] makes one
+//! of a command that it runs.
 
-pub mod champsim;
-pub mod event;
-pub mod lackey;
-pub mod record;
+mod champsim;
+pub(crate) mod content;
+pub(crate) mod event;
+pub(crate) mod file;
+mod lackey;
+pub(crate) mod reader;
+pub(crate) mod record;
 #[cfg(target_os = "linux")]
-pub(crate) mod sample;
-pub mod stream;
-pub mod swath;
-pub(crate) mod syscall;
+mod sample;
+mod syscall;
+
+pub use content::{Compression, TraceError};
+pub use event::{
+    AccessKind, MapBacking, MapProtection, MemoryAccess, Sampling, TraceEvent, TraceHeader,
+    TraceItem, pages_of,
+};
+pub use file::{TRACE_FORMAT, TraceWriter};
+pub use reader::{TraceFormat, TraceItems, TraceReader};
+pub use record::{AccessRecording, record_accesses};

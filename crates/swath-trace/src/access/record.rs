@@ -1,149 +1,55 @@
 //! Recording the accesses of a program.
 //!
-//! [`record`] runs a command under `valgrind --tool=lackey` and converts its
-//! log on the way through a pipe; the text, some fifteen bytes to an access,
-//! never reaches a disk. The program keeps its standard input, output and
-//! error: valgrind opens the pipe by its name under `/proc`, so the log needs
-//! none of the three. Child processes of the program are not recorded.
+//! [`record_accesses`] runs a command under `valgrind --tool=lackey` and
+//! converts the log of each of its programs on the way through a pipe; the
+//! text, some fifteen bytes to an access, never reaches a disk. The program
+//! keeps its standard input, output and error: valgrind opens the pipe by a
+//! name, so the log needs none of the three.
 //!
 //! System calls stand in the same log, so the trace tells what the program did
 //! to its address space between which accesses. A run too long to keep is
-//! thinned out by [`Sampling`].
+//! thinned out by [`Sampling`](crate::access::Sampling).
 
 use std::ffi::OsString;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
-use std::sync::atomic::AtomicBool;
 
-use crate::access::event::Sampling;
-use crate::access::stream::TraceError;
+use crate::programs::CommandPrograms;
+use crate::valgrind::options::{RecordError, RecordOptions, check};
 
-/// How to record.
-pub struct RecordOptions<'a> {
-    /// Stop the program after so many accesses; `None` lets it run to its end.
-    pub accesses_max: Option<u64>,
-    /// Write only bursts of the run; `None` writes every access.
-    pub sampling: Option<Sampling>,
-    /// zstd's level, 1 (fast) to 19 (small).
-    pub level: i32,
-    /// The valgrind to run, a path or a name to be found in `PATH`.
-    pub valgrind: PathBuf,
-    /// Set by a handler of Ctrl-C: the recording stops and leaves no file.
-    pub cancel: Option<&'a AtomicBool>,
-    /// Told the accesses so far, now and then.
-    pub progress: &'a mut dyn FnMut(u64),
-}
-
-/// What was recorded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Recording {
-    /// Accesses of the run.
+/// Facts of a recording of accesses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AccessRecording {
+    /// Number of accesses of the program that was recorded.
     pub run_accesses: u64,
-    /// Accesses written.
+    /// Number of accesses written.
     pub accesses: u64,
-    /// Events written.
+    /// Number of events written.
     pub events: u64,
+    /// Programs of the command, the recorded one among them.
+    pub programs: CommandPrograms,
     /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// How the program ended; `None` if it was stopped at the limit.
+    /// Status with which the command ended; `None` if it was stopped at the
+    /// limit.
     pub exit: Option<ExitStatus>,
 }
 
-/// Why nothing was recorded; no file is left, and an older one is untouched.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordError {
-    /// There is no such valgrind.
-    #[error(
-        "{valgrind} was not found: install valgrind (for example `apt install valgrind`), or \
-         record where it is installed"
-    )]
-    NoValgrind {
-        /// What was looked for.
-        valgrind: PathBuf,
-    },
-    /// There is no command to run.
-    #[error("no command to record")]
-    NoCommand,
-    /// This system has no `/proc` to name the pipe by.
-    #[error("recording needs Linux; this is {os}")]
-    Unsupported {
-        /// The operating system.
-        os: &'static str,
-    },
-    /// Valgrind ended without a single access.
-    #[error("nothing was recorded: {command} ended with {status} before its first access")]
-    NothingRecorded {
-        /// The program.
-        command: String,
-        /// How it ended.
-        status: ExitStatus,
-    },
-    /// Valgrind's log is not what lackey writes.
-    #[error("valgrind's log: {source}")]
-    Trace {
-        /// What is wrong with it.
-        source: TraceError,
-    },
-    /// A sampling that leaves nothing out, or everything.
-    #[error("a burst has at least one access and fewer than there are from burst to burst")]
-    Sampling,
-    /// No library for the program's allocator.
-    #[error(
-        "recording a heap needs 64-bit Linux with the GNU C library; this program was built for \
-         {target}"
-    )]
-    NoLibrary {
-        /// Architecture and operating system.
-        target: String,
-    },
-    /// The program runs without the library that tells of its allocator.
-    #[error(
-        "nothing of {command}'s heap was told: it is linked statically, runs with another's \
-         rights, or its loader did not load what LD_PRELOAD names"
-    )]
-    NotPreloaded {
-        /// The program.
-        command: String,
-    },
-    /// Ctrl-C.
-    #[error("cancelled")]
-    Cancelled,
-    /// A file, pipe or process could not be made or written.
-    #[error("{source}")]
-    Io {
-        /// The system's words.
-        #[from]
-        source: io::Error,
-    },
-}
-
 /// Runs `command` (the program and its arguments) under valgrind and writes
-/// its accesses to `output`, which appears whole or not at all. Lackey gives
-/// about a million accesses a second.
+/// the accesses of the program that counts to `output`, which appears whole or
+/// not at all: of the programs that ran to their end (and did not give way to
+/// another by `exec`) the one with most accesses. Lackey gives about a million
+/// accesses a second.
 ///
 /// # Errors
 /// A [`RecordError`].
-pub fn record(
+pub fn record_accesses(
     command: &[OsString],
     output: &Path,
     options: &mut RecordOptions<'_>,
-) -> Result<Recording, RecordError> {
+) -> Result<AccessRecording, RecordError> {
     check(command, options)?;
     system::record(command, output, options)
-}
-
-/// What can be known to be wrong before anything runs.
-pub(crate) fn check(command: &[OsString], options: &RecordOptions<'_>) -> Result<(), RecordError> {
-    if command.is_empty() {
-        return Err(RecordError::NoCommand);
-    }
-    let sound = |s: &Sampling| Sampling::new(s.burst_accesses, s.period_accesses).is_some();
-    if !options.sampling.as_ref().is_none_or(sound) {
-        return Err(RecordError::Sampling);
-    }
-    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -154,187 +60,76 @@ mod system {
         _: &[OsString],
         _: &Path,
         _: &mut RecordOptions<'_>,
-    ) -> Result<Recording, RecordError> {
+    ) -> Result<AccessRecording, RecordError> {
         Err(RecordError::Unsupported { os: std::env::consts::OS })
     }
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) mod system {
-    use std::ffi::OsStr;
-    use std::io::{PipeReader, PipeWriter, Write};
-    use std::os::fd::AsRawFd;
-    use std::process::{Child, Command};
+mod system {
+    use std::fs::File;
+    use std::io::{BufWriter, Write};
 
     use super::*;
-    use crate::access::event::{Item, TraceHeader};
+    use crate::access::event::{Sampling, TraceHeader, TraceItem};
+    use crate::access::file::TraceWriter;
+    use crate::access::reader::TraceItems;
     use crate::access::sample::Sampler;
-    use crate::access::stream::{Accesses, TraceFormat};
-    use crate::access::swath::TraceWriter;
-    use crate::command::{cancelled, close_after, name, program_name};
-
-    /// Accesses between two looks at the outside.
-    const LOOK_EVERY: u64 = 1 << 16;
-
-    /// What was written.
-    struct Written {
-        run_accesses: u64,
-        accesses: u64,
-        events: u64,
-    }
+    use crate::valgrind::run::{Made, Program, Share, Unfinished, record as record_programs};
 
     pub(crate) fn record(
         command: &[OsString],
         output: &Path,
         options: &mut RecordOptions<'_>,
-    ) -> Result<Recording, RecordError> {
-        let arguments = ["--trace-syscalls=yes"];
-        let made =
-            under_lackey(command, output, options, &arguments, None, |log, file, options| {
-                convert(command, log, file, options)
-            })?;
-        let Made { made: Written { run_accesses, accesses, events }, file_bytes, exit } = made;
-        Ok(Recording { run_accesses, accesses, events, file_bytes, exit })
+    ) -> Result<AccessRecording, RecordError> {
+        let (sampling, level) = (options.sampling, options.level);
+        let made = record_programs(
+            command,
+            output,
+            options,
+            &["--trace-syscalls=yes"],
+            None,
+            |program, items, file, share| convert(&program, items, file, share, sampling, level),
+            |sampler, programs, _| {
+                let run_accesses = sampler.seen();
+                let writer = sampler.finish()?;
+                let counts = (run_accesses, writer.count(), writer.events());
+                writer.finish_with(programs)?.flush()?;
+                Ok(counts)
+            },
+        )?;
+        let Made { made: (run_accesses, accesses, events), programs, file_bytes, exit } = made;
+        Ok(AccessRecording { run_accesses, accesses, events, programs, file_bytes, exit })
     }
 
-    /// The log of a process, from its first line on.
-    pub(crate) struct Log {
-        pub(crate) pid: u32,
-        pub(crate) lines: PipeReader,
-    }
-
-    /// A file that was made of a log.
-    pub(crate) struct Made<T> {
-        /// What `convert` says of it.
-        pub(crate) made: T,
-        pub(crate) file_bytes: u64,
-        /// How the program ended; `None` if it was stopped.
-        pub(crate) exit: Option<ExitStatus>,
-    }
-
-    /// Runs `command` under lackey, with further `arguments` for valgrind and
-    /// a library to preload, and lets `convert` write `output` from the log; it
-    /// says as well whether the log came to its end. The file appears whole or
-    /// not at all.
-    pub(crate) fn under_lackey<T>(
-        command: &[OsString],
-        output: &Path,
-        options: &mut RecordOptions<'_>,
-        arguments: &[&str],
-        preload: Option<&OsStr>,
-        convert: impl FnOnce(
-            Log,
-            &mut dyn Write,
-            &mut RecordOptions<'_>,
-        ) -> Result<(T, bool), RecordError>,
-    ) -> Result<Made<T>, RecordError> {
-        let (made, exit) = crate::output::replace(output, |file| {
-            let (log, log_end) = io::pipe()?;
-            let mut child = start(command, &options.valgrind, arguments, preload, &log_end)?;
-            // With this process's end open, the log does not end before the
-            // child has opened it, nor go on after the child is gone.
-            let watcher = close_after(&child, log_end);
-            let converted = convert(Log { pid: child.id(), lines: log }, file, options);
-            // Not reaped yet, whatever the watcher saw, so the number is still
-            // this child's; killing one that has ended does nothing.
-            child.kill()?;
-            let status = child.wait()?;
-            let _ = watcher.join();
-            match converted {
-                Ok((made, ended)) => Ok((made, ended.then_some(status))),
-                Err(RecordError::Trace {
-                    source: TraceError::Empty | TraceError::NoAccesses { .. },
-                }) => Err(RecordError::NothingRecorded { command: name(command), status }),
-                Err(error) => Err(error),
-            }
-        })?;
-        Ok(Made { made, file_bytes: std::fs::metadata(output)?.len(), exit })
-    }
-
-    /// Whether the access after `seen` others is within the limit. Now and then
-    /// looks at the outside.
-    pub(crate) fn goes_on(seen: u64, options: &mut RecordOptions<'_>) -> Result<bool, RecordError> {
-        if options.accesses_max.is_some_and(|max| seen >= max) {
-            return Ok(false);
-        }
-        if seen.is_multiple_of(LOOK_EVERY) {
-            (options.progress)(seen);
-            if cancelled(options.cancel) {
-                return Err(RecordError::Cancelled);
-            }
-        }
-        Ok(true)
-    }
-
-    fn start(
-        command: &[OsString],
-        valgrind: &Path,
-        arguments: &[&str],
-        preload: Option<&OsStr>,
-        log_end: &PipeWriter,
-    ) -> Result<Child, RecordError> {
-        let log = format!("/proc/{}/fd/{}", std::process::id(), log_end.as_raw_fd());
-        let mut start = Command::new(valgrind);
-        if let Some(library) = preload {
-            start.env("LD_PRELOAD", library);
-        }
-        start
-            .args(["-q", "--tool=lackey", "--trace-mem=yes", "--basic-counts=no"])
-            .arg("--child-silent-after-fork=yes")
-            .args(arguments)
-            .arg(format!("--log-file={log}"))
-            .arg("--")
-            .args(command)
-            .spawn()
-            .map_err(|source| match source.kind() {
-                io::ErrorKind::NotFound => {
-                    RecordError::NoValgrind { valgrind: valgrind.to_owned() }
-                }
-                _ => RecordError::Io { source },
-            })
-    }
-
-    /// Copies the log into the trace.
+    /// Copies the log of a program into a trace that lacks its end.
     fn convert(
-        command: &[OsString],
-        log: Log,
-        file: &mut dyn Write,
-        options: &mut RecordOptions<'_>,
-    ) -> Result<(Written, bool), RecordError> {
-        let Log { pid, lines } = log;
-        let trace = |source| RecordError::Trace { source };
-        let header = TraceHeader { program: program_name(command), sampling: options.sampling };
-        let writer = TraceWriter::with_header(file, options.level, &header)?;
-        let mut sampler = Sampler::new(writer, options.sampling);
-        let mut ended = true;
-        let accesses = Accesses::from_reader(lines, Some(TraceFormat::Lackey)).map_err(trace)?;
+        program: &Program,
+        items: TraceItems,
+        file: BufWriter<File>,
+        mut share: Share,
+        sampling: Option<Sampling>,
+        level: i32,
+    ) -> Result<Unfinished<Sampler<BufWriter<File>>>, RecordError> {
+        let header = TraceHeader { program: program.name.clone(), sampling };
+        let writer = TraceWriter::with_header(file, level, &header)?;
+        let mut sampler = Sampler::new(writer, sampling);
         // The log has begun, so the program is loaded and little more. Without
         // the list its image is mapped page by page.
-        if let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) {
+        if let Ok(maps) = std::fs::read_to_string(format!("/proc/{}/maps", program.pid)) {
             sampler.started_with(&maps);
         }
-        for item in accesses.items() {
-            let access = match item.map_err(trace)? {
-                Item::Access(access) => access,
-                Item::Event(event) => {
-                    sampler.event(event)?;
-                    continue;
+        for item in items {
+            match item.map_err(|source| RecordError::Trace { source })? {
+                TraceItem::Access(access) => {
+                    if !share.take() {
+                        break;
+                    }
+                    sampler.access(access)?;
                 }
-            };
-            if !goes_on(sampler.seen(), options)? {
-                ended = false;
-                break;
+                TraceItem::Event(event) => sampler.event(event)?,
             }
-            sampler.access(access)?;
         }
-        if cancelled(options.cancel) {
-            return Err(RecordError::Cancelled);
-        }
-        let run_accesses = sampler.seen();
-        let writer = sampler.finish()?;
-        let (accesses, events) = (writer.count(), writer.events());
-        writer.finish()?;
-        (options.progress)(run_accesses);
-        Ok((Written { run_accesses, accesses, events }, ended))
+        Ok(Unfinished { accesses: sampler.seen(), stream: sampler })
     }
 }

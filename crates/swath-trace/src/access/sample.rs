@@ -1,28 +1,26 @@
-//! What stands between a log and the trace made of it: the mappings that no
+//! The step between a log and the trace made of it: the mappings that no
 //! system call made, and sampling.
 //!
 //! A program does not ask for all of its memory: its image, the loader and the
 //! stack are there when it starts. The log does not tell of them, the kernel's
 //! list of the process's mappings does. Each is written as an
-//! [`Event::Map`] before the first access to it; a page in no list (the stack
+//! [`TraceEvent::Map`] before the first access to it; a page in no list (the stack
 //! grows) is a mapping of its own.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{
-    Write, {self},
-};
+use std::io::{self, Write};
 
 use foldhash::fast::FixedState;
 use swath_arch::{BASE_PAGE_BYTES, PageRange, Vpn};
 
-use crate::access::event::{Backing, Event, Protection, Sampling, page_range};
-use crate::access::stream::{Access, AccessKind};
-use crate::access::swath::TraceWriter;
+use crate::access::event::{AccessKind, MemoryAccess};
+use crate::access::event::{MapBacking, MapProtection, Sampling, TraceEvent, page_range};
+use crate::access::file::TraceWriter;
 
 /// Files of mappings that no system call made are numbered from here.
 const FIRST_IMAGE_FILE: u64 = 1 << 32;
 
-/// What a page has seen since it was mapped.
+/// Marks of a page since it was mapped.
 const TOUCHED: u8 = 1;
 const WRITTEN: u8 = 2;
 
@@ -32,8 +30,8 @@ const SLOTS: usize = 256;
 /// A mapping that was there before the program's first system call.
 struct Segment {
     pages: PageRange,
-    protection: Protection,
-    backing: Backing,
+    protection: MapProtection,
+    backing: MapBacking,
     shared: bool,
 }
 
@@ -51,15 +49,15 @@ fn segments(maps: &str) -> Vec<Segment> {
         let flags = words.next()?.as_bytes();
         let has = |at: usize, letter: u8| flags.get(at) == Some(&letter);
         let protection =
-            Protection { read: has(0, b'r'), write: has(1, b'w'), execute: has(2, b'x') };
+            MapProtection { read: has(0, b'r'), write: has(1, b'w'), execute: has(2, b'x') };
         let first_page = hex(words.next()?)? / BASE_PAGE_BYTES;
         let (device, inode) = (words.next()?, words.next()?);
         let backing = match inode {
-            "0" => Backing::Anonymous,
+            "0" => MapBacking::Anonymous,
             _ => {
                 let next = FIRST_IMAGE_FILE + files.len() as u64;
                 let file = *files.entry((device.to_owned(), inode.to_owned())).or_insert(next);
-                Backing::File { file, first_page }
+                MapBacking::File { file, first_page }
             }
         };
         Some(Segment { pages, protection, backing, shared: has(3, b's') })
@@ -112,7 +110,7 @@ impl<W: Write> Sampler<W> {
     /// O(1), and O(log regions) for the first access and the first write to a
     /// page.
     #[inline]
-    pub(crate) fn access(&mut self, access: Access) -> io::Result<()> {
+    pub(crate) fn access(&mut self, access: MemoryAccess) -> io::Result<()> {
         let needs = match access.kind {
             AccessKind::Write => TOUCHED | WRITTEN,
             AccessKind::Read | AccessKind::Fetch => TOUCHED,
@@ -138,7 +136,7 @@ impl<W: Write> Sampler<W> {
         self.writer.push(access)
     }
 
-    /// Whether the page sees anything of `needs` for the first time.
+    /// Returns true if the page sees anything of `needs` for the first time.
     fn look(&mut self, page: u64, needs: u8) -> io::Result<bool> {
         let had = self.pages.get(&page).copied().unwrap_or(0);
         if had == 0 {
@@ -152,7 +150,7 @@ impl<W: Write> Sampler<W> {
         Ok(has != had)
     }
 
-    /// Where `page` is not mapped yet: the part of the segment around it that
+    /// Maps, if `page` is not mapped yet, the part of the segment around it that
     /// is not mapped either.
     fn ensure_mapped(&mut self, page: u64) -> io::Result<()> {
         let below = self.regions.range(..=page).next_back().map_or(0, |(_, &end)| end);
@@ -162,25 +160,25 @@ impl<W: Write> Sampler<W> {
         let above = self.regions.range(page..).next().map_or(u64::MAX, |(&start, _)| start);
         let found = self.image.iter().find(|segment| segment.pages.contains(Vpn::new(page)));
         let event = match found {
-            None => Event::Map {
+            None => TraceEvent::Map {
                 pages: PageRange::new(Vpn::new(page), 1),
-                protection: Protection::READ_WRITE,
-                backing: Backing::Anonymous,
+                protection: MapProtection::READ_WRITE,
+                backing: MapBacking::Anonymous,
                 shared: false,
             },
             Some(segment) => {
                 let start = segment.pages.start.raw().max(below);
                 let end = segment.pages.end().raw().min(above);
                 let backing = match segment.backing {
-                    Backing::Anonymous => Backing::Anonymous,
-                    Backing::File { file, first_page } => {
+                    MapBacking::Anonymous => MapBacking::Anonymous,
+                    MapBacking::File { file, first_page } => {
                         let first_page = first_page + (start - segment.pages.start.raw());
-                        Backing::File { file, first_page }
+                        MapBacking::File { file, first_page }
                     }
                 };
                 let pages = PageRange::new(Vpn::new(start), end - start);
                 let (protection, shared) = (segment.protection, segment.shared);
-                Event::Map { pages, protection, backing, shared }
+                TraceEvent::Map { pages, protection, backing, shared }
             }
         };
         self.event(event)
@@ -188,24 +186,24 @@ impl<W: Write> Sampler<W> {
 
     /// O(log regions + pages that the event covers and that were touched, but
     /// at most all that were).
-    pub(crate) fn event(&mut self, event: Event) -> io::Result<()> {
+    pub(crate) fn event(&mut self, event: TraceEvent) -> io::Result<()> {
         match event {
-            Event::Map { pages, .. } => {
+            TraceEvent::Map { pages, .. } => {
                 self.unmap(pages);
                 self.regions.insert(pages.start.raw(), pages.end().raw());
             }
-            Event::Unmap { pages } => self.unmap(pages),
-            Event::Move { from, to } => {
+            TraceEvent::Unmap { pages } => self.unmap(pages),
+            TraceEvent::Move { from, to } => {
                 self.unmap(from);
                 self.unmap(to);
                 self.regions.insert(to.start.raw(), to.end().raw());
             }
-            Event::Discard { pages } => self.forget(pages),
-            Event::Fork => {
+            TraceEvent::Discard { pages } => self.forget(pages),
+            TraceEvent::Fork => {
                 self.pages.values_mut().for_each(|bits| *bits &= !WRITTEN);
                 self.slots.fill((u64::MAX, 0));
             }
-            Event::Protect { .. } | Event::Skip { .. } => {}
+            TraceEvent::Protect { .. } | TraceEvent::Skip { .. } => {}
         }
         self.tell_skipped()?;
         self.writer.push_event(event)
@@ -242,7 +240,7 @@ impl<W: Write> Sampler<W> {
     fn tell_skipped(&mut self) -> io::Result<()> {
         match std::mem::take(&mut self.skipped) {
             0 => Ok(()),
-            accesses => self.writer.push_event(Event::Skip { accesses }),
+            accesses => self.writer.push_event(TraceEvent::Skip { accesses }),
         }
     }
 
@@ -260,8 +258,8 @@ mod tests {
     use swath_arch::VirtAddr;
 
     use super::*;
-    use crate::access::event::{Item, TraceHeader};
-    use crate::access::stream::Accesses;
+    use crate::access::event::{TraceHeader, TraceItem};
+    use crate::access::reader::TraceReader;
 
     const MAPS: &str = "\
 00400000-00403000 r--p 00000000 fe:00 77   /usr/bin/some program
@@ -276,29 +274,29 @@ not a line
         PageRange::new(Vpn::new(start), count)
     }
 
-    fn anonymous(start: u64, count: u64) -> Event {
-        let (protection, backing) = (Protection::READ_WRITE, Backing::Anonymous);
-        Event::Map { pages: range(start, count), protection, backing, shared: false }
+    fn anonymous(start: u64, count: u64) -> TraceEvent {
+        let (protection, backing) = (MapProtection::READ_WRITE, MapBacking::Anonymous);
+        TraceEvent::Map { pages: range(start, count), protection, backing, shared: false }
     }
 
-    fn access(page: u64, kind: AccessKind) -> Access {
-        Access::new(VirtAddr::new(page << 12 | 8), 4, kind).unwrap()
+    fn access(page: u64, kind: AccessKind) -> MemoryAccess {
+        MemoryAccess::new(VirtAddr::new(page << 12 | 8), 4, kind).unwrap()
     }
 
-    /// What a sampler writes of these items.
-    fn written(maps: &str, sampling: Option<Sampling>, items: &[Item]) -> Vec<Item> {
+    /// Returns what a sampler writes of these items.
+    fn written(maps: &str, sampling: Option<Sampling>, items: &[TraceItem]) -> Vec<TraceItem> {
         let header = TraceHeader { program: String::new(), sampling };
         let writer = TraceWriter::with_header(Vec::new(), 1, &header).unwrap();
         let mut sampler = Sampler::new(writer, sampling);
         sampler.started_with(maps);
         for item in items {
             match *item {
-                Item::Access(access) => sampler.access(access).unwrap(),
-                Item::Event(event) => sampler.event(event).unwrap(),
+                TraceItem::Access(access) => sampler.access(access).unwrap(),
+                TraceItem::Event(event) => sampler.event(event).unwrap(),
             }
         }
         let bytes = sampler.finish().unwrap().finish().unwrap();
-        let accesses = Accesses::from_reader(Cursor::new(bytes), None).unwrap();
+        let accesses = TraceReader::from_reader(Cursor::new(bytes), None).unwrap();
         accesses.items().map(Result::unwrap).collect()
     }
 
@@ -307,10 +305,10 @@ not a line
         let all = segments(MAPS);
         assert_eq!(all.len(), 4);
         assert_eq!(all[1].pages, range(0x403, 2));
-        assert_eq!(all[1].backing, Backing::File { file: FIRST_IMAGE_FILE, first_page: 3 });
-        assert_eq!(all[1].protection, Protection { read: true, write: false, execute: true });
-        assert_eq!(all[2].backing, Backing::Anonymous);
-        assert_eq!(all[3].backing, Backing::File { file: FIRST_IMAGE_FILE + 1, first_page: 2 });
+        assert_eq!(all[1].backing, MapBacking::File { file: FIRST_IMAGE_FILE, first_page: 3 });
+        assert_eq!(all[1].protection, MapProtection { read: true, write: false, execute: true });
+        assert_eq!(all[2].backing, MapBacking::Anonymous);
+        assert_eq!(all[3].backing, MapBacking::File { file: FIRST_IMAGE_FILE + 1, first_page: 2 });
         assert!(all[3].shared && !all[2].shared);
         for odd in ["", "-", "0-", "1-0 r", "ffffffffffffffff-0 rw-p 0 0 0", "400000-401000"] {
             assert!(segments(odd).is_empty(), "{odd}");
@@ -323,56 +321,56 @@ not a line
     fn the_image_is_told_when_it_is_touched() {
         use AccessKind::{Fetch, Read};
         let items = [
-            Item::Event(anonymous(0x403, 1)),
-            Item::Access(access(0x404, Fetch)),
-            Item::Access(access(0x404, Fetch)),
-            Item::Access(access(0x403, Read)),
-            Item::Access(access(0x999, Read)),
-            Item::Event(Event::Unmap { pages: range(0x404, 1) }),
-            Item::Access(access(0x501, Read)),
+            TraceItem::Event(anonymous(0x403, 1)),
+            TraceItem::Access(access(0x404, Fetch)),
+            TraceItem::Access(access(0x404, Fetch)),
+            TraceItem::Access(access(0x403, Read)),
+            TraceItem::Access(access(0x999, Read)),
+            TraceItem::Event(TraceEvent::Unmap { pages: range(0x404, 1) }),
+            TraceItem::Access(access(0x501, Read)),
         ];
-        let image = Event::Map {
+        let image = TraceEvent::Map {
             pages: range(0x404, 1),
-            protection: Protection { read: true, write: false, execute: true },
-            backing: Backing::File { file: FIRST_IMAGE_FILE, first_page: 4 },
+            protection: MapProtection { read: true, write: false, execute: true },
+            backing: MapBacking::File { file: FIRST_IMAGE_FILE, first_page: 4 },
             shared: false,
         };
         let mut expected = items.to_vec();
-        expected.insert(6, Item::Event(anonymous(0x500, 2)));
-        expected.insert(4, Item::Event(anonymous(0x999, 1)));
-        expected.insert(1, Item::Event(image));
+        expected.insert(6, TraceItem::Event(anonymous(0x500, 2)));
+        expected.insert(4, TraceItem::Event(anonymous(0x999, 1)));
+        expected.insert(1, TraceItem::Event(image));
         assert_eq!(written(MAPS, None, &items), expected);
     }
 
     /// Against a model that keeps sets: random mixes of everything.
     #[test]
     fn sampling_keeps_bursts_and_what_can_fault() {
-        use rand::{RngExt, SeedableRng};
+        use swath_arch::testing::Random;
         for seed in 0..40 {
-            let mut random = rand_pcg::Pcg64::seed_from_u64(seed);
+            let mut random = Random::new(seed);
             let (burst, period) = (3, 11);
             let mut items = Vec::new();
             for _ in 0..600 {
-                let pages = range(random.random_range(0..300), random.random_range(1..40));
-                let to = range(random.random_range(0..300), random.random_range(1..40));
-                items.push(match random.random_range(0..60) {
-                    0 => Item::Event(anonymous(pages.start.raw(), pages.count)),
-                    1 => Item::Event(Event::Unmap { pages }),
-                    2 => Item::Event(Event::Discard { pages }),
-                    3 => Item::Event(Event::Move { from: pages, to }),
-                    4 => Item::Event(Event::Fork),
+                let pages = range(random.within(0..300), random.within(1..40));
+                let to = range(random.within(0..300), random.within(1..40));
+                items.push(match random.below(60) {
+                    0 => TraceItem::Event(anonymous(pages.start.raw(), pages.count)),
+                    1 => TraceItem::Event(TraceEvent::Unmap { pages }),
+                    2 => TraceItem::Event(TraceEvent::Discard { pages }),
+                    3 => TraceItem::Event(TraceEvent::Move { from: pages, to }),
+                    4 => TraceItem::Event(TraceEvent::Fork),
                     5 => {
-                        let protection = Protection::READ;
-                        Item::Event(Event::Protect { pages, protection })
+                        let protection = MapProtection::READ;
+                        TraceItem::Event(TraceEvent::Protect { pages, protection })
                     }
                     // Some lie across a page boundary.
                     6..9 => {
-                        let addr = VirtAddr::new((random.random_range(1..300) << 12) - 2);
-                        Item::Access(Access::new(addr, 4, AccessKind::Write).unwrap())
+                        let addr = VirtAddr::new((random.within(1..300) << 12) - 2);
+                        TraceItem::Access(MemoryAccess::new(addr, 4, AccessKind::Write).unwrap())
                     }
                     n => {
                         let kinds = [AccessKind::Read, AccessKind::Write, AccessKind::Fetch];
-                        Item::Access(access(random.random_range(0..300), kinds[n % 3]))
+                        TraceItem::Access(access(random.within(0..300), kinds[n as usize % 3]))
                     }
                 });
             }
@@ -385,37 +383,37 @@ not a line
                 let mut told = Vec::new();
                 let mut keep = true;
                 match *item {
-                    Item::Access(access) => {
+                    TraceItem::Access(access) => {
                         keep = seen % period < burst;
                         seen += 1;
                         for page in access.pages().iter().map(Vpn::raw) {
                             if mapped.insert(page) {
-                                told.push(Item::Event(anonymous(page, 1)));
+                                told.push(TraceItem::Event(anonymous(page, 1)));
                             }
                             keep |= touched.insert(page);
                             keep |= access.kind == AccessKind::Write && written_to.insert(page);
                         }
                     }
-                    Item::Event(event) => {
+                    TraceItem::Event(event) => {
                         let gone: Vec<PageRange> = match event {
-                            Event::Map { pages, .. }
-                            | Event::Unmap { pages }
-                            | Event::Discard { pages } => vec![pages],
-                            Event::Move { from, to } => vec![from, to],
+                            TraceEvent::Map { pages, .. }
+                            | TraceEvent::Unmap { pages }
+                            | TraceEvent::Discard { pages } => vec![pages],
+                            TraceEvent::Move { from, to } => vec![from, to],
                             _ => vec![],
                         };
                         for page in gone.iter().flat_map(|pages| pages.iter()).map(Vpn::raw) {
                             touched.remove(&page);
                             written_to.remove(&page);
-                            if !matches!(event, Event::Discard { .. }) {
+                            if !matches!(event, TraceEvent::Discard { .. }) {
                                 mapped.remove(&page);
                             }
                         }
                         match event {
-                            Event::Map { pages, .. } | Event::Move { to: pages, .. } => {
+                            TraceEvent::Map { pages, .. } | TraceEvent::Move { to: pages, .. } => {
                                 mapped.extend(pages.iter().map(Vpn::raw));
                             }
-                            Event::Fork => written_to.clear(),
+                            TraceEvent::Fork => written_to.clear(),
                             _ => {}
                         }
                     }
@@ -425,14 +423,14 @@ not a line
                     continue;
                 }
                 if skipped > 0 {
-                    model.push(Item::Event(Event::Skip { accesses: skipped }));
+                    model.push(TraceItem::Event(TraceEvent::Skip { accesses: skipped }));
                     skipped = 0;
                 }
                 model.extend(told);
                 model.push(*item);
             }
             if skipped > 0 {
-                model.push(Item::Event(Event::Skip { accesses: skipped }));
+                model.push(TraceItem::Event(TraceEvent::Skip { accesses: skipped }));
             }
             assert_eq!(written("", Sampling::new(burst, period), &items), model, "seed {seed}");
         }

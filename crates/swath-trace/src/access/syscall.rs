@@ -19,9 +19,9 @@ use std::collections::BTreeMap;
 
 use swath_arch::{BASE_PAGE_BYTES, PageRange};
 
-use crate::access::event::{Backing, Event, Protection, page_range, pages_of};
+use crate::access::event::{MapBacking, MapProtection, TraceEvent, page_range, pages_of};
 
-/// How each of the lines begins.
+/// Start of each of the lines.
 pub(crate) const START: &[u8] = b"SYSCALL[";
 
 /// More than the longest line of a call that counts: six numbers of 20 digits.
@@ -86,11 +86,11 @@ struct Call {
     arguments: [u64; 6],
 }
 
-/// What earlier lines said.
+/// State that earlier lines have left.
 #[derive(Default)]
 pub(crate) struct Syscalls {
     pid: Option<u64>,
-    /// Where the heap ends.
+    /// Address at which the heap ends.
     brk: Option<u64>,
     /// The file that each descriptor stands for.
     files: BTreeMap<u64, u64>,
@@ -121,7 +121,7 @@ impl Syscalls {
     ///
     /// # Errors
     /// What is wrong with a line that names a call that counts.
-    pub(crate) fn line(&mut self, line: &[u8]) -> Result<Option<Event>, &'static str> {
+    pub(crate) fn line(&mut self, line: &[u8]) -> Result<Option<TraceEvent>, &'static str> {
         // SYSCALL[PID,TID](NUMBER) then a call, or "... [async] -->" and the
         // result of one.
         let head = line.strip_prefix(START).and_then(|rest| {
@@ -145,7 +145,7 @@ impl Syscalls {
         let Some(name) = Name::of(name) else { return Ok(None) };
         if let Name::Fork = name {
             // A thread shares the address space; only a child is announced.
-            return Ok(text.contains("created child").then_some(Event::Fork));
+            return Ok(text.contains("created child").then_some(TraceEvent::Fork));
         }
         let (inside, text) = text.split_once(')').ok_or(UNREADABLE)?;
         let mut arguments = [0; 6];
@@ -168,20 +168,25 @@ impl Syscalls {
         Ok(result(text)?.and_then(|value| self.done(call, value)))
     }
 
-    /// What a call did that returned `value`. Ranges that no kernel would
+    /// Returns what a call did that returned `value`. Ranges that no kernel would
     /// have accepted give nothing.
-    fn done(&mut self, call: Call, value: u64) -> Option<Event> {
+    fn done(&mut self, call: Call, value: u64) -> Option<TraceEvent> {
         let [a, b, c, d, e, f] = call.arguments;
         match call.name {
             Name::Brk => self.moved_brk(value),
             Name::Mmap => self.mapped(pages_of(value, b)?, c, d, e, f / BASE_PAGE_BYTES),
             Name::Mmap2 => self.mapped(pages_of(value, b)?, c, d, e, f),
-            Name::Munmap => Some(Event::Unmap { pages: pages_of(a, b)? }),
-            Name::Mprotect => {
-                Some(Event::Protect { pages: pages_of(a, b)?, protection: Protection::of_bits(c) })
+            Name::Munmap => Some(TraceEvent::Unmap { pages: pages_of(a, b)? }),
+            Name::Mprotect => Some(TraceEvent::Protect {
+                pages: pages_of(a, b)?,
+                protection: MapProtection::of_bits(c),
+            }),
+            Name::Mremap => {
+                Some(TraceEvent::Move { from: pages_of(a, b)?, to: pages_of(value, c)? })
             }
-            Name::Mremap => Some(Event::Move { from: pages_of(a, b)?, to: pages_of(value, c)? }),
-            Name::Madvise if c == MADV_DONTNEED => Some(Event::Discard { pages: pages_of(a, b)? }),
+            Name::Madvise if c == MADV_DONTNEED => {
+                Some(TraceEvent::Discard { pages: pages_of(a, b)? })
+            }
             Name::Close => {
                 self.files.remove(&a);
                 None
@@ -197,9 +202,9 @@ impl Syscalls {
         flags: u64,
         descriptor: u64,
         first_page: u64,
-    ) -> Option<Event> {
+    ) -> Option<TraceEvent> {
         let backing = if flags & MAP_ANONYMOUS != 0 {
-            Backing::Anonymous
+            MapBacking::Anonymous
         } else {
             let file = match self.files.get(&descriptor) {
                 Some(&file) => file,
@@ -213,22 +218,22 @@ impl Syscalls {
                 }
             };
             page_range(first_page, pages.count)?;
-            Backing::File { file, first_page }
+            MapBacking::File { file, first_page }
         };
-        let protection = Protection::of_bits(protection);
+        let protection = MapProtection::of_bits(protection);
         let shared = flags & MAP_SHARED != 0;
-        Some(Event::Map { pages, protection, backing, shared })
+        Some(TraceEvent::Map { pages, protection, backing, shared })
     }
 
-    fn moved_brk(&mut self, end: u64) -> Option<Event> {
+    fn moved_brk(&mut self, end: u64) -> Option<TraceEvent> {
         let page = |addr: u64| addr.div_ceil(BASE_PAGE_BYTES);
         let before = page(self.brk.replace(end)?);
         let after = page(end);
         if after < before {
-            return Some(Event::Unmap { pages: page_range(after, before - after)? });
+            return Some(TraceEvent::Unmap { pages: page_range(after, before - after)? });
         }
         let pages = page_range(before, after - before)?;
-        let (protection, backing) = (Protection::READ_WRITE, Backing::Anonymous);
-        Some(Event::Map { pages, protection, backing, shared: false })
+        let (protection, backing) = (MapProtection::READ_WRITE, MapBacking::Anonymous);
+        Some(TraceEvent::Map { pages, protection, backing, shared: false })
     }
 }

@@ -5,7 +5,7 @@
 
 use swath_preload as protocol;
 
-use crate::access::stream::{Access, AccessKind};
+use crate::access::event::{AccessKind, MemoryAccess};
 
 /// One past the last byte that a record's store can begin at.
 const WINDOW_END: u64 = protocol::WINDOW_ADDR + protocol::LANES * protocol::LANE_BYTES;
@@ -45,7 +45,7 @@ pub(crate) enum Call {
 /// A record of which not everything is there yet.
 #[derive(Clone, Copy, Default)]
 struct Lane {
-    /// How many records began, modulo [`protocol::SEQUENCE`].
+    /// Number of records begun, modulo [`protocol::SEQUENCE`].
     next: u64,
     open: bool,
     numbers: [u64; NUMBERS_MAX],
@@ -65,9 +65,9 @@ impl Calls {
         Self { lanes: vec![Lane::default(); protocol::LANES as usize], lost: 0 }
     }
 
-    /// Whether this is an access of the library to its window.
+    /// Returns true if this is an access of the library to its window.
     #[inline]
-    pub(crate) fn is_report(access: &Access) -> bool {
+    pub(crate) fn is_report(access: &MemoryAccess) -> bool {
         (protocol::WINDOW_ADDR..WINDOW_END).contains(&access.addr.raw())
     }
 
@@ -78,7 +78,7 @@ impl Calls {
 
     /// Takes an access for which [`is_report`](Self::is_report) holds; gives
     /// the call, with its thread, of which it is the last store. O(1).
-    pub(crate) fn take(&mut self, access: Access) -> Option<(u32, Call)> {
+    pub(crate) fn take(&mut self, access: MemoryAccess) -> Option<(u32, Call)> {
         let from_start = access.addr.raw().checked_sub(protocol::WINDOW_ADDR)?;
         let (number, offset) =
             (from_start / protocol::LANE_BYTES, from_start % protocol::LANE_BYTES);
@@ -111,7 +111,7 @@ impl Calls {
 }
 
 impl Lane {
-    /// Whether there is room for these bits of a number.
+    /// Returns true if there is room for these bits of a number.
     fn digit(&mut self, digit: u64, last: bool) -> bool {
         let Some(number) = self.numbers.get_mut(self.count) else { return false };
         if self.bits >= u64::BITS || digit.leading_zeros() < self.bits {
@@ -158,13 +158,13 @@ mod tests {
 
     use super::*;
 
-    fn store(lane: u64, offset: u64, len_bytes: u16) -> Access {
+    fn store(lane: u64, offset: u64, len_bytes: u16) -> MemoryAccess {
         let addr = protocol::WINDOW_ADDR + lane * protocol::LANE_BYTES + offset;
-        Access::new(VirtAddr::new(addr), len_bytes, AccessKind::Write).unwrap()
+        MemoryAccess::new(VirtAddr::new(addr), len_bytes, AccessKind::Write).unwrap()
     }
 
-    /// What the library stores, written anew from its description.
-    fn record(lane: u64, n: u64, numbers: &[u64], code: u64) -> Vec<Access> {
+    /// Returns what the library stores, written anew from its description.
+    fn record(lane: u64, n: u64, numbers: &[u64], code: u64) -> Vec<MemoryAccess> {
         let mut stores = vec![store(lane, n % protocol::SEQUENCE * 8, 8)];
         for &number in numbers {
             let mut rest = number;
@@ -178,7 +178,7 @@ mod tests {
         stores
     }
 
-    fn read(stores: &[Access]) -> (Vec<(u32, Call)>, u64) {
+    fn read(stores: &[MemoryAccess]) -> (Vec<(u32, Call)>, u64) {
         let mut calls = Calls::new();
         let told = stores.iter().filter_map(|&store| calls.take(store)).collect();
         (told, calls.lost())
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_is_no_record() {
-        let bad: [&[Access]; 6] = [
+        let bad: [&[MemoryAccess]; 6] = [
             &[store(0, 0, 8)],
             &[store(0, 0, 8), store(0, protocol::MALLOC * 4, 4)],
             &[store(0, 0, 8), store(0, 99 * 4, 4)],

@@ -1,15 +1,15 @@
-//! What a program does with its heap, event by event.
+//! A program's use of its heap, event by event.
 //!
 //! A recording is a row of [`HeapEvent`]s in the order in which they happened:
 //! each allocation, release and change of size, and among them all or some
 //! of the reads and writes of what is allocated. Blocks are numbered, not
 //! addressed: where they lay is the work of the allocator that the program ran
-//! on, and a replay brings another. [`heap_record`](crate::heap::record) takes
-//! one, [`heap_events_file`](crate::heap::file) reads and writes it.
+//! on, and a replay brings another. [`record_heap`](crate::heap::record_heap)
+//! takes one; [`HeapReader`](crate::heap::HeapReader) and
+//! [`HeapWriter`](crate::heap::HeapWriter) are its file.
 //!
 //! ```no_run
-//! use swath_trace::heap::events::HeapEvent;
-//! use swath_trace::heap::file::HeapReader;
+//! use swath_trace::heap::{HeapEvent, HeapReader};
 //!
 //! let mut reader = HeapReader::open("data/minisat.swheap".as_ref()).unwrap();
 //! let mut live_bytes = 0;
@@ -65,7 +65,7 @@ pub enum HeapEvent {
         align_bytes: u64,
         /// It was asked to be zeros (`calloc`).
         zeroed: bool,
-        /// Who: threads are numbered from 0 in the order of their first call.
+        /// Number of the thread: from 0 in the order of first calls.
         thread: u32,
     },
     /// `realloc` gave the block another size, and maybe another place. What it
@@ -73,48 +73,48 @@ pub enum HeapEvent {
     /// among the accesses. An allocator that cannot do it in place allocates
     /// anew, copies and releases.
     Resize {
-        /// Which.
+        /// Number of the block.
         block: u64,
         /// From now on.
         size_bytes: u64,
-        /// Who.
+        /// Number of the thread.
         thread: u32,
     },
     /// `free`.
     Release {
-        /// Which; its number does not come again.
+        /// Number of the block; it does not come again.
         block: u64,
-        /// Who.
+        /// Number of the thread.
         thread: u32,
     },
     /// The program, or a library that it called, read bytes of a block.
     Read {
-        /// Which.
+        /// Number of the block.
         block: u64,
         /// The first byte, from the block's start.
         offset_bytes: u64,
-        /// How many.
+        /// Number of them.
         len_bytes: u16,
     },
     /// … wrote bytes of a block.
     Write {
-        /// Which.
+        /// Number of the block.
         block: u64,
         /// The first byte, from the block's start.
         offset_bytes: u64,
-        /// How many.
+        /// Number of them.
         len_bytes: u16,
     },
     /// So many reads and writes, 1 or more, were left out here by sampling.
     Skip {
-        /// How many.
+        /// Number of them.
         accesses: u64,
     },
 }
 
-/// What a recording says before its first event.
+/// Facts that a recording states before its first event.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct HeapHead {
+pub struct HeapHeader {
     /// The program's name, without the path to it: printable ASCII, at most
     /// 255 bytes; empty if nobody said.
     pub program: String,
@@ -125,7 +125,7 @@ pub struct HeapHead {
     pub sampling: Option<Sampling>,
 }
 
-/// What a recording says after its last event, of the whole run.
+/// Totals that a recording states after its last event, of the whole run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct HeapTotals {
     /// Reads of blocks, written or left out.

@@ -10,20 +10,20 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{
-    Read, Write, {self},
-};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use foldhash::fast::FixedState;
 
 use crate::access::event::Sampling;
-use crate::container::{Content, FileError, Format, check_name, invalid, put_name};
-use crate::heap::events::{HeapEvent, HeapHead, HeapTotals, LIVE_MAX, SIZE_MAX};
+use crate::container::{Content, FileError, FileFormat, check_name, invalid, put_name};
+use crate::heap::events::{HeapEvent, HeapHeader, HeapTotals, LIVE_MAX, SIZE_MAX};
 use crate::input::{put_number, unzigzag, zigzag};
+use crate::programs::CommandPrograms;
 
 /// The format.
-pub static FORMAT: Format = Format { noun: "heap recording", magic: *b"SWHEAP\r\n", version: 1 };
+pub static HEAP_FORMAT: FileFormat =
+    FileFormat { noun: "heap recording", magic: *b"SWHEAP\r\n", version: 2, oldest: 1 };
 
 /// Encoded events gathered before zstd sees them, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -60,11 +60,11 @@ const RECENT: usize = 16;
 #[derive(Clone, Copy)]
 struct Block {
     size_bytes: u64,
-    /// Where the last access began.
+    /// Offset at which the last access began.
     offset_bytes: u64,
 }
 
-/// What reader and writer both know after so many events.
+/// State that reader and writer both have after so many events.
 ///
 /// Every block of `recent[..recent_len]` is in `live`, none twice.
 #[derive(Default)]
@@ -84,7 +84,7 @@ struct State {
 }
 
 impl State {
-    /// What makes this no event that can come next, if anything.
+    /// Returns the reason why this event cannot come next, if there is one.
     fn fault(&self, event: &HeapEvent) -> Option<&'static str> {
         const NONE: &str = "a block that is not allocated";
         const SIZE: &str = "a size beyond 2^48 bytes";
@@ -195,7 +195,7 @@ impl State {
         }
     }
 
-    /// Whether the totals can be those of these events.
+    /// Returns true if the totals can be those of these events.
     fn agrees(&self, totals: &HeapTotals) -> bool {
         let told = totals.reads.checked_add(totals.writes);
         let there = self.reads.checked_add(self.writes).and_then(|n| n.checked_add(self.skipped));
@@ -222,14 +222,14 @@ impl<W: Write> HeapWriter<W> {
     /// # Errors
     /// Those of `to`, a level that zstd does not know, and
     /// [`io::ErrorKind::InvalidInput`] for a name or a sampling that cannot be.
-    pub fn new(to: W, head: &HeapHead, level: i32) -> io::Result<Self> {
+    pub fn new(to: W, head: &HeapHeader, level: i32) -> io::Result<Self> {
         check_name(head.program.as_bytes()).map_err(invalid)?;
         let (burst, period) =
             head.sampling.map_or((0, 0), |s| (s.burst_accesses, s.period_accesses));
         if head.sampling.is_some() && Sampling::new(burst, period).is_none() {
             return Err(invalid("a sampling without accesses or without gaps"));
         }
-        let zstd = FORMAT.begin(to, level)?;
+        let zstd = HEAP_FORMAT.begin(to, level)?;
         let mut chunk = Vec::with_capacity(CHUNK_BYTES + 64);
         put_name(&mut chunk, &head.program);
         put_number(&mut chunk, burst);
@@ -331,13 +331,24 @@ impl<W: Write> HeapWriter<W> {
     /// # Errors
     /// Those of the writer; [`io::ErrorKind::InvalidInput`] if the accesses
     /// written and left out are not those of `totals`.
-    pub fn finish(mut self, totals: &HeapTotals) -> io::Result<W> {
+    pub fn finish(self, totals: &HeapTotals) -> io::Result<W> {
+        self.finish_with(totals, &CommandPrograms::default())
+    }
+
+    /// As [`finish`](Self::finish), with the programs of the command that was
+    /// recorded.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish); [`io::ErrorKind::InvalidInput`] for a list
+    /// that no reader takes.
+    pub fn finish_with(mut self, totals: &HeapTotals, programs: &CommandPrograms) -> io::Result<W> {
         if !self.state.agrees(totals) {
             return Err(invalid("totals that are not those of the events"));
         }
         self.chunk.push(code::END);
         put_number(&mut self.chunk, self.state.events);
         numbers(totals).into_iter().for_each(|number| put_number(&mut self.chunk, number));
+        programs.put(&mut self.chunk)?;
         self.zstd.write_all(&self.chunk)?;
         let mut to = self.zstd.finish()?;
         to.flush()?;
@@ -360,9 +371,10 @@ fn numbers(totals: &HeapTotals) -> [u64; 6] {
 /// nothing more.
 pub struct HeapReader<R: Read> {
     content: Content<R>,
-    head: HeapHead,
+    head: HeapHeader,
     state: State,
     totals: Option<HeapTotals>,
+    programs: Option<CommandPrograms>,
     ended: bool,
 }
 
@@ -382,7 +394,7 @@ impl<R: Read> HeapReader<R> {
     /// # Errors
     /// A [`FileError`] that names the byte.
     pub fn new(from: R) -> Result<Self, FileError> {
-        let mut content = Content::open(from, &FORMAT)?;
+        let mut content = Content::open(from, &HEAP_FORMAT)?;
         let program = content.name("the program's name")?;
         let offset = content.offset();
         let burst = content.number("the sampling")?;
@@ -390,26 +402,39 @@ impl<R: Read> HeapReader<R> {
         let sampling = Sampling::new(burst, period);
         if sampling.is_none() && (burst, period) != (0, 0) {
             let what = "a sampling without accesses or without gaps";
-            return Err(FORMAT.malformed(offset, what));
+            return Err(HEAP_FORMAT.malformed(offset, what));
         }
-        let head = HeapHead { program, sampling };
-        Ok(Self { content, head, state: State::default(), totals: None, ended: false })
+        let head = HeapHeader { program, sampling };
+        Ok(Self {
+            content,
+            head,
+            state: State::default(),
+            totals: None,
+            programs: None,
+            ended: false,
+        })
     }
 
-    /// What stands before the events.
-    pub fn head(&self) -> &HeapHead {
+    /// Returns the facts that stand before the events.
+    pub fn head(&self) -> &HeapHeader {
         &self.head
     }
 
-    /// What stands after the events; `None` before the last one is read and
+    /// Returns the totals; `None` before the last event is read and
     /// the file's checksum was found right.
     pub fn totals(&self) -> Option<&HeapTotals> {
         self.totals.as_ref()
     }
 
+    /// Programs of the command that was recorded, from version 2 on; `None`
+    /// before the end.
+    pub fn programs(&self) -> Option<&CommandPrograms> {
+        self.programs.as_ref()
+    }
+
     fn event(&mut self) -> Result<Option<HeapEvent>, FileError> {
         let offset = self.content.offset();
-        let malformed = |what| FORMAT.malformed(offset, what);
+        let malformed = |what| HEAP_FORMAT.malformed(offset, what);
         let first = self.content.byte("an event")?;
         let code = first & 7;
         let unused = match code {
@@ -486,7 +511,7 @@ impl<R: Read> HeapReader<R> {
         let thread = u32::try_from(self.content.number("a thread")?).ok();
         let what = "a thread that is the last one or beyond 2^32";
         let other = thread.filter(|&thread| thread != self.state.thread);
-        other.ok_or(FORMAT.malformed(offset, what))
+        other.ok_or(HEAP_FORMAT.malformed(offset, what))
     }
 
     fn block(&mut self, first: u8) -> Result<u64, FileError> {
@@ -497,14 +522,14 @@ impl<R: Read> HeapReader<R> {
         }
         let what = "a block that was never allocated";
         let block = place.and_then(|place| self.state.block_at(place));
-        block.ok_or(FORMAT.malformed(offset, what))
+        block.ok_or(HEAP_FORMAT.malformed(offset, what))
     }
 
     fn end(&mut self) -> Result<(), FileError> {
         let offset = self.content.offset();
         if self.content.number("the number of events")? != self.state.events {
             let what = "not the number of events before it";
-            return Err(FORMAT.malformed(offset, what));
+            return Err(HEAP_FORMAT.malformed(offset, what));
         }
         let offset = self.content.offset();
         let mut totals = [0; 6];
@@ -516,7 +541,10 @@ impl<R: Read> HeapReader<R> {
             HeapTotals { reads, writes, elsewhere, failed_calls, unknown_calls, lost_calls };
         if !self.state.agrees(&totals) {
             let what = "totals that are not those of the events";
-            return Err(FORMAT.malformed(offset, what));
+            return Err(HEAP_FORMAT.malformed(offset, what));
+        }
+        if self.content.version() > 1 {
+            self.programs = Some(CommandPrograms::read(&mut self.content)?);
         }
         self.content.end("bytes after the end")?;
         self.totals = Some(totals);

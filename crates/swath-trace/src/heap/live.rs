@@ -2,15 +2,14 @@
 //! are written.
 
 use std::collections::BTreeMap;
-use std::io::{
-    Write, {self},
-};
+use std::io::{self, Write};
 
 use crate::access::event::Sampling;
-use crate::access::stream::{Access, AccessKind};
+use crate::access::event::{AccessKind, MemoryAccess};
 use crate::heap::calls::Call;
 use crate::heap::events::{HeapEvent, HeapTotals, PIECE_BYTES};
 use crate::heap::file::HeapWriter;
+use crate::programs::CommandPrograms;
 
 /// An allocated block.
 struct Held {
@@ -25,7 +24,7 @@ impl Held {
         Self { block, size_bytes, pieces: Vec::new() }
     }
 
-    /// Whether any of these bytes lies in a piece that was not accessed before.
+    /// Returns true if any of these bytes lies in a piece that was not accessed before.
     fn is_first(&mut self, offset_bytes: u64, len_bytes: u64) -> bool {
         let (first, last) =
             (offset_bytes / PIECE_BYTES, (offset_bytes + len_bytes - 1) / PIECE_BYTES);
@@ -182,7 +181,7 @@ impl<W: Write> Live<W> {
     /// Takes a read or a write. What goes beyond its block is cut at the
     /// block's end. O(log blocks).
     #[inline]
-    pub(crate) fn access(&mut self, access: Access) -> io::Result<()> {
+    pub(crate) fn access(&mut self, access: MemoryAccess) -> io::Result<()> {
         let addr = access.addr.raw();
         let near = (self.span.0..self.span.1).contains(&addr);
         let found = if near { self.live.range_mut(..=addr).next_back() } else { None };
@@ -214,13 +213,17 @@ impl<W: Write> Live<W> {
 
     /// Ends the recording; `lost_calls` are those that never came here. Gives
     /// the number of events and the totals.
-    pub(crate) fn finish(mut self, lost_calls: u64) -> io::Result<(u64, HeapTotals)> {
+    pub(crate) fn finish(
+        mut self,
+        lost_calls: u64,
+        programs: &CommandPrograms,
+    ) -> io::Result<(u64, HeapTotals)> {
         self.totals.lost_calls += lost_calls;
         if self.skipped > 0 {
             self.writer.push(HeapEvent::Skip { accesses: self.skipped })?;
         }
         let events = self.writer.count();
-        self.writer.finish(&self.totals)?;
+        self.writer.finish_with(&self.totals, programs)?;
         Ok((events, self.totals))
     }
 }
@@ -230,23 +233,23 @@ mod tests {
     use swath_arch::VirtAddr;
 
     use super::*;
-    use crate::heap::events::HeapHead;
+    use crate::heap::events::HeapHeader;
     use crate::heap::file::HeapReader;
 
     fn allocated(addr: u64, size_bytes: u64) -> Call {
         Call::Allocated { addr, size_bytes, align_bytes: 1, zeroed: false }
     }
 
-    /// What is written of these calls of threads and accesses.
+    /// Returns what is written of these calls of threads and accesses.
     fn written(
         sampling: Option<Sampling>,
         act: impl FnOnce(&mut Live<&mut Vec<u8>>) -> io::Result<()>,
     ) -> (Vec<HeapEvent>, HeapTotals) {
         let mut bytes = Vec::new();
-        let head = HeapHead { program: String::new(), sampling };
+        let head = HeapHeader { program: String::new(), sampling };
         let mut live = Live::new(HeapWriter::new(&mut bytes, &head, 1).unwrap(), sampling);
         act(&mut live).unwrap();
-        let (count, totals) = live.finish(0).unwrap();
+        let (count, totals) = live.finish(0, &CommandPrograms::default()).unwrap();
         let mut reader = HeapReader::new(&bytes[..]).unwrap();
         let events: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
         assert_eq!(events.len() as u64, count);
@@ -255,7 +258,7 @@ mod tests {
     }
 
     fn read(live: &mut Live<&mut Vec<u8>>, addr: u64, len_bytes: u16) -> io::Result<()> {
-        live.access(Access::new(VirtAddr::new(addr), len_bytes, AccessKind::Read).unwrap())
+        live.access(MemoryAccess::new(VirtAddr::new(addr), len_bytes, AccessKind::Read).unwrap())
     }
 
     #[test]
@@ -339,9 +342,9 @@ mod tests {
     /// Against a model: a set of pieces, and a count.
     #[test]
     fn sampling_keeps_bursts_and_first_accesses() {
-        use rand::{RngExt, SeedableRng};
+        use swath_arch::testing::Random;
         for seed in 0..20 {
-            let mut random = rand_pcg::Pcg64::seed_from_u64(seed);
+            let mut random = Random::new(seed);
             let (burst, period) = (3, 50);
             let mut expected = Vec::new();
             let mut size = 70_000;
@@ -360,7 +363,7 @@ mod tests {
                         live.call(0, Call::Resized { addr: 4096, size_bytes: size })?;
                         touched.retain(|&piece| piece < 40_000_u64.div_ceil(PIECE_BYTES));
                     }
-                    let at = random.random_range(0..size);
+                    let at = random.within(0..size);
                     read(live, 4096 + at, 8)?;
                     let last = (at + 7).min(size - 1);
                     let mut first = touched.insert(at / PIECE_BYTES);

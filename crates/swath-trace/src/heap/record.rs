@@ -15,19 +15,22 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitStatus;
 
-use crate::access::record::{RecordError, RecordOptions, check};
 use crate::heap::events::HeapTotals;
+use crate::programs::CommandPrograms;
+use crate::valgrind::options::{RecordError, RecordOptions, check};
 
-/// What was recorded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Facts of a recording.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeapRecording {
     /// Calls, accesses and gaps written.
     pub events: u64,
-    /// What the run did.
+    /// Totals of the whole run.
     pub totals: HeapTotals,
+    /// Programs of the command, the recorded one among them.
+    pub programs: CommandPrograms,
     /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// How the program ended; `None` if it was stopped at the limit.
+    /// Status with which the command ended; `None` if it was stopped at the limit.
     pub exit: Option<ExitStatus>,
 }
 
@@ -63,22 +66,20 @@ mod system {
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs::File;
-    use std::io::{
-        Write, {self},
-    };
+    use std::io::{self, BufWriter, Write};
     use std::os::fd::AsRawFd;
 
     use nix::sys::memfd::{MFdFlags, memfd_create};
 
     use super::*;
-    use crate::access::event::Item;
-    use crate::access::record::system::{Log, Made, goes_on, under_lackey};
-    use crate::access::stream::{AccessKind, Accesses, TraceFormat};
-    use crate::command::{cancelled, name, program_name};
+    use crate::access::event::{AccessKind, Sampling, TraceItem};
+    use crate::access::reader::TraceItems;
+    use crate::command::name;
     use crate::heap::calls::{Call, Calls};
-    use crate::heap::events::HeapHead;
+    use crate::heap::events::HeapHeader;
     use crate::heap::file::HeapWriter;
     use crate::heap::live::Live;
+    use crate::valgrind::run::{Made, Program, Share, Unfinished, record as record_programs};
 
     /// The library as a file that has no name in any directory: a path with a
     /// space or a colon could not be preloaded, a directory be mounted `noexec`.
@@ -105,36 +106,54 @@ mod system {
             preload.push(":");
             preload.push(others);
         }
-        let made =
-            under_lackey(command, output, options, &[], Some(&preload), |log, file, options| {
-                convert(command, log, file, options)
-            })?;
-        let Made { made: (events, totals), file_bytes, exit } = made;
-        Ok(HeapRecording { events, totals, file_bytes, exit })
+        let (sampling, level) = (options.sampling, options.level);
+        let made = record_programs(
+            command,
+            output,
+            options,
+            &[],
+            Some(&preload),
+            |program, items, file, share| convert(&program, items, file, share, sampling, level),
+            |Heap { live, lost_calls, started }, programs, stopped| {
+                if !started && !stopped {
+                    return Err(RecordError::NotPreloaded { command: name(command) });
+                }
+                let (events, totals) = live.finish(lost_calls, programs)?;
+                Ok((events, totals))
+            },
+        )?;
+        let Made { made: (events, totals), programs, file_bytes, exit } = made;
+        Ok(HeapRecording { events, totals, programs, file_bytes, exit })
     }
 
-    /// Turns the log into a recording; gives its events and totals, and whether
-    /// the log came to its end.
+    /// A recording that lacks its end.
+    struct Heap {
+        live: Live<BufWriter<File>>,
+        lost_calls: u64,
+        /// The library was there.
+        started: bool,
+    }
+
+    /// Turns the log of a program into a recording.
     fn convert(
-        command: &[OsString],
-        log: Log,
-        file: &mut dyn Write,
-        options: &mut RecordOptions<'_>,
-    ) -> Result<((u64, HeapTotals), bool), RecordError> {
-        let trace = |source| RecordError::Trace { source };
-        let head = HeapHead { program: program_name(command), sampling: options.sampling };
-        let mut live = Live::new(HeapWriter::new(file, &head, options.level)?, options.sampling);
+        program: &Program,
+        items: TraceItems,
+        file: BufWriter<File>,
+        mut share: Share,
+        sampling: Option<Sampling>,
+        level: i32,
+    ) -> Result<Unfinished<Heap>, RecordError> {
+        let head = HeapHeader { program: program.name.clone(), sampling };
+        let mut live = Live::new(HeapWriter::new(file, &head, level)?, sampling);
         let mut calls = Calls::new();
-        let (mut seen, mut ended, mut started) = (0u64, true, false);
-        let accesses =
-            Accesses::from_reader(log.lines, Some(TraceFormat::Lackey)).map_err(trace)?;
-        for item in accesses.items() {
-            let Item::Access(access) = item.map_err(trace)? else { continue };
-            if !goes_on(seen, options)? {
-                ended = false;
+        let (mut accesses, mut started) = (0u64, false);
+        for item in items {
+            let item = item.map_err(|source| RecordError::Trace { source })?;
+            let TraceItem::Access(access) = item else { continue };
+            if !share.take() {
                 break;
             }
-            seen += 1;
+            accesses += 1;
             if access.kind == AccessKind::Fetch {
                 continue;
             }
@@ -145,13 +164,7 @@ mod system {
                 live.call(thread, call)?;
             }
         }
-        if cancelled(options.cancel) {
-            return Err(RecordError::Cancelled);
-        }
-        (options.progress)(seen);
-        if ended && !started {
-            return Err(RecordError::NotPreloaded { command: name(command) });
-        }
-        Ok((live.finish(calls.lost())?, ended))
+        let stream = Heap { live, lost_calls: calls.lost(), started };
+        Ok(Unfinished { stream, accesses })
     }
 }

@@ -1,4 +1,4 @@
-//! What a recording of a heap amounts to.
+//! Counts over a recording of a heap.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use serde::Serialize;
 
 use crate::container::FileError;
-use crate::heap::events::{HeapEvent, HeapHead, HeapTotals};
+use crate::heap::events::{HeapEvent, HeapHeader, HeapTotals};
 use crate::heap::file::HeapReader;
 
 /// Sizes asked for, by powers of two: bin 0 counts sizes of 0, bin n those from
@@ -91,7 +91,7 @@ impl HeapSummary {
     }
 
     /// For a reader.
-    pub fn lines(&self, head: &HeapHead) -> Vec<String> {
+    pub fn lines(&self, head: &HeapHeader) -> Vec<String> {
         let Self { allocations, resizes, releases, threads, totals, .. } = self;
         let program = if head.program.is_empty() { "a program" } else { &head.program };
         let sampled = match head.sampling {

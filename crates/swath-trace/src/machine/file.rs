@@ -6,19 +6,19 @@
 //! by a length that was read, and whatever reads as a snapshot is one whose
 //! invariants hold.
 
-use std::io::{
-    Read, Write, {self},
-};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use swath_arch::PhysAddr;
 
-use crate::container::{Content, FileError, Format, put_facts};
+use crate::container::{Content, FileError, FileFormat};
 use crate::input::put_number;
+use crate::machine::facts::{put_facts, read_facts};
 use crate::machine::snapshot::{Builder, RANGES_MAX, RamRange, Snapshot};
 
 /// The format.
-pub static FORMAT: Format = Format { noun: "machine snapshot", magic: *b"SWSNAP\r\n", version: 1 };
+pub static SNAPSHOT_FORMAT: FileFormat =
+    FileFormat { noun: "machine snapshot", magic: *b"SWSNAP\r\n", version: 1, oldest: 1 };
 
 /// zstd's level: a snapshot is written once.
 const LEVEL: i32 = 19;
@@ -42,7 +42,7 @@ impl Snapshot {
         for run in self.runs() {
             put_number(&mut out, run.extent.count << 4 | u64::from(run.kind.code()));
         }
-        let mut zstd = FORMAT.begin(to, LEVEL)?;
+        let mut zstd = SNAPSHOT_FORMAT.begin(to, LEVEL)?;
         // Known beforehand, so that a small machine takes little memory.
         zstd.set_pledged_src_size(Some(out.len() as u64))?;
         zstd.write_all(&out)?;
@@ -64,7 +64,7 @@ impl Snapshot {
     /// # Errors
     /// A [`FileError`] that names the byte.
     pub fn read(from: impl Read) -> Result<Self, FileError> {
-        snapshot(Content::open(from, &FORMAT)?)
+        snapshot(Content::open(from, &SNAPSHOT_FORMAT)?)
     }
 
     /// Reads a file.
@@ -83,7 +83,7 @@ fn ranges<R: Read>(content: &mut Content<R>) -> Result<Vec<RamRange>, FileError>
         let offset = content.offset();
         let gap = content.number("a RAM range's distance")?;
         let len_bytes = content.number("a RAM range's length")?;
-        let overflow = FORMAT.malformed(offset, "a RAM range beyond the last address");
+        let overflow = SNAPSHOT_FORMAT.malformed(offset, "a RAM range beyond the last address");
         let Some(start) = end.checked_add(gap) else { return Err(overflow) };
         let Some(next) = start.checked_add(len_bytes) else { return Err(overflow) };
         end = next;
@@ -93,10 +93,10 @@ fn ranges<R: Read>(content: &mut Content<R>) -> Result<Vec<RamRange>, FileError>
 }
 
 fn snapshot<R: Read>(mut content: Content<R>) -> Result<Snapshot, FileError> {
-    let facts = content.facts()?;
+    let facts = read_facts(&mut content)?;
     let offset = content.offset();
     let ranges = ranges(&mut content)?;
-    let malformed = |offset| move |what| FORMAT.malformed(offset, what);
+    let malformed = |offset| move |what| SNAPSHOT_FORMAT.malformed(offset, what);
     let mut builder = Builder::new(facts, ranges).map_err(malformed(offset))?;
     while !builder.is_complete() {
         let offset = content.offset();

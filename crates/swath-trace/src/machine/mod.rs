@@ -1,5 +1,18 @@
-//! TODO machine.
+//! Machine snapshots: which frames a Linux machine has, and what each is used
+//! for.
+//!
+//! [`capture`] takes a [`Snapshot`] of the running machine; the methods of
+//! [`Snapshot`] read and write its file.
 
-pub mod file;
-pub mod record;
-pub mod snapshot;
+pub(crate) mod facts;
+mod file;
+pub(crate) mod record;
+mod snapshot;
+
+pub use facts::{MachineFacts, ZONES_MAX, ZoneFacts};
+pub use file::SNAPSHOT_FORMAT;
+pub use record::{CaptureError, capture, capture_from, classify};
+pub use snapshot::{
+    FrameKind, FrameRun, RANGES_MAX, RUNS_MAX, RamRange, RunBin, RunLengths, Snapshot,
+    SnapshotSummary, UnknownFrames,
+};

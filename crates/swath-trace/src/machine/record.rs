@@ -12,17 +12,14 @@
 //! is from `include/linux/kernel-page-flags.h`, which the kernel keeps for
 //! itself but has shown since 2009.
 
-use std::fs::{
-    File, {self},
-};
-use std::io::{
-    Read, Seek, SeekFrom, {self},
-};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use swath_arch::{BASE_PAGE_BYTES, PhysAddr};
 
-use crate::machine::snapshot::{Builder, Facts, FrameKind, RamRange, Snapshot, Zone};
+use crate::machine::facts::{MachineFacts, ZoneFacts};
+use crate::machine::snapshot::{Builder, FrameKind, RamRange, Snapshot};
 
 /// Frames read at a time: 512 KiB of each table.
 const CHUNK_FRAMES: u64 = 1 << 16;
@@ -43,7 +40,7 @@ const ZERO_PAGE: u64 = 1 << 24;
 const PGTABLE: u64 = 1 << 26;
 const RESERVED: u64 = 1 << 32;
 
-/// Why a live machine cannot be read.
+/// Reasons why a live machine cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -81,7 +78,7 @@ pub enum CaptureError {
         path: PathBuf,
         /// The line, from 1; 0 for the whole file.
         line: usize,
-        /// What is wrong.
+        /// Description of the fault.
         what: &'static str,
     },
     /// A file could not be read.
@@ -94,7 +91,7 @@ pub enum CaptureError {
     },
 }
 
-/// What a frame is used for, by its word of flags and its count of mappings.
+/// Returns the use of a frame by its word of flags and its count of mappings.
 /// The first that applies, from what is certain to what is left over:
 ///
 /// | kind | flags |
@@ -301,7 +298,7 @@ fn parse_iomem(text: &str, path: &Path) -> Result<Vec<RamRange>, CaptureError> {
 }
 
 /// The facts of the machine whose `/proc` stands at `proc`.
-pub(crate) fn read_facts(proc: &Path) -> Result<Facts, CaptureError> {
+pub(crate) fn read_facts(proc: &Path) -> Result<MachineFacts, CaptureError> {
     let release = text(&proc.join("sys/kernel/osrelease"))?;
     let meminfo = proc.join("meminfo");
     let memory = text(&meminfo)?;
@@ -314,7 +311,7 @@ pub(crate) fn read_facts(proc: &Path) -> Result<Facts, CaptureError> {
     };
     let buddyinfo = proc.join("buddyinfo");
     let zoneinfo = proc.join("zoneinfo");
-    Ok(Facts {
+    Ok(MachineFacts {
         kernel_release: release.trim().to_owned(),
         total_frames: frames("MemTotal:")?,
         free_frames: frames("MemFree:")?,
@@ -340,8 +337,8 @@ fn parse_buddyinfo(text: &str, path: &Path) -> Result<u64, CaptureError> {
 }
 
 /// Blocks that start with `Node 0, zone Normal`, one fact to a line.
-fn parse_zoneinfo(text: &str, path: &Path) -> Result<Vec<Zone>, CaptureError> {
-    let mut zones: Vec<Zone> = Vec::new();
+fn parse_zoneinfo(text: &str, path: &Path) -> Result<Vec<ZoneFacts>, CaptureError> {
+    let mut zones: Vec<ZoneFacts> = Vec::new();
     for (line, content) in text.lines().enumerate() {
         let words: Vec<&str> = content.split_whitespace().collect();
         let number = |digits: &str| {
@@ -353,10 +350,10 @@ fn parse_zoneinfo(text: &str, path: &Path) -> Result<Vec<Zone>, CaptureError> {
             })
         };
         match (&words[..], zones.last_mut()) {
-            (["Node", node, "zone", name], _) => zones.push(Zone {
+            (["Node", node, "zone", name], _) => zones.push(ZoneFacts {
                 node: number(node)?,
                 name: (*name).to_owned(),
-                ..Zone::default()
+                ..ZoneFacts::default()
             }),
             (["pages", "free", n], Some(zone)) => zone.free_frames = number(n)?,
             (["spanned", n], Some(zone)) => zone.spanned_frames = number(n)?,

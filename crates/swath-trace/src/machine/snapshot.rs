@@ -2,8 +2,8 @@
 //!
 //! A [`Snapshot`] is a list of runs of frames of one [`FrameKind`] over the
 //! machine's RAM, with the few facts needed to judge it.
-//! [`snapshot_live`](crate::machine::record) takes one from a live Linux machine,
-//! [`snapshot_file`](crate::machine::file) reads and writes it.
+//! [`capture`](crate::machine::capture) takes one from a live Linux machine, and
+//! its own methods read and write its file.
 //!
 //! **Unknown frames.** Linux marks a frame as free only once the buddy
 //! allocator has it. A frame without any flag and without a mapping is one of
@@ -16,7 +16,8 @@
 use serde::Serialize;
 use swath_arch::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT, Extent, Pfn, PhysAddr};
 
-use crate::container::check_name;
+use crate::container::Misfit;
+use crate::machine::facts::{MachineFacts, check_facts};
 
 /// The most runs a snapshot may have: 512 MiB of memory once read, enough for
 /// 256 GiB of RAM in which no two neighbours are alike.
@@ -25,10 +26,7 @@ pub const RUNS_MAX: usize = 1 << 26;
 /// The most RAM ranges.
 pub const RANGES_MAX: usize = 1 << 12;
 
-/// The most zones.
-pub const ZONES_MAX: usize = 1 << 12;
-
-/// What a frame was used for.
+/// Use of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -62,7 +60,7 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub const COUNT: usize = 12;
 
     /// Every kind, in the order of the codes in the file.
@@ -110,7 +108,7 @@ impl FrameKind {
     }
 }
 
-/// How a study counts [`FrameKind::Unknown`] frames.
+/// Rule by which a study counts [`FrameKind::Unknown`] frames.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownFrames {
@@ -146,48 +144,9 @@ impl RamRange {
     }
 }
 
-/// One zone of the kernel's allocator, from `/proc/zoneinfo`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Zone {
-    /// The NUMA node.
-    pub node: u64,
-    /// `DMA`, `Normal`, …
-    pub name: String,
-    /// The zone's first frame number.
-    pub start_frame: u64,
-    /// Frames from the first to the last, holes included.
-    pub spanned_frames: u64,
-    /// Frames without the holes.
-    pub present_frames: u64,
-    /// Frames given to the buddy allocator so far.
-    pub managed_frames: u64,
-    /// Frames free in the buddy allocator.
-    pub free_frames: u64,
-    /// Free frames in the per-CPU lists.
-    pub per_cpu_frames: u64,
-}
-
-/// What the kernel says of its memory, for judging the frames. Names nobody:
-/// neither host nor user nor time.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Facts {
-    /// `uname -r`.
-    pub kernel_release: String,
-    /// `MemTotal` of `/proc/meminfo`, in frames.
-    pub total_frames: u64,
-    /// `MemFree` of `/proc/meminfo`, in frames. Where it exceeds
-    /// `buddy_frames`, the kernel counts frames as free that it has not
-    /// initialised yet.
-    pub free_frames: u64,
-    /// The sum over `/proc/buddyinfo`, in frames.
-    pub buddy_frames: u64,
-    /// The zones, in the kernel's order.
-    pub zones: Vec<Zone>,
-}
-
 /// Frames that follow one another and are of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
+pub struct FrameRun {
     /// The frames.
     pub extent: Extent,
     /// Their kind.
@@ -203,7 +162,7 @@ pub struct Run {
 /// a function of the snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    facts: Facts,
+    facts: MachineFacts,
     ranges: Vec<RamRange>,
     /// `count << 4 | kind`, as in the file.
     runs: Vec<u64>,
@@ -225,11 +184,8 @@ pub(crate) struct Builder {
     left: u64,
 }
 
-/// Why a run does not fit; the caller knows the place.
-pub(crate) type Misfit = &'static str;
-
 impl Builder {
-    pub(crate) fn new(facts: Facts, ranges: Vec<RamRange>) -> Result<Self, Misfit> {
+    pub(crate) fn new(facts: MachineFacts, ranges: Vec<RamRange>) -> Result<Self, Misfit> {
         check_facts(&facts)?;
         check_ranges(&ranges)?;
         let mut builder =
@@ -251,7 +207,7 @@ impl Builder {
         }
     }
 
-    /// Whether all frames of all ranges are there.
+    /// Returns true if all frames of all ranges are there.
     pub(crate) fn is_complete(&self) -> bool {
         self.left == 0
     }
@@ -321,17 +277,6 @@ fn check_ranges(ranges: &[RamRange]) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// What makes them none that a file can hold, if anything.
-pub(crate) fn check_facts(facts: &Facts) -> Result<(), Misfit> {
-    if facts.zones.len() > ZONES_MAX {
-        return Err("more zones than the format holds");
-    }
-    for name in facts.zones.iter().map(|zone| &zone.name).chain([&facts.kernel_release]) {
-        check_name(name.as_bytes())?;
-    }
-    Ok(())
-}
-
 impl Snapshot {
     /// The snapshot of a machine with these runs, ascending, where runs of one
     /// kind may follow one another. O(runs).
@@ -341,7 +286,7 @@ impl Snapshot {
     /// names that are no printable ASCII, or runs that do not cover exactly
     /// the frames of the ranges.
     pub fn new(
-        facts: Facts,
+        facts: MachineFacts,
         ranges: Vec<RamRange>,
         runs: impl IntoIterator<Item = (FrameKind, u64)>,
     ) -> Result<Self, &'static str> {
@@ -355,8 +300,8 @@ impl Snapshot {
         builder.finish()
     }
 
-    /// What the kernel said of its memory.
-    pub fn facts(&self) -> &Facts {
+    /// Returns the kernel's account of its memory.
+    pub fn facts(&self) -> &MachineFacts {
         &self.facts
     }
 
@@ -366,7 +311,7 @@ impl Snapshot {
     }
 
     /// The runs, ascending. O(1) for each.
-    pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+    pub fn runs(&self) -> impl Iterator<Item = FrameRun> + '_ {
         let mut ranges = self.ranges.iter().map(|range| range.frames());
         let mut rest = Extent::default();
         self.runs.iter().filter_map(move |&run| {
@@ -376,7 +321,7 @@ impl Snapshot {
             let (count, kind) = split(run);
             let extent = Extent::new(rest.start, count);
             rest = Extent::new(extent.end(), rest.count - count);
-            Some(Run { extent, kind: kind? })
+            Some(FrameRun { extent, kind: kind? })
         })
     }
 
@@ -403,12 +348,12 @@ impl Snapshot {
     }
 
     /// Counts and histograms. O(runs).
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> SnapshotSummary {
         let mut frames = [0; FrameKind::COUNT];
         for run in self.runs() {
             frames[usize::from(run.kind.code())] += run.extent.count;
         }
-        Summary {
+        SnapshotSummary {
             frames,
             runs: self.runs.len() as u64,
             free: RunLengths::of(self.free_extents(UnknownFrames::Used)),
@@ -429,7 +374,7 @@ impl Snapshot {
     }
 }
 
-/// How many extents there are of each length.
+/// Numbers of extents by length.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct RunLengths {
     /// Extents in all.
@@ -474,7 +419,7 @@ impl RunLengths {
 
 /// A snapshot in figures.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Summary {
+pub struct SnapshotSummary {
     /// Frames of each kind, by [`FrameKind::code`].
     pub frames: [u64; FrameKind::COUNT],
     /// Runs in all.
@@ -485,7 +430,7 @@ pub struct Summary {
     pub free_or_unknown: RunLengths,
 }
 
-impl Summary {
+impl SnapshotSummary {
     /// Frames of one kind.
     pub fn count(&self, kind: FrameKind) -> u64 {
         self.frames[usize::from(kind.code())]
@@ -496,10 +441,10 @@ impl Summary {
         self.frames.iter().sum()
     }
 
-    /// How many more frames are marked free than the kernel's own sum over
+    /// Returns how many more frames are marked free than the kernel's own sum over
     /// its free lists says (negative: fewer). The two are read one after the
     /// other, so a busy machine differs by what it took and gave between.
-    pub fn free_beyond_buddyinfo(&self, facts: &Facts) -> i64 {
+    pub fn free_beyond_buddyinfo(&self, facts: &MachineFacts) -> i64 {
         self.count(FrameKind::Free).wrapping_sub(facts.buddy_frames) as i64
     }
 }

@@ -1,11 +1,9 @@
-//! What a kernel's page allocator did, event by event.
+//! The work of a kernel's page allocator, event by event.
 //!
 //! A recording is a row of [`PageEvent`]s: the tracepoints `kmem:mm_page_*` of
 //! a Linux kernel, in the order of time over all processors.
-//! [`page_events_live`](crate::pages::record) takes one,
-//! [`page_events_file`](crate::pages::file) reads and writes it, and
-//! [`page_replay`](swath_lab::papers::green::pages::requests) turns it into requests that drive any
-//! allocator.
+//! [`record_pages`](crate::pages::record_pages) takes one, and a
+//! [`PageReader`](crate::pages::PageReader) reads it from its file.
 //!
 //! | event | tracepoint | says |
 //! |---|---|---|
@@ -25,7 +23,6 @@
 
 use serde::Serialize;
 use swath_arch::{Order, Pfn};
-use swath_frame::Mobility;
 
 /// The largest order that a recording may hold: the kernel's own limit is 10
 /// for frames of 4 KiB and 13 for larger ones.
@@ -47,8 +44,15 @@ pub const CPUS_MAX: u16 = 1 << 12;
 pub struct MigrateType(u8);
 
 impl MigrateType {
-    /// How many a recording can tell apart.
+    /// Number of types that a recording can tell apart.
     pub const COUNT: u8 = 8;
+
+    /// The type of allocations that stay where they are.
+    pub const UNMOVABLE: Self = Self(0);
+    /// The type of allocations whose contents can be moved.
+    pub const MOVABLE: Self = Self(1);
+    /// The type of caches that can be dropped.
+    pub const RECLAIMABLE: Self = Self(2);
 
     /// The migrate type of a number, or `None` from [`Self::COUNT`] on.
     pub const fn new(number: u8) -> Option<Self> {
@@ -58,21 +62,6 @@ impl MigrateType {
     /// The kernel's number.
     pub const fn number(self) -> u8 {
         self.0
-    }
-
-    /// The mobility that it stands for; `None` for a reserve.
-    pub fn mobility(self) -> Option<Mobility> {
-        Mobility::ALL.get(usize::from(self.0)).copied()
-    }
-}
-
-impl From<Mobility> for MigrateType {
-    fn from(mobility: Mobility) -> Self {
-        Self(match mobility {
-            Mobility::Unmovable => 0,
-            Mobility::Movable => 1,
-            Mobility::Reclaimable => 2,
-        })
     }
 }
 
@@ -112,7 +101,7 @@ impl ZoneMax {
     }
 }
 
-/// What happened to a block of 2^`order` frames from `start` on.
+/// Change to a block of 2^`order` frames from `start` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageChange {
     /// A request was served.
@@ -121,7 +110,7 @@ pub enum PageChange {
         start: Pfn,
         /// Its order.
         order: Order,
-        /// What the request asked for.
+        /// Migrate type asked for.
         migrate_type: MigrateType,
         /// The highest zone that it allowed.
         zone_max: ZoneMax,
@@ -162,9 +151,9 @@ pub enum PageChange {
         start: Pfn,
         /// Its order.
         order: Order,
-        /// What was asked for.
+        /// Migrate type asked for.
         migrate_type: MigrateType,
-        /// Whether per-CPU lists hold blocks of this order and type; most such
+        /// True if per-CPU lists hold blocks of this order and type; most such
         /// blocks are taken to refill them.
         per_cpu: bool,
     },
@@ -182,25 +171,25 @@ pub enum PageChange {
         wanted: MigrateType,
         /// That of the block found.
         found: MigrateType,
-        /// Whether the pageblock changed over to the type asked for.
+        /// True if the pageblock changed over to the type asked for.
         claimed: bool,
     },
     /// Events of this processor are missing here.
     Lost {
-        /// How many, 0 if the kernel did not say. Below 2^63.
+        /// Number of events, 0 if the kernel did not say. Below 2^63.
         count: u64,
     },
 }
 
 impl PageChange {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub const KINDS: usize = 8;
 
     /// The kinds' names, by [`kind`](Self::kind).
     pub const NAMES: [&'static str; Self::KINDS] =
         ["alloc", "alloc_failed", "free", "free_batched", "drain", "take", "fallback", "lost"];
 
-    /// Which kind this is: an index into [`NAMES`](Self::NAMES).
+    /// Returns the number of the kind: an index into [`NAMES`](Self::NAMES).
     pub const fn kind(self) -> usize {
         match self {
             Self::Alloc { .. } => 0,
@@ -214,7 +203,7 @@ impl PageChange {
         }
     }
 
-    /// What makes this none that a kernel reports, if anything.
+    /// Returns the reason why no kernel reports this, if there is one.
     pub fn fault(self) -> Option<&'static str> {
         let (start, order) = match self {
             Self::Alloc { start, order, .. }
@@ -248,11 +237,11 @@ impl PageChange {
 /// One event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageEvent {
-    /// When, in microseconds since the first event; never before the event
+    /// Time in microseconds since the first event; never before the event
     /// before.
     pub time_us: u64,
     /// On which processor, by the kernel's number.
     pub cpu: u16,
-    /// What happened.
+    /// Change that happened.
     pub change: PageChange,
 }

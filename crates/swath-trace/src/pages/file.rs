@@ -10,30 +10,28 @@
 //! megabytes.
 
 use std::fs::File;
-use std::io::{
-    Read, Write, {self},
-};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use swath_arch::{Order, Pfn};
 
-use crate::container::{Content, FileError, Format, check_name, invalid, put_facts, put_name};
+use crate::container::{Content, FileError, FileFormat, check_name, invalid, put_name};
 use crate::input::{put_number, unzigzag, zigzag};
-use crate::machine::snapshot::{Facts, check_facts};
+use crate::machine::facts::{MachineFacts, check_facts, put_facts, read_facts};
 use crate::pages::events::{CPUS_MAX, MigrateType, PageChange, PageEvent, ZoneMax};
 
 /// The format.
-pub static FORMAT: Format =
-    Format { noun: "page-event recording", magic: *b"SWPAGE\r\n", version: 1 };
+pub static PAGE_FORMAT: FileFormat =
+    FileFormat { noun: "page-event recording", magic: *b"SWPAGE\r\n", version: 1, oldest: 1 };
 
 /// Encoded events gathered before zstd sees them, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What a recording says before its first event.
+/// Facts that a recording states before its first event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct PageHead {
+pub struct PageHeader {
     /// The machine when the recording began.
-    pub facts: Facts,
+    pub facts: MachineFacts,
     /// The file name of the program that ran, without its directory; empty if
     /// it is not printable ASCII.
     pub program: String,
@@ -43,8 +41,8 @@ pub struct PageHead {
     pub cpus: u16,
 }
 
-impl PageHead {
-    /// What makes it none that a file can hold, if anything.
+impl PageHeader {
+    /// Returns the reason why no file can hold it, if there is one.
     fn fault(&self) -> Option<&'static str> {
         if self.cpus == 0 || self.cpus > CPUS_MAX {
             return Some("a number of processors that is 0 or beyond 4096");
@@ -160,7 +158,7 @@ const fn slot(frame: u64) -> usize {
     frame as usize % SLOTS
 }
 
-/// What one processor did last.
+/// Last events of one processor.
 #[derive(Clone)]
 struct Cpu {
     /// The head of each per-CPU list, as far as the events tell.
@@ -171,7 +169,7 @@ struct Cpu {
     code: u8,
 }
 
-/// Which frame the next event is likely to name; reader and writer hold the
+/// Guess at the frame of the next event; reader and writer hold the
 /// same. The tables are indexed by the low bits of a frame number, so frames
 /// 256 MiB apart share a place, which costs bytes and nothing else.
 struct Guess {
@@ -180,7 +178,7 @@ struct Guess {
     below: Box<[u64]>,
     /// The frame above it.
     above: Box<[u64]>,
-    /// What the processor allocated after it.
+    /// Frame that the processor allocated after it.
     next: Box<[u64]>,
     /// The migrate type that it was last allocated or taken as.
     owner: Box<[u8]>,
@@ -281,11 +279,11 @@ impl<W: Write> PageWriter<W> {
     /// # Errors
     /// Those of `to`, a level that zstd does not know, and
     /// [`io::ErrorKind::InvalidInput`] for a head that the format cannot hold.
-    pub fn new(to: W, head: &PageHead, level: i32) -> io::Result<Self> {
+    pub fn new(to: W, head: &PageHeader, level: i32) -> io::Result<Self> {
         if let Some(what) = head.fault() {
             return Err(invalid(what));
         }
-        let zstd = FORMAT.begin(to, level)?;
+        let zstd = PAGE_FORMAT.begin(to, level)?;
         let mut chunk = Vec::with_capacity(CHUNK_BYTES + 64);
         put_facts(&mut chunk, &head.facts);
         put_name(&mut chunk, &head.program);
@@ -382,7 +380,7 @@ impl<W: Write> PageWriter<W> {
 /// nothing more.
 pub struct PageReader<R: Read> {
     content: Content<R>,
-    head: PageHead,
+    head: PageHeader,
     guess: Guess,
     time_us: u64,
     count: u64,
@@ -406,11 +404,11 @@ impl<R: Read> PageReader<R> {
     /// # Errors
     /// A [`FileError`] that names the byte.
     pub fn new(from: R) -> Result<Self, FileError> {
-        let mut content = Content::open(from, &FORMAT)?;
-        let facts = content.facts()?;
+        let mut content = Content::open(from, &PAGE_FORMAT)?;
+        let facts = read_facts(&mut content)?;
         let program = content.name("the program's name")?;
         let offset = content.offset();
-        let malformed = |offset, what| FORMAT.malformed(offset, what);
+        let malformed = |offset, what| PAGE_FORMAT.malformed(offset, what);
         let whole_system = match content.number("whether it is the whole system")? {
             0 => false,
             1 => true,
@@ -419,7 +417,7 @@ impl<R: Read> PageReader<R> {
         let offset = content.offset();
         let cpus = content.number("the number of processors")?;
         let cpus = u16::try_from(cpus).unwrap_or(u16::MAX);
-        let head = PageHead { facts, program, whole_system, cpus };
+        let head = PageHeader { facts, program, whole_system, cpus };
         if let Some(what) = head.fault() {
             return Err(malformed(offset, what));
         }
@@ -428,8 +426,8 @@ impl<R: Read> PageReader<R> {
         Ok(Self { content, head, guess, time_us: 0, count: 0, ended: false, lost })
     }
 
-    /// What stands before the events.
-    pub fn head(&self) -> &PageHead {
+    /// Returns the facts that stand before the events.
+    pub fn head(&self) -> &PageHeader {
         &self.head
     }
 
@@ -440,7 +438,7 @@ impl<R: Read> PageReader<R> {
 
     fn event(&mut self) -> Result<Option<PageEvent>, FileError> {
         let offset = self.content.offset();
-        let malformed = |what| FORMAT.malformed(offset, what);
+        let malformed = |what| PAGE_FORMAT.malformed(offset, what);
         let first = self.content.byte("an event")?;
         let code = first & 7;
         if code == code::END {
@@ -503,7 +501,7 @@ impl<R: Read> PageReader<R> {
         let offset = self.content.offset();
         if self.content.number("the number of events")? != self.count {
             let what = "not the number of events before it";
-            return Err(FORMAT.malformed(offset, what));
+            return Err(PAGE_FORMAT.malformed(offset, what));
         }
         let mut lost = Vec::new();
         for _ in 0..self.head.cpus {

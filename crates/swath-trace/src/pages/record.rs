@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::machine::record::CaptureError;
 
-/// How to record.
+/// Options of a recording.
 pub struct PageRecordOptions<'a> {
     /// The events of the whole system instead of the command's alone.
     pub whole_system: bool,
@@ -36,7 +36,7 @@ pub struct PageRecordOptions<'a> {
     pub buffer_kib: u64,
     /// zstd's level, 1 (fast) to 19 (small).
     pub level: i32,
-    /// Where tracefs may be mounted; the first that is there is used.
+    /// Places where tracefs may be mounted; the first that is there is used.
     pub tracefs: &'a [PathBuf],
     /// Set by a handler of Ctrl-C: the command is ended, and there is no file.
     pub cancel: Option<&'a AtomicBool>,
@@ -48,12 +48,12 @@ pub struct PageRecordOptions<'a> {
 /// busy processor, at some 40 bytes to an event.
 pub const BUFFER_KIB: u64 = 8192;
 
-/// Where tracefs is mounted by custom.
+/// Returns the places where tracefs is mounted by custom.
 pub fn usual_tracefs() -> [PathBuf; 2] {
     ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from)
 }
 
-/// What was recorded.
+/// Facts of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageRecording {
     /// Events written.
@@ -64,11 +64,11 @@ pub struct PageRecording {
     pub duration_us: u64,
     /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// How the command ended.
+    /// Status with which the command ended.
     pub exit: ExitStatus,
 }
 
-/// Why nothing was recorded; no file is left, and an older one is untouched.
+/// Reasons why nothing was recorded; no file is left, and an older one is untouched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageRecordError {
@@ -96,7 +96,7 @@ pub enum PageRecordError {
          CONFIG_FTRACE and CONFIG_EVENT_TRACING)"
     )]
     NoTracefs {
-        /// Where it is mounted by custom.
+        /// Place where it is mounted by custom.
         path: PathBuf,
     },
     /// The kernel has no such event.
@@ -112,13 +112,13 @@ pub enum PageRecordError {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
     /// The machine's zones could not be read.
     #[error("{source}")]
-    Facts {
-        /// Why.
+    MachineFacts {
+        /// Reason that the system gave.
         #[from]
         source: CaptureError,
     },
@@ -138,7 +138,7 @@ pub enum PageRecordError {
     NothingRecorded {
         /// The program.
         program: String,
-        /// How it ended.
+        /// Status with which it ended.
         status: ExitStatus,
     },
     /// Ctrl-C.
@@ -148,6 +148,14 @@ pub enum PageRecordError {
     #[error("{path}: {source}")]
     Trace {
         /// The file.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// The file cannot be created.
+    #[error("{}: {source}", path.display())]
+    Output {
+        /// The file that was asked for.
         path: PathBuf,
         /// The system's words.
         source: io::Error,
@@ -166,7 +174,7 @@ pub enum PageRecordError {
 ///
 /// # Errors
 /// A [`PageRecordError`]; the command is then ended, the trace instance gone.
-pub fn record(
+pub fn record_pages(
     command: &[OsString],
     output: &Path,
     options: &mut PageRecordOptions<'_>,
@@ -192,9 +200,7 @@ mod system {
 
 #[cfg(target_os = "linux")]
 mod system {
-    use std::fs::{
-        File, OpenOptions, {self},
-    };
+    use std::fs::{self, File, OpenOptions};
     use std::io::{PipeReader, Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::fs::OpenOptionsExt;
@@ -209,16 +215,16 @@ mod system {
     use crate::command::{cancelled, close_after, name, program_name};
     use crate::machine::record::read_facts;
     use crate::pages::events::{CPUS_MAX, MigrateType, PageChange, PageEvent, ZoneMax};
-    use crate::pages::file::{PageHead, PageWriter};
+    use crate::pages::file::{PageHeader, PageWriter};
     use crate::pages::ring::{Field, PageLayout};
 
     /// The longest wait between two looks at the outside, in milliseconds.
     const LOOK_EVERY_MS: u16 = 100;
 
-    /// How full a buffer wakes the reader, in percent.
+    /// Share of a buffer that wakes the reader, in percent.
     const WAKE_PERCENT: u32 = 10;
 
-    /// What instances are called, before the process's number.
+    /// Name of the instances, before the process's number.
     const NAME: &str = "swath-";
 
     /// The events, in the order of [`decode`]'s arms, and their fields.
@@ -249,8 +255,11 @@ mod system {
         output: &Path,
         options: &mut PageRecordOptions<'_>,
     ) -> Result<PageRecording, PageRecordError> {
+        // Nothing is run if nothing could be written.
+        crate::output::beside(output)
+            .map_err(|source| PageRecordError::Output { path: output.to_owned(), source })?;
         let mut instance = Instance::new(options)?;
-        let head = PageHead {
+        let head = PageHeader {
             facts: read_facts(Path::new("/proc"))?,
             program: program_name(command),
             whole_system: options.whole_system,
@@ -362,7 +371,7 @@ mod system {
         pages: File,
     }
 
-    /// What tells the events apart and takes them to pieces.
+    /// Facts that tell the events apart and take them to pieces.
     struct Decoder {
         kind: Field,
         events: Vec<(u64, Vec<Field>)>,
@@ -675,7 +684,7 @@ mod system {
             Ok(until)
         }
 
-        /// What each processor's counters say was lost.
+        /// Returns the number of events that each processor's counters say were lost.
         fn lost(&self) -> Result<Vec<u64>, PageRecordError> {
             let mut lost = vec![0; self.cpus().into()];
             for buffer in &self.buffers {

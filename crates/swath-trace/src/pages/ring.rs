@@ -5,12 +5,12 @@
 //! and each event's own `format`, which say where the fields stand; the
 //! kernel's `Documentation/trace/ring-buffer-design.rst`.
 
-/// Where a field stands, in bytes from the start of what holds it.
+/// Place of a field, in bytes from the start of what holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Field {
     /// The first byte.
     pub(crate) offset: usize,
-    /// How many bytes.
+    /// Number of bytes.
     pub(crate) len_bytes: usize,
 }
 
@@ -56,7 +56,7 @@ impl Field {
     }
 }
 
-/// How a page of the buffer begins.
+/// Layout of the start of a page of the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PageLayout {
     time: Field,

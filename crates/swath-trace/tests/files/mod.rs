@@ -1,11 +1,11 @@
-//! What is tested of every file that is read item by item.
+//! Tests of every file that is read item by item.
 
 use std::fmt::Debug;
 
-use swath_trace::container::Format;
+use swath_trace::container::FileFormat;
 
 /// A file around the given content.
-pub(crate) fn file_of(format: &Format, content: &[u8]) -> Vec<u8> {
+pub(crate) fn file_of(format: &FileFormat, content: &[u8]) -> Vec<u8> {
     [&format.magic[..], &[format.version], &zstd::encode_all(content, 1).unwrap()].concat()
 }
 

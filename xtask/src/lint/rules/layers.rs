@@ -1,4 +1,4 @@
-//! Which crate may depend on which.
+//! The table of which crate may depend on which.
 //!
 //! The table is the architecture: lower crates never see higher ones, and the
 //! software side (`swath-vm`) and the hardware side (`swath-hw`) never see each

@@ -1,4 +1,4 @@
-//! What a registry and its readers want of the manifest of every package that is published.
+//! The manifest of every published package has what a registry and its readers want.
 
 use crate::lint::tree::{Crate, Tree};
 

@@ -8,7 +8,7 @@ use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_
 use crate::papers::green::track::{Track, Trial, track};
 use crate::study::claim::Conditions;
 use crate::study::grid::{Grid, Metrics, Missing, Selection, Value, View};
-use crate::study::registry::Drawn;
+use crate::study::kind::Drawn;
 use crate::study::results::{Figure, Point, Series};
 use crate::study::run::{Run, StudyError};
 

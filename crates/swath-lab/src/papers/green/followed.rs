@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use swath_trace::machine::snapshot::Snapshot;
-use swath_trace::pages::file::PageReader;
+use swath_trace::machine::Snapshot;
+use swath_trace::pages::PageReader;
 
 use crate::papers::green::pages::follow::{Agreement, Course, FallbackKind, follow, run_free};
 use crate::papers::green::pages::recordings::FOLLOWED;
 use crate::study::claim::{Statement, Unit};
 use crate::study::grid::{Grid, metrics};
-use crate::study::registry::Drawn;
+use crate::study::kind::Drawn;
 use crate::study::results::{Figure, FigureKind, Point, Series};
 
 /// The outcome. Nothing in it depends on a seed.

@@ -9,7 +9,7 @@ use crate::papers::green::power::FITTED;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB};
 use crate::papers::green::track::{Track, gib};
 use crate::study::claim::{Statement, Unit};
-use crate::study::registry::{Drawn, Shown, Study};
+use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
 

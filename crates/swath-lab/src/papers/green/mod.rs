@@ -14,9 +14,6 @@
 //! [`recorded`] adds a real kernel's requests. [`machine`] is the machine on
 //! which all of it runs, [`pages`] its loads and recordings.
 
-use crate::entry;
-use crate::study::paper::Paper;
-
 pub(crate) mod compare;
 pub mod cost;
 pub(crate) mod followed;
@@ -25,28 +22,10 @@ pub mod layout;
 pub mod machine;
 pub mod migration;
 pub mod pages;
+pub mod paper;
 pub mod power;
 pub mod recorded;
 pub mod replay;
 pub mod setting;
 pub(crate) mod track;
 pub mod working_set;
-
-/// The paper and its studies.
-pub static PAPER: Paper = Paper {
-    key: "Panwar and Gopinath 2015",
-    authors: "A. Panwar and K. Gopinath",
-    title: "Towards Practical Page Placement for a Green Memory Manager",
-    venue: "IEEE International Conference on High Performance Computing, Data, and Analytics (HiPC)",
-    year: Some(2015),
-    doi: None,
-    studies: &[
-        entry!(layout::Layout, "layout.toml"),
-        entry!(hotplug::Hotplug, "hotplug.toml"),
-        entry!(power::Power, "power.toml"),
-        entry!(migration::Migration, "migration.toml"),
-        entry!(recorded::Recorded, "recorded.toml"),
-        entry!(cost::study::Cost, "cost/study.toml"),
-        entry!(working_set::WorkingSet, "working_set.toml"),
-    ],
-};

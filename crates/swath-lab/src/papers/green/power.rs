@@ -9,7 +9,7 @@ use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun};
 use crate::papers::green::track::{Track, free_share};
 use crate::study::claim::{Statement, Unit};
 use crate::study::grid::{Metrics, metrics};
-use crate::study::registry::{Drawn, Shown, Study};
+use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
 

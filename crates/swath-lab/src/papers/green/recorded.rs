@@ -7,19 +7,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_frame::Mobility;
 use swath_frame::zone::linux::PAGEBLOCK_ORDER;
-use swath_trace::pages::events::PageChange;
+use swath_trace::pages::PageChange;
 
 use crate::papers::green::followed::{Followed, followed, followed_claims};
 use crate::papers::green::machine::allocator::{AllocatorName, FallbackTally};
 use crate::papers::green::pages::recordings::{RecordingError, SHIPPED, open, read_recording};
-use crate::papers::green::pages::requests::TimedOp;
+use crate::papers::green::pages::requests::{TimedOp, mobility_of};
 use crate::papers::green::setting::{DaemonPlan, Design, LoadRun};
 use crate::papers::green::track::{Tail, Track, Trial, track};
 use crate::study::bounds::{Distinct, Forms, Repeats};
 use crate::study::claim::{Statement, Unit};
 use crate::study::grid::{Grid, Metrics, Selection, View, metrics};
+use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::plan::{Head, Refused, require};
-use crate::study::registry::{Drawn, Shown, Study};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
 
@@ -199,7 +199,7 @@ fn read(name: &str) -> Result<Recording, RecordingError> {
         match event.change {
             PageChange::Alloc { .. } => recording.requests += 1,
             PageChange::Fallback { order, fallback_order, wanted, found, claimed, .. } => {
-                let (Some(wanted), Some(found)) = (wanted.mobility(), found.mobility()) else {
+                let (Some(wanted), Some(found)) = (mobility_of(wanted), mobility_of(found)) else {
                     continue;
                 };
                 recording.fallbacks.count(wanted, found, claimed, fallback_order);

@@ -17,15 +17,14 @@ use foldhash::{HashSet, HashSetExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_arch::PageRange;
-use swath_trace::access::event::{Event, Item, Sampling};
-use swath_trace::access::stream::{Accesses, TraceError};
+use swath_trace::access::{Sampling, TraceError, TraceEvent, TraceItem, TraceReader};
 
 use crate::source::real::Trace;
 use crate::study::bounds::{Ascending, Bounded};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Value, metrics};
+use crate::study::kind::{Drawn, Shown, Study, Uses};
 use crate::study::plan::{Head, Refused, require};
-use crate::study::registry::{Drawn, Shown, Study, Uses};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
 
@@ -38,9 +37,9 @@ pub struct WorkingSet;
 pub struct WorkingSetPlan {
     /// Name, title, seed.
     pub about: Head,
-    /// Accesses of a period, for recordings that hold every access.
+    /// TraceReader of a period, for recordings that hold every access.
     pub period_accesses: Bounded<1, { 1 << 40 }>,
-    /// Accesses at the end of a period whose pages are counted.
+    /// TraceReader at the end of a period whose pages are counted.
     pub window_accesses: Bounded<1, { 1 << 40 }>,
     /// Numbers of shifted copies of a recording that run at once, one point each.
     pub threads: Ascending<Bounded<1, 1024>>,
@@ -90,7 +89,7 @@ impl Shape {
 
 impl Windows {
     /// Walks a recording. O(a + e·r) for a accesses, e events and r resident pages.
-    fn of(accesses: Accesses, plan: &WorkingSetPlan) -> Result<(Self, Shape), TraceError> {
+    fn of(accesses: TraceReader, plan: &WorkingSetPlan) -> Result<(Self, Shape), TraceError> {
         let shape = Shape::of(plan, accesses.header().and_then(|header| header.sampling));
         let mut windows = Self::default();
         let mut resident: HashSet<u64> = HashSet::new();
@@ -99,9 +98,9 @@ impl Windows {
         let mut open = false;
         for item in accesses.items() {
             let access = match item? {
-                Item::Access(access) => access,
-                Item::Event(event) => {
-                    if let Event::Skip { accesses } = event {
+                TraceItem::Access(access) => access,
+                TraceItem::Event(event) => {
+                    if let TraceEvent::Skip { accesses } = event {
                         at = at.saturating_add(accesses);
                     }
                     forget(&mut resident, event);
@@ -160,15 +159,17 @@ impl Windows {
 }
 
 /// Pages that an event takes away are resident no more.
-fn forget(resident: &mut HashSet<u64>, event: Event) {
+fn forget(resident: &mut HashSet<u64>, event: TraceEvent) {
     let within = |range: PageRange, page: u64| {
         page.checked_sub(range.start.raw()).is_some_and(|offset| offset < range.count)
     };
     match event {
-        Event::Map { pages, .. } | Event::Unmap { pages } | Event::Discard { pages } => {
+        TraceEvent::Map { pages, .. }
+        | TraceEvent::Unmap { pages }
+        | TraceEvent::Discard { pages } => {
             resident.retain(|&page| !within(pages, page));
         }
-        Event::Move { from, to } => {
+        TraceEvent::Move { from, to } => {
             let mut moved = Vec::new();
             resident.retain(|&page| {
                 if within(from, page) {
@@ -179,7 +180,7 @@ fn forget(resident: &mut HashSet<u64>, event: Event) {
             let inside = moved.into_iter().filter(|&offset| offset < to.count);
             resident.extend(inside.map(|offset| to.start.raw() + offset));
         }
-        Event::Protect { .. } | Event::Fork | Event::Skip { .. } => {}
+        TraceEvent::Protect { .. } | TraceEvent::Fork | TraceEvent::Skip { .. } => {}
     }
 }
 
@@ -269,7 +270,7 @@ fn recording(
         (false, None) => "sort".to_owned(),
     };
     let opened = match compiler {
-        true => Accesses::from_reader(Cursor::new(SHIPPED_COMPILER), None),
+        true => TraceReader::from_reader(Cursor::new(SHIPPED_COMPILER), None),
         false => trace.open(),
     };
     let read = opened.and_then(|accesses| Windows::of(accesses, plan));
@@ -378,9 +379,9 @@ mod tests {
         plan
     }
 
-    fn lackey(pages: &[u64]) -> Accesses {
+    fn lackey(pages: &[u64]) -> TraceReader {
         let text: String = pages.iter().map(|page| format!(" L {:x},8\n", page << 12)).collect();
-        Accesses::from_reader(Cursor::new(text.into_bytes()), None).unwrap()
+        TraceReader::from_reader(Cursor::new(text.into_bytes()), None).unwrap()
     }
 
     #[test]
@@ -407,11 +408,11 @@ mod tests {
     fn what_is_given_back_is_not_resident() {
         let range = |start, count| PageRange::new(Vpn::new(start), count);
         let mut resident: HashSet<u64> = (0..20).collect();
-        forget(&mut resident, Event::Unmap { pages: range(0, 5) });
-        forget(&mut resident, Event::Discard { pages: range(8, 2) });
+        forget(&mut resident, TraceEvent::Unmap { pages: range(0, 5) });
+        forget(&mut resident, TraceEvent::Discard { pages: range(8, 2) });
         // Of five pages three are kept; page 10 was there before and is gone.
-        forget(&mut resident, Event::Move { from: range(15, 5), to: range(10, 3) });
-        forget(&mut resident, Event::Skip { accesses: 5 });
+        forget(&mut resident, TraceEvent::Move { from: range(15, 5), to: range(10, 3) });
+        forget(&mut resident, TraceEvent::Skip { accesses: 5 });
         let mut left: Vec<u64> = resident.into_iter().collect();
         left.sort_unstable();
         assert_eq!(left, [5, 6, 7, 10, 11, 12, 13, 14]);
@@ -420,7 +421,7 @@ mod tests {
     #[test]
     fn the_shipped_recordings_have_windows() {
         let plan = plan(100_000, 10_000);
-        let compiler = Accesses::from_reader(Cursor::new(SHIPPED_COMPILER), None).unwrap();
+        let compiler = TraceReader::from_reader(Cursor::new(SHIPPED_COMPILER), None).unwrap();
         let (windows, shape) = Windows::of(compiler, &plan).unwrap();
         assert_eq!(shape, Shape { period: 4_000_000, from: 0, to: 20_000 });
         // 536,156,614 accesses: 134 periods and the burst of another.

@@ -1,4 +1,4 @@
-//! What the memory of the timed system takes, from its data sheet's currents.
+//! Energy of the timed system's memory, from its data sheet's currents.
 //!
 //! The paper measures cycles only. Energy is worked out from the same runs: the
 //! commands that the memory has counted, and the time for which it stood ready.
@@ -7,7 +7,7 @@
 
 use swath_hw::{Currents, DramConfig, DramEnergy, SystemStats};
 
-use crate::study::results::{Figure, FigureKind, Point, Series};
+use crate::study::results::{Figure, FigureKind};
 
 /// The parts of the energy, in the order of [`Nanojoules`].
 pub(crate) const PARTS: [&str; 5] = ["background", "activate", "read", "write", "refresh"];
@@ -15,8 +15,11 @@ pub(crate) const PARTS: [&str; 5] = ["background", "activate", "read", "write", 
 /// Energy for a transaction by part.
 pub(crate) type Nanojoules = [f64; PARTS.len()];
 
-const TOTAL: &str = "Energy";
-const SPLIT: &str = "Energy by part";
+/// Id of the figure of the whole energy.
+pub(crate) const TOTAL: &str = "Energy";
+
+/// Id of the figure of its parts.
+pub(crate) const SPLIT: &str = "Energy by part";
 
 /// The energy of a run by part, for each of the masters' transactions.
 pub(crate) fn per_transaction(dram: &DramConfig, stats: &SystemStats) -> Nanojoules {
@@ -32,6 +35,9 @@ pub(crate) fn per_transaction(dram: &DramConfig, stats: &SystemStats) -> Nanojou
     parts.map(|part_aj| part_aj as f64 / 1e9 / transactions.max(1) as f64)
 }
 
+/// The y axis of both figures, with its unit.
+pub(crate) const Y: &str = "nanojoules_per_transaction";
+
 /// The figures: all of the energy over the swept sizes, and its parts.
 pub(crate) fn figures(kind: FigureKind, x_label: &str) -> [Figure; 2] {
     let y_label = "nanojoules for each transaction";
@@ -45,27 +51,7 @@ pub(crate) fn figures(kind: FigureKind, x_label: &str) -> [Figure; 2] {
     ]
 }
 
-/// A design's series in them: `swept` is the energy at each point, in order,
-/// and `at` places one there.
-pub(crate) fn series(
-    design: &str,
-    x: &str,
-    at: &dyn Fn(usize, f64) -> Point,
-    swept: &[Nanojoules],
-) -> [Series; 2] {
-    let mean = |part: usize| {
-        swept.iter().map(|energy| energy[part]).sum::<f64>() / swept.len().max(1) as f64
-    };
-    let total = swept.iter().enumerate().map(|(nth, energy)| at(nth, energy.iter().sum()));
-    let parts = PARTS.into_iter().enumerate().map(|(part, name)| (name, mean(part)));
-    let y = "nanojoules_per_transaction";
-    [
-        Series::new(TOTAL, x, y, design, total.collect::<Vec<_>>()),
-        Series::new(SPLIT, "part", y, design, parts.collect::<Vec<_>>()),
-    ]
-}
-
-/// What a reader must know.
+/// The limits of these figures, for the reader.
 pub(crate) const NOTE: &str = "Energy is that of the memory's chips by the makers' method \
     (Micron, TN-41-01): the commands of the run times what their currents exceed standby by, and \
     active standby for all of its time. Currents are those of a Micron 2 Gb x8 chip, eight to each \

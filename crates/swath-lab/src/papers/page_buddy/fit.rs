@@ -1,163 +1,253 @@
-//! What the head-of-list rule costs against best fit: blocks per request, and
+//! The cost of the head-of-list rule against best fit: blocks per request, and
 //! requests that would fail if they needed one block.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, Pfn};
 use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList, Rule};
 
-use crate::source::memory::{Allocator, Random, Source, age, new_allocator, random, release_one};
+use crate::papers::page_buddy::setting::{Aged, check_orders, pbs};
+use crate::source::memory::{
+    Ageing, Allocator, Random, Source, age, new_allocator, random, release_one,
+};
 use crate::source::real::Machine;
-use crate::study::old::plan::FitPlan;
-use crate::study::results::{Figure, FigureKind, Point, Series, StudyResult};
-use crate::study::run;
-use crate::study::run::{Outcome, Run, StudyError};
+use crate::study::bounds::{Bounded, Forms, Repeats, Share};
+use crate::study::claim::Statement;
+use crate::study::grid::{Grid, Metrics, Value, View, metrics};
+use crate::study::kind::{Drawn, Shown, Study, Uses};
+use crate::study::plan::{Head, Refused};
+use crate::study::results::{Figure, FigureKind, Series};
+use crate::study::run::{Run, StudyError};
 
-/// What a level of use gave.
-struct Found {
-    blocks_per_request: f64,
-    split_share: f64,
+/// Head of list against best fit.
+pub struct Fit;
+
+/// The plan.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FitPlan {
+    /// Name, title, seed.
+    pub about: Head,
+    /// Number of seeds with which each point is measured.
+    pub repeats: Forms<Repeats>,
+    /// PBS: the distance between adjacent orders.
+    pub granularity: Bounded<1, 64>,
+    /// PBS: the highest order.
+    pub top_order: Bounded<0, 63>,
+    /// Requests measured at each level of use.
+    pub requests: Bounded<1, { 1 << 32 }>,
+    /// The way in which memory is aged before.
+    pub aged: Aged,
 }
 
-/// Runs the plan.
-///
-/// # Errors
-/// [`StudyError`].
-pub fn run(plan: &FitPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
-    let about = &plan.about;
-    let config = crate::study::old::plan::pbs(plan.granularity, plan.top_order)?;
-    let machine = run.real.memory.as_deref();
-    let memories: Vec<Memory<'_>> = match machine {
-        Some(machine) => vec![Memory::Machine(machine)],
-        None => plan.aged.used_shares.iter().map(|&share| Memory::Aged(share)).collect(),
-    };
-    const RULES: [&str; 2] = ["head of list", "best fit"];
-    let points: Vec<(Memory<'_>, usize)> = memories
-        .iter()
-        .flat_map(|&memory| (0..RULES.len()).map(move |rule| (memory, rule)))
-        .collect();
-    let found = run.points(about, &points, |&(memory, rule)| {
-        let random = random(about.seed, 0);
-        match rule {
-            0 => measure::<HeadOfList>(plan, config, memory, run.quick, random),
-            _ => measure::<BestFit>(plan, config, memory, run.quick, random),
+crate::plan!(FitPlan, check);
+
+fn check(plan: &FitPlan) -> Result<(), Refused> {
+    check_orders("top_order", pbs(plan.granularity.tiny(), plan.top_order.tiny()))?;
+    plan.aged.check("aged")
+}
+
+const LEVEL: &str = "memory";
+const RULE: &str = "rule";
+
+/// The rules by which a node is chosen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    Head,
+    Best,
+}
+
+impl Choice {
+    const ALL: [Self; 2] = [Self::Head, Self::Best];
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Head => "head of list",
+            Self::Best => "best fit",
         }
-    })?;
-    let column = |rule: usize, of: &dyn Fn(&Found) -> f64| -> Vec<Point> {
-        let found = found.iter().skip(rule).step_by(RULES.len());
-        memories.iter().zip(found).map(|(memory, found)| memory.point(of(found))).collect()
-    };
-    let (kind, x, x_label) = match machine {
-        Some(_) => (FigureKind::Bars, "memory", "memory"),
-        None => (FigureKind::Lines, "used_share", "memory in use (share of frames)"),
-    };
-    let blocks = "Blocks per request";
-    let split = "Split requests";
-    let figures = vec![
-        Figure::new(blocks, "mean", kind, x_label, "blocks per request"),
-        Figure::new(split, "that more than one block served", kind, x_label, "share of requests"),
-    ];
-    let mut series = Vec::new();
-    for (rule, name) in RULES.into_iter().enumerate() {
-        let points = column(rule, &|found| found.blocks_per_request);
-        series.push(Series::new(blocks, x, "blocks_per_request", name, points));
-        let points = column(rule, &|found| found.split_share);
-        series.push(Series::new(split, x, "split_share", name, points));
     }
-    let worst = found
-        .chunks(RULES.len())
-        .zip(&memories)
-        .max_by(|(a, _), (b, _)| a[0].split_share.total_cmp(&b[0].split_share));
-    let finding = worst.map_or_else(
-        || about.purpose.clone(),
-        |(found, memory)| {
-            let place = match memory {
-                Memory::Aged(share) => format!("At {:.0}% in use", 100.0 * share),
-                Memory::Machine(machine) => format!("On {}", machine.name),
-            };
-            format!(
-                "{} {place}, the head-of-list rule splits {:.1}% of requests and takes \
-                 {:.2} blocks for each; best fit splits {:.1}% and takes {:.2}.",
-                about.purpose,
-                100.0 * found[0].split_share,
-                found[0].blocks_per_request,
-                100.0 * found[1].split_share,
-                found[1].blocks_per_request,
-            )
-        },
-    );
-    Ok(Outcome {
-        result: StudyResult {
-            figures,
-            series,
-            notes: vec![format!(
-                "Each rule ages its own memory with the same random requests; then {} requests \
-                 are measured while random releases hold the level. A split request is one that \
-                 would fail if it had to be one block.",
-                plan.requests
-            )],
-            ..run::result(about, plan, run, finding)
-        },
-        host: None,
-    })
 }
 
 /// The memory of one point.
 #[derive(Clone, Copy)]
 enum Memory<'a> {
     /// Aged to this share in use.
-    Aged(f64),
+    Aged(Share),
     /// A real machine's free frames, of which requests take nine tenths.
     Machine(&'a Machine),
 }
 
 impl Memory<'_> {
-    fn point(&self, y: f64) -> Point {
+    fn x(&self) -> Value {
         match self {
-            Memory::Aged(share) => Point::at(*share, y),
-            Memory::Machine(machine) => Point::named(machine.name.clone(), y),
+            Memory::Aged(share) => share.get().into(),
+            Memory::Machine(machine) => machine.name.clone().into(),
         }
     }
 }
 
+impl Study for Fit {
+    const KIND: &'static str = "fit";
+    const USES: Uses = Uses { memory: true, accesses: false, machine: false };
+    type Plan = FitPlan;
+    type Found = Grid;
+
+    fn seeds(plan: &FitPlan, quick: bool) -> u64 {
+        plan.repeats.of(quick).get()
+    }
+
+    fn measure(plan: &FitPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
+        let config = pbs(plan.granularity.tiny(), plan.top_order.tiny())?;
+        let memories: Vec<Memory<'_>> = match run.real.memory.as_deref() {
+            Some(machine) => vec![Memory::Machine(machine)],
+            None => plan.aged.used_shares.iter().map(|&share| Memory::Aged(share)).collect(),
+        };
+        let mut points = Vec::new();
+        for memory in memories {
+            points.extend(Choice::ALL.map(|choice| (memory, choice)));
+        }
+        let at = |(memory, choice): &(Memory<'_>, Choice)| vec![memory.x(), choice.title().into()];
+        let seeds = Self::seeds(plan, run.quick);
+        run.grid(&plan.about, &[LEVEL, RULE], seeds, &points, at, |(memory, choice), repeat| {
+            let random = random(plan.about.seed, repeat);
+            let measured = match choice {
+                Choice::Head => measure::<HeadOfList>(plan, config, *memory, run.quick, random),
+                Choice::Best => measure::<BestFit>(plan, config, *memory, run.quick, random),
+            };
+            measured.map_err(|error| StudyError::Machine {
+                study: plan.about.study.clone(),
+                what: error.to_string(),
+            })
+        })
+    }
+
+    /// The paper states the rule and not what it costs.
+    fn claims(_: &FitPlan, _: &Run<'_>) -> Vec<Statement<Grid>> {
+        Vec::new()
+    }
+
+    fn show(plan: &FitPlan, run: &Run<'_>, grid: &Grid) -> Shown {
+        let notes = vec![format!(
+            "Each rule ages its own memory with the same random requests; then {} requests are \
+             measured while random releases hold the level. A split request is one that would \
+             fail if it had to be one block. Each point is the mean over {} such lives.",
+            plan.requests,
+            Self::seeds(plan, run.quick)
+        )];
+        Shown { finding: finding(grid), figures: figures(grid), notes, host: None }
+    }
+}
+
+type MeasureError = crate::source::memory::PrepareError;
+
+/// The requests of one life of a memory.
 fn measure<R: Rule>(
     plan: &FitPlan,
     config: BuddyConfig,
     memory: Memory<'_>,
     quick: bool,
     mut random: Random,
-) -> Result<Found, StudyError> {
-    let error = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
-    let share = if let Memory::Aged(share) = memory { share } else { 0.0 };
-    let ageing = plan.aged.ageing(share, quick);
-    let (mut allocator, mut held, level) = match memory {
-        Memory::Aged(_) => {
-            let frames = Extent::new(Pfn::new(0), plan.aged.frames);
-            let mut allocator: Allocator<R> =
-                new_allocator(frames, config, true).map_err(|e| error(e.to_string()))?;
-            let held = age(&mut allocator, &ageing, &mut random);
-            let level = allocator.free_frames();
-            (allocator, held.map_err(|e| error(e.to_string()))?, level)
-        }
-        Memory::Machine(machine) => {
-            let prepared = Source::Free(&machine.free).prepare(config, &mut random);
-            let allocator: Allocator<R> = prepared.map_err(|e| error(e.to_string()))?;
-            (allocator, Vec::new(), machine.free_frames() / 10)
-        }
-    };
+) -> Result<Metrics, MeasureError> {
+    let (mut allocator, mut held, ageing, level) =
+        prepare::<R>(plan, config, memory, quick, &mut random)?;
     let (mut blocks, mut split) = (0u64, 0u64);
-    for _ in 0..plan.requests {
+    for _ in 0..plan.requests.get() {
         let length = ageing.length(&mut random);
         while allocator.free_frames() < length.max(level) && !held.is_empty() {
-            release_one(&mut allocator, &mut held, &mut random)
-                .map_err(|e| error(e.to_string()))?;
+            release_one(&mut allocator, &mut held, &mut random)?;
         }
         let mut request = Vec::new();
-        allocator
-            .allocate(length, &mut |block| request.push(block))
-            .map_err(|e| error(e.to_string()))?;
+        allocator.allocate(length, &mut |block| request.push(block))?;
         blocks += request.len() as u64;
         split += u64::from(request.len() > 1);
         held.push(request);
     }
-    let requests = plan.requests as f64;
-    Ok(Found { blocks_per_request: blocks as f64 / requests, split_share: split as f64 / requests })
+    let requests = plan.requests.get() as f64;
+    Ok(metrics([("blocks", blocks as f64 / requests), ("split_share", split as f64 / requests)]))
+}
+
+/// An allocator over the memory, what it has allocated, and the number of free
+/// frames that releases uphold.
+type Prepared<R> = (Allocator<R>, Vec<Vec<Extent>>, Ageing, u64);
+
+fn prepare<R: Rule>(
+    plan: &FitPlan,
+    config: BuddyConfig,
+    memory: Memory<'_>,
+    quick: bool,
+    random: &mut Random,
+) -> Result<Prepared<R>, MeasureError> {
+    match memory {
+        Memory::Aged(share) => {
+            let ageing = plan.aged.ageing(share, quick);
+            let frames = Extent::new(Pfn::new(0), plan.aged.frames.get());
+            let mut allocator: Allocator<R> = new_allocator(frames, config, true)?;
+            let held = age(&mut allocator, &ageing, random)?;
+            let level = allocator.free_frames();
+            Ok((allocator, held, ageing, level))
+        }
+        Memory::Machine(machine) => {
+            // Only the lengths of its requests are used.
+            let ageing = plan.aged.ageing(plan.aged.peak_share, quick);
+            let allocator: Allocator<R> = Source::Free(&machine.free).prepare(config, random)?;
+            Ok((allocator, Vec::new(), ageing, machine.free_frames() / 10))
+        }
+    }
+}
+
+fn figures(grid: &Grid) -> Vec<Drawn> {
+    let real = grid.values(LEVEL).iter().any(|level| level.word().is_some());
+    let (kind, x, x_label) = match real {
+        true => (FigureKind::Bars, "memory", "memory"),
+        false => (FigureKind::Lines, "used_share", "memory in use (share of frames)"),
+    };
+    let drawn = |(id, title, y, metric, y_label): (&str, &str, &str, &str, &str)| {
+        let figure = Figure::new(id, title, kind, x_label, y_label);
+        let of = |choice: Choice| {
+            let name = choice.title();
+            let points = grid.points(LEVEL, |all| all.is(RULE, name), |cell| cell.get(metric));
+            Series::new(id, x, y, name, points)
+        };
+        Drawn { figure, series: Choice::ALL.map(of).to_vec() }
+    };
+    [
+        ("Blocks per request", "mean", "blocks_per_request", "blocks", "blocks per request"),
+        (
+            "Split requests",
+            "that more than one block served",
+            "split_share",
+            "split_share",
+            "share of requests",
+        ),
+    ]
+    .map(drawn)
+    .to_vec()
+}
+
+/// The level of use at which the head-of-list rule splits most requests.
+fn finding(grid: &Grid) -> String {
+    let of = |level: &Value, choice: Choice, metric: &str| {
+        let one = |view: &View<'_>| {
+            view.select().is(LEVEL, level.clone()).is(RULE, choice.title()).one(metric)
+        };
+        grid.evidence(one).map(|found| found.estimate().value)
+    };
+    let split = |level: &Value| of(level, Choice::Head, "split_share").unwrap_or(f64::NAN);
+    let worst = grid.values(LEVEL).into_iter().max_by(|a, b| split(a).total_cmp(&split(b)));
+    let sentence = |level: &Value| {
+        let place = match level {
+            Value::Number(share) => format!("At {:.0}% in use", 100.0 * share),
+            Value::Word(machine) => format!("On {machine}"),
+        };
+        let (head, best) = (Choice::Head, Choice::Best);
+        Some(format!(
+            "{place}, the head-of-list rule splits {:.1}% of requests and takes {:.2} blocks for \
+             each; best fit splits {:.1}% and takes {:.2}.",
+            100.0 * of(level, head, "split_share").ok()?,
+            of(level, head, "blocks").ok()?,
+            100.0 * of(level, best, "split_share").ok()?,
+            of(level, best, "blocks").ok()?,
+        ))
+    };
+    worst.and_then(sentence).unwrap_or_default()
 }

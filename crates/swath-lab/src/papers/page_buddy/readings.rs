@@ -1,144 +1,232 @@
-//! How the results of section V-B depend on what the paper leaves open: the
-//! width of a vertical scan's columns and the size of the blocks.
+//! Hit rates under other readings of what Table 4 leaves open: the width of a
+//! vertical scan's columns and the size of the blocks.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use swath_arch::Format;
 use swath_frame::BuddyConfig;
 
-use crate::papers::page_buddy::translation::{Design, Hardware, Measured, Program, measure};
+use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits, check_free};
+use crate::papers::page_buddy::translation::{Design, Hardware, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::{Source, random};
-use crate::source::real::Machine;
-use crate::study::old::plan::{ContiguityBits, ReadingsPlan};
-use crate::study::results::{Figure, FigureKind, Point, Series, StudyResult};
-use crate::study::run;
-use crate::study::run::{Outcome, Run, StudyError};
+use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats, Share};
+use crate::study::claim::Statement;
+use crate::study::grid::{Grid, Metrics, Value, View, largest, metrics};
+use crate::study::kind::{Drawn, Shown, Study, Uses};
+use crate::study::plan::{Head, Refused};
+use crate::study::results::{Figure, FigureKind, Point, Series};
+use crate::study::run::{Run, StudyError};
 
-/// Hit rates of one reading: for each block size, those of TRAD, PCAD, AT, PBS.
-type Rates = Vec<[f64; 4]>;
+/// TLB hit rates under other readings of the workloads.
+pub struct Readings;
 
-/// Runs the plan.
-///
-/// # Errors
-/// [`StudyError`].
-pub fn run(plan: &ReadingsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
-    let about = &plan.about;
-    let repeats = if run.quick { plan.repeats_quick } else { plan.repeats };
-    let columns = plan.column_bytes.len();
-    let readings: Vec<(WorkloadName, Shapes)> = plan
-        .shapes()
-        .enumerate()
-        .map(|(i, shapes)| {
-            let display = WorkloadName::RotatedDisplay;
-            (if i < columns { display } else { WorkloadName::EdgeDetection }, shapes)
-        })
-        .collect();
-    let rates = run.points(about, &readings, |(name, shapes)| {
-        let program = Program::of(&name.build(shapes));
-        rates(plan, &program, repeats, run.real.memory.as_deref())
-    })?;
-    let (vertical, blocked) = rates.split_at(columns);
+/// Bytes or rows of an access pattern.
+pub type Side = Bounded<1, { 1 << 14 }>;
 
-    let gains = "Gains of vertical scans";
-    let trad = "TRAD on vertical scans";
-    let lowest = "Lowest hit rate of block reads";
-    let column_label = "column of a vertical scan (bytes)";
-    let block = |&(bytes, rows): &(u64, u64)| format!("{bytes} B × {rows}");
-    let figures = vec![
-        Figure::new(
-            gains,
-            "Rotated display: largest gain of PBS, block sizes 2 to 64",
-            FigureKind::LinesLog2,
-            column_label,
-            "gain in TLB hit rate (PBS / other - 1)",
-        ),
-        Figure::new(
-            trad,
-            "Rotated display: hit rate without coalescing",
-            FigureKind::LinesLog2,
-            column_label,
-            "TLB hit rate (share of accesses)",
-        )
-        .with_y_range(0.0, 1.0),
-        Figure::new(
-            lowest,
-            "Edge detection: lowest hit rate over the block sizes",
-            FigureKind::Bars,
-            "block (bytes × rows)",
-            "TLB hit rate (share of accesses)",
-        )
-        .with_y_range(0.0, 1.0),
-    ];
-    let mut series = Vec::new();
-    for (design, name) in [(1, "PCAD"), (2, "AT")] {
-        let points = plan.column_bytes.iter().zip(vertical).map(|(&bytes, rates)| {
-            let gain = rates.iter().map(|rates| rates[3] / rates[design] - 1.0);
-            Point::at(bytes as f64, gain.fold(0.0, f64::max))
-        });
-        series.push(Series::new(gains, "column_bytes", "gain", name, points));
-    }
-    let points = plan.column_bytes.iter().zip(vertical);
-    let points = points.map(|(&bytes, rates)| Point::at(bytes as f64, rates[0][0]));
-    series.push(Series::new(trad, "column_bytes", "tlb_hit_rate", "TRAD", points));
-    for (design, name) in ["TRAD", "PCAD", "AT", "PBS"].into_iter().enumerate() {
-        let points = plan.blocks.iter().zip(blocked).map(|(shape, rates)| {
-            let lowest = rates.iter().map(|rates| rates[design]).fold(1.0, f64::min);
-            (block(shape), lowest)
-        });
-        series.push(Series::new(lowest, "block", "tlb_hit_rate", name, points));
-    }
-    let finding = format!(
-        "{} Columns of 128 bytes (two transactions) and blocks of 16 × 16 elements come closest \
-         to the paper on every claim: with one transaction a vertical scan never hits without \
-         coalescing, where the paper has PBS 2x better; with larger blocks edge detection falls \
-         below the 98% of Fig. 10. The other studies use this reading.",
-        about.purpose
-    );
-    Ok(Outcome {
-        result: StudyResult {
-            figures,
-            series,
-            notes: vec![format!("Each point is {repeats} independent states of memory.")],
-            ..run::result(about, plan, run, finding)
-        },
-        host: None,
-    })
+/// The plan.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadingsPlan {
+    /// Name, title, seed.
+    pub about: Head,
+    /// Number of seeds with which each point is measured.
+    pub repeats: Forms<Repeats>,
+    /// Bytes that a vertical scan reads before it steps down, one point each.
+    pub column_bytes: Ascending<Side>,
+    /// Bytes and rows of a block in the blockwise patterns, one point each.
+    pub blocks: Distinct<(Side, Side)>,
+    /// Sizes of the free blocks over which the largest gain is sought.
+    pub block_frames: Ascending<BlockFrames>,
+    /// Frames that are free for each frame that is requested, 1 to 1000.
+    pub free_per_requested: f64,
+    /// The share of memory that is free, 0.001 and more.
+    pub free_share: Share,
 }
 
-fn rates(
+crate::plan!(ReadingsPlan, check);
+
+fn check(plan: &ReadingsPlan) -> Result<(), Refused> {
+    check_free("", plan.free_per_requested, plan.free_share)
+}
+
+const WORKLOAD: &str = "workload";
+const READING: &str = "reading";
+const LEVEL: &str = "free_block_frames";
+const DESIGN: &str = "design";
+
+/// The workload that reads columns, and the one that reads blocks.
+const VERTICAL: WorkloadName = WorkloadName::RotatedDisplay;
+const BLOCKED: WorkloadName = WorkloadName::EdgeDetection;
+
+/// A workload under one reading.
+struct Reading {
+    workload: WorkloadName,
+    x: Value,
+    program: Program,
+}
+
+impl Reading {
+    fn all(plan: &ReadingsPlan) -> Vec<Self> {
+        let paper = Shapes::default();
+        let of = |workload: WorkloadName, x, shapes| Self {
+            workload,
+            x,
+            program: Program::of(&workload.build(&shapes)),
+        };
+        let columns = plan.column_bytes.iter().map(|bytes| {
+            of(VERTICAL, bytes.get().into(), Shapes { column_bytes: bytes.get(), ..paper })
+        });
+        let blocks = plan.blocks.iter().map(|(bytes, rows)| {
+            let shapes = Shapes { block_bytes: bytes.get(), block_rows: rows.get(), ..paper };
+            of(BLOCKED, format!("{bytes} B × {rows}").into(), shapes)
+        });
+        columns.chain(blocks).collect()
+    }
+}
+
+/// A state of memory: free blocks of a size, or a real machine's.
+struct Level {
+    x: Value,
+    block_frames: Option<u64>,
+}
+
+impl Study for Readings {
+    const KIND: &'static str = "readings";
+    const USES: Uses = Uses { memory: true, accesses: false, machine: false };
+    type Plan = ReadingsPlan;
+    type Found = Grid;
+
+    fn seeds(plan: &ReadingsPlan, quick: bool) -> u64 {
+        plan.repeats.of(quick).get()
+    }
+
+    fn measure(plan: &ReadingsPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
+        let readings = Reading::all(plan);
+        let levels: Vec<Level> = match &run.real.memory {
+            Some(machine) => vec![Level { x: machine.name.clone().into(), block_frames: None }],
+            None => {
+                let sizes = plan.block_frames.iter().map(|size| size.get());
+                sizes.map(|size| Level { x: size.into(), block_frames: Some(size) }).collect()
+            }
+        };
+        let mut designs = Design::all(BuddyConfig::BBS, BuddyConfig::PBS_ARMV7).to_vec();
+        designs.retain(|design| !design.best_fit);
+        let mut points = Vec::new();
+        for reading in &readings {
+            for level in &levels {
+                points.extend(designs.iter().map(|design| (reading, level, design)));
+            }
+        }
+        let at = |&(reading, level, design): &(&Reading, &Level, &Design)| {
+            let (workload, name) = (reading.workload.title(), design.name);
+            vec![workload.into(), reading.x.clone(), level.x.clone(), name.into()]
+        };
+        let seeds = Self::seeds(plan, run.quick);
+        let axes = [WORKLOAD, READING, LEVEL, DESIGN];
+        run.grid(&plan.about, &axes, seeds, &points, at, |point, repeat| {
+            one(plan, run, *point, repeat)
+        })
+    }
+
+    /// The paper does not say which reading is its own.
+    fn claims(_: &ReadingsPlan, _: &Run<'_>) -> Vec<Statement<Grid>> {
+        Vec::new()
+    }
+
+    fn show(plan: &ReadingsPlan, run: &Run<'_>, grid: &Grid) -> Shown {
+        let finding = "Columns of 128 bytes (two transactions) and blocks of 16 × 16 elements come \
+                       closest to the paper on every claim: with one transaction a vertical scan \
+                       never hits without coalescing, where the paper has PBS 2x better; with \
+                       larger blocks edge detection falls below the 98% of Fig. 10. The other \
+                       studies use this reading.";
+        let seeds = Self::seeds(plan, run.quick);
+        let notes = vec![format!("Each point is {seeds} independent states of memory.")];
+        Shown { finding: finding.to_owned(), figures: figures(grid), notes, host: None }
+    }
+}
+
+/// One seed of one point.
+fn one(
     plan: &ReadingsPlan,
-    program: &Program,
-    repeats: u64,
-    machine: Option<&Machine>,
-) -> Result<Rates, StudyError> {
+    run: &Run<'_>,
+    (reading, level, design): (&Reading, &Level, &Design),
+    repeat: u64,
+) -> Result<Metrics, StudyError> {
+    let program = &reading.program;
     let hardware = Hardware::new(Format::ArmV7, 32, ContiguityBits::Ideal(16));
-    let designs = Design::all(BuddyConfig::BBS, BuddyConfig::PBS_ARMV7);
-    let mut rates = Vec::new();
-    let below = machine.map(|machine| hardware.free_of(machine, program));
-    let sources: Vec<Source<'_>> = match &below {
-        Some(below) => vec![Source::Free(below)],
-        None => {
-            let sizes = plan.block_frames.iter();
-            let scattered =
-                |&size| program.scattered(size, plan.free_per_requested, plan.free_share);
-            sizes.map(scattered).collect()
+    let below;
+    let source = match (&run.real.memory, level.block_frames) {
+        (Some(machine), _) => {
+            below = hardware.free_of(machine, program);
+            Source::Free(&below)
+        }
+        (None, size) => {
+            program.scattered(size.unwrap_or(1), plan.free_per_requested, plan.free_share.get())
         }
     };
-    for source in sources {
-        let mut row = [0.0; 4];
-        for (rate, design) in row.iter_mut().zip(&designs) {
-            let mut sum = Measured::default();
-            for repeat in 0..repeats {
-                let mut random = random(plan.about.seed, repeat);
-                let measured = measure(&hardware, design, &source, program, &mut random);
-                sum = sum
-                    + measured.map_err(|error| StudyError::Machine {
-                        study: plan.about.study.clone(),
-                        what: format!("{}: {error}", design.name),
-                    })?;
-            }
-            *rate = sum.hit_rate();
-        }
-        rates.push(row);
-    }
-    Ok(rates)
+    let mut random = random(plan.about.seed, repeat);
+    let measured = measure(&hardware, design, &source, program, &mut random);
+    let measured = measured.map_err(|error| StudyError::Machine {
+        study: plan.about.study.clone(),
+        what: format!("{}: {error}", design.name),
+    })?;
+    Ok(metrics([("hit_rate", measured.hit_rate())]))
+}
+
+/// For each reading of a workload a point with the statistic of its levels.
+fn points(
+    grid: &Grid,
+    workload: WorkloadName,
+    statistic: impl Fn(&View<'_>, &Value) -> Result<f64, crate::study::grid::Missing>,
+) -> Vec<Point> {
+    let blocked = |reading: &Value| reading.word().is_some();
+    let readings = grid.values(READING).into_iter();
+    let readings = readings.filter(|reading| blocked(reading) == (workload == BLOCKED));
+    let point = |reading: &Value| {
+        Some(grid.evidence(|view| statistic(view, reading)).ok()?.point(reading.clone()))
+    };
+    readings.filter_map(point).collect()
+}
+
+fn figures(grid: &Grid) -> Vec<Drawn> {
+    let column_label = "column of a vertical scan (bytes)";
+    let y_label = "TLB hit rate (share of accesses)";
+
+    let id = "Gains of vertical scans";
+    let title = "Rotated display: largest gain of PBS over the block sizes";
+    let gain_label = "gain in TLB hit rate (PBS / other - 1)";
+    let gains = Figure::new(id, title, FigureKind::LinesLog2, column_label, gain_label);
+    let gain_over = |name: &str| {
+        let points = points(grid, VERTICAL, |view, reading| {
+            let cells = view.select().is(WORKLOAD, VERTICAL.title()).is(READING, reading.clone());
+            let gains = cells.pairs(DESIGN, "PBS", name, |pbs, other| {
+                Ok(pbs.get("hit_rate")? / other.get("hit_rate")? - 1.0)
+            })?;
+            Ok(largest(&gains))
+        });
+        Series::new(id, "column_bytes", "gain", name, points)
+    };
+    let gains = Drawn { figure: gains, series: ["PCAD", "AT"].map(gain_over).to_vec() };
+
+    let id = "TRAD on vertical scans";
+    let title = "Rotated display: hit rate without coalescing";
+    let trad = Figure::new(id, title, FigureKind::LinesLog2, column_label, y_label);
+    let lowest = |workload: WorkloadName, name: &str| {
+        points(grid, workload, |view, reading| {
+            let cells = view.select().is(WORKLOAD, workload.title()).is(READING, reading.clone());
+            cells.is(DESIGN, name).min("hit_rate")
+        })
+    };
+    // Without coalescing the size of the free blocks makes no difference.
+    let points = lowest(VERTICAL, "TRAD");
+    let series = vec![Series::new(id, "column_bytes", "tlb_hit_rate", "TRAD", points)];
+    let trad = Drawn { figure: trad.with_y_range(0.0, 1.0), series };
+
+    let id = "Lowest hit rate of block reads";
+    let title = "Edge detection: lowest hit rate over the block sizes";
+    let blocks = Figure::new(id, title, FigureKind::Bars, "block (bytes × rows)", y_label);
+    let of = |name: &str| Series::new(id, "block", "tlb_hit_rate", name, lowest(BLOCKED, name));
+    let series = ["TRAD", "PCAD", "AT", "PBS"].map(of).to_vec();
+    vec![gains, trad, Drawn { figure: blocks.with_y_range(0.0, 1.0), series }]
 }

@@ -195,12 +195,17 @@ impl Blocks {
 
     /// The memory of the case study (section V-E) as conditions.
     pub fn conditions(&self, conditions: Conditions) -> Conditions {
-        conditions.same("frames free for each requested", 1.1378, self.free_per_requested).same(
-            "share of memory that is free",
-            0.25,
-            self.free_share.get(),
-        )
+        free_conditions(conditions, self.free_per_requested, self.free_share)
     }
+}
+
+/// The free memory of the case study (section V-E) as conditions.
+pub fn free_conditions(conditions: Conditions, per_requested: f64, share: Share) -> Conditions {
+    conditions.same("frames free for each requested", 1.1378, per_requested).same(
+        "share of memory that is free",
+        0.25,
+        share.get(),
+    )
 }
 
 /// Refuses too little or too much free memory.

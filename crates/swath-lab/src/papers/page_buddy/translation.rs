@@ -24,9 +24,9 @@ use crate::papers::page_buddy::workload::Workload;
 use crate::source::memory::{Allocator, PrepareError, Random, Source, new_allocator};
 use crate::source::real::{InputError, Machine, Trace};
 use crate::study::plan::PlanError;
-use swath_trace::access::stream::TraceError;
+use swath_trace::access::TraceError;
 
-/// What a program asks for and where it goes.
+/// A program: its requests for memory and its accesses.
 pub struct Program {
     /// The requests, in order; each is served whole before the first access.
     pub requests: Vec<PageRange>,
@@ -77,7 +77,7 @@ impl Accesses {
     }
 }
 
-/// Where the first request is mapped.
+/// The page to which the first request is mapped.
 const FIRST_PAGE: u64 = 0x1000;
 
 /// Requests begin at multiples of 1 MiB.
@@ -176,7 +176,7 @@ impl Program {
     }
 }
 
-/// How a table says what is contiguous.
+/// The way in which a table tells of contiguity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
     /// Not at all.
@@ -194,7 +194,7 @@ pub struct Design {
     pub name: &'static str,
     /// The allocator's orders.
     pub allocator: BuddyConfig,
-    /// Whether the allocator takes the best node of a list and not the first.
+    /// True if the allocator takes the best node of a list and not the first.
     pub best_fit: bool,
     /// The way of coalescing.
     pub scheme: Scheme,
@@ -269,13 +269,14 @@ impl Hardware {
         Self { tlb, ..Self::new(format, entries, machine.contiguity_bits) }
     }
 
-    /// What is free on a real machine, as far as this hardware has memory
+    /// Returns the free frames of a real machine, as far as this hardware has memory
     /// before the tables of the program.
     pub fn free_of(&self, machine: &Machine, program: &Program) -> Vec<Extent> {
         machine.below(table_extent(self.frames, &program.requests).start)
     }
 
-    /// What the tables say for a scheme, once it is known what they will map.
+    /// Returns the contiguity that the tables tell of for a scheme, once it is known
+    /// what they will map.
     fn coalescing(&self, scheme: Scheme, blocks: &[(Vpn, Extent)]) -> Coalescing {
         let field = self.contiguity.field();
         match scheme {
@@ -294,7 +295,7 @@ impl Hardware {
     }
 }
 
-/// What was measured.
+/// Counts of one measurement.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct Measured {
     /// Accesses of all masters.
@@ -353,7 +354,7 @@ pub enum MeasureError {
     Request {
         /// Pages requested.
         pages: u64,
-        /// Why not.
+        /// The reason.
         why: swath_frame::FrameAllocateError,
     },
     /// A block could not be mapped.
@@ -367,8 +368,8 @@ pub enum MeasureError {
     Hardware(String),
 }
 
-/// Where the tables for these requests stand: at the end of physical memory,
-/// room for the upper levels and for each 2 MiB of a request a leaf table with
+/// Returns the frames of the tables for these requests: at the end of physical
+/// memory, room for the upper levels and for each 2 MiB of a request a leaf table with
 /// what may stand beside it. Data must lie below.
 pub fn table_extent(memory_frames: u64, requests: &[PageRange]) -> Extent {
     let frames = 64 + requests.iter().map(|r| 4 * (r.count / 256 + 2)).sum::<u64>();

@@ -1,141 +1,236 @@
-//! What the real width of a format's contiguity fields costs: hit rates
+//! The cost of the real width of a format's contiguity fields: hit rates
 //! against the width, with the width that the descriptors leave free beside
 //! ideal ones.
 
-use crate::papers::page_buddy::translation::{Design, Hardware, Measured, Program, measure};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::papers::page_buddy::setting::{
+    BlockFrames, ContiguityBits, FormatName, FormatWord, TlbEntries, bbs, check_free, check_shapes,
+    pbs,
+};
+use crate::papers::page_buddy::translation::{Design, Hardware, Program, measure};
+use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::{Source, random};
 use crate::source::real::Trace;
-use crate::study::old::plan::{ContiguityBits, FormatName, FormatWord, WidthsPlan};
-use crate::study::results::{Figure, FigureKind, Point, Series, StudyResult};
-use crate::study::run;
-use crate::study::run::{Outcome, Run, StudyError};
+use crate::study::bounds::{Ascending, Distinct, Forms, Repeats, Share};
+use crate::study::claim::Statement;
+use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, View, metrics};
+use crate::study::kind::{Drawn, Shown, Study, Uses};
+use crate::study::plan::{Head, Refused};
+use crate::study::results::{Figure, FigureKind, Series};
+use crate::study::run::{Run, StudyError};
 
-/// Runs the plan.
-///
-/// # Errors
-/// [`StudyError`].
-pub fn run(plan: &WidthsPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
-    let about = &plan.about;
-    let repeats = if run.quick { plan.repeats_quick } else { plan.repeats };
-    let workload = Program::of(&plan.workload.build(&plan.shapes));
-    let own = ContiguityBits::Format(FormatWord::Format);
-    let mut points = Vec::new();
+/// TLB hit rates against the width of the contiguity fields.
+pub struct Widths;
+
+/// The plan.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WidthsPlan {
+    /// Name, title, seed.
+    pub about: Head,
+    /// Number of seeds with which each point is measured.
+    pub repeats: Forms<Repeats>,
+    /// Widths of an ideal field in bits, one point of the x axis each.
+    pub widths: Ascending<u8>,
+    /// The formats, each measured with its own width and the ideal ones.
+    pub formats: Distinct<FormatName>,
+    /// Size of the free blocks.
+    pub block_frames: BlockFrames,
+    /// Frames that are free for each frame that is requested, 1 to 1000.
+    pub free_per_requested: f64,
+    /// The share of memory that is free, 0.001 and more.
+    pub free_share: Share,
+    /// Entries in the TLB.
+    pub tlb_entries: TlbEntries,
+    /// The workload.
+    pub workload: WorkloadName,
+    /// Its sizes.
+    #[serde(default)]
+    pub shapes: Shapes,
+}
+
+crate::plan!(WidthsPlan, check);
+
+fn check(plan: &WidthsPlan) -> Result<(), Refused> {
     for &format in &plan.formats {
-        let widths = plan.widths.iter().map(|&bits| ContiguityBits::Ideal(bits));
-        for contiguity in widths.chain([own]) {
-            for design in designs(format)? {
-                points.push((format, contiguity, design));
-            }
+        for &bits in &plan.widths {
+            ContiguityBits::Ideal(bits).check("widths", format)?;
         }
     }
-    let rates = run.points(about, &points, |(format, contiguity, design)| {
-        let recorded;
-        let program = match &run.real.accesses {
-            None => &workload,
-            Some(file) => {
-                recorded = Program::recorded(Trace::new(Some(file)), format.format())?;
-                &recorded
-            }
+    check_free("", plan.free_per_requested, plan.free_share)?;
+    check_shapes("shapes", &plan.shapes)
+}
+
+const FORMAT: &str = "format";
+const WIDTH: &str = "contiguity_bits";
+const DESIGN: &str = "design";
+
+/// The width of the format's own field.
+const OWN: &str = "own";
+
+/// The designs that write contiguity.
+const NAMES: [&str; 3] = ["PCAD", "AT", "PBS"];
+
+/// One measured point.
+struct Point<'a> {
+    format: FormatName,
+    contiguity: ContiguityBits,
+    design: Design,
+    program: &'a Program,
+}
+
+impl Study for Widths {
+    const KIND: &'static str = "widths";
+    const USES: Uses = Uses { memory: true, accesses: true, machine: false };
+    type Plan = WidthsPlan;
+    type Found = Grid;
+
+    fn seeds(plan: &WidthsPlan, quick: bool) -> u64 {
+        plan.repeats.of(quick).get()
+    }
+
+    fn measure(plan: &WidthsPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
+        let program = |format: &FormatName| {
+            Ok(match &run.real.accesses {
+                None => Program::of(&plan.workload.build(&plan.shapes)),
+                Some(file) => Program::recorded(Trace::new(Some(file)), format.format())?,
+            })
         };
-        let entries = plan.tlb_entries as u32;
-        let hardware = Hardware::new(format.format(), entries, *contiguity);
-        let below;
-        let source = match &run.real.memory {
-            None => program.scattered(plan.block_frames, plan.free_per_requested, plan.free_share),
-            Some(machine) => {
-                below = hardware.free_of(machine, program);
-                Source::Free(&below)
+        let programs: Result<Vec<Program>, StudyError> = plan.formats.iter().map(program).collect();
+        let programs = programs?;
+        let own = ContiguityBits::Format(FormatWord::Format);
+        let mut points = Vec::new();
+        for (&format, program) in plan.formats.iter().zip(&programs) {
+            let widths = plan.widths.iter().map(|&bits| ContiguityBits::Ideal(bits));
+            for contiguity in widths.chain([own]) {
+                let point = |design| Point { format, contiguity, design, program };
+                points.extend(designs(format)?.map(point));
             }
-        };
-        let mut sum = Measured::default();
-        for repeat in 0..repeats {
-            let mut random = random(about.seed, repeat);
-            let measured = measure(&hardware, design, &source, program, &mut random);
-            sum = sum
-                + measured.map_err(|error| StudyError::Machine {
-                    study: about.study.clone(),
-                    what: format!("{} on {}: {error}", design.name, format.title()),
-                })?;
         }
-        Ok(sum.hit_rate())
-    })?;
-    let rate = |format: FormatName, contiguity: ContiguityBits, name: &str| {
-        let at = points.iter().position(|p| p.0 == format && p.1 == contiguity && p.2.name == name);
-        at.map_or(0.0, |i| rates[i])
+        let at = |point: &Point<'_>| {
+            let width: Value = match point.contiguity {
+                ContiguityBits::Ideal(bits) => u32::from(bits).into(),
+                ContiguityBits::Format(_) => OWN.into(),
+            };
+            vec![point.format.title().into(), width, point.design.name.into()]
+        };
+        let seeds = Self::seeds(plan, run.quick);
+        let one = |point: &Point<'_>, repeat| one(plan, run, point, repeat);
+        run.grid(&plan.about, &[FORMAT, WIDTH, DESIGN], seeds, &points, at, one)
+    }
+
+    /// The paper does not say where the fields stand nor how wide they are.
+    fn claims(_: &WidthsPlan, _: &Run<'_>) -> Vec<Statement<Grid>> {
+        Vec::new()
+    }
+
+    fn show(plan: &WidthsPlan, _: &Run<'_>, grid: &Grid) -> Shown {
+        let notes = [
+            "A run longer than the field can say saturates: each descriptor then tells of a \
+             window around its own page, and a block takes several TLB entries.",
+            "The ideal field stands beside the table and arrives with the descriptor at no \
+             cost; no processor has it.",
+        ];
+        let (figures, notes) = (figures(plan, grid), notes.map(str::to_owned).to_vec());
+        Shown { finding: finding(plan, grid), figures, notes, host: None }
+    }
+}
+
+/// Those of [`NAMES`], with PBS at the format's granularity.
+fn designs(format: FormatName) -> Result<impl Iterator<Item = Design>, StudyError> {
+    let granularity = format.format().granularity().k() as u8;
+    let all = Design::all(bbs(9)?, pbs(granularity, 2 * granularity)?);
+    Ok(all.into_iter().filter(|design| NAMES.contains(&design.name)))
+}
+
+/// One seed of one point.
+fn one(
+    plan: &WidthsPlan,
+    run: &Run<'_>,
+    point: &Point<'_>,
+    repeat: u64,
+) -> Result<Metrics, StudyError> {
+    let Point { format, contiguity, design, program } = point;
+    let hardware = Hardware::new(format.format(), plan.tlb_entries.small(), *contiguity);
+    let below;
+    let source = match &run.real.memory {
+        None => program.scattered(
+            plan.block_frames.get(),
+            plan.free_per_requested,
+            plan.free_share.get(),
+        ),
+        Some(machine) => {
+            below = hardware.free_of(machine, program);
+            Source::Free(&below)
+        }
     };
+    let mut random = random(plan.about.seed, repeat);
+    let measured = measure(&hardware, design, &source, program, &mut random);
+    let measured = measured.map_err(|error| StudyError::Machine {
+        study: plan.about.study.clone(),
+        what: format!("{} on {}: {error}", design.name, format.title()),
+    })?;
+    Ok(metrics([("hit_rate", measured.hit_rate())]))
+}
 
+fn rate(cell: &CellView<'_>) -> Result<f64, Missing> {
+    cell.get("hit_rate")
+}
+
+fn figures(plan: &WidthsPlan, grid: &Grid) -> Vec<Drawn> {
     let y_label = "TLB hit rate (share of accesses)";
-    let own_id = "The format's own width";
-    let mut figures = vec![
-        Figure::new(
-            own_id,
-            "With the bits that each format leaves free",
-            FigureKind::Bars,
-            "format",
-            y_label,
-        )
-        .with_y_range(0.0, 1.0),
-    ];
-    let mut series = Vec::new();
-    for name in NAMES {
-        let points = plan.formats.iter().map(|&format| (format.title(), rate(format, own, name)));
-        series.push(Series::new(own_id, "format", "tlb_hit_rate", name, points));
-    }
-    for &format in &plan.formats {
+    let id = "The format's own width";
+    let title = "With the bits that each format leaves free";
+    let figure = Figure::new(id, title, FigureKind::Bars, "format", y_label);
+    let own = |name: &str| {
+        let points = grid.points(FORMAT, |all| all.is(WIDTH, OWN).is(DESIGN, name), rate);
+        Series::new(id, "format", "tlb_hit_rate", name, points)
+    };
+    let figure = figure.with_y_range(0.0, 1.0);
+    let mut figures = vec![Drawn { figure, series: NAMES.map(own).to_vec() }];
+    for format in &plan.formats {
         let id = format!("Ideal width, {}", format.title());
         let x_label = "width of each contiguity number (bits)";
-        figures.push(
-            Figure::new(&id, "TLB hit rate", FigureKind::Lines, x_label, y_label)
-                .with_y_range(0.0, 1.0),
-        );
-        for name in NAMES {
-            let points = plan.widths.iter().map(|&bits| {
-                Point::at(f64::from(bits), rate(format, ContiguityBits::Ideal(bits), name))
-            });
-            series.push(Series::new(&id, "contiguity_bits", "tlb_hit_rate", name, points));
-        }
+        let figure = Figure::new(&id, "TLB hit rate", FigureKind::Lines, x_label, y_label);
+        let ideal = |name: &str| {
+            let widths = plan.widths.iter().map(|&bits| u32::from(bits));
+            let points = grid.points(
+                WIDTH,
+                |all| all.is(FORMAT, format.title()).all(WIDTH, widths.clone()).is(DESIGN, name),
+                rate,
+            );
+            Series::new(&id, "contiguity_bits", "tlb_hit_rate", name, points)
+        };
+        let series = NAMES.map(ideal).to_vec();
+        figures.push(Drawn { figure: figure.with_y_range(0.0, 1.0), series });
     }
+    figures
+}
+
+fn finding(plan: &WidthsPlan, grid: &Grid) -> String {
     let widest = plan.widths.iter().copied().max().unwrap_or(1);
-    let costs = plan.formats.iter().map(|&format| {
+    let percent = |format: FormatName, width: Value| {
+        let rate = |view: &View<'_>| {
+            let of_format = view.select().is(FORMAT, format.title()).is(DESIGN, "PBS");
+            of_format.is(WIDTH, width.clone()).one("hit_rate")
+        };
+        grid.evidence(rate).map(|found| 100.0 * found.estimate().value)
+    };
+    let cost = |&format: &FormatName| {
         let of = format.format();
-        let (own, ideal) =
-            (rate(format, own, "PBS"), rate(format, ContiguityBits::Ideal(widest), "PBS"));
-        format!(
-            "{} leaves {} + {} bits for PCAD and {} for an anchor: PBS hits {:.1}% instead of \
-             {:.1}%",
+        let own = percent(format, OWN.into()).ok()?;
+        let ideal = percent(format, u32::from(widest).into()).ok()?;
+        Some(format!(
+            "{} leaves {} + {} bits for PCAD and {} for an anchor: PBS hits {own:.1}% instead of \
+             {ideal:.1}%",
             format.title(),
             of.ascend().width(),
             of.descend().width(),
             of.anchor().width(),
-            100.0 * own,
-            100.0 * ideal
-        )
-    });
-    let finding = format!("{} {}.", about.purpose, costs.collect::<Vec<_>>().join("; "));
-    Ok(Outcome {
-        result: StudyResult {
-            figures,
-            series,
-            notes: vec![
-                "A run longer than the field can say saturates: each descriptor then tells of a \
-                 window around its own page, and a block takes several TLB entries."
-                    .to_owned(),
-                "The ideal field stands beside the table and arrives with the descriptor at no \
-                 cost; no processor has it."
-                    .to_owned(),
-            ],
-            ..run::result(about, plan, run, finding)
-        },
-        host: None,
-    })
-}
-
-const NAMES: [&str; 3] = ["PCAD", "AT", "PBS"];
-
-/// The designs that write contiguity, with PBS at the format's granularity.
-fn designs(format: FormatName) -> Result<Vec<Design>, StudyError> {
-    let granularity = format.format().granularity().k() as u8;
-    let pbs = crate::study::old::plan::pbs(granularity, 2 * granularity)?;
-    let all = Design::all(crate::study::old::plan::bbs(9)?, pbs);
-    Ok(all.into_iter().filter(|design| NAMES.contains(&design.name)).collect())
+        ))
+    };
+    let costs: Vec<String> = plan.formats.iter().filter_map(cost).collect();
+    format!("{}.", costs.join("; "))
 }

@@ -1,4 +1,4 @@
-//! The workloads of the PBS paper's Table 4 as streams of 64-byte
+//! The workloads of Table 4 of Duong and Hur as streams of 64-byte
 //! transactions.
 //!
 //! Every access pattern of the table is one shape, [`Tiles`]: an array of
@@ -29,7 +29,7 @@ pub struct Transaction {
     pub write: bool,
 }
 
-/// In which direction the blocks of an array are visited.
+/// The direction in which the blocks of an array are visited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// Along a row of blocks, then the next row of blocks (the paper's "hor.").
@@ -132,7 +132,7 @@ pub struct Stream {
 /// A DMA device with an IOMMU of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Master {
-    /// What it is: camera, display, scaler, blender, accelerator.
+    /// Its kind: camera, display, scaler, blender, accelerator.
     pub name: &'static str,
     /// Its streams, interleaved as the module's text says.
     pub streams: Vec<Stream>,

@@ -10,8 +10,7 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::papers::real_time::workload::{ALIGN_BYTES, Action};
 use swath_trace::container::FileError;
-use swath_trace::heap::events::HeapEvent;
-use swath_trace::heap::file::HeapReader;
+use swath_trace::heap::{HeapEvent, HeapReader};
 
 /// Accesses of no more bytes do not leave their page, as far as programs align them.
 const WORD_BYTES: u64 = 16;

@@ -160,7 +160,7 @@ pub fn run(plan: &RtPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
 }
 
 fn actions(program: &Program) -> Result<Vec<Action>, String> {
-    let reader = swath_trace::heap::file::HeapReader::new(program.recording);
+    let reader = swath_trace::heap::HeapReader::new(program.recording);
     reader.and_then(Actions::read).map_err(|error| format!("{}: {error}", program.name))
 }
 

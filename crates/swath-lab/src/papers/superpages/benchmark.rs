@@ -15,8 +15,7 @@ use rand_pcg::Pcg64;
 use swath_arch::{BASE_PAGE_BYTES, PageRange, VirtAddr};
 
 use crate::papers::superpages::process::{Action, Step};
-use swath_trace::access::event::{Backing, Event, Protection, pages_of};
-use swath_trace::access::stream::AccessKind;
+use swath_trace::access::{AccessKind, MapBacking, MapProtection, TraceEvent, pages_of};
 
 /// A program's parameters that make no program.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -53,12 +52,12 @@ fn region(
     Ok(pages)
 }
 
-fn map(pages: PageRange, backing: Backing, protection: Protection) -> Action {
-    Action::Memory(Event::Map { pages, protection, backing, shared: false })
+fn map(pages: PageRange, backing: MapBacking, protection: MapProtection) -> Action {
+    Action::Memory(TraceEvent::Map { pages, protection, backing, shared: false })
 }
 
 fn anonymous(pages: PageRange) -> Action {
-    map(pages, Backing::Anonymous, Protection::READ_WRITE)
+    map(pages, MapBacking::Anonymous, MapProtection::READ_WRITE)
 }
 
 /// Steps of process 0.
@@ -210,7 +209,7 @@ impl Sweep {
         )?;
         let mapping = match self.file {
             None => anonymous(pages),
-            Some(file) => map(pages, Backing::File { file, first_page: 0 }, Protection::READ),
+            Some(file) => map(pages, MapBacking::File { file, first_page: 0 }, MapProtection::READ),
         };
         let first = if self.file.is_some() { AccessKind::Read } else { AccessKind::Write };
         let touched = (0..pages.count)
@@ -220,7 +219,7 @@ impl Sweep {
         let words = len_bytes.div_ceil(stride_bytes);
         let passes = (0..self.passes).flat_map(move |pass| {
             let again = (remap && pass > 0)
-                .then_some([Action::Memory(Event::Unmap { pages }), mapping])
+                .then_some([Action::Memory(TraceEvent::Unmap { pages }), mapping])
                 .into_iter()
                 .flatten();
             let pass =

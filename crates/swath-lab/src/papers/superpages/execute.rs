@@ -9,8 +9,7 @@ use swath_hw::{MemoryAccess, Translate};
 
 use crate::papers::superpages::kernel::{Kernel, KernelError, KernelStats};
 use crate::papers::superpages::process::{Action, Step};
-use swath_trace::access::event::{Backing, Event};
-use swath_trace::access::stream::AccessKind;
+use swath_trace::access::{AccessKind, MapBacking, TraceEvent};
 
 /// What the measured parts of a program have cost.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +57,7 @@ impl AddAssign<KernelStats> for Cost {
 /// crosses lines is made in each.
 ///
 /// What a recording does not tell is left open by it: pages that move
-/// ([`Event::Move`]) are faulted in anew.
+/// ([`TraceEvent::Move`]) are faulted in anew.
 ///
 /// # Errors
 /// [`KernelError`].
@@ -116,27 +115,27 @@ pub fn execute<T: Translate, E: std::fmt::Display>(
 fn apply<T: Translate>(
     kernel: &mut Kernel<'_, T>,
     id: usize,
-    event: Event,
+    event: TraceEvent,
 ) -> Result<(), KernelError> {
     match event {
-        Event::Map { pages, protection, backing, shared: _ } => {
+        TraceEvent::Map { pages, protection, backing, shared: _ } => {
             kernel.unmap(id, pages)?;
             kernel.map(id, pages, protection.write, protection.execute, backing)
         }
-        Event::Unmap { pages } => kernel.unmap(id, pages),
-        Event::Protect { pages, protection } => {
+        TraceEvent::Unmap { pages } => kernel.unmap(id, pages),
+        TraceEvent::Protect { pages, protection } => {
             kernel.protect(id, pages, protection.write, protection.execute)
         }
-        Event::Discard { pages } => kernel.discard(id, pages),
-        Event::Move { from, to } => {
+        TraceEvent::Discard { pages } => kernel.discard(id, pages),
+        TraceEvent::Move { from, to } => {
             let Some((writable, executable)) = kernel.permissions(id, from.start)? else {
                 return Ok(());
             };
             kernel.unmap(id, from)?;
             kernel.unmap(id, to)?;
-            kernel.map(id, to, writable, executable, Backing::Anonymous)
+            kernel.map(id, to, writable, executable, MapBacking::Anonymous)
         }
-        Event::Fork | Event::Skip { .. } => Ok(()),
+        TraceEvent::Fork | TraceEvent::Skip { .. } => Ok(()),
     }
 }
 
@@ -181,36 +180,38 @@ impl Fold {
                 let action = Action::Access { addr, len_bytes, kind, dependent, compute_cycles };
                 vec![Step { process, action }]
             }
-            Action::Memory(Event::Map { pages, protection, backing, shared }) => self
+            Action::Memory(TraceEvent::Map { pages, protection, backing, shared }) => self
                 .pieces(pages)?
                 .into_iter()
                 .map(|(at, skipped)| {
                     let backing = match backing {
-                        Backing::File { file, first_page } => {
-                            Backing::File { file, first_page: first_page + skipped }
+                        MapBacking::File { file, first_page } => {
+                            MapBacking::File { file, first_page: first_page + skipped }
                         }
                         anonymous => anonymous,
                     };
-                    memory(Event::Map { pages: at, protection, backing, shared })
+                    memory(TraceEvent::Map { pages: at, protection, backing, shared })
                 })
                 .collect(),
-            Action::Memory(Event::Unmap { pages }) => {
+            Action::Memory(TraceEvent::Unmap { pages }) => {
                 let pieces = self.pieces(pages)?.into_iter();
-                pieces.map(|(pages, _)| memory(Event::Unmap { pages })).collect()
+                pieces.map(|(pages, _)| memory(TraceEvent::Unmap { pages })).collect()
             }
-            Action::Memory(Event::Protect { pages, protection }) => {
+            Action::Memory(TraceEvent::Protect { pages, protection }) => {
                 let pieces = self.pieces(pages)?.into_iter();
-                pieces.map(|(pages, _)| memory(Event::Protect { pages, protection })).collect()
+                pieces.map(|(pages, _)| memory(TraceEvent::Protect { pages, protection })).collect()
             }
-            Action::Memory(Event::Discard { pages }) => {
+            Action::Memory(TraceEvent::Discard { pages }) => {
                 let pieces = self.pieces(pages)?.into_iter();
-                pieces.map(|(pages, _)| memory(Event::Discard { pages })).collect()
+                pieces.map(|(pages, _)| memory(TraceEvent::Discard { pages })).collect()
             }
-            Action::Memory(Event::Move { from, to }) => {
+            Action::Memory(TraceEvent::Move { from, to }) => {
                 let from = self.pieces(from)?;
                 let to = self.pieces(to)?;
                 match (&from[..], &to[..]) {
-                    ([(from, _)], [(to, _)]) => vec![memory(Event::Move { from: *from, to: *to })],
+                    ([(from, _)], [(to, _)]) => {
+                        vec![memory(TraceEvent::Move { from: *from, to: *to })]
+                    }
                     _ => {
                         return Err(KernelError::Machine(
                             "the recording moves more than one piece of 64 MiB".to_owned(),
@@ -279,7 +280,7 @@ mod tests {
 
     fn unmap(start: u64, count: u64) -> Step {
         let pages = PageRange::new(Vpn::new(start), count);
-        Step { process: 0, action: Action::Memory(Event::Unmap { pages }) }
+        Step { process: 0, action: Action::Memory(TraceEvent::Unmap { pages }) }
     }
 
     /// What the format has stays; what lies beyond moves as a whole, the same

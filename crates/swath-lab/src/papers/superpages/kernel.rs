@@ -38,7 +38,7 @@ use swath_vm::{
 };
 
 use crate::papers::superpages::objects::Objects;
-use swath_trace::access::event::Backing;
+use swath_trace::access::MapBacking;
 
 /// Words of table memory; the frames after it hold data, which have no bytes.
 const WORDS_PER_FRAME: usize = 512;
@@ -206,9 +206,11 @@ pub fn boot<T: Translate, R>(
 ) -> Result<R, KernelError> {
     let mut words = vec![0; config.table_frames as usize * WORDS_PER_FRAME];
     let memory = SliceMemory::new(Pfn::new(0), &mut words);
-    let orders =
-        crate::study::old::plan::pbs(config.format.granularity().k() as u8, top(config.format))
-            .map_err(machine)?;
+    let orders = crate::papers::page_buddy::setting::pbs(
+        config.format.granularity().k() as u8,
+        top(config.format),
+    )
+    .map_err(machine)?;
     let table_map = [ByteRange::of_frames(Extent::new(Pfn::new(0), config.table_frames))];
     let mut areas = vec![Extent::default(); config.data.len().max(1)];
     let map = MemoryMap::new(&table_map, &mut areas).map_err(machine)?;
@@ -286,7 +288,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
         range: PageRange,
         writable: bool,
         executable: bool,
-        backing: Backing,
+        backing: MapBacking,
     ) -> Result<(), KernelError> {
         let start = range.start.raw();
         let overlap = KernelError::Overlap { process: id, start: range.start, end: range.end() };
@@ -296,9 +298,9 @@ impl<'m, T: Translate> Kernel<'m, T> {
             return Err(overlap);
         }
         let (object, index, copy) = match backing {
-            Backing::Anonymous => (self.objects.make(None), start, false),
+            MapBacking::Anonymous => (self.objects.make(None), start, false),
             // What is written stays private.
-            Backing::File { file, first_page } => (self.objects.file(file), first_page, true),
+            MapBacking::File { file, first_page } => (self.objects.file(file), first_page, true),
         };
         let mapping = Mapping { pages: range.count, object, index, writable, executable, copy };
         self.process_mut(id)?.mappings.insert(start, mapping);
@@ -372,7 +374,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
                 self.with_pmap(id, |pmap, spaces| pmap.remove(spaces, space_id(id), pages))?;
             } else {
                 self.unmap(id, pages)?;
-                self.map(id, pages, writable, executable, Backing::Anonymous)?;
+                self.map(id, pages, writable, executable, MapBacking::Anonymous)?;
             }
         }
         Ok(())

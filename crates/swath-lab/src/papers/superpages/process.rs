@@ -12,8 +12,9 @@ use std::collections::VecDeque;
 
 use swath_arch::VirtAddr;
 
-use swath_trace::access::event::{Event, Item, Items, Sampling};
-use swath_trace::access::stream::{Access, AccessKind, Accesses, TraceError};
+use swath_trace::access::{
+    AccessKind, MemoryAccess, Sampling, TraceError, TraceEvent, TraceItem, TraceItems, TraceReader,
+};
 
 /// One thing that a process does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,9 +42,9 @@ pub enum Action {
         /// Cycles of the process's own work before the access.
         compute_cycles: u32,
     },
-    /// Changes the address space. Never [`Event::Fork`], which is
+    /// Changes the address space. Never [`TraceEvent::Fork`], which is
     /// [`Action::Fork`].
-    Memory(Event),
+    Memory(TraceEvent),
     /// A child starts with a copy of this process's address space: private
     /// mappings are shared until one of the two writes.
     Fork {
@@ -64,10 +65,10 @@ pub enum Action {
 /// and exit at once, since what they did is not recorded.
 ///
 /// What is measured ([`Action::Begin`] to [`Action::End`]) is each burst of a
-/// sampled recording, and all of a whole one. [`Event::Skip`] stands where
+/// sampled recording, and all of a whole one. [`TraceEvent::Skip`] stands where
 /// accesses were left out. Memory: the recording's buffers.
 pub fn replay(
-    trace: Accesses,
+    trace: TraceReader,
     access_cycles: u32,
 ) -> impl Iterator<Item = Result<Step, TraceError>> {
     let sampling = trace.header().and_then(|header| header.sampling);
@@ -85,7 +86,7 @@ pub fn replay(
 
 /// What [`replay`] hands out.
 struct Replay {
-    items: Items,
+    items: TraceItems,
     sampling: Option<Sampling>,
     access_cycles: u32,
     /// Accesses of the run so far, left out or not.
@@ -107,11 +108,11 @@ impl Replay {
         }
     }
 
-    fn access(&mut self, access: Access) -> Step {
+    fn access(&mut self, access: MemoryAccess) -> Step {
         let on = self.sampling.is_none_or(|s| self.position % s.period_accesses < s.burst_accesses);
         self.measure(on);
         self.position = self.position.saturating_add(1);
-        let Access { addr, len_bytes, kind } = access;
+        let MemoryAccess { addr, len_bytes, kind } = access;
         let (dependent, compute_cycles) = (false, self.access_cycles);
         let action = Action::Access { addr, len_bytes, kind, dependent, compute_cycles };
         Step { process: 0, action }
@@ -131,21 +132,21 @@ impl Iterator for Replay {
                 return None;
             }
             let step = match self.items.next() {
-                Some(Ok(Item::Access(access))) => {
+                Some(Ok(TraceItem::Access(access))) => {
                     let step = self.access(access);
                     if self.ready.is_empty() {
                         return Some(Ok(step));
                     }
                     step
                 }
-                Some(Ok(Item::Event(Event::Fork))) => {
+                Some(Ok(TraceItem::Event(TraceEvent::Fork))) => {
                     self.child = self.child.wrapping_add(1).max(1);
                     let child = self.child;
                     self.ready.push_back(Step { process: 0, action: Action::Fork { child } });
                     Step { process: child, action: Action::Exit }
                 }
-                Some(Ok(Item::Event(event))) => {
-                    if let Event::Skip { accesses } = event {
+                Some(Ok(TraceItem::Event(event))) => {
+                    if let TraceEvent::Skip { accesses } = event {
                         self.measure(false);
                         self.position = self.position.saturating_add(accesses);
                     }

@@ -11,6 +11,7 @@ use swath_hw::processor::presets::{ARMADA_XP, CORTEX_A53, ProcessorPreset, SKYLA
 use swath_hw::{Geometry, Hierarchy, HierarchyConfig, ProcessorConfig, TlbForm};
 use swath_vm::{Sizes, Status};
 
+use crate::papers::page_buddy::setting::ContiguityBits;
 use crate::papers::page_buddy::translation::{
     Accesses, Design, Hardware, {self},
 };
@@ -28,11 +29,9 @@ use crate::papers::superpages::real;
 use crate::papers::superpages::real::Simulated;
 use crate::source::memory::{Random, Source, random};
 use crate::source::real::Trace;
-use crate::study::old::plan::ContiguityBits;
 use crate::study::run;
 use crate::study::run::{Outcome, Run, StudyError};
-use swath_trace::access::event::{Backing, Event, Protection};
-use swath_trace::access::stream::{AccessKind, TraceError};
+use swath_trace::access::{AccessKind, MapBacking, MapProtection, TraceError, TraceEvent};
 
 /// Which superpages are on.
 #[derive(Clone, Copy, Debug)]
@@ -193,7 +192,8 @@ pub fn run(plan: &SuperpagesPlan, run: &Run<'_>) -> Result<Outcome, StudyError> 
     let hardware = Hardwares::of(plan);
     let modes = modes(hardware.preset.format);
     let sizes = if run.quick { &plan.blocks.block_frames_quick } else { &plan.blocks.block_frames };
-    let coalescing = Design::all(crate::study::old::plan::bbs(9)?, pbs(hardware.preset.format)?);
+    let coalescing =
+        Design::all(crate::papers::page_buddy::setting::bbs(9)?, pbs(hardware.preset.format)?);
     let coalescing = &coalescing[..coalescing.len() - 1];
     let bench = Bench { plan, hardware: &hardware, modes: &modes, coalescing, quick: run.quick };
 
@@ -509,7 +509,7 @@ impl Bench<'_> {
 fn release() -> impl Iterator<Item = Step> {
     const PAGES: u64 = (64 << 20) / BASE_PAGE_BYTES;
     let pages = PageRange::new(BASE.page(), PAGES);
-    let unmap = Action::Memory(Event::Unmap { pages });
+    let unmap = Action::Memory(TraceEvent::Unmap { pages });
     std::iter::once(map(pages))
         .chain((0..PAGES).map(|page| word(page, AccessKind::Write)))
         .chain([Action::Begin, unmap, Action::End, Action::Exit])
@@ -517,10 +517,10 @@ fn release() -> impl Iterator<Item = Step> {
 }
 
 fn map(pages: PageRange) -> Action {
-    Action::Memory(Event::Map {
+    Action::Memory(TraceEvent::Map {
         pages,
-        protection: Protection::READ_WRITE,
-        backing: Backing::Anonymous,
+        protection: MapProtection::READ_WRITE,
+        backing: MapBacking::Anonymous,
         shared: false,
     })
 }
@@ -572,5 +572,5 @@ fn pbs(format: Format) -> Result<swath_frame::BuddyConfig, StudyError> {
         Format::ArmV7 => 8,
         Format::ArmV8 | Format::X86_64 => 9,
     };
-    Ok(crate::study::old::plan::pbs(format.granularity().k() as u8, top)?)
+    Ok(crate::papers::page_buddy::setting::pbs(format.granularity().k() as u8, top)?)
 }

@@ -1,7 +1,6 @@
 //! The studies that come with the program, and which code runs which plan.
 
 use crate::papers::clmalloc::{availability, latency, order};
-use crate::papers::page_buddy::{allocation, cases, fit, freelist, readings, system, widths};
 use crate::papers::real_time::{footprint, programs, runtimes};
 use crate::papers::superpages::talk;
 use crate::study::old::plan::{Kind, Plan};
@@ -10,14 +9,6 @@ use crate::study::run::{Outcome, Run, StudyError};
 
 /// The plans that come with the program: name and text.
 pub const BUILT_IN: &[(&str, &str)] = &[
-    ("pbs-cases", include_str!("../../papers/page_buddy/cases.toml")),
-    ("pbs-system", include_str!("../../papers/page_buddy/system.toml")),
-    ("pbs-system-cpu", include_str!("../../papers/page_buddy/system_cpu.toml")),
-    ("pbs-readings", include_str!("../../papers/page_buddy/readings.toml")),
-    ("pbs-widths", include_str!("../../papers/page_buddy/widths.toml")),
-    ("pbs-allocation", include_str!("../../papers/page_buddy/allocation.toml")),
-    ("pbs-freelist", include_str!("../../papers/page_buddy/freelist.toml")),
-    ("pbs-fit", include_str!("../../papers/page_buddy/fit.toml")),
     ("superpages", include_str!("../../papers/superpages/talk.toml")),
     ("rt-runtimes", include_str!("../../papers/real_time/runtimes.toml")),
     ("rt-footprint", include_str!("../../papers/real_time/footprint.toml")),
@@ -35,13 +26,6 @@ pub const BUILT_IN: &[(&str, &str)] = &[
 /// [`StudyError`].
 pub fn run(plan: &Plan, run: &Run<'_>) -> Result<Outcome, StudyError> {
     let outcome = match plan {
-        Plan::Cases(plan) => cases::run(plan, run),
-        Plan::Widths(plan) => widths::run(plan, run),
-        Plan::Readings(plan) => readings::run(plan, run),
-        Plan::System(plan) => system::run(plan, run),
-        Plan::Allocation(plan) => allocation::run(plan, run),
-        Plan::Freelist(plan) => freelist::run(plan, run),
-        Plan::Fit(plan) => fit::run(plan, run),
         Plan::Superpages(plan) => talk::run(plan, run),
         Plan::Rt(plan) => match plan.about.kind {
             Kind::RtFootprint => footprint::run(plan, run),
@@ -71,8 +55,8 @@ struct Ready {
 }
 
 /// Old studies as new ones.
-pub fn ready()
--> Result<Vec<Box<dyn crate::study::registry::ReadyStudy>>, crate::study::plan::PlanError> {
+pub fn ready() -> Result<Vec<Box<dyn crate::study::kind::ReadyStudy>>, crate::study::plan::PlanError>
+{
     BUILT_IN.iter().map(|(name, text)| parse(name, text)).collect()
 }
 
@@ -80,7 +64,7 @@ pub fn ready()
 pub fn parse(
     name: &str,
     text: &str,
-) -> Result<Box<dyn crate::study::registry::ReadyStudy>, crate::study::plan::PlanError> {
+) -> Result<Box<dyn crate::study::kind::ReadyStudy>, crate::study::plan::PlanError> {
     let plan = Plan::parse(name, text)?;
     let about = plan.about();
     let head = crate::study::plan::Head {
@@ -93,19 +77,19 @@ pub fn parse(
     Ok(Box::new(Ready { head, plan }))
 }
 
-impl crate::study::registry::ReadyStudy for Ready {
+impl crate::study::kind::ReadyStudy for Ready {
     fn about(&self) -> &crate::study::plan::Head {
         &self.head
     }
     fn about_mut(&mut self) -> &mut crate::study::plan::Head {
         &mut self.head
     }
-    fn paper(&self) -> &'static crate::study::paper::Paper {
-        &crate::papers::page_buddy::PAPER
+    fn citation(&self) -> &'static crate::study::citation::Citation {
+        &crate::papers::page_buddy::paper::PAPER.citation
     }
-    fn uses(&self) -> crate::study::registry::Uses {
+    fn uses(&self) -> crate::study::kind::Uses {
         let kind = self.plan.about().kind;
-        crate::study::registry::Uses {
+        crate::study::kind::Uses {
             memory: kind.uses_memory(),
             accesses: kind.uses_accesses(),
             machine: kind.measures_machine(),
@@ -131,19 +115,6 @@ pub fn child(kind: &str, job: &str) -> Result<(), Box<dyn std::error::Error>> {
         "measure-memory" => print(crate::host::memory::child(job)?),
         "count-heap" => crate::papers::real_time::run::count_child(job)?,
         "measure-requests" => print(crate::papers::clmalloc::latency::child(job)?),
-        "count-allocation" => {
-            let job: (String, usize, Option<std::path::PathBuf>, bool) = serde_json::from_str(job)?;
-            let unknown = if job.3 {
-                swath_trace::machine::snapshot::UnknownFrames::Free
-            } else {
-                swath_trace::machine::snapshot::UnknownFrames::Used
-            };
-            let machine = job
-                .2
-                .map(|file| crate::source::real::Machine::load(Some(&file), unknown))
-                .transpose()?;
-            allocation::count_child(&job.0, job.1, machine.as_ref())?;
-        }
         _ => return Err("no such kind".into()),
     }
     Ok(())

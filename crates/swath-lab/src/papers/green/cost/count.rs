@@ -13,7 +13,7 @@ use crate::papers::green::cost::sample::{Classes, CostEstimate, Sample};
 use crate::papers::green::cost::sequence::Sequence;
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::zone::MEASURED;
-use crate::study::registry::child_command;
+use crate::study::child::child_command;
 
 /// The most steps of one allocation.
 const STEPS_MAX: u64 = 20_000_000;

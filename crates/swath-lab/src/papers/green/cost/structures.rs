@@ -9,7 +9,7 @@ use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::zone::{storage_words, zone};
 use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{Grid, metrics};
-use crate::study::registry::Drawn;
+use crate::study::kind::Drawn;
 use crate::study::results::{Figure, FigureKind, Series};
 
 const DESIGN: &str = "design";

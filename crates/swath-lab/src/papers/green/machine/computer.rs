@@ -43,7 +43,7 @@ use crate::papers::green::machine::blocks::{Blocks, NodeOwners, Released};
 use crate::papers::green::machine::config::{GreenConfig, GreenError};
 use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, MachineView};
 use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
-use swath_trace::pages::events::ZoneMax;
+use swath_trace::pages::ZoneMax;
 
 /// Simulated microseconds from one step of the daemons to the next.
 pub const TICK_US: u64 = 100_000;

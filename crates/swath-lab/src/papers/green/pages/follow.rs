@@ -28,9 +28,10 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::zone::linux::{Fallback, Observe, PAGEBLOCK_ORDER, fallbacks};
 use swath_frame::{ByteRange, LinuxZone, MemoryMap, Mobility, ZoneAllocator};
 
+use crate::papers::green::pages::requests::mobility_of;
 use crate::papers::green::pages::steps::{BlockChange, BlockStep, FallbackFound, steps};
-use swath_trace::machine::snapshot::{FrameKind, Snapshot};
-use swath_trace::pages::events::{MigrateType, PageChange, PageEvent};
+use swath_trace::machine::{FrameKind, Snapshot};
+use swath_trace::pages::{MigrateType, PageChange, PageEvent};
 
 /// Reasons why a recording cannot be followed.
 #[derive(Debug, thiserror::Error)]
@@ -216,7 +217,7 @@ fn shown_first(steps: &[BlockStep], end: usize) -> (Vec<Option<bool>>, BTreeMap<
     let mut shows = |start: Pfn, order: Order, of: MigrateType| {
         let last = Pfn::new(start.raw() + order.frames() - 1);
         for pageblock in pageblock_of(start)..=pageblock_of(last) {
-            if let Some(of) = of.mobility() {
+            if let Some(of) = mobility_of(of) {
                 mobility.entry(pageblock).or_insert(of);
             }
         }
@@ -372,7 +373,7 @@ pub fn follow(course: &Course) -> Followed {
         match what {
             BlockChange::Give { list } => {
                 give(zone, start, order, &mut out);
-                let Some(list) = list.and_then(MigrateType::mobility) else { continue };
+                let Some(list) = list.and_then(mobility_of) else { continue };
                 let same = zone.pageblock_mobility(start) == Some(list);
                 out.lists.count(same);
                 if !same {
@@ -382,7 +383,7 @@ pub fn follow(course: &Course) -> Followed {
             BlockChange::Take { wanted, found, next } => {
                 stealing &= next;
                 out.given_unseen += make_free(zone, start, order);
-                let Some(wanted) = wanted.mobility() else {
+                let Some(wanted) = mobility_of(wanted) else {
                     out.reserves += 1;
                     zone.allocate_at(start, order, Mobility::Unmovable);
                     continue;
@@ -466,7 +467,7 @@ fn fall_back(
     stealing: &mut bool,
     out: &mut Followed,
 ) {
-    let Some(from) = found.from.mobility() else {
+    let Some(from) = mobility_of(found.from) else {
         out.reserves += 1;
         zone.allocate_at(start, order, wanted);
         return;
@@ -604,7 +605,7 @@ pub fn run_free(course: &Course) -> RanFree {
         let BlockChange::Take { wanted, next, .. } = what else { continue };
         stealing &= next;
         let before = zone.observer().count;
-        let wanted = wanted.mobility().unwrap_or(Mobility::Unmovable);
+        let wanted = mobility_of(wanted).unwrap_or(Mobility::Unmovable);
         let Some(taken) = zone.allocate_of_batch(order, wanted, &mut stealing) else {
             out.takes.count(false);
             out.failed += 1;

@@ -43,7 +43,7 @@ use swath_arch::Order;
 use swath_frame::Mobility;
 
 use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
-use swath_trace::pages::events::ZoneMax;
+use swath_trace::pages::ZoneMax;
 
 /// Simulated time from one decision to the next, in microseconds.
 pub const TICK_US: u64 = 100_000;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use swath_trace::container::FileError;
-use swath_trace::pages::file::PageReader;
+use swath_trace::pages::PageReader;
 
 use crate::papers::green::pages::requests::{TimedOp, held_before, replay};
 

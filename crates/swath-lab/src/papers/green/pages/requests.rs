@@ -24,7 +24,26 @@ use serde::Serialize;
 use swath_arch::{Order, Pfn};
 use swath_frame::Mobility;
 
-use swath_trace::pages::events::{ORDER_MAX, PageChange, PageEvent, ZoneMax};
+use swath_trace::pages::{MigrateType, ORDER_MAX, PageChange, PageEvent, ZoneMax};
+
+/// Returns the mobility that a migrate type stands for; `None` for a reserve.
+pub fn mobility_of(migrate_type: MigrateType) -> Option<Mobility> {
+    match migrate_type {
+        MigrateType::UNMOVABLE => Some(Mobility::Unmovable),
+        MigrateType::MOVABLE => Some(Mobility::Movable),
+        MigrateType::RECLAIMABLE => Some(Mobility::Reclaimable),
+        _ => None,
+    }
+}
+
+/// Returns the migrate type of requests of this mobility.
+pub const fn migrate_type_of(mobility: Mobility) -> MigrateType {
+    match mobility {
+        Mobility::Unmovable => MigrateType::UNMOVABLE,
+        Mobility::Movable => MigrateType::MOVABLE,
+        Mobility::Reclaimable => MigrateType::RECLAIMABLE,
+    }
+}
 
 /// One request to an allocator.
 ///
@@ -331,7 +350,7 @@ fn pair<E>(
                 counts.allocs += 1;
                 counts.peak_frames = counts.peak_frames.max(blocks.frames);
                 // The reserves serve requests, but no request names them.
-                let mobility = migrate_type.mobility().unwrap_or(Mobility::Unmovable);
+                let mobility = mobility_of(migrate_type).unwrap_or(Mobility::Unmovable);
                 let op = ReplayOp::Alloc { id, order, mobility, zone_max, cpu };
                 sink(TimedOp { time_us, op });
             }

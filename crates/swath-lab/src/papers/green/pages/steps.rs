@@ -19,10 +19,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use swath_arch::{Order, Pfn};
-use swath_frame::Mobility;
 use swath_frame::zone::linux::PAGEBLOCK_ORDER;
 
-use swath_trace::pages::events::{MigrateType, PageChange, PageEvent};
+use swath_trace::pages::{MigrateType, PageChange, PageEvent};
 
 /// A change of a block.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +161,7 @@ pub(crate) fn steps(events: &[PageEvent]) -> Vec<BlockStep> {
             PageChange::Alloc { start, order, migrate_type, .. } => {
                 given.remove(&start.raw());
                 batch = batch.filter(|(of, ..)| *of != cpu);
-                if migrate_type.mobility() == Some(Mobility::Movable) {
+                if migrate_type == MigrateType::MOVABLE {
                     new_movable.add(start, order, cpu, &mut steps);
                 }
                 continue;

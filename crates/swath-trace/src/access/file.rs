@@ -6,21 +6,25 @@
 //! lay last time, and what is stored is the difference, which repeats; zstd
 //! then finds the repetitions. `docs/formats.md` describes each byte.
 //!
-//! Version 2 added a header and events; version 1 is still read.
+//! Version 2 added a header and events, version 3 the programs of the command;
+//! the older ones are still read.
 
-use std::io::{
-    Write, {self},
-};
+use std::io::{self, Write};
 
 use swath_arch::{PageRange, VirtAddr};
 
-use crate::access::event::{Backing, Batch, Event, Protection, Sampling, TraceHeader, page_range};
-use crate::access::stream::{Access, AccessKind, BATCH, Content, TraceError};
-use crate::container::{Format, NAME_BYTES_MAX, check_name, invalid, put_name};
+use crate::access::content::{Content, TraceError};
+use crate::access::event::{AccessKind, BATCH, MemoryAccess};
+use crate::access::event::{
+    Batch, MapBacking, MapProtection, Sampling, TraceEvent, TraceHeader, page_range,
+};
+use crate::container::{FileFormat, NAME_BYTES_MAX, check_name, invalid, put_name};
 use crate::input::{Input, NumberError, put_number, unzigzag, zigzag};
+use crate::programs::{CommandPrograms, ProgramSource};
 
-/// The format; version 1 is read as well.
-pub static FORMAT: Format = Format { noun: "trace", magic: *b"SWTRAC\r\n", version: 2 };
+/// The format; versions 1 and 2 are read as well.
+pub static TRACE_FORMAT: FileFormat =
+    FileFormat { noun: "trace", magic: *b"SWTRAC\r\n", version: 3, oldest: 1 };
 
 /// Places for the last address of operands: enough for 16384 bytes of code
 /// before two instructions share.
@@ -33,9 +37,9 @@ const OPERANDS: u64 = 4;
 /// Encoded accesses gathered before zstd sees them, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What the next access is likely to be; reader and writer hold the same.
+/// Guess at the next access; reader and writer hold the same.
 struct Guess {
-    /// Where the last fetch ended.
+    /// Address at which the last fetch ended.
     next_fetch: u64,
     /// Address of the last fetch.
     instruction: u64,
@@ -64,7 +68,7 @@ impl Guess {
     }
 
     #[inline]
-    fn learn(&mut self, access: Access) {
+    fn learn(&mut self, access: MemoryAccess) {
         let addr = access.addr.raw();
         match access.kind {
             AccessKind::Fetch => {
@@ -114,7 +118,7 @@ pub struct TraceWriter<W: Write> {
     zstd: zstd::stream::write::Encoder<'static, W>,
     chunk: Vec<u8>,
     guess: Guess,
-    /// Where the last range of an event ended.
+    /// Page at which the last range of an event ended.
     last_page: u64,
     count: u64,
     events: u64,
@@ -143,7 +147,7 @@ impl<W: Write> TraceWriter<W> {
         if header.sampling.is_some() && Sampling::new(burst, period).is_none() {
             return Err(invalid("a sampling without accesses or without gaps"));
         }
-        let zstd = FORMAT.begin(to, level)?;
+        let zstd = TRACE_FORMAT.begin(to, level)?;
         let mut chunk = Vec::with_capacity(CHUNK_BYTES + 64);
         put_name(&mut chunk, &header.program);
         put_number(&mut chunk, burst);
@@ -159,9 +163,9 @@ impl<W: Write> TraceWriter<W> {
     /// access that is empty or ends beyond the last address, which is not
     /// written.
     #[inline]
-    pub fn push(&mut self, access: Access) -> io::Result<()> {
-        let Access { addr, len_bytes, kind } = access;
-        if Access::new(addr, len_bytes, kind).is_none() {
+    pub fn push(&mut self, access: MemoryAccess) -> io::Result<()> {
+        let MemoryAccess { addr, len_bytes, kind } = access;
+        if MemoryAccess::new(addr, len_bytes, kind).is_none() {
             return Err(invalid("an access of no bytes or beyond the last address"));
         }
         let len = u64::from(len_bytes);
@@ -193,9 +197,9 @@ impl<W: Write> TraceWriter<W> {
     /// Those of the writer below; [`io::ErrorKind::InvalidInput`] for an
     /// event with an empty range or one beyond the last page, which is not
     /// written.
-    pub fn push_event(&mut self, event: Event) -> io::Result<()> {
+    pub fn push_event(&mut self, event: TraceEvent) -> io::Result<()> {
         let skipped = match event {
-            Event::Skip { accesses } => self.skipped.checked_add(accesses),
+            TraceEvent::Skip { accesses } => self.skipped.checked_add(accesses),
             _ => Some(self.skipped),
         };
         let Some(skipped) = skipped.filter(|_| event.is_sound()) else {
@@ -203,30 +207,30 @@ impl<W: Write> TraceWriter<W> {
         };
         self.skipped = skipped;
         match event {
-            Event::Map { pages, protection, backing, shared } => {
+            TraceEvent::Map { pages, protection, backing, shared } => {
                 self.put_pages(MAP, pages);
                 let flags = u64::from(protection.bits()) | if shared { SHARED } else { 0 };
                 match backing {
-                    Backing::Anonymous => put_number(&mut self.chunk, flags),
-                    Backing::File { file, first_page } => {
+                    MapBacking::Anonymous => put_number(&mut self.chunk, flags),
+                    MapBacking::File { file, first_page } => {
                         put_number(&mut self.chunk, flags | FILE);
                         put_number(&mut self.chunk, file);
                         put_number(&mut self.chunk, first_page);
                     }
                 }
             }
-            Event::Unmap { pages } => self.put_pages(UNMAP, pages),
-            Event::Protect { pages, protection } => {
+            TraceEvent::Unmap { pages } => self.put_pages(UNMAP, pages),
+            TraceEvent::Protect { pages, protection } => {
                 self.put_pages(PROTECT, pages);
                 put_number(&mut self.chunk, u64::from(protection.bits()));
             }
-            Event::Discard { pages } => self.put_pages(DISCARD, pages),
-            Event::Move { from, to } => {
+            TraceEvent::Discard { pages } => self.put_pages(DISCARD, pages),
+            TraceEvent::Move { from, to } => {
                 self.put_pages(MOVE, from);
                 self.put_range(to);
             }
-            Event::Fork => self.chunk.push(FORK << 2),
-            Event::Skip { accesses } => {
+            TraceEvent::Fork => self.chunk.push(FORK << 2),
+            TraceEvent::Skip { accesses } => {
                 self.chunk.push(SKIP << 2);
                 put_number(&mut self.chunk, accesses);
             }
@@ -260,10 +264,21 @@ impl<W: Write> TraceWriter<W> {
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn finish(mut self) -> io::Result<W> {
+    pub fn finish(self) -> io::Result<W> {
+        self.finish_with(&CommandPrograms::default())
+    }
+
+    /// Ends the trace with the programs of the command that was recorded, and
+    /// gives the writer back.
+    ///
+    /// # Errors
+    /// Those of the writer; [`io::ErrorKind::InvalidInput`] for a list that no
+    /// reader takes.
+    pub fn finish_with(mut self, programs: &CommandPrograms) -> io::Result<W> {
         self.chunk.push(0);
         put_number(&mut self.chunk, self.count);
         put_number(&mut self.chunk, self.events);
+        programs.put(&mut self.chunk)?;
         self.zstd.write_all(&self.chunk)?;
         let mut to = self.zstd.finish()?;
         to.flush()?;
@@ -281,6 +296,8 @@ pub(crate) struct Swath {
     count: u64,
     events: u64,
     skipped: u64,
+    version: u8,
+    programs: Option<CommandPrograms>,
     ended: bool,
 }
 
@@ -288,7 +305,7 @@ impl Swath {
     /// Reads what stands before the first access; `input` starts with the
     /// signature.
     pub(crate) fn new(mut input: Input<Content>) -> Result<Self, TraceError> {
-        let Format { magic, version: last, .. } = FORMAT;
+        let FileFormat { magic, version: last, oldest, .. } = TRACE_FORMAT;
         let head = match input.fill(magic.len() + 1) {
             Ok(head) => head,
             Err(source) => return Err(input.source().explain(source)),
@@ -297,8 +314,8 @@ impl Swath {
             return Err(TraceError::Record { offset: 0, what: "not the signature of a trace" });
         }
         let version = match head.get(magic.len()) {
-            Some(&version) if (1..=last).contains(&version) => version,
-            Some(&found) => return Err(TraceError::Version { found }),
+            Some(&version) if (oldest..=last).contains(&version) => version,
+            Some(&found) => return Err(TraceError::Version { found, newest: last }),
             None => return Err(TraceError::Truncated { offset: 8, what: "the version" }),
         };
         input.consume(magic.len() + 1);
@@ -311,6 +328,8 @@ impl Swath {
             count: 0,
             events: 0,
             skipped: 0,
+            version,
+            programs: None,
             ended: false,
         };
         if version > 1 {
@@ -323,28 +342,12 @@ impl Swath {
         self.header.as_ref()
     }
 
+    pub(crate) fn programs(&self) -> Option<&CommandPrograms> {
+        self.programs.as_ref()
+    }
+
     fn read_header(&mut self) -> Result<TraceHeader, TraceError> {
-        const WHAT: &str = "the program's name";
-        let offset = self.input.offset();
-        let wrong = TraceError::Record { offset, what: "a name too long or not printable ASCII" };
-        let len = match usize::try_from(self.number(WHAT)?) {
-            Ok(len) if len <= NAME_BYTES_MAX => len,
-            _ => return Err(wrong),
-        };
-        let start = self.input.offset();
-        let bytes = match self.input.fill(len) {
-            Ok(bytes) => bytes,
-            Err(source) => return Err(self.input.source().explain(source)),
-        };
-        let Some(name) = bytes.get(..len) else {
-            let offset = start + bytes.len() as u64;
-            return Err(TraceError::Truncated { offset, what: WHAT });
-        };
-        if check_name(name).is_err() {
-            return Err(wrong);
-        }
-        let program = String::from_utf8_lossy(name).into_owned();
-        self.input.consume(len);
+        let program = self.name("the program's name")?;
         let offset = self.input.offset();
         let burst = self.number("the sampling")?;
         let period = self.number("the sampling")?;
@@ -357,6 +360,30 @@ impl Swath {
             }
         };
         Ok(TraceHeader { program, sampling })
+    }
+
+    fn name(&mut self, what: &'static str) -> Result<String, TraceError> {
+        let offset = self.input.offset();
+        let wrong = TraceError::Record { offset, what: "a name too long or not printable ASCII" };
+        let len = match usize::try_from(self.number(what)?) {
+            Ok(len) if len <= NAME_BYTES_MAX => len,
+            _ => return Err(wrong),
+        };
+        let start = self.input.offset();
+        let bytes = match self.input.fill(len) {
+            Ok(bytes) => bytes,
+            Err(source) => return Err(self.input.source().explain(source)),
+        };
+        let Some(name) = bytes.get(..len) else {
+            let offset = start + bytes.len() as u64;
+            return Err(TraceError::Truncated { offset, what });
+        };
+        if check_name(name).is_err() {
+            return Err(wrong);
+        }
+        let name = String::from_utf8_lossy(name).into_owned();
+        self.input.consume(len);
+        Ok(name)
     }
 
     #[inline]
@@ -411,7 +438,7 @@ impl Swath {
             };
             let difference = unzigzag(self.number("an address")?);
             let addr = VirtAddr::new(self.guess.of(kind).wrapping_add(difference));
-            let Some(access) = Access::new(addr, len_bytes, kind) else {
+            let Some(access) = MemoryAccess::new(addr, len_bytes, kind) else {
                 return Err(self.wrong("before this, an access beyond the last address"));
             };
             self.guess.learn(access);
@@ -422,37 +449,37 @@ impl Swath {
     }
 
     #[cold]
-    fn event(&mut self, code: u8) -> Result<Event, TraceError> {
+    fn event(&mut self, code: u8) -> Result<TraceEvent, TraceError> {
         let offset = self.input.offset() - 1;
         let event = match code {
             MAP => {
                 let pages = self.range()?;
                 let flags = self.flags(7 | SHARED | FILE)?;
                 let backing = match flags & FILE {
-                    0 => Backing::Anonymous,
-                    _ => Backing::File {
+                    0 => MapBacking::Anonymous,
+                    _ => MapBacking::File {
                         file: self.number("a file's number")?,
                         first_page: self.number("a page of a file")?,
                     },
                 };
-                let protection = Protection::of_bits(flags);
-                Event::Map { pages, protection, backing, shared: flags & SHARED != 0 }
+                let protection = MapProtection::of_bits(flags);
+                TraceEvent::Map { pages, protection, backing, shared: flags & SHARED != 0 }
             }
-            UNMAP => Event::Unmap { pages: self.range()? },
+            UNMAP => TraceEvent::Unmap { pages: self.range()? },
             PROTECT => {
                 let pages = self.range()?;
-                Event::Protect { pages, protection: Protection::of_bits(self.flags(7)?) }
+                TraceEvent::Protect { pages, protection: MapProtection::of_bits(self.flags(7)?) }
             }
-            DISCARD => Event::Discard { pages: self.range()? },
-            MOVE => Event::Move { from: self.range()?, to: self.range()? },
-            FORK => Event::Fork,
+            DISCARD => TraceEvent::Discard { pages: self.range()? },
+            MOVE => TraceEvent::Move { from: self.range()?, to: self.range()? },
+            FORK => TraceEvent::Fork,
             SKIP => {
                 let accesses = self.number("a number of accesses")?;
                 let Some(skipped) = self.skipped.checked_add(accesses) else {
                     return Err(self.wrong("before this, more than 2^64 accesses left out"));
                 };
                 self.skipped = skipped;
-                Event::Skip { accesses }
+                TraceEvent::Skip { accesses }
             }
             _ => return Err(TraceError::Record { offset, what: "an event that nobody knows" }),
         };
@@ -507,6 +534,9 @@ impl Swath {
             let what = "not the number of events before it";
             return Err(TraceError::Record { offset, what });
         }
+        if self.version > 2 {
+            self.programs = Some(CommandPrograms::read(self)?);
+        }
         // Reading on to the end is what verifies the checksum.
         match self.input.fill(1) {
             Ok([]) => {
@@ -516,5 +546,21 @@ impl Swath {
             Ok(_) => Err(self.wrong("bytes after the end")),
             Err(source) => Err(self.input.source().explain(source)),
         }
+    }
+}
+
+impl ProgramSource for Swath {
+    type Error = TraceError;
+
+    fn number(&mut self, what: &'static str) -> Result<u64, TraceError> {
+        Self::number(self, what)
+    }
+
+    fn name(&mut self, what: &'static str) -> Result<String, TraceError> {
+        Self::name(self, what)
+    }
+
+    fn wrong(&self, what: &'static str) -> TraceError {
+        Self::wrong(self, what)
     }
 }

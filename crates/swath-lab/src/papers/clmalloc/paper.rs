@@ -1,0 +1,17 @@
+//! The citation of the paper, and its studies.
+
+use crate::study::citation::Citation;
+use crate::study::paper::Paper;
+
+/// The paper and its studies.
+pub static PAPER: Paper = Paper {
+    citation: Citation {
+        key: "Zhang, Lu and Zhang",
+        authors: "Y. Zhang, K. Lu and W. Zhang",
+        title: "CLMalloc: Contiguous memory management mechanism for large-scale CPU-accelerator hybrid architectures",
+        venue: "National University of Defense Technology",
+        year: None,
+        doi: None,
+    },
+    studies: &[],
+};

@@ -1,0 +1,17 @@
+//! The citation of the paper, and its studies.
+
+use crate::study::citation::Citation;
+use crate::study::paper::Paper;
+
+/// The paper and its studies.
+pub static PAPER: Paper = Paper {
+    citation: Citation {
+        key: "Böhnert and Scholl 2014",
+        authors: "M. Böhnert and C. Scholl",
+        title: "A Dynamic Virtual Memory Management under Real-Time Constraints",
+        venue: "IEEE International Conference on Embedded and Real-Time Computing Systems and Applications (RTCSA)",
+        year: Some(2014),
+        doi: None,
+    },
+    studies: &[],
+};

@@ -1,0 +1,310 @@
+//! The studies of the page buddy system under plans that a reader cuts down:
+//! nothing is judged on a part of what the paper states, or on another machine.
+
+use std::collections::BTreeMap;
+
+use swath_lab::papers::page_buddy::savings::{
+    AS_MEASURED, CATEGORY, DESIGN, LEVEL, READING, WORKLOAD,
+};
+use swath_lab::papers::page_buddy::system::{System, SystemPlan};
+use swath_lab::papers::page_buddy::workload::{Category, WorkloadName};
+use swath_lab::source::real::RealInput;
+use swath_lab::study::claim::{Claim, Tally, Verdict};
+use swath_lab::study::grid::{Grid, metrics};
+use swath_lab::study::kind::{ReadyStudy, Study};
+use swath_lab::study::registry;
+use swath_lab::study::run::{Run, Watch};
+use toml::{Table, Value};
+
+struct Silent;
+
+impl Watch for Silent {
+    fn begin(&self, _: &str, _: u64) {}
+    fn point(&self) {}
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// Hands `visit` a quick or full run without real input.
+fn with_run<T>(quick: bool, visit: impl FnOnce(&Run<'_>) -> T) -> T {
+    visit(&Run { quick, real: &RealInput::default(), watch: &Silent })
+}
+
+/// The text of a built-in plan.
+fn text(study: &str) -> &'static str {
+    let wanted = format!("study = \"{study}\"");
+    let plans: Vec<_> = registry::entries().map(|(_, entry)| entry.plan).collect();
+    plans.into_iter().find(|plan| plan.contains(&wanted)).unwrap()
+}
+
+/// A built-in plan, edited.
+fn edited(study: &str, edit: impl FnOnce(&mut Table)) -> Box<dyn ReadyStudy> {
+    let mut plan: Table = toml::from_str(text(study)).unwrap();
+    edit(&mut plan);
+    registry::parse("edited", &toml::to_string(&plan).unwrap()).unwrap()
+}
+
+fn numbers(values: &[i64]) -> Value {
+    values.to_vec().into()
+}
+
+fn words(values: &[&str]) -> Value {
+    values.to_vec().into()
+}
+
+/// Sets a value in nested tables.
+fn set(plan: &mut Table, keys: &[&str], value: Value) {
+    let (last, tables) = keys.split_last().unwrap();
+    let table = tables.iter().fold(plan, |table, key| table[*key].as_table_mut().unwrap());
+    table.insert((*last).to_owned(), value);
+}
+
+/// The claims of a quick run.
+fn claims(study: &dyn ReadyStudy) -> Vec<Claim> {
+    with_run(true, |run| study.run(run).unwrap().result.claims)
+}
+
+/// Asserts that every claim has this verdict and a reason that says why.
+fn assert_all(claims: &[Claim], verdict: Verdict, reason: &str) {
+    assert!(!claims.is_empty());
+    for claim in claims {
+        assert_eq!(claim.verdict(), verdict, "{claim}");
+        assert!(claim.reason().contains(reason), "{claim}: {}", claim.reason());
+    }
+}
+
+/// Asserts that no statement of the plan can be compared, and why.
+fn assert_incomparable(study: &dyn ReadyStudy, why: &str) {
+    let statements = with_run(true, |run| study.statements(run));
+    assert!(!statements.is_empty());
+    for (says, reason) in statements {
+        assert!(reason.as_ref().is_some_and(|reason| reason.contains(why)), "{says}: {reason:?}");
+    }
+}
+
+#[test]
+fn hit_rates_of_the_rotated_display_alone_judge_nothing() {
+    let study = edited("pbs-tlb", |plan| {
+        set(plan, &["accesses", "table4", "workloads"], words(&["rotated-display"]));
+        plan.insert("repeats".to_owned(), 1.into());
+    });
+    assert_all(&claims(&*study), Verdict::NotMeasured, "axis workload: no ");
+}
+
+#[test]
+fn hit_rates_with_blocks_of_4_and_16_alone_judge_nothing() {
+    let study = edited("pbs-tlb", |plan| {
+        set(plan, &["memory", "blocks", "block_frames"], numbers(&[4, 16]));
+        plan.insert("repeats".to_owned(), 1.into());
+    });
+    assert_all(&claims(&*study), Verdict::NotMeasured, "axis free_block_frames: no ");
+}
+
+#[test]
+fn another_tlb_is_not_comparable() {
+    for study in ["pbs-tlb", "pbs-system"] {
+        for entries in [64, 128] {
+            let study = edited(study, |plan| {
+                set(plan, &["machine", "tlb_entries"], entries.into());
+                set(plan, &["machine", "tlb_ways"], entries.into());
+            });
+            assert_incomparable(&*study, &format!("TLB entries: {entries} here, 32 in the paper"));
+        }
+    }
+    let study = edited("pbs-tlb", |plan| {
+        set(plan, &["machine", "tlb_entries"], 64.into());
+        set(plan, &["machine", "tlb_ways"], 64.into());
+        set(plan, &["accesses", "table4", "workloads"], words(&["rotated-display"]));
+        set(plan, &["memory", "blocks", "block_frames"], numbers(&[4, 16]));
+        plan.insert("repeats".to_owned(), 1.into());
+    });
+    assert_all(&claims(&*study), Verdict::NotComparable, "TLB entries: 64 here");
+}
+
+/// The timed system on rotated display alone, on blocks of 4 and 16.
+#[test]
+fn cycles_of_the_rotated_display_alone_judge_nothing() {
+    let study = edited("pbs-system", |plan| {
+        plan.insert("workloads".to_owned(), words(&["rotated-display"]));
+        plan.insert("block_frames".to_owned(), numbers(&[4, 16]));
+        plan.insert("repeats".to_owned(), 1.into());
+        plan.remove("variants");
+    });
+    assert_all(&claims(&*study), Verdict::NotMeasured, "axis workload: no ");
+}
+
+/// Cycles that nobody simulated, of every workload on blocks of these sizes.
+fn cycles(sizes: &[u64], designs: &[(&str, f64)]) -> Grid {
+    let mut grid = Grid::new(&[READING, CATEGORY, WORKLOAD, LEVEL, DESIGN], 2);
+    for name in WorkloadName::ALL {
+        for &size in sizes {
+            for &(design, cycles) in designs {
+                let category = name.category().title();
+                let linear = name.category() == Category::I;
+                // Designs are alike on category I and at block size 1.
+                let cycles = if linear || size == 1 { 100.0 } else { cycles };
+                let at = [AS_MEASURED, category, name.title()].map(Into::into);
+                let at = at.into_iter().chain([size.into(), design.into()]).collect();
+                let run = metrics([("cycles", cycles)]);
+                grid.add(at, &[run.clone(), run]);
+            }
+        }
+    }
+    grid
+}
+
+/// The claims of the timed system on such cycles, by their words.
+fn judged(grid: &Grid) -> BTreeMap<String, Claim> {
+    let study = edited("pbs-system", |_| {});
+    let plan = study.plan().downcast_ref::<SystemPlan>().unwrap();
+    let statements = with_run(true, |run| System::claims(plan, run));
+    let claims = statements.into_iter().map(|statement| statement.judge(grid));
+    claims.map(|claim| (claim.says().to_owned(), claim)).collect()
+}
+
+const SIZES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+const ALIKE: [(&str, f64); 4] = [("TRAD", 455.0), ("PCAD", 143.0), ("AT", 182.0), ("PBS", 100.0)];
+
+#[test]
+fn ten_claims_on_cycles() {
+    let claims = judged(&cycles(&SIZES, &ALIKE));
+    assert_eq!(claims.len(), 10);
+    let verdict = |says: &str| claims.values().find(|one| one.says().contains(says)).unwrap();
+    for (says, expected) in [
+        ("Category I", Verdict::Holds),
+        ("same as TRAD", Verdict::Holds),
+        ("up to 52% better than AT", Verdict::Differs),
+        ("up to 30% better than PCAD", Verdict::Holds),
+        ("up to 67% better than AT", Verdict::Differs),
+        ("up to 78% better than TRAD", Verdict::Holds),
+        ("close to PCAD", Verdict::Differs),
+        ("up to 45% better than AT", Verdict::Holds),
+    ] {
+        let claim = verdict(says);
+        assert_eq!(claim.verdict(), expected, "{claim}");
+    }
+}
+
+#[test]
+fn cycles_on_blocks_of_4_and_16_alone_judge_nothing() {
+    let claims: Vec<_> = judged(&cycles(&[4, 16], &ALIKE)).into_values().collect();
+    assert_all(&claims, Verdict::NotMeasured, "axis free_block_frames: no ");
+    // Nor is a gain of nothing over nothing zero.
+    assert!(claims.iter().all(|claim| claim.measured().is_none()));
+}
+
+#[test]
+fn cycles_without_a_baseline_judge_nothing_about_it() {
+    for claim in judged(&cycles(&SIZES, &ALIKE[1..])).into_values() {
+        let needs = claim.says().contains("TRAD") || claim.says().contains("all designs");
+        assert_eq!(claim.verdict() == Verdict::NotMeasured, needs, "{claim}");
+        assert!(!needs || claim.reason() == "axis design: no TRAD", "{}", claim.reason());
+    }
+}
+
+#[test]
+fn another_machine_or_load_of_the_timed_system_is_not_comparable() {
+    let with = |keys: &'static [&'static str], value: Value| {
+        edited("pbs-system", move |plan| set(plan, keys, value))
+    };
+    for (study, why) in [
+        (with(&["system", "outstanding_max"], 32.into()), "transactions in flight: 32 here"),
+        (with(&["machine", "bbs_max_order"], 11.into()), "MAX_ORDER of BBS: 11 here"),
+        (with(&["free_per_requested"], 2.0.into()), "frames free for each requested: 2 here"),
+        (
+            with(&["shapes"], Table::from_iter([("image_width".to_owned(), 640.into())]).into()),
+            "sizes",
+        ),
+    ] {
+        assert_incomparable(&*study, why);
+    }
+}
+
+#[test]
+fn worked_examples_are_counted_apart() {
+    let all = claims(&*edited("pbs-cases", |_| {}));
+    let tally = Tally::of(&all);
+    assert_eq!((tally.examples, tally.comparable()), ((43, 43), 0));
+    // Another layout is another case.
+    let study = edited("pbs-cases", |plan| set(plan, &["fig_8", "request_frames"], 3.into()));
+    let table_2: Vec<Claim> =
+        claims(&*study).into_iter().filter(|claim| claim.place() == "Table 2").collect();
+    assert_all(&table_2, Verdict::NotComparable, "pages requested: 3 here, 4 in the paper");
+}
+
+#[test]
+fn a_quick_count_of_instructions_is_not_the_papers_load() {
+    let study = edited("pbs-allocation", |_| {});
+    assert_incomparable(&*study, "here, 900 in the paper");
+    let full = with_run(false, |run| study.statements(run));
+    assert_eq!(full.len(), 8);
+    assert!(full.iter().all(|(_, reason)| reason.is_none()));
+}
+
+#[test]
+fn nodes_of_one_size_are_no_mean() {
+    let study = edited("pbs-freelist", |plan| {
+        plan.insert("block_frames".to_owned(), numbers(&[1]));
+        plan.insert("repeats".to_owned(), 2.into());
+        plan.remove("aged");
+    });
+    let claims = claims(&*study);
+    let verdicts: Vec<Verdict> = claims.iter().map(Claim::verdict).collect();
+    assert_eq!(verdicts, [Verdict::Identity, Verdict::NotMeasured]);
+    assert_eq!(claims[1].reason(), "axis memory: no 2, 4, 8, 16, 32, 64, 128, 256");
+}
+
+/// The error for a built-in plan in which the lines of some keys are replaced.
+fn refused(study: &str, replaced: &[(&str, &str)]) -> String {
+    let mut lines: Vec<String> = text(study).lines().map(str::to_owned).collect();
+    for &(key, value) in replaced {
+        let mut found = 0;
+        for line in &mut lines {
+            if line.split_once('=').is_some_and(|(this, _)| this.trim() == key) {
+                *line = format!("{key} = {value}");
+                found += 1;
+            }
+        }
+        assert!(found > 0, "{study} has no {key}");
+    }
+    match registry::parse("mutant", &lines.join("\n")) {
+        Ok(_) => format!("{replaced:?} is no error"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_plan_that_cannot_be_run_is_refused_by_its_key() {
+    // 33 orders are one more than can have a list.
+    let orders = [("pbs_granularity", "1"), ("pbs_top_order", "32")];
+    for (study, replaced, key) in [
+        ("pbs-tlb", &[("free_share", "\"x\"")][..], "free_share"),
+        ("pbs-tlb", &[("free_per_requested", "[]")], "free_per_requested"),
+        ("pbs-tlb", &[("free_share", "1e-9")], "memory.blocks.free_share"),
+        ("pbs-tlb", &orders, "machine.pbs_top_order"),
+        ("pbs-tlb-aged", &[("operations", "-1")], "operations"),
+        ("pbs-tlb-aged", &[("workloads", "[\"sorting\"]")], "workloads"),
+        ("pbs-tlb-real", &[("file", "1")], "file"),
+        ("pbs-system", &[("walks_max", "2")], "system.walks_max"),
+        ("pbs-system", &[("name", "\"as measured\"")], "variants.readings"),
+        ("pbs-system", &[("workloads", "[\"rotated-display\"]")], "workloads"),
+        ("pbs-system-cpu", &[("l2_sets", "48")], "hierarchy.l2_sets"),
+        ("pbs-freelist", &[("free_share", "1e-300")], "free_share"),
+        ("pbs-freelist", &[("granularity", "1"), ("top_order", "32")], "pbs"),
+        // Memory is never fuller than at its peak.
+        ("pbs-freelist", &[("used_shares", "[0.999]")], "aged.used_shares"),
+        // Two series of a figure cannot have one name.
+        ("pbs-freelist", &[("design", "\"PBS\"")], "pbs"),
+        ("pbs-allocation", &[("request_frames", "5000")], "request_frames"),
+        ("pbs-widths", &[("widths", "[17]")], "widths"),
+        ("pbs-widths", &[("free_share", "1e-9")], "free_share"),
+        ("pbs-cases", &[("request_frames", "9")], "fig_8.request_frames"),
+        ("pbs-cases", &[("a", "[[4, 4], [0, 4]]")], "fig_8.a"),
+        ("pbs-fit", &[("requests", "0")], "requests"),
+    ] {
+        let said = refused(study, replaced);
+        assert!(said.contains("plan mutant") && said.contains(key), "{replaced:?}: {said}");
+        assert!(said.contains("line "), "{replaced:?}: {said}");
+    }
+}

@@ -1,0 +1,33 @@
+//! Failures of the program, and their exit codes.
+
+use swath_lab::source::real::InputError;
+use swath_lab::study::run::StudyError;
+
+/// A failure and its exit code.
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl std::fmt::Display) -> Self {
+        Self { code, message: message.to_string() }
+    }
+}
+
+impl From<InputError> for Failure {
+    fn from(error: InputError) -> Self {
+        Self::new(1, error)
+    }
+}
+
+impl From<StudyError> for Failure {
+    fn from(error: StudyError) -> Self {
+        let code = match error {
+            StudyError::Interrupted => 130,
+            StudyError::Plan(_) | StudyError::TooFull(_) | StudyError::NoDesign { .. } => 2,
+            _ => 1,
+        };
+        Self::new(code, error)
+    }
+}
