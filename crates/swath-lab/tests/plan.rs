@@ -8,7 +8,7 @@ use swath_lab::study::bounds::{Ascending, Bounded, Forms, Repeats};
 use swath_lab::study::citation::Citation;
 use swath_lab::study::claim::{Conditions, Statement, Verdict};
 use swath_lab::study::grid::{Grid, Missing, metrics};
-use swath_lab::study::kind::{AnyStudy, Drawn, Shown, Study};
+use swath_lab::study::kind::{Drawn, Shown, Study};
 use swath_lab::study::paper::Entry;
 use swath_lab::study::plan::Head;
 use swath_lab::study::registry;

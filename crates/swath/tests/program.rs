@@ -158,8 +158,9 @@ fn trace() -> String {
 
 /// The plan of a built-in study with one line's beginning replaced by a line.
 fn plan(study: &str, from: &str, to: &str) -> String {
-    let (_, text) =
-        swath_lab::study::old::registry::BUILT_IN.iter().find(|(name, _)| *name == study).unwrap();
+    let head = format!("study = {study:?}");
+    let entries = swath_lab::study::registry::entries();
+    let text = entries.map(|(_, entry)| entry.plan).find(|plan| plan.contains(&head)).unwrap();
     let found = text.lines().filter(|line| line.starts_with(from)).count();
     assert!(found > 0, "no line begins with {from:?}");
     let lines = text.lines().map(|line| if line.starts_with(from) { to } else { line });

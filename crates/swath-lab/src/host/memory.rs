@@ -1,4 +1,4 @@
-//! The worth of large pages on this machine: random updates and the release
+//! Large pages on the machine that runs a study: random updates and the release
 //! of memory, measured on Linux.
 //!
 //! Three kinds of anonymous memory are compared: 4 KiB pages
@@ -18,12 +18,13 @@
 //! and every word must be what it was before. The tables of all kinds must
 //! also have had the same sum.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-/// The pages that memory is made of.
+use crate::study::grid::{Grid, metrics};
+
+/// A kind of memory: the pages that it is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryKind {
@@ -39,7 +40,7 @@ impl MemoryKind {
     /// All three, in the order in which they are measured.
     pub const ALL: [Self; 3] = [Self::Base, Self::Transparent, Self::HugeTlb];
 
-    /// Its name in a table.
+    /// Its name in a figure.
     pub fn name(self) -> &'static str {
         match self {
             Self::Base => "4 KiB pages",
@@ -49,7 +50,7 @@ impl MemoryKind {
     }
 }
 
-/// The measurements to make.
+/// A plan of measuring.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryPlan {
@@ -66,7 +67,7 @@ pub struct MemoryPlan {
     pub repeats: u32,
 }
 
-/// Reasons why nothing is measured.
+/// Reasons why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
@@ -100,9 +101,9 @@ pub enum MemoryError {
     /// Memory did not hold what was written to it.
     #[error("{words} words of the table are wrong on {}", .kind.name())]
     Wrong {
-        /// On what.
+        /// The memory.
         kind: MemoryKind,
-        /// Number of words.
+        /// Number of wrong words.
         words: u64,
     },
     /// Two tables that had the same updates differ.
@@ -122,21 +123,6 @@ pub struct Runs {
     pub values: Vec<f64>,
 }
 
-impl Runs {
-    /// The middle value, or the mean of the two middle ones; `None` without
-    /// values. O(n log n).
-    pub fn median(&self) -> Option<f64> {
-        let mut sorted = self.values.clone();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        match sorted.len() {
-            0 => None,
-            len if len.is_multiple_of(2) => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
-            _ => Some(sorted[middle]),
-        }
-    }
-}
-
 /// The release of memory of one length.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Release {
@@ -149,7 +135,7 @@ pub struct Release {
     pub release_ns: Runs,
 }
 
-/// Measurements on one kind of memory.
+/// The measurements of one kind of memory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Measured {
     /// Bytes of the table that lay on huge pages, in each process.
@@ -201,6 +187,66 @@ pub struct RealMemory {
     pub kinds: Vec<KindResult>,
 }
 
+/// Axis of the measurements: the kind of memory.
+pub const MEMORY: &str = "memory";
+/// Axis of the measurements: the length that is released.
+pub const RELEASED_MIB: &str = "released_mib";
+
+impl RealMemory {
+    fn measured(&self) -> impl Iterator<Item = (MemoryKind, &Measured)> {
+        self.kinds.iter().filter_map(|one| Some((one.kind, one.outcome.as_ref().ok()?)))
+    }
+
+    /// Returns the metric `gups`, updates in billions a second, by [`MEMORY`].
+    pub fn updates(&self) -> Grid {
+        let mut grid = Grid::new(&[MEMORY], self.plan.repeats as usize);
+        for (kind, measured) in self.measured() {
+            let runs = measured.gups.values.iter().map(|&gups| metrics([("gups", gups)]));
+            grid.add(vec![kind.name().into()], &runs.collect::<Vec<_>>());
+        }
+        grid
+    }
+
+    /// Returns the metric `release_ns` by [`MEMORY`] and [`RELEASED_MIB`].
+    pub fn releases(&self) -> Grid {
+        let mut grid = Grid::new(&[MEMORY, RELEASED_MIB], self.plan.repeats as usize);
+        for (kind, measured) in self.measured() {
+            for release in &measured.releases {
+                let runs = release.release_ns.values.iter();
+                let runs: Vec<_> = runs.map(|&ns| metrics([("release_ns", ns)])).collect();
+                let mib = release.len_bytes as f64 / f64::from(1 << 20);
+                grid.add(vec![kind.name().into(), mib.into()], &runs);
+            }
+        }
+        grid
+    }
+
+    /// Returns a sentence for each kind that this machine lacks.
+    pub fn lacking(&self) -> Vec<String> {
+        let lacking = self.kinds.iter().filter_map(|one| {
+            let reason = one.outcome.as_ref().err()?;
+            Some(format!("Without {}: {reason}.", one.kind.name()))
+        });
+        lacking.collect()
+    }
+}
+
+impl HostFacts {
+    /// The facts of this machine, those empty that the system does not tell.
+    pub fn here() -> Self {
+        host_facts()
+    }
+
+    /// The machine in words.
+    pub fn describe(&self) -> String {
+        let Self { processor, processors, kernel_release, transparent_enabled, .. } = self;
+        format!(
+            "{processor}, {processors} processors, Linux {kernel_release}, transparent huge pages: \
+             {transparent_enabled}"
+        )
+    }
+}
+
 /// A parent's request to a child.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -244,21 +290,18 @@ impl MemoryPlan {
     }
 }
 
-/// Measures all kinds of memory. `program` is started as
-/// `PROGRAM ARGUMENT… REQUEST` and must call [`child`] with the request.
-/// `progress` is told each process that is done, of how many.
+/// Measures all kinds of memory. `child` gives the command that calls [`child`]
+/// with a request.
 ///
 /// Takes, on each kind and repeat, two passes of the plan's updates and the
 /// touching of all its lengths.
 ///
 /// # Errors
-/// A [`MemoryError`]. That a kind of memory is not to be had is none: it is
+/// A [`MemoryError`]. A kind of memory that this machine lacks is none: it is
 /// that kind's outcome.
 pub fn measure(
-    program: &Path,
-    arguments: &[&str],
+    child: &dyn Fn(&str) -> std::io::Result<Command>,
     plan: &MemoryPlan,
-    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RealMemory, MemoryError> {
     if !cfg!(target_os = "linux") {
         return Err(MemoryError::Unsupported { os: std::env::consts::OS });
@@ -281,11 +324,10 @@ pub fn measure(
     };
     let mut kinds = MemoryKind::ALL.map(|kind| KindResult { kind, outcome: nothing() });
     let mut sum: Option<(MemoryKind, u64)> = None;
-    let mut done = 0;
     for _ in 0..plan.repeats {
         for KindResult { kind, outcome } in &mut kinds {
             if let Ok(measured) = outcome {
-                match ask(program, arguments, *kind, plan)? {
+                match ask(child, *kind, plan)? {
                     Err(reason) => *outcome = Err(reason),
                     Ok(answer) if answer.wrong_words > 0 => {
                         let words = answer.wrong_words;
@@ -307,8 +349,6 @@ pub fn measure(
                     }
                 }
             }
-            done += 1;
-            progress(done, u64::from(plan.repeats) * MemoryKind::ALL.len() as u64);
         }
     }
     Ok(RealMemory { plan: plan.clone(), host, kinds: kinds.into() })
@@ -316,19 +356,13 @@ pub fn measure(
 
 /// One process's answer, or the reason for there being none.
 fn ask(
-    program: &Path,
-    arguments: &[&str],
+    child: &dyn Fn(&str) -> std::io::Result<Command>,
     kind: MemoryKind,
     plan: &MemoryPlan,
 ) -> Result<Result<Answer, String>, MemoryError> {
     let request = Request { kind, plan: plan.clone() };
     let request = serde_json::to_string(&request).map_err(std::io::Error::other)?;
-    let output = Command::new(program)
-        .args(arguments)
-        .arg(request)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()?;
+    let output = child(&request)?.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
         // The kernel ends a process for which it has no huge page left.
         return Ok(Err(format!("the process that measured ended with {}", output.status)));
@@ -342,11 +376,11 @@ fn ask(
     Ok(answer)
 }
 
-/// Does the work of the child that [`measure`] has started: measures as `request`
-/// says, and gives what it has to print on standard output.
+/// Measures in the child that [`measure`] has started, as `request` says, and
+/// returns the text to print on standard output.
 ///
 /// # Errors
-/// A request that nobody made, and memory that cannot be had.
+/// A request that no parent made, and memory that the system refuses.
 pub fn child(request: &str) -> Result<String, MemoryError> {
     let request: Request = serde_json::from_str(request).map_err(std::io::Error::other)?;
     request.plan.check()?;
@@ -523,7 +557,7 @@ mod system {
             return Ok(Err("the kernel gave not one transparent huge page".to_owned()));
         }
         if kind == MemoryKind::Base && huge_bytes > 0 {
-            return Ok(Err("the kernel gave huge pages that nobody wanted".to_owned()));
+            return Ok(Err("the kernel gave huge pages that were not asked for".to_owned()));
         }
         let (table, _) = memory.bytes().as_chunks_mut::<8>();
         let start = Instant::now();
@@ -563,15 +597,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians() {
-        let of = |values: &[f64]| Runs { values: values.to_vec() }.median();
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&[3.0]), Some(3.0));
-        assert_eq!(of(&[9.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(of(&[4.0, 1.0, 2.0, 100.0]), Some(3.0));
-    }
-
-    #[test]
     fn mappings_in_smaps() {
         let smaps = "\
 7f00000000-7f00400000 rw-p 00000000 00:00 0
@@ -591,7 +616,7 @@ Private_Hugetlb:    4096 kB
     }
 
     #[test]
-    fn plans_and_requests_that_cannot_be() {
+    fn plans_and_requests_that_are_refused() {
         let plan = MemoryPlan {
             table_bytes: 2 << 20,
             updates: 1,

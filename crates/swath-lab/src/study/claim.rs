@@ -453,20 +453,6 @@ impl Claim {
         self.fields.example
     }
 
-    #[allow(missing_docs)]
-    pub fn anonymous(mut self) -> Self {
-        self.fields.source.clear();
-        self
-    }
-    #[allow(missing_docs)]
-    pub fn edit(mut self, edit: impl FnOnce(&mut (Option<Unit>, Option<String>))) -> Self {
-        let mut both = (None, None);
-        edit(&mut both);
-        self.fields.unit = both.0.unwrap_or(self.fields.unit);
-        self.fields.cause = both.1.unwrap_or(std::mem::take(&mut self.fields.cause));
-        self
-    }
-
     pub(crate) fn check(&self) -> Result<(), ClaimError> {
         self.fields.check()
     }

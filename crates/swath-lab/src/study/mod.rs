@@ -13,7 +13,6 @@ pub mod claim;
 pub mod estimate;
 pub mod grid;
 pub mod kind;
-pub mod old;
 pub mod paper;
 pub mod plan;
 pub mod point;

@@ -12,7 +12,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::study::run::Named;
 
-pub use crate::study::old::plan::PlanError;
+/// Reasons why a plan cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The text is not a plan: TOML's message names line, column and key.
+    #[error("plan {plan}: {message}")]
+    Parse {
+        /// The plan's name or file.
+        plan: String,
+        /// The fault and its place.
+        message: String,
+    },
+    /// A key has a value that no study can run with.
+    #[error("plan {plan}: {key}: {why}")]
+    Value {
+        /// The plan's name or file.
+        plan: String,
+        /// The key, with its line and tables: `line 7, machine.tlb_entries`.
+        key: String,
+        /// The reason.
+        why: String,
+    },
+    /// Free lists that no allocator can have.
+    #[error("granularity {granularity}, top order {top_order}: {why}")]
+    Orders {
+        /// The distance between adjacent orders.
+        granularity: u8,
+        /// The highest order.
+        top_order: u8,
+        /// The reason.
+        why: String,
+    },
+}
 
 /// The head of every plan.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]

@@ -47,10 +47,7 @@ fn code_of(
 /// # Errors
 /// [`PlanError`].
 pub fn parse(name: &str, text: &str) -> Result<Box<dyn ReadyStudy>, PlanError> {
-    let head = match read_head(name, text) {
-        Ok(head) => head,
-        Err(error) => return crate::study::old::registry::parse(name, text).map_err(|_| error),
-    };
+    let head = read_head(name, text)?;
     let (citation, code) = code_of(&head.kind, name)?;
     code.read(citation, name, text)
 }
@@ -76,9 +73,6 @@ pub fn schemas() -> Json {
 /// # Errors
 /// The fault, for the program to say.
 pub fn child(kind: &str, job: &str) -> Result<(), Box<dyn std::error::Error>> {
-    if code_of(kind, "child").is_err() {
-        return crate::study::old::registry::child(kind, job);
-    }
     let (_, code) = code_of(kind, "child")?;
     code.child(job)
 }

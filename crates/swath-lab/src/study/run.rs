@@ -6,7 +6,6 @@
 //! number of threads.
 
 use rayon::prelude::*;
-use serde::Serialize;
 
 use crate::source::real::{InputError, RealInput};
 use crate::study::grid::{Grid, Metrics, Value};
@@ -137,45 +136,4 @@ pub enum StudyError {
     /// Real input cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-}
-
-/// A result without figures yet. Its plan is the one that was run: whether
-/// quick, and with the real input that took the place of its own.
-pub fn result(
-    about: &crate::study::old::plan::About,
-    plan: &impl Serialize,
-    run: &Run<'_>,
-    finding: String,
-) -> StudyResult {
-    let mut json = serde_json::to_value(plan).unwrap_or_default();
-    if let Some(keys) = json.as_object_mut() {
-        keys.insert("quick".to_owned(), run.quick.into());
-        if let Some(machine) = run.real.memory.as_ref().filter(|_| about.kind.uses_memory()) {
-            keys.insert("real_memory".to_owned(), machine.name.clone().into());
-        }
-        if let Some(file) = run.real.accesses.as_ref().filter(|_| about.kind.uses_accesses()) {
-            keys.insert("real_accesses".to_owned(), file.display().to_string().into());
-        }
-    }
-    StudyResult {
-        study: about.study.clone(),
-        title: about.title.clone(),
-        paper: about.paper.clone(),
-        reference: about.reference.clone(),
-        seed: about.seed,
-        quick: run.quick,
-        n: 0,
-        plan: json,
-        finding,
-        figures: Vec::new(),
-        series: Vec::new(),
-        claims: Vec::new(),
-        notes: Vec::new(),
-    }
-}
-
-impl Named for crate::study::old::plan::About {
-    fn study(&self) -> &str {
-        &self.study
-    }
 }

@@ -10,18 +10,18 @@ use std::ptr::NonNull;
 use allocator_api2::alloc::{AllocError, Allocator};
 use nix::libc;
 
-/// What both allocators align to.
+/// The alignment of both allocators.
 const ALIGN_BYTES: usize = 16;
 
 /// A pair of C functions.
 pub(crate) trait Heap: Allocator + Copy + Default + Send {
-    /// At least `size` bytes, aligned to 16.
-    fn get(size: usize) -> Option<NonNull<u8>>;
-    /// Gives a block back.
+    /// Allocates at least `size` bytes, aligned to 16.
+    fn allocate_bytes(size: usize) -> Option<NonNull<u8>>;
+    /// Frees a block.
     ///
     /// # Safety
-    /// It came from [`get`](Self::get) and is not used after.
-    unsafe fn put(block: NonNull<u8>);
+    /// It came from [`allocate_bytes`](Self::allocate_bytes) and is not used after.
+    unsafe fn free_bytes(block: NonNull<u8>);
 }
 
 /// `malloc` and `free`.
@@ -34,13 +34,13 @@ pub(crate) struct Cmt;
 
 impl Heap for Libc {
     #[inline]
-    fn get(size: usize) -> Option<NonNull<u8>> {
-        // SAFETY: any size may be asked for.
+    fn allocate_bytes(size: usize) -> Option<NonNull<u8>> {
+        // SAFETY: any size may be requested.
         NonNull::new(unsafe { libc::malloc(size) }.cast())
     }
 
     #[inline]
-    unsafe fn put(block: NonNull<u8>) {
+    unsafe fn free_bytes(block: NonNull<u8>) {
         // SAFETY: as the caller says.
         unsafe { libc::free(block.as_ptr().cast()) };
     }
@@ -48,12 +48,12 @@ impl Heap for Libc {
 
 impl Heap for Cmt {
     #[inline]
-    fn get(size: usize) -> Option<NonNull<u8>> {
+    fn allocate_bytes(size: usize) -> Option<NonNull<u8>> {
         swath_cmt::allocate(size).ok()
     }
 
     #[inline]
-    unsafe fn put(block: NonNull<u8>) {
+    unsafe fn free_bytes(block: NonNull<u8>) {
         // SAFETY: as the caller says.
         unsafe { swath_cmt::free(block) };
     }
@@ -65,7 +65,7 @@ fn allocate<H: Heap>(layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
     if layout.align() > ALIGN_BYTES {
         return Err(AllocError);
     }
-    let block = H::get(layout.size().max(1)).ok_or(AllocError)?;
+    let block = H::allocate_bytes(layout.size().max(1)).ok_or(AllocError)?;
     Ok(NonNull::slice_from_raw_parts(block, layout.size()))
 }
 
@@ -79,7 +79,7 @@ unsafe impl Allocator for Libc {
     #[inline]
     unsafe fn deallocate(&self, block: NonNull<u8>, _: Layout) {
         // SAFETY: as the caller says.
-        unsafe { Self::put(block) };
+        unsafe { Self::free_bytes(block) };
     }
 }
 
@@ -93,11 +93,11 @@ unsafe impl Allocator for Cmt {
     #[inline]
     unsafe fn deallocate(&self, block: NonNull<u8>, _: Layout) {
         // SAFETY: as the caller says.
-        unsafe { Self::put(block) };
+        unsafe { Self::free_bytes(block) };
     }
 }
 
-/// What was asked for of [`Counted`].
+/// Requests to [`Counted`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Counts {
     /// Blocks allocated.
@@ -118,12 +118,12 @@ thread_local! {
     }) };
 }
 
-/// `malloc` and `free`, and what this thread asked of them.
+/// `malloc` and `free`, with counts of this thread's requests.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Counted;
 
 impl Counted {
-    /// What was counted since the last call.
+    /// Counts since the last call.
     pub(crate) fn take() -> Counts {
         COUNTS.take()
     }
@@ -146,6 +146,6 @@ unsafe impl Allocator for Counted {
         counts.live_bytes -= layout.size() as u64;
         COUNTS.set(counts);
         // SAFETY: as the caller says.
-        unsafe { Libc::put(block) };
+        unsafe { Libc::free_bytes(block) };
     }
 }

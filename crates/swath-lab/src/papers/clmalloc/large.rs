@@ -1,27 +1,73 @@
-//! Large requests on threads: `cmt_malloc` beside `malloc` (Fig. 7 of
-//! 003_f9a9d8482224280c.txt).
-
-#![allow(unsafe_code, reason = "writes to blocks of a C allocator: each with its proof")]
-
-use std::ptr::NonNull;
+//! Large requests on threads: `cmt_malloc` beside `malloc` (Zhang, Lu and Zhang, section 5.3,
+//! Fig. 7).
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::papers::clmalloc::allocator::{Cmt, Heap, Libc};
-use crate::papers::clmalloc::plan::LargePlan;
+#[cfg(target_os = "linux")]
+use crate::papers::clmalloc::blocks::times;
+use crate::papers::clmalloc::load::share;
 use crate::papers::clmalloc::rounds::{
-    Times, geometric_mean, in_turn, on_threads, oversubscribed, threads_title,
+    Times, oversubscribed, seed, side_by_side, threads_remark, threads_title,
 };
 use crate::papers::page_buddy::allocation::host_name;
-use crate::study::results::{Claim, Figure, FigureKind, HostResult, Series, StudyResult, Unit};
-use crate::study::run;
-use crate::study::run::{Outcome, Run, StudyError};
+use crate::study::bounds::{Ascending, Bounded, Forms, Repeats};
+use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, mean, metrics};
+use crate::study::kind::{Drawn, HostShown, Shown, Study};
+use crate::study::plan::{Head, Refused, require};
+use crate::study::results::{Figure, FigureKind, Series};
+use crate::study::run::{Run, StudyError};
+
+/// Large requests of programs.
+pub struct Large;
+
+/// The plan.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LargePlan {
+    /// Name, title, seed.
+    pub about: Head,
+    /// Numbers of threads.
+    pub threads: Forms<Ascending<Bounded<1, 64>>>,
+    /// Numbers of requests of all threads together, one point of the x axis each.
+    pub requests: Forms<Ascending<Bounded<1, 10_000_000>>>,
+    /// The least and the largest size in KiB; all between have the same chance.
+    pub size_kib: (Bounded<1, 65_536>, Bounded<1, 65_536>),
+    /// Number of blocks that each thread has at a time.
+    pub live: Bounded<1, 64>,
+    /// Number of rounds that measure each point, each with other random sizes.
+    pub repeats: Forms<Repeats>,
+}
+
+crate::plan!(LargePlan, check);
+
+fn check(plan: &LargePlan) -> Result<(), Refused> {
+    let (least, most) = plan.size_kib;
+    require(least <= most, "size_kib", || format!("{least} is more than {most}"))
+}
+
+/// The measurements.
+pub struct Found {
+    /// By threads and number of requests; a matter of the seed alone.
+    sizes: Grid,
+    /// By use, threads and number of requests; each round is a repeat.
+    times: Grid,
+}
+
+const USE: &str = "use";
+const THREADS: &str = "threads";
+const REQUESTS: &str = "requests";
 
 const SIZES: &str = "Sizes";
-const PAGE_BYTES: usize = 4096;
 
-/// What a program does with a block.
+/// Requests that a round makes at least of each point, in as many passes as it takes: the time of
+/// a hundred is less than that of a thread's start.
+const ROUND_REQUESTS: u64 = 1000;
+
+/// The use that a program makes of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Use {
     /// It writes the first and the last word.
@@ -46,248 +92,239 @@ impl Use {
             Self::Pages => "each page of each block is written",
         }
     }
-
-    fn time_figure(self, threads: u64) -> String {
-        let s = if threads == 1 { "" } else { "s" };
-        format!("{}, {threads} thread{s}", self.ratio_figure())
-    }
 }
 
-/// The sizes in bytes that one thread asks for, each a whole number of words.
-fn sizes(plan: &LargePlan, thread: u64, count: u64) -> Vec<usize> {
-    let mut random = Pcg64::seed_from_u64(plan.about.seed ^ thread << 32);
-    let (least, most) = plan.size_kib;
-    let words = least * 128..=most * 128;
-    (0..count).map(|_| random.random_range(words.clone()) as usize * 8).collect()
-}
+impl Study for Large {
+    const KIND: &'static str = "cl-large";
+    type Plan = LargePlan;
+    type Found = Found;
 
-/// A block, and how long it is.
-struct Block {
-    at: NonNull<u8>,
-    len: usize,
-    tag: u64,
-}
-
-impl Block {
-    fn word(&self, offset: usize) -> *mut u64 {
-        self.at.as_ptr().wrapping_add(offset).cast()
+    fn seeds(plan: &LargePlan, quick: bool) -> u64 {
+        plan.repeats.of(quick).get()
     }
 
-    fn offsets(&self, how: Use) -> impl Iterator<Item = usize> + use<> {
-        let inner = if how == Use::Pages { self.len } else { 1 };
-        (0..inner).step_by(PAGE_BYTES).chain([self.len - 8])
-    }
-
-    fn write(&self, how: Use) {
-        for offset in self.offsets(how) {
-            // SAFETY: a word of this block, which is in use and aligned to 16; lengths are whole words.
-            unsafe { self.word(offset).write(self.tag ^ offset as u64) };
+    fn measure(plan: &LargePlan, run: &Run<'_>) -> Result<Found, StudyError> {
+        let times = measure_times(plan, run)?;
+        let mut points = Vec::new();
+        for threads in plan.threads.of(run.quick) {
+            let requests = plan.requests.of(run.quick).iter();
+            points.extend(requests.map(|count| (threads.get(), count.get())));
         }
+        let sizes = run.grid(
+            &plan.about,
+            &[THREADS, REQUESTS],
+            Self::seeds(plan, run.quick),
+            &points,
+            |&(threads, count)| vec![threads.into(), count.into()],
+            |&(threads, count), repeat| {
+                let bytes: usize = parts(plan, repeat, threads, count).iter().flatten().sum();
+                Ok(metrics([("gib", bytes as f64 / f64::from(1 << 30))]))
+            },
+        )?;
+        Ok(Found { sizes, times })
     }
 
-    /// The sum of what was written, or `None` if any of it has changed.
-    fn read(&self, how: Use) -> Option<u64> {
-        let mut sum = 0_u64;
-        for offset in self.offsets(how) {
-            // SAFETY: as in `write`, which wrote it.
-            let word = unsafe { self.word(offset).read() };
-            if word != self.tag ^ offset as u64 {
-                return None;
-            }
-            sum = sum.wrapping_add(word);
-        }
-        Some(sum)
+    fn claims(plan: &LargePlan, _: &Run<'_>) -> Vec<Statement<Found>> {
+        claims(&conditions(plan))
     }
-}
 
-/// One thread's requests: each takes the place of the one made `live` before, which is read and
-/// freed. The sum of all that was read; `None` if a block was not to be had, or not as it was written.
-fn requests<H: Heap>(sizes: &[usize], live: usize, how: Use) -> Option<u64> {
-    let mut blocks: Vec<Option<Block>> = (0..live).map(|_| None).collect();
-    let mut sum = Some(0_u64);
-    let mut give = |place: &mut Option<Block>| {
-        if let Some(block) = place.take() {
-            sum = sum.zip(block.read(how)).map(|(sum, read)| sum.wrapping_add(read));
-            // SAFETY: of this allocator, and taken out of its place.
-            unsafe { H::put(block.at) };
-        }
-    };
-    for (nth, &len) in sizes.iter().enumerate() {
-        let place = &mut blocks[nth % live];
-        give(place);
-        let block = Block { at: H::get(len)?, len, tag: (nth as u64) << 32 };
-        block.write(how);
-        *place = Some(block);
-    }
-    blocks.iter_mut().for_each(give);
-    sum
-}
-
-/// All threads' requests: nanoseconds and the sum.
-fn measure<H: Heap>(parts: &[Vec<usize>], live: usize, how: Use) -> Result<(f64, u64), String> {
-    let (ns, sums) = on_threads(parts, |sizes| requests::<H>(sizes, live, how))?;
-    let sum = sums.into_iter().try_fold(0_u64, |sum, one| Some(sum.wrapping_add(one?)));
-    Ok((ns, sum.ok_or("a block was refused, or another's bytes stood in it")?))
-}
-
-fn parts(plan: &LargePlan, threads: u64, count: u64) -> Vec<Vec<usize>> {
-    let part = |thread: u64| (thread + 1) * count / threads - thread * count / threads;
-    (0..threads).map(|thread| sizes(plan, thread, part(thread))).collect()
-}
-
-/// Runs the plan.
-///
-/// # Errors
-/// [`StudyError`].
-pub fn run(plan: &LargePlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
-    let about = &plan.about;
-    let (threads, counts, rounds) = if run.quick {
-        (&plan.threads_quick, &plan.requests_quick, plan.rounds_quick)
-    } else {
-        (&plan.threads, &plan.requests, plan.rounds)
-    };
-    let mut host = HostResult::new(&about.study, host_name(), figures(plan, threads));
-    run.watch.begin(&about.study, (2 * threads.len() * counts.len()) as u64);
-    for how in Use::ALL {
-        for &threads in threads {
-            let mut times = Vec::new();
-            for &count in counts {
-                if run.watch.cancelled() {
-                    return Err(StudyError::Interrupted);
-                }
-                let (parts, live) = (parts(plan, threads, count), plan.live as usize);
-                let malloc = || measure::<Libc>(&parts, live, how);
-                let cmt = || measure::<Cmt>(&parts, live, how);
-                let found = in_turn(rounds, malloc, cmt);
-                let (found, _) = found.map_err(|what| {
-                    let what = format!("{count} requests, {threads} threads: {what}");
-                    StudyError::Machine { study: about.study.clone(), what }
-                })?;
-                times.push((count, found));
-                run.watch.point();
-            }
-            add(&mut host, how, threads, &times);
-            if plan.claims {
-                host.claims.push(claim(how, threads, &times));
-            }
-        }
-    }
-    let mut result = StudyResult {
-        figures: vec![
-            Figure::new(SIZES, "of the requests", FigureKind::LinesLog2, "requests", "GiB in all")
-                .with_caption("The same for both allocators and any number of threads, about."),
-        ],
-        notes: notes(plan),
-        ..run::result(about, plan, run, about.purpose.clone())
-    };
-    for &threads in threads {
-        let gib = |count: u64| {
-            let bytes: usize = parts(plan, threads, count).iter().flatten().sum();
-            bytes as f64 / f64::from(1 << 30)
-        };
-        let points = counts.iter().map(|&count| (count as f64, gib(count)));
-        let s = if threads == 1 { "" } else { "s" };
-        let name = format!("{threads} thread{s}");
-        result.series.push(Series::new(SIZES, "requests", "gib", &name, points));
-    }
-    Ok(Outcome { result, host: Some(host) })
-}
-
-fn add(host: &mut HostResult, how: Use, threads: u64, times: &[(u64, Times)]) {
-    let ratios = times.iter().map(|(count, times)| (*count as f64, times.ratio()));
-    let (figure, name) = (how.ratio_figure(), threads_title(threads));
-    host.series.push(Series::new(figure, "requests", "time_ratio", &name, ratios));
-    let figure = how.time_figure(threads);
-    let malloc = times.iter().map(|(n, times)| (*n as f64, times.malloc_ns / 1000.0 / *n as f64));
-    let cmt = times.iter().map(|(n, times)| (*n as f64, times.cmt_ns / 1000.0 / *n as f64));
-    host.series.push(Series::new(&figure, "requests", "us_per_request", "malloc", malloc));
-    host.series.push(Series::new(&figure, "requests", "us_per_request", "CLMalloc", cmt));
-}
-
-fn figures(plan: &LargePlan, threads: &[u64]) -> Vec<Figure> {
-    let lines = FigureKind::LinesLog2;
-    let (least, most) = plan.size_kib;
-    let mut figures = Vec::new();
-    for how in Use::ALL {
-        let caption = format!(
-            "Blocks of {least} to {most} KiB, {} at a time on each thread; {}. Below 1 \
-             cmt_malloc is faster. Medians of rounds taken in turn. {}",
-            plan.live,
-            how.title(),
-            oversubscribed(threads),
-        );
-        let figure = Figure::new(
-            how.ratio_figure(),
-            how.title(),
-            lines,
-            "requests",
-            "time (CLMalloc / malloc)",
-        );
-        figures.push(figure.with_caption(caption.trim_end()));
-    }
-    for how in Use::ALL {
-        for &threads in threads {
-            let title = format!("{}, {}", threads_title(threads), how.title());
-            let y = "time of a request and its free (µs)";
-            figures.push(Figure::new(&how.time_figure(threads), &title, lines, "requests", y));
-        }
-    }
-    figures
-}
-
-fn notes(plan: &LargePlan) -> Vec<String> {
-    vec![format!(
-        "The paper does not say how large its requests are, how many blocks a program holds, or \
-         what it does with them: here {} to {} KiB, {}, and two uses. The requests of a point are \
-         divided among its threads; time is from the first thread's start to the last one's end. \
-         What was written is compared before each free. Medians leave out what the first round of \
-         all pays for memory that the pool never had.",
-        plan.size_kib.0, plan.size_kib.1, plan.live,
-    )]
-}
-
-fn claim(how: Use, threads: u64, times: &[(u64, Times)]) -> Claim {
-    let ratio = geometric_mean(times.iter().map(|(_, times)| times.ratio()));
-    let says = format!(
-        "similar performance to malloc and free, {}, {}: time, mean over the numbers of requests",
-        threads_title(threads),
-        how.title(),
-    );
-    let claim =
-        Claim::at_most("Section 5.3, Fig. 7", &says, 1.0, ratio, 0.1).with_unit(Unit::Ratio);
-    // Where it does not hold, the cause is not known yet.
-    let cause = if how == Use::Pages && ratio < 1.0 {
-        "Memory stays with the pool for its delay; malloc gives some back with the frees, and its \
-         pages fault when they are written again."
-    } else {
-        ""
-    };
-    claim.with_cause(cause)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_keep_what_was_written() {
-        let sizes = [1 << 20, 8, 4096, 4104, 12288, 100_000 / 8 * 8];
+    fn show(plan: &LargePlan, run: &Run<'_>, found: &Found) -> Shown {
+        let mut figures = vec![];
         for how in Use::ALL {
-            let malloc = requests::<Libc>(&sizes, 2, how).unwrap();
-            assert_eq!(requests::<Cmt>(&sizes, 3, how), Some(malloc), "{how:?}");
+            figures.push(ratio_figure(plan, run, found, how));
+        }
+        for how in Use::ALL {
+            let threads = plan.threads.of(run.quick).iter();
+            figures.extend(threads.map(|threads| time_figure(found, how, threads.get())));
+        }
+        let host = HostShown { machine: host_name(), figures, notes: Vec::new() };
+        Shown {
+            finding: String::new(),
+            figures: vec![sizes_figure(plan, run, found)],
+            notes: notes(plan, run),
+            host: Some(host),
         }
     }
+}
 
-    #[test]
-    fn a_changed_byte_is_found() {
-        let mut words = [0_u64; 1024];
-        let at = NonNull::from(&mut words).cast();
-        let block = Block { at, len: 8192, tag: 5 };
-        block.write(Use::Pages);
-        assert!(block.read(Use::Pages).is_some());
-        // SAFETY: within the block.
-        unsafe { block.word(4096).write(0) };
-        assert!(block.read(Use::Pages).is_none());
-        assert!(block.read(Use::Ends).is_some());
+#[cfg(not(target_os = "linux"))]
+fn times(_: &[Vec<usize>], _: usize, _: bool, _: u64) -> Result<Times, String> {
+    Err(crate::papers::clmalloc::rounds::ELSEWHERE.to_owned())
+}
+
+/// Every point in each round, one after the other, so that none disturbs another.
+fn measure_times(plan: &LargePlan, run: &Run<'_>) -> Result<Grid, StudyError> {
+    let mut points = Vec::new();
+    for how in Use::ALL {
+        for threads in plan.threads.of(run.quick) {
+            let requests = plan.requests.of(run.quick).iter();
+            points.extend(requests.map(|count| (how, threads.get(), count.get())));
+        }
     }
+    let repeats = Large::seeds(plan, run.quick);
+    let mut runs: Vec<Vec<Metrics>> = points.iter().map(|_| Vec::new()).collect();
+    run.watch.begin(&plan.about.study, repeats * points.len() as u64);
+    for &(how, threads, _) in &points {
+        // So that no round pays for memory that the pool never had.
+        round(plan, (how, threads, ROUND_REQUESTS), 0)?;
+    }
+    for repeat in 0..repeats {
+        for (&point, runs) in points.iter().zip(&mut runs) {
+            if run.watch.cancelled() {
+                return Err(StudyError::Interrupted);
+            }
+            runs.push(round(plan, point, repeat)?);
+            run.watch.point();
+        }
+    }
+    let repeats = usize::try_from(repeats).unwrap_or(usize::MAX);
+    let mut grid = Grid::new(&[USE, THREADS, REQUESTS], repeats);
+    for (&(how, threads, count), runs) in points.iter().zip(&runs) {
+        grid.add(vec![how.title().into(), threads.into(), count.into()], runs);
+    }
+    Ok(grid)
+}
+
+fn round(
+    plan: &LargePlan,
+    (how, threads, count): (Use, u64, u64),
+    repeat: u64,
+) -> Result<Metrics, StudyError> {
+    let parts = parts(plan, repeat, threads, count);
+    let passes = ROUND_REQUESTS.div_ceil(count);
+    let pass = |pass| times(&parts, plan.live.size(), how == Use::Pages, repeat + pass);
+    let sum = (0..passes).try_fold(Times::default(), |sum, nth| Ok(sum.plus(pass(nth)?)));
+    let sum: Times = sum.map_err(|what: String| {
+        let what = format!("{count} requests, {}: {what}", threads_title(threads));
+        StudyError::Machine { study: plan.about.study.clone(), what }
+    })?;
+    Ok(sum.metrics((passes * count) as f64))
+}
+
+/// The sizes in bytes that each thread requests, each a whole number of words.
+fn parts(plan: &LargePlan, repeat: u64, threads: u64, count: u64) -> Vec<Vec<usize>> {
+    let (least, most) = plan.size_kib;
+    let words = least.get() * 128..=most.get() * 128;
+    let part = |thread: u64| {
+        let mut random = Pcg64::seed_from_u64(seed(plan.about.seed, repeat, thread));
+        let own = 0..share(count, threads, thread);
+        own.map(|_| random.random_range(words.clone()) as usize * 8).collect()
+    };
+    (0..threads).map(part).collect()
+}
+
+/// The geometric mean of the ratios of a cell.
+fn ratio(cell: &CellView<'_>) -> Result<f64, Missing> {
+    Ok(cell.get("log_ratio")?.exp())
+}
+
+fn sizes_figure(plan: &LargePlan, run: &Run<'_>, found: &Found) -> Drawn {
+    let lines = FigureKind::LinesLog2;
+    let figure = Figure::new(SIZES, "of the requests", lines, "requests", "GiB in all")
+        .with_caption("The same for both allocators and any number of threads, about.");
+    let series = |threads: u64| {
+        let points =
+            found.sizes.points(REQUESTS, |all| all.is(THREADS, threads), |cell| cell.get("gib"));
+        Series::new(SIZES, "requests", "gib", &threads_title(threads), points)
+    };
+    let threads = plan.threads.of(run.quick).iter();
+    Drawn { figure, series: threads.map(|threads| series(threads.get())).collect() }
+}
+
+fn ratio_figure(plan: &LargePlan, run: &Run<'_>, found: &Found, how: Use) -> Drawn {
+    let (least, most) = plan.size_kib;
+    let threads = || plan.threads.of(run.quick).iter().map(|threads| threads.get());
+    let caption = format!(
+        "Blocks of {least} to {most} KiB, {} at a time on each thread; {}. Below 1 cmt_malloc is \
+         faster. Geometric means of rounds, in each of which both take their turn. {}",
+        plan.live,
+        how.title(),
+        oversubscribed(threads()),
+    );
+    let (id, lines) = (how.ratio_figure(), FigureKind::LinesLog2);
+    let figure = Figure::new(id, how.title(), lines, "requests", "time (CLMalloc / malloc)");
+    let series = |threads: u64| {
+        let points = found.times.points(
+            REQUESTS,
+            |all| all.is(USE, how.title()).is(THREADS, threads),
+            ratio,
+        );
+        Series::new(id, "requests", "time_ratio", &threads_remark(threads), points)
+    };
+    Drawn {
+        figure: figure.with_caption(caption.trim_end()),
+        series: threads().map(series).collect(),
+    }
+}
+
+fn time_figure(found: &Found, how: Use, threads: u64) -> Drawn {
+    let id = format!("{}, {}", how.ratio_figure(), threads_title(threads));
+    let title = format!("{}, {}", threads_remark(threads), how.title());
+    let y = "time of a request and its free (µs)";
+    let figure = Figure::new(&id, &title, FigureKind::LinesLog2, "requests", y);
+    let series = [("malloc", "malloc_us"), ("CLMalloc", "cmt_us")].map(|(name, metric)| {
+        let points = found.times.points(
+            REQUESTS,
+            |all| all.is(USE, how.title()).is(THREADS, threads),
+            |cell| cell.get(metric),
+        );
+        Series::new(&id, "requests", "us_per_request", name, points)
+    });
+    Drawn { figure, series: series.into() }
+}
+
+fn notes(plan: &LargePlan, run: &Run<'_>) -> Vec<String> {
+    let (least, most) = plan.size_kib;
+    vec![
+        format!(
+            "The paper does not say how large its requests are, how many blocks a program holds, \
+             or what it does with them: here {least} to {most} KiB, {}, and two uses. The requests \
+             of a point are divided among its threads; time is from the first thread's start to \
+             the last one's end. The words written are compared before each free.",
+            plan.live,
+        ),
+        format!(
+            "{} rounds, each with other sizes, after one that does not count. Fewer than \
+             {ROUND_REQUESTS} requests are made several times in a round.",
+            Large::seeds(plan, run.quick),
+        ),
+    ]
+}
+
+/// The reading of Fig. 7, for which the paper gives no sizes of requests: one, so that nobody
+/// can choose the sizes with which its claims hold.
+fn conditions(plan: &LargePlan) -> Conditions {
+    let (least, most) = plan.size_kib;
+    Conditions::new()
+        .same("KiB of a request", "64 to 2048".to_owned(), format!("{least} to {most}"))
+        .same("blocks of a thread at a time", 8, plan.live.get())
+}
+
+/// The statement on Fig. 7, for each number of threads and each use, over the paper's numbers
+/// of requests. "Similar performance" is read as at most a tenth slower.
+fn claims(conditions: &Conditions) -> Vec<Statement<Found>> {
+    const REQUESTS_OF_PAPER: [u64; 4] = [100, 1000, 10_000, 100_000];
+    let mut claims = Vec::new();
+    for how in Use::ALL {
+        for threads in [1_u64, 2, 4, 8] {
+            let says = format!(
+                "similar performance to malloc and free, {}, {}: time, mean over the numbers of \
+                 requests",
+                threads_title(threads),
+                how.title(),
+            );
+            let statement = Statement::at_most("Section 5.3, Fig. 7", &says, 1.0, 0.1)
+                .unit(Unit::Ratio)
+                .under(&side_by_side(conditions.clone(), threads))
+                .on_host();
+            claims.push(statement.measured(move |found: &Found| {
+                found.times.evidence(|view| {
+                    let cells = view.select().is(USE, how.title()).is(THREADS, threads);
+                    let cells = cells.all(REQUESTS, REQUESTS_OF_PAPER.map(Value::from));
+                    Ok(mean(&cells.numbers("log_ratio")?).exp())
+                })
+            }));
+        }
+    }
+    claims
 }

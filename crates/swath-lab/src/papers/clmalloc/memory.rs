@@ -2,7 +2,7 @@
 //!
 //! An offset in the file is a physical address, so that frames are taken
 //! or not (pages of the file), and mapped or not, apart from each other, as
-//! sections 3.2 and 4.2 of 003_f9a9d8482224280c.txt want it. The accelerator's
+//! sections 3.2 and 4.2 of Zhang, Lu and Zhang want it. The accelerator's
 //! space is a range of addresses, reserved once.
 
 #![allow(unsafe_code, reason = "maps memory: each call with its proof")]
@@ -10,21 +10,19 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::ptr::{
-    NonNull, {self},
-};
+use std::ptr::{self, NonNull};
 
 use nix::libc;
-use swath_arch::{BASE_PAGE_BYTES, Extent};
+use swath_arch::{BASE_PAGE_BYTES, Extent, Pfn};
 use swath_frame::segment::{FrameSupply, MappingRefused, Segment, SegmentExtents, SegmentMapping};
 
-use crate::papers::clmalloc::plan::AreasPlan;
+use crate::papers::clmalloc::areas::{AreasPlan, MIB_FRAMES};
 use crate::papers::clmalloc::variant::CountsPages;
 
 /// So that the accelerator's space begins with a unit of the pool.
 const ALIGN_BYTES: usize = 1 << 21;
 
-/// A machine's memory, and what of it is mapped.
+/// A machine's memory, of which some is mapped.
 pub(crate) struct FileMemory {
     file: File,
     reserved: *mut u8,
@@ -54,7 +52,7 @@ impl FileMemory {
             }
             File::from_raw_fd(file)
         };
-        let end_mib = machine.areas_mib.iter().map(|(first, len)| first + len).max();
+        let end_mib = machine.areas().map(|(first, len)| first + len).max();
         file.set_len(end_mib.unwrap_or(0) << 20)?;
         let reserved_len = ((machine.total_mib() << 20) as usize).saturating_add(ALIGN_BYTES);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -67,11 +65,8 @@ impl FileMemory {
         let mut memory =
             Self { file, reserved, reserved_len, base, frames, mapped: 0, unmapped: 0 };
         if frames == FrameSupply::PreAllocated {
-            for &(first, len) in &machine.areas_mib {
-                let extent = Extent::new(
-                    swath_arch::Pfn::new(first * crate::papers::clmalloc::plan::MIB_FRAMES),
-                    len * crate::papers::clmalloc::plan::MIB_FRAMES,
-                );
+            for (first, len) in machine.areas() {
+                let extent = Extent::new(Pfn::new(first * MIB_FRAMES), len * MIB_FRAMES);
                 memory.place(0, extent)?;
                 memory.hide(0, extent.count)?;
             }
@@ -79,7 +74,7 @@ impl FileMemory {
         Ok(memory)
     }
 
-    /// Where frame 0 of the accelerator's space is mapped.
+    /// The address at which frame 0 of the accelerator's space is mapped.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
@@ -126,7 +121,7 @@ impl SegmentMapping for FileMemory {
     }
 
     fn unmap(&mut self, segment: Segment, extents: SegmentExtents<'_>) {
-        // What fails stays mapped, and its frames taken: more than there should be.
+        // A part that fails stays mapped, and its frames taken: more than there should be.
         let _ = self.hide(segment.start, segment.count);
         self.unmapped += segment.count;
         if self.frames == FrameSupply::PreAllocated {
@@ -162,6 +157,7 @@ mod tests {
     use swath_arch::Order;
 
     use super::*;
+    use crate::papers::clmalloc::areas::machine;
 
     /// A byte of the space.
     fn byte(memory: &FileMemory, page: u64) -> *mut u8 {
@@ -170,7 +166,7 @@ mod tests {
 
     #[test]
     fn frames_stay_or_go_with_the_mapping() {
-        let machine = AreasPlan { name: "two".into(), areas_mib: vec![(1, 1), (5, 1)] };
+        let machine = machine("two", &[(1, 1), (5, 1)]);
         for (frames, kept) in [(FrameSupply::PreAllocated, 7), (FrameSupply::OnDemand, 0)] {
             let mut memory = FileMemory::new(&machine, frames).unwrap();
             machine

@@ -1,23 +1,30 @@
 //! CLMalloc: contiguous memory over scattered areas (Zhang, Lu and Zhang).
+//!
+//! [`areas`] is a machine's memory with its vacuums (section 3.2). [`availability`], [`order`],
+//! [`latency`], [`large`] and [`structures`] are the studies: Table 2, and Fig. 4, 6, 7 and 8.
+//! `segments` has the allocators of Table 2, and `variant` the four designs of Fig. 6 (sections
+//! 4.1 to 4.3), which `timing` measures on `memory`, a file whose frames are taken and mapped
+//! apart. `blocks`, and `records` with the `load` by [`ycsb`], are the programs of Fig. 7 and 8, on
+//! `malloc` and `cmt_malloc` (`allocator`), which `rounds` times in turn.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod allocator;
+pub mod areas;
 pub mod availability;
 #[cfg(target_os = "linux")]
+pub(crate) mod blocks;
 pub mod large;
 pub mod latency;
+pub mod load;
 #[cfg(target_os = "linux")]
 pub(crate) mod memory;
 pub mod order;
 pub mod paper;
-pub mod plan;
 #[cfg(target_os = "linux")]
 pub(crate) mod records;
-#[cfg(target_os = "linux")]
 pub(crate) mod rounds;
 pub(crate) mod segments;
-#[cfg(target_os = "linux")]
 pub mod structures;
+pub(crate) mod timing;
 pub(crate) mod variant;
-#[cfg(target_os = "linux")]
-pub(crate) mod ycsb;
+pub mod ycsb;

@@ -1,16 +1,85 @@
-//! The same requests in different orders (Fig. 4 of 003_f9a9d8482224280c.txt):
-//! which are served, and how much memory would have to move for the others.
+//! The same requests in different orders (Zhang, Lu and Zhang, section 3.2, Fig. 4): which are
+//! served, and how much memory would have to move for the others.
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use swath_arch::Order;
 use swath_frame::segment::{SegmentAllocator, SegmentRequest};
 
-use crate::papers::clmalloc::plan::{AreasPlan, MIB_FRAMES, OrderPlan};
+use crate::papers::clmalloc::areas::{AreasPlan, MIB_FRAMES, Mib, equal_areas};
 use crate::papers::clmalloc::segments::Candidate;
-use crate::study::results::{Claim, Figure, FigureKind, Series, StudyResult};
-use crate::study::run;
-use crate::study::run::{Outcome, Run, StudyError};
+use crate::study::claim::{Conditions, Statement};
+use crate::study::grid::{CellView, Grid, Metrics, metrics};
+use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::plan::{Head, Refused, require};
+use crate::study::results::{Figure, FigureKind, Series};
+use crate::study::run::{Run, StudyError};
+
+/// Requests in different orders.
+pub struct RequestOrder;
+
+/// The plan.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OrderPlan {
+    /// Name, title, seed.
+    pub about: Head,
+    /// The machine.
+    pub machine: AreasPlan,
+    /// The orders; all have the same requests.
+    pub orders: Vec<OrderRow>,
+}
+
+/// One order of requests.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OrderRow {
+    /// Its name in figures.
+    pub name: String,
+    /// MiB of each request, in order.
+    pub requests_mib: Vec<Mib>,
+}
+
+impl OrderRow {
+    fn sizes(&self) -> Vec<u64> {
+        self.requests_mib.iter().map(|size| size.get()).collect()
+    }
+}
+
+crate::plan!(OrderPlan, check);
+
+fn check(plan: &OrderPlan) -> Result<(), Refused> {
+    plan.machine.check("machine")?;
+    let orders = &plan.orders;
+    require((1..=8).contains(&orders.len()), "orders", || "not 1 to 8".into())?;
+    let sorted = |row: &OrderRow| {
+        let mut sizes = row.sizes();
+        sizes.sort_unstable();
+        sizes
+    };
+    for (at, row) in orders.iter().enumerate() {
+        let key = "orders.requests_mib";
+        let count = row.requests_mib.len();
+        require((1..=8).contains(&count), key, || "not 1 to 8 requests".into())?;
+        require(sorted(row) == sorted(&orders[0]), key, || "not the same requests".into())?;
+        let twice = orders[..at].iter().any(|other| other.name == row.name);
+        require(!twice, "orders.name", || format!("{:?} stands twice", row.name))?;
+    }
+    Ok(())
+}
+
+/// The measurements; nothing in them is random.
+pub struct Found {
+    /// By order of the plan and allocator.
+    named: Grid,
+    /// By order of all that there are and allocator.
+    all: Grid,
+}
+
+const ORDER: &str = "order";
+const ALLOCATOR: &str = "allocator";
 
 const FIGURE: &str = "Fig. 4";
 const MOVED: &str = "Migration";
@@ -20,16 +89,81 @@ const ALL_ORDERS: &str = "All orders";
 const COMPARED: [Candidate; 3] =
     [Candidate::Baseline, Candidate::GlobalBitmap, Candidate::PreAllocated];
 
-/// What became of requests in one order.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Found {
-    served: u64,
-    /// Frames that would have to move for the first request that was not served.
-    moved_frames: u64,
+impl Study for RequestOrder {
+    const KIND: &'static str = "cl-order";
+    type Plan = OrderPlan;
+    type Found = Found;
+
+    fn seeds(_: &OrderPlan, _: bool) -> u64 {
+        0
+    }
+
+    fn measure(plan: &OrderPlan, run: &Run<'_>) -> Result<Found, StudyError> {
+        let named = plan.orders.iter().map(|row| (row.name.clone(), row.sizes())).collect();
+        let all = orders_of(&plan.orders[0].sizes());
+        let all = all.into_iter().map(|sizes| (title(&sizes), sizes)).collect();
+        Ok(Found { named: grid(plan, run, named)?, all: grid(plan, run, all)? })
+    }
+
+    fn claims(plan: &OrderPlan, _: &Run<'_>) -> Vec<Statement<Found>> {
+        claims(&conditions(plan))
+    }
+
+    fn show(plan: &OrderPlan, _: &Run<'_>, found: &Found) -> Shown {
+        let figures = figures(plan, found);
+        Shown { finding: String::new(), figures, notes: notes(plan), host: None }
+    }
+}
+
+/// Sizes as a name: "8, 24, 8, 24".
+fn title(sizes: &[u64]) -> String {
+    sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Every allocator on named orders.
+fn grid(
+    plan: &OrderPlan,
+    run: &Run<'_>,
+    orders: Vec<(String, Vec<u64>)>,
+) -> Result<Grid, StudyError> {
+    let points: Vec<(&(String, Vec<u64>), Candidate)> =
+        orders.iter().flat_map(|order| COMPARED.map(|candidate| (order, candidate))).collect();
+    run.grid(
+        &plan.about,
+        &[ORDER, ALLOCATOR],
+        0,
+        &points,
+        |((name, _), candidate)| vec![name.as_str().into(), candidate.name().into()],
+        |((_, sizes), candidate), _| {
+            let failed = |what| StudyError::Machine { study: plan.about.study.clone(), what };
+            measure(&plan.machine, *candidate, sizes).map_err(failed)
+        },
+    )
+}
+
+/// Requests served, and MiB that would have to move for the first that is not.
+fn measure(
+    machine: &AreasPlan,
+    candidate: Candidate,
+    sizes_mib: &[u64],
+) -> Result<Metrics, String> {
+    candidate.with(machine, Order::BASE, |allocator| {
+        let (mut served, mut moved) = (0_u64, 0);
+        for mib in sizes_mib {
+            let frames = mib * MIB_FRAMES;
+            if allocator.allocate(&SegmentRequest::new(frames)).is_ok() {
+                served += 1;
+            } else if moved == 0 {
+                moved = to_move(allocator, frames);
+            }
+        }
+        let moved = moved as f64 / MIB_FRAMES as f64;
+        metrics([("served", served as f64), ("moved_mib", moved)])
+    })
 }
 
 /// The fewest frames in use in neighbouring areas that have `count` frames
-/// together: what migration would have to move out of them.
+/// together: those that migration would have to move out of them.
 fn to_move(allocator: &dyn SegmentAllocator, count: u64) -> u64 {
     let space = allocator.space();
     let areas: Vec<_> = space.areas().iter().map(|area| area.segment()).collect();
@@ -54,21 +188,6 @@ fn to_move(allocator: &dyn SegmentAllocator, count: u64) -> u64 {
     if least == u64::MAX { 0 } else { least }
 }
 
-fn measure(machine: &AreasPlan, candidate: Candidate, sizes_mib: &[u64]) -> Result<Found, String> {
-    candidate.with(machine, Order::BASE, |allocator| {
-        let mut found = Found::default();
-        for mib in sizes_mib {
-            let frames = mib * MIB_FRAMES;
-            if allocator.allocate(&SegmentRequest::new(frames)).is_ok() {
-                found.served += 1;
-            } else if found.moved_frames == 0 {
-                found.moved_frames = to_move(allocator, frames);
-            }
-        }
-        found
-    })
-}
-
 /// All different orders of some sizes, ascending.
 fn orders_of(sizes: &[u64]) -> BTreeSet<Vec<u64>> {
     if sizes.is_empty() {
@@ -82,109 +201,114 @@ fn orders_of(sizes: &[u64]) -> BTreeSet<Vec<u64>> {
         .collect()
 }
 
-/// Runs the plan.
-///
-/// # Errors
-/// [`StudyError`].
-pub fn run(plan: &OrderPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
-    let about = &plan.about;
-    let failed = |what: String| StudyError::Machine { study: about.study.clone(), what };
-    let sizes = &plan.orders[0].requests_mib;
-    let all = orders_of(sizes);
-    let measured = run.points(about, &COMPARED, |&candidate| {
-        let one = |sizes: &[u64]| measure(&plan.machine, candidate, sizes);
-        let named: Result<Vec<Found>, _> =
-            plan.orders.iter().map(|row| one(&row.requests_mib)).collect();
-        let any: Result<Vec<Found>, _> = all.iter().map(|sizes| one(sizes)).collect();
-        Ok((named.map_err(failed)?, any.map_err(failed)?))
-    })?;
-    let requests = sizes.len() as u64;
-    let mut result = StudyResult {
-        figures: figures(requests, all.len()),
-        notes: notes(plan),
-        ..run::result(about, plan, run, about.purpose.clone())
-    };
-    for (candidate, (named, any)) in COMPARED.into_iter().zip(&measured) {
-        let rows = || plan.orders.iter().zip(named);
-        let name = candidate.name();
-        let served = rows().map(|(row, found)| (row.name.as_str(), found.served as f64));
-        result.series.push(Series::new(FIGURE, "order", "requests", name, served));
-        let mib = |found: &Found| found.moved_frames as f64 / MIB_FRAMES as f64;
-        let moved = rows().map(|(row, found)| (row.name.as_str(), mib(found)));
-        result.series.push(Series::new(MOVED, "order", "moved_mib", name, moved));
-        let counts = (0..=requests).map(|served| {
-            let orders = any.iter().filter(|found| found.served == served).count();
-            (format!("{served} of {requests}"), orders as f64)
-        });
-        result.series.push(Series::new(ALL_ORDERS, "served", "orders", name, counts));
-    }
-    if plan.claims {
-        result.claims = claims(requests, &measured[0].0, &measured[2].0);
-    }
-    Ok(Outcome { result, host: None })
-}
-
-fn figures(requests: u64, orders: usize) -> Vec<Figure> {
+fn figures(plan: &OrderPlan, found: &Found) -> Vec<Drawn> {
     let bars = FigureKind::Bars;
+    let requests = plan.orders[0].requests_mib.len();
+    let by_order = |figure: Figure, y: &str, metric: &str| {
+        let series = |candidate: Candidate| {
+            let of = |cell: &CellView<'_>| cell.get(metric);
+            let points = found.named.points(ORDER, |all| all.is(ALLOCATOR, candidate.name()), of);
+            Series::new(&figure.id, "order", y, candidate.name(), points)
+        };
+        let series = COMPARED.into_iter().map(series).collect();
+        Drawn { figure, series }
+    };
+    let count = |candidate: Candidate| {
+        let points = (0..=requests).filter_map(|served| {
+            let orders = found.all.evidence(|view| {
+                let all = view.select().is(ALLOCATOR, candidate.name()).numbers("served")?;
+                Ok(all.iter().filter(|&&one| one == served as f64).count() as f64)
+            });
+            Some(orders.ok()?.point(format!("{served} of {requests}").as_str()))
+        });
+        Series::new(ALL_ORDERS, "served", "orders", candidate.name(), points)
+    };
+    let orders = found.all.values(ORDER).len();
     let of = format!("of all {orders} orders of the {requests} requests");
+    let moved =
+        Figure::new(MOVED, "memory to move for the first request not served", bars, "", "MiB");
     vec![
-        Figure::new(FIGURE, "requests served", bars, "", "requests"),
-        Figure::new(MOVED, "memory to move for the first request not served", bars, "", "MiB")
-            .with_caption(
+        by_order(
+            Figure::new(FIGURE, "requests served", bars, "", "requests"),
+            "requests",
+            "served",
+        ),
+        by_order(
+            moved.with_caption(
                 "The least that lies in neighbouring areas which together would be long enough. \
                  Nothing where all are served.",
             ),
-        Figure::new(ALL_ORDERS, &of, bars, "requests served", "orders"),
+            "moved_mib",
+            "moved_mib",
+        ),
+        Drawn {
+            figure: Figure::new(ALL_ORDERS, &of, bars, "requests served", "orders"),
+            series: COMPARED.into_iter().map(count).collect(),
+        },
     ]
 }
 
 fn notes(plan: &OrderPlan) -> Vec<String> {
+    let orders = plan.orders.iter().map(|row| format!("{}: {:?} MiB", row.name, row.sizes()));
     vec![format!(
         "{} areas. Fig. 4 is a drawing without numbers, of four requests; the sizes here are the \
          plan's: {}.",
         plan.machine.areas_mib.len(),
-        plan.orders
-            .iter()
-            .map(|row| format!("{}: {:?} MiB", row.name, row.requests_mib))
-            .collect::<Vec<_>>()
-            .join("; "),
+        orders.collect::<Vec<_>>().join("; "),
     )]
 }
 
-fn claims(requests: u64, baseline: &[Found], ours: &[Found]) -> Vec<Claim> {
-    let [a, b, ..] = baseline else { return Vec::new() };
-    let count = |found: &Found| found.served as f64;
-    let requests = requests as f64;
-    let mut claims = vec![
-        Claim::exactly(FIGURE, "4(a), Baseline: all requests are served", requests, count(a)),
-        Claim::at_most(
-            FIGURE,
-            "4(b), Baseline: not all are served without migration; requests served",
-            requests - 1.0,
-            count(b),
-            0.0,
-        ),
-        Claim::at_least(
-            FIGURE,
-            "4(b), Baseline: memory migration; MiB that have to move, more than none",
-            1.0,
-            b.moved_frames as f64 / MIB_FRAMES as f64,
-            0.0,
-        ),
+const A: &str = "4(a)";
+const B: &str = "4(b)";
+
+/// The reading of Fig. 4, which has no numbers: areas of 16 MiB, each of which has room for a
+/// small request or for a part of a large one.
+fn conditions(plan: &OrderPlan) -> Conditions {
+    let conditions = Conditions::new().same("areas", equal_areas(4, 16), plan.machine.sizes());
+    let readings = [(A, [24, 24, 8, 8]), (B, [8, 24, 8, 24])];
+    readings.into_iter().fold(conditions, |conditions, (name, paper)| {
+        match plan.orders.iter().find(|row| row.name == name) {
+            Some(row) => {
+                let key = format!("MiB of the requests of {name}");
+                conditions.same(&key, title(&paper), title(&row.sizes()))
+            }
+            None => conditions,
+        }
+    })
+}
+
+/// The statements on Fig. 4. They are on numbers of requests, which are exact.
+fn claims(conditions: &Conditions) -> Vec<Statement<Found>> {
+    const REQUESTS: f64 = 4.0;
+    let baseline = |order: &'static str, metric: &'static str| {
+        move |found: &Found| {
+            found.named.evidence(|view| {
+                let cell = view.select().is(ORDER, order);
+                cell.is(ALLOCATOR, Candidate::Baseline.name()).one(metric)
+            })
+        }
+    };
+    let all = "4(a), Baseline: all requests are served";
+    let not_all = "4(b), Baseline: not all are served without migration; requests served";
+    let moved = "4(b), Baseline: memory migration; MiB that have to move, more than none";
+    let any = "the global bitmap answers more requests than the baseline: served in every order";
+    let claims = vec![
+        Statement::exactly(FIGURE, all, REQUESTS).measured(baseline(A, "served")),
+        Statement::at_most(FIGURE, not_all, REQUESTS - 1.0, 0.0).measured(baseline(B, "served")),
+        Statement::at_least(FIGURE, moved, 1.0, 0.0).measured(baseline(B, "moved_mib")),
+        Statement::exactly("Section 4.1", any, REQUESTS).measured(|found: &Found| {
+            found.all.evidence(|view| {
+                view.select().is(ALLOCATOR, Candidate::GlobalBitmap.name()).min("served")
+            })
+        }),
     ];
-    let least = ours.iter().map(count).fold(requests, f64::min);
-    let says = "the global bitmap answers more requests than the baseline: served in every order";
-    claims.push(Claim::exactly("Section 4.1", says, requests, least));
-    claims
+    claims.into_iter().map(|statement| statement.under(conditions)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn machine() -> AreasPlan {
-        AreasPlan { name: "four".into(), areas_mib: vec![(0, 16), (32, 16), (64, 16), (96, 16)] }
-    }
+    use crate::papers::clmalloc::areas::machine;
 
     #[test]
     fn all_orders_once() {
@@ -196,12 +320,12 @@ mod tests {
 
     #[test]
     fn the_least_is_moved() {
+        let machine = machine("four", &[(0, 16), (32, 16), (64, 16), (96, 16)]);
         // A small one in the first area, 24 at the end, the second small one in
         // the first area: the last 24 need the third area, whose tail is taken.
-        let found = measure(&machine(), Candidate::Baseline, &[8, 24, 8, 24]).unwrap();
-        assert_eq!(found.served, 3);
-        assert_eq!(found.moved_frames, 8 * MIB_FRAMES);
-        let found = measure(&machine(), Candidate::PreAllocated, &[8, 24, 8, 24]).unwrap();
-        assert_eq!(found, Found { served: 4, moved_frames: 0 });
+        let found = measure(&machine, Candidate::Baseline, &[8, 24, 8, 24]).unwrap();
+        assert_eq!(found, metrics([("served", 3.0), ("moved_mib", 8.0)]));
+        let found = measure(&machine, Candidate::PreAllocated, &[8, 24, 8, 24]).unwrap();
+        assert_eq!(found, metrics([("served", 4.0), ("moved_mib", 0.0)]));
     }
 }

@@ -1,5 +1,11 @@
 //! The citation of the paper, and its studies.
 
+use crate::entry;
+use crate::papers::clmalloc::availability;
+use crate::papers::clmalloc::large;
+use crate::papers::clmalloc::latency;
+use crate::papers::clmalloc::order;
+use crate::papers::clmalloc::structures;
 use crate::study::citation::Citation;
 use crate::study::paper::Paper;
 
@@ -13,5 +19,11 @@ pub static PAPER: Paper = Paper {
         year: None,
         doi: None,
     },
-    studies: &[],
+    studies: &[
+        entry!(availability::Availability, "availability.toml"),
+        entry!(order::RequestOrder, "order.toml"),
+        entry!(latency::Latency, "latency.toml"),
+        entry!(large::Large, "large.toml"),
+        entry!(structures::Structures, "structures.toml"),
+    ],
 };

@@ -1,5 +1,5 @@
-//! The four data structures of Fig. 8, over an allocator, with YCSB's records: ten fields of 100
-//! bytes, each a block of its own.
+//! The four data structures of Fig. 8 (Zhang, Lu and Zhang, section 5.3), over an allocator, with
+//! YCSB's records: ten fields of 100 bytes, each a block of its own.
 
 use std::hash::BuildHasher;
 
@@ -9,6 +9,9 @@ use allocator_api2::vec::Vec;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::papers::clmalloc::allocator::{Cmt, Counted, Counts, Libc};
+use crate::papers::clmalloc::load::{Part, Structure};
+use crate::papers::clmalloc::rounds::{Times, in_turn, on_threads};
 use crate::papers::clmalloc::ycsb::{FIELDS, Operation, hash};
 
 /// A field: 100 bytes.
@@ -19,7 +22,7 @@ struct Record<A: Allocator> {
     fields: [Field<A>; FIELDS],
 }
 
-/// What a field holds, by its record's number and by what was written to it.
+/// A field with the words of its record's number and of its version.
 fn field<A: Allocator + Copy>(number: u64, version: u64, allocator: A) -> Field<A> {
     let word = hash(number ^ version << 40) as u32;
     Box::new_in(std::array::from_fn(|i| word.wrapping_add(i as u32)), allocator)
@@ -42,15 +45,12 @@ impl<A: Allocator + Copy> Record<A> {
 }
 
 /// A structure that holds records by their numbers.
-pub(crate) trait Store<A: Allocator + Copy> {
-    /// Its name in figures.
-    const NAME: &'static str;
-
+trait Store<A: Allocator + Copy> {
     /// An empty one.
     fn new(allocator: A) -> Self;
     /// Adds the record of the next number.
     fn insert(&mut self, number: u64);
-    /// A sum over what is read.
+    /// A sum over the words that are read.
     fn read(&self, number: u64) -> u64;
     /// Replaces a field.
     fn update(&mut self, number: u64, which: u8);
@@ -58,8 +58,8 @@ pub(crate) trait Store<A: Allocator + Copy> {
     fn scan(&mut self, number: u64, len: u16) -> u64;
 }
 
-/// Loads `records` records, makes the operations, and drops all; the sum of what was read.
-pub(crate) fn run<A: Allocator + Copy, S: Store<A>>(
+/// Loads `records` records, makes the operations, and drops all; the sum of the words that were read.
+fn run<A: Allocator + Copy, S: Store<A>>(
     allocator: A,
     records: u64,
     operations: &[Operation],
@@ -90,14 +90,12 @@ pub(crate) fn run<A: Allocator + Copy, S: Store<A>>(
 }
 
 /// An open hash table with the records' fields in it.
-pub(crate) struct Hashed<A: Allocator + Copy> {
+struct Hashed<A: Allocator + Copy> {
     map: HashMap<u64, Record<A>, FixedState, A>,
     allocator: A,
 }
 
 impl<A: Allocator + Copy> Store<A> for Hashed<A> {
-    const NAME: &'static str = "hash map";
-
     fn new(allocator: A) -> Self {
         let map = HashMap::with_hasher_in(FixedState::with_seed(1), allocator);
         Self { map, allocator }
@@ -124,14 +122,12 @@ impl<A: Allocator + Copy> Store<A> for Hashed<A> {
 }
 
 /// Records by number.
-pub(crate) struct Listed<A: Allocator + Copy> {
+struct Listed<A: Allocator + Copy> {
     records: Vec<Record<A>, A>,
     allocator: A,
 }
 
 impl<A: Allocator + Copy> Store<A> for Listed<A> {
-    const NAME: &'static str = "vector";
-
     fn new(allocator: A) -> Self {
         Self { records: Vec::new_in(allocator), allocator }
     }
@@ -159,7 +155,7 @@ impl<A: Allocator + Copy> Store<A> for Listed<A> {
 /// A binary heap of records in blocks of their own. It finds no record but the first, so this is
 /// the one that is read; an update takes it out, and puts it back with the key of the record that
 /// was to be updated; a scan takes out as many, and puts them back.
-pub(crate) struct Queue<A: Allocator + Copy> {
+struct Queue<A: Allocator + Copy> {
     heap: Vec<(u64, Box<Record<A>, A>), A>,
     allocator: A,
 }
@@ -193,8 +189,6 @@ impl<A: Allocator + Copy> Queue<A> {
 }
 
 impl<A: Allocator + Copy> Store<A> for Queue<A> {
-    const NAME: &'static str = "priority queue";
-
     fn new(allocator: A) -> Self {
         Self { heap: Vec::new_in(allocator), allocator }
     }
@@ -240,7 +234,7 @@ struct Node<A: Allocator> {
 
 /// A hash table of chained nodes, as `std::unordered_map` is: a block for each record, and one
 /// for the table, which grows when there are as many records as chains.
-pub(crate) struct Chained<A: Allocator + Copy> {
+struct Chained<A: Allocator + Copy> {
     chains: Vec<Link<A>, A>,
     len: usize,
     hasher: FixedState,
@@ -278,8 +272,6 @@ impl<A: Allocator + Copy> Chained<A> {
 }
 
 impl<A: Allocator + Copy> Store<A> for Chained<A> {
-    const NAME: &'static str = "unordered map";
-
     fn new(allocator: A) -> Self {
         let hasher = FixedState::with_seed(1);
         Self { chains: Self::table(16, allocator), len: 0, hasher, allocator }
@@ -326,10 +318,51 @@ impl<A: Allocator + Copy> Store<A> for Chained<A> {
     }
 }
 
+fn turn<M: Store<Libc>, C: Store<Cmt>>(
+    parts: &[Part],
+    round: u64,
+) -> Result<(Times, std::vec::Vec<u64>), String> {
+    let malloc = || on_threads(parts, |part| run::<_, M>(Libc, part.records, &part.operations));
+    let cmt = || on_threads(parts, |part| run::<_, C>(Cmt, part.records, &part.operations));
+    in_turn(round, malloc, cmt)
+}
+
+/// The times of both allocators for a structure on each thread, and the sums of what was read.
+///
+/// # Errors
+/// Sums that differ.
+pub(crate) fn times(
+    structure: Structure,
+    parts: &[Part],
+    round: u64,
+) -> Result<(Times, std::vec::Vec<u64>), String> {
+    match structure {
+        Structure::HashMap => turn::<Hashed<Libc>, Hashed<Cmt>>(parts, round),
+        Structure::Vector => turn::<Listed<Libc>, Listed<Cmt>>(parts, round),
+        Structure::PriorityQueue => turn::<Queue<Libc>, Queue<Cmt>>(parts, round),
+        Structure::UnorderedMap => turn::<Chained<Libc>, Chained<Cmt>>(parts, round),
+    }
+}
+
+/// The requests of a structure to its allocator, and the sum of what was read.
+pub(crate) fn count(structure: Structure, part: &Part) -> (Counts, u64) {
+    fn counted<S: Store<Counted>>(Part { records, operations }: &Part) -> u64 {
+        run::<_, S>(Counted, *records, operations)
+    }
+    Counted::take();
+    let sum = match structure {
+        Structure::HashMap => counted::<Hashed<Counted>>(part),
+        Structure::Vector => counted::<Listed<Counted>>(part),
+        Structure::PriorityQueue => counted::<Queue<Counted>>(part),
+        Structure::UnorderedMap => counted::<Chained<Counted>>(part),
+    };
+    (Counted::take(), sum)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::papers::clmalloc::allocator::{Cmt, Counted, Libc};
+    use crate::papers::clmalloc::load::parts;
     use crate::papers::clmalloc::ycsb::{Workload, operations};
 
     fn sum_of(number: u64, versions: &[u64; FIELDS]) -> u64 {
@@ -403,5 +436,20 @@ mod tests {
         }
         assert_eq!(count, 200);
         assert_eq!(queue.read(0), 0);
+    }
+
+    /// On threads, both allocators read the same, which is what one thread alone reads.
+    #[test]
+    fn sums_are_the_same_everywhere() {
+        for structure in Structure::ALL {
+            let parts = parts(Workload::A, 800, 4, |thread| 9 ^ thread << 32);
+            let (_, sums) = times(structure, &parts, 1).unwrap();
+            for (part, sum) in parts.iter().zip(sums) {
+                let (counts, alone) = count(structure, part);
+                assert_eq!(alone, sum, "{structure:?}");
+                assert_eq!(counts.live_bytes, 0);
+                assert!(counts.allocations >= 2000, "{counts:?}");
+            }
+        }
     }
 }

@@ -3,6 +3,13 @@
 use std::sync::Barrier;
 use std::time::Instant;
 
+use crate::study::claim::Conditions;
+use crate::study::grid::{Metrics, metrics};
+
+/// The reason why there is nothing to measure on other systems.
+#[cfg(not(target_os = "linux"))]
+pub(crate) const ELSEWHERE: &str = "cmt_malloc is made for Linux only";
+
 /// Runs `work` for each part on a thread of its own, all from one moment on; the time from
 /// then to the last one's end in nanoseconds, and the results in order.
 ///
@@ -31,49 +38,55 @@ pub(crate) fn on_threads<P: Sync, R: Send>(
     Ok(((last - first).as_nanos() as f64, done.into_iter().map(|one| one.2).collect()))
 }
 
-/// The two allocators' times on the same work, in nanoseconds: medians of rounds.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// Times of the two allocators on the same work in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub(crate) struct Times {
     pub(crate) malloc_ns: f64,
     pub(crate) cmt_ns: f64,
 }
 
 impl Times {
-    pub(crate) fn ratio(self) -> f64 {
-        self.cmt_ns / self.malloc_ns
+    /// The times together with those of more work.
+    pub(crate) fn plus(self, more: Self) -> Self {
+        Self { malloc_ns: self.malloc_ns + more.malloc_ns, cmt_ns: self.cmt_ns + more.cmt_ns }
+    }
+
+    /// The natural logarithm of the ratio of the two times, whose mean is that of a geometric
+    /// mean, and the times of each of `count` pieces of work in microseconds.
+    pub(crate) fn metrics(self, count: f64) -> Metrics {
+        // No clock is finer than a nanosecond.
+        let (malloc, cmt) = (self.malloc_ns.max(1.0), self.cmt_ns.max(1.0));
+        let us = |ns: f64| ns / 1000.0 / count;
+        metrics([
+            ("log_ratio", (cmt / malloc).ln()),
+            ("malloc_us", us(malloc)),
+            ("cmt_us", us(cmt)),
+        ])
     }
 }
 
-/// Times both in turn, each first in every other round. A call gives its time and what it
-/// computed, which has to be the same whoever gave the memory, every time.
+/// Times both in one round, the first first if the round is even. A call gives its time and its
+/// result, which has to be the same whichever allocator gave the memory.
 ///
 /// # Errors
 /// Those of the calls, and results that differ.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing to time elsewhere"))]
 pub(crate) fn in_turn<R: PartialEq + std::fmt::Debug>(
-    rounds: u32,
+    round: u64,
     mut malloc: impl FnMut() -> Result<(f64, R), String>,
     mut cmt: impl FnMut() -> Result<(f64, R), String>,
 ) -> Result<(Times, R), String> {
-    let (mut of_malloc, mut of_cmt) = (Vec::new(), Vec::new());
-    let mut result = None;
-    for round in 0..rounds {
-        for which in [round % 2, 1 - round % 2] {
-            let (ns, computed) = if which == 0 { malloc() } else { cmt() }?;
-            (if which == 0 { &mut of_malloc } else { &mut of_cmt }).push(ns);
-            match &result {
-                Some(first) if *first != computed => {
-                    return Err(format!("{computed:?} was computed, and {first:?} before"));
-                }
-                _ => result = Some(computed),
-            }
-        }
-    }
-    let median = |mut values: Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(0.0).max(1.0)
+    let ((malloc_ns, one), (cmt_ns, other)) = if round.is_multiple_of(2) {
+        let first = malloc()?;
+        (first, cmt()?)
+    } else {
+        let first = cmt()?;
+        (malloc()?, first)
     };
-    let times = Times { malloc_ns: median(of_malloc), cmt_ns: median(of_cmt) };
-    Ok((times, result.ok_or("no rounds")?))
+    if one != other {
+        return Err(format!("{other:?} was computed with cmt_malloc, {one:?} with malloc"));
+    }
+    Ok((Times { malloc_ns, cmt_ns }, one))
 }
 
 /// Cores that this process may run on.
@@ -81,22 +94,29 @@ pub(crate) fn cores() -> u64 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }
 
-/// "4 threads", and whether they are more than the cores.
-pub(crate) fn threads_title(threads: u64) -> String {
-    let s = if threads == 1 { "" } else { "s" };
+/// The condition that threads run side by side: on fewer cores than threads a holder of a lock
+/// may be off its core, which is another load.
+pub(crate) fn side_by_side(conditions: Conditions, threads: u64) -> Conditions {
     let cores = cores();
-    if threads > cores {
-        format!("{threads} thread{s} (oversubscribed: {cores} cores)")
-    } else {
-        format!("{threads} thread{s}")
-    }
+    conditions.met(threads <= cores, &format!("{threads} threads share {cores} cores here"))
 }
 
-/// What a figure has to say of numbers of threads beyond the cores; nothing if there are none.
-pub(crate) fn oversubscribed(threads: &[u64]) -> String {
+/// "4 threads".
+pub(crate) fn threads_title(threads: u64) -> String {
+    let s = if threads == 1 { "" } else { "s" };
+    format!("{threads} thread{s}")
+}
+
+/// "4 threads", and a remark if they are more than the cores.
+pub(crate) fn threads_remark(threads: u64) -> String {
+    let (title, cores) = (threads_title(threads), cores());
+    if threads > cores { format!("{title} (oversubscribed: {cores} cores)") } else { title }
+}
+
+/// A sentence for figures with numbers of threads beyond the cores; nothing if there are none.
+pub(crate) fn oversubscribed(threads: impl Iterator<Item = u64>) -> String {
     let cores = cores();
-    let beyond: Vec<String> =
-        threads.iter().filter(|&&n| n > cores).map(|n| n.to_string()).collect();
+    let beyond: Vec<String> = threads.filter(|&n| n > cores).map(|n| n.to_string()).collect();
     if beyond.is_empty() {
         String::new()
     } else {
@@ -104,10 +124,9 @@ pub(crate) fn oversubscribed(threads: &[u64]) -> String {
     }
 }
 
-/// The mean of ratios.
-pub(crate) fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, n), value| (sum + value.ln(), n + 1.0));
-    if count == 0.0 { 1.0 } else { f64::exp(sum / count) }
+/// The seed of a thread's random choices in a repeat: for the first thread and repeat the plan's.
+pub(crate) const fn seed(plan: u64, repeat: u64, thread: u64) -> u64 {
+    plan ^ thread << 32 ^ repeat << 48
 }
 
 #[cfg(test)]
@@ -121,12 +140,18 @@ mod tests {
             order.borrow_mut().push(name);
             Ok((ns, 1))
         };
-        let found = in_turn(3, || call('m', 5.0), || call('c', 10.0)).unwrap();
+        let mut sum = Times::default();
+        for round in 0..3 {
+            let found = in_turn(round, || call('m', 5.0), || call('c', 10.0)).unwrap();
+            assert_eq!(found, (Times { malloc_ns: 5.0, cmt_ns: 10.0 }, 1));
+            sum = sum.plus(found.0);
+        }
         assert_eq!(*order.borrow(), "mccmmc");
-        assert_eq!(found, (Times { malloc_ns: 5.0, cmt_ns: 10.0 }, 1));
-        assert_eq!(found.0.ratio(), 2.0);
-        let wrong = in_turn(1, || Ok((1.0, 1)), || Ok((1.0, 2))).unwrap_err();
-        assert_eq!(wrong, "2 was computed, and 1 before");
+        let found = sum.metrics(3.0);
+        let expected = metrics([("log_ratio", 2_f64.ln()), ("malloc_us", 0.005), ("cmt_us", 0.01)]);
+        assert_eq!(found, expected);
+        let wrong = in_turn(0, || Ok((1.0, 1)), || Ok((1.0, 2))).unwrap_err();
+        assert_eq!(wrong, "2 was computed with cmt_malloc, 1 with malloc");
     }
 
     #[test]
@@ -134,10 +159,5 @@ mod tests {
         let (ns, doubled) = on_threads(&[1, 2, 3, 4, 5], |n| n * 2).unwrap();
         assert_eq!(doubled, [2, 4, 6, 8, 10]);
         assert!(ns > 0.0);
-    }
-
-    #[test]
-    fn the_mean_of_a_half_and_two_is_one() {
-        assert!((geometric_mean([0.5, 2.0].into_iter()) - 1.0).abs() < 1e-12);
     }
 }

@@ -5,7 +5,7 @@ use swath_frame::segment::{
     AreaSpace, Baseline, FrameSupply, GlobalBitmap, HugePages, SegmentAllocator, SegmentRequest,
 };
 
-use crate::papers::clmalloc::plan::{AreasPlan, MIB_FRAMES};
+use crate::papers::clmalloc::areas::{AreasPlan, MIB_FRAMES};
 
 /// Order of a huge page of 2 MiB.
 const HUGE_PAGE: Order = Order::known(9);
@@ -71,7 +71,7 @@ impl Candidate {
     }
 }
 
-/// How many requests of `mib` MiB are served one after the other, up to `most`.
+/// Number of requests of `mib` MiB that are served one after the other, up to `most`.
 pub(crate) fn serve(allocator: &mut dyn SegmentAllocator, mib: u64, most: u64) -> u64 {
     let request = SegmentRequest::new(mib * MIB_FRAMES);
     (0..most).take_while(|_| allocator.allocate(&request).is_ok()).count() as u64

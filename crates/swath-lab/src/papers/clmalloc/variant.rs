@@ -4,7 +4,7 @@
 //! ```text
 //!  Baseline, Global bitmap        frames taken and mapped with each request
 //!  Pre-allocation                 mapped with each request
-//!  CLMalloc     pool ──► areas    mapped when the pool first gets a unit
+//!  CLMalloc     pool ──► areas    mapped when the pool first acquires a unit
 //! ```
 
 #![allow(unsafe_code, reason = "the pool's source and its blocks: each with its proof")]
@@ -23,7 +23,7 @@ use swath_pool::{
     UNIT_BYTES, dirty_words,
 };
 
-use crate::papers::clmalloc::plan::{AreasPlan, MIB_FRAMES};
+use crate::papers::clmalloc::areas::{AreasPlan, MIB_FRAMES};
 
 /// A unit of the pool in frames.
 const UNIT: Order = Order::known(4);
@@ -52,7 +52,7 @@ impl Variant {
         }
     }
 
-    /// Whether frames are taken when they are mapped, or all at start.
+    /// The time at which frames are taken: when they are mapped, or all at start.
     pub(crate) const fn frames(self) -> FrameSupply {
         match self {
             Self::Baseline | Self::GlobalBitmap => FrameSupply::OnDemand,
@@ -61,17 +61,17 @@ impl Variant {
     }
 }
 
-/// Hands out and takes back requests of one size.
+/// An allocator with requests of one size.
 pub(crate) trait Requests {
-    /// Whether another request is served.
-    fn get(&mut self) -> bool;
-    /// Takes all of them back, in the order in which they were made.
-    fn put_all(&mut self) -> Result<(), String>;
-    /// What was mapped, and was unmapped again.
+    /// Makes another request; true if it is served.
+    fn allocate(&mut self) -> bool;
+    /// Frees all of them, in the order in which they were made.
+    fn free_all(&mut self) -> Result<(), String>;
+    /// Pages that were mapped, and pages that were unmapped again.
     fn pages(&self) -> (u64, u64);
 }
 
-/// What a mapping has done so far.
+/// A mapping that counts.
 pub(crate) trait CountsPages: SegmentMapping {
     /// Pages mapped and unmapped.
     fn pages(&self) -> (u64, u64);
@@ -91,13 +91,13 @@ struct Plain<A, M> {
 }
 
 impl<A: SegmentAllocator, M: CountsPages> Requests for Plain<A, M> {
-    fn get(&mut self) -> bool {
+    fn allocate(&mut self) -> bool {
         let segment = self.allocator.allocate(&self.request);
         self.segments.extend(segment.ok());
         segment.is_ok()
     }
 
-    fn put_all(&mut self) -> Result<(), String> {
+    fn free_all(&mut self) -> Result<(), String> {
         for segment in self.segments.drain(..) {
             self.allocator.free(segment).map_err(|error| error.to_string())?;
         }
@@ -124,7 +124,7 @@ impl<M: SegmentMapping> Areas<'_, M> {
         Segment::new((first as u64) << UNIT.k(), (units as u64) << UNIT.k())
     }
 
-    /// Maps what is not mapped of some units; whether all are now.
+    /// Maps those of some units that are not mapped; true if all are now.
     fn map(&mut self, first: usize, units: usize) -> bool {
         let space = self.bitmap.space();
         let mut at = first;
@@ -183,13 +183,13 @@ struct Pooled<'p, 'm, M: SegmentMapping> {
 }
 
 impl<M: CountsPages> Requests for Pooled<'_, '_, M> {
-    fn get(&mut self) -> bool {
+    fn allocate(&mut self) -> bool {
         let block = self.heap.allocate(self.len_bytes, 16);
         self.blocks.extend(block.ok());
         block.is_ok()
     }
 
-    fn put_all(&mut self) -> Result<(), String> {
+    fn free_all(&mut self) -> Result<(), String> {
         for block in self.blocks.drain(..) {
             // SAFETY: a block in use, that nobody has beside.
             unsafe { self.heap.free(block) }.map_err(|error| error.to_string())?;
@@ -202,7 +202,7 @@ impl<M: CountsPages> Requests for Pooled<'_, '_, M> {
     }
 }
 
-/// What requests are made of.
+/// A design on a machine, with the size of its requests.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Setting {
     pub(crate) variant: Variant,
@@ -211,7 +211,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Calls `work` with the design's requests. What `mapping` maps for frame f of the
+    /// Calls `work` with the design's requests. The mapping of frame f of the
     /// accelerator's space lies at page f from `base` on.
     pub(crate) fn with<M: CountsPages, T>(
         &self,

@@ -8,6 +8,8 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Skew of YCSB's zipfian generator.
 const THETA: f64 = 0.99;
@@ -77,13 +79,19 @@ pub(crate) fn hash(number: u64) -> u64 {
 }
 
 /// One of the core workloads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Workload {
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum Workload {
+    /// Reads and updates, half and half.
     A,
+    /// Mostly reads, some updates.
     B,
+    /// Reads alone.
     C,
+    /// Reads of the records inserted last.
     D,
+    /// Short scans.
     E,
+    /// Reads, and records read and then updated.
     F,
 }
 
@@ -122,7 +130,7 @@ impl Workload {
     }
 }
 
-/// What is done with the record of a number; numbers count the inserts from 0 on.
+/// An operation on the record of a number; numbers count the inserts from 0 on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Operation {
     /// All fields are read.
@@ -194,7 +202,7 @@ pub(crate) fn operations(
 mod tests {
     use super::*;
 
-    /// How many of evenly spaced numbers give each of the first ranks.
+    /// Shares of evenly spaced numbers that give each of the first ranks.
     fn shares(zipfian: &Zipfian, ranks: usize) -> Vec<f64> {
         const STEPS: u32 = 1 << 20;
         let mut counts = vec![0.0; ranks];
@@ -237,7 +245,7 @@ mod tests {
         assert!((grown.zeta - new.zeta).abs() < 1e-9 && (grown.eta - new.eta).abs() < 1e-9);
     }
 
-    /// YCSB's constant is what its definition gives: the sum's tail by Euler and Maclaurin.
+    /// YCSB's constant follows from its definition: the sum's tail by Euler and Maclaurin.
     #[test]
     fn the_constant_of_the_scrambled_generator() {
         let n = 1_000_000_u64;

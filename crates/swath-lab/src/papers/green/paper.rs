@@ -1,13 +1,13 @@
 //! The citation of the paper, and its studies.
 
 use crate::entry;
-use crate::papers::green::cost::study::Cost;
-use crate::papers::green::hotplug::Hotplug;
-use crate::papers::green::layout::Layout;
-use crate::papers::green::migration::Migration;
-use crate::papers::green::power::Power;
-use crate::papers::green::recorded::Recorded;
-use crate::papers::green::working_set::WorkingSet;
+use crate::papers::green::cost;
+use crate::papers::green::hotplug;
+use crate::papers::green::layout;
+use crate::papers::green::migration;
+use crate::papers::green::power;
+use crate::papers::green::recorded;
+use crate::papers::green::working_set;
 use crate::study::citation::Citation;
 use crate::study::paper::Paper;
 
@@ -22,12 +22,12 @@ pub static PAPER: Paper = Paper {
         doi: None,
     },
     studies: &[
-        entry!(Layout, "layout.toml"),
-        entry!(Hotplug, "hotplug.toml"),
-        entry!(Power, "power.toml"),
-        entry!(Migration, "migration.toml"),
-        entry!(Recorded, "recorded.toml"),
-        entry!(Cost, "cost/study.toml"),
-        entry!(WorkingSet, "working_set.toml"),
+        entry!(layout::Layout, "layout.toml"),
+        entry!(hotplug::Hotplug, "hotplug.toml"),
+        entry!(power::Power, "power.toml"),
+        entry!(migration::Migration, "migration.toml"),
+        entry!(recorded::Recorded, "recorded.toml"),
+        entry!(cost::study::Cost, "cost/study.toml"),
+        entry!(working_set::WorkingSet, "working_set.toml"),
     ],
 };

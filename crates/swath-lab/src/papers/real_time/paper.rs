@@ -1,5 +1,9 @@
 //! The citation of the paper, and its studies.
 
+use crate::entry;
+use crate::papers::real_time::footprint;
+use crate::papers::real_time::programs;
+use crate::papers::real_time::runtimes;
 use crate::study::citation::Citation;
 use crate::study::paper::Paper;
 
@@ -13,5 +17,9 @@ pub static PAPER: Paper = Paper {
         year: Some(2014),
         doi: None,
     },
-    studies: &[],
+    studies: &[
+        entry!(runtimes::Runtimes, "runtimes.toml"),
+        entry!(footprint::Footprint, "footprint.toml"),
+        entry!(programs::Programs, "programs.toml"),
+    ],
 };

@@ -1,251 +1,392 @@
 //! The longest allocation and release and the most pages mapped, of the synthetic workload and of
-//! recorded programs, on both systems (Table I of 004_0cb2f33903da1556.txt).
+//! recorded programs, on both systems (*Böhnert and Scholl 2014*, Table I).
 
-use crate::papers::real_time::plan::RtPlan;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::papers::real_time::plan::{FITTED, SizePlan, SyntheticPlan};
 use crate::papers::real_time::program::Actions;
-use crate::papers::real_time::run;
-use crate::papers::real_time::run::Found;
+use crate::papers::real_time::run::{Observed, Step, run as run_workload, words_max};
 use crate::papers::real_time::system::SystemName;
 use crate::papers::real_time::workload::Action;
-use crate::study::results::{Claim, Figure, FigureKind, Series, StudyResult, Unit};
-use crate::study::run::{Outcome, Run, StudyError};
+use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
+use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, View, metrics};
+use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::plan::{Head, Refused, require};
+use crate::study::results::{Figure, FigureKind, Point, Series};
+use crate::study::run::{Run, StudyError};
 
-const ALLOCATION: &str = "Table I, allocation";
-const RELEASE: &str = "Table I, de-allocation";
-const RELEASE_REGIONS: &str = "Table I, de-allocation with regions";
-const LARGER: &str = "De-allocation with larger sizes";
-const FOOTPRINT: &str = "Table I, memory footprint";
+/// Table I.
+pub struct Programs;
+
+/// The plan.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramsPlan {
+    /// Name, title, seed.
+    pub about: Head,
+    /// Number of seeds of the synthetic workload; recordings depend on none.
+    pub repeats: Forms<Repeats>,
+    /// Pages of the heap's pool, frames of memory.
+    pub size: SizePlan,
+    /// The synthetic workload.
+    pub synthetic: SyntheticPlan,
+    /// The recorded programs.
+    pub programs: Distinct<ProgramName>,
+    /// Factors of all sizes of a program, the first of them 1.
+    pub factors: Forms<Ascending<Bounded<1, 4096>>>,
+}
+
+crate::plan!(ProgramsPlan, check);
+
+fn check(plan: &ProgramsPlan) -> Result<(), Refused> {
+    for factors in [&plan.factors.full, &plan.factors.quick] {
+        require(factors.first().is_some_and(|factor| factor.get() == 1), "factors", || {
+            "the first is not 1".to_owned()
+        })?;
+    }
+    Ok(())
+}
+
+/// A shipped recording of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProgramName {
+    /// `flac`, in place of avconv.
+    Transcode,
+    /// A counting program after the paper's description.
+    Mc,
+    /// `minisat`, in place of sharpSAT.
+    Minisat,
+    /// `picosat`, in place of antom.
+    Picosat,
+    /// A fast Fourier transform.
+    Fft,
+    /// A neural net in PHP.
+    Neural,
+}
 
 /// A row of Table I: longest de-allocation in microseconds and most pages, with the RTMMU and with
 /// the conventional MMU.
+#[derive(Clone, Copy)]
 struct Row {
     releases: [f64; 2],
     pages: [f64; 2],
 }
 
-/// A shipped recording, and the row of Table I of a program of its kind.
-struct Program {
-    name: &'static str,
-    kind: &'static str,
-    recording: &'static [u8],
-    row: Row,
-}
+const SYNTHETIC_ROW: Row = Row { releases: [945.0, 4_145_462.0], pages: [2_971.0, 180_132.0] };
 
-const SYNTHETIC: Row = Row { releases: [945.0, 4_145_462.0], pages: [2_971.0, 180_132.0] };
+impl ProgramName {
+    const ALL: [Self; 6] =
+        [Self::Transcode, Self::Mc, Self::Minisat, Self::Picosat, Self::Fft, Self::Neural];
 
-const PROGRAMS: &[Program] = &[
-    Program {
-        name: "transcode (flac)",
-        kind: "avconv",
-        recording: include_bytes!("../../../data/transcode.swheap"),
-        row: Row { releases: [547.0, 2_263.0], pages: [621.0, 781.0] },
-    },
-    Program {
-        name: "mc",
-        kind: "mc",
-        recording: include_bytes!("../../../data/mc.swheap"),
-        row: Row { releases: [747.0, 2_899_292.0], pages: [206.0, 96_035.0] },
-    },
-    Program {
-        name: "minisat",
-        kind: "sharpSAT",
-        recording: include_bytes!("../../../data/minisat.swheap"),
-        row: Row { releases: [702.0, 73_454.0], pages: [4_522.0, 4_718.0] },
-    },
-    Program {
-        name: "picosat",
-        kind: "antom",
-        recording: include_bytes!("../../../data/picosat.swheap"),
-        row: Row { releases: [668.0, 37_854.0], pages: [2_942.0, 3_176.0] },
-    },
-    Program {
-        name: "fft",
-        kind: "FFT",
-        recording: include_bytes!("../../../data/fft.swheap"),
-        row: Row { releases: [524.0, 94_305.0], pages: [6_263.0, 6_263.0] },
-    },
-    Program {
-        name: "neural",
-        kind: "PHP (neural net)",
-        recording: include_bytes!("../../../data/neural.swheap"),
-        row: Row { releases: [437.0, 1_423_306.0], pages: [476.0, 476.0] },
-    },
-];
-
-/// By how much all sizes of a program are multiplied, to see whether its input is too small for
-/// the paper's figures.
-const FACTORS: [u64; 3] = [1, 16, 256];
-/// So many of them in a quick run.
-const FACTORS_QUICK: usize = 2;
-
-/// Runs the plan.
-///
-/// # Errors
-/// [`StudyError`].
-pub fn run(plan: &RtPlan, run: &Run<'_>) -> Result<Outcome, StudyError> {
-    let about = &plan.about;
-    let failed = |what: String| StudyError::Machine { study: about.study.clone(), what };
-    let mut points = SystemName::ALL.map(|system| (None, 1, system)).to_vec();
-    let factors = if run.quick { &FACTORS[..FACTORS_QUICK] } else { &FACTORS };
-    for &factor in factors {
-        for program in PROGRAMS {
-            points.extend(SystemName::ALL.map(|system| (Some(program), factor, system)));
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Transcode => "transcode (flac)",
+            Self::Mc => "mc",
+            Self::Minisat => "minisat",
+            Self::Picosat => "picosat",
+            Self::Fft => "fft",
+            Self::Neural => "neural",
         }
     }
-    let found = run.points(about, &points, |&(program, factor, system)| {
-        let found = match program {
-            None => {
-                let actions = plan.workload(run.quick).actions();
-                run::run(system, plan.size, false, actions)
+
+    /// The paper's program of its kind.
+    const fn paper(self) -> &'static str {
+        match self {
+            Self::Transcode => "avconv",
+            Self::Mc => "mc",
+            Self::Minisat => "sharpSAT",
+            Self::Picosat => "antom",
+            Self::Fft => "FFT",
+            Self::Neural => "PHP (neural net)",
+        }
+    }
+
+    /// The difference from the paper's program.
+    const fn differs(self) -> &'static str {
+        match self {
+            Self::Transcode => {
+                "program: flac on a short sound here, avconv on a short video in the paper"
             }
-            Some(program) => {
-                let actions = actions(program).map_err(failed)?.into_iter();
-                run::run(system, plan.size, false, actions.map(|action| action.times(factor)))
-            }
+            Self::Mc => "program: an mc written after the paper's description, on other streams",
+            Self::Minisat => "program: minisat on a small instance here, sharpSAT in the paper",
+            Self::Picosat => "program: picosat on a small instance here, antom in the paper",
+            Self::Fft => "program: another FFT, on another vector",
+            Self::Neural => "program: another net in PHP, with other data",
+        }
+    }
+
+    const fn row(self) -> Row {
+        match self {
+            Self::Transcode => Row { releases: [547.0, 2_263.0], pages: [621.0, 781.0] },
+            Self::Mc => Row { releases: [747.0, 2_899_292.0], pages: [206.0, 96_035.0] },
+            Self::Minisat => Row { releases: [702.0, 73_454.0], pages: [4_522.0, 4_718.0] },
+            Self::Picosat => Row { releases: [668.0, 37_854.0], pages: [2_942.0, 3_176.0] },
+            Self::Fft => Row { releases: [524.0, 94_305.0], pages: [6_263.0, 6_263.0] },
+            Self::Neural => Row { releases: [437.0, 1_423_306.0], pages: [476.0, 476.0] },
+        }
+    }
+
+    const fn recording(self) -> &'static [u8] {
+        match self {
+            Self::Transcode => include_bytes!("../../../data/transcode.swheap"),
+            Self::Mc => include_bytes!("../../../data/mc.swheap"),
+            Self::Minisat => include_bytes!("../../../data/minisat.swheap"),
+            Self::Picosat => include_bytes!("../../../data/picosat.swheap"),
+            Self::Fft => include_bytes!("../../../data/fft.swheap"),
+            Self::Neural => include_bytes!("../../../data/neural.swheap"),
+        }
+    }
+
+    fn actions(self) -> Result<Vec<Action>, String> {
+        let reader = swath_trace::heap::HeapReader::new(self.recording());
+        reader.and_then(Actions::read).map_err(|error| format!("{}: {error}", self.title()))
+    }
+}
+
+/// Axis: the program.
+const PROGRAM: &str = "program";
+/// Axis: the factor of all sizes.
+const FACTOR: &str = "factor";
+/// Axis: the system.
+const SYSTEM: &str = "system";
+const SYNTHETIC: &str = "synthetic";
+
+/// The measurements.
+pub struct ProgramsFound {
+    /// Recordings by [`PROGRAM`], [`FACTOR`] and [`SYSTEM`].
+    recorded: Grid,
+    /// The synthetic workload by the same.
+    synthetic: Grid,
+}
+
+impl ProgramsFound {
+    fn of(&self, program: &str) -> &Grid {
+        if program == SYNTHETIC { &self.synthetic } else { &self.recorded }
+    }
+}
+
+fn numbers(observed: &Observed) -> Metrics {
+    let shrinks = observed.releases.iter().filter(|step| step.pages > 0);
+    metrics([
+        ("allocation_words", words_max(&observed.allocations) as f64),
+        ("release_words", words_max(&observed.releases) as f64),
+        ("pages", observed.mapped_pages_max as f64),
+        ("failures", observed.failures as f64),
+        ("releases", observed.releases.len() as f64),
+        ("shrinks", shrinks.clone().count() as f64),
+        ("shrunk_pages", shrinks.map(|step: &Step| step.pages).max().unwrap_or(0) as f64),
+    ])
+}
+
+impl Study for Programs {
+    const KIND: &'static str = "rt-programs";
+    type Plan = ProgramsPlan;
+    type Found = ProgramsFound;
+
+    fn seeds(plan: &ProgramsPlan, quick: bool) -> u64 {
+        plan.repeats.of(quick).get()
+    }
+
+    fn measure(plan: &ProgramsPlan, run: &Run<'_>) -> Result<ProgramsFound, StudyError> {
+        let failed = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
+        let axes = [PROGRAM, FACTOR, SYSTEM];
+        let seeds = Self::seeds(plan, run.quick);
+        let size = plan.size.size();
+        let at = |system: &SystemName| vec![SYNTHETIC.into(), 1.0.into(), system.name().into()];
+        let one = |system: &SystemName, repeat| {
+            let workload = plan.synthetic.workload(run.quick, plan.about.seed, repeat);
+            let observed = run_workload(*system, size, false, workload.actions());
+            Ok(numbers(&observed.map_err(|error| failed(error.to_string()))?))
         };
-        found.map_err(|error| failed(error.to_string()))
-    })?;
-    let systems = SystemName::ALL.len();
-    let (found, larger) = found.split_at(systems * (1 + PROGRAMS.len()));
-    let mut result = StudyResult {
-        figures: figures(),
-        notes: notes(),
-        ..crate::study::run::result(about, plan, run, about.purpose.clone())
+        let synthetic = run.grid(&plan.about, &axes, seeds, &SystemName::ALL, at, one)?;
+        let mut points = Vec::new();
+        for factor in plan.factors.of(run.quick) {
+            for &program in &*plan.programs {
+                points.extend(SystemName::ALL.map(|system| (program, factor.get(), system)));
+            }
+        }
+        type Recorded = (ProgramName, u64, SystemName);
+        let at = |&(program, factor, system): &Recorded| {
+            vec![program.title().into(), factor.into(), system.name().into()]
+        };
+        let one = |&(program, factor, system): &Recorded, _| {
+            let actions = program.actions().map_err(failed)?.into_iter();
+            let actions = actions.map(|action| action.times(factor));
+            let observed = run_workload(system, size, false, actions);
+            Ok(numbers(&observed.map_err(|error| failed(error.to_string()))?))
+        };
+        let recorded = run.grid(&plan.about, &axes, 0, &points, at, one)?;
+        Ok(ProgramsFound { recorded, synthetic })
+    }
+
+    fn claims(plan: &ProgramsPlan, run: &Run<'_>) -> Vec<Statement<ProgramsFound>> {
+        let machine = plan.size.conditions();
+        let synthetic = plan.synthetic.conditions(machine.clone(), run.quick);
+        let mut claims: Vec<Statement<ProgramsFound>> =
+            row("the synthetic workload", SYNTHETIC, SYNTHETIC_ROW, &synthetic)
+                .into_iter()
+                .map(|statement| statement.fitted(FITTED).cause(SYNTHETIC_CAUSE))
+                .collect();
+        for program in ProgramName::ALL {
+            let conditions = machine.clone().met(false, program.differs());
+            claims.extend(row(program.paper(), program.title(), program.row(), &conditions));
+        }
+        claims
+    }
+
+    fn show(plan: &ProgramsPlan, _: &Run<'_>, found: &ProgramsFound) -> Shown {
+        Shown { figures: figures(plan, found), notes: notes(plan, found), ..Shown::default() }
+    }
+}
+
+/// A metric of a program with its own sizes on a system.
+fn one(view: &View<'_>, program: &str, system: SystemName, metric: &str) -> Result<f64, Missing> {
+    view.select().is(PROGRAM, program).is(FACTOR, 1).is(SYSTEM, system.name()).one(metric)
+}
+
+/// A metric's ratio, conventional / regions, of a program with its sizes multiplied.
+fn ratio(view: &View<'_>, program: &str, factor: &Value, metric: &str) -> Result<f64, Missing> {
+    let cells = view.select().is(PROGRAM, program).is(FACTOR, factor.clone());
+    let (regions, conventional) = (SystemName::Regions.name(), SystemName::Conventional.name());
+    let of = |regions: &CellView<'_>, conventional: &CellView<'_>| {
+        Ok(conventional.get(metric)? / regions.get(metric)?.max(1.0))
     };
-    let names: Vec<&str> =
-        ["synthetic"].into_iter().chain(PROGRAMS.iter().map(|program| program.name)).collect();
-    for (s, system) in SystemName::ALL.into_iter().enumerate() {
-        let of = |figure, y, value: &dyn Fn(&Found) -> f64| {
-            let found = found.iter().skip(s).step_by(systems);
-            let points = names.iter().copied().zip(found.map(value));
-            Series::new(figure, "program", y, system.name(), points)
+    let ratios = cells.pairs(SYSTEM, regions, conventional, of)?;
+    let lacks = || Missing { axis: PROGRAM.to_owned(), lacks: program.to_owned() };
+    ratios.first().copied().ok_or_else(lacks)
+}
+
+fn figures(plan: &ProgramsPlan, found: &ProgramsFound) -> Vec<Drawn> {
+    let titles = plan.programs.iter().map(|program| program.title());
+    let titles: Vec<&str> = [SYNTHETIC].into_iter().chain(titles).collect();
+    let bars = |id: &str, title: &str, label: &str, metric: &str, log: bool, alone: bool| {
+        let y = if log { format!("log10_{metric}") } else { metric.to_owned() };
+        let line = |system: SystemName| {
+            let points = titles.iter().filter_map(|&program| {
+                let value = |view: &View<'_>| {
+                    let value = one(view, program, system, metric)?;
+                    Ok(if log { value.max(1.0).log10() } else { value })
+                };
+                Some(found.of(program).evidence(value).ok()?.point(program))
+            });
+            Series::new(id, PROGRAM, &y, system.name(), points)
         };
-        let words = |steps: &[run::Step]| run::words_max(steps) as f64;
-        let log = |value: f64| value.max(1.0).log10();
-        result.series.extend([
-            of(ALLOCATION, "words", &|found| words(&found.allocations)),
-            of(RELEASE, "log10_words", &|found| log(words(&found.releases))),
-            of(FOOTPRINT, "log10_pages", &|found| log(found.mapped_pages_max as f64)),
-        ]);
-        if system == SystemName::Regions {
-            result.series.push(of(RELEASE_REGIONS, "words", &|found| words(&found.releases)));
-        }
-    }
-    let failures: u64 = larger.iter().map(|found| found.failures).sum();
-    result.notes.push(format!("With larger sizes {failures} allocations found no room."));
-    let ratio = |pair: &[Found]| release_ratio(&pair[0], &pair[1]);
-    let larger: Vec<Vec<f64>> = (0..PROGRAMS.len())
-        .map(|p| {
-            let of = |all: &[Found]| ratio(&all[systems * p..systems * (p + 1)]);
-            let larger = larger.chunks(systems * PROGRAMS.len()).map(of);
-            [of(&found[systems..])].into_iter().chain(larger).collect()
-        })
-        .collect();
-    for (program, ratios) in PROGRAMS.iter().zip(&larger) {
-        // A heap that never shrinks has no ratio to draw.
-        let points = FACTORS.iter().zip(ratios).filter(|(_, ratio)| **ratio > 0.0);
-        let points = points.map(|(&factor, ratio)| (factor as f64, ratio.log10()));
-        result.series.push(Series::new(LARGER, "factor", "log10_ratio", program.name, points));
-    }
-    if plan.claims {
-        let rows = [("the synthetic workload", "synthetic", &SYNTHETIC)].into_iter();
-        let rows = rows.chain(PROGRAMS.iter().map(|p| (p.kind, p.name, &p.row)));
-        let causes = [SYNTHETIC_CAUSE.to_owned()].into_iter();
-        let causes = causes.chain(found.chunks(systems).skip(1).zip(&larger).map(cause));
-        for (((kind, name, row), pair), cause) in rows.zip(found.chunks(systems)).zip(causes) {
-            result.claims.extend(claims(kind, name, row, &pair[0], &pair[1], &cause));
-        }
-    }
-    Ok(Outcome { result, host: None })
-}
-
-fn actions(program: &Program) -> Result<Vec<Action>, String> {
-    let reader = swath_trace::heap::HeapReader::new(program.recording);
-    reader.and_then(Actions::read).map_err(|error| format!("{}: {error}", program.name))
-}
-
-fn figures() -> Vec<Figure> {
-    let bars = |id, title, y| Figure::new(id, title, FigureKind::Bars, "program", y);
+        let systems = SystemName::ALL.into_iter();
+        let systems = systems.filter(|&system| !alone || system == SystemName::Regions);
+        let figure = Figure::new(id, title, FigureKind::Bars, PROGRAM, label);
+        let caption = if log { "A step of 1 is a factor of 10." } else { "" };
+        Drawn { figure: figure.with_caption(caption), series: systems.map(line).collect() }
+    };
+    let (words, log) = ("words touched", "log10 of words touched");
     vec![
-        bars(ALLOCATION, "the longest", "words touched"),
-        bars(RELEASE, "the longest", "log10 of words touched")
-            .with_caption("A step of 1 is a factor of 10."),
-        bars(RELEASE_REGIONS, "the longest, regions alone", "words touched"),
-        bars(FOOTPRINT, "the most pages mapped", "log10 of pages"),
-        Figure::new(
-            LARGER,
-            "longest release, conventional / regions",
-            FigureKind::LinesLog2,
-            "factor of all sizes",
-            "log10 of the ratio of words",
-        )
-        .with_caption(
-            "Each recording with its sizes and offsets multiplied, to see what a larger input of \
-             the same shape would do. A step of 1 is a factor of 10. Heaps that never shrink are not \
-             drawn.",
+        bars("Table I, allocation", "the longest", words, "allocation_words", false, false),
+        bars("Table I, de-allocation", "the longest", log, "release_words", true, false),
+        bars(
+            "Table I, de-allocation with regions",
+            "the longest, regions alone",
+            words,
+            "release_words",
+            false,
+            true,
         ),
+        bars(
+            "Table I, memory footprint",
+            "the most pages mapped",
+            "log10 of pages",
+            "pages",
+            true,
+            false,
+        ),
+        larger(plan, found),
     ]
 }
 
-fn notes() -> Vec<String> {
-    vec![
-        "The programs are those that were to be had, of the paper's kinds, on small inputs; the \
-         claims set them beside the paper's program of the same kind. Words are those of the \
-         structures that differ between the systems, as in rt-runtimes."
+/// Releases of the recordings with larger sizes.
+fn larger(plan: &ProgramsPlan, found: &ProgramsFound) -> Drawn {
+    let id = "De-allocation with larger sizes";
+    let figure = Figure::new(
+        id,
+        "longest release, conventional / regions",
+        FigureKind::LinesLog2,
+        "factor of all sizes",
+        "log10 of the ratio of words",
+    )
+    .with_caption(
+        "Each recording with its sizes and offsets multiplied, to see what a larger input of \
+         the same shape would do. A step of 1 is a factor of 10. Heaps that never shrink are not \
+         drawn.",
+    );
+    let line = |program: &ProgramName| {
+        let factors = found.recorded.values(FACTOR).into_iter();
+        let points = factors.filter_map(|factor| {
+            let of = |view: &View<'_>| ratio(view, program.title(), factor, "release_words");
+            let ratio = found.recorded.evidence(of).ok()?.estimate().value;
+            // A heap that never shrinks has no ratio to draw.
+            (ratio > 0.0).then_some(Point::at(factor.number()?, ratio.log10()))
+        });
+        Series::new(id, FACTOR, "log10_ratio", program.title(), points)
+    };
+    Drawn { figure, series: plan.programs.iter().map(line).collect() }
+}
+
+fn notes(plan: &ProgramsPlan, found: &ProgramsFound) -> Vec<String> {
+    let value = |program: &str, system: SystemName, metric: &str| {
+        let of = |view: &View<'_>| one(view, program, system, metric);
+        found.of(program).evidence(of).map_or(f64::NAN, |found| found.estimate().value)
+    };
+    let mut notes = vec![
+        "The programs are free ones of the paper's kinds, on small inputs; the claims set them \
+         beside the paper's program of the same kind, with which they cannot be compared. Words \
+         are those of the structures that differ between the systems, as in rt-runtimes."
             .to_owned(),
         "A realloc is an allocation, writes of what is kept and a release.".to_owned(),
-    ]
+    ];
+    for program in &*plan.programs {
+        let of = |metric| value(program.title(), SystemName::Conventional, metric);
+        notes.push(format!(
+            "{}: the conventional heap shrinks at {} of {} releases, by at most {} pages, and has \
+             {} at most.",
+            program.title(),
+            of("shrinks"),
+            of("releases"),
+            of("shrunk_pages"),
+            of("pages"),
+        ));
+    }
+    let failures = |view: &View<'_>| Ok(view.select().numbers("failures")?.iter().sum());
+    let failures = found.recorded.evidence(failures).map_or(0.0, |found| found.estimate().value);
+    notes.push(format!(
+        "Of the recordings, also with larger sizes, {failures} allocations found no room."
+    ));
+    notes
 }
 
-/// The longest release in words, conventional / regions.
-fn release_ratio(regions: &Found, conventional: &Found) -> f64 {
-    let words = |found: &Found| run::words_max(&found.releases) as f64;
-    words(conventional) / words(regions).max(1.0)
-}
+const SYNTHETIC_CAUSE: &str = "As in rt-runtimes and rt-footprint, which measure the same.";
 
-const SYNTHETIC_CAUSE: &str =
-    "As in rt-runtimes and rt-footprint; there over several seeds, here one.";
-
-/// What was seen of a program's conventional heap, and with larger sizes.
-fn cause((pair, ratios): (&[Found], &Vec<f64>)) -> String {
-    let conventional = &pair[1];
-    let shrinks = conventional.releases.iter().filter(|step| step.pages > 0);
-    let most = shrinks.clone().map(|step| step.pages).max().unwrap_or(0);
-    let larger: Vec<String> = FACTORS
-        .iter()
-        .zip(ratios)
-        .skip(1)
-        .map(|(factor, ratio)| format!("{ratio:.1} with sizes {factor} times as large"))
-        .collect();
-    format!(
-        "Another program on a small input. Its conventional heap shrinks at {} of {} releases, by \
-         at most {most} pages, and has {} at most. The ratio of releases is {}.",
-        shrinks.count(),
-        conventional.releases.len(),
-        conventional.mapped_pages_max,
-        larger.join(" and "),
-    )
-}
-
-fn claims(
+/// The statements of a row of Table I. Tolerance: a tenth of the paper's ratio, of which the paper
+/// gives maxima of one run.
+fn row(
     kind: &str,
-    name: &str,
-    row: &Row,
-    regions: &Found,
-    conventional: &Found,
-    cause: &str,
-) -> Vec<Claim> {
-    let ratio = |[rtmmu, traditional]: [f64; 2]| traditional / rtmmu.max(1.0);
-    let pages = |found: &Found| found.mapped_pages_max as f64;
+    program: &'static str,
+    row: Row,
+    conditions: &Conditions,
+) -> [Statement<ProgramsFound>; 2] {
     let place = format!("Table I, {kind}");
-    let claim = |what: &str, paper, measured| {
-        let says = format!("{what}, conventional / RTMMU; measured on {name}");
-        let claim = Claim::at_least(&place, &says, paper, measured, 0.1 * paper);
-        let claim = claim.with_unit(Unit::Ratio);
-        claim.with_cause(cause)
-    };
-    vec![
-        claim("longest de-allocation", ratio(row.releases), release_ratio(regions, conventional)),
-        claim("most pages mapped", ratio(row.pages), ratio([pages(regions), pages(conventional)])),
-    ]
+    let parts = [
+        ("longest de-allocation", row.releases, "release_words"),
+        ("most pages mapped", row.pages, "pages"),
+    ];
+    parts.map(|(what, [rtmmu, conventional], metric)| {
+        let says = format!("{what}, conventional / RTMMU; measured on {program}");
+        let paper = conventional / rtmmu;
+        Statement::at_least(&place, &says, paper, 0.1 * paper)
+            .unit(Unit::Ratio)
+            .under(conditions)
+            .measured(move |found: &ProgramsFound| {
+                found.of(program).evidence(|view| ratio(view, program, &1.into(), metric))
+            })
+    })
 }

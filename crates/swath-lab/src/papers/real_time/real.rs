@@ -4,58 +4,103 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, PageRange, Pfn, PhysAddr, SliceMemory, ValidityTables, Vpn};
 use swath_region::{DenseTree, FramePool, Quota, RegionSpace, Rights, dense_tree_words};
 
-use crate::host::memory::{MemoryError, MemoryKind, MemoryPlan, Runs, measure};
-use crate::papers::real_time::plan::RealReleases;
+use crate::host::memory::{
+    MEMORY, MemoryError, MemoryKind, MemoryPlan, RELEASED_MIB, RealMemory, measure,
+};
 use crate::papers::real_time::system::{PAGES, PAGES_LOG2};
-use crate::study::results::{Figure, FigureKind, HostResult, Series};
+use crate::papers::superpages::study::Superpages;
+use crate::study::bounds::{Ascending, Bounded, Forms};
+use crate::study::child::child_command;
+use crate::study::grid::{CellView, Grid, Metrics, median, metrics};
+use crate::study::kind::{Drawn, Study};
+use crate::study::results::{Figure, FigureKind, Series};
 
 const FIGURE: &str = "Release, real";
+const UNMAP: &str = "unmap_region";
 const TREE_WORDS: usize = dense_tree_words(PAGES_LOG2);
 const MIB: u64 = 1 << 20;
 /// A huge page.
 const HUGE_MIB: u64 = 2;
 
-/// Measures, and adds the figure.
-///
-/// # Errors
-/// Why nothing was measured, in words.
-pub(crate) fn add(plan: &RealReleases, quick: bool, host: &mut HostResult) -> Result<(), String> {
-    let longest = if quick { plan.release_mib_quick } else { u64::MAX };
-    let mut mib: Vec<u64> =
-        plan.release_mib.iter().copied().filter(|&mib| mib <= longest).collect();
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let measure = |mib: &[u64]| {
-        let memory_plan = MemoryPlan {
-            table_bytes: HUGE_MIB * MIB,
-            updates: 1,
-            seed: 1,
-            release_bytes: mib.iter().map(|mib| mib * MIB).collect(),
-            repeats: plan.repeats,
+/// Releases on the machine that runs the study.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RealReleases {
+    /// Lengths in MiB.
+    pub release_mib: Forms<Ascending<Bounded<1, 4096>>>,
+    /// Processes of each kind of memory.
+    pub repeats: Bounded<1, 100>,
+}
+
+/// The measurements of this machine.
+pub(crate) struct Releases {
+    memory: RealMemory,
+    /// Metric `release_ns` of `unmap_region` by [`MEMORY`] and [`RELEASED_MIB`].
+    ours: Grid,
+    notes: Vec<String>,
+}
+
+impl Releases {
+    /// Measures.
+    ///
+    /// # Errors
+    /// The reason why nothing was measured, in words.
+    pub(crate) fn measure(plan: &RealReleases, quick: bool) -> Result<Self, String> {
+        let mut mib: Vec<u64> = plan.release_mib.of(quick).iter().map(|mib| mib.get()).collect();
+        let repeats = plan.repeats.small();
+        // Such a child is the other paper's: random updates, and releases.
+        let child = |request: &str| child_command(Superpages::KIND, request);
+        let of = |mib: &[u64]| {
+            let memory_plan = MemoryPlan {
+                table_bytes: HUGE_MIB * MIB,
+                updates: 1,
+                seed: 1,
+                release_bytes: mib.iter().map(|mib| mib * MIB).collect(),
+                repeats,
+            };
+            measure(&child, &memory_plan)
         };
-        measure(&program, &["child", "measure-memory"], &memory_plan, &mut |_, _| {})
-    };
-    let measured = match measure(&mib) {
-        Err(MemoryError::TooLarge { available_bytes, .. }) => {
-            let fits = |mib: u64| mib * MIB <= available_bytes / 2;
-            let left_out: Vec<String> =
-                mib.iter().filter(|&&mib| !fits(mib)).map(u64::to_string).collect();
-            host.notes.push(format!(
-                "Not measured, as they take more than half of the memory that is available ({} \
-                 MiB): {} MiB.",
-                available_bytes / MIB,
-                left_out.join(", ")
-            ));
-            mib.retain(|&mib| fits(mib));
-            measure(&mib)
+        let mut notes = Vec::new();
+        let measured = match of(&mib) {
+            Err(MemoryError::TooLarge { available_bytes, .. }) => {
+                let fits = |mib: u64| mib * MIB <= available_bytes / 2;
+                let left_out: Vec<String> =
+                    mib.iter().filter(|&&mib| !fits(mib)).map(u64::to_string).collect();
+                notes.push(format!(
+                    "Not measured, as they take more than half of the memory that is available \
+                     ({} MiB): {} MiB.",
+                    available_bytes / MIB,
+                    left_out.join(", ")
+                ));
+                mib.retain(|&mib| fits(mib));
+                of(&mib)
+            }
+            measured => measured,
+        };
+        let memory = measured.map_err(|error| error.to_string())?;
+        notes.extend(memory.lacking());
+        let mut ours = Grid::new(&[MEMORY, RELEASED_MIB], plan.repeats.size());
+        for (mib, runs) in mib.iter().zip(unmap_ns(&mib, repeats)?) {
+            let runs: Vec<Metrics> =
+                runs.into_iter().map(|ns| metrics([("release_ns", ns)])).collect();
+            ours.add(vec![UNMAP.into(), (*mib).into()], &runs);
         }
-        measured => measured,
-    };
-    let measured = measured.map_err(|error| error.to_string())?;
-    host.figures.push(
-        Figure::new(
+        Ok(Self { memory, ours, notes })
+    }
+
+    /// Remarks for the reader.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+
+    /// The figure.
+    pub(crate) fn drawn(&self) -> Drawn {
+        let figure = Figure::new(
             FIGURE,
             "munmap of touched memory, and unmap_region",
             FigureKind::LinesLog2,
@@ -63,41 +108,41 @@ pub(crate) fn add(plan: &RealReleases, quick: bool, host: &mut HostResult) -> Re
             "log10 of nanoseconds",
         )
         .with_caption(
-            "All pages were touched. Medians. A step of 1 is a factor of 10. What the \
-             kernel takes to enter and leave is in munmap and not in unmap_region.",
-        ),
-    );
-    let (x, y) = ("released_mib", "log10_ns");
-    for kind in measured.kinds {
-        let releases = match kind.outcome {
-            Ok(outcome) => outcome.releases,
-            Err(reason) => {
-                host.notes.push(format!("Without {}: {reason}.", kind.kind.name()));
-                continue;
-            }
+            "All pages were touched. Means over processes, for unmap_region over medians of \
+             several calls. A step of 1 is a factor of 10. What the kernel takes to enter and leave \
+             is in munmap and not in unmap_region.",
+        );
+        let grid = self.memory.releases();
+        let log = |cell: &CellView<'_>| Ok(cell.get("release_ns")?.max(1.0).log10());
+        let line = |kind: MemoryKind| {
+            // Less than a huge page has none.
+            let least = if kind == MemoryKind::Base { 1 } else { HUGE_MIB };
+            let points = grid.points(
+                RELEASED_MIB,
+                |all| {
+                    all.is(MEMORY, kind.name()).some(RELEASED_MIB, "a page or more", |mib| {
+                        mib.number().is_some_and(|mib| mib >= least as f64)
+                    })
+                },
+                log,
+            );
+            let name = match kind {
+                MemoryKind::Base => "munmap, 4 KiB pages",
+                MemoryKind::Transparent => "munmap, transparent huge pages",
+                MemoryKind::HugeTlb => "munmap, hugetlb 2 MiB",
+            };
+            Series::new(FIGURE, RELEASED_MIB, "log10_ns", name, points)
         };
-        // Less than a huge page has none.
-        let least = if kind.kind == MemoryKind::Base { 1 } else { HUGE_MIB };
-        let points = releases.iter().filter(|release| release.len_bytes >= least * MIB);
-        let points = points.filter_map(|release| {
-            let mib = (release.len_bytes / MIB) as f64;
-            Some((mib, release.release_ns.median()?.max(1.0).log10()))
-        });
-        let name = match kind.kind {
-            MemoryKind::Base => "munmap, 4 KiB pages",
-            MemoryKind::Transparent => "munmap, transparent huge pages",
-            MemoryKind::HugeTlb => "munmap, hugetlb 2 MiB",
-        };
-        host.series.push(Series::new(FIGURE, x, y, name, points));
+        let mut series: Vec<Series> = MemoryKind::ALL.into_iter().map(line).collect();
+        let points = self.ours.points(RELEASED_MIB, |all| all.is(MEMORY, UNMAP), log);
+        series.push(Series::new(FIGURE, RELEASED_MIB, "log10_ns", UNMAP, points));
+        Drawn { figure, series }
     }
-    let ours = unmap_ns(&mib)?;
-    let points = mib.iter().zip(ours).map(|(&mib, ns)| (mib as f64, ns.max(1.0).log10()));
-    host.series.push(Series::new(FIGURE, x, y, "unmap_region", points));
-    Ok(())
 }
 
-/// Nanoseconds of `unmap_region` on regions of so many MiB with all pages mapped: medians.
-fn unmap_ns(mib: &[u64]) -> Result<Vec<f64>, String> {
+/// Nanoseconds of `unmap_region` on regions of so many MiB with all pages mapped: for each length
+/// as many medians of several calls as there are `repeats`.
+fn unmap_ns(mib: &[u64], repeats: u32) -> Result<Vec<Vec<f64>>, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
     let first = ValidityTables::len_bytes(PAGES_LOG2).div_ceil(swath_arch::BASE_PAGE_BYTES);
     let mut words = vec![0_u64; (ValidityTables::len_bytes(PAGES_LOG2) / 8) as usize];
@@ -116,23 +161,27 @@ fn unmap_ns(mib: &[u64]) -> Result<Vec<f64>, String> {
     let mut all = Vec::new();
     for &mib in mib {
         let pages = mib * MIB / swath_arch::BASE_PAGE_BYTES;
-        let mut runs = Runs::default();
         // About as many page faults for each length.
-        for _ in 0..(PAGES / pages).clamp(3, 101) {
-            let range = PageRange::new(Vpn::new(0), pages);
+        let calls = (PAGES / pages / u64::from(repeats)).clamp(1, 33);
+        let range = PageRange::new(Vpn::new(0), pages);
+        let mut once = || -> Result<f64, String> {
             space.map_region(range, Rights::WRITE).map_err(|error| text(&error))?;
             for page in 0..pages {
                 space.map_page(Vpn::new(page), Rights::WRITE).map_err(|error| text(&error))?;
             }
             let start = Instant::now();
             let unmapped = black_box(space.unmap_region(Vpn::new(0)));
-            runs.values.push(start.elapsed().as_nanos() as f64);
+            let ns = start.elapsed().as_nanos() as f64;
             let unmapped = unmapped.map_err(|error| text(&error))?;
             if u64::from(unmapped.frames) != pages {
                 return Err(format!("{} of {pages} frames came back", unmapped.frames));
             }
-        }
-        all.push(runs.median().unwrap_or(0.0));
+            Ok(ns)
+        };
+        let mut run = || (0..calls).map(|_| once()).collect::<Result<Vec<f64>, String>>();
+        let runs: Result<Vec<f64>, String> =
+            (0..repeats).map(|_| run().map(|calls| median(&calls))).collect();
+        all.push(runs?);
     }
     Ok(all)
 }
@@ -143,7 +192,7 @@ mod tests {
 
     #[test]
     fn all_frames_come_back() {
-        let ns = unmap_ns(&[2, 8]).unwrap();
-        assert!(ns.len() == 2 && ns.iter().all(|&ns| ns < 1e8), "{ns:?}");
+        let ns = unmap_ns(&[2, 8], 2).unwrap();
+        assert!(ns.len() == 2 && ns.iter().flatten().all(|&ns| ns < 1e8), "{ns:?}");
     }
 }

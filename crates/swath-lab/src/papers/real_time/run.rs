@@ -1,9 +1,8 @@
-//! One run of a workload on a system: what each allocation and release touches, which
-//! pages are mapped after it, and what accesses take.
+//! One run of a workload on a system: the words that each allocation and release touches, the
+//! pages mapped after it, and the cycles of accesses.
 
 use std::alloc::Layout;
 use std::hint::black_box;
-use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 use swath_arch::Vpn;
@@ -14,7 +13,8 @@ use crate::host::count::{CountError, Counter, Marks};
 use crate::papers::real_time::heap::HeapError;
 use crate::papers::real_time::system;
 use crate::papers::real_time::system::{Body, Size, System, SystemError, SystemName, Unit, Units};
-use crate::papers::real_time::workload::Action;
+use crate::papers::real_time::workload::{Action, Synthetic};
+use crate::study::child::child_command;
 
 /// An allocation or a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,9 +34,9 @@ pub fn words_max(steps: &[Step]) -> u64 {
     steps.iter().map(|step| step.words).max().unwrap_or(0)
 }
 
-/// What a run found.
+/// The observations of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct Observed {
     /// In their order.
     pub allocations: Vec<Step>,
     /// In their order.
@@ -85,18 +85,18 @@ fn no_room(error: &HeapError) -> bool {
 }
 
 impl<I: Iterator<Item = Action>> Body for Run<I> {
-    type Out = Found;
+    type Out = Observed;
 
     fn run(
         self,
         system: &mut impl System,
         unit: Unit<'_>,
         touched: &dyn Fn() -> u64,
-    ) -> Result<Found, SystemError> {
+    ) -> Result<Observed, SystemError> {
         let tlb = Geometry::fully_associative(TLB_ENTRIES);
         let units = self.with_units.then(|| Units::new(unit, RtLatency::PAPER, tlb)).transpose();
         let mut units = units.map_err(|error| SystemError::Parts(error.to_string()))?;
-        let mut found = Found::default();
+        let mut found = Observed::default();
         // Sizes of what is allocated, none for what found no room.
         let mut sizes: Vec<Option<u64>> = Vec::new();
         for (at, action) in (0..).zip(self.actions) {
@@ -186,7 +186,7 @@ pub fn run(
     size: Size,
     with_units: bool,
     actions: impl Iterator<Item = Action>,
-) -> Result<Found, SystemError> {
+) -> Result<Observed, SystemError> {
     system::with(name, size, true, Run { actions, with_units })
 }
 
@@ -204,31 +204,33 @@ pub struct Counts {
     pub faults: Vec<u64>,
 }
 
-/// Which actions of the synthetic workload a child is to step.
+/// A child's job: the actions of the synthetic workload that it is to step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CountJob {
-    /// On which system.
+    /// The system.
     pub system: SystemName,
-    /// How large.
+    /// Its size.
     pub size: Size,
-    /// How many actions.
+    /// Number of actions.
     pub actions: u64,
     /// The largest size.
     pub size_bytes_max: u64,
     /// The seed.
     pub seed: u64,
+    /// The repeat with this seed, from 0.
+    pub repeat: u64,
     /// The numbers of the allocations to step, ascending.
     pub allocations: Vec<u64>,
     /// The same of releases.
     pub releases: Vec<u64>,
-    /// How many page faults of users to step, from the first on.
+    /// Number of page faults of users to step, from the first on.
     pub faults: u64,
 }
 
 impl CountJob {
-    fn workload(&self) -> crate::papers::real_time::workload::Synthetic {
-        let &Self { actions, size_bytes_max, seed, .. } = self;
-        crate::papers::real_time::workload::Synthetic { actions, size_bytes_max, seed }
+    fn workload(&self) -> Synthetic {
+        let &Self { actions, size_bytes_max, seed, repeat, .. } = self;
+        Synthetic { actions, size_bytes_max, seed, repeat }
     }
 }
 
@@ -237,7 +239,7 @@ struct Counted<'a> {
     marks: &'a mut Marks,
 }
 
-/// Whether the next of `wanted` is `at`.
+/// Returns true if the next of `wanted` is `at`.
 fn is_next(wanted: &mut std::slice::Iter<'_, u64>, at: u64) -> bool {
     let next = wanted.as_slice().first() == Some(&at);
     if next {
@@ -317,7 +319,7 @@ impl Body for Counted<'_> {
 /// The child's side of [`count`].
 ///
 /// # Errors
-/// What went wrong, for the program to say.
+/// The fault, for the program to say.
 pub fn count_child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
     let job: CountJob = serde_json::from_str(job)?;
     let mut marks = Marks::begin()?;
@@ -331,8 +333,8 @@ pub fn count_child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
 /// # Errors
 /// [`CountError`], also where this machine does not let a process step its child.
 pub fn count(job: &CountJob) -> Result<Counts, CountError> {
-    let mut command = Command::new(std::env::current_exe().map_err(CountError::Spawn)?);
-    command.args(["child", "count-heap", &serde_json::to_string(job).unwrap_or_default()]);
+    let job_text = serde_json::to_string(job).unwrap_or_default();
+    let command = child_command("rt-runtimes", &job_text).map_err(CountError::Spawn)?;
     let mut counter = Counter::spawn(command, STEPS_MAX)?;
     let mut counts = Counts::default();
     while let Some(region) = counter.next_region()? {

@@ -35,7 +35,7 @@ pub const PAGES_LOG2: u32 = 20;
 pub const PAGES: u64 = 1 << PAGES_LOG2;
 const TREE_WORDS: usize = dense_tree_words(PAGES_LOG2);
 
-/// Why a system could not be built or did not do an action.
+/// Reasons why a system could not be built or did not do an action.
 #[derive(Debug, thiserror::Error)]
 pub enum SystemError {
     /// Its parts do not fit together.
@@ -44,11 +44,11 @@ pub enum SystemError {
     /// An action failed.
     #[error("action {at} ({action:?}): {error}")]
     Action {
-        /// Which, from 0.
+        /// The action's number, from 0.
         at: u64,
         /// The action.
         action: Action,
-        /// Why.
+        /// The reason.
         error: HeapError,
     },
     /// A unit's tables and the system's do not say the same.
@@ -56,7 +56,7 @@ pub enum SystemError {
     Unit {
         /// The address.
         addr: VirtAddr,
-        /// What the unit says.
+        /// The unit's fault.
         fault: RtFault,
     },
 }
@@ -74,9 +74,9 @@ pub trait System {
     /// # Errors
     /// [`HeapError`].
     fn allocate(&mut self, id: u32, layout: Layout) -> Result<Placed, HeapError>;
-    /// What the lab must know of an allocation; not measured.
+    /// Notes an allocation for the laboratory; not measured.
     fn note(&mut self, _id: u32, _placed: Placed) {}
-    /// What [`free`](Self::free) must know; not measured.
+    /// Returns what [`free`](Self::free) must know; not measured.
     fn prepare(&mut self, _id: u32) -> u64 {
         0
     }
@@ -85,12 +85,12 @@ pub trait System {
     /// # Errors
     /// [`HeapError`].
     fn free(&mut self, id: u32, prepared: u64) -> Result<(), HeapError>;
-    /// Where a byte of an allocation lies.
+    /// Returns the address of a byte of an allocation.
     ///
     /// # Errors
     /// [`HeapError`].
     fn address(&self, id: u32, offset: u64) -> Result<VirtAddr, HeapError>;
-    /// Whether a page has a frame.
+    /// Returns true if a page has a frame.
     fn is_mapped(&self, page: Vpn) -> bool;
     /// Handles a page fault.
     ///
@@ -212,7 +212,7 @@ impl<M: PhysMemory> System for TableHeap<'_, M> {
     }
 }
 
-/// Which system.
+/// One of the two systems.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SystemName {
@@ -226,7 +226,7 @@ impl SystemName {
     /// Both, in the order of the figures.
     pub const ALL: [Self; 2] = [Self::Regions, Self::Conventional];
 
-    /// What it is called in figures.
+    /// Its name in figures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Regions => "regions",
@@ -235,7 +235,7 @@ impl SystemName {
     }
 }
 
-/// How large the systems are.
+/// The size of the systems.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Size {
@@ -245,7 +245,7 @@ pub struct Size {
     pub frames: u64,
 }
 
-/// What is done with a system once it stands.
+/// Work on a system once it stands.
 pub(crate) trait Body {
     type Out;
     /// `touched` says how many words were touched so far.
@@ -257,7 +257,7 @@ pub(crate) trait Body {
     ) -> Result<Self::Out, SystemError>;
 }
 
-/// What a unit of memory management needs of a system.
+/// The parts of a system that a unit of memory management needs.
 pub(crate) struct Unit<'a> {
     memory: &'a SliceMemory<'a>,
     tables: RtTables,
@@ -416,7 +416,7 @@ impl<'a> Units<'a> {
         }
     }
 
-    /// What the unit without a TLB counted, and the one with a TLB.
+    /// Returns the counts of the unit without a TLB, and of the one with a TLB.
     pub(crate) fn stats(&self) -> [RtStats; 2] {
         [self.bare.stats(), self.with_tlb.stats()]
     }

@@ -8,7 +8,7 @@
 
 use swath_arch::{BusError, Extent, Pfn, PhysAddr, PhysMemory, Vpn, validity};
 
-/// Why a page was not mapped or unmapped.
+/// Reasons why a page was not mapped or unmapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TableError {
     /// No frame is free.
@@ -72,7 +72,7 @@ impl<M: PhysMemory> DirectTable<M> {
         Ok(Self { memory, base, pages_log2, frames, links, head, fresh, mapped, link_words })
     }
 
-    /// How many pages there are.
+    /// Number of pages.
     pub fn pages(&self) -> u64 {
         1 << self.pages_log2
     }
@@ -95,7 +95,7 @@ impl<M: PhysMemory> DirectTable<M> {
         }
     }
 
-    /// Whether a page has a frame. O(1).
+    /// Returns true if a page has a frame. O(1).
     ///
     /// # Errors
     /// [`TableError`] beyond the table.

@@ -20,7 +20,7 @@ pub struct TableHeap<'p, M: PhysMemory> {
     starts: Vec<u64>,
     /// One past the last page of the footprint.
     end: u64,
-    /// What the last free took back.
+    /// The pages that the last free took back.
     released: PageRange,
     /// The footprint's end at most: the page of the pool's last tag is beyond and stays.
     end_max: u64,
@@ -57,7 +57,7 @@ impl<'p, M: PhysMemory> TableHeap<'p, M> {
         self.starts.resize(self.starts.len().max(ids as usize), 0);
     }
 
-    /// What the hardware does before an access: nothing, or a fault and its handler.
+    /// Does the work of the hardware before an access: nothing, or a fault and its handler.
     #[inline]
     fn touch(&mut self, page: Vpn) -> Result<(), TableError> {
         if self.table.is_mapped(page)? { Ok(()) } else { self.table.map(page) }
@@ -94,7 +94,7 @@ impl<'p, M: PhysMemory> TableHeap<'p, M> {
         self.starts[id as usize] = placed.from;
     }
 
-    /// Where the footprint ends without an allocation that was noted: the page after
+    /// Returns the end of the footprint without an allocation that was noted: the page after
     /// the tag and links behind the last block left. Forgets the allocation.
     pub fn forget(&mut self, id: u32) -> u64 {
         let start = self.starts.get(id as usize).copied().unwrap_or(0);
@@ -121,7 +121,7 @@ impl<'p, M: PhysMemory> TableHeap<'p, M> {
         Ok(())
     }
 
-    /// Where byte `offset` of an allocation lies.
+    /// Returns the address of byte `offset` of an allocation.
     ///
     /// # Errors
     /// [`HeapError`] for a byte that is not the user's.

@@ -1,5 +1,5 @@
-//! What the heaps of the real-time studies are asked for: the synthetic workload of
-//! section V-A of 004_0cb2f33903da1556.txt.
+//! The synthetic workload of the heaps of the real-time studies (*Böhnert and Scholl 2014*,
+//! section V-A).
 //!
 //! The paper gives the chances of the actions (10% allocations, 10% releases, 40% reads,
 //! 40% writes) and how many there are, and says that size, allocation and address are random. It does
@@ -16,9 +16,9 @@ pub enum Action {
     Allocate {
         /// The allocation's number, not in use.
         id: u32,
-        /// How many.
+        /// Number of bytes.
         size_bytes: u64,
-        /// A power of two: where they are to begin.
+        /// A power of two that divides their first address.
         align_bytes: u64,
     },
     /// Gives an allocation back.
@@ -32,7 +32,7 @@ pub enum Action {
         id: u32,
         /// The byte.
         offset: u64,
-        /// Whether it is written.
+        /// True if it is written.
         write: bool,
     },
 }
@@ -59,19 +59,21 @@ pub const ALIGN_BYTES: u64 = 16;
 /// The synthetic workload.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Synthetic {
-    /// How many actions.
+    /// Number of actions.
     pub actions: u64,
     /// The largest size.
     pub size_bytes_max: u64,
     /// The seed.
     pub seed: u64,
+    /// The repeat with this seed, from 0.
+    pub repeat: u64,
 }
 
 impl Synthetic {
     /// Its actions. An action on an allocation while there is none is an allocation.
     pub fn actions(self) -> impl Iterator<Item = Action> {
         let mut state = State { live: Vec::new(), unused: Vec::new(), next: 0 };
-        let mut random = random(self.seed, 0);
+        let mut random = random(self.seed, self.repeat);
         (0..self.actions).map(move |_| state.action(self.size_bytes_max, &mut random))
     }
 }
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_mix_is_the_papers() {
-        let plan = Synthetic { actions: 100_000, size_bytes_max: 5000, seed: 7 };
+        let plan = Synthetic { actions: 100_000, size_bytes_max: 5000, seed: 7, repeat: 0 };
         let mut counts = [0_u32; 4];
         let mut sizes = std::collections::HashMap::new();
         for action in plan.actions() {

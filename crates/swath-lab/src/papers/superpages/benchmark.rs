@@ -21,9 +21,9 @@ use swath_trace::access::{AccessKind, MapBacking, MapProtection, TraceEvent, pag
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{program}: {what}")]
 pub struct ProgramError {
-    /// Which program.
+    /// The program.
     pub program: &'static str,
-    /// What is wrong.
+    /// The fault.
     pub what: &'static str,
 }
 
@@ -91,7 +91,7 @@ fn word(start: VirtAddr, offset: u64, len_bytes: u16, kind: AccessKind, cycles: 
 /// Before, the table is filled with `table[i] = i`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gups {
-    /// Where the table is: a page's first address.
+    /// Address of the table: a page's first.
     pub table: VirtAddr,
     /// Its length: a power of two, 8 or more.
     pub table_bytes: u64,
@@ -165,7 +165,7 @@ impl Gups {
 /// there is nothing else in them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sweep {
-    /// Where the memory is: a page's first address.
+    /// Address of the memory: a page's first.
     pub start: VirtAddr,
     /// Its length, a multiple of a word's.
     pub len_bytes: u64,
@@ -241,9 +241,9 @@ impl Sweep {
 /// of 8, blocks of 32.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Copy {
-    /// Where the source is: a page's first address.
+    /// Address of the source: a page's first.
     pub source: VirtAddr,
-    /// Where the destination is: likewise, and clear of the source.
+    /// Address of the destination: likewise, and clear of the source.
     pub destination: VirtAddr,
     /// Bytes copied in a pass, a multiple of a block's.
     pub len_bytes: u64,
@@ -311,7 +311,7 @@ impl Copy {
 /// is loaded once in a round of P W loads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RandomLatency {
-    /// Where the ring is: a page's first address.
+    /// Address of the ring: a page's first.
     pub start: VirtAddr,
     /// Its length in bytes: whole pages.
     pub len_bytes: u64,
@@ -389,7 +389,7 @@ impl RandomLatency {
 /// order. The talk names the test and no parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forkbomb {
-    /// Where the data are: a page's first address.
+    /// Address of the data: a page's first.
     pub data: VirtAddr,
     /// Pages of data, all written by the first process.
     pub data_pages: u64,
@@ -466,7 +466,7 @@ impl Forkbomb {
 /// over the first `near_pages` pages, whose translations stay in the TLB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MissLoop {
-    /// Where the region is: a page's first address.
+    /// Address of the region: a page's first.
     pub start: VirtAddr,
     /// Entries of the TLB.
     pub tlb_entries: u64,
@@ -478,7 +478,7 @@ pub struct MissLoop {
     /// From a page's first byte to the load in it, more for each page (modulo
     /// a page): 0 has all loads in the same set of a cache.
     pub skew_bytes: u64,
-    /// How often all pages are loaded.
+    /// Number of times that all pages are loaded.
     pub passes: u64,
     /// Cycles of work for each turn.
     pub turn_cycles: u32,

@@ -11,7 +11,7 @@ use crate::papers::superpages::kernel::{Kernel, KernelError, KernelStats};
 use crate::papers::superpages::process::{Action, Step};
 use swath_trace::access::{AccessKind, MapBacking, TraceEvent};
 
-/// What the measured parts of a program have cost.
+/// The cost of the measured parts of a program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// Accesses made, each line that one touches.
@@ -148,7 +148,7 @@ const CHUNK_PAGES: u64 = (64 << 20) / BASE_PAGE_BYTES;
 /// for borders of pieces that were moved.
 pub struct Fold {
     format: Format,
-    /// Where each moved piece is.
+    /// Place of each moved piece.
     places: HashMap<u64, u64, FixedState>,
     /// The last place given away, from the end.
     next: u64,
@@ -283,7 +283,7 @@ mod tests {
         Step { process: 0, action: Action::Memory(TraceEvent::Unmap { pages }) }
     }
 
-    /// What the format has stays; what lies beyond moves as a whole, the same
+    /// Pieces that the format has stay; those beyond move as a whole, the same
     /// piece always to the same place.
     #[test]
     fn pieces_keep_their_shape() {

@@ -43,7 +43,7 @@ use swath_trace::access::MapBacking;
 /// Words of table memory; the frames after it hold data, which have no bytes.
 const WORDS_PER_FRAME: usize = 512;
 
-/// What the kernel does in cycles of the core.
+/// Costs of the kernel's work in cycles of the core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
     /// Entering and leaving the kernel for a page fault, and finding the page.
@@ -67,7 +67,7 @@ pub struct Config {
     pub sizes: Sizes,
     /// The levels at which frames are reserved; ignored if superpages are off.
     pub levels: ReservationLevels,
-    /// Where accessed and dirty flags stand.
+    /// Place of the accessed and dirty flags.
     pub status: Status,
     /// Frames for tables, from frame 0 on.
     pub table_frames: u64,
@@ -75,11 +75,11 @@ pub struct Config {
     pub data: Vec<Extent>,
     /// PV entries in all.
     pub reverse_entries: u32,
-    /// What the kernel does takes so long.
+    /// Costs of the kernel's work.
     pub costs: Costs,
 }
 
-/// Why the kernel could not go on.
+/// Reasons why the kernel could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// There is no such process.
@@ -92,7 +92,7 @@ pub enum KernelError {
         process: usize,
         /// "read" or "write".
         what: &'static str,
-        /// Where.
+        /// The address.
         addr: u64,
     },
     /// A mapping would lie over another, or is empty.
@@ -139,7 +139,7 @@ struct Process<'m> {
     mappings: BTreeMap<u64, Mapping>,
 }
 
-/// What the run has cost.
+/// The cost of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KernelStats {
     /// The processor's counters; cycles include the kernel's.
@@ -380,7 +380,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
         Ok(())
     }
 
-    /// Whether the page, if it is mapped, may be written and executed.
+    /// Returns whether the page, if it is mapped, may be written and executed.
     ///
     /// # Errors
     /// [`KernelError::NoProcess`].
@@ -458,7 +458,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
         self.stats = KernelStats::default();
     }
 
-    /// What it has cost so far. Waits for the data under way.
+    /// Returns the cost so far. Waits for the data under way.
     ///
     /// # Errors
     /// [`KernelError`]: simulated time is used up.

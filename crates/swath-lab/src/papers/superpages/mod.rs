@@ -1,12 +1,25 @@
-//! Transparent superpages by reservation (Bodek).
+//! Transparent superpages by reservation (*Bodek 2014*): pages are reserved in
+//! runs at the first fault, promoted to a superpage when the run is full and
+//! demoted when a part of it changes.
+//!
+//! [`kernel`] holds the talk's rules of reserving, promoting and demoting over
+//! [`objects`] that own the frames; [`process`] and [`execute`] let programs run
+//! there, which are the talk's ([`benchmark`]). [`machine`] is the talk's
+//! machine and [`bench`] the points that are measured; [`study`] with [`found`],
+//! [`claims`] and [`figures`] is the study, and [`real`] measures the machine
+//! that runs it.
 
+pub(crate) mod bench;
 pub mod benchmark;
+pub(crate) mod claims;
 pub mod execute;
 pub(crate) mod figures;
+pub mod found;
 pub mod kernel;
+pub(crate) mod machine;
 pub(crate) mod objects;
 pub mod paper;
 pub mod plan;
 pub mod process;
 pub(crate) mod real;
-pub mod talk;
+pub mod study;

@@ -13,7 +13,7 @@ use swath_arch::{Extent, Pfn};
 #[derive(Debug)]
 struct Object {
     frames: HashMap<u64, Pfn, FixedState>,
-    /// What it hides where it has a page of its own.
+    /// The object that it hides where it has a page of its own.
     shadows: Option<u64>,
     users: u64,
 }

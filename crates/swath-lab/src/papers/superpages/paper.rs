@@ -1,5 +1,7 @@
 //! The citation of the paper, and its studies.
 
+use crate::entry;
+use crate::papers::superpages::study;
 use crate::study::citation::Citation;
 use crate::study::paper::Paper;
 
@@ -13,5 +15,5 @@ pub static PAPER: Paper = Paper {
         year: Some(2014),
         doi: None,
     },
-    studies: &[],
+    studies: &[entry!(study::Superpages, "superpages.toml")],
 };

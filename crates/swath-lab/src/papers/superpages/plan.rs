@@ -1,37 +1,41 @@
 //! The plan of the study on superpages.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::study::old::plan::About;
+use crate::papers::page_buddy::setting::{BlockFrames, check_free};
+use crate::study::bounds::{Ascending, Bounded, Forms, Repeats, Share};
+use crate::study::claim::Conditions;
+use crate::study::plan::{Head, Refused, require};
 
 /// The talk's benchmarks with superpages off and on.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SuperpagesPlan {
     /// Name, title, seed.
-    pub about: About,
-    /// Whether the talk's figures are judged.
-    pub claims: bool,
+    pub about: Head,
+    /// Number of seeds of every program and memory that depends on one.
+    pub repeats: Forms<Repeats>,
     /// The machine.
     pub machine: SuperpageMachine,
     /// Cycles that a loop computes for each of its accesses.
-    pub loop_cycles: u32,
+    pub loop_cycles: Bounded<0, 1000>,
     /// Cycles that a recorded program computes for each of its accesses.
-    pub recorded_cycles: u32,
-    /// By how much a quick run does less.
-    pub quick_divisor: u64,
-    /// The benchmarks.
+    pub recorded_cycles: Bounded<0, 1000>,
+    /// The benchmarks, at least one and none twice.
     pub benchmarks: Vec<Benchmark>,
     /// A tree of processes.
-    pub forkbomb: Forkbomb,
+    pub forkbomb: ForkbombPlan,
     /// Coalescing and superpages on fragmented memory.
-    pub blocks: Blocks,
-    /// What `--real` measures on this machine.
+    pub blocks: FragmentedPlan,
+    /// Measurements of the machine that runs the study, if it is to be measured.
     pub real: RealPlan,
 }
 
+crate::plan!(SuperpagesPlan, check);
+
 /// A processor that a plan can name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessorName {
     /// Marvell's Armada XP: the talk's.
@@ -42,8 +46,19 @@ pub enum ProcessorName {
     Skylake,
 }
 
-/// Where the reads of walks begin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+impl ProcessorName {
+    /// Its name in a plan.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::ArmadaXp => "armada-xp",
+            Self::CortexA53 => "cortex-a53",
+            Self::Skylake => "skylake",
+        }
+    }
+}
+
+/// The place where the reads of walks begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WalksFrom {
     /// In the first data cache.
@@ -54,95 +69,133 @@ pub enum WalksFrom {
     Memory,
 }
 
-/// The machine. What is not given is the processor's own; the report says where
-/// its numbers come from.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// Cycles of the core for one thing that the kernel does.
+pub type KernelCycles = Bounded<0, 1_000_000>;
+
+/// The machine. Keys that are left out have the processor's own values; the
+/// report says where its numbers come from.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SuperpageMachine {
     /// The processor.
     pub processor: ProcessorName,
     /// Memory for data.
-    pub memory_mib: u64,
+    pub memory_mib: Bounded<16, 1024>,
     /// Entries of the TLB, for all sizes.
-    pub tlb_entries: Option<u32>,
+    pub tlb_entries: Option<Bounded<1, 65_536>>,
     /// Entries of the TLB before it.
-    pub micro_tlb_entries: Option<u32>,
-    /// The first data cache.
-    pub l1_kib: Option<u64>,
+    pub micro_tlb_entries: Option<Bounded<1, 65_536>>,
+    /// The first data cache, a power of two.
+    pub l1_kib: Option<Bounded<1, 65_536>>,
     /// Cycles until it answers.
-    pub l1_cycles: Option<u32>,
-    /// The second cache.
-    pub l2_kib: Option<u64>,
+    pub l1_cycles: Option<Bounded<1, 1000>>,
+    /// The second cache, a power of two.
+    pub l2_kib: Option<Bounded<1, 65_536>>,
     /// Cycles until it answers, beyond the first's.
-    pub l2_cycles: Option<u32>,
+    pub l2_cycles: Option<Bounded<0, 1000>>,
     /// Cycles of the ways to the memory and back.
-    pub memory_cycles: Option<u32>,
+    pub memory_cycles: Option<Bounded<0, 10_000>>,
     /// Cycles of a TLB miss besides its reads.
-    pub tlb_miss_cycles: Option<u32>,
+    pub tlb_miss_cycles: Option<Bounded<0, 10_000>>,
     /// Loads that may be missing at once.
-    pub outstanding_max: Option<u32>,
-    /// Where the reads of walks begin.
+    pub outstanding_max: Option<Bounded<1, 64>>,
+    /// The place where the reads of walks begin.
     pub walks_from: Option<WalksFrom>,
     /// Cycles of a page fault, apart from clearing or copying.
-    pub fault_cycles: u64,
+    pub fault_cycles: KernelCycles,
     /// Cycles of clearing a frame.
-    pub zero_cycles: u64,
+    pub zero_cycles: KernelCycles,
     /// Cycles of copying a frame.
-    pub copy_cycles: u64,
+    pub copy_cycles: KernelCycles,
     /// Cycles of switching to another process.
-    pub switch_cycles: u64,
+    pub switch_cycles: KernelCycles,
     /// Cycles of unmapping, for each page of whatever size.
-    pub unmap_cycles: u64,
+    pub unmap_cycles: KernelCycles,
 }
 
+impl SuperpageMachine {
+    /// The talk's machine as conditions of its claims. The place where walks
+    /// begin is none of them, as the talk does not give it.
+    pub fn conditions(&self) -> Conditions {
+        let own = self.tlb_entries.is_none()
+            && self.micro_tlb_entries.is_none()
+            && self.l1_kib.is_none()
+            && self.l1_cycles.is_none()
+            && self.l2_kib.is_none()
+            && self.l2_cycles.is_none()
+            && self.memory_cycles.is_none()
+            && self.tlb_miss_cycles.is_none()
+            && self.outstanding_max.is_none();
+        Conditions::new()
+            .same("processor", ProcessorName::ArmadaXp.key(), self.processor.key())
+            .met(own, "a processor with other TLBs, caches or latencies than the talk's")
+    }
+
+    fn check(&self) -> Result<(), Refused> {
+        for (key, value) in [("l1_kib", self.l1_kib), ("l2_kib", self.l2_kib)] {
+            let Some(value) = value else { continue };
+            require(value.get().is_power_of_two(), &format!("machine.{key}"), || {
+                format!("{value} is not a power of two")
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Size of a benchmark's buffer in MiB.
+pub type BufferMib = Bounded<1, 768>;
+
+/// Number of accesses of a benchmark.
+pub type AccessCount = Bounded<1000, { 1 << 32 }>;
+
 /// A benchmark and its size.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Benchmark {
     /// Random updates of a table.
     Gups {
         /// The table.
-        table_mib: u64,
-        /// How many.
-        updates: u64,
+        table_mib: BufferMib,
+        /// Number of updates.
+        updates: Forms<AccessCount>,
     },
     /// LMbench: reading a mapped file.
     MmapReread {
         /// The file.
-        mib: u64,
+        mib: Forms<BufferMib>,
     },
     /// LMbench: the library's copy.
     BcopyLibc {
-        /// What is copied.
-        mib: u64,
+        /// The bytes that are copied.
+        mib: Forms<BufferMib>,
     },
     /// LMbench: a copying loop.
     BcopyHand {
-        /// What is copied.
-        mib: u64,
+        /// The bytes that are copied.
+        mib: Forms<BufferMib>,
     },
     /// LMbench: reading memory.
     MemRead {
-        /// What is read.
-        mib: u64,
+        /// The bytes that are read.
+        mib: Forms<BufferMib>,
     },
     /// LMbench: writing memory.
     MemWrite {
-        /// What is written.
-        mib: u64,
+        /// The bytes that are written.
+        mib: Forms<BufferMib>,
     },
     /// LMbench: random reads, each after the other.
     RandomLatency {
-        /// Where.
-        mib: u64,
-        /// How many.
-        reads: u64,
+        /// The memory that is read.
+        mib: BufferMib,
+        /// Number of reads.
+        reads: Forms<AccessCount>,
     },
 }
 
 impl Benchmark {
     /// Its name in a plan.
-    pub fn key(&self) -> &'static str {
+    pub const fn key(&self) -> &'static str {
         match self {
             Self::Gups { .. } => "gups",
             Self::MmapReread { .. } => "mmap-reread",
@@ -155,88 +208,144 @@ impl Benchmark {
     }
 
     /// Its name, as the talk writes it.
-    pub fn title(&self) -> &'static str {
+    pub const fn title(&self) -> &'static str {
         match self {
-            Self::Gups { .. } => "GUPS",
+            Self::Gups { .. } => GUPS,
             Self::MmapReread { .. } => "mmap reread",
             Self::BcopyLibc { .. } => "bcopy (libc)",
             Self::BcopyHand { .. } => "bcopy (hand)",
             Self::MemRead { .. } => "mem read",
             Self::MemWrite { .. } => "mem write",
-            Self::RandomLatency { .. } => "rand mem latency",
+            Self::RandomLatency { .. } => RANDOM_LATENCY,
         }
     }
 
-    /// What it gains with superpages in the talk's table, in percent.
-    pub fn talk_percent(&self) -> Option<f64> {
+    /// Returns true if its accesses depend on a seed.
+    pub const fn is_random(&self) -> bool {
         match self {
-            Self::Gups { .. } => None,
-            Self::MmapReread { .. } => Some(2.26),
-            Self::BcopyLibc { .. } => Some(2.29),
-            Self::BcopyHand { .. } => Some(3.37),
-            Self::MemRead { .. } => Some(2.2),
-            Self::MemWrite { .. } => Some(8.44),
-            Self::RandomLatency { .. } => Some(37.85),
+            Self::Gups { .. } | Self::RandomLatency { .. } => true,
+            Self::MmapReread { .. }
+            | Self::BcopyLibc { .. }
+            | Self::BcopyHand { .. }
+            | Self::MemRead { .. }
+            | Self::MemWrite { .. } => false,
         }
     }
 
-    /// Megabytes of its buffers.
+    /// Megabytes of its buffers in the larger form.
     pub fn mib(&self) -> u64 {
-        match *self {
-            Self::Gups { table_mib: mib, .. }
-            | Self::MmapReread { mib }
-            | Self::MemRead { mib }
-            | Self::MemWrite { mib }
-            | Self::RandomLatency { mib, .. } => mib,
-            Self::BcopyLibc { mib } | Self::BcopyHand { mib } => mib.saturating_mul(2),
+        let larger = |mib: &Forms<BufferMib>| mib.full.max(mib.quick).get();
+        match self {
+            Self::Gups { table_mib: mib, .. } | Self::RandomLatency { mib, .. } => mib.get(),
+            Self::MmapReread { mib } | Self::MemRead { mib } | Self::MemWrite { mib } => {
+                larger(mib)
+            }
+            Self::BcopyLibc { mib } | Self::BcopyHand { mib } => 2 * larger(mib),
         }
     }
 }
+
+/// The title of [`Benchmark::Gups`].
+pub const GUPS: &str = "GUPS";
+/// The title of [`Benchmark::RandomLatency`].
+pub const RANDOM_LATENCY: &str = "rand mem latency";
+
+/// LMbench's rows of the talk's table: titles, and gains with superpages in
+/// percent.
+pub const LMBENCH: [(&str, f64); 6] = [
+    ("mmap reread", 2.26),
+    ("bcopy (libc)", 2.29),
+    ("bcopy (hand)", 3.37),
+    ("mem read", 2.2),
+    ("mem write", 8.44),
+    (RANDOM_LATENCY, 37.85),
+];
 
 /// A tree of processes that share their heap by copy on write.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Forkbomb {
+pub struct ForkbombPlan {
     /// The heap of each.
-    pub heap_kib: u64,
+    pub heap_kib: Bounded<4, 16_384>,
     /// Children of each process.
-    pub children: u32,
+    pub children: Bounded<1, 8>,
     /// Generations after the first.
-    pub depth: u32,
-    /// The same in a quick run.
-    pub depth_quick: u32,
+    pub depth: Forms<Bounded<0, 10>>,
     /// Pages that each child writes.
-    pub written_pages: u64,
+    pub written_pages: Bounded<0, 4096>,
 }
 
-/// Measurements of the machine that runs the study; a quick run does an eighth.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// Measurements of the machine that runs the study.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RealPlan {
-    /// The table that is updated at random.
-    pub table_mib: u64,
-    /// Updates.
-    pub updates: u64,
-    /// Memory that is touched and released.
-    pub release_mib: Vec<u64>,
+    /// The table that is updated at random, a power of two.
+    pub table_mib: Forms<Bounded<2, 65_536>>,
+    /// Number of updates.
+    pub updates: Forms<Bounded<1000, { 1 << 40 }>>,
+    /// Memory that is touched and released, in MiB: even numbers.
+    pub release_mib: Forms<Ascending<Bounded<2, 1_048_576>>>,
     /// Processes for each kind of memory.
-    pub repeats: u32,
+    pub repeats: Bounded<1, 100>,
+}
+
+impl RealPlan {
+    fn check(&self) -> Result<(), Refused> {
+        for mib in [self.table_mib.full, self.table_mib.quick] {
+            require(mib.get().is_power_of_two(), "real.table_mib", || {
+                format!("{mib} is not a power of two")
+            })?;
+        }
+        for mib in self.release_mib.full.into_iter().chain(&self.release_mib.quick) {
+            require(mib.get().is_multiple_of(2), "real.release_mib", || {
+                format!("{mib} MiB are no whole huge pages")
+            })?;
+        }
+        Ok(())
+    }
 }
 
 /// Coalescing and superpages on free blocks of one size.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Blocks {
-    /// The table that is updated at random.
-    pub table_mib: u64,
-    /// Updates.
-    pub updates: u64,
+pub struct FragmentedPlan {
+    /// The table that is updated at random, a power of two.
+    pub table_mib: Bounded<1, 64>,
+    /// Number of updates.
+    pub updates: Bounded<1000, { 1 << 26 }>,
     /// The blocks' sizes.
-    pub block_frames: Vec<u64>,
-    /// Those of them that a quick run measures.
-    pub block_frames_quick: Vec<u64>,
-    /// Frames that are free for each frame that is requested.
+    pub block_frames: Forms<Ascending<BlockFrames>>,
+    /// Frames that are free for each frame that is requested, 1 to 1000.
     pub free_per_requested: f64,
-    /// The share of memory that is free.
-    pub free_share: f64,
+    /// The share of memory that is free, 0.001 and more.
+    pub free_share: Share,
+}
+
+fn check(plan: &SuperpagesPlan) -> Result<(), Refused> {
+    plan.machine.check()?;
+    plan.real.check()?;
+    require(!plan.benchmarks.is_empty(), "benchmarks", || "none given".into())?;
+    for (i, benchmark) in plan.benchmarks.iter().enumerate() {
+        // Tables and the programs that run before need memory, too.
+        let most = plan.machine.memory_mib.get() * 3 / 4;
+        let (title, mib) = (benchmark.title(), benchmark.mib());
+        require(mib <= most, "benchmarks", || {
+            format!("{}: {mib} MiB are more than {most}, three quarters of memory", benchmark.key())
+        })?;
+        let twice = plan.benchmarks[..i].iter().any(|other| other.title() == title);
+        require(!twice, "benchmarks", || format!("{} stands twice", benchmark.key()))?;
+    }
+    let bomb = &plan.forkbomb;
+    let (heap, memory) = (bomb.heap_kib.get(), plan.machine.memory_mib.get());
+    require(heap <= memory << 4, "forkbomb.heap_kib", || {
+        format!("{heap} KiB are more than a 64th of {memory} MiB of memory")
+    })?;
+    require(bomb.written_pages.get() <= heap / 4, "forkbomb.written_pages", || {
+        format!("{} pages of {heap} KiB", bomb.written_pages)
+    })?;
+    let blocks = &plan.blocks;
+    require(blocks.table_mib.get().is_power_of_two(), "blocks.table_mib", || {
+        format!("{} is not a power of two", blocks.table_mib)
+    })?;
+    check_free("blocks", blocks.free_per_requested, blocks.free_share)
 }

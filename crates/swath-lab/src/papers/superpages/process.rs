@@ -21,11 +21,11 @@ use swath_trace::access::{
 pub struct Step {
     /// The process; the first is 0, the others are named by [`Action::Fork`].
     pub process: u32,
-    /// What it does.
+    /// Its action.
     pub action: Action,
 }
 
-/// What a process does.
+/// An action of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// A load, a store or a fetch.
@@ -34,7 +34,7 @@ pub enum Action {
         addr: VirtAddr,
         /// Length in bytes, 1 or more.
         len_bytes: u16,
-        /// What it does.
+        /// The kind of access.
         kind: AccessKind,
         /// The address was loaded by the process's access before: this one
         /// cannot begin until that one's data are there.
@@ -84,7 +84,7 @@ pub fn replay(
     }
 }
 
-/// What [`replay`] hands out.
+/// The steps of [`replay`].
 struct Replay {
     items: TraceItems,
     sampling: Option<Sampling>,

@@ -1,126 +1,116 @@
-//! What superpages bring on the machine that runs the study, beside what they
-//! bring in simulation.
+//! Superpages on the machine that runs the study, beside those of the simulation.
 
-use crate::host::memory::{HostFacts, MemoryError, MemoryKind, MemoryPlan, RealMemory, measure};
+use crate::host::memory::{
+    MEMORY, MemoryError, MemoryKind, MemoryPlan, RELEASED_MIB, RealMemory, measure as measure_host,
+};
 use crate::papers::superpages::plan::RealPlan;
-use crate::study::results::{Figure, FigureKind, HostResult, Series};
+use crate::study::child::child_command;
+use crate::study::grid::{CellView, Value, View};
+use crate::study::kind::{Drawn, HostShown};
+use crate::study::results::{Figure, FigureKind, Point, Series};
 
-/// Ratios of the simulation that have a counterpart here.
-pub(crate) struct Simulated {
-    /// The processor and its larger page.
-    pub(crate) name: String,
-    /// Updates a second, 4 KiB pages = 1.
-    pub(crate) gups_ratio: f64,
-    /// Time of unmapping memory that was touched, 4 KiB pages = 1.
-    pub(crate) release_ratio: f64,
-}
+/// The measurements of this machine.
+pub(crate) struct Real(RealMemory);
 
 /// Measures this machine in processes of its own.
 ///
 /// # Errors
 /// [`MemoryError`]: this is no Linux, memory is too small, a process failed.
-pub(crate) fn run(
-    plan: &RealPlan,
-    quick: bool,
-    seed: u64,
-    study: &str,
-    simulated: &Simulated,
-) -> Result<HostResult, MemoryError> {
-    let share = if quick { 8 } else { 1 };
-    let bytes = |mib: u64| (mib << 20) / share;
-    let huge = 2 << 20;
-    let mut release_bytes: Vec<u64> =
-        plan.release_mib.iter().map(|&mib| bytes(mib).next_multiple_of(huge)).collect();
-    release_bytes.dedup();
+pub(crate) fn measure(plan: &RealPlan, quick: bool, seed: u64) -> Result<Real, MemoryError> {
+    let release_bytes = plan.release_mib.of(quick).iter().map(|mib| mib.get() << 20).collect();
     let memory_plan = MemoryPlan {
-        table_bytes: bytes(plan.table_mib).next_power_of_two().max(huge),
-        updates: (plan.updates / share).max(1),
+        table_bytes: plan.table_mib.of(quick).get() << 20,
+        updates: plan.updates.of(quick).get(),
         seed,
         release_bytes,
-        repeats: plan.repeats,
+        repeats: plan.repeats.small(),
     };
-    let program = std::env::current_exe()?;
-    let measured = measure(&program, &["child", "measure-memory"], &memory_plan, &mut |_, _| {})?;
-    Ok(figures(&measured, study, simulated))
+    let child = |request: &str| child_command("superpages", request);
+    measure_host(&child, &memory_plan).map(Real)
 }
 
-fn figures(measured: &RealMemory, study: &str, simulated: &Simulated) -> HostResult {
-    let mut figures = Vec::new();
-    let mut series = Vec::new();
-    let mut notes = vec![
-        "Each kind of memory is measured in processes of its own, by turns; the figures show \
-         medians. The sums of all tables agree."
-            .to_owned(),
-    ];
-    let of = |kind: MemoryKind| {
-        let found = measured.kinds.iter().find(|one| one.kind == kind);
-        found.and_then(|one| one.outcome.as_ref().ok())
-    };
-    for one in &measured.kinds {
-        if let Err(reason) = &one.outcome {
-            notes.push(format!("Without {}: {reason}.", one.kind.name()));
-        }
-    }
-    let gups = |kind: MemoryKind| of(kind).and_then(|kind| kind.gups.median());
+const LARGE: [MemoryKind; 2] = [MemoryKind::Transparent, MemoryKind::HugeTlb];
 
-    let id = "GUPS, real";
-    let label = "updates a second (4 KiB pages = 1)";
-    figures.push(Figure::new(id, "beside the simulation", FigureKind::Bars, "memory", label));
-    let base = gups(MemoryKind::Base);
-    for kind in [MemoryKind::Transparent, MemoryKind::HugeTlb] {
-        if let (Some(base), Some(rate)) = (base, gups(kind)) {
-            let points = [("this machine", rate / base)];
-            series.push(Series::new(id, "machine", "gups_ratio", kind.name(), points));
-        }
+impl Real {
+    /// Figures beside the ratios of the simulation, where it has them.
+    pub(crate) fn show(
+        &self,
+        simulated: &str,
+        gups_ratio: Option<f64>,
+        release_ratio: Option<f64>,
+    ) -> HostShown {
+        let mut notes = vec![
+            "Each kind of memory is measured in processes of its own, by turns; the figures show \
+             means over the processes and 95% intervals. The sums of all tables agree."
+                .to_owned(),
+        ];
+        notes.extend(self.0.lacking());
+        let figures =
+            vec![self.updates(simulated, gups_ratio), self.ratios(release_ratio), self.times()];
+        HostShown { machine: self.0.host.describe(), figures, notes }
     }
-    let points = [(simulated.name.as_str(), simulated.gups_ratio)];
-    series.push(Series::new(id, "machine", "gups_ratio", "simulated", points));
 
-    let id = "Release, real";
-    let label = "time of munmap (4 KiB pages = 1)";
-    let x_label = "memory released (MiB)";
-    figures.push(
-        Figure::new(id, "beside the simulation", FigureKind::LinesLog2, x_label, label)
-            .with_y_range(0.0, 1.0),
-    );
-    let mib = |len_bytes: u64| len_bytes as f64 / f64::from(1 << 20);
-    let (x, y) = ("released_mib", "release_ratio");
-    if let Some(base) = of(MemoryKind::Base) {
-        for kind in [MemoryKind::Transparent, MemoryKind::HugeTlb] {
-            let Some(other) = of(kind) else { continue };
-            let points = base.releases.iter().zip(&other.releases).filter_map(|(a, b)| {
-                let ratio = b.release_ns.median()? / a.release_ns.median()?;
-                Some((mib(a.len_bytes), ratio))
+    fn updates(&self, simulated: &str, gups_ratio: Option<f64>) -> Drawn {
+        let id = "GUPS, real";
+        let label = "updates a second (4 KiB pages = 1)";
+        let grid = self.0.updates();
+        let bar = |kind: MemoryKind| {
+            let rate = |view: &View<'_>| {
+                let of = |kind: MemoryKind| view.select().is(MEMORY, kind.name()).one("gups");
+                Ok(of(kind)? / of(MemoryKind::Base)?)
+            };
+            let point = grid.evidence(rate).ok().map(|rate| rate.point("this machine"));
+            Series::new(id, "machine", "gups_ratio", kind.name(), point)
+        };
+        let mut series: Vec<Series> = LARGE.into_iter().map(bar).collect();
+        let point = gups_ratio.map(|ratio| Point::named(simulated, ratio));
+        series.push(Series::new(id, "machine", "gups_ratio", "simulated", point));
+        let figure = Figure::new(id, "beside the simulation", FigureKind::Bars, MEMORY, label);
+        Drawn { figure, series }
+    }
+
+    fn ratios(&self, release_ratio: Option<f64>) -> Drawn {
+        let id = "Release, real";
+        let label = "time of munmap (4 KiB pages = 1)";
+        let (title, kind) = ("beside the simulation", FigureKind::LinesLog2);
+        let figure = Figure::new(id, title, kind, X_LABEL, label).with_y_range(0.0, 1.0);
+        let grid = self.0.releases();
+        let lengths: Vec<Value> = grid.values(RELEASED_MIB).into_iter().cloned().collect();
+        let line = |kind: MemoryKind| {
+            let points = lengths.iter().filter_map(|mib| {
+                let ratio = |view: &View<'_>| {
+                    let cells = view.select().is(RELEASED_MIB, mib.clone());
+                    let of =
+                        |kind: MemoryKind| cells.clone().is(MEMORY, kind.name()).one("release_ns");
+                    Ok(of(kind)? / of(MemoryKind::Base)?)
+                };
+                Some(grid.evidence(ratio).ok()?.point(mib.clone()))
             });
-            series.push(Series::new(id, x, y, kind.name(), points));
-        }
-        let points = base.releases.iter().map(|a| (mib(a.len_bytes), simulated.release_ratio));
-        series.push(Series::new(id, x, y, "simulated", points));
-    }
-
-    let id = "Release time, real";
-    let label = "time of munmap (ms)";
-    figures.push(Figure::new(id, "of touched memory", FigureKind::LinesLog2, x_label, label));
-    for kind in MemoryKind::ALL {
-        let Some(found) = of(kind) else { continue };
-        let points = found.releases.iter().filter_map(|release| {
-            Some((mib(release.len_bytes), release.release_ns.median()? / 1e6))
+            Series::new(id, RELEASED_MIB, "release_ratio", kind.name(), points)
+        };
+        let mut series: Vec<Series> = LARGE.into_iter().map(line).collect();
+        let flat = release_ratio.into_iter().flat_map(|ratio| {
+            lengths.iter().filter_map(move |mib| Some(Point::at(mib.number()?, ratio)))
         });
-        series.push(Series::new(id, x, "release_ms", kind.name(), points));
+        series.push(Series::new(id, RELEASED_MIB, "release_ratio", "simulated", flat));
+        Drawn { figure, series }
     }
-    HostResult {
-        study: study.to_owned(),
-        host: host(&measured.host),
-        figures,
-        series,
-        claims: Vec::new(),
-        notes,
+
+    fn times(&self) -> Drawn {
+        let id = "Release time, real";
+        let label = "time of munmap (ms)";
+        let kind = FigureKind::LinesLog2;
+        let grid = self.0.releases();
+        let line = |kind: MemoryKind| {
+            let milliseconds = |cell: &CellView<'_>| Ok(cell.get("release_ns")? / 1e6);
+            let points = grid.points(RELEASED_MIB, |all| all.is(MEMORY, kind.name()), milliseconds);
+            Series::new(id, RELEASED_MIB, "release_ms", kind.name(), points)
+        };
+        Drawn {
+            figure: Figure::new(id, "of touched memory", kind, X_LABEL, label),
+            series: MemoryKind::ALL.into_iter().map(line).collect(),
+        }
     }
 }
 
-fn host(facts: &HostFacts) -> String {
-    format!(
-        "{}, {} processors, Linux {}, transparent huge pages: {}",
-        facts.processor, facts.processors, facts.kernel_release, facts.transparent_enabled
-    )
-}
+const X_LABEL: &str = "memory released (MiB)";

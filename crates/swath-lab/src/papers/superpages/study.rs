@@ -1,0 +1,165 @@
+//! Superpages by reservation: the talk's benchmarks in simulated time.
+//!
+//! The modes differ in the superpage sizes that are on.
+
+use crate::host::memory;
+use crate::papers::page_buddy::setting::bbs;
+use crate::papers::page_buddy::translation::Design;
+use crate::papers::superpages::bench::{Bench, Flags, Point, READINGS, page_buddy};
+use crate::papers::superpages::claims;
+use crate::papers::superpages::figures;
+use crate::papers::superpages::found::{
+    COMPILE, FORKBOMB, FROM_L2, GCC, IDEAL, NO_COMPILER, PLAN, RELEASE, TalkFound, numbers,
+};
+use crate::papers::superpages::machine::{SimulatedMachine, modes};
+use crate::papers::superpages::plan::{SuperpagesPlan, WalksFrom};
+use crate::papers::superpages::real;
+use crate::study::claim::Statement;
+use crate::study::grid::{Grid, Value};
+use crate::study::kind::{Shown, Study, Uses};
+use crate::study::run::{Run, StudyError};
+
+/// Superpages off and on.
+pub struct Superpages;
+
+impl Study for Superpages {
+    const KIND: &'static str = "superpages";
+    const USES: Uses = Uses { machine: true, ..Uses::NOTHING };
+    type Plan = SuperpagesPlan;
+    type Found = TalkFound;
+
+    fn seeds(plan: &SuperpagesPlan, quick: bool) -> u64 {
+        plan.repeats.of(quick).get()
+    }
+
+    fn measure(plan: &SuperpagesPlan, run: &Run<'_>) -> Result<TalkFound, StudyError> {
+        let failed = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
+        let machine = SimulatedMachine::of(plan);
+        let modes = modes(machine.preset.format);
+        let coalescing = Design::all(bbs(9)?, page_buddy(machine.preset.format)?);
+        // All but the fifth, PBS with best fit.
+        let coalescing = &coalescing[..4];
+        let quick = run.quick;
+        let bench = Bench { plan, machine: &machine, modes: &modes, coalescing, quick };
+        let seeds = Self::seeds(plan, quick);
+        let points = points(&bench);
+        let repeats = |point: &Point| if is_random(plan, point) { seeds } else { 1 };
+        let jobs: Vec<(Point, u64)> = points
+            .iter()
+            .flat_map(|point| (0..repeats(point)).map(|repeat| (*point, repeat)))
+            .collect();
+        let measured = run.points(&plan.about, &jobs, |&(point, repeat)| {
+            let cost = bench.measure(point, repeat).map_err(|error| failed(error.to_string()))?;
+            Ok(numbers(&cost))
+        })?;
+        let mut found = TalkFound::new(usize::try_from(seeds).unwrap_or(usize::MAX));
+        let mut rest = measured.as_slice();
+        for point in &points {
+            let count = usize::try_from(repeats(point)).unwrap_or(usize::MAX);
+            let (runs, others) = rest.split_at(count);
+            let (grid, at) = place(&bench, point, &mut found);
+            grid.add(at, runs);
+            rest = others;
+        }
+        if run.real.measure {
+            let real = real::measure(&plan.real, quick, plan.about.seed);
+            found.real = Some(real.map_err(|error| failed(error.to_string()))?);
+        }
+        Ok(found)
+    }
+
+    fn claims(plan: &SuperpagesPlan, _: &Run<'_>) -> Vec<Statement<TalkFound>> {
+        claims::claims(&plan.machine.conditions())
+    }
+
+    fn show(plan: &SuperpagesPlan, run: &Run<'_>, found: &TalkFound) -> Shown {
+        figures::show(plan, run.quick, found)
+    }
+
+    fn child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
+        println!("{}", memory::child(job)?);
+        Ok(())
+    }
+}
+
+/// All points of a plan.
+fn points(bench: &Bench<'_>) -> Vec<Point> {
+    let benchmarks = || 0..bench.plan.benchmarks.len();
+    let mut points = Vec::new();
+    for mode in 0..bench.modes.len() {
+        points.extend(benchmarks().map(|index| Point::Benchmark { index, mode, from: None }));
+        let (forkbomb, compiler) = (Point::Forkbomb { mode }, Point::Compiler { mode });
+        points.extend([forkbomb, compiler, Point::Release { mode }]);
+        for reading in 0..=READINGS.len() {
+            points.extend([false, true].map(|ideal| Point::Misses { reading, mode, ideal }));
+        }
+    }
+    points.extend(Flags::ALL.map(|flags| Point::FirstWrites { flags }));
+    for mode in 0..2 {
+        let from = Some(WalksFrom::L2);
+        points.extend(benchmarks().map(|index| Point::Benchmark { index, mode, from }));
+    }
+    let sizes = bench.plan.blocks.block_frames.of(bench.quick);
+    for block_frames in sizes.iter().map(|size| size.get()) {
+        let designs = 0..bench.coalescing.len() + bench.modes.len() - 1;
+        points.extend(designs.map(|design| Point::Blocks { block_frames, design }));
+        points.extend((1..bench.modes.len()).map(|mode| Point::Sparse { block_frames, mode }));
+    }
+    points
+}
+
+/// Returns true if a point depends on a seed.
+fn is_random(plan: &SuperpagesPlan, point: &Point) -> bool {
+    match *point {
+        Point::Benchmark { index, .. } => plan.benchmarks[index].is_random(),
+        Point::Blocks { .. } | Point::Sparse { .. } => true,
+        Point::Forkbomb { .. }
+        | Point::Compiler { .. }
+        | Point::Release { .. }
+        | Point::Misses { .. }
+        | Point::FirstWrites { .. } => false,
+    }
+}
+
+/// The grid of a point, and its coordinates there.
+fn place<'f>(
+    bench: &Bench<'_>,
+    point: &Point,
+    found: &'f mut TalkFound,
+) -> (&'f mut Grid, Vec<Value>) {
+    let mode = |mode: usize| bench.modes[mode].name;
+    let program = |title: &str, compiler: &str, mode: &str, walks: &str| -> Vec<Value> {
+        vec![title.into(), compiler.into(), mode.into(), walks.into()]
+    };
+    match *point {
+        Point::Benchmark { index, mode: at, from } => {
+            let benchmark = &bench.plan.benchmarks[index];
+            let walks = if from.is_some() { FROM_L2 } else { PLAN };
+            let grid = if benchmark.is_random() { &mut found.random } else { &mut found.exact };
+            (grid, program(benchmark.title(), NO_COMPILER, mode(at), walks))
+        }
+        Point::Forkbomb { mode: at } => {
+            (&mut found.exact, program(FORKBOMB, NO_COMPILER, mode(at), PLAN))
+        }
+        Point::Compiler { mode: at } => (&mut found.exact, program(COMPILE, GCC, mode(at), PLAN)),
+        Point::Release { mode: at } => {
+            (&mut found.exact, program(RELEASE, NO_COMPILER, mode(at), PLAN))
+        }
+        Point::Misses { reading, mode: at, ideal } => {
+            let reading = reading.checked_sub(1).map_or(PLAN, |nth| READINGS[nth].0);
+            let tlb = if ideal { IDEAL } else { PLAN };
+            (&mut found.misses, vec![reading.into(), mode(at).into(), tlb.into()])
+        }
+        Point::FirstWrites { flags } => (&mut found.flags, vec![flags.name().into()]),
+        Point::Blocks { block_frames, design } => {
+            let name = bench.coalescing.get(design).map_or_else(
+                || mode(design - bench.coalescing.len() + 1),
+                |coalescing| coalescing.name,
+            );
+            (&mut found.blocks, vec![name.into(), block_frames.into()])
+        }
+        Point::Sparse { block_frames, mode: at } => {
+            (&mut found.sparse, vec![mode(at).into(), block_frames.into()])
+        }
+    }
+}

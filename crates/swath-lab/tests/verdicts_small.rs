@@ -1,0 +1,106 @@
+//! Studies on superpages and on constant bounds with plans that a reader cuts down.
+
+use swath_lab::papers::{real_time, superpages};
+use swath_lab::source::real::RealInput;
+use swath_lab::study::claim::{Claim, Verdict};
+use swath_lab::study::paper::Paper;
+use swath_lab::study::registry::parse;
+use swath_lab::study::run::{Outcome, Run, Watch};
+
+struct Silent;
+
+impl Watch for Silent {
+    fn begin(&self, _: &str, _: u64) {}
+    fn point(&self) {}
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// The plan of a paper's study.
+fn plan(paper: &Paper, study: &str) -> &'static str {
+    let name = format!("study = \"{study}\"");
+    paper.studies.iter().find(|entry| entry.plan.contains(&name)).unwrap().plan
+}
+
+fn run(text: &str) -> Outcome {
+    let run = Run { quick: true, real: &RealInput::default(), watch: &Silent };
+    parse("test", text).unwrap_or_else(|error| panic!("{error}")).run(&run).unwrap()
+}
+
+fn claim<'o>(outcome: &'o Outcome, says: &str) -> &'o Claim {
+    outcome.result.claims.iter().find(|claim| claim.says().contains(says)).unwrap()
+}
+
+/// The talk's study on a small machine.
+fn talk() -> String {
+    let text = plan(&superpages::paper::PAPER, "superpages");
+    let cut = text
+        .replace("memory_mib = 512", "memory_mib = 32")
+        .replace("heap_kib = 4096", "heap_kib = 64")
+        .replace("written_pages = 256", "written_pages = 4")
+        .replace(
+            "table_mib = 64, updates = { full = 2_000_000, quick = 250_000 }",
+            "table_mib = 1, updates = 1000",
+        )
+        .replace("mib = 64, reads = { full = 1_000_000, quick = 125_000 }", "mib = 1, reads = 1000")
+        .replace("table_mib = 16\nupdates = 100_000", "table_mib = 1\nupdates = 1000")
+        .replace("quick = [1, 16, 64, 256, 512, 2048]", "quick = [1]")
+        .replace("quick = 3 }\nloop", "quick = 2 }\nloop")
+        .replace("quick = 2 } }", "quick = 1 } }");
+    assert!(cut.contains("memory_mib = 32") && cut.contains("quick = [1]"));
+    cut
+}
+
+#[test]
+fn clang_never_ran_and_a_product_is_an_identity() {
+    let outcome =
+        run(&talk().replace("[[benchmarks]]\nmem-read = { mib = { full = 16, quick = 1 } }\n", ""));
+    let clang = claim(&outcome, "CLANG");
+    assert_eq!((clang.verdict(), clang.measured()), (Verdict::NotMeasured, None));
+    assert_eq!(clang.reason(), "axis compiler: no CLANG");
+    assert!(claim(&outcome, "World build by GCC").measured().is_some());
+    assert_eq!(claim(&outcome, "32,882").verdict(), Verdict::Identity);
+    let left_out = claim(&outcome, "mem read");
+    assert_eq!(left_out.verdict(), Verdict::NotMeasured);
+    assert_eq!(left_out.reason(), "axis program: no mem read");
+    // Random programs have an interval over the seeds, the others are exact.
+    assert_eq!(claim(&outcome, "rand mem latency").n(), 2);
+    assert_eq!(outcome.result.claims.len(), 12);
+}
+
+#[test]
+fn another_processor_is_not_comparable() {
+    let outcome = run(&talk().replace("memory_mib = 32", "memory_mib = 32\ntlb_entries = 32"));
+    assert!(outcome.result.claims.iter().all(|claim| claim.verdict() == Verdict::NotComparable));
+}
+
+#[test]
+fn other_programs_than_the_papers_are_not_comparable() {
+    let text = plan(&real_time::paper::PAPER, "rt-programs")
+        .replace("actions = 1_000_000", "actions = 1000")
+        .replace(
+            "[\"transcode\", \"mc\", \"minisat\", \"picosat\", \"fft\", \"neural\"]",
+            "[\"picosat\"]",
+        )
+        .replace("quick = [1, 16]", "quick = [1]");
+    let outcome = run(&text);
+    let claims = &outcome.result.claims;
+    assert_eq!(claims.len(), 14);
+    assert!(claims.iter().all(|claim| claim.verdict() == Verdict::NotComparable));
+    assert!(claims[0].reason().contains("actions: 1000 here, 1000000 in the paper"));
+    let picosat = claims.iter().find(|claim| claim.says().contains("picosat")).unwrap();
+    assert!(picosat.measured().is_some() && picosat.reason().contains("antom in the paper"));
+}
+
+#[test]
+fn another_size_of_the_space_is_not_comparable() {
+    let text = plan(&real_time::paper::PAPER, "rt-footprint")
+        .replace("actions = 1_000_000", "actions = 2000")
+        .replace("quick = 5 }", "quick = 2 }")
+        .replace("pool_pages = 1_048_576", "pool_pages = 524_288");
+    let outcome = run(&text);
+    assert!(outcome.result.claims.iter().all(|claim| {
+        claim.verdict() == Verdict::NotComparable && claim.n() == 2 && !claim.fitted().is_empty()
+    }));
+}
