@@ -1,5 +1,4 @@
-//! The laboratory: workloads, traces, machine snapshots, studies and reports.
-
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 pub mod host;

@@ -153,7 +153,8 @@ pub enum ContiguityField {
     /// The ideal: every leaf table takes two frames, aligned to two, and the
     /// word for the entry at address `a` stands at `a + 4096`. It arrives with
     /// the descriptor, at no cost. Ascend (or an anchor's contiguity) is its
-    /// lower half, Descend its upper.
+    /// lower half, Descend its upper. It is for the papers' block sizes, which do not
+    /// fit into a descriptor: blocks of 256 pages need sixteen bits, ARMv7 leaves two.
     Beside {
         /// The width of each number in bits: 1 to 16 in ARMv7, 1 to 32
         /// elsewhere. A longer run saturates.

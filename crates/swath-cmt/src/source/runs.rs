@@ -4,6 +4,9 @@
 //! never crosses into a second one: it is contiguous in physical memory if the chunk is one page.
 //! A longer run may begin within a chunk, where that costs no further chunk, and what
 //! it leaves of its last one serves others.
+//!
+//! This is a first fit and not the paper's global bitmap, whose segments are freed
+//! whole: the pool releases any part of what it acquired.
 
 use crate::source::chunk::CHUNK_UNITS;
 

@@ -1,5 +1,6 @@
 //! The reservations by the range of an object that they cover: a hash table in
-//! words.
+//! words. (FreeBSD finds a reservation through a page's neighbours in its object;
+//! here no list of an object's pages is needed.)
 //!
 //! A key is an object, the first page of an aligned range of it, and the level
 //! that the range is aligned to. An entry says that the range is reserved, or

@@ -31,7 +31,8 @@ pub struct Scheduling {
     /// going through three frames that begin in the same bank (the tests' stream
     /// *blend*, 57,600 transactions, queue of 32, [`WritePolicy::Unified`]) take
     /// 104,738 cycles with 2, 84,658 with 4, 72,875 with 8 and 65,645 without a limit; a
-    /// single stream does not notice.
+    /// single stream does not notice. The presets have 4 here and 64 below: without limits
+    /// *blend* was 19% faster than in an independent simulator.
     pub bank_bypasses_max: u32,
     /// Number of column commands of the channel that may pass the oldest request of all.
     pub bypasses_max: u32,

@@ -1,4 +1,5 @@
-//! TODO papers.
+//! The papers, a folder for each: its citation and its list of studies, the studies with
+//! their plans beside them, and the models that only they need.
 
 pub mod clmalloc;
 pub mod green;
