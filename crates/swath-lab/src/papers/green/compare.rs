@@ -118,7 +118,12 @@ fn add_course(course: &mut Grid, design: Design, tracks: &[Track], over_time: &[
         return;
     }
     for nth in (0..looks).step_by(looks.div_ceil(POINTS_MAX).max(1)) {
-        let minutes = tracks[0].looks[nth].time_us as f64 / 60e6;
+        let time_us = tracks[0].looks[nth].time_us;
+        // The end of a run is a look of its own, where the last was at the same time.
+        if nth > 0 && tracks[0].looks[nth - 1].time_us == time_us {
+            continue;
+        }
+        let minutes = time_us as f64 / 60e6;
         let of = |track: &Track| {
             let value = |&(name, of): &OverTime| (name.to_owned(), of(&track.looks[nth]));
             over_time.iter().map(value).collect()

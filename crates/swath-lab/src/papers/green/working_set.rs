@@ -37,9 +37,9 @@ pub struct WorkingSet;
 pub struct WorkingSetPlan {
     /// Name, title, seed.
     pub about: Head,
-    /// Accesses of a period, for recordings that hold every access.
+    /// TraceReader of a period, for recordings that hold every access.
     pub period_accesses: Bounded<1, { 1 << 40 }>,
-    /// Accesses at the end of a period whose pages are counted.
+    /// TraceReader at the end of a period whose pages are counted.
     pub window_accesses: Bounded<1, { 1 << 40 }>,
     /// Numbers of shifted copies of a recording that run at once, one point each.
     pub threads: Ascending<Bounded<1, 1024>>,

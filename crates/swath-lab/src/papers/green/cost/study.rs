@@ -3,13 +3,13 @@
 //! through its trait, which costs the same few instructions for all.
 
 use crate::host::count::CountError;
+use crate::host::machine::host_name;
 use crate::papers::green::cost::count::{Measured, Survey, count_child, time};
 use crate::papers::green::cost::plan::CostPlan;
 use crate::papers::green::cost::structures;
 use crate::papers::green::cost::structures::structures;
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::zone::MEASURED;
-use crate::papers::page_buddy::allocation::host_name;
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Metrics, Missing, View};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
