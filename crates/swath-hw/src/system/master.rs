@@ -2,7 +2,7 @@
 //!
 //! A master issues its [`Transaction`]s in order, at most one a cycle and at
 //! most so many in flight. They may complete in another order, as AXI lets
-//! transactions of different identifiers do. A read of a [`SharedBuffer`]
+//! transactions of different identifiers do. A read of a [`SharedBuffer`](crate::system::SharedBuffer)
 //! waits, and all behind it, until its line has been written: the display
 //! reads what the camera wrote.
 

@@ -116,7 +116,7 @@ const fn remapped(index: u64) -> MemoryKind {
     if index == armv7::REMAP_NORMAL { MemoryKind::Normal } else { MemoryKind::Device }
 }
 
-/// {TEX[0], C, B}; C and B stand at the same place in all mappings.
+/// {TEX\[0\], C, B}; C and B stand at the same place in all mappings.
 #[inline(always)]
 const fn remap_index(word: u64, tex0: Field) -> u64 {
     tex0.get(word) << 2 | armv7::C.get(word) << 1 | armv7::B.get(word)

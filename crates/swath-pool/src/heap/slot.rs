@@ -80,7 +80,7 @@ pub(crate) struct Partial {
 /// of the pool's options.
 #[repr(C, align(64))]
 pub struct HeapSlot {
-    /// The pool; its types are those of the [`LocalHeap`] that the slot is in.
+    /// The pool; its types are those of the [`LocalHeap`](crate::LocalHeap) that the slot is in.
     pub(crate) pool: AtomicPtr<()>,
     pub(crate) base: AtomicPtr<u8>,
     pub(crate) superblocks: AtomicPtr<Superblock>,

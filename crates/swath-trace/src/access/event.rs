@@ -3,8 +3,8 @@
 //! A trace that holds only accesses does not say which memory the program had
 //! asked for, in what pieces, and when it gave it back. [`TraceEvent`] says so: the
 //! system calls that change the address space, in their exact place among the
-//! accesses. [`TraceItems`] hands out both; a reader that wants accesses alone
-//! reads [`TraceReader`], which leaves events out.
+//! accesses. [`TraceItems`](crate::access::TraceItems) hands out both; a reader that wants accesses alone
+//! reads [`TraceReader`](crate::access::TraceReader), which leaves events out.
 
 use serde::Serialize;
 use swath_arch::{PageRange, VirtAddr, Vpn};

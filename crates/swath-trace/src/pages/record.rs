@@ -1,6 +1,6 @@
 //! Recording what this machine's page allocator does.
 //!
-//! Linux reports the allocator's work through tracepoints. [`record`] makes
+//! Linux reports the allocator's work through tracepoints. [`record_pages`] makes
 //! itself an instance of the kernel's trace buffer (so that nobody else's
 //! tracing is touched), switches six events on in it, limits them to the
 //! command and its children or takes them all, and turns the buffer's pages

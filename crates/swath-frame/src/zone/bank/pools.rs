@@ -372,7 +372,7 @@ impl PoolPlacement {
     }
 
     /// The bank of POOL_USER that follows in the order of
-    /// [`next_candidate`](AdaptiveBuddy::next_candidate).
+    /// [`next_candidate`](crate::zone::bank::AdaptiveBuddy::next_candidate).
     pub(crate) fn candidate(
         &self,
         b: &BankBlocks,

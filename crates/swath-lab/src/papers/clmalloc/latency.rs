@@ -1,7 +1,7 @@
 //! The cost of requests, from the baseline to CLMalloc (Zhang, Lu and Zhang, section 5.3, Fig. 6).
 //!
 //! How many are served, and how many pages are taken and mapped for them, follows
-//! from the plan. Time is taken in children on real memory ([`timing`](crate::papers::clmalloc::timing)),
+//! from the plan. Time is taken in children on real memory ([`timing`]),
 //! and the allocators' own instructions are stepped.
 
 use schemars::JsonSchema;

@@ -5,7 +5,7 @@
 //! [`kernel`] holds the talk's rules of reserving, promoting and demoting over
 //! [`objects`] that own the frames; [`process`] and [`execute`] let programs run
 //! there, which are the talk's ([`benchmark`]). [`machine`] is the talk's
-//! machine and [`bench`] the points that are measured; [`study`] with [`found`],
+//! machine and [`bench`](mod@bench) the points that are measured; [`study`] with [`found`],
 //! [`claims`] and [`figures`] is the study, and [`real`] measures the machine
 //! that runs it.
 
