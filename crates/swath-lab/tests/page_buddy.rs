@@ -288,7 +288,6 @@ fn a_plan_that_cannot_be_run_is_refused_by_its_key() {
         ("pbs-tlb-real", &[("file", "1")], "file"),
         ("pbs-system", &[("walks_max", "2")], "system.walks_max"),
         ("pbs-system", &[("name", "\"as measured\"")], "variants.readings"),
-        ("pbs-system", &[("workloads", "[\"rotated-display\"]")], "workloads"),
         ("pbs-system-cpu", &[("l2_sets", "48")], "hierarchy.l2_sets"),
         ("pbs-freelist", &[("free_share", "1e-300")], "free_share"),
         ("pbs-freelist", &[("granularity", "1"), ("top_order", "32")], "pbs"),

@@ -88,7 +88,7 @@ fn a_wrong_value_is_refused_with_its_key_and_line() {
             "free_per_requested = 0.5",
             &["free_per_requested", "line "],
         ),
-        ("\"camera-preview\",", "\"camera-view\",", &["workloads", "camera-view"]),
+        ("\"camera-preview\",", "\"camera-view\",", &["camera-view", "camera-preview"]),
         ("\"camera-preview\",", "\"image-scaling\",", &["workloads", "stands twice"]),
         ("claims = true", "claims = true\nclams = true", &["clams"]),
         ("claims = true\n", "", &["claims"]),

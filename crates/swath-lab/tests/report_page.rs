@@ -169,7 +169,7 @@ fn check_page(html: &str, dir: &Path, figures: usize, claims: usize) {
 fn the_page_holds_everything_and_needs_nothing() {
     let dir = written(&[(sample(), Some(sample_host()))]);
     let html = read(dir.path().join("index.html"));
-    check_page(&html, dir.path(), 7, 4);
+    check_page(&html, dir.path(), 7, 5);
     let total = "<p class=\"total\">2 of 5 claims hold, 2 differs, 1 undecided.</p>";
     assert!(html.contains(total), "the totals over all verdicts");
     assert!(html.contains("<span class=\"badge\">quick, n = 5</span>"), "the form of the run");
@@ -227,20 +227,21 @@ fn rows_are_tidy() {
     ));
     let dir = written(&[(result, None)]);
     let text = read(dir.path().join("pbs-tlb/fig-11.csv"));
-    let small = 1e-300f64.to_string();
+    let (third, small) = ((0.1 + 0.2f64).to_string(), 1e-300f64.to_string());
     assert_eq!(
         text,
         format!(
-            "figure,design,x,y\n\
-             Fig. 11,\"A, \"\"B\"\"\nC\",1,0.30000000000000004\n\
-             Fig. 11,\"A, \"\"B\"\"\nC\",256,{small}\n"
+            "figure,design,x,y,n,low,high\n\
+             Fig. 11,\"A, \"\"B\"\"\nC\",1,{third},1,{third},{third}\n\
+             Fig. 11,\"A, \"\"B\"\"\nC\",256,{small},1,{small},{small}\n"
         )
     );
     let rows = csv::Reader::from_path(dir.path().join("pbs-tlb/fig-10.csv")).unwrap();
-    let rows: Vec<(String, String, String, f64)> =
-        rows.into_deserialize().map(Result::unwrap).collect();
+    type Row = (String, String, String, f64, u32, f64, f64);
+    let rows: Vec<Row> = rows.into_deserialize().map(Result::unwrap).collect();
     assert_eq!(rows.len(), 5);
-    assert_eq!(rows[0], ("Fig. 10".to_owned(), "PBS".to_owned(), "RGB to YUV".to_owned(), 0.98));
+    let (figure, design) = ("Fig. 10".to_owned(), "PBS".to_owned());
+    assert_eq!(rows[0], (figure, design, "RGB to YUV".to_owned(), 0.98, 1, 0.98, 0.98));
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn claim<'o>(outcome: &'o Outcome, says: &str) -> &'o Claim {
 fn talk() -> String {
     let text = plan(&superpages::paper::PAPER, "superpages");
     let cut = text
-        .replace("memory_mib = 512", "memory_mib = 32")
+        .replace("memory_mib = 512", "memory_mib = 64")
         .replace("heap_kib = 4096", "heap_kib = 64")
         .replace("written_pages = 256", "written_pages = 4")
         .replace(
@@ -48,7 +48,7 @@ fn talk() -> String {
         .replace("quick = [1, 16, 64, 256, 512, 2048]", "quick = [1]")
         .replace("quick = 3 }\nloop", "quick = 2 }\nloop")
         .replace("quick = 2 } }", "quick = 1 } }");
-    assert!(cut.contains("memory_mib = 32") && cut.contains("quick = [1]"));
+    assert!(cut.contains("memory_mib = 64") && cut.contains("quick = [1]"));
     cut
 }
 
@@ -71,7 +71,7 @@ fn clang_never_ran_and_a_product_is_an_identity() {
 
 #[test]
 fn another_processor_is_not_comparable() {
-    let outcome = run(&talk().replace("memory_mib = 32", "memory_mib = 32\ntlb_entries = 32"));
+    let outcome = run(&talk().replace("memory_mib = 64", "memory_mib = 64\ntlb_entries = 32"));
     assert!(outcome.result.claims.iter().all(|claim| claim.verdict() == Verdict::NotComparable));
 }
 

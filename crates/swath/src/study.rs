@@ -261,8 +261,9 @@ fn plans(args: &StudyArgs) -> Result<Plans, Failure> {
 
 /// A name that is no study's, and the one that is meant.
 fn unknown(wanted: &str, names: &[String]) -> String {
-    let likeness = |name: &&String| (strsim::jaro_winkler(wanted, name) * 1e6) as u64;
-    let nearest = names.iter().max_by_key(likeness).filter(|name| likeness(name) >= 800_000);
+    let likeness =
+        |name: &&String| (strsim::normalized_damerau_levenshtein(wanted, name) * 1e6) as u64;
+    let nearest = names.iter().max_by_key(likeness).filter(|name| likeness(name) >= 700_000);
     match nearest {
         Some(name) => format!("no study {wanted:?}; did you mean {name}?"),
         None => format!("no study {wanted:?}; there are {}", names.join(", ")),

@@ -292,7 +292,7 @@ fn studies_run() {
         let mut whole = toml::Value::Table(plan);
         quick(&mut whole, "repeats", 1);
         let path = dir.path().join(format!("{name}.toml"));
-        std::fs::write(&path, whole.to_string()).unwrap();
+        std::fs::write(&path, toml::to_string(&whole).unwrap()).unwrap();
         let out = dir.path().to_str().unwrap();
         let args = ["study", "--plan", path.to_str().unwrap(), "--quick", "--out", out];
         let output = swath(&args);

@@ -152,14 +152,26 @@ fn parse(plan: &str, error: &toml::de::Error) -> PlanError {
 /// [`PlanError`], which names the key and the line.
 pub fn read<P: Plan>(name: &str, text: &str) -> Result<P, PlanError> {
     let plan: P = toml::from_str(text).map_err(|error| parse(name, &error))?;
-    plan.check().map_err(|Refused { key, why }| {
-        let key = match line_of(text, &key) {
-            Some(line) => format!("line {line}, {key}"),
-            None => key,
-        };
-        PlanError::Value { plan: name.to_owned(), key, why }
-    })?;
+    check_name(&plan.about().study).and_then(|()| plan.check()).map_err(
+        |Refused { key, why }| {
+            let key = match line_of(text, &key) {
+                Some(line) => format!("line {line}, {key}"),
+                None => key,
+            };
+            PlanError::Value { plan: name.to_owned(), key, why }
+        },
+    )?;
     Ok(plan)
+}
+
+/// Refuses a name that cannot be a directory's on every system.
+fn check_name(study: &str) -> Result<(), Refused> {
+    let fits = |part: &str| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+    };
+    require(study.split('-').all(fits), "about.study", || {
+        format!("{study:?}: only lower-case letters, digits and single hyphens inside")
+    })
 }
 
 /// The line of a key, from 1.
