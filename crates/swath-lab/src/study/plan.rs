@@ -10,6 +10,8 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::study::results::is_study_name;
+
 /// Reasons why a plan cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -58,18 +60,6 @@ pub struct Head {
     pub seed: u64,
     /// The purpose of the study, as an opening to its finding.
     pub purpose: String,
-}
-
-/// The head of a plan: it names its study.
-pub trait Named {
-    /// The study's name.
-    fn study(&self) -> &str;
-}
-
-impl Named for Head {
-    fn study(&self) -> &str {
-        &self.study
-    }
 }
 
 /// A study's plan.
@@ -166,10 +156,7 @@ pub fn read<P: Plan>(name: &str, text: &str) -> Result<P, PlanError> {
 
 /// Refuses a name that cannot be a directory's on every system.
 fn check_name(study: &str) -> Result<(), Refused> {
-    let fits = |part: &str| {
-        !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
-    };
-    require(study.split('-').all(fits), "about.study", || {
+    require(is_study_name(study), "about.study", || {
         format!("{study:?}: only lower-case letters, digits and single hyphens inside")
     })
 }

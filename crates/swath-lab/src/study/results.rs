@@ -288,16 +288,22 @@ pub fn check_pair(result: &StudyResult, host: Option<&HostResult>) -> Result<(),
     check_figures(result.figures.iter().chain(&host.figures))
 }
 
+/// Returns true if a study's name can be a directory's name on every system: lower-case
+/// letters, digits and single hyphens inside.
+pub(crate) fn is_study_name(study: &str) -> bool {
+    let fits = |part: &str| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+    };
+    study.split('-').all(fits)
+}
+
 fn check_parts(
     study: &str,
     figures: &[Figure],
     series: &[Series],
     claims: &[Claim],
 ) -> Result<(), ResultError> {
-    let fits = |part: &str| {
-        !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
-    };
-    if !study.split('-').all(fits) {
+    if !is_study_name(study) {
         return Err(ResultError::StudyName(study.to_owned()));
     }
     check_figures(figures.iter())?;

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::source::real::{InputError, RealInput};
 use crate::study::grid::{Grid, Metrics, Value};
-use crate::study::plan::{Named, PlanError};
+use crate::study::plan::{Head, PlanError};
 use crate::study::results::{HostResult, ResultError, StudyResult};
 
 /// An observer of a run.
@@ -40,11 +40,11 @@ impl Run<'_> {
     /// The first error in that order, or [`StudyError::Interrupted`].
     pub fn points<P: Sync, R: Send>(
         &self,
-        about: &impl Named,
+        about: &Head,
         points: &[P],
         measure: impl Fn(&P) -> Result<R, StudyError> + Sync,
     ) -> Result<Vec<R>, StudyError> {
-        self.watch.begin(about.study(), points.len() as u64);
+        self.watch.begin(&about.study, points.len() as u64);
         let results: Vec<Result<R, StudyError>> = points
             .par_iter()
             .map(|point| {
@@ -68,7 +68,7 @@ impl Run<'_> {
     /// As for [`points`](Self::points).
     pub fn grid<P: Sync>(
         &self,
-        about: &impl Named,
+        about: &Head,
         axes: &[&str],
         seeds: u64,
         points: &[P],
