@@ -150,17 +150,17 @@ fn frames_are_handed_out_once() {
         let other = Arc::clone(&front);
         let there = thread::spawn(move || {
             let cpu = other.on(1).unwrap();
-            let frame = cpu.get();
-            frame.inspect(|&frame| cpu.put(frame).unwrap());
-            cpu.get()
+            let frame = cpu.allocate_frame();
+            frame.inspect(|&frame| cpu.free_frame(frame).unwrap());
+            cpu.allocate_frame()
         });
-        let here = front.on(0).unwrap().get();
+        let here = front.on(0).unwrap().allocate_frame();
         let there = there.join().unwrap();
         assert!(here.is_some() || there.is_some());
         assert!(here.is_none() || here != there);
         front.check().unwrap();
         for frame in here.into_iter().chain(there) {
-            front.on(0).unwrap().put(frame).unwrap();
+            front.on(0).unwrap().free_frame(frame).unwrap();
         }
         assert_eq!(front.free_frames(), 3);
         front.check().unwrap();
@@ -177,7 +177,7 @@ fn a_double_free_fails() {
         let frame = Pfn::new(2);
         let alone = |cpu| {
             let front = Arc::clone(&front);
-            thread::spawn(move || front.on(cpu).unwrap().put(frame))
+            thread::spawn(move || front.on(cpu).unwrap().free_frame(frame))
         };
         let (zero, one) = (alone(0), alone(1));
         let whole = front.free(Extent::new(Pfn::new(0), 4));
@@ -200,7 +200,7 @@ fn a_rollback_is_not_seen() {
         front.allocate(4, &mut |_| ()).unwrap();
         front.free(Extent::new(Pfn::new(65), 1)).unwrap();
         let other = Arc::clone(&front);
-        let there = thread::spawn(move || other.on(1).unwrap().put(Pfn::new(62)));
+        let there = thread::spawn(move || other.on(1).unwrap().free_frame(Pfn::new(62)));
         let whole = front.free(Extent::new(Pfn::new(62), 4));
         assert_eq!(there.join().unwrap(), Ok(()));
         // The one that was free before, or the one that the other freed.
@@ -225,7 +225,7 @@ fn flushing_meets_draining() {
             // Two fill the buffer, the third makes it flush. (Frames below 64
             // would go into the word of the new slot, whose base is 0.)
             for frame in [69, 67, 68] {
-                cpu.put(Pfn::new(frame)).unwrap();
+                cpu.free_frame(Pfn::new(frame)).unwrap();
             }
         });
         let pair = front.allocate_aligned(Order::known(1));
