@@ -186,7 +186,8 @@ fn sum_up(args: &StudyArgs, written: &[Written], index: &Path) {
         let index = index.to_string_lossy();
         say!("{}", json!({ "studies": studies, "verdicts": total.to_json(), "index": index }));
     } else {
-        say!("{total} in {} studies; open {}", written.len(), index.display());
+        let noun = if written.len() == 1 { "study" } else { "studies" };
+        say!("{total} in {} {noun}; open {}", written.len(), index.display());
     }
 }
 

@@ -462,7 +462,7 @@ impl<'a> Picture<'a> {
         };
         let mut text = format!("{kind}. x: {}. y: {}.", self.figure.x_label, self.figure.y_label);
         for one in &self.series {
-            let ys: Vec<f64> = one.points.iter().map(Point::y).collect();
+            let ys: Vec<f64> = one.points.iter().map(|point| point.y).collect();
             let show = |value| crate::study::results::Unit::Number.show(value);
             text += &match extent(&ys) {
                 None => format!(" {}: no data.", one.design),

@@ -87,11 +87,6 @@ impl Grid {
         self.cells.push(Cell { at, metrics });
     }
 
-    /// Number of seeds; 0 if nothing depends on one.
-    pub const fn seeds(&self) -> usize {
-        self.seeds
-    }
-
     /// Values of an axis in the order of their first use.
     pub fn values(&self, axis: &str) -> Vec<&Value> {
         let Some(axis) = self.axes.iter().position(|name| name == axis) else {
@@ -149,11 +144,6 @@ impl Grid {
             Some(self.evidence(of).ok()?.point(cell.at(axis)?.clone()))
         });
         points.collect()
-    }
-
-    /// Number of cells.
-    pub const fn len(&self) -> usize {
-        self.cells.len()
     }
 
     /// Returns true if nothing was measured.

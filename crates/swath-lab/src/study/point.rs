@@ -92,17 +92,6 @@ impl Point {
     pub fn with_spread(self, spread: Option<Spread>) -> Self {
         Self { spread, ..self }
     }
-
-    /// The same place on the x axis with another value.
-    #[must_use]
-    pub fn with_y(&self, y: f64) -> Self {
-        Self::new(self.x.clone(), y)
-    }
-
-    /// The measured value.
-    pub const fn y(&self) -> f64 {
-        self.y
-    }
 }
 
 impl From<(f64, f64)> for Point {

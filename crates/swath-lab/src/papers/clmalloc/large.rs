@@ -6,13 +6,13 @@ use rand_pcg::Pcg64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::host::machine::host_name;
 #[cfg(target_os = "linux")]
 use crate::papers::clmalloc::blocks::times;
 use crate::papers::clmalloc::load::share;
 use crate::papers::clmalloc::rounds::{
     Times, oversubscribed, seed, side_by_side, threads_remark, threads_title,
 };
-use crate::papers::page_buddy::allocation::host_name;
 use crate::study::bounds::{Ascending, Bounded, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, mean, metrics};

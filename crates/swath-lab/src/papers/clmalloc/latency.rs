@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use swath_frame::segment::FrameSupply;
 
 use crate::host::count::CountError;
+use crate::host::machine::host_name;
 use crate::papers::clmalloc::areas::{AreasPlan, Mib};
 use crate::papers::clmalloc::timing;
 use crate::papers::clmalloc::timing::{Job, RoundTimes, allocate_all, search_us};
 use crate::papers::clmalloc::variant::{Setting, Variant};
-use crate::papers::page_buddy::allocation::host_name;
 use crate::study::bounds::{Ascending, Bounded, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, metrics};

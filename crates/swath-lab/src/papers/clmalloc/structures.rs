@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::host::machine::host_name;
 use crate::papers::clmalloc::load::{Part, Structure, parts};
 #[cfg(target_os = "linux")]
 use crate::papers::clmalloc::records;
@@ -11,7 +12,6 @@ use crate::papers::clmalloc::rounds::{
     Times, oversubscribed, seed, side_by_side, threads_remark, threads_title,
 };
 use crate::papers::clmalloc::ycsb::Workload;
-use crate::papers::page_buddy::allocation::host_name;
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Metrics, mean, metrics};

@@ -13,7 +13,7 @@ use swath_arch::Extent;
 use swath_trace::machine::UnknownFrames;
 
 use crate::host::count::{CountError, Counter, Marks};
-pub(crate) use crate::host::machine::host_name;
+use crate::host::machine::host_name;
 use crate::papers::page_buddy::lists::{self, BBS, MaxOrder, PBS, PbsVariant};
 use crate::papers::page_buddy::setting::{BlockFrames, check_free};
 use crate::papers::page_buddy::subject::{
