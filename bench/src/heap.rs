@@ -22,6 +22,7 @@ use std::ptr::{
 use swath_heap::{ByteAllocator, HalfFit, Headers, Links, Resident, Tlsf, Trusting};
 
 use crate::failure::Failure;
+use crate::random::Random;
 
 const SLOTS: usize = 8192;
 const WARM_UP: usize = 50_000;
@@ -171,17 +172,6 @@ fn find(name: &str) -> Result<&'static Contender, Failure> {
     found.ok_or_else(|| Failure::Setup(format!("no heap {name:?}")))
 }
 
-struct Xorshift(u64);
-
-impl Xorshift {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-}
-
 /// A call of the trace.
 enum Call {
     Malloc(usize),
@@ -202,17 +192,17 @@ fn trace(
     steps: usize,
     call: &mut dyn FnMut(Call, bool) -> Result<Option<NonNull<u8>>, Failure>,
 ) -> Result<Calls, Failure> {
-    let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
     let mut slots: Vec<Option<NonNull<u8>>> = vec![None; SLOTS];
     let mut calls = Calls::default();
     for step in 0..steps {
         let counts = step >= WARM_UP;
-        let slot = &mut slots[(random.next() >> 51) as usize];
+        let slot = &mut slots[(random.word() >> 51) as usize];
         if let Some(at) = slot.take() {
             calls.frees += u64::from(counts);
             call(Call::Free(at), counts)?;
         } else {
-            let u = (random.next() >> 11) as f64 / (1_u64 << 53) as f64;
+            let u = (random.word() >> 11) as f64 / (1_u64 << 53) as f64;
             let size = (16.0 * (12.0 * u).exp2()) as usize;
             calls.mallocs += u64::from(counts);
             *slot = call(Call::Malloc(size), counts)?;

@@ -9,12 +9,17 @@ impl Random {
         Self(seed)
     }
 
-    /// A number below `end`, which is below 2^32.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    /// Any 64-bit number.
+    pub(crate) fn word(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) * end) >> 32
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `end`, which is below 2^32.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        ((self.word() >> 32) * end) >> 32
     }
 
     /// Shuffles as Fisher and Yates do.

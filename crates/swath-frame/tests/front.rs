@@ -6,6 +6,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use lock_api::{GuardSend, RawMutex};
+use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::front::{Front, FrontError, NoSuchCpu, Slot};
 use swath_frame::{
@@ -118,19 +119,6 @@ fn refusal(
     })
 }
 
-/// An xorshift generator (Marsaglia, 2003), so that a printed seed repeats a
-/// run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % end
-    }
-}
-
 fn slots(cpus: usize) -> Vec<Slot<YieldLock>> {
     (0..cpus).map(|_| Slot::new()).collect()
 }
@@ -145,7 +133,7 @@ fn bits<A: FrameAllocator>(allocator: &A) -> Vec<AtomicUsize> {
 fn every_operation_agrees_with_a_set() {
     for seed in 1..=40 {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         // Three areas with holes, one of a single frame, and a CPU count that
         // makes buffers overflow in some runs and starve in others.
         let frames = (100..300).chain(500..501).chain(640..1000 + random.below(3000));
@@ -379,7 +367,7 @@ fn stress(pool: impl FrameAllocator + Send, frames_end: u64, threads: u64, seed:
             let (front, shelf, start, acquire, release) =
                 (&front, &shelf, &start, &acquire, &release);
             scope.spawn(move || {
-                let mut random = Random(seed * 1000 + thread + 1);
+                let mut random = Random::new(seed * 1000 + thread + 1);
                 let cpu = front.on(thread as usize).unwrap();
                 let mut mine: Vec<Extent> = Vec::new();
                 start.wait();
@@ -486,7 +474,7 @@ fn racing_double_frees_succeed_once() {
             for thread in 0..4 {
                 let (front, start, freed) = (&front, &start, &freed);
                 scope.spawn(move || {
-                    let mut random = Random(round * 4 + thread + 1);
+                    let mut random = Random::new(round * 4 + thread + 1);
                     let cpu = front.on(thread as usize).unwrap();
                     start.wait();
                     for _ in 0..100 {
