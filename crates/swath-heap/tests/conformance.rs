@@ -1,11 +1,9 @@
 //! The suite on both policies, all tiers, with and without a source of pages.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use support::{Account, Memory};
+use crate::support::{Account, Memory};
 use swath_heap::conformance::{Oracle, Plan, conform};
 use swath_heap::{
     Bins, Fit, GRANULE_BYTES, HEADER_BYTES, Hardening, Headers, Heap, Links, MIN_BLOCK_BYTES,

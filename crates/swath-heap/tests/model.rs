@@ -4,12 +4,10 @@
 //! The model keeps free and used extents in ordered maps and each class as a
 //! stack; it finds classes by trying, and no bits.
 
-mod support;
-
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 
-use support::Memory;
+use crate::support::Memory;
 use swath_arch::testing::Random;
 use swath_heap::conformance::size;
 use swath_heap::{

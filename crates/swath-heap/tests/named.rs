@@ -1,12 +1,10 @@
 //! Promises by name.
 
-mod support;
-
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use support::{Account, Memory};
+use crate::support::{Account, Memory};
 use swath_heap::{
     AllocateBytesError, ByteAllocator, Fit, FreeBytesError, GRANULE_BYTES, HEADER_BYTES, HalfFit,
     Headers, Heap, HeapPoolError, Links, LockedHeap, MIN_BLOCK_BYTES, POOL_OVERHEAD_BYTES,

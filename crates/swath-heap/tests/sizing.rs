@@ -1,11 +1,9 @@
 //! The pool that a set of sizes needs, and what half-fit's rounding costs.
 
-mod support;
-
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-use support::Memory;
+use crate::support::Memory;
 use swath_arch::testing::Random;
 use swath_heap::{
     ByteAllocator, Demand, Fit, GRANULE_BYTES, HalfFit, Heap, POOL_OVERHEAD_BYTES, PowersOfTwo,

@@ -1,12 +1,10 @@
 //! The RTMMU and the conventional unit: what they grant against the conditions as
 //! `swath_arch::validity` states them, and when, against closed formulas.
 
-mod rtmmu_arrays;
-
 use std::cell::{Cell, RefCell};
 
+use crate::rtmmu_arrays::{ARRAYS, Arrays, BASE, K, OPERATIONS, PAGES, TABLE, arrays_unit, byte};
 use proptest::prelude::*;
-use rtmmu_arrays::{ARRAYS, Arrays, BASE, K, OPERATIONS, PAGES, TABLE, arrays_unit, byte};
 use swath_arch::testing::Random;
 use swath_arch::{
     BASE_PAGE_BYTES, BusError, NodeTables, Pfn, PhysAddr, PhysMemory, SliceMemory, ValidityTables,

@@ -1,8 +1,6 @@
 //! The RTMMU with a TLB: rights, stale entries, invalidation and counters.
 
-mod rtmmu_arrays;
-
-use rtmmu_arrays::{ARRAYS, Arrays, OPERATIONS, PAGES, arrays_unit, byte};
+use crate::rtmmu_arrays::{ARRAYS, Arrays, OPERATIONS, PAGES, arrays_unit, byte};
 use swath_arch::{PageRange, Vpn};
 use swath_hw::{
     Cycle, Geometry, Operation, PageRights, PortReads, RtFault, RtLatency, Rtmmu, UnmappedCause,

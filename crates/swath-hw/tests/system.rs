@@ -1,16 +1,14 @@
 //! The timed system: closed formulas held exactly, conservation, order and fairness.
 
-mod system_tables;
-
 use std::collections::{HashMap, HashSet};
 
+use crate::system_tables::{AT, DATA, PCAD, TRAD, Tables, mmu, raster, read, regime, run, write};
 use swath_arch::VirtAddr;
 use swath_arch::testing::Random;
 use swath_hw::{
     Cycle, Geometry, Hierarchy, HierarchyConfig, Mmu, SharedBuffer, System, SystemConfig,
     SystemEvent, SystemStats, Transaction, Translate, Wiring, WriteResponse,
 };
-use system_tables::{AT, DATA, PCAD, TRAD, Tables, mmu, raster, read, regime, run, write};
 
 // The memory of SystemConfig::paper(), unloaded: to a closed bank, to an open row.
 const CLOSED: Cycle = 5 + 5 + 4;

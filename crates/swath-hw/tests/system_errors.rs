@@ -1,14 +1,14 @@
 //! Runs of the timed system that end early, and systems that are refused.
 
-mod system_tables;
-
+use crate::system_tables::{
+    DATA, PCAD, READ_ONLY, TRAD, Tables, mmu, raster, read, regime, run, write,
+};
 use swath_arch::{PhysAddr, VirtAddr};
 use swath_hw::system::{System, SystemConfig, SystemConfigError, SystemErrorCause};
 use swath_hw::{
     Denied, DramConfigError, Hierarchy, HierarchyConfig, InterconnectConfig, IommuConfig,
     OfferError, SharedBuffer, Transaction, TranslationFault,
 };
-use system_tables::{DATA, PCAD, READ_ONLY, TRAD, Tables, mmu, raster, read, regime, run, write};
 
 #[test]
 fn what_goes_wrong_names_master_transaction_and_address() {

@@ -5,10 +5,9 @@
 //! that could happen, in the order that the system promises. Random
 //! systems and streams must show the same events in the same cycles.
 
-mod system_tables;
-
 use std::collections::{HashSet, VecDeque};
 
+use crate::system_tables::{AT, DATA, PCAD, TRAD, Tables, read, regime, write};
 use swath_arch::testing::Random;
 use swath_arch::{Coalescing, PhysAddr, PhysMemory, VirtAddr};
 use swath_hw::system::{System, SystemConfig, SystemErrorCause, SystemEvent};
@@ -18,7 +17,6 @@ use swath_hw::{
     Translate, WalkOrder, WritePolicy,
 };
 use swath_hw::{Hierarchy, HierarchyConfig};
-use system_tables::{AT, DATA, PCAD, TRAD, Tables, read, regime, write};
 
 /// A cycle without an event for so long is the end, or there will be none.
 const SILENCE: Cycle = 5000;

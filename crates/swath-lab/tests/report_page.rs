@@ -1,8 +1,6 @@
 //! The report's files and its page: what stands in them, that hostile text
 //! stays text, and how a browser shows it.
 
-mod judged;
-
 use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use judged::judged;
+use crate::judged::judged;
 use proptest::prelude::*;
 use swath_lab::report::figure::{Palette, draw, stand_alone, stylesheet};
 use swath_lab::report::write::{check_place, find_studies, write_index, write_study};

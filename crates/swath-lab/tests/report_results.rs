@@ -1,9 +1,7 @@
 //! Results as data: JSON there and back, judgements that follow from figures,
 //! and invariants that are refused by name.
 
-mod judged;
-
-use judged::judged;
+use crate::judged::judged;
 use proptest::prelude::*;
 use swath_lab::study::results::{
     Claim, ClaimFault, Figure, FigureKind, HostResult, MAGNITUDE_MAX, PaperFigure, Point,

@@ -1,12 +1,10 @@
 //! Wrong pointers of every kind, refusals of the source at every call, and
 //! what an ill-made pool is told.
 
-mod support;
-
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 
-use support::{Arena, Block, Heap, arena, size};
+use crate::support::{Arena, Block, Heap, arena, size};
 use swath_arch::testing::Random;
 use swath_pool::*;
 use swath_pool::{BufferAllocateError, BufferFreeError, BufferResizeError};
@@ -241,7 +239,7 @@ fn a_source_that_fails_at_any_call_costs_nothing() {
 
 #[test]
 fn an_ill_made_pool_is_refused() {
-    use support::Lock;
+    use crate::support::Lock;
     let superblocks: Vec<_> = (0..4).map(|_| Superblock::new()).collect();
     let returned: Vec<_> = (0..4).map(|_| Returned::new()).collect();
     let heaps = [HeapSlot::new()];

@@ -2,6 +2,7 @@
 //! pool.
 #![cfg(target_os = "linux")]
 
+#[allow(dead_code, reason = "the suite uses all of it")]
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,13 +1,11 @@
 //! The buffer pool beside a model: a list of the blocks in use, each with its
 //! bytes.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 
-use support::{Arena, Block, CROWDED, Heap, arena, size};
+use crate::support::{Arena, Block, CROWDED, Heap, arena, size};
 use swath_arch::testing::Random;
 use swath_pool::*;
 use swath_pool::{BufferFreeError, BufferResizeError};

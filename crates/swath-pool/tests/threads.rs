@@ -1,13 +1,11 @@
 //! The buffer pool under several threads: every byte has one owner at a time.
 
-mod support;
-
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Barrier, Mutex};
 
-use support::{Block, CROWDED, arena, size};
+use crate::support::{Block, CROWDED, arena, size};
 use swath_arch::testing::Random;
 use swath_pool::*;
 

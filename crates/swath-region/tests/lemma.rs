@@ -2,12 +2,10 @@
 //! ever to be initialised. Each case of its proof, and a check by enumeration of
 //! every history of a small space with every garbage in the arrays.
 
-mod machine;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use machine::{Memory, hardware};
+use crate::machine::{Memory, hardware};
 use swath_arch::{Extent, PageRange, Pfn, PhysAddr, ValidityTables, Vpn};
 use swath_region::{DenseTree, FramePool, Quota, RegionSpace, Rights, dense_tree_words};
 

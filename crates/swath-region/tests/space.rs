@@ -2,12 +2,10 @@
 //! naive model and against the hardware's rule; each error; each failure of memory; words
 //! touched.
 
-mod machine;
-
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::{Memory, hardware};
+use crate::machine::{Memory, hardware};
 use swath_arch::testing::Random;
 use swath_arch::{BusError, Extent, PageRange, Pfn, PhysAddr, ValidityTables, Vpn};
 use swath_region::{

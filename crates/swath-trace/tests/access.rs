@@ -1,12 +1,10 @@
 //! Address traces: hand-written samples, round trips, compression, hostile
 //! input, and recording.
 
-mod files;
-
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
 
-use files::{cut_everywhere, file_of, read_all, turn_every_bit};
+use crate::files::{cut_everywhere, file_of, read_all, turn_every_bit};
 use proptest::prelude::*;
 use swath_arch::{PageRange, VirtAddr, Vpn};
 use swath_trace::access::{

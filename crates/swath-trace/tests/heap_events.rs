@@ -2,9 +2,7 @@
 
 #![allow(clippy::unusual_byte_groupings, reason = "the groups are the format's fields")]
 
-mod files;
-
-use files::{cut_everywhere, file_of, read_all, turn_every_bit};
+use crate::files::{cut_everywhere, file_of, read_all, turn_every_bit};
 use proptest::prelude::*;
 use swath_trace::access::Sampling;
 use swath_trace::container::FileError;

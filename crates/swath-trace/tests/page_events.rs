@@ -1,9 +1,7 @@
 //! Recordings of page events: round trips, hostile files, and the recordings
 //! that come with Swath.
 
-mod files;
-
-use files::{cut_everywhere, file_of, read_all, turn_every_bit};
+use crate::files::{cut_everywhere, file_of, read_all, turn_every_bit};
 use proptest::prelude::*;
 use swath_arch::{Order, Pfn};
 use swath_trace::container::FileError;

@@ -2,11 +2,9 @@
 //! for blocks far longer than they can say; what a reader may do with it; and
 //! what the operations cost in reads and writes.
 
-mod machine;
-
 use std::cell::RefCell;
 
-use machine::{Memory, Pool, Space, coalescings, spec};
+use crate::machine::{Memory, Pool, Space, coalescings, spec};
 use proptest::prelude::*;
 use swath_arch::testing::Random;
 use swath_arch::{

@@ -2,11 +2,9 @@
 //! each operation then has changed nothing, nothing is lost, and the same
 //! operation succeeds when it is tried again.
 
-mod machine;
-
 use std::cell::RefCell;
 
-use machine::{Memory, Pool, Space, coalescings, spec};
+use crate::machine::{Memory, Pool, Space, coalescings, spec};
 use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Format, Order, PageRange, Pfn, Vpn,
 };

@@ -1,10 +1,8 @@
 //! Descriptors computed by hand from the specifications' figures.
 
-mod machine;
-
 use std::cell::RefCell;
 
-use machine::{Memory, Pool, Space};
+use crate::machine::{Memory, Pool, Space};
 use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Format, MemoryKind, Order, Pfn, PhysAddr,
     PhysMemory, Vpn,

@@ -3,12 +3,10 @@
 //! compared with what `translate` says and with what the decoder written from
 //! the specifications reads in memory; refused operations must change nothing.
 
-mod machine;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use machine::{Memory, Pool, Space, coalescings, spec};
+use crate::machine::{Memory, Pool, Space, coalescings, spec};
 use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Format, MemoryKind, Order, PageRange, Pfn, Vpn,

@@ -1,11 +1,9 @@
 //! Address spaces over the page buddy system: the paper's Fig. 2 and Fig. 7
 //! from the allocator to the descriptors, and many spaces on one pool.
 
-mod machine;
-
 use std::cell::RefCell;
 
-use machine::{Memory, coalescings, spec};
+use crate::machine::{Memory, coalescings, spec};
 use swath_arch::testing::Random;
 use swath_arch::{Attributes, Coalescing, ContiguityField, Extent, Format, PageRange, Pfn, Vpn};
 use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap, PageBuddy};

@@ -5,12 +5,10 @@
 //! specifications, every frame is accounted for, and a TLB that remembers
 //! everything until it is told not to must not remember anything wrong.
 
-mod machine;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use machine::{Memory, Pool, Space, spec};
+use crate::machine::{Memory, Pool, Space, spec};
 use swath_arch::testing::Random;
 use swath_arch::{Attributes, Extent, Format, MemoryKind, Order, PageRange, Pfn, Vpn};
 use swath_vm::{

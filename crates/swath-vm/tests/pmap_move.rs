@@ -2,12 +2,10 @@
 //! joined and folded superpages, shared between spaces and within one; what that
 //! costs; and every access to memory made to fail in turn.
 
-mod machine;
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use machine::{Memory, Pool, spec};
+use crate::machine::{Memory, Pool, spec};
 use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, BusError, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, Vpn,

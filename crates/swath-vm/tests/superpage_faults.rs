@@ -3,11 +3,9 @@
 //! is as before or as it will be, nothing is lost, and the operation succeeds
 //! when it is tried again.
 
-mod machine;
-
 use std::cell::RefCell;
 
-use machine::{Memory, Pool, Space, spec};
+use crate::machine::{Memory, Pool, Space, spec};
 use swath_arch::{Attributes, Extent, Format, Order, PageRange, Pfn, Vpn};
 use swath_vm::{
     AddressSpace, KeptPermissions, PageAccess, Pmap, PmapError, ReverseMap, Site, Sizes, SpaceId,

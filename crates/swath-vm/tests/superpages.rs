@@ -2,11 +2,9 @@
 //! what is kept and recalled, when the TLBs are asked to forget, and all orders
 //! of small cases.
 
-mod machine;
-
 use std::cell::{Cell, RefCell};
 
-use machine::{Memory, Pool, Space, spec};
+use crate::machine::{Memory, Pool, Space, spec};
 use swath_arch::{
     Attributes, Coalescing, Extent, Format, MemoryKind, Order, PageRange, Pfn, PhysAddr,
     PhysMemory, Vpn,

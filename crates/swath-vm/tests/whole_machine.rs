@@ -6,12 +6,10 @@
 //! should and permits what it should; the content of each frame is that of its
 //! owner; TLBs hold nothing stale, and held nothing of a block while it was copied.
 
-mod machine;
-
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use machine::spec;
+use crate::machine::spec;
 use swath_arch::testing::Random;
 use swath_arch::{
     Attributes, BusError, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, SliceMemory,

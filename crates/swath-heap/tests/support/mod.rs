@@ -1,6 +1,4 @@
 //! Memory and sources of pages for the tests.
-#![allow(dead_code, reason = "each test program uses a part")]
-
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;

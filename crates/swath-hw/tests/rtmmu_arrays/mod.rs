@@ -1,8 +1,6 @@
 //! The arrays of 32 pages and a unit that reads them, for the tests of the RTMMU.
 
 // Each test uses a part.
-#![allow(dead_code)]
-
 use swath_arch::{PhysAddr, SliceMemory, ValidityTables, VirtAddr, validity};
 use swath_hw::{Geometry, Operation, PageTable, RtLatency, RtTables, Rtmmu};
 

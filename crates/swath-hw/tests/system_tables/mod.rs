@@ -1,8 +1,6 @@
 //! ARMv7 tables written word by word, for the tests of the timed system.
 
 // Each test uses a part.
-#![allow(dead_code)]
-
 use swath_arch::{
     Coalescing, ContiguityField, Format, Order, Pfn, PhysAddr, PhysMemory, Regime, SliceMemory,
     VirtAddr,

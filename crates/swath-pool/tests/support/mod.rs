@@ -1,6 +1,4 @@
 //! An arena in memory, a source that can refuse, and a pool over both.
-#![allow(dead_code, reason = "no test uses all of it")]
-
 use std::alloc::Layout;
 use std::cell::Cell;
 use std::ptr::NonNull;

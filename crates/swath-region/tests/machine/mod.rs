@@ -1,8 +1,6 @@
 //! Shared by the tests of regions: memory that starts full of garbage, and the
 //! hardware's rule for when a page is mapped, written from `swath_arch::validity`.
 
-#![allow(dead_code, reason = "each test uses its part")]
-
 use std::cell::{Cell, RefCell};
 
 use swath_arch::{BusError, PhysAddr, PhysMemory, ValidityTables};

@@ -1,8 +1,6 @@
 //! A small machine for the tests: memory and frames that can be made to fail,
 //! and a decoder of tables written from the specifications.
 
-#![allow(dead_code, reason = "each test uses its part of the machine")]
-
 pub(crate) mod spec;
 
 use std::cell::{Cell, RefCell};
@@ -102,11 +100,6 @@ impl Pool {
     pub(crate) fn taken_frames(&self) -> u64 {
         self.taken.iter().filter(|&&taken| taken).count() as u64
     }
-
-    pub(crate) fn is_taken(&self, frame: Pfn) -> bool {
-        self.taken[(frame.raw() - self.first) as usize]
-    }
-
     fn fails(&mut self) -> bool {
         self.requests += 1;
         let fail_in = self.fail_in;

@@ -1,0 +1,18 @@
+//! The tests of `swath-frame` in one program: it is linked once, and all of them share the cores.
+
+mod bank_conformance;
+mod bank_model;
+mod bitmap;
+mod front;
+mod linux;
+mod linux_conformance;
+mod linux_follow;
+mod machine;
+mod map;
+mod page_buddy;
+mod quick_fit;
+mod reservation;
+mod reservation_model;
+mod segment;
+mod segment_paper;
+mod segment_small;

@@ -1,0 +1,8 @@
+//! The tests of `swath-heap` in one program: it is linked once, and all of them share the cores.
+
+mod conformance;
+mod mapped;
+mod model;
+mod named;
+mod sizing;
+mod support;

@@ -1,0 +1,20 @@
+//! The tests of `swath-hw` in one program: it is linked once, and all of them share the cores.
+
+mod cache_model;
+mod dram;
+mod dram_golden;
+mod dram_reference;
+mod dram_timing;
+mod mmu;
+mod processor;
+mod rtmmu;
+mod rtmmu_arrays;
+mod rtmmu_tlb;
+mod superpage_walks;
+mod system;
+mod system_errors;
+mod system_model;
+mod system_tables;
+mod tlb_model;
+mod tlb_split;
+mod walker;

@@ -1,0 +1,20 @@
+//! The tests of `swath-lab` in one program: it is linked once, and all of them share the cores.
+
+mod clmalloc;
+mod cross_check;
+mod cross_check_superpages;
+mod green;
+mod green_machine;
+mod judged;
+mod kernel;
+mod page_buddy;
+mod page_follow;
+mod page_load;
+mod page_replay;
+mod plan;
+mod process;
+mod regions_meet_rtmmu;
+mod report_page;
+mod report_results;
+mod rt_heap;
+mod verdicts_small;

@@ -1,0 +1,7 @@
+//! The tests of `swath` in one program: it is linked once, and all of them share the cores.
+
+mod cl;
+mod green;
+mod program;
+mod real_memory;
+mod study_command;
