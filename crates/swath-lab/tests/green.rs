@@ -19,7 +19,7 @@ impl Watch for Quiet {
 }
 
 fn quick<R>(of: impl FnOnce(&Run<'_>) -> R) -> R {
-    of(&Run { quick: true, real: &RealInput::default(), watch: &Quiet })
+    of(&Run { quick: true, real: &RealInput::default(), watch: &Quiet, journal: None })
 }
 
 fn text(kind: &str) -> &'static str {

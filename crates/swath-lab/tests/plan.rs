@@ -27,7 +27,7 @@ impl Watch for Nobody {
 
 fn run_with<T>(quick: bool, does: impl FnOnce(&Run<'_>) -> T) -> T {
     let real = RealInput::default();
-    does(&Run { quick, real: &real, watch: &Nobody })
+    does(&Run { quick, real: &real, watch: &Nobody, journal: None })
 }
 
 #[test]

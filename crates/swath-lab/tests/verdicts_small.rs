@@ -24,7 +24,7 @@ fn plan(paper: &Paper, study: &str) -> &'static str {
 }
 
 fn run(text: &str) -> Outcome {
-    let run = Run { quick: true, real: &RealInput::default(), watch: &Silent };
+    let run = Run { quick: true, real: &RealInput::default(), watch: &Silent, journal: None };
     parse("test", text).unwrap_or_else(|error| panic!("{error}")).run(&run).unwrap()
 }
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
-use swath_lab::report::write::{self, ReportError};
+use swath_lab::report::folder::Folder;
+use swath_lab::report::write::{self, Rendered};
 use swath_lab::source::real::{Machine, RealInput};
 use swath_lab::study::claim::Tally;
+use swath_lab::study::journal::{Begun, Journal};
 use swath_lab::study::kind::{ReadyStudy, Uses};
 use swath_lab::study::registry;
 use swath_lab::study::results::{Claim, StudyResult};
@@ -53,6 +55,9 @@ pub(crate) struct StudyArgs {
     /// Threads; as many as processors if not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
+    /// Measure every point anew, whatever a run that did not end has measured.
+    #[arg(long)]
+    fresh: bool,
     /// Print the result of the command as JSON.
     #[arg(long)]
     json: bool,
@@ -86,7 +91,8 @@ pub(crate) fn run(args: &StudyArgs) -> Result<(), Failure> {
     let real = real_input(args, &plans)?;
     let bar = Bar::new();
     let named = !args.names.is_empty() || !args.plan.is_empty();
-    let run = Run { quick: args.quick || !(named || args.full), real: &real, watch: &bar };
+    let quick = args.quick || !(named || args.full);
+    let run = Run { quick, real: &real, watch: &bar, journal: None };
     if !args.check.is_empty() {
         check(&plans, &run);
         return Ok(());
@@ -97,15 +103,16 @@ pub(crate) fn run(args: &StudyArgs) -> Result<(), Failure> {
             return Err(Failure::new(2, format!("study {study:?} is given twice")));
         }
     }
-    write::check_place(&args.out).map_err(|error| Failure::new(2, error))?;
+    let folder = Folder::open(&args.out)?;
     watch_for_interrupts();
     let mut written = Vec::new();
-    let ran = run_all(args, &plans, &run, &bar, &mut written);
+    let ran = run_all(args, &folder, &plans, &run, &bar, &mut written);
     bar.0.finish_and_clear();
     // The studies that were finished have their page, whatever ended the run.
-    let index = if ran.is_ok() || !written.is_empty() { Some(index(&args.out)?) } else { None };
-    if let Some(index) = &index {
-        sum_up(args, &written, index);
+    if ran.is_ok() || !written.is_empty() {
+        let rendered = write::write_index(&folder)?;
+        warn_of(&rendered);
+        sum_up(args, &written, &rendered.index);
     }
     ran
 }
@@ -115,10 +122,13 @@ struct Written {
     study: String,
     directory: PathBuf,
     tally: Tally,
+    /// Points that a run before this one had measured, and all.
+    points: (u64, u64),
 }
 
 fn run_all(
     args: &StudyArgs,
+    folder: &Folder,
     plans: &Plans,
     run: &Run<'_>,
     bar: &Bar,
@@ -129,21 +139,72 @@ fn run_all(
         .build()
         .map_err(|error| Failure::new(1, error))?;
     for plan in plans {
-        let outcome = pool.install(|| plan.run(run))?;
+        let (journal, path) = journal(args, folder, plan.as_ref(), run, bar)?;
+        let run = Run { journal: Some(&journal), ..*run };
+        let outcome = pool.install(|| plan.run(&run))?;
         let (result, host) = (&outcome.result, &outcome.host);
-        write::write_study(&args.out, result, host.as_ref())
-            .map_err(|error| Failure::new(1, error))?;
+        write::write_study(folder, result, host.as_ref())?;
+        // What is in the report needs no journal.
+        let points = journal.counts();
+        drop(journal);
+        let _ = std::fs::remove_file(path);
         let tally = Tally::of(claims(&outcome));
         let directory = args.out.join(&result.study);
         bar.0.suspend(|| {
             if !args.json {
                 let (study, form) = (&result.study, form(result));
-                say!("{study:18} {form:14} {tally}   {}", directory.display());
+                let resumed = match points {
+                    (0, _) => String::new(),
+                    (resumed, all) => format!("resumed: {resumed} of {all} points   "),
+                };
+                say!("{study:18} {form:14} {tally}   {resumed}{}", directory.display());
             }
         });
-        written.push(Written { study: result.study.clone(), directory, tally });
+        written.push(Written { study: result.study.clone(), directory, tally, points });
     }
     Ok(())
+}
+
+/// Opens the journal of a study, and says what is in it.
+fn journal(
+    args: &StudyArgs,
+    folder: &Folder,
+    plan: &dyn ReadyStudy,
+    run: &Run<'_>,
+    bar: &Bar,
+) -> Result<(Journal, PathBuf), Failure> {
+    let study = &plan.about().study;
+    let key = plan.journal_key(run)?;
+    let path = folder.journal(study, &key);
+    for other in folder.journals(study)? {
+        if args.fresh {
+            std::fs::remove_file(&other)
+                .map_err(|error| Failure::new(1, format!("{}: {error}", other.display())))?;
+        } else if other != path {
+            bar.warn(&format!(
+                "{study}: {} is of another plan, seed or build and stays; --fresh removes it",
+                other.display()
+            ));
+        }
+    }
+    let (journal, begun) = Journal::open(&path, &key)?;
+    match begun {
+        Begun::Anew => {}
+        Begun::Resumed { points, cut_bytes } => {
+            let cut = match cut_bytes {
+                0 => String::new(),
+                bytes => format!("; {bytes} bytes at its end were no whole record"),
+            };
+            bar.warn(&format!(
+                "{study}: {points} points of a run that did not end are in its journal{cut}"
+            ));
+        }
+        Begun::Replaced => bar.warn(&format!(
+            "{}: not a journal of this plan, seed and build; begun anew",
+            path.display()
+        )),
+    }
+    Ok((journal, path))
 }
 
 fn claims(outcome: &Outcome) -> impl Iterator<Item = &Claim> {
@@ -156,18 +217,12 @@ fn form(result: &StudyResult) -> String {
     if result.n == 0 { form.to_owned() } else { format!("{form}, n = {}", result.n) }
 }
 
-fn index(out: &Path) -> Result<PathBuf, Failure> {
-    let (index, left_out) = write::write_index(out).map_err(|error| Failure::new(1, error))?;
-    for error in left_out {
-        warn(&error);
-    }
-    Ok(index)
-}
-
 /// Says what the page leaves out.
-fn warn(error: &ReportError) {
+pub(crate) fn warn_of(rendered: &Rendered) {
     use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "swath: left out of the page: {error}");
+    for error in &rendered.left_out {
+        let _ = writeln!(std::io::stderr(), "swath: left out of the page: {error}");
+    }
 }
 
 fn sum_up(args: &StudyArgs, written: &[Written], index: &Path) {
@@ -180,6 +235,7 @@ fn sum_up(args: &StudyArgs, written: &[Written], index: &Path) {
                     "study": one.study,
                     "results": one.directory.join("results.json").to_string_lossy(),
                     "verdicts": one.tally.to_json(),
+                    "points": { "all": one.points.1, "resumed": one.points.0 },
                 })
             })
             .collect();

@@ -3,6 +3,7 @@
 
 pub(crate) mod axis;
 pub mod figure;
+pub mod folder;
 pub(crate) mod page;
 pub(crate) mod palette;
 pub mod write;

@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 
 use crate::study::citation::Citation;
 use crate::study::claim::{Claim, Statement};
+use crate::study::journal::{self, JournalError};
 use crate::study::plan::{Head, Plan, PlanError, read};
 use crate::study::results::{Figure, HostResult, Series, StudyResult, check_pair};
 use crate::study::run::{Outcome, Run, StudyError};
@@ -139,6 +140,11 @@ pub trait ReadyStudy: Send + Sync {
     /// Statements of the paper, as places, words and the reason if none of the
     /// plan's runs can be compared.
     fn statements(&self, run: &Run<'_>) -> Vec<(String, Option<String>)>;
+    /// The key of its journal: all that its points follow from.
+    ///
+    /// # Errors
+    /// [`JournalError`] if a file that it names cannot be read.
+    fn journal_key(&self, run: &Run<'_>) -> Result<String, JournalError>;
     /// Runs it.
     ///
     /// # Errors
@@ -199,6 +205,10 @@ impl<S: Study> ReadyStudy for Ready<S> {
 
     fn statements(&self, run: &Run<'_>) -> Vec<(String, Option<String>)> {
         S::claims(&self.plan, run).iter().map(Statement::describe).collect()
+    }
+
+    fn journal_key(&self, run: &Run<'_>) -> Result<String, JournalError> {
+        journal::key(&self.plan_as_run(run), run)
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Outcome, StudyError> {

@@ -12,6 +12,7 @@ pub mod citation;
 pub mod claim;
 pub mod estimate;
 pub mod grid;
+pub mod journal;
 pub mod kind;
 pub mod paper;
 pub mod plan;

@@ -162,24 +162,18 @@ fn measure_times(plan: &LargePlan, run: &Run<'_>) -> Result<Grid, StudyError> {
         }
     }
     let repeats = Large::seeds(plan, run.quick);
-    let mut runs: Vec<Vec<Metrics>> = points.iter().map(|_| Vec::new()).collect();
-    run.watch.begin(&plan.about.study, repeats * points.len() as u64);
-    for &(how, threads, _) in &points {
-        // So that no round pays for memory that the pool never had.
-        round(plan, (how, threads, ROUND_REQUESTS), 0)?;
-    }
-    for repeat in 0..repeats {
-        for (&point, runs) in points.iter().zip(&mut runs) {
-            if run.watch.cancelled() {
-                return Err(StudyError::Interrupted);
-            }
-            runs.push(round(plan, point, repeat)?);
-            run.watch.point();
+    let mut warm = false;
+    let rounds = run.rounds(&plan.about, repeats, &points, |&point, repeat| {
+        for &(how, threads, _) in points.iter().filter(|_| !warm) {
+            // So that no round pays for memory that the pool never had.
+            round(plan, (how, threads, ROUND_REQUESTS), 0)?;
         }
-    }
+        warm = true;
+        round(plan, point, repeat)
+    })?;
     let repeats = usize::try_from(repeats).unwrap_or(usize::MAX);
     let mut grid = Grid::new(&[USE, THREADS, REQUESTS], repeats);
-    for (&(how, threads, count), runs) in points.iter().zip(&runs) {
+    for (&(how, threads, count), runs) in points.iter().zip(&rounds) {
         grid.add(vec![how.title().into(), threads.into(), count.into()], runs);
     }
     Ok(grid)

@@ -152,24 +152,18 @@ fn measure_times(plan: &StructuresPlan, run: &Run<'_>) -> Result<Grid, StudyErro
         }
     }
     let repeats = Structures::seeds(plan, run.quick);
-    let mut runs: Vec<Vec<Metrics>> = points.iter().map(|_| Vec::new()).collect();
-    run.watch.begin(&plan.about.study, repeats * points.len() as u64);
-    for &point in &points {
-        // So that no round pays for memory that the pool never had.
-        round(plan, run, point, 0)?;
-    }
-    for repeat in 0..repeats {
-        for (&point, runs) in points.iter().zip(&mut runs) {
-            if run.watch.cancelled() {
-                return Err(StudyError::Interrupted);
-            }
-            runs.push(round(plan, run, point, repeat)?);
-            run.watch.point();
+    let mut warm = false;
+    let rounds = run.rounds(&plan.about, repeats, &points, |&point, repeat| {
+        for &point in points.iter().filter(|_| !warm) {
+            // So that no round pays for memory that the pool never had.
+            round(plan, run, point, 0)?;
         }
-    }
+        warm = true;
+        round(plan, run, point, repeat)
+    })?;
     let repeats = usize::try_from(repeats).unwrap_or(usize::MAX);
     let mut grid = Grid::new(&[STRUCTURE, THREADS, WORKLOAD], repeats);
-    for (&(structure, threads, workload), runs) in points.iter().zip(&runs) {
+    for (&(structure, threads, workload), runs) in points.iter().zip(&rounds) {
         let at = vec![structure.name().into(), threads.into(), workload.name().into()];
         grid.add(at, runs);
     }

@@ -56,7 +56,7 @@ fn check(plan: &WorkingSetPlan) -> Result<(), Refused> {
 const SHIPPED_COMPILER: &[u8] = include_bytes!("../../../data/cc1.swtrace");
 
 /// The working sets of a recording.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 struct Windows {
     /// The pages referenced in each window, each window ascending.
     pages: Vec<Vec<u64>>,
@@ -66,7 +66,7 @@ struct Windows {
 }
 
 /// The place of windows: the accesses of each period from `from` to `to`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Shape {
     period: u64,
     from: u64,
@@ -185,6 +185,7 @@ fn forget(resident: &mut HashSet<u64>, event: TraceEvent) {
 }
 
 /// A recording by name.
+#[derive(Serialize, Deserialize)]
 struct Recording {
     name: String,
     windows: Windows,

@@ -329,22 +329,21 @@ fn time_all(
 ) -> Result<Grid, StudyError> {
     let seeds = Allocation::seeds(plan, run.quick);
     let demands = plan.demands(run.quick);
-    let mut grid = Grid::new(&COST_AXES, usize::try_from(seeds).unwrap_or(usize::MAX));
-    for memory in plan.memories(run.quick, run.real.memory.as_deref()) {
-        for work in Work::ALL {
-            let of_seed = |repeat| {
-                if run.watch.cancelled() {
-                    return Err(StudyError::Interrupted);
-                }
-                let times = time(plan.about.seed, demands, subjects, memory, work, repeat);
-                times.map_err(|what| plan.failed(what))
-            };
-            let times: Result<Vec<Vec<f64>>, StudyError> = (0..seeds).map(of_seed).collect();
-            let times = times?;
-            for (s, subject) in subjects.iter().enumerate() {
-                let runs = times.iter().map(|of_seed| metrics([("nanoseconds", of_seed[s])]));
-                grid.add(at(work, subject, &memory), &runs.collect::<Vec<_>>());
-            }
+    let seeds_each = usize::try_from(seeds).unwrap_or(usize::MAX);
+    let mut grid = Grid::new(&COST_AXES, seeds_each);
+    let memories = plan.memories(run.quick, run.real.memory.as_deref());
+    let cells = memories.iter().flat_map(|memory| Work::ALL.map(|work| (memory, work)));
+    let cells: Vec<(&Memory<'_>, Work)> = cells.collect();
+    let jobs = cells.iter().flat_map(|cell| (0..seeds).map(move |repeat| (cell, repeat)));
+    let jobs: Vec<(&(&Memory<'_>, Work), u64)> = jobs.collect();
+    let times = run.points_in_turn(&plan.about, &jobs, |&(&(memory, work), repeat)| {
+        let times = time(plan.about.seed, demands, subjects, *memory, work, repeat);
+        times.map_err(|what| plan.failed(what))
+    })?;
+    for (&(memory, work), times) in cells.iter().zip(times.chunks(seeds_each)) {
+        for (s, subject) in subjects.iter().enumerate() {
+            let runs = times.iter().map(|of_seed| metrics([("nanoseconds", of_seed[s])]));
+            grid.add(at(work, subject, memory), &runs.collect::<Vec<_>>());
         }
     }
     Ok(grid)

@@ -9,10 +9,10 @@ use crate::host::memory::HostFacts;
 use crate::papers::real_time::instructions::{Counted, Sampled, StepSampling};
 use crate::papers::real_time::plan::{FITTED, SizePlan, SyntheticPlan};
 use crate::papers::real_time::real::{RealReleases, Releases};
-use crate::papers::real_time::run::{Counts, Observed, count, count_child, run as run_workload};
+use crate::papers::real_time::run::{Counts, count, count_child, run as run_workload};
 use crate::papers::real_time::system::SystemName;
 use crate::papers::real_time::words;
-use crate::papers::real_time::words::{SYSTEM, numbers, ratio};
+use crate::papers::real_time::words::{SYSTEM, Scatter, numbers, ratio};
 use crate::study::bounds::{Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Metrics, Missing, View, largest};
@@ -59,7 +59,7 @@ pub struct RuntimesFound {
     /// Words and cycles by system.
     words: Grid,
     /// The first seed.
-    first: Vec<(SystemName, Observed)>,
+    first: Vec<(SystemName, Scatter)>,
     /// Instructions by system, or the reason why they were not counted.
     counted: Result<Counted, String>,
     /// This machine.
@@ -67,11 +67,12 @@ pub struct RuntimesFound {
 }
 
 /// One run: its numbers, its sample of calls if they are to be stepped, and for the first seed
-/// all of it.
+/// the points of its figures.
+#[derive(Serialize, Deserialize)]
 struct Ran {
     numbers: Metrics,
     sampled: Option<Sampled>,
-    first: Option<Observed>,
+    first: Option<Scatter>,
 }
 
 impl Study for Runtimes {
@@ -98,7 +99,8 @@ impl Study for Runtimes {
             let sample = || Sampled::of(system, plan.size.size(), workload, &observed, sampling);
             let sampled = (repeat < sampling.repeats.get()).then(sample);
             let numbers = numbers(&observed);
-            Ok(Ran { numbers, sampled, first: (repeat == 0).then_some(observed) })
+            let first = (repeat == 0).then(|| Scatter::of(&observed));
+            Ok(Ran { numbers, sampled, first })
         })?;
         let seeds = usize::try_from(seeds).unwrap_or(usize::MAX);
         let mut words = Grid::new(&[SYSTEM], seeds);
@@ -108,12 +110,15 @@ impl Study for Runtimes {
         }
         let (mut first, mut sampled) = (Vec::new(), Vec::new());
         for ((system, _), ran) in jobs.into_iter().zip(ran) {
-            first.extend(ran.first.map(|observed| (system, observed)));
+            first.extend(ran.first.map(|found| (system, found)));
             sampled.extend(ran.sampled);
         }
         let counted = counted(plan, run, sampled)?;
-        let real = run.real.measure.then(|| Releases::measure(&plan.real, run.quick));
-        let real = real.transpose().map_err(failed)?;
+        let measured: &[()] = if run.real.measure { &[()] } else { &[] };
+        let measured = run.points_in_turn(&plan.about, measured, |()| {
+            Releases::measure(&plan.real, run.quick).map_err(failed)
+        })?;
+        let real = measured.into_iter().next();
         Ok(RuntimesFound { words, first, counted, real })
     }
 

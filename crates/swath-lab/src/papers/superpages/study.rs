@@ -61,10 +61,12 @@ impl Study for Superpages {
             grid.add(at, runs);
             rest = others;
         }
-        if run.real.measure {
+        let measured: &[()] = if run.real.measure { &[()] } else { &[] };
+        let measured = run.points_in_turn(&plan.about, measured, |()| {
             let real = real::measure(&plan.real, quick, plan.about.seed);
-            found.real = Some(real.map_err(|error| failed(error.to_string()))?);
-        }
+            real.map_err(|error| failed(error.to_string()))
+        })?;
+        found.real = measured.into_iter().next();
         Ok(found)
     }
 

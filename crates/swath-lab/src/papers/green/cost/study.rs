@@ -95,14 +95,16 @@ fn measure(plan: &CostPlan, run: &Run<'_>) -> Result<Found, StudyError> {
         let jobs: Vec<(usize, AllocatorName)> =
             (0..sequences.len()).flat_map(|s| MEASURED.map(|design| (s, design))).collect();
         // Times first, one at a time; then as many children as there are threads.
-        let times = time(&sequences[0], runs).map_err(failed)?;
-        let surveys: Result<Vec<Survey>, String> =
-            jobs.iter().map(|&(s, design)| Survey::new(design, &sequences[s], runs)).collect();
-        let surveys = surveys.map_err(failed)?;
+        let times = run.points_in_turn(&plan.about, &sequences[..1], |whole| {
+            time(whole, runs).map_err(failed)
+        })?;
+        let surveys = run.points_in_turn(&plan.about, &jobs, |&(s, design)| {
+            Survey::new(&plan.sampling, run.quick, design, &sequences[s]).map_err(failed)
+        })?;
         let points: Vec<_> = jobs.iter().zip(&surveys).collect();
         let measured = run.points(&plan.about, &points, |&(&(s, design), survey)| {
             survey
-                .measure(Cost::KIND, &plan.sampling, run.quick, design, &sequences[s])
+                .measure(Cost::KIND, design, &sequences[s])
                 .map_err(|error: CountError| failed(error.to_string()))
         })?;
         for (nth, (&(sequence, design), own)) in jobs.iter().zip(&measured).enumerate() {
@@ -116,7 +118,7 @@ fn measure(plan: &CostPlan, run: &Run<'_>) -> Result<Found, StudyError> {
             for (end, runs) in rows[nth].runs.iter_mut().enumerate() {
                 let mut metrics = costs(own, baseline, end);
                 if sequence == 0 {
-                    let ratio = times[nth][end] / times[0][end];
+                    let ratio = times[0][nth][end] / times[0][0][end];
                     metrics.push(("time_ratio".to_owned(), ratio));
                 }
                 runs.push(metrics);
