@@ -11,6 +11,7 @@ use swath_lab::source::real::{Machine, RealInput};
 use swath_lab::study::claim::Tally;
 use swath_lab::study::journal::{Begun, Journal};
 use swath_lab::study::kind::{ReadyStudy, Uses};
+use swath_lab::study::needs::{Limits, mib};
 use swath_lab::study::registry;
 use swath_lab::study::results::{Claim, StudyResult};
 use swath_lab::study::run::{Outcome, Run};
@@ -55,6 +56,11 @@ pub(crate) struct StudyArgs {
     /// Threads; as many as processors if not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
+    /// The most memory that a study may take, as in 3GiB; three quarters of the machine's if
+    /// not given. Fewer points are measured at a time within it, and a plan whose points do
+    /// not fit is refused.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory_limit: Option<u64>,
     /// Measure every point anew, whatever a run that did not end has measured.
     #[arg(long)]
     fresh: bool,
@@ -94,8 +100,7 @@ pub(crate) fn run(args: &StudyArgs) -> Result<(), Failure> {
     let quick = args.quick || !(named || args.full);
     let run = Run { quick, real: &real, watch: &bar, journal: None };
     if !args.check.is_empty() {
-        check(&plans, &run);
-        return Ok(());
+        return check(args, &plans, &run);
     }
     for (i, plan) in plans.iter().enumerate() {
         let study = &plan.about().study;
@@ -134,11 +139,14 @@ fn run_all(
     bar: &Bar,
     written: &mut Vec<Written>,
 ) -> Result<(), Failure> {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(args.jobs.unwrap_or(0).into())
-        .build()
-        .map_err(|error| Failure::new(1, error))?;
-    for plan in plans {
+    // Before any work: a plan that cannot be run is not found out about after hours.
+    let threads: Result<Vec<u64>, Failure> =
+        plans.iter().map(|plan| threads(args, plan.as_ref(), run)).collect();
+    for (plan, threads) in plans.iter().zip(threads?) {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(usize::try_from(threads).unwrap_or(1))
+            .build()
+            .map_err(|error| Failure::new(1, error))?;
         let (journal, path) = journal(args, folder, plan.as_ref(), run, bar)?;
         let run = Run { journal: Some(&journal), ..*run };
         let outcome = pool.install(|| plan.run(&run))?;
@@ -269,20 +277,70 @@ fn list(plans: &Plans, json: bool) {
     }
 }
 
-/// Prints each plan's statements, and which of them its machine or load rules
-/// out.
-fn check(plans: &Plans, run: &Run<'_>) {
+/// Threads that the user, or the machine, has for a study.
+fn jobs(args: &StudyArgs) -> u64 {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    args.jobs.map_or_else(cores, u64::from)
+}
+
+fn limits(args: &StudyArgs) -> Limits {
+    let here = Limits::here();
+    Limits { memory_bytes: args.memory_limit.unwrap_or(here.memory_bytes), ..here }
+}
+
+/// Threads on which a study keeps within the limits.
+fn threads(args: &StudyArgs, plan: &dyn ReadyStudy, run: &Run<'_>) -> Result<u64, Failure> {
+    plan.threads_within(run, jobs(args), limits(args)).map_err(|error| Failure::new(2, error))
+}
+
+/// Prints each plan's statements, which of them its machine or load rules out, and the memory
+/// that it takes. A plan that takes more than it may is refused.
+fn check(args: &StudyArgs, plans: &Plans, run: &Run<'_>) -> Result<(), Failure> {
+    let mut checked = Vec::new();
     for plan in plans {
         let statements = plan.statements(run);
         let apart = statements.iter().filter(|(_, incomparable)| incomparable.is_some()).count();
         let (study, of) = (&plan.about().study, statements.len());
+        let threads = threads(args, plan.as_ref(), run)?;
+        let memory = plan.needs(run).memory_bytes(threads);
+        checked.push(json!({
+            "study": study,
+            "statements": of,
+            "not_comparable": apart,
+            "threads": threads,
+            "memory_bytes": memory,
+            "memory_limit_bytes": limits(args).memory_bytes,
+        }));
+        if args.json {
+            continue;
+        }
         say!("{study}: can be run; {of} statements, {apart} of them not comparable");
+        let s = if threads == 1 { "" } else { "s" };
+        say!("  takes up to {} MiB of memory on {threads} thread{s}", mib(memory));
         for (statement, incomparable) in &statements {
             if let Some(why) = incomparable {
                 say!("  not comparable: {statement} ({why})");
             }
         }
     }
+    if args.json {
+        say!("{}", json!({ "plans": checked }));
+    }
+    Ok(())
+}
+
+/// A number of bytes with its unit: 512MiB, 3GiB, or bytes alone.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[digits.len()..].trim_start() {
+        "" | "B" => 0,
+        "KiB" | "K" => 10,
+        "MiB" | "M" => 20,
+        "GiB" | "G" => 30,
+        other => return Err(format!("{other:?} is none of B, KiB, MiB and GiB")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{digits:?} is no number"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| "more than 2^64 bytes".to_owned())
 }
 
 fn plans(args: &StudyArgs) -> Result<Plans, Failure> {

@@ -14,6 +14,7 @@ pub mod estimate;
 pub mod grid;
 pub mod journal;
 pub mod kind;
+pub mod needs;
 pub mod paper;
 pub mod plan;
 pub mod point;

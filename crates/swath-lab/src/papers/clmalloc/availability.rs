@@ -11,6 +11,7 @@ use crate::study::bounds::{Ascending, Bounded, Distinct};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Metrics, largest, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
@@ -109,6 +110,15 @@ impl Study for Availability {
 
     fn seeds(_: &AvailabilityPlan, _: bool) -> u64 {
         0
+    }
+
+    fn needs(plan: &AvailabilityPlan, _: &Run<'_>) -> Needs {
+        let most = plan.machines.iter().map(AreasPlan::total_mib).max().unwrap_or(0);
+        let sizes = (plan.sizes_mib.len() + plan.requests.len()) as u64;
+        let points = bytes(&[plan.machines.len() as u64, 4, sizes]);
+        Needs::small()
+            .once("sizes_mib", bytes(&[1024, points]))
+            .each("machines.0.areas_mib", bytes(&[2, MIB_FRAMES, most]))
     }
 
     fn measure(plan: &AvailabilityPlan, run: &Run<'_>) -> Result<Found, StudyError> {

@@ -17,6 +17,7 @@ use crate::study::bounds::{Ascending, Bounded, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, mean, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -101,6 +102,19 @@ impl Study for Large {
 
     fn seeds(plan: &LargePlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &LargePlan, run: &Run<'_>) -> Needs {
+        let (quick, most_kib) = (run.quick, plan.size_kib.1.get());
+        let last = |list: &Ascending<Bounded<1, 64>>| list.last().map_or(1, |last| last.get());
+        let threads = last(plan.threads.of(quick));
+        let requests = plan.requests.of(quick).last().map_or(1, |last| last.get());
+        // Blocks in use, of which both allocators keep some after they were freed.
+        let blocks = bytes(&[threads, plan.live.get(), most_kib << 10]);
+        Needs::small()
+            .once("size_kib", bytes(&[3, blocks]))
+            .once("requests", bytes(&[32, requests.max(ROUND_REQUESTS)]))
+            .each("requests", bytes(&[16, requests]))
     }
 
     fn measure(plan: &LargePlan, run: &Run<'_>) -> Result<Found, StudyError> {

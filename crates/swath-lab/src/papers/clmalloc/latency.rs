@@ -18,6 +18,7 @@ use crate::study::bounds::{Ascending, Bounded, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -86,6 +87,11 @@ impl Study for Latency {
     /// Times are of the host; all else is no matter of chance.
     fn seeds(_: &LatencyPlan, _: bool) -> u64 {
         0
+    }
+
+    fn needs(plan: &LatencyPlan, _: &Run<'_>) -> Needs {
+        // A child takes all memory of the machine before the first request, one at a time.
+        Needs::small().once("machine.areas_mib", bytes(&[1 << 20, plan.machine.total_mib()]))
     }
 
     fn measure(plan: &LatencyPlan, run: &Run<'_>) -> Result<Found, StudyError> {

@@ -13,6 +13,7 @@ use crate::papers::clmalloc::segments::Candidate;
 use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{CellView, Grid, Metrics, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -96,6 +97,14 @@ impl Study for RequestOrder {
 
     fn seeds(_: &OrderPlan, _: bool) -> u64 {
         0
+    }
+
+    fn needs(plan: &OrderPlan, _: &Run<'_>) -> Needs {
+        let requests = plan.orders[0].requests_mib.len() as u64;
+        let orders: u64 = (1..=requests).product();
+        Needs::small()
+            .once("orders.0.requests_mib", bytes(&[4096, orders]))
+            .each("machine.areas_mib", bytes(&[2, MIB_FRAMES, plan.machine.total_mib()]))
     }
 
     fn measure(plan: &OrderPlan, run: &Run<'_>) -> Result<Found, StudyError> {

@@ -16,6 +16,7 @@ use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Metrics, mean, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::Head;
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -57,6 +58,9 @@ const THREADS: &str = "threads";
 
 const FIGURE: &str = "Fig. 8";
 const REQUESTS: &str = "Allocations";
+/// Bytes of a record in the largest structure, with its operation.
+const RECORD_BYTES: u64 = 4096;
+
 const PEAK: &str = "Memory";
 
 impl Study for Structures {
@@ -66,6 +70,13 @@ impl Study for Structures {
 
     fn seeds(plan: &StructuresPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &StructuresPlan, run: &Run<'_>) -> Needs {
+        let records = plan.records.of(run.quick).get();
+        Needs::small()
+            .once("records", bytes(&[RECORD_BYTES, 2, records]))
+            .each("records", bytes(&[RECORD_BYTES, records]))
     }
 
     fn measure(plan: &StructuresPlan, run: &Run<'_>) -> Result<Found, StudyError> {

@@ -1,13 +1,14 @@
 //! The sections in use, and those that hold kernel memory, on a machine that has
 //! run for a while (Panwar and Gopinath, Fig. 1, 2 and 7).
 
-use crate::papers::green::compare::{Compared, Stated, compare, notes, nothing, of_design};
+use crate::papers::green::compare::{Compared, Stated, compare, needs, notes, nothing, of_design};
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB};
 use crate::papers::green::track::{SectionUse, Track};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::needs::Needs;
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
 
@@ -21,6 +22,10 @@ impl Study for Layout {
 
     fn seeds(plan: &GreenPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &GreenPlan, run: &Run<'_>) -> Needs {
+        needs(plan, run)
     }
 
     fn measure(plan: &GreenPlan, run: &Run<'_>) -> Result<Compared, StudyError> {

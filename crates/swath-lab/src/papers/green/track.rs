@@ -37,6 +37,18 @@ impl From<UnitState> for SectionUse {
     }
 }
 
+/// Looks in a minute of simulated time.
+pub(crate) const LOOKS_A_MINUTE: u64 = 60_000_000 / EVERY_US;
+
+/// Bytes of a look in a track that grows, and of the banks emptied until then.
+pub(crate) const LOOK_BYTES: u64 = 2 * size_of::<Look>() as u64;
+
+/// Bytes of a machine of so many frames under a load: the allocators, the owner of each
+/// frame, its mappings, and the load's own lists.
+pub(crate) const fn machine_bytes(frames: u64) -> u64 {
+    frames.saturating_mul(64)
+}
+
 /// Sections at one moment.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Sections {

@@ -24,6 +24,7 @@ use crate::study::bounds::{Ascending, Bounded};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Value, metrics};
 use crate::study::kind::{Drawn, Shown, Study, Uses};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -198,6 +199,12 @@ pub struct Found {
     grid: Grid,
 }
 
+/// Accesses of the longer of the recordings that come with the program.
+const SHIPPED_ACCESSES: u64 = 1 << 24;
+
+/// Pages of a window that an estimate of memory allows for.
+const WINDOW_PAGES_MAX: u64 = 1 << 12;
+
 const RECORDING: &str = "recording";
 const THREADS: &str = "threads";
 
@@ -215,6 +222,18 @@ impl Study for WorkingSet {
 
     fn seeds(_: &WorkingSetPlan, _: bool) -> u64 {
         0
+    }
+
+    fn needs(plan: &WorkingSetPlan, run: &Run<'_>) -> Needs {
+        let given = run.real.accesses.as_ref().and_then(|file| std::fs::metadata(file).ok());
+        // A recorded access takes a quarter of a byte or more.
+        let accesses = given.map_or(SHIPPED_ACCESSES, |file| file.len().saturating_mul(4));
+        let period = plan.period_accesses.get();
+        let window = plan.window_accesses.get().min(accesses);
+        let windows = accesses / period + 1;
+        Needs::small()
+            .once("period_accesses", bytes(&[2, 56 + 8 * window.min(WINDOW_PAGES_MAX), windows]))
+            .each("window_accesses", bytes(&[32, window.min(1 << 24)]))
     }
 
     fn measure(plan: &WorkingSetPlan, run: &Run<'_>) -> Result<Found, StudyError> {

@@ -20,6 +20,7 @@ use crate::papers::page_buddy::subject::{
     Demands, Fault, Memory, Structure, Subject, Work, perform,
 };
 use crate::source::memory::random;
+use crate::source::memory::scattered_bytes;
 use crate::source::real::Machine;
 use crate::study::bounds::{Ascending, Bounded, Forms, Repeats, Share};
 use crate::study::child;
@@ -28,6 +29,7 @@ use crate::study::grid::{
     CellView, Evidence, Grid, Metrics, Missing, Value, largest, mean, median, metrics,
 };
 use crate::study::kind::{Drawn, HostShown, Shown, Study, Uses};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -159,6 +161,20 @@ impl Study for Allocation {
 
     fn seeds(plan: &AllocationPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &AllocationPlan, run: &Run<'_>) -> Needs {
+        let free = plan.free_frames.of(run.quick).get();
+        let sizes = plan.block_frames.of(run.quick);
+        let least = sizes.first().map_or(1, |size| size.get());
+        let most = sizes.last().map_or(1, |size| size.get());
+        let blocks = scattered_bytes(free.max(most), least, plan.free_share.get());
+        let demands = plan.demands(run.quick);
+        let frames = demands.request_frames.max(demands.demand_frames);
+        // The paper's lists have a node for each block. A child holds the same.
+        Needs::small()
+            .each("free_frames", bytes(&[2, blocks.saturating_add(bytes(&[64, free]))]))
+            .each("request_frames", bytes(&[2, 192, frames]))
     }
 
     fn measure(plan: &AllocationPlan, run: &Run<'_>) -> Result<AllocationFound, StudyError> {

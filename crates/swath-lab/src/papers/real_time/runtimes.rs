@@ -17,6 +17,7 @@ use crate::study::bounds::{Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Metrics, Missing, View, largest};
 use crate::study::kind::{HostShown, Shown, Study, Uses};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::run::{Run, StudyError};
 
@@ -85,6 +86,11 @@ impl Study for Runtimes {
         plan.repeats.of(quick).get()
     }
 
+    fn needs(plan: &RuntimesPlan, run: &Run<'_>) -> Needs {
+        let actions = plan.synthetic.actions.of(run.quick).get();
+        plan.size.needs(run.quick).each("synthetic.actions", bytes(&[48, actions]))
+    }
+
     fn measure(plan: &RuntimesPlan, run: &Run<'_>) -> Result<RuntimesFound, StudyError> {
         let failed = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
         let (seeds, sampling) = (Self::seeds(plan, run.quick), plan.sampling.of(run.quick));
@@ -94,9 +100,11 @@ impl Study for Runtimes {
             .collect();
         let ran = run.points(&plan.about, &jobs, |&(system, repeat)| {
             let workload = plan.synthetic.workload(run.quick, plan.about.seed, repeat);
-            let observed = run_workload(system, plan.size.size(), true, workload.actions());
+            let observed =
+                run_workload(system, plan.size.size(run.quick), true, workload.actions());
             let observed = observed.map_err(|error| failed(error.to_string()))?;
-            let sample = || Sampled::of(system, plan.size.size(), workload, &observed, sampling);
+            let sample =
+                || Sampled::of(system, plan.size.size(run.quick), workload, &observed, sampling);
             let sampled = (repeat < sampling.repeats.get()).then(sample);
             let numbers = numbers(&observed);
             let first = (repeat == 0).then(|| Scatter::of(&observed));
@@ -123,7 +131,7 @@ impl Study for Runtimes {
     }
 
     fn claims(plan: &RuntimesPlan, run: &Run<'_>) -> Vec<Statement<RuntimesFound>> {
-        let conditions = plan.synthetic.conditions(plan.size.conditions(), run.quick);
+        let conditions = plan.synthetic.conditions(plan.size.conditions(run.quick), run.quick);
         claims(&conditions)
     }
 

@@ -13,6 +13,7 @@ use crate::papers::green::machine::zone::MEASURED;
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Metrics, Missing, View};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
 
@@ -44,6 +45,17 @@ impl Study for Cost {
 
     fn seeds(plan: &CostPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &CostPlan, run: &Run<'_>) -> Needs {
+        let taken = plan.taken_frames.of(run.quick).last().map_or(0, |taken| taken.get());
+        let banks = plan.scattered.banks.of(run.quick).last().map_or(0, |banks| banks.get());
+        let scattered = bytes(&[banks, plan.scattered.bank_frames.get()]);
+        // A child has a zone, too.
+        Needs::small()
+            .each("frames", bytes(&[8, plan.frames.get()]))
+            .each("taken_frames", bytes(&[16, taken]))
+            .each("scattered.banks", bytes(&[32, scattered]))
     }
 
     fn measure(plan: &CostPlan, run: &Run<'_>) -> Result<Found, StudyError> {
