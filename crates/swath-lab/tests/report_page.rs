@@ -309,6 +309,33 @@ fn errors_name_the_path() {
     assert!(error.contains("other") && error.contains("pbs-tlb"), "{error}");
 }
 
+/// Every value of a result in turn becomes another: whatever that breaks, the other study
+/// has its section.
+#[test]
+fn a_broken_result_costs_its_own_section_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = open(&dir);
+    let mut other = sample();
+    other.study = "whole".to_owned();
+    write_study(&folder, &other, None).unwrap();
+    write_study(&folder, &sample(), Some(&sample_host())).unwrap();
+    let hostile = ["null", "-1", "1e300", "1e999", "\"\"", "[]", "{}", "[[1e-320, 1e300]]", "true"];
+    for name in ["results.json", "host.json"] {
+        let file = dir.path().join("pbs-tlb").join(name);
+        let text = read(&file);
+        let places = text.match_indices(": ").map(|(at, _)| at + 2);
+        let ends = |at: usize| at + text[at..].find(['\n', ',']).unwrap();
+        for (nth, at) in places.enumerate() {
+            let value = hostile[nth % hostile.len()];
+            std::fs::write(&file, format!("{}{value}{}", &text[..at], &text[ends(at)..])).unwrap();
+            let Rendered { studies, .. } = write_index(&folder).unwrap();
+            assert!(studies.iter().any(|study| study == "whole"), "{value} at {at} of {name}");
+        }
+        std::fs::write(&file, &text).unwrap();
+    }
+    assert_eq!(write_index(&folder).unwrap().studies.len(), 2);
+}
+
 #[test]
 fn a_page_of_another_program_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();

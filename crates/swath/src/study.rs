@@ -119,6 +119,12 @@ pub(crate) fn run(args: &StudyArgs) -> Result<(), Failure> {
         warn_of(&rendered);
         sum_up(args, &written, &rendered.index);
     }
+    if ran.is_ok() {
+        // All is in the report: nothing is left to resume.
+        for one in &written {
+            let _ = std::fs::remove_file(&one.journal);
+        }
+    }
     ran
 }
 
@@ -129,6 +135,7 @@ struct Written {
     tally: Tally,
     /// Points that a run before this one had measured, and all.
     points: (u64, u64),
+    journal: PathBuf,
 }
 
 fn run_all(
@@ -152,10 +159,7 @@ fn run_all(
         let outcome = pool.install(|| plan.run(&run))?;
         let (result, host) = (&outcome.result, &outcome.host);
         write::write_study(folder, result, host.as_ref())?;
-        // What is in the report needs no journal.
         let points = journal.counts();
-        drop(journal);
-        let _ = std::fs::remove_file(path);
         let tally = Tally::of(claims(&outcome));
         let directory = args.out.join(&result.study);
         bar.0.suspend(|| {
@@ -168,7 +172,8 @@ fn run_all(
                 say!("{study:18} {form:14} {tally}   {resumed}{}", directory.display());
             }
         });
-        written.push(Written { study: result.study.clone(), directory, tally, points });
+        let study = result.study.clone();
+        written.push(Written { study, directory, tally, points, journal: path });
     }
     Ok(())
 }

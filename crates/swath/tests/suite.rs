@@ -2,6 +2,8 @@
 
 mod cl;
 mod green;
+mod plans;
 mod program;
 mod real_memory;
+mod resume;
 mod study_command;

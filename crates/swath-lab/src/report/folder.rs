@@ -329,6 +329,32 @@ mod tests {
         }
     }
 
+    /// A reader beside a writer: what it read between two looks at the same results is theirs.
+    #[test]
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn a_reader_never_sees_a_mix() {
+        let room = tempfile::tempdir().unwrap();
+        let folder = Folder::open(room.path()).unwrap();
+        folder.put_study("one", &files("0")).unwrap();
+        let place = room.path().join("one");
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for version in 1..200 {
+                    folder.put_study("one", &files(&version.to_string())).unwrap();
+                }
+            });
+            let mut same = 0;
+            while !writer.is_finished() || same == 0 {
+                let before = text(place.join("results.json"));
+                let rows = text(place.join("a.csv"));
+                if text(place.join("results.json")) == before {
+                    assert_eq!(rows, before);
+                    same += 1;
+                }
+            }
+        });
+    }
+
     #[test]
     fn folders_are_exchanged_in_steps_where_they_must() {
         let room = tempfile::tempdir().unwrap();

@@ -14,8 +14,8 @@
 //! A kill loses the points under way, one on each thread, and at most the record that was
 //! being written, which is cut off by the next run. A loss of power may take the records of
 //! the last second before it: the file is synced by the first record that comes a second or
-//! more after the last sync. A study that ended has no journal: its results are in the report,
-//! and the journal is removed once they are there.
+//! more after the last sync. Journals are removed when the command that began them has ended
+//! and all its results are in the report, so that a run of many studies resumes as a whole.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -51,9 +51,11 @@ fn check(plan: &AvailabilityPlan) -> Result<(), Refused> {
     let machines = &plan.machines;
     require((1..=16).contains(&machines.len()), "machines", || "not 1 to 16".into())?;
     for (at, machine) in machines.iter().enumerate() {
-        machine.check("machines")?;
+        machine.check(&format!("machines.{at}"))?;
         let twice = machines[..at].iter().any(|other| other.name == machine.name);
-        require(!twice, "machines.name", || format!("{:?} stands twice", machine.name))?;
+        require(!twice, &format!("machines.{at}.name"), || {
+            format!("{:?} stands twice", machine.name)
+        })?;
     }
     let least = machines.iter().map(AreasPlan::total_mib).min().unwrap_or(0);
     let largest = plan.sizes_mib.last().map_or(0, |size| size.get());

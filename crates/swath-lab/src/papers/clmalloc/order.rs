@@ -61,12 +61,12 @@ fn check(plan: &OrderPlan) -> Result<(), Refused> {
         sizes
     };
     for (at, row) in orders.iter().enumerate() {
-        let key = "orders.requests_mib";
+        let key = &format!("orders.{at}.requests_mib");
         let count = row.requests_mib.len();
         require((1..=8).contains(&count), key, || "not 1 to 8 requests".into())?;
         require(sorted(row) == sorted(&orders[0]), key, || "not the same requests".into())?;
         let twice = orders[..at].iter().any(|other| other.name == row.name);
-        require(!twice, "orders.name", || format!("{:?} stands twice", row.name))?;
+        require(!twice, &format!("orders.{at}.name"), || format!("{:?} stands twice", row.name))?;
     }
     Ok(())
 }

@@ -103,10 +103,10 @@ fn check(plan: &SystemPlan) -> Result<(), Refused> {
             })?;
         }
         for (nth, variant) in variants.readings.iter().enumerate() {
-            variant.system.check("variants.readings")?;
+            variant.system.check(&format!("variants.readings.{nth}"))?;
             let before = variants.readings[..nth].iter().map(|other| other.name.as_str());
             let taken = before.chain([AS_MEASURED]).any(|name| name == variant.name);
-            require(!taken, "variants.readings", || {
+            require(!taken, &format!("variants.readings.{nth}"), || {
                 format!("the name {:?} stands twice", variant.name)
             })?;
         }
