@@ -34,7 +34,7 @@ const PLANS: [(&str, &[(&str, &str)]); 5] = [
         "rt-runtimes",
         &[
             ("actions = 1_000_000", "actions = 20_000"),
-            ("quick = 262_144", "quick = 65_536"),
+            ("quick = 524_288", "quick = 65_536"),
             ("calls = 8", "calls = 1"),
         ],
     ),

@@ -44,7 +44,7 @@ pub fn scattered_bytes(free_frames: u64, block_frames: u64, free_share: f64) -> 
     let count = free_frames.div_ceil(block_frames.max(1));
     // Places are drawn from a list of all gaps unless they are few of them.
     let places = bytes(&[4, span.min(count.saturating_mul(270))]);
-    places.saturating_add(bytes(&[96, count])).saturating_add(allocator_bytes(span))
+    places.saturating_add(bytes(&[40, count])).saturating_add(allocator_bytes(span))
 }
 
 /// Bytes of an allocator's metadata.
@@ -237,12 +237,11 @@ impl Ageing {
         let longest = self.request_frames_max.max(2) as f64;
         let mean = ((longest - 1.0) / longest.ln()).max(1.0);
         let used = frames as f64 * self.peak_share;
-        // Lists grow by doubling.
+        // Lists grow by doubling; that of a request has room for four blocks at once.
         let held = (used / mean).min(self.operations as f64).ceil() as u64;
-        // A request is served in a few blocks where memory is worn.
         let blocks = (used.ceil() as u64).min(held.saturating_mul(8));
-        bytes(&[144, held])
-            .saturating_add(bytes(&[32, blocks]))
+        bytes(&[128, held])
+            .saturating_add(bytes(&[32, blocks.saturating_sub(held.saturating_mul(4))]))
             .saturating_add(allocator_bytes(frames))
     }
 

@@ -46,7 +46,7 @@ pub(crate) const LOOK_BYTES: u64 = 2 * size_of::<Look>() as u64;
 /// Bytes of a machine of so many frames under a load: the allocators, the owner of each
 /// frame, its mappings, and the load's own lists.
 pub(crate) const fn machine_bytes(frames: u64) -> u64 {
-    frames.saturating_mul(64)
+    frames.saturating_mul(48)
 }
 
 /// Sections at one moment.

@@ -104,7 +104,7 @@ impl Study for Footprint {
 
     fn needs(plan: &FootprintPlan, run: &Run<'_>) -> Needs {
         let actions = plan.synthetic.actions.of(run.quick).get();
-        plan.size.needs(run.quick).each("synthetic.actions", bytes(&[40, actions]))
+        plan.size.needs(run.quick, actions).each("synthetic.actions", bytes(&[40, actions]))
     }
 
     fn measure(plan: &FootprintPlan, run: &Run<'_>) -> Result<FootprintFound, StudyError> {

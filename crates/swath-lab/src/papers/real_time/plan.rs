@@ -30,14 +30,17 @@ impl SizePlan {
         Size { pool_pages: self.pool_pages.of(quick).get(), frames: self.frames.get() }
     }
 
-    /// The memory of a point: tables and lists for each page and frame, and addresses for the
-    /// pool, of which the pages with boundary tags are touched.
-    pub(crate) fn needs(&self, quick: bool) -> Needs {
+    /// The memory of a point of so many actions: tables and lists for each page and frame,
+    /// and the pool, of which a fifth of the actions, allocations and releases, touch a page
+    /// with a boundary tag.
+    pub(crate) fn needs(&self, quick: bool, actions: u64) -> Needs {
         let (pages, key) = (self.pool_pages.of(quick).get(), "size.pool_pages");
+        let touched = pages.min(actions / 5);
         Needs::small()
             .each(key, bytes(&[56, PAGES]).saturating_add(bytes(&[8, pages])))
+            .each(key, bytes(&[BASE_PAGE_BYTES, touched]))
             .each("size.frames", bytes(&[8, self.frames.get()]))
-            .reserved(key, bytes(&[BASE_PAGE_BYTES, pages + 1]))
+            .reserved(key, bytes(&[BASE_PAGE_BYTES, pages + 1 - touched]))
     }
 
     /// The paper's machine (section IV-A5) as conditions of its claims. The space always has

@@ -147,6 +147,9 @@ impl ProgramName {
     }
 }
 
+/// Actions of the longest recording of a program.
+const RECORDED_ACTIONS: u64 = 1 << 20;
+
 /// Axis: the program.
 const PROGRAM: &str = "program";
 /// Axis: the factor of all sizes.
@@ -193,7 +196,9 @@ impl Study for Programs {
 
     fn needs(plan: &ProgramsPlan, run: &Run<'_>) -> Needs {
         let actions = plan.synthetic.actions.of(run.quick).get();
-        plan.size.needs(run.quick).each("synthetic.actions", bytes(&[40, actions]))
+        plan.size
+            .needs(run.quick, actions.max(RECORDED_ACTIONS))
+            .each("synthetic.actions", bytes(&[40, actions]))
     }
 
     fn measure(plan: &ProgramsPlan, run: &Run<'_>) -> Result<ProgramsFound, StudyError> {

@@ -88,7 +88,7 @@ impl Study for Runtimes {
 
     fn needs(plan: &RuntimesPlan, run: &Run<'_>) -> Needs {
         let actions = plan.synthetic.actions.of(run.quick).get();
-        plan.size.needs(run.quick).each("synthetic.actions", bytes(&[48, actions]))
+        plan.size.needs(run.quick, actions).each("synthetic.actions", bytes(&[48, actions]))
     }
 
     fn measure(plan: &RuntimesPlan, run: &Run<'_>) -> Result<RuntimesFound, StudyError> {
