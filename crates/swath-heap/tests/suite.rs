@@ -1,6 +1,7 @@
 //! The tests of `swath-heap` in one program: it is linked once, and all of them share the cores.
 
 mod conformance;
+mod flips;
 mod mapped;
 mod model;
 mod named;

@@ -240,28 +240,32 @@ fn a_source_that_fails_at_any_call_costs_nothing() {
 #[test]
 fn an_ill_made_pool_is_refused() {
     use crate::support::Lock;
-    let superblocks: Vec<_> = (0..4).map(|_| Superblock::new()).collect();
-    let returned: Vec<_> = (0..4).map(|_| Returned::new()).collect();
-    let heaps = [HeapSlot::new()];
-    let make = |base: usize, returned: &[Returned], words: usize, eighths: u32| {
+    let make = |base: usize, records: usize, words: usize, eighths: u32| {
+        let mut superblocks: Vec<_> = (0..4).map(|_| Superblock::new()).collect();
+        let mut returned: Vec<_> = (0..records).map(|_| Returned::new()).collect();
+        let mut heaps = [HeapSlot::new()];
         let mut dirty = vec![0; words];
-        let storage =
-            Storage { superblocks: &superblocks, returned, heaps: &heaps, dirty: &mut dirty };
+        let storage = Storage {
+            superblocks: &mut superblocks,
+            returned: &mut returned,
+            heaps: &mut heaps,
+            dirty: &mut dirty,
+        };
         let source = FirstFit::new(base, 4, [0; 1], false);
         let options = BufferOptions { empty_eighths: eighths, ..BufferOptions::default() };
         // SAFETY: nothing is allocated.
         unsafe { BufferPool::<Lock, _>::new(at(base), storage, source, options) }.err()
     };
     let top = usize::MAX & !(UNIT_BYTES - 1);
-    assert_eq!(make(UNIT_BYTES, &returned, 2, 7), None);
-    assert_eq!(make(100, &returned, 2, 7), Some(BufferPoolError::Misaligned { address: 100 }));
-    assert_eq!(make(top, &returned, 2, 7), Some(BufferPoolError::TooLong { units: 4 }));
+    assert_eq!(make(UNIT_BYTES, 4, 2, 7), None);
+    assert_eq!(make(100, 4, 2, 7), Some(BufferPoolError::Misaligned { address: 100 }));
+    assert_eq!(make(top, 4, 2, 7), Some(BufferPoolError::TooLong { units: 4 }));
     let short = BufferPoolError::ReturnedTooShort { needed: 4, given: 3 };
-    assert_eq!(make(UNIT_BYTES, &returned[..3], 2, 7), Some(short));
+    assert_eq!(make(UNIT_BYTES, 3, 2, 7), Some(short));
     let short = BufferPoolError::DirtyTooShort { needed: 2, given: 1 };
-    assert_eq!(make(UNIT_BYTES, &returned, 1, 7), Some(short));
+    assert_eq!(make(UNIT_BYTES, 4, 1, 7), Some(short));
     for eighths in [0, 8] {
         let error = BufferPoolError::Threshold { eighths };
-        assert_eq!(make(UNIT_BYTES, &returned, 2, eighths), Some(error));
+        assert_eq!(make(UNIT_BYTES, 4, 2, eighths), Some(error));
     }
 }

@@ -51,21 +51,64 @@ pub struct BufferPool<'m, L, S> {
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// Makes a pool over the arena from `base` on, of as many units as
-    /// `storage` has records.
+    /// `storage` has records, whatever they hold. O(u + h) for u units and h heaps.
     ///
     /// # Errors
     /// A [`BufferPoolError`]; nothing has changed.
     ///
     /// # Safety
     /// What is acquired from `source` lies in the arena and is valid as [`SegmentSource`] says until
-    /// the pool is dropped and its blocks are no longer used; nothing else uses the source's units
-    /// or the storage.
+    /// the pool is dropped and its blocks are no longer used; nothing else uses the source's units.
     pub unsafe fn new(
+        base: NonNull<u8>,
+        mut storage: Storage<'m>,
+        source: S,
+        options: BufferOptions,
+    ) -> Result<Self, BufferPoolError> {
+        Self::refuse(base, &storage, options)?;
+        storage.clear();
+        // SAFETY: as the caller says; the storage was just cleared.
+        unsafe { Self::new_zeroed(base, storage, source, options) }
+    }
+
+    /// Makes a pool as [`new`](Self::new), over storage that is known to be zero and is not touched:
+    /// records of units never used may lie in memory that has no pages yet. O(1).
+    ///
+    /// # Errors
+    /// A [`BufferPoolError`]; nothing has changed.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new), and all bytes of the storage are zero, or as `new` of the records
+    /// makes them.
+    pub unsafe fn new_zeroed(
         base: NonNull<u8>,
         storage: Storage<'m>,
         source: S,
         options: BufferOptions,
     ) -> Result<Self, BufferPoolError> {
+        Self::refuse(base, &storage, options)?;
+        let Storage { superblocks, returned, heaps, dirty } = storage;
+        let dirty = &mut dirty[..dirty_words(superblocks.len())];
+        Ok(Self {
+            base: Base(base),
+            superblocks,
+            returned,
+            heaps,
+            options,
+            global: Mutex::new(Global::new(source, dirty)),
+            list: ReturnList::new(),
+            late_double_frees: AtomicU64::new(0),
+            crowded: AtomicBool::new(false),
+            due: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns the reason why no pool is made of these, if there is one.
+    fn refuse(
+        base: NonNull<u8>,
+        storage: &Storage<'m>,
+        options: BufferOptions,
+    ) -> Result<(), BufferPoolError> {
         let Storage { superblocks, returned, heaps, dirty } = storage;
         let (address, units) = (base.addr().get(), superblocks.len());
         if !address.is_multiple_of(UNIT_BYTES) {
@@ -91,18 +134,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         if !(1..=7).contains(&options.empty_eighths) {
             return Err(BufferPoolError::Threshold { eighths: options.empty_eighths });
         }
-        Ok(Self {
-            base: Base(base),
-            superblocks,
-            returned,
-            heaps,
-            options,
-            global: Mutex::new(Global::new(source, &mut dirty[..needed])),
-            list: ReturnList::new(),
-            late_double_frees: AtomicU64::new(0),
-            crowded: AtomicBool::new(false),
-            due: AtomicU64::new(0),
-        })
+        Ok(())
     }
 
     /// Returns the settings.

@@ -24,8 +24,8 @@ pub(crate) struct Global<'m, S> {
 }
 
 impl<'m, S: SegmentSource> Global<'m, S> {
+    /// `dirty` is all zero.
     pub(crate) fn new(source: S, dirty: &'m mut [u64]) -> Self {
-        dirty.fill(0);
         Self {
             source,
             partial: [const { List::new() }; CLASSES],
