@@ -341,6 +341,15 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         Ok(block.payload())
     }
 
+    /// Bytes of the free blocks at both sides of a used one.
+    #[inline(always)]
+    fn free_around(block: Block, header: usize, after: Block) -> usize {
+        let after_header = after.header();
+        let behind = if after_header & FREE != 0 { after_header & SIZE_MASK } else { 0 };
+        let before = if header & PREV_FREE != 0 { block.before() } else { None };
+        behind + before.map_or(0, |before| before.header() & SIZE_MASK)
+    }
+
     /// Bytes to leave before a block at `head` so that its payload is aligned:
     /// none, or enough for a free block.
     fn gap(head: Block, align_bytes: usize) -> usize {
@@ -444,32 +453,31 @@ unsafe impl<F: Fit, S: PageSource, H: Hardening> ByteAllocator for Heap<'_, F, S
     unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeBytesError> {
         // SAFETY: the contract of this function.
         let Located { block, header, pool } = unsafe { self.locate(at)? };
-        let used = header & SIZE_MASK;
+        let mut size = header & SIZE_MASK;
         // SAFETY: a used block's size leads to the tag after it.
-        let after = unsafe { block.after(used) };
+        let after = unsafe { block.after(size) };
+        let mut start = block;
+        if H::LINKS {
+            let total = size + Self::free_around(block, header, after);
+            self.list_intact(total, pool).map_err(FreeBytesError::Corrupt)?;
+        }
+        if H::HEADERS {
+            // A second free finds this, whatever becomes of the block.
+            self.set_header(block, size | FREE);
+        }
         let after_header = after.header();
-        let (mut start, mut size) = (block, used);
         if after_header & FREE != 0 {
-            size += after_header & SIZE_MASK;
+            let after_size = after_header & SIZE_MASK;
+            self.bins.unlink(after, after_size >> GRANULE_SHIFT);
+            size += after_size;
         }
         if header & PREV_FREE != 0
             && let Some(before) = block.before()
         {
-            size += before.header() & SIZE_MASK;
+            let before_size = before.header() & SIZE_MASK;
+            self.bins.unlink(before, before_size >> GRANULE_SHIFT);
+            size += before_size;
             start = before;
-        }
-        if H::LINKS {
-            self.list_intact(size, pool).map_err(FreeBytesError::Corrupt)?;
-        }
-        if H::HEADERS {
-            // A second free finds this, whatever becomes of the block.
-            self.set_header(block, used | FREE);
-        }
-        if after_header & FREE != 0 {
-            self.bins.unlink(after, (after_header & SIZE_MASK) >> GRANULE_SHIFT);
-        }
-        if start != block {
-            self.bins.unlink(start, (start.header() & SIZE_MASK) >> GRANULE_SHIFT);
         }
         // SAFETY: the sizes of neighbours lead from one tag to the next.
         let end = unsafe { start.after(size) };

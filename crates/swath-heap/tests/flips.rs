@@ -404,7 +404,7 @@ impl Count {
 
 fn campaign<F: Fit, S: Source, H: Hardening>(kind: Kind, calls: bool, cases: usize) -> Count {
     let saved = std::cell::RefCell::new((usize::MAX, Saved::<F, S, H>::new(0)));
-    let ends = run(cases, |case| {
+    let ends = run(cases, cases, |case| {
         let (number, saved) = &mut *saved.borrow_mut();
         if case / CASES_PER_HEAP != *number {
             *number = case / CASES_PER_HEAP;

@@ -20,10 +20,10 @@ const NOT_BEGUN: u8 = 0xFF;
 const BEGUN: u8 = 0xFE;
 const PANICKED: u8 = 0xFD;
 
-/// Runs each of the cases `0..cases` in a forked child: one child runs them one after the other
-/// until it is done or a signal ends it, then the next goes on behind that case. Nothing that a
+/// Runs each of the cases `0..cases` in a forked child: one child runs up to `at_once` of them one
+/// after the other until a signal ends it, then the next goes on behind. Nothing that a
 /// case changes is seen by the caller.
-pub(crate) fn run(cases: usize, case: impl Fn(usize) -> u8) -> Vec<End> {
+pub(crate) fn run(cases: usize, at_once: usize, case: impl Fn(usize) -> u8) -> Vec<End> {
     let ends = Shared::new(cases);
     let mut next = 0;
     while next < cases {
@@ -32,8 +32,8 @@ pub(crate) fn run(cases: usize, case: impl Fn(usize) -> u8) -> Vec<End> {
         let child = unsafe { libc::fork() };
         assert!(child >= 0, "{}", io::Error::last_os_error());
         if child == 0 {
-            std::panic::set_hook(Box::new(|_| {}));
-            for index in next..cases {
+            std::panic::set_hook(Box::new(|info| if std::env::var_os("DBG").is_some() { eprintln!("DBG {info}") }));
+            for index in next..cases.min(next + at_once) {
                 // SAFETY: both only set something of this process.
                 unsafe { libc::alarm(SECONDS_MAX) };
                 ends.set(index, BEGUN);
@@ -48,7 +48,7 @@ pub(crate) fn run(cases: usize, case: impl Fn(usize) -> u8) -> Vec<End> {
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         match (next..cases).find(|&index| ends.get(index) == BEGUN) {
             Some(index) if libc::WIFSIGNALED(status) => next = index + 1,
-            None if libc::WIFEXITED(status) => break,
+            None if libc::WIFEXITED(status) => next = cases.min(next + at_once),
             at => panic!("a child ended with {status:#x} at case {at:?}"),
         }
     }

@@ -12,7 +12,7 @@ use crate::options::BufferOptions;
 use crate::pool::global::Global;
 use crate::pool::storage::{Storage, dirty_words};
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, slot_bytes};
+use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, slot_bytes, word_of};
 use crate::superblock::list::ReturnList;
 use crate::superblock::owner::Role;
 use crate::superblock::record::{Returned, Superblock};
@@ -171,7 +171,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     /// Returns the number of slots in use at which a superblock is sparse.
     pub(crate) fn low(&self, slots: u32) -> u32 {
-        (slots * (8 - self.options.empty_eighths) / 8).max(1)
+        (slots.saturating_mul(8 - self.options.empty_eighths) / 8).max(1)
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, L, Global<'m, S>> {
@@ -200,12 +200,15 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let mut index = (offset >> UNIT_SHIFT) as u32;
         let mut role = self.superblocks[index as usize].owner().role();
         if let Role::Inner(distance) = role {
-            index -= distance;
+            index = index.checked_sub(distance).ok_or(BufferFreeError::Corrupt { unit: index })?;
             role = self.superblocks[index as usize].owner().role();
         }
         let superblock = &self.superblocks[index as usize];
         let within = offset - ((index as usize) << UNIT_SHIFT);
         match role {
+            Role::Superblock { .. } if superblock.class().is_none() => {
+                Err(BufferFreeError::Corrupt { unit: index })
+            }
             Role::Superblock { .. } => match superblock.slot(within as u32) {
                 Some(slot) => Ok((index, Some(slot))),
                 None => Err(BufferFreeError::Misaligned { address }),
@@ -224,14 +227,15 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let address = block.addr().get();
         let (index, slot) = self.find(address)?;
         let superblock = &self.superblocks[index as usize];
+        let corrupt = BufferFreeError::Corrupt { unit: index };
         let Some(slot) = slot else {
-            return Ok(self.segment_bytes(superblock.units.load(Relaxed)));
+            return superblock.segment_units().map(|units| self.segment_bytes(units)).ok_or(corrupt);
         };
-        let free = superblock.free[slot as usize / 64].load(Relaxed);
+        let free = superblock.free[word_of(slot)].load(Relaxed);
         if free >> (slot % 64) & 1 != 0 || self.returned_bits(index).has(slot) {
             return Err(BufferFreeError::NotAllocated { address });
         }
-        Ok(slot_bytes(superblock.class.load(Relaxed) as usize))
+        superblock.class().map(slot_bytes).ok_or(corrupt)
     }
 
     /// Returns the bytes of a segment of so many units that are its user's.
