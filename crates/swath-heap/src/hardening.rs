@@ -16,7 +16,7 @@
 //! bit or byte changed never. It
 //! exists where words have 64 bits. It is also the canary between two blocks: nothing lies between
 //! the bytes of one that may be used and the header of the next, so whoever writes on overwrites a
-//! seal, and the free of the block finds it (one load and two products). On smaller words a header is judged by its
+//! seal, and the free of the block finds it (one load and a product). On smaller words a header is judged by its
 //! neighbours alone: its size must lead to another border of the same pool
 //! whose flags, and whose way back, agree.
 //!

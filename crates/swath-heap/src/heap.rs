@@ -82,7 +82,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     /// trusted.
     #[must_use]
     pub const fn over(source: S, key: usize) -> Self {
-        Self { bins: F::EMPTY, pools: Pools::NONE, key, source, _tier: PhantomData, _pools: PhantomData }
+        Self { bins: F::EMPTY, pools: Pools::none(key), key, source, _tier: PhantomData, _pools: PhantomData }
     }
 
     /// Returns the source of pages.
@@ -159,13 +159,24 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         if !H::HEADERS || SEAL_BITS == 0 {
             return header;
         }
-        // Two products, so that neither the address nor the size cancels out. PREV_FREE changes
-        // with the neighbour: it only turns the seal's highest bit.
+        header & !SEAL_MASK | self.seal(block, header) & SEAL_MASK
+    }
+
+    /// A word whose upper bits are the seal of `header`.
+    #[inline(always)]
+    fn seal(&self, block: Block, header: usize) -> usize {
+        // The halves of the address are exchanged, so that what is near does not cancel the size.
         let text = header & !SEAL_MASK & !PREV_FREE;
-        let mixed = (block.address() ^ self.key).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
-        let mixed = (mixed ^ text).wrapping_mul(0xd6e8_feb8_6659_fd93_u64 as usize);
-        let mixed = mixed ^ header << (usize::BITS - 1 - PREV_FREE.trailing_zeros());
-        header & !SEAL_MASK | mixed & SEAL_MASK
+        let mixed = (block.address() ^ self.key).rotate_left(usize::BITS / 2) ^ text;
+        let mixed = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93_u64 as usize);
+        // PREV_FREE changes with the neighbour: it only turns the seal's highest bit.
+        mixed ^ header << (usize::BITS - 1 - PREV_FREE.trailing_zeros())
+    }
+
+    /// Returns true if `header` has its seal, or the tier has none.
+    #[inline(always)]
+    pub(crate) fn is_sealed(&self, block: Block, header: usize) -> bool {
+        !H::HEADERS || SEAL_BITS == 0 || (self.seal(block, header) ^ header) & SEAL_MASK == 0
     }
 
     /// Says in the header of `block` whether the block before is free; whatever else is wrong with
@@ -174,9 +185,9 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     fn set_prev_free(block: Block, free: bool) {
         let header = block.header();
         let changed = if H::HEADERS {
-            // Without a branch: all bits of the toggle, or none.
-            let differs = (header & PREV_FREE != 0) != free;
-            header ^ PREV_FREE_TOGGLE & usize::from(differs).wrapping_neg()
+            // Without a branch: both bits of the toggle, or none.
+            let differs = if free { !header & PREV_FREE } else { header & PREV_FREE };
+            header ^ (differs / PREV_FREE).wrapping_mul(PREV_FREE_TOGGLE)
         } else if free {
             header | PREV_FREE
         } else {

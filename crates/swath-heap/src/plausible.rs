@@ -66,7 +66,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     #[inline(always)]
     pub(crate) fn intact(&self, block: Block, end: Block) -> Result<usize, HeapFault> {
         let header = block.header();
-        if self.sealed(block, header) != header {
+        if !self.is_sealed(block, header) {
             return Err(fault(block, HeapFaultKind::Header));
         }
         let size = header & SIZE_MASK;

@@ -49,12 +49,8 @@ struct Record {
 
 const _: () = assert!(size_of::<Record>() == GRANULE_BYTES + WORD_BYTES);
 
-/// A keyed product of a number: no two that differ in one bit have the same.
-#[inline(always)]
-fn mix(number: usize) -> usize {
-    let product = number.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
-    product ^ product >> (usize::BITS / 2)
-}
+/// What a seal of no words is: an odd number, which no address has.
+const SEAL: usize = 0x9e37_79b9_7f4a_7c15_u64 as usize;
 
 /// The first pool of a heap, with its seal.
 #[derive(Clone, Copy)]
@@ -66,11 +62,13 @@ pub(crate) struct Pools {
 
 impl Pools {
     /// No pool.
-    pub(crate) const NONE: Self = Self { first: None, seal: 0 };
+    pub(crate) const fn none(key: usize) -> Self {
+        Self { first: None, seal: SEAL ^ key }
+    }
 
     #[inline(always)]
     fn seal(first: Option<Pool>, key: usize) -> usize {
-        first.map_or(0, |pool| mix(pool.0.addr().get() ^ key))
+        Pool::address(first) ^ key ^ SEAL
     }
 
     fn of(first: Option<Pool>, key: usize) -> Self {
@@ -153,11 +151,18 @@ impl Pool {
         unsafe { self.0.write(Record { next, sentinel, seal }) };
     }
 
-    /// Three products, so that no two words can change together unseen.
+    /// Whatever one of the words is changed to, the seal is another; the two are not exchanged
+    /// unseen.
     #[inline(always)]
     fn seal(self, next: Option<Pool>, sentinel: Block, key: usize) -> usize {
-        let next = next.map_or(0, |next| next.0.addr().get());
-        mix(mix(mix(self.0.addr().get() ^ key) ^ next) ^ sentinel.address())
+        let next = Self::address(next).rotate_left(usize::BITS / 4);
+        next ^ sentinel.address() ^ self.0.addr().get() ^ key ^ SEAL
+    }
+
+    /// The address of a pool; 0 for none.
+    #[inline(always)]
+    fn address(pool: Option<Pool>) -> usize {
+        pool.map_or(0, |pool| pool.0.addr().get())
     }
 
     /// Reads the record, if its seal is whole.
