@@ -92,6 +92,17 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
 
     /// Returns the source of pages, to add some to it or to remove some.
     ///
+    /// Not in safe code, which could release the pages under the heap:
+    ///
+    /// ```compile_fail,E0133
+    /// use std::ptr::NonNull;
+    /// use swath_heap::{PageSource, Tlsf};
+    ///
+    /// fn hurt(heap: &mut Tlsf<'_, impl PageSource>, page: NonNull<u8>) {
+    ///     heap.source_mut().release(page, 4096);
+    /// }
+    /// ```
+    ///
     /// # Safety
     /// The heap still has this source when the borrow ends, not another in its place, and of the
     /// pages of its pools the same ones are committed.

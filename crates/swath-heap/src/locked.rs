@@ -78,6 +78,16 @@ impl<R: RawMutex, A> LockedHeap<R, A> {
 
     /// Locks the heap to change it.
     ///
+    /// Not in safe code, which could put another heap in its place:
+    ///
+    /// ```compile_fail,E0594
+    /// use swath_heap::{LockedHeap, Tlsf};
+    ///
+    /// fn hurt<R: lock_api::RawMutex>(heap: &LockedHeap<R, Tlsf<'static>>) {
+    ///     *heap.lock() = Tlsf::new();
+    /// }
+    /// ```
+    ///
     /// # Safety
     /// The same heap stands there when the guard goes, not another in its place: blocks that are in use
     /// come back to it.

@@ -5,5 +5,6 @@ mod flips;
 mod mapped;
 mod model;
 mod named;
+mod safe_calls;
 mod sizing;
 mod support;

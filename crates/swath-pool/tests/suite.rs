@@ -6,5 +6,6 @@ mod flips;
 #[path = "../../swath-heap/tests/support/forked.rs"]
 mod forked;
 mod model;
+mod safe_calls;
 mod support;
 mod threads;

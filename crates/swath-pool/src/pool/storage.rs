@@ -5,7 +5,16 @@ use crate::superblock::record::{Returned, Superblock};
 
 /// Storage for a pool's metadata, supplied by the caller, one record for each unit. It may hold
 /// anything: [`BufferPool::new`](crate::BufferPool::new) clears it. The pool has it for itself for
-/// as long as it lives.
+/// as long as it lives, so that two pools cannot share it:
+///
+/// ```compile_fail,E0499
+/// use swath_pool::{HeapSlot, Storage};
+///
+/// let mut heaps = [HeapSlot::new()];
+/// let one = Storage { superblocks: &mut [], returned: &mut [], heaps: &mut heaps, dirty: &mut [] };
+/// let two = Storage { superblocks: &mut [], returned: &mut [], heaps: &mut heaps, dirty: &mut [] };
+/// drop((one, two));
+/// ```
 pub struct Storage<'m> {
     /// Records of units, 640 bytes each: their number is the arena's length.
     pub superblocks: &'m mut [Superblock],
