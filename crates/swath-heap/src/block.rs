@@ -49,11 +49,6 @@ pub(crate) const SEAL_MASK: usize = if SEAL_BITS == 0 { 0 } else { !(usize::MAX 
 /// Bits of a header that hold the size.
 pub(crate) const SIZE_MASK: usize = !SEAL_MASK & !(GRANULE_BYTES - 1);
 
-/// What changes in a header with [`PREV_FREE`]: that bit and the seal's highest, so that the seal
-/// covers it and follows it in one instruction.
-pub(crate) const PREV_FREE_TOGGLE: usize =
-    if SEAL_BITS == 0 { PREV_FREE } else { PREV_FREE | 1 << (usize::BITS - 1) };
-
 /// No block may be this long or longer: its size has to fit beside the seal.
 pub(crate) const BLOCK_BYTES_END: usize = 1 << (usize::BITS - SEAL_BITS - 1);
 

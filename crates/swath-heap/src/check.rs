@@ -78,9 +78,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
             // A list that came back to itself would break this where it joins.
             if !self.is_free(block, None) || block.prev() != prev {
                 return Err(match prev {
-                    Some(prev) => {
-                        HeapFault { address: prev.address(), kind: HeapFaultKind::Next }
-                    }
+                    Some(prev) => HeapFault { address: prev.address(), kind: HeapFaultKind::Next },
                     None => self.head_fault(class),
                 });
             }
@@ -107,7 +105,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
             // The first block has none before it.
             let first = pool?.first();
             if first.header() & PREV_FREE != 0 {
-                return Err(HeapFault { address: first.address(), kind: HeapFaultKind::Header });
+                return Err(HeapFault { address: first.address(), kind: HeapFaultKind::Flags });
             }
         }
         self.walk_blocks(&mut |info, _, _| {
@@ -142,14 +140,25 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
 
     /// Checks the links of a free block; where two disagree, says which of them is wrong.
     fn which_link(&self, block: Block, size: usize, pool: Lent) -> Result<(), HeapFault> {
-        let Err(fault) = self.links_intact(block, size, pool) else { return Ok(()) };
         let is_free = |other: &Block| self.is_free(*other, Some(pool));
+        let fault = |kind| HeapFault { address: block.address(), kind };
+        let fault = if block.next().is_some_and(|next| !is_free(&next)) {
+            fault(HeapFaultKind::Next)
+        } else if block.prev().is_some_and(|prev| !is_free(&prev)) {
+            fault(HeapFaultKind::Prev)
+        } else {
+            let Err(fault) = self.links_intact(block, size, pool) else { return Ok(()) };
+            fault
+        };
         // The other end's word, if it leads to a third block, or to none, while this one's other
         // neighbour agrees that the two belong together.
         Err(match fault.kind {
             HeapFaultKind::Next => match block.next().filter(is_free) {
                 Some(next)
-                    if !next.prev().filter(is_free).is_some_and(|third| third.next() == Some(next))
+                    if !next
+                        .prev()
+                        .filter(is_free)
+                        .is_some_and(|third| third.next() == Some(next))
                         && self.bins.head(F::floor(self.granules(next))) != Some(next) =>
                 {
                     HeapFault { address: next.address(), kind: HeapFaultKind::Prev }

@@ -13,7 +13,7 @@
 //!
 //! A **seal** is 16 bits in each header, a keyed product of the header's
 //! address and the rest of it; a wrong header passes with probability 2^−16, and one with a single
-//! bit or byte changed never. It
+//! bit or byte changed never (the flag of the block before is checked against that one). It
 //! exists where words have 64 bits. It is also the canary between two blocks: nothing lies between
 //! the bytes of one that may be used and the header of the next, so whoever writes on overwrites a
 //! seal, and the free of the block finds it (one load and a product). On smaller words a header is judged by its

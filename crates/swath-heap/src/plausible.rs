@@ -85,44 +85,41 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         let Ok(header) = self.intact(block, home.end) else { return false };
         // SAFETY: the size leads no further than the sentinel; the page is asked for.
         let after = unsafe { block.after(header & SIZE_MASK) };
-        header & FREE != 0
-            && self.is_committed(after.address())
-            && after.before() == Some(block)
+        header & FREE != 0 && self.is_committed(after.address()) && after.before() == Some(block)
     }
 
-    /// Checks that the links of the free block of `size` lead to free blocks that
-    /// lead back.
+    /// Checks that the links of the free block of `size` lead to borders that lead back, so that
+    /// taking it out of its list changes only words that hold its address.
+    #[inline(always)]
     pub(crate) fn links_intact(
         &self,
         block: Block,
         size: usize,
         pool: Lent,
     ) -> Result<(), HeapFault> {
+        let near = Some(pool);
         if let Some(next) = block.next()
-            && !(self.is_free(next, Some(pool)) && next.prev() == Some(block))
+            && !(self.home(next, near).is_some() && next.prev() == Some(block))
         {
             return Err(fault(block, HeapFaultKind::Next));
         }
         match block.prev() {
-            Some(prev) if self.is_free(prev, Some(pool)) && prev.next() == Some(block) => Ok(()),
+            Some(prev) if self.home(prev, near).is_some() && prev.next() == Some(block) => Ok(()),
             Some(_) => Err(fault(block, HeapFaultKind::Prev)),
             None => {
                 let class = F::floor(size >> GRANULE_SHIFT);
-                if self.bins.head(class) == Some(block) { Ok(()) } else { Err(self.head_fault(class)) }
+                let leads = self.bins.head(class) == Some(block);
+                if leads { Ok(()) } else { Err(self.head_fault(class)) }
             }
         }
     }
 
-    /// Checks what putting a free block of `size` into its list would read or write of the list:
-    /// its head is a free block without another before it, and has its bit.
+    /// Checks what putting a free block of `size` into its list would write to: the list's head is a
+    /// free block without another before it.
     #[inline(always)]
     pub(crate) fn list_intact(&self, size: usize, near: Option<Lent>) -> Result<(), HeapFault> {
         let class = F::floor(size >> GRANULE_SHIFT);
-        let head = self.bins.head(class);
-        if self.bins.has(class) != head.is_some() {
-            return Err(self.bits_fault(class));
-        }
-        match head {
+        match self.bins.head(class) {
             Some(head) if !(self.is_free(head, near) && head.prev().is_none()) => {
                 Err(self.head_fault(class))
             }
@@ -252,7 +249,8 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     /// Checks the head of the list of `class`, and returns its pool.
     #[inline(always)]
     pub(crate) fn head_intact(&self, head: Block, class: usize) -> Result<Lent, HeapFault> {
-        let Some(pool) = self.pool_of(head.address())?.filter(|_| self.is_committed(head.address()))
+        let Some(pool) =
+            self.pool_of(head.address())?.filter(|_| self.is_committed(head.address()))
         else {
             return Err(self.head_fault(class));
         };

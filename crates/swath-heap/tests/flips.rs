@@ -22,8 +22,8 @@ use swath_arch::testing::Random;
 use swath_heap::conformance::size;
 use swath_heap::{
     AllocateBytesError, ByteAllocator, Fit, FreeBytesError, GRANULE_BYTES, Hardening, Headers,
-    Heap, HeapFault, HeapFaultKind, Links, PageSource, PoolId, PowersOfTwo, Resident, ResizeBytesError,
-    SourceError, Trusting, TwoLevel,
+    Heap, HeapFault, HeapFaultKind, Links, PageSource, PoolId, PowersOfTwo, Resident,
+    ResizeBytesError, SourceError, Trusting, TwoLevel,
 };
 
 const WORD_BYTES: usize = size_of::<usize>();
@@ -314,8 +314,8 @@ impl<F: Fit, S: Source, H: Hardening> Saved<F, S, H> {
     fn new(seed: u64) -> Self {
         let mut aged = Aged::new(seed);
         // SAFETY: the test's memory, all of it written.
-        let pools =
-            unsafe { std::slice::from_raw_parts(aged.memory.start().as_ptr(), POOL_BYTES) }.to_vec();
+        let pools = unsafe { std::slice::from_raw_parts(aged.memory.start().as_ptr(), POOL_BYTES) }
+            .to_vec();
         Self { aged, pools }
     }
 

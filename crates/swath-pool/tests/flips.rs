@@ -1,5 +1,9 @@
 //! Single-bit flips in every kind of word that a pool relies on.
 //!
+//! Counts of free slots and the like cannot be told from right ones by the calls: a slot in use whose
+//! free bit is set has two owners then, if nobody calls `check` before. What is demanded is no signal
+//! and no panic, and that `check` finds what does harm.
+//!
 //! A pool of two heaps is aged by random calls; then one bit of one word is flipped, and three
 //! things are asked: does `check` find it; do further random calls end in a
 //! signal, a panic, or a byte with two owners. Each case runs in a forked child, so that a signal is
@@ -175,7 +179,9 @@ fn case(aged: &mut Aged, kind: Kind, seed: u64) -> u8 {
             code |= if shared || written { SHARED } else { 0 };
         }
         // The source's own, of the tests: memory in use would have gone back to the system.
-        Err(payload) if payload.downcast_ref() == Some(&"a purge of units in use") => code |= SHARED,
+        Err(payload) if payload.downcast_ref() == Some(&"a purge of units in use") => {
+            code |= SHARED
+        }
         Err(_) => code |= PANICKED,
     }
     if code & (SHARED | FOUND) == SHARED { code | UNSEEN } else { code }

@@ -172,7 +172,8 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
     };
     // SAFETY: the backing's units are those of the arena, which nothing else uses; the tables were
     // just mapped.
-    let pool = unsafe { BufferPool::new_zeroed(NonNull::new(base)?, storage, backing, shape) }.ok()?;
+    let pool =
+        unsafe { BufferPool::new_zeroed(NonNull::new(base)?, storage, backing, shape) }.ok()?;
     let [place] = mapped.table::<MaybeUninit<Process>>(1)? else { return None };
     let mut key = 0;
     // SAFETY: a key for this library.

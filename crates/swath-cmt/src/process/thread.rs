@@ -34,11 +34,7 @@ pub(crate) struct Thread {
 
 impl Thread {
     /// Makes the state of a thread with this heap; its quarantine holds so many blocks.
-    pub(crate) fn new(
-        mut heap: Local,
-        quarantine: usize,
-        canary: Option<Canary>,
-    ) -> Option<Self> {
+    pub(crate) fn new(mut heap: Local, quarantine: usize, canary: Option<Canary>) -> Option<Self> {
         let waiting: &'static mut [_] = if quarantine == 0 {
             &mut []
         } else {

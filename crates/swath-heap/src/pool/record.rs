@@ -49,9 +49,6 @@ struct Record {
 
 const _: () = assert!(size_of::<Record>() == GRANULE_BYTES + WORD_BYTES);
 
-/// What a seal of no words is: an odd number, which no address has.
-const SEAL: usize = 0x9e37_79b9_7f4a_7c15_u64 as usize;
-
 /// The first pool of a heap, with its seal.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -63,12 +60,12 @@ pub(crate) struct Pools {
 impl Pools {
     /// No pool.
     pub(crate) const fn none(key: usize) -> Self {
-        Self { first: None, seal: SEAL ^ key }
+        Self { first: None, seal: key }
     }
 
     #[inline(always)]
     fn seal(first: Option<Pool>, key: usize) -> usize {
-        Pool::address(first) ^ key ^ SEAL
+        Pool::address(first) ^ key
     }
 
     fn of(first: Option<Pool>, key: usize) -> Self {
@@ -145,7 +142,7 @@ impl Pool {
 
     /// Writes the record of this pool with its seal.
     fn write(self, next: Option<Pool>, sentinel: Block, key: usize) {
-        let seal = self.seal(next, sentinel, key);
+        let seal = self.seal(Self::address(next), sentinel.address(), key);
         // SAFETY: the first granule and the word behind it are aligned, committed and the record's
         // alone; no reference to them exists.
         unsafe { self.0.write(Record { next, sentinel, seal }) };
@@ -154,9 +151,8 @@ impl Pool {
     /// Whatever one of the words is changed to, the seal is another; the two are not exchanged
     /// unseen.
     #[inline(always)]
-    fn seal(self, next: Option<Pool>, sentinel: Block, key: usize) -> usize {
-        let next = Self::address(next).rotate_left(usize::BITS / 4);
-        next ^ sentinel.address() ^ self.0.addr().get() ^ key ^ SEAL
+    fn seal(self, next: usize, sentinel: usize, key: usize) -> usize {
+        next.rotate_left(usize::BITS / 4) ^ sentinel ^ self.0.addr().get() ^ key
     }
 
     /// The address of a pool; 0 for none.
@@ -168,17 +164,14 @@ impl Pool {
     /// Reads the record, if its seal is whole.
     #[inline(always)]
     pub(crate) fn read(self, key: usize) -> Result<Lent, HeapFault> {
-        // SAFETY: the invariant of the type; any words are a valid `Option<NonNull>`, and the other
-        // two are looked at as numbers first.
-        let (next, sentinel, seal) = unsafe {
-            let at = self.0.as_ptr();
-            let sentinel = (&raw const (*at).sentinel).cast::<Option<Block>>().read();
-            ((*at).next, sentinel, (*at).seal)
-        };
-        match sentinel {
-            Some(end) if seal == self.seal(next, end, key) => Ok(Lent { pool: self, next, end }),
-            _ => Err(self.fault()),
+        // SAFETY: the invariant of the type; three words, which are looked at as numbers.
+        let [next, sentinel, seal] = unsafe { self.0.cast::<[usize; 3]>().read() };
+        if seal != self.seal(next, sentinel, key) {
+            return Err(self.fault());
         }
+        // SAFETY: the record is as `write` left it.
+        let Record { next, sentinel, .. } = unsafe { self.0.read() };
+        Ok(Lent { pool: self, next, end: sentinel })
     }
 
     #[cold]

@@ -229,7 +229,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let superblock = &self.superblocks[index as usize];
         let corrupt = BufferFreeError::Corrupt { unit: index };
         let Some(slot) = slot else {
-            return superblock.segment_units().map(|units| self.segment_bytes(units)).ok_or(corrupt);
+            return superblock
+                .segment_units()
+                .map(|units| self.segment_bytes(units))
+                .ok_or(corrupt);
         };
         let free = superblock.free[word_of(slot)].load(Relaxed);
         if free >> (slot % 64) & 1 != 0 || self.returned_bits(index).has(slot) {

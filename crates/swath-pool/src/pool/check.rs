@@ -180,7 +180,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let slot = heap.checked_sub(1).and_then(|index| self.heaps.get(index as usize));
         ensure(unit, superblock.left.load(Relaxed) > 0, "frees until something is to be done")?;
         if let Some(slot) = slot.filter(|slot| slot.is_current(class, unit)) {
-            return ensure(unit, slot.current(class).is_sound(superblock), "slots at hand that are free");
+            return ensure(
+                unit,
+                slot.current(class).is_sound(superblock),
+                "slots at hand that are free",
+            );
         }
         let used = superblock.count_used();
         ensure(unit, full == (used == slots), "full if no slot is free")?;
