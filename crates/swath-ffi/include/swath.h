@@ -278,6 +278,9 @@ typedef struct {
   // `SWATH_ON_ERROR`: the consequence of a wrong pointer given to `cmt_free`: 0, nothing; 1,
   // a line on standard error; 2, that and an abort. Default 2.
   uint32_t on_error;
+  // `SWATH_CANARY`: 1 puts a word behind every block that `cmt_free` and `cmt_realloc` look at: a
+  // write beyond the bytes that may be used has the consequence of a wrong pointer. Default 0.
+  uint32_t canary;
 } cmt_options;
 
 // Counts of what the pool holds, in bytes if not said otherwise.
