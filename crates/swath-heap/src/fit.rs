@@ -270,7 +270,7 @@ impl<const L: u32, const CLASSES: usize, const WORDS: usize> Fit for Bins<L, CLA
 
     #[inline(always)]
     fn has(&self, class: usize) -> bool {
-        self.words[class / BITS & (WORDS - 1)] >> (class % BITS) & 1 != 0
+        self.words[(class / BITS) & (WORDS - 1)] >> (class % BITS) & 1 != 0
     }
 
     fn head_address(&self, class: usize) -> usize {
@@ -278,7 +278,7 @@ impl<const L: u32, const CLASSES: usize, const WORDS: usize> Fit for Bins<L, CLA
     }
 
     fn bits_address(&self, class: usize) -> usize {
-        ptr::from_ref(&self.words[class / BITS & (WORDS - 1)]).addr()
+        ptr::from_ref(&self.words[(class / BITS) & (WORDS - 1)]).addr()
     }
 
     fn wrong_summary(&self) -> Option<usize> {

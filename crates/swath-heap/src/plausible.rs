@@ -14,16 +14,7 @@ use crate::fit::Fit;
 use crate::hardening::Hardening;
 use crate::heap::Heap;
 use crate::pages::PageSource;
-use crate::pool::record::Lent;
-
-/// A used block as [`Heap::locate`] finds it.
-#[derive(Clone, Copy)]
-pub(crate) struct Located {
-    pub(crate) block: Block,
-    pub(crate) header: usize,
-    /// Its pool; `None` in a tier that does not look.
-    pub(crate) pool: Option<Lent>,
-}
+use crate::pool::record::{Lent, Located};
 
 #[inline(always)]
 fn fault(block: Block, kind: HeapFaultKind) -> HeapFault {

@@ -12,8 +12,7 @@ use crate::fit::Fit;
 use crate::hardening::Hardening;
 use crate::heap::Heap;
 use crate::pages::PageSource;
-use crate::plausible::Located;
-use crate::pool::record::Lent;
+use crate::pool::record::{Lent, Located};
 
 /// A used block and the free space behind it.
 #[derive(Clone, Copy)]

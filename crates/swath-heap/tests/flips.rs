@@ -10,7 +10,7 @@
 //! ```text
 //! SWATH_FLIPS=10000 cargo test --release -p swath-heap --test suite flips -- --nocapture
 //! ```
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", not(miri)))]
 
 use std::alloc::Layout;
 use std::fmt::Debug;

@@ -14,7 +14,7 @@
 //! ```text
 //! SWATH_FLIPS=10000 cargo test --release -p swath-pool --test suite flips -- --nocapture
 //! ```
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", not(miri)))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -180,7 +180,7 @@ fn case(aged: &mut Aged, kind: Kind, seed: u64) -> u8 {
         }
         // The source's own, of the tests: memory in use would have gone back to the system.
         Err(payload) if payload.downcast_ref() == Some(&"a purge of units in use") => {
-            code |= SHARED
+            code |= SHARED;
         }
         Err(_) => code |= PANICKED,
     }

@@ -37,9 +37,11 @@ fn wild_addresses_are_no_blocks() {
 fn every_extreme_request() {
     let arena = arena(8, 1, BufferOptions::default());
     let mut heap = arena.pool.attach().unwrap();
-    let sizes = (0..64).flat_map(|shift| [(1_usize << shift) - 1, 1 << shift]).chain([usize::MAX]);
+    let step = if cfg!(miri) { 9 } else { 1 };
+    let shifts = || (0..64).step_by(step);
+    let sizes = shifts().flat_map(|shift| [(1_usize << shift) - 1, 1 << shift]).chain([usize::MAX]);
     for size in sizes {
-        for align in (0..64).map(|shift| 1_usize << shift).chain([0, 3, 24, usize::MAX]) {
+        for align in shifts().map(|shift| 1_usize << shift).chain([0, 3, 24, usize::MAX]) {
             let blocks = [
                 heap.allocate(size, align).ok(),
                 heap.allocate_zeroable(size, align).ok().map(|(block, _)| block),

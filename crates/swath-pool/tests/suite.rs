@@ -2,7 +2,7 @@
 
 mod errors;
 mod flips;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 #[path = "../../swath-heap/tests/support/forked.rs"]
 mod forked;
 mod model;

@@ -220,3 +220,12 @@ impl Lent {
             && address.wrapping_sub(first) <= self.end.address() - MIN_BLOCK_BYTES - first
     }
 }
+
+/// A used block, as the search for a pointer finds it.
+#[derive(Clone, Copy)]
+pub(crate) struct Located {
+    pub(crate) block: Block,
+    pub(crate) header: usize,
+    /// Its pool; `None` in a tier that does not look.
+    pub(crate) pool: Option<Lent>,
+}

@@ -1,5 +1,5 @@
 //! Memory and sources of pages for the tests.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) mod forked;
 
 use std::collections::BTreeSet;

@@ -79,7 +79,7 @@ pub(crate) const fn slot_at(offset: u32, inverse: u32, twos: u32) -> u32 {
 /// overwritten has, it is some word.
 #[inline(always)]
 pub(crate) const fn word_of(slot: u32) -> usize {
-    slot as usize / 64 & (WORDS - 1)
+    (slot as usize / 64) & (WORDS - 1)
 }
 
 const fn layout(class: usize) -> Layout {
