@@ -11,8 +11,9 @@ use crate::allocator::{FrameAllocateError, FrameFreeError};
 use crate::bits::bitmap::{ones, ones_across};
 use crate::buddy::rule::Rule;
 use crate::buddy::state::State;
+use crate::hardening::Hardening;
 
-impl<R: Rule> State<R> {
+impl<R: Rule, H: Hardening> State<R, H> {
     #[inline(always)]
     pub(crate) fn allocate_frame(&mut self, s: &mut [u64]) -> Option<Pfn> {
         if R::INDEXED {
@@ -21,17 +22,27 @@ impl<R: Rule> State<R> {
         if self.nonempty & 1 == 0 {
             return self.allocate_split(s);
         }
-        let frame = self.pop(s, 0)?;
-        Some(self.taken_one(s, frame))
+        let Some(frame) = self.pop(s, 0) else {
+            if H::CHECKED {
+                self.lost(s);
+            }
+            return None;
+        };
+        self.taken_one(s, frame)
     }
 
     /// Notes that a free frame, in no class now, is allocated.
     #[inline(always)]
-    fn taken_one(&mut self, s: &mut [u64], frame: u64) -> Pfn {
+    fn taken_one(&mut self, s: &mut [u64], frame: u64) -> Option<Pfn> {
         let at = self.frame(frame);
-        s[at >> 6] |= 1 << (at & 63);
+        let (index, bit) = (at >> 6, 1 << (at & 63));
+        if H::CHECKED && s[index] & bit != 0 {
+            self.stop_at(s, 0, frame, index);
+            return None;
+        }
+        s[index] |= bit;
         self.free -= 1;
-        Pfn::new(frame)
+        Some(Pfn::new(frame))
     }
 
     /// Takes the lowest unit of class `i` out of it.
@@ -50,10 +61,17 @@ impl<R: Rule> State<R> {
     #[inline(never)]
     fn allocate_split(&mut self, s: &mut [u64]) -> Option<Pfn> {
         if self.nonempty == 0 {
+            let _ = self.starved(s);
             return None;
         }
         let i = self.nonempty.trailing_zeros() as usize;
-        let mut unit = self.pop(s, i)?;
+        let popped = self.pop(s, i).filter(|&unit| !H::CHECKED || self.is_inside(i, unit));
+        let Some(mut unit) = popped else {
+            if H::CHECKED {
+                self.lost(s);
+            }
+            return None;
+        };
         for class in self.classes[..i].iter_mut().rev() {
             unit <<= self.granularity;
             let at = (unit - class.base) as usize;
@@ -66,14 +84,18 @@ impl<R: Rule> State<R> {
             }
         }
         self.nonempty |= (1 << i) - 1;
-        Some(self.taken_one(s, unit))
+        self.taken_one(s, unit)
     }
 
     #[inline(always)]
     pub(crate) fn free_frame(&mut self, s: &mut [u64], frame: Pfn) -> Result<(), FrameFreeError> {
         let at = frame.raw().wrapping_sub(self.classes[0].base);
         let (index, bit) = (at >> 6, 1 << (at & 63));
-        if index >= self.allocated_words as u64 || s[index as usize] & bit == 0 {
+        if H::CHECKED {
+            if self.is_beside(frame) || s[index as usize] & bit == 0 {
+                return self.free_extent(s, Extent::new(frame, 1));
+            }
+        } else if index >= self.allocated_words as u64 || s[index as usize] & bit == 0 {
             return Err(self.refuse(s, frame));
         }
         let index = index as usize;
@@ -83,6 +105,14 @@ impl<R: Rule> State<R> {
             self.complete(s, index, frame.raw());
         }
         Ok(())
+    }
+
+    /// Returns true if a frame is not in the whole words of the largest area, where
+    /// what is allocated is no hole.
+    #[inline(always)]
+    fn is_beside(&self, frame: Pfn) -> bool {
+        let solid = &self.areas.solid;
+        frame.raw().wrapping_sub(solid.start.raw()) >= solid.count
     }
 
     /// Adds to class 0 the frames that `bits` marks in word `index`, unless
@@ -188,7 +218,12 @@ impl<R: Rule> State<R> {
         }
         let at = extent.start.raw().wrapping_sub(self.classes[0].base);
         let (index, low) = (at >> 6, at & 63);
-        if index >= self.allocated_words as u64 || extent.count.wrapping_sub(1) >= 64 - low {
+        let outside = if H::CHECKED {
+            self.is_beside(extent.start)
+        } else {
+            index >= self.allocated_words as u64
+        };
+        if outside || extent.count.wrapping_sub(1) >= 64 - low {
             return self.free_extent(s, extent);
         }
         let (index, bits) = (index as usize, ones(extent.count as usize) << low);
@@ -214,7 +249,13 @@ impl<R: Rule> State<R> {
     fn free_across(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FrameFreeError> {
         let at = extent.start.raw().wrapping_sub(self.classes[0].base);
         let (index, from) = (at >> 6, (at & 63) as usize);
-        if index >= self.allocated_words as u64 - 1 || extent.count.wrapping_sub(1) >= 64 {
+        let outside = if H::CHECKED {
+            self.is_beside(extent.start)
+                || self.is_beside(Pfn::new(extent.start.raw().wrapping_add(64)))
+        } else {
+            index >= self.allocated_words as u64 - 1
+        };
+        if outside || extent.count.wrapping_sub(1) >= 64 {
             return self.free_extent(s, extent);
         }
         let (at, index, count) = (at as usize, index as usize, extent.count as usize);
@@ -267,7 +308,8 @@ impl<R: Rule> State<R> {
     #[inline(always)]
     fn allocate_fitting(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
         let higher = self.last > 0 && frames_max >> self.granularity != 0;
-        if higher || frames_max.wrapping_sub(1) >= 64 {
+        let stopped = H::CHECKED && self.nonempty == 0;
+        if stopped || higher || frames_max.wrapping_sub(1) >= 64 {
             return None;
         }
         let (class, count) = (&mut self.classes[0], frames_max as usize);
@@ -277,6 +319,15 @@ impl<R: Rule> State<R> {
             return None;
         }
         let bits = ones_across(count, at & 63);
+        if H::CHECKED {
+            let [low, high] = class.free.two(s, index);
+            let missing = !low & bits[0] | !high & bits[1];
+            if missing | s[index] & bits[0] | s[index + 1] & bits[1] != 0 {
+                let frame = class.base + at as u64;
+                self.stop_at(s, 0, frame, index);
+                return None;
+            }
+        }
         class.free.lower_any(s, index, bits[0]);
         class.free.lower_any(s, index + 1, bits[1]);
         self.rule.removed_first(s, 0, class, at, len, count);
@@ -312,6 +363,11 @@ impl<R: Rule> State<R> {
         };
         let count = frames_max.min(node as u64);
         let bits = ones(count as usize) << low;
+        if H::CHECKED && s[index] & bits != 0 {
+            let frame = class.base + at as u64;
+            self.stop_at(s, 0, frame, index);
+            return None;
+        }
         class.free.lower(s, index, word & !bits);
         if class.free.is_empty(s) {
             self.nonempty &= !1;
@@ -341,6 +397,12 @@ impl<R: Rule> State<R> {
         if !class.free.leave_head(s, next) {
             return None;
         }
+        if H::CHECKED && s[index] >> (at & 63) | s[index + 1] & next != 0 {
+            let frame = class.base + at as u64;
+            self.stop_at(s, 0, frame, index);
+            return None;
+        }
+        let class = &mut self.classes[0];
         s[index] |= u64::MAX << (at & 63);
         s[index + 1] |= next;
         if class.free.is_empty(s) {
@@ -367,6 +429,9 @@ impl<R: Rule> State<R> {
         let mut rest = count_frames;
         while rest > 0 {
             let Some(block) = self.allocate_block(s, rest) else {
+                if H::CHECKED {
+                    return Err(FrameAllocateError::Corrupt(self.lost(s)));
+                }
                 debug_assert!(false, "a free frame that no block holds");
                 return Err(FrameAllocateError::OutOfFrames {
                     wanted: count_frames,

@@ -4,19 +4,23 @@
 //! Numbers of units are absolute here (a unit of order o is frame >> o), and a
 //! class subtracts its base where it meets its bitmap.
 
+use core::marker::PhantomData;
+
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::BuildError;
 use crate::allocator::{FrameAllocateError, FrameFreeError};
+use crate::areas::Areas;
 use crate::bits::bitmap::{Bitmap, all_set, clear, first_clear, ones, set};
 use crate::buddy::class::Class;
 use crate::buddy::config::{BuddyConfig, CLASSES_MAX};
 use crate::buddy::rule::Rule;
+use crate::hardening::{Hardening, Table, WordFault};
 use crate::map::MemoryMap;
 
 /// Everything but the words.
 #[derive(Clone, Debug)]
-pub(crate) struct State<R> {
+pub(crate) struct State<R, H> {
     pub(crate) classes: [Class; CLASSES_MAX],
     /// The top class.
     pub(crate) last: usize,
@@ -35,6 +39,11 @@ pub(crate) struct State<R> {
     total: u64,
     pub(crate) free: u64,
     pub(crate) rule: R,
+    /// In the checked tier, the areas, after the classes in the storage.
+    pub(crate) areas: Areas,
+    /// The contradiction at which the checked tier stopped.
+    pub(crate) fault: Option<WordFault>,
+    hardening: PhantomData<H>,
 }
 
 /// Free units of class `i` to take from: `len` of them, from the bitmap's
@@ -69,11 +78,12 @@ fn allocated_words(span: Extent) -> u64 {
     (span.end().raw() - (span.start.raw() & !63)).div_ceil(64)
 }
 
-impl<R: Rule> State<R> {
+impl<R: Rule, H: Hardening> State<R, H> {
     pub(crate) fn storage_words(map: &MemoryMap<'_>, config: BuddyConfig) -> usize {
         let words = (0..config.classes())
             .fold(allocated_words(map.span()), |at, i| layout::<R>(map.span(), config, i, at).end);
-        usize::try_from(words).unwrap_or(usize::MAX)
+        let areas = if H::CHECKED { Areas::storage_words(map) } else { 0 };
+        usize::try_from(words.saturating_add(areas)).unwrap_or(usize::MAX)
     }
 
     /// All frames of `map` allocated, and `s` overwritten.
@@ -105,6 +115,9 @@ impl<R: Rule> State<R> {
             total: map.total_frames(),
             free: 0,
             rule: R::new(),
+            areas: Areas::NONE,
+            fault: None,
+            hardening: PhantomData,
         };
         let mut at = allocated_words(span);
         for i in 0..config.classes() {
@@ -124,6 +137,12 @@ impl<R: Rule> State<R> {
             state.rule.add_class(s, i, rule_at as usize, units, node_max);
             at = end;
         }
+        if H::CHECKED {
+            // Holes are what is allocated for ever.
+            s[..state.allocated_words].fill(u64::MAX);
+            state.areas = Areas::new(map, s, at as usize);
+            return Ok(state);
+        }
         let allocated = &mut s[..state.allocated_words];
         allocated.fill(0);
         for area in map.areas() {
@@ -134,8 +153,14 @@ impl<R: Rule> State<R> {
 
     /// Makes all frames of `map` free; all are allocated so far.
     pub(crate) fn free_all(&mut self, map: &MemoryMap<'_>, s: &mut [u64]) {
-        s[..self.allocated_words].fill(0);
+        if !H::CHECKED {
+            s[..self.allocated_words].fill(0);
+        }
         for area in map.areas() {
+            if H::CHECKED {
+                let at = self.frame(area.start.raw());
+                clear(&mut s[..self.allocated_words], at, area.count as usize);
+            }
             self.release(s, area.start.raw(), area.end().raw());
         }
         self.free = self.total;
@@ -156,7 +181,9 @@ impl<R: Rule> State<R> {
     pub(crate) fn is_allocated(&self, s: &[u64], frame: Pfn) -> bool {
         self.span.contains(frame) && {
             let at = self.frame(frame.raw());
-            s[at / 64] >> (at % 64) & 1 == 1
+            let (start, end) = (frame.raw(), frame.raw() + 1);
+            let is_mine = !H::CHECKED || self.areas.first_foreign(s, start, end) == Ok(None);
+            is_mine && s[at / 64] >> (at % 64) & 1 == 1
         }
     }
 
@@ -348,6 +375,9 @@ impl<R: Rule> State<R> {
         if extent.is_empty() {
             return Err(FrameFreeError::Empty);
         }
+        if H::CHECKED {
+            self.refusal(s, extent)?;
+        }
         if self.free_unit(s, extent) {
             return Ok(());
         }
@@ -378,21 +408,37 @@ impl<R: Rule> State<R> {
     #[inline(never)]
     pub(crate) fn allocate_node(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
         if frames_max == 0 || self.nonempty == 0 {
+            let _ = frames_max > 0 && self.starved(s).is_some();
             return None;
         }
         let g = self.granularity;
         let fitting = ((frames_max.ilog2() / g) as usize).min(self.last);
         // In BBS a block is a power of two.
         let frames_max = if g == 1 { 1 << fitting } else { frames_max };
-        let Choice { i, at, len } = self.choose(s, fitting, frames_max)?;
+        let Some(Choice { i, at, len }) = self.choose(s, fitting, frames_max) else {
+            if H::CHECKED {
+                self.lost(s);
+            }
+            return None;
+        };
 
         let order = i as u32 * g;
-        let class = &mut self.classes[i];
-        let unit = class.base + at as u64;
+        let unit = self.classes[i].base + at as u64;
         let start = unit << order;
         let end = start + ((len as u64) << order).min(frames_max);
         let broken = ((end - 1) >> order) + 1;
         let count = (broken - unit) as usize;
+        if H::CHECKED {
+            if !self.plausible(s, i, at, count) {
+                self.stop(s, Table::Free { order }, self.classes[i].word_at(unit));
+                return None;
+            }
+            if let Some(word) = self.not_free(s, start, end) {
+                self.stop_at(s, i, unit, word);
+                return None;
+            }
+        }
+        let class = &mut self.classes[i];
         class.free.remove(s, at, count);
         self.rule.removed_first(s, i, class, at, len, count);
         self.note_empty(s, i);
@@ -444,6 +490,9 @@ impl<R: Rule> State<R> {
         s: &mut [u64],
         order: Order,
     ) -> Result<Extent, FrameAllocateError> {
+        if let Some(fault) = self.fault {
+            return Err(FrameAllocateError::Corrupt(fault));
+        }
         let (g, k) = (self.granularity, order.k());
         let below = ((k / g) as usize).min(self.last);
         let listed = k == below as u32 * g;
@@ -454,7 +503,8 @@ impl<R: Rule> State<R> {
         } else if above != 0 {
             let i = from + above.trailing_zeros() as usize;
             let class = &mut self.classes[i];
-            class.free.first(s).map(|at| class.base + at as u64).map(|unit| {
+            let first = class.free.first(s).map(|at| class.base + at as u64);
+            first.filter(|&unit| !H::CHECKED || self.is_inside(i, unit)).map(|unit| {
                 self.remove(s, i, unit, unit + 1);
                 let start = unit << (i as u32 * g);
                 self.give_back(s, start + order.frames(), (unit + 1) << (i as u32 * g));
@@ -469,8 +519,24 @@ impl<R: Rule> State<R> {
         } else {
             None
         };
+        if H::CHECKED && start.is_none() && (self.nonempty >> from != 0 || self.nonempty == 0) {
+            // A class says that it has a unit, or none does.
+            if self.nonempty != 0 || self.free > 0 {
+                return Err(FrameAllocateError::Corrupt(self.lost(s)));
+            }
+        }
         match start {
-            Some(start) => Ok(self.taken(s, start, start + order.frames())),
+            Some(start) => {
+                let end = start + order.frames();
+                if H::CHECKED
+                    && let Some(word) = self.not_free(s, start, end)
+                {
+                    let unit = start >> (below as u32 * g);
+                    let fault = self.stop_at(s, below, unit, word);
+                    return Err(FrameAllocateError::Corrupt(fault));
+                }
+                Ok(self.taken(s, start, end))
+            }
             None if order.frames() > self.free => {
                 Err(FrameAllocateError::OutOfFrames { wanted: order.frames(), free: self.free })
             }
@@ -566,7 +632,8 @@ impl<R: Rule> State<R> {
         }
         let allocated = &s[..self.allocated_words];
         let allocated = allocated.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-        if allocated != self.total - free {
+        let holes = if H::CHECKED { self.allocated_words as u64 * 64 - self.total } else { 0 };
+        if allocated != self.total - free + holes {
             return Err("the number of allocated frames differs from their bitmap");
         }
         Ok(())
