@@ -392,6 +392,20 @@ impl Bitmap {
         Some(self.head << 6 | word.trailing_zeros() as usize)
     }
 
+    /// Removes the lowest number of the head word, if that holds one: the word's
+    /// index, the number's bit in it, and whether the set is empty now.
+    #[inline(always)]
+    pub(crate) fn pop_head(&mut self, storage: &mut [u64]) -> Option<(usize, u32, bool)> {
+        let word = &mut storage[self.at + self.head];
+        let was = *word;
+        if was == 0 {
+            return None;
+        }
+        let rest = was & (was - 1);
+        *word = rest;
+        Some((self.head, was.trailing_zeros(), rest == 0 && self.marked == 1))
+    }
+
     /// The lowest word that is not zero: it is the head from then on.
     #[inline(always)]
     pub(crate) fn head_word(&mut self, storage: &mut [u64]) -> Option<u64> {
@@ -523,6 +537,12 @@ impl Bitmap {
         let or_zero = |index: usize| level.get(index).copied().unwrap_or(0);
         let word = *level.get(index)?;
         Some([or_zero(index.wrapping_sub(1)), word, or_zero(index + 1)])
+    }
+
+    /// Makes the head word zero, though marks say that there is more: for a set
+    /// that is not to be used any more.
+    pub(crate) fn clear_head(&self, storage: &mut [u64]) {
+        storage[self.at + self.head] = 0;
     }
 
     /// Returns the number of words of level 0.

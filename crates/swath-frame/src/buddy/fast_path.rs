@@ -19,7 +19,31 @@ impl<R: Rule, H: Hardening> State<R, H> {
         if R::INDEXED {
             return self.allocate_node(s, 1).map(|block| block.start);
         }
-        if self.nonempty & 1 == 0 {
+        // In the checked tier the head word says it, which is zero where it has
+        // stopped: so the test of the frame's other word costs nothing more.
+        if !H::CHECKED && self.nonempty & 1 == 0 {
+            return self.allocate_split(s);
+        }
+        let Some((index, bit, is_last)) = self.classes[0].free.pop_head(s) else {
+            return self.allocate_beyond(s);
+        };
+        if is_last {
+            return self.allocate_last(s, index, bit);
+        }
+        self.taken_one(s, index, bit)
+    }
+
+    /// Allocates the frame that was the last of class 0.
+    #[inline(never)]
+    fn allocate_last(&mut self, s: &mut [u64], index: usize, bit: u32) -> Option<Pfn> {
+        self.nonempty &= !1;
+        self.taken_one(s, index, bit)
+    }
+
+    /// Allocates the first frame of class 0, which is not in the head word.
+    #[inline(never)]
+    fn allocate_beyond(&mut self, s: &mut [u64]) -> Option<Pfn> {
+        if H::CHECKED && self.nonempty & 1 == 0 {
             return self.allocate_split(s);
         }
         let Some(frame) = self.pop(s, 0) else {
@@ -28,19 +52,21 @@ impl<R: Rule, H: Hardening> State<R, H> {
             }
             return None;
         };
-        self.taken_one(s, frame)
+        let at = self.frame(frame);
+        self.taken_one(s, at >> 6, at as u32 & 63)
     }
 
-    /// Notes that a free frame, in no class now, is allocated.
+    /// Notes that the free frame of a bit of a word, in no class now, is allocated.
     #[inline(always)]
-    fn taken_one(&mut self, s: &mut [u64], frame: u64) -> Option<Pfn> {
-        let at = self.frame(frame);
-        let (index, bit) = (at >> 6, 1 << (at & 63));
-        if H::CHECKED && s[index] & bit != 0 {
+    fn taken_one(&mut self, s: &mut [u64], index: usize, bit: u32) -> Option<Pfn> {
+        let frame = self.classes[0].base + (index as u64 * 64 | u64::from(bit));
+        let word = &mut s[index];
+        let now = *word | 1 << bit;
+        if H::CHECKED && now == *word {
             self.stop_at(s, 0, frame, index);
             return None;
         }
-        s[index] |= bit;
+        *word = now;
         self.free -= 1;
         Some(Pfn::new(frame))
     }
@@ -84,27 +110,38 @@ impl<R: Rule, H: Hardening> State<R, H> {
             }
         }
         self.nonempty |= (1 << i) - 1;
-        self.taken_one(s, unit)
+        let at = self.frame(unit);
+        self.taken_one(s, at >> 6, at as u32 & 63)
     }
 
     #[inline(always)]
     pub(crate) fn free_frame(&mut self, s: &mut [u64], frame: Pfn) -> Result<(), FrameFreeError> {
-        let at = frame.raw().wrapping_sub(self.classes[0].base);
-        let (index, bit) = (at >> 6, 1 << (at & 63));
-        if H::CHECKED {
-            if self.is_beside(frame) || s[index as usize] & bit == 0 {
-                return self.free_extent(s, Extent::new(frame, 1));
-            }
-        } else if index >= self.allocated_words as u64 || s[index as usize] & bit == 0 {
-            return Err(self.refuse(s, frame));
-        }
-        let index = index as usize;
+        let Some((index, bit)) = self.allocated_bit(s, frame) else {
+            let extent = Extent::new(frame, 1);
+            return if H::CHECKED { self.free_extent(s, extent) } else { Err(self.refuse(s, frame)) };
+        };
         s[index] ^= bit;
         self.free += 1;
         if !self.join(s, index, bit) {
             self.complete(s, index, frame.raw());
         }
         Ok(())
+    }
+
+    /// Returns the word and the bit of an allocated frame; in the checked tier only
+    /// in the whole words of the largest area.
+    #[inline(always)]
+    fn allocated_bit(&self, s: &[u64], frame: Pfn) -> Option<(usize, u64)> {
+        let solid = &self.areas.solid;
+        let base = if H::CHECKED { solid.start.raw() } else { self.classes[0].base };
+        let at = frame.raw().wrapping_sub(base);
+        let (index, bit) = (at >> 6, 1 << (at & 63));
+        let inside = if H::CHECKED { at < solid.count } else { index < self.allocated_words as u64 };
+        if !inside {
+            return None;
+        }
+        let index = index as usize + if H::CHECKED { self.solid_word } else { 0 };
+        (s[index] & bit != 0).then_some((index, bit))
     }
 
     /// Returns true if a frame is not in the whole words of the largest area, where

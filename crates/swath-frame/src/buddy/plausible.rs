@@ -21,7 +21,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
     /// taken back from here on.
     #[cold]
     #[inline(never)]
-    pub(crate) fn stop(&mut self, s: &[u64], table: Table, word: usize) -> WordFault {
+    pub(crate) fn stop(&mut self, s: &mut [u64], table: Table, word: usize) -> WordFault {
         let value = s.get(word).copied().unwrap_or(0);
         let seen = WordFault { table, word, value };
         let fault = match self.fault {
@@ -31,6 +31,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
         self.fault = Some(fault);
         self.nonempty = 0;
         self.areas.solid = Extent::default();
+        self.classes[0].free.clear_head(s);
         fault
     }
 
@@ -38,7 +39,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
     /// allocated frames says in its word `word` that it is not.
     #[cold]
     #[inline(never)]
-    pub(crate) fn stop_at(&mut self, s: &[u64], i: usize, unit: u64, word: usize) -> WordFault {
+    pub(crate) fn stop_at(&mut self, s: &mut [u64], i: usize, unit: u64, word: usize) -> WordFault {
         let fault = |table, word| {
             WordFault { table, word, value: s.get(word).copied().unwrap_or(0) }
         };
@@ -62,14 +63,14 @@ impl<R: Rule, H: Hardening> State<R, H> {
     /// Stops the allocator, since no word leads to a free frame and some are free.
     #[cold]
     #[inline(never)]
-    pub(crate) fn lost(&mut self, s: &[u64]) -> WordFault {
+    pub(crate) fn lost(&mut self, s: &mut [u64]) -> WordFault {
         self.stop(s, Table::Allocated, 0)
     }
 
     /// Returns the fault if the allocator has stopped, or if it says that it is
     /// empty and is not.
     #[inline(always)]
-    pub(crate) fn starved(&mut self, s: &[u64]) -> Option<WordFault> {
+    pub(crate) fn starved(&mut self, s: &mut [u64]) -> Option<WordFault> {
         (H::CHECKED && self.nonempty == 0 && self.free > 0).then(|| self.lost(s))
     }
 
@@ -115,7 +116,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
 
     /// Checks that the frames of `extent`, not empty, may be freed: all are of
     /// the map and none is free.
-    pub(crate) fn refusal(&mut self, s: &[u64], extent: Extent) -> Result<(), FrameFreeError> {
+    pub(crate) fn refusal(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FrameFreeError> {
         if let Some(fault) = self.fault {
             return Err(FrameFreeError::Corrupt(fault));
         }

@@ -41,6 +41,8 @@ pub(crate) struct State<R, H> {
     pub(crate) rule: R,
     /// In the checked tier, the areas, after the classes in the storage.
     pub(crate) areas: Areas,
+    /// The word of the bitmap of allocated frames for the first of its whole words.
+    pub(crate) solid_word: usize,
     /// The contradiction at which the checked tier stopped.
     pub(crate) fault: Option<WordFault>,
     hardening: PhantomData<H>,
@@ -116,6 +118,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
             free: 0,
             rule: R::new(),
             areas: Areas::NONE,
+            solid_word: 0,
             fault: None,
             hardening: PhantomData,
         };
@@ -141,6 +144,8 @@ impl<R: Rule, H: Hardening> State<R, H> {
             // Holes are what is allocated for ever.
             s[..state.allocated_words].fill(u64::MAX);
             state.areas = Areas::new(map, s, at as usize);
+            let solid = state.areas.solid.start.raw();
+            state.solid_word = (solid.saturating_sub(state.classes[0].base) / 64) as usize;
             return Ok(state);
         }
         let allocated = &mut s[..state.allocated_words];
