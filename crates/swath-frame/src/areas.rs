@@ -96,11 +96,7 @@ impl Areas {
     ///
     /// # Errors
     /// The record that is not as it was written.
-    pub(crate) fn each(
-        &self,
-        s: &[u64],
-        visit: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), WordFault> {
+    pub(crate) fn each(&self, s: &[u64], visit: &mut dyn FnMut(u64, u64)) -> Result<(), WordFault> {
         (0..self.count).try_for_each(|index| {
             let (start, end) = self.area(s, index)?;
             visit(start, end);

@@ -691,6 +691,41 @@ pub(crate) fn set(words: &mut [u64], first: usize, count: usize) {
     }
 }
 
+/// Sets `count` bits, at least one, from bit `first` on, which have all to be clear:
+/// if not, nothing changes.
+#[inline]
+pub(crate) fn set_clear(words: &mut [u64], first: usize, count: usize) -> bool {
+    let (low, high) = (first / 64, (first + count - 1) / 64);
+    let above = u64::MAX << (first % 64);
+    let below = u64::MAX >> (63 - (first + count - 1) % 64);
+    if low == high {
+        let (word, bits) = (&mut words[low], above & below);
+        let free = *word & bits == 0;
+        *word |= if free { bits } else { 0 };
+        return free;
+    }
+    let words = &mut words[low..=high];
+    let (chunks, rest) = words.as_chunks_mut::<8>();
+    if above & below == u64::MAX && rest.is_empty() {
+        let is_free = |chunk: &[u64; 8]| chunk.iter().fold(0, |any, word| any | word) == 0;
+        let free = chunks.iter_mut().position(|chunk| {
+            let free = is_free(chunk);
+            if free {
+                chunk.fill(u64::MAX);
+            }
+            !free
+        });
+        chunks[..free.unwrap_or(0)].as_flattened_mut().fill(0);
+        return free.is_none();
+    }
+    let ends = words[0] & above | words[high - low] & below;
+    if ends != 0 || words[1..high - low].iter().any(|&word| word != 0) {
+        return false;
+    }
+    set(words, first % 64, count);
+    true
+}
+
 /// Clears `count` bits, at least one, from bit `first` on.
 #[inline]
 pub(crate) fn clear(words: &mut [u64], first: usize, count: usize) {

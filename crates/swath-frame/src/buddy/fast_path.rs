@@ -59,7 +59,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
     /// Notes that the free frame of a bit of a word, in no class now, is allocated.
     #[inline(always)]
     fn taken_one(&mut self, s: &mut [u64], index: usize, bit: u32) -> Option<Pfn> {
-        let frame = self.classes[0].base + (index as u64 * 64 | u64::from(bit));
+        let frame = self.classes[0].base + ((index as u64) << 6 | u64::from(bit));
         let word = &mut s[index];
         let now = *word | 1 << bit;
         if H::CHECKED && now == *word {
@@ -91,7 +91,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
             return None;
         }
         let i = self.nonempty.trailing_zeros() as usize;
-        let popped = self.pop(s, i).filter(|&unit| !H::CHECKED || self.is_inside(i, unit));
+        let popped = self.pop(s, i).filter(|&unit| !H::CHECKED || self.classes[i].spans(unit));
         let Some(mut unit) = popped else {
             if H::CHECKED {
                 self.lost(s);
@@ -118,7 +118,11 @@ impl<R: Rule, H: Hardening> State<R, H> {
     pub(crate) fn free_frame(&mut self, s: &mut [u64], frame: Pfn) -> Result<(), FrameFreeError> {
         let Some((index, bit)) = self.allocated_bit(s, frame) else {
             let extent = Extent::new(frame, 1);
-            return if H::CHECKED { self.free_extent(s, extent) } else { Err(self.refuse(s, frame)) };
+            return if H::CHECKED {
+                self.free_extent(s, extent)
+            } else {
+                Err(self.refuse(s, frame))
+            };
         };
         s[index] ^= bit;
         self.free += 1;
@@ -136,7 +140,8 @@ impl<R: Rule, H: Hardening> State<R, H> {
         let base = if H::CHECKED { solid.start.raw() } else { self.classes[0].base };
         let at = frame.raw().wrapping_sub(base);
         let (index, bit) = (at >> 6, 1 << (at & 63));
-        let inside = if H::CHECKED { at < solid.count } else { index < self.allocated_words as u64 };
+        let inside =
+            if H::CHECKED { at < solid.count } else { index < self.allocated_words as u64 };
         if !inside {
             return None;
         }

@@ -249,7 +249,8 @@ const fn tag_words(units: u64, node_max: u64) -> u64 {
 }
 
 impl Runs {
-    const NONE: Self = Self { starts: Bitmap::none(), words: 0, reciprocal: 0, longest: 0, tags: 0 };
+    const NONE: Self =
+        Self { starts: Bitmap::none(), words: 0, reciprocal: 0, longest: 0, tags: 0 };
 
     /// The length of the run that starts with unit `first`; 0 if it is not
     /// free. O(1).

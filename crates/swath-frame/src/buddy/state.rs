@@ -11,7 +11,7 @@ use swath_arch::{Extent, Order, Pfn};
 use crate::allocator::BuildError;
 use crate::allocator::{FrameAllocateError, FrameFreeError};
 use crate::areas::Areas;
-use crate::bits::bitmap::{Bitmap, all_set, clear, first_clear, ones, set};
+use crate::bits::bitmap::{Bitmap, all_set, clear, first_clear, ones, set, set_clear};
 use crate::buddy::class::Class;
 use crate::buddy::config::{BuddyConfig, CLASSES_MAX};
 use crate::buddy::rule::Rule;
@@ -128,9 +128,13 @@ impl<R: Rule, H: Hardening> State<R, H> {
             if !R::can_index(units) {
                 return Err(BuildError::Span { frames: span.count });
             }
+            let order = i as u32 * config.granularity;
+            let first = (span.start.raw() + ((1 << order) - 1)) >> order;
             state.classes[i] = Class {
                 free: Bitmap::new(s, at as usize, units),
                 base,
+                first,
+                count: (span.end().raw() >> order).saturating_sub(first),
                 origin: (at as usize).wrapping_sub((base >> 6) as usize),
                 twins: if i < config.last { u64::MAX } else { 0 },
                 node_max: usize::try_from(config.node_max(i)).unwrap_or(usize::MAX),
@@ -380,7 +384,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
         if extent.is_empty() {
             return Err(FrameFreeError::Empty);
         }
-        if H::CHECKED {
+        if H::CHECKED && !self.is_solid(extent) {
             self.refusal(s, extent)?;
         }
         if self.free_unit(s, extent) {
@@ -398,6 +402,9 @@ impl<R: Rule, H: Hardening> State<R, H> {
         if !all_set(allocated, at, inside)
             && let Some(bad) = first_clear(allocated, at, inside)
         {
+            if H::CHECKED {
+                self.refusal(s, extent)?;
+            }
             let frame = Pfn::new(self.classes[0].base + bad as u64);
             return Err(self.refuse(s, frame));
         }
@@ -433,22 +440,16 @@ impl<R: Rule, H: Hardening> State<R, H> {
         let end = start + ((len as u64) << order).min(frames_max);
         let broken = ((end - 1) >> order) + 1;
         let count = (broken - unit) as usize;
-        if H::CHECKED {
-            if !self.plausible(s, i, at, count) {
-                self.stop(s, Table::Free { order }, self.classes[i].word_at(unit));
-                return None;
-            }
-            if let Some(word) = self.not_free(s, start, end) {
-                self.stop_at(s, i, unit, word);
-                return None;
-            }
+        if H::CHECKED && !self.spans(start, broken << order) {
+            self.stop(s, Table::Free { order }, self.classes[i].word_at(unit));
+            return None;
         }
         let class = &mut self.classes[i];
         class.free.remove(s, at, count);
         self.rule.removed_first(s, i, class, at, len, count);
         self.note_empty(s, i);
         self.give_back(s, end, broken << order);
-        Some(self.taken(s, start, end))
+        self.taken(s, start, end, i)
     }
 
     /// Chooses what to take for a request of `frames_max` frames, if any frame
@@ -495,29 +496,32 @@ impl<R: Rule, H: Hardening> State<R, H> {
         s: &mut [u64],
         order: Order,
     ) -> Result<Extent, FrameAllocateError> {
-        if let Some(fault) = self.fault {
-            return Err(FrameAllocateError::Corrupt(fault));
-        }
         let (g, k) = (self.granularity, order.k());
         let below = ((k / g) as usize).min(self.last);
         let listed = k == below as u32 * g;
         let from = below + usize::from(!listed);
         let above = self.nonempty >> from;
         let start = if !R::INDEXED && listed && above & 1 == 1 {
-            self.pop(s, below).map(|unit| unit << k)
+            let popped = self.pop(s, below);
+            popped
+                .filter(|&unit| !H::CHECKED || self.classes[below].spans(unit))
+                .map(|unit| unit << k)
         } else if above != 0 {
             let i = from + above.trailing_zeros() as usize;
             let class = &mut self.classes[i];
             let first = class.free.first(s).map(|at| class.base + at as u64);
-            first.filter(|&unit| !H::CHECKED || self.is_inside(i, unit)).map(|unit| {
+            first.filter(|&unit| !H::CHECKED || self.classes[i].spans(unit)).map(|unit| {
                 self.remove(s, i, unit, unit + 1);
                 let start = unit << (i as u32 * g);
                 self.give_back(s, start + order.frames(), (unit + 1) << (i as u32 * g));
                 start
             })
-        } else if !listed && order.frames() <= self.free {
+        } else if !listed && order.frames() <= self.free && self.fault.is_none() {
             let units = 1 << (k - below as u32 * g);
-            self.find_aligned(s, below, units).map(|unit| {
+            let found = self.find_aligned(s, below, units);
+            let class = &self.classes[below];
+            let spans = |unit| !H::CHECKED || class.spans(unit) && class.spans(unit + units - 1);
+            found.filter(|&unit| spans(unit)).map(|unit| {
                 self.remove(s, below, unit, unit + units);
                 unit << (below as u32 * g)
             })
@@ -533,14 +537,8 @@ impl<R: Rule, H: Hardening> State<R, H> {
         match start {
             Some(start) => {
                 let end = start + order.frames();
-                if H::CHECKED
-                    && let Some(word) = self.not_free(s, start, end)
-                {
-                    let unit = start >> (below as u32 * g);
-                    let fault = self.stop_at(s, below, unit, word);
-                    return Err(FrameAllocateError::Corrupt(fault));
-                }
-                Ok(self.taken(s, start, end))
+                let taken = self.taken(s, start, end, below);
+                taken.ok_or_else(|| FrameAllocateError::Corrupt(self.lost(s)))
             }
             None if order.frames() > self.free => {
                 Err(FrameAllocateError::OutOfFrames { wanted: order.frames(), free: self.free })
@@ -567,12 +565,21 @@ impl<R: Rule, H: Hardening> State<R, H> {
     }
 
     /// Notes that the free frames `start..end`, in no class now, are allocated.
+    ///
+    /// In the checked tier nothing is, and the allocator stops, if one of them
+    /// is allocated already; class `i` has told of them.
     #[inline]
-    fn taken(&mut self, s: &mut [u64], start: u64, end: u64) -> Extent {
+    fn taken(&mut self, s: &mut [u64], start: u64, end: u64, i: usize) -> Option<Extent> {
         let (at, count) = (self.frame(start), (end - start) as usize);
-        set(&mut s[..self.allocated_words], at, count);
+        let allocated = &mut s[..self.allocated_words];
+        if !H::CHECKED {
+            set(allocated, at, count);
+        } else if !set_clear(allocated, at, count) {
+            self.stop_at(s, i, start >> (i as u32 * self.granularity), at / 64);
+            return None;
+        }
         self.free -= end - start;
-        Extent::new(Pfn::new(start), end - start)
+        Some(Extent::new(Pfn::new(start), end - start))
     }
 
     pub(crate) fn for_each_free(&self, s: &[u64], visit: &mut dyn FnMut(Extent)) {
