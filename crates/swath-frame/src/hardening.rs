@@ -17,6 +17,20 @@
 //! Frames that are out stay out, and none is handed out again. What finds a
 //! contradiction that no call has met is `find_fault`, which reads all words.
 //!
+//! ```
+//! use swath_arch::{Extent, Pfn};
+//! use swath_frame::{BuddyConfig, ByteRange, Checked, FrameAllocator, HeadOfList, MemoryMap, PageBuddy};
+//!
+//! let mut areas = [Extent::default(); 1];
+//! let map = MemoryMap::new(&[ByteRange::of_frames(Extent::new(Pfn::new(0), 64))], &mut areas).unwrap();
+//! type Buddy<'s> = PageBuddy<&'s mut [u64], HeadOfList, Checked>;
+//! let mut words = vec![0; Buddy::storage_words(&map, BuddyConfig::PBS_ARMV7)];
+//! let mut frames = Buddy::new(&map, BuddyConfig::PBS_ARMV7, &mut words).unwrap();
+//! assert_eq!(frames.allocate_frame(), Some(Pfn::new(0)));
+//! assert_eq!(frames.find_fault(), Ok(()));
+//! assert_eq!(frames.fault(), None);
+//! ```
+//!
 //! The checks are against mistakes and failing memory, one word at a time; they do
 //! not contain who writes all words as he wants them. What the allocator holds
 //! outside the caller's words (counts, places of the tables) is trusted.

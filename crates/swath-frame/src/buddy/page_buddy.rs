@@ -74,7 +74,7 @@ use crate::map::MemoryMap;
 ///   while a unit of a higher class around it is;
 /// * `nonempty` has the bit of each class that has a free unit;
 /// * `free` is the number of free frames, and `total - free` bits of
-///   `allocated` are set.
+///   `allocated` are set; in the checked tier those of holes are set, too.
 ///
 /// # Examples
 /// The six frames from 16 on, and a request for five (Fig. 5):
