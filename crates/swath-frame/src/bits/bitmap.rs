@@ -21,6 +21,10 @@
 //! [`Bitmap`] is the shape; the words stand in a slice that every call is
 //! given, so that several bitmaps can share one storage.
 
+pub(crate) use crate::bits::words::{
+    all_set, clear, first_clear, ones, ones_across, set, set_clear,
+};
+
 /// The most levels above level 0: enough for 2^48 numbers.
 const UPPER_MAX: usize = 7;
 
@@ -154,7 +158,7 @@ impl Bitmap {
         if new && index < self.head {
             return self.filled_one(storage, index);
         }
-        self.marked += usize::from(new);
+        self.marked = self.marked.wrapping_add(usize::from(new));
         let marks = &mut storage[self.upper[0] + (index >> 6)];
         let marks_were = *marks;
         *marks = marks_were | u64::from(new) << (index & 63);
@@ -171,7 +175,7 @@ impl Bitmap {
         let now = was & !less;
         storage[self.at + index] = now;
         let gone = was != 0 && now == 0 && index != self.head;
-        self.marked -= usize::from(gone);
+        self.marked = self.marked.wrapping_sub(usize::from(gone));
         let marks = &mut storage[self.upper[0] + (index >> 6)];
         *marks &= !(u64::from(gone) << (index & 63));
         if gone && *marks == 0 {
@@ -262,7 +266,7 @@ impl Bitmap {
 
     #[inline]
     fn mark_one(&mut self, storage: &mut [u64], mut index: usize) {
-        self.marked += 1;
+        self.marked = self.marked.wrapping_add(1);
         for start in self.upper() {
             let word = &mut storage[start + (index >> 6)];
             let was = *word;
@@ -278,7 +282,7 @@ impl Bitmap {
     /// to be.
     #[inline]
     fn unmark_one(&mut self, storage: &mut [u64], mut index: usize) {
-        self.marked -= 1;
+        self.marked = self.marked.wrapping_sub(1);
         for start in self.upper() {
             let word = &mut storage[start + (index >> 6)];
             *word &= !(1 << (index & 63));
@@ -309,7 +313,7 @@ impl Bitmap {
             new -= usize::from(low == self.head || storage[self.at + low] != 0);
         }
         new -= usize::from(storage[self.at + high] != 0);
-        self.marked += new;
+        self.marked = self.marked.wrapping_add(new);
         self.mark(storage, low, high);
     }
 
@@ -360,7 +364,7 @@ impl Bitmap {
     /// Marks the words `low..=high` of level 0 as zero.
     #[inline(never)]
     fn unmark(&mut self, storage: &mut [u64], mut low: usize, mut high: usize) {
-        self.marked -= high - low + 1;
+        self.marked = self.marked.wrapping_sub(high - low + 1);
         for start in self.upper() {
             let level = &mut storage[start..];
             clear(level, low, high - low + 1);
@@ -390,6 +394,20 @@ impl Bitmap {
         let word = self.head_word(storage)?;
         storage[self.at + self.head] = word & word.wrapping_sub(1);
         Some(self.head << 6 | word.trailing_zeros() as usize)
+    }
+
+    /// Removes the lowest number of the head word, if that holds one: the word's
+    /// index, the number's bit in it, and whether the set is empty now.
+    #[inline(always)]
+    pub(crate) fn pop_head(&mut self, storage: &mut [u64]) -> Option<(usize, u32, bool)> {
+        let word = &mut storage[self.at + self.head];
+        let was = *word;
+        if was == 0 {
+            return None;
+        }
+        let rest = was & (was - 1);
+        *word = rest;
+        Some((self.head, was.trailing_zeros(), rest == 0 && self.marked == 1))
     }
 
     /// The lowest word that is not zero: it is the head from then on.
@@ -424,16 +442,21 @@ impl Bitmap {
     }
 
     /// Moves the head from a word of zeros to the lowest word that is not, if
-    /// there is one. On the way up from the old head its marks go, and the
+    /// there is one and the marks lead to it. On the way up from the old head its marks go, and the
     /// first word in which another mark is left shows the way down.
     #[inline(never)]
     fn advance(&mut self, storage: &mut [u64]) -> Option<u64> {
         if self.marked == 1 {
             return None;
         }
-        self.marked -= 1;
-        self.head = self.after_head(storage);
-        Some(storage[self.at + self.head])
+        let head = self.after_head(storage);
+        let word = self.level(storage).get(head).copied().unwrap_or(0);
+        if word == 0 {
+            return None;
+        }
+        self.marked = self.marked.wrapping_sub(1);
+        self.head = head;
+        Some(word)
     }
 
     #[inline(always)]
@@ -451,13 +474,23 @@ impl Bitmap {
         self.head
     }
 
-    /// The first marked word of level 0 below word `index` of `level`.
+    /// The first marked word of level 0 below word `index` of `level`; no word's
+    /// index if a mark on the way leads to nothing.
     #[inline(always)]
     fn descend(&self, storage: &[u64], level: usize, mut index: usize) -> usize {
         for &start in self.upper[..level.min(UPPER_MAX)].iter().rev() {
-            index = index << 6 | storage[start + index].trailing_zeros() as usize;
+            let word = storage.get(start + index).copied().unwrap_or(0);
+            if word == 0 {
+                return usize::MAX;
+            }
+            index = index << 6 | word.trailing_zeros() as usize;
         }
         index
+    }
+
+    #[inline(always)]
+    fn level<'s>(&self, storage: &'s [u64]) -> &'s [u64] {
+        &storage[self.at..self.at + self.words]
     }
 
     /// The lowest number of the set that is `from` or more. O(L).
@@ -480,7 +513,7 @@ impl Bitmap {
             if word != 0 {
                 index = index * 64 + word.trailing_zeros() as usize;
                 index = self.descend(storage, level, index);
-                let word = storage[self.at + index];
+                let word = self.level(storage).get(index).copied().filter(|&word| word != 0)?;
                 return Some(index * 64 + word.trailing_zeros() as usize);
             }
         }
@@ -495,18 +528,35 @@ impl Bitmap {
         // A head marked in vain is below every word that holds a one.
         let mut index = 0;
         for start in self.upper().rev().chain([self.at]) {
-            index = index * 64 + storage[start + index].ilog2() as usize;
+            index = index * 64 + storage.get(start + index)?.checked_ilog2()? as usize;
         }
         Some(index)
     }
 
-    /// The word `index` between the one before it and the one after it, which
-    /// are 0 beyond the ends.
+    /// The word `index`, if there is one, between the one before it and the one
+    /// after it, which are 0 beyond the ends.
     #[inline(always)]
-    pub(crate) fn around(&self, storage: &[u64], index: usize) -> [u64; 3] {
+    pub(crate) fn around(&self, storage: &[u64], index: usize) -> Option<[u64; 3]> {
         let level = &storage[self.at..self.at + self.words];
         let or_zero = |index: usize| level.get(index).copied().unwrap_or(0);
-        [or_zero(index.wrapping_sub(1)), level[index], or_zero(index + 1)]
+        let word = *level.get(index)?;
+        Some([or_zero(index.wrapping_sub(1)), word, or_zero(index + 1)])
+    }
+
+    /// Makes the head word zero, though marks say that there is more: for a set
+    /// that is not to be used any more.
+    pub(crate) fn clear_head(&self, storage: &mut [u64]) {
+        storage[self.at + self.head] = 0;
+    }
+
+    /// Returns the number of words of level 0.
+    pub(crate) fn len_words(&self) -> usize {
+        self.words
+    }
+
+    /// Returns the place in the storage of the word that holds a number.
+    pub(crate) fn place(&self, number: usize) -> usize {
+        self.at + number / 64
     }
 
     /// Counts the numbers from `first` on that the set holds without a gap, up
@@ -572,102 +622,48 @@ impl Bitmap {
         start
     }
 
+    /// Finds the first mark that differs from the word below it: the place of the
+    /// marks' word in the storage. O(words).
+    pub(crate) fn wrong_mark(&self, storage: &[u64]) -> Option<usize> {
+        let (mut at, mut words, mut head) = (self.at, self.words, self.head);
+        for above in self.upper() {
+            let marks = |index: usize| storage[above + index / 64] >> (index % 64) & 1 == 1;
+            // The last word of marks has some that stand for no word.
+            let wrong = (0..words.next_multiple_of(64)).find(|&index| {
+                let ones = index < words && (storage[at + index] != 0 || index == head);
+                marks(index) != ones
+            });
+            if let Some(index) = wrong {
+                return Some(above + index / 64);
+            }
+            (at, words, head) = (above, words.div_ceil(64), head / 64);
+        }
+        // The marks are as they should be, the count of them is not: a word that
+        // was changed has been written over since.
+        let level = self.level(storage);
+        let ones = level.iter().filter(|&&word| word != 0).count();
+        let marked = ones + usize::from(level[self.head] == 0);
+        (self.marked != marked).then_some(self.at + self.head)
+    }
+
     /// Walks the invariants in O(words); the first that does not hold is named.
     pub fn check(&self, storage: &[u64]) -> Result<(), &'static str> {
         let level = &storage[self.at..self.at + self.words];
         if level[..self.head].iter().any(|&word| word != 0) {
             return Err("a word below the head of a bitmap is not zero");
         }
-        let (mut at, mut words, mut head) = (self.at, self.words, self.head);
         let ones = level.iter().filter(|&&word| word != 0).count();
         if self.marked != ones + usize::from(level[self.head] == 0) {
             return Err("the count of marked words of a bitmap is wrong");
         }
-        for above in self.upper() {
-            for index in 0..words {
-                let marked = storage[above + index / 64] >> (index % 64) & 1 == 1;
-                if marked != (storage[at + index] != 0 || index == head) {
-                    return Err("a mark of a bitmap differs from the word below it");
-                }
-            }
-            (at, words, head) = (above, words.div_ceil(64), head / 64);
+        match self.wrong_mark(storage) {
+            Some(_) => Err("a mark of a bitmap differs from the word below it"),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
 /// Words of level 0 for `bits` bits.
 const fn words_of(bits: u64) -> u64 {
     if bits == 0 { 1 } else { bits.div_ceil(64) }
-}
-
-/// `count` ones, from 1 to 64, in the low bits.
-#[inline]
-pub(crate) const fn ones(count: usize) -> u64 {
-    u64::MAX >> (64 - count)
-}
-
-/// `count` ones, from 1 to 64, from bit `from` of a word on, as far as they
-/// lie in it and in the next.
-#[inline(always)]
-pub(crate) const fn ones_across(count: usize, from: usize) -> [u64; 2] {
-    let ones = ones(count);
-    [ones << from, (ones >> 1) >> (63 - from)]
-}
-
-/// Sets `count` bits, at least one, from bit `first` on.
-#[inline]
-pub(crate) fn set(words: &mut [u64], first: usize, count: usize) {
-    let (low, high) = (first / 64, (first + count - 1) / 64);
-    if low == high {
-        words[low] |= ones(count) << (first % 64);
-    } else {
-        words[low] |= u64::MAX << (first % 64);
-        words[low + 1..high].fill(u64::MAX);
-        words[high] |= u64::MAX >> (63 - (first + count - 1) % 64);
-    }
-}
-
-/// Clears `count` bits, at least one, from bit `first` on.
-#[inline]
-pub(crate) fn clear(words: &mut [u64], first: usize, count: usize) {
-    let (low, high) = (first / 64, (first + count - 1) / 64);
-    if low == high {
-        words[low] &= !(ones(count) << (first % 64));
-    } else {
-        words[low] &= !(u64::MAX << (first % 64));
-        words[low + 1..high].fill(0);
-        words[high] &= !(u64::MAX >> (63 - (first + count - 1) % 64));
-    }
-}
-
-/// Returns true if the `count` bits, at least one, from bit `first` on are set.
-#[inline]
-pub(crate) fn all_set(words: &[u64], first: usize, count: usize) -> bool {
-    let (low, high) = (first / 64, (first + count - 1) / 64);
-    let above = u64::MAX << (first % 64);
-    let below = u64::MAX >> (63 - (first + count - 1) % 64);
-    if low == high {
-        return !words[low] & above & below == 0;
-    }
-    !words[low] & above | !words[high] & below == 0
-        // Some words at once, as that costs no more than one.
-        && words[low + 1..high].chunks(16).all(|some| some.iter().fold(u64::MAX, |all, word| all & word) == u64::MAX)
-}
-
-/// The first of the `count` bits from bit `first` on that is clear.
-#[inline]
-pub(crate) fn first_clear(words: &[u64], first: usize, count: usize) -> Option<usize> {
-    let mut at = first;
-    let past = first + count;
-    while at < past {
-        let ones = (!(words[at / 64] >> (at % 64))).trailing_zeros() as usize;
-        let in_word = 64 - at % 64;
-        if ones < in_word {
-            at += ones;
-            return (at < past).then_some(at);
-        }
-        at += in_word;
-    }
-    None
 }

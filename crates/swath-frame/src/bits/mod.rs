@@ -4,5 +4,6 @@
 
 pub mod bitmap;
 pub(crate) mod tree;
+pub(crate) mod words;
 
 pub use bitmap::Bitmap;
