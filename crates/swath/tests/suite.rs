@@ -2,6 +2,10 @@
 
 mod cl;
 mod green;
+#[cfg(target_os = "linux")]
+mod hostile;
 mod program;
 mod real_memory;
+#[cfg(target_os = "linux")]
+mod record_faults;
 mod study_command;

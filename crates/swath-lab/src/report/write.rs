@@ -23,6 +23,7 @@ use crate::study::results::{
     Figure, FigureKind, HostResult, Place, ResultError, Series, StudyResult, check_pair,
 };
 use swath_trace::output;
+use swath_trace::whole::{self, WholeError};
 
 /// The file of a [`StudyResult`].
 pub const RESULTS_FILE: &str = "results.json";
@@ -30,6 +31,9 @@ pub const RESULTS_FILE: &str = "results.json";
 pub const HOST_FILE: &str = "host.json";
 /// The page over all studies.
 pub const INDEX_FILE: &str = "index.html";
+
+/// The longest file of a report that is read: the largest study's results have a hundredth.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// A study's two results, as written or read.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +55,9 @@ pub enum ReportError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A file cannot be read, or is too large to be one of a report.
+    #[error(transparent)]
+    Whole(#[from] WholeError),
     /// A file's text is not a result.
     #[error("{path}: {source}")]
     Json {
@@ -157,13 +164,13 @@ pub fn write_study(
 /// [`ReportError::Foreign`], or [`ReportError::File`] if it cannot be read.
 pub fn check_place(dir: &Path) -> Result<(), ReportError> {
     let path = dir.join(INDEX_FILE);
-    match fs::read(&path) {
+    match whole::read(&path, FILE_BYTES_MAX) {
         Ok(page) if page.windows(page::MARK.len()).any(|part| part == page::MARK.as_bytes()) => {
             Ok(())
         }
         Ok(_) => Err(ReportError::Foreign { path }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(ReportError::File { path, source }),
+        Err(WholeError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -283,12 +290,8 @@ fn json(path: PathBuf, value: &impl Serialize) -> Result<(PathBuf, Vec<u8>), Rep
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ReportError> {
     let path = path.to_owned();
-    match fs::read(&path) {
-        Ok(bytes) => {
-            serde_json::from_slice(&bytes).map_err(|source| ReportError::Json { path, source })
-        }
-        Err(source) => Err(ReportError::File { path, source }),
-    }
+    let bytes = whole::read(&path, FILE_BYTES_MAX)?;
+    serde_json::from_slice(&bytes).map_err(|source| ReportError::Json { path, source })
 }
 
 fn create_dir(dir: &Path) -> Result<(), ReportError> {
