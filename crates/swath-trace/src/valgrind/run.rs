@@ -151,21 +151,26 @@ pub(crate) fn record<S: Send, T>(
     let (sender, messages) = channel();
     let (known, ended) = thread::scope(|scope| {
         let supervisor = (sender.clone(), Arc::clone(&limit), logs.path());
-        scope.spawn(move || {
+        thread::Builder::new().spawn_scoped(scope, move || {
             let (sender, limit, logs) = supervisor;
             let begun = |begun| drop(sender.send(Message::Begun(begun)));
             let ended = supervise(&mut start, logs, &limit.processes, begun);
             drop(sender.send(Message::Ended(ended)));
-        });
+        })?;
         let one = |number: usize, program: Program, begun: Begun, sender: Sender<Message<S>>| {
-            let (limit, convert) = (Arc::clone(&limit), &convert);
-            scope.spawn(move || {
-                let made = convert_one(program, begun, path, &limit, convert);
+            let (shared, convert, answer) = (Arc::clone(&limit), &convert, sender.clone());
+            let spawned = thread::Builder::new().spawn_scoped(scope, move || {
+                let made = convert_one(program, begun, path, &shared, convert);
                 if made.is_err() {
-                    limit.processes.stop();
+                    shared.processes.stop();
                 }
-                drop(sender.send(Message::Converted(number, made)));
+                drop(answer.send(Message::Converted(number, made)));
             });
+            if let Err(source) = spawned {
+                limit.processes.stop();
+                let failed = Err(RecordError::Io { source });
+                drop(sender.send(Message::Converted(number, failed)));
+            }
         };
         collect(&messages, &sender, logs.path(), &limit, options, one)
     })?;

@@ -14,6 +14,7 @@ use swath_trace::pages::PAGE_FORMAT;
 pub(super) enum Kind {
     Snapshot,
     Trace,
+    Text,
     Heap,
     Pages,
 }
@@ -36,7 +37,7 @@ pub(super) enum Shown {
     Refused(&'static str),
 }
 
-use Kind::{Heap, Pages, Snapshot, Trace};
+use Kind::{Heap, Pages, Snapshot, Text, Trace};
 use Shown::{Answer, Refused};
 
 fn number(out: &mut Vec<u8>, mut value: u64) {
@@ -124,7 +125,7 @@ fn traces() -> Vec<Hostile> {
     // Sampling of every second access gives as many windows.
     let sampled = [&[0][..], &numbers(&[1, 2])].concat();
     let one = [1 | 1 << 2, 0];
-    let end = [&[0][..], &numbers(&[5_000_000, 0]), &numbers(&NO_PROGRAMS)].concat();
+    let end = [&[0][..], &numbers(&[2_500_000, 0]), &numbers(&NO_PROGRAMS)].concat();
     vec![
         hostile("long.swtrace", trace(&long, 3_000_000), Refused("too large: more than 1835008")),
         hostile("apart.swtrace", trace(&apart, 3_000_000), Refused("too large: more than 1835008")),
@@ -143,8 +144,8 @@ fn traces() -> Vec<Hostile> {
         ),
         hostile(
             "windows.swtrace",
-            file(&TRACE_FORMAT, &[(&sampled, 1), (&one, 5_000_000), (&end, 1)]),
-            Answer("5000000 reads"),
+            file(&TRACE_FORMAT, &[(&sampled, 1), (&one, 2_500_000), (&end, 1)]),
+            Answer("2500000 reads"),
         ),
         hostile("top.swtrace", trace(&[1 | 1 << 2, 1], 1), Answer("1 pages")),
     ]
@@ -152,7 +153,7 @@ fn traces() -> Vec<Hostile> {
 
 /// Traces of other programs, in each compression.
 fn texts() -> Vec<Hostile> {
-    let hostile = |name, bytes, shown| Hostile { name, kind: Trace, bytes, shown };
+    let hostile = |name, bytes, shown| Hostile { name, kind: Text, bytes, shown };
     let gzip = |part: &[u8], times: usize| {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         (0..times).for_each(|_| gzip.write_all(part).unwrap());
@@ -183,7 +184,7 @@ fn texts() -> Vec<Hostile> {
         hostile("long.lackey.gz", gzip(&line, 100), Answer("409600 reads")),
         hostile("endless.lackey.zst", packed(&[(&[b'x'; 1024], 50_000)]), Refused("within a line")),
         hostile("threads.lackey", threads, Answer("1 reads")),
-        hostile("bomb.champsim.zst", packed(&[(&[0; 4096], 20_000)]), Answer("1280000 fetches")),
+        hostile("bomb.champsim.zst", packed(&[(&[0; 4096], 10_000)]), Answer("640000 fetches")),
     ]
 }
 

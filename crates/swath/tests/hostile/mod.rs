@@ -114,9 +114,12 @@ fn hostile_recordings() {
         show(dir.path(), &hostile);
         let shown = started.elapsed();
         let commands: &[&[&str]] = match hostile.kind {
+            // Refused by the same reader, after as many bytes.
+            _ if name.starts_with("bomb") => &[],
             Kind::Heap => &[],
             Kind::Pages => &[&["replay", "--allocator", "linux", name]],
             Kind::Snapshot => &[&["pbs-freelist", "--memory", name]],
+            Kind::Text => &[&["pbs-tlb-real", "--accesses", name]],
             Kind::Trace => {
                 &[&["pbs-tlb-real", "--accesses", name], &["green-working-set", "--accesses", name]]
             }

@@ -138,4 +138,26 @@ mod tests {
         ];
         assert_eq!(to, expected);
     }
+
+    /// A change of size copies what is kept: of 2^48 bytes 2^36 pages.
+    #[test]
+    fn a_short_recording_of_too_many_actions() {
+        use swath_trace::heap::{HeapHeader, HeapTotals, HeapWriter, SIZE_MAX};
+        for (size_bytes, fits) in [(1 << 30, true), (1 << 35, false), (SIZE_MAX, false)] {
+            let mut writer = HeapWriter::new(Vec::new(), &HeapHeader::default(), 1).unwrap();
+            let (align_bytes, zeroed, thread) = (1, false, 0);
+            for event in [
+                HeapEvent::Allocate { block: 0, size_bytes, align_bytes, zeroed, thread },
+                HeapEvent::Resize { block: 0, size_bytes, thread },
+            ] {
+                writer.push(event).unwrap();
+            }
+            let file = writer.finish(&HeapTotals::default()).unwrap();
+            let actions = Actions::read(HeapReader::new(&file[..]).unwrap());
+            assert_eq!(actions.is_ok(), fits);
+            if let Err(error) = actions {
+                assert!(matches!(error, FileError::TooLarge { .. }), "{error}");
+            }
+        }
+    }
 }
