@@ -13,6 +13,7 @@ mod header;
 mod install;
 mod lint;
 mod reproducible;
+mod soundness;
 mod test;
 
 #[derive(Parser)]
@@ -40,6 +41,13 @@ enum Chore {
         /// Which of them; all if none is named.
         #[arg(value_parser = ["gates", "rivals", "heap", "programs"])]
         which: Vec<String>,
+    },
+    /// Runs under the tools that watch for undefined behaviour: Miri with both models of
+    /// borrows, the sanitizers of threads and addresses, the model checker.
+    Soundness {
+        /// Which of them; all if none is named.
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(soundness::names()))]
+        parts: Vec<String>,
     },
     /// Writes include/swath.h, the C header, anew.
     Header,
@@ -73,6 +81,7 @@ fn main() -> Result<()> {
             Ok(())
         }
         Chore::Bench { which } => bench::bench(&shell, &which),
+        Chore::Soundness { parts } => soundness::soundness(&metadata, &parts),
         Chore::Header => header::write(&shell, &metadata),
         Chore::Install { prefix } => {
             // A path of the caller's, who may stand elsewhere.

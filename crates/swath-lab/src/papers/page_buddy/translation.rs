@@ -69,7 +69,7 @@ impl Accesses {
                     // A file that changes while it is read has new pages.
                     Some(map) => *map.get(&page).unwrap_or(&page),
                 };
-                visit(VirtAddr::new(page.address().raw() + offset))?;
+                visit(page.address() + offset)?;
                 offset = 0;
             }
         }
@@ -143,8 +143,8 @@ impl Program {
         let mut requests: Vec<PageRange> = Vec::new();
         for range in touched(&trace).map_err(|error| trace.error(&error))?.ranges() {
             match requests.last_mut() {
-                Some(request) if range.start.raw() - request.end().raw() < REQUEST_GAP_PAGES => {
-                    request.count = range.end().raw() - request.start.raw();
+                Some(request) if range.start - request.end() < REQUEST_GAP_PAGES => {
+                    request.count = range.end() - request.start;
                 }
                 _ => requests.push(range),
             }
