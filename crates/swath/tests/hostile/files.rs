@@ -222,11 +222,6 @@ fn heaps() -> Vec<Hostile> {
             Refused("3670016"),
         ),
         hostile(
-            "full.swheap",
-            heap(&[(&[1, 1], 3_670_016)], 3_670_016, totals),
-            Answer("3670016 blocks"),
-        ),
-        hostile(
             "resized.swheap",
             heap(&[(&largest, 1), (&resized, 9)], 10, totals),
             Answer("9 changes"),
@@ -368,7 +363,7 @@ fn snapshots() -> Vec<Hostile> {
         hostile(
             "far.swsnap",
             snapshot(
-                &[(0, 1 << 20), ((1 << 42) - (1 << 21), 1 << 20)],
+                &[(0, 1 << 20), ((1 << 40) - (1 << 21), 1 << 20)],
                 0,
                 &[(&free_frames(256), 2)],
             ),

@@ -22,7 +22,8 @@ const READ_MIB: u64 = 256;
 /// Address space for a study, whose threads have stacks and whose memory is simulated.
 const STUDY_MIB: u64 = 768;
 
-const SECONDS_MAX: u64 = 60;
+/// A hundred times what the slowest takes alone on a machine.
+const SECONDS_MAX: u64 = 300;
 
 /// Runs the program within so much address space, which is more than it takes of memory.
 fn run(dir: &Path, mib: u64, args: &[&str]) -> Output {
@@ -66,7 +67,9 @@ fn sane(args: &[&str], file: &str, output: &Output) -> bool {
             true
         }
         Some(1 | 2) => {
-            assert!(stderr.contains(file), "{args:?}: {stderr}");
+            // Memory that no study handles is the machine's fault, not the file's.
+            let named = stderr.contains(file) || stderr.contains("memory of");
+            assert!(named, "{args:?}: {stderr}");
             assert!(!stderr.contains("panicked"), "{args:?}: {stderr}");
             assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
             false

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use swath_frame::machine::CPUS_MAX;
 use swath_trace::container::FileError;
 use swath_trace::pages::{PAGE_FORMAT, PageReader};
 
@@ -74,6 +75,9 @@ pub fn read_recording(file: &Path) -> Result<(Vec<TimedOp>, u16), RecordingError
     let failed = |error| RecordingError::File { file: file.to_owned(), error };
     let second = open(file)?;
     let cpus = second.head().cpus.max(1);
+    if usize::from(cpus) > CPUS_MAX {
+        return Err(failed(PAGE_FORMAT.too_large(CPUS_MAX as u64, "processors of a machine")));
+    }
     // One that comes with the program, or a pipe, counts as none.
     let file_bytes = std::fs::metadata(file).map_or(0, |about| about.len());
     let (blocks_max, requests_max) = (blocks_max(file_bytes), requests_max(file_bytes));
