@@ -12,6 +12,7 @@ mod bench;
 mod header;
 mod install;
 mod lint;
+mod reproducible;
 mod soundness;
 mod test;
 
@@ -57,6 +58,9 @@ enum Chore {
         #[arg(long, default_value = "/usr/local")]
         prefix: PathBuf,
     },
+    /// Builds what is committed in two directories and compares the programs and libraries,
+    /// byte for byte; takes two release builds.
+    Reproducible,
     /// Runs the studies and says where the page is.
     Report {
         /// What `swath study` shall be told.
@@ -83,6 +87,7 @@ fn main() -> Result<()> {
             // A path of the caller's, who may stand elsewhere.
             install::install(&shell, &metadata, &std::path::absolute(prefix)?)
         }
+        Chore::Reproducible => reproducible::check(&shell),
         Chore::Report { args } => report(&shell, &metadata, &args),
     }
 }

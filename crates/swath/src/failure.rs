@@ -1,6 +1,6 @@
 //! Failures of the program, and their exit codes.
 
-use swath_lab::report::write::ReportError;
+use swath_lab::report::error::ReportError;
 use swath_lab::source::real::InputError;
 use swath_lab::study::journal::JournalError;
 use swath_lab::study::run::StudyError;

@@ -16,9 +16,13 @@ use swath_lab::study::registry;
 use swath_lab::study::results::{Claim, StudyResult};
 use swath_lab::study::run::{Outcome, Run};
 use swath_trace::machine::UnknownFrames;
+use swath_trace::whole;
 
 use crate::failure::Failure;
 use crate::progress::{Bar, watch_for_interrupts};
+
+/// The longest plan: those that come with the program have up to a hundredth.
+const PLAN_BYTES_MAX: u64 = 1 << 20;
 
 /// Arguments of `swath study`.
 #[derive(Args)]
@@ -352,8 +356,8 @@ fn plans(args: &StudyArgs) -> Result<Plans, Failure> {
     let files = if args.check.is_empty() { &args.plan } else { &args.check };
     if !files.is_empty() {
         let read = |path: &PathBuf| {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::new(2, format!("{}: {error}", path.display())))?;
+            let text =
+                whole::read_text(path, PLAN_BYTES_MAX).map_err(|error| Failure::new(2, error))?;
             registry::parse(&path.display().to_string(), &text)
                 .map_err(|error| Failure::new(2, error))
         };

@@ -18,8 +18,15 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use swath_trace::whole::{self, WholeError};
+
+use crate::report::error::ReportError;
 use crate::report::page;
-use crate::report::write::{INDEX_FILE, ReportError};
+
+/// The page over all studies.
+pub const INDEX_FILE: &str = "index.html";
+/// The longest file of a report that is read: the largest study's results have a hundredth.
+pub(crate) const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// The directory below a report's in which work is under way.
 pub(crate) const WORK_DIR: &str = ".swath";
@@ -155,13 +162,13 @@ impl Folder {
 /// [`ReportError::Foreign`], or [`ReportError::File`] if it cannot be read.
 pub fn check_place(dir: &Path) -> Result<(), ReportError> {
     let path = dir.join(INDEX_FILE);
-    match fs::read(&path) {
+    match whole::read(&path, FILE_BYTES_MAX) {
         Ok(page) if page.windows(page::MARK.len()).any(|part| part == page::MARK.as_bytes()) => {
             Ok(())
         }
         Ok(_) => Err(ReportError::Foreign { path }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(ReportError::File { path, source }),
+        Err(WholeError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

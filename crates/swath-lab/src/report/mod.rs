@@ -2,6 +2,7 @@
 //! them.
 
 pub(crate) mod axis;
+pub mod error;
 pub mod figure;
 pub mod folder;
 pub(crate) mod page;

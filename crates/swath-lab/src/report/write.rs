@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use swath_trace::whole;
 
-use crate::report::figure::{
-    FigureError, Palette, {self},
-};
-use crate::report::folder::Folder;
+use crate::report::error::ReportError;
+use crate::report::figure::{self, Palette};
+use crate::report::folder::{FILE_BYTES_MAX, Folder};
 use crate::report::page;
 use crate::study::registry::built_in;
 use crate::study::results::{
@@ -25,8 +25,6 @@ use crate::study::results::{
 pub const RESULTS_FILE: &str = "results.json";
 /// The file of a [`HostResult`].
 pub const HOST_FILE: &str = "host.json";
-/// The page over all studies.
-pub const INDEX_FILE: &str = "index.html";
 
 /// A study's two results, as written or read.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,80 +33,6 @@ pub struct Found {
     pub result: StudyResult,
     /// The part that depends on the machine.
     pub host: Option<HostResult>,
-}
-
-/// A file that cannot be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReportError {
-    /// The operating system refuses.
-    #[error("{path}: {source}")]
-    File {
-        /// The file or directory.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// A file's text is not a result.
-    #[error("{path}: {source}")]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// The fault, with line and column.
-        source: serde_json::Error,
-    },
-    /// A result cannot be written, or one that was read is wrong in itself.
-    #[error("{path}: {source}")]
-    Result {
-        /// The file.
-        path: PathBuf,
-        /// The fault.
-        source: ResultError,
-    },
-    /// The directory has another name than the study in it.
-    #[error("{path}: holds the study {study:?}, which is not the directory's name")]
-    Misplaced {
-        /// The file.
-        path: PathBuf,
-        /// The study that it holds.
-        study: String,
-    },
-    /// The directory's page was written by another program.
-    #[error("{path}: not a page of this program; choose another --out or move it away")]
-    Foreign {
-        /// The page.
-        path: PathBuf,
-    },
-    /// Another run holds the directory.
-    #[error("{path}: held by another run, process {holder}; wait for it or choose another --out")]
-    Busy {
-        /// The directory.
-        path: PathBuf,
-        /// The number of the other's process.
-        holder: String,
-    },
-    /// A figure cannot be drawn.
-    #[error("{path}: {source}")]
-    Figure {
-        /// The file.
-        path: PathBuf,
-        /// The fault.
-        source: FigureError,
-    },
-}
-
-impl ReportError {
-    /// The file or directory at fault.
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::File { path, .. }
-            | Self::Json { path, .. }
-            | Self::Result { path, .. }
-            | Self::Misplaced { path, .. }
-            | Self::Foreign { path }
-            | Self::Busy { path, .. }
-            | Self::Figure { path, .. } => path,
-        }
-    }
 }
 
 /// Writes a study's folder, `NAME`, whole: `results.json`, `host.json` if there is a host
@@ -193,8 +117,7 @@ pub fn render(folder: &Folder) -> Result<Rendered, ReportError> {
             let names = [RESULTS_FILE, HOST_FILE].iter().take(1 + usize::from(host.is_some()));
             for &name in names {
                 let path = dir.join(name);
-                let bytes = fs::read(&path);
-                let bytes = bytes.map_err(|source| ReportError::File { path, source })?;
+                let bytes = whole::read(&path, FILE_BYTES_MAX)?;
                 files.push((name.to_owned(), bytes));
             }
             folder.put_study(&result.study, &files)
@@ -325,10 +248,6 @@ fn json(path: PathBuf, value: &impl Serialize) -> Result<Vec<u8>, ReportError> {
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ReportError> {
     let path = path.to_owned();
-    match fs::read(&path) {
-        Ok(bytes) => {
-            serde_json::from_slice(&bytes).map_err(|source| ReportError::Json { path, source })
-        }
-        Err(source) => Err(ReportError::File { path, source }),
-    }
+    let bytes = whole::read(&path, FILE_BYTES_MAX)?;
+    serde_json::from_slice(&bytes).map_err(|source| ReportError::Json { path, source })
 }

@@ -11,6 +11,7 @@
 //! ahead, all in the same window. That keeps what each does, and knows nothing
 //! of how threads share their work.
 
+use std::collections::BTreeSet;
 use std::io::Cursor;
 
 use foldhash::{HashSet, HashSetExt};
@@ -56,6 +57,9 @@ fn check(plan: &WorkingSetPlan) -> Result<(), Refused> {
 /// A whole compilation, thinned out.
 const SHIPPED_COMPILER: &[u8] = include_bytes!("../../../data/cc1.swtrace");
 
+/// The most pages that are held of a recording at a time, and of all its windows together.
+const PAGES_MAX: u64 = 1 << 21;
+
 /// The working sets of a recording.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 struct Windows {
@@ -89,12 +93,17 @@ impl Shape {
 }
 
 impl Windows {
-    /// Walks a recording. O(a + e·r) for a accesses, e events and r resident pages.
+    /// Walks a recording. O((a + e) · log r) for a accesses, e events and r resident pages.
+    ///
+    /// # Errors
+    /// Those of the reader; [`TraceError::TooLarge`] for more than [`PAGES_MAX`] pages that
+    /// are resident, or that are in all windows and between them.
     fn of(accesses: TraceReader, plan: &WorkingSetPlan) -> Result<(Self, Shape), TraceError> {
         let shape = Shape::of(plan, accesses.header().and_then(|header| header.sampling));
         let mut windows = Self::default();
-        let mut resident: HashSet<u64> = HashSet::new();
+        let mut resident: BTreeSet<u64> = BTreeSet::new();
         let mut inside: HashSet<u64> = HashSet::new();
+        let mut kept = 0;
         let mut at: u64 = 0;
         let mut open = false;
         for item in accesses.items() {
@@ -114,11 +123,16 @@ impl Windows {
                 inside.extend(access.pages().iter().map(|page| page.raw()));
             }
             resident.extend(access.pages().iter().map(|page| page.raw()));
+            let what = "pages in windows, or resident ones";
+            kept += u64::from(place + 1 == shape.to && open) * (1 + inside.len() as u64);
+            if kept.max(inside.len() as u64).max(resident.len() as u64) > PAGES_MAX {
+                return Err(TraceError::TooLarge { limit: PAGES_MAX, what });
+            }
             if place + 1 == shape.to && open {
                 windows.close(&mut inside, resident.len());
                 open = false;
             }
-            at += 1;
+            at = at.saturating_add(1);
         }
         // A window that the end cuts off is left out.
         Ok((windows, shape))
@@ -160,25 +174,24 @@ impl Windows {
 }
 
 /// Pages that an event takes away are resident no more.
-fn forget(resident: &mut HashSet<u64>, event: TraceEvent) {
-    let within = |range: PageRange, page: u64| {
-        page.checked_sub(range.start.raw()).is_some_and(|offset| offset < range.count)
+fn forget(resident: &mut BTreeSet<u64>, event: TraceEvent) {
+    let mut take = |range: PageRange| -> Vec<u64> {
+        let pages: Vec<u64> =
+            resident.range(range.start.raw()..range.end().raw()).copied().collect();
+        for page in &pages {
+            resident.remove(page);
+        }
+        pages
     };
     match event {
         TraceEvent::Map { pages, .. }
         | TraceEvent::Unmap { pages }
-        | TraceEvent::Discard { pages } => {
-            resident.retain(|&page| !within(pages, page));
-        }
+        | TraceEvent::Discard { pages } => drop(take(pages)),
         TraceEvent::Move { from, to } => {
-            let mut moved = Vec::new();
-            resident.retain(|&page| {
-                if within(from, page) {
-                    moved.push(page - from.start.raw());
-                }
-                !within(from, page) && !within(to, page)
-            });
-            let inside = moved.into_iter().filter(|&offset| offset < to.count);
+            let moved = take(from);
+            take(to);
+            let offsets = moved.into_iter().map(|page| page - from.start.raw());
+            let inside = offsets.filter(|&offset| offset < to.count);
             resident.extend(inside.map(|offset| to.start.raw() + offset));
         }
         TraceEvent::Protect { .. } | TraceEvent::Fork | TraceEvent::Skip { .. } => {}
