@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use xshell::{Shell, cmd};
 
 mod bench;
+mod fuzz;
 mod header;
 mod install;
 mod lint;
@@ -40,6 +41,9 @@ enum Chore {
         #[arg(value_parser = ["gates", "rivals", "heap", "programs"])]
         which: Vec<String>,
     },
+    /// Attacks parsers and structures under a coverage-guided fuzzer; what it finds is stored as a
+    /// regression case in fuzz/corpus.
+    Fuzz(fuzz::Attack),
     /// Writes include/swath.h, the C header, anew.
     Header,
     /// Builds the C libraries and installs them with header, pkg-config file and
@@ -69,6 +73,7 @@ fn main() -> Result<()> {
             Ok(())
         }
         Chore::Bench { which } => bench::bench(&shell, &which),
+        Chore::Fuzz(attack) => fuzz::fuzz(&metadata, &attack),
         Chore::Header => header::write(&shell, &metadata),
         Chore::Install { prefix } => {
             // A path of the caller's, who may stand elsewhere.

@@ -4,5 +4,5 @@
 pub(crate) mod axis;
 pub mod figure;
 pub(crate) mod page;
-pub(crate) mod palette;
+pub mod palette;
 pub mod write;

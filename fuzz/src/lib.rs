@@ -1,0 +1,7 @@
+#![doc = include_str!("../README.md")]
+
+#[cfg(test)]
+mod bounded;
+pub mod operations;
+pub mod parsers;
+pub mod targets;
