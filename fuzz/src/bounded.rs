@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use swath_arch::testing::Random;
 
-use crate::targets::{Target, find};
+use crate::target::Target;
 
 /// Time for which mutations are tried after the corpus, unless `SWATH_FUZZ_SECONDS` says more.
 const MUTATIONS: Duration = Duration::from_millis(700);
 
 /// Runs every input of the target's corpus, and mutations of them.
-pub(crate) fn attack(name: &str) {
-    let target = find(name).expect("a target of the list");
+pub(crate) fn attack(target: &Target) {
+    let name = target.name;
     let corpus = corpus(name);
     for (file, bytes) in &corpus {
         assert!(bytes.len() <= target.len_bytes_max, "{file} is longer than the target allows");

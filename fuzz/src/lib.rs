@@ -4,4 +4,5 @@
 mod bounded;
 pub mod operations;
 pub mod parsers;
+pub mod target;
 pub mod targets;

@@ -2,7 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use swath_fuzz::targets::{TARGETS, Target};
+use swath_fuzz::target::Target;
+use swath_fuzz::targets::TARGETS;
 
 fn main() {
     for Target { name, about, len_bytes_max, .. } in TARGETS {

@@ -5,7 +5,8 @@
 
 use std::sync::LazyLock;
 
-use swath_fuzz::targets::{self, Target};
+use swath_fuzz::target::Target;
+use swath_fuzz::targets;
 
 /// The target that `SWATH_FUZZ_TARGET` names.
 static TARGET: LazyLock<&Target> = LazyLock::new(|| {

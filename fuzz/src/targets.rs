@@ -1,19 +1,7 @@
 //! The list of all targets.
 
+use crate::target::Target;
 use crate::{operations, parsers};
-
-/// A function that takes any bytes and panics if something is wrong.
-#[derive(Clone, Copy, Debug)]
-pub struct Target {
-    /// Name, also of its folder in `corpus/`.
-    pub name: &'static str,
-    /// The code that is attacked, and its judge.
-    pub about: &'static str,
-    /// Longest input, in bytes.
-    pub len_bytes_max: usize,
-    /// The target.
-    pub run: fn(&[u8]),
-}
 
 /// Returns the target of a name.
 pub fn find(name: &str) -> Option<&'static Target> {
@@ -38,7 +26,8 @@ macro_rules! targets {
             $(
                 #[test]
                 fn $name() {
-                    crate::bounded::attack(stringify!($name));
+                    let target = super::find(stringify!($name)).expect("in the list");
+                    crate::bounded::attack(target);
                 }
             )+
         }

@@ -180,9 +180,13 @@ impl Bench<'_> {
         if order.k() > 9 {
             return;
         }
-        let frame = (0x4_0000 + self.random.below(0x100)) << order.k();
+        let frame = (0x100 + self.random.below(0x100)) << order.k();
         match self.space.map_page_size(range.start, Pfn::new(frame), order, attributes) {
             Ok(()) => self.insert(page, extent(frame, order.frames()), order, attributes),
+            // Any page of the range may be named.
+            Err(PageSizeError::Map(MapPagesError::AlreadyMapped { page })) => {
+                assert!(range.contains(page) && !self.is_free(range), "{range}, {page}");
+            }
             Err(PageSizeError::Map(error)) => self.refused(range, error, faulty),
             Err(error) => panic!("{range}: {error}"),
         }

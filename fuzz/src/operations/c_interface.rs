@@ -125,9 +125,8 @@ pub fn run(bytes: &[u8]) {
 
     let (of_frames, of_banks) = (Frames::new(), Frames::new());
     let (isolated, blocks) = (false, BTreeMap::new());
-    let mut bench = Bench {
-        storages, map, frames, banks, heap, of_frames, of_banks, isolated, blocks, random,
-    };
+    let mut bench =
+        Bench { storages, map, frames, banks, heap, of_frames, of_banks, isolated, blocks, random };
     for _ in 0..STEPS_MAX {
         if bench.random.is_spent() {
             break;
@@ -271,7 +270,7 @@ impl Bench {
             assert_eq!(got.status, SWATH_OK);
             self.isolated = on != 0;
         } else {
-            assert_eq!(got, result(SWATH_ARGUMENT, count as u64));
+            assert_eq!(got.status, SWATH_FOREIGN);
         }
     }
 

@@ -6,9 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use swath_arch::testing::Random;
-use swath_arch::{
-    Attributes, Extent, Format, Order, Pfn, PhysAddr, PhysMemory, SliceMemory, Vpn,
-};
+use swath_arch::{Attributes, Extent, Format, Order, Pfn, PhysAddr, PhysMemory, SliceMemory, Vpn};
 use swath_hw::{Geometry, Mmu, TranslationFault, WalkOrder};
 use swath_vm::migrate::{
     BankCandidate, Daemon, GiveUpCause, Held, Holders, MigrationConfig, MigrationStep,
@@ -36,7 +34,12 @@ enum Use {
     Free,
     Kernel,
     /// The user's page of this number, in a block.
-    User { tag: u64, start: u64, order: Order, pinned: bool },
+    User {
+        tag: u64,
+        start: u64,
+        order: Order,
+        pinned: bool,
+    },
 }
 
 /// The kernel's knowledge of frames, which the daemon changes.
@@ -208,12 +211,8 @@ struct Bench<'m> {
     random: Random,
 }
 
-const EAGER: MigrationConfig = MigrationConfig {
-    interval_ns: 3,
-    retry_ns: 20,
-    occupied_permille_max: 950,
-    reserve_frames: 0,
-};
+const EAGER: MigrationConfig =
+    MigrationConfig { interval_ns: 3, retry_ns: 20, occupied_permille_max: 950, reserve_frames: 0 };
 
 /// Draws a format, and lets programs work while the daemon empties banks.
 pub fn run(bytes: &[u8]) {
@@ -402,7 +401,9 @@ impl<'m> Bench<'m> {
         assert_eq!(isolated, moving.into_iter().collect::<Vec<_>>(), "{step:?}");
         match step {
             MigrationStep::Emptied { bank, .. } => assert_eq!(world.borrow().used(bank), 0),
-            MigrationStep::GaveUp { frame, cause: GiveUpCause::Stuck(Stuck::Unmovable), .. } => {
+            MigrationStep::GaveUp {
+                frame, cause: GiveUpCause::Stuck(Stuck::Unmovable), ..
+            } => {
                 assert_eq!(world.borrow().of(frame.raw()), Use::Kernel);
             }
             MigrationStep::GaveUp { cause: GiveUpCause::InUse, .. } => {

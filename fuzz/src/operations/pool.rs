@@ -221,7 +221,10 @@ fn free(heap: &mut Heap<'_, '_>, block: Block) {
     // SAFETY: a second time, which is refused and changes nothing.
     let again = unsafe { heap.free(block.at) };
     assert!(
-        matches!(again, Err(BufferFreeError::NotAllocated { .. } | BufferFreeError::Misaligned { .. })),
+        matches!(
+            again,
+            Err(BufferFreeError::NotAllocated { .. } | BufferFreeError::Misaligned { .. })
+        ),
         "{again:?}"
     );
 }

@@ -235,7 +235,8 @@ fn arrays(mut random: Random, garbage: u64, steps: usize) -> Vec<u64> {
         (0..ValidityTables::len_bytes(K) / 8).map(|_| noise.word() & mask).collect();
     let memory = SliceMemory::new(TABLES.data.frame(), &mut words);
     let mut links = [0; 90];
-    let pool = FramePool::new(Extent::new(Pfn::new(0x1000), 90), &mut links).expect("links for all");
+    let pool =
+        FramePool::new(Extent::new(Pfn::new(0x1000), 90), &mut links).expect("links for all");
     let tree = DenseTree::<K, _, _>::new([0; dense_tree_words(K)]);
     let headers = vec![0; 2 << K];
     let mut space = RegionSpace::new(&memory, TABLES, tree, headers, &pool, Quota::OPEN)

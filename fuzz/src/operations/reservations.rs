@@ -2,9 +2,7 @@
 
 use swath_arch::testing::Random;
 use swath_frame::BuddyConfig;
-use swath_frame::testing::reservations::{
-    Model, agree, agree_on, apply, levels, pool, random_op,
-};
+use swath_frame::testing::reservations::{Model, agree, agree_on, apply, levels, pool, random_op};
 
 use super::memory::{STEPS_MAX, extent};
 

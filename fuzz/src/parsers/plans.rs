@@ -66,7 +66,9 @@ fn value(random: &mut Random) -> Value {
         6 => Value::Float(random.below(256) as f64 / 64.0),
         7 => Value::Float([f64::NAN, f64::INFINITY, -0.0, f64::MAX][random.index(4)]),
         8 => Value::String("x".repeat(random.index(300))),
-        9 => Value::Array((0..random.below(4)).map(|_| Value::Integer(random.below(8) as i64)).collect()),
+        9 => Value::Array(
+            (0..random.below(4)).map(|_| Value::Integer(random.below(8) as i64)).collect(),
+        ),
         10 => Value::Boolean(random.one_in(2)),
         _ => Value::Table(toml::Table::new()),
     }

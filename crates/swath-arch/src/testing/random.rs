@@ -70,7 +70,9 @@ impl Random {
     pub fn below(&mut self, bound: u64) -> u64 {
         match &mut self.0 {
             Draws::Seeded(_) => self.word() % bound,
-            Draws::Given(rest) => spell(rest, (bound - 1).checked_ilog2().map_or(0, |log| log / 8 + 1)) % bound,
+            Draws::Given(rest) => {
+                spell(rest, (bound - 1).checked_ilog2().map_or(0, |log| log / 8 + 1)) % bound
+            }
         }
     }
 

@@ -58,7 +58,7 @@ struct Moved {
     number: u64,
 }
 
-/// What is known of every frame, in the plainest form.
+/// Every frame and every reservation, in the plainest form.
 #[derive(Clone, Debug)]
 pub struct Model {
     levels: ReservationLevels,
