@@ -77,8 +77,10 @@ pub fn run(bytes: &[u8]) {
     let all = PageRange::new(Vpn::new(FIRST), PAGES);
     for id in [0, 1].map(SpaceId) {
         bench.with(|pmap, spaces| pmap.remove(spaces, id, all)).expect("nothing fails any more");
+        bench.forget(id.0, all);
     }
     assert_eq!(bench.pmap.reverse().used_entries(), 0);
+    bench.check(all, 7);
     drop(bench);
     tables.check(0);
 }

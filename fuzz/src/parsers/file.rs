@@ -73,3 +73,26 @@ pub(super) fn items(
         Err(error) => (Vec::new(), Some(error.to_string())),
     }
 }
+
+/// Returns the items of a file, after checking that it gives the same in pieces. What is wrong in compressed data a
+/// decompressor finds earlier or later, and hands out more or less before it.
+pub(super) fn items_in_pieces(
+    bytes: &[u8],
+    piece: usize,
+    format: Option<TraceFormat>,
+) -> (Vec<TraceItem>, Option<String>) {
+    let found = items(bytes, usize::MAX, format);
+    let other = items(bytes, piece, format);
+    let is_damaged = |error: &Option<String>| {
+        error.as_ref().is_some_and(|error| error.contains("data before byte"))
+    };
+    if is_damaged(&found.1) || is_damaged(&other.1) {
+        let (short, long) =
+            if found.0.len() < other.0.len() { (&found, &other) } else { (&other, &found) };
+        assert!(long.0.starts_with(&short.0), "a pipe gives other items than a file");
+        assert!(found.1.is_some() && other.1.is_some(), "{found:?}, in pieces {other:?}");
+    } else {
+        assert_eq!(found, other, "a pipe gives something else than a file");
+    }
+    found
+}
