@@ -13,6 +13,7 @@ mod fuzz;
 mod header;
 mod install;
 mod lint;
+mod soundness;
 mod test;
 
 #[derive(Parser)]
@@ -44,6 +45,13 @@ enum Chore {
     /// Attacks parsers and structures under a coverage-guided fuzzer; what it finds is stored as a
     /// regression case in fuzz/corpus.
     Fuzz(fuzz::Attack),
+    /// Runs under the tools that watch for undefined behaviour: Miri with both models of
+    /// borrows, the sanitizers of threads and addresses, the model checker.
+    Soundness {
+        /// Which of them; all if none is named.
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(soundness::names()))]
+        parts: Vec<String>,
+    },
     /// Writes include/swath.h, the C header, anew.
     Header,
     /// Builds the C libraries and installs them with header, pkg-config file and
@@ -74,6 +82,7 @@ fn main() -> Result<()> {
         }
         Chore::Bench { which } => bench::bench(&shell, &which),
         Chore::Fuzz(attack) => fuzz::fuzz(&metadata, &attack),
+        Chore::Soundness { parts } => soundness::soundness(&metadata, &parts),
         Chore::Header => header::write(&shell, &metadata),
         Chore::Install { prefix } => {
             // A path of the caller's, who may stand elsewhere.
