@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use xshell::{Shell, cmd};
 
 mod bench;
+mod fuzz;
 mod header;
 mod install;
 mod lint;
@@ -42,6 +43,9 @@ enum Chore {
         #[arg(value_parser = ["gates", "rivals", "heap", "programs"])]
         which: Vec<String>,
     },
+    /// Attacks parsers and structures under a coverage-guided fuzzer; what it finds is stored as a
+    /// regression case in fuzz/corpus.
+    Fuzz(fuzz::Attack),
     /// Runs under the tools that watch for undefined behaviour: Miri with both models of
     /// borrows, the sanitizers of threads and addresses, the model checker.
     Soundness {
@@ -81,6 +85,7 @@ fn main() -> Result<()> {
             Ok(())
         }
         Chore::Bench { which } => bench::bench(&shell, &which),
+        Chore::Fuzz(attack) => fuzz::fuzz(&metadata, &attack),
         Chore::Soundness { parts } => soundness::soundness(&metadata, &parts),
         Chore::Header => header::write(&shell, &metadata),
         Chore::Install { prefix } => {

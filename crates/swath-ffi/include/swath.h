@@ -455,8 +455,8 @@ swath_result swath_banks_allocate(swath_banks *banks, uint32_t k, uint32_t owner
 
 // Takes back 2^`order` frames from `frame` on: a block, or an aligned part of one.
 //
-// Errors: `SWATH_ARGUMENT`; `SWATH_FOREIGN` and `SWATH_NOT_ALLOCATED` with the first such
-// frame; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+// Errors: `SWATH_ARGUMENT`; `SWATH_MISALIGNED` with the frame; `SWATH_FOREIGN` and
+// `SWATH_NOT_ALLOCATED` with the first such frame; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
 //
 // # Safety
 // `banks` is null or an object of this library.

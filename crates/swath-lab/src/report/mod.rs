@@ -6,5 +6,5 @@ pub mod error;
 pub mod figure;
 pub mod folder;
 pub(crate) mod page;
-pub(crate) mod palette;
+pub mod palette;
 pub mod write;

@@ -80,6 +80,8 @@ const MODULES: &[&str] = &[
     "crates/swath-region/src/heap/source.rs",
     "crates/swath-region/tests/",
     "crates/swath-trace/src/valgrind/supervise.rs",
+    "fuzz/src/operations/c_interface.rs",
+    "fuzz/src/operations/pool.rs",
 ];
 
 /// The line at the root of a crate without unsafe code.
