@@ -27,6 +27,15 @@ pub enum WholeError {
     },
 }
 
+impl WholeError {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::TooLarge { path, .. } | Self::Io { path, .. } => path,
+        }
+    }
+}
+
 /// The bytes of a file of at most `limit_bytes`.
 ///
 /// # Errors

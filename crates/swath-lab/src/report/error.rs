@@ -81,7 +81,7 @@ impl ReportError {
             | Self::Foreign { path }
             | Self::Busy { path, .. }
             | Self::Figure { path, .. } => path,
-            Self::Whole(WholeError::TooLarge { path, .. } | WholeError::Io { path, .. }) => path,
+            Self::Whole(error) => error.path(),
         }
     }
 }

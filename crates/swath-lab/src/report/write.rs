@@ -18,7 +18,7 @@ use crate::report::folder::{FILE_BYTES_MAX, Folder};
 use crate::report::page;
 use crate::study::registry::built_in;
 use crate::study::results::{
-    Figure, FigureKind, HostResult, Place, ResultError, Series, StudyResult, check_pair,
+    Figure, FigureKind, HostResult, Place, Series, StudyResult, check_pair,
 };
 
 /// The file of a [`StudyResult`].

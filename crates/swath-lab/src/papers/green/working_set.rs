@@ -440,14 +440,13 @@ mod tests {
     #[test]
     fn what_is_given_back_is_not_resident() {
         let range = |start, count| PageRange::new(Vpn::new(start), count);
-        let mut resident: HashSet<u64> = (0..20).collect();
+        let mut resident: BTreeSet<u64> = (0..20).collect();
         forget(&mut resident, TraceEvent::Unmap { pages: range(0, 5) });
         forget(&mut resident, TraceEvent::Discard { pages: range(8, 2) });
         // Of five pages three are kept; page 10 was there before and is gone.
         forget(&mut resident, TraceEvent::Move { from: range(15, 5), to: range(10, 3) });
         forget(&mut resident, TraceEvent::Skip { accesses: 5 });
-        let mut left: Vec<u64> = resident.into_iter().collect();
-        left.sort_unstable();
+        let left: Vec<u64> = resident.into_iter().collect();
         assert_eq!(left, [5, 6, 7, 10, 11, 12, 13, 14]);
     }
 
