@@ -102,6 +102,6 @@ pub struct WordFault {
     pub table: Table,
     /// Its index in the storage.
     pub word: usize,
-    /// What it holds.
+    /// The value that it holds.
     pub value: u64,
 }
