@@ -470,11 +470,13 @@ fn nor_over_a_source_of_pages() {
     }
 }
 
-/// Links and heads are found by `check` there, and not by the calls.
+/// Links and heads are found by `check` there, and not by the calls. Nor is, in two of 10,000 flips,
+/// a tag that leads to the old header of a block that ended at the same place before it grew: it is
+/// the old block's links that betray it.
 #[test]
-fn no_flip_outside_links_does_harm_in_the_tier_that_checks_headers() {
+fn no_flip_of_headers_records_and_bits_does_harm_in_the_tier_that_checks_headers() {
     for kind in KINDS {
-        let calls = !matches!(kind, Kind::Link | Kind::Head);
+        let calls = !matches!(kind, Kind::Link | Kind::Head | Kind::Before);
         assert_harmless(kind, &campaign::<TwoLevel, Resident, Headers>(kind, calls, cases()));
     }
 }

@@ -231,7 +231,7 @@ fn campaign(kind: Kind, cases: usize) -> Count {
 
 /// Flips for each kind.
 fn cases() -> usize {
-    std::env::var("SWATH_FLIPS").ok().and_then(|text| text.parse().ok()).unwrap_or(100)
+    std::env::var("SWATH_FLIPS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
 #[test]
