@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn what_is_given_back_is_not_resident() {
         let range = |start, count| PageRange::new(Vpn::new(start), count);
-        let mut resident: HashSet<u64> = (0..20).collect();
+        let mut resident: BTreeSet<u64> = (0..20).collect();
         forget(&mut resident, TraceEvent::Unmap { pages: range(0, 5) });
         forget(&mut resident, TraceEvent::Discard { pages: range(8, 2) });
         // Of five pages three are kept; page 10 was there before and is gone.

@@ -485,7 +485,7 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         }
-        let free = |start| {
+        let free = |start: u64| {
             let change = PageChange::Free { start: Pfn::new(3 * start), order };
             Ok(PageEvent { time_us: 0, cpu: 0, change })
         };
