@@ -190,7 +190,7 @@ fn fresh_measures_anew_and_another_seed_begins_anew() {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let begun = loop {
         let found: Vec<PathBuf> = journals();
-        let points = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.len() > 20_000);
+        let points = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.len() > 5_000);
         if found.iter().any(points) {
             break true;
         }
