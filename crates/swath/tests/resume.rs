@@ -22,7 +22,7 @@ const PLANS: [(&str, &[(&str, &str)]); 5] = [
         "green-power",
         &[
             ("quick = 3 }", "quick = 2 }"),
-            ("minutes = { full = 180, quick = 40 }", "minutes = { full = 180, quick = 3 }"),
+            ("minutes = { full = 180, quick = 40 }", "minutes = { full = 180, quick = 0 }"),
             ("minutes = { full = 600, quick = 40 }", "minutes = { full = 600, quick = 3 }"),
         ],
     ),
@@ -33,7 +33,7 @@ const PLANS: [(&str, &[(&str, &str)]); 5] = [
     (
         "rt-runtimes",
         &[
-            ("actions = 1_000_000", "actions = 20_000"),
+            ("actions = 1_000_000", "actions = 5_000"),
             ("quick = 524_288", "quick = 65_536"),
             ("calls = 8", "calls = 1"),
         ],
@@ -190,7 +190,7 @@ fn fresh_measures_anew_and_another_seed_begins_anew() {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let begun = loop {
         let found: Vec<PathBuf> = journals();
-        let points = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.len() > 20_000);
+        let points = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.len() > 5_000);
         if found.iter().any(points) {
             break true;
         }

@@ -11,7 +11,8 @@ use serde_json::Value as Json;
 
 use crate::study::citation::Citation;
 use crate::study::claim::{Claim, Statement};
-use crate::study::journal::{self, JournalError};
+use crate::study::journal::JournalError;
+use crate::study::key;
 use crate::study::needs::{Limits, Needs};
 use crate::study::plan::{Head, Plan, PlanError, Refused, read, value_error};
 use crate::study::results::{Figure, HostResult, Series, StudyResult, check_pair};
@@ -239,7 +240,7 @@ impl<S: Study> ReadyStudy for Ready<S> {
     }
 
     fn journal_key(&self, run: &Run<'_>) -> Result<String, JournalError> {
-        journal::key(&self.plan_as_run(run), run)
+        key::journal_key(&self.plan_as_run(run), run)
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Outcome, StudyError> {

@@ -13,6 +13,7 @@ pub mod claim;
 pub mod estimate;
 pub mod grid;
 pub mod journal;
+pub(crate) mod key;
 pub mod kind;
 pub mod needs;
 pub mod paper;
