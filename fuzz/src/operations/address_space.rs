@@ -236,6 +236,10 @@ impl Bench<'_> {
                 assert!(whole, "{range} was not mapped");
                 self.mmus.iter_mut().for_each(|mmu| mmu.invalidate_range(flush.range));
                 self.model.retain(|&page, _| !range.contains(Vpn::new(page)));
+                // Whatever the TLBs still hold of them shows now.
+                for page in range.iter().take(16) {
+                    self.access(page.raw());
+                }
             }
             Err(UnmapError::NotMapped { page }) => {
                 assert!(!self.model.contains_key(&page.raw()), "{page} is mapped");

@@ -181,7 +181,7 @@ impl Bench {
             }
             1 => {
                 // SAFETY: an object of the library.
-                let got = unsafe { swath_frames_take_block(self.frames, count, &mut block) };
+                let got = unsafe { swath_frames_allocate_block(self.frames, count, &mut block) };
                 if got.status == SWATH_OK {
                     assert!((1..=count).contains(&block.count));
                     self.of_frames.take(block.start, block.count);
@@ -236,7 +236,7 @@ impl Bench {
         if self.random.one_in(2) {
             let (mut frame, owner) = (0, self.random.below(4) as u32);
             // SAFETY: an object of the library.
-            let got = unsafe { swath_banks_take(self.banks, k, owner, &mut frame) };
+            let got = unsafe { swath_banks_allocate(self.banks, k, owner, &mut frame) };
             if got.status == SWATH_OK {
                 assert!(owner < 3 && k <= 6 && frame.is_multiple_of(1 << k));
                 self.of_banks.take(frame, 1 << k);
@@ -250,7 +250,7 @@ impl Bench {
         let start = if self.random.one_in(8) { start } else { start >> k << k };
         let is_block = start.is_multiple_of(1 << k) && k <= 6;
         // SAFETY: an object of the library.
-        let got = unsafe { swath_banks_give(self.banks, start, k) };
+        let got = unsafe { swath_banks_free(self.banks, start, k) };
         if is_block {
             assert_eq!(got, self.of_banks.give(start, 1 << k), "block {start:#x}, order {k}");
         } else if k <= 6 {
@@ -360,7 +360,7 @@ impl Bench {
                 assert_eq!(swath_frames_free_count(object.cast()), 0);
             }
             if nth != 3 {
-                assert_eq!(swath_banks_give(object.cast(), 3, 0).status, wrong);
+                assert_eq!(swath_banks_free(object.cast(), 3, 0).status, wrong);
                 assert_eq!(swath_banks_free_count(object.cast()), 0);
             }
             if nth != 4 {
@@ -369,7 +369,7 @@ impl Bench {
             }
         }
         // SAFETY: an object of the library; nothing is written to null.
-        let got = unsafe { swath_frames_take_block(self.frames, 1, ptr::null_mut()) };
+        let got = unsafe { swath_frames_allocate_block(self.frames, 1, ptr::null_mut()) };
         assert_eq!(got.status, SWATH_NULL);
     }
 
