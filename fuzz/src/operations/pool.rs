@@ -151,14 +151,14 @@ pub fn run(bytes: &[u8]) {
     let used = vec![0; FirstFit::<Vec<u64>>::words(units as u32)];
     let inner = FirstFit::new(memory.0.as_ptr().expose_provenance(), units as u32, used, true);
     let source = Source { inner, fail_in: Rc::clone(&fail_in) };
-    let superblocks: Vec<_> = (0..units).map(|_| Superblock::new()).collect();
-    let returned: Vec<_> = (0..units).map(|_| Returned::new()).collect();
-    let slots: Vec<_> = (0..2).map(|_| HeapSlot::new()).collect();
+    let mut superblocks: Vec<_> = (0..units).map(|_| Superblock::new()).collect();
+    let mut returned: Vec<_> = (0..units).map(|_| Returned::new()).collect();
+    let mut slots: Vec<_> = (0..2).map(|_| HeapSlot::new()).collect();
     let mut dirty = vec![0; dirty_words(units)];
     let storage = Storage {
-        superblocks: &superblocks,
-        returned: &returned,
-        heaps: &slots,
+        superblocks: &mut superblocks,
+        returned: &mut returned,
+        heaps: &mut slots,
         dirty: &mut dirty,
     };
     // SAFETY: the arena is the pool's until the end.
