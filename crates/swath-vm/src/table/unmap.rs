@@ -247,7 +247,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let format = self.regime.format;
         let mut pending = Extent::default();
         let mut refused = None;
-        let mut done = 0;
+        let (mut done, mut entries, mut spans) = (0, 0, 0);
         while done < range.count {
             let page = range.start + done;
             // It was read a moment ago; without an answer there is nothing to
@@ -272,11 +272,19 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 self.drop_kept(span.level, self.view().entry(span.at, i));
             }
             done += span.pages;
+            entries = span.entries;
+            spans += 1;
         }
         if !pending.is_empty() {
             self.free_frames(pending, &mut refused);
         }
-        (self.prune_range(PageRange::new(range.start, done)), refused)
+        let links_changed = match spans {
+            0 => false,
+            // Most often: without another walk.
+            1 => self.prune_from(range.start, entries),
+            _ => self.prune_range(PageRange::new(range.start, done)),
+        };
+        (links_changed, refused)
     }
 
     /// Gives back the tables that nothing in the suspended range needs any more. A table goes with the
