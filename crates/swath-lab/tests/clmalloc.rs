@@ -229,7 +229,7 @@ fn elsewhere_there_is_no_cmt_malloc() {
 fn a_wrong_plan_names_the_key_or_the_line() {
     for (study, from, to, key) in [
         ("cl-availability", "unit_order = 0", "unit_order = 9", "unit_order = 9"),
-        ("cl-availability", "[24, 16]", "[15, 16]", "machines.1.areas_mib"),
+        ("cl-availability", "[24, 16]", "[15, 16]", "machines.0.areas_mib"),
         ("cl-availability", "[24, 16]", "[24, 0]", "0 is not between 1 and 65536"),
         ("cl-availability", "16 unequal areas", "16 equal areas", "machines.1.name"),
         ("cl-availability", "mib = 100", "mib = 0", "mib = 0"),

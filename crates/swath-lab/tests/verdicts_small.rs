@@ -86,9 +86,8 @@ fn other_programs_than_the_papers_are_not_comparable() {
         .replace("quick = [1, 16]", "quick = [1]");
     let outcome = run(&text);
     let claims = &outcome.result.claims;
-    assert_eq!(claims.len(), 14);
+    assert_eq!(claims.len(), 12);
     assert!(claims.iter().all(|claim| claim.verdict() == Verdict::NotComparable));
-    assert!(claims[0].reason().contains("actions: 1000 here, 1000000 in the paper"));
     let picosat = claims.iter().find(|claim| claim.says().contains("picosat")).unwrap();
     assert!(picosat.measured().is_some() && picosat.reason().contains("antom in the paper"));
 }

@@ -40,8 +40,27 @@ const ASIDE: &str = ".aside";
 #[derive(Debug)]
 pub struct Folder {
     dir: PathBuf,
+    /// True if this run made `dir`.
+    is_new: bool,
     work: PathBuf,
     _lock: File,
+}
+
+/// Takes away what nobody needs once the lock is gone: the folder of work in which there is no
+/// journal, and a directory that was made for nothing.
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let path = self.work.join(LOCK_FILE);
+        let is_alone = entries(&self.work).is_ok_and(|left| left == [path.clone()]);
+        // Who waits for the file that goes finds that it is not there any more. What cannot be
+        // taken away stays, and does no harm.
+        if is_alone && cfg!(unix) && fs::remove_file(&path).is_ok() {
+            let is_gone = fs::remove_dir(&self.work).is_ok();
+            if is_gone && self.is_new {
+                let _ = fs::remove_dir(&self.dir);
+            }
+        }
+    }
 }
 
 impl Folder {
@@ -52,9 +71,8 @@ impl Folder {
     /// another run holds it, [`ReportError::File`] if the file system refuses.
     pub fn open(dir: &Path) -> Result<Self, ReportError> {
         check_place(dir)?;
-        let work = dir.join(WORK_DIR);
-        fs::create_dir_all(&work).map_err(at(&work))?;
-        let folder = Self { dir: dir.to_owned(), _lock: lock(dir, &work)?, work };
+        let (work, is_new) = (dir.join(WORK_DIR), !dir.exists());
+        let folder = Self { dir: dir.to_owned(), is_new, _lock: lock(dir, &work)?, work };
         folder.mend()?;
         Ok(folder)
     }
@@ -172,26 +190,48 @@ pub fn check_place(dir: &Path) -> Result<(), ReportError> {
     }
 }
 
-/// Locks the directory; the file says which process holds it.
+/// Locks the directory; the file says which process holds it. A holder that ends takes the file
+/// away, so a file that is not in its place any more is no lock.
 fn lock(dir: &Path, work: &Path) -> Result<File, ReportError> {
     let path = work.join(LOCK_FILE);
-    let mut options = File::options();
-    let options = options.read(true).write(true).create(true).truncate(false);
-    let mut file = options.open(&path).map_err(at(&path))?;
-    match file.try_lock() {
-        Ok(()) => {
-            // For the other's message alone: a lock without it is as good.
-            let _ = file.set_len(0).and_then(|()| file.rewind());
-            let _ = write!(file, "{}", std::process::id());
-            Ok(file)
+    loop {
+        fs::create_dir_all(work).map_err(at(work))?;
+        let mut options = File::options();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let mut file = match options.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened.map_err(at(&path))?,
+        };
+        match file.try_lock() {
+            Ok(()) if is_at(&file, &path) => {
+                // For the other's message alone: a lock without it is as good.
+                let _ = file.set_len(0).and_then(|()| file.rewind());
+                let _ = write!(file, "{}", std::process::id());
+                return Ok(file);
+            }
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                let _ = file.take(20).read_to_string(&mut holder);
+                return Err(ReportError::Busy { path: dir.to_owned(), holder });
+            }
+            Err(TryLockError::Error(source)) => return Err(ReportError::File { path, source }),
         }
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            let _ = file.take(20).read_to_string(&mut holder);
-            Err(ReportError::Busy { path: dir.to_owned(), holder })
-        }
-        Err(TryLockError::Error(source)) => Err(ReportError::File { path, source }),
     }
+}
+
+/// True if the file is the one that has this name now.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let id = |metadata: io::Result<fs::Metadata>| metadata.map(|m| (m.dev(), m.ino())).ok();
+    id(file.metadata()) == id(fs::metadata(path))
+}
+
+/// Nobody takes the file away.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> bool {
+    true
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> ReportError {

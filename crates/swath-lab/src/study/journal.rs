@@ -74,6 +74,16 @@ pub struct Journal {
 struct Log {
     file: File,
     synced: Instant,
+    is_empty: bool,
+}
+
+/// A journal without a point is of no use to anybody.
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if self.log.get_mut().is_empty {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -112,7 +122,8 @@ impl Journal {
         }
         file.sync_all().map_err(fault)?;
         let file = file.try_clone().map_err(fault)?;
-        let log = Mutex::new(Log { file, synced: Instant::now() });
+        let is_empty = recorded.is_empty();
+        let log = Mutex::new(Log { file, synced: Instant::now(), is_empty });
         let (stages, counts) = (AtomicU32::new(0), Counts::default());
         Ok((Self { path: path.to_owned(), log, recorded, stages, counts }, begun))
     }
@@ -152,6 +163,7 @@ impl Journal {
         bytes = postcard::to_extend(result, bytes).map_err(|error| fault(error.to_string()))?;
         let record = record(&bytes).ok_or_else(|| fault("a point of 4 GiB".to_owned()))?;
         let mut log = self.log.lock();
+        log.is_empty = false;
         log.file.write_all(&record).map_err(|error| fault(error.to_string()))?;
         if log.synced.elapsed() >= SYNC_EVERY {
             log.file.sync_data().map_err(|error| fault(error.to_string()))?;
@@ -253,7 +265,8 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let path = room.path().join("journal");
         let bytes = five(&path);
-        let mut before = None;
+        // The end of the last whole record, by the number of points up to there.
+        let mut ends = HashMap::new();
         for length in (0..bytes.len()).rev() {
             std::fs::write(&path, &bytes[..length]).unwrap();
             let (journal, begun) = Journal::open(&path, "key").unwrap();
@@ -263,15 +276,16 @@ mod tests {
                 Begun::Replaced => assert_eq!(points, 0),
                 Begun::Resumed { points: said, cut_bytes } => {
                     assert_eq!(points, said);
-                    assert!(cut_bytes > 0 || before != Some(points));
+                    let end = length as u64 - cut_bytes;
+                    assert_eq!(*ends.entry(points).or_insert(end), end, "{length}");
                 }
             }
-            before = Some(points);
             journal.record(7, 9, &result(9)).unwrap();
             let (journal, begun) = Journal::open(&path, "key").unwrap();
             assert_eq!(begun, Begun::Resumed { points: points + 1, cut_bytes: 0 });
             assert!(journal.recall::<Result>(7, 9).is_some(), "{length}");
         }
+        assert_eq!(ends.len(), 5);
     }
 
     /// A bit that flips costs its record and those after it, never a wrong result.
