@@ -3,6 +3,9 @@
 //! each size class of a bank.
 
 pub mod bitmap;
+#[cfg(test)]
+mod proofs;
 pub(crate) mod tree;
+pub(crate) mod words;
 
 pub use bitmap::Bitmap;

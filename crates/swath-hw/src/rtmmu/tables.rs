@@ -342,13 +342,13 @@ pub(crate) const fn place(page: u64, level: u32) -> u64 {
 
 /// Returns the address of the data word of a place of a node.
 #[inline]
-pub(crate) const fn node_data(node: Pfn, place: u64) -> PhysAddr {
+pub(crate) fn node_data(node: Pfn, place: u64) -> PhysAddr {
     PhysAddr::new(node.address().raw() + 8 * place)
 }
 
 /// Returns the address of the control word of a place of a node.
 #[inline]
-pub(crate) const fn node_control(node: Pfn, place: u64) -> PhysAddr {
+pub(crate) fn node_control(node: Pfn, place: u64) -> PhysAddr {
     PhysAddr::new(node.address().raw() + validity::NODE_CONTROL_BYTES + 8 * place)
 }
 

@@ -289,6 +289,6 @@ pub(crate) fn own(regime: &Regime, page: Vpn, found: &Translation) -> Resolved {
 }
 
 #[inline]
-pub(crate) const fn byte(frame: Pfn, addr: VirtAddr) -> PhysAddr {
+pub(crate) fn byte(frame: Pfn, addr: VirtAddr) -> PhysAddr {
     PhysAddr::new(frame.address().raw() | addr.page_offset())
 }

@@ -1,0 +1,103 @@
+//! Bits in words: the functions that all bitmaps stand on, over any word, so that they
+//! are proved for all inputs (`bits/proofs.rs`).
+
+use swath_arch::Word;
+
+/// `count` ones, from 1 to 64, in the low bits.
+#[inline(always)]
+pub(crate) fn ones<W: Word>(count: usize) -> W {
+    W::MAX >> (64 - count)
+}
+
+/// `count` ones, from 1 to 64, from bit `from` of a word on, as far as they
+/// lie in it and in the next.
+#[inline(always)]
+pub(crate) fn ones_across<W: Word>(count: usize, from: usize) -> [W; 2] {
+    let ones = ones::<W>(count);
+    [ones << from, (ones >> 1) >> (63 - from)]
+}
+
+/// The bits from which on `count` ones stand in the word, 1 to 64.
+#[inline(always)]
+pub(crate) fn starts_of_run<W: Word>(mut word: W, count: u64) -> W {
+    let mut have = 1;
+    while have < count {
+        let more = if count - have < have { count - have } else { have };
+        word &= word >> more as usize;
+        have += more;
+    }
+    word
+}
+
+/// In the word of a unit, its parent at granularity 1.
+#[inline(always)]
+pub(crate) fn pair<W: Word>(unit: W) -> W {
+    W::from(3).shifted_left(unit & W::from(62))
+}
+
+/// Returns true if a parent seems to be full in a word, of whose parents the first and the
+/// last units are marked.
+#[inline(always)]
+pub(crate) fn has_full<W: Word>(word: W, firsts: W, lasts: W) -> bool {
+    // In the complement a full parent is zeros: less one, they borrow, and
+    // its last bit is set, which is a one of `word` too. If no parent is
+    // full, none borrows from the next, and no last bit is set in both.
+    (!word).wrapping_sub(firsts) & word & lasts != W::ZERO
+}
+
+/// Sets `count` bits, at least one, from bit `first` on.
+#[inline]
+pub(crate) fn set<W: Word>(words: &mut [W], first: usize, count: usize) {
+    let (low, high) = (first / 64, (first + count - 1) / 64);
+    if low == high {
+        words[low] |= ones::<W>(count) << (first % 64);
+    } else {
+        words[low] |= W::MAX << (first % 64);
+        words[low + 1..high].fill(W::MAX);
+        words[high] |= W::MAX >> (63 - (first + count - 1) % 64);
+    }
+}
+
+/// Clears `count` bits, at least one, from bit `first` on.
+#[inline]
+pub(crate) fn clear<W: Word>(words: &mut [W], first: usize, count: usize) {
+    let (low, high) = (first / 64, (first + count - 1) / 64);
+    if low == high {
+        words[low] &= !(ones::<W>(count) << (first % 64));
+    } else {
+        words[low] &= !(W::MAX << (first % 64));
+        words[low + 1..high].fill(W::ZERO);
+        words[high] &= !(W::MAX >> (63 - (first + count - 1) % 64));
+    }
+}
+
+/// Returns true if the `count` bits, at least one, from bit `first` on are set.
+#[inline]
+pub(crate) fn all_set<W: Word>(words: &[W], first: usize, count: usize) -> bool {
+    let (low, high) = (first / 64, (first + count - 1) / 64);
+    let above = W::MAX << (first % 64);
+    let below = W::MAX >> (63 - (first + count - 1) % 64);
+    if low == high {
+        return !words[low] & above & below == W::ZERO;
+    }
+    !words[low] & above | !words[high] & below == W::ZERO
+        // Some words at once, as that costs no more than one.
+        && words[low + 1..high].chunks(16).all(|some| some.iter().fold(W::MAX, |all, &word| all & word) == W::MAX)
+}
+
+/// The first of the `count` bits from bit `first` on that is clear.
+#[inline]
+pub(crate) fn first_clear<W: Word>(words: &[W], first: usize, count: usize) -> Option<usize> {
+    let mut at = first;
+    let past = first + count;
+    while at < past {
+        let ones = (!(words[at / 64] >> (at % 64))).trailing_zeros() as usize;
+        let in_word = 64 - at % 64;
+        if ones < in_word {
+            at += ones;
+            return (at < past).then_some(at);
+        }
+        at += in_word;
+    }
+    None
+}
