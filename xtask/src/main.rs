@@ -12,6 +12,7 @@ mod bench;
 mod header;
 mod install;
 mod lint;
+mod mutants;
 mod test;
 
 #[derive(Parser)]
@@ -39,6 +40,13 @@ enum Chore {
         /// Which of them; all if none is named.
         #[arg(value_parser = ["gates", "rivals", "heap", "programs"])]
         which: Vec<String>,
+    },
+    /// Changes the code of a file, one operator or value at a time, and says which changes no
+    /// test of its crate finds; needs cargo-mutants. Hours for a large file.
+    Mutants {
+        /// Source files, from the workspace's root.
+        #[arg(required = true)]
+        files: Vec<String>,
     },
     /// Writes include/swath.h, the C header, anew.
     Header,
@@ -69,6 +77,7 @@ fn main() -> Result<()> {
             Ok(())
         }
         Chore::Bench { which } => bench::bench(&shell, &which),
+        Chore::Mutants { files } => mutants::mutants(&shell, &metadata, &files),
         Chore::Header => header::write(&shell, &metadata),
         Chore::Install { prefix } => {
             // A path of the caller's, who may stand elsewhere.

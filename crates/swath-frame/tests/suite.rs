@@ -3,6 +3,7 @@
 mod bank_conformance;
 mod bank_model;
 mod bitmap;
+mod every_state;
 mod front;
 mod linux;
 mod linux_conformance;

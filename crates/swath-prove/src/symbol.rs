@@ -52,18 +52,23 @@ impl Symbol {
 impl Bit {
     /// Returns the condition that both hold or neither.
     pub fn is(self, other: Self) -> Self {
+        if self == other {
+            return Self::TRUE;
+        }
         !with(|session| session.graph.xor(self, other))
     }
 }
 
 /// Returns the conjunction.
 pub fn all(bits: impl IntoIterator<Item = Bit>) -> Bit {
-    bits.into_iter().fold(Bit::TRUE, |all, bit| with(|session| session.graph.and(all, bit)))
+    let mut bits = bits.into_iter().filter(|&bit| bit != Bit::TRUE);
+    let Some(first) = bits.next() else { return Bit::TRUE };
+    bits.fold(first, |all, bit| with(|session| session.graph.and(all, bit)))
 }
 
 /// Returns the disjunction.
 pub fn any(bits: impl IntoIterator<Item = Bit>) -> Bit {
-    bits.into_iter().fold(Bit::FALSE, |any, bit| with(|session| session.graph.or(any, bit)))
+    !all(bits.into_iter().map(|bit| !bit))
 }
 
 fn equal(graph: &mut Graph, a: Symbol, b: Symbol) -> Bit {
@@ -160,7 +165,11 @@ fn shifted(operator: Operator, word: Symbol, by: usize) -> Symbol {
     if by >= 64 {
         overflow("a shift", at);
     }
-    if (operator == Operator::Left) != (fault == Some(0)) { left(word, by) } else { right(word, by) }
+    if (operator == Operator::Left) != (fault == Some(0)) {
+        left(word, by)
+    } else {
+        right(word, by)
+    }
 }
 
 /// Returns the answer of a comparison on this path; with a fault, another.

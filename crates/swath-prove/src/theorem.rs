@@ -24,6 +24,7 @@ pub struct Proof {
 /// code, one at a time, and sees each refuted. `body` runs the code and states its
 /// specification by claims.
 ///
+/// `source` is the end of the path of the code: what it calls elsewhere is used, not broken.
 /// `equivalents` are the faults that change nothing: a part of what is printed about
 /// each. There must be one for each that survives, and none besides.
 ///
@@ -31,6 +32,7 @@ pub struct Proof {
 /// If a claim does not hold, with the input for which it does not; if the code panics or
 /// overflows; if nothing is claimed; if a fault is not refuted.
 pub fn prove<T: Clone>(
+    source: &str,
     cases: impl IntoIterator<Item = T>,
     equivalents: &[&str],
     body: impl Fn(T),
@@ -44,7 +46,11 @@ pub fn prove<T: Clone>(
                 proof.cases += 1;
                 proof.paths += ran.paths;
                 proof.claims += ran.claims;
-                let new: Vec<Site> = ran.sites.into_iter().filter(|s| !sites.contains(s)).collect();
+                let new: Vec<Site> = ran
+                    .sites
+                    .into_iter()
+                    .filter(|site| site.at.file().ends_with(source) && !sites.contains(site))
+                    .collect();
                 sites.extend(new);
             }
             Err(refutation) => panic!("case {number} is refuted: {refutation}"),
@@ -89,11 +95,7 @@ struct Ran {
 }
 
 /// Runs the code once for each path.
-fn run<T: Clone>(
-    case: &T,
-    fault: Option<Fault>,
-    body: &impl Fn(T),
-) -> Result<Ran, Refutation> {
+fn run<T: Clone>(case: &T, fault: Option<Fault>, body: &impl Fn(T)) -> Result<Ran, Refutation> {
     session::begin(fault);
     let mut paths = 0;
     loop {

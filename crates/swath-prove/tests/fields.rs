@@ -10,7 +10,7 @@ fn fields() -> impl Iterator<Item = Field> {
 
 #[test]
 fn a_field_is_read_and_written_alone() {
-    prove(fields(), &[], |field| {
+    prove("formats/field.rs", fields(), &[], |field| {
         let (word, value) = (Symbol::any("word"), Symbol::any("value"));
         let (low, width) = (field.low as usize, field.width as usize);
         let read = field.get(word);
@@ -26,19 +26,24 @@ fn a_field_is_read_and_written_alone() {
 
 #[test]
 fn a_constant_is_written_and_recognized() {
-    prove([Field::bit(0), Field::bits(5, 3), Field::bits(62, 1), Field::bit(63)], &[], |field| {
-        let word = Symbol::any("word");
-        for value in [0, 1, field.max(), u64::MAX] {
-            let written = field.set(word, value);
-            let value = value & field.max();
-            claim(field.is(written, value), "what is written is there");
-            let alone = specify(|| field.put(word, Symbol::from(value)));
-            written.must_be(alone, "and nothing else");
-            let is_there = specify(|| field.get(word)).equals(value);
-            let said = field.is(word, value);
-            claim(if said { is_there } else { !is_there }, "what is there");
-        }
-    });
+    prove(
+        "formats/field.rs",
+        [Field::bit(0), Field::bits(5, 3), Field::bits(62, 1), Field::bit(63)],
+        &[],
+        |field| {
+            let word = Symbol::any("word");
+            for value in [0, 1, field.max(), u64::MAX] {
+                let written = field.set(word, value);
+                let value = value & field.max();
+                claim(field.is(written, value), "what is written is there");
+                let alone = specify(|| field.put(word, Symbol::from(value)));
+                written.must_be(alone, "and nothing else");
+                let is_there = specify(|| field.get(word)).equals(value);
+                let said = field.is(word, value);
+                claim(if said { is_there } else { !is_there }, "what is there");
+            }
+        },
+    );
 }
 
 #[test]
@@ -46,7 +51,7 @@ fn contiguity_round_trips_and_saturates() {
     // Of two equal numbers either is the lower.
     let equivalents = ["Less replaced by its contrary where both are equal"];
     let places = Format::ALL.into_iter().flat_map(|f| [f.ascend(), f.descend(), f.anchor()]);
-    prove(places, &equivalents, |place| {
+    prove("formats/field.rs", places, &equivalents, |place| {
         let (word, value) = (Symbol::any("word"), Symbol::any("value"));
         let written = place.set_saturating(word, value);
         let read = place.get(written);

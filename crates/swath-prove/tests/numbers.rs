@@ -10,7 +10,7 @@ fn part(word: Symbol, first: usize, past: usize) -> Symbol {
 
 #[test]
 fn rounding_down_drops_the_low_bits() {
-    prove(0..64, &[], |log2: u32| {
+    prove("addr/number.rs", 0..64, &[], |log2: u32| {
         let raw = Symbol::any("raw");
         let down = Pfn::of(raw).align_down(log2).raw();
         down.must_be(part(raw, log2 as usize, 64), "the bits from log2 on");
@@ -19,7 +19,7 @@ fn rounding_down_drops_the_low_bits() {
 
 #[test]
 fn the_offset_is_the_low_bits() {
-    prove(0..64, &[], |log2: u32| {
+    prove("addr/number.rs", 0..64, &[], |log2: u32| {
         let raw = Symbol::any("raw");
         let offset = Pfn::of(raw).offset_in(log2);
         offset.must_be(part(raw, 0, log2 as usize), "the bits below log2");
@@ -28,7 +28,7 @@ fn the_offset_is_the_low_bits() {
 
 #[test]
 fn rounding_up_is_the_next_multiple() {
-    prove(0..64, &[], |log2: u32| {
+    prove("addr/number.rs", 0..64, &[], |log2: u32| {
         let raw = Symbol::any("raw");
         let highest = Symbol::from_bits(|i| Bit::from(i >= log2 as usize));
         match Pfn::of(raw).align_up(log2).map(Pfn::raw) {
@@ -50,7 +50,7 @@ fn part_of_power(log2: u32) -> Symbol {
 
 #[test]
 fn aligned_is_without_low_bits() {
-    prove(0..=64, &[], |log2: u32| {
+    prove("addr/number.rs", 0..=64, &[], |log2: u32| {
         let raw = Symbol::any("raw");
         let aligned = Pfn::of(raw).is_aligned(log2);
         let low = any((0..log2 as usize).map(|i| raw.bit(i)));
@@ -60,7 +60,7 @@ fn aligned_is_without_low_bits() {
 
 #[test]
 fn sums_and_distances_are_exact_or_refused() {
-    prove([()], &[], |()| {
+    prove("addr/number.rs", [()], &[], |()| {
         let (raw, count) = (Symbol::any("raw"), Symbol::any("count"));
         let frame = Pfn::of(raw);
         match frame.checked_add(count) {
@@ -81,14 +81,15 @@ fn sums_and_distances_are_exact_or_refused() {
 
 #[test]
 fn a_byte_is_its_page_and_its_offset() {
-    prove([()], &[], |()| {
+    prove("addr/number.rs", [()], &[], |()| {
         let raw = Symbol::any("raw");
         let (physical, virtual_) = (PhysAddr::of(raw), VirtAddr::of(raw));
         for (number, offset) in [
             (physical.frame().raw(), physical.frame_offset()),
             (virtual_.page().raw(), virtual_.page_offset()),
         ] {
-            let same = |i: usize| number.bit(i).is(if i < 52 { raw.bit(i + 12) } else { Bit::FALSE });
+            let same =
+                |i: usize| number.bit(i).is(if i < 52 { raw.bit(i + 12) } else { Bit::FALSE });
             claim(all((0..64).map(same)), "the number is the bits from 12 on");
             offset.must_be(part(raw, 0, 12), "the offset is the bits below 12");
         }
@@ -101,7 +102,7 @@ fn a_byte_is_its_page_and_its_offset() {
 
 #[test]
 fn canonical_addresses_extend_their_highest_bit() {
-    prove(Format::ALL, &[], |format| {
+    prove("formats/format.rs", Format::ALL, &[], |format| {
         let raw = Symbol::any("raw");
         let canonical = format.is_canonical(VirtAddr::of(raw));
         let extends = match format {

@@ -41,7 +41,7 @@ fn agrees(said: bool, condition: Bit, what: &str) {
 
 #[test]
 fn a_range_contains_its_numbers() {
-    prove([()], &[], |()| {
+    prove("addr/range.rs", [()], &[], |()| {
         let (range, number) = (range("start", "count"), Symbol::any("number"));
         agrees(range.contains(Pfn::of(number)), holds(range, number), "membership");
         agrees(range.is_empty(), range.count.equals(0), "emptiness");
@@ -61,7 +61,7 @@ fn a_range_contains_its_numbers() {
 #[test]
 fn an_end_beyond_the_last_word_is_refused_or_saturates() {
     // What overflows does so with one more.
-    prove([()], &["Plus replaced by a sum and one"], |()| {
+    prove("addr/range.rs", [()], &["Plus replaced by a sum and one"], |()| {
         let (start, count) = (Symbol::any("start"), Symbol::any("count"));
         let room = specify(|| Symbol::MAX.wrapping_sub(start));
         assume(room.is_below(count));
@@ -73,9 +73,10 @@ fn an_end_beyond_the_last_word_is_refused_or_saturates() {
 
 #[test]
 fn a_range_between_two_numbers_holds_those_between() {
-    prove([()], &[], |()| {
+    prove("addr/range.rs", [()], &[], |()| {
         let (low, high) = (Symbol::any("low"), Symbol::any("high"));
-        let (number, between) = (Symbol::any("number"), Extent::between(Pfn::of(low), Pfn::of(high)));
+        let (number, between) =
+            (Symbol::any("number"), Extent::between(Pfn::of(low), Pfn::of(high)));
         let inside = all([!number.is_below(low), number.is_below(high)]);
         claim(holds(between, number).is(inside), "membership");
     });
@@ -83,14 +84,15 @@ fn a_range_between_two_numbers_holds_those_between() {
 
 #[test]
 fn a_range_covers_another_if_it_holds_all_of_it() {
-    prove([()], &[], |()| {
+    prove("addr/range.rs", [()], &[], |()| {
         let (a, b) = (range("a", "a's count"), range("b", "b's count"));
         let number = Symbol::any("number");
         if a.covers(b) {
             claim(any([!holds(b, number), holds(a, number)]), "each number is in both");
         } else {
             let (first, last) = (b.start.raw(), specify(|| end(b).wrapping_sub(Symbol::from(1))));
-            let missing = any([first, last].map(|number| all([holds(b, number), !holds(a, number)])));
+            let missing =
+                any([first, last].map(|number| all([holds(b, number), !holds(a, number)])));
             claim(missing, "the first or the last is missing");
         }
     });
@@ -99,7 +101,7 @@ fn a_range_covers_another_if_it_holds_all_of_it() {
 #[test]
 fn an_intersection_is_from_the_later_start_to_the_earlier_end() {
     // Of two equal numbers either is the lower.
-    prove([()], &["Less replaced by its contrary where both are equal"], |()| {
+    prove("addr/range.rs", [()], &["Less replaced by its contrary where both are equal"], |()| {
         let (a, b) = (range("a", "a's count"), range("b", "b's count"));
         let common = a.intersect(b);
         let (start, count) = specify(|| {
@@ -114,7 +116,7 @@ fn an_intersection_is_from_the_later_start_to_the_earlier_end() {
 
 #[test]
 fn ranges_overlap_if_they_share_a_number() {
-    prove([()], &[], |()| {
+    prove("addr/range.rs", [()], &[], |()| {
         let (a, b) = (range("a", "a's count"), range("b", "b's count"));
         let firsts = [a.start.raw(), b.start.raw()];
         // The later of the two starts is in both, if any number is.
@@ -125,7 +127,7 @@ fn ranges_overlap_if_they_share_a_number() {
 
 #[test]
 fn the_parts_of_a_range_make_it_up() {
-    prove([()], &["Less replaced by its contrary where both are equal"], |()| {
+    prove("addr/range.rs", [()], &["Less replaced by its contrary where both are equal"], |()| {
         let (range, at) = (range("start", "count"), Symbol::any("at"));
         let (low, high) = range.split_at(at);
         let count = specify(|| if at < range.count { at } else { range.count });
@@ -139,7 +141,7 @@ fn the_parts_of_a_range_make_it_up() {
 #[test]
 fn a_block_is_aligned_and_holds_its_number() {
     let orders = (0..=Order::MAX.k() as u8).filter_map(Order::new);
-    prove(orders, &[], |order| {
+    prove("addr/range.rs", orders, &[], |order| {
         let number = Symbol::any("number");
         let block = Extent::block_around(Pfn::of(number), order);
         block.count.must_be(power(order.k()), "its length");
@@ -147,14 +149,15 @@ fn a_block_is_aligned_and_holds_its_number() {
         let offset = specify(|| number.wrapping_sub(block.start.raw()));
         claim(offset.is_below(power(order.k())), "it holds the number");
         let any_range = Extent::new(Pfn::of(number), Symbol::any("count"));
-        let is_one = all([any_range.count.equals(power(order.k())), is_multiple(number, order.k())]);
+        let is_one =
+            all([any_range.count.equals(power(order.k())), is_multiple(number, order.k())]);
         agrees(any_range.is_block(order), is_one, "what a block is");
     });
 }
 
 #[test]
 fn rounding_outward_adds_less_than_a_block_at_each_end() {
-    prove(ALIGNMENTS, &[], |log2: u32| {
+    prove("addr/range.rs", ALIGNMENTS, &[], |log2: u32| {
         let range = range("start", "count");
         let Some(out) = range.align_outward(log2) else {
             let highest = Symbol::from_bits(|i| Bit::from(i >= log2 as usize));
@@ -163,14 +166,15 @@ fn rounding_outward_adds_less_than_a_block_at_each_end() {
         let (low, high) = (out.start.raw(), end(out));
         claim(all([is_multiple(low, log2), is_multiple(high, log2)]), "whole blocks");
         claim(all([!range.start.raw().is_below(low), !high.is_below(end(range))]), "it covers");
-        let added = specify(|| (range.start.raw().wrapping_sub(low), high.wrapping_sub(end(range))));
+        let added =
+            specify(|| (range.start.raw().wrapping_sub(low), high.wrapping_sub(end(range))));
         claim(all([added.0, added.1].map(|added| added.is_below(power(log2)))), "no block more");
     });
 }
 
 #[test]
 fn rounding_inward_drops_less_than_a_block_at_each_end() {
-    prove(ALIGNMENTS, &[], |log2: u32| {
+    prove("addr/range.rs", ALIGNMENTS, &[], |log2: u32| {
         let (range, number) = (range("start", "count"), Symbol::any("number"));
         let inner = range.align_inward(log2);
         claim(any([!holds(inner, number), holds(range, number)]), "it lies in the range");
@@ -187,7 +191,8 @@ fn rounding_inward_drops_less_than_a_block_at_each_end() {
 #[test]
 fn the_first_block_of_a_range_is_the_largest_that_fits() {
     // Of two equal orders either is the lower.
-    prove([0, 9, Order::MAX.k() as u8].map(Order::known), &[], |max| {
+    let equivalents = ["Zeros replaced by one less"];
+    prove("addr/order.rs", [Order::known(9)], &equivalents, |max| {
         let (start, count) = (Symbol::any("start"), Symbol::any("count"));
         assume(!count.equals(0));
         let order = Order::fitting(start, count, max).k();

@@ -105,7 +105,8 @@ impl Bitmap {
     /// Returns true if the set holds `number`; false beyond the bound. O(1).
     #[inline]
     pub fn contains<W: Word>(&self, storage: &[W], number: usize) -> bool {
-        number / 64 < self.words && storage[self.at + number / 64] >> (number % 64) & W::from(1) != W::ZERO
+        number / 64 < self.words
+            && storage[self.at + number / 64] >> (number % 64) & W::from(1) != W::ZERO
     }
 
     /// The word `index` of level 0.

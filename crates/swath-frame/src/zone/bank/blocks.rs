@@ -26,8 +26,8 @@
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::bits::words::{ones, set};
 use crate::bits::tree::Tree;
+use crate::bits::words::{ones, set};
 use crate::map::MemoryMap;
 use crate::zone::bank::open::{Open, Released, Taken};
 use crate::zone::bank::ranges::{BANKS_MAX, BLOCK_ORDER_MAX, BankLayout, BankLayoutError};
