@@ -13,6 +13,7 @@ mod header;
 mod install;
 mod lint;
 mod mutants;
+mod soundness;
 mod test;
 
 #[derive(Parser)]
@@ -48,6 +49,13 @@ enum Chore {
         #[arg(required = true)]
         files: Vec<String>,
     },
+    /// Runs under the tools that watch for undefined behaviour: Miri with both models of
+    /// borrows, the sanitizers of threads and addresses, the model checker.
+    Soundness {
+        /// Which of them; all if none is named.
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(soundness::names()))]
+        parts: Vec<String>,
+    },
     /// Writes include/swath.h, the C header, anew.
     Header,
     /// Builds the C libraries and installs them with header, pkg-config file and
@@ -78,6 +86,7 @@ fn main() -> Result<()> {
         }
         Chore::Bench { which } => bench::bench(&shell, &which),
         Chore::Mutants { files } => mutants::mutants(&shell, &metadata, &files),
+        Chore::Soundness { parts } => soundness::soundness(&metadata, &parts),
         Chore::Header => header::write(&shell, &metadata),
         Chore::Install { prefix } => {
             // A path of the caller's, who may stand elsewhere.

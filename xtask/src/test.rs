@@ -19,10 +19,10 @@ const MODEL: &str = "loom";
 
 /// Sum of what cargo's test programs said of themselves.
 #[derive(Default, PartialEq, Eq, Debug)]
-struct Tally {
+pub(crate) struct Tally {
     programs: u64,
-    passed: u64,
-    failed: u64,
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
     ignored: u64,
 }
 
@@ -73,17 +73,10 @@ pub(crate) fn test(metadata: &Metadata) -> Result<()> {
         cargo(&["test", "--workspace", "--exclude", BENCH, "--exclude", HERE, "--no-fail-fast"]),
         cargo(&["test", "-p", HERE]),
     ];
-    let models = models(metadata);
+    let models = model_checks(metadata);
     ensure!(!models.is_empty(), "the workspace has no test whose name ends in {MODEL}");
-    for (package, name) in &models {
-        let mut command = cargo(&["test", "--release", "-p", package, "--test", name]);
-        // Flags of the compiler change every crate: a directory of its own
-        // keeps them from rebuilding the workspace to and fro.
-        command.env("CARGO_TARGET_DIR", metadata.target_directory.join("loom"));
-        let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-        command.env("RUSTFLAGS", format!("{flags} --cfg loom"));
-        runs.push(command);
-    }
+    let count = models.len();
+    runs.extend(models);
 
     let mut tally = Tally::default();
     let mut failed = Vec::new();
@@ -97,9 +90,7 @@ pub(crate) fn test(metadata: &Metadata) -> Result<()> {
     }
     println!(
         "tested: {} programs and documentations, {} of them models under loom; {} tests ignored",
-        tally.programs,
-        models.len(),
-        tally.ignored
+        tally.programs, count, tally.ignored
     );
     for command in &failed {
         println!("failed: {command}");
@@ -107,6 +98,23 @@ pub(crate) fn test(metadata: &Metadata) -> Result<()> {
     println!("{} passed, {} failed", tally.passed, tally.failed);
     ensure!(failed.is_empty() && tally.failed == 0, "not every test is well");
     Ok(())
+}
+
+/// Returns the commands that run the model checks.
+pub(crate) fn model_checks(metadata: &Metadata) -> Vec<Command> {
+    let check = |(package, name)| {
+        let mut command = Command::new("cargo");
+        command
+            .args(["test", "--release", "-p", package, "--test", name])
+            .current_dir(&metadata.workspace_root);
+        // Flags of the compiler change every crate: a directory of its own
+        // keeps them from rebuilding the workspace to and fro.
+        command.env("CARGO_TARGET_DIR", metadata.target_directory.join("loom"));
+        let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+        command.env("RUSTFLAGS", format!("{flags} --cfg loom"));
+        command
+    };
+    models(metadata).into_iter().map(check).collect()
 }
 
 /// Returns the model checks, each with its package.
@@ -124,7 +132,7 @@ fn models(metadata: &Metadata) -> Vec<(&str, &str)> {
 
 /// Runs cargo's tests, lets their output through and counts them; returns as well whether cargo
 /// ended well.
-fn run(command: &mut Command) -> Result<(Tally, bool)> {
+pub(crate) fn run(command: &mut Command) -> Result<(Tally, bool)> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("starting cargo")?;
     let lines = BufReader::new(child.stdout.take().context("cargo's output")?);
     let mut tally = Tally::default();

@@ -24,13 +24,17 @@ static void must(swath_result result, const char *what) {
 int main(void) {
     swath_range ranges[] = {{0x00100000, 63u << 20}, {0x80000000, 128u << 20}};
     size_t len_bytes = swath_map_storage_bytes(2);
+    void *for_map = storage(len_bytes);
     swath_map *map;
-    must(swath_map_create(ranges, 2, storage(len_bytes), len_bytes, &map), "map");
+    must(swath_map_create(ranges, 2, for_map, len_bytes, &map), "map");
 
     swath_frames_config pbs = {.granularity = 9, .top_order = 18, .best_fit = 0};
     len_bytes = swath_frames_storage_bytes(map, pbs);
+    void *for_frames = storage(len_bytes);
     swath_frames *frames;
-    must(swath_frames_create(map, pbs, 1, storage(len_bytes), len_bytes, &frames), "frames");
+    must(swath_frames_create(map, pbs, 1, for_frames, len_bytes, &frames), "frames");
+    // The map is not needed any more: an object ends with its storage.
+    free(for_map);
 
     swath_extent blocks[8];
     size_t taken;
@@ -47,5 +51,6 @@ int main(void) {
            (unsigned long long)twice.at);
     printf("%llu of %llu frames are free\n", (unsigned long long)swath_frames_free_count(frames),
            (unsigned long long)swath_frames_total_count(frames));
+    free(for_frames);
     return 0;
 }

@@ -76,6 +76,8 @@ enum swath_status
   SWATH_CORRUPT,
   // The pool is in use; `at` is an address in use.
   SWATH_IN_USE,
+  // The object is being walked: a visitor called this from within.
+  SWATH_BUSY,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -412,7 +414,7 @@ typedef struct {
 } swath_populated;
 
 // Every status, in the order of their numbers.
-#define swath_status_ALL { SWATH_OK, SWATH_NULL, SWATH_WRONG_OBJECT, SWATH_ARGUMENT, SWATH_STORAGE, SWATH_EMPTY, SWATH_OVERFLOW, SWATH_OVERLAP, SWATH_NO_FRAME, SWATH_OUT_OF_FRAMES, SWATH_NO_BLOCK, SWATH_FOREIGN, SWATH_NOT_ALLOCATED, SWATH_MISALIGNED, SWATH_STATE, SWATH_TOO_MANY_BLOCKS, SWATH_NO_REGION, SWATH_DENIED, SWATH_MAPPED, SWATH_QUOTA, SWATH_BUS, SWATH_TOO_LARGE, SWATH_OUT_OF_MEMORY, SWATH_CORRUPT, SWATH_IN_USE, }
+#define swath_status_ALL { SWATH_OK, SWATH_NULL, SWATH_WRONG_OBJECT, SWATH_ARGUMENT, SWATH_STORAGE, SWATH_EMPTY, SWATH_OVERFLOW, SWATH_OVERLAP, SWATH_NO_FRAME, SWATH_OUT_OF_FRAMES, SWATH_NO_BLOCK, SWATH_FOREIGN, SWATH_NOT_ALLOCATED, SWATH_MISALIGNED, SWATH_STATE, SWATH_TOO_MANY_BLOCKS, SWATH_NO_REGION, SWATH_DENIED, SWATH_MAPPED, SWATH_QUOTA, SWATH_BUS, SWATH_TOO_LARGE, SWATH_OUT_OF_MEMORY, SWATH_CORRUPT, SWATH_IN_USE, SWATH_BUSY, }
 
 #ifdef __cplusplus
 extern "C" {
@@ -446,7 +448,7 @@ swath_result swath_banks_create(const swath_map *map,
 //
 // # Safety
 // `banks` is null or an object of this library; `frame` can be written.
-swath_result swath_banks_take(swath_banks *banks, uint32_t k, uint32_t owner, uint64_t *frame);
+swath_result swath_banks_allocate(swath_banks *banks, uint32_t k, uint32_t owner, uint64_t *frame);
 
 // Takes back 2^`order` frames from `frame` on: a block, or an aligned part of one.
 //
@@ -455,7 +457,7 @@ swath_result swath_banks_take(swath_banks *banks, uint32_t k, uint32_t owner, ui
 //
 // # Safety
 // `banks` is null or an object of this library.
-swath_result swath_banks_give(swath_banks *banks, uint64_t frame, uint32_t k);
+swath_result swath_banks_free(swath_banks *banks, uint64_t frame, uint32_t k);
 
 // Counts the banks; 0 for an object that is no such allocator.
 //
@@ -626,9 +628,9 @@ swath_result swath_frames_allocate(swath_frames *frames,
 //
 // # Safety
 // `frames` is null or an object of this library; `block` can be written.
-swath_result swath_frames_take_block(swath_frames *frames,
-                                     uint64_t frames_max,
-                                     swath_extent *block);
+swath_result swath_frames_allocate_block(swath_frames *frames,
+                                         uint64_t frames_max,
+                                         swath_extent *block);
 
 // Takes 2^`order` frames whose first is a multiple of 2^`order`.
 //
@@ -661,12 +663,14 @@ uint64_t swath_frames_free_count(const swath_frames *frames);
 // `frames` is null or an object of this library.
 uint64_t swath_frames_total_count(const swath_frames *frames);
 
-// Calls `visit` with each free block, list by list, and with `context`.
+// Calls `visit` with each free block, list by list, and with `context`. `visit` may read the
+// allocator; calls that would change it return `SWATH_BUSY` and change nothing.
 //
 // Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
 //
 // # Safety
-// `frames` is null or an object of this library, which `visit` does not change.
+// `frames` is null or an object of this library, whose frames `visit` does not change
+// through reservations.
 swath_result swath_frames_each_free(const swath_frames *frames,
                                     void (*visit)(swath_extent block, void *context),
                                     void *context);

@@ -178,7 +178,7 @@ pub unsafe extern "C" fn swath_banks_create(
 /// # Safety
 /// `banks` is null or an object of this library; `frame` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn swath_banks_take(
+pub unsafe extern "C" fn swath_banks_allocate(
     banks: *mut swath_banks,
     k: u32,
     owner: u32,
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn swath_banks_take(
 /// # Safety
 /// `banks` is null or an object of this library.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn swath_banks_give(
+pub unsafe extern "C" fn swath_banks_free(
     banks: *mut swath_banks,
     frame: u64,
     k: u32,

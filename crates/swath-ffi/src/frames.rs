@@ -1,6 +1,6 @@
 //! The page buddy system and the binary buddy system.
 
-use core::cell::RefCell;
+use core::cell::{RefCell, RefMut};
 use core::ffi::c_void;
 
 use swath_arch::{Extent, Order};
@@ -78,9 +78,19 @@ impl FrameAllocator for Frames {
 }
 
 impl Opaque for swath_frames {
-    // Reservations share it with C.
+    // Reservations share it with C: no call forms a `&mut` to the cell.
     type Inner = RefCell<Frames>;
     const TAG: u64 = u64::from_le_bytes(*b"swframes");
+}
+
+/// The allocator behind a pointer of C, to be changed; `SWATH_BUSY` within a visitor of it.
+///
+/// # Safety
+/// `frames` is null or an object of this library, which no other thread uses.
+unsafe fn change<'a>(frames: *mut swath_frames) -> Outcome<RefMut<'a, Frames>> {
+    // SAFETY: as the caller says; all references to the cell are shared ones.
+    let frames = unsafe { swath_frames::look(frames) }?;
+    frames.try_borrow_mut().map_err(|_| swath_result::new(SWATH_BUSY, 0))
 }
 
 impl From<BuildError> for swath_result {
@@ -203,7 +213,7 @@ pub unsafe extern "C" fn swath_frames_allocate(
 ) -> swath_result {
     let allocate = || {
         // SAFETY: as the caller says.
-        let frames = &mut *unsafe { swath_frames::get(frames) }?.borrow_mut();
+        let frames = &mut *unsafe { change(frames) }?;
         if blocks.is_null() || taken.is_null() {
             return fail(SWATH_NULL, 0);
         }
@@ -244,7 +254,7 @@ pub unsafe extern "C" fn swath_frames_allocate(
 /// # Safety
 /// `frames` is null or an object of this library; `block` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn swath_frames_take_block(
+pub unsafe extern "C" fn swath_frames_allocate_block(
     frames: *mut swath_frames,
     frames_max: u64,
     block: *mut swath_extent,
@@ -257,7 +267,7 @@ pub unsafe extern "C" fn swath_frames_take_block(
             return fail(SWATH_EMPTY, 0);
         }
         // SAFETY: as the caller says.
-        let taken = unsafe { swath_frames::get(frames) }?.borrow_mut().allocate_block(frames_max);
+        let taken = unsafe { change(frames) }?.allocate_block(frames_max);
         let none = swath_result::new(SWATH_OUT_OF_FRAMES, 0);
         // SAFETY: as the caller says.
         unsafe { put(block, taken.ok_or(none)?.into()) }
@@ -283,8 +293,7 @@ pub unsafe extern "C" fn swath_frames_allocate_aligned(
             return fail(SWATH_NULL, 0);
         }
         // SAFETY: as the caller says.
-        let taken =
-            unsafe { swath_frames::get(frames) }?.borrow_mut().allocate_aligned(order(k)?)?;
+        let taken = unsafe { change(frames) }?.allocate_aligned(order(k)?)?;
         // SAFETY: as the caller says.
         unsafe { put(block, taken.into()) }
     };
@@ -305,8 +314,8 @@ pub unsafe extern "C" fn swath_frames_free(
     extent: swath_extent,
 ) -> swath_result {
     // SAFETY: as the caller says.
-    let frames = unsafe { swath_frames::get(frames) };
-    swath_result::of(frames.and_then(|frames| Ok(frames.borrow_mut().free(extent.into())?)))
+    let frames = unsafe { change(frames) };
+    swath_result::of(frames.and_then(|mut frames| Ok(frames.free(extent.into())?)))
 }
 
 /// Counts the free frames; 0 for an object that is no such allocator. O(1).
@@ -329,12 +338,14 @@ pub unsafe extern "C" fn swath_frames_total_count(frames: *const swath_frames) -
     unsafe { swath_frames::look(frames) }.map_or(0, |frames| frames.borrow().total_frames())
 }
 
-/// Calls `visit` with each free block, list by list, and with `context`.
+/// Calls `visit` with each free block, list by list, and with `context`. `visit` may read the
+/// allocator; calls that would change it return `SWATH_BUSY` and change nothing.
 ///
 /// Errors: `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
 ///
 /// # Safety
-/// `frames` is null or an object of this library, which `visit` does not change.
+/// `frames` is null or an object of this library, whose frames `visit` does not change
+/// through reservations.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn swath_frames_each_free(
     frames: *const swath_frames,

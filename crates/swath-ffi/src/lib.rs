@@ -16,7 +16,8 @@
 //! * A [`Result`](swath_result) says what went wrong and at which frame, page or
 //!   address, or how many bytes are needed; then nothing has changed.
 //! * A null pointer or an object of another kind is found and refused. Any other
-//!   pointer must be what it is said to be; an object is used by one thread at a time.
+//!   pointer must be what it is said to be; an object is used by one thread at a time, but any
+//!   number of them may read one map.
 //! * What C passes as an enumeration arrives as a number, so that one out of range is
 //!   refused and not undefined behaviour.
 //! * Objects that another is made over (a map, a pool, frames under reservations) stay where

@@ -81,30 +81,45 @@ pub(crate) trait Opaque: Sized {
         Ok(())
     }
 
-    /// The structure behind a pointer of C.
+    /// Tells whether a pointer of C is to such an object. No reference is formed.
+    ///
+    /// # Safety
+    /// `object` is null or one that a function of this crate made, of whatever kind.
+    unsafe fn checked(object: *mut Self) -> Outcome<NonNull<Object<Self::Inner>>> {
+        let Some(object) = NonNull::new(object.cast::<Object<Self::Inner>>()) else {
+            return fail(SWATH_NULL, 0);
+        };
+        // SAFETY: every object begins with a tag of eight bytes, aligned to eight; nothing
+        // writes it once the object is made.
+        if unsafe { object.cast::<u64>().read() } != Self::TAG {
+            return fail(SWATH_WRONG_OBJECT, object.addr().get() as u64);
+        }
+        Ok(object)
+    }
+
+    /// The structure behind a pointer of C, for one caller.
     ///
     /// # Safety
     /// `object` is null or one that a function of this crate made, of whatever kind,
     /// and nobody else uses it for as long as the reference is.
     unsafe fn get<'a>(object: *mut Self) -> Outcome<&'a mut Self::Inner> {
-        let Some(object) = NonNull::new(object.cast::<Object<Self::Inner>>()) else {
-            return fail(SWATH_NULL, 0);
-        };
-        // SAFETY: every object begins with a tag of eight bytes, aligned to eight.
-        if unsafe { object.cast::<u64>().read() } != Self::TAG {
-            return fail(SWATH_WRONG_OBJECT, object.addr().get() as u64);
-        }
-        // SAFETY: the tag says that it is such a structure.
+        // SAFETY: as the caller says.
+        let object = unsafe { Self::checked(object) }?;
+        // SAFETY: the tag says that it is such a structure, which nobody else uses.
         Ok(unsafe { &mut (*object.as_ptr()).inner })
     }
 
-    /// Like [`get`](Self::get), for reading.
+    /// The structure behind a pointer of C, shared with others that read it.
     ///
     /// # Safety
-    /// As for `get`, but others may read it too.
+    /// `object` is null or one that a function of this crate made, of whatever kind,
+    /// and nobody forms a `&mut` to it ([`get`](Self::get)) for as long as the reference is.
     unsafe fn look<'a>(object: *const Self) -> Outcome<&'a Self::Inner> {
-        // SAFETY: as the caller says; nothing is written through it.
-        unsafe { Self::get(object.cast_mut()) }.map(|inner| &*inner)
+        // SAFETY: as the caller says; nothing is written through the pointer.
+        let object = unsafe { Self::checked(object.cast_mut()) }?;
+        // SAFETY: the tag says that it is such a structure, which nobody has for itself; a
+        // shared reference leaves those of other readers valid.
+        Ok(unsafe { &(*object.as_ptr()).inner })
     }
 }
 

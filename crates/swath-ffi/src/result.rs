@@ -58,13 +58,15 @@ pub enum swath_status {
     SWATH_CORRUPT,
     /// The pool is in use; `at` is an address in use.
     SWATH_IN_USE,
+    /// The object is being walked: a visitor called this from within.
+    SWATH_BUSY,
 }
 
 use swath_status::*;
 
 impl swath_status {
     /// Every status, in the order of their numbers.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         SWATH_OK,
         SWATH_NULL,
         SWATH_WRONG_OBJECT,
@@ -90,6 +92,7 @@ impl swath_status {
         SWATH_OUT_OF_MEMORY,
         SWATH_CORRUPT,
         SWATH_IN_USE,
+        SWATH_BUSY,
     ];
 
     const fn text(self) -> &'static CStr {
@@ -119,6 +122,7 @@ impl swath_status {
             SWATH_OUT_OF_MEMORY => c"no block is long enough",
             SWATH_CORRUPT => c"memory was overwritten",
             SWATH_IN_USE => c"the pool is in use",
+            SWATH_BUSY => c"the object is being walked",
         }
     }
 }

@@ -75,7 +75,7 @@ impl FrameAllocator for CFrames {
     fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
         let mut block = swath_extent::default();
         // SAFETY: an object of the library.
-        let result = unsafe { swath_frames_take_block(self.0, frames_max, &mut block) };
+        let result = unsafe { swath_frames_allocate_block(self.0, frames_max, &mut block) };
         (result.status == SWATH_OK).then(|| block.into())
     }
 
@@ -293,7 +293,7 @@ fn banks_do_what_they_do_in_rust() {
                         let (k, owner) = (random.below(8) as u32, random.below(3) as u32);
                         let mut frame = 0;
                         // SAFETY: an object of the library.
-                        let result = unsafe { swath_banks_take(c, k, owner, &mut frame) };
+                        let result = unsafe { swath_banks_allocate(c, k, owner, &mut frame) };
                         let order = Order::new(k as u8).expect("small");
                         match rust.allocate(order, Mobility::ALL[owner as usize]) {
                             Some(known) => {
@@ -311,11 +311,11 @@ fn banks_do_what_they_do_in_rust() {
                         let (frame, order) =
                             held.swap_remove(random.below(held.len() as u64) as usize);
                         // SAFETY: an object of the library.
-                        let result = unsafe { swath_banks_give(c, frame, order.k()) };
+                        let result = unsafe { swath_banks_free(c, frame, order.k()) };
                         assert_eq!(result.status, SWATH_OK, "{step}");
                         assert_eq!(rust.free(Pfn::new(frame), order), Ok(()), "{step}");
                         // SAFETY: an object of the library.
-                        let again = unsafe { swath_banks_give(c, frame, order.k()) };
+                        let again = unsafe { swath_banks_free(c, frame, order.k()) };
                         assert_eq!(again.status, SWATH_NOT_ALLOCATED, "{step}");
                     }
                     _ => {

@@ -174,7 +174,7 @@ impl<'p> FramePool<'p> {
     /// Returns the frame of this number in the pool.
     #[inline]
     pub(crate) fn frame(&self, index: u32) -> Pfn {
-        Pfn::new(self.frames.start.raw() + u64::from(index))
+        self.frames.start + u64::from(index)
     }
 
     /// Returns the next of a frame's list.

@@ -120,11 +120,8 @@ macro_rules! range {
             /// 2^log2 numbers that covers this one, or `None` on overflow.
             #[inline]
             pub fn align_outward(self, log2: u32) -> Option<Self> {
-                let Some(end) = self.checked_end() else { return None };
-                match end.align_up(log2) {
-                    Some(end) => Some(Self::between(self.start.align_down(log2), end)),
-                    None => None,
-                }
+                let end = self.checked_end()?.align_up(log2)?;
+                Some(Self::between(self.start.align_down(log2), end))
             }
 
             /// Returns the naturally aligned blocks of 2^log2 numbers that lie

@@ -282,7 +282,9 @@ fn changes() -> impl Iterator<Item = Change> {
     let large = [(0, 64), (63 * 64 + 60, 8), (63 * 64, 128)];
     let small = small.into_iter().map(|stretch| (3, [0, 1, 2], stretch));
     let large = large.into_iter().map(|stretch| (65, [0, 63, 64], stretch));
-    small.chain(large).flat_map(|(words, places, (first, count))| {
+    // From the last word below one summary to the second below the next.
+    let across = [(66, [63, 64, 65], (63 * 64, 64))];
+    small.chain(large).chain(across).flat_map(|(words, places, (first, count))| {
         (0..8).map(move |flags| Change {
             words,
             places,

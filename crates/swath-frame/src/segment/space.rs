@@ -223,7 +223,7 @@ impl SegmentExtents<'_> {
             return None;
         }
         let count = area.end().min(self.end) - self.at;
-        let start = Pfn::new(area.frames.start.raw() + (self.at - area.base));
+        let start = area.frames.start + (self.at - area.base);
         self.at += count;
         self.areas = rest;
         Some(Extent::new(start, count))

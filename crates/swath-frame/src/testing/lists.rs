@@ -71,7 +71,7 @@ impl PaperLists {
     }
 
     fn mark(&mut self, extent: Extent, used: Use) {
-        let at = (extent.start.raw() - self.span.start.raw()) as usize;
+        let at = (extent.start - self.span.start) as usize;
         self.uses[at..at + extent.count as usize].fill(used);
     }
 

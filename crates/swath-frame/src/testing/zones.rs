@@ -56,7 +56,7 @@ impl ZoneOracle {
 
     fn state(&self, frame: Pfn) -> State {
         if self.span.contains(frame) {
-            self.states[(frame.raw() - self.span.start.raw()) as usize]
+            self.states[(frame - self.span.start) as usize]
         } else {
             State::Hole
         }
@@ -111,7 +111,7 @@ impl ZoneOracle {
                 self.place(),
                 self.state(frame)
             );
-            self.states[(frame.raw() - self.span.start.raw()) as usize] = to;
+            self.states[(frame - self.span.start) as usize] = to;
         }
     }
 
@@ -255,7 +255,7 @@ fn agree<Z: ZoneAllocator>(zone: &Z, oracle: &ZoneOracle) {
         assert!(!block.is_empty(), "{place}: an empty free block");
         for frame in block.iter() {
             assert!(oracle.is_free(frame), "{place}: {frame} of {block} is not free");
-            let seen = &mut seen[(frame.raw() - oracle.span.start.raw()) as usize];
+            let seen = &mut seen[(frame - oracle.span.start) as usize];
             assert!(!*seen, "{place}: {frame} is free twice");
             *seen = true;
         }
@@ -329,7 +329,7 @@ fn free<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut ZoneOracle, random: &mut Ra
     let Some(frame) = frame else { return };
     let mut order = order(random, oracle).min(oracle.order_max);
     let block = loop {
-        let start = Pfn::new(frame.raw() >> order.k() << order.k());
+        let start = frame.align_down(order.k());
         let block = Extent::new(start, order.frames());
         if block.iter().all(|frame| oracle.is_used(frame)) {
             break block;

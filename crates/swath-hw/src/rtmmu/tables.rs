@@ -330,8 +330,8 @@ fn check_array(pages_log2: u32, base: PhysAddr) -> Result<(), RtTablesError> {
 
 /// Returns the address of entry `index` of an array.
 #[inline]
-pub(crate) const fn entry(base: PhysAddr, index: u64) -> PhysAddr {
-    PhysAddr::new(base.raw() + validity::ENTRY_BYTES * index)
+pub(crate) fn entry(base: PhysAddr, index: u64) -> PhysAddr {
+    base + validity::ENTRY_BYTES * index
 }
 
 /// Returns the place in its node, at `level`, of the entry that leads to `page`.
@@ -343,13 +343,13 @@ pub(crate) const fn place(page: u64, level: u32) -> u64 {
 /// Returns the address of the data word of a place of a node.
 #[inline]
 pub(crate) fn node_data(node: Pfn, place: u64) -> PhysAddr {
-    PhysAddr::new(node.address().raw() + 8 * place)
+    node.address() + 8 * place
 }
 
 /// Returns the address of the control word of a place of a node.
 #[inline]
 pub(crate) fn node_control(node: Pfn, place: u64) -> PhysAddr {
-    PhysAddr::new(node.address().raw() + validity::NODE_CONTROL_BYTES + 8 * place)
+    node.address() + validity::NODE_CONTROL_BYTES + 8 * place
 }
 
 /// Decodes a word of the data array.

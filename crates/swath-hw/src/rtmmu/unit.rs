@@ -65,7 +65,7 @@
 //! let memory = SliceMemory::new(Pfn::new(0), &mut words);
 //! let arrays = ValidityTables::consecutive(5, PhysAddr::new(0));
 //! let write = |base: PhysAddr, index: u64, word| {
-//!     memory.write_u32(PhysAddr::new(base.raw() + 4 * index), word)
+//!     memory.write_u32(base + 4 * index, word)
 //! };
 //! write(arrays.regions, 5, 4)?;
 //! write(arrays.helper, 5, 4)?;

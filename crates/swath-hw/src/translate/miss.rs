@@ -244,9 +244,7 @@ impl Miss {
 #[inline]
 pub(crate) const fn anchor_of(regime: &Regime, page: Vpn) -> Option<Vpn> {
     match regime.coalescing {
-        Coalescing::Anchor { distance, .. } => {
-            Some(Vpn::new(page.raw() & !(distance.frames() - 1)))
-        }
+        Coalescing::Anchor { distance, .. } => Some(page.align_down(distance.k())),
         _ => None,
     }
 }
@@ -269,14 +267,14 @@ pub(crate) fn covered(regime: &Regime, page: Vpn, found: &Translation) -> Option
         return None;
     };
     let Translation { frame: first, attributes, .. } = *found;
-    let offset = page.raw() & (distance.frames() - 1);
+    let offset = page.offset_in(distance.k());
     let start = Vpn::new(page.raw() - offset);
     let room = pages_after(regime.format, start, first) + 1;
     let pages = PageRange::new(start, count.min(distance.frames()).min(room));
     if offset >= pages.count {
         return None;
     }
-    let frame = Pfn::new(first.raw() + offset);
+    let frame = first + offset;
     let fill = TlbFill::within(EntryKind::Anchor, page, pages, first, attributes);
     Some(Resolved { frame, attributes, fill })
 }

@@ -107,7 +107,7 @@ impl Translation {
                 return (PageRange::new(page, 1), Extent::new(self.frame, 1));
             }
             _ => {
-                let inside = page.raw() & (self.order.frames() - 1);
+                let inside = page.offset_in(self.order.k());
                 (inside, self.order.frames() - 1 - inside)
             }
         };
@@ -318,7 +318,7 @@ impl Walk {
         match self.coalescing {
             Coalescing::None => false,
             Coalescing::Pcad(_) => true,
-            Coalescing::Anchor { distance, .. } => self.page.raw() & (distance.frames() - 1) == 0,
+            Coalescing::Anchor { distance, .. } => self.page.is_aligned(distance.k()),
         }
     }
 

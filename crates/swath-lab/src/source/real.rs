@@ -83,7 +83,7 @@ impl Machine {
             .iter()
             .filter(|extent| extent.start < end)
             .map(|extent| {
-                let count = extent.count.min(end.raw() - extent.start.raw());
+                let count = extent.count.min(end - extent.start);
                 Extent::new(extent.start, count)
             })
             .collect()

@@ -275,7 +275,7 @@ where
             if !(1..=count).contains(&left.into()) {
                 return Err(RegionHeapFault::Left { start, left, count });
             }
-            at = source.space.region_from(Vpn::new(start.raw() + count));
+            at = source.space.region_from(start + count);
         }
         Ok(())
     }

@@ -254,7 +254,7 @@ where
         if self.kind(free.raw()) != Kind::Free {
             return Err(RegionError::Overlap { range, start: free });
         }
-        let (end, free_end) = (Vpn::new(start.raw() + count), self.interval_end(free));
+        let (end, free_end) = (start + count, self.interval_end(free));
         if end.raw() > free_end {
             return Err(RegionError::Overlap { range, start: Vpn::new(free_end) });
         }
@@ -558,7 +558,7 @@ where
 /// Returns the address of entry `index` of an array.
 #[inline]
 fn entry(base: PhysAddr, index: u64) -> PhysAddr {
-    PhysAddr::new(base.raw() + validity::ENTRY_BYTES * index)
+    base + validity::ENTRY_BYTES * index
 }
 
 /// Checks that the arrays are aligned, apart from one another and from the pool's

@@ -171,7 +171,7 @@ pub(crate) fn page_range(start: u64, count: u64) -> Option<PageRange> {
 pub fn pages_of(addr: u64, len_bytes: u64) -> Option<PageRange> {
     let last = addr.checked_add(len_bytes.checked_sub(1)?)?;
     let (first, last) = (VirtAddr::new(addr).page(), VirtAddr::new(last).page());
-    page_range(first.raw(), last.raw() - first.raw() + 1)
+    page_range(first.raw(), last - first + 1)
 }
 
 impl TraceEvent {

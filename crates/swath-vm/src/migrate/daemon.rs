@@ -466,6 +466,6 @@ fn move_block<B: MovableBanks, O: Owners>(
 }
 
 /// Returns the frame after a block.
-const fn after(start: Pfn, order: Order) -> Pfn {
-    Pfn::new(start.raw() + order.frames())
+fn after(start: Pfn, order: Order) -> Pfn {
+    start + order.frames()
 }

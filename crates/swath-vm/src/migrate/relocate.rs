@@ -84,9 +84,8 @@ fn movable<H: Holders>(holders: &H, frame: Pfn) -> Result<Option<(Pfn, Order)>, 
         Held::Unmovable => Err(Stuck::Unmovable),
         Held::Pinned => Err(Stuck::Pinned),
         Held::Movable { start, order } => {
-            let is_around = start.is_aligned(order.k())
-                && start <= frame
-                && frame.raw() - start.raw() < order.frames();
+            let is_around =
+                start.is_aligned(order.k()) && start <= frame && frame - start < order.frames();
             if is_around { Ok(Some((start, order))) } else { Err(Stuck::Failed) }
         }
     }

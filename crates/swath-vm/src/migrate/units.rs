@@ -40,7 +40,7 @@ use crate::migrate::daemon::{
 /// Returns the part of an extent that lies at `from` or behind it.
 fn rest(extent: Extent, from: Pfn) -> Extent {
     let start = from.max(extent.start).min(extent.end());
-    Extent::new(start, extent.end().raw() - start.raw())
+    Extent::new(start, extent.end() - start)
 }
 
 /// A zone's allocator whose banks a daemon empties. The defaults

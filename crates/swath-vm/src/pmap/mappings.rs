@@ -397,7 +397,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         let Site { space: id, page } = site;
         let (space, invalidate) = reach(spaces, id)?;
         let mapping = space.translate(page).map_err(|error| translation(page, error))?;
-        let within = page.raw() & (mapping.order.frames() - 1);
+        let within = page.offset_in(mapping.order.k());
         let head = Vpn::new(page.raw() - within);
         let frames = Extent::new(Pfn::new(mapping.frame.raw() - within), mapping.order.frames());
         let site = Site { page: head, ..site };
@@ -530,7 +530,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
                 }
                 continue;
             }
-            let within = page.raw() & (mapping.order.frames() - 1);
+            let within = page.offset_in(mapping.order.k());
             let head = Vpn::new(page.raw() - within);
             let change = |attributes: Attributes| Attributes {
                 accessed: attributes.accessed || access != PageAccess::None,

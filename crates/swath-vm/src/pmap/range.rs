@@ -4,7 +4,7 @@
 
 use core::ops::DerefMut;
 
-use swath_arch::{Attributes, Extent, Order, PageRange, Pfn, PhysMemory, Vpn};
+use swath_arch::{Attributes, Extent, Order, PageRange, Pfn, PhysMemory};
 use swath_frame::FrameAllocator;
 
 use crate::pmap::error::{PmapError, PmapFault};
@@ -30,7 +30,7 @@ fn each_mapped<M: PhysMemory, A: FrameAllocator, T: FrameAllocator>(
     let mut near = None;
     let mut page = range.start;
     while let Some(mapped) = space.next_mapped(&mut near, page, range.end())? {
-        page = Vpn::new(mapped.page.raw() + mapped.leaf.order.frames());
+        page = mapped.page + mapped.leaf.order.frames();
         visit(mapped);
     }
     Ok(())
@@ -68,7 +68,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
                         if end == page {
                             page = mapped.page;
                         }
-                        end = Vpn::new(mapped.page.raw() + mapped.leaf.order.frames());
+                        end = mapped.page + mapped.leaf.order.frames();
                         *slot = Some(mapped);
                     }
                     Ok(_) => break,
@@ -84,7 +84,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             if end == page {
                 break Ok(());
             }
-            let pages = PageRange::new(page, end.raw() - page.raw());
+            let pages = PageRange::new(page, end - page);
             let flush = match space.unmap(pages) {
                 Ok(flush) | Err(UnmapError::Refused { flush, .. }) => flush,
                 Err(error) => break Err(PmapError::unmapping(page, error)),
@@ -100,7 +100,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             owed = Some(match owed {
                 None => flush,
                 Some(before) => Flush {
-                    range: PageRange::new(before.range.start, end.raw() - before.range.start.raw()),
+                    range: PageRange::new(before.range.start, end - before.range.start),
                     links_changed: before.links_changed || flush.links_changed,
                 },
             });
@@ -160,8 +160,8 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         self.known(frame)?;
         let mut removed = 0;
         while let Some((order, site)) = self.reverse.first(frame) {
-            let within = frame.raw() & (order.frames() - 1);
-            let site = Site { page: Vpn::new(site.page.raw() + within), ..site };
+            let within = frame.offset_in(order.k());
+            let site = Site { page: site.page + within, ..site };
             if order > Order::BASE {
                 let gone = self.demote_once(spaces, site, DemotionCause::PageOut)?;
                 removed += u64::from(gone.is_some());
@@ -250,8 +250,8 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             let mut n = 0;
             while let Some((site, mut flags)) = self.reverse.nth(order, frame, n) {
                 n += 1;
-                let within = frame.raw() & (order.frames() - 1);
-                let site = Site { page: Vpn::new(site.page.raw() + within), ..site };
+                let within = frame.offset_in(order.k());
+                let site = Site { page: site.page + within, ..site };
                 if self.status == Status::InTable {
                     let (space, _) = reach(spaces, site.space)?;
                     let mapping = space
@@ -286,7 +286,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             let mut wrong = None;
             let visited = space.view().visit(|visit| {
                 let Visit::Leaf { page, leaf, .. } = visit else { return };
-                if page.raw() & (leaf.order.frames() - 1) != 0 {
+                if !page.is_aligned(leaf.order.k()) {
                     return;
                 }
                 mappings += 1;

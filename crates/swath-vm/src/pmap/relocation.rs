@@ -278,7 +278,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             if !known.contains(start) {
                 return Err(MoveError::UnknownFrame { frame: start });
             }
-            if order.frames() > known.end().raw() - start.raw() {
+            if order.frames() > known.end() - start {
                 return Err(MoveError::UnknownFrame { frame: known.end() });
             }
         }
@@ -356,8 +356,8 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
 }
 
 /// Returns the frame of the target that belongs to a frame of the block.
-const fn moved(frame: Pfn, from: Pfn, to: Pfn) -> Pfn {
-    Pfn::new(to.raw() + (frame.raw() - from.raw()))
+fn moved(frame: Pfn, from: Pfn, to: Pfn) -> Pfn {
+    to + (frame - from)
 }
 
 const fn flush(site: Site, order: Order) -> Flush {

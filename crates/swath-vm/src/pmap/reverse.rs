@@ -374,8 +374,8 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         let mut flags = Flags::default();
         for i in (0..1 << (to.k() - from.k())).rev() {
             let offset = i << from.k();
-            let part = Site { page: Vpn::new(entry.page.raw() + offset), ..entry };
-            let removed = self.remove(from, Pfn::new(frame.raw() + offset), part);
+            let part = Site { page: entry.page + offset, ..entry };
+            let removed = self.remove(from, frame + offset, part);
             flags = removed.unwrap_or_default();
         }
         // Entries were given back a moment ago.
@@ -393,8 +393,8 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
     pub(crate) fn demote(&mut self, from: Order, to: Order, frame: Pfn, entry: Site) {
         let Some(flags) = self.remove(from, frame, entry) else { return };
         for offset in (0..from.frames()).step_by(to.frames() as usize) {
-            let part = Site { page: Vpn::new(entry.page.raw() + offset), ..entry };
-            let _ = self.insert(to, Pfn::new(frame.raw() + offset), part, flags);
+            let part = Site { page: entry.page + offset, ..entry };
+            let _ = self.insert(to, frame + offset, part, flags);
         }
     }
 
@@ -431,7 +431,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
     ) -> impl Iterator<Item = (Order, Pfn)> + use<W> {
         orders(self.sizes).filter(move |&class| class <= order).flat_map(move |class| {
             let offsets = (0..order.frames()).step_by(class.frames() as usize);
-            offsets.map(move |offset| (class, Pfn::new(start.raw() + offset)))
+            offsets.map(move |offset| (class, start + offset))
         })
     }
 
@@ -440,7 +440,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
     /// frame and each group, however many mappings there are.
     pub(crate) fn move_block(&mut self, from: Pfn, to: Pfn, order: Order) {
         for (class, group) in self.groups(from, order) {
-            let other = Pfn::new(to.raw() + (group.raw() - from.raw()));
+            let other = to + (group - from);
             if let (Some(old), Some(new)) = (self.head(class, group), self.head(class, other)) {
                 self.words[new] = core::mem::take(&mut self.words[old]);
             }

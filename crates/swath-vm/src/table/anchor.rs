@@ -62,11 +62,10 @@ mod tests {
     /// before it stands in the run and reaches it.
     fn entries_by_page(run: PageRange, log2: u8, contiguity_max: u64) -> u64 {
         run.iter()
-            .filter(|page| {
-                let anchor = Vpn::new(page.raw() >> log2 << log2);
-                let reached = anchor != *page
-                    && run.contains(anchor)
-                    && page.raw() - anchor.raw() < contiguity_max;
+            .filter(|&page| {
+                let anchor = page.align_down(log2.into());
+                let reached =
+                    anchor != page && run.contains(anchor) && page - anchor < contiguity_max;
                 !reached
             })
             .count() as u64

@@ -112,8 +112,8 @@ impl Place {
 }
 
 /// Returns the address of the word beside the entry at `at`.
-pub(crate) const fn beside(at: PhysAddr) -> PhysAddr {
-    PhysAddr::new(at.raw() + BESIDE_BYTES)
+pub(crate) fn beside(at: PhysAddr) -> PhysAddr {
+    at + BESIDE_BYTES
 }
 
 /// A piece of a block whose entries follow one another in one leaf table.

@@ -42,9 +42,9 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let Entry::Leaf(leaf) = encode::decode(format, found.level, found.word) else {
             return Err(TranslateError::NotMapped { page });
         };
-        let offset = page.raw() & (leaf.order.frames() - 1);
+        let offset = page.offset_in(leaf.order.k());
         Ok(PageMapping {
-            frame: Pfn::new(leaf.frame.raw() + offset),
+            frame: leaf.frame + offset,
             order: leaf.order,
             attributes: leaf.attributes,
             owned: leaf.owned,
@@ -114,7 +114,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             }
             Visit::Leaf { level, at, page, leaf, word } => {
                 let entry_order = self.view().entry_order(level);
-                let within = page.raw() & (leaf.order.frames() - 1);
+                let within = page.offset_in(leaf.order.k());
                 let expected = encode::leaf(format, level, leaf)
                     + (within >> entry_order.k()) * encode::copy_stride_bytes(format, entry_order);
                 let head = self.view().find(Vpn::new(page.raw() - within)).map(|f| f.word);

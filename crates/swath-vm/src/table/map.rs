@@ -120,7 +120,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         if !fresh {
             for i in 0..copies {
                 if encode::in_use(format, view.read(view.entry(table, first + i))?) {
-                    let page = Vpn::new(page.raw() + (i << entry_order.k()));
+                    let page = page + (i << entry_order.k());
                     return Err(MapPagesError::AlreadyMapped { page });
                 }
             }
@@ -174,7 +174,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let mut cursor = None;
         let mut done = 0;
         while done < range.count {
-            let page = Vpn::new(range.start.raw() + done);
+            let page = range.start + done;
             // Tables may have come from the same frames: none may be left.
             let taken = self.frames.allocate_block(range.count - done);
             let mapped = match taken {
@@ -241,9 +241,9 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         };
         *cursor = None;
         self.undo(PageRange::new(start, written));
-        self.prune(Vpn::new(start.raw() + written));
+        self.prune(start + written);
         if owned {
-            let first = Pfn::new(block.start.raw() + written);
+            let first = block.start + written;
             free_allocated(&mut self.frames, Extent::new(first, block.count - written));
         }
         Err(error)
@@ -273,7 +273,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let entries = self.view().entries(level);
         let mut done = 0;
         while done < block.count {
-            let page = Vpn::new(start.raw() + done);
+            let page = start + done;
             let index = self.view().index(level, page);
             let tag = page.raw() - index;
             let Cursor { table, link, fresh, .. } = match *cursor {
@@ -292,7 +292,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                         .read(view.entry(table, index + i))
                         .map_err(|bus| (MapPagesError::Bus(bus), done))?;
                     if encode::in_use(format, word) {
-                        let page = Vpn::new(page.raw() + i);
+                        let page = page + i;
                         return Err((MapPagesError::AlreadyMapped { page }, done));
                     }
                 }

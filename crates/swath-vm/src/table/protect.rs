@@ -51,7 +51,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 Err(bus) => break Err(bus),
             };
             let Mapped { page: head, level, at, leaf } = found;
-            page = Vpn::new(head.raw() + leaf.order.frames());
+            page = head + leaf.order.frames();
             let said = Leaf { attributes: change(leaf.attributes), ..leaf };
             if said == leaf {
                 continue;
@@ -73,7 +73,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             changed = Some((changed.map_or(head, |(first, _)| first), page));
         };
         if let Some((first, end)) = changed {
-            let range = PageRange::new(first, end.raw() - first.raw());
+            let range = PageRange::new(first, end - first);
             invalidate(Flush { range, links_changed: false });
         }
         result.map(|()| count).map_err(DemoteError::Bus)

@@ -198,7 +198,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> Drop for AddressSpace<
         // What cannot be read cannot be given back.
         let _ = view.visit(|visit| match visit {
             Visit::Leaf { page, leaf, .. } => {
-                let first = page.raw() & (leaf.order.frames() - 1) == 0;
+                let first = page.is_aligned(leaf.order.k());
                 if leaf.owned && first {
                     let more = Extent::new(leaf.frame, leaf.order.frames());
                     if let Some(done) = append(&mut pending, more) {

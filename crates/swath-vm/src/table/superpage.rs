@@ -170,7 +170,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         if first_not_canonical(format, PageRange::new(page, 1)).is_some() {
             return Err(PromoteError::NotCanonical { page });
         }
-        let page = Vpn::new(page.raw() & !(order.frames() - 1));
+        let page = page.align_down(order.k());
         let mut words_read = 0;
         let promoted = if joined {
             self.join(level, page, order, invalidate, accept, &mut words_read)
@@ -310,8 +310,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             }
             if i & part_mask == 0 {
                 let offset = i << entry_order.k();
-                let page = Vpn::new(page.raw() + offset);
-                if !accept(page, Pfn::new(first.frame.raw() + offset)) {
+                let page = page + offset;
+                if !accept(page, first.frame + offset) {
                     return Err(refused(Refusal::Different { page }));
                 }
             }
@@ -323,12 +323,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     fn difference(&self, parts: &Parts, page: Vpn, i: u64, word: u64) -> Refusal {
         let entry_order = self.view().entry_order(parts.level);
         let offset = i << entry_order.k();
-        let page = Vpn::new(page.raw() + offset);
-        let smaller = Leaf {
-            order: entry_order,
-            frame: Pfn::new(parts.first.frame.raw() + offset),
-            ..parts.first
-        };
+        let page = page + offset;
+        let smaller = Leaf { order: entry_order, frame: parts.first.frame + offset, ..parts.first };
         match encode::decode(parts.format, parts.level, word) {
             Entry::Leaf(leaf) if leaf == smaller && parts.first.order != entry_order => {
                 Refusal::Smaller { page }
@@ -365,12 +361,12 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         if leaf.order == Order::BASE {
             return Err(DemoteError::BasePage { page });
         }
-        let head = Vpn::new(page.raw() & !(leaf.order.frames() - 1));
+        let head = page.align_down(leaf.order.k());
         let entry_order = self.view().entry_order(found.level);
         if leaf.order == entry_order {
             return self.unfold(found.level, found.at, found.word, leaf, head, invalidate);
         }
-        let within = (page.raw() - head.raw()) >> entry_order.k();
+        let within = (page - head) >> entry_order.k();
         let at = PhysAddr::new(found.at.raw() - within * format.entry_bytes());
         let count = 1 << (leaf.order.k() - entry_order.k());
         let whole = Parts::new(format, found.level, entry_order, leaf, count);
@@ -472,7 +468,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let entry_order = view.entry_order(level);
         let pieces = leaf.order.frames() >> entry_order.k();
         let piece = at.raw() / view.format().entry_bytes() % pieces;
-        let frame = Pfn::new(leaf.frame.raw() + (piece << entry_order.k()));
+        let frame = leaf.frame + (piece << entry_order.k());
         let parts = self.parts_below(level, Leaf { order: entry_order, frame, ..leaf });
         let mask = compared(parts.format);
         if (view.read(table)? ^ parts.word) & mask != 0 {

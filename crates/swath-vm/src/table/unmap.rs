@@ -129,7 +129,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         }
         let mut done = 0;
         while done < range.count {
-            let page = Vpn::new(range.start.raw() + done);
+            let page = range.start + done;
             let found = view.find(page)?;
             let entry_order = view.entry_order(found.level);
             let index = view.index(found.level, page);
@@ -139,13 +139,13 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                     break;
                 }
                 let word = if i == 0 { found.word } else { view.read(view.entry(found.at, i))? };
-                let page = Vpn::new(range.start.raw() + done);
+                let page = range.start + done;
                 let Kind::Leaf(order) = encode::kind(view.format(), found.level, word) else {
                     return Err(UnmapError::NotMapped { page });
                 };
                 if order != Order::BASE {
-                    let head = Vpn::new(page.raw() & !(order.frames() - 1));
-                    if head < range.start || order.frames() > range.end().raw() - head.raw() {
+                    let head = page.align_down(order.k());
+                    if head < range.start || order.frames() > range.end() - head {
                         return Err(UnmapError::Partial { page: head, order });
                     }
                 }
@@ -180,7 +180,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let (mut writes, mut done) = (0, 0);
         let mut result = Ok(());
         while done < range.count && result.is_ok() {
-            let page = Vpn::new(range.start.raw() + done);
+            let page = range.start + done;
             let span = match self.span(page, range.count - done) {
                 Ok(span) => span,
                 Err(bus) => {
@@ -250,7 +250,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let mut links_changed = false;
         let mut done = 0;
         while done < range.count {
-            let page = Vpn::new(range.start.raw() + done);
+            let page = range.start + done;
             // It was read a moment ago; without an answer there is nothing to
             // give back.
             let Ok(span) = self.span(page, range.count - done) else { break };
@@ -470,23 +470,14 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
 
     /// Returns the i-th page away from the edge that carries contiguity, and the most
     /// that it may claim.
-    const fn beyond(&self, side: Side, i: u64) -> Option<(Vpn, u64)> {
+    fn beyond(&self, side: Side, i: u64) -> Option<(Vpn, u64)> {
         match (side, self.regime.coalescing) {
             (Side::Before(edge), Coalescing::Anchor { distance, .. }) => {
-                if edge.raw() == 0 {
-                    return None;
-                }
-                let nearest = (edge.raw() - 1) & !(distance.frames() - 1);
-                match nearest.checked_sub(i << distance.k()) {
-                    Some(page) => Some((Vpn::new(page), edge.raw() - page)),
-                    None => None,
-                }
+                let nearest = edge.checked_sub(1)?.align_down(distance.k());
+                nearest.checked_sub(i << distance.k()).map(|page| (page, edge - page))
             }
-            (Side::Before(edge), _) => match edge.raw().checked_sub(i + 1) {
-                Some(page) => Some((Vpn::new(page), i)),
-                None => None,
-            },
-            (Side::After(edge), _) => Some((Vpn::new(edge.raw() + i), i)),
+            (Side::Before(edge), _) => edge.checked_sub(i + 1).map(|page| (page, i)),
+            (Side::After(edge), _) => Some((edge + i, i)),
         }
     }
 

@@ -114,7 +114,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             // cleared when it was made and empty since.
             offset = 1024 * (self.view().index(0, page) & 3);
             if let Some(frame) = self.view().shared_frame(at)? {
-                let table = PhysAddr::new(frame.address().raw() + offset);
+                let table = frame.address() + offset;
                 if self.sizes.is_some() {
                     // A table that was kept there left its entries behind.
                     for i in 0..self.view().entries(level) {
@@ -138,7 +138,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             return Err(error);
         }
         self.table_frames += taken.count;
-        Ok((PhysAddr::new(taken.start.address().raw() + offset), taken))
+        Ok((taken.start.address() + offset, taken))
     }
 
     /// Gives back what [`table_frame`](Self::table_frame) took.

@@ -94,8 +94,8 @@ impl<M: PhysMemory> View<'_, M> {
         self.regime.format.levels()[level].index.get(page.address().raw())
     }
 
-    pub(crate) const fn entry(self, table: PhysAddr, index: u64) -> PhysAddr {
-        PhysAddr::new(table.raw() + index * self.regime.format.entry_bytes())
+    pub(crate) fn entry(self, table: PhysAddr, index: u64) -> PhysAddr {
+        table + index * self.regime.format.entry_bytes()
     }
 
     /// Returns the order of the frames that hold a table at `level`.
@@ -127,8 +127,8 @@ impl<M: PhysMemory> View<'_, M> {
 
     /// Returns the word of the software half that belongs to the entry at `at` of a
     /// table at `level`: as far behind the entry as the table is long.
-    pub(crate) const fn half(self, level: usize, at: PhysAddr) -> PhysAddr {
-        PhysAddr::new(at.raw() + self.entries(level) * self.regime.format.entry_bytes())
+    pub(crate) fn half(self, level: usize, at: PhysAddr) -> PhysAddr {
+        at + self.entries(level) * self.regime.format.entry_bytes()
     }
 
     /// Returns the table kept beside the entry at `at`, whose word is no link.

@@ -150,7 +150,7 @@ impl BankBlocks {
             let word = self.words_of(bank) + at as usize / 64;
             let used = (s[word + self.frame_words] & !s[word]) >> (at % 64);
             if used != 0 {
-                return Some(Pfn::new(extent.start.raw() + at + u64::from(used.trailing_zeros())));
+                return Some(extent.start + at + u64::from(used.trailing_zeros()));
             }
             at = (at / 64 + 1) * 64;
         }

@@ -69,7 +69,7 @@ impl Accesses {
                     // A file that changes while it is read has new pages.
                     Some(map) => *map.get(&page).unwrap_or(&page),
                 };
-                visit(VirtAddr::new(page.address().raw() + offset))?;
+                visit(page.address() + offset)?;
                 offset = 0;
             }
         }
@@ -137,7 +137,7 @@ impl Program {
         let mut requests: Vec<PageRange> = Vec::new();
         for page in touched {
             match requests.last_mut() {
-                Some(request) if page.raw() - request.end().raw() < REQUEST_GAP_PAGES => {
+                Some(request) if page - request.end() < REQUEST_GAP_PAGES => {
                     request.count = page.raw() + 1 - request.start.raw();
                 }
                 _ => requests.push(PageRange::new(page, 1)),

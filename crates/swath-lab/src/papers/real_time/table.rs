@@ -205,5 +205,5 @@ const RIGHTS: u32 = (validity::READ.mask() | validity::WRITE.mask()) as u32;
 
 #[inline]
 fn word_at(base: PhysAddr, page: u64) -> PhysAddr {
-    PhysAddr::new(base.raw() + validity::ENTRY_BYTES * page)
+    base + validity::ENTRY_BYTES * page
 }

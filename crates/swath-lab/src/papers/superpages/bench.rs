@@ -5,7 +5,7 @@
 //! counts the cost of its accesses.
 
 use rand::RngExt;
-use swath_arch::{BASE_PAGE_BYTES, Extent, Format, PageRange, Pfn, VirtAddr};
+use swath_arch::{BASE_PAGE_BYTES, Extent, Format, PageRange, VirtAddr};
 use swath_frame::{BuddyConfig, FrameAllocator, HeadOfList};
 use swath_hw::{Geometry, TlbForm};
 use swath_trace::access::{AccessKind, MapBacking, MapProtection, TraceError, TraceEvent};
@@ -277,7 +277,7 @@ impl Bench<'_> {
             source.prepare::<HeadOfList>(orders, &mut random).map_err(|error| failed(&error))?;
         let mut data = Vec::new();
         prepared.for_each_free(&mut |block| {
-            data.push(Extent::new(Pfn::new(block.start.raw() + TABLE_FRAMES), block.count));
+            data.push(Extent::new(block.start + TABLE_FRAMES, block.count));
         });
         data.sort_unstable_by_key(|block| block.start);
         Ok(Config { data, ..self.machine.kernel(mode, Status::InTable) })
@@ -346,7 +346,7 @@ fn map(pages: PageRange) -> Action {
 /// An access to the first word of a page of the buffer.
 fn word(page: u64, kind: AccessKind) -> Action {
     Action::Access {
-        addr: VirtAddr::new(BASE.raw() + page * BASE_PAGE_BYTES),
+        addr: BASE + page * BASE_PAGE_BYTES,
         len_bytes: 4,
         kind,
         dependent: false,

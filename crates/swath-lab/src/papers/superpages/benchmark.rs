@@ -74,7 +74,7 @@ fn fill(start: VirtAddr, pages: u64) -> impl Iterator<Item = Action> {
 #[inline]
 fn word(start: VirtAddr, offset: u64, len_bytes: u16, kind: AccessKind, cycles: u32) -> Action {
     Action::Access {
-        addr: VirtAddr::new(start.raw() + offset),
+        addr: start + offset,
         len_bytes,
         kind,
         dependent: false,
@@ -366,7 +366,7 @@ impl RandomLatency {
             let at = offset(next);
             next = if next.0 + 1 < count { (next.0 + 1, next.1) } else { (0, next.1 + 1) };
             Action::Access {
-                addr: VirtAddr::new(start.raw() + at),
+                addr: start + at,
                 len_bytes: pointer_bytes,
                 kind: AccessKind::Read,
                 dependent: true,

@@ -176,7 +176,7 @@ impl Fold {
         Ok(match action {
             Action::Access { addr, len_bytes, kind, dependent, compute_cycles } => {
                 let page = self.page(addr.page())?;
-                let addr = VirtAddr::new(page.address().raw() + addr.page_offset());
+                let addr = page.address() + addr.page_offset();
                 let action = Action::Access { addr, len_bytes, kind, dependent, compute_cycles };
                 vec![Step { process, action }]
             }
@@ -250,7 +250,7 @@ impl Fold {
         let mut pieces: Vec<(PageRange, u64)> = Vec::new();
         let mut done = 0;
         while done < pages.count {
-            let page = Vpn::new(pages.start.raw() + done);
+            let page = pages.start + done;
             let count = (CHUNK_PAGES - page.raw() % CHUNK_PAGES).min(pages.count - done);
             let start = self.page(page)?;
             match pieces.last_mut() {

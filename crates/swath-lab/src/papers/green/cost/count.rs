@@ -14,6 +14,7 @@ use crate::papers::green::cost::sequence::Sequence;
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::zone::MEASURED;
 use crate::study::child::child_command;
+use crate::study::grid::median;
 
 /// The most steps of one allocation.
 const STEPS_MAX: u64 = 20_000_000;
@@ -163,11 +164,8 @@ pub(crate) fn time(sequence: &Sequence, runs: usize) -> Result<Vec<Vec<f64>>, St
             }
         }
     }
-    let median = |mut times: Vec<f64>| {
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2].max(f64::MIN_POSITIVE)
-    };
-    Ok(times.into_iter().map(|ends| ends.into_iter().map(median).collect()).collect())
+    let typical = |times: &Vec<f64>| median(times).max(f64::MIN_POSITIVE);
+    Ok(times.iter().map(|ends| ends.iter().map(typical).collect()).collect())
 }
 
 /// The cost of one design on one sequence.

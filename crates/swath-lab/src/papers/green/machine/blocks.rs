@@ -69,7 +69,7 @@ impl Blocks {
     }
 
     fn set_head(&mut self, frame: Pfn, head: u32) {
-        let at = frame.raw() - self.first.raw();
+        let at = frame - self.first;
         self.heads[at as usize] = head;
     }
 
@@ -134,11 +134,11 @@ impl Blocks {
     /// alone.
     pub(crate) fn block_of(&self, frame: Pfn) -> Option<(u32, Pfn, Order)> {
         (0..=ORDER_MAX.k()).find_map(|k| {
-            let start = Pfn::new(frame.raw() >> k << k);
+            let start = frame.align_down(k);
             let id = self.head(start)?;
             let entry = self.entries[id as usize];
             match entry.place {
-                Place::Block(at) if frame.raw() - at.raw() < entry.order.frames() => {
+                Place::Block(at) if frame - at < entry.order.frames() => {
                     Some((id, at, entry.order))
                 }
                 Place::Parts if k == 0 => Some((id, start, Order::BASE)),

@@ -215,7 +215,7 @@ fn shown_first(steps: &[BlockStep], end: usize) -> (Vec<Option<bool>>, BTreeMap<
     let mut first = vec![None; end];
     let mut mobility = BTreeMap::new();
     let mut shows = |start: Pfn, order: Order, of: MigrateType| {
-        let last = Pfn::new(start.raw() + order.frames() - 1);
+        let last = start + (order.frames() - 1);
         for pageblock in pageblock_of(start)..=pageblock_of(last) {
             if let Some(of) = mobility_of(of) {
                 mobility.entry(pageblock).or_insert(of);
@@ -228,7 +228,7 @@ fn shown_first(steps: &[BlockStep], end: usize) -> (Vec<Option<bool>>, BTreeMap<
         match what {
             BlockChange::Take { found: Some(found), .. } if found.order >= PAGEBLOCK_ORDER => {
                 let k = found.order.k();
-                let block = Pfn::new(start.raw() >> k << k);
+                let block = start.align_down(k);
                 shows(block, found.order, found.from);
             }
             BlockChange::Take { found: Some(FallbackFound { from: list, .. }), .. }
