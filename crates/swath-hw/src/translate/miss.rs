@@ -242,7 +242,7 @@ impl Miss {
 
 /// Returns the anchor that may cover `page`, which may be the page itself.
 #[inline]
-pub(crate) const fn anchor_of(regime: &Regime, page: Vpn) -> Option<Vpn> {
+pub(crate) fn anchor_of(regime: &Regime, page: Vpn) -> Option<Vpn> {
     match regime.coalescing {
         Coalescing::Anchor { distance, .. } => Some(page.align_down(distance.k())),
         _ => None,
