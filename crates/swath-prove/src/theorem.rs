@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::fault::{Fault, Site};
 use crate::session::{self, Refutation, Stop};
 
-/// What a proof went through.
+/// The extent of a proof: how much it went through.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Proof {
     /// Cases.
