@@ -36,14 +36,14 @@ type Heap<'p, 'm> = LocalHeap<'p, 'm, SpinLock, FirstFit<Vec<u64>>>;
 
 /// Runs the calls; how many there were.
 pub(crate) fn gate(call: Call, counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
-    let superblocks: Vec<_> = (0..UNITS).map(|_| Superblock::new()).collect();
-    let returned: Vec<_> = (0..UNITS).map(|_| Returned::new()).collect();
-    let heaps = [HeapSlot::new(), HeapSlot::new()];
+    let mut superblocks: Vec<_> = (0..UNITS).map(|_| Superblock::new()).collect();
+    let mut returned: Vec<_> = (0..UNITS).map(|_| Returned::new()).collect();
+    let mut heaps = [HeapSlot::new(), HeapSlot::new()];
     let mut dirty = vec![0; dirty_words(UNITS)];
     let storage = Storage {
-        superblocks: &superblocks,
-        returned: &returned,
-        heaps: &heaps,
+        superblocks: &mut superblocks,
+        returned: &mut returned,
+        heaps: &mut heaps,
         dirty: &mut dirty,
     };
     // The pool keeps nothing in the memory that it hands out, and nor do we.

@@ -8,7 +8,9 @@ use bitmap_allocator::{BitAlloc, BitAlloc1M};
 use serde_json::json;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::buddy::Rule;
-use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList, PageBuddy, QuickFit};
+use swath_frame::{
+    BestFit, BuddyConfig, FrameAllocator, HeadOfList, PageBuddy, QuickFit, Trusting,
+};
 
 use crate::failure::Failure;
 use crate::random::Random;
@@ -462,12 +464,12 @@ fn listed(allocator: impl FrameAllocator + 'static) -> Run {
 }
 
 fn shown<R: Rule + 'static>(config: BuddyConfig) -> Run {
-    listed(buddy::<R>(config, true))
+    listed(buddy::<R, Trusting>(config, true))
 }
 
 /// Best fit behind lists of short blocks.
 fn quick_fit() -> impl FrameAllocator {
-    let (map, allocator) = (all_frames(), buddy::<BestFit>(BuddyConfig::PBS_ARMV8, true));
+    let (map, allocator) = (all_frames(), buddy::<BestFit, Trusting>(BuddyConfig::PBS_ARMV8, true));
     let storage = vec![0; QuickFit::<Vec<u64>, ()>::storage_words(&map)];
     QuickFit::new(map, allocator, storage).expect("the allocator has the frames of the map")
 }
@@ -475,9 +477,9 @@ fn quick_fit() -> impl FrameAllocator {
 /// The contenders of a row of blocks of 2^K frames.
 macro_rules! contenders {
     ($k:literal, $workload:expr) => {{
-        let buddy9 = || buddy::<HeadOfList>(BuddyConfig::PBS_ARMV8, true);
-        let buddy4 = || buddy::<HeadOfList>(BuddyConfig::PBS_ARMV7, true);
-        let buddy1 = || buddy::<HeadOfList>(bbs(), true);
+        let buddy9 = || buddy::<HeadOfList, Trusting>(BuddyConfig::PBS_ARMV8, true);
+        let buddy4 = || buddy::<HeadOfList, Trusting>(BuddyConfig::PBS_ARMV7, true);
+        let buddy1 = || buddy::<HeadOfList, Trusting>(bbs(), true);
         let mut few_orders = buddy_system_allocator::FrameAllocator::<10>::new();
         few_orders.insert(0..FRAMES as usize);
         let mut all_orders = buddy_system_allocator::FrameAllocator::<21>::new();

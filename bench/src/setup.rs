@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lock_api::{GuardSend, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::buddy::Rule;
-use swath_frame::{BuddyConfig, ByteRange, MemoryMap, PageBuddy};
+use swath_frame::{BuddyConfig, ByteRange, Hardening, MemoryMap, PageBuddy};
 
 /// 4 GiB of base frames.
 pub(crate) const FRAMES: u64 = 1 << 20;
@@ -24,9 +24,12 @@ pub(crate) fn all_frames() -> MemoryMap<'static> {
 }
 
 /// A page buddy allocator over all frames, all of them free or all allocated.
-pub(crate) fn buddy<R: Rule>(config: BuddyConfig, free: bool) -> PageBuddy<Vec<u64>, R> {
+pub(crate) fn buddy<R: Rule, H: Hardening>(
+    config: BuddyConfig,
+    free: bool,
+) -> PageBuddy<Vec<u64>, R, H> {
     let map = all_frames();
-    let words = PageBuddy::<Vec<u64>, R>::storage_words(&map, config);
+    let words = PageBuddy::<Vec<u64>, R, H>::storage_words(&map, config);
     let storage = vec![0; words];
     let built = if free {
         PageBuddy::new(&map, config, storage)

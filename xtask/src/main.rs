@@ -9,10 +9,12 @@ use clap::{Parser, Subcommand};
 use xshell::{Shell, cmd};
 
 mod bench;
+mod fuzz;
 mod header;
 mod install;
 mod lint;
 mod mutants;
+mod reproducible;
 mod soundness;
 mod test;
 
@@ -49,6 +51,9 @@ enum Chore {
         #[arg(required = true)]
         files: Vec<String>,
     },
+    /// Attacks parsers and structures under a coverage-guided fuzzer; what it finds is stored as a
+    /// regression case in fuzz/corpus.
+    Fuzz(fuzz::Attack),
     /// Runs under the tools that watch for undefined behaviour: Miri with both models of
     /// borrows, the sanitizers of threads and addresses, the model checker.
     Soundness {
@@ -65,6 +70,9 @@ enum Chore {
         #[arg(long, default_value = "/usr/local")]
         prefix: PathBuf,
     },
+    /// Builds what is committed in two directories and compares the programs and libraries,
+    /// byte for byte; takes two release builds.
+    Reproducible,
     /// Runs the studies and says where the page is.
     Report {
         /// What `swath study` shall be told.
@@ -86,12 +94,14 @@ fn main() -> Result<()> {
         }
         Chore::Bench { which } => bench::bench(&shell, &which),
         Chore::Mutants { files } => mutants::mutants(&shell, &metadata, &files),
+        Chore::Fuzz(attack) => fuzz::fuzz(&metadata, &attack),
         Chore::Soundness { parts } => soundness::soundness(&metadata, &parts),
         Chore::Header => header::write(&shell, &metadata),
         Chore::Install { prefix } => {
             // A path of the caller's, who may stand elsewhere.
             install::install(&shell, &metadata, &std::path::absolute(prefix)?)
         }
+        Chore::Reproducible => reproducible::check(&shell),
         Chore::Report { args } => report(&shell, &metadata, &args),
     }
 }

@@ -2,6 +2,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "testing"))]
+extern crate alloc;
+
 pub mod addr;
 pub mod formats;
 pub mod memory;

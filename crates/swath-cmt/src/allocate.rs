@@ -9,9 +9,7 @@ use core::alloc::Layout;
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 
-use swath_pool::{BufferFreeError, BufferResizeError};
-
-use crate::error::{OutOfMemory, ResizeError};
+use crate::error::{FreeError, OutOfMemory, ResizeError};
 use crate::process::own::{own_heap, with_thread};
 use crate::process::state::begun;
 use crate::process::thread::Local;
@@ -74,11 +72,11 @@ pub(crate) fn out_of_memory() -> *mut u8 {
 #[inline(never)]
 fn allocate_any(size: usize, align: usize) -> Option<NonNull<u8>> {
     let (block, looks_at_clock) = with_thread(|thread| {
-        let block = thread.heap.allocate(size, align).or_else(|_| {
+        let block = thread.allocate(size, align).or_else(|| {
             thread.heap.collect();
-            thread.heap.allocate(size, align)
+            thread.allocate(size, align)
         });
-        (block.ok(), thread.count_slow_call())
+        (block.map(|(block, _)| block), thread.count_slow_call())
     })?;
     if looks_at_clock {
         purge_if_due();
@@ -122,9 +120,8 @@ pub fn allocate_aligned(layout: Layout) -> Result<NonNull<u8>, OutOfMemory> {
 /// [`OutOfMemory`].
 #[inline]
 pub fn allocate_zeroed(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
-    let (block, zero) = match with_thread(|thread| thread.heap.allocate_zeroable(size, ALIGN_BYTES))
-    {
-        Some(Ok(found)) => found,
+    let (block, zero) = match with_thread(|thread| thread.allocate(size, ALIGN_BYTES)) {
+        Some(Some(found)) => found,
         _ => (allocate_any(size, ALIGN_BYTES).ok_or(OutOfMemory)?, false),
     };
     if !zero {
@@ -159,14 +156,11 @@ pub fn allocate_zeroed(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
 #[inline]
 pub unsafe fn resize(block: NonNull<u8>, size: usize) -> Result<NonNull<u8>, ResizeError> {
     // SAFETY: as the caller says.
-    match with_thread(|thread| unsafe { thread.heap.resize(block, size, ALIGN_BYTES) }) {
-        Some(Ok(block)) => Ok(block),
-        Some(Err(BufferResizeError::Free(error))) => {
-            report(error);
-            Err(error.into())
-        }
-        Some(Err(BufferResizeError::Allocate(_))) | None => Err(OutOfMemory.into()),
+    let resized = with_thread(|thread| unsafe { thread.resize(block, size, ALIGN_BYTES) });
+    if let Some(Err(ResizeError::Free(error))) = resized {
+        report(error);
     }
+    resized.unwrap_or(Err(OutOfMemory.into()))
 }
 
 /// Frees a block. A wrong pointer changes nothing and is reported as the option
@@ -222,7 +216,7 @@ unsafe extern "C" fn free_slow(block: *mut u8) {
 ///
 /// # Safety
 /// As for [`free`].
-unsafe fn free_any(block: NonNull<u8>) -> Result<(), BufferFreeError> {
+unsafe fn free_any(block: NonNull<u8>) -> Result<(), FreeError> {
     let freed = with_thread(|thread| {
         // SAFETY: as the caller says.
         (unsafe { thread.free(block) }, thread.count_slow_call())
@@ -251,5 +245,5 @@ fn purge_if_due() {
 /// pointer that is none of a block in use. Any pointer may be tried.
 #[must_use]
 pub fn usable_size(block: NonNull<u8>) -> usize {
-    begun().map_or(0, |process| process.pool.usable_size(block).unwrap_or(0))
+    begun().map_or(0, |process| process.usable_size(block).unwrap_or(0))
 }

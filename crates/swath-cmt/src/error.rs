@@ -38,12 +38,27 @@ pub enum BeginError {
     OutOfMemory(#[from] OutOfMemory),
 }
 
+/// Reasons why a block is not freed. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum FreeError {
+    /// The pointer is not one of a block in use.
+    #[error(transparent)]
+    Pool(#[from] BufferFreeError),
+    /// Bytes behind the block were written: with [`canary`](crate::Options::canary) they are
+    /// looked at.
+    #[error("the bytes behind the block at {address:#x} were overwritten")]
+    Overrun {
+        /// The pointer.
+        address: usize,
+    },
+}
+
 /// Reasons why a block is not resized. It still has its place, size and contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ResizeError {
-    /// The pointer is not one of a block in use.
+    /// The pointer is not one of a block in use, or bytes behind the block were written.
     #[error(transparent)]
-    Free(#[from] BufferFreeError),
+    Free(#[from] FreeError),
     /// There is no memory for the larger block.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),

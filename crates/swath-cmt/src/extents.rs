@@ -57,7 +57,7 @@ pub unsafe fn extents(
     }
     let foreign = ExtentsError::Foreign { address: block.addr().get() };
     let process = begun().ok_or(foreign)?;
-    let usable_bytes = process.pool.usable_size(block).map_err(|_| foreign)?;
+    let usable_bytes = process.usable_size(block).map_err(|_| foreign)?;
     if range.end > usable_bytes {
         return Err(ExtentsError::Outside { usable_bytes });
     }

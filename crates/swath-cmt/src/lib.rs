@@ -15,7 +15,9 @@ mod source;
 mod stats;
 
 pub use allocate::{allocate, allocate_aligned, allocate_zeroed, free, resize, usable_size};
-pub use error::{BeginError, ExtentsError, OptionError, OutOfMemory, PhysicalUnknown, ResizeError};
+pub use error::{
+    BeginError, ExtentsError, FreeError, OptionError, OutOfMemory, PhysicalUnknown, ResizeError,
+};
 pub use extents::{PhysicalExtent, extents};
 pub use global::Cmt;
 pub use options::{OnError, Options, Populate};

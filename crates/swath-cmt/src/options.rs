@@ -37,6 +37,10 @@ pub struct Options {
     /// allocated again, so that a use after free is not at once another's. Up to
     /// [`QUARANTINE_MAX`](Self::QUARANTINE_MAX); default 0.
     pub quarantine: u32,
+    /// `SWATH_CANARY`: true puts a word behind every block that its free, or a resize, looks at: a
+    /// write beyond the bytes that may be used is reported as a wrong pointer is. It takes 8 bytes
+    /// of each block, and every call the slow path. Default false.
+    pub canary: bool,
     /// `SWATH_ON_ERROR`, 0 to 2 in the order of [`OnError`]: the consequence of a wrong pointer.
     pub on_error: OnError,
 }
@@ -111,6 +115,7 @@ impl Default for Options {
             empty_eighths: 7,
             guard: false,
             quarantine: 0,
+            canary: false,
             on_error: OnError::Abort,
         }
     }
@@ -146,6 +151,7 @@ impl Options {
         read(c"SWATH_QUARANTINE", |o, value| {
             Some(Self { quarantine: value.try_into().ok()?, ..o })
         });
+        read(c"SWATH_CANARY", |o, value| Some(Self { canary: flag(value)?, ..o }));
         read(c"SWATH_ON_ERROR", |o, value| Some(Self { on_error: value.try_into().ok()?, ..o }));
         options
     }

@@ -2,15 +2,14 @@
 
 use core::fmt;
 
-use swath_pool::BufferFreeError;
-
+use crate::error::FreeError;
 use crate::options::OnError;
 use crate::process::state::begun;
 
 /// Reports a wrong pointer as the options say.
 #[cold]
 #[inline(never)]
-pub(crate) fn report(error: BufferFreeError) {
+pub(crate) fn report(error: FreeError) {
     let Some(process) = begun() else { return };
     if process.options.on_error == OnError::Ignore {
         return;

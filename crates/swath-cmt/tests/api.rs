@@ -135,3 +135,37 @@ fn options_out_of_range_are_named() {
         assert!(swath_cmt::begin_with(options).is_err());
     }
 }
+
+/// The public safe functions that reach a raw pointer, with anything: `usable_size`, the
+/// allocations, `purge`, `stats`, `begin_with`, and their forms in C's contract.
+#[test]
+fn safe_calls_with_anything_are_refused() {
+    use std::ptr;
+    use swath_cmt::c;
+
+    for shift in 0..usize::BITS {
+        for address in [(1_usize << shift).wrapping_sub(1), 1 << shift, (1 << shift) + 1] {
+            assert_eq!(c::usable_size(ptr::without_provenance(address)), 0, "{address:#x}");
+            if let Some(at) = NonNull::new(ptr::without_provenance_mut(address)) {
+                assert_eq!(swath_cmt::usable_size(at), 0, "{address:#x}");
+            }
+            let aligned = c::aligned_alloc(address, 100);
+            assert!(aligned.is_null() || aligned.addr().is_multiple_of(address));
+            // SAFETY: null or a block in use, and not used after.
+            unsafe { c::free(aligned) };
+        }
+    }
+    for size in [isize::MAX as usize, isize::MAX as usize + 1, usize::MAX - 8, usize::MAX] {
+        assert_eq!(swath_cmt::allocate(size), Err(OutOfMemory));
+        assert_eq!(swath_cmt::allocate_zeroed(size), Err(OutOfMemory));
+        assert!(c::malloc(size).is_null() && c::aligned_alloc(16, size).is_null());
+        assert!(c::calloc(size, 2).is_null() && c::calloc(2, size).is_null());
+        assert!(c::calloc(size, size).is_null() && c::aligned_alloc(size, 16).is_null());
+    }
+    let huge = Layout::from_size_align(1, 1 << 62).expect("a layout");
+    assert_eq!(swath_cmt::allocate_aligned(huge), Err(OutOfMemory));
+    for which in [Purge::Due, Purge::All, Purge::All] {
+        swath_cmt::purge(which);
+    }
+    assert!(swath_cmt::begin_with(Options::default()).is_err(), "it has begun");
+}

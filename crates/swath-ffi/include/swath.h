@@ -278,6 +278,9 @@ typedef struct {
   // `SWATH_ON_ERROR`: the consequence of a wrong pointer given to `cmt_free`: 0, nothing; 1,
   // a line on standard error; 2, that and an abort. Default 2.
   uint32_t on_error;
+  // `SWATH_CANARY`: 1 puts a word behind every block that `cmt_free` and `cmt_realloc` look at: a
+  // write beyond the bytes that may be used has the consequence of a wrong pointer. Default 0.
+  uint32_t canary;
 } cmt_options;
 
 // Counts of what the pool holds, in bytes if not said otherwise.
@@ -452,8 +455,8 @@ swath_result swath_banks_allocate(swath_banks *banks, uint32_t k, uint32_t owner
 
 // Takes back 2^`order` frames from `frame` on: a block, or an aligned part of one.
 //
-// Errors: `SWATH_ARGUMENT`; `SWATH_FOREIGN` and `SWATH_NOT_ALLOCATED` with the first such
-// frame; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+// Errors: `SWATH_ARGUMENT`; `SWATH_MISALIGNED` with the frame; `SWATH_FOREIGN` and
+// `SWATH_NOT_ALLOCATED` with the first such frame; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
 //
 // # Safety
 // `banks` is null or an object of this library.

@@ -200,8 +200,8 @@ pub unsafe extern "C" fn swath_banks_allocate(
 
 /// Takes back 2^`order` frames from `frame` on: a block, or an aligned part of one.
 ///
-/// Errors: `SWATH_ARGUMENT`; `SWATH_FOREIGN` and `SWATH_NOT_ALLOCATED` with the first such
-/// frame; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
+/// Errors: `SWATH_ARGUMENT`; `SWATH_MISALIGNED` with the frame; `SWATH_FOREIGN` and
+/// `SWATH_NOT_ALLOCATED` with the first such frame; `SWATH_NULL`, `SWATH_WRONG_OBJECT`.
 ///
 /// # Safety
 /// `banks` is null or an object of this library.
@@ -214,7 +214,11 @@ pub unsafe extern "C" fn swath_banks_free(
     let give = || -> Outcome<()> {
         let order = order(k)?;
         // SAFETY: as the caller says.
-        Ok(unsafe { swath_banks::get(banks) }?.free(Pfn::new(frame), order)?)
+        let banks = unsafe { swath_banks::get(banks) }?;
+        if !Pfn::new(frame).is_aligned(order.k()) {
+            return fail(SWATH_MISALIGNED, frame);
+        }
+        Ok(banks.free(Pfn::new(frame), order)?)
     };
     swath_result::of(give())
 }

@@ -48,6 +48,9 @@ pub struct cmt_options {
     /// `SWATH_ON_ERROR`: the consequence of a wrong pointer given to `cmt_free`: 0, nothing; 1,
     /// a line on standard error; 2, that and an abort. Default 2.
     pub on_error: u32,
+    /// `SWATH_CANARY`: 1 puts a word behind every block that `cmt_free` and `cmt_realloc` look at: a
+    /// write beyond the bytes that may be used has the consequence of a wrong pointer. Default 0.
+    pub canary: u32,
 }
 
 impl From<Options> for cmt_options {
@@ -70,6 +73,7 @@ impl From<Options> for cmt_options {
                 OnError::Report => 1,
                 OnError::Abort => 2,
             },
+            canary: options.canary.into(),
         }
     }
 }
@@ -92,6 +96,7 @@ impl TryFrom<cmt_options> for Options {
             empty_eighths: options.empty_eighths,
             guard: flag(options.guard)?,
             quarantine: options.quarantine,
+            canary: flag(options.canary)?,
             on_error: u64::from(options.on_error).try_into().map_err(out_of_range)?,
         })
     }

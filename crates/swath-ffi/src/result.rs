@@ -172,6 +172,7 @@ impl From<FrameAllocateError> for swath_result {
             FrameAllocateError::Empty => Self::new(SWATH_EMPTY, 0),
             FrameAllocateError::OutOfFrames { free, .. } => Self::new(SWATH_OUT_OF_FRAMES, free),
             FrameAllocateError::NoBlock { order } => Self::new(SWATH_NO_BLOCK, order.k().into()),
+            FrameAllocateError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.word as u64),
         }
     }
 }
@@ -183,6 +184,7 @@ impl From<FrameFreeError> for swath_result {
             FrameFreeError::Overflow { extent } => Self::new(SWATH_OVERFLOW, extent.start.raw()),
             FrameFreeError::Foreign { frame } => Self::new(SWATH_FOREIGN, frame.raw()),
             FrameFreeError::NotAllocated { frame } => Self::new(SWATH_NOT_ALLOCATED, frame.raw()),
+            FrameFreeError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.word as u64),
         }
     }
 }

@@ -42,15 +42,53 @@ fn wrong_accesses_and_frees_end_the_process() {
         let mut options = std::mem::zeroed();
         assert_eq!(cmt_options_default(&mut options).status, SWATH_OK);
         (options.guard, options.quarantine, options.on_error) = (1, QUARANTINE as u32, 2);
-        (options.hugetlb, options.thp) = (0, 0);
+        (options.hugetlb, options.thp, options.canary) = (0, 0, 1);
         assert_eq!(cmt_init(&options).status, SWATH_OK);
     }
     guards();
     quarantine();
     wrong_pointers();
+    overruns();
 }
 
-/// A segment's last byte is there, the next one faults; so it is again when the units were another's.
+/// A write of 40 bytes beyond a block of 100, which the pool's default form lets pass, ends the
+/// process at the block's free or resize; so does any that leaves the bytes that may be used.
+fn overruns() {
+    for size in [0, 1, 100, 1000, 5000, 30_000, 100_000] {
+        let block = allocate(size);
+        // SAFETY: a block in use.
+        let usable = unsafe { cmt_usable_size(block.cast()) };
+        assert!(usable >= size);
+        // SAFETY: all that may be used, written and resized, then freed, in a child each; the
+        // overruns lie in the arena.
+        unsafe {
+            assert_eq!(signal_of(|| (block.write_bytes(1, usable), free(block)).1), 0);
+            for beyond in [1, 8, 40] {
+                // Behind a segment there is not so much.
+                let beyond = if size > 32 << 10 { beyond.min(8) } else { beyond };
+                let write = || block.add(usable).write_bytes(2, beyond);
+                assert_eq!(signal_of(|| (write(), free(block)).1), libc::SIGABRT, "{size}");
+                let resized = || assert!(!cmt_realloc(block.cast(), 2 * size + 1).is_null());
+                assert_eq!(signal_of(|| (write(), resized()).1), libc::SIGABRT, "{size}");
+            }
+            let moved = cmt_realloc(block.cast(), 3 * size + 1).cast::<u8>();
+            assert!(!moved.is_null());
+            moved.write_bytes(3, 3 * size + 1);
+            free(moved);
+        }
+    }
+    let block = allocate(100);
+    // SAFETY: in a child, within the arena.
+    let overrun = || unsafe { block.write_bytes(4, 140) };
+    assert_eq!(signal_of(|| (overrun(), free(block)).1), libc::SIGABRT, "40 bytes too many");
+    free(block);
+}
+
+/// Bytes of the canary behind a block.
+const CANARY: usize = 8;
+
+/// A segment's last byte is there, and the first one behind its canary faults; so it is again when
+/// the units were another's.
 fn guards() {
     for size in [40_000, 100_000, 3 << 20, 70_000] {
         let block = allocate(size);
@@ -61,7 +99,7 @@ fn guards() {
         unsafe {
             block.add(usable - 1).write(1);
             assert_eq!(signal_of(|| block.add(usable - 1).write(2)), 0);
-            assert_eq!(signal_of(|| block.wrapping_add(usable).write(2)), libc::SIGSEGV);
+            assert_eq!(signal_of(|| block.wrapping_add(usable + CANARY).write(2)), libc::SIGSEGV);
             assert_eq!(block.add(usable - 1).read(), 1);
         }
         free(block);

@@ -4,6 +4,8 @@ use core::cell::RefCell;
 
 use swath_arch::{Extent, Order, Pfn};
 
+use crate::hardening::WordFault;
+
 /// Reasons why an allocation is refused. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameAllocateError {
@@ -24,6 +26,10 @@ pub enum FrameAllocateError {
         /// The order asked for.
         order: Order,
     },
+    /// The checked tier has found a word of the allocator's storage that is wrong.
+    /// What went to a sink before that is allocated.
+    #[error(transparent)]
+    Corrupt(WordFault),
 }
 
 /// Reasons why frames are not freed. Nothing has changed.
@@ -50,6 +56,9 @@ pub enum FrameFreeError {
         /// The first such frame.
         frame: Pfn,
     },
+    /// The checked tier has found a word of the allocator's storage that is wrong.
+    #[error(transparent)]
+    Corrupt(WordFault),
 }
 
 /// Reasons why an allocator cannot be built.

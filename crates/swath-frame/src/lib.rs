@@ -6,9 +6,11 @@
 extern crate alloc;
 
 pub mod allocator;
+pub(crate) mod areas;
 pub mod bits;
 pub mod buddy;
 pub mod front;
+pub mod hardening;
 pub mod layout;
 pub mod machine;
 pub mod map;
@@ -22,6 +24,7 @@ pub use allocator::{BuildError, FrameAllocateError, FrameAllocator, FrameFreeErr
 pub use buddy::{
     BestFit, BuddyConfig, BuddyConfigError, CLASSES_MAX, HeadOfList, PageBuddy, QuickFit, Rule,
 };
+pub use hardening::{Checked, Hardening, Trusting, WordFault};
 pub use layout::{Layout, LayoutConfig, ZoneKind};
 pub use machine::{
     BlockRequest, HotplugError, Isolation, Machine, MachineConfig, MachineHandle, MemoryUnit,

@@ -7,11 +7,11 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::testing::frames::{blocks, conform, nodes};
 use swath_frame::testing::lists::PaperLists;
 use swath_frame::{
-    BestFit, BuddyConfig, BuddyConfigError, BuildError, ByteRange, FrameAllocateError,
-    FrameAllocator, FrameFreeError, HeadOfList, MemoryMap, PageBuddy, Rule,
+    BestFit, BuddyConfig, BuddyConfigError, BuildError, ByteRange, Checked, FrameAllocateError,
+    FrameAllocator, FrameFreeError, Hardening, HeadOfList, MemoryMap, PageBuddy, Rule, Trusting,
 };
 
-type Buddy<R = HeadOfList> = PageBuddy<Vec<u64>, R>;
+type Buddy<R = HeadOfList, H = Trusting> = PageBuddy<Vec<u64>, R, H>;
 
 fn extent(start: u64, count: u64) -> Extent {
     Extent::new(Pfn::new(start), count)
@@ -29,9 +29,13 @@ fn with_map<T>(areas: &[Extent], test: impl FnOnce(&MemoryMap<'_>) -> T) -> T {
 }
 
 fn buddy<R: Rule>(map: &MemoryMap<'_>, config: BuddyConfig) -> Buddy<R> {
+    of_tier(map, config)
+}
+
+fn of_tier<R: Rule, H: Hardening>(map: &MemoryMap<'_>, config: BuddyConfig) -> Buddy<R, H> {
     // What the storage held before must not matter.
-    let storage = vec![0x5a5a_5a5a_5a5a_5a5a; Buddy::<R>::storage_words(map, config)];
-    Buddy::<R>::new(map, config, storage).unwrap()
+    let storage = vec![0x5a5a_5a5a_5a5a_5a5a; Buddy::<R, H>::storage_words(map, config)];
+    Buddy::<R, H>::new(map, config, storage).unwrap()
 }
 
 /// An allocator in which, of the frames of `span`, only `free` are free.
@@ -85,6 +89,33 @@ fn conforms_and_its_nodes_are_the_definition() {
         });
     }
     for seed in 0..8 {
+        for (granularity, top) in CONFIGS {
+            run::<HeadOfList>(config(granularity, top), seed);
+            run::<BestFit>(config(granularity, top), seed + 1000);
+        }
+    }
+}
+
+#[test]
+fn the_checked_tier_conforms_and_its_words_agree() {
+    fn run<R: Rule>(config: BuddyConfig, seed: u64) {
+        let areas = random_areas(&mut Random::new(seed), 1200);
+        with_map(&areas, |map| {
+            let mut checked: Buddy<R, Checked> = of_tier(map, config);
+            conform(map, &mut checked, seed, 100, &mut |buddy, oracle| {
+                assert_eq!(buddy.check(), Ok(()), "seed {seed}, {config:?}");
+                assert_eq!(buddy.find_fault(), Ok(()), "seed {seed}, {config:?}");
+                assert_eq!(blocks(buddy), nodes(oracle.free(), config), "seed {seed}, {config:?}");
+                let allocated =
+                    |frame| map.contains(frame) && !oracle.free().contains(&frame.raw());
+                let near = map.span().start.raw().saturating_sub(2)..map.span().end().raw() + 2;
+                for frame in near.step_by(7).map(Pfn::new) {
+                    assert_eq!(buddy.is_allocated(frame), allocated(frame), "seed {seed}: {frame}");
+                }
+            });
+        });
+    }
+    for seed in 0..3 {
         for (granularity, top) in CONFIGS {
             run::<HeadOfList>(config(granularity, top), seed);
             run::<BestFit>(config(granularity, top), seed + 1000);

@@ -2,7 +2,7 @@
 
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
-use swath_frame::testing::frames::conform;
+use swath_frame::testing::frames::{Merged, conform};
 use swath_frame::{
     BestFit, BuddyConfig, BuildError, ByteRange, FrameAllocateError, FrameAllocator,
     FrameFreeError, HeadOfList, MemoryMap, PageBuddy, QuickFit, Rule,
@@ -57,41 +57,6 @@ const CONFIGS: [BuddyConfig; 4] = [
         Err(_) => panic!(),
     },
 ];
-
-/// Shows the free frames merged, as the lists only put that off: a request that
-/// fails leaves the same frames free.
-struct Merged<'m, R>(Quick<'m, R>);
-
-impl<R: Rule> FrameAllocator for Merged<'_, R> {
-    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
-        self.0.allocate_block(frames_max)
-    }
-
-    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
-        self.0.allocate_aligned(order)
-    }
-
-    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
-        self.0.free(extent)
-    }
-
-    fn free_frames(&self) -> u64 {
-        self.0.free_frames()
-    }
-
-    fn total_frames(&self) -> u64 {
-        self.0.total_frames()
-    }
-
-    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
-        let mut frames = Vec::new();
-        self.0.for_each_free(&mut |block| frames.extend(block.iter().map(Pfn::raw)));
-        frames.sort_unstable();
-        for run in frames.chunk_by(|a, b| a + 1 == *b) {
-            visit(extent(run[0], run.len() as u64));
-        }
-    }
-}
 
 #[test]
 fn conforms() {

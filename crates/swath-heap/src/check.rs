@@ -1,12 +1,12 @@
 //! Walking the blocks, and checking everything.
 
-use crate::block::{FREE, GRANULE_SHIFT, HEADER_BYTES, PREV_FREE, SIZE_MASK};
+use crate::block::{Block, FREE, GRANULE_SHIFT, HEADER_BYTES, PREV_FREE, SIZE_MASK};
 use crate::error::{HeapFault, HeapFaultKind};
 use crate::fit::Fit;
 use crate::hardening::Hardening;
 use crate::heap::Heap;
 use crate::pages::PageSource;
-use crate::pool::record::{self, Pool};
+use crate::pool::record::Lent;
 
 /// One block of a pool, as a walk sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,31 +25,30 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     /// for b blocks and p pools.
     ///
     /// # Errors
-    /// [`HeapFault`] at the first header that does not lead to another.
+    /// [`HeapFault`] at the first record or header that does not lead to another.
     pub fn walk(&self, visit: &mut dyn FnMut(BlockInfo)) -> Result<(), HeapFault> {
-        record::each(self.pools).try_for_each(|pool| {
-            self.walk_pool(pool, &mut |info, _| {
-                visit(info);
-                Ok(())
-            })
+        self.walk_blocks(&mut |info, _, _| {
+            visit(info);
+            Ok(())
         })
     }
 
-    fn walk_pool(
+    fn walk_blocks(
         &self,
-        pool: Pool,
-        visit: &mut dyn FnMut(BlockInfo, crate::block::Block) -> Result<(), HeapFault>,
+        visit: &mut dyn FnMut(BlockInfo, Block, Lent) -> Result<(), HeapFault>,
     ) -> Result<(), HeapFault> {
-        let (mut block, end) = (pool.first(), pool.sentinel());
-        while block != end {
-            let header = self.intact(block, end)?;
-            self.neighbours_intact(block, header, end)?;
-            let len_bytes = header & SIZE_MASK;
-            let info = BlockInfo { address: block.address(), len_bytes, free: header & FREE != 0 };
-            visit(info, block)?;
-            // SAFETY: `intact` says that it leads no further than the sentinel,
-            // `neighbours_intact` that there is a tag.
-            block = unsafe { block.after(len_bytes) };
+        for pool in self.pools.each(self.key) {
+            let pool = pool?;
+            let mut block = pool.first();
+            while block != pool.end {
+                let header = self.intact(block, pool.end)?;
+                self.neighbours_intact(block, header, pool, false)?;
+                let (address, len_bytes) = (block.address(), header & SIZE_MASK);
+                visit(BlockInfo { address, len_bytes, free: header & FREE != 0 }, block, pool)?;
+                // SAFETY: `intact` says that it leads no further than the sentinel,
+                // `neighbours_intact` that there is a tag.
+                block = unsafe { block.after(len_bytes) };
+            }
         }
         Ok(())
     }
@@ -63,26 +62,29 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     /// [`HeapFault`] for a broken list.
     pub fn largest_free_block_bytes(&self) -> Result<Option<usize>, HeapFault> {
         let Some(class) = self.bins.highest() else { return Ok(None) };
-        let mut largest = 0;
-        self.walk_list(class, &mut |size| largest = largest.max(size))?;
-        Ok(Some(largest - HEADER_BYTES))
+        let mut largest = None;
+        self.walk_list(class, &mut |size| largest = largest.max(Some(size)))?;
+        match largest {
+            Some(largest) => Ok(Some(largest - HEADER_BYTES)),
+            None => Err(self.bits_fault(class)),
+        }
     }
 
     /// Visits the sizes of a list's blocks.
     fn walk_list(&self, class: usize, visit: &mut dyn FnMut(usize)) -> Result<(), HeapFault> {
         let mut at = self.bins.head(class);
-        let mut prev = None;
+        let mut prev: Option<Block> = None;
         while let Some(block) = at {
-            let fault = |kind| Err(HeapFault { address: block.address(), kind });
-            let Some(end) = self.border(block.address()) else { return fault(HeapFaultKind::Link) };
-            let header = self.intact(block, end)?;
             // A list that came back to itself would break this where it joins.
-            if header & FREE == 0 || block.prev() != prev {
-                return fault(HeapFaultKind::Link);
+            if !self.is_free(block, None) || block.prev() != prev {
+                return Err(match prev {
+                    Some(prev) => HeapFault { address: prev.address(), kind: HeapFaultKind::Next },
+                    None => self.head_fault(class),
+                });
             }
-            let size = header & SIZE_MASK;
+            let size = block.header() & SIZE_MASK;
             if F::floor(size >> GRANULE_SHIFT) != class {
-                return fault(HeapFaultKind::List);
+                return Err(self.head_fault(class));
             }
             visit(size);
             (prev, at) = (at, block.next());
@@ -90,30 +92,39 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         Ok(())
     }
 
-    /// Checks every invariant of the heap: see [`Heap`]. O(b + c + p²) for b
+    /// Checks every invariant of the heap: see [`Heap`]. Records, headers and tags come first, then
+    /// links, then heads and bit maps, so that the first fault found is at the word
+    /// that is wrong if only one is. O(b·p + c) for b
     /// blocks, c classes and p pools.
     ///
     /// # Errors
     /// The first [`HeapFault`] found.
     pub fn check(&self) -> Result<(), HeapFault> {
         let mut free = 0_usize;
-        for pool in record::each(self.pools) {
+        for pool in self.pools.each(self.key) {
             // The first block has none before it.
-            let first = pool.first();
+            let first = pool?.first();
             if first.header() & PREV_FREE != 0 {
                 return Err(HeapFault { address: first.address(), kind: HeapFaultKind::Flags });
             }
-            self.walk_pool(pool, &mut |info, block| {
-                if info.free {
-                    free += 1;
-                    self.links_intact(block, info.len_bytes)?;
-                    self.pages_intact(info)?;
-                }
-                Ok(())
-            })?;
         }
-        if !self.bins.bits_agree() {
-            return Err(HeapFault { address: 0, kind: HeapFaultKind::Bits });
+        self.walk_blocks(&mut |info, _, _| {
+            if info.free {
+                free += 1;
+                self.pages_intact(info)?;
+            }
+            Ok(())
+        })?;
+        self.walk_blocks(&mut |info, block, pool| {
+            if info.free { self.which_link(block, info.len_bytes, pool) } else { Ok(()) }
+        })?;
+        for class in 0..F::CLASSES {
+            if self.bins.has(class) != self.bins.head(class).is_some() {
+                return Err(self.head_or_bit(class));
+            }
+        }
+        if let Some(address) = self.bins.wrong_summary() {
+            return Err(HeapFault { address, kind: HeapFaultKind::Bits });
         }
         let mut listed = 0_usize;
         for class in 0..F::CLASSES {
@@ -122,9 +133,74 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         // Each free block has links that lead back; with as many in the lists,
         // none is missing there and nothing else is in them.
         if listed != free {
-            return Err(HeapFault { address: 0, kind: HeapFaultKind::List });
+            return Err(self.head_fault(0));
         }
         Ok(())
+    }
+
+    /// Checks the links of a free block; where two disagree, says which of them is wrong.
+    fn which_link(&self, block: Block, size: usize, pool: Lent) -> Result<(), HeapFault> {
+        let is_free = |other: &Block| self.is_free(*other, Some(pool));
+        let fault = |kind| HeapFault { address: block.address(), kind };
+        let fault = if block.next().is_some_and(|next| !is_free(&next)) {
+            fault(HeapFaultKind::Next)
+        } else if block.prev().is_some_and(|prev| !is_free(&prev)) {
+            fault(HeapFaultKind::Prev)
+        } else {
+            let Err(fault) = self.links_intact(block, size, pool) else { return Ok(()) };
+            fault
+        };
+        // The other end's word, if it leads to a third block, or to none, while this one's other
+        // neighbour agrees that the two belong together.
+        Err(match fault.kind {
+            HeapFaultKind::Next => match block.next().filter(is_free) {
+                Some(next)
+                    if !next
+                        .prev()
+                        .filter(is_free)
+                        .is_some_and(|third| third.next() == Some(next))
+                        && self.bins.head(F::floor(self.granules(next))) != Some(next) =>
+                {
+                    HeapFault { address: next.address(), kind: HeapFaultKind::Prev }
+                }
+                _ => fault,
+            },
+            HeapFaultKind::Prev => match block.prev().filter(is_free) {
+                Some(prev) if !self.is_led_to(block) => {
+                    HeapFault { address: prev.address(), kind: HeapFaultKind::Next }
+                }
+                _ => fault,
+            },
+            _ => fault,
+        })
+    }
+
+    /// Returns true if a list's head or another free block leads to `block`. O(b).
+    #[cold]
+    fn is_led_to(&self, block: Block) -> bool {
+        let mut led = self.bins.head(F::floor(self.granules(block))) == Some(block);
+        let walked = self.walk_blocks(&mut |info, other, _| {
+            led |= info.free && other.next() == Some(block);
+            Ok(())
+        });
+        debug_assert_eq!(walked, Ok(()), "walked before");
+        led
+    }
+
+    fn granules(&self, block: Block) -> usize {
+        (block.header() & SIZE_MASK) >> GRANULE_SHIFT
+    }
+
+    /// Says which is wrong where the head of a list and its bit disagree: the list has a block, or it
+    /// has none.
+    #[cold]
+    fn head_or_bit(&self, class: usize) -> HeapFault {
+        let mut any = false;
+        let walked = self.walk(&mut |info| {
+            any |= info.free && F::floor(info.len_bytes >> GRANULE_SHIFT) == class;
+        });
+        debug_assert_eq!(walked, Ok(()), "walked before");
+        if self.bins.has(class) == any { self.head_fault(class) } else { self.bits_fault(class) }
     }
 
     /// Checks that the source says of the pages at both ends of a free block what

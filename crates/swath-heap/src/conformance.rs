@@ -89,10 +89,25 @@ pub fn conform<A: ByteAllocator>(
     plan: Plan,
     check: &mut dyn FnMut(&A, &Oracle, &dyn fmt::Display),
 ) -> Done {
-    let mut random = Random::new(plan.seed);
+    conform_with(&mut Random::new(plan.seed), allocator, plan, check)
+}
+
+/// Runs `plan` with the numbers of `random` in place of its seed, until those are spent.
+///
+/// # Panics
+/// As [`conform`].
+pub fn conform_with<A: ByteAllocator>(
+    random: &mut Random,
+    allocator: &mut A,
+    plan: Plan,
+    check: &mut dyn FnMut(&A, &Oracle, &dyn fmt::Display),
+) -> Done {
     let mut used = Oracle::new();
     let mut done = Done::default();
     for step in 0..plan.steps {
+        if random.is_spent() {
+            break;
+        }
         let place = alloc::format!("seed {}, step {step}", plan.seed);
         let some = |random: &mut Random, used: &Oracle| {
             let keys: Vec<usize> = used.keys().copied().collect();
@@ -100,12 +115,12 @@ pub fn conform<A: ByteAllocator>(
         };
         match random.below(10) {
             0..=1 if !used.is_empty() => {
-                let block = some(&mut random, &used);
-                let layout = layout(&mut random, plan);
+                let block = some(random, &used);
+                let layout = layout(random, plan);
                 resize(allocator, &mut used, block, layout, &mut done, &place);
             }
             2..=9 if used.len() < random.index(2 * plan.blocks) || used.is_empty() => {
-                let layout = layout(&mut random, plan);
+                let layout = layout(random, plan);
                 let largest = allocator.largest_bytes();
                 match allocator.allocate(layout) {
                     Ok(at) => {
@@ -119,7 +134,7 @@ pub fn conform<A: ByteAllocator>(
                 }
             }
             _ if !used.is_empty() => {
-                let block = some(&mut random, &used);
+                let block = some(random, &used);
                 give(allocator, &mut used, block, &place);
             }
             _ => {}

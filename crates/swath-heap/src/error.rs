@@ -2,13 +2,14 @@
 
 use thiserror::Error;
 
+use crate::block::WORD_BYTES;
 use crate::pages::SourceError;
 
-/// Invariants of a heap's blocks that are found broken.
+/// Invariants of a heap's words that are found broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum HeapFaultKind {
     /// The header's seal is broken: no block starts there, or it was
-    /// overwritten.
+    /// overwritten, as by a write beyond the end of the block before.
     #[error("no intact header")]
     Header,
     /// The size leads out of the pool or is none.
@@ -23,25 +24,53 @@ pub enum HeapFaultKind {
     /// Two free blocks side by side.
     #[error("two free blocks side by side")]
     NotCoalesced,
-    /// A link leads to no free block of the list, or not back.
-    #[error("a broken link")]
-    Link,
-    /// The block is free and in no list, or in another than its size's.
-    #[error("a free block in no list or a wrong one")]
-    List,
-    /// The bit maps do not say which lists have blocks.
-    #[error("the bit maps and the lists disagree")]
+    /// A free block's link to the next one leads to none, or to one that does not lead back.
+    #[error("a broken link to the next free block")]
+    Next,
+    /// A free block's link to the previous one leads to none, or to one that does not lead here.
+    #[error("a broken link to the previous free block")]
+    Prev,
+    /// The head of a list leads to no free block of its class, or not to the first one.
+    #[error("a broken head of a list of free blocks")]
+    Head,
+    /// A word of the bit maps does not say which lists have blocks.
+    #[error("a bit map that disagrees with the lists")]
     Bits,
+    /// The record of a pool, or the heap's way to its first pool, is not as it was sealed.
+    #[error("no intact record of a pool")]
+    Pool,
 }
 
-/// A fault: a pool's memory is not as the heap left it.
+/// A fault: a word is not as the heap left it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{kind} at {address:#x}")]
 pub struct HeapFault {
-    /// Border of the block at which it shows; 0 for the bit maps.
+    /// Border of the block that the word belongs to; for [`HeapFaultKind::Pool`] the start of the
+    /// record; for a list's head and for the bit maps the word itself, which lies in the heap.
     pub address: usize,
     /// The broken invariant.
     pub kind: HeapFaultKind,
+}
+
+impl HeapFault {
+    /// Returns the address of the word at which the fault shows; of a record the first of its
+    /// words.
+    #[must_use]
+    pub const fn word_address(self) -> usize {
+        let words = match self.kind {
+            HeapFaultKind::Header
+            | HeapFaultKind::Size
+            | HeapFaultKind::Flags
+            | HeapFaultKind::NotCoalesced => 1,
+            HeapFaultKind::Next => 2,
+            HeapFaultKind::Prev => 3,
+            HeapFaultKind::Before
+            | HeapFaultKind::Head
+            | HeapFaultKind::Bits
+            | HeapFaultKind::Pool => 0,
+        };
+        self.address + words * WORD_BYTES
+    }
 }
 
 /// Reasons why an allocation is refused. Nothing has changed.

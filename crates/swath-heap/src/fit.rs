@@ -21,6 +21,7 @@
 //! it again.
 
 use core::fmt;
+use core::ptr;
 
 use crate::block::{BLOCK_BYTES_END, Block, GRANULE_SHIFT};
 
@@ -61,10 +62,10 @@ pub trait Fit: sealed::Sealed + fmt::Debug {
     /// Returns the least size of `class` in granules.
     fn granules(class: usize) -> usize;
 
-    /// Returns the first class from `class` on that has a free block, and the head of
-    /// its list.
+    /// Returns the first class from `class` on that has a free block by the bit maps, and the
+    /// head of its list.
     #[doc(hidden)]
-    fn find(&self, class: usize) -> Option<(usize, Block)>;
+    fn find(&self, class: usize) -> Option<(usize, Option<Block>)>;
     /// Returns the head of the list of `class`.
     #[doc(hidden)]
     fn head(&self, class: usize) -> Option<Block>;
@@ -80,9 +81,18 @@ pub trait Fit: sealed::Sealed + fmt::Debug {
     /// Puts a free block of `granules` at the head of its list.
     #[doc(hidden)]
     fn insert(&mut self, block: Block, granules: usize);
-    /// Returns true if the bit maps say what the lists' heads say.
+    /// Returns true if the bit map says that the list of `class` has blocks.
     #[doc(hidden)]
-    fn bits_agree(&self) -> bool;
+    fn has(&self, class: usize) -> bool;
+    /// Returns the address of the head of the list of `class`.
+    #[doc(hidden)]
+    fn head_address(&self, class: usize) -> usize;
+    /// Returns the address of the word of the bit map in which `class` has its bit.
+    #[doc(hidden)]
+    fn bits_address(&self, class: usize) -> usize;
+    /// Returns the address of the summary, if it does not say which words are 0.
+    #[doc(hidden)]
+    fn wrong_summary(&self) -> Option<usize>;
 }
 
 /// The lists of free blocks by class, with their bit map.
@@ -93,6 +103,7 @@ pub trait Fit: sealed::Sealed + fmt::Debug {
 ///   exactly when its word is not 0;
 /// * the list of class c holds every free block b with floor(size of b) = c and
 ///   no other; `prev` of its head is `None`, otherwise b.next.prev = b.
+#[repr(C)]
 pub struct Bins<const L: u32, const CLASSES: usize, const WORDS: usize> {
     summary: usize,
     words: [usize; WORDS],
@@ -181,7 +192,7 @@ impl<const L: u32, const CLASSES: usize, const WORDS: usize> Fit for Bins<L, CLA
     }
 
     #[inline(always)]
-    fn find(&self, class: usize) -> Option<(usize, Block)> {
+    fn find(&self, class: usize) -> Option<(usize, Option<Block>)> {
         let mut index = (class / BITS) & (WORDS - 1);
         let mut word = self.words[index] & usize::MAX << (class % BITS);
         if word == 0 {
@@ -197,7 +208,7 @@ impl<const L: u32, const CLASSES: usize, const WORDS: usize> Fit for Bins<L, CLA
             word = self.words[index];
         }
         let class = (index * BITS + word.trailing_zeros() as usize) & (CLASSES - 1);
-        self.heads[class].map(|head| (class, head))
+        Some((class, self.heads[class]))
     }
 
     #[inline(always)]
@@ -257,16 +268,24 @@ impl<const L: u32, const CLASSES: usize, const WORDS: usize> Fit for Bins<L, CLA
         }
     }
 
-    fn bits_agree(&self) -> bool {
-        let heads = self.heads.iter().enumerate();
-        let words = self.words.iter().enumerate();
-        heads
-            .map(|(class, head)| (self.words[class / BITS] >> (class % BITS) & 1, head))
-            .all(|(bit, head)| (bit == 1) == head.is_some())
-            && (WORDS == 1
-                || words
-                    .map(|(i, &word)| (self.summary >> i & 1, word))
-                    .all(|(bit, word)| (bit == 1) == (word != 0)))
+    #[inline(always)]
+    fn has(&self, class: usize) -> bool {
+        self.words[(class / BITS) & (WORDS - 1)] >> (class % BITS) & 1 != 0
+    }
+
+    fn head_address(&self, class: usize) -> usize {
+        ptr::from_ref(&self.heads[class & (CLASSES - 1)]).addr()
+    }
+
+    fn bits_address(&self, class: usize) -> usize {
+        ptr::from_ref(&self.words[(class / BITS) & (WORDS - 1)]).addr()
+    }
+
+    fn wrong_summary(&self) -> Option<usize> {
+        // Only as many bits as there are words, and none where one word is all.
+        let words = self.words.iter().enumerate().filter(|_| WORDS > 1);
+        let right = words.fold(0, |bits, (index, &word)| bits | usize::from(word != 0) << index);
+        (self.summary != right).then_some(ptr::from_ref(&self.summary).addr())
     }
 }
 

@@ -6,11 +6,17 @@
 //! | freed twice, before the memory is written again | | yes | yes |
 //! | pointer into a block | | by the seal | by the seal |
 //! | header overwritten | | by the seal, by its neighbours | the same |
-//! | link of a free block overwritten | | | before it is followed |
+//! | write beyond a block's end | | when the block is freed | the same |
+//! | record of a pool overwritten | by `check` | before it is followed | the same |
+//! | bit map overwritten | by `check` | where a bit has no list | the same |
+//! | link of a free block, head of a list overwritten | by `check` | by `check` | before it is followed |
 //!
 //! A **seal** is 16 bits in each header, a keyed product of the header's
-//! address and the rest of it; a wrong header passes with probability 2^−16. It
-//! exists where words have 64 bits. On smaller words a header is judged by its
+//! address and the rest of it; a wrong header passes with probability 2^−16, and one with a single
+//! bit or byte changed never (the flag of the block before is checked against that one). It
+//! exists where words have 64 bits. It is also the canary between two blocks: nothing lies between
+//! the bytes of one that may be used and the header of the next, so whoever writes on overwrites a
+//! seal, and the free of the block finds it (one load and a product). On smaller words a header is judged by its
 //! neighbours alone: its size must lead to another border of the same pool
 //! whose flags, and whose way back, agree.
 //!

@@ -17,11 +17,11 @@ use crate::block::{
     Block, FREE, GRANULE_BYTES, GRANULE_SHIFT, HEADER_BYTES, MIN_BLOCK_BYTES, PREV_FREE, SEAL_BITS,
     SEAL_MASK, SIZE_MASK,
 };
-use crate::error::{AllocateBytesError, FreeBytesError, ResizeBytesError};
+use crate::error::{AllocateBytesError, FreeBytesError, HeapFault, ResizeBytesError};
 use crate::fit::Fit;
 use crate::hardening::{Hardening, Headers};
 use crate::pages::{PageSource, Resident, SourceError};
-use crate::pool::record::{self, POOL_OVERHEAD_BYTES, Pool};
+use crate::pool::record::{Lent, Located, POOL_OVERHEAD_BYTES, Pools};
 
 /// A heap over pools that its caller adds for `'p`.
 ///
@@ -36,11 +36,12 @@ use crate::pool::record::{self, POOL_OVERHEAD_BYTES, Pool};
 /// * the lists hold exactly the free blocks, each in the class of its size;
 /// * over a source that takes pages back, of a free block exactly those pages
 ///   are committed that hold its tag or links or the next block's tag.
+#[repr(C)]
 pub struct Heap<'p, F: Fit, S: PageSource = Resident, H: Hardening = Headers> {
     pub(crate) bins: F,
-    pub(crate) pools: Option<Pool>,
+    pub(crate) pools: Pools,
+    pub(crate) key: usize,
     pub(crate) source: S,
-    key: usize,
     _tier: PhantomData<H>,
     _pools: PhantomData<&'p mut [MaybeUninit<u8>]>,
 }
@@ -51,7 +52,7 @@ unsafe impl<F: Fit, S: PageSource + Send, H: Hardening> Send for Heap<'_, F, S, 
 
 impl<F: Fit, S: PageSource, H: Hardening> fmt::Debug for Heap<'_, F, S, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pools = record::each(self.pools).count();
+        let pools = self.pools.each(self.key).count();
         write!(f, "Heap {{ {:?}, {pools} pools, {:?} }}", self.bins, H::default())
     }
 }
@@ -80,7 +81,14 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     /// trusted.
     #[must_use]
     pub const fn over(source: S, key: usize) -> Self {
-        Self { bins: F::EMPTY, pools: None, source, key, _tier: PhantomData, _pools: PhantomData }
+        Self {
+            bins: F::EMPTY,
+            pools: Pools::none(key),
+            key,
+            source,
+            _tier: PhantomData,
+            _pools: PhantomData,
+        }
     }
 
     /// Returns the source of pages.
@@ -88,9 +96,23 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         &self.source
     }
 
-    /// Returns the source of pages, to add some to it or to remove some; the pages of
-    /// the pools must stay as they are.
-    pub fn source_mut(&mut self) -> &mut S {
+    /// Returns the source of pages, to add some to it or to remove some.
+    ///
+    /// Not in safe code, which could release the pages under the heap:
+    ///
+    /// ```compile_fail,E0133
+    /// use std::ptr::NonNull;
+    /// use swath_heap::{PageSource, Tlsf};
+    ///
+    /// fn hurt(heap: &mut Tlsf<'_, impl PageSource>, page: NonNull<u8>) {
+    ///     heap.source_mut().release(page, 4096);
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// The heap still has this source when the borrow ends, not another in its place, and of the
+    /// pages of its pools the same ones are committed.
+    pub unsafe fn source_mut(&mut self) -> &mut S {
         &mut self.source
     }
 
@@ -109,17 +131,19 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
 
     /// Returns the bytes of the largest request that the pools as they are can ever serve: that
     /// which the largest pool serves when all of it is free.
-    /// `None` without a pool, or with pools too short for any class. O(p) for
-    /// p pools.
+    /// `None` without a pool, or with pools too short for any class; pools behind a record that
+    /// is not intact do not count. O(p) for p pools.
     #[must_use]
     pub fn largest_ever_bytes(&self) -> Option<usize> {
-        let longest = record::each(self.pools).map(Pool::len_bytes).max()?;
+        let pools = self.pools.each(self.key).map_while(Result::ok);
+        let longest = pools.map(Lent::len_bytes).max()?;
         let granules = (longest - POOL_OVERHEAD_BYTES) >> GRANULE_SHIFT;
         Some(Self::payload_of_class(F::floor(granules)))
     }
 
     fn payload_of_class(class: usize) -> usize {
-        (F::granules(class) << GRANULE_SHIFT) - HEADER_BYTES
+        // A bit that was overwritten may name a class too short for any block.
+        (F::granules(class) << GRANULE_SHIFT).saturating_sub(HEADER_BYTES)
     }
 
     /// The first class that surely serves `size_bytes`, and its least block.
@@ -152,12 +176,23 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         if !H::HEADERS || SEAL_BITS == 0 {
             return header;
         }
-        // PREV_FREE changes with the neighbour and is checked against it. Two
-        // products, so that neither the address nor the size cancels out.
+        header & !SEAL_MASK | self.seal(block, header) & SEAL_MASK
+    }
+
+    /// A word whose upper bits are the seal of `header`.
+    #[inline(always)]
+    fn seal(&self, block: Block, header: usize) -> usize {
+        // PREV_FREE changes with the neighbour and is checked against it. The halves of the address
+        // are exchanged, so that what is near does not cancel the size.
         let text = header & !SEAL_MASK & !PREV_FREE;
-        let mixed = (block.address() ^ self.key).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
-        let mixed = (mixed ^ text).wrapping_mul(0xd6e8_feb8_6659_fd93_u64 as usize);
-        header & !SEAL_MASK | mixed & SEAL_MASK
+        let mixed = (block.address() ^ self.key).rotate_left(usize::BITS / 2) ^ text;
+        mixed.wrapping_mul(0xd6e8_feb8_6659_fd93_u64 as usize)
+    }
+
+    /// Returns true if `header` has its seal, or the tier has none.
+    #[inline(always)]
+    pub(crate) fn is_sealed(&self, block: Block, header: usize) -> bool {
+        !H::HEADERS || SEAL_BITS == 0 || (self.seal(block, header) ^ header) & SEAL_MASK == 0
     }
 
     #[inline(always)]
@@ -248,27 +283,53 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
 
     /// A block from the list of `class` or a higher one, still in its list.
     #[inline(always)]
-    fn find(&self, class: usize) -> Option<Result<(usize, Block, usize), AllocateBytesError>> {
+    fn find(&self, class: usize) -> Option<Result<Found, AllocateBytesError>> {
         let (class, head) = self.bins.find(class)?;
-        if H::HEADERS
-            && let Err(fault) = self.head_intact(head, class)
-        {
-            return Some(Err(AllocateBytesError::Corrupt(fault)));
+        let Some(head) = head else {
+            return H::HEADERS.then(|| Err(AllocateBytesError::Corrupt(self.bits_fault(class))));
+        };
+        let mut pool = None;
+        if H::HEADERS {
+            match self.head_intact(head, class) {
+                Ok(lent) => pool = Some(lent),
+                Err(fault) => return Some(Err(AllocateBytesError::Corrupt(fault))),
+            }
         }
-        Some(Ok((class, head, head.header() & SIZE_MASK)))
+        Some(Ok(Found { class, head, size: head.header() & SIZE_MASK, pool }))
     }
 
-    /// Allocates `need_bytes` of the free block `head`, `gap_bytes` behind its
+    /// Checks the lists into which an allocation of `need_bytes` of `size_bytes`, `gap_bytes` behind
+    /// their start, puts what is left.
+    #[inline(always)]
+    pub(crate) fn rests_intact(
+        &self,
+        size_bytes: usize,
+        gap_bytes: usize,
+        need_bytes: usize,
+        pool: Option<Lent>,
+    ) -> Result<(), HeapFault> {
+        if !H::LINKS {
+            return Ok(());
+        }
+        let rest = size_bytes - gap_bytes - need_bytes;
+        if rest >= MIN_BLOCK_BYTES {
+            self.list_intact(rest, pool)?;
+        }
+        if gap_bytes != 0 { self.list_intact(gap_bytes, pool) } else { Ok(()) }
+    }
+
+    /// Allocates `need_bytes` of the free block that was found, `gap_bytes` behind its
     /// start: 0, or enough for a block.
     #[inline(always)]
     fn allocate_from(
         &mut self,
-        class: usize,
-        head: Block,
-        size_bytes: usize,
+        found: Found,
         gap_bytes: usize,
         need_bytes: usize,
     ) -> Result<NonNull<u8>, AllocateBytesError> {
+        let Found { class, head, size: size_bytes, pool } = found;
+        self.rests_intact(size_bytes, gap_bytes, need_bytes, pool)
+            .map_err(AllocateBytesError::Corrupt)?;
         if S::RELEASES {
             let start = head.address();
             let (from, end) = (start + gap_bytes, start + size_bytes);
@@ -290,6 +351,15 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         Ok(block.payload())
     }
 
+    /// Bytes of the free blocks at both sides of a used one.
+    #[inline(always)]
+    fn free_around(block: Block, header: usize, after: Block) -> usize {
+        let after_header = after.header();
+        let behind = if after_header & FREE != 0 { after_header & SIZE_MASK } else { 0 };
+        let before = if header & PREV_FREE != 0 { block.before() } else { None };
+        behind + before.map_or(0, |before| before.header() & SIZE_MASK)
+    }
+
     /// Bytes to leave before a block at `head` so that its payload is aligned:
     /// none, or enough for a free block.
     fn gap(head: Block, align_bytes: usize) -> usize {
@@ -309,17 +379,17 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         let align = layout.align();
         let (class, need) = Self::class_of(layout.size()).ok_or_else(|| Self::too_large(layout))?;
         let Some(found) = self.find(class) else { return Err(self.out_of_memory(layout)) };
-        let (class, head, size) = found?;
-        let gap = Self::gap(head, align);
-        if gap < size && need <= size - gap {
-            return self.allocate_from(class, head, size, gap, need);
+        let found = found?;
+        let gap = Self::gap(found.head, align);
+        if gap < found.size && need <= found.size - gap {
+            return self.allocate_from(found, gap, need);
         }
         let longer =
             Self::search_bytes(need, align).and_then(|bytes| Self::class_of(bytes - HEADER_BYTES));
         let (class, _) = longer.ok_or_else(|| Self::too_large(layout))?;
         let Some(found) = self.find(class) else { return Err(self.out_of_memory(layout)) };
-        let (class, head, size) = found?;
-        self.allocate_from(class, head, size, Self::gap(head, align), need)
+        let found = found?;
+        self.allocate_from(found, Self::gap(found.head, align), need)
     }
 
     /// Bytes of a free block that serves `need_bytes` at `align_bytes` wherever
@@ -330,6 +400,16 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         }
         need_bytes.checked_add(align_bytes)?.checked_add(GRANULE_BYTES)
     }
+}
+
+/// A free block that serves a request, still in its list.
+#[derive(Clone, Copy)]
+struct Found {
+    class: usize,
+    head: Block,
+    size: usize,
+    /// Its pool; `None` in a tier that does not look.
+    pool: Option<Lent>,
 }
 
 /// A pointer to `address`, which lies in the pool of `near`.
@@ -367,8 +447,7 @@ unsafe impl<F: Fit, S: PageSource, H: Hardening> ByteAllocator for Heap<'_, F, S
             return Err(Self::too_large(layout));
         };
         let Some(found) = self.find(class) else { return Err(self.out_of_memory(layout)) };
-        let (class, head, size) = found?;
-        self.allocate_from(class, head, size, 0, need)
+        self.allocate_from(found?, 0, need)
     }
 
     /// Joins the block with its free neighbours.
@@ -383,11 +462,15 @@ unsafe impl<F: Fit, S: PageSource, H: Hardening> ByteAllocator for Heap<'_, F, S
     #[inline(always)]
     unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeBytesError> {
         // SAFETY: the contract of this function.
-        let (block, header) = unsafe { self.locate(at)? };
+        let Located { block, header, pool } = unsafe { self.locate(at)? };
         let mut size = header & SIZE_MASK;
         // SAFETY: a used block's size leads to the tag after it.
         let after = unsafe { block.after(size) };
         let mut start = block;
+        if H::LINKS {
+            let total = size + Self::free_around(block, header, after);
+            self.list_intact(total, pool).map_err(FreeBytesError::Corrupt)?;
+        }
         if H::HEADERS {
             // A second free finds this, whatever becomes of the block.
             self.set_header(block, size | FREE);
@@ -431,8 +514,8 @@ unsafe impl<F: Fit, S: PageSource, H: Hardening> ByteAllocator for Heap<'_, F, S
     /// O(p) with p pools in the checking tiers.
     unsafe fn usable_bytes(&self, at: NonNull<u8>) -> Result<usize, FreeBytesError> {
         // SAFETY: the contract of this function.
-        let (_, header) = unsafe { self.locate(at)? };
-        Ok((header & SIZE_MASK) - HEADER_BYTES)
+        let located = unsafe { self.locate(at)? };
+        Ok((located.header & SIZE_MASK) - HEADER_BYTES)
     }
 
     /// Returns what the least block of the highest class with a free block serves. O(w)
@@ -440,5 +523,40 @@ unsafe impl<F: Fit, S: PageSource, H: Hardening> ByteAllocator for Heap<'_, F, S
     fn largest_bytes(&self) -> Option<usize> {
         let class = self.bins.highest()?;
         Some(Self::payload_of_class(class))
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+    use crate::{Links, Tlsf};
+
+    /// The seal of a header with one bit or byte changed is always another, but for `PREV_FREE`, which
+    /// the neighbour tells.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn no_single_byte_of_a_header_changes_unseen() {
+        let mut memory = [0_usize; 8];
+        for key in [0, 1, 0x5bd1_e995, usize::MAX] {
+            let heap: Tlsf<'_, Resident, Links> = Tlsf::over(Resident, key);
+            let at = NonNull::from(&mut memory).cast();
+            // SAFETY: a tag's place in this test's memory, of which only the address is used.
+            let block = unsafe { Block::at(at) };
+            for size in [32, 48, 112, 4096, 1 << 20, (1 << 40) - 16] {
+                for flags in 0..4 {
+                    let header = heap.sealed(block, size | flags);
+                    assert_eq!(heap.sealed(block, header), header);
+                    let step = if cfg!(miri) { 85 } else { 1 };
+                    let changes = |byte| (1..256).step_by(step).map(move |c| (byte, c));
+                    for (byte, change) in (0..8).flat_map(changes) {
+                        let wrong = header ^ change << (8 * byte);
+                        if wrong ^ header == PREV_FREE {
+                            continue;
+                        }
+                        assert_ne!(heap.sealed(block, wrong), wrong, "{header:#x}, {wrong:#x}");
+                    }
+                }
+            }
+        }
     }
 }

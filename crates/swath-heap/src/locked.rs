@@ -2,12 +2,18 @@
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::fmt;
+use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
 use lock_api::{Mutex, MutexGuard, RawMutex};
 
 use crate::allocator::ByteAllocator;
-use crate::error::{FreeBytesError, ResizeBytesError};
+use crate::error::{FreeBytesError, HeapPoolError, ResizeBytesError};
+use crate::fit::Fit;
+use crate::hardening::Hardening;
+use crate::heap::Heap;
+use crate::pages::Resident;
+use crate::pool::record::PoolId;
 
 /// A byte allocator `A` behind a lock of the caller's type `R`.
 ///
@@ -30,7 +36,7 @@ use crate::error::{FreeBytesError, ResizeBytesError};
 /// static HEAP: LockedHeap<Spin, Tlsf<'static>> = LockedHeap::new(Tlsf::new());
 ///
 /// let pool = Box::leak(Box::new([MaybeUninit::uninit(); 4096]));
-/// HEAP.lock().add_pool(pool).expect("long enough");
+/// HEAP.add_pool(pool).expect("long enough");
 /// let layout = Layout::new::<u64>();
 /// // SAFETY: the layout has a size; the block is freed once, with its layout.
 /// unsafe {
@@ -64,9 +70,28 @@ impl<R: RawMutex, A> LockedHeap<R, A> {
         Self { inner: Mutex::new(Guarded { heap, refused: None }) }
     }
 
-    /// Locks the heap: to add a pool, to walk it, to check it. The guard must
+    /// Locks the heap: to walk it, to check it. The guard must
     /// be gone before the thread allocates.
-    pub fn lock(&self) -> impl core::ops::DerefMut<Target = A> + '_ {
+    pub fn lock(&self) -> impl core::ops::Deref<Target = A> + '_ {
+        MutexGuard::map(self.inner.lock(), |guarded| &mut guarded.heap)
+    }
+
+    /// Locks the heap to change it.
+    ///
+    /// Not in safe code, which could put another heap in its place:
+    ///
+    /// ```compile_fail,E0594
+    /// use swath_heap::{LockedHeap, Tlsf};
+    ///
+    /// fn hurt<R: lock_api::RawMutex>(heap: &LockedHeap<R, Tlsf<'static>>) {
+    ///     *heap.lock() = Tlsf::new();
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// The same heap stands there when the guard goes, not another in its place: blocks that are in use
+    /// come back to it.
+    pub unsafe fn lock_mut(&self) -> impl core::ops::DerefMut<Target = A> + '_ {
         MutexGuard::map(self.inner.lock(), |guarded| &mut guarded.heap)
     }
 
@@ -74,6 +99,16 @@ impl<R: RawMutex, A> LockedHeap<R, A> {
     /// way to say so. A refusal changes nothing.
     pub fn last_refused(&self) -> Option<FreeBytesError> {
         self.inner.lock().refused
+    }
+}
+
+impl<'p, R: RawMutex, F: Fit, H: Hardening> LockedHeap<R, Heap<'p, F, Resident, H>> {
+    /// Adds memory to the heap, as [`Heap::add_pool`].
+    ///
+    /// # Errors
+    /// A [`HeapPoolError`]; nothing changes.
+    pub fn add_pool(&self, pool: &'p mut [MaybeUninit<u8>]) -> Result<PoolId, HeapPoolError> {
+        self.inner.lock().heap.add_pool(pool)
     }
 }
 

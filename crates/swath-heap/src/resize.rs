@@ -12,6 +12,7 @@ use crate::fit::Fit;
 use crate::hardening::Hardening;
 use crate::heap::Heap;
 use crate::pages::PageSource;
+use crate::pool::record::{Lent, Located};
 
 /// A used block and the free space behind it.
 #[derive(Clone, Copy)]
@@ -22,6 +23,7 @@ struct Around {
     after: Block,
     /// Bytes of the free block `after`; 0 if that is none.
     after_size: usize,
+    pool: Option<Lent>,
 }
 
 impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
@@ -49,7 +51,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         layout: Layout,
     ) -> Result<NonNull<u8>, ResizeBytesError> {
         // SAFETY: the contract of this function.
-        let (block, header) = unsafe { self.locate(at)? };
+        let Located { block, header, pool } = unsafe { self.locate(at)? };
         let Some((_, need)) = Self::class_of(layout.size()) else {
             return Err(Self::never(layout).into());
         };
@@ -58,7 +60,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         let after = unsafe { block.after(size) };
         let after_header = after.header();
         let after_size = if after_header & FREE != 0 { after_header & SIZE_MASK } else { 0 };
-        let around = Around { block, header, size, after, after_size };
+        let around = Around { block, header, size, after, after_size, pool };
         if at.addr().get() & (layout.align() - 1) == 0 && need <= size + after_size {
             self.stay(around, need)?;
             return Ok(at);
@@ -71,7 +73,13 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
                 // as many as the layout says.
                 unsafe { ptr::copy_nonoverlapping(at.as_ptr(), new.as_ptr(), kept) };
                 // SAFETY: the caller gave the block up.
-                unsafe { self.free(at)? };
+                let freed = unsafe { self.free(at) };
+                if let Err(error) = freed {
+                    // The block is still the caller's, and the other one nobody's.
+                    // SAFETY: it was allocated just now, and nobody knows it.
+                    let _ = unsafe { self.free(new) };
+                    return Err(error.into());
+                }
                 Ok(new)
             }
             Err(error @ AllocateBytesError::OutOfMemory { .. }) => {
@@ -87,12 +95,13 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
 
     /// Moves the end of the block to where it has `need_bytes`.
     fn stay(&mut self, around: Around, need_bytes: usize) -> Result<(), AllocateBytesError> {
-        let Around { block, header, size, after, after_size } = around;
+        let Around { block, header, size, after, after_size, pool } = around;
         let total = size + after_size;
         let rest = total - need_bytes;
         if after_size == 0 && rest < MIN_BLOCK_BYTES {
             return Ok(());
         }
+        self.rests_intact(total, 0, need_bytes, pool).map_err(AllocateBytesError::Corrupt)?;
         let end = block.address() + total;
         let taken = if rest >= MIN_BLOCK_BYTES { need_bytes } else { total };
         let (old, new) = (after.address(), block.address() + taken);
@@ -120,7 +129,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         need_bytes: usize,
         error: AllocateBytesError,
     ) -> Result<NonNull<u8>, ResizeBytesError> {
-        let Around { block, header, size, after, after_size } = around;
+        let Around { block, header, size, after, after_size, pool } = around;
         if header & PREV_FREE == 0 || layout.align() > GRANULE_BYTES {
             return Err(error.into());
         }
@@ -130,6 +139,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         if need_bytes > total {
             return Err(error.into());
         }
+        self.rests_intact(total, 0, need_bytes, pool).map_err(AllocateBytesError::Corrupt)?;
         let end = start.address() + total;
         let inside = |heap: &Self, from: Block, len: usize| {
             let from = from.address();

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{Account, Memory};
+use swath_arch::testing::Random;
 use swath_heap::{
     AllocateBytesError, ByteAllocator, Fit, FreeBytesError, GRANULE_BYTES, HEADER_BYTES, HalfFit,
     Headers, Heap, HeapPoolError, Links, LockedHeap, MIN_BLOCK_BYTES, POOL_OVERHEAD_BYTES,
@@ -216,7 +217,8 @@ fn a_free_is_one_call_of_the_source_for_any_number_of_pages() {
         heap.check().expect("intact");
     }
     // Without frames an allocation fails, and nothing has changed.
-    heap.source_mut().pages_max = 10;
+    // SAFETY: the same source, and the same pages.
+    unsafe { heap.source_mut() }.pages_max = 10;
     let refused = heap.allocate(bytes(100 * 4096)).expect_err("10 pages are not enough");
     assert!(matches!(refused, AllocateBytesError::Source(SourceError { .. })), "{refused}");
     assert_eq!(heap.source().committed.len(), 2);
@@ -477,5 +479,54 @@ mod hostile {
         // SAFETY: in use.
         unsafe { heap.free(block) }.expect("in use");
         heap.check().expect("intact");
+    }
+
+    /// A write that goes on beyond the bytes of a block that may be used is found when the block is
+    /// freed, whatever follows it: a used block, a free one, the sentinel. A wrong seal passes with
+    /// probability 2^−16, and never if one byte alone is changed.
+    fn overflow<H: swath_heap::Hardening>(rounds: usize) {
+        let (mut random, mut missed) = (Random::new(4), 0);
+        for round in 0..rounds {
+            let mut memory = Memory::new(8192);
+            let mut heap = pool::<H>(&mut memory);
+            let size = random.index(400);
+            let block = heap.allocate(bytes(size)).expect("room");
+            match round % 3 {
+                0 => assert!(heap.allocate(bytes(random.index(300))).is_ok()),
+                1 => {}
+                _ => assert!(fill(&mut heap) > 0),
+            }
+            let usable = unsafe_usable(&heap, block);
+            let (from, len) = (usable, if round % 2 == 0 { 1 } else { 1 + random.index(12) });
+            let mut written = 0;
+            // SAFETY: from the block's end on, within the pool: what an overrun hits; then frees of
+            // blocks in use.
+            unsafe {
+                for index in from..from + len {
+                    let (byte, new) = (block.add(index), random.word() as u8);
+                    written += usize::from(byte.read() != new);
+                    byte.write(new);
+                }
+                let freed = heap.free(block);
+                let word = block.addr().get() + usable;
+                match freed {
+                    Err(FreeBytesError::Corrupt(fault)) => {
+                        assert_eq!(fault.word_address(), word, "round {round}: {fault}");
+                        assert_eq!(heap.free(block), freed, "and nothing has changed");
+                    }
+                    Ok(()) if written > 1 => missed += 1,
+                    freed => assert_eq!((freed, written), (Ok(()), 0), "round {round}"),
+                }
+            }
+        }
+        println!("{missed} of {rounds} passed");
+        assert!(missed <= 1 + rounds / 10_000);
+    }
+
+    #[test]
+    fn a_write_beyond_a_block_is_found_at_its_free() {
+        let rounds = if cfg!(miri) { 30 } else { 3000 };
+        overflow::<Headers>(rounds);
+        overflow::<Links>(rounds);
     }
 }

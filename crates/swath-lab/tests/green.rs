@@ -19,7 +19,7 @@ impl Watch for Quiet {
 }
 
 fn quick<R>(of: impl FnOnce(&Run<'_>) -> R) -> R {
-    of(&Run { quick: true, real: &RealInput::default(), watch: &Quiet })
+    of(&Run { quick: true, real: &RealInput::default(), watch: &Quiet, journal: None })
 }
 
 fn text(kind: &str) -> &'static str {
@@ -94,13 +94,13 @@ fn another_machine_or_a_cut_load_is_not_comparable() {
 #[test]
 fn a_wrong_plan_names_the_key() {
     for (from, to, key) in [
-        ("full = 180, quick = 0", "full = 2, quick = 0", "runs.minutes"),
+        ("full = 180, quick = 0", "full = 2, quick = 0", "runs.0.minutes"),
         ("quick = 40", "quick = 0", "runs"),
         ("machine = \"32g\"", "machine = \"64g\"", "machine"),
         ("load = \"light\"", "load = \"heavy\"", "load"),
         ("\"linux\",", "\"adaptive\",", "designs"),
         ("\"linux\",", "\"slab\",", "adaptive-packed + migration"),
-        ("bank_mib = 64", "bank_mib = 65", "runs.bank_mib"),
+        ("bank_mib = 64", "bank_mib = 65", "runs.6.bank_mib"),
         ("bank_mib = 64", "bank_mib = 256", "runs"),
         ("full = 5, quick = 3", "full = 0, quick = 3", "repeats"),
         ("interval_ms = 1000", "interval_ms = 0", "interval_ms"),

@@ -28,7 +28,7 @@ impl Watch for Silent {
 
 /// Hands `visit` a quick or full run without real input.
 fn with_run<T>(quick: bool, visit: impl FnOnce(&Run<'_>) -> T) -> T {
-    visit(&Run { quick, real: &RealInput::default(), watch: &Silent })
+    visit(&Run { quick, real: &RealInput::default(), watch: &Silent, journal: None })
 }
 
 /// The text of a built-in plan.

@@ -8,7 +8,11 @@ use swath_frame::Mobility;
 use swath_lab::papers::green::pages::requests::{
     HeldBlock, ReplayCounts, ReplayOp, TimedOp, held_before, replay,
 };
+use swath_trace::container::FileError;
 use swath_trace::pages::{MigrateType, PageChange, PageEvent, PageReader, ZoneMax};
+
+/// More blocks than there are here.
+const BLOCKS_MAX: usize = 100_000;
 
 fn order(k: u8) -> Order {
     Order::new(k).unwrap()
@@ -54,7 +58,7 @@ proptest! {
         let frees = ops.iter().filter(|op| matches!(op.op, ReplayOp::Free { .. })).count();
         prop_assert_eq!(frees as u64, counts.frees);
         // With what was held before, nothing is unseen but second frees.
-        let held = held_before(all.iter().copied().map(Ok::<_, ()>)).unwrap();
+        let held = held_before(all.iter().copied().map(Ok::<_, FileError>), BLOCKS_MAX).unwrap();
         let (with, _) = replayed(&all, &held);
         prop_assert!(with.unseen_frames <= counts.unseen_frames);
         let mut frames = std::collections::BTreeSet::new();
@@ -109,8 +113,8 @@ fn replayed(all: &[PageEvent], held: &[HeldBlock]) -> (ReplayCounts, Vec<TimedOp
     let mut ops = Vec::new();
     let mut live = BTreeMap::new();
     let (mut frames, mut peak, mut time) = (0, 0, 0);
-    let events = all.iter().copied().map(Ok::<_, ()>);
-    let counts = replay(events, held, &mut |op| {
+    let events = all.iter().copied().map(Ok::<_, FileError>);
+    let counts = replay(events, held, BLOCKS_MAX, &mut |op| {
         assert!(op.time_us >= time);
         time = op.time_us;
         match op.op {
@@ -181,13 +185,14 @@ fn pairing_by_hand() {
         (70, new(1, 0, 1)),
     ];
     assert_eq!(ops, expected.map(|(time_us, op)| TimedOp { time_us, op }));
-    let held = held_before(all.iter().copied().map(Ok::<_, ()>)).unwrap();
+    let held = held_before(all.iter().copied().map(Ok::<_, FileError>), BLOCKS_MAX).unwrap();
     assert_eq!(held, [HeldBlock { start: Pfn::new(0x40), order: order(3) }]);
     let (counts, ops) = replayed(&all, &held);
     assert_eq!((counts.unseen_frames, counts.frees), (0, 3));
     assert_eq!(ops[1], TimedOp { time_us: 0, op: ReplayOp::Free { id: 0 } });
-    let error = replay([Err("broken")], &[], &mut |_| {}).unwrap_err();
-    assert_eq!(error, "broken");
+    let broken = FileError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+    let error = replay([Err(broken)], &[], BLOCKS_MAX, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, FileError::Io { .. }), "{error}");
 }
 
 #[test]

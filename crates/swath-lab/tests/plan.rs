@@ -9,6 +9,7 @@ use swath_lab::study::citation::Citation;
 use swath_lab::study::claim::{Conditions, Statement, Verdict};
 use swath_lab::study::grid::{Grid, Missing, metrics};
 use swath_lab::study::kind::{Drawn, Shown, Study};
+use swath_lab::study::needs::Needs;
 use swath_lab::study::paper::Entry;
 use swath_lab::study::plan::Head;
 use swath_lab::study::registry;
@@ -27,7 +28,7 @@ impl Watch for Nobody {
 
 fn run_with<T>(quick: bool, does: impl FnOnce(&Run<'_>) -> T) -> T {
     let real = RealInput::default();
-    does(&Run { quick, real: &real, watch: &Nobody })
+    does(&Run { quick, real: &real, watch: &Nobody, journal: None })
 }
 
 #[test]
@@ -125,6 +126,10 @@ impl Study for Waves {
 
     fn seeds(plan: &WavesPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(_: &WavesPlan, _: &Run<'_>) -> Needs {
+        Needs::small()
     }
 
     fn measure(plan: &WavesPlan, run: &Run<'_>) -> Result<Grid, StudyError> {

@@ -11,11 +11,16 @@ use std::time::Duration;
 use crate::judged::judged;
 use proptest::prelude::*;
 use swath_lab::report::figure::{Palette, draw, stand_alone, stylesheet};
-use swath_lab::report::write::{check_place, find_studies, write_index, write_study};
+use swath_lab::report::folder::{Folder, check_place};
+use swath_lab::report::write::{Rendered, find_studies, write_index, write_study};
 use swath_lab::study::results::{
     Figure, FigureKind, HostResult, MAGNITUDE_MAX, Place, Point, Series, Statement, StudyResult,
     Unit,
 };
+
+fn open(dir: &tempfile::TempDir) -> Folder {
+    Folder::open(dir.path()).unwrap()
+}
 
 const DESIGNS: [&str; 4] = ["TRAD", "PCAD", "AT", "PBS"];
 
@@ -117,9 +122,9 @@ fn read(path: impl AsRef<Path>) -> String {
 fn written(studies: &[(StudyResult, Option<HostResult>)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (result, host) in studies {
-        write_study(dir.path(), result, host.as_ref()).unwrap();
+        write_study(&open(&dir), result, host.as_ref()).unwrap();
     }
-    let (index, left_out) = write_index(dir.path()).unwrap();
+    let Rendered { index, left_out, .. } = write_index(&open(&dir)).unwrap();
     assert_eq!(index, dir.path().join("index.html"));
     assert!(left_out.is_empty());
     dir
@@ -261,9 +266,9 @@ fn the_same_result_gives_the_same_bytes() {
 fn an_old_host_result_goes_away_and_results_are_found_again() {
     let dir = tempfile::tempdir().unwrap();
     let (result, host) = (sample(), sample_host());
-    write_study(dir.path(), &result, Some(&host)).unwrap();
+    write_study(&open(&dir), &result, Some(&host)).unwrap();
     assert_eq!(find_studies(dir.path()).unwrap().0[0].host.as_ref(), Some(&host));
-    write_study(dir.path(), &result, None).unwrap();
+    write_study(&open(&dir), &result, None).unwrap();
     let found = find_studies(dir.path()).unwrap().0;
     assert_eq!((&found[0].result, found[0].host.as_ref()), (&result, None));
 }
@@ -273,11 +278,11 @@ fn a_wrong_result_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut result = sample();
     result.series[1].points[3] = (8.0, f64::NAN).into();
-    let error = write_study(dir.path(), &result, None).unwrap_err().to_string();
+    let error = write_study(&open(&dir), &result, None).unwrap_err().to_string();
     for word in ["pbs-tlb", "Fig. 11", "point 3", "NaN"] {
         assert!(error.contains(word), "{word} in {error}");
     }
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    assert!(!dir.path().join("pbs-tlb").exists());
 }
 
 #[test]
@@ -286,15 +291,15 @@ fn errors_name_the_path() {
     let place = dir.path().join("pbs-tlb");
     // A file where the directory should be.
     std::fs::write(&place, "").unwrap();
-    let error = write_study(dir.path(), &sample(), None).unwrap_err().to_string();
+    let error = write_study(&open(&dir), &sample(), None).unwrap_err().to_string();
     assert!(error.contains(place.to_str().unwrap()), "{error}");
     std::fs::remove_file(&place).unwrap();
     // A result cut short.
-    write_study(dir.path(), &sample(), None).unwrap();
+    write_study(&open(&dir), &sample(), None).unwrap();
     let file = place.join("results.json");
     let text = read(&file);
     std::fs::write(&file, &text[..text.len() / 2]).unwrap();
-    let left_out = || write_index(dir.path()).unwrap().1[0].to_string();
+    let left_out = || write_index(&open(&dir)).unwrap().left_out[0].to_string();
     let error = left_out();
     assert!(error.contains(file.to_str().unwrap()) && error.contains("line"), "{error}");
     // A result under another study's name.
@@ -304,22 +309,49 @@ fn errors_name_the_path() {
     assert!(error.contains("other") && error.contains("pbs-tlb"), "{error}");
 }
 
+/// Every value of a result in turn becomes another: whatever that breaks, the other study
+/// has its section.
+#[test]
+fn a_broken_result_costs_its_own_section_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = open(&dir);
+    let mut other = sample();
+    other.study = "whole".to_owned();
+    write_study(&folder, &other, None).unwrap();
+    write_study(&folder, &sample(), Some(&sample_host())).unwrap();
+    let hostile = ["null", "-1", "1e300", "1e999", "\"\"", "[]", "{}", "[[1e-320, 1e300]]", "true"];
+    for name in ["results.json", "host.json"] {
+        let file = dir.path().join("pbs-tlb").join(name);
+        let text = read(&file);
+        let places = text.match_indices(": ").map(|(at, _)| at + 2);
+        let ends = |at: usize| at + text[at..].find(['\n', ',']).unwrap();
+        for (nth, at) in places.enumerate() {
+            let value = hostile[nth % hostile.len()];
+            std::fs::write(&file, format!("{}{value}{}", &text[..at], &text[ends(at)..])).unwrap();
+            let Rendered { studies, .. } = write_index(&folder).unwrap();
+            assert!(studies.iter().any(|study| study == "whole"), "{value} at {at} of {name}");
+        }
+        std::fs::write(&file, &text).unwrap();
+    }
+    assert_eq!(write_index(&folder).unwrap().studies.len(), 2);
+}
+
 #[test]
 fn a_page_of_another_program_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
-    write_study(dir.path(), &sample(), None).unwrap();
+    write_study(&open(&dir), &sample(), None).unwrap();
     let page = dir.path().join("index.html");
     std::fs::write(&page, "<html>my own</html>").unwrap();
-    for error in [check_place(dir.path()).unwrap_err(), write_index(dir.path()).unwrap_err()] {
+    for error in [check_place(dir.path()).unwrap_err(), Folder::open(dir.path()).unwrap_err()] {
         let error = error.to_string();
         assert!(error.contains(page.to_str().unwrap()) && error.contains("--out"), "{error}");
     }
     assert_eq!(read(&page), "<html>my own</html>");
     // A page of ours is.
     std::fs::remove_file(&page).unwrap();
-    write_index(dir.path()).unwrap();
+    write_index(&open(&dir)).unwrap();
     check_place(dir.path()).unwrap();
-    write_index(dir.path()).unwrap();
+    write_index(&open(&dir)).unwrap();
 }
 
 /// Text that would break out of every context if it were not escaped.

@@ -5,6 +5,7 @@ mod cross_check;
 mod cross_check_superpages;
 mod green;
 mod green_machine;
+mod journal;
 mod judged;
 mod kernel;
 mod page_buddy;

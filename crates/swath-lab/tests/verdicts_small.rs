@@ -24,7 +24,7 @@ fn plan(paper: &Paper, study: &str) -> &'static str {
 }
 
 fn run(text: &str) -> Outcome {
-    let run = Run { quick: true, real: &RealInput::default(), watch: &Silent };
+    let run = Run { quick: true, real: &RealInput::default(), watch: &Silent, journal: None };
     parse("test", text).unwrap_or_else(|error| panic!("{error}")).run(&run).unwrap()
 }
 
@@ -98,7 +98,7 @@ fn another_size_of_the_space_is_not_comparable() {
     let text = plan(&real_time::paper::PAPER, "rt-footprint")
         .replace("actions = 1_000_000", "actions = 2000")
         .replace("quick = 5 }", "quick = 2 }")
-        .replace("pool_pages = 1_048_576", "pool_pages = 524_288");
+        .replace("pool_pages = 1_048_576", "pool_pages = 131_072");
     let outcome = run(&text);
     assert!(outcome.result.claims.iter().all(|claim| {
         claim.verdict() == Verdict::NotComparable && claim.n() == 2 && !claim.fitted().is_empty()

@@ -33,6 +33,12 @@ pub enum BufferFreeError {
         /// The pointer.
         address: usize,
     },
+    /// The record of the block's unit was overwritten.
+    #[error("no intact record of unit {unit}")]
+    Corrupt {
+        /// The unit, counted from the arena's start.
+        unit: u32,
+    },
 }
 
 /// Reasons why a block is not resized. It still has its place, size and contents.

@@ -240,28 +240,82 @@ fn a_source_that_fails_at_any_call_costs_nothing() {
 #[test]
 fn an_ill_made_pool_is_refused() {
     use crate::support::Lock;
-    let superblocks: Vec<_> = (0..4).map(|_| Superblock::new()).collect();
-    let returned: Vec<_> = (0..4).map(|_| Returned::new()).collect();
-    let heaps = [HeapSlot::new()];
-    let make = |base: usize, returned: &[Returned], words: usize, eighths: u32| {
+    let make = |base: usize, records: usize, words: usize, eighths: u32| {
+        let mut superblocks: Vec<_> = (0..4).map(|_| Superblock::new()).collect();
+        let mut returned: Vec<_> = (0..records).map(|_| Returned::new()).collect();
+        let mut heaps = [HeapSlot::new()];
         let mut dirty = vec![0; words];
-        let storage =
-            Storage { superblocks: &superblocks, returned, heaps: &heaps, dirty: &mut dirty };
+        let storage = Storage {
+            superblocks: &mut superblocks,
+            returned: &mut returned,
+            heaps: &mut heaps,
+            dirty: &mut dirty,
+        };
         let source = FirstFit::new(base, 4, [0; 1], false);
         let options = BufferOptions { empty_eighths: eighths, ..BufferOptions::default() };
         // SAFETY: nothing is allocated.
         unsafe { BufferPool::<Lock, _>::new(at(base), storage, source, options) }.err()
     };
     let top = usize::MAX & !(UNIT_BYTES - 1);
-    assert_eq!(make(UNIT_BYTES, &returned, 2, 7), None);
-    assert_eq!(make(100, &returned, 2, 7), Some(BufferPoolError::Misaligned { address: 100 }));
-    assert_eq!(make(top, &returned, 2, 7), Some(BufferPoolError::TooLong { units: 4 }));
+    assert_eq!(make(UNIT_BYTES, 4, 2, 7), None);
+    assert_eq!(make(100, 4, 2, 7), Some(BufferPoolError::Misaligned { address: 100 }));
+    assert_eq!(make(top, 4, 2, 7), Some(BufferPoolError::TooLong { units: 4 }));
     let short = BufferPoolError::ReturnedTooShort { needed: 4, given: 3 };
-    assert_eq!(make(UNIT_BYTES, &returned[..3], 2, 7), Some(short));
+    assert_eq!(make(UNIT_BYTES, 3, 2, 7), Some(short));
     let short = BufferPoolError::DirtyTooShort { needed: 2, given: 1 };
-    assert_eq!(make(UNIT_BYTES, &returned, 1, 7), Some(short));
+    assert_eq!(make(UNIT_BYTES, 4, 1, 7), Some(short));
     for eighths in [0, 8] {
         let error = BufferPoolError::Threshold { eighths };
-        assert_eq!(make(UNIT_BYTES, &returned, 2, eighths), Some(error));
+        assert_eq!(make(UNIT_BYTES, 4, 2, eighths), Some(error));
     }
+}
+
+/// A pool over tables that another one has used, with heaps that were never detached, knows none of
+/// the other's blocks.
+#[test]
+fn a_pool_on_used_tables_begins_anew() {
+    use crate::support::Lock;
+    const UNITS: usize = 64;
+    let layout = std::alloc::Layout::from_size_align(UNITS * UNIT_BYTES, UNIT_BYTES).unwrap();
+    // SAFETY: not of size 0.
+    let base = NonNull::new(unsafe { std::alloc::alloc(layout) }).unwrap();
+    let mut superblocks: Vec<_> = (0..UNITS).map(|_| Superblock::new()).collect();
+    let mut returned: Vec<_> = (0..UNITS).map(|_| Returned::new()).collect();
+    let mut heaps = [HeapSlot::new(), HeapSlot::new()];
+    let mut dirty = vec![u64::MAX; dirty_words(UNITS)];
+    let mut old: Vec<NonNull<u8>> = Vec::new();
+    for round in 0..3 {
+        let storage = Storage {
+            superblocks: &mut superblocks,
+            returned: &mut returned,
+            heaps: &mut heaps,
+            dirty: &mut dirty,
+        };
+        let source = FirstFit::new(base.addr().get(), UNITS as u32, [0; 1], false);
+        // SAFETY: the arena outlives the pools, of which one is there at a time.
+        let pool: BufferPool<'_, Lock, _> =
+            unsafe { BufferPool::new(base, storage, source, BufferOptions::default()) }.unwrap();
+        pool.check().unwrap();
+        assert_eq!((pool.stats().live_bytes, pool.stats().cached_bytes), (0, 0));
+        let (mut one, mut two) = (pool.attach().unwrap(), pool.attach().unwrap());
+        for &block in &old {
+            let address = block.addr().get();
+            let error = Err(BufferFreeError::NotAllocated { address });
+            // SAFETY: refused.
+            unsafe { assert_eq!((one.free(block), pool.free(block)), (error, error)) };
+            assert!(pool.usable_size(block).is_err());
+        }
+        old = (0..200).map(|index| one.allocate(1 + index % 300, 16).unwrap()).collect();
+        for &block in &old[..50] {
+            // SAFETY: not used after; some come back from another heap.
+            unsafe { two.free(block).unwrap() };
+        }
+        pool.check().unwrap();
+        if round == 0 {
+            // Attached for ever, as far as the tables say.
+            std::mem::forget((one, two));
+        }
+    }
+    // SAFETY: from `alloc` with this layout.
+    unsafe { std::alloc::dealloc(base.as_ptr(), layout) };
 }

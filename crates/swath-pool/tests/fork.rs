@@ -133,3 +133,45 @@ fn the_child_of_a_busy_process_has_a_whole_pool() {
     arena.pool.check().unwrap();
     assert_eq!(arena.pool.stats().held_bytes, 0);
 }
+
+/// What the child of a fork does, without one: slots of whole words that came back and were not
+/// collected, of the heap that lives on and of one that does not, are free afterwards and no others.
+#[test]
+fn the_child_collects_every_word_that_came_back() {
+    // Words of a superblock of 16-byte slots whose slots all come back.
+    for words in [vec![], vec![0], vec![1], vec![0, 1], vec![2, 3, 5], vec![6, 7, 8], vec![63]] {
+        let arena = arena(64, 3, BufferOptions::default());
+        let mut own = arena.pool.attach().unwrap();
+        let mut other = arena.pool.attach().unwrap();
+        let mut remote = arena.pool.attach().unwrap();
+        let mut in_use = 0;
+        for heap in [&mut own, &mut other] {
+            let blocks: Vec<_> = (0..64 * 64).map(|_| heap.allocate(16, 16).unwrap()).collect();
+            let start = blocks[0].addr().get() & !(UNIT_BYTES - 1);
+            for &block in &blocks {
+                if words.contains(&((block.addr().get() - start) / 16 / 64)) {
+                    // SAFETY: not used after.
+                    unsafe { remote.free(block).unwrap() };
+                } else {
+                    in_use += 16;
+                }
+            }
+        }
+        arena.pool.before_fork();
+        // SAFETY: `before_fork` came before, there is no other thread, and the two other heaps are
+        // forgotten.
+        unsafe { arena.pool.after_fork_in_child(Some((&mut own).into())) };
+        std::mem::forget((other, remote));
+        arena.pool.check().unwrap_or_else(|fault| panic!("{words:?}: {fault}"));
+        assert_eq!(arena.pool.stats().live_bytes, in_use, "{words:?}");
+        assert_eq!(arena.pool.stats().remote_frees, words.len() as u64 * 64, "{words:?}");
+        // All that came back is there again: nothing more is asked of the source.
+        let held = arena.pool.stats().held_bytes;
+        let again = (0..words.len() * 2 * 64).map(|_| own.allocate(16, 16).unwrap());
+        assert_eq!(again.count(), words.len() * 2 * 64);
+        if words.len() < 60 {
+            assert_eq!(arena.pool.stats().held_bytes, held, "{words:?}");
+        }
+        arena.pool.check().unwrap();
+    }
+}

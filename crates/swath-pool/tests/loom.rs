@@ -81,9 +81,9 @@ impl Checked {
         // SAFETY: boxes until `drop`, after the pool.
         let storage = unsafe {
             Storage {
-                superblocks: &*superblocks,
-                returned: &*returned,
-                heaps: &*heaps,
+                superblocks: &mut *superblocks,
+                returned: &mut *returned,
+                heaps: &mut *heaps,
                 dirty: &mut *dirty,
             }
         };

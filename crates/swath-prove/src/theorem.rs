@@ -40,30 +40,33 @@ pub fn prove<T: Clone>(
     let cases: Vec<T> = cases.into_iter().collect();
     let mut proof = Proof::default();
     let mut sites: Vec<Site> = Vec::new();
+    let mut reached: Vec<(&T, Ran)> = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         match run(case, None, &body) {
             Ok(ran) => {
                 proof.cases += 1;
                 proof.paths += ran.paths;
                 proof.claims += ran.claims;
-                let new: Vec<Site> = ran
-                    .sites
-                    .into_iter()
-                    .filter(|site| site.at.file().ends_with(source) && !sites.contains(site))
-                    .collect();
+                let is_new =
+                    |site: &&Site| site.at.file().ends_with(source) && !sites.contains(site);
+                let new: Vec<Site> = ran.sites.iter().filter(is_new).copied().collect();
                 sites.extend(new);
+                reached.push((case, ran));
             }
             Err(refutation) => panic!("case {number} is refuted: {refutation}"),
         }
     }
     assert!(proof.claims > 0, "the theorem claims nothing");
     println!("holds: {proof:?}");
+    // A fault shows only in cases that come by its place; the small ones are asked first.
+    reached.sort_by_key(|(_, ran)| ran.paths);
     let mut survivors = Vec::new();
     for &site in &sites {
         for variant in 0..site.operator.variants().len() {
             let fault = Fault { site, variant };
             proof.faults += 1;
-            match cases.iter().find_map(|case| run(case, Some(fault), &body).err()) {
+            let mut there = reached.iter().filter(|(_, ran)| ran.sites.contains(&site));
+            match there.find_map(|(case, _)| run(*case, Some(fault), &body).err()) {
                 Some(refutation) => {
                     proof.refuted += 1;
                     println!("{fault}\n    {refutation}");

@@ -437,3 +437,39 @@ fn frames_are_not_lost_when_memory_fails() {
     }
     assert!(refused > 5, "memory failed in {refused} allocations");
 }
+
+/// The public safe functions that reach the pool's memory, `allocate`, `fault`, `page_of`, `walk`,
+/// `check`, `space`, `released` and `close`, called with anything while blocks are in use.
+#[test]
+fn safe_calls_with_anything_break_nothing() {
+    with_heap(64, 40, |heap, _| {
+        let placed = heap.allocate(1, layout(10_000, 16)).unwrap();
+        let base = heap.base;
+        for address in [0, 1, base - 1, base + 64 * PAGE_BYTES, usize::MAX, isize::MAX as usize] {
+            assert_eq!(heap.heap.page_of(address), None, "{address:#x}");
+        }
+        for page in [64, PAGES - 1, PAGES, PAGES + 1, u64::from(u32::MAX), 1 << 40, 1 << 51] {
+            for rights in [Rights::READ, Rights::WRITE, Rights::READ | Rights::WRITE] {
+                assert!(heap.heap.fault(Vpn::new(page), rights).is_err(), "page {page}");
+            }
+        }
+        for page in 0..64 {
+            let _ = heap.heap.fault(Vpn::new(page), Rights::READ);
+        }
+        for shift in 0..62 {
+            for size in [(1 << shift) - 1, 1 << shift] {
+                for align in [1, 16, 4096, 1 << shift] {
+                    let Ok(layout) = Layout::from_size_align(size, align) else { continue };
+                    if let Ok(block) = heap.heap.allocate(layout) {
+                        // SAFETY: in use, and not after.
+                        unsafe { heap.heap.free(block) }.unwrap();
+                    }
+                }
+            }
+        }
+        assert!(heap.heap.released().count <= 64);
+        heap.check().unwrap();
+        assert_eq!(heap.placed(1), placed);
+        heap.free(1);
+    });
+}

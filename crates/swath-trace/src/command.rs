@@ -1,7 +1,7 @@
 //! The command that a recorder runs.
 
 use std::ffi::OsString;
-use std::io::PipeWriter;
+use std::io::{self, PipeWriter};
 use std::path::Path;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,13 +25,17 @@ pub(crate) fn program_name(command: &[OsString]) -> String {
 }
 
 /// Keeps a pipe open until the child has ended, which is not reaped.
-pub(crate) fn close_after(child: &Child, pipe: PipeWriter) -> thread::JoinHandle<()> {
+///
+/// # Errors
+/// The system has no thread to give.
+pub(crate) fn close_after(child: &Child, pipe: PipeWriter) -> io::Result<()> {
     let pid = Pid::from_raw(child.id().cast_signed());
-    thread::spawn(move || {
+    let waits = move || {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
         while waitid(Id::Pid(pid), flags) == Err(nix::errno::Errno::EINTR) {}
         drop(pipe);
-    })
+    };
+    thread::Builder::new().spawn(waits).map(drop)
 }
 
 /// Returns true if Ctrl-C was pressed.

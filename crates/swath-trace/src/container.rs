@@ -5,6 +5,7 @@
 use std::io::{self, Read, Write};
 
 use crate::input::{Input, NumberError, put_number};
+use crate::unpack::{Bounded, Counted, Limit, Packer, TooMuch};
 
 /// zstd's window: 8 MiB, what level 19 writes.
 pub(crate) const WINDOW_LOG2: u32 = 23;
@@ -24,26 +25,26 @@ pub struct FileFormat {
     pub version: u8,
     /// Oldest version that is read.
     pub oldest: u8,
+    /// The most content that is read.
+    pub limit: Limit,
 }
 
 impl FileFormat {
     /// Writes what stands before the content, whose bytes the encoder then
     /// takes. `level` is zstd's.
-    pub(crate) fn begin<W: Write>(
-        &self,
-        mut to: W,
-        level: i32,
-    ) -> io::Result<zstd::stream::write::Encoder<'static, W>> {
+    pub(crate) fn begin<W: Write>(&self, mut to: W, level: i32) -> io::Result<Packer<W>> {
         to.write_all(&self.magic)?;
         to.write_all(&[self.version])?;
-        let mut zstd = zstd::stream::write::Encoder::new(to, level)?;
-        zstd.include_checksum(true)?;
-        zstd.window_log(WINDOW_LOG2)?;
-        Ok(zstd)
+        Packer::new(to, level, WINDOW_LOG2, self.limit)
     }
 
     pub(crate) fn malformed(&'static self, offset: u64, what: &'static str) -> FileError {
         FileError::Malformed { format: self, offset, what }
+    }
+
+    /// Returns the error of a file that asks for more of something than is done.
+    pub const fn too_large(&'static self, limit: u64, what: &'static str) -> FileError {
+        FileError::TooLarge { format: self, limit, what }
     }
 }
 
@@ -94,6 +95,30 @@ pub enum FileError {
         /// Description of the fault.
         what: &'static str,
     },
+    /// It asks for more than a reader does, whatever else it says.
+    #[error("the {} is too large: more than {limit} {what}", format.noun)]
+    TooLarge {
+        /// Format of the file.
+        format: &'static FileFormat,
+        /// The limit.
+        limit: u64,
+        /// Noun for what is limited.
+        what: &'static str,
+    },
+    /// Its content is longer than so short a file may make it.
+    #[error(
+        "the {} is too large: more than {limit_bytes} bytes of content in {file_bytes} bytes of \
+         the file",
+        format.noun
+    )]
+    TooDense {
+        /// Format of the file.
+        format: &'static FileFormat,
+        /// The most bytes of content that the file may have.
+        limit_bytes: u64,
+        /// Number of bytes of the file read so far.
+        file_bytes: u64,
+    },
     /// The compressed bytes contradict themselves or their checksum.
     #[error(
         "the {} is damaged: its compressed data after byte {offset} of the content: {source}",
@@ -118,14 +143,16 @@ pub enum FileError {
 
 /// Content that is being read.
 pub(crate) struct Content<R: Read> {
-    input: Input<zstd::stream::read::Decoder<'static, io::BufReader<R>>>,
+    input: Input<Bounded<zstd::stream::read::Decoder<'static, io::BufReader<Counted<R>>>>>,
     format: &'static FileFormat,
     version: u8,
 }
 
 impl<R: Read> Content<R> {
     /// Reads the signature and the version, and starts the content.
-    pub(crate) fn open(mut from: R, format: &'static FileFormat) -> Result<Self, FileError> {
+    pub(crate) fn open(from: R, format: &'static FileFormat) -> Result<Self, FileError> {
+        let mut from = Counted::new(from);
+        let file_bytes = from.counter();
         let FileFormat { magic, version: newest, oldest, .. } = *format;
         let mut head = Vec::new();
         from.by_ref().take(magic.len() as u64 + 1).read_to_end(&mut head)?;
@@ -139,7 +166,8 @@ impl<R: Read> Content<R> {
         };
         let mut zstd = zstd::stream::read::Decoder::new(from)?;
         zstd.window_log_max(WINDOW_LOG2)?;
-        Ok(Self { input: Input::new(zstd), format, version })
+        let input = Input::new(Bounded::new(zstd, format.limit, file_bytes));
+        Ok(Self { input, format, version })
     }
 
     /// Version of the file.
@@ -162,6 +190,9 @@ impl<R: Read> Content<R> {
     #[cold]
     fn failed(&self, source: io::Error, what: &'static str) -> FileError {
         let (format, offset) = (self.format, self.offset() + self.input.buffered().len() as u64);
+        if let Some(TooMuch { limit_bytes, file_bytes }) = TooMuch::of(&source) {
+            return FileError::TooDense { format, limit_bytes, file_bytes };
+        }
         match source.kind() {
             _ if source.raw_os_error().is_some() => FileError::Io { source },
             io::ErrorKind::UnexpectedEof => FileError::Truncated { format, offset, what },

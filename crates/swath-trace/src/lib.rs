@@ -11,4 +11,6 @@ pub mod machine;
 pub mod output;
 pub mod pages;
 pub(crate) mod programs;
+pub mod unpack;
 pub mod valgrind;
+pub mod whole;

@@ -234,6 +234,29 @@ fn kept_tables_share_frames() {
 
 /// 16 MiB, 32 MiB and 1 GiB, made of 2 MiB or 1 MiB, back to base pages one size
 /// at a time.
+/// Superpages that are removed together empty the table above them, which goes with the first: what is
+/// kept beside the others goes too.
+#[test]
+fn what_is_kept_goes_before_the_table_above() {
+    for format in Format::ALL {
+        let (memory, pool) = machine();
+        let order = fold_order(format);
+        let sizes = Sizes::NONE.with(order);
+        let mut space = space(format, sizes, &memory, &pool);
+        let tables = space.table_frames();
+        let pages = PageRange::new(Vpn::new(0x4_0000), 3 * order.frames());
+        space.map(pages.start, Extent::new(Pfn::new(0x8_0000), pages.count), WRITE).unwrap();
+        for page in pages.iter().step_by(order.frames() as usize) {
+            promote(&mut space, page.raw(), order.k() as u8).unwrap();
+        }
+        assert!(space.unmap(pages).unwrap().links_changed || format == Format::ArmV7);
+        space.check().unwrap();
+        assert_eq!(space.table_frames(), tables, "{format:?}");
+        drop(space);
+        assert_eq!(pool.borrow().taken_frames(), 0, "{format:?}");
+    }
+}
+
 #[test]
 fn the_largest_sizes() {
     for format in Format::ALL {

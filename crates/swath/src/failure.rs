@@ -1,6 +1,8 @@
 //! Failures of the program, and their exit codes.
 
+use swath_lab::report::error::ReportError;
 use swath_lab::source::real::InputError;
+use swath_lab::study::journal::JournalError;
 use swath_lab::study::run::StudyError;
 
 /// A failure and its exit code.
@@ -18,6 +20,19 @@ impl Failure {
 impl From<InputError> for Failure {
     fn from(error: InputError) -> Self {
         Self::new(1, error)
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        Self::new(1, error)
+    }
+}
+
+impl From<ReportError> for Failure {
+    fn from(error: ReportError) -> Self {
+        let code = if matches!(error, ReportError::Foreign { .. }) { 2 } else { 1 };
+        Self::new(code, error)
     }
 }
 

@@ -16,6 +16,7 @@ mod failure;
 mod progress;
 mod record;
 mod replay;
+mod report;
 mod show;
 mod snapshot;
 mod study;
@@ -46,6 +47,8 @@ struct Cli {
 enum Command {
     /// Run studies and write the report: figures, tables, data.
     Study(study::StudyArgs),
+    /// Render a report anew from the results in it: drawings, rows and the page.
+    Report(report::ReportArgs),
     /// Read which frames of this Linux machine are free and what the others
     /// hold.
     Snapshot(snapshot::SnapshotArgs),
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Study(args) => study::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Snapshot(args) => snapshot::run(&args),
         Command::Record(command) => match record::run(command) {
             Ok(code) => return code,

@@ -1,5 +1,6 @@
 //! Progress on the terminal, and interrupts.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -21,6 +22,13 @@ impl Bar {
             bar.set_style(style);
         }
         Self(bar)
+    }
+
+    /// Says something on standard error, above the bar.
+    pub(crate) fn warn(&self, what: &str) {
+        self.0.suspend(|| {
+            let _ = writeln!(std::io::stderr(), "swath: {what}");
+        });
     }
 }
 

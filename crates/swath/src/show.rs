@@ -1,10 +1,10 @@
 //! `swath show`: a module of the program, which says what a file holds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use swath_lab::papers::green::pages::requests;
-use swath_trace::access::{AccessKind, TraceError, TraceReader};
+use swath_trace::access::{AccessKind, PageSet, TraceError, TraceReader};
 use swath_trace::container::FileError;
 use swath_trace::heap::{HeapReader, HeapSummary};
 use swath_trace::machine::{FrameKind, RunLengths, Snapshot};
@@ -76,7 +76,8 @@ fn show_pages(file: &Path, json: bool) -> Result<(), FileError> {
             duration_us = event.time_us;
         }
     });
-    let replayed = requests::replay(events, &[], &mut |_| {})?;
+    let blocks_max = requests::blocks_max(std::fs::metadata(file)?.len());
+    let replayed = requests::replay(events, &[], blocks_max, &mut |_| {})?;
     let lost = reader.lost();
     let all: u64 = counts.iter().sum();
     let kinds = PageChange::NAMES.into_iter().zip(counts);
@@ -95,7 +96,11 @@ fn show_pages(file: &Path, json: bool) -> Result<(), FileError> {
     say!("Linux {}, {} processors, {whose} {}", head.facts.kernel_release, head.cpus, head.program);
     let seconds = duration_us as f64 / 1e6;
     let lost: u64 = lost.iter().sum();
-    say!("{all} events in {seconds:.1} s, {:.0} a second, {lost} lost", all as f64 / seconds);
+    let rate = match duration_us {
+        0 => String::new(),
+        _ => format!(" {:.0} a second,", all as f64 / seconds),
+    };
+    say!("{all} events in {seconds:.1} s,{rate} {lost} lost");
     for (name, count) in kinds.filter(|&(_, count)| count > 0) {
         say!("  {name:12} {count:>12}");
     }
@@ -142,7 +147,7 @@ fn print_programs(programs: Option<&CommandPrograms>) {
 /// Prints what a trace of any format holds.
 fn show_accesses(file: &Path, json: bool) -> Result<(), TraceError> {
     let mut counts = [0u64; 3];
-    let mut pages = BTreeSet::new();
+    let (mut pages, mut last) = (PageSet::default(), None);
     let mut accesses = TraceReader::open(file)?;
     let format = accesses.format();
     for access in accesses.by_ref() {
@@ -152,7 +157,10 @@ fn show_accesses(file: &Path, json: bool) -> Result<(), TraceError> {
             AccessKind::Write => 1,
             AccessKind::Fetch => 2,
         }] += 1;
-        pages.extend(access.pages().iter());
+        if last != Some(access.pages()) {
+            last = Some(access.pages());
+            pages.insert(access.pages())?;
+        }
     }
     let [reads, writes, fetches] = counts;
     if json {

@@ -5,17 +5,24 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
-use swath_lab::report::write::{self, ReportError};
+use swath_lab::report::folder::Folder;
+use swath_lab::report::write::{self, Rendered};
 use swath_lab::source::real::{Machine, RealInput};
 use swath_lab::study::claim::Tally;
+use swath_lab::study::journal::{Begun, Journal};
 use swath_lab::study::kind::{ReadyStudy, Uses};
+use swath_lab::study::needs::{Limits, mib};
 use swath_lab::study::registry;
 use swath_lab::study::results::{Claim, StudyResult};
 use swath_lab::study::run::{Outcome, Run};
 use swath_trace::machine::UnknownFrames;
+use swath_trace::whole;
 
 use crate::failure::Failure;
 use crate::progress::{Bar, watch_for_interrupts};
+
+/// The longest plan: those that come with the program have up to a hundredth.
+const PLAN_BYTES_MAX: u64 = 1 << 20;
 
 /// Arguments of `swath study`.
 #[derive(Args)]
@@ -53,6 +60,14 @@ pub(crate) struct StudyArgs {
     /// Threads; as many as processors if not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
+    /// The most memory that a study may take, as in 3GiB; three quarters of the machine's if
+    /// not given. Fewer points are measured at a time within it, and a plan whose points do
+    /// not fit is refused.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory_limit: Option<u64>,
+    /// Measure every point anew, whatever a run that did not end has measured.
+    #[arg(long)]
+    fresh: bool,
     /// Print the result of the command as JSON.
     #[arg(long)]
     json: bool,
@@ -86,10 +101,10 @@ pub(crate) fn run(args: &StudyArgs) -> Result<(), Failure> {
     let real = real_input(args, &plans)?;
     let bar = Bar::new();
     let named = !args.names.is_empty() || !args.plan.is_empty();
-    let run = Run { quick: args.quick || !(named || args.full), real: &real, watch: &bar };
+    let quick = args.quick || !(named || args.full);
+    let run = Run { quick, real: &real, watch: &bar, journal: None };
     if !args.check.is_empty() {
-        check(&plans, &run);
-        return Ok(());
+        return check(args, &plans, &run);
     }
     for (i, plan) in plans.iter().enumerate() {
         let study = &plan.about().study;
@@ -97,15 +112,22 @@ pub(crate) fn run(args: &StudyArgs) -> Result<(), Failure> {
             return Err(Failure::new(2, format!("study {study:?} is given twice")));
         }
     }
-    write::check_place(&args.out).map_err(|error| Failure::new(2, error))?;
+    let folder = Folder::open(&args.out)?;
     watch_for_interrupts();
     let mut written = Vec::new();
-    let ran = run_all(args, &plans, &run, &bar, &mut written);
+    let ran = run_all(args, &folder, &plans, &run, &bar, &mut written);
     bar.0.finish_and_clear();
     // The studies that were finished have their page, whatever ended the run.
-    let index = if ran.is_ok() || !written.is_empty() { Some(index(&args.out)?) } else { None };
-    if let Some(index) = &index {
-        sum_up(args, &written, index);
+    if ran.is_ok() || !written.is_empty() {
+        let rendered = write::write_index(&folder)?;
+        warn_of(&rendered);
+        sum_up(args, &written, &rendered.index);
+    }
+    if ran.is_ok() {
+        // All is in the report: nothing is left to resume.
+        for one in &written {
+            let _ = std::fs::remove_file(&one.journal);
+        }
     }
     ran
 }
@@ -115,35 +137,91 @@ struct Written {
     study: String,
     directory: PathBuf,
     tally: Tally,
+    /// Points that a run before this one had measured, and all.
+    points: (u64, u64),
+    journal: PathBuf,
 }
 
 fn run_all(
     args: &StudyArgs,
+    folder: &Folder,
     plans: &Plans,
     run: &Run<'_>,
     bar: &Bar,
     written: &mut Vec<Written>,
 ) -> Result<(), Failure> {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(args.jobs.unwrap_or(0).into())
-        .build()
-        .map_err(|error| Failure::new(1, error))?;
-    for plan in plans {
-        let outcome = pool.install(|| plan.run(run))?;
-        let (result, host) = (&outcome.result, &outcome.host);
-        write::write_study(&args.out, result, host.as_ref())
+    // Before any work: a plan that cannot be run is not found out about after hours.
+    let threads: Result<Vec<u64>, Failure> =
+        plans.iter().map(|plan| threads(args, plan.as_ref(), run)).collect();
+    for (plan, threads) in plans.iter().zip(threads?) {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(usize::try_from(threads).unwrap_or(1))
+            .build()
             .map_err(|error| Failure::new(1, error))?;
+        let (journal, path) = journal(args, folder, plan.as_ref(), run, bar)?;
+        let run = Run { journal: Some(&journal), ..*run };
+        let outcome = pool.install(|| plan.run(&run))?;
+        let (result, host) = (&outcome.result, &outcome.host);
+        write::write_study(folder, result, host.as_ref())?;
+        let points = journal.counts();
         let tally = Tally::of(claims(&outcome));
         let directory = args.out.join(&result.study);
         bar.0.suspend(|| {
             if !args.json {
                 let (study, form) = (&result.study, form(result));
-                say!("{study:18} {form:14} {tally}   {}", directory.display());
+                let resumed = match points {
+                    (0, _) => String::new(),
+                    (resumed, all) => format!("resumed: {resumed} of {all} points   "),
+                };
+                say!("{study:18} {form:14} {tally}   {resumed}{}", directory.display());
             }
         });
-        written.push(Written { study: result.study.clone(), directory, tally });
+        let study = result.study.clone();
+        written.push(Written { study, directory, tally, points, journal: path });
     }
     Ok(())
+}
+
+/// Opens the journal of a study, and says what is in it.
+fn journal(
+    args: &StudyArgs,
+    folder: &Folder,
+    plan: &dyn ReadyStudy,
+    run: &Run<'_>,
+    bar: &Bar,
+) -> Result<(Journal, PathBuf), Failure> {
+    let study = &plan.about().study;
+    let key = plan.journal_key(run)?;
+    let path = folder.journal(study, &key);
+    for other in folder.journals(study)? {
+        if args.fresh {
+            std::fs::remove_file(&other)
+                .map_err(|error| Failure::new(1, format!("{}: {error}", other.display())))?;
+        } else if other != path {
+            bar.warn(&format!(
+                "{study}: {} is of another plan, seed or build and stays; --fresh removes it",
+                other.display()
+            ));
+        }
+    }
+    let (journal, begun) = Journal::open(&path, &key)?;
+    match begun {
+        Begun::Anew => {}
+        Begun::Resumed { points, cut_bytes } => {
+            let cut = match cut_bytes {
+                0 => String::new(),
+                bytes => format!("; {bytes} bytes at its end were no whole record"),
+            };
+            bar.warn(&format!(
+                "{study}: {points} points of a run that did not end are in its journal{cut}"
+            ));
+        }
+        Begun::Replaced => bar.warn(&format!(
+            "{}: not a journal of this plan, seed and build; begun anew",
+            path.display()
+        )),
+    }
+    Ok((journal, path))
 }
 
 fn claims(outcome: &Outcome) -> impl Iterator<Item = &Claim> {
@@ -156,18 +234,12 @@ fn form(result: &StudyResult) -> String {
     if result.n == 0 { form.to_owned() } else { format!("{form}, n = {}", result.n) }
 }
 
-fn index(out: &Path) -> Result<PathBuf, Failure> {
-    let (index, left_out) = write::write_index(out).map_err(|error| Failure::new(1, error))?;
-    for error in left_out {
-        warn(&error);
-    }
-    Ok(index)
-}
-
 /// Says what the page leaves out.
-fn warn(error: &ReportError) {
+pub(crate) fn warn_of(rendered: &Rendered) {
     use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "swath: left out of the page: {error}");
+    for error in &rendered.left_out {
+        let _ = writeln!(std::io::stderr(), "swath: left out of the page: {error}");
+    }
 }
 
 fn sum_up(args: &StudyArgs, written: &[Written], index: &Path) {
@@ -180,6 +252,7 @@ fn sum_up(args: &StudyArgs, written: &[Written], index: &Path) {
                     "study": one.study,
                     "results": one.directory.join("results.json").to_string_lossy(),
                     "verdicts": one.tally.to_json(),
+                    "points": { "all": one.points.1, "resumed": one.points.0 },
                 })
             })
             .collect();
@@ -213,28 +286,78 @@ fn list(plans: &Plans, json: bool) {
     }
 }
 
-/// Prints each plan's statements, and which of them its machine or load rules
-/// out.
-fn check(plans: &Plans, run: &Run<'_>) {
+/// Threads that the user, or the machine, has for a study.
+fn jobs(args: &StudyArgs) -> u64 {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    args.jobs.map_or_else(cores, u64::from)
+}
+
+fn limits(args: &StudyArgs) -> Limits {
+    let here = Limits::here();
+    Limits { memory_bytes: args.memory_limit.unwrap_or(here.memory_bytes), ..here }
+}
+
+/// Threads on which a study keeps within the limits.
+fn threads(args: &StudyArgs, plan: &dyn ReadyStudy, run: &Run<'_>) -> Result<u64, Failure> {
+    plan.threads_within(run, jobs(args), limits(args)).map_err(|error| Failure::new(2, error))
+}
+
+/// Prints each plan's statements, which of them its machine or load rules out, and the memory
+/// that it takes. A plan that takes more than it may is refused.
+fn check(args: &StudyArgs, plans: &Plans, run: &Run<'_>) -> Result<(), Failure> {
+    let mut checked = Vec::new();
     for plan in plans {
         let statements = plan.statements(run);
         let apart = statements.iter().filter(|(_, incomparable)| incomparable.is_some()).count();
         let (study, of) = (&plan.about().study, statements.len());
+        let threads = threads(args, plan.as_ref(), run)?;
+        let memory = plan.needs(run).memory_bytes(threads);
+        checked.push(json!({
+            "study": study,
+            "statements": of,
+            "not_comparable": apart,
+            "threads": threads,
+            "memory_bytes": memory,
+            "memory_limit_bytes": limits(args).memory_bytes,
+        }));
+        if args.json {
+            continue;
+        }
         say!("{study}: can be run; {of} statements, {apart} of them not comparable");
+        let s = if threads == 1 { "" } else { "s" };
+        say!("  takes up to {} MiB of memory on {threads} thread{s}", mib(memory));
         for (statement, incomparable) in &statements {
             if let Some(why) = incomparable {
                 say!("  not comparable: {statement} ({why})");
             }
         }
     }
+    if args.json {
+        say!("{}", json!({ "plans": checked }));
+    }
+    Ok(())
+}
+
+/// A number of bytes with its unit: 512MiB, 3GiB, or bytes alone.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[digits.len()..].trim_start() {
+        "" | "B" => 0,
+        "KiB" | "K" => 10,
+        "MiB" | "M" => 20,
+        "GiB" | "G" => 30,
+        other => return Err(format!("{other:?} is none of B, KiB, MiB and GiB")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{digits:?} is no number"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| "more than 2^64 bytes".to_owned())
 }
 
 fn plans(args: &StudyArgs) -> Result<Plans, Failure> {
     let files = if args.check.is_empty() { &args.plan } else { &args.check };
     if !files.is_empty() {
         let read = |path: &PathBuf| {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::new(2, format!("{}: {error}", path.display())))?;
+            let text =
+                whole::read_text(path, PLAN_BYTES_MAX).map_err(|error| Failure::new(2, error))?;
             registry::parse(&path.display().to_string(), &text)
                 .map_err(|error| Failure::new(2, error))
         };

@@ -133,3 +133,30 @@ fn completions_the_manual_and_the_version_name_the_program() {
     let (_, version, _) = run(room.path(), &["--version"]);
     assert_eq!(version, format!("swath {}\n", env!("CARGO_PKG_VERSION")));
 }
+
+#[test]
+fn a_plan_beyond_the_limit_is_refused_with_its_key_and_line() {
+    let room = tempfile::tempdir().unwrap();
+    let text = plan("pbs-fit").replace("frames = 262144", "frames = 16777216");
+    let line = text.lines().position(|line| line.starts_with("frames")).unwrap() + 1;
+    fs::write(room.path().join("large.toml"), text).unwrap();
+    let check = ["study", "--check", "large.toml", "--json", "--jobs", "2"];
+    let (code, said, _) = run(room.path(), &[&check[..], &["--memory-limit", "64GiB"]].concat());
+    let json: Value = serde_json::from_str(&said).unwrap();
+    let memory = json["plans"][0]["memory_bytes"].as_u64().unwrap();
+    assert_eq!((code, &json["plans"][0]["threads"]), (Some(0), &Value::from(2)));
+    // One point at a time where two are too many.
+    let less = (memory - 1).to_string();
+    let (_, said, _) = run(room.path(), &[&check[..], &["--memory-limit", &less]].concat());
+    let json: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(json["plans"][0]["threads"], 1);
+    for how in [&check[..], &["study", "--plan", "large.toml"]] {
+        let (code, _, said) = run(room.path(), &[how, &["--memory-limit", "128MiB"]].concat());
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(&format!("line {line}, aged.frames")), "{said}");
+        assert!(said.contains("the limit is 128"), "{said}");
+    }
+    assert!(!room.path().join("report/pbs-fit").exists());
+    let (code, _, said) = run(room.path(), &[&check[..], &["--memory-limit", "3 miles"]].concat());
+    assert!(code == Some(2) && said.contains("miles"), "{said}");
+}

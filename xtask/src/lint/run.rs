@@ -5,6 +5,7 @@ use cargo_metadata::Metadata;
 use xshell::{Shell, cmd};
 
 use crate::bench::BENCH;
+use crate::fuzz::FUZZ;
 use crate::header;
 use crate::lint::proof;
 use crate::lint::rules::{
@@ -37,7 +38,10 @@ const RULES: &[(&str, Rule)] = &[
 const WHERE_INSTALLED: &[(&str, &[&str])] = &[
     // Advisories are left out: they would want the network, and change from day to day.
     ("deny", &["check", "bans", "licenses", "sources"]),
-    ("semver-checks", &["--workspace", "--exclude", BENCH, "--exclude", "xtask"]),
+    (
+        "semver-checks",
+        &["--workspace", "--exclude", BENCH, "--exclude", FUZZ, "--exclude", "xtask"],
+    ),
 ];
 
 /// Checks format, rules, the C header, `no_std`, clippy and documentation, the quick ones first.

@@ -16,6 +16,7 @@ use crate::error::{BeginError, OutOfMemory};
 use crate::lock::Futex;
 use crate::options::Options;
 use crate::physical::page_map;
+use crate::process::canary::Canary;
 use crate::process::exit::thread_ends;
 use crate::process::fork::{before_fork, in_child, in_parent};
 use crate::process::state::{Process, begun, publish};
@@ -169,8 +170,10 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
         guard_segments: options.guard,
         ..BufferOptions::default()
     };
-    // SAFETY: the backing's units are those of the arena, which nothing else uses.
-    let pool = unsafe { BufferPool::new(NonNull::new(base)?, storage, backing, shape) }.ok()?;
+    // SAFETY: the backing's units are those of the arena, which nothing else uses; the tables were
+    // just mapped.
+    let pool =
+        unsafe { BufferPool::new_zeroed(NonNull::new(base)?, storage, backing, shape) }.ok()?;
     let [place] = mapped.table::<MaybeUninit<Process>>(1)? else { return None };
     let mut key = 0;
     // SAFETY: a key for this library.
@@ -178,7 +181,8 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
         return None;
     }
     let first_purge_ms = Process::now_ms().saturating_add(options.purge_delay_ms);
-    let process =
-        Process { pool, options, physical, key, first_purge_ms, shared: Mutex::new(None) };
+    let canary = options.canary.then(Canary::new);
+    let shared = Mutex::new(None);
+    let process = Process { pool, options, canary, physical, key, first_purge_ms, shared };
     Some(place.write(process))
 }

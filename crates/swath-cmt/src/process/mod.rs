@@ -8,6 +8,7 @@
 //! ```
 
 pub(crate) mod begin;
+pub(crate) mod canary;
 pub(crate) mod exit;
 pub(crate) mod fork;
 pub(crate) mod own;

@@ -8,7 +8,7 @@ use crate::process::state::Process;
 use crate::process::thread::{Local, Thread};
 use crate::process::words::{self, ENDED};
 
-/// Returns the thread's heap, if it has one and no quarantine.
+/// Returns the thread's heap, if it has one and is not hardened.
 #[inline(always)]
 pub(crate) fn own_heap() -> Option<ManuallyDrop<Local>> {
     let slot = NonNull::new(ptr::with_exposed_provenance_mut(words::heap()))?;
@@ -63,7 +63,7 @@ fn enter(process: &'static Process) -> Option<NonNull<Thread>> {
     unsafe { place.write(thread) };
     // SAFETY: written just now.
     let heap = unsafe { place.as_ref() };
-    let slot = (!heap.has_quarantine()).then(|| heap.heap.as_raw().expose_provenance().get());
+    let slot = (!heap.is_hardened()).then(|| heap.heap.as_raw().expose_provenance().get());
     words::set(place.as_ptr().expose_provenance(), slot.unwrap_or(0));
     // Only from now on: it may allocate.
     // SAFETY: the key was made before the process began.

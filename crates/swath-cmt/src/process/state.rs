@@ -1,19 +1,23 @@
 //! The process's one pool.
 
-use core::ptr;
+use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
 use lock_api::Mutex;
+use swath_pool::BufferFreeError;
 
 use crate::lock::Futex;
 use crate::options::Options;
+use crate::process::canary::{CANARY_BYTES, Canary};
 use crate::process::thread::{Pool, Thread};
 
 /// A pool, and what it was made with.
 pub(crate) struct Process {
     pub(crate) pool: Pool,
     pub(crate) options: Options,
+    /// The key of the canaries, if blocks have them.
+    pub(crate) canary: Option<Canary>,
     /// True if physical addresses are known.
     pub(crate) physical: bool,
     /// The key whose destructor ends a thread's heap.
@@ -56,8 +60,14 @@ impl Process {
         }
     }
 
+    /// Returns the bytes that the user of a block in use has.
+    pub(crate) fn usable_size(&self, block: NonNull<u8>) -> Result<usize, BufferFreeError> {
+        let room = if self.canary.is_some() { CANARY_BYTES } else { 0 };
+        Ok(self.pool.usable_size(block)?.saturating_sub(room))
+    }
+
     /// Makes the state of another thread.
     pub(crate) fn attach(&'static self) -> Option<Thread> {
-        Thread::new(self.pool.attach()?, self.options.quarantine as usize)
+        Thread::new(self.pool.attach()?, self.options.quarantine as usize, self.canary)
     }
 }

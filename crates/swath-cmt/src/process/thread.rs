@@ -4,9 +4,11 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::slice;
 
-use swath_pool::{BufferFreeError, BufferPool, LocalHeap};
+use swath_pool::{BufferFreeError, BufferPool, BufferResizeError, LocalHeap};
 
+use crate::error::{FreeError, OutOfMemory, ResizeError};
 use crate::lock::Futex;
+use crate::process::canary::{CANARY_BYTES, Canary};
 use crate::source::backing::Backing;
 
 /// The process's pool.
@@ -24,13 +26,15 @@ pub(crate) struct Thread {
     waiting: &'static mut [MaybeUninit<NonNull<u8>>],
     /// Number of blocks that waited so far.
     waited: usize,
+    /// The key of the canaries behind blocks; none without canaries.
+    canary: Option<Canary>,
     /// Number of calls that took the slow path.
     slow_calls: u32,
 }
 
 impl Thread {
     /// Makes the state of a thread with this heap; its quarantine holds so many blocks.
-    pub(crate) fn new(mut heap: Local, quarantine: usize) -> Option<Self> {
+    pub(crate) fn new(mut heap: Local, quarantine: usize, canary: Option<Canary>) -> Option<Self> {
         let waiting: &'static mut [_] = if quarantine == 0 {
             &mut []
         } else {
@@ -38,12 +42,67 @@ impl Thread {
             // SAFETY: a block of its own, long enough and aligned.
             unsafe { slice::from_raw_parts_mut(block.as_ptr().cast(), quarantine) }
         };
-        Some(Self { heap, waiting, waited: 0, slow_calls: 0 })
+        Some(Self { heap, waiting, waited: 0, canary, slow_calls: 0 })
     }
 
-    /// Returns true if freed blocks wait before they are free.
-    pub(crate) fn has_quarantine(&self) -> bool {
-        !self.waiting.is_empty()
+    /// Returns true if every call has to come here: freed blocks wait before they are free, or blocks
+    /// have canaries.
+    pub(crate) fn is_hardened(&self) -> bool {
+        !self.waiting.is_empty() || self.canary.is_some()
+    }
+
+    /// Allocates a block with its canary, if there are canaries, and says if it is zero.
+    pub(crate) fn allocate(&mut self, size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
+        let bytes = if self.canary.is_some() { size.checked_add(CANARY_BYTES)? } else { size };
+        let (block, zero) = self.heap.allocate_zeroable(bytes, align).ok()?;
+        self.mark(block);
+        Some((block, zero))
+    }
+
+    /// Writes the canary of a block that was just allocated, or resized.
+    fn mark(&self, block: NonNull<u8>) {
+        if let Some(canary) = self.canary
+            && let Ok(len_bytes) = self.heap.pool().usable_size(block)
+        {
+            // SAFETY: a block in use, whose last bytes nobody else has.
+            unsafe { canary.write(block, len_bytes) };
+        }
+    }
+
+    /// Checks the canary of a block in use.
+    fn look(&self, block: NonNull<u8>) -> Result<(), FreeError> {
+        let Some(canary) = self.canary else { return Ok(()) };
+        let len_bytes = self.heap.pool().usable_size(block)?;
+        // SAFETY: a block in use, as the pool says.
+        if unsafe { canary.is_intact(block, len_bytes) } {
+            Ok(())
+        } else {
+            Err(FreeError::Overrun { address: block.addr().get() })
+        }
+    }
+
+    /// Resizes a block, with its canary.
+    ///
+    /// # Safety
+    /// As for [`LocalHeap::resize`].
+    pub(crate) unsafe fn resize(
+        &mut self,
+        block: NonNull<u8>,
+        size: usize,
+        align: usize,
+    ) -> Result<NonNull<u8>, ResizeError> {
+        self.look(block)?;
+        let room = if self.canary.is_some() { CANARY_BYTES } else { 0 };
+        let bytes = size.checked_add(room).ok_or(OutOfMemory)?;
+        // SAFETY: as the caller says.
+        match unsafe { self.heap.resize(block, bytes, align) } {
+            Ok(block) => {
+                self.mark(block);
+                Ok(block)
+            }
+            Err(BufferResizeError::Free(error)) => Err(FreeError::from(error).into()),
+            Err(BufferResizeError::Allocate(_)) => Err(OutOfMemory.into()),
+        }
     }
 
     /// Counts a slow call, and returns true if it is time to look at the clock.
@@ -56,25 +115,27 @@ impl Thread {
     ///
     /// # Safety
     /// As for [`LocalHeap::free`].
-    pub(crate) unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
+    pub(crate) unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
         if self.waiting.is_empty() {
+            self.look(block)?;
             // SAFETY: as the caller says.
-            return unsafe { self.heap.free(block) };
+            return Ok(unsafe { self.heap.free(block) }?);
         }
         self.quarantine(block)
     }
 
     /// Lets the block wait, and frees the one that waited longest.
     #[cold]
-    fn quarantine(&mut self, block: NonNull<u8>) -> Result<(), BufferFreeError> {
+    fn quarantine(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
         let len = self.waiting.len();
         let usable = self.heap.pool().usable_size(block)?;
         let held = self.waited.min(len);
         // SAFETY: the first `held` were written.
         let same = |place: &MaybeUninit<NonNull<u8>>| unsafe { place.assume_init() } == block;
         if self.waiting[..held].iter().any(same) {
-            return Err(BufferFreeError::NotAllocated { address: block.addr().get() });
+            return Err(BufferFreeError::NotAllocated { address: block.addr().get() }.into());
         }
+        self.look(block)?;
         // A read after the free reads this.
         // SAFETY: the block is in use and its user has freed it.
         unsafe { block.write_bytes(0xDF, usable.min(4096)) };
@@ -84,7 +145,7 @@ impl Thread {
         place.write(block);
         self.waited += 1;
         // SAFETY: it was in use until it began to wait, and nothing uses it.
-        oldest.map_or(Ok(()), |oldest| unsafe { self.heap.free(oldest) })
+        Ok(oldest.map_or(Ok(()), |oldest| unsafe { self.heap.free(oldest) })?)
     }
 
     /// Frees all blocks that wait, and the ring.

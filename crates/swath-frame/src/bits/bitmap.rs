@@ -159,7 +159,7 @@ impl Bitmap {
         if new && index < self.head {
             return self.filled_one(storage, index);
         }
-        self.marked += usize::from(new);
+        self.marked = self.marked.wrapping_add(usize::from(new));
         let marks = &mut storage[self.upper[0] + (index >> 6)];
         let marks_were = *marks;
         *marks = marks_were | W::from(u64::from(new)) << (index & 63);
@@ -176,7 +176,7 @@ impl Bitmap {
         let now = was & !less;
         storage[self.at + index] = now;
         let gone = was != W::ZERO && now == W::ZERO && index != self.head;
-        self.marked -= usize::from(gone);
+        self.marked = self.marked.wrapping_sub(usize::from(gone));
         let marks = &mut storage[self.upper[0] + (index >> 6)];
         *marks &= !(W::from(u64::from(gone)) << (index & 63));
         if gone && *marks == W::ZERO {
@@ -267,7 +267,7 @@ impl Bitmap {
 
     #[inline]
     fn mark_one<W: Word>(&mut self, storage: &mut [W], mut index: usize) {
-        self.marked += 1;
+        self.marked = self.marked.wrapping_add(1);
         for start in self.upper() {
             let word = &mut storage[start + (index >> 6)];
             let was = *word;
@@ -283,7 +283,7 @@ impl Bitmap {
     /// to be.
     #[inline]
     fn unmark_one<W: Word>(&mut self, storage: &mut [W], mut index: usize) {
-        self.marked -= 1;
+        self.marked = self.marked.wrapping_sub(1);
         for start in self.upper() {
             let word = &mut storage[start + (index >> 6)];
             *word &= !(W::from(1) << (index & 63));
@@ -314,7 +314,7 @@ impl Bitmap {
             new -= usize::from(low == self.head || storage[self.at + low] != W::ZERO);
         }
         new -= usize::from(storage[self.at + high] != W::ZERO);
-        self.marked += new;
+        self.marked = self.marked.wrapping_add(new);
         self.mark(storage, low, high);
     }
 
@@ -365,7 +365,7 @@ impl Bitmap {
     /// Marks the words `low..=high` of level 0 as zero.
     #[inline(never)]
     fn unmark<W: Word>(&mut self, storage: &mut [W], mut low: usize, mut high: usize) {
-        self.marked -= high - low + 1;
+        self.marked = self.marked.wrapping_sub(high - low + 1);
         for start in self.upper() {
             let level = &mut storage[start..];
             clear(level, low, high - low + 1);
@@ -395,6 +395,20 @@ impl Bitmap {
         let word = self.head_word(storage)?;
         storage[self.at + self.head] = word & word.wrapping_sub(W::from(1));
         Some(self.head << 6 | word.trailing_zeros() as usize)
+    }
+
+    /// Removes the lowest number of the head word, if that holds one: the word's
+    /// index, the number's bit in it, and whether the set is empty now.
+    #[inline(always)]
+    pub(crate) fn pop_head<W: Word>(&mut self, storage: &mut [W]) -> Option<(usize, u32, bool)> {
+        let word = &mut storage[self.at + self.head];
+        let was = *word;
+        if was == W::ZERO {
+            return None;
+        }
+        let rest = was & was.wrapping_sub(W::from(1));
+        *word = rest;
+        Some((self.head, was.trailing_zeros(), rest == W::ZERO && self.marked == 1))
     }
 
     /// The lowest word that is not zero: it is the head from then on.
@@ -429,16 +443,21 @@ impl Bitmap {
     }
 
     /// Moves the head from a word of zeros to the lowest word that is not, if
-    /// there is one. On the way up from the old head its marks go, and the
-    /// first word in which another mark is left shows the way down.
+    /// there is one and the marks lead to it. On the way up from the old head its
+    /// marks go, and the first word in which another mark is left shows the way down.
     #[inline(never)]
     fn advance<W: Word>(&mut self, storage: &mut [W]) -> Option<W> {
         if self.marked == 1 {
             return None;
         }
-        self.marked -= 1;
-        self.head = self.after_head(storage);
-        Some(storage[self.at + self.head])
+        let head = self.after_head(storage);
+        let word = self.level(storage).get(head).copied().unwrap_or(W::ZERO);
+        if word == W::ZERO {
+            return None;
+        }
+        self.marked = self.marked.wrapping_sub(1);
+        self.head = head;
+        Some(word)
     }
 
     #[inline(always)]
@@ -456,13 +475,23 @@ impl Bitmap {
         self.head
     }
 
-    /// The first marked word of level 0 below word `index` of `level`.
+    /// The first marked word of level 0 below word `index` of `level`; no word's
+    /// index if a mark on the way leads to nothing.
     #[inline(always)]
     fn descend<W: Word>(&self, storage: &[W], level: usize, mut index: usize) -> usize {
         for &start in self.upper[..level.min(UPPER_MAX)].iter().rev() {
-            index = index << 6 | storage[start + index].trailing_zeros() as usize;
+            let word = storage.get(start + index).copied().unwrap_or(W::ZERO);
+            if word == W::ZERO {
+                return usize::MAX;
+            }
+            index = index << 6 | word.trailing_zeros() as usize;
         }
         index
+    }
+
+    #[inline(always)]
+    fn level<'s, W: Word>(&self, storage: &'s [W]) -> &'s [W] {
+        &storage[self.at..self.at + self.words]
     }
 
     /// The lowest number of the set that is `from` or more. O(L).
@@ -485,7 +514,8 @@ impl Bitmap {
             if word != W::ZERO {
                 index = index * 64 + word.trailing_zeros() as usize;
                 index = self.descend(storage, level, index);
-                let word = storage[self.at + index];
+                let word =
+                    self.level(storage).get(index).copied().filter(|&word| word != W::ZERO)?;
                 return Some(index * 64 + word.trailing_zeros() as usize);
             }
         }
@@ -500,18 +530,39 @@ impl Bitmap {
         // A head marked in vain is below every word that holds a one.
         let mut index = 0;
         for start in self.upper().rev().chain([self.at]) {
-            index = index * 64 + storage[start + index].ilog2() as usize;
+            let word = *storage.get(start + index)?;
+            if word == W::ZERO {
+                return None;
+            }
+            index = index * 64 + word.ilog2() as usize;
         }
         Some(index)
     }
 
-    /// The word `index` between the one before it and the one after it, which
-    /// are 0 beyond the ends.
+    /// The word `index`, if there is one, between the one before it and the one
+    /// after it, which are 0 beyond the ends.
     #[inline(always)]
-    pub(crate) fn around<W: Word>(&self, storage: &[W], index: usize) -> [W; 3] {
+    pub(crate) fn around<W: Word>(&self, storage: &[W], index: usize) -> Option<[W; 3]> {
         let level = &storage[self.at..self.at + self.words];
         let or_zero = |index: usize| level.get(index).copied().unwrap_or(W::ZERO);
-        [or_zero(index.wrapping_sub(1)), level[index], or_zero(index + 1)]
+        let word = *level.get(index)?;
+        Some([or_zero(index.wrapping_sub(1)), word, or_zero(index + 1)])
+    }
+
+    /// Makes the head word zero, though marks say that there is more: for a set
+    /// that is not to be used any more.
+    pub(crate) fn clear_head(&self, storage: &mut [u64]) {
+        storage[self.at + self.head] = 0;
+    }
+
+    /// Returns the number of words of level 0.
+    pub(crate) fn len_words(&self) -> usize {
+        self.words
+    }
+
+    /// Returns the place in the storage of the word that holds a number.
+    pub(crate) fn place(&self, number: usize) -> usize {
+        self.at + number / 64
     }
 
     /// Counts the numbers from `first` on that the set holds without a gap, up
@@ -577,27 +628,44 @@ impl Bitmap {
         start
     }
 
+    /// Finds the first mark that differs from the word below it: the place of the
+    /// marks' word in the storage. O(words).
+    pub(crate) fn wrong_mark(&self, storage: &[u64]) -> Option<usize> {
+        let (mut at, mut words, mut head) = (self.at, self.words, self.head);
+        for above in self.upper() {
+            let marks = |index: usize| storage[above + index / 64] >> (index % 64) & 1 == 1;
+            // The last word of marks has some that stand for no word.
+            let wrong = (0..words.next_multiple_of(64)).find(|&index| {
+                let ones = index < words && (storage[at + index] != 0 || index == head);
+                marks(index) != ones
+            });
+            if let Some(index) = wrong {
+                return Some(above + index / 64);
+            }
+            (at, words, head) = (above, words.div_ceil(64), head / 64);
+        }
+        // The marks are as they should be, the count of them is not: a word that
+        // was changed has been written over since.
+        let level = self.level(storage);
+        let ones = level.iter().filter(|&&word| word != 0).count();
+        let marked = ones + usize::from(level[self.head] == 0);
+        (self.marked != marked).then_some(self.at + self.head)
+    }
+
     /// Walks the invariants in O(words); the first that does not hold is named.
     pub fn check(&self, storage: &[u64]) -> Result<(), &'static str> {
         let level = &storage[self.at..self.at + self.words];
         if level[..self.head].iter().any(|&word| word != 0) {
             return Err("a word below the head of a bitmap is not zero");
         }
-        let (mut at, mut words, mut head) = (self.at, self.words, self.head);
         let ones = level.iter().filter(|&&word| word != 0).count();
         if self.marked != ones + usize::from(level[self.head] == 0) {
             return Err("the count of marked words of a bitmap is wrong");
         }
-        for above in self.upper() {
-            for index in 0..words {
-                let marked = storage[above + index / 64] >> (index % 64) & 1 == 1;
-                if marked != (storage[at + index] != 0 || index == head) {
-                    return Err("a mark of a bitmap differs from the word below it");
-                }
-            }
-            (at, words, head) = (above, words.div_ceil(64), head / 64);
+        match self.wrong_mark(storage) {
+            Some(_) => Err("a mark of a bitmap differs from the word below it"),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

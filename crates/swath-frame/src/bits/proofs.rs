@@ -116,6 +116,24 @@ fn bits_are_set_in_a_stretch() {
 }
 
 #[test]
+fn bits_are_set_where_all_are_clear() {
+    // A chunk is eight words: whole ones, and eight words less a bit at an end or at both.
+    let chunks = [(0, 64), (0, 512), (0, 1024), (1, 511), (0, 511), (1, 510)];
+    prove("bits/words.rs", stretches().step_by(3).chain(chunks), &[], |(first, count)| {
+        let mut before = [zero(); 16];
+        for (place, word) in [0, 1, 8].into_iter().zip(words()) {
+            before[place] = word;
+        }
+        let mut after = before;
+        let is_set = set_clear(&mut after, first, count);
+        agrees(is_set, !any(units(&before, first, first + count)), "all were clear");
+        let is_changed = |i: usize| is_set && i >= first && i < first + count;
+        let expected = |i: usize| if is_changed(i) { Bit::TRUE } else { unit(&before, i) };
+        claim(all((0..1024).map(|i| unit(&after, i).is(expected(i)))), "the stretch and no more");
+    });
+}
+
+#[test]
 fn bits_are_cleared_in_a_stretch() {
     prove("bits/words.rs", stretches(), &[], |(first, count)| {
         let before = words();

@@ -58,6 +58,42 @@ pub(crate) fn set<W: Word>(words: &mut [W], first: usize, count: usize) {
     }
 }
 
+/// Sets `count` bits, at least one, from bit `first` on, which have all to be clear:
+/// if not, nothing changes.
+#[inline]
+pub(crate) fn set_clear<W: Word>(words: &mut [W], first: usize, count: usize) -> bool {
+    let (low, high) = (first / 64, (first + count - 1) / 64);
+    let above = W::MAX << (first % 64);
+    let below = W::MAX >> (63 - (first + count - 1) % 64);
+    if low == high {
+        let (word, bits) = (&mut words[low], above & below);
+        let free = *word & bits == W::ZERO;
+        *word |= if free { bits } else { W::ZERO };
+        return free;
+    }
+    let words = &mut words[low..=high];
+    let (chunks, rest) = words.as_chunks_mut::<8>();
+    if above & below == W::MAX && rest.is_empty() {
+        let is_free =
+            |chunk: &[W; 8]| chunk.iter().fold(W::ZERO, |any, &word| any | word) == W::ZERO;
+        let free = chunks.iter_mut().position(|chunk| {
+            let free = is_free(chunk);
+            if free {
+                chunk.fill(W::MAX);
+            }
+            !free
+        });
+        chunks[..free.unwrap_or(0)].as_flattened_mut().fill(W::ZERO);
+        return free.is_none();
+    }
+    let ends = words[0] & above | words[high - low] & below;
+    if ends != W::ZERO || words[1..high - low].iter().any(|&word| word != W::ZERO) {
+        return false;
+    }
+    set(words, first % 64, count);
+    true
+}
+
 /// Clears `count` bits, at least one, from bit `first` on.
 #[inline]
 pub(crate) fn clear<W: Word>(words: &mut [W], first: usize, count: usize) {

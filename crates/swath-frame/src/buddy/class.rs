@@ -11,6 +11,9 @@ pub struct Class {
     /// A multiple of 64, so that the units of a parent share a word wherever
     /// they fit into one.
     pub(crate) base: u64,
+    /// The first of the units that lie wholly in the span, and their number.
+    pub(crate) first: u64,
+    pub(crate) count: u64,
     /// The place in the storage at which the word of unit 0 would stand, as far
     /// below the word of unit `base` as it is; wraps.
     pub(crate) origin: usize,
@@ -22,8 +25,22 @@ pub struct Class {
 }
 
 impl Class {
-    pub(crate) const NONE: Self =
-        Self { free: Bitmap::none(), base: 0, origin: 0, twins: 0, node_max: 0, granularity: 0 };
+    pub(crate) const NONE: Self = Self {
+        free: Bitmap::none(),
+        base: 0,
+        first: 0,
+        count: 0,
+        origin: 0,
+        twins: 0,
+        node_max: 0,
+        granularity: 0,
+    };
+
+    /// Returns true if a unit (its absolute number) lies wholly in the span.
+    #[inline(always)]
+    pub(crate) fn spans(&self, unit: u64) -> bool {
+        unit.wrapping_sub(self.first) < self.count
+    }
 
     /// Returns the place in the storage of the word of a unit (its absolute
     /// number).

@@ -11,27 +11,64 @@ use crate::allocator::{FrameAllocateError, FrameFreeError};
 use crate::bits::words::{self, ones, ones_across, pair};
 use crate::buddy::rule::Rule;
 use crate::buddy::state::State;
+use crate::hardening::Hardening;
 
-impl<R: Rule> State<R> {
+impl<R: Rule, H: Hardening> State<R, H> {
     #[inline(always)]
     pub(crate) fn allocate_frame(&mut self, s: &mut [u64]) -> Option<Pfn> {
         if R::INDEXED {
             return self.allocate_node(s, 1).map(|block| block.start);
         }
-        if self.nonempty & 1 == 0 {
+        // In the checked tier the head word says it, which is zero where it has
+        // stopped: so the test of the frame's other word costs nothing more.
+        if !H::CHECKED && self.nonempty & 1 == 0 {
             return self.allocate_split(s);
         }
-        let frame = self.pop(s, 0)?;
-        Some(self.taken_one(s, frame))
+        let Some((index, bit, is_last)) = self.classes[0].free.pop_head(s) else {
+            return self.allocate_beyond(s);
+        };
+        if is_last {
+            return self.allocate_last(s, index, bit);
+        }
+        self.taken_one(s, index, bit)
     }
 
-    /// Notes that a free frame, in no class now, is allocated.
-    #[inline(always)]
-    fn taken_one(&mut self, s: &mut [u64], frame: u64) -> Pfn {
+    /// Allocates the frame that was the last of class 0.
+    #[inline(never)]
+    fn allocate_last(&mut self, s: &mut [u64], index: usize, bit: u32) -> Option<Pfn> {
+        self.nonempty &= !1;
+        self.taken_one(s, index, bit)
+    }
+
+    /// Allocates the first frame of class 0, which is not in the head word.
+    #[inline(never)]
+    fn allocate_beyond(&mut self, s: &mut [u64]) -> Option<Pfn> {
+        if H::CHECKED && self.nonempty & 1 == 0 {
+            return self.allocate_split(s);
+        }
+        let Some(frame) = self.pop(s, 0) else {
+            if H::CHECKED {
+                self.lost(s);
+            }
+            return None;
+        };
         let at = self.frame(frame);
-        s[at >> 6] |= 1 << (at & 63);
+        self.taken_one(s, at >> 6, at as u32 & 63)
+    }
+
+    /// Notes that the free frame of a bit of a word, in no class now, is allocated.
+    #[inline(always)]
+    fn taken_one(&mut self, s: &mut [u64], index: usize, bit: u32) -> Option<Pfn> {
+        let frame = self.classes[0].base + ((index as u64) << 6 | u64::from(bit));
+        let word = &mut s[index];
+        let now = *word | 1 << bit;
+        if H::CHECKED && now == *word {
+            self.stop_at(s, 0, frame, index);
+            return None;
+        }
+        *word = now;
         self.free -= 1;
-        Pfn::new(frame)
+        Some(Pfn::new(frame))
     }
 
     /// Takes the lowest unit of class `i` out of it.
@@ -50,10 +87,17 @@ impl<R: Rule> State<R> {
     #[inline(never)]
     fn allocate_split(&mut self, s: &mut [u64]) -> Option<Pfn> {
         if self.nonempty == 0 {
+            let _ = self.starved(s);
             return None;
         }
         let i = self.nonempty.trailing_zeros() as usize;
-        let mut unit = self.pop(s, i)?;
+        let popped = self.pop(s, i).filter(|&unit| !H::CHECKED || self.classes[i].spans(unit));
+        let Some(mut unit) = popped else {
+            if H::CHECKED {
+                self.lost(s);
+            }
+            return None;
+        };
         for class in self.classes[..i].iter_mut().rev() {
             unit <<= self.granularity;
             let at = (unit - class.base) as usize;
@@ -66,23 +110,51 @@ impl<R: Rule> State<R> {
             }
         }
         self.nonempty |= (1 << i) - 1;
-        Some(self.taken_one(s, unit))
+        let at = self.frame(unit);
+        self.taken_one(s, at >> 6, at as u32 & 63)
     }
 
     #[inline(always)]
     pub(crate) fn free_frame(&mut self, s: &mut [u64], frame: Pfn) -> Result<(), FrameFreeError> {
-        let at = frame.raw().wrapping_sub(self.classes[0].base);
-        let (index, bit) = (at >> 6, 1 << (at & 63));
-        if index >= self.allocated_words as u64 || s[index as usize] & bit == 0 {
-            return Err(self.refuse(s, frame));
-        }
-        let index = index as usize;
+        let Some((index, bit)) = self.allocated_bit(s, frame) else {
+            let extent = Extent::new(frame, 1);
+            return if H::CHECKED {
+                self.free_extent(s, extent)
+            } else {
+                Err(self.refuse(s, frame))
+            };
+        };
         s[index] ^= bit;
         self.free += 1;
         if !self.join(s, index, bit) {
             self.complete(s, index, frame.raw());
         }
         Ok(())
+    }
+
+    /// Returns the word and the bit of an allocated frame; in the checked tier only
+    /// in the whole words of the largest area.
+    #[inline(always)]
+    fn allocated_bit(&self, s: &[u64], frame: Pfn) -> Option<(usize, u64)> {
+        let solid = &self.areas.solid;
+        let base = if H::CHECKED { solid.start.raw() } else { self.classes[0].base };
+        let at = frame.raw().wrapping_sub(base);
+        let (index, bit) = (at >> 6, 1 << (at & 63));
+        let inside =
+            if H::CHECKED { at < solid.count } else { index < self.allocated_words as u64 };
+        if !inside {
+            return None;
+        }
+        let index = index as usize + if H::CHECKED { self.solid_word } else { 0 };
+        (s[index] & bit != 0).then_some((index, bit))
+    }
+
+    /// Returns true if a frame is not in the whole words of the largest area, where
+    /// what is allocated is no hole.
+    #[inline(always)]
+    fn is_beside(&self, frame: Pfn) -> bool {
+        let solid = &self.areas.solid;
+        frame.raw().wrapping_sub(solid.start.raw()) >= solid.count
     }
 
     /// Adds to class 0 the frames that `bits` marks in word `index`, unless
@@ -188,7 +260,12 @@ impl<R: Rule> State<R> {
         }
         let at = extent.start.raw().wrapping_sub(self.classes[0].base);
         let (index, low) = (at >> 6, at & 63);
-        if index >= self.allocated_words as u64 || extent.count.wrapping_sub(1) >= 64 - low {
+        let outside = if H::CHECKED {
+            self.is_beside(extent.start)
+        } else {
+            index >= self.allocated_words as u64
+        };
+        if outside || extent.count.wrapping_sub(1) >= 64 - low {
             return self.free_extent(s, extent);
         }
         let (index, bits) = (index as usize, ones::<u64>(extent.count as usize) << low);
@@ -214,7 +291,13 @@ impl<R: Rule> State<R> {
     fn free_across(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FrameFreeError> {
         let at = extent.start.raw().wrapping_sub(self.classes[0].base);
         let (index, from) = (at >> 6, (at & 63) as usize);
-        if index >= self.allocated_words as u64 - 1 || extent.count.wrapping_sub(1) >= 64 {
+        let outside = if H::CHECKED {
+            self.is_beside(extent.start)
+                || self.is_beside(Pfn::new(extent.start.raw().wrapping_add(64)))
+        } else {
+            index >= self.allocated_words as u64 - 1
+        };
+        if outside || extent.count.wrapping_sub(1) >= 64 {
             return self.free_extent(s, extent);
         }
         let (at, index, count) = (at as usize, index as usize, extent.count as usize);
@@ -264,7 +347,8 @@ impl<R: Rule> State<R> {
     #[inline(always)]
     fn allocate_fitting(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
         let higher = self.last > 0 && frames_max >> self.granularity != 0;
-        if higher || frames_max.wrapping_sub(1) >= 64 {
+        let stopped = H::CHECKED && self.nonempty == 0;
+        if stopped || higher || frames_max.wrapping_sub(1) >= 64 {
             return None;
         }
         let (class, count) = (&mut self.classes[0], frames_max as usize);
@@ -274,6 +358,15 @@ impl<R: Rule> State<R> {
             return None;
         }
         let bits = ones_across(count, at & 63);
+        if H::CHECKED {
+            let [low, high] = class.free.two(s, index);
+            let missing = !low & bits[0] | !high & bits[1];
+            if missing | s[index] & bits[0] | s[index + 1] & bits[1] != 0 {
+                let frame = class.base + at as u64;
+                self.stop_at(s, 0, frame, index);
+                return None;
+            }
+        }
         class.free.lower_any(s, index, bits[0]);
         class.free.lower_any(s, index + 1, bits[1]);
         self.rule.removed_first(s, 0, class, at, len, count);
@@ -309,6 +402,11 @@ impl<R: Rule> State<R> {
         };
         let count = frames_max.min(node as u64);
         let bits = ones::<u64>(count as usize) << low;
+        if H::CHECKED && s[index] & bits != 0 {
+            let frame = class.base + at as u64;
+            self.stop_at(s, 0, frame, index);
+            return None;
+        }
         class.free.lower(s, index, word & !bits);
         if class.free.is_empty(s) {
             self.nonempty &= !1;
@@ -338,6 +436,12 @@ impl<R: Rule> State<R> {
         if !class.free.leave_head(s, next) {
             return None;
         }
+        if H::CHECKED && s[index] >> (at & 63) | s[index + 1] & next != 0 {
+            let frame = class.base + at as u64;
+            self.stop_at(s, 0, frame, index);
+            return None;
+        }
+        let class = &mut self.classes[0];
         s[index] |= u64::MAX << (at & 63);
         s[index + 1] |= next;
         if class.free.is_empty(s) {
@@ -364,6 +468,9 @@ impl<R: Rule> State<R> {
         let mut rest = count_frames;
         while rest > 0 {
             let Some(block) = self.allocate_block(s, rest) else {
+                if H::CHECKED {
+                    return Err(FrameAllocateError::Corrupt(self.lost(s)));
+                }
                 debug_assert!(false, "a free frame that no block holds");
                 return Err(FrameAllocateError::OutOfFrames {
                     wanted: count_frames,

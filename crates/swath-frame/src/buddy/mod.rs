@@ -12,6 +12,7 @@ pub(crate) mod class;
 pub mod config;
 pub(crate) mod fast_path;
 pub mod page_buddy;
+pub(crate) mod plausible;
 pub mod quick_fit;
 pub mod rule;
 pub(crate) mod state;

@@ -58,12 +58,14 @@ use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::buddy::config::BuddyConfig;
 use crate::buddy::rule::{HeadOfList, Rule};
 use crate::buddy::state::State;
+use crate::hardening::{Checked, Hardening, Trusting, WordFault};
 use crate::map::MemoryMap;
 
 /// The frame allocator of the PBS paper, with the list orders of a
 /// [`BuddyConfig`] and the choice of nodes of a [`Rule`].
 ///
-/// `W` is where the state lives: any owner of a slice of words.
+/// `W` is where the state lives: any owner of a slice of words. `H` is the tier of
+/// [checks](crate::hardening) of these words; the default makes none.
 ///
 /// Invariants, all walked by [`check`](Self::check):
 /// * a frame is free, allocated or a hole: it has at most one of its bit in
@@ -72,7 +74,7 @@ use crate::map::MemoryMap;
 ///   while a unit of a higher class around it is;
 /// * `nonempty` has the bit of each class that has a free unit;
 /// * `free` is the number of free frames, and `total - free` bits of
-///   `allocated` are set.
+///   `allocated` are set; in the checked tier those of holes are set, too.
 ///
 /// # Examples
 /// The six frames from 16 on, and a request for five (Fig. 5):
@@ -99,16 +101,16 @@ use crate::map::MemoryMap;
 /// assert_eq!(blocks, [Extent::new(Pfn::new(16), 4), Extent::new(Pfn::new(20), 1)]);
 /// ```
 #[derive(Clone, Debug)]
-pub struct PageBuddy<W, R = HeadOfList> {
+pub struct PageBuddy<W, R = HeadOfList, H = Trusting> {
     storage: W,
-    state: State<R>,
+    state: State<R, H>,
 }
 
-impl<W: DerefMut<Target = [u64]>, R: Rule> PageBuddy<W, R> {
+impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageBuddy<W, R, H> {
     /// Counts the words of storage that the frames of `map` need; `usize::MAX`
     /// if they cannot be addressed. O(C).
     pub fn storage_words(map: &MemoryMap<'_>, config: BuddyConfig) -> usize {
-        State::<R>::storage_words(map, config)
+        State::<R, H>::storage_words(map, config)
     }
 
     /// An allocator for the frames of `map`, all of them free. Overwrites
@@ -170,7 +172,24 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> PageBuddy<W, R> {
     }
 }
 
-impl<W: DerefMut<Target = [u64]>, R: Rule> FrameAllocator for PageBuddy<W, R> {
+impl<W: DerefMut<Target = [u64]>, R: Rule> PageBuddy<W, R, Checked> {
+    /// Returns the contradiction at which the allocator has stopped, for the calls
+    /// that have no error to tell it. O(1).
+    pub fn fault(&self) -> Option<WordFault> {
+        self.state.fault
+    }
+
+    /// Compares all words with each other: finds what [`fault`](Self::fault) will
+    /// be, before a call meets it. O(words·C).
+    ///
+    /// # Errors
+    /// The word that is at fault.
+    pub fn find_fault(&self) -> Result<(), WordFault> {
+        self.state.find_fault(&self.storage)
+    }
+}
+
+impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> FrameAllocator for PageBuddy<W, R, H> {
     /// The body of Fig. 4's outer loop. From the highest order that is not
     /// larger than `frames_max` downwards (line 4), the first list counts that
     /// has a node or has one above it (line 5). Where it is empty, the nearest

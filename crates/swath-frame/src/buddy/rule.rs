@@ -83,6 +83,9 @@ pub trait Rule: Clone + core::fmt::Debug + sealed::Sealed {
         wanted: usize,
     ) -> Option<(usize, usize)>;
     /// The first broken invariant of class `i`.
+    /// Finds a word of class `i`'s part of the storage that is wrong, by its place.
+    #[doc(hidden)]
+    fn find_fault(&self, storage: &[u64], i: usize, class: &Class) -> Result<(), usize>;
     #[doc(hidden)]
     fn check(&self, storage: &[u64], i: usize, class: &Class) -> Result<(), &'static str>;
 }
@@ -146,6 +149,10 @@ impl Rule for HeadOfList {
         self.pick(storage, i, class, wanted)
     }
 
+    fn find_fault(&self, _: &[u64], _: usize, _: &Class) -> Result<(), usize> {
+        Ok(())
+    }
+
     fn check(&self, _: &[u64], _: usize, _: &Class) -> Result<(), &'static str> {
         Ok(())
     }
@@ -189,6 +196,8 @@ struct Runs {
     /// 2^64 / words, rounded up, to divide by `words`: exact for numbers below
     /// 2^64 / words, and units are fewer than 2^32 and bins than 2^10.
     reciprocal: u64,
+    /// The bin of the longest runs.
+    longest: usize,
     /// A word for each of them: the lower half is the length of the long run
     /// that starts there, the upper half that of the long run that ends there.
     tags: usize,
@@ -240,7 +249,8 @@ const fn tag_words(units: u64, node_max: u64) -> u64 {
 }
 
 impl Runs {
-    const NONE: Self = Self { starts: Bitmap::none(), words: 0, reciprocal: 0, tags: 0 };
+    const NONE: Self =
+        Self { starts: Bitmap::none(), words: 0, reciprocal: 0, longest: 0, tags: 0 };
 
     /// The length of the run that starts with unit `first`; 0 if it is not
     /// free. O(1).
@@ -264,19 +274,22 @@ impl Runs {
     /// The length of the long run that starts in the word of unit `first`.
     #[inline(always)]
     fn start_tag(&self, storage: &[u64], first: usize) -> usize {
-        (storage[self.tags + first / 64] & TAG) as usize
+        let len = (storage[self.tags + first / 64] & TAG) as usize;
+        // A tag that cannot be, in an allocator whose words were changed.
+        len.clamp(LONG, LONG.max(self.words * 64 - first))
     }
 
     /// The length of the long run whose last unit is the one before `past`.
     #[inline(always)]
     fn end_tag(&self, storage: &[u64], past: usize) -> usize {
-        (storage[self.tags + (past - 1) / 64] >> 32) as usize
+        let len = (storage[self.tags + (past - 1) / 64] >> 32) as usize;
+        len.clamp(LONG, LONG.max(past))
     }
 
     /// Notes the run of `len` units from `first` on.
     #[inline(always)]
     fn note(&mut self, storage: &mut [u64], first: usize, len: usize) {
-        let bin = bin(len);
+        let bin = bin(len).min(self.longest);
         if len >= LONG {
             let tag = &mut storage[self.tags + first / 64];
             *tag = *tag & !TAG | len as u64;
@@ -291,7 +304,7 @@ impl Runs {
     /// after all that there are have been noted.
     #[inline(always)]
     fn forget(&mut self, storage: &mut [u64], class: &Class, first: usize, len: usize) {
-        let (bin, word) = (bin(len), first / 64);
+        let (bin, word) = (bin(len).min(self.longest), first / 64);
         if self.find(storage, class, bin, word).is_none() {
             let number = bin * self.words + word;
             self.starts.lower_any(storage, number / 64, 1 << (number % 64));
@@ -308,7 +321,7 @@ impl Runs {
         bin_: usize,
         index: usize,
     ) -> Option<(usize, usize)> {
-        let [before, word, after] = class.free.around(storage, index);
+        let [before, word, after] = class.free.around(storage, index)?;
         let starts = word & !(word << 1 | before >> 63);
         if bin_ >= LONG - 1 {
             // It reaches the end of the word.
@@ -347,9 +360,7 @@ impl Runs {
     #[inline(always)]
     fn found(&self, storage: &[u64], class: &Class, number: usize) -> Option<(usize, usize)> {
         let bin = self.bin_of(number);
-        let run = self.find(storage, class, bin, number - bin * self.words);
-        debug_assert!(run.is_some(), "the index names a run that there is not");
-        run
+        self.find(storage, class, bin, number - bin * self.words)
     }
 }
 
@@ -382,7 +393,8 @@ impl Rule for BestFit {
         storage[tags..tags + tag_words(units, node_max) as usize].fill(0);
         let starts = Bitmap::new(storage, at, numbers);
         let reciprocal = u64::MAX / words + 1;
-        self.runs[i] = Runs { starts, words: words as usize, reciprocal, tags };
+        let longest = (numbers / words - 1) as usize;
+        self.runs[i] = Runs { starts, words: words as usize, reciprocal, longest, tags };
     }
 
     #[inline]
@@ -414,9 +426,9 @@ impl Rule for BestFit {
         let mut after = class.free.ones_from(storage, high);
         if before + count + after >= LONG {
             if before == 0 {
-                after = runs.start_tag(storage, low) - count;
+                after = runs.start_tag(storage, low).saturating_sub(count);
             } else if after == 0 {
-                before = runs.end_tag(storage, high) - count;
+                before = runs.end_tag(storage, high).saturating_sub(count).min(low);
             } else {
                 // Only an aligned request without a list of its own.
                 before = low - class.free.run_start(storage, low);
@@ -483,6 +495,42 @@ impl Rule for BestFit {
         let bin = runs.bin_of(runs.starts.last(storage)?);
         let number = runs.starts.next(storage, bin * runs.words)?;
         runs.found(storage, class, number)
+    }
+
+    fn find_fault(&self, storage: &[u64], i: usize, class: &Class) -> Result<(), usize> {
+        let runs = &self.runs[i];
+        if runs.words == 0 {
+            return Ok(());
+        }
+        if let Some(word) = runs.starts.wrong_mark(storage) {
+            return Err(word);
+        }
+        let mut from = 0;
+        while let Some(first) = class.free.next(storage, from) {
+            let len = class.free.run(storage, first, usize::MAX);
+            let number = bin(len) * runs.words + first / 64;
+            if !runs.starts.contains(storage, number) {
+                return Err(runs.starts.place(number));
+            }
+            if len >= LONG {
+                if (storage[runs.tags + first / 64] & TAG) as usize != len {
+                    return Err(runs.tags + first / 64);
+                }
+                if (storage[runs.tags + (first + len - 1) / 64] >> 32) as usize != len {
+                    return Err(runs.tags + (first + len - 1) / 64);
+                }
+            }
+            from = first + len;
+        }
+        let mut from = 0;
+        while let Some(number) = runs.starts.next(storage, from) {
+            let bin = runs.bin_of(number);
+            if runs.find(storage, class, bin, number - bin * runs.words).is_none() {
+                return Err(runs.starts.place(number));
+            }
+            from = number + 1;
+        }
+        Ok(())
     }
 
     fn check(&self, storage: &[u64], i: usize, class: &Class) -> Result<(), &'static str> {

@@ -4,20 +4,24 @@
 //! Numbers of units are absolute here (a unit of order o is frame >> o), and a
 //! class subtracts its base where it meets its bitmap.
 
+use core::marker::PhantomData;
+
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::BuildError;
 use crate::allocator::{FrameAllocateError, FrameFreeError};
+use crate::areas::Areas;
 use crate::bits::bitmap::Bitmap;
-use crate::bits::words::{all_set, clear, first_clear, ones, set};
+use crate::bits::words::{all_set, clear, first_clear, ones, set, set_clear};
 use crate::buddy::class::Class;
 use crate::buddy::config::{BuddyConfig, CLASSES_MAX};
 use crate::buddy::rule::Rule;
+use crate::hardening::{Hardening, Table, WordFault};
 use crate::map::MemoryMap;
 
 /// Everything but the words.
 #[derive(Clone, Debug)]
-pub(crate) struct State<R> {
+pub(crate) struct State<R, H> {
     pub(crate) classes: [Class; CLASSES_MAX],
     /// The top class.
     pub(crate) last: usize,
@@ -36,6 +40,13 @@ pub(crate) struct State<R> {
     total: u64,
     pub(crate) free: u64,
     pub(crate) rule: R,
+    /// In the checked tier, the areas, after the classes in the storage.
+    pub(crate) areas: Areas,
+    /// The word of the bitmap of allocated frames for the first of its whole words.
+    pub(crate) solid_word: usize,
+    /// The contradiction at which the checked tier stopped.
+    pub(crate) fault: Option<WordFault>,
+    hardening: PhantomData<H>,
 }
 
 /// Free units of class `i` to take from: `len` of them, from the bitmap's
@@ -70,11 +81,12 @@ fn allocated_words(span: Extent) -> u64 {
     (span.end().raw() - (span.start.raw() & !63)).div_ceil(64)
 }
 
-impl<R: Rule> State<R> {
+impl<R: Rule, H: Hardening> State<R, H> {
     pub(crate) fn storage_words(map: &MemoryMap<'_>, config: BuddyConfig) -> usize {
         let words = (0..config.classes())
             .fold(allocated_words(map.span()), |at, i| layout::<R>(map.span(), config, i, at).end);
-        usize::try_from(words).unwrap_or(usize::MAX)
+        let areas = if H::CHECKED { Areas::storage_words(map) } else { 0 };
+        usize::try_from(words.saturating_add(areas)).unwrap_or(usize::MAX)
     }
 
     /// All frames of `map` allocated, and `s` overwritten.
@@ -106,6 +118,10 @@ impl<R: Rule> State<R> {
             total: map.total_frames(),
             free: 0,
             rule: R::new(),
+            areas: Areas::NONE,
+            solid_word: 0,
+            fault: None,
+            hardening: PhantomData,
         };
         let mut at = allocated_words(span);
         for i in 0..config.classes() {
@@ -113,9 +129,13 @@ impl<R: Rule> State<R> {
             if !R::can_index(units) {
                 return Err(BuildError::Span { frames: span.count });
             }
+            let order = i as u32 * config.granularity;
+            let first = (span.start.raw() + ((1 << order) - 1)) >> order;
             state.classes[i] = Class {
                 free: Bitmap::new(s, at as usize, units),
                 base,
+                first,
+                count: (span.end().raw() >> order).saturating_sub(first),
                 origin: (at as usize).wrapping_sub((base >> 6) as usize),
                 twins: if i < config.last { u64::MAX } else { 0 },
                 node_max: usize::try_from(config.node_max(i)).unwrap_or(usize::MAX),
@@ -124,6 +144,14 @@ impl<R: Rule> State<R> {
             let node_max = config.node_max(i);
             state.rule.add_class(s, i, rule_at as usize, units, node_max);
             at = end;
+        }
+        if H::CHECKED {
+            // Holes are what is allocated for ever.
+            s[..state.allocated_words].fill(u64::MAX);
+            state.areas = Areas::new(map, s, at as usize);
+            let solid = state.areas.solid.start.raw();
+            state.solid_word = (solid.saturating_sub(state.classes[0].base) / 64) as usize;
+            return Ok(state);
         }
         let allocated = &mut s[..state.allocated_words];
         allocated.fill(0);
@@ -135,8 +163,14 @@ impl<R: Rule> State<R> {
 
     /// Makes all frames of `map` free; all are allocated so far.
     pub(crate) fn free_all(&mut self, map: &MemoryMap<'_>, s: &mut [u64]) {
-        s[..self.allocated_words].fill(0);
+        if !H::CHECKED {
+            s[..self.allocated_words].fill(0);
+        }
         for area in map.areas() {
+            if H::CHECKED {
+                let at = self.frame(area.start.raw());
+                clear(&mut s[..self.allocated_words], at, area.count as usize);
+            }
             self.release(s, area.start.raw(), area.end().raw());
         }
         self.free = self.total;
@@ -157,7 +191,9 @@ impl<R: Rule> State<R> {
     pub(crate) fn is_allocated(&self, s: &[u64], frame: Pfn) -> bool {
         self.span.contains(frame) && {
             let at = self.frame(frame.raw());
-            s[at / 64] >> (at % 64) & 1 == 1
+            let (start, end) = (frame.raw(), frame.raw() + 1);
+            let is_mine = !H::CHECKED || self.areas.first_foreign(s, start, end) == Ok(None);
+            is_mine && s[at / 64] >> (at % 64) & 1 == 1
         }
     }
 
@@ -349,6 +385,9 @@ impl<R: Rule> State<R> {
         if extent.is_empty() {
             return Err(FrameFreeError::Empty);
         }
+        if H::CHECKED && !self.is_solid(extent) {
+            self.refusal(s, extent)?;
+        }
         if self.free_unit(s, extent) {
             return Ok(());
         }
@@ -364,6 +403,9 @@ impl<R: Rule> State<R> {
         if !all_set(allocated, at, inside)
             && let Some(bad) = first_clear(allocated, at, inside)
         {
+            if H::CHECKED {
+                self.refusal(s, extent)?;
+            }
             let frame = Pfn::new(self.classes[0].base + bad as u64);
             return Err(self.refuse(s, frame));
         }
@@ -379,26 +421,36 @@ impl<R: Rule> State<R> {
     #[inline(never)]
     pub(crate) fn allocate_node(&mut self, s: &mut [u64], frames_max: u64) -> Option<Extent> {
         if frames_max == 0 || self.nonempty == 0 {
+            let _ = frames_max > 0 && self.starved(s).is_some();
             return None;
         }
         let g = self.granularity;
         let fitting = ((frames_max.ilog2() / g) as usize).min(self.last);
         // In BBS a block is a power of two.
         let frames_max = if g == 1 { 1 << fitting } else { frames_max };
-        let Choice { i, at, len } = self.choose(s, fitting, frames_max)?;
+        let Some(Choice { i, at, len }) = self.choose(s, fitting, frames_max) else {
+            if H::CHECKED {
+                self.lost(s);
+            }
+            return None;
+        };
 
         let order = i as u32 * g;
-        let class = &mut self.classes[i];
-        let unit = class.base + at as u64;
+        let unit = self.classes[i].base + at as u64;
         let start = unit << order;
         let end = start + ((len as u64) << order).min(frames_max);
         let broken = ((end - 1) >> order) + 1;
         let count = (broken - unit) as usize;
+        if H::CHECKED && !self.spans(start, broken << order) {
+            self.stop(s, Table::Free { order }, self.classes[i].word_at(unit));
+            return None;
+        }
+        let class = &mut self.classes[i];
         class.free.remove(s, at, count);
         self.rule.removed_first(s, i, class, at, len, count);
         self.note_empty(s, i);
         self.give_back(s, end, broken << order);
-        Some(self.taken(s, start, end))
+        self.taken(s, start, end, i)
     }
 
     /// Chooses what to take for a request of `frames_max` frames, if any frame
@@ -451,27 +503,44 @@ impl<R: Rule> State<R> {
         let from = below + usize::from(!listed);
         let above = self.nonempty >> from;
         let start = if !R::INDEXED && listed && above & 1 == 1 {
-            self.pop(s, below).map(|unit| unit << k)
+            let popped = self.pop(s, below);
+            popped
+                .filter(|&unit| !H::CHECKED || self.classes[below].spans(unit))
+                .map(|unit| unit << k)
         } else if above != 0 {
             let i = from + above.trailing_zeros() as usize;
             let class = &mut self.classes[i];
-            class.free.first(s).map(|at| class.base + at as u64).map(|unit| {
+            let first = class.free.first(s).map(|at| class.base + at as u64);
+            first.filter(|&unit| !H::CHECKED || self.classes[i].spans(unit)).map(|unit| {
                 self.remove(s, i, unit, unit + 1);
                 let start = unit << (i as u32 * g);
                 self.give_back(s, start + order.frames(), (unit + 1) << (i as u32 * g));
                 start
             })
-        } else if !listed && order.frames() <= self.free {
+        } else if !listed && order.frames() <= self.free && self.fault.is_none() {
             let units = 1 << (k - below as u32 * g);
-            self.find_aligned(s, below, units).map(|unit| {
+            let found = self.find_aligned(s, below, units);
+            let class = &self.classes[below];
+            let spans = |unit| !H::CHECKED || class.spans(unit) && class.spans(unit + units - 1);
+            found.filter(|&unit| spans(unit)).map(|unit| {
                 self.remove(s, below, unit, unit + units);
                 unit << (below as u32 * g)
             })
         } else {
             None
         };
+        if H::CHECKED && start.is_none() && (self.nonempty >> from != 0 || self.nonempty == 0) {
+            // A class says that it has a unit, or none does.
+            if self.nonempty != 0 || self.free > 0 {
+                return Err(FrameAllocateError::Corrupt(self.lost(s)));
+            }
+        }
         match start {
-            Some(start) => Ok(self.taken(s, start, start + order.frames())),
+            Some(start) => {
+                let end = start + order.frames();
+                let taken = self.taken(s, start, end, below);
+                taken.ok_or_else(|| FrameAllocateError::Corrupt(self.lost(s)))
+            }
             None if order.frames() > self.free => {
                 Err(FrameAllocateError::OutOfFrames { wanted: order.frames(), free: self.free })
             }
@@ -497,12 +566,21 @@ impl<R: Rule> State<R> {
     }
 
     /// Notes that the free frames `start..end`, in no class now, are allocated.
+    ///
+    /// In the checked tier nothing is, and the allocator stops, if one of them
+    /// is allocated already; class `i` has told of them.
     #[inline]
-    fn taken(&mut self, s: &mut [u64], start: u64, end: u64) -> Extent {
+    fn taken(&mut self, s: &mut [u64], start: u64, end: u64, i: usize) -> Option<Extent> {
         let (at, count) = (self.frame(start), (end - start) as usize);
-        set(&mut s[..self.allocated_words], at, count);
+        let allocated = &mut s[..self.allocated_words];
+        if !H::CHECKED {
+            set(allocated, at, count);
+        } else if !set_clear(allocated, at, count) {
+            self.stop_at(s, i, start >> (i as u32 * self.granularity), at / 64);
+            return None;
+        }
         self.free -= end - start;
-        Extent::new(Pfn::new(start), end - start)
+        Some(Extent::new(Pfn::new(start), end - start))
     }
 
     pub(crate) fn for_each_free(&self, s: &[u64], visit: &mut dyn FnMut(Extent)) {
@@ -567,7 +645,8 @@ impl<R: Rule> State<R> {
         }
         let allocated = &s[..self.allocated_words];
         let allocated = allocated.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-        if allocated != self.total - free {
+        let holes = if H::CHECKED { self.allocated_words as u64 * 64 - self.total } else { 0 };
+        if allocated != self.total - free + holes {
             return Err("the number of allocated frames differs from their bitmap");
         }
         Ok(())

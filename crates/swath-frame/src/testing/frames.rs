@@ -154,9 +154,46 @@ pub fn blocks(allocator: &(impl FrameAllocator + ?Sized)) -> Vec<Extent> {
     found
 }
 
-/// Drives `allocator`, whose frames are those of `map` and all free, through
-/// `steps` random operations, and at last frees everything. `inspect` looks
-/// at the allocator after each.
+/// An allocator that shows its free frames merged, for one that puts merging off, as
+/// [`QuickFit`](crate::QuickFit) does: a request that fails leaves the same frames free, if not the
+/// same blocks.
+#[derive(Clone, Debug)]
+pub struct Merged<A>(pub A);
+
+impl<A: FrameAllocator> FrameAllocator for Merged<A> {
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        self.0.allocate_block(frames_max)
+    }
+
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.0.allocate_aligned(order)
+    }
+
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        self.0.free(extent)
+    }
+
+    fn free_frames(&self) -> u64 {
+        self.0.free_frames()
+    }
+
+    fn total_frames(&self) -> u64 {
+        self.0.total_frames()
+    }
+
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        let mut frames = Vec::new();
+        self.0.for_each_free(&mut |block| frames.extend(block.iter().map(Pfn::raw)));
+        frames.sort_unstable();
+        for run in frames.chunk_by(|a, b| a + 1 == *b) {
+            visit(Extent::new(Pfn::new(run[0]), run.len() as u64));
+        }
+    }
+}
+
+/// Drives `allocator`, whose frames are those of `map` and all free, through at most
+/// `steps` operations of `random`, a seed or given bytes, and at last frees everything.
+/// `inspect` looks at the allocator after each.
 ///
 /// Checked are: all or nothing; no frame twice; any part of what is allocated
 /// can be freed; each error is the one that the set of frames calls for, and
@@ -168,17 +205,21 @@ pub fn blocks(allocator: &(impl FrameAllocator + ?Sized)) -> Vec<Extent> {
 pub fn conform<A: FrameAllocator>(
     map: &MemoryMap<'_>,
     allocator: &mut A,
-    seed: u64,
+    random: impl Into<Random>,
     steps: usize,
     inspect: &mut dyn FnMut(&A, &FrameOracle),
 ) {
-    let mut random = Random::new(seed);
+    let mut random = random.into();
+    let seed = random.seed();
     let mut oracle = FrameOracle::new(map);
     oracle.place.seed = seed;
     assert_eq!(allocator.total_frames(), map.total_frames(), "seed {seed}");
     agree(allocator, &oracle);
     inspect(allocator, &oracle);
     for step in 1..=steps {
+        if random.is_spent() {
+            break;
+        }
         oracle.place.step = step;
         let place = oracle.place;
         match random.below(9) {

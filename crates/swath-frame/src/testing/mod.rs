@@ -4,9 +4,11 @@
 //! * [`frames`] for [`FrameAllocator`](crate::FrameAllocator), with the lists of
 //!   the page buddy paper as they are written in [`lists`];
 //! * [`zones`] for [`ZoneAllocator`](crate::ZoneAllocator);
-//! * [`segments`] for [`SegmentAllocator`](crate::segment::SegmentAllocator).
+//! * [`segments`] for [`SegmentAllocator`](crate::segment::SegmentAllocator);
+//! * [`reservations`] for [`Reservations`](crate::Reservations).
 
 pub mod frames;
 pub mod lists;
+pub mod reservations;
 pub mod segments;
 pub mod zones;

@@ -297,7 +297,7 @@ pub fn free_runs(allocator: &impl SegmentAllocator) -> Vec<Segment> {
 }
 
 /// Drives `allocator`, all of whose frames are free, and a naive one of the
-/// same rule through `steps` random operations, and at last frees everything.
+/// same rule through at most `steps` operations of `random`, and at last frees everything.
 /// `inspect` looks at the allocator after each.
 ///
 /// # Panics
@@ -306,14 +306,18 @@ pub fn conform<A: SegmentAllocator>(
     space: AreaSpace<'_>,
     rule: SegmentRule,
     allocator: &mut A,
-    seed: u64,
+    random: impl Into<Random>,
     steps: usize,
     inspect: &mut dyn FnMut(&A),
 ) {
-    let mut random = Random::new(seed);
+    let mut random = random.into();
+    let seed = random.seed();
     let mut naive = NaiveSegments::new(space, rule);
     let (total, unit) = (space.total_frames(), space.unit().frames());
     for step in 0..steps {
+        if random.is_spent() {
+            break;
+        }
         let place = format_args!("seed {seed}, step {step}, {rule:?}");
         // Mostly full, and then mostly empty again.
         let filling = step / 64 % 3 < 2;

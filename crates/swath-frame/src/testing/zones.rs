@@ -180,7 +180,7 @@ pub fn blocks(zone: &(impl ZoneAllocator + ?Sized)) -> Vec<Extent> {
 }
 
 /// Drives `zone`, whose frames are those of `map` in `span` and all free,
-/// through `steps` random operations, and at last rejoins and gives everything.
+/// through at most `steps` operations of `random`, and at last rejoins and gives everything.
 /// `order_max` is the largest order that it serves. `inspect` looks at the
 /// allocator after each.
 ///
@@ -198,11 +198,12 @@ pub fn conform<Z: ZoneAllocator>(
     span: Extent,
     order_max: Order,
     zone: &mut Z,
-    seed: u64,
+    random: impl Into<Random>,
     steps: usize,
     inspect: &mut dyn FnMut(&Z, &ZoneOracle),
 ) {
-    let mut random = Random::new(seed);
+    let mut random = random.into();
+    let seed = random.seed();
     let mut oracle = ZoneOracle::new(map, span, zone.isolation_order(), order_max);
     oracle.seed = seed;
     assert_eq!(zone.total_frames(), oracle.free_frames(), "seed {seed}");
@@ -211,6 +212,9 @@ pub fn conform<Z: ZoneAllocator>(
     // Phases of filling and of draining, so that full and empty zones occur.
     let mut allocations_of_8 = 4;
     for step in 1..=steps {
+        if random.is_spent() {
+            break;
+        }
         oracle.step = step;
         if step % 64 == 0 {
             allocations_of_8 = 1 + random.below(6);

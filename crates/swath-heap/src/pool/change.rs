@@ -9,7 +9,7 @@ use crate::fit::Fit;
 use crate::hardening::Hardening;
 use crate::heap::Heap;
 use crate::pages::{PageSource, Resident};
-use crate::pool::record::{self, POOL_BYTES_MIN, POOL_OVERHEAD_BYTES, Pool, PoolId};
+use crate::pool::record::{Lent, POOL_BYTES_MIN, POOL_OVERHEAD_BYTES, Pool, PoolId};
 
 impl<'p, F: Fit, H: Hardening> Heap<'p, F, Resident, H> {
     /// Adds memory to the heap: all of it but what lies outside of whole
@@ -55,11 +55,15 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         if len > max_bytes {
             return Err(HeapPoolError::TooLong { len_bytes: len, max_bytes });
         }
-        for pool in record::each(self.pools) {
+        for pool in self.pools.each(self.key) {
+            let pool = pool.map_err(HeapPoolError::Corrupt)?;
             let other = pool.start().addr().get();
             if aligned < other + pool.len_bytes() && other < aligned + len {
                 return Err(HeapPoolError::Overlaps { address: other });
             }
+        }
+        if H::LINKS {
+            self.list_intact(len - POOL_OVERHEAD_BYTES, None).map_err(HeapPoolError::Corrupt)?;
         }
         // SAFETY: no further than the end, since `len` is at least a pool's.
         let start = unsafe { start.byte_add(aligned - address) };
@@ -80,13 +84,13 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
         }
         // With a source the first and the last page are committed, and a page has 64
         // bytes or more, as many as the record and the first block's tag and links take.
+        let next = self.pools.first(self.key).map_err(HeapPoolError::Corrupt)?;
         // SAFETY: aligned, long enough and not too long as was just checked, the heap's by the
         // caller's contract, and what `lay` writes may be accessed.
-        let pool = unsafe { Pool::lay(start, len, self.pools) };
-        self.pools = Some(pool);
-        let sentinel = pool.sentinel();
-        self.set_header(sentinel, 0);
-        self.insert_free(pool.first(), len - POOL_OVERHEAD_BYTES, sentinel);
+        let pool = unsafe { Pool::lay(start, len, next, self.key) };
+        self.pools.push(pool.pool(), self.key);
+        self.set_header(pool.end, 0);
+        self.insert_free(pool.first(), len - POOL_OVERHEAD_BYTES, pool.end);
         Ok(PoolId(start))
     }
 
@@ -98,13 +102,17 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     /// # Errors
     /// A [`HeapPoolError`]; nothing changes.
     pub fn remove_pool(&mut self, id: PoolId) -> Result<NonNull<[u8]>, HeapPoolError> {
-        let mut before = None;
-        let mut at = self.pools;
-        while let Some(pool) = at.filter(|pool| pool.start() != id.0) {
-            (before, at) = (at, pool.next());
-        }
-        let pool = at.ok_or(HeapPoolError::Unknown { address: id.address() })?;
-        let (first, sentinel) = (pool.first(), pool.sentinel());
+        let mut before: Option<Lent> = None;
+        let mut pools = self.pools.each(self.key);
+        let pool = loop {
+            let pool = pools.next().ok_or(HeapPoolError::Unknown { address: id.address() })?;
+            let pool = pool.map_err(HeapPoolError::Corrupt)?;
+            if pool.start() == id.0 {
+                break pool;
+            }
+            before = Some(pool);
+        };
+        let (first, sentinel) = (pool.first(), pool.end);
         let header = first.header();
         if H::HEADERS {
             self.intact(first, sentinel).map_err(HeapPoolError::Corrupt)?;
@@ -117,13 +125,10 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
             return Err(HeapPoolError::InUse { address: first.address() + size });
         }
         if H::LINKS {
-            self.links_intact(first, size).map_err(HeapPoolError::Corrupt)?;
+            self.links_intact(first, size, pool).map_err(HeapPoolError::Corrupt)?;
         }
         self.bins.unlink(first, size >> GRANULE_SHIFT);
-        match before {
-            Some(before) => before.set_next(pool.next()),
-            None => self.pools = pool.next(),
-        }
+        self.pools.remove(pool, before, self.key);
         let len = pool.len_bytes();
         if S::RELEASES {
             let page_bytes = self.source.page_bytes();

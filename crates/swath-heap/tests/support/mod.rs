@@ -1,4 +1,7 @@
 //! Memory and sources of pages for the tests.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(crate) mod forked;
+
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;

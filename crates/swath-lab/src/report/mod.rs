@@ -2,7 +2,9 @@
 //! them.
 
 pub(crate) mod axis;
+pub mod error;
 pub mod figure;
+pub mod folder;
 pub(crate) mod page;
-pub(crate) mod palette;
+pub mod palette;
 pub mod write;

@@ -19,16 +19,25 @@ pub(crate) const MARK: &str = "<meta name=\"generator\" content=\"swath\">";
 
 const STYLE: &str = include_str!("../../assets/report.css");
 
-/// The page over these studies, in this order. The same studies give the same
-/// bytes. O(p + c) with p points and c claims.
-///
-/// # Errors
-/// [`FigureError`] if a figure's data do not fit it, which
-/// [`StudyResult::check`](crate::study::results::StudyResult::check) finds too.
-pub(crate) fn page(studies: &[Found]) -> Result<String, FigureError> {
-    let sections = studies.iter().map(section);
-    let sections = sections.collect::<Result<Vec<Markup>, _>>()?;
-    let page = html! {
+/// The page over these studies, in this order, and those that it leaves out since their
+/// figures cannot be drawn. The same studies give the same bytes. O(p + c) with p points
+/// and c claims.
+pub(crate) fn page(found: &[Found]) -> (String, Vec<(String, FigureError)>) {
+    let (mut studies, mut sections, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    for one in found {
+        match section(one) {
+            Ok(drawn) => {
+                studies.push(one);
+                sections.push(drawn);
+            }
+            Err(error) => left_out.push((one.result.study.clone(), error)),
+        }
+    }
+    (whole(&studies, &sections).into_string(), left_out)
+}
+
+fn whole(studies: &[&Found], sections: &[Markup]) -> Markup {
+    html! {
         (DOCTYPE)
         html lang="en" {
             head {
@@ -65,11 +74,10 @@ pub(crate) fn page(studies: &[Found]) -> Result<String, FigureError> {
                 }
             }
         }
-    };
-    Ok(page.into_string())
+    }
 }
 
-fn contents(studies: &[Found]) -> Markup {
+fn contents(studies: &[&Found]) -> Markup {
     html! {
         nav aria-label="Contents" {
             h2 { "Contents" }
@@ -106,7 +114,7 @@ fn all_claims(found: &Found) -> impl Iterator<Item = &Claim> {
     found.result.claims.iter().chain(found.host.iter().flat_map(|host| &host.claims))
 }
 
-fn summary(studies: &[Found]) -> Markup {
+fn summary(studies: &[&Found]) -> Markup {
     let total: Tally = studies
         .iter()
         .map(|found| Tally::of(all_claims(found)))

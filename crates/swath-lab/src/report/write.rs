@@ -1,35 +1,30 @@
 //! The report as files: each study's results, rows and drawings, and the page
 //! over all studies.
 //!
-//! Every file is written beside its place and moved there when it is whole, so
-//! an interrupted run leaves the file of the run before, or none, and never
-//! half of one.
+//! A study's files go into their [folder](crate::report::folder) together, so that
+//! a reader never finds those of two runs side by side.
 
 use std::fs;
-use std::io::{
-    Write as _, {self},
-};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use swath_trace::whole;
 
-use crate::report::figure::{
-    FigureError, Palette, {self},
-};
+use crate::report::error::ReportError;
+use crate::report::figure::{self, Palette};
+use crate::report::folder::{FILE_BYTES_MAX, Folder};
 use crate::report::page;
 use crate::study::registry::built_in;
 use crate::study::results::{
-    Figure, FigureKind, HostResult, Place, ResultError, Series, StudyResult, check_pair,
+    Figure, FigureKind, HostResult, Place, Series, StudyResult, check_pair,
 };
-use swath_trace::output;
 
 /// The file of a [`StudyResult`].
 pub const RESULTS_FILE: &str = "results.json";
 /// The file of a [`HostResult`].
 pub const HOST_FILE: &str = "host.json";
-/// The page over all studies.
-pub const INDEX_FILE: &str = "index.html";
 
 /// A study's two results, as written or read.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,92 +35,53 @@ pub struct Found {
     pub host: Option<HostResult>,
 }
 
-/// A file that cannot be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReportError {
-    /// The operating system refuses.
-    #[error("{path}: {source}")]
-    File {
-        /// The file or directory.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// A file's text is not a result.
-    #[error("{path}: {source}")]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// The fault, with line and column.
-        source: serde_json::Error,
-    },
-    /// A result cannot be written, or one that was read is wrong in itself.
-    #[error("{path}: {source}")]
-    Result {
-        /// The file.
-        path: PathBuf,
-        /// The fault.
-        source: ResultError,
-    },
-    /// The directory has another name than the study in it.
-    #[error("{path}: holds the study {study:?}, which is not the directory's name")]
-    Misplaced {
-        /// The file.
-        path: PathBuf,
-        /// The study that it holds.
-        study: String,
-    },
-    /// The directory's page was written by another program.
-    #[error("{path}: not a page of this program; choose another --out or move it away")]
-    Foreign {
-        /// The page.
-        path: PathBuf,
-    },
-    /// A figure cannot be drawn.
-    #[error("{path}: {source}")]
-    Figure {
-        /// The file.
-        path: PathBuf,
-        /// The fault.
-        source: FigureError,
-    },
-}
-
-/// Writes a study's files into `dir/NAME`, which is created if need be:
-/// `results.json`, `host.json` (or takes an old one away), and for each figure
-/// its rows as CSV and its drawing, if it is not a table, as SVG. Checks everything before it writes
-/// anything. O(p) with p points.
+/// Writes a study's folder, `NAME`, whole: `results.json`, `host.json` if there is a host
+/// result, and for each figure its rows as CSV and its drawing, if it is not a table, as
+/// SVG. Checks everything before it writes anything. O(p) with p points.
 ///
 /// # Errors
 /// [`ReportError::Result`] if a result breaks its invariants,
 /// [`ReportError::File`] if a file cannot be written.
 pub fn write_study(
-    dir: &Path,
+    folder: &Folder,
     result: &StudyResult,
     host: Option<&HostResult>,
 ) -> Result<(), ReportError> {
-    let dir = dir.join(&result.study);
+    let dir = folder.path().join(&result.study);
     let path = dir.join(RESULTS_FILE);
     check_pair(result, host).map_err(|source| ReportError::Result { path, source })?;
-
-    let mut files = vec![json(dir.join(RESULTS_FILE), result)?];
+    let mut files = vec![(RESULTS_FILE.to_owned(), json(dir.join(RESULTS_FILE), result)?)];
     if let Some(host) = host {
-        files.push(json(dir.join(HOST_FILE), host)?);
+        files.push((HOST_FILE.to_owned(), json(dir.join(HOST_FILE), host)?));
     }
+    files.extend(drawings(&dir, result, host)?);
+    folder.put_study(&result.study, &files)
+}
+
+/// The files of a study's figures.
+fn drawings(
+    dir: &Path,
+    result: &StudyResult,
+    host: Option<&HostResult>,
+) -> Result<Vec<(String, Vec<u8>)>, ReportError> {
     let palette = palette(result, host);
+    let mut files = Vec::new();
     let mut add = |figures: &[Figure], series: &[Series]| {
         for one in figures {
-            let path = dir.join(one.file_stem() + ".csv");
-            let rows = csv_rows(one, series)
-                .map_err(|source| ReportError::File { path: path.clone(), source })?;
-            files.push((path, rows));
+            let name = one.file_stem() + ".csv";
+            let path = dir.join(&name);
+            let rows =
+                csv_rows(one, series).map_err(|source| ReportError::File { path, source })?;
+            files.push((name, rows));
             if one.kind == FigureKind::Table {
                 continue;
             }
-            let path = dir.join(one.file_stem() + ".svg");
+            let name = one.file_stem() + ".svg";
             match figure::draw(one, series, &palette) {
-                Ok(svg) => files.push((path, figure::stand_alone(&svg).into_bytes())),
-                Err(source) => return Err(ReportError::Figure { path, source }),
+                Ok(svg) => files.push((name, figure::stand_alone(&svg).into_bytes())),
+                Err(source) => {
+                    return Err(ReportError::Figure { path: dir.join(name), source });
+                }
             }
         }
         Ok(())
@@ -134,55 +90,64 @@ pub fn write_study(
     if let Some(host) = host {
         add(&host.figures, &host.series)?;
     }
+    Ok(files)
+}
 
-    create_dir(&dir)?;
-    for (path, bytes) in files {
-        replace(&path, &bytes)?;
-    }
-    if host.is_none() {
-        let path = dir.join(HOST_FILE);
-        match fs::remove_file(&path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(ReportError::File { path, source });
+/// A report that was rendered from the results that were there.
+#[derive(Debug)]
+pub struct Rendered {
+    /// The page over all studies.
+    pub index: PathBuf,
+    /// The studies on it, in its order.
+    pub studies: Vec<String>,
+    /// The errors of those that it leaves out.
+    pub left_out: Vec<ReportError>,
+}
+
+/// Renders a report anew from the results in it: each study's rows and drawings, and the
+/// page. Results stay byte for byte. O(p) with p points in all studies.
+///
+/// # Errors
+/// As [`write_index`].
+pub fn render(folder: &Folder) -> Result<Rendered, ReportError> {
+    let (studies, mut left_out) = find_studies(folder.path())?;
+    for Found { result, host } in &studies {
+        let dir = folder.path().join(&result.study);
+        let drawn = drawings(&dir, result, host.as_ref()).and_then(|mut files| {
+            let names = [RESULTS_FILE, HOST_FILE].iter().take(1 + usize::from(host.is_some()));
+            for &name in names {
+                let path = dir.join(name);
+                let bytes = whole::read(&path, FILE_BYTES_MAX)?;
+                files.push((name.to_owned(), bytes));
             }
-            Ok(()) | Err(_) => {}
-        }
+            folder.put_study(&result.study, &files)
+        });
+        left_out.extend(drawn.err());
     }
-    Ok(())
+    let mut rendered = write_index(folder)?;
+    // Those of the studies that cannot be read were said twice.
+    left_out.retain(|error| rendered.left_out.iter().all(|other| *other.path() != *error.path()));
+    rendered.left_out.append(&mut left_out);
+    Ok(rendered)
 }
 
-/// Refuses a directory whose `index.html` is another program's.
+/// Writes `index.html` over all studies found in the directory. A study that cannot be
+/// read or drawn is left out. O(p) with p points in all studies.
 ///
 /// # Errors
-/// [`ReportError::Foreign`], or [`ReportError::File`] if it cannot be read.
-pub fn check_place(dir: &Path) -> Result<(), ReportError> {
-    let path = dir.join(INDEX_FILE);
-    match fs::read(&path) {
-        Ok(page) if page.windows(page::MARK.len()).any(|part| part == page::MARK.as_bytes()) => {
-            Ok(())
-        }
-        Ok(_) => Err(ReportError::Foreign { path }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(ReportError::File { path, source }),
-    }
-}
-
-/// Writes `dir/index.html` over all studies found in `dir`. Gives the page's path,
-/// and the errors of the studies that it leaves out. O(p) with p points in all studies.
-///
-/// # Errors
-/// As [`find_studies`] and [`check_place`]; [`ReportError::File`] if the page cannot be written.
-pub fn write_index(dir: &Path) -> Result<(PathBuf, Vec<ReportError>), ReportError> {
-    check_place(dir)?;
-    let (studies, left_out) = find_studies(dir)?;
-    let path = dir.join(INDEX_FILE);
-    let page = match page::page(&studies) {
-        Ok(page) => page,
-        Err(source) => return Err(ReportError::Figure { path, source }),
+/// As [`find_studies`]; [`ReportError::File`] if the page cannot be written.
+pub fn write_index(folder: &Folder) -> Result<Rendered, ReportError> {
+    let (studies, mut left_out) = find_studies(folder.path())?;
+    let (page, undrawn) = page::page(&studies);
+    let not_drawn = |(study, source)| {
+        let path = folder.path().join(study).join(RESULTS_FILE);
+        ReportError::Figure { path, source }
     };
-    create_dir(dir)?;
-    replace(&path, page.as_bytes())?;
-    Ok((path, left_out))
+    let names = studies.iter().map(|found| found.result.study.clone());
+    let drawn = names.filter(|name| undrawn.iter().all(|(study, _)| study != name));
+    let studies = drawn.collect();
+    left_out.extend(undrawn.into_iter().map(not_drawn));
+    Ok(Rendered { index: folder.put_index(&page)?, studies, left_out })
 }
 
 /// Reads the studies below `dir`, each directory that holds a `results.json`:
@@ -271,11 +236,11 @@ fn csv_rows(figure: &Figure, series: &[Series]) -> io::Result<Vec<u8>> {
     rows.into_inner().map_err(|error| error.into_error())
 }
 
-fn json(path: PathBuf, value: &impl Serialize) -> Result<(PathBuf, Vec<u8>), ReportError> {
+fn json(path: PathBuf, value: &impl Serialize) -> Result<Vec<u8>, ReportError> {
     match serde_json::to_vec_pretty(value) {
         Ok(mut bytes) => {
             bytes.push(b'\n');
-            Ok((path, bytes))
+            Ok(bytes)
         }
         Err(source) => Err(ReportError::Json { path, source }),
     }
@@ -283,19 +248,6 @@ fn json(path: PathBuf, value: &impl Serialize) -> Result<(PathBuf, Vec<u8>), Rep
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ReportError> {
     let path = path.to_owned();
-    match fs::read(&path) {
-        Ok(bytes) => {
-            serde_json::from_slice(&bytes).map_err(|source| ReportError::Json { path, source })
-        }
-        Err(source) => Err(ReportError::File { path, source }),
-    }
-}
-
-fn create_dir(dir: &Path) -> Result<(), ReportError> {
-    fs::create_dir_all(dir).map_err(|source| ReportError::File { path: dir.to_owned(), source })
-}
-
-fn replace(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
-    output::replace(path, |file| file.write_all(bytes))
-        .map_err(|source| ReportError::File { path: path.to_owned(), source })
+    let bytes = whole::read(&path, FILE_BYTES_MAX)?;
+    serde_json::from_slice(&bytes).map_err(|source| ReportError::Json { path, source })
 }

@@ -1,6 +1,7 @@
 //! The state of physical memory before a study asks for some of it:
 //! synthetic free blocks, memory aged by random use, or a real machine's.
 
+use crate::study::needs::bytes;
 use rand::RngExt;
 use rand::seq::index;
 use rand_pcg::Pcg64Mcg;
@@ -34,6 +35,21 @@ pub enum Source<'a> {
     },
     /// These extents are free: ascending and apart.
     Free(&'a [Extent]),
+}
+
+/// Bytes that it takes to prepare `free_frames` in blocks of `block_frames` in memory of
+/// which they are `free_share`: the choice of places, the blocks, and the allocator.
+pub fn scattered_bytes(free_frames: u64, block_frames: u64, free_share: f64) -> u64 {
+    let span = (free_frames as f64 / free_share).ceil().min(FRAMES_MAX as f64) as u64;
+    let count = free_frames.div_ceil(block_frames.max(1));
+    // Places are drawn from a list of all gaps unless they are few of them.
+    let places = bytes(&[4, span.min(count.saturating_mul(270))]);
+    places.saturating_add(bytes(&[40, count])).saturating_add(allocator_bytes(span))
+}
+
+/// Bytes of an allocator's metadata.
+pub const fn allocator_bytes(frames: u64) -> u64 {
+    frames.saturating_mul(3) / 4
 }
 
 impl<'a> Source<'a> {
@@ -215,6 +231,20 @@ pub struct Ageing {
 }
 
 impl Ageing {
+    /// Bytes that it takes to age so many frames: the requests that are held at the peak,
+    /// block by block, and the allocator.
+    pub fn needs_bytes(&self, frames: u64) -> u64 {
+        let longest = self.request_frames_max.max(2) as f64;
+        let mean = ((longest - 1.0) / longest.ln()).max(1.0);
+        let used = frames as f64 * self.peak_share;
+        // Lists grow by doubling; that of a request has room for four blocks at once.
+        let held = (used / mean).min(self.operations as f64).ceil() as u64;
+        let blocks = (used.ceil() as u64).min(held.saturating_mul(8));
+        bytes(&[128, held])
+            .saturating_add(bytes(&[32, blocks.saturating_sub(held.saturating_mul(4))]))
+            .saturating_add(allocator_bytes(frames))
+    }
+
     /// A random length of a request.
     pub fn length(&self, random: &mut Random) -> u64 {
         let spread = (self.request_frames_max.max(1) as f64).log2();

@@ -16,11 +16,13 @@
 use std::cell::RefCell;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::study::estimate::Estimate;
 use crate::study::point::{Place, Point, Spread};
 
 /// A coordinate on an axis.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Value {
     /// A name.
     Word(String),
@@ -50,14 +52,14 @@ pub struct Evidence {
 /// Invariants: each cell has a coordinate on every axis, no two cells have the
 /// same coordinates, and a metric has one value for each seed, or a single
 /// one if it depends on none.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Grid {
     axes: Vec<String>,
     cells: Vec<Cell>,
     seeds: usize,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Cell {
     at: Vec<Value>,
     metrics: Vec<(String, Vec<f64>)>,

@@ -11,7 +11,10 @@ use serde_json::Value as Json;
 
 use crate::study::citation::Citation;
 use crate::study::claim::{Claim, Statement};
-use crate::study::plan::{Head, Plan, PlanError, read};
+use crate::study::journal::JournalError;
+use crate::study::key;
+use crate::study::needs::{Limits, Needs};
+use crate::study::plan::{Head, Plan, PlanError, Refused, read, value_error};
 use crate::study::results::{Figure, HostResult, Series, StudyResult, check_pair};
 use crate::study::run::{Outcome, Run, StudyError};
 
@@ -30,6 +33,9 @@ pub trait Study: Sync + 'static {
 
     /// Number of seeds of a run; 0 if nothing depends on one.
     fn seeds(plan: &Self::Plan, quick: bool) -> u64;
+
+    /// The memory that it takes, by the keys of the plan that it grows with.
+    fn needs(plan: &Self::Plan, run: &Run<'_>) -> Needs;
 
     /// Measures.
     ///
@@ -139,6 +145,20 @@ pub trait ReadyStudy: Send + Sync {
     /// Statements of the paper, as places, words and the reason if none of the
     /// plan's runs can be compared.
     fn statements(&self, run: &Run<'_>) -> Vec<(String, Option<String>)>;
+    /// The memory that it takes.
+    fn needs(&self, run: &Run<'_>) -> Needs;
+    /// The most points at the same time, up to `threads`, that keep within the limits.
+    ///
+    /// # Errors
+    /// [`PlanError::Value`], which names the key whose part is the largest, and its line, if
+    /// not even one point does.
+    fn threads_within(&self, run: &Run<'_>, threads: u64, limits: Limits)
+    -> Result<u64, PlanError>;
+    /// The key of its journal: all that its points follow from.
+    ///
+    /// # Errors
+    /// [`JournalError`] if a file that it names cannot be read.
+    fn journal_key(&self, run: &Run<'_>) -> Result<String, JournalError>;
     /// Runs it.
     ///
     /// # Errors
@@ -151,6 +171,8 @@ pub trait ReadyStudy: Send + Sync {
 struct Ready<S: Study> {
     citation: &'static Citation,
     plan: S::Plan,
+    /// The name and text that the plan was read from.
+    source: (String, String),
 }
 
 impl<S: Study> AnyStudy for S {
@@ -172,7 +194,8 @@ impl<S: Study> AnyStudy for S {
         name: &str,
         text: &str,
     ) -> Result<Box<dyn ReadyStudy>, PlanError> {
-        Ok(Box::new(Ready::<S> { citation, plan: read(name, text)? }))
+        let source = (name.to_owned(), text.to_owned());
+        Ok(Box::new(Ready::<S> { citation, plan: read(name, text)?, source }))
     }
 
     fn child(&self, job: &str) -> Result<(), Box<dyn std::error::Error>> {
@@ -199,6 +222,25 @@ impl<S: Study> ReadyStudy for Ready<S> {
 
     fn statements(&self, run: &Run<'_>) -> Vec<(String, Option<String>)> {
         S::claims(&self.plan, run).iter().map(Statement::describe).collect()
+    }
+
+    fn needs(&self, run: &Run<'_>) -> Needs {
+        S::needs(&self.plan, run)
+    }
+
+    fn threads_within(
+        &self,
+        run: &Run<'_>,
+        threads: u64,
+        limits: Limits,
+    ) -> Result<u64, PlanError> {
+        let (name, text) = &self.source;
+        let refused = |(key, why)| value_error(name, text, Refused { key, why });
+        self.needs(run).threads_within(threads, limits).map_err(refused)
+    }
+
+    fn journal_key(&self, run: &Run<'_>) -> Result<String, JournalError> {
+        key::journal_key(&self.plan_as_run(run), run)
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Outcome, StudyError> {

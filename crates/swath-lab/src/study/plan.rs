@@ -142,16 +142,18 @@ fn parse(plan: &str, error: &toml::de::Error) -> PlanError {
 /// [`PlanError`], which names the key and the line.
 pub fn read<P: Plan>(name: &str, text: &str) -> Result<P, PlanError> {
     let plan: P = toml::from_str(text).map_err(|error| parse(name, &error))?;
-    check_name(&plan.about().study).and_then(|()| plan.check()).map_err(
-        |Refused { key, why }| {
-            let key = match line_of(text, &key) {
-                Some(line) => format!("line {line}, {key}"),
-                None => key,
-            };
-            PlanError::Value { plan: name.to_owned(), key, why }
-        },
-    )?;
+    let checked = check_name(&plan.about().study).and_then(|()| plan.check());
+    checked.map_err(|refused| value_error(name, text, refused))?;
     Ok(plan)
+}
+
+/// The error of a key that is refused, with its line in the plan's text.
+pub(crate) fn value_error(plan: &str, text: &str, Refused { key, why }: Refused) -> PlanError {
+    let key = match line_of(text, &key) {
+        Some(line) => format!("line {line}, {key}"),
+        None => key,
+    };
+    PlanError::Value { plan: plan.to_owned(), key, why }
 }
 
 /// Refuses a name that cannot be a directory's on every system.
@@ -161,18 +163,30 @@ fn check_name(study: &str) -> Result<(), Refused> {
     })
 }
 
-/// The line of a key, from 1.
+/// The line of a key, from 1; of the table or list that it would stand in if it does not
+/// stand in the text. A part of a key that is a number is a place in a list, from 0.
 fn line_of(text: &str, key: &str) -> Option<usize> {
     let document = toml::de::DeTable::parse(text).ok()?;
-    let mut table = document.get_ref();
-    let mut parts = key.split('.').peekable();
-    while let Some(part) = parts.next() {
-        let (name, value) = table.get_key_value(part)?;
-        if parts.peek().is_none() {
-            let before = text.get(..name.span().start)?;
-            return Some(before.matches('\n').count() + 1);
+    let mut at = None;
+    let mut value: Option<&toml::Spanned<toml::de::DeValue<'_>>> = None;
+    for part in key.split('.') {
+        let list = value.and_then(|value| value.get_ref().as_array());
+        if let Some(list) = list {
+            // Without a place the first of them.
+            let place = part.parse::<usize>();
+            value = list.get(place.clone().unwrap_or(0));
+            at = value.map(|value| value.span().start).or(at);
+            if place.is_ok() {
+                continue;
+            }
         }
-        table = value.get_ref().as_table()?;
+        let table = match value {
+            None => Some(document.get_ref()),
+            Some(value) => value.get_ref().as_table(),
+        };
+        let Some((name, inner)) = table.and_then(|table| table.get_key_value(part)) else { break };
+        at = Some(name.span().start);
+        value = Some(inner);
     }
-    None
+    Some(text.get(..at?)?.matches('\n').count() + 1)
 }

@@ -3,12 +3,16 @@
 //! A study is a list of points that do not depend on each other. They run on
 //! as many threads as the caller's pool has, and are gathered in the plan's
 //! order, so that the same plan and seed give the same bytes whatever the
-//! number of threads.
+//! number of threads. What each gave is written into the run's
+//! [journal](crate::study::journal), if it has one, and read from there by the next run.
 
 use rayon::prelude::*;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::source::real::{InputError, RealInput};
 use crate::study::grid::{Grid, Metrics, Value};
+use crate::study::journal::{Journal, JournalError};
 use crate::study::plan::{Head, PlanError};
 use crate::study::results::{HostResult, ResultError, StudyResult};
 
@@ -30,33 +34,92 @@ pub struct Run<'a> {
     pub real: &'a RealInput,
     /// The observer.
     pub watch: &'a dyn Watch,
+    /// The journal of the study, if its points are to outlive the process.
+    pub journal: Option<&'a Journal>,
 }
 
 impl Run<'_> {
     /// Measures every point on the current thread pool; results in the order
-    /// of the points.
+    /// of the points. A point whose result is in the journal is not measured again.
     ///
     /// # Errors
     /// The first error in that order, or [`StudyError::Interrupted`].
-    pub fn points<P: Sync, R: Send>(
+    pub fn points<P: Sync, R: Send + Serialize + DeserializeOwned>(
         &self,
         about: &Head,
         points: &[P],
         measure: impl Fn(&P) -> Result<R, StudyError> + Sync,
     ) -> Result<Vec<R>, StudyError> {
-        self.watch.begin(&about.study, points.len() as u64);
-        let results: Vec<Result<R, StudyError>> = points
-            .par_iter()
-            .map(|point| {
-                if self.watch.cancelled() {
-                    return Err(StudyError::Interrupted);
-                }
-                let result = measure(point);
-                self.watch.point();
-                result
-            })
-            .collect();
+        let stage = self.stage(about, points.len());
+        let jobs: Vec<(u32, &P)> = (0..).zip(points).collect();
+        let results: Vec<Result<R, StudyError>> =
+            jobs.par_iter().map(|&(nth, point)| self.one(stage, nth, || measure(point))).collect();
         results.into_iter().collect()
+    }
+
+    /// As [`points`](Self::points), one after the other on this thread: for times, which
+    /// another point beside would disturb.
+    ///
+    /// # Errors
+    /// The first error, or [`StudyError::Interrupted`].
+    pub fn points_in_turn<P, R: Serialize + DeserializeOwned>(
+        &self,
+        about: &Head,
+        points: &[P],
+        mut measure: impl FnMut(&P) -> Result<R, StudyError>,
+    ) -> Result<Vec<R>, StudyError> {
+        let stage = self.stage(about, points.len());
+        let one = |(nth, point)| self.one(stage, nth, || measure(point));
+        (0..).zip(points).map(one).collect()
+    }
+
+    /// Measures every point in each of so many rounds, [in turn](Self::points_in_turn), all
+    /// points of a round before the next: the rounds of each point.
+    ///
+    /// # Errors
+    /// As for [`points_in_turn`](Self::points_in_turn).
+    pub fn rounds<P, R: Serialize + DeserializeOwned>(
+        &self,
+        about: &Head,
+        rounds: u64,
+        points: &[P],
+        mut measure: impl FnMut(&P, u64) -> Result<R, StudyError>,
+    ) -> Result<Vec<Vec<R>>, StudyError> {
+        let all = (0..rounds).flat_map(|round| points.iter().map(move |point| (point, round)));
+        let all: Vec<(&P, u64)> = all.collect();
+        let measured = self.points_in_turn(about, &all, |(point, round)| measure(point, *round))?;
+        let mut of_points: Vec<Vec<R>> = points.iter().map(|_| Vec::new()).collect();
+        for (nth, result) in measured.into_iter().enumerate() {
+            of_points[nth % points.len()].push(result);
+        }
+        Ok(of_points)
+    }
+
+    /// Begins a list of points.
+    fn stage(&self, about: &Head, points: usize) -> u32 {
+        self.watch.begin(&about.study, points as u64);
+        self.journal.map_or(0, |journal| journal.stage(points))
+    }
+
+    /// The result of a point: the journal's, or measured and written there.
+    fn one<R: Serialize + DeserializeOwned>(
+        &self,
+        stage: u32,
+        nth: u32,
+        measure: impl FnOnce() -> Result<R, StudyError>,
+    ) -> Result<R, StudyError> {
+        if self.watch.cancelled() {
+            return Err(StudyError::Interrupted);
+        }
+        let result = match self.journal.and_then(|journal| journal.recall(stage, nth)) {
+            Some(recorded) => Ok(recorded),
+            None => measure().and_then(|result| {
+                self.journal.map_or(Ok(()), |journal| journal.record(stage, nth, &result))?;
+                Ok(result)
+            }),
+        };
+        self.watch.point();
+        result
     }
 
     /// Measures every point with every seed: a cell for each point. Points
@@ -130,4 +193,7 @@ pub enum StudyError {
     /// Real input cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// The journal cannot be written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
 }

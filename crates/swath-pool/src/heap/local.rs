@@ -28,7 +28,7 @@ use crate::source::segment_source::SegmentSource;
 use crate::superblock::atomic::Shared64;
 use crate::superblock::class::{
     CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, TABLE_BYTES_MAX, UNIT_BYTES, UNIT_SHIFT,
-    class_for,
+    WORDS, class_for, word_of,
 };
 use crate::superblock::owner::Owner;
 
@@ -188,9 +188,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     fn next_open(&self, class: usize) -> Option<NonNull<u8>> {
         let current = &self.slot.current[class];
         let index = current.superblock()?;
-        let superblock = &self.pool().superblocks()[index as usize];
+        let superblock = self.pool().superblocks().get(index as usize)?;
         let at = current.word.load(Relaxed).addr();
-        let word = (at - superblock.free.as_ptr().addr()) / size_of::<Shared64>();
+        let word = at.wrapping_sub(superblock.free.as_ptr().addr()) / size_of::<Shared64>();
+        let word = word & (WORDS - 1);
         let mut open = superblock.open.load(Relaxed) & !(1 << word);
         while open != 0 {
             self.open_word(class, index, open);
@@ -247,10 +248,15 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.collect_returned();
         let partial = &self.slot.partial[class];
         let superblocks = self.pool().superblocks();
-        let index = if let Some(index) = partial.list.pop(superblocks) {
-            if superblocks[index as usize].mark.load(Relaxed) == 0 {
-                partial.sparse.store(partial.sparse.load(Relaxed) - 1, Relaxed);
+        let listed = core::iter::from_fn(|| partial.list.pop(superblocks)).find(|&index| {
+            let superblock = &superblocks[index as usize];
+            if superblock.mark.load(Relaxed) == 0 {
+                partial.sparse.store(partial.sparse.load(Relaxed).saturating_sub(1), Relaxed);
             }
+            // What was overwritten is left out.
+            superblock.owner() == self.slot.token() && superblock.class() == Some(class)
+        });
+        let index = if let Some(index) = listed {
             index
         } else {
             self.pool().acquire_superblock(class, self.slot.token())?
@@ -300,15 +306,14 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             return false;
         }
         let Some(slot) = superblock.slot(within) else { return false };
-        // SAFETY: a superblock has no more slots than bits.
-        let word = unsafe { superblock.free.get_unchecked(slot as usize / 64) };
+        let word = &superblock.free[word_of(slot)];
         let (bits, bit) = (word.load(Relaxed), 1_u64 << (slot % 64));
         if bits & bit != 0 {
             return false;
         }
         word.store(bits | bit, Relaxed);
         if bits == 0 {
-            let open = superblock.open.load(Relaxed) | 1 << (slot / 64);
+            let open = superblock.open.load(Relaxed) | 1 << word_of(slot);
             superblock.open.store(open, Relaxed);
         }
         let left = superblock.left.load(Relaxed).wrapping_sub(1);
@@ -351,7 +356,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         if !owner.is_heap_of(token) {
             return self.pool().free_remote(index, slot);
         }
-        let (word, bit) = (&superblock.free[slot as usize / 64], 1_u64 << (slot % 64));
+        let (word, bit) = (&superblock.free[word_of(slot)], 1_u64 << (slot % 64));
         if word.load(Relaxed) & bit != 0 || self.pool().returned_bits(index).has(slot) {
             return false;
         }
@@ -359,7 +364,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             self.no_longer_full(index);
         }
         word.store(word.load(Relaxed) | bit, Relaxed);
-        superblock.open.store(superblock.open.load(Relaxed) | 1 << (slot / 64), Relaxed);
+        superblock.open.store(superblock.open.load(Relaxed) | 1 << word_of(slot), Relaxed);
         let left = superblock.left.load(Relaxed).wrapping_sub(1);
         superblock.left.store(left, Relaxed);
         if left == 0 {
@@ -384,8 +389,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let superblock = &superblocks[index as usize];
         self.slot.full.remove(superblocks, index);
         superblock.set_owner(self.slot.token());
-        let class = superblock.class.load(Relaxed) as usize;
-        self.slot.partial[class].list.push(superblocks, index);
+        // What was overwritten is nobody's to allocate from.
+        if let Some(class) = superblock.class() {
+            self.slot.partial[class].list.push(superblocks, index);
+        }
     }
 
     /// A superblock reached the count of frees at which something is to be
@@ -396,7 +403,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let own = ManuallyDrop::new(Self { slot, pool: PhantomData });
         let superblocks = own.pool().superblocks();
         let superblock = &superblocks[index as usize];
-        let class = superblock.class.load(Relaxed) as usize;
+        let Some(class) = superblock.class() else {
+            superblock.stop_count();
+            return;
+        };
         if slot.is_current(class, index) {
             superblock.stop_count();
             return;
@@ -406,7 +416,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let mut count = sparse.load(Relaxed) + u32::from(!was_sparse);
         if used == 0 || count > own.pool().options().slack {
             list.remove(superblocks, index);
-            count -= 1;
+            count = count.saturating_sub(1);
             own.pool().receive_locked(index);
         } else {
             superblock.set_used(used as u32, 0);
@@ -442,7 +452,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         if full {
             self.no_longer_full(index);
         }
-        let class = superblock.class.load(Relaxed) as usize;
+        let Some(class) = superblock.class() else { return };
         if superblock.left.load(Relaxed) <= 0 && !self.slot.is_current(class, index) {
             Self::at_mark(self.slot, index);
         }
@@ -469,7 +479,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         for class in 0..CLASSES {
             let current = &self.slot.current[class];
             let Some(index) = current.superblock() else { continue };
-            let superblock = &superblocks[index as usize];
+            let Some(superblock) = superblocks.get(index as usize) else { continue };
             if superblock.count_used() == 0 {
                 self.slot.clear_current(class);
                 superblock.set_used(0, 0);

@@ -12,6 +12,7 @@ use crate::heap::local::LocalHeap;
 use crate::pool::buffer_pool::BufferPool;
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, class_for};
+use crate::superblock::owner::Owner;
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn guard_units(&self) -> u32 {
@@ -46,10 +47,19 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         Some((self.unit_start(first), zero))
     }
 
+    /// Ends the segment that begins at unit `index`, and returns its units. One whose record was
+    /// overwritten is left as it is.
+    fn end_segment(&self, index: u32, address: usize) -> Result<u32, BufferFreeError> {
+        let superblock = &self.superblocks()[index as usize];
+        if superblock.owner() == Owner::SEGMENT && superblock.segment_units().is_none() {
+            return Err(BufferFreeError::Corrupt { unit: index });
+        }
+        superblock.end_segment().ok_or(BufferFreeError::NotAllocated { address })
+    }
+
     /// Frees the segment that begins at unit `index`.
     pub(crate) fn free_segment(&self, index: u32, address: usize) -> Result<(), BufferFreeError> {
-        let ended = self.superblocks()[index as usize].end_segment();
-        let units = ended.ok_or(BufferFreeError::NotAllocated { address })?;
+        let units = self.end_segment(index, address)?;
         let mut global = self.lock();
         if self.guard_units() != 0 {
             global.source.guard(index + units - 1, 1, false);
@@ -64,6 +74,9 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let superblock = &self.superblocks()[index as usize];
         // A fork finds it in use, and no thread frees it meanwhile.
         let mut global = self.lock();
+        if superblock.segment_units().is_none() {
+            return false;
+        }
         let Some(units) = superblock.end_segment() else { return false };
         if wanted > units {
             if !global.source.extend(index, units, wanted - units) {
@@ -123,7 +136,7 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
         if !keeps || superblock.units.load(Relaxed) > SEGMENT_UNITS_MAX {
             return pool.free_segment(index, address);
         }
-        let units = superblock.end_segment().ok_or(BufferFreeError::NotAllocated { address })?;
+        let units = pool.end_segment(index, address)?;
         self.slot.kept.keep(Run { first: index, units }, |run| pool.leave(run));
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The storage of one processor heap, and the one step that nearly every allocation is.
 
 use core::num::NonZeroU64;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 
@@ -59,9 +59,10 @@ impl Current {
         Some(unsafe { NonNull::new_unchecked(self.first.load(Relaxed).wrapping_add(at)) })
     }
 
-    /// Returns true if the slots that are ready are free.
-    pub(crate) fn is_sound(&self) -> bool {
-        self.ready.load(Relaxed) & !self.word().load(Relaxed) == 0
+    /// Returns true if the word is one of `superblock`'s, and the slots that are ready are free.
+    pub(crate) fn is_sound(&self, superblock: &Superblock) -> bool {
+        let word = superblock.free.iter().find(|&word| ptr::eq(word, self.word.load(Relaxed)));
+        word.is_some_and(|word| self.ready.load(Relaxed) & !word.load(Relaxed) == 0)
     }
 }
 
@@ -108,17 +109,17 @@ impl HeapSlot {
     #[allow(clippy::new_without_default, reason = "storage, not a value")]
     pub fn new() -> Self {
         Self {
-            pool: AtomicPtr::new(core::ptr::null_mut()),
-            base: AtomicPtr::new(core::ptr::null_mut()),
-            superblocks: AtomicPtr::new(core::ptr::null_mut()),
+            pool: AtomicPtr::new(ptr::null_mut()),
+            base: AtomicPtr::new(ptr::null_mut()),
+            superblocks: AtomicPtr::new(ptr::null_mut()),
             units: AtomicU32::new(0),
             token: AtomicU32::new(0),
             nothing: Shared64::new(0),
             classes: [const { AtomicU8::new(0) }; _],
             current: core::array::from_fn(|_| Current {
-                word: AtomicPtr::new(core::ptr::null_mut()),
+                word: AtomicPtr::new(ptr::null_mut()),
                 ready: AtomicU64::new(0),
-                first: AtomicPtr::new(core::ptr::null_mut()),
+                first: AtomicPtr::new(ptr::null_mut()),
                 size: AtomicU32::new(0),
                 superblock: AtomicU32::new(0),
             }),

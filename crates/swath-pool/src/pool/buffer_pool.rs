@@ -12,7 +12,7 @@ use crate::options::BufferOptions;
 use crate::pool::global::Global;
 use crate::pool::storage::{Storage, dirty_words};
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, slot_bytes};
+use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, slot_bytes, word_of};
 use crate::superblock::list::ReturnList;
 use crate::superblock::owner::Role;
 use crate::superblock::record::{Returned, Superblock};
@@ -51,21 +51,64 @@ pub struct BufferPool<'m, L, S> {
 
 impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// Makes a pool over the arena from `base` on, of as many units as
-    /// `storage` has records.
+    /// `storage` has records, whatever they hold. O(u + h) for u units and h heaps.
     ///
     /// # Errors
     /// A [`BufferPoolError`]; nothing has changed.
     ///
     /// # Safety
     /// What is acquired from `source` lies in the arena and is valid as [`SegmentSource`] says until
-    /// the pool is dropped and its blocks are no longer used; nothing else uses the source's units
-    /// or the storage.
+    /// the pool is dropped and its blocks are no longer used; nothing else uses the source's units.
     pub unsafe fn new(
+        base: NonNull<u8>,
+        mut storage: Storage<'m>,
+        source: S,
+        options: BufferOptions,
+    ) -> Result<Self, BufferPoolError> {
+        Self::refuse(base, &storage, options)?;
+        storage.clear();
+        // SAFETY: as the caller says; the storage was just cleared.
+        unsafe { Self::new_zeroed(base, storage, source, options) }
+    }
+
+    /// Makes a pool as [`new`](Self::new), over storage that is known to be zero and is not touched:
+    /// records of units never used may lie in memory that has no pages yet. O(1).
+    ///
+    /// # Errors
+    /// A [`BufferPoolError`]; nothing has changed.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new), and all bytes of the storage are zero, or as `new` of the records
+    /// makes them.
+    pub unsafe fn new_zeroed(
         base: NonNull<u8>,
         storage: Storage<'m>,
         source: S,
         options: BufferOptions,
     ) -> Result<Self, BufferPoolError> {
+        Self::refuse(base, &storage, options)?;
+        let Storage { superblocks, returned, heaps, dirty } = storage;
+        let dirty = &mut dirty[..dirty_words(superblocks.len())];
+        Ok(Self {
+            base: Base(base),
+            superblocks,
+            returned,
+            heaps,
+            options,
+            global: Mutex::new(Global::new(source, dirty)),
+            list: ReturnList::new(),
+            late_double_frees: AtomicU64::new(0),
+            crowded: AtomicBool::new(false),
+            due: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns the reason why no pool is made of these, if there is one.
+    fn refuse(
+        base: NonNull<u8>,
+        storage: &Storage<'m>,
+        options: BufferOptions,
+    ) -> Result<(), BufferPoolError> {
         let Storage { superblocks, returned, heaps, dirty } = storage;
         let (address, units) = (base.addr().get(), superblocks.len());
         if !address.is_multiple_of(UNIT_BYTES) {
@@ -91,18 +134,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         if !(1..=7).contains(&options.empty_eighths) {
             return Err(BufferPoolError::Threshold { eighths: options.empty_eighths });
         }
-        Ok(Self {
-            base: Base(base),
-            superblocks,
-            returned,
-            heaps,
-            options,
-            global: Mutex::new(Global::new(source, &mut dirty[..needed])),
-            list: ReturnList::new(),
-            late_double_frees: AtomicU64::new(0),
-            crowded: AtomicBool::new(false),
-            due: AtomicU64::new(0),
-        })
+        Ok(())
     }
 
     /// Returns the settings.
@@ -139,7 +171,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     /// Returns the number of slots in use at which a superblock is sparse.
     pub(crate) fn low(&self, slots: u32) -> u32 {
-        (slots * (8 - self.options.empty_eighths) / 8).max(1)
+        (slots.saturating_mul(8 - self.options.empty_eighths) / 8).max(1)
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, L, Global<'m, S>> {
@@ -168,12 +200,15 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let mut index = (offset >> UNIT_SHIFT) as u32;
         let mut role = self.superblocks[index as usize].owner().role();
         if let Role::Inner(distance) = role {
-            index -= distance;
+            index = index.checked_sub(distance).ok_or(BufferFreeError::Corrupt { unit: index })?;
             role = self.superblocks[index as usize].owner().role();
         }
         let superblock = &self.superblocks[index as usize];
         let within = offset - ((index as usize) << UNIT_SHIFT);
         match role {
+            Role::Superblock { .. } if superblock.class().is_none() => {
+                Err(BufferFreeError::Corrupt { unit: index })
+            }
             Role::Superblock { .. } => match superblock.slot(within as u32) {
                 Some(slot) => Ok((index, Some(slot))),
                 None => Err(BufferFreeError::Misaligned { address }),
@@ -192,14 +227,18 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let address = block.addr().get();
         let (index, slot) = self.find(address)?;
         let superblock = &self.superblocks[index as usize];
+        let corrupt = BufferFreeError::Corrupt { unit: index };
         let Some(slot) = slot else {
-            return Ok(self.segment_bytes(superblock.units.load(Relaxed)));
+            return superblock
+                .segment_units()
+                .map(|units| self.segment_bytes(units))
+                .ok_or(corrupt);
         };
-        let free = superblock.free[slot as usize / 64].load(Relaxed);
+        let free = superblock.free[word_of(slot)].load(Relaxed);
         if free >> (slot % 64) & 1 != 0 || self.returned_bits(index).has(slot) {
             return Err(BufferFreeError::NotAllocated { address });
         }
-        Ok(slot_bytes(superblock.class.load(Relaxed) as usize))
+        superblock.class().map(slot_bytes).ok_or(corrupt)
     }
 
     /// Returns the bytes of a segment of so many units that are its user's.

@@ -10,6 +10,7 @@ use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{CLASSES, LAYOUTS};
 use crate::superblock::list::List;
 use crate::superblock::owner::{Owner, Role};
+use crate::superblock::record::Superblock;
 
 /// An invariant that does not hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -65,9 +66,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn check_kept(&self, global: &Global<'m, S>) -> Result<(), BufferFault> {
         let runs = || self.heaps.iter().flat_map(|slot| slot.kept.runs());
         for run in runs() {
+            let end = run.first.checked_add(run.units);
+            let inside = end.is_some_and(|end| end <= global.high);
+            ensure(run.first, inside, "kept units below the highest")?;
             let units = run.first..run.first + run.units;
             for unit in units.clone() {
-                ensure(unit, unit < global.high, "kept units below the highest")?;
                 let role = self.superblocks()[unit as usize].owner().role();
                 ensure(unit, role == Role::Free, "kept units that are free")?;
                 ensure(unit, !global.is_dirty(unit), "kept units that the source has not")?;
@@ -78,13 +81,19 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         Ok(())
     }
 
+    /// The record of a unit that a list names.
+    fn known(&self, unit: u32) -> Result<&'m Superblock, BufferFault> {
+        let record = self.superblocks().get(unit as usize);
+        record.ok_or(BufferFault { unit, what: "a unit of the arena in a list" })
+    }
+
     fn check_place(
         &self,
         unit: u32,
         owner: Owner,
         class: Option<usize>,
     ) -> Result<(), BufferFault> {
-        let superblock = &self.superblocks()[unit as usize];
+        let superblock = self.known(unit)?;
         ensure(unit, superblock.owner() == owner, "the owner in whose list it is")?;
         let right = class.is_none_or(|class| superblock.class.load(Relaxed) as usize == class);
         ensure(unit, right, "the class in whose list it is")
@@ -115,23 +124,27 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     /// Superblocks that belong in some list: all but the global heap's full ones.
     fn check_units(&self, global: &Global<'m, S>) -> Result<u32, BufferFault> {
-        let (mut unit, mut count) = (0, 0);
+        let (mut unit, mut count) = (0_u32, 0);
         while (unit as usize) < self.superblocks().len() {
             let superblock = &self.superblocks()[unit as usize];
             let units = superblock.units.load(Relaxed);
+            let fits = unit.checked_add(units).is_some_and(|end| units >= 1 && end <= global.high);
+            let fits = fits || superblock.owner() == Owner::FREE;
+            ensure(unit, fits, "units below the highest")?;
             match superblock.owner().role() {
                 Role::Free => {
                     unit += 1;
                     continue;
                 }
                 Role::Inner(_) => return ensure(unit, false, "a superblock before").map(|()| 0),
-                Role::Segment => {}
+                Role::Segment => {
+                    ensure(unit, superblock.segment_units().is_some(), "a segment's units")?;
+                }
                 Role::Superblock { heap, full } => {
                     self.check_superblock(unit, heap, full)?;
                     count += u32::from(heap != 0 || !full);
                 }
             }
-            ensure(unit, units >= 1 && unit + units <= global.high, "units below the highest")?;
             for inside in unit..unit + units {
                 ensure(inside, !global.is_dirty(inside), "no dirty unit in use")?;
             }
@@ -142,18 +155,9 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     fn check_superblock(&self, unit: u32, heap: u32, full: bool) -> Result<(), BufferFault> {
         let superblock = &self.superblocks()[unit as usize];
-        let class = superblock.class.load(Relaxed) as usize;
-        ensure(unit, class < CLASSES, "a class")?;
-        let layout = LAYOUTS[class];
-        let slots = superblock.slots.load(Relaxed);
-        let same = (layout.slots, layout.inverse, layout.twos, layout.units)
-            == (
-                slots,
-                superblock.inverse.load(Relaxed),
-                superblock.twos.load(Relaxed),
-                superblock.units.load(Relaxed),
-            );
-        ensure(unit, same, "its class's layout")?;
+        let what = "a class and its layout";
+        let class = superblock.class().ok_or(BufferFault { unit, what })?;
+        let (layout, slots) = (LAYOUTS[class], LAYOUTS[class].slots);
         for distance in 1..layout.units {
             let inner = self.superblocks()[(unit + distance) as usize].owner();
             ensure(unit + distance, inner == Owner::inner(distance), "the way to its first unit")?;
@@ -176,7 +180,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let slot = heap.checked_sub(1).and_then(|index| self.heaps.get(index as usize));
         ensure(unit, superblock.left.load(Relaxed) > 0, "frees until something is to be done")?;
         if let Some(slot) = slot.filter(|slot| slot.is_current(class, unit)) {
-            return ensure(unit, slot.current(class).is_sound(), "slots at hand that are free");
+            return ensure(
+                unit,
+                slot.current(class).is_sound(superblock),
+                "slots at hand that are free",
+            );
         }
         let used = superblock.count_used();
         ensure(unit, full == (used == slots), "full if no slot is free")?;
@@ -190,7 +198,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         for list in lists {
             let mut next = list.first();
             while let Some(unit) = next {
-                let superblock = &self.superblocks()[unit as usize];
+                let superblock = self.known(unit)?;
                 ensure(unit, superblock.queued() != 0, "a reason to be on a list")?;
                 listed += 1;
                 ensure(unit, listed <= self.superblocks().len(), "a list with an end")?;

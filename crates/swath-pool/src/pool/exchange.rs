@@ -58,11 +58,15 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         superblock.set_used(used, 0);
         if used == 0 {
             self.release_superblock(global, index);
-        } else if used == superblock.slots.load(Relaxed) {
-            superblock.set_owner(Owner::full(GLOBAL));
-        } else {
-            superblock.set_owner(Owner::open(GLOBAL));
-            global.partial[superblock.class.load(Relaxed) as usize].push(self.superblocks(), index);
+            return;
+        }
+        match superblock.class() {
+            Some(class) if used < superblock.slots.load(Relaxed) => {
+                superblock.set_owner(Owner::open(GLOBAL));
+                global.partial[class].push(self.superblocks(), index);
+            }
+            // Full, or overwritten: nothing is allocated from it.
+            _ => superblock.set_owner(Owner::full(GLOBAL)),
         }
     }
 
@@ -73,8 +77,13 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     fn release_superblock(&self, global: &mut Global<'m, S>, index: u32) {
         let superblocks = self.superblocks();
-        let units = superblocks[index as usize].units.load(Relaxed);
-        for superblock in &superblocks[index as usize..(index + units) as usize] {
+        let Some(class) = superblocks[index as usize].class() else {
+            // Nobody knows how long it is.
+            superblocks[index as usize].set_owner(Owner::full(GLOBAL));
+            return;
+        };
+        let units = LAYOUTS[class].units;
+        for superblock in superblocks.iter().skip(index as usize).take(units as usize) {
             superblock.set_owner(Owner::FREE);
         }
         global.release(index, units);
@@ -87,6 +96,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         loop {
             if let Some(index) = global.partial[class].pop(self.superblocks()) {
                 let superblock = &self.superblocks()[index as usize];
+                // What was overwritten is left out.
+                if superblock.owner() != Owner::open(GLOBAL) || superblock.class() != Some(class) {
+                    continue;
+                }
                 let used = superblock.used() as u32;
                 superblock.set_used(used, self.low(superblock.slots.load(Relaxed)));
                 superblock.set_owner(token);
@@ -116,7 +129,9 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     fn list_of(&self, owner: Owner) -> &ReturnList {
         match owner.role() {
-            Role::Superblock { heap: heap @ 1.., .. } => &self.heaps[heap as usize - 1].returned,
+            Role::Superblock { heap: heap @ 1.., .. } => {
+                self.heaps.get(heap as usize - 1).map_or(&self.list, |heap| &heap.returned)
+            }
             _ => &self.list,
         }
     }
@@ -176,7 +191,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             return;
         }
         global.remote_frees += u64::from(taken);
-        let list = &global.partial[superblock.class.load(Relaxed) as usize];
+        let Some(class) = superblock.class() else { return };
+        let list = &global.partial[class];
         if full {
             superblock.set_owner(Owner::open(GLOBAL));
             list.push(self.superblocks(), index);

@@ -77,7 +77,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                 superblock.recount();
                 self.receive(&mut guard, index);
             }
-            index += units;
+            index = index.saturating_add(units.max(1));
         }
         let high = guard.high;
         drop(guard);

@@ -24,8 +24,8 @@ pub(crate) struct Global<'m, S> {
 }
 
 impl<'m, S: SegmentSource> Global<'m, S> {
+    /// `dirty` is all zero.
     pub(crate) fn new(source: S, dirty: &'m mut [u64]) -> Self {
-        dirty.fill(0);
         Self {
             source,
             partial: [const { List::new() }; CLASSES],
@@ -56,7 +56,11 @@ impl<'m, S: SegmentSource> Global<'m, S> {
         dirty == 0 && self.source.reads_zero()
     }
 
+    /// Units that no record could name stay in use: nothing else has them then.
     pub(crate) fn release(&mut self, first: u32, units: u32) {
+        if units == 0 || first.checked_add(units).is_none_or(|end| end > self.high) {
+            return;
+        }
         for (index, mask) in word_masks(first, units) {
             self.dirty[index] |= mask;
         }
@@ -82,6 +86,9 @@ impl<'m, S: SegmentSource> Global<'m, S> {
                 due |= core::mem::take(&mut self.dirty[index]);
                 self.dirty[half + index] = due;
             }
+            // No unit above `high` was ever used, whatever a bit that was overwritten says.
+            let above = (index as u32 * 64 + 64).saturating_sub(self.high);
+            due &= u64::MAX >> above.min(63);
             while due != 0 {
                 let skip = due.trailing_zeros();
                 let run = (due >> skip).trailing_ones();

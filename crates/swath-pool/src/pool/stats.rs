@@ -6,7 +6,7 @@ use lock_api::RawMutex;
 
 use crate::pool::buffer_pool::BufferPool;
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::class::{CLASSES, UNIT_BYTES, slot_bytes};
+use crate::superblock::class::{CLASSES, LAYOUTS, UNIT_BYTES, slot_bytes};
 use crate::superblock::owner::Role;
 
 /// Counts of what a pool holds.
@@ -61,9 +61,16 @@ impl<L: RawMutex, S: SegmentSource> BufferPool<'_, L, S> {
         let mut unit = 0;
         while unit < global.high {
             let superblock = &self.superblocks()[unit as usize];
-            let units = superblock.units.load(Relaxed);
+            let role = superblock.owner().role();
+            let segment = superblock.segment_units().filter(|_| role == Role::Segment);
+            let Some(units) =
+                segment.or_else(|| superblock.class().map(|class| LAYOUTS[class].units))
+            else {
+                unit += 1;
+                continue;
+            };
             let bytes = u64::from(units) * UNIT_BYTES as u64;
-            match superblock.owner().role() {
+            match role {
                 Role::Free | Role::Inner(_) => {
                     unit += 1;
                     continue;
@@ -73,8 +80,12 @@ impl<L: RawMutex, S: SegmentSource> BufferPool<'_, L, S> {
                     stats.live_bytes += self.segment_bytes(units) as u64;
                 }
                 Role::Superblock { heap, .. } => {
-                    let class = superblock.class.load(Relaxed) as usize;
-                    let used = superblock.count_used() - self.returned_bits(unit).count();
+                    let Some(class) = superblock.class() else {
+                        unit += 1;
+                        continue;
+                    };
+                    let returned = self.returned_bits(unit).count();
+                    let used = superblock.count_used().saturating_sub(returned);
                     stats.live_bytes += u64::from(used) * slot_bytes(class) as u64;
                     stats.superblocks[class] += 1;
                     stats.global_superblocks += u32::from(heap == 0);
@@ -82,7 +93,7 @@ impl<L: RawMutex, S: SegmentSource> BufferPool<'_, L, S> {
             }
             stats.held_bytes += bytes;
             // Segments begin without the lock.
-            unit += units.max(1);
+            unit = unit.saturating_add(units.max(1));
         }
         stats
     }

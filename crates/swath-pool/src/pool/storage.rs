@@ -3,18 +3,37 @@
 use crate::heap::slot::HeapSlot;
 use crate::superblock::record::{Returned, Superblock};
 
-/// Storage for a pool's metadata, supplied by the caller. The tables have one record for each
-/// unit, zeroed or as `new` makes them; records of units never used are not
-/// touched, so that they may lie in memory that has no pages yet.
+/// Storage for a pool's metadata, supplied by the caller, one record for each unit. It may hold
+/// anything: [`BufferPool::new`](crate::BufferPool::new) clears it. The pool has it for itself for
+/// as long as it lives, so that two pools cannot share it:
+///
+/// ```compile_fail,E0499
+/// use swath_pool::{HeapSlot, Storage};
+///
+/// let mut heaps = [HeapSlot::new()];
+/// let one = Storage { superblocks: &mut [], returned: &mut [], heaps: &mut heaps, dirty: &mut [] };
+/// let two = Storage { superblocks: &mut [], returned: &mut [], heaps: &mut heaps, dirty: &mut [] };
+/// drop((one, two));
+/// ```
 pub struct Storage<'m> {
     /// Records of units, 640 bytes each: their number is the arena's length.
-    pub superblocks: &'m [Superblock],
+    pub superblocks: &'m mut [Superblock],
     /// Bits of returned slots, 576 bytes for each unit, touched only where other threads free.
-    pub returned: &'m [Returned],
+    pub returned: &'m mut [Returned],
     /// Processor heaps, as many as there can be threads with one.
-    pub heaps: &'m [HeapSlot],
-    /// Bits of free units whose memory is still there: [`dirty_words`] words, zeroed.
+    pub heaps: &'m mut [HeapSlot],
+    /// Bits of free units whose memory is still there: [`dirty_words`] words.
     pub dirty: &'m mut [u64],
+}
+
+impl Storage<'_> {
+    /// Forgets whatever an earlier pool has left.
+    pub(crate) fn clear(&mut self) {
+        self.superblocks.fill_with(Superblock::new);
+        self.returned.fill_with(Returned::new);
+        self.heaps.fill_with(HeapSlot::new);
+        self.dirty.fill(0);
+    }
 }
 
 /// Returns the number of words that [`Storage::dirty`] needs over `units` units.

@@ -75,6 +75,13 @@ pub(crate) const fn slot_at(offset: u32, inverse: u32, twos: u32) -> u32 {
     offset.wrapping_mul(inverse).rotate_right(twos)
 }
 
+/// The word in which a slot has its bit. Of a number beyond all slots, which only a record that was
+/// overwritten has, it is some word.
+#[inline(always)]
+pub(crate) const fn word_of(slot: u32) -> usize {
+    (slot as usize / 64) & (WORDS - 1)
+}
+
 const fn layout(class: usize) -> Layout {
     let size = slot_bytes(class);
     let units = (SLOTS_MIN * size).div_ceil(UNIT_BYTES).next_power_of_two();

@@ -49,10 +49,12 @@ impl ReturnList {
             return;
         }
         let mut next = self.0.swap(0, Acquire);
-        while next != 0 {
-            let index = next - 1;
+        // A link that was overwritten leads nowhere, or round and round.
+        for _ in superblocks {
+            let Some(index) = next.checked_sub(1) else { return };
+            let Some(superblock) = superblocks.get(index as usize) else { return };
             // Before the visit, after which another thread may push it.
-            next = superblocks[index as usize].link.load(Relaxed);
+            next = superblock.link.load(Relaxed);
             visit(index);
         }
     }
@@ -63,6 +65,13 @@ impl ReturnList {
 pub(crate) struct List {
     first: AtomicU32,
     last: AtomicU32,
+}
+
+/// A neighbour in a list, plus one; 0, as at the list's end, for a number that was overwritten and
+/// is none of a superblock.
+#[inline]
+fn known(superblocks: &[Superblock], link: u32) -> u32 {
+    if link as usize <= superblocks.len() { link } else { 0 }
 }
 
 impl List {
@@ -90,7 +99,7 @@ impl List {
         let superblock = &superblocks[index as usize];
         superblock.before.store(last, Relaxed);
         superblock.after.store(0, Relaxed);
-        let link = match last {
+        let link = match known(superblocks, last) {
             0 => &self.first,
             _ => &superblocks[last as usize - 1].after,
         };
@@ -100,7 +109,8 @@ impl List {
 
     pub(crate) fn remove(&self, superblocks: &[Superblock], index: u32) {
         let superblock = &superblocks[index as usize];
-        let (before, after) = (superblock.before.load(Relaxed), superblock.after.load(Relaxed));
+        let before = known(superblocks, superblock.before.load(Relaxed));
+        let after = known(superblocks, superblock.after.load(Relaxed));
         let ahead = match before {
             0 => &self.first,
             _ => &superblocks[before as usize - 1].after,
@@ -114,7 +124,7 @@ impl List {
     }
 
     pub(crate) fn pop(&self, superblocks: &[Superblock]) -> Option<u32> {
-        let index = self.first()?;
+        let index = self.first().filter(|&index| (index as usize) < superblocks.len())?;
         self.remove(superblocks, index);
         Some(index)
     }

@@ -27,7 +27,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 use crate::superblock::atomic::{Shared32, Shared64};
-use crate::superblock::class::{LAYOUTS, Layout, WORDS, slot_at};
+use crate::superblock::class::{LAYOUTS, Layout, WORDS, slot_at, word_of};
 use crate::superblock::owner::Owner;
 
 /// The record of one unit: storage that the caller supplies, one for each unit of
@@ -102,7 +102,7 @@ impl Returned {
 
     #[inline]
     pub(crate) fn has(&self, slot: u32) -> bool {
-        self.words[slot as usize / 64].load(Relaxed) >> (slot % 64) & 1 != 0
+        self.words[word_of(slot)].load(Relaxed) >> (slot % 64) & 1 != 0
     }
 
     /// Pairs of words with bits, as a summary.
@@ -176,16 +176,36 @@ impl Superblock {
         while Owner(state as u32) == Owner::SEGMENT {
             let ended = state ^ u64::from(Owner::SEGMENT.0);
             match self.state.compare_exchange_weak(state, ended, AcqRel, Relaxed) {
-                Ok(_) => return Some(self.units.load(Relaxed)),
+                Ok(_) => return self.segment_units(),
                 Err(now) => state = now,
             }
         }
         None
     }
 
+    /// The units of the segment that begins here, if the record is whole.
+    pub(crate) fn segment_units(&self) -> Option<u32> {
+        let units = self.units.load(Relaxed);
+        (self.slots.load(Relaxed) == !units).then_some(units)
+    }
+
+    /// The class of the superblock that begins here, if the record is whole: all of its layout is
+    /// the class's. What is not on the way of nearly every call asks this before it believes any.
+    pub(crate) fn class(&self) -> Option<usize> {
+        let class = self.class.load(Relaxed) as usize;
+        let Layout { slots, inverse, twos, units, .. } = *LAYOUTS.get(class)?;
+        let whole = self.slots.load(Relaxed) == slots
+            && self.inverse.load(Relaxed) == inverse
+            && self.twos.load(Relaxed) == twos
+            && self.units.load(Relaxed) == units;
+        whole.then_some(class)
+    }
+
     /// Begins a segment of units that are the caller's alone.
     pub(crate) fn begin_segment(&self, units: u32) {
         self.units.store(units, Relaxed);
+        // A segment has no slots: their number says if the units are right.
+        self.slots.store(!units, Relaxed);
         self.set_owner(Owner::SEGMENT);
     }
 
@@ -220,13 +240,14 @@ impl Superblock {
     /// Slots in use by the owner's bits: those returned and not yet taken count.
     pub(crate) fn count_used(&self) -> u32 {
         let slots = self.slots.load(Relaxed);
-        let words = &self.free[..(slots as usize).div_ceil(64)];
-        slots - words.iter().map(|word| word.load(Relaxed).count_ones()).sum::<u32>()
+        let words = &self.free[..(slots as usize).div_ceil(64).min(WORDS)];
+        let free: u32 = words.iter().map(|word| word.load(Relaxed).count_ones()).sum();
+        slots.saturating_sub(free)
     }
 
     /// Sets the summary and the count from the bits, as the owner.
     pub(crate) fn recount(&self) {
-        let words = (self.slots.load(Relaxed) as usize).div_ceil(64);
+        let words = (self.slots.load(Relaxed) as usize).div_ceil(64).min(WORDS);
         let words = self.free[..words].iter().enumerate();
         let open = words.fold(0, |bits, (i, word)| bits | u64::from(word.load(Relaxed) != 0) << i);
         self.open.store(open, Relaxed);
@@ -250,7 +271,7 @@ impl Superblock {
         slot: u32,
         returned: &Returned,
     ) -> Result<Option<Owner>, Twice> {
-        let (index, bit) = (slot as usize / 64, 1_u64 << (slot % 64));
+        let (index, bit) = (word_of(slot), 1_u64 << (slot % 64));
         if self.free[index].load(Relaxed) & bit != 0 {
             return Err(Twice);
         }
@@ -301,7 +322,7 @@ impl Superblock {
     pub(crate) fn set_used(&self, used: u32, low: u32) {
         let mark = if used > low { low } else { 0 };
         self.mark.store(mark, Relaxed);
-        self.left.store(used as i32 - mark as i32, Relaxed);
+        self.left.store((used as i32).wrapping_sub(mark as i32), Relaxed);
     }
 
     /// Becomes, or stays, current: frees are not counted until all slots are taken.
@@ -312,5 +333,48 @@ impl Superblock {
     /// Slots in use as the owner counts them.
     pub(crate) fn used(&self) -> i32 {
         self.left.load(Relaxed).wrapping_add(self.mark.load(Relaxed) as i32)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A record with bits in the words of `set`.
+    fn returned(set: impl IntoIterator<Item = usize>) -> Returned {
+        let returned = Returned::new();
+        for index in set {
+            returned.words[index].store(1 << (index * 7 % 64), Relaxed);
+        }
+        returned
+    }
+
+    /// One bit for each two words, set if either of them has any.
+    #[test]
+    fn the_summary_names_the_pairs_of_words_with_bits() {
+        assert_eq!(returned([]).summary(), 0);
+        assert_eq!(returned(0..WORDS).summary(), u32::MAX);
+        for index in 0..WORDS {
+            let pair = 1 << (index / 2);
+            assert_eq!(returned([index]).summary(), pair, "word {index}");
+            assert_eq!(returned([index, index ^ 1]).summary(), pair, "words of pair {index}");
+            let others = (0..WORDS).filter(|other| other / 2 != index / 2);
+            assert_eq!(returned(others).summary(), !pair, "all but pair {index}");
+            let far = (index + 2) % WORDS;
+            assert_eq!(returned([index, far]).summary(), pair | 1 << (far / 2));
+        }
+    }
+
+    /// A full word counts as one bit does, and a slot is found where its bit is.
+    #[test]
+    fn slots_are_counted_and_found_by_their_bits() {
+        let returned = returned([3, 40]);
+        returned.words[40].store(u64::MAX, Relaxed);
+        assert_eq!((returned.count(), returned.summary()), (65, 1 << 1 | 1 << 20));
+        for slot in 0..64 * WORDS as u32 {
+            let set = slot == 3 * 64 + 21 || slot / 64 == 40;
+            assert_eq!(returned.has(slot), set, "slot {slot}");
+            assert_eq!(returned.word(slot as usize / 64) >> (slot % 64) & 1 != 0, set);
+        }
     }
 }

@@ -145,7 +145,18 @@ pub(crate) struct Arena {
     pub(crate) pool: Pool,
     pub(crate) control: Arc<Control>,
     pub(crate) base: NonNull<u8>,
+    pub(crate) tables: Tables,
     layout: Layout,
+}
+
+/// Addresses of the tables.
+#[derive(Clone, Copy)]
+#[allow(dead_code, reason = "not all programs of tests look there")]
+pub(crate) struct Tables {
+    pub(crate) superblocks: usize,
+    pub(crate) returned: usize,
+    pub(crate) heaps: usize,
+    pub(crate) dirty: usize,
 }
 
 pub(crate) fn arena(units: usize, heaps: usize, options: BufferOptions) -> Arena {
@@ -171,9 +182,15 @@ pub(crate) fn arena(units: usize, heaps: usize, options: BufferOptions) -> Arena
         heaps: Vec::leak((0..heaps).map(|_| HeapSlot::new()).collect()),
         dirty: Vec::leak(vec![0; dirty_words(units)]),
     };
+    let tables = Tables {
+        superblocks: storage.superblocks.as_mut_ptr().expose_provenance(),
+        returned: storage.returned.as_mut_ptr().expose_provenance(),
+        heaps: storage.heaps.as_mut_ptr().expose_provenance(),
+        dirty: storage.dirty.as_mut_ptr().expose_provenance(),
+    };
     // SAFETY: the arena is the pool's until `Arena` is dropped.
     let pool = unsafe { BufferPool::new(base, storage, source, options).unwrap() };
-    Arena { pool, control, base, layout }
+    Arena { pool, control, base, tables, layout }
 }
 
 impl Drop for Arena {

@@ -133,12 +133,21 @@ where
         // outlive, and is not used here any more.
         unsafe { heap.add_pool_at(start, len_bytes)? };
         // The heap has written to the first page and to the last.
-        let source = heap.source_mut();
+        // SAFETY: as for `source_mut` below.
+        let source = unsafe { heap.source_mut() };
         source.tag(Vpn::new(0))?;
         if pages > 1 {
             source.tag(Vpn::new(pages - 1))?;
         }
         Ok(Self { heap })
+    }
+
+    /// The source, of which this type changes only what it notes and which regions the pages lie in.
+    #[inline]
+    fn source_mut(&mut self) -> &mut RegionSource<'p, M, T, H> {
+        // SAFETY: no caller puts another in its place, and none commits or releases a page; the
+        // pool's memory is there in any case.
+        unsafe { self.heap.source_mut() }
     }
 
     /// Allocates bytes for `layout`. O(1) in the size: one region is mapped, and each page
@@ -149,7 +158,7 @@ where
     /// [`AllocateBytesError`]; no bytes are allocated.
     #[inline]
     pub fn allocate(&mut self, layout: Layout) -> Result<NonNull<u8>, AllocateBytesError> {
-        self.heap.source_mut().fresh.count = 0;
+        self.source_mut().fresh.count = 0;
         let at = self.heap.allocate(layout)?;
         // Of a used block at its end nothing is fresh. The commit saw to the frames.
         if self.heap.source().fresh.count > 0
@@ -171,7 +180,7 @@ where
         // SAFETY: the caller has just allocated `at`.
         let usable = unsafe { self.heap.usable_bytes(at) };
         let len_bytes = usable.unwrap_or(0) + HEADER_BYTES;
-        let source = self.heap.source_mut();
+        let source = self.source_mut();
         let from = (address - source.base - GRANULE_BYTES) as u64;
         let to = from + len_bytes as u64;
         source
@@ -191,7 +200,7 @@ where
     /// `at` came from this heap, was not freed since, and nobody uses it after.
     #[inline]
     pub unsafe fn free(&mut self, at: NonNull<u8>) -> Result<(), FreeBytesError> {
-        self.heap.source_mut().released.count = 0;
+        self.source_mut().released.count = 0;
         // All that the heap writes to now has been written to before.
         // SAFETY: the contract of this function.
         unsafe { self.heap.free(at) }
@@ -231,7 +240,7 @@ where
     /// [`RegionError`]; nothing has changed.
     #[inline]
     pub fn fault(&mut self, page: Vpn, access: Rights) -> Result<Pfn, RegionError> {
-        let source = self.heap.source_mut();
+        let source = self.source_mut();
         source.statistics.faults += 1;
         source.space.map_page(page, access)
     }

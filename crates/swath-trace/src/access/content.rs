@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::container;
 use crate::input::Input;
+use crate::unpack::{Bounded, Counted, Limit, TooMuch};
 
 /// The most memory that a compressed file may make its decompressor take:
 /// `xz -9` needs 65 MiB, zstd's largest window without `--ultra` 128 MiB.
@@ -106,6 +107,25 @@ pub enum TraceError {
         /// The decompressor's words.
         source: io::Error,
     },
+    /// Its content is longer than so short a file may make it.
+    #[error(
+        "the trace is too large: more than {limit_bytes} bytes of content in {file_bytes} bytes \
+         of the file"
+    )]
+    TooDense {
+        /// The most bytes of content that the file may have.
+        limit_bytes: u64,
+        /// Number of bytes of the file read so far.
+        file_bytes: u64,
+    },
+    /// It asks for more than is done with any trace.
+    #[error("the trace is too large: more than {limit} {what}")]
+    TooLarge {
+        /// The limit.
+        limit: u64,
+        /// Noun for what is limited.
+        what: &'static str,
+    },
     /// A line that starts as an access but is none.
     #[error("line {line}, byte {offset} of the content: {what}")]
     Line {
@@ -149,15 +169,22 @@ impl Read for Content {
 
 impl Content {
     pub(crate) fn new(file: impl Read + Send + 'static) -> io::Result<Self> {
-        let file_bytes = Arc::new(AtomicU64::new(0));
-        let counted = Counted { file, bytes: Arc::clone(&file_bytes) };
+        let counted = Counted::new(file);
+        let file_bytes = counted.counter();
         let mut file = BufReader::with_capacity(64 << 10, counted);
         // A pipe may give its first bytes one by one; six tell.
         let mut head = Vec::new();
         file.by_ref().take(6).read_to_end(&mut head)?;
         let compression = Compression::of_content(&head);
         let file = io::Cursor::new(head).chain(file);
-        Ok(Self { reader: decompress(file, compression)?, compression, file_bytes })
+        let reader: Box<dyn Read + Send> = match compression {
+            Compression::None => Box::new(file),
+            _ => {
+                let content = decompress(file, compression)?;
+                Box::new(Bounded::new(content, Limit::STREAM, Arc::clone(&file_bytes)))
+            }
+        };
+        Ok(Self { reader, compression, file_bytes })
     }
 
     /// Returns the error that a failed read of the content means.
@@ -170,11 +197,15 @@ impl Content {
         let file_bytes = Arc::clone(&input.source().file_bytes);
         let mut zstd = zstd::stream::read::Decoder::new(input)?;
         zstd.window_log_max(container::WINDOW_LOG2)?;
+        let zstd = Bounded::new(zstd, Limit::STREAM, Arc::clone(&file_bytes));
         Ok(Input::new(Self { reader: Box::new(zstd), compression: Compression::Zstd, file_bytes }))
     }
 }
 
 fn explain(source: io::Error, compression: Compression, file_offset: u64) -> TraceError {
+    if let Some(TooMuch { limit_bytes, file_bytes }) = TooMuch::of(&source) {
+        return TraceError::TooDense { limit_bytes, file_bytes };
+    }
     match source.kind() {
         _ if source.raw_os_error().is_some() || compression == Compression::None => {
             TraceError::Io { source }
@@ -204,18 +235,4 @@ fn decompress(
             Box::new(zstd)
         }
     })
-}
-
-/// Counts the bytes that were read.
-struct Counted<R> {
-    file: R,
-    bytes: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read(to)?;
-        self.bytes.fetch_add(count as u64, Ordering::Relaxed);
-        Ok(count)
-    }
 }

@@ -21,10 +21,16 @@ use crate::access::event::{
 use crate::container::{FileFormat, NAME_BYTES_MAX, check_name, invalid, put_name};
 use crate::input::{Input, NumberError, put_number, unzigzag, zigzag};
 use crate::programs::{CommandPrograms, ProgramSource};
+use crate::unpack::{Limit, Packer};
 
 /// The format; versions 1 and 2 are read as well.
-pub static TRACE_FORMAT: FileFormat =
-    FileFormat { noun: "trace", magic: *b"SWTRAC\r\n", version: 3, oldest: 1 };
+pub static TRACE_FORMAT: FileFormat = FileFormat {
+    noun: "trace",
+    magic: *b"SWTRAC\r\n",
+    version: 3,
+    oldest: 1,
+    limit: Limit::STREAM,
+};
 
 /// Places for the last address of operands: enough for 16384 bytes of code
 /// before two instructions share.
@@ -115,7 +121,7 @@ const SHORT_LIMIT: u64 = 64;
 /// Nothing but [`finish`](Self::finish) makes the file whole: without it a
 /// reader reports a truncated trace.
 pub struct TraceWriter<W: Write> {
-    zstd: zstd::stream::write::Encoder<'static, W>,
+    packer: Packer<W>,
     chunk: Vec<u8>,
     guess: Guess,
     /// Page at which the last range of an event ended.
@@ -147,13 +153,13 @@ impl<W: Write> TraceWriter<W> {
         if header.sampling.is_some() && Sampling::new(burst, period).is_none() {
             return Err(invalid("a sampling without accesses or without gaps"));
         }
-        let zstd = TRACE_FORMAT.begin(to, level)?;
+        let packer = TRACE_FORMAT.begin(to, level)?;
         let mut chunk = Vec::with_capacity(CHUNK_BYTES + 64);
         put_name(&mut chunk, &header.program);
         put_number(&mut chunk, burst);
         put_number(&mut chunk, period);
         let (guess, last_page) = (Guess::new(), 0);
-        Ok(Self { zstd, chunk, guess, last_page, count: 0, events: 0, skipped: 0 })
+        Ok(Self { packer, chunk, guess, last_page, count: 0, events: 0, skipped: 0 })
     }
 
     /// Adds an access. O(1).
@@ -185,7 +191,7 @@ impl<W: Write> TraceWriter<W> {
     #[inline]
     fn flush_full_chunk(&mut self) -> io::Result<()> {
         if self.chunk.len() >= CHUNK_BYTES {
-            self.zstd.write_all(&self.chunk)?;
+            self.packer.push(&self.chunk)?;
             self.chunk.clear();
         }
         Ok(())
@@ -279,10 +285,8 @@ impl<W: Write> TraceWriter<W> {
         put_number(&mut self.chunk, self.count);
         put_number(&mut self.chunk, self.events);
         programs.put(&mut self.chunk)?;
-        self.zstd.write_all(&self.chunk)?;
-        let mut to = self.zstd.finish()?;
-        to.flush()?;
-        Ok(to)
+        self.packer.push(&self.chunk)?;
+        self.packer.finish()
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod content;
 pub(crate) mod event;
 pub(crate) mod file;
 mod lackey;
+mod pages;
 pub(crate) mod reader;
 pub(crate) mod record;
 #[cfg(target_os = "linux")]
@@ -23,5 +24,6 @@ pub use event::{
     TraceItem, pages_of,
 };
 pub use file::{TRACE_FORMAT, TraceWriter};
+pub use pages::PageSet;
 pub use reader::{TraceFormat, TraceItems, TraceReader};
 pub use record::{AccessRecording, record_accesses};

@@ -35,8 +35,9 @@ use crate::access::event::Sampling;
 /// The largest block, in bytes: what 48 bits can address.
 pub const SIZE_MAX: u64 = 1 << 48;
 
-/// The most blocks allocated at once that a recording may hold.
-pub const LIVE_MAX: usize = 1 << 22;
+/// The most blocks allocated at once that a recording may hold: what a hash table of
+/// 2^22 places does, 100 MiB of a reader's memory.
+pub const LIVE_MAX: usize = 7 << 19;
 
 /// Sampling keeps the first access to each piece of a block of so many bytes,
 /// counted from the block's start.
@@ -47,7 +48,7 @@ pub const PIECE_BYTES: u64 = 512;
 /// What every reader promises, and [`HeapWriter`] demands: blocks are numbered
 /// 0, 1, 2, … in the order of their allocation; `block` is allocated then, in
 /// all events but [`Allocate`](Self::Allocate); sizes are at most [`SIZE_MAX`]
-/// and may be 0; an access has at least one byte and ends within its block;
+/// and may be 0, and all blocks together have less than 2^64 bytes; an access has at least one byte and ends within its block;
 /// at most [`LIVE_MAX`] blocks are allocated at once. Blocks that are never
 /// released were left to the end of the process.
 ///

@@ -20,10 +20,16 @@ use crate::container::{Content, FileError, FileFormat, check_name, invalid, put_
 use crate::heap::events::{HeapEvent, HeapHeader, HeapTotals, LIVE_MAX, SIZE_MAX};
 use crate::input::{put_number, unzigzag, zigzag};
 use crate::programs::CommandPrograms;
+use crate::unpack::{Limit, Packer};
 
 /// The format.
-pub static HEAP_FORMAT: FileFormat =
-    FileFormat { noun: "heap recording", magic: *b"SWHEAP\r\n", version: 2, oldest: 1 };
+pub static HEAP_FORMAT: FileFormat = FileFormat {
+    noun: "heap recording",
+    magic: *b"SWHEAP\r\n",
+    version: 2,
+    oldest: 1,
+    limit: Limit::STREAM,
+};
 
 /// Encoded events gathered before zstd sees them, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -66,13 +72,16 @@ struct Block {
 
 /// State that reader and writer both have after so many events.
 ///
-/// Every block of `recent[..recent_len]` is in `live`, none twice.
+/// Every block of `recent[..recent_len]` is in `live`, none twice; `live_bytes` is the sum
+/// of all sizes in `live`.
 #[derive(Default)]
 struct State {
     live: HashMap<u64, Block, FixedState>,
     /// Those last used, the last first.
     recent: [u64; RECENT],
     recent_len: usize,
+    /// Bytes of all live blocks.
+    live_bytes: u64,
     /// Blocks allocated so far.
     blocks: u64,
     /// Of the last call.
@@ -88,24 +97,30 @@ impl State {
     fn fault(&self, event: &HeapEvent) -> Option<&'static str> {
         const NONE: &str = "a block that is not allocated";
         const SIZE: &str = "a size beyond 2^48 bytes";
+        let fits = |size_bytes: u64, before: u64| {
+            if size_bytes > SIZE_MAX {
+                return Some(SIZE);
+            }
+            let others = self.live_bytes - before;
+            let sum = others.checked_add(size_bytes);
+            sum.is_none().then_some("2^64 bytes or more allocated at once")
+        };
         match *event {
             HeapEvent::Allocate { block, size_bytes, align_bytes, .. } => {
                 if block != self.blocks {
                     return Some("a block out of turn");
                 }
                 if self.live.len() >= LIVE_MAX {
-                    return Some("more than 2^22 blocks allocated at once");
+                    return Some("more than 3670016 blocks allocated at once");
                 }
                 if !align_bytes.is_power_of_two() || align_bytes > SIZE_MAX {
                     return Some("an alignment that is no power of two up to 2^48");
                 }
-                (size_bytes > SIZE_MAX).then_some(SIZE)
+                fits(size_bytes, 0)
             }
             HeapEvent::Resize { block, size_bytes, .. } => {
-                if !self.live.contains_key(&block) {
-                    return Some(NONE);
-                }
-                (size_bytes > SIZE_MAX).then_some(SIZE)
+                let Some(held) = self.live.get(&block) else { return Some(NONE) };
+                fits(size_bytes, held.size_bytes)
             }
             HeapEvent::Release { block, .. } => (!self.live.contains_key(&block)).then_some(NONE),
             HeapEvent::Read { block, offset_bytes, len_bytes }
@@ -160,19 +175,22 @@ impl State {
         match *event {
             HeapEvent::Allocate { block, size_bytes, thread, .. } => {
                 self.live.insert(block, Block { size_bytes, offset_bytes: 0 });
+                self.live_bytes += size_bytes;
                 self.blocks += 1;
                 self.thread = thread;
                 self.used(block);
             }
             HeapEvent::Resize { block, size_bytes, thread } => {
                 if let Some(held) = self.live.get_mut(&block) {
+                    self.live_bytes = self.live_bytes - held.size_bytes + size_bytes;
                     held.size_bytes = size_bytes;
                 }
                 self.thread = thread;
                 self.used(block);
             }
             HeapEvent::Release { block, thread } => {
-                self.live.remove(&block);
+                let held = self.live.remove(&block);
+                self.live_bytes -= held.map_or(0, |held| held.size_bytes);
                 self.thread = thread;
                 let recent = &self.recent[..self.recent_len];
                 if let Some(place) = recent.iter().position(|&recent| recent == block) {
@@ -211,7 +229,7 @@ impl State {
 /// Nothing but [`finish`](Self::finish) makes the file whole: without it a
 /// reader reports it as cut short.
 pub struct HeapWriter<W: Write> {
-    zstd: zstd::stream::write::Encoder<'static, W>,
+    packer: Packer<W>,
     chunk: Vec<u8>,
     state: State,
 }
@@ -229,12 +247,12 @@ impl<W: Write> HeapWriter<W> {
         if head.sampling.is_some() && Sampling::new(burst, period).is_none() {
             return Err(invalid("a sampling without accesses or without gaps"));
         }
-        let zstd = HEAP_FORMAT.begin(to, level)?;
+        let packer = HEAP_FORMAT.begin(to, level)?;
         let mut chunk = Vec::with_capacity(CHUNK_BYTES + 64);
         put_name(&mut chunk, &head.program);
         put_number(&mut chunk, burst);
         put_number(&mut chunk, period);
-        Ok(Self { zstd, chunk, state: State::default() })
+        Ok(Self { packer, chunk, state: State::default() })
     }
 
     /// Adds an event. O(1).
@@ -285,7 +303,7 @@ impl<W: Write> HeapWriter<W> {
         }
         self.state.take(&event);
         if self.chunk.len() >= CHUNK_BYTES {
-            self.zstd.write_all(&self.chunk)?;
+            self.packer.push(&self.chunk)?;
             self.chunk.clear();
         }
         Ok(())
@@ -349,10 +367,8 @@ impl<W: Write> HeapWriter<W> {
         put_number(&mut self.chunk, self.state.events);
         numbers(totals).into_iter().for_each(|number| put_number(&mut self.chunk, number));
         programs.put(&mut self.chunk)?;
-        self.zstd.write_all(&self.chunk)?;
-        let mut to = self.zstd.finish()?;
-        to.flush()?;
-        Ok(to)
+        self.packer.push(&self.chunk)?;
+        self.packer.finish()
     }
 }
 
@@ -424,6 +440,16 @@ impl<R: Read> HeapReader<R> {
     /// the file's checksum was found right.
     pub fn totals(&self) -> Option<&HeapTotals> {
         self.totals.as_ref()
+    }
+
+    /// Blocks that are allocated after the last event.
+    pub fn live_blocks(&self) -> u64 {
+        self.state.live.len() as u64
+    }
+
+    /// Bytes asked for of all blocks that are allocated after the last event.
+    pub fn live_bytes(&self) -> u64 {
+        self.state.live_bytes
     }
 
     /// Programs of the command that was recorded, from version 2 on; `None`

@@ -1,9 +1,7 @@
 //! Counts over a recording of a heap.
 
-use std::collections::HashMap;
 use std::io::Read;
 
-use foldhash::fast::FixedState;
 use serde::Serialize;
 
 use crate::container::FileError;
@@ -14,6 +12,9 @@ use crate::heap::file::HeapReader;
 /// 2^(n-1) on and below 2^n. One more than the bits of the largest size.
 const BINS: usize = 50;
 
+/// The most threads that are told apart; a recorder has places for fewer.
+const THREADS_MAX: usize = 1 << 16;
+
 /// Counts of a whole recording.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct HeapSummary {
@@ -23,7 +24,7 @@ pub struct HeapSummary {
     pub resizes: u64,
     /// Blocks released.
     pub releases: u64,
-    /// Threads that called.
+    /// Threads that called; 65536 stands for that or more.
     pub threads: u64,
     /// The most blocks allocated at once.
     pub peak_blocks: u64,
@@ -51,39 +52,37 @@ impl HeapSummary {
     /// Those of the reader.
     pub fn of<R: Read>(reader: &mut HeapReader<R>) -> Result<Self, FileError> {
         let mut summary = Self { sizes: vec![0; BINS], ..Self::default() };
-        let mut live: HashMap<u64, u64, FixedState> = HashMap::default();
         let mut threads = std::collections::BTreeSet::new();
-        let mut bytes = 0;
-        for event in reader.by_ref() {
+        let mut called = |thread| {
+            if threads.len() < THREADS_MAX {
+                threads.insert(thread);
+            }
+            threads.len() as u64
+        };
+        while let Some(event) = reader.next() {
             match event? {
-                HeapEvent::Allocate { block, size_bytes, thread, .. } => {
+                HeapEvent::Allocate { size_bytes, thread, .. } => {
                     summary.allocations += 1;
                     summary.sizes[(u64::BITS - size_bytes.leading_zeros()) as usize] += 1;
-                    live.insert(block, size_bytes);
-                    bytes += size_bytes;
-                    threads.insert(thread);
+                    summary.threads = called(thread);
                 }
-                HeapEvent::Resize { block, size_bytes, thread } => {
+                HeapEvent::Resize { thread, .. } => {
                     summary.resizes += 1;
-                    bytes += size_bytes;
-                    bytes -= live.insert(block, size_bytes).unwrap_or(0);
-                    threads.insert(thread);
+                    summary.threads = called(thread);
                 }
-                HeapEvent::Release { block, thread } => {
+                HeapEvent::Release { thread, .. } => {
                     summary.releases += 1;
-                    bytes -= live.remove(&block).unwrap_or(0);
-                    threads.insert(thread);
+                    summary.threads = called(thread);
                 }
                 HeapEvent::Read { .. } => summary.reads += 1,
                 HeapEvent::Write { .. } => summary.writes += 1,
                 HeapEvent::Skip { .. } => {}
             }
-            summary.peak_blocks = summary.peak_blocks.max(live.len() as u64);
-            summary.peak_bytes = summary.peak_bytes.max(bytes);
+            summary.peak_blocks = summary.peak_blocks.max(reader.live_blocks());
+            summary.peak_bytes = summary.peak_bytes.max(reader.live_bytes());
         }
-        summary.threads = threads.len() as u64;
-        summary.left_blocks = live.len() as u64;
-        summary.left_bytes = bytes;
+        summary.left_blocks = reader.live_blocks();
+        summary.left_bytes = reader.live_bytes();
         let used = summary.sizes.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
         summary.sizes.truncate(used);
         summary.totals = reader.totals().copied().unwrap_or_default();
@@ -93,6 +92,10 @@ impl HeapSummary {
     /// For a reader.
     pub fn lines(&self, head: &HeapHeader) -> Vec<String> {
         let Self { allocations, resizes, releases, threads, totals, .. } = self;
+        let threads = match *threads {
+            threads if threads >= THREADS_MAX as u64 => format!("{threads} or more"),
+            threads => threads.to_string(),
+        };
         let program = if head.program.is_empty() { "a program" } else { &head.program };
         let sampled = match head.sampling {
             None => "all".to_owned(),

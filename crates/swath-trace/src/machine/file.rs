@@ -15,10 +15,20 @@ use crate::container::{Content, FileError, FileFormat};
 use crate::input::put_number;
 use crate::machine::facts::{put_facts, read_facts};
 use crate::machine::snapshot::{Builder, RANGES_MAX, RamRange, Snapshot};
+use crate::unpack::Limit;
 
 /// The format.
-pub static SNAPSHOT_FORMAT: FileFormat =
-    FileFormat { noun: "machine snapshot", magic: *b"SWSNAP\r\n", version: 1, oldest: 1 };
+pub static SNAPSHOT_FORMAT: FileFormat = FileFormat {
+    noun: "machine snapshot",
+    magic: *b"SWSNAP\r\n",
+    version: 1,
+    oldest: 1,
+    limit: LIMIT,
+};
+
+/// A snapshot is held in memory, 8 bytes for a byte of content and more. One of a real
+/// machine has twice as much content as bytes in its file.
+const LIMIT: Limit = Limit { free_bytes: 8 << 20, ratio: 8 };
 
 /// zstd's level: a snapshot is written once.
 const LEVEL: i32 = 19;
@@ -42,11 +52,11 @@ impl Snapshot {
         for run in self.runs() {
             put_number(&mut out, run.extent.count << 4 | u64::from(run.kind.code()));
         }
-        let mut zstd = SNAPSHOT_FORMAT.begin(to, LEVEL)?;
+        let mut packer = SNAPSHOT_FORMAT.begin(to, LEVEL)?;
         // Known beforehand, so that a small machine takes little memory.
-        zstd.set_pledged_src_size(Some(out.len() as u64))?;
-        zstd.write_all(&out)?;
-        zstd.finish()?.flush()
+        packer.pledge(out.len() as u64)?;
+        packer.push(&out)?;
+        packer.finish().map(drop)
     }
 
     /// Writes a file: beside its place first, then renamed, so that nobody

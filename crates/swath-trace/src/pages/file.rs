@@ -19,10 +19,16 @@ use crate::container::{Content, FileError, FileFormat, check_name, invalid, put_
 use crate::input::{put_number, unzigzag, zigzag};
 use crate::machine::facts::{MachineFacts, check_facts, put_facts, read_facts};
 use crate::pages::events::{CPUS_MAX, MigrateType, PageChange, PageEvent, ZoneMax};
+use crate::unpack::{Limit, Packer};
 
 /// The format.
-pub static PAGE_FORMAT: FileFormat =
-    FileFormat { noun: "page-event recording", magic: *b"SWPAGE\r\n", version: 1, oldest: 1 };
+pub static PAGE_FORMAT: FileFormat = FileFormat {
+    noun: "page-event recording",
+    magic: *b"SWPAGE\r\n",
+    version: 1,
+    oldest: 1,
+    limit: Limit::STREAM,
+};
 
 /// Encoded events gathered before zstd sees them, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -265,7 +271,7 @@ impl Guess {
 /// Nothing but [`finish`](Self::finish) makes the file whole: without it a
 /// reader reports it as cut short.
 pub struct PageWriter<W: Write> {
-    zstd: zstd::stream::write::Encoder<'static, W>,
+    packer: Packer<W>,
     chunk: Vec<u8>,
     guess: Guess,
     cpus: u16,
@@ -283,14 +289,14 @@ impl<W: Write> PageWriter<W> {
         if let Some(what) = head.fault() {
             return Err(invalid(what));
         }
-        let zstd = PAGE_FORMAT.begin(to, level)?;
+        let packer = PAGE_FORMAT.begin(to, level)?;
         let mut chunk = Vec::with_capacity(CHUNK_BYTES + 64);
         put_facts(&mut chunk, &head.facts);
         put_name(&mut chunk, &head.program);
         put_number(&mut chunk, head.whole_system.into());
         put_number(&mut chunk, head.cpus.into());
         let guess = Guess::new(head.cpus);
-        Ok(Self { zstd, chunk, guess, cpus: head.cpus, time_us: 0, count: 0 })
+        Ok(Self { packer, chunk, guess, cpus: head.cpus, time_us: 0, count: 0 })
     }
 
     /// Adds an event. O(1).
@@ -345,7 +351,7 @@ impl<W: Write> PageWriter<W> {
         }
         self.count += 1;
         if self.chunk.len() >= CHUNK_BYTES {
-            self.zstd.write_all(&self.chunk)?;
+            self.packer.push(&self.chunk)?;
             self.chunk.clear();
         }
         Ok(())
@@ -361,18 +367,19 @@ impl<W: Write> PageWriter<W> {
     ///
     /// # Errors
     /// Those of the writer; [`io::ErrorKind::InvalidInput`] if `lost` has
-    /// another length than the head's processors.
+    /// another length than the head's processors, or its sum more than 64 bits.
     pub fn finish(mut self, lost: &[u64]) -> io::Result<W> {
         if lost.len() != usize::from(self.cpus) {
             return Err(invalid("not a count of lost events for each processor"));
         }
+        if lost.iter().try_fold(0u64, |sum, &lost| sum.checked_add(lost)).is_none() {
+            return Err(invalid("2^64 lost events or more"));
+        }
         self.chunk.push(code::END);
         put_number(&mut self.chunk, self.count);
         lost.iter().for_each(|&lost| put_number(&mut self.chunk, lost));
-        self.zstd.write_all(&self.chunk)?;
-        let mut to = self.zstd.finish()?;
-        to.flush()?;
-        Ok(to)
+        self.packer.push(&self.chunk)?;
+        self.packer.finish()
     }
 }
 
@@ -431,7 +438,8 @@ impl<R: Read> PageReader<R> {
         &self.head
     }
 
-    /// The events lost by each processor; empty before the last event is read.
+    /// The events lost by each processor, whose sum is below 2^64; empty before the last
+    /// event is read.
     pub fn lost(&self) -> &[u64] {
         &self.lost
     }
@@ -503,9 +511,13 @@ impl<R: Read> PageReader<R> {
             let what = "not the number of events before it";
             return Err(PAGE_FORMAT.malformed(offset, what));
         }
-        let mut lost = Vec::new();
+        let (mut lost, mut sum) = (Vec::new(), 0u64);
         for _ in 0..self.head.cpus {
-            lost.push(self.content.number("a processor's lost events")?);
+            let offset = self.content.offset();
+            let count = self.content.number("a processor's lost events")?;
+            let more = sum.checked_add(count);
+            sum = more.ok_or(PAGE_FORMAT.malformed(offset, "2^64 lost events or more"))?;
+            lost.push(count);
         }
         self.content.end("bytes after the end")?;
         self.lost = lost;

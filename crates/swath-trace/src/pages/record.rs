@@ -256,7 +256,7 @@ mod system {
         options: &mut PageRecordOptions<'_>,
     ) -> Result<PageRecording, PageRecordError> {
         // Nothing is run if nothing could be written.
-        crate::output::beside(output)
+        crate::output::prepare(output)
             .map_err(|source| PageRecordError::Output { path: output.to_owned(), source })?;
         let mut instance = Instance::new(options)?;
         let head = PageHeader {
@@ -302,7 +302,7 @@ mod system {
         let mut running = Running(child);
         // A pipe that ends when the child does, for a poll to see.
         let (ended, end) = io::pipe()?;
-        close_after(&running.0, end);
+        close_after(&running.0, end)?;
         loop {
             if cancelled(options.cancel) {
                 return Err(PageRecordError::Cancelled);

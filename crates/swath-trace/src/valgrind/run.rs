@@ -13,12 +13,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use tempfile::NamedTempFile;
-
 use crate::access::content::TraceError;
 use crate::access::reader::{TraceFormat, TraceItems, TraceReader};
 use crate::command::{cancelled, name, program_name};
-use crate::output;
+use crate::output::{self, Beside, Scratch};
 use crate::programs::{CommandPrograms, PROGRAMS_MAX, ProgramRun};
 use crate::valgrind::options::{RecordError, RecordOptions};
 use crate::valgrind::supervise::{Begun, Ended, Processes, supervise};
@@ -108,7 +106,7 @@ pub(crate) struct Made<T> {
 /// Message of a thread.
 enum Message<S> {
     Begun(Begun),
-    Converted(usize, Result<Option<(NamedTempFile, Unfinished<S>)>, RecordError>),
+    Converted(usize, Result<Option<(Beside, Unfinished<S>)>, RecordError>),
     Ended(io::Result<Ended>),
 }
 
@@ -116,7 +114,7 @@ enum Message<S> {
 struct Known<S> {
     run: ProgramRun,
     replaced: Arc<AtomicBool>,
-    kept: Option<(NamedTempFile, Unfinished<S>)>,
+    kept: Option<(Beside, Unfinished<S>)>,
 }
 
 /// Runs `command` under lackey, with further `arguments` for valgrind and a
@@ -136,10 +134,10 @@ pub(crate) fn record<S: Send, T>(
 ) -> Result<Made<T>, RecordError> {
     let failed = |source| RecordError::Output { path: path.to_owned(), source };
     // Nothing is run if nothing could be written.
-    drop(output::beside(path).map_err(failed)?);
+    output::prepare(path).map_err(failed)?;
     let valgrind = find(&options.valgrind)
         .ok_or_else(|| RecordError::NoValgrind { valgrind: options.valgrind.clone() })?;
-    let logs = tempfile::Builder::new().prefix("swath-logs-").tempdir()?;
+    let logs = Scratch::new()?;
     let mut start = lackey(&valgrind, arguments, logs.path(), command);
     if let Some(library) = preload {
         start.env("LD_PRELOAD", library);
@@ -153,21 +151,26 @@ pub(crate) fn record<S: Send, T>(
     let (sender, messages) = channel();
     let (known, ended) = thread::scope(|scope| {
         let supervisor = (sender.clone(), Arc::clone(&limit), logs.path());
-        scope.spawn(move || {
+        thread::Builder::new().spawn_scoped(scope, move || {
             let (sender, limit, logs) = supervisor;
             let begun = |begun| drop(sender.send(Message::Begun(begun)));
             let ended = supervise(&mut start, logs, &limit.processes, begun);
             drop(sender.send(Message::Ended(ended)));
-        });
+        })?;
         let one = |number: usize, program: Program, begun: Begun, sender: Sender<Message<S>>| {
-            let (limit, convert) = (Arc::clone(&limit), &convert);
-            scope.spawn(move || {
-                let made = convert_one(program, begun, path, &limit, convert);
+            let (shared, convert, answer) = (Arc::clone(&limit), &convert, sender.clone());
+            let spawned = thread::Builder::new().spawn_scoped(scope, move || {
+                let made = convert_one(program, begun, path, &shared, convert);
                 if made.is_err() {
-                    limit.processes.stop();
+                    shared.processes.stop();
                 }
-                drop(sender.send(Message::Converted(number, made)));
+                drop(answer.send(Message::Converted(number, made)));
             });
+            if let Err(source) = spawned {
+                limit.processes.stop();
+                let failed = Err(RecordError::Io { source });
+                drop(sender.send(Message::Converted(number, failed)));
+            }
         };
         collect(&messages, &sender, logs.path(), &limit, options, one)
     })?;
@@ -278,7 +281,7 @@ fn collect<S>(
 }
 
 /// Enters a program's recording, and drops those that cannot count any more.
-fn keep<S>(known: &mut [Known<S>], number: usize, kept: Option<(NamedTempFile, Unfinished<S>)>) {
+fn keep<S>(known: &mut [Known<S>], number: usize, kept: Option<(Beside, Unfinished<S>)>) {
     let program = &mut known[number];
     program.run.accesses = kept.as_ref().map_or(0, |(_, unfinished)| unfinished.accesses);
     program.run.replaced = program.replaced.load(Ordering::Relaxed);
@@ -300,7 +303,7 @@ fn keep<S>(known: &mut [Known<S>], number: usize, kept: Option<(NamedTempFile, U
 fn choose<S>(
     known: Vec<Known<S>>,
     forked: u64,
-) -> (CommandPrograms, Option<(NamedTempFile, Unfinished<S>)>) {
+) -> (CommandPrograms, Option<(Beside, Unfinished<S>)>) {
     let mut programs = CommandPrograms { forked, ..CommandPrograms::default() };
     let mut chosen = None;
     for program in known {
@@ -329,7 +332,7 @@ fn convert_one<S>(
     path: &Path,
     limit: &Arc<Limit>,
     convert: &impl Fn(Program, TraceItems, BufWriter<File>, Share) -> Result<Unfinished<S>, RecordError>,
-) -> Result<Option<(NamedTempFile, Unfinished<S>)>, RecordError> {
+) -> Result<Option<(Beside, Unfinished<S>)>, RecordError> {
     let failed = |source| RecordError::Output { path: path.to_owned(), source };
     let items = match TraceReader::from_reader(begun.log, Some(TraceFormat::Lackey)) {
         Ok(accesses) => accesses.items(),

@@ -247,8 +247,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let format = self.regime.format;
         let mut pending = Extent::default();
         let mut refused = None;
-        let mut links_changed = false;
-        let mut done = 0;
+        let (mut done, mut entries, mut spans) = (0, 0, 0);
         while done < range.count {
             let page = range.start + done;
             // It was read a moment ago; without an answer there is nothing to
@@ -272,13 +271,40 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             for i in 0..span.entries {
                 self.drop_kept(span.level, self.view().entry(span.at, i));
             }
-            links_changed |= self.prune_from(page, span.entries);
             done += span.pages;
+            entries = span.entries;
+            spans += 1;
         }
         if !pending.is_empty() {
             self.free_frames(pending, &mut refused);
         }
+        let links_changed = match spans {
+            0 => false,
+            // Most often: without another walk.
+            1 => self.prune_from(range.start, entries),
+            _ => self.prune_range(PageRange::new(range.start, done)),
+        };
         (links_changed, refused)
+    }
+
+    /// Gives back the tables that nothing in the suspended range needs any more. A table goes with the
+    /// first of its entries if none is in use, so this comes after all that was kept beside others.
+    /// Returns whether a table was given back.
+    fn prune_range(&mut self, range: PageRange) -> bool {
+        let mut freed = false;
+        let mut done = 0;
+        while done < range.count {
+            let page = Vpn::new(range.start.raw() + done);
+            let Ok(span) = self.span(page, range.count - done) else { break };
+            freed |= self.prune_from(page, span.entries);
+            done += if span.level == self.view().leaf_level() {
+                span.pages
+            } else {
+                // Of a table that is gone already, the rest is one empty entry of that above.
+                span.pages - (page.raw() & (span.pages - 1))
+            };
+        }
+        freed
     }
 
     fn free_frames(&mut self, block: Extent, refused: &mut Option<(Extent, FrameFreeError)>) {

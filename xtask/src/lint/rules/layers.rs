@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bench::BENCH;
+use crate::fuzz::FUZZ;
 use crate::lint::tree::{Edge, Tree};
 
 /// Each crate and what it may depend on.
@@ -60,6 +61,21 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
             "swath-heap",
             "swath-pool",
             "swath-hw",
+        ],
+    ),
+    (
+        FUZZ,
+        &[
+            "swath-arch",
+            "swath-frame",
+            "swath-vm",
+            "swath-region",
+            "swath-heap",
+            "swath-pool",
+            "swath-hw",
+            "swath-trace",
+            "swath-lab",
+            "swath-ffi",
         ],
     ),
     ("xtask", &[]),

@@ -25,6 +25,7 @@ const MODULES: &[&str] = &[
     "crates/swath-cmt/src/options.rs",
     "crates/swath-cmt/src/physical/file.rs",
     "crates/swath-cmt/src/process/begin.rs",
+    "crates/swath-cmt/src/process/canary.rs",
     "crates/swath-cmt/src/process/exit.rs",
     "crates/swath-cmt/src/process/fork.rs",
     "crates/swath-cmt/src/process/own.rs",
@@ -79,6 +80,8 @@ const MODULES: &[&str] = &[
     "crates/swath-region/src/heap/source.rs",
     "crates/swath-region/tests/",
     "crates/swath-trace/src/valgrind/supervise.rs",
+    "fuzz/src/operations/c_interface.rs",
+    "fuzz/src/operations/pool.rs",
 ];
 
 /// The line at the root of a crate without unsafe code.

@@ -11,6 +11,7 @@ use crate::study::bounds::{Ascending, Bounded, Distinct};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Metrics, largest, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
@@ -50,9 +51,11 @@ fn check(plan: &AvailabilityPlan) -> Result<(), Refused> {
     let machines = &plan.machines;
     require((1..=16).contains(&machines.len()), "machines", || "not 1 to 16".into())?;
     for (at, machine) in machines.iter().enumerate() {
-        machine.check("machines")?;
+        machine.check(&format!("machines.{at}"))?;
         let twice = machines[..at].iter().any(|other| other.name == machine.name);
-        require(!twice, "machines.name", || format!("{:?} stands twice", machine.name))?;
+        require(!twice, &format!("machines.{at}.name"), || {
+            format!("{:?} stands twice", machine.name)
+        })?;
     }
     let least = machines.iter().map(AreasPlan::total_mib).min().unwrap_or(0);
     let largest = plan.sizes_mib.last().map_or(0, |size| size.get());
@@ -109,6 +112,15 @@ impl Study for Availability {
 
     fn seeds(_: &AvailabilityPlan, _: bool) -> u64 {
         0
+    }
+
+    fn needs(plan: &AvailabilityPlan, _: &Run<'_>) -> Needs {
+        let most = plan.machines.iter().map(AreasPlan::total_mib).max().unwrap_or(0);
+        let sizes = (plan.sizes_mib.len() + plan.requests.len()) as u64;
+        let points = bytes(&[plan.machines.len() as u64, 4, sizes]);
+        Needs::small()
+            .once("sizes_mib", bytes(&[1024, points]))
+            .each("machines.0.areas_mib", bytes(&[2, MIB_FRAMES, most]))
     }
 
     fn measure(plan: &AvailabilityPlan, run: &Run<'_>) -> Result<Found, StudyError> {

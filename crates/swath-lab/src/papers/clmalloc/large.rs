@@ -17,6 +17,7 @@ use crate::study::bounds::{Ascending, Bounded, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, mean, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -103,6 +104,19 @@ impl Study for Large {
         plan.repeats.of(quick).get()
     }
 
+    fn needs(plan: &LargePlan, run: &Run<'_>) -> Needs {
+        let (quick, most_kib) = (run.quick, plan.size_kib.1.get());
+        let last = |list: &Ascending<Bounded<1, 64>>| list.last().map_or(1, |last| last.get());
+        let threads = last(plan.threads.of(quick));
+        let requests = plan.requests.of(quick).last().map_or(1, |last| last.get());
+        // Blocks in use, of which both allocators keep some after they were freed.
+        let blocks = bytes(&[threads, plan.live.get(), most_kib << 10]);
+        Needs::small()
+            .once("size_kib", bytes(&[3, blocks]))
+            .once("requests", bytes(&[32, requests.max(ROUND_REQUESTS)]))
+            .each("requests", bytes(&[16, requests]))
+    }
+
     fn measure(plan: &LargePlan, run: &Run<'_>) -> Result<Found, StudyError> {
         let times = measure_times(plan, run)?;
         let mut points = Vec::new();
@@ -162,24 +176,18 @@ fn measure_times(plan: &LargePlan, run: &Run<'_>) -> Result<Grid, StudyError> {
         }
     }
     let repeats = Large::seeds(plan, run.quick);
-    let mut runs: Vec<Vec<Metrics>> = points.iter().map(|_| Vec::new()).collect();
-    run.watch.begin(&plan.about.study, repeats * points.len() as u64);
-    for &(how, threads, _) in &points {
-        // So that no round pays for memory that the pool never had.
-        round(plan, (how, threads, ROUND_REQUESTS), 0)?;
-    }
-    for repeat in 0..repeats {
-        for (&point, runs) in points.iter().zip(&mut runs) {
-            if run.watch.cancelled() {
-                return Err(StudyError::Interrupted);
-            }
-            runs.push(round(plan, point, repeat)?);
-            run.watch.point();
+    let mut warm = false;
+    let rounds = run.rounds(&plan.about, repeats, &points, |&point, repeat| {
+        for &(how, threads, _) in points.iter().filter(|_| !warm) {
+            // So that no round pays for memory that the pool never had.
+            round(plan, (how, threads, ROUND_REQUESTS), 0)?;
         }
-    }
+        warm = true;
+        round(plan, point, repeat)
+    })?;
     let repeats = usize::try_from(repeats).unwrap_or(usize::MAX);
     let mut grid = Grid::new(&[USE, THREADS, REQUESTS], repeats);
-    for (&(how, threads, count), runs) in points.iter().zip(&runs) {
+    for (&(how, threads, count), runs) in points.iter().zip(&rounds) {
         grid.add(vec![how.title().into(), threads.into(), count.into()], runs);
     }
     Ok(grid)

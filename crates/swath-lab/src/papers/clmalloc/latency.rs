@@ -18,6 +18,7 @@ use crate::study::bounds::{Ascending, Bounded, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -86,6 +87,11 @@ impl Study for Latency {
     /// Times are of the host; all else is no matter of chance.
     fn seeds(_: &LatencyPlan, _: bool) -> u64 {
         0
+    }
+
+    fn needs(plan: &LatencyPlan, _: &Run<'_>) -> Needs {
+        // A child takes all memory of the machine before the first request, one at a time.
+        Needs::small().once("machine.areas_mib", bytes(&[1 << 20, plan.machine.total_mib()]))
     }
 
     fn measure(plan: &LatencyPlan, run: &Run<'_>) -> Result<Found, StudyError> {
@@ -191,26 +197,24 @@ fn times(
             served.map(|(setting, _)| Job { setting: setting.clone(), count: count.get(), rounds })
         })
         .collect();
-    let mut runs: Vec<Vec<Metrics>> = points.iter().map(|_| Vec::new()).collect();
-    run.watch.begin(&plan.about.study, repeats * points.len() as u64);
-    for _ in 0..repeats {
-        for (job, runs) in points.iter().zip(&mut runs) {
-            if run.watch.cancelled() {
-                return Err(StudyError::Interrupted);
-            }
-            match times_of(job) {
-                Ok(times) => runs.push(times),
-                // The rest of the study does not need the times.
-                Err(why) => {
-                    lacking.push(format!("Times were not measured: {why}."));
-                    return Ok(Grid::new(&axes, 0));
-                }
-            }
-            run.watch.point();
+    // The rest of the study does not need the times; after one that failed there are none.
+    let mut failed: Option<String> = None;
+    let rounds = run.rounds(&plan.about, repeats, &points, |job, _| {
+        let times = failed.clone().map_or_else(|| times_of(job), Err);
+        failed = times.as_ref().err().cloned();
+        Ok(times)
+    })?;
+    let rounds: Result<Vec<Vec<Metrics>>, String> =
+        rounds.into_iter().map(|runs| runs.into_iter().collect()).collect();
+    let rounds = match rounds {
+        Ok(rounds) => rounds,
+        Err(why) => {
+            lacking.push(format!("Times were not measured: {why}."));
+            return Ok(Grid::new(&axes, 0));
         }
-    }
+    };
     let mut grid = Grid::new(&axes, usize::try_from(repeats).unwrap_or(usize::MAX));
-    for (job, runs) in points.iter().zip(&runs) {
+    for (job, runs) in points.iter().zip(&rounds) {
         grid.add(vec![job.setting.variant.name().into(), job.count.into()], runs);
     }
     Ok(grid)

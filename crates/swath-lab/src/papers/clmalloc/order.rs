@@ -13,6 +13,7 @@ use crate::papers::clmalloc::segments::Candidate;
 use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{CellView, Grid, Metrics, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -60,12 +61,12 @@ fn check(plan: &OrderPlan) -> Result<(), Refused> {
         sizes
     };
     for (at, row) in orders.iter().enumerate() {
-        let key = "orders.requests_mib";
+        let key = &format!("orders.{at}.requests_mib");
         let count = row.requests_mib.len();
         require((1..=8).contains(&count), key, || "not 1 to 8 requests".into())?;
         require(sorted(row) == sorted(&orders[0]), key, || "not the same requests".into())?;
         let twice = orders[..at].iter().any(|other| other.name == row.name);
-        require(!twice, "orders.name", || format!("{:?} stands twice", row.name))?;
+        require(!twice, &format!("orders.{at}.name"), || format!("{:?} stands twice", row.name))?;
     }
     Ok(())
 }
@@ -96,6 +97,14 @@ impl Study for RequestOrder {
 
     fn seeds(_: &OrderPlan, _: bool) -> u64 {
         0
+    }
+
+    fn needs(plan: &OrderPlan, _: &Run<'_>) -> Needs {
+        let requests = plan.orders[0].requests_mib.len() as u64;
+        let orders: u64 = (1..=requests).product();
+        Needs::small()
+            .once("orders.0.requests_mib", bytes(&[4096, orders]))
+            .each("machine.areas_mib", bytes(&[2, MIB_FRAMES, plan.machine.total_mib()]))
     }
 
     fn measure(plan: &OrderPlan, run: &Run<'_>) -> Result<Found, StudyError> {

@@ -16,6 +16,7 @@ use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Metrics, mean, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::Head;
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -57,6 +58,9 @@ const THREADS: &str = "threads";
 
 const FIGURE: &str = "Fig. 8";
 const REQUESTS: &str = "Allocations";
+/// Bytes of a record in the largest structure, with its operation.
+const RECORD_BYTES: u64 = 4096;
+
 const PEAK: &str = "Memory";
 
 impl Study for Structures {
@@ -66,6 +70,13 @@ impl Study for Structures {
 
     fn seeds(plan: &StructuresPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &StructuresPlan, run: &Run<'_>) -> Needs {
+        let records = plan.records.of(run.quick).get();
+        Needs::small()
+            .once("records", bytes(&[RECORD_BYTES, 2, records]))
+            .each("records", bytes(&[RECORD_BYTES, records]))
     }
 
     fn measure(plan: &StructuresPlan, run: &Run<'_>) -> Result<Found, StudyError> {
@@ -152,24 +163,18 @@ fn measure_times(plan: &StructuresPlan, run: &Run<'_>) -> Result<Grid, StudyErro
         }
     }
     let repeats = Structures::seeds(plan, run.quick);
-    let mut runs: Vec<Vec<Metrics>> = points.iter().map(|_| Vec::new()).collect();
-    run.watch.begin(&plan.about.study, repeats * points.len() as u64);
-    for &point in &points {
-        // So that no round pays for memory that the pool never had.
-        round(plan, run, point, 0)?;
-    }
-    for repeat in 0..repeats {
-        for (&point, runs) in points.iter().zip(&mut runs) {
-            if run.watch.cancelled() {
-                return Err(StudyError::Interrupted);
-            }
-            runs.push(round(plan, run, point, repeat)?);
-            run.watch.point();
+    let mut warm = false;
+    let rounds = run.rounds(&plan.about, repeats, &points, |&point, repeat| {
+        for &point in points.iter().filter(|_| !warm) {
+            // So that no round pays for memory that the pool never had.
+            round(plan, run, point, 0)?;
         }
-    }
+        warm = true;
+        round(plan, run, point, repeat)
+    })?;
     let repeats = usize::try_from(repeats).unwrap_or(usize::MAX);
     let mut grid = Grid::new(&[STRUCTURE, THREADS, WORKLOAD], repeats);
-    for (&(structure, threads, workload), runs) in points.iter().zip(&runs) {
+    for (&(structure, threads, workload), runs) in points.iter().zip(&rounds) {
         let at = vec![structure.name().into(), threads.into(), workload.name().into()];
         grid.add(at, runs);
     }

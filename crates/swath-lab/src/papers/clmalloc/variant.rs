@@ -255,14 +255,14 @@ impl Setting {
         work: impl FnOnce(&mut dyn Requests) -> T,
     ) -> Result<T, String> {
         let units = bitmap.space().units() as usize;
-        let superblocks: Vec<_> = (0..units).map(|_| Superblock::new()).collect();
-        let returned: Vec<_> = (0..units).map(|_| Returned::new()).collect();
-        let heaps = [HeapSlot::new()];
+        let mut superblocks: Vec<_> = (0..units).map(|_| Superblock::new()).collect();
+        let mut returned: Vec<_> = (0..units).map(|_| Returned::new()).collect();
+        let mut heaps = [HeapSlot::new()];
         let mut dirty = vec![0; dirty_words(units)];
         let storage = Storage {
-            superblocks: &superblocks,
-            returned: &returned,
-            heaps: &heaps,
+            superblocks: &mut superblocks,
+            returned: &mut returned,
+            heaps: &mut heaps,
             dirty: &mut dirty,
         };
         let source = Areas { bitmap, mapping, mapped: vec![false; units] };

@@ -5,10 +5,11 @@ use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::machine::view::Look;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB};
-use crate::papers::green::track::{Track, Trial, track};
+use crate::papers::green::track::{LOOK_BYTES, LOOKS_A_MINUTE, Track, Trial, machine_bytes, track};
 use crate::study::claim::Conditions;
 use crate::study::grid::{Grid, Metrics, Missing, Selection, Value, View};
 use crate::study::kind::Drawn;
+use crate::study::needs::{Needs, bytes};
 use crate::study::results::{Figure, Point, Series};
 use crate::study::run::{Run, StudyError};
 
@@ -94,6 +95,19 @@ pub(crate) fn compare(
         first.extend(of_load.into_iter().filter_map(|tracks| tracks.into_iter().next()));
     }
     Ok(Compared { loads, designs, grid, courses, first })
+}
+
+/// The memory that the comparison takes: a machine for each point, and what was seen of all.
+pub(crate) fn needs(plan: &GreenPlan, run: &Run<'_>) -> Needs {
+    let runs = plan.runs(run.quick);
+    let looks = runs.iter().map(|row| row.minutes(run.quick) * LOOKS_A_MINUTE);
+    let looks = looks.fold(0, u64::saturating_add);
+    let tracks = plan.designs.of(run.quick).len() as u64 * plan.repeats.of(run.quick).get();
+    let nth = (0..runs.len()).max_by_key(|&nth| runs[nth].machine.load().frames).unwrap_or(0);
+    let frames = runs.get(nth).map_or(0, |row| row.machine.load().frames);
+    Needs::small()
+        .once("runs.0.minutes", bytes(&[LOOK_BYTES, looks, tracks]))
+        .each(&format!("runs.{nth}.machine"), machine_bytes(frames))
 }
 
 fn plan_seeds(repeats: u64) -> usize {

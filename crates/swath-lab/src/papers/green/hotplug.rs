@@ -1,6 +1,6 @@
 //! Sections that could be taken offline, over time (Panwar and Gopinath, Fig. 8).
 
-use crate::papers::green::compare::{Compared, DESIGN, Stated, compare, notes};
+use crate::papers::green::compare::{Compared, DESIGN, Stated, compare, needs, notes};
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun};
@@ -8,6 +8,7 @@ use crate::papers::green::track::{Track, removable_share};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Metrics, largest, mean, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::needs::Needs;
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
 
@@ -21,6 +22,10 @@ impl Study for Hotplug {
 
     fn seeds(plan: &GreenPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &GreenPlan, run: &Run<'_>) -> Needs {
+        needs(plan, run)
     }
 
     fn measure(plan: &GreenPlan, run: &Run<'_>) -> Result<Compared, StudyError> {

@@ -1,15 +1,14 @@
 //! The sections in use, and those that hold kernel memory, on a machine that has
 //! run for a while (Panwar and Gopinath, Fig. 1, 2 and 7).
 
-use swath_frame::machine::UnitState;
-
-use crate::papers::green::compare::{Compared, Stated, compare, notes, nothing, of_design};
+use crate::papers::green::compare::{Compared, Stated, compare, needs, notes, nothing, of_design};
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB};
-use crate::papers::green::track::Track;
+use crate::papers::green::track::{SectionUse, Track};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::needs::Needs;
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
 
@@ -23,6 +22,10 @@ impl Study for Layout {
 
     fn seeds(plan: &GreenPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &GreenPlan, run: &Run<'_>) -> Needs {
+        needs(plan, run)
     }
 
     fn measure(plan: &GreenPlan, run: &Run<'_>) -> Result<Compared, StudyError> {
@@ -76,7 +79,7 @@ fn maps(plan: &GreenPlan, found: &Compared, load: &LoadRun) -> Vec<Drawn> {
         plan.about.seed,
         used.fold(0.0, f64::max),
     );
-    type Of = fn(&UnitState) -> f64;
+    type Of = fn(&SectionUse) -> f64;
     let maps: [(&str, &str, &str, &str, Of); 2] = [
         ("Fig. 1", "Frames in use by section", "share of frames in use", "used_share", |state| {
             1.0 - state.free as f64 / state.present as f64
@@ -102,7 +105,7 @@ fn maps(plan: &GreenPlan, found: &Compared, load: &LoadRun) -> Vec<Drawn> {
 }
 
 /// The sections that have frames, each at its number.
-fn cells(track: &Track, of: fn(&UnitState) -> f64) -> Vec<Point> {
+fn cells(track: &Track, of: fn(&SectionUse) -> f64) -> Vec<Point> {
     let states = track.lowest.states.iter().enumerate();
     let present = states.filter(|(_, state)| state.present > 0);
     present.map(|(section, state)| Point::at(section as f64, of(state))).collect()

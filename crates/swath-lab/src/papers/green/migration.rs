@@ -1,7 +1,7 @@
 //! Frames that migration moves and banks that it frees (Panwar and Gopinath,
 //! Fig. 9).
 
-use crate::papers::green::compare::{Compared, Stated, compare, notes, nothing, of_design};
+use crate::papers::green::compare::{Compared, Stated, compare, needs, notes, nothing, of_design};
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::machine::view::Look;
@@ -10,6 +10,7 @@ use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_
 use crate::papers::green::track::{Track, gib};
 use crate::study::claim::{Statement, Unit};
 use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::needs::Needs;
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
 
@@ -23,6 +24,10 @@ impl Study for Migration {
 
     fn seeds(plan: &GreenPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &GreenPlan, run: &Run<'_>) -> Needs {
+        needs(plan, run)
     }
 
     fn measure(plan: &GreenPlan, run: &Run<'_>) -> Result<Compared, StudyError> {

@@ -1,7 +1,7 @@
 //! Memory that rests, and the energy that this saves (Panwar and Gopinath,
 //! Table IV and section V-D).
 
-use crate::papers::green::compare::{Compared, Stated, compare, notes, of_design};
+use crate::papers::green::compare::{Compared, Stated, compare, needs, notes, of_design};
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::machine::view::Look;
@@ -10,6 +10,7 @@ use crate::papers::green::track::{Track, free_share};
 use crate::study::claim::{Statement, Unit};
 use crate::study::grid::{Metrics, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::needs::Needs;
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
 
@@ -32,6 +33,10 @@ impl Study for Power {
 
     fn seeds(plan: &GreenPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &GreenPlan, run: &Run<'_>) -> Needs {
+        needs(plan, run)
     }
 
     fn measure(plan: &GreenPlan, run: &Run<'_>) -> Result<Compared, StudyError> {

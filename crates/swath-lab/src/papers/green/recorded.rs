@@ -15,11 +15,14 @@ use crate::papers::green::pages::recordings::{RecordingError, SHIPPED, open, rea
 use crate::papers::green::pages::requests::TimedOp;
 use crate::papers::green::pages::requests::mobility_of;
 use crate::papers::green::setting::{DaemonPlan, Design, LoadRun};
-use crate::papers::green::track::{Tail, Track, Trial, track};
+use crate::papers::green::track::{
+    LOOK_BYTES, LOOKS_A_MINUTE, Tail, Track, Trial, machine_bytes, track,
+};
 use crate::study::bounds::{Distinct, Forms, Repeats};
 use crate::study::claim::{Statement, Unit};
 use crate::study::grid::{Grid, Metrics, Selection, View, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
@@ -81,6 +84,9 @@ struct Recording {
     kernel: String,
 }
 
+/// Bytes of the requests of the recordings that come with the program.
+const RECORDINGS_BYTES: u64 = 256 << 20;
+
 const RECORDING: &str = "recording";
 const DESIGN: &str = "design";
 const KIND: &str = "kind";
@@ -92,6 +98,23 @@ impl Study for Recorded {
 
     fn seeds(plan: &RecordedPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &RecordedPlan, run: &Run<'_>) -> Needs {
+        let minutes = plan.load.minutes(run.quick);
+        let tracks = bytes(&[
+            plan.designs.of(run.quick).len() as u64,
+            plan.repeats.of(run.quick).get(),
+            plan.recordings.len() as u64,
+        ]);
+        let files = plan.recordings.iter().filter_map(|name| std::fs::metadata(name).ok());
+        // Events are packed in a file.
+        let files = files.fold(0, |sum: u64, file| sum.saturating_add(bytes(&[64, file.len()])));
+        Needs::small()
+            .once("recordings", files.saturating_add(RECORDINGS_BYTES))
+            .once("repeats", bytes(&[48, LOOK_BYTES, tracks]))
+            .each("load.machine", machine_bytes(plan.load.machine.load().frames))
+            .each("load.minutes", bytes(&[LOOK_BYTES, LOOKS_A_MINUTE, minutes]))
     }
 
     fn measure(plan: &RecordedPlan, run: &Run<'_>) -> Result<Found, StudyError> {

@@ -10,7 +10,7 @@ use crate::papers::green::machine::computer::drive;
 use crate::papers::green::machine::config::{DaemonConfig, GreenConfig, GreenError, MachineName};
 use crate::papers::green::machine::view::Look;
 use crate::papers::green::pages::load::{LoadKind, PageLoad};
-use crate::papers::green::pages::recordings::{RecordingError, read_recording};
+use crate::papers::green::pages::recordings::{HOURS_MAX, RecordingError, read_recording};
 use crate::papers::green::pages::requests::TimedOp;
 
 /// The source of requests.
@@ -46,7 +46,7 @@ pub enum ReplayError {
     #[error(transparent)]
     Recording(#[from] RecordingError),
     /// A number of hours that is none.
-    #[error("{hours} hours are not more than 0 and at most 1000")]
+    #[error("{hours} hours are not more than 0 and at most {HOURS_MAX}")]
     Hours {
         /// The number.
         hours: f64,
@@ -101,7 +101,7 @@ pub fn run(
             (Some(ops), cpus, last_us + 1)
         }
         &RequestSource::Load(_, hours) => {
-            if !(hours > 0.0 && hours <= 1000.0) {
+            if !(hours > 0.0 && hours <= HOURS_MAX as f64) {
                 return Err(ReplayError::Hours { hours });
             }
             (None, options.machine.load().cpus, (hours * 3600e6) as u64)

@@ -245,17 +245,17 @@ impl GreenPlan {
         }
         for (nth, run) in self.runs.iter().enumerate() {
             let mib = run.bank_mib.get();
-            require(mib.is_power_of_two(), "runs.bank_mib", || {
+            require(mib.is_power_of_two(), &format!("runs.{nth}.bank_mib"), || {
                 format!("{mib} is not a power of two")
             })?;
             for minutes in [run.minutes.full.get(), run.minutes.quick.get()] {
                 // The first minute is boot, and a line of looks needs several.
-                require(minutes == 0 || minutes >= 3, "runs.minutes", || {
+                require(minutes == 0 || minutes >= 3, &format!("runs.{nth}.minutes"), || {
                     format!("{minutes} is neither 0 nor at least 3")
                 })?;
             }
             let twice = self.runs[..nth].iter().any(|other| other.title() == run.title());
-            require(!twice, "runs", || format!("{} stands twice", run.title()))?;
+            require(!twice, &format!("runs.{nth}"), || format!("{} stands twice", run.title()))?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! A design under a load: the state of the machine over time, and the numbers
 //! that the studies take from it.
 
+use serde::{Deserialize, Serialize};
 use swath_frame::machine::{MemoryUnit, UnitState};
 use swath_hw::power::{BankEnergy, PowerState, PowerTable};
 
@@ -20,21 +21,51 @@ use rand::RngExt;
 /// Simulated time from one look to the next.
 const EVERY_US: u64 = 5_000_000;
 
+/// The frames of a section by their use.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct SectionUse {
+    pub(crate) present: u64,
+    pub(crate) free: u64,
+    pub(crate) movable: u64,
+    pub(crate) unmovable: u64,
+}
+
+impl From<UnitState> for SectionUse {
+    fn from(state: UnitState) -> Self {
+        let UnitState { present, free, movable, unmovable, .. } = state;
+        Self { present, free, movable, unmovable }
+    }
+}
+
+/// Looks in a minute of simulated time.
+pub(crate) const LOOKS_A_MINUTE: u64 = 60_000_000 / EVERY_US;
+
+/// Bytes of a look in a track that grows, and of the banks emptied until then.
+pub(crate) const LOOK_BYTES: u64 = 2 * size_of::<Look>() as u64;
+
+/// Bytes of a machine of so many frames under a load: the allocators, the owner of each
+/// frame, its mappings, and the load's own lists.
+pub(crate) const fn machine_bytes(frames: u64) -> u64 {
+    frames.saturating_mul(48)
+}
+
 /// Sections at one moment.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Sections {
     pub(crate) look: Look,
-    pub(crate) states: Vec<UnitState>,
+    pub(crate) states: Vec<SectionUse>,
     /// The sections in which zones begin, ascending.
     pub(crate) zone_starts: Vec<usize>,
 }
 
 /// The course of a design under a load.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Track {
     /// After boot, evenly over time.
     pub(crate) looks: Vec<Look>,
     /// The moment of the second half at which the least memory was in use.
     pub(crate) lowest: Sections,
-    pub(crate) energy: BankEnergy,
+    energy: Energy,
     /// Frames that each bank held that a daemon emptied.
     pub(crate) emptied: Vec<u64>,
     /// Linux's fallbacks at the end, and when the tail began.
@@ -45,6 +76,21 @@ pub(crate) struct Track {
     pub(crate) bank_frames: u64,
     /// Banks of the power model that are holes: always in active idle.
     hole_banks: u64,
+}
+
+/// Energy of the memory's banks, and their time together.
+#[derive(Serialize, Deserialize)]
+struct Energy {
+    /// Thousandths of a bank's full power × nanoseconds.
+    permille_ns: u128,
+    residency_ns: u64,
+}
+
+impl From<BankEnergy> for Energy {
+    fn from(energy: BankEnergy) -> Self {
+        let residency_ns = energy.residency_ns.iter().sum();
+        Self { permille_ns: energy.permille_ns, residency_ns }
+    }
 }
 
 /// Requests after the load's, as a recording has them, and their duration.
@@ -156,7 +202,8 @@ impl Watcher {
             let mut zone_starts: Vec<usize> = zones.collect();
             zone_starts.sort_unstable();
             zone_starts.dedup();
-            self.lowest = Some(Sections { look, states: states.collect(), zone_starts });
+            self.lowest =
+                Some(Sections { look, states: states.map(Into::into).collect(), zone_starts });
         }
         if look.time_us >= self.until_us {
             self.end = Some(End {
@@ -177,7 +224,7 @@ impl Watcher {
         Some(Track {
             looks: self.looks,
             lowest,
-            energy: end.energy,
+            energy: end.energy.into(),
             emptied: end.emptied,
             tally: end.tally,
             tally_before: self.tally_before,
@@ -208,7 +255,7 @@ impl Track {
     /// Energy of the memory's banks as a share of what they take in active idle.
     pub(crate) fn energy_share(&self) -> f64 {
         let idle = u128::from(PowerTable::PAPER.power_permille[PowerState::ActiveIdle as usize]);
-        let all_ns: u64 = self.energy.residency_ns.iter().sum();
+        let all_ns = self.energy.residency_ns;
         let hole_ns = self.hole_banks * self.end.time_us * 1000;
         let hole_energy = u128::from(hole_ns) * idle;
         let idle_energy = u128::from(all_ns - hole_ns) * idle;
@@ -233,7 +280,7 @@ impl Track {
         let Sections { look, states, zone_starts } = &self.lowest;
         let ends = zone_starts.iter().skip(1).copied().chain([states.len()]);
         let rows = zone_starts.iter().zip(ends).map(|(&start, end)| &states[start..end]);
-        let in_row = |row: &[UnitState]| row.iter().take_while(|s| s.unmovable > 0).count();
+        let in_row = |row: &[SectionUse]| row.iter().take_while(|s| s.unmovable > 0).count();
         rows.map(in_row).sum::<usize>() as f64 / look.kernel_sections as f64
     }
 

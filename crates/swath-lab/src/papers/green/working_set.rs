@@ -11,6 +11,7 @@
 //! ahead, all in the same window. That keeps what each does, and knows nothing
 //! of how threads share their work.
 
+use std::collections::BTreeSet;
 use std::io::Cursor;
 
 use foldhash::{HashSet, HashSetExt};
@@ -24,6 +25,7 @@ use crate::study::bounds::{Ascending, Bounded};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Value, metrics};
 use crate::study::kind::{Drawn, Shown, Study, Uses};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -55,8 +57,11 @@ fn check(plan: &WorkingSetPlan) -> Result<(), Refused> {
 /// A whole compilation, thinned out.
 const SHIPPED_COMPILER: &[u8] = include_bytes!("../../../data/cc1.swtrace");
 
+/// The most pages that are held of a recording at a time, and of all its windows together.
+const PAGES_MAX: u64 = 1 << 21;
+
 /// The working sets of a recording.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 struct Windows {
     /// The pages referenced in each window, each window ascending.
     pages: Vec<Vec<u64>>,
@@ -66,7 +71,7 @@ struct Windows {
 }
 
 /// The place of windows: the accesses of each period from `from` to `to`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Shape {
     period: u64,
     from: u64,
@@ -88,12 +93,17 @@ impl Shape {
 }
 
 impl Windows {
-    /// Walks a recording. O(a + e·r) for a accesses, e events and r resident pages.
+    /// Walks a recording. O((a + e) · log r) for a accesses, e events and r resident pages.
+    ///
+    /// # Errors
+    /// Those of the reader; [`TraceError::TooLarge`] for more than [`PAGES_MAX`] pages that
+    /// are resident, or that are in all windows and between them.
     fn of(accesses: TraceReader, plan: &WorkingSetPlan) -> Result<(Self, Shape), TraceError> {
         let shape = Shape::of(plan, accesses.header().and_then(|header| header.sampling));
         let mut windows = Self::default();
-        let mut resident: HashSet<u64> = HashSet::new();
+        let mut resident: BTreeSet<u64> = BTreeSet::new();
         let mut inside: HashSet<u64> = HashSet::new();
+        let mut kept = 0;
         let mut at: u64 = 0;
         let mut open = false;
         for item in accesses.items() {
@@ -113,11 +123,16 @@ impl Windows {
                 inside.extend(access.pages().iter().map(|page| page.raw()));
             }
             resident.extend(access.pages().iter().map(|page| page.raw()));
+            let what = "pages in windows, or resident ones";
+            kept += u64::from(place + 1 == shape.to && open) * (1 + inside.len() as u64);
+            if kept.max(inside.len() as u64).max(resident.len() as u64) > PAGES_MAX {
+                return Err(TraceError::TooLarge { limit: PAGES_MAX, what });
+            }
             if place + 1 == shape.to && open {
                 windows.close(&mut inside, resident.len());
                 open = false;
             }
-            at += 1;
+            at = at.saturating_add(1);
         }
         // A window that the end cuts off is left out.
         Ok((windows, shape))
@@ -159,25 +174,24 @@ impl Windows {
 }
 
 /// Pages that an event takes away are resident no more.
-fn forget(resident: &mut HashSet<u64>, event: TraceEvent) {
-    let within = |range: PageRange, page: u64| {
-        page.checked_sub(range.start.raw()).is_some_and(|offset| offset < range.count)
+fn forget(resident: &mut BTreeSet<u64>, event: TraceEvent) {
+    let mut take = |range: PageRange| -> Vec<u64> {
+        let pages: Vec<u64> =
+            resident.range(range.start.raw()..range.end().raw()).copied().collect();
+        for page in &pages {
+            resident.remove(page);
+        }
+        pages
     };
     match event {
         TraceEvent::Map { pages, .. }
         | TraceEvent::Unmap { pages }
-        | TraceEvent::Discard { pages } => {
-            resident.retain(|&page| !within(pages, page));
-        }
+        | TraceEvent::Discard { pages } => drop(take(pages)),
         TraceEvent::Move { from, to } => {
-            let mut moved = Vec::new();
-            resident.retain(|&page| {
-                if within(from, page) {
-                    moved.push(page - from.start.raw());
-                }
-                !within(from, page) && !within(to, page)
-            });
-            let inside = moved.into_iter().filter(|&offset| offset < to.count);
+            let moved = take(from);
+            take(to);
+            let offsets = moved.into_iter().map(|page| page - from.start.raw());
+            let inside = offsets.filter(|&offset| offset < to.count);
             resident.extend(inside.map(|offset| to.start.raw() + offset));
         }
         TraceEvent::Protect { .. } | TraceEvent::Fork | TraceEvent::Skip { .. } => {}
@@ -185,6 +199,7 @@ fn forget(resident: &mut HashSet<u64>, event: TraceEvent) {
 }
 
 /// A recording by name.
+#[derive(Serialize, Deserialize)]
 struct Recording {
     name: String,
     windows: Windows,
@@ -196,6 +211,12 @@ pub struct Found {
     recordings: Vec<Recording>,
     grid: Grid,
 }
+
+/// Accesses of the longer of the recordings that come with the program.
+const SHIPPED_ACCESSES: u64 = 1 << 24;
+
+/// Pages of a window that an estimate of memory allows for.
+const WINDOW_PAGES_MAX: u64 = 1 << 12;
 
 const RECORDING: &str = "recording";
 const THREADS: &str = "threads";
@@ -214,6 +235,18 @@ impl Study for WorkingSet {
 
     fn seeds(_: &WorkingSetPlan, _: bool) -> u64 {
         0
+    }
+
+    fn needs(plan: &WorkingSetPlan, run: &Run<'_>) -> Needs {
+        let given = run.real.accesses.as_ref().and_then(|file| std::fs::metadata(file).ok());
+        // A recorded access takes a quarter of a byte or more.
+        let accesses = given.map_or(SHIPPED_ACCESSES, |file| file.len().saturating_mul(4));
+        let period = plan.period_accesses.get();
+        let window = plan.window_accesses.get().min(accesses);
+        let windows = accesses / period + 1;
+        Needs::small()
+            .once("period_accesses", bytes(&[2, 56 + 8 * window.min(WINDOW_PAGES_MAX), windows]))
+            .each("window_accesses", bytes(&[32, window.min(1 << 24)]))
     }
 
     fn measure(plan: &WorkingSetPlan, run: &Run<'_>) -> Result<Found, StudyError> {
@@ -407,14 +440,13 @@ mod tests {
     #[test]
     fn what_is_given_back_is_not_resident() {
         let range = |start, count| PageRange::new(Vpn::new(start), count);
-        let mut resident: HashSet<u64> = (0..20).collect();
+        let mut resident: BTreeSet<u64> = (0..20).collect();
         forget(&mut resident, TraceEvent::Unmap { pages: range(0, 5) });
         forget(&mut resident, TraceEvent::Discard { pages: range(8, 2) });
         // Of five pages three are kept; page 10 was there before and is gone.
         forget(&mut resident, TraceEvent::Move { from: range(15, 5), to: range(10, 3) });
         forget(&mut resident, TraceEvent::Skip { accesses: 5 });
-        let mut left: Vec<u64> = resident.into_iter().collect();
-        left.sort_unstable();
+        let left: Vec<u64> = resident.into_iter().collect();
         assert_eq!(left, [5, 6, 7, 10, 11, 12, 13, 14]);
     }
 

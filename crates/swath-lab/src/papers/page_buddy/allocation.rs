@@ -20,6 +20,7 @@ use crate::papers::page_buddy::subject::{
     Demands, Fault, Memory, Structure, Subject, Work, perform,
 };
 use crate::source::memory::random;
+use crate::source::memory::scattered_bytes;
 use crate::source::real::Machine;
 use crate::study::bounds::{Ascending, Bounded, Forms, Repeats, Share};
 use crate::study::child;
@@ -28,6 +29,7 @@ use crate::study::grid::{
     CellView, Evidence, Grid, Metrics, Missing, Value, largest, mean, median, metrics,
 };
 use crate::study::kind::{Drawn, HostShown, Shown, Study, Uses};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -159,6 +161,20 @@ impl Study for Allocation {
 
     fn seeds(plan: &AllocationPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &AllocationPlan, run: &Run<'_>) -> Needs {
+        let free = plan.free_frames.of(run.quick).get();
+        let sizes = plan.block_frames.of(run.quick);
+        let least = sizes.first().map_or(1, |size| size.get());
+        let most = sizes.last().map_or(1, |size| size.get());
+        let blocks = scattered_bytes(free.max(most), least, plan.free_share.get());
+        let demands = plan.demands(run.quick);
+        let frames = demands.request_frames.max(demands.demand_frames);
+        // The paper's lists have a node for each block. A child holds the same.
+        Needs::small()
+            .each("free_frames", bytes(&[2, blocks.saturating_add(bytes(&[64, free]))]))
+            .each("request_frames", bytes(&[2, 192, frames]))
     }
 
     fn measure(plan: &AllocationPlan, run: &Run<'_>) -> Result<AllocationFound, StudyError> {
@@ -329,22 +345,21 @@ fn time_all(
 ) -> Result<Grid, StudyError> {
     let seeds = Allocation::seeds(plan, run.quick);
     let demands = plan.demands(run.quick);
-    let mut grid = Grid::new(&COST_AXES, usize::try_from(seeds).unwrap_or(usize::MAX));
-    for memory in plan.memories(run.quick, run.real.memory.as_deref()) {
-        for work in Work::ALL {
-            let of_seed = |repeat| {
-                if run.watch.cancelled() {
-                    return Err(StudyError::Interrupted);
-                }
-                let times = time(plan.about.seed, demands, subjects, memory, work, repeat);
-                times.map_err(|what| plan.failed(what))
-            };
-            let times: Result<Vec<Vec<f64>>, StudyError> = (0..seeds).map(of_seed).collect();
-            let times = times?;
-            for (s, subject) in subjects.iter().enumerate() {
-                let runs = times.iter().map(|of_seed| metrics([("nanoseconds", of_seed[s])]));
-                grid.add(at(work, subject, &memory), &runs.collect::<Vec<_>>());
-            }
+    let seeds_each = usize::try_from(seeds).unwrap_or(usize::MAX);
+    let mut grid = Grid::new(&COST_AXES, seeds_each);
+    let memories = plan.memories(run.quick, run.real.memory.as_deref());
+    let cells = memories.iter().flat_map(|memory| Work::ALL.map(|work| (memory, work)));
+    let cells: Vec<(&Memory<'_>, Work)> = cells.collect();
+    let jobs = cells.iter().flat_map(|cell| (0..seeds).map(move |repeat| (cell, repeat)));
+    let jobs: Vec<(&(&Memory<'_>, Work), u64)> = jobs.collect();
+    let times = run.points_in_turn(&plan.about, &jobs, |&(&(memory, work), repeat)| {
+        let times = time(plan.about.seed, demands, subjects, *memory, work, repeat);
+        times.map_err(|what| plan.failed(what))
+    })?;
+    for (&(memory, work), times) in cells.iter().zip(times.chunks(seeds_each)) {
+        for (s, subject) in subjects.iter().enumerate() {
+            let runs = times.iter().map(|of_seed| metrics([("nanoseconds", of_seed[s])]));
+            grid.add(at(work, subject, memory), &runs.collect::<Vec<_>>());
         }
     }
     Ok(grid)

@@ -23,6 +23,7 @@ use crate::study::bounds::Bounded;
 use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{Grid, Metrics, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::needs::Needs;
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -188,6 +189,11 @@ impl Study for Cases {
 
     fn seeds(_: &CasesPlan, _: bool) -> u64 {
         0
+    }
+
+    fn needs(_: &CasesPlan, _: &Run<'_>) -> Needs {
+        // Layouts of at most 2^17 frames.
+        Needs::small()
     }
 
     fn measure(plan: &CasesPlan, run: &Run<'_>) -> Result<Grid, StudyError> {

@@ -15,6 +15,7 @@ use crate::study::bounds::{Bounded, Forms, Repeats, Share};
 use crate::study::claim::Statement;
 use crate::study::grid::{Grid, Metrics, Value, View, metrics};
 use crate::study::kind::{Drawn, Shown, Study, Uses};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -94,6 +95,13 @@ impl Study for Fit {
 
     fn seeds(plan: &FitPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &FitPlan, run: &Run<'_>) -> Needs {
+        let requests = plan.requests.get().min(4 * plan.aged.frames.get());
+        Needs::small()
+            .each("aged.frames", plan.aged.needs_bytes(run.quick))
+            .each("requests", bytes(&[64, requests]))
     }
 
     fn measure(plan: &FitPlan, run: &Run<'_>) -> Result<Grid, StudyError> {

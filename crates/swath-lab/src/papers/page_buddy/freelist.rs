@@ -7,11 +7,13 @@ use swath_frame::{BuddyConfig, FrameAllocator};
 
 use crate::papers::page_buddy::lists::{self, BBS, MaxOrder, PBS, PbsVariant};
 use crate::papers::page_buddy::setting::{Aged, BlockFrames, check_free};
+use crate::source::memory::scattered_bytes;
 use crate::source::memory::{Allocator, Source, random};
 use crate::study::bounds::{Ascending, Bounded, Forms, Repeats, Share};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Metrics, Missing, Selection, Value, View, mean, metrics};
 use crate::study::kind::{Drawn, Shown, Study, Uses};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -76,6 +78,18 @@ impl Study for Freelist {
 
     fn seeds(plan: &FreelistPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &FreelistPlan, run: &Run<'_>) -> Needs {
+        let (free, share) = (plan.free_frames.get(), plan.free_share.get());
+        let sizes = &plan.block_frames;
+        let least = sizes.first().map_or(1, |size| size.get());
+        let most = sizes.last().map_or(1, |size| size.get());
+        let designs = 1 + plan.pbs.len() as u64;
+        let cells = bytes(&[256, plan.repeats.of(run.quick).get(), sizes.len() as u64, designs]);
+        let blocks = scattered_bytes(free.max(most), least, share);
+        let aged = plan.aged.as_ref().map_or(0, |aged| aged.needs_bytes(run.quick));
+        Needs::small().once("repeats", cells).each("free_frames", blocks).each("aged.frames", aged)
     }
 
     fn measure(plan: &FreelistPlan, run: &Run<'_>) -> Result<FreelistFound, StudyError> {

@@ -55,10 +55,13 @@ pub fn check(max_order: MaxOrder, variants: &[PbsVariant]) -> Result<(), Refused
     check_orders("bbs_max_order", bbs(max_order.tiny()))?;
     require(!variants.is_empty(), "pbs", || "none given".to_owned())?;
     for (nth, variant) in variants.iter().enumerate() {
-        check_orders("pbs", pbs(variant.granularity.tiny(), variant.top_order.tiny()))?;
+        let orders = pbs(variant.granularity.tiny(), variant.top_order.tiny());
+        check_orders(&format!("pbs.{nth}.top_order"), orders)?;
         let before = variants[..nth].iter().map(|other| other.design.as_str());
         let taken = before.chain([BBS]).any(|name| name == variant.design);
-        require(!taken, "pbs", || format!("the design {:?} stands twice", variant.design))?;
+        require(!taken, &format!("pbs.{nth}.design"), || {
+            format!("the design {:?} stands twice", variant.design)
+        })?;
     }
     Ok(())
 }

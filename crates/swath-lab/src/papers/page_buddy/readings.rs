@@ -6,14 +6,16 @@ use serde::{Deserialize, Serialize};
 use swath_arch::Format;
 use swath_frame::BuddyConfig;
 
+use crate::papers::page_buddy::setting::blocks_bytes;
 use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits, check_free};
 use crate::papers::page_buddy::translation::{Design, Hardware, Program, measure};
-use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
+use crate::papers::page_buddy::workload::{Shapes, Workload, WorkloadName};
 use crate::source::memory::{Source, random};
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats, Share};
 use crate::study::claim::Statement;
 use crate::study::grid::{Grid, Metrics, Value, View, largest, metrics};
 use crate::study::kind::{Drawn, Shown, Study, Uses};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
@@ -68,12 +70,15 @@ struct Reading {
 
 impl Reading {
     fn all(plan: &ReadingsPlan) -> Vec<Self> {
+        let programs = Self::workloads(plan).into_iter();
+        let of = |(workload, x, built)| Self { workload, x, program: Program::of(&built) };
+        programs.map(of).collect()
+    }
+
+    /// The workloads, with their places on the x axis.
+    fn workloads(plan: &ReadingsPlan) -> Vec<(WorkloadName, Value, Workload)> {
         let paper = Shapes::default();
-        let of = |workload: WorkloadName, x, shapes| Self {
-            workload,
-            x,
-            program: Program::of(&workload.build(&shapes)),
-        };
+        let of = |workload: WorkloadName, x, shapes| (workload, x, workload.build(&shapes));
         let columns = plan.column_bytes.iter().map(|bytes| {
             of(VERTICAL, bytes.get().into(), Shapes { column_bytes: bytes.get(), ..paper })
         });
@@ -99,6 +104,20 @@ impl Study for Readings {
 
     fn seeds(plan: &ReadingsPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &ReadingsPlan, run: &Run<'_>) -> Needs {
+        let readings = Reading::workloads(plan);
+        let transactions = readings.iter().map(|(_, _, workload)| workload.transactions_max());
+        let once = transactions.fold(0, u64::saturating_add);
+        let pages = readings.iter().map(|(_, _, workload)| workload.pages()).max().unwrap_or(0);
+        let (per_requested, share) = (plan.free_per_requested, plan.free_share);
+        let memory = blocks_bytes(pages, &plan.block_frames, per_requested, share);
+        let points = bytes(&[readings.len() as u64, plan.block_frames.len() as u64, 4]);
+        Needs::small()
+            .once("blocks", bytes(&[16, once]))
+            .once("repeats", bytes(&[256, plan.repeats.of(run.quick).get(), points]))
+            .each("free_per_requested", memory)
     }
 
     fn measure(plan: &ReadingsPlan, run: &Run<'_>) -> Result<Grid, StudyError> {

@@ -7,9 +7,10 @@ use swath_arch::{ContiguityField, Format, Order};
 use swath_frame::BuddyConfig;
 
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
-use crate::source::memory::Ageing;
+use crate::source::memory::{Ageing, scattered_bytes};
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Share};
 use crate::study::claim::Conditions;
+use crate::study::needs::bytes;
 use crate::study::plan::{PlanError, Refused, require};
 
 /// BBS with MAX_ORDER `max_order`.
@@ -208,6 +209,21 @@ pub fn free_conditions(conditions: Conditions, per_requested: f64, share: Share)
     )
 }
 
+/// Bytes of a point in memory of free blocks: the memory that the largest of some
+/// workloads, in pages, is given, and its page tables.
+pub(crate) fn blocks_bytes(
+    pages: u64,
+    block_frames: &[BlockFrames],
+    per_requested: f64,
+    share: Share,
+) -> u64 {
+    let free = (pages as f64 * per_requested).ceil() as u64;
+    let least = block_frames.first().map_or(1, |size| size.get());
+    let most = block_frames.last().map_or(1, |size| size.get());
+    // No fewer than one block, however long.
+    scattered_bytes(free.max(most), least, share.get()).saturating_add(bytes(&[96, pages]))
+}
+
 /// Refuses too little or too much free memory.
 ///
 /// # Errors
@@ -254,6 +270,11 @@ impl Aged {
         require(most <= frames, &format!("{table}.request_frames_max"), || {
             format!("{most} is more than all {frames} frames")
         })
+    }
+
+    /// Bytes of a point in this memory.
+    pub(crate) fn needs_bytes(&self, quick: bool) -> u64 {
+        self.ageing(self.peak_share, quick).needs_bytes(self.frames.get())
     }
 
     /// The way in which memory is aged to this level of use.

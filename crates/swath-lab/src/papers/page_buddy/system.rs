@@ -10,6 +10,7 @@ use crate::papers::page_buddy::energy;
 use crate::papers::page_buddy::savings::{
     self, AS_MEASURED, CATEGORY, DESIGN, LEVEL, READING, WORKLOAD,
 };
+use crate::papers::page_buddy::setting::blocks_bytes;
 use crate::papers::page_buddy::setting::{
     BlockFrames, MachinePlan, check_free, check_shapes, free_conditions,
 };
@@ -22,6 +23,7 @@ use crate::study::bounds::{Ascending, Distinct, Forms, Repeats, Share};
 use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{CellView, Grid, Missing, Value, View, largest, mean};
 use crate::study::kind::{Drawn, Shown, Study, Uses};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
@@ -101,10 +103,10 @@ fn check(plan: &SystemPlan) -> Result<(), Refused> {
             })?;
         }
         for (nth, variant) in variants.readings.iter().enumerate() {
-            variant.system.check("variants.readings")?;
+            variant.system.check(&format!("variants.readings.{nth}"))?;
             let before = variants.readings[..nth].iter().map(|other| other.name.as_str());
             let taken = before.chain([AS_MEASURED]).any(|name| name == variant.name);
-            require(!taken, "variants.readings", || {
+            require(!taken, &format!("variants.readings.{nth}"), || {
                 format!("the name {:?} stands twice", variant.name)
             })?;
         }
@@ -153,6 +155,26 @@ impl Study for System {
 
     fn seeds(plan: &SystemPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &SystemPlan, run: &Run<'_>) -> Needs {
+        let all: Vec<_> = plan.workloads.iter().map(|name| name.build(&plan.shapes)).collect();
+        let transactions = all.iter().map(|one| one.transactions_max());
+        let largest = transactions.clone().max().unwrap_or(0);
+        let once = transactions.fold(0, u64::saturating_add);
+        let pages = all.iter().map(|one| one.pages()).max().unwrap_or(0);
+        let (sizes, share) = (plan.block_frames.of(run.quick), plan.free_share);
+        let memory = blocks_bytes(pages, sizes, plan.free_per_requested, share);
+        let variants = plan.variants.as_ref().map_or(0, |variants| variants.readings.len()) as u64;
+        let points = bytes(&[all.len() as u64, sizes.len() as u64, 4, 1 + variants]);
+        let tlbs = plan.machine.tlb_entries.get()
+            + plan.hierarchy.as_ref().map_or(0, |own| own.l2_sets.get() * own.l2_ways.get());
+        Needs::small()
+            .once("workloads", bytes(&[48, once]))
+            .once("repeats", bytes(&[512, plan.repeats.of(run.quick).get(), points]))
+            .each("workloads", bytes(&[16, largest]))
+            .each("free_per_requested", memory)
+            .each("machine.tlb_entries", bytes(&[512, tlbs]))
     }
 
     fn measure(plan: &SystemPlan, run: &Run<'_>) -> Result<Grid, StudyError> {

@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_trace::machine::UnknownFrames;
 
-use crate::papers::page_buddy::setting::{AccessPlan, MachinePlan, MemoryPlan};
+use crate::papers::page_buddy::setting::{
+    AccessPlan, Blocks, MachinePlan, MemoryPlan, blocks_bytes,
+};
 use crate::papers::page_buddy::translation::{Design, Hardware, Program, measure};
 use crate::papers::page_buddy::workload::{Category, Shapes, WorkloadName};
 use crate::source::memory::{Ageing, Source, random};
@@ -19,6 +21,7 @@ use crate::study::grid::{
     CellView, Grid, Metrics, Missing, Selection, Value, View, largest, least, mean, metrics,
 };
 use crate::study::kind::{Drawn, Shown, Study, Uses};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -80,6 +83,9 @@ struct Point<'a> {
     design: Design,
 }
 
+/// Pages of a recorded program that an estimate of memory allows for.
+const TRACED_PAGES_MAX: u64 = 1 << 16;
+
 const CATEGORY: &str = "category";
 const WORKLOAD: &str = "workload";
 const LEVEL: &str = "free_block_frames";
@@ -93,6 +99,42 @@ impl Study for Tlb {
 
     fn seeds(plan: &TlbPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &TlbPlan, run: &Run<'_>) -> Needs {
+        let quick = run.quick;
+        let (mut once, mut pages) = (0, TRACED_PAGES_MAX);
+        let mut programs = 1;
+        if let (None, AccessPlan::Table4 { workloads, shapes }) =
+            (&run.real.accesses, &plan.accesses)
+        {
+            let all: Vec<_> = workloads.iter().map(|name| name.build(shapes)).collect();
+            once = all
+                .iter()
+                .map(|one| bytes(&[16, one.transactions_max()]))
+                .fold(0, u64::saturating_add);
+            pages = all.iter().map(|one| one.pages()).max().unwrap_or(0);
+            programs = all.len() as u64;
+        }
+        let table = bytes(&[96, pages]);
+        let (key, memory, levels) = match (&run.real.memory, &plan.memory) {
+            (Some(_), _) | (None, MemoryPlan::Snapshot { .. }) => ("memory.snapshot", 64 << 20, 1),
+            (None, MemoryPlan::Blocks(blocks)) => {
+                let Blocks { block_frames, free_per_requested, free_share } = blocks;
+                let memory = blocks_bytes(pages, block_frames, *free_per_requested, *free_share);
+                ("memory.blocks.free_per_requested", memory, block_frames.len() as u64)
+            }
+            (None, MemoryPlan::Aged(aged)) => {
+                ("memory.aged.frames", aged.needs_bytes(quick), aged.used_shares.len() as u64)
+            }
+        };
+        let cells = bytes(&[512, plan.repeats.of(quick).get(), programs, levels, 5]);
+        Needs::small()
+            .once("accesses", once)
+            .once("repeats", cells)
+            .each(key, memory)
+            .each("accesses", table)
+            .each("machine.tlb_entries", bytes(&[256, plan.machine.tlb_entries.get()]))
     }
 
     fn measure(plan: &TlbPlan, run: &Run<'_>) -> Result<Grid, StudyError> {

@@ -7,7 +7,7 @@
 //! through a TLB of its own.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::Add;
 
 use foldhash::fast::FixedState;
@@ -24,7 +24,7 @@ use crate::papers::page_buddy::workload::Workload;
 use crate::source::memory::{Allocator, PrepareError, Random, Source, new_allocator};
 use crate::source::real::{InputError, Machine, Trace};
 use crate::study::plan::PlanError;
-use swath_trace::access::TraceError;
+use swath_trace::access::{PageSet, TraceError};
 
 /// A program: its requests for memory and its accesses.
 pub struct Program {
@@ -83,8 +83,25 @@ const FIRST_PAGE: u64 = 0x1000;
 /// Requests begin at multiples of 1 MiB.
 const REQUEST_ALIGN_PAGES: u64 = 256;
 
+/// The most frames for the tables of a recorded program: 128 MiB, for 8 GiB of memory in
+/// few pieces, or for 4000 pieces.
+const TABLE_FRAMES_MAX: u64 = 1 << 15;
+
 /// Touched pages that are closer than this belong to one request: 64 KiB.
 const REQUEST_GAP_PAGES: u64 = 16;
+
+/// The pages that a recorded program touches.
+fn touched(trace: &Trace) -> Result<PageSet, TraceError> {
+    let (mut touched, mut last) = (PageSet::default(), None);
+    for access in trace.open()? {
+        let pages = access?.pages();
+        if last != Some(pages) {
+            touched.insert(pages)?;
+            last = Some(pages);
+        }
+    }
+    Ok(touched)
+}
 
 impl Program {
     /// A workload with its buffers laid one after the other.
@@ -123,25 +140,19 @@ impl Program {
     /// # Errors
     /// [`InputError`], which names the file and the byte.
     pub fn recorded(trace: Trace, format: Format) -> Result<Self, InputError> {
-        let mut touched = BTreeSet::new();
-        let mut last = None;
-        let accesses = trace.open().map_err(|error| trace.error(&error))?;
-        for access in accesses {
-            for page in access.map_err(|error| trace.error(&error))?.pages().iter() {
-                if last != Some(page) {
-                    touched.insert(page);
-                    last = Some(page);
+        let mut requests: Vec<PageRange> = Vec::new();
+        for range in touched(&trace).map_err(|error| trace.error(&error))?.ranges() {
+            match requests.last_mut() {
+                Some(request) if range.start - request.end() < REQUEST_GAP_PAGES => {
+                    request.count = range.end() - request.start;
                 }
+                _ => requests.push(range),
             }
         }
-        let mut requests: Vec<PageRange> = Vec::new();
-        for page in touched {
-            match requests.last_mut() {
-                Some(request) if page - request.end() < REQUEST_GAP_PAGES => {
-                    request.count = page.raw() + 1 - request.start.raw();
-                }
-                _ => requests.push(PageRange::new(page, 1)),
-            }
+        let tables = table_extent(u64::MAX, &requests).count;
+        if tables > TABLE_FRAMES_MAX {
+            let what = "frames for the tables of what it touches";
+            return Err(trace.error(&TraceError::TooLarge { limit: TABLE_FRAMES_MAX, what }));
         }
         let fits = |page: Vpn| page.raw() >> 52 == 0 && format.is_canonical(page.address());
         let mut renumbered = None;

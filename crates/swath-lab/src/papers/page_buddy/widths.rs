@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::papers::page_buddy::setting::blocks_bytes;
 use crate::papers::page_buddy::setting::{
     BlockFrames, ContiguityBits, FormatName, FormatWord, TlbEntries, bbs, check_free, check_shapes,
     pbs,
@@ -17,6 +18,7 @@ use crate::study::bounds::{Ascending, Distinct, Forms, Repeats, Share};
 use crate::study::claim::Statement;
 use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, View, metrics};
 use crate::study::kind::{Drawn, Shown, Study, Uses};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
@@ -89,6 +91,20 @@ impl Study for Widths {
 
     fn seeds(plan: &WidthsPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &WidthsPlan, run: &Run<'_>) -> Needs {
+        let workload = plan.workload.build(&plan.shapes);
+        let pages = workload.pages();
+        let sizes = [plan.block_frames];
+        let memory = blocks_bytes(pages, &sizes, plan.free_per_requested, plan.free_share);
+        let formats = plan.formats.len() as u64;
+        let points = bytes(&[formats, plan.widths.len() as u64 + 1, 3]);
+        Needs::small()
+            .once("workload", bytes(&[16, workload.transactions_max(), formats]))
+            .once("repeats", bytes(&[256, plan.repeats.of(run.quick).get(), points]))
+            .each("free_per_requested", memory)
+            .each("tlb_entries", bytes(&[256, plan.tlb_entries.get()]))
     }
 
     fn measure(plan: &WidthsPlan, run: &Run<'_>) -> Result<Grid, StudyError> {

@@ -112,6 +112,19 @@ impl Tiles {
         })
     }
 
+    /// The most lines that [`lines`](Self::lines) has.
+    pub fn lines_max(self) -> u64 {
+        let columns = self.row_bytes.div_ceil(self.block_bytes.max(1));
+        let rows_each = self.block_rows.saturating_add(self.halo_rows.saturating_mul(2));
+        let rows = self.rows.div_ceil(self.block_rows.max(1)).saturating_mul(rows_each);
+        // A column that begins inside a line has that line, too.
+        let width = self.block_bytes.min(self.row_bytes);
+        let each = width
+            .div_ceil(TRANSACTION_BYTES)
+            .saturating_add(u64::from(!width.is_multiple_of(TRANSACTION_BYTES)));
+        rows.saturating_mul(columns).saturating_mul(each)
+    }
+
     /// Bytes of the array.
     pub const fn len_bytes(self) -> u64 {
         self.row_bytes * self.rows
@@ -189,6 +202,19 @@ pub struct Workload {
     pub buffers: Vec<u64>,
     /// In the table's order.
     pub masters: Vec<Master>,
+}
+
+impl Workload {
+    /// The most transactions of all masters.
+    pub fn transactions_max(&self) -> u64 {
+        let streams = self.masters.iter().flat_map(|master| &master.streams);
+        streams.fold(0, |sum, stream| sum.saturating_add(stream.tiles.lines_max()))
+    }
+
+    /// Pages of all buffers.
+    pub fn pages(&self) -> u64 {
+        self.buffers.iter().fold(0, |sum, len_bytes| sum.saturating_add(len_bytes.div_ceil(4096)))
+    }
 }
 
 /// The sizes that the workloads are made from.

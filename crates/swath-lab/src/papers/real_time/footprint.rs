@@ -12,6 +12,7 @@ use crate::study::bounds::{Ascending, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, View, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
@@ -101,6 +102,11 @@ impl Study for Footprint {
         plan.repeats.of(quick).get()
     }
 
+    fn needs(plan: &FootprintPlan, run: &Run<'_>) -> Needs {
+        let actions = plan.synthetic.actions.of(run.quick).get();
+        plan.size.needs(run.quick, actions).each("synthetic.actions", bytes(&[40, actions]))
+    }
+
     fn measure(plan: &FootprintPlan, run: &Run<'_>) -> Result<FootprintFound, StudyError> {
         let failed = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
         let seeds = Self::seeds(plan, run.quick);
@@ -115,7 +121,8 @@ impl Study for Footprint {
         }
         let drawn = plan.synthetic.workload(run.quick, plan.about.seed, 0);
         let measured = run.points(&plan.about, &jobs, |&(workload, system)| {
-            let observed = run_workload(system, plan.size.size(), false, workload.actions());
+            let observed =
+                run_workload(system, plan.size.size(run.quick), false, workload.actions());
             let observed = observed.map_err(|error| failed(error.to_string()))?;
             let is_drawn = workload == drawn;
             let line = if is_drawn { thinned(&observed.mapped_pages) } else { Vec::new() };
@@ -139,7 +146,7 @@ impl Study for Footprint {
     }
 
     fn claims(plan: &FootprintPlan, run: &Run<'_>) -> Vec<Statement<FootprintFound>> {
-        let conditions = plan.synthetic.conditions(plan.size.conditions(), run.quick);
+        let conditions = plan.synthetic.conditions(plan.size.conditions(run.quick), run.quick);
         claims(plan.synthetic.size_bytes_max.get(), &conditions)
     }
 

@@ -70,6 +70,12 @@ pub enum HeapError {
         /// Pages of the space.
         space_pages: u64,
     },
+    /// This process has no addresses left for the pool.
+    #[error("no addresses for a pool of {pages} pages")]
+    NoAddresses {
+        /// Pages of the pool.
+        pages: u64,
+    },
     /// The heap refuses the pool.
     #[error(transparent)]
     AddPool(#[from] HeapPoolError),
@@ -128,12 +134,17 @@ impl PoolMemory {
     /// Reserves memory for a pool of so many pages, in a space of `space_pages`.
     ///
     /// # Errors
-    /// [`HeapError::Pool`] if the space is smaller, or there is no page.
+    /// [`HeapError::Pool`] if the space is smaller, or there is no page;
+    /// [`HeapError::NoAddresses`] if this process may have no more.
     pub fn new(pages: u64, space_pages: u64) -> Result<Self, HeapError> {
         if pages == 0 || pages > space_pages {
             return Err(HeapError::Pool { pages, space_pages });
         }
-        Ok(Self { bytes: Vec::with_capacity((pages as usize + 1) * PAGE_BYTES), pages })
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact((pages as usize + 1) * PAGE_BYTES)
+            .map_err(|_| HeapError::NoAddresses { pages })?;
+        Ok(Self { bytes, pages })
     }
 
     /// Returns the number of pages.

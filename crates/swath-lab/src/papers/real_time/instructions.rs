@@ -45,6 +45,7 @@ impl StepSampling {
 }
 
 /// A job of a child, with what its counts are of.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Sampled {
     pub(crate) job: CountJob,
     allocations: Vec<Step>,

@@ -8,26 +8,49 @@ use crate::papers::real_time::system::{PAGES, Size};
 use crate::papers::real_time::workload::Synthetic;
 use crate::study::bounds::{Bounded, Forms};
 use crate::study::claim::Conditions;
+use crate::study::needs::{Needs, bytes};
+use swath_arch::BASE_PAGE_BYTES;
 
 /// Size of the two systems.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SizePlan {
     /// Pages of the heap's pool.
-    pub pool_pages: Bounded<16, PAGES>,
+    pub pool_pages: Forms<Bounded<16, PAGES>>,
     /// Frames of memory.
     pub frames: Bounded<16, { 1 << 24 }>,
 }
 
+/// The most pages that the paper's heap has had (Table I, synthetic, conventional).
+const PAPER_PAGES_MAX: u64 = 180_132;
+
 impl SizePlan {
     /// The size of a system.
-    pub const fn size(&self) -> Size {
-        Size { pool_pages: self.pool_pages.get(), frames: self.frames.get() }
+    pub const fn size(&self, quick: bool) -> Size {
+        Size { pool_pages: self.pool_pages.of(quick).get(), frames: self.frames.get() }
     }
 
-    /// The paper's machine (section IV-A5) as conditions of its claims.
-    pub fn conditions(&self) -> Conditions {
-        Conditions::new().same("pages of the heap's space", PAGES, self.pool_pages.get())
+    /// The memory of a point of so many actions: tables and lists for each page and frame,
+    /// and the pool, of which a fifth of the actions, allocations and releases, touch a page
+    /// with a boundary tag.
+    pub(crate) fn needs(&self, quick: bool, actions: u64) -> Needs {
+        let (pages, key) = (self.pool_pages.of(quick).get(), "size.pool_pages");
+        let touched = pages.min(actions / 5);
+        Needs::small()
+            .each(key, bytes(&[56, PAGES]).saturating_add(bytes(&[8, pages])))
+            .each(key, bytes(&[BASE_PAGE_BYTES, touched]))
+            .each("size.frames", bytes(&[8, self.frames.get()]))
+            .reserved(key, bytes(&[BASE_PAGE_BYTES, pages + 1 - touched]))
+    }
+
+    /// The paper's machine (section IV-A5) as conditions of its claims. The space always has
+    /// its 2^20 pages; the pool in it may be smaller as long as it holds the paper's heap.
+    pub fn conditions(&self, quick: bool) -> Conditions {
+        let pages = self.pool_pages.of(quick).get();
+        Conditions::new().met(
+            pages >= PAPER_PAGES_MAX,
+            &format!("a pool of {pages} pages, fewer than the paper's heap has had"),
+        )
     }
 }
 

@@ -10,7 +10,7 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::papers::real_time::workload::{ALIGN_BYTES, Action};
 use swath_trace::container::FileError;
-use swath_trace::heap::{HeapEvent, HeapReader};
+use swath_trace::heap::{HEAP_FORMAT, HeapEvent, HeapReader};
 
 /// Accesses of no more bytes do not leave their page, as far as programs align them.
 const WORD_BYTES: u64 = 16;
@@ -23,17 +23,29 @@ pub struct Actions {
     next: u32,
 }
 
+/// The most actions of a recording, which are held in memory: 96 MiB of them.
+const ACTIONS_MAX: u64 = 1 << 22;
+
 impl Actions {
     /// All actions of a recording, in order. O(n) for n events and the pages that
     /// `realloc` copies.
     ///
     /// # Errors
-    /// [`FileError`].
+    /// [`FileError`]; [`FileError::TooLarge`] for more than 2^22 actions.
     pub fn read<R: Read>(reader: HeapReader<R>) -> Result<Vec<Action>, FileError> {
         let mut state = Self { live: HashMap::new(), ..Self::default() };
         let mut actions = Vec::new();
         for event in reader {
-            state.push(event?, &mut actions);
+            let event = event?;
+            // An access gives two, a change of size one for each page and two.
+            let more = match event {
+                HeapEvent::Resize { size_bytes, .. } => 2 + size_bytes.div_ceil(4096),
+                _ => 2,
+            };
+            if actions.len() as u64 + more > ACTIONS_MAX {
+                return Err(HEAP_FORMAT.too_large(ACTIONS_MAX, "actions"));
+            }
+            state.push(event, &mut actions);
         }
         Ok(actions)
     }
@@ -125,5 +137,27 @@ mod tests {
             Action::Free { id: 1 },
         ];
         assert_eq!(to, expected);
+    }
+
+    /// A change of size copies what is kept: of 2^48 bytes 2^36 pages.
+    #[test]
+    fn a_short_recording_of_too_many_actions() {
+        use swath_trace::heap::{HeapHeader, HeapTotals, HeapWriter, SIZE_MAX};
+        for (size_bytes, fits) in [(1 << 30, true), (1 << 35, false), (SIZE_MAX, false)] {
+            let mut writer = HeapWriter::new(Vec::new(), &HeapHeader::default(), 1).unwrap();
+            let (align_bytes, zeroed, thread) = (1, false, 0);
+            for event in [
+                HeapEvent::Allocate { block: 0, size_bytes, align_bytes, zeroed, thread },
+                HeapEvent::Resize { block: 0, size_bytes, thread },
+            ] {
+                writer.push(event).unwrap();
+            }
+            let file = writer.finish(&HeapTotals::default()).unwrap();
+            let actions = Actions::read(HeapReader::new(&file[..]).unwrap());
+            assert_eq!(actions.is_ok(), fits);
+            if let Err(error) = actions {
+                assert!(matches!(error, FileError::TooLarge { .. }), "{error}");
+            }
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, View, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
@@ -144,6 +145,9 @@ impl ProgramName {
     }
 }
 
+/// Actions of the longest recording of a program.
+const RECORDED_ACTIONS: u64 = 1 << 20;
+
 /// Axis: the program.
 const PROGRAM: &str = "program";
 /// Axis: the factor of all sizes.
@@ -188,11 +192,18 @@ impl Study for Programs {
         plan.repeats.of(quick).get()
     }
 
+    fn needs(plan: &ProgramsPlan, run: &Run<'_>) -> Needs {
+        let actions = plan.synthetic.actions.of(run.quick).get();
+        plan.size
+            .needs(run.quick, actions.max(RECORDED_ACTIONS))
+            .each("synthetic.actions", bytes(&[40, actions]))
+    }
+
     fn measure(plan: &ProgramsPlan, run: &Run<'_>) -> Result<ProgramsFound, StudyError> {
         let failed = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
         let axes = [PROGRAM, FACTOR, SYSTEM];
         let seeds = Self::seeds(plan, run.quick);
-        let size = plan.size.size();
+        let size = plan.size.size(run.quick);
         let at = |system: &SystemName| vec![SYNTHETIC.into(), 1.0.into(), system.name().into()];
         let one = |system: &SystemName, repeat| {
             let workload = plan.synthetic.workload(run.quick, plan.about.seed, repeat);
@@ -220,8 +231,8 @@ impl Study for Programs {
         Ok(ProgramsFound { recorded, synthetic })
     }
 
-    fn claims(plan: &ProgramsPlan, _: &Run<'_>) -> Vec<Statement<ProgramsFound>> {
-        let machine = plan.size.conditions();
+    fn claims(plan: &ProgramsPlan, run: &Run<'_>) -> Vec<Statement<ProgramsFound>> {
+        let machine = plan.size.conditions(run.quick);
         let of = |program: ProgramName| {
             let conditions = machine.clone().met(false, program.differs());
             row(program, &conditions)

@@ -38,6 +38,7 @@ pub struct RealReleases {
 }
 
 /// The measurements of this machine.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Releases {
     memory: RealMemory,
     /// Metric `release_ns` of `unmap_region` by [`MEMORY`] and [`RELEASED_MIB`].

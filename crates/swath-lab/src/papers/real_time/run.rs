@@ -17,7 +17,7 @@ use crate::papers::real_time::workload::{Action, Synthetic};
 use crate::study::child::child_command;
 
 /// An allocation or a release.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Step {
     /// Bytes that were asked for.
     pub size_bytes: u64,
@@ -26,7 +26,18 @@ pub struct Step {
     /// Pages that a release gave back, mapped or not.
     pub pages: u64,
     /// The calls of regions' operations in it.
+    #[serde(with = "Operations")]
     pub operations: RegionHeapStatistics,
+}
+
+/// [`RegionHeapStatistics`] in a journal.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "RegionHeapStatistics")]
+struct Operations {
+    mapped: u64,
+    cuts: u64,
+    faults: u64,
+    ended: u64,
 }
 
 /// The most words of one of these calls.
@@ -194,7 +205,7 @@ pub fn run(
 const STEPS_MAX: u64 = 50_000_000;
 
 /// Instructions of what was stepped, in its order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Of allocations.
     pub allocations: Vec<u64>,

@@ -9,14 +9,15 @@ use crate::host::memory::HostFacts;
 use crate::papers::real_time::instructions::{Counted, Sampled, StepSampling};
 use crate::papers::real_time::plan::{FITTED, SizePlan, SyntheticPlan};
 use crate::papers::real_time::real::{RealReleases, Releases};
-use crate::papers::real_time::run::{Counts, Observed, count, count_child, run as run_workload};
+use crate::papers::real_time::run::{Counts, count, count_child, run as run_workload};
 use crate::papers::real_time::system::SystemName;
 use crate::papers::real_time::words;
-use crate::papers::real_time::words::{SYSTEM, numbers, ratio};
+use crate::papers::real_time::words::{SYSTEM, Scatter, numbers, ratio};
 use crate::study::bounds::{Forms, Repeats};
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Metrics, Missing, View, largest};
 use crate::study::kind::{HostShown, Shown, Study, Uses};
+use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::run::{Run, StudyError};
 
@@ -59,7 +60,7 @@ pub struct RuntimesFound {
     /// Words and cycles by system.
     words: Grid,
     /// The first seed.
-    first: Vec<(SystemName, Observed)>,
+    first: Vec<(SystemName, Scatter)>,
     /// Instructions by system, or the reason why they were not counted.
     counted: Result<Counted, String>,
     /// This machine.
@@ -67,11 +68,12 @@ pub struct RuntimesFound {
 }
 
 /// One run: its numbers, its sample of calls if they are to be stepped, and for the first seed
-/// all of it.
+/// the points of its figures.
+#[derive(Serialize, Deserialize)]
 struct Ran {
     numbers: Metrics,
     sampled: Option<Sampled>,
-    first: Option<Observed>,
+    first: Option<Scatter>,
 }
 
 impl Study for Runtimes {
@@ -84,6 +86,11 @@ impl Study for Runtimes {
         plan.repeats.of(quick).get()
     }
 
+    fn needs(plan: &RuntimesPlan, run: &Run<'_>) -> Needs {
+        let actions = plan.synthetic.actions.of(run.quick).get();
+        plan.size.needs(run.quick, actions).each("synthetic.actions", bytes(&[48, actions]))
+    }
+
     fn measure(plan: &RuntimesPlan, run: &Run<'_>) -> Result<RuntimesFound, StudyError> {
         let failed = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
         let (seeds, sampling) = (Self::seeds(plan, run.quick), plan.sampling.of(run.quick));
@@ -93,12 +100,15 @@ impl Study for Runtimes {
             .collect();
         let ran = run.points(&plan.about, &jobs, |&(system, repeat)| {
             let workload = plan.synthetic.workload(run.quick, plan.about.seed, repeat);
-            let observed = run_workload(system, plan.size.size(), true, workload.actions());
+            let observed =
+                run_workload(system, plan.size.size(run.quick), true, workload.actions());
             let observed = observed.map_err(|error| failed(error.to_string()))?;
-            let sample = || Sampled::of(system, plan.size.size(), workload, &observed, sampling);
+            let sample =
+                || Sampled::of(system, plan.size.size(run.quick), workload, &observed, sampling);
             let sampled = (repeat < sampling.repeats.get()).then(sample);
             let numbers = numbers(&observed);
-            Ok(Ran { numbers, sampled, first: (repeat == 0).then_some(observed) })
+            let first = (repeat == 0).then(|| Scatter::of(&observed));
+            Ok(Ran { numbers, sampled, first })
         })?;
         let seeds = usize::try_from(seeds).unwrap_or(usize::MAX);
         let mut words = Grid::new(&[SYSTEM], seeds);
@@ -108,17 +118,20 @@ impl Study for Runtimes {
         }
         let (mut first, mut sampled) = (Vec::new(), Vec::new());
         for ((system, _), ran) in jobs.into_iter().zip(ran) {
-            first.extend(ran.first.map(|observed| (system, observed)));
+            first.extend(ran.first.map(|found| (system, found)));
             sampled.extend(ran.sampled);
         }
         let counted = counted(plan, run, sampled)?;
-        let real = run.real.measure.then(|| Releases::measure(&plan.real, run.quick));
-        let real = real.transpose().map_err(failed)?;
+        let measured: &[()] = if run.real.measure { &[()] } else { &[] };
+        let measured = run.points_in_turn(&plan.about, measured, |()| {
+            Releases::measure(&plan.real, run.quick).map_err(failed)
+        })?;
+        let real = measured.into_iter().next();
         Ok(RuntimesFound { words, first, counted, real })
     }
 
     fn claims(plan: &RuntimesPlan, run: &Run<'_>) -> Vec<Statement<RuntimesFound>> {
-        let conditions = plan.synthetic.conditions(plan.size.conditions(), run.quick);
+        let conditions = plan.synthetic.conditions(plan.size.conditions(run.quick), run.quick);
         claims(&conditions)
     }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 
 use swath_region::TAG_PAGES_MAX;
 
+use serde::{Deserialize, Serialize};
+
 use crate::papers::real_time::run::{Observed, Step, words_max};
 use crate::papers::real_time::system::{PAGES, SystemName};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, View, metrics};
@@ -112,16 +114,31 @@ pub(crate) fn ratio(
     ratios.first().copied().ok_or_else(lacks)
 }
 
+/// Words by size of a run's allocations and releases, as points of a figure.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Scatter {
+    allocations: Vec<(f64, f64)>,
+    releases: Vec<(f64, f64)>,
+}
+
+impl Scatter {
+    pub(crate) fn of(observed: &Observed) -> Self {
+        Self { allocations: scatter(&observed.allocations), releases: scatter(&observed.releases) }
+    }
+}
+
 /// The figures of words and cycles; `drawn` is the first seed.
-pub(crate) fn drawn(grid: &Grid, drawn: &[(SystemName, Observed)]) -> Vec<Drawn> {
+pub(crate) fn drawn(grid: &Grid, drawn: &[(SystemName, Scatter)]) -> Vec<Drawn> {
     let mut series: Vec<Vec<Series>> = vec![Vec::new(); 5];
-    for (system, observed) in drawn {
+    for (system, found) in drawn {
         let name = system.name();
-        let line = |figure, steps| Series::new(figure, "size_kib", "words", name, scatter(steps));
-        series[0].push(line(ALLOCATIONS, &observed.allocations));
-        series[1].push(line(RELEASES, &observed.releases));
+        let line = |figure, points: &[(f64, f64)]| {
+            Series::new(figure, "size_kib", "words", name, points.iter().copied())
+        };
+        series[0].push(line(ALLOCATIONS, &found.allocations));
+        series[1].push(line(RELEASES, &found.releases));
         if *system == SystemName::Regions {
-            series[2].push(line(RELEASES_REGIONS, &observed.releases));
+            series[2].push(line(RELEASES_REGIONS, &found.releases));
         }
     }
     for (system, bounds) in SystemName::ALL.into_iter().zip([REGIONS_BOUNDS, TABLE_BOUNDS]) {

@@ -329,11 +329,13 @@ fn check(plan: &SuperpagesPlan) -> Result<(), Refused> {
         // Tables and the programs that run before need memory, too.
         let most = plan.machine.memory_mib.get() * 3 / 4;
         let (title, mib) = (benchmark.title(), benchmark.mib());
-        require(mib <= most, "benchmarks", || {
+        require(mib <= most, &format!("benchmarks.{i}"), || {
             format!("{}: {mib} MiB are more than {most}, three quarters of memory", benchmark.key())
         })?;
         let twice = plan.benchmarks[..i].iter().any(|other| other.title() == title);
-        require(!twice, "benchmarks", || format!("{} stands twice", benchmark.key()))?;
+        require(!twice, &format!("benchmarks.{i}"), || {
+            format!("{} stands twice", benchmark.key())
+        })?;
     }
     let bomb = &plan.forkbomb;
     let (heap, memory) = (bomb.heap_kib.get(), plan.machine.memory_mib.get());

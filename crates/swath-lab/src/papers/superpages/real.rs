@@ -1,5 +1,7 @@
 //! Superpages on the machine that runs the study, beside those of the simulation.
 
+use serde::{Deserialize, Serialize};
+
 use crate::host::memory::{
     MEMORY, MemoryError, MemoryKind, MemoryPlan, RELEASED_MIB, RealMemory, measure as measure_host,
 };
@@ -10,6 +12,7 @@ use crate::study::kind::{Drawn, HostShown};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 
 /// The measurements of this machine.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Real(RealMemory);
 
 /// Measures this machine in processes of its own.

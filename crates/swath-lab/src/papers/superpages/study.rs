@@ -3,7 +3,7 @@
 //! The modes differ in the superpage sizes that are on.
 
 use crate::host::memory;
-use crate::papers::page_buddy::setting::bbs;
+use crate::papers::page_buddy::setting::{bbs, blocks_bytes};
 use crate::papers::page_buddy::translation::Design;
 use crate::papers::superpages::bench::{Bench, Flags, Point, READINGS, page_buddy};
 use crate::papers::superpages::claims;
@@ -12,11 +12,13 @@ use crate::papers::superpages::found::{
     COMPILE, FORKBOMB, FROM_L2, GCC, IDEAL, NO_COMPILER, PLAN, RELEASE, TalkFound, numbers,
 };
 use crate::papers::superpages::machine::{SimulatedMachine, modes};
-use crate::papers::superpages::plan::{SuperpagesPlan, WalksFrom};
+use crate::papers::superpages::plan::{Benchmark, SuperpagesPlan, WalksFrom};
 use crate::papers::superpages::real;
+use crate::study::bounds::Bounded;
 use crate::study::claim::Statement;
 use crate::study::grid::{Grid, Value};
 use crate::study::kind::{Shown, Study, Uses};
+use crate::study::needs::{Needs, bytes};
 use crate::study::run::{Run, StudyError};
 
 /// Superpages off and on.
@@ -30,6 +32,27 @@ impl Study for Superpages {
 
     fn seeds(plan: &SuperpagesPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &SuperpagesPlan, run: &Run<'_>) -> Needs {
+        let (machine, blocks) = (&plan.machine, &plan.blocks);
+        let frames = machine.memory_mib.get() << 8;
+        let kib = |own: Option<Bounded<1, 65_536>>| own.map_or(2048, Bounded::get);
+        let entries = |own: Option<Bounded<1, 65_536>>| own.map_or(0, Bounded::get);
+        let tlbs = entries(machine.tlb_entries) + entries(machine.micro_tlb_entries);
+        let sizes = blocks.block_frames.of(run.quick);
+        let pages = blocks.table_mib.get() << 8;
+        let memory = blocks_bytes(pages, sizes, blocks.free_per_requested, blocks.free_share);
+        let most = plan.benchmarks.iter().map(Benchmark::mib).max().unwrap_or(0);
+        // A page of the loop of misses for each entry, and a TLB that holds them all.
+        Needs::small()
+            .once("repeats", bytes(&[2048, plan.repeats.of(run.quick).get(), 64]))
+            .each("machine.memory_mib", bytes(&[128, frames]))
+            .each("machine.tlb_entries", bytes(&[256, tlbs, 64]))
+            .each("machine.l2_kib", bytes(&[512, kib(machine.l1_kib) + kib(machine.l2_kib)]))
+            .each("benchmarks", bytes(&[most, 1 << 16]))
+            .each("blocks.free_per_requested", memory)
+            .each("blocks.updates", bytes(&[16, blocks.updates.get()]))
     }
 
     fn measure(plan: &SuperpagesPlan, run: &Run<'_>) -> Result<TalkFound, StudyError> {
@@ -61,10 +84,12 @@ impl Study for Superpages {
             grid.add(at, runs);
             rest = others;
         }
-        if run.real.measure {
+        let measured: &[()] = if run.real.measure { &[()] } else { &[] };
+        let measured = run.points_in_turn(&plan.about, measured, |()| {
             let real = real::measure(&plan.real, quick, plan.about.seed);
-            found.real = Some(real.map_err(|error| failed(error.to_string()))?);
-        }
+            real.map_err(|error| failed(error.to_string()))
+        })?;
+        found.real = measured.into_iter().next();
         Ok(found)
     }
 

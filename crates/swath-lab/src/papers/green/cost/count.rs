@@ -9,7 +9,7 @@ use swath_arch::Order;
 
 use crate::host::count::{CountError, Counter, Marks};
 use crate::papers::green::cost::plan::CostSampling;
-use crate::papers::green::cost::sample::{Classes, CostEstimate, Sample};
+use crate::papers::green::cost::sample::{ClassSizes, Classes, CostEstimate, Sample};
 use crate::papers::green::cost::sequence::Sequence;
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::zone::MEASURED;
@@ -73,22 +73,31 @@ fn count(
     Ok(counted)
 }
 
-/// The allocations of a sequence by class, and the smallest time of each over
-/// some runs.
+/// The allocations of a sequence that are to be stepped, and what the estimate of the
+/// others needs.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Survey {
-    classes: Classes,
-    times_ns: Vec<u32>,
+    sizes: ClassSizes,
+    chosen: Vec<Sample>,
+    /// The largest of the smallest times, up to each end.
+    worst_ns: Vec<f64>,
 }
 
 impl Survey {
+    /// Takes the whole sequence `runs` times: its allocations by class, and the smallest
+    /// time of each. `sampling` chooses from these.
+    ///
+    /// # Errors
+    /// The fault in words.
     pub(crate) fn new(
+        sampling: &CostSampling,
+        quick: bool,
         design: AllocatorName,
         sequence: &Sequence,
-        runs: usize,
     ) -> Result<Self, String> {
         let mut classes = Classes::new(sequence.is_whole());
         let mut times_ns = vec![u32::MAX; sequence.len() as usize];
-        for run in 0..runs {
+        for run in 0..sampling.runs.of(quick).get() {
             let mut zone = sequence.zone(design)?;
             let mobility = sequence.mobility();
             for (at, least_ns) in times_ns.iter_mut().enumerate() {
@@ -107,40 +116,37 @@ impl Survey {
                 }
             }
         }
-        Ok(Self { classes, times_ns })
+        let samples = match sequence.is_whole() {
+            true => sampling.class_samples.of(quick),
+            false => sampling.scattered_samples.of(quick),
+        };
+        let (rare, slowest) = (sampling.rare.of(quick).get(), sampling.slowest.of(quick).size());
+        let chosen = classes.choose(samples.get(), rare, slowest, &times_ns);
+        let worst = |&end: &u64| times_ns[..end as usize].iter().copied().max().unwrap_or(0);
+        let worst_ns = sequence.ends.iter().map(|end| f64::from(worst(end))).collect();
+        Ok(Self { sizes: classes.sizes(), chosen, worst_ns })
     }
 
-    /// Steps the allocations that `sampling` chooses, in a child of the study
-    /// `kind`.
+    /// Steps the allocations that were chosen, in a child of the study `kind`.
     ///
     /// # Errors
     /// [`CountError`], other than that instructions cannot be counted here.
     pub(crate) fn measure(
         &self,
         kind: &str,
-        sampling: &CostSampling,
-        quick: bool,
         design: AllocatorName,
         sequence: &Sequence,
     ) -> Result<Measured, CountError> {
-        let Self { classes, times_ns } = self;
-        let samples = match sequence.is_whole() {
-            true => sampling.class_samples.of(quick),
-            false => sampling.scattered_samples.of(quick),
-        };
-        let (rare, slowest) = (sampling.rare.of(quick).get(), sampling.slowest.of(quick).size());
-        let chosen = classes.choose(samples.get(), rare, slowest, times_ns);
-        let instructions = match count(kind, design, sequence, &chosen) {
-            Ok(counted) => Ok(classes.estimate(&counted)),
+        let Self { sizes, chosen, worst_ns } = self;
+        let instructions = match count(kind, design, sequence, chosen) {
+            Ok(counted) => Ok(sizes.estimate(&counted)),
             // The rest of the study does not need the counts.
             Err(error @ (CountError::Unsupported { .. } | CountError::NotAllowed(_))) => {
                 Err(error.to_string())
             }
             Err(error) => return Err(error),
         };
-        let worst = |&end: &u64| times_ns[..end as usize].iter().copied().max().unwrap_or(0);
-        let worst_ns = sequence.ends.iter().map(|end| f64::from(worst(end))).collect();
-        Ok(Measured { instructions, worst_ns, stepped: chosen.len() })
+        Ok(Measured { instructions, worst_ns: worst_ns.clone(), stepped: chosen.len() })
     }
 }
 
@@ -169,6 +175,7 @@ pub(crate) fn time(sequence: &Sequence, runs: usize) -> Result<Vec<Vec<f64>>, St
 }
 
 /// The cost of one design on one sequence.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// At each end, or the reason why instructions cannot be counted here.
     pub(crate) instructions: Result<Vec<CostEstimate>, String>,

@@ -18,6 +18,8 @@
 //! taken in several runs of the same sequence, and the smallest for each
 //! allocation counts, which leaves out interrupts.
 
+use serde::{Deserialize, Serialize};
+
 /// A bank's change, as a bit of a class.
 const BANK_CHANGED: u16 = 1;
 /// Frames are told apart up to this alignment: Linux's largest order.
@@ -39,17 +41,27 @@ pub struct Classes {
     bank: Option<u64>,
 }
 
+/// The sizes of the classes, which is all that an estimate needs of them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClassSizes {
+    sizes: Vec<u64>,
+    /// Ends of the segments.
+    ends: Vec<usize>,
+}
+
 /// An allocation that is stepped.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Sample {
     /// Its number in the sequence, from 0.
     pub index: u32,
+    /// Its class.
+    class: u16,
     /// True if it stands for its class in the average.
     pub average: bool,
 }
 
 /// The estimated cost of the allocations up to a point.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CostEstimate {
     /// The average over all of them.
     pub average: f64,
@@ -97,7 +109,12 @@ impl Classes {
         self.class.is_empty()
     }
 
-    fn sizes(&self) -> Vec<u64> {
+    /// The sizes of the classes. O(n) for n allocations.
+    pub fn sizes(&self) -> ClassSizes {
+        ClassSizes { sizes: self.counts(), ends: self.ends.clone() }
+    }
+
+    fn counts(&self) -> Vec<u64> {
         let mut sizes = vec![0; (self.ends.len() + 1) * CLASSES as usize];
         for &class in &self.class {
             sizes[class as usize] += 1;
@@ -109,7 +126,7 @@ impl Classes {
     /// there are no more than `rare`, and its last; and the `slowest` of each
     /// segment by `times`, one for each allocation. O(n log n) for n allocations.
     pub fn choose(&self, samples: u64, rare: u64, slowest: usize, times: &[u32]) -> Vec<Sample> {
-        let sizes = self.sizes();
+        let sizes = self.counts();
         let mut seen = vec![0; sizes.len()];
         let mut chosen = Vec::new();
         for (index, &class) in self.class.iter().enumerate() {
@@ -119,7 +136,7 @@ impl Classes {
             let stretch = *seen * samples / size;
             let middle = (2 * stretch + 1) * size / (2 * samples) == *seen;
             if all || middle || *seen == size - 1 {
-                chosen.push(Sample { index: index as u32, average: all || middle });
+                chosen.push(Sample { index: index as u32, class, average: all || middle });
             }
             *seen += 1;
         }
@@ -128,7 +145,9 @@ impl Classes {
             let mut by_time: Vec<u32> = (start as u32..end.min(times.len()) as u32).collect();
             by_time.sort_by_key(|&index| std::cmp::Reverse(times[index as usize]));
             by_time.truncate(slowest);
-            chosen.extend(by_time.into_iter().map(|index| Sample { index, average: false }));
+            let sample =
+                |index: u32| Sample { index, class: self.class[index as usize], average: false };
+            chosen.extend(by_time.into_iter().map(sample));
             start = end;
         }
         // Of two with one index the one that counts in the average stays.
@@ -136,16 +155,18 @@ impl Classes {
         chosen.dedup_by_key(|sample| sample.index);
         chosen
     }
+}
 
+impl ClassSizes {
     /// The cost of all allocations by those that were stepped, at the end of each segment.
-    /// `stepped` are those that were chosen, with their instructions. O(n + s)
-    /// for n allocations and s stepped.
+    /// `stepped` are those that were chosen, with their instructions. O(c + s)
+    /// for c classes and s stepped.
     pub fn estimate(&self, stepped: &[(Sample, u64)]) -> Vec<CostEstimate> {
-        let sizes = self.sizes();
+        let Self { sizes, .. } = self;
         let mut found = vec![Found::default(); sizes.len()];
         let mut worst = vec![0; self.ends.len()];
         for &(sample, instructions) in stepped {
-            let class = self.class[sample.index as usize] as usize;
+            let class = sample.class as usize;
             found[class].add(instructions, sample.average);
             if let Some(worst) = worst.get_mut(class / CLASSES as usize) {
                 *worst = instructions.max(*worst);
@@ -223,7 +244,7 @@ mod tests {
         assert!(chosen.len() < classes.len() / 4, "{}", chosen.len());
         let stepped: Vec<(Sample, u64)> =
             chosen.iter().map(|&sample| (sample, cost(sample.index.into()))).collect();
-        let estimates = classes.estimate(&stepped);
+        let estimates = classes.sizes().estimate(&stepped);
         assert_eq!(estimates.len(), ends.len());
         for (estimate, &end) in estimates.iter().zip(ends) {
             let all = (0..end).map(&cost);
@@ -260,7 +281,7 @@ mod tests {
         let mut times = vec![10; 10_000];
         times[4321] = 99;
         let chosen = classes.choose(2, 2, 1, &times);
-        assert!(chosen.contains(&Sample { index: 4321, average: false }));
+        assert!(chosen.iter().any(|sample| sample.index == 4321 && !sample.average));
         assert!(chosen.is_sorted_by(|a, b| a.index < b.index));
     }
 
@@ -278,6 +299,6 @@ mod tests {
         assert!(chosen.iter().all(|sample| sample.average));
         let stepped: Vec<_> = chosen.into_iter().zip([10, 20, 30, 40]).collect();
         let expected = CostEstimate { average: 25.0, worst: 40, error: 0.0 };
-        assert_eq!(classes.estimate(&stepped), [expected]);
+        assert_eq!(classes.sizes().estimate(&stepped), [expected]);
     }
 }

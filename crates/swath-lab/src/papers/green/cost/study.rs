@@ -13,6 +13,7 @@ use crate::papers::green::machine::zone::MEASURED;
 use crate::study::claim::{Conditions, Statement, Unit};
 use crate::study::grid::{Grid, Metrics, Missing, View};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
+use crate::study::needs::{Needs, bytes};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
 
@@ -44,6 +45,17 @@ impl Study for Cost {
 
     fn seeds(plan: &CostPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
+    }
+
+    fn needs(plan: &CostPlan, run: &Run<'_>) -> Needs {
+        let taken = plan.taken_frames.of(run.quick).last().map_or(0, |taken| taken.get());
+        let banks = plan.scattered.banks.of(run.quick).last().map_or(0, |banks| banks.get());
+        let scattered = bytes(&[banks, plan.scattered.bank_frames.get()]);
+        // A child has a zone, too.
+        Needs::small()
+            .each("frames", bytes(&[8, plan.frames.get()]))
+            .each("taken_frames", bytes(&[16, taken]))
+            .each("scattered.banks", bytes(&[32, scattered]))
     }
 
     fn measure(plan: &CostPlan, run: &Run<'_>) -> Result<Found, StudyError> {
@@ -95,14 +107,16 @@ fn measure(plan: &CostPlan, run: &Run<'_>) -> Result<Found, StudyError> {
         let jobs: Vec<(usize, AllocatorName)> =
             (0..sequences.len()).flat_map(|s| MEASURED.map(|design| (s, design))).collect();
         // Times first, one at a time; then as many children as there are threads.
-        let times = time(&sequences[0], runs).map_err(failed)?;
-        let surveys: Result<Vec<Survey>, String> =
-            jobs.iter().map(|&(s, design)| Survey::new(design, &sequences[s], runs)).collect();
-        let surveys = surveys.map_err(failed)?;
+        let times = run.points_in_turn(&plan.about, &sequences[..1], |whole| {
+            time(whole, runs).map_err(failed)
+        })?;
+        let surveys = run.points_in_turn(&plan.about, &jobs, |&(s, design)| {
+            Survey::new(&plan.sampling, run.quick, design, &sequences[s]).map_err(failed)
+        })?;
         let points: Vec<_> = jobs.iter().zip(&surveys).collect();
         let measured = run.points(&plan.about, &points, |&(&(s, design), survey)| {
             survey
-                .measure(Cost::KIND, &plan.sampling, run.quick, design, &sequences[s])
+                .measure(Cost::KIND, design, &sequences[s])
                 .map_err(|error: CountError| failed(error.to_string()))
         })?;
         for (nth, (&(sequence, design), own)) in jobs.iter().zip(&measured).enumerate() {
@@ -116,7 +130,7 @@ fn measure(plan: &CostPlan, run: &Run<'_>) -> Result<Found, StudyError> {
             for (end, runs) in rows[nth].runs.iter_mut().enumerate() {
                 let mut metrics = costs(own, baseline, end);
                 if sequence == 0 {
-                    let ratio = times[nth][end] / times[0][end];
+                    let ratio = times[0][nth][end] / times[0][0][end];
                     metrics.push(("time_ratio".to_owned(), ratio));
                 }
                 runs.push(metrics);

@@ -79,7 +79,7 @@ impl AllocatorName {
 }
 
 /// Linux's fallbacks, counted by the mobility wanted and the one found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FallbackTally {
     /// By mobility wanted, mobility found, and whether the pageblock changed
     /// over; mobilities in the order of [`Mobility::ALL`].

@@ -277,7 +277,9 @@ impl<Z: GreenZone> GreenMachine<Z> {
             }
             return Ok(());
         }
-        if !movable || order <= COSTLY_ORDER {
+        // Longer ones than a zone's no kernel gives in parts: only a recording that was made up
+        // asks for them.
+        if !movable || order <= COSTLY_ORDER || order > ORDER_MAX {
             self.counts.failed += 1;
             self.blocks.fail(id);
             return Ok(());

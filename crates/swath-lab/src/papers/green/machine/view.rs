@@ -1,6 +1,6 @@
 //! The state of a [machine](crate::papers::green::machine::computer) as an observer sees it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use swath_frame::layout::Layout;
 use swath_frame::machine::{MemoryUnit, UnitState};
 use swath_hw::power::BankEnergy;
@@ -9,7 +9,7 @@ use swath_vm::migrate::daemon;
 use crate::papers::green::machine::allocator::FallbackTally;
 
 /// Events counted since the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MachineCounts {
     /// Requests.
     pub requests: u64,
@@ -29,7 +29,7 @@ pub struct MachineCounts {
 }
 
 /// The state of the machine at some time.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Look {
     /// Simulated time in microseconds.
     pub time_us: u64,
@@ -80,7 +80,7 @@ impl Look {
 }
 
 /// The free blocks of all zones, those in per-CPU lists and resting ones aside.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FreeBlocks {
     /// Number of blocks.
     pub count: u64,

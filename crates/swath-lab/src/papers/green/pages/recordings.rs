@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use swath_frame::machine::CPUS_MAX;
 use swath_trace::container::FileError;
-use swath_trace::pages::PageReader;
+use swath_trace::pages::{PAGE_FORMAT, PageReader};
 
-use crate::papers::green::pages::requests::{TimedOp, held_before, replay};
+use crate::papers::green::pages::requests::{TimedOp, blocks_max, held_before, replay};
 
 /// Reasons why a recording gives no requests.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,16 @@ pub fn open(name: &Path) -> Result<PageReader<Box<dyn std::io::Read + Send>>, Re
     PageReader::new(from).map_err(failed)
 }
 
+/// The most requests of a recording of so many bytes, which are held in memory. Real ones
+/// have one for two bytes.
+fn requests_max(file_bytes: u64) -> usize {
+    const FREE: u64 = 1 << 21;
+    usize::try_from(file_bytes.saturating_mul(4).max(FREE)).unwrap_or(usize::MAX)
+}
+
+/// The most simulated hours of a run.
+pub const HOURS_MAX: u64 = 1000;
+
 /// The requests of a recording, what was held before it began among them, and
 /// the number of processors of its machine. A name of [`SHIPPED`] will do, too.
 ///
@@ -64,9 +75,27 @@ pub fn read_recording(file: &Path) -> Result<(Vec<TimedOp>, u16), RecordingError
     let failed = |error| RecordingError::File { file: file.to_owned(), error };
     let second = open(file)?;
     let cpus = second.head().cpus.max(1);
-    let held = held_before(open(file)?).map_err(failed)?;
-    let mut ops = Vec::new();
-    replay(second, &held, &mut |op| ops.push(op)).map_err(failed)?;
+    if usize::from(cpus) > CPUS_MAX {
+        return Err(failed(PAGE_FORMAT.too_large(CPUS_MAX as u64, "processors of a machine")));
+    }
+    // One that comes with the program, or a pipe, counts as none.
+    let file_bytes = std::fs::metadata(file).map_or(0, |about| about.len());
+    let (blocks_max, requests_max) = (blocks_max(file_bytes), requests_max(file_bytes));
+    let held = held_before(open(file)?, blocks_max).map_err(failed)?;
+    let (mut ops, mut count) = (Vec::new(), 0usize);
+    let mut keep = |op| {
+        count += 1;
+        if count <= requests_max {
+            ops.push(op);
+        }
+    };
+    replay(second, &held, blocks_max, &mut keep).map_err(failed)?;
+    if count > requests_max {
+        return Err(failed(PAGE_FORMAT.too_large(requests_max as u64, "requests")));
+    }
+    if ops.last().is_some_and(|op| op.time_us >= HOURS_MAX * 3_600_000_000) {
+        return Err(failed(PAGE_FORMAT.too_large(HOURS_MAX, "hours")));
+    }
     if ops.is_empty() {
         return Err(RecordingError::Empty { file: file.to_owned() });
     }

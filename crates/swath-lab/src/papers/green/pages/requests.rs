@@ -19,12 +19,15 @@
 //! Lost events leave wrong pairs behind for as long as the frames concerned
 //! stay allocated; [`ReplayCounts::lost`] says how many there were.
 
+use std::collections::BTreeMap;
+
 use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
 use swath_arch::{Order, Pfn};
 use swath_frame::Mobility;
 
-use swath_trace::pages::{MigrateType, ORDER_MAX, PageChange, PageEvent, ZoneMax};
+use swath_trace::container::FileError;
+use swath_trace::pages::{MigrateType, ORDER_MAX, PAGE_FORMAT, PageChange, PageEvent, ZoneMax};
 
 /// Returns the mobility that a migrate type stands for; `None` for a reserve.
 pub fn mobility_of(migrate_type: MigrateType) -> Option<Mobility> {
@@ -127,6 +130,14 @@ pub struct ReplayCounts {
     pub live_frames: u64,
     /// The most frames allocated at once.
     pub peak_frames: u64,
+}
+
+/// The most blocks, and parts of blocks, that are allocated at once in a recording of so
+/// many bytes: a short file that says more is made to take memory. Real ones have one for
+/// three bytes.
+pub fn blocks_max(file_bytes: u64) -> usize {
+    const FREE: u64 = 1_800_000;
+    usize::try_from((file_bytes / 4).saturating_mul(7).max(FREE)).unwrap_or(usize::MAX)
 }
 
 /// A block, or what is left of one: its order and the handle.
@@ -257,48 +268,89 @@ impl Blocks {
 /// for an event on average over hashing; O(2^order) for a free whose
 /// allocation was not seen. Memory is O(blocks allocated at once).
 ///
+/// No more than `blocks_max` blocks and parts of blocks are allocated at once; what
+/// [`blocks_max`] gives suits a file.
+///
 /// The blocks in `held` are allocated first, at time 0 on processor 0, as
 /// movable memory (a recording does not say what it was): what
 /// [`held_before`] found in the same recording, or nothing.
 ///
 /// # Errors
-/// The first error of `events`; what came before was handed out.
-pub fn replay<E>(
+/// The first error of `events`, or [`FileError::TooLarge`]; what came before was handed
+/// out.
+pub fn replay<E: From<FileError>>(
     events: impl IntoIterator<Item = Result<PageEvent, E>>,
     held: &[HeldBlock],
+    blocks_max: usize,
     sink: &mut impl FnMut(TimedOp),
 ) -> Result<ReplayCounts, E> {
-    pair(events, held, sink, &mut |_| {})
+    pair(events, held, blocks_max, sink, &mut |_| Ok(()))
+}
+
+/// Frames as disjoint aligned blocks, of which no two buddies are both there.
+#[derive(Default)]
+struct Frames(BTreeMap<u64, Order>);
+
+impl Frames {
+    /// Adds a block; returns true if none of its frames was there. O(log n).
+    fn add(&mut self, start: u64, order: Order) -> bool {
+        let end = start + order.frames();
+        if let Some((&at, &there)) = self.0.range(..=start).next_back()
+            && at + there.frames() >= end
+        {
+            return false;
+        }
+        let mut new = true;
+        while let Some((&inside, _)) = self.0.range(start..end).next() {
+            self.0.remove(&inside);
+            new = false;
+        }
+        let (mut start, mut order) = (start, order);
+        while order < ORDER_MAX && self.0.get(&(start ^ order.frames())) == Some(&order) {
+            self.0.remove(&(start ^ order.frames()));
+            start &= !order.frames();
+            order = Order::known(order.k() as u8 + 1);
+        }
+        self.0.insert(start, order);
+        new
+    }
 }
 
 /// The blocks that are freed without having been allocated in the recording,
-/// in the order of the frees. Costs as [`replay`], and O(blocks found) memory.
+/// in the order of the frees. Costs as [`replay`], and O(blocks found) memory, of which
+/// there are at most `blocks_max`.
 ///
 /// # Errors
-/// The first error of `events`.
-pub fn held_before<E>(
+/// As [`replay`].
+pub fn held_before<E: From<FileError>>(
     events: impl IntoIterator<Item = Result<PageEvent, E>>,
+    blocks_max: usize,
 ) -> Result<Vec<HeldBlock>, E> {
     // A frame that was not allocated when it was freed for the first time was
     // held before; a second time, an allocation in between was not seen.
-    let mut seen = foldhash::HashSet::default();
+    let mut seen = Frames::default();
     let mut held = Vec::new();
-    pair(events, &[], &mut |_| {}, &mut |found| match found {
-        Found::Unseen(block) => {
-            let frames = block.start.raw()..block.start.raw() + block.order.frames();
-            let mut new = true;
-            for frame in frames {
-                new &= seen.insert(frame);
+    pair(events, &[], blocks_max, &mut |_| {}, &mut |found| {
+        match found {
+            Found::Unseen(block) => {
+                if seen.add(block.start.raw(), block.order) {
+                    held.push(block);
+                }
             }
-            if new {
-                held.push(block);
+            Found::Allocated(block) => {
+                seen.add(block.start.raw(), block.order);
             }
         }
-        Found::Allocated(block) => {
-            seen.extend(block.start.raw()..block.start.raw() + block.order.frames());
-        }
+        within(seen.0.len().max(held.len()), blocks_max)
     })?;
     Ok(held)
+}
+
+fn within(count: usize, blocks_max: usize) -> Result<(), FileError> {
+    if count > blocks_max {
+        return Err(PAGE_FORMAT.too_large(blocks_max as u64, "blocks to be kept at once"));
+    }
+    Ok(())
 }
 
 /// The part of an event that [`held_before`] looks at.
@@ -307,11 +359,12 @@ enum Found {
     Allocated(HeldBlock),
 }
 
-fn pair<E>(
+fn pair<E: From<FileError>>(
     events: impl IntoIterator<Item = Result<PageEvent, E>>,
     held: &[HeldBlock],
+    blocks_max: usize,
     sink: &mut impl FnMut(TimedOp),
-    found: &mut impl FnMut(Found),
+    found: &mut impl FnMut(Found) -> Result<(), FileError>,
 ) -> Result<ReplayCounts, E> {
     let mut blocks = Blocks::new();
     let mut counts = ReplayCounts::default();
@@ -345,7 +398,7 @@ fn pair<E>(
                     counts.frees_in_parts += u64::from(parted);
                     sink(TimedOp { time_us, op: ReplayOp::Free { id } });
                 }
-                found(Found::Allocated(HeldBlock { start, order }));
+                found(Found::Allocated(HeldBlock { start, order }))?;
                 let id = blocks.add(start.raw(), order);
                 counts.allocs += 1;
                 counts.peak_frames = counts.peak_frames.max(blocks.frames);
@@ -355,11 +408,15 @@ fn pair<E>(
                 sink(TimedOp { time_us, op });
             }
             PageChange::Free { start, order } => {
+                let mut failed = Ok(());
                 let mut unseen = |block: HeldBlock| {
                     counts.unseen_frames += block.order.frames();
-                    found(Found::Unseen(block));
+                    if failed.is_ok() {
+                        failed = found(Found::Unseen(block));
+                    }
                 };
                 blocks.release(start.raw(), order, &mut gone, &mut unseen);
+                failed?;
                 for (id, parted) in gone.drain(..) {
                     counts.frees += 1;
                     counts.frees_in_parts += u64::from(parted);
@@ -373,8 +430,68 @@ fn pair<E>(
             | PageChange::Take { .. }
             | PageChange::Fallback { .. } => {}
         }
+        within(blocks.pieces.len(), blocks_max)?;
     }
     counts.live_blocks = (blocks.pieces_of.len() - blocks.free_ids.len()) as u64;
     counts.live_frames = blocks.frames;
     Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use swath_arch::testing::Random;
+
+    use super::*;
+
+    #[test]
+    fn blocks_of_frames_against_a_set_of_frames() {
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let (mut frames, mut model) = (Frames::default(), BTreeSet::new());
+            for _ in 0..200 {
+                let k = random.within(0..6) as u8;
+                let start = random.within(0..512) >> k << k;
+                let range = start..start + (1 << k);
+                let new = range.clone().all(|frame| !model.contains(&frame));
+                model.extend(range);
+                assert_eq!(frames.add(start, Order::known(k)), new, "seed {seed}");
+                let held = frames.0.iter().flat_map(|(&at, order)| at..at + order.frames());
+                assert!(held.eq(model.iter().copied()), "seed {seed}");
+                for (&at, order) in &frames.0 {
+                    let buddy = frames.0.get(&(at ^ order.frames()));
+                    assert_ne!(buddy, Some(order), "seed {seed}: two buddies");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn more_blocks_than_are_kept() {
+        let order = Order::BASE;
+        let change = |start| PageChange::Alloc {
+            start: Pfn::new(start),
+            order,
+            migrate_type: MigrateType::MOVABLE,
+            zone_max: ZoneMax::Movable,
+        };
+        let event = |start| Ok(PageEvent { time_us: 0, cpu: 0, change: change(start) });
+        for (count, fits) in [(100, true), (101, false)] {
+            let counts: Result<_, FileError> = replay((0..count).map(event), &[], 100, &mut |_| {});
+            match counts {
+                Ok(counts) => assert!(fits && counts.live_blocks == 100),
+                Err(FileError::TooLarge { limit, .. }) => assert!(!fits && limit == 100),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let free = |start: u64| {
+            let change = PageChange::Free { start: Pfn::new(3 * start), order };
+            Ok(PageEvent { time_us: 0, cpu: 0, change })
+        };
+        for (count, fits) in [(100, true), (101, false)] {
+            let held: Result<_, FileError> = held_before((0..count).map(free), 100);
+            assert_eq!(held.is_ok(), fits);
+        }
+    }
 }

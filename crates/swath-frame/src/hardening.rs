@@ -1,0 +1,107 @@
+//! The tiers of checks that an allocator makes of its own words.
+//!
+//! The words in which an allocator keeps its state belong to the caller, so a stray
+//! store or a flipped bit may change them. A tier is a type, chosen by who links
+//! the allocator; [`Trusting`] costs nothing.
+//!
+//! | found | [`Trusting`] | [`Checked`] |
+//! |---|---|---|
+//! | a wrong free: foreign frame, free already | yes | yes |
+//! | a word that would lead out of the storage | in `check()` | before it is followed |
+//! | a frame about to be handed out that is allocated, or is none | in `check()` | before it is handed out |
+//! | an area's record overwritten | | by its seal |
+//! | a free frame that no word says is free | in `check()` | when it is freed, or when no other is left |
+//!
+//! An allocator of the checked tier stops at the first contradiction between its
+//! words: that call and all later ones are refused with the same [`WordFault`].
+//! Frames that are out stay out, and none is handed out again. What finds a
+//! contradiction that no call has met is `find_fault`, which reads all words.
+//!
+//! ```
+//! use swath_arch::{Extent, Pfn};
+//! use swath_frame::{BuddyConfig, ByteRange, Checked, FrameAllocator, HeadOfList, MemoryMap, PageBuddy};
+//!
+//! let mut areas = [Extent::default(); 1];
+//! let map = MemoryMap::new(&[ByteRange::of_frames(Extent::new(Pfn::new(0), 64))], &mut areas).unwrap();
+//! type Buddy<'s> = PageBuddy<&'s mut [u64], HeadOfList, Checked>;
+//! let mut words = vec![0; Buddy::storage_words(&map, BuddyConfig::PBS_ARMV7)];
+//! let mut frames = Buddy::new(&map, BuddyConfig::PBS_ARMV7, &mut words).unwrap();
+//! assert_eq!(frames.allocate_frame(), Some(Pfn::new(0)));
+//! assert_eq!(frames.find_fault(), Ok(()));
+//! assert_eq!(frames.fault(), None);
+//! ```
+//!
+//! The checks are against mistakes and failing memory, one word at a time; they do
+//! not contain who writes all words as he wants them. What the allocator holds
+//! outside the caller's words (counts, places of the tables) is trusted.
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A tier of checks.
+pub trait Hardening: sealed::Sealed + Clone + core::fmt::Debug {
+    /// True if words are checked before they are believed.
+    #[doc(hidden)]
+    const CHECKED: bool;
+}
+
+/// The tier without checks of the allocator's own words.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Trusting;
+
+/// The tier that checks words before they are believed.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Checked;
+
+impl sealed::Sealed for Trusting {}
+impl sealed::Sealed for Checked {}
+
+impl Hardening for Trusting {
+    const CHECKED: bool = false;
+}
+
+impl Hardening for Checked {
+    const CHECKED: bool = true;
+}
+
+/// The table that a word of an allocator's storage belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Table {
+    /// A bit for each frame that is not free.
+    #[error("the bitmap of allocated frames")]
+    Allocated,
+    /// A bit for each free block of an order.
+    #[error("the free blocks of order {order}")]
+    Free {
+        /// The order.
+        order: u32,
+    },
+    /// The levels above such a bitmap, which say where it has ones.
+    #[error("the summary of the free blocks of order {order}")]
+    Summary {
+        /// The order.
+        order: u32,
+    },
+    /// The index of runs by their length.
+    #[error("the index of runs of order {order}")]
+    Runs {
+        /// The order of a run's units.
+        order: u32,
+    },
+    /// The records of usable areas.
+    #[error("the records of areas")]
+    Areas,
+}
+
+/// A word of an allocator's own storage that contradicts the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("word {word} of the storage, of {table}, cannot be {value:#018x}")]
+pub struct WordFault {
+    /// The table that the word belongs to.
+    pub table: Table,
+    /// Its index in the storage.
+    pub word: usize,
+    /// The value that it holds.
+    pub value: u64,
+}

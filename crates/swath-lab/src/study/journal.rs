@@ -1,0 +1,306 @@
+//! The journal of a study: every point is written down when it is measured, so that a
+//! run that was killed goes on where it was.
+//!
+//! A journal is a file of records, each appended by one call: its length, a checksum,
+//! and its bytes. The first record is the **key**: all that the points follow from
+//! (plan, seed, form, real input, program, machine), as text. Each other one is a point:
+//! its **stage** (a study measures its points in one or more lists, one after the other),
+//! its number in that list, and its result.
+//!
+//! ```text
+//!   "swath journal 1\n"   [length u32][CRC-32 u32][key]   [length][CRC-32][stage u32, point u32, result] …
+//! ```
+//!
+//! A kill loses the points under way, one on each thread, and at most the record that was
+//! being written, which is cut off by the next run. A loss of power may take the records of
+//! the last second before it: the file is synced by the first record that comes a second or
+//! more after the last sync. Journals are removed when the command that began them has ended
+//! and all its results are in the report, so that a run of many studies resumes as a whole.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The beginning of a journal's file.
+const MAGIC: &[u8] = b"swath journal 1\n";
+/// The time that a loss of power may take.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// A journal that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {what}")]
+pub struct JournalError {
+    /// Its file.
+    pub path: PathBuf,
+    /// The fault.
+    pub what: String,
+}
+
+/// The beginning of a journal's use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Begun {
+    /// There was none.
+    Anew,
+    /// So many points were in it.
+    Resumed {
+        /// Points that need not be measured again.
+        points: u64,
+        /// Bytes at its end that were no whole record.
+        cut_bytes: u64,
+    },
+    /// The file was no journal with this key, and was written anew.
+    Replaced,
+}
+
+/// The points of one run of a study, those measured before it included.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    log: Mutex<Log>,
+    /// Results by stage and point.
+    recorded: HashMap<(u32, u32), Vec<u8>>,
+    stages: AtomicU32,
+    counts: Counts,
+}
+
+#[derive(Debug)]
+struct Log {
+    file: File,
+    synced: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    points: AtomicU64,
+    resumed: AtomicU64,
+}
+
+impl Journal {
+    /// Opens the journal in `path`, or begins one. O(b) for its bytes.
+    ///
+    /// # Errors
+    /// [`JournalError`] if the file system refuses, or the key is longer than 4 GiB.
+    pub fn open(path: &Path, key: &str) -> Result<(Self, Begun), JournalError> {
+        let fault =
+            |error: io::Error| JournalError { path: path.to_owned(), what: error.to_string() };
+        let mut options = File::options();
+        let mut file = options.read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.as_mut().map_err(|error| fault(io::Error::from(error.kind())))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(fault)?;
+        let (recorded, whole) = parse(&bytes, key).unwrap_or_default();
+        let begun = match (bytes.len(), whole) {
+            (0, _) => Begun::Anew,
+            (_, 0) => Begun::Replaced,
+            (all, whole) => {
+                Begun::Resumed { points: recorded.len() as u64, cut_bytes: (all - whole) as u64 }
+            }
+        };
+        file.set_len(whole as u64).map_err(fault)?;
+        file.seek(SeekFrom::End(0)).map_err(fault)?;
+        if whole == 0 {
+            let record =
+                record(key.as_bytes()).ok_or_else(|| fault(io::ErrorKind::FileTooLarge.into()))?;
+            file.write_all(&[MAGIC, &record].concat()).map_err(fault)?;
+        }
+        file.sync_all().map_err(fault)?;
+        let file = file.try_clone().map_err(fault)?;
+        let log = Mutex::new(Log { file, synced: Instant::now() });
+        let (stages, counts) = (AtomicU32::new(0), Counts::default());
+        Ok((Self { path: path.to_owned(), log, recorded, stages, counts }, begun))
+    }
+
+    /// Points so far that were in the journal when it was opened, and all.
+    pub fn counts(&self) -> (u64, u64) {
+        let Counts { points, resumed } = &self.counts;
+        (resumed.load(Ordering::Relaxed), points.load(Ordering::Relaxed))
+    }
+
+    /// The next list of points, of which there are so many.
+    pub(crate) fn stage(&self, points: usize) -> u32 {
+        self.counts.points.fetch_add(points as u64, Ordering::Relaxed);
+        self.stages.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The result of a point that was measured before.
+    pub(crate) fn recall<R: DeserializeOwned>(&self, stage: u32, point: u32) -> Option<R> {
+        let bytes = self.recorded.get(&(stage, point))?;
+        let result = postcard::from_bytes(bytes).ok()?;
+        self.counts.resumed.fetch_add(1, Ordering::Relaxed);
+        Some(result)
+    }
+
+    /// Writes down the result of a point.
+    ///
+    /// # Errors
+    /// [`JournalError`] if the file system refuses, or it is longer than 4 GiB.
+    pub(crate) fn record<R: Serialize>(
+        &self,
+        stage: u32,
+        point: u32,
+        result: &R,
+    ) -> Result<(), JournalError> {
+        let fault = |what: String| JournalError { path: self.path.clone(), what };
+        let mut bytes = [stage.to_le_bytes(), point.to_le_bytes()].concat();
+        bytes = postcard::to_extend(result, bytes).map_err(|error| fault(error.to_string()))?;
+        let record = record(&bytes).ok_or_else(|| fault("a point of 4 GiB".to_owned()))?;
+        let mut log = self.log.lock();
+        log.file.write_all(&record).map_err(|error| fault(error.to_string()))?;
+        if log.synced.elapsed() >= SYNC_EVERY {
+            log.file.sync_data().map_err(|error| fault(error.to_string()))?;
+            log.synced = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+/// Bytes with their length and checksum before them.
+fn record(bytes: &[u8]) -> Option<Vec<u8>> {
+    let length = u32::try_from(bytes.len()).ok()?;
+    Some([&length.to_le_bytes()[..], &checksum(length, bytes).to_le_bytes(), bytes].concat())
+}
+
+/// Over the length, too, so that no stretch of zeros is a record.
+fn checksum(length: u32, bytes: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&length.to_le_bytes());
+    sum.update(bytes);
+    sum.finalize()
+}
+
+/// The first record's bytes and the rest, if there is a whole record.
+fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let (sum, rest) = rest.split_first_chunk::<4>()?;
+    let length = u32::from_le_bytes(*length);
+    let (own, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    (checksum(length, own) == u32::from_le_bytes(*sum)).then_some((own, rest))
+}
+
+type Recorded = HashMap<(u32, u32), Vec<u8>>;
+
+/// The points of a journal with this key, and the length up to the end of the last whole
+/// record; nothing if it has another.
+fn parse(bytes: &[u8], key: &str) -> Option<(Recorded, usize)> {
+    let (own, mut rest) = split(bytes.strip_prefix(MAGIC)?)?;
+    if own != key.as_bytes() {
+        return None;
+    }
+    let mut recorded = Recorded::new();
+    while let Some((own, after)) = split(rest) {
+        let Some((stage, own)) = own.split_first_chunk::<4>() else { break };
+        let Some((point, own)) = own.split_first_chunk::<4>() else { break };
+        let place = (u32::from_le_bytes(*stage), u32::from_le_bytes(*point));
+        recorded.insert(place, own.to_vec());
+        rest = after;
+    }
+    Some((recorded, bytes.len() - rest.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Result = (Vec<(String, f64)>, Option<u128>);
+
+    fn result(of: u32) -> Result {
+        (vec![("rate".to_owned(), f64::from(of) / 3.0), ("none".to_owned(), f64::NAN)], None)
+    }
+
+    fn bits((metrics, more): &Result) -> (Vec<(String, u64)>, Option<u128>) {
+        (metrics.iter().map(|(name, value)| (name.clone(), value.to_bits())).collect(), *more)
+    }
+
+    /// A journal of five points, as bytes.
+    fn five(path: &Path) -> Vec<u8> {
+        let (journal, begun) = Journal::open(path, "key").unwrap();
+        assert_eq!(begun, Begun::Anew);
+        let stage = journal.stage(5);
+        for point in 0..5 {
+            journal.record(stage, point, &result(point)).unwrap();
+        }
+        std::fs::read(path).unwrap()
+    }
+
+    #[test]
+    fn points_come_back_bit_for_bit() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("journal");
+        five(&path);
+        let (journal, begun) = Journal::open(&path, "key").unwrap();
+        assert_eq!(begun, Begun::Resumed { points: 5, cut_bytes: 0 });
+        let stage = journal.stage(6);
+        for point in 0..5 {
+            let own: Result = journal.recall(stage, point).unwrap();
+            assert_eq!(bits(&own), bits(&result(point)));
+        }
+        assert!(journal.recall::<Result>(stage, 5).is_none());
+        assert!(journal.recall::<Result>(stage + 1, 0).is_none());
+        assert_eq!(journal.counts(), (5, 6));
+    }
+
+    /// Cut at every byte: the whole records before it are there, and what is appended then
+    /// comes back, too.
+    #[test]
+    fn a_torn_end_is_cut_off() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("journal");
+        let bytes = five(&path);
+        let mut before = None;
+        for length in (0..bytes.len()).rev() {
+            std::fs::write(&path, &bytes[..length]).unwrap();
+            let (journal, begun) = Journal::open(&path, "key").unwrap();
+            let points = journal.recorded.len() as u64;
+            match begun {
+                Begun::Anew => assert_eq!(length, 0),
+                Begun::Replaced => assert_eq!(points, 0),
+                Begun::Resumed { points: said, cut_bytes } => {
+                    assert_eq!(points, said);
+                    assert!(cut_bytes > 0 || before != Some(points));
+                }
+            }
+            before = Some(points);
+            journal.record(7, 9, &result(9)).unwrap();
+            let (journal, begun) = Journal::open(&path, "key").unwrap();
+            assert_eq!(begun, Begun::Resumed { points: points + 1, cut_bytes: 0 });
+            assert!(journal.recall::<Result>(7, 9).is_some(), "{length}");
+        }
+    }
+
+    /// A bit that flips costs its record and those after it, never a wrong result.
+    #[test]
+    fn a_flipped_bit_is_found() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("journal");
+        let bytes = five(&path);
+        for bit in 0..bytes.len() * 8 {
+            let mut wrong = bytes.clone();
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&path, &wrong).unwrap();
+            let (journal, _) = Journal::open(&path, "key").unwrap();
+            assert!(journal.recorded.len() < 5, "bit {bit}");
+            for (&(stage, point), own) in &journal.recorded {
+                let own: Result = postcard::from_bytes(own).unwrap();
+                assert_eq!((stage, bits(&own)), (0, bits(&result(point))), "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_key_begins_anew() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("journal");
+        five(&path);
+        let (journal, begun) = Journal::open(&path, "another").unwrap();
+        assert_eq!((begun, journal.recorded.len()), (Begun::Replaced, 0));
+        std::fs::write(&path, "no journal").unwrap();
+        assert_eq!(Journal::open(&path, "key").unwrap().1, Begun::Replaced);
+    }
+}

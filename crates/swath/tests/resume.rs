@@ -1,0 +1,253 @@
+//! `swath study` killed at any moment: the same command goes on from there, and the report's
+//! bytes are those of a run that nobody killed.
+//!
+//! The quick form is part of the suite. The long one kills a hundred times:
+//! `SWATH_KILLS=100 cargo test --release -p swath --test suite resume -- --nocapture`.
+
+#![cfg(unix)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use swath_arch::testing::Random;
+
+/// Plans with many points in a second or so: of a grid, of tracks over time, of words and of
+/// children that are stepped.
+const PLANS: [(&str, &[(&str, &str)]); 5] = [
+    ("pbs-freelist", &[("quick = 50", "quick = 20"), ("quick = 400_000", "quick = 4_000")]),
+    (
+        "green-power",
+        &[
+            ("quick = 3 }", "quick = 2 }"),
+            ("minutes = { full = 180, quick = 40 }", "minutes = { full = 180, quick = 0 }"),
+            ("minutes = { full = 600, quick = 40 }", "minutes = { full = 600, quick = 3 }"),
+        ],
+    ),
+    (
+        "rt-footprint",
+        &[("actions = 1_000_000", "actions = 20_000"), ("1_048_576\nframes", "65_536\nframes")],
+    ),
+    (
+        "rt-runtimes",
+        &[
+            ("actions = 1_000_000", "actions = 5_000"),
+            ("quick = 524_288", "quick = 65_536"),
+            ("calls = 8", "calls = 1"),
+        ],
+    ),
+    ("cl-availability", &[]),
+];
+
+/// The plan of a study of the registry, cut down.
+fn plan(study: &str, changes: &[(&str, &str)]) -> String {
+    let head = format!("study = {study:?}");
+    let mut plans = swath_lab::study::registry::entries().map(|(_, entry)| entry.plan);
+    let plan = plans.find(|plan| plan.contains(&head)).unwrap().to_owned();
+    changes.iter().fold(plan, |plan, (from, to)| {
+        assert!(plan.contains(from), "{study}: {from}");
+        plan.replace(from, to)
+    })
+}
+
+struct Killed {
+    /// True if the run ended before it was to be killed.
+    ended: bool,
+    said: String,
+}
+
+/// Runs all plans into `out` and kills the run after a time.
+fn study(room: &Path, out: &str, kill_after: Duration) -> Killed {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swath"));
+    command.current_dir(room).args(["study", "--quick", "--jobs", "2", "--out", out]);
+    for (study, _) in PLANS {
+        command.args(["--plan", &format!("{study}.toml")]);
+    }
+    let said = room.join("said");
+    let to = fs::File::create(&said).unwrap();
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(to);
+    let mut child = command.spawn().unwrap();
+    let begin = Instant::now();
+    let ended = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success(), "{status}: {}", fs::read_to_string(&said).unwrap());
+            break true;
+        }
+        if begin.elapsed() >= kill_after {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    Killed { ended, said: fs::read_to_string(said).unwrap() }
+}
+
+/// The report's files but for what the machine said: host results, their figures, and the
+/// page, which has both.
+fn report(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for (study, _) in PLANS {
+        let place = out.join(study);
+        let text = fs::read_to_string(place.join("results.json")).unwrap();
+        let results: swath_lab::study::results::StudyResult = serde_json::from_str(&text).unwrap();
+        let mut names = vec!["results.json".to_owned()];
+        for figure in &results.figures {
+            let stem = figure.file_stem();
+            names.extend(["csv", "svg"].map(|end| format!("{stem}.{end}")));
+        }
+        for name in names {
+            // A table has no drawing.
+            if let Ok(bytes) = fs::read(place.join(&name)) {
+                files.insert(Path::new(study).join(name), bytes);
+            }
+        }
+    }
+    files
+}
+
+/// A reader at any moment finds each study whole: its files are those of its results.
+fn is_whole(out: &Path) {
+    for (study, _) in PLANS {
+        let place = out.join(study);
+        if !place.exists() {
+            continue;
+        }
+        let found = swath_lab::report::write::read_study(&place).unwrap();
+        let host = found.host.iter().flat_map(|host| &host.figures);
+        for figure in found.result.figures.iter().chain(host) {
+            assert!(place.join(figure.file_stem() + ".csv").is_file(), "{study}: {}", figure.id);
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_resumes_to_the_same_bytes() {
+    let kills_wanted: u64 = std::env::var("SWATH_KILLS").map_or(10, |text| text.parse().unwrap());
+    let seed = std::env::var("SWATH_SEED").map_or(1, |text| text.parse().unwrap());
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let room = tempfile::tempdir().unwrap();
+    for (study, changes) in PLANS {
+        fs::write(room.path().join(format!("{study}.toml")), plan(study, changes)).unwrap();
+    }
+    let begin = Instant::now();
+    assert!(study(room.path(), "whole", Duration::from_secs(600)).ended);
+    let whole_ms = u64::try_from(begin.elapsed().as_millis()).unwrap();
+    let whole = report(&room.path().join("whole"));
+    assert!(whole.len() > 20);
+    // So that each run in turn is killed a few times before its end.
+    let most_ms = (whole_ms / 3).max(20);
+    let (mut kills, mut resumed, mut runs) = (0, 0, 0);
+    while kills < kills_wanted {
+        let out = format!("killed-{runs}");
+        loop {
+            let after = Duration::from_millis(random.below(most_ms));
+            let one = study(room.path(), &out, after);
+            resumed += one.said.matches("of a run that did not end").count();
+            assert!(!one.said.contains("begun anew"), "{}", one.said);
+            is_whole(&room.path().join(&out));
+            if one.ended {
+                break;
+            }
+            kills += 1;
+        }
+        runs += 1;
+        let own = report(&room.path().join(&out));
+        assert!(own == whole, "run {runs} differs");
+        let left: Vec<_> = fs::read_dir(room.path().join(&out).join(".swath")).unwrap().collect();
+        assert_eq!(left.len(), 1, "the lock alone is left: {left:?}");
+    }
+    println!("{kills} kills in {runs} runs of {whole_ms} ms, {resumed} journals resumed");
+    assert!(resumed > 0, "no run went on from a journal");
+}
+
+#[test]
+fn fresh_measures_anew_and_another_seed_begins_anew() {
+    let room = tempfile::tempdir().unwrap();
+    let (name, changes) = PLANS[0];
+    fs::write(room.path().join("plan.toml"), plan(name, changes)).unwrap();
+    let run = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_swath"));
+        command.args(["study", "--quick", "--json", "--plan", "plan.toml"]).args(more);
+        let output = command.current_dir(room.path()).stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (json["studies"][0]["points"]["resumed"].as_u64().unwrap(), said)
+    };
+    // A journal as a killed run leaves it: another run's, which is copied while it works.
+    let work = room.path().join("report/.swath");
+    let journals = || {
+        let entries = fs::read_dir(&work).into_iter().flatten();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|end| end == "journal")).collect()
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swath"));
+    command.args(["study", "--quick", "--plan", "plan.toml"]).current_dir(room.path());
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let begun = loop {
+        let found: Vec<PathBuf> = journals();
+        let points = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.len() > 5_000);
+        if found.iter().any(points) {
+            break true;
+        }
+        if child.try_wait().unwrap().is_some() {
+            break false;
+        }
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(begun && journals().len() == 1, "ended before it could be killed");
+    let (resumed, said) = run(&["--seed", "77"]);
+    assert_eq!(resumed, 0);
+    assert!(said.contains("another plan, seed or build and stays"), "{said}");
+    assert_eq!(journals().len(), 1);
+    let (resumed, said) = run(&["--fresh"]);
+    assert_eq!((resumed, said.as_str()), (0, ""));
+    assert!(journals().is_empty());
+}
+
+#[test]
+fn one_run_at_a_time_has_a_report() {
+    let room = tempfile::tempdir().unwrap();
+    let _held = swath_lab::report::folder::Folder::open(&room.path().join("report")).unwrap();
+    for args in [&["study", "pbs-cases"][..], &["report", "report"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_swath"));
+        let output = command.args(args).current_dir(room.path()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("process {}", std::process::id())), "{said}");
+    }
+    assert!(!room.path().join("report/pbs-cases").exists());
+}
+
+#[test]
+fn a_report_is_rendered_from_what_is_there() {
+    let room = tempfile::tempdir().unwrap();
+    let swath = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_swath"));
+        command.args(args).current_dir(room.path()).stdin(Stdio::null()).output().unwrap()
+    };
+    assert!(swath(&["study", "pbs-cases", "cl-order"]).status.success());
+    let at = |path: &str| room.path().join("report").join(path);
+    let page = fs::read(at("index.html")).unwrap();
+    let rows = fs::read(at("cl-order/fig-4.csv")).unwrap();
+    fs::remove_file(at("index.html")).unwrap();
+    fs::write(at("cl-order/fig-4.csv"), "of another run").unwrap();
+    assert!(swath(&["report", "report"]).status.success());
+    assert!(fs::read(at("index.html")).unwrap() == page);
+    assert!(fs::read(at("cl-order/fig-4.csv")).unwrap() == rows);
+    // A result that is broken costs its own section alone.
+    fs::write(at("cl-order/results.json"), "{").unwrap();
+    let output = swath(&["report", "report", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["studies"], serde_json::json!(["pbs-cases"]));
+    assert!(json["left_out"][0].as_str().unwrap().contains("cl-order/results.json"), "{json}");
+    let text = fs::read_to_string(at("index.html")).unwrap();
+    assert!(text.contains("pbs-cases") && !text.contains("cl-order"));
+    assert_eq!(swath(&["report", "nowhere"]).status.code(), Some(2));
+}

@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+
+#[cfg(test)]
+mod bounded;
+pub mod operations;
+pub mod parsers;
+pub mod target;
+pub mod targets;

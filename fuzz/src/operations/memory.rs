@@ -1,0 +1,34 @@
+//! The memory that operations are done on: areas with holes between them.
+
+use swath_arch::testing::Random;
+use swath_arch::{Extent, Pfn};
+use swath_frame::{ByteRange, MemoryMap};
+
+/// Most operations of an input.
+pub(super) const STEPS_MAX: usize = 400;
+
+/// Garbage that every structure's storage holds at first.
+pub(super) const GARBAGE: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+
+pub(super) fn extent(start: u64, count: u64) -> Extent {
+    Extent::new(Pfn::new(start), count)
+}
+
+/// Draws up to three areas of up to so many frames each, at any alignment; now and then two touch.
+pub(super) fn areas(random: &mut Random, frames_max: u64) -> Vec<Extent> {
+    let mut start = random.below(0x1000);
+    (0..1 + random.below(3))
+        .map(|_| {
+            let area = extent(start, 1 + random.below(frames_max));
+            start = area.end().raw() + random.below(64);
+            area
+        })
+        .collect()
+}
+
+/// Calls `test` with the map of `areas`.
+pub(super) fn with_map<T>(areas: &[Extent], test: impl FnOnce(MemoryMap<'_>) -> T) -> T {
+    let ranges: Vec<ByteRange> = areas.iter().copied().map(ByteRange::of_frames).collect();
+    let mut storage = vec![Extent::default(); areas.len()];
+    test(MemoryMap::new(&ranges, &mut storage).expect("areas do not overlap"))
+}

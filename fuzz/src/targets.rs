@@ -1,0 +1,60 @@
+//! The list of all targets.
+
+use crate::target::Target;
+use crate::{operations, parsers};
+
+/// Returns the target of a name.
+pub fn find(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
+
+/// One line for each target; and, of each, a bounded attack as a test.
+macro_rules! targets {
+    ($($name:ident, $len_bytes_max:literal, $run:path, $about:literal;)+) => {
+        /// Every target.
+        pub const TARGETS: &[Target] = &[$(
+            Target {
+                name: stringify!($name),
+                about: $about,
+                len_bytes_max: $len_bytes_max,
+                run: $run,
+            },
+        )+];
+
+        #[cfg(test)]
+        mod bounded {
+            $(
+                #[test]
+                fn $name() {
+                    let target = super::find(stringify!($name)).expect("in the list");
+                    crate::bounded::attack(target);
+                }
+            )+
+        }
+    };
+}
+
+targets! {
+    snapshot, 2048, parsers::snapshot::run, "Machine snapshots: what is read is written and read again";
+    accesses, 2048, parsers::accesses::run, "Swath's own access traces, with events: likewise";
+    lackey, 2048, parsers::lackey::run, "valgrind's lackey: line by line as a reader of a few lines does";
+    champsim, 2048, parsers::champsim::run, "ChampSim's records: field by field as the format says";
+    compressed, 2048, parsers::compressed::run, "Traces of any format below gzip, xz or zstd, in any pieces";
+    page_events, 2048, parsers::page_events::run, "Recordings of page events: written and read again";
+    heap_events, 2048, parsers::heap_events::run, "Recordings of heap events: written and read again, and summed up";
+    plans, 8192, parsers::plans::run, "Plans of all studies, as text and with single values changed";
+    results, 8192, parsers::results::run, "results.json and host.json: read, drawn, written and read again";
+    page_buddy, 1024, operations::page_buddy::run, "BBS and PBS with both rules: a set of frames, and the definition of nodes";
+    quick_fit, 1024, operations::quick_fit::run, "Quick Fit over the page buddy system: a set of frames";
+    linux_zone, 1024, operations::linux_zone::run, "Linux's zone: a state for each frame";
+    bank_zone, 1024, operations::bank_zone::run, "The bank-aware zones, array, list and pools: a state for each frame";
+    segments, 1024, operations::segments::run, "Segments across areas, all four rules: flags and loops";
+    reservations, 1024, operations::reservations::run, "Reservations of one to four levels: plain sets";
+    address_space, 1024, operations::address_space::run, "Address spaces, three formats, all coalescings: the hardware's walker and TLBs";
+    pmap, 1024, operations::pmap::run, "Mappings of two spaces, three formats, superpages: the hardware's walker and TLBs";
+    migration, 1024, operations::migration::run, "Banks emptied while memory fails: contents, the hardware's walker and TLBs";
+    regions, 1024, operations::regions::run, "Real-time regions, arrays and nodes: the RTMMU";
+    heap, 1024, operations::heap::run, "TLSF and half-fit in every tier: a map of the bytes in use";
+    pool, 1024, operations::pool::run, "The buffer pool, two heaps, a source that fails: a map of the bytes in use";
+    c_interface, 1024, operations::c_interface::run, "The C interface with null and foreign objects: sets of frames, a map of bytes";
+}

@@ -1,0 +1,341 @@
+//! The fuzz targets under libFuzzer, whose coverage comes from the compiler's own passes: the
+//! stable toolchain will do.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use cargo_metadata::Metadata;
+
+/// The crate of the targets.
+pub(crate) const FUZZ: &str = "swath-fuzz";
+
+/// What makes the compiler count edges and tell comparisons, as `cargo fuzz` has it.
+const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
+
+/// Memory beyond which an input is a finding: four times what a file of 1 MiB may cost.
+const MEMORY_MIB_MAX: u32 = 1024;
+
+/// Seconds beyond which a single input is a finding.
+const INPUT_SECONDS_MAX: u32 = 20;
+
+/// Bytes and files that the stored corpus of one target has at most, without findings.
+const STORED_BYTES_MAX: u64 = 48 << 10;
+const STORED_FILES_MAX: usize = 80;
+
+/// How the stored cases of findings are named.
+const FINDING: &str = "finding-";
+
+/// What is attacked, and for how long.
+#[derive(clap::Args)]
+pub(crate) struct Attack {
+    /// The targets.
+    names: Vec<String>,
+    /// Says what targets there are.
+    #[arg(long, conflicts_with_all = ["all", "names"])]
+    list: bool,
+    /// Every target, one after the other.
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// Seconds for each target.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Targets that are attacked side by side.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Stores what covers most as the targets' corpus, in place of what is stored, but for findings.
+    #[arg(long)]
+    store: bool,
+}
+
+/// A target as the crate lists it.
+struct Target {
+    name: String,
+    len_bytes_max: String,
+    about: String,
+}
+
+/// What one target's attack came to.
+#[derive(Default)]
+struct Outcome {
+    name: String,
+    executions: u64,
+    edges: u64,
+    features: u64,
+    inputs: u64,
+    seconds: f64,
+    /// The stored case of what was found.
+    finding: Option<PathBuf>,
+}
+
+/// Attacks the targets and writes a table of what came of it.
+pub(crate) fn fuzz(metadata: &Metadata, attack: &Attack) -> Result<()> {
+    let root = metadata.workspace_root.as_std_path();
+    let mut targets = targets(root)?;
+    if attack.list {
+        for Target { name, about, .. } in &targets {
+            println!("{name:16} {about}");
+        }
+        return Ok(());
+    }
+    if !attack.all {
+        ensure!(!attack.names.is_empty(), "name a target, or --all; --list says what there are");
+        let known: BTreeSet<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+        for name in &attack.names {
+            ensure!(known.contains(name.as_str()), "{name} is no target: cargo xtask fuzz --list");
+        }
+        targets.retain(|target| attack.names.contains(&target.name));
+    }
+    let work = metadata.target_directory.as_std_path().join("fuzz");
+    let program = build(root, &work)?;
+    let place = Place { root, work: &work, program: &program };
+
+    let queue = Mutex::new(targets.iter());
+    let outcomes = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..attack.jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().expect("nobody panics").next();
+                    let Some(target) = next else { return };
+                    let outcome = place.attack(target, attack);
+                    if let Ok(outcome) = &outcome {
+                        println!("{}", outcome.row());
+                    }
+                    outcomes.lock().expect("nobody panics").push(outcome);
+                }
+            });
+        }
+    });
+    let outcomes = outcomes.into_inner().expect("nobody panics");
+    let outcomes = outcomes.into_iter().collect::<Result<Vec<Outcome>>>()?;
+    let mut table = String::from(
+        "| target | executions | edges | features | inputs | seconds | finding |\n\
+         |---|---:|---:|---:|---:|---:|---|\n",
+    );
+    outcomes.iter().for_each(|outcome| table += &format!("{}\n", outcome.row()));
+    let path = work.join("table.md");
+    fs::write(&path, table)?;
+    println!("the table is at {}", path.display());
+    let findings = outcomes.iter().filter(|outcome| outcome.finding.is_some()).count();
+    ensure!(findings == 0, "{findings} findings, each stored as a case of the corpus");
+    Ok(())
+}
+
+/// Asks the crate for its list.
+fn targets(root: &Path) -> Result<Vec<Target>> {
+    let list = format!("{FUZZ}-targets");
+    let output = Command::new("cargo")
+        .args(["run", "--quiet", "--package", FUZZ, "--bin", &list])
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("the list of targets")?;
+    ensure!(output.status.success(), "the list of targets: {}", output.status);
+    let text = String::from_utf8(output.stdout)?;
+    text.lines()
+        .map(|line| {
+            let mut parts = line.split('\t').map(str::to_owned);
+            let mut part = || parts.next().context("a line of the list that lacks something");
+            Ok(Target { name: part()?, len_bytes_max: part()?, about: part()? })
+        })
+        .collect()
+}
+
+/// Builds the program with coverage, apart from everything else.
+fn build(root: &Path, work: &Path) -> Result<PathBuf> {
+    let version = Command::new("rustc").arg("-vV").output().context("rustc")?;
+    let version = String::from_utf8(version.stdout)?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.context("rustc says no host")?;
+    let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+    let status = Command::new("cargo")
+        .args(["build", "--package", FUZZ, "--bin", FUZZ, "--features", "libfuzzer"])
+        // A target that is named keeps the flags from build scripts and macros.
+        .args(["--profile", "fuzz", "--target", host])
+        .env("CARGO_TARGET_DIR", work)
+        .env("RUSTFLAGS", format!("{flags} {FLAGS}"))
+        .current_dir(root)
+        .status()
+        .context("cargo build")?;
+    ensure!(status.success(), "the program for the fuzzer was not built");
+    Ok(work.join(host).join("fuzz").join(FUZZ))
+}
+
+/// Where everything lies.
+struct Place<'a> {
+    root: &'a Path,
+    work: &'a Path,
+    program: &'a Path,
+}
+
+impl Place<'_> {
+    /// The inputs of a target that are part of the project.
+    fn stored(&self, name: &str) -> PathBuf {
+        self.root.join("fuzz").join("corpus").join(name)
+    }
+
+    fn fuzzer(&self, name: &str, args: &[String], log: &Path) -> Result<bool> {
+        let log = File::create(log)?;
+        let status = Command::new(self.program)
+            .args(args)
+            .env("SWATH_FUZZ_TARGET", name)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .status()
+            .context("the fuzzer")?;
+        Ok(status.success())
+    }
+
+    fn attack(&self, target: &Target, attack: &Attack) -> Result<Outcome> {
+        let name = target.name.as_str();
+        let folder = self.work.join("work").join(name);
+        let (inputs, findings) = (folder.join("corpus"), folder.join("findings"));
+        fs::create_dir_all(&inputs)?;
+        // What was found before is stored, or was mended.
+        let _ = fs::remove_dir_all(&findings);
+        fs::create_dir_all(&findings)?;
+        let stored = self.stored(name);
+        fs::create_dir_all(&stored)?;
+        let limits = [
+            format!("-max_len={}", target.len_bytes_max),
+            format!("-rss_limit_mb={MEMORY_MIB_MAX}"),
+            format!("-timeout={INPUT_SECONDS_MAX}"),
+            format!("-artifact_prefix={}/", findings.display()),
+        ];
+        let mut args = vec![inputs.display().to_string(), stored.display().to_string()];
+        args.extend_from_slice(&limits);
+        args.push(format!("-max_total_time={}", attack.seconds));
+        args.push("-print_final_stats=1".to_owned());
+        let log = folder.join("log");
+        let start = Instant::now();
+        let is_well = self.fuzzer(name, &args, &log)?;
+        let mut outcome = read_log(name, &fs::read_to_string(&log).unwrap_or_default());
+        outcome.seconds = start.elapsed().as_secs_f64();
+        if !is_well {
+            let Some(case) = fs::read_dir(&findings)?.next().transpose()? else {
+                bail!("{name}: the fuzzer failed, see {}", log.display());
+            };
+            outcome.finding = Some(self.keep(name, &case.path(), &folder)?);
+        } else if attack.store {
+            self.store(name, &inputs, &folder)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Shortens the case of a finding and stores it.
+    fn keep(&self, name: &str, case: &Path, folder: &Path) -> Result<PathBuf> {
+        let short = folder.join("shortened");
+        let _ = fs::remove_file(&short);
+        let args = [
+            "-minimize_crash=1".to_owned(),
+            format!("-max_total_time={}", 2 * INPUT_SECONDS_MAX),
+            format!("-exact_artifact_path={}", short.display()),
+            case.display().to_string(),
+        ];
+        self.fuzzer(name, &args, &folder.join("log-shortened"))?;
+        let best = if short.is_file() { &short } else { case };
+        let hash = case.file_name().map(|name| name.to_string_lossy().into_owned());
+        let hash = hash.unwrap_or_default();
+        let hash = hash.rsplit('-').next().unwrap_or_default();
+        let kept = self.stored(name).join(format!("{FINDING}{}", &hash[..hash.len().min(12)]));
+        fs::copy(best, &kept)?;
+        Ok(kept)
+    }
+
+    /// Stores the smallest inputs that cover what all of them cover.
+    fn store(&self, name: &str, inputs: &Path, folder: &Path) -> Result<()> {
+        let cover = folder.join("cover");
+        let _ = fs::remove_dir_all(&cover);
+        fs::create_dir_all(&cover)?;
+        let stored = self.stored(name);
+        let mut args = vec!["-set_cover_merge=1".to_owned()];
+        args.extend([&cover, inputs, &stored].map(|path: &Path| path.display().to_string()));
+        let is_well = self.fuzzer(name, &args, &folder.join("log-cover"))?;
+        ensure!(is_well, "{name}: what covers most was not found out");
+        let mut files: Vec<(u64, PathBuf)> = Vec::new();
+        for entry in fs::read_dir(&cover)? {
+            let entry = entry?;
+            files.push((entry.metadata()?.len(), entry.path()));
+        }
+        files.sort();
+        for entry in fs::read_dir(&stored)? {
+            let entry = entry?;
+            if !entry.file_name().to_string_lossy().starts_with(FINDING) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        let mut bytes = 0;
+        for (len, path) in files.into_iter().take(STORED_FILES_MAX) {
+            bytes += len;
+            let file = path.file_name().map(|name| name.to_string_lossy().into_owned());
+            let Some(file) = file.filter(|_| bytes <= STORED_BYTES_MAX) else { break };
+            fs::copy(&path, stored.join(&file[..file.len().min(12)]))?;
+        }
+        Ok(())
+    }
+}
+
+impl Outcome {
+    fn row(&self) -> String {
+        let Self { name, executions, edges, features, inputs, seconds, finding } = self;
+        let finding = finding.as_ref().map_or(String::new(), |path| path.display().to_string());
+        format!(
+            "| {name} | {executions} | {edges} | {features} | {inputs} | {seconds:.0} | {finding} |"
+        )
+    }
+}
+
+/// Reads what the fuzzer says of itself: its last line of progress, and its statistics.
+fn read_log(name: &str, log: &str) -> Outcome {
+    let mut outcome = Outcome { name: name.to_owned(), ..Outcome::default() };
+    for line in log.lines() {
+        if let Some(count) = line.strip_prefix("stat::number_of_executed_units:") {
+            outcome.executions = count.trim().parse().unwrap_or(0);
+        }
+        if !line.starts_with('#') {
+            continue;
+        }
+        let mut words = line.split_whitespace();
+        let executions = words.next().and_then(|word| word[1..].parse().ok());
+        outcome.executions = executions.unwrap_or(outcome.executions);
+        while let Some(word) = words.next() {
+            let mut number = || {
+                let word = words.next()?;
+                word.split('/').next()?.parse().ok()
+            };
+            match word {
+                "cov:" => outcome.edges = number().unwrap_or(0),
+                "ft:" => outcome.features = number().unwrap_or(0),
+                "corp:" => outcome.inputs = number().unwrap_or(0),
+                _ => {}
+            }
+        }
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod unit {
+    use super::read_log;
+
+    #[test]
+    fn the_last_progress_and_the_statistics_are_read() {
+        let log = "INFO: Running with entropic power schedule (0xFF, 100).\n\
+            #2\tINITED cov: 9 ft: 9 corp: 1/1b exec/s: 0 rss: 26Mb\n\
+            #4194304\tpulse  cov: 10 ft: 12 corp: 4/13b lim: 4096 exec/s: 1398101 rss: 27Mb\n\
+            thread '<unnamed>' panicked at 'found'\n\
+            stat::number_of_executed_units: 4194400\n\
+            stat::average_exec_per_sec:     1198521\n";
+        let outcome = read_log("it", log);
+        let counts = [outcome.executions, outcome.edges, outcome.features, outcome.inputs];
+        assert_eq!(counts, [4_194_400, 10, 12, 4]);
+        assert_eq!(read_log("it", "nothing").row(), "| it | 0 | 0 | 0 | 0 | 0 |  |");
+    }
+}

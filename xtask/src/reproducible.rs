@@ -1,0 +1,32 @@
+//! The same bytes from two checkouts in different directories.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use xshell::{Shell, cmd};
+
+/// Files of `target/release` that are handed on.
+const FILES: [&str; 4] = ["swath", "libswath.so", "libswath.a", "libswath_malloc.so"];
+
+/// Builds what is committed in two directories of different names and depths, and compares.
+pub(crate) fn check(shell: &Shell) -> Result<()> {
+    let room = tempfile::tempdir()?;
+    let places = ["one", "another/place/of-a-longer-name"].map(|name| room.path().join(name));
+    for place in &places {
+        cmd!(shell, "git clone --quiet --no-hardlinks . {place}").run()?;
+        let packages = ["-p", "swath", "-p", "swath-ffi", "-p", "swath-malloc"];
+        let _there = shell.push_dir(place);
+        cmd!(shell, "cargo build --release {packages...}").env_remove("CARGO_TARGET_DIR").run()?;
+    }
+    let [one, other] = &places;
+    for file in FILES {
+        let built = |place: &Path| fs::read(place.join("target/release").join(file));
+        let (one, other) = (built(one)?, built(other)?);
+        let differs = one.iter().zip(&other).position(|(one, other)| one != other);
+        ensure!(differs.is_none(), "{file} differs from byte {differs:?} on");
+        ensure!(one.len() == other.len(), "{file} has {} and {} bytes", one.len(), other.len());
+        println!("{file}: the same {} bytes", one.len());
+    }
+    Ok(())
+}
