@@ -13,6 +13,7 @@ mod fuzz;
 mod header;
 mod install;
 mod lint;
+mod mutants;
 mod reproducible;
 mod soundness;
 mod test;
@@ -42,6 +43,13 @@ enum Chore {
         /// Which of them; all if none is named.
         #[arg(value_parser = ["gates", "rivals", "heap", "programs"])]
         which: Vec<String>,
+    },
+    /// Changes the code of a file, one operator or value at a time, and says which changes no
+    /// test of its crate finds; needs cargo-mutants. Hours for a large file.
+    Mutants {
+        /// Source files, from the workspace's root.
+        #[arg(required = true)]
+        files: Vec<String>,
     },
     /// Attacks parsers and structures under a coverage-guided fuzzer; what it finds is stored as a
     /// regression case in fuzz/corpus.
@@ -85,6 +93,7 @@ fn main() -> Result<()> {
             Ok(())
         }
         Chore::Bench { which } => bench::bench(&shell, &which),
+        Chore::Mutants { files } => mutants::mutants(&shell, &metadata, &files),
         Chore::Fuzz(attack) => fuzz::fuzz(&metadata, &attack),
         Chore::Soundness { parts } => soundness::soundness(&metadata, &parts),
         Chore::Header => header::write(&shell, &metadata),

@@ -11,6 +11,7 @@ pub mod memory;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod validity;
+pub mod word;
 
 pub use addr::{
     BASE_PAGE_BYTES, BASE_PAGE_SHIFT, Extent, Order, PageRange, Pfn, PhysAddr, VirtAddr, Vpn,
@@ -20,3 +21,4 @@ pub use formats::{
 };
 pub use memory::{BusError, PhysMemory, SliceMemory};
 pub use validity::{NodeTables, ValidityTables};
+pub use word::Word;

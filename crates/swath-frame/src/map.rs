@@ -35,7 +35,7 @@ impl ByteRange {
     /// The bytes of the frames of `extent`, whose end must lie below frame
     /// 2^52; higher bits are lost.
     #[inline]
-    pub const fn of_frames(extent: Extent) -> Self {
+    pub fn of_frames(extent: Extent) -> Self {
         Self { start: extent.start.address(), len_bytes: extent.count << BASE_PAGE_SHIFT }
     }
 

@@ -3,6 +3,7 @@
 mod bank_conformance;
 mod bank_model;
 mod bitmap;
+mod every_state;
 mod flips;
 mod front;
 mod linux;

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
+use crate::word::Word;
+
 /// The log2 of the base page size: all three formats use 4 KiB base pages.
 pub const BASE_PAGE_SHIFT: u32 = 12;
 
@@ -14,7 +16,7 @@ macro_rules! number {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         #[repr(transparent)]
-        pub struct $name(u64);
+        pub struct $name<W = u64>(W);
 
         impl $name {
             /// Wraps a raw number.
@@ -22,93 +24,93 @@ macro_rules! number {
             pub const fn new(raw: u64) -> Self {
                 Self(raw)
             }
+        }
+
+        impl<W: Word> $name<W> {
+            /// Wraps a raw number in any word.
+            #[inline]
+            pub const fn of(raw: W) -> Self {
+                Self(raw)
+            }
 
             /// Returns the raw number.
             #[inline]
-            pub const fn raw(self) -> u64 {
+            pub const fn raw(self) -> W {
                 self.0
             }
 
             /// Returns this plus `count`, or `None` on overflow.
             #[inline]
-            pub const fn checked_add(self, count: u64) -> Option<Self> {
-                match self.0.checked_add(count) {
-                    Some(raw) => Some(Self(raw)),
-                    None => None,
-                }
+            pub fn checked_add(self, count: W) -> Option<Self> {
+                self.0.checked_add(count).map(Self)
             }
 
             /// Returns this minus `count`, or `None` below zero.
             #[inline]
-            pub const fn checked_sub(self, count: u64) -> Option<Self> {
-                match self.0.checked_sub(count) {
-                    Some(raw) => Some(Self(raw)),
-                    None => None,
-                }
+            pub fn checked_sub(self, count: W) -> Option<Self> {
+                self.0.checked_sub(count).map(Self)
             }
 
             /// Returns true if this is a multiple of `2^log2`. Any `log2` of 64
             /// or more is met by zero alone.
             #[inline]
-            pub const fn is_aligned(self, log2: u32) -> bool {
-                self.0.trailing_zeros() >= log2 || self.0 == 0
+            pub fn is_aligned(self, log2: u32) -> bool {
+                self.0.trailing_zeros() >= log2 || self.0 == W::ZERO
             }
 
             /// Returns the largest multiple of `2^log2` that is not above this.
             /// The caller keeps `log2` below 64, here and in the two below.
             #[inline]
-            pub const fn align_down(self, log2: u32) -> Self {
-                Self(self.0 >> log2 << log2)
+            pub fn align_down(self, log2: u32) -> Self {
+                Self((self.0 >> log2 as usize) << log2 as usize)
             }
 
             /// Returns the smallest multiple of `2^log2` that is not below
             /// this, or `None` on overflow.
             #[inline]
-            pub const fn align_up(self, log2: u32) -> Option<Self> {
-                match self.0.checked_add((1 << log2) - 1) {
-                    Some(raw) => Some(Self(raw).align_down(log2)),
-                    None => None,
-                }
+            pub fn align_up(self, log2: u32) -> Option<Self> {
+                let raw = self.0.checked_add(W::from((1 << log2) - 1))?;
+                Some(Self(raw).align_down(log2))
             }
 
             /// Returns the distance from the multiple of `2^log2` below: this
             /// modulo `2^log2`.
             #[inline]
-            pub const fn offset_in(self, log2: u32) -> u64 {
-                self.0 & ((1 << log2) - 1)
+            pub fn offset_in(self, log2: u32) -> W {
+                self.0 & W::from((1 << log2) - 1)
             }
         }
 
         /// Adds a count; as with integers, an overflow is a mistake of the caller.
-        impl Add<u64> for $name {
+        impl<W: Word> Add<W> for $name<W> {
             type Output = Self;
 
             #[inline]
-            fn add(self, count: u64) -> Self {
+            fn add(self, count: W) -> Self {
                 Self(self.0 + count)
             }
         }
 
-        impl AddAssign<u64> for $name {
+        impl<W: Word> AddAssign<W> for $name<W> {
             #[inline]
-            fn add_assign(&mut self, count: u64) {
+            fn add_assign(&mut self, count: W) {
                 self.0 += count;
             }
         }
 
         /// Returns the distance from a number that is not above this one.
-        impl Sub for $name {
-            type Output = u64;
+        impl<W: Word> Sub for $name<W> {
+            type Output = W;
 
             #[inline]
-            fn sub(self, from: Self) -> u64 {
+            fn sub(self, from: Self) -> W {
                 self.0 - from.0
             }
         }
 
-        impl fmt::Debug for $name {
+        impl<W: fmt::Debug> fmt::Debug for $name<W> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($prefix, "{:#x}"), self.0)
+                write!(f, concat!($prefix, "{:#x?}"), self.0)
             }
         }
 
@@ -138,49 +140,49 @@ number! {
     Vpn, "vpn:"
 }
 
-impl PhysAddr {
+impl<W: Word> PhysAddr<W> {
     /// Returns the frame that holds this byte.
     #[inline]
-    pub const fn frame(self) -> Pfn {
-        Pfn(self.0 >> BASE_PAGE_SHIFT)
+    pub fn frame(self) -> Pfn<W> {
+        Pfn(self.0 >> BASE_PAGE_SHIFT as usize)
     }
 
     /// Returns the byte's position within its frame.
     #[inline]
-    pub const fn frame_offset(self) -> u64 {
-        self.0 & (BASE_PAGE_BYTES - 1)
+    pub fn frame_offset(self) -> W {
+        self.0 & W::from(BASE_PAGE_BYTES - 1)
     }
 }
 
-impl VirtAddr {
+impl<W: Word> VirtAddr<W> {
     /// Returns the page that holds this byte.
     #[inline]
-    pub const fn page(self) -> Vpn {
-        Vpn(self.0 >> BASE_PAGE_SHIFT)
+    pub fn page(self) -> Vpn<W> {
+        Vpn(self.0 >> BASE_PAGE_SHIFT as usize)
     }
 
     /// Returns the byte's position within its base page.
     #[inline]
-    pub const fn page_offset(self) -> u64 {
-        self.0 & (BASE_PAGE_BYTES - 1)
+    pub fn page_offset(self) -> W {
+        self.0 & W::from(BASE_PAGE_BYTES - 1)
     }
 }
 
-impl Pfn {
+impl<W: Word> Pfn<W> {
     /// Returns the address of the frame's first byte. The caller keeps frame
     /// numbers below 2^52; higher bits are lost.
     #[inline]
-    pub const fn address(self) -> PhysAddr {
-        PhysAddr(self.0 << BASE_PAGE_SHIFT)
+    pub fn address(self) -> PhysAddr<W> {
+        PhysAddr(self.0 << BASE_PAGE_SHIFT as usize)
     }
 }
 
-impl Vpn {
+impl<W: Word> Vpn<W> {
     /// Returns the address of the page's first byte. The caller keeps page
     /// numbers below 2^52; higher bits are lost.
     #[inline]
-    pub const fn address(self) -> VirtAddr {
-        VirtAddr(self.0 << BASE_PAGE_SHIFT)
+    pub fn address(self) -> VirtAddr<W> {
+        VirtAddr(self.0 << BASE_PAGE_SHIFT as usize)
     }
 }
 

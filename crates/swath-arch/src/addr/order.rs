@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::addr::number::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT};
+use crate::word::Word;
 
 /// An order k stands for 2^k base frames or base pages; k is at most
 /// [`Order::MAX`].
@@ -37,7 +38,7 @@ impl Order {
     /// Returns the largest order that divides a block at `start` and is no
     /// longer than `count`, at least 1, and no larger than `max`.
     #[inline]
-    pub(crate) const fn fitting(start: u64, count: u64, max: Self) -> Self {
+    pub fn fitting<W: Word>(start: W, count: W, max: Self) -> Self {
         let mut k = 63 - count.leading_zeros();
         if start.trailing_zeros() < k {
             k = start.trailing_zeros();

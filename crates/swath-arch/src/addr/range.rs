@@ -5,68 +5,69 @@ use core::iter;
 
 use crate::addr::number::{Pfn, Vpn};
 use crate::addr::order::Order;
+use crate::word::Word;
 
 macro_rules! range {
     ($(#[$doc:meta])* $name:ident of $unit:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-        pub struct $name {
+        pub struct $name<W = u64> {
             /// The first number in the range.
-            pub start: $unit,
+            pub start: $unit<W>,
             /// Number of numbers in the range.
-            pub count: u64,
+            pub count: W,
         }
 
-        impl $name {
+        impl<W: Word> $name<W> {
             /// Returns the range of `count` numbers from `start` on.
             #[inline]
-            pub const fn new(start: $unit, count: u64) -> Self {
+            pub const fn new(start: $unit<W>, count: W) -> Self {
                 Self { start, count }
             }
 
             /// Returns the range from `start` up to and without `end`; empty
             /// if `end` is not above `start`.
             #[inline]
-            pub const fn between(start: $unit, end: $unit) -> Self {
+            pub fn between(start: $unit<W>, end: $unit<W>) -> Self {
                 Self { start, count: end.raw().saturating_sub(start.raw()) }
             }
 
             /// Returns the naturally aligned block of 2^order numbers around
             /// `number`.
             #[inline]
-            pub const fn block_around(number: $unit, order: Order) -> Self {
-                Self { start: number.align_down(order.k()), count: order.frames() }
+            pub fn block_around(number: $unit<W>, order: Order) -> Self {
+                Self { start: number.align_down(order.k()), count: W::from(order.frames()) }
             }
 
             /// Returns one past the last number, or `None` on overflow.
             #[inline]
-            pub const fn checked_end(self) -> Option<$unit> {
+            pub fn checked_end(self) -> Option<$unit<W>> {
                 self.start.checked_add(self.count)
             }
 
             /// Returns one past the last number; saturates on overflow, which a
             /// range handed out by this project never has.
             #[inline]
-            pub const fn end(self) -> $unit {
-                $unit::new(self.start.raw().saturating_add(self.count))
+            pub fn end(self) -> $unit<W> {
+                $unit::of(self.start.raw().saturating_add(self.count))
             }
 
             /// Returns true if the range holds nothing.
             #[inline]
-            pub const fn is_empty(self) -> bool {
-                self.count == 0
+            pub fn is_empty(self) -> bool {
+                self.count == W::ZERO
             }
 
             /// Returns true if `number` lies in the range.
             #[inline]
-            pub const fn contains(self, number: $unit) -> bool {
+            pub fn contains(self, number: $unit<W>) -> bool {
                 number.raw().wrapping_sub(self.start.raw()) < self.count
             }
 
             /// Returns true if every number of `other` lies in the range; an
             /// empty range lies in any.
             #[inline]
-            pub const fn covers(self, other: Self) -> bool {
+            pub fn covers(self, other: Self) -> bool {
                 other.is_empty()
                     || (self.start.raw() <= other.start.raw()
                         && other.end().raw() <= self.end().raw())
@@ -75,14 +76,14 @@ macro_rules! range {
             /// Returns the distance of `number` from the range's start, or
             /// `None` if it does not lie in the range.
             #[inline]
-            pub const fn position(self, number: $unit) -> Option<u64> {
+            pub fn position(self, number: $unit<W>) -> Option<W> {
                 let offset = number.raw().wrapping_sub(self.start.raw());
                 if offset < self.count { Some(offset) } else { None }
             }
 
             /// Returns true if the two ranges share a number.
             #[inline]
-            pub const fn overlaps(self, other: Self) -> bool {
+            pub fn overlaps(self, other: Self) -> bool {
                 !self.is_empty()
                     && !other.is_empty()
                     && self.start.raw() < other.end().raw()
@@ -92,7 +93,7 @@ macro_rules! range {
             /// Returns the numbers that lie in both ranges; an empty range if
             /// there are none.
             #[inline]
-            pub const fn intersect(self, other: Self) -> Self {
+            pub fn intersect(self, other: Self) -> Self {
                 let start =
                     if self.start.raw() < other.start.raw() { other.start } else { self.start };
                 let (end, past) = (self.end(), other.end());
@@ -102,44 +103,35 @@ macro_rules! range {
             /// Divides the range into its first `count` numbers and the rest.
             /// Either may be empty: a `count` beyond the range is all of it.
             #[inline]
-            pub const fn split_at(self, count: u64) -> (Self, Self) {
+            pub fn split_at(self, count: W) -> (Self, Self) {
                 let count = if count < self.count { count } else { self.count };
-                let middle = $unit::new(self.start.raw().saturating_add(count));
+                let middle = $unit::of(self.start.raw().saturating_add(count));
                 (Self::new(self.start, count), Self::new(middle, self.count - count))
             }
 
             /// Returns true if the range is one naturally aligned block of
             /// 2^order numbers.
             #[inline]
-            pub const fn is_block(self, order: Order) -> bool {
-                self.count == order.frames() && self.start.is_aligned(order.k())
+            pub fn is_block(self, order: Order) -> bool {
+                self.count == W::from(order.frames()) && self.start.is_aligned(order.k())
             }
 
             /// Returns the smallest range of whole naturally aligned blocks of
             /// 2^log2 numbers that covers this one, or `None` on overflow.
             #[inline]
-            pub const fn align_outward(self, log2: u32) -> Option<Self> {
-                let Some(end) = self.checked_end() else { return None };
-                match end.align_up(log2) {
-                    Some(end) => Some(Self::between(self.start.align_down(log2), end)),
-                    None => None,
-                }
+            pub fn align_outward(self, log2: u32) -> Option<Self> {
+                let end = self.checked_end()?.align_up(log2)?;
+                Some(Self::between(self.start.align_down(log2), end))
             }
 
             /// Returns the naturally aligned blocks of 2^log2 numbers that lie
             /// wholly in the range: an empty range if there are none.
             #[inline]
-            pub const fn align_inward(self, log2: u32) -> Self {
+            pub fn align_inward(self, log2: u32) -> Self {
                 match self.start.align_up(log2) {
                     Some(start) => Self::between(start, self.end().align_down(log2)),
-                    None => Self::new(self.end(), 0),
+                    None => Self::new(self.end(), W::ZERO),
                 }
-            }
-
-            /// Iterates over every number in the range, ascending.
-            #[inline]
-            pub fn iter(self) -> impl DoubleEndedIterator<Item = $unit> + Clone {
-                (self.start.raw()..self.end().raw()).map($unit::new)
             }
 
             /// Iterates over the fewest naturally aligned blocks that make up
@@ -149,7 +141,7 @@ macro_rules! range {
             pub fn blocks(
                 self,
                 order_max: Order,
-            ) -> impl Iterator<Item = ($unit, Order)> + Clone {
+            ) -> impl Iterator<Item = ($unit<W>, Order)> + Clone {
                 let mut rest = Self::between(self.start, self.end());
                 iter::from_fn(move || {
                     if rest.is_empty() {
@@ -157,9 +149,17 @@ macro_rules! range {
                     }
                     let start = rest.start;
                     let order = Order::fitting(start.raw(), rest.count, order_max);
-                    rest = rest.split_at(order.frames()).1;
+                    rest = rest.split_at(W::from(order.frames())).1;
                     Some((start, order))
                 })
+            }
+        }
+
+        impl $name {
+            /// Iterates over every number in the range, ascending.
+            #[inline]
+            pub fn iter(self) -> impl DoubleEndedIterator<Item = $unit> + Clone {
+                (self.start.raw()..self.end().raw()).map($unit::new)
             }
         }
 

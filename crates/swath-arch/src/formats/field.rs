@@ -1,5 +1,7 @@
 //! Bit fields of a descriptor word.
 
+use crate::word::Word;
+
 /// `width` bits of a word, the lowest of them at bit `low`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Field {
@@ -35,16 +37,29 @@ impl Field {
 
     /// The field's value in `word`.
     #[inline]
-    pub const fn get(self, word: u64) -> u64 {
-        (word >> self.low) & self.max()
+    pub fn get<W: Word>(self, word: W) -> W {
+        (word >> self.low as usize) & W::from(self.max())
+    }
+
+    /// Returns true if the field's value in `word` is `value`.
+    #[inline]
+    pub fn is<W: Word>(self, word: W, value: u64) -> bool {
+        self.get(word) == W::from(value)
     }
 
     /// `word` with the field set to `value`; bits of `value` beyond the width
     /// are dropped.
     #[inline]
     #[must_use]
-    pub const fn set(self, word: u64, value: u64) -> u64 {
-        (word & !self.mask()) | ((value & self.max()) << self.low)
+    pub fn set<W: Word>(self, word: W, value: u64) -> W {
+        self.put(word, W::from(value))
+    }
+
+    /// As [`set`](Self::set) for a value in any word.
+    #[inline]
+    #[must_use]
+    pub fn put<W: Word>(self, word: W, value: W) -> W {
+        (word & !W::from(self.mask())) | ((value & W::from(self.max())) << self.low as usize)
     }
 }
 
@@ -72,12 +87,12 @@ impl Scattered {
 
     /// The number in `word`.
     #[inline]
-    pub fn get(self, word: u64) -> u64 {
-        let mut value = 0;
+    pub fn get<W: Word>(self, word: W) -> W {
+        let mut value = W::ZERO;
         let mut at = 0;
         for field in self.0 {
             value |= field.get(word) << at;
-            at += field.width;
+            at += field.width as usize;
         }
         value
     }
@@ -86,11 +101,11 @@ impl Scattered {
     /// saturates, since a shorter run is a true statement about a longer one.
     #[inline]
     #[must_use]
-    pub fn set_saturating(self, mut word: u64, value: u64) -> u64 {
-        let mut rest = value.min(self.max());
+    pub fn set_saturating<W: Word>(self, mut word: W, value: W) -> W {
+        let mut rest = value.min(W::from(self.max()));
         for field in self.0 {
-            word = field.set(word, rest);
-            rest >>= field.width;
+            word = field.put(word, rest);
+            rest = rest >> field.width as usize;
         }
         word
     }

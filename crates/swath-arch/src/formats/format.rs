@@ -5,6 +5,7 @@ use crate::addr::number::{PhysAddr, VirtAddr};
 use crate::addr::order::Order;
 use crate::formats::field::{Field, Scattered};
 use crate::formats::{armv7, armv8, x86_64};
+use crate::word::Word;
 
 /// A page-table format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -90,13 +91,13 @@ impl Format {
     /// Returns true if the format can translate `addr`: below 2^32 in ARMv7,
     /// below 2^48 in ARMv8 (the range of `TTBR0`), canonical in x86-64.
     #[inline]
-    pub const fn is_canonical(self, addr: VirtAddr) -> bool {
+    pub fn is_canonical<W: Word>(self, addr: VirtAddr<W>) -> bool {
         match self {
-            Self::ArmV7 => addr.raw() >> 32 == 0,
-            Self::ArmV8 => addr.raw() >> 48 == 0,
+            Self::ArmV7 => addr.raw() >> 32 == W::ZERO,
+            Self::ArmV8 => addr.raw() >> 48 == W::ZERO,
             Self::X86_64 => {
-                let high = (addr.raw() as i64) >> 47;
-                high == 0 || high == -1
+                let high = addr.raw() >> 47;
+                high == W::ZERO || high == W::from((1 << 17) - 1)
             }
         }
     }

@@ -21,9 +21,9 @@
 //! [`Bitmap`] is the shape; the words stand in a slice that every call is
 //! given, so that several bitmaps can share one storage.
 
-pub(crate) use crate::bits::words::{
-    all_set, clear, first_clear, ones, ones_across, set, set_clear,
-};
+use swath_arch::Word;
+
+use crate::bits::words::{all_set, clear, ones, set};
 
 /// The most levels above level 0: enough for 2^48 numbers.
 const UPPER_MAX: usize = 7;
@@ -69,9 +69,9 @@ impl Bitmap {
     /// The empty set of numbers below `bits`, in
     /// [`storage_words`](Self::storage_words) words from `storage[at]` on,
     /// which are overwritten. O(words). `bits` is at most 2^48.
-    pub fn new(storage: &mut [u64], at: usize, bits: u64) -> Self {
+    pub fn new<W: Word>(storage: &mut [W], at: usize, bits: u64) -> Self {
         let words = words_of(bits) as usize;
-        storage[at..at + Self::storage_words(bits) as usize].fill(0);
+        storage[at..at + Self::storage_words(bits) as usize].fill(W::ZERO);
         let mut empty = Self { at, words, ..Self::none() };
         let (mut start, mut level) = (at, words);
         while level > 1 {
@@ -98,51 +98,52 @@ impl Bitmap {
 
     /// Returns true if the set holds nothing. O(1).
     #[inline(always)]
-    pub fn is_empty(&self, storage: &[u64]) -> bool {
-        self.marked == 1 && storage[self.at + self.head] == 0
+    pub fn is_empty<W: Word>(&self, storage: &[W]) -> bool {
+        self.marked == 1 && storage[self.at + self.head] == W::ZERO
     }
 
     /// Returns true if the set holds `number`; false beyond the bound. O(1).
     #[inline]
-    pub fn contains(&self, storage: &[u64], number: usize) -> bool {
-        number / 64 < self.words && storage[self.at + number / 64] >> (number % 64) & 1 == 1
+    pub fn contains<W: Word>(&self, storage: &[W], number: usize) -> bool {
+        number / 64 < self.words
+            && storage[self.at + number / 64] >> (number % 64) & W::from(1) != W::ZERO
     }
 
     /// The word `index` of level 0.
     #[inline(always)]
-    pub(crate) fn word(&self, storage: &[u64], index: usize) -> u64 {
+    pub(crate) fn word<W: Word>(&self, storage: &[W], index: usize) -> W {
         storage[self.at + index]
     }
 
     /// The words `index` and `index + 1` of level 0, which both exist.
     #[inline(always)]
-    pub(crate) fn two(&self, storage: &[u64], index: usize) -> [u64; 2] {
+    pub(crate) fn two<W: Word>(&self, storage: &[W], index: usize) -> [W; 2] {
         [storage[self.at + index], storage[self.at + index + 1]]
     }
 
     /// Counts those of the `count` words of level 0 from `low` on that are all
     /// ones; 0 if one of them does not exist.
     #[inline(always)]
-    pub(crate) fn full_words(&self, storage: &[u64], low: usize, count: usize) -> usize {
+    pub(crate) fn full_words<W: Word>(&self, storage: &[W], low: usize, count: usize) -> usize {
         let level = &storage[self.at..self.at + self.words];
         let Some(words) = level.get(low..low + count) else { return 0 };
-        words.iter().filter(|&&word| word == u64::MAX).count()
+        words.iter().filter(|&&word| word == W::MAX).count()
     }
 
     /// Makes the word `index` of level 0, which was `was`, `now`: more ones.
     #[inline(always)]
-    pub(crate) fn raise(&mut self, storage: &mut [u64], index: usize, was: u64, now: u64) {
+    pub(crate) fn raise<W: Word>(&mut self, storage: &mut [W], index: usize, was: W, now: W) {
         storage[self.at + index] = now;
-        if was == 0 && index != self.head {
+        if was == W::ZERO && index != self.head {
             self.filled_one(storage, index);
         }
     }
 
     /// Makes the word `index` of level 0 `now`: fewer ones.
     #[inline(always)]
-    pub(crate) fn lower(&mut self, storage: &mut [u64], index: usize, now: u64) {
+    pub(crate) fn lower<W: Word>(&mut self, storage: &mut [W], index: usize, now: W) {
         storage[self.at + index] = now;
-        if now == 0 && index != self.head {
+        if now == W::ZERO && index != self.head {
             self.emptied_one(storage, index);
         }
     }
@@ -151,18 +152,18 @@ impl Bitmap {
     /// words that are often empty: no branch depends on whether this one is.
     /// There must be more than one word.
     #[inline(always)]
-    pub(crate) fn raise_any(&mut self, storage: &mut [u64], index: usize, more: u64) {
+    pub(crate) fn raise_any<W: Word>(&mut self, storage: &mut [W], index: usize, more: W) {
         let was = storage[self.at + index];
         storage[self.at + index] = was | more;
-        let new = was == 0 && more != 0 && index != self.head;
+        let new = was == W::ZERO && more != W::ZERO && index != self.head;
         if new && index < self.head {
             return self.filled_one(storage, index);
         }
         self.marked = self.marked.wrapping_add(usize::from(new));
         let marks = &mut storage[self.upper[0] + (index >> 6)];
         let marks_were = *marks;
-        *marks = marks_were | u64::from(new) << (index & 63);
-        if new && marks_were == 0 {
+        *marks = marks_were | W::from(u64::from(new)) << (index & 63);
+        if new && marks_were == W::ZERO {
             self.mark_above(storage, index >> 6);
         }
     }
@@ -170,15 +171,15 @@ impl Bitmap {
     /// Removes the numbers that `less` marks in the word `index` of level 0;
     /// otherwise as [`raise_any`](Self::raise_any).
     #[inline(always)]
-    pub(crate) fn lower_any(&mut self, storage: &mut [u64], index: usize, less: u64) {
+    pub(crate) fn lower_any<W: Word>(&mut self, storage: &mut [W], index: usize, less: W) {
         let was = storage[self.at + index];
         let now = was & !less;
         storage[self.at + index] = now;
-        let gone = was != 0 && now == 0 && index != self.head;
+        let gone = was != W::ZERO && now == W::ZERO && index != self.head;
         self.marked = self.marked.wrapping_sub(usize::from(gone));
         let marks = &mut storage[self.upper[0] + (index >> 6)];
-        *marks &= !(u64::from(gone) << (index & 63));
-        if gone && *marks == 0 {
+        *marks &= !(W::from(u64::from(gone)) << (index & 63));
+        if gone && *marks == W::ZERO {
             self.unmark_above(storage, index >> 6);
         }
     }
@@ -186,12 +187,12 @@ impl Bitmap {
     /// The word `index` of level 1 is not zero any more.
     #[cold]
     #[inline(never)]
-    fn mark_above(&mut self, storage: &mut [u64], mut index: usize) {
+    fn mark_above<W: Word>(&mut self, storage: &mut [W], mut index: usize) {
         for start in self.upper().skip(1) {
             let word = &mut storage[start + (index >> 6)];
             let was = *word;
-            *word = was | 1 << (index & 63);
-            if was != 0 {
+            *word = was | W::from(1) << (index & 63);
+            if was != W::ZERO {
                 return;
             }
             index >>= 6;
@@ -201,11 +202,11 @@ impl Bitmap {
     /// The word `index` of level 1 has become zero.
     #[cold]
     #[inline(never)]
-    fn unmark_above(&mut self, storage: &mut [u64], mut index: usize) {
+    fn unmark_above<W: Word>(&mut self, storage: &mut [W], mut index: usize) {
         for start in self.upper().skip(1) {
             let word = &mut storage[start + (index >> 6)];
-            *word &= !(1 << (index & 63));
-            if *word != 0 {
+            *word &= !(W::from(1) << (index & 63));
+            if *word != W::ZERO {
                 return;
             }
             index >>= 6;
@@ -214,13 +215,13 @@ impl Bitmap {
 
     /// Makes the word `index` of level 0, which was not zero, `now`, not zero.
     #[inline(always)]
-    pub(crate) fn set_word(&self, storage: &mut [u64], index: usize, now: u64) {
+    pub(crate) fn set_word<W: Word>(&self, storage: &mut [W], index: usize, now: W) {
         storage[self.at + index] = now;
     }
 
     /// Returns true if the set holds every number from `first` on and below
     /// `past`. O((past - first)/64), less if one is missing early.
-    pub(crate) fn all(&self, storage: &[u64], first: usize, past: usize) -> bool {
+    pub(crate) fn all<W: Word>(&self, storage: &[W], first: usize, past: usize) -> bool {
         let words = &storage[self.at..self.at + self.words];
         past <= 64 * self.words && (first == past || all_set(words, first, past - first))
     }
@@ -228,18 +229,18 @@ impl Bitmap {
     /// Adds `count` numbers from `first` on, at least one and none of them in
     /// the set yet. O(L) for numbers that share a word, O(L + count/64) else.
     #[inline]
-    pub fn insert(&mut self, storage: &mut [u64], first: usize, count: usize) {
+    pub fn insert<W: Word>(&mut self, storage: &mut [W], first: usize, count: usize) {
         let (low, high) = (first / 64, (first + count - 1) / 64);
         if low == high {
             let was = storage[self.at + low];
-            self.raise(storage, low, was, was | ones(count) << (first % 64));
+            self.raise(storage, low, was, was | ones::<W>(count) << (first % 64));
         } else {
             self.insert_words(storage, first, count);
         }
     }
 
     #[inline(never)]
-    fn insert_words(&mut self, storage: &mut [u64], first: usize, count: usize) {
+    fn insert_words<W: Word>(&mut self, storage: &mut [W], first: usize, count: usize) {
         let (low, high) = (first / 64, (first + count - 1) / 64);
         self.filled(storage, low, high);
         set(&mut storage[self.at..self.at + self.words], first, count);
@@ -254,9 +255,9 @@ impl Bitmap {
 
     /// The word `index`, not the head, holds ones now.
     #[inline(never)]
-    fn filled_one(&mut self, storage: &mut [u64], index: usize) {
+    fn filled_one<W: Word>(&mut self, storage: &mut [W], index: usize) {
         if index < self.head {
-            if storage[self.at + self.head] == 0 {
+            if storage[self.at + self.head] == W::ZERO {
                 self.unmark_one(storage, self.head);
             }
             self.head = index;
@@ -265,13 +266,13 @@ impl Bitmap {
     }
 
     #[inline]
-    fn mark_one(&mut self, storage: &mut [u64], mut index: usize) {
+    fn mark_one<W: Word>(&mut self, storage: &mut [W], mut index: usize) {
         self.marked = self.marked.wrapping_add(1);
         for start in self.upper() {
             let word = &mut storage[start + (index >> 6)];
             let was = *word;
-            *word = was | 1 << (index & 63);
-            if was != 0 {
+            *word = was | W::from(1) << (index & 63);
+            if was != W::ZERO {
                 return;
             }
             index >>= 6;
@@ -281,12 +282,12 @@ impl Bitmap {
     /// The word `index` holds no ones any more and is not the head, or ceases
     /// to be.
     #[inline]
-    fn unmark_one(&mut self, storage: &mut [u64], mut index: usize) {
+    fn unmark_one<W: Word>(&mut self, storage: &mut [W], mut index: usize) {
         self.marked = self.marked.wrapping_sub(1);
         for start in self.upper() {
             let word = &mut storage[start + (index >> 6)];
-            *word &= !(1 << (index & 63));
-            if *word != 0 {
+            *word &= !(W::from(1) << (index & 63));
+            if *word != W::ZERO {
                 return;
             }
             index >>= 6;
@@ -295,24 +296,24 @@ impl Bitmap {
 
     /// As [`unmark_one`](Self::unmark_one), out of the way of the fast path.
     #[inline(never)]
-    fn emptied_one(&mut self, storage: &mut [u64], index: usize) {
+    fn emptied_one<W: Word>(&mut self, storage: &mut [W], index: usize) {
         self.unmark_one(storage, index);
     }
 
     /// The words `low..=high`, more than one, get ones: those between the ends
     /// have none.
     #[inline(never)]
-    fn filled(&mut self, storage: &mut [u64], low: usize, high: usize) {
+    fn filled<W: Word>(&mut self, storage: &mut [W], low: usize, high: usize) {
         let mut new = high - low + 1;
         if low < self.head {
-            if storage[self.at + self.head] == 0 {
+            if storage[self.at + self.head] == W::ZERO {
                 self.unmark_one(storage, self.head);
             }
             self.head = low;
         } else {
-            new -= usize::from(low == self.head || storage[self.at + low] != 0);
+            new -= usize::from(low == self.head || storage[self.at + low] != W::ZERO);
         }
-        new -= usize::from(storage[self.at + high] != 0);
+        new -= usize::from(storage[self.at + high] != W::ZERO);
         self.marked = self.marked.wrapping_add(new);
         self.mark(storage, low, high);
     }
@@ -320,25 +321,25 @@ impl Bitmap {
     /// Removes `count` numbers from `first` on, at least one and all of them
     /// in the set. O(L) for numbers that share a word, O(L + count/64) else.
     #[inline]
-    pub fn remove(&mut self, storage: &mut [u64], first: usize, count: usize) {
+    pub fn remove<W: Word>(&mut self, storage: &mut [W], first: usize, count: usize) {
         let (low, high) = (first / 64, (first + count - 1) / 64);
         if low == high {
             let was = storage[self.at + low];
-            self.lower(storage, low, was & !(ones(count) << (first % 64)));
+            self.lower(storage, low, was & !(ones::<W>(count) << (first % 64)));
         } else {
             self.remove_words(storage, first, count);
         }
     }
 
     #[inline(never)]
-    fn remove_words(&mut self, storage: &mut [u64], first: usize, count: usize) {
+    fn remove_words<W: Word>(&mut self, storage: &mut [W], first: usize, count: usize) {
         let (low, high) = (first / 64, (first + count - 1) / 64);
         let words = &mut storage[self.at..self.at + self.words];
         clear(words, first, count);
-        let low_empty = words[low] == 0;
+        let low_empty = words[low] == W::ZERO;
         // The words between are zero now, so an empty head can move past them.
         let moves = low_empty && low == self.head;
-        let past = high + usize::from(words[high] == 0 && !moves);
+        let past = high + usize::from(words[high] == W::ZERO && !moves);
         if moves {
             self.head = high;
         }
@@ -349,10 +350,10 @@ impl Bitmap {
     }
 
     /// Marks the words `low..=high` of level 0 as not zero.
-    fn mark(&self, storage: &mut [u64], mut low: usize, mut high: usize) {
+    fn mark<W: Word>(&self, storage: &mut [W], mut low: usize, mut high: usize) {
         for start in self.upper() {
             let level = &mut storage[start..];
-            let marked = low / 64 == high / 64 && level[low / 64] != 0;
+            let marked = low / 64 == high / 64 && level[low / 64] != W::ZERO;
             set(level, low, high - low + 1);
             if marked {
                 return;
@@ -363,15 +364,15 @@ impl Bitmap {
 
     /// Marks the words `low..=high` of level 0 as zero.
     #[inline(never)]
-    fn unmark(&mut self, storage: &mut [u64], mut low: usize, mut high: usize) {
+    fn unmark<W: Word>(&mut self, storage: &mut [W], mut low: usize, mut high: usize) {
         self.marked = self.marked.wrapping_sub(high - low + 1);
         for start in self.upper() {
             let level = &mut storage[start..];
             clear(level, low, high - low + 1);
             (low, high) = (low / 64, high / 64);
             // The words between the ends are zero now; the ends may be.
-            let past = high + usize::from(level[high] == 0);
-            low += usize::from(level[low] != 0);
+            let past = high + usize::from(level[high] == W::ZERO);
+            low += usize::from(level[low] != W::ZERO);
             if low >= past {
                 return;
             }
@@ -382,7 +383,7 @@ impl Bitmap {
     /// The lowest number of the set. O(1) while the head word holds one, else
     /// O(L) to move the head.
     #[inline]
-    pub fn first(&mut self, storage: &mut [u64]) -> Option<usize> {
+    pub fn first<W: Word>(&mut self, storage: &mut [W]) -> Option<usize> {
         let word = self.head_word(storage)?;
         Some(self.head << 6 | word.trailing_zeros() as usize)
     }
@@ -390,31 +391,31 @@ impl Bitmap {
     /// Removes the lowest number of the set and returns it. O(1) while the
     /// head word holds one, else O(L) to move the head.
     #[inline(always)]
-    pub fn pop(&mut self, storage: &mut [u64]) -> Option<usize> {
+    pub fn pop<W: Word>(&mut self, storage: &mut [W]) -> Option<usize> {
         let word = self.head_word(storage)?;
-        storage[self.at + self.head] = word & word.wrapping_sub(1);
+        storage[self.at + self.head] = word & word.wrapping_sub(W::from(1));
         Some(self.head << 6 | word.trailing_zeros() as usize)
     }
 
     /// Removes the lowest number of the head word, if that holds one: the word's
     /// index, the number's bit in it, and whether the set is empty now.
     #[inline(always)]
-    pub(crate) fn pop_head(&mut self, storage: &mut [u64]) -> Option<(usize, u32, bool)> {
+    pub(crate) fn pop_head<W: Word>(&mut self, storage: &mut [W]) -> Option<(usize, u32, bool)> {
         let word = &mut storage[self.at + self.head];
         let was = *word;
-        if was == 0 {
+        if was == W::ZERO {
             return None;
         }
-        let rest = was & (was - 1);
+        let rest = was & was.wrapping_sub(W::from(1));
         *word = rest;
-        Some((self.head, was.trailing_zeros(), rest == 0 && self.marked == 1))
+        Some((self.head, was.trailing_zeros(), rest == W::ZERO && self.marked == 1))
     }
 
     /// The lowest word that is not zero: it is the head from then on.
     #[inline(always)]
-    pub(crate) fn head_word(&mut self, storage: &mut [u64]) -> Option<u64> {
+    pub(crate) fn head_word<W: Word>(&mut self, storage: &mut [W]) -> Option<W> {
         let word = storage[self.at + self.head];
-        if word != 0 {
+        if word != W::ZERO {
             return Some(word);
         }
         self.advance(storage)
@@ -423,12 +424,12 @@ impl Bitmap {
     /// Removes all numbers of the head word and `bits` of the word after it,
     /// which is the head from then on, if it holds them: at least one.
     #[inline(always)]
-    pub(crate) fn leave_head(&mut self, storage: &mut [u64], bits: u64) -> bool {
+    pub(crate) fn leave_head<W: Word>(&mut self, storage: &mut [W], bits: W) -> bool {
         let next = self.head + 1;
         if next == self.words || storage[self.at + next] & bits != bits {
             return false;
         }
-        storage[self.at + self.head] = 0;
+        storage[self.at + self.head] = W::ZERO;
         storage[self.at + next] &= !bits;
         self.unmark_one(storage, self.head);
         self.head = next;
@@ -442,16 +443,16 @@ impl Bitmap {
     }
 
     /// Moves the head from a word of zeros to the lowest word that is not, if
-    /// there is one and the marks lead to it. On the way up from the old head its marks go, and the
-    /// first word in which another mark is left shows the way down.
+    /// there is one and the marks lead to it. On the way up from the old head its
+    /// marks go, and the first word in which another mark is left shows the way down.
     #[inline(never)]
-    fn advance(&mut self, storage: &mut [u64]) -> Option<u64> {
+    fn advance<W: Word>(&mut self, storage: &mut [W]) -> Option<W> {
         if self.marked == 1 {
             return None;
         }
         let head = self.after_head(storage);
-        let word = self.level(storage).get(head).copied().unwrap_or(0);
-        if word == 0 {
+        let word = self.level(storage).get(head).copied().unwrap_or(W::ZERO);
+        if word == W::ZERO {
             return None;
         }
         self.marked = self.marked.wrapping_sub(1);
@@ -460,13 +461,13 @@ impl Bitmap {
     }
 
     #[inline(always)]
-    fn after_head(&self, storage: &mut [u64]) -> usize {
+    fn after_head<W: Word>(&self, storage: &mut [W]) -> usize {
         let mut index = self.head;
         for (level, start) in self.upper().enumerate() {
             let word = &mut storage[start + (index >> 6)];
-            *word &= !(1 << (index & 63));
+            *word &= !(W::from(1) << (index & 63));
             index >>= 6;
-            if *word != 0 {
+            if *word != W::ZERO {
                 index = index << 6 | word.trailing_zeros() as usize;
                 return self.descend(storage, level, index);
             }
@@ -477,10 +478,10 @@ impl Bitmap {
     /// The first marked word of level 0 below word `index` of `level`; no word's
     /// index if a mark on the way leads to nothing.
     #[inline(always)]
-    fn descend(&self, storage: &[u64], level: usize, mut index: usize) -> usize {
+    fn descend<W: Word>(&self, storage: &[W], level: usize, mut index: usize) -> usize {
         for &start in self.upper[..level.min(UPPER_MAX)].iter().rev() {
-            let word = storage.get(start + index).copied().unwrap_or(0);
-            if word == 0 {
+            let word = storage.get(start + index).copied().unwrap_or(W::ZERO);
+            if word == W::ZERO {
                 return usize::MAX;
             }
             index = index << 6 | word.trailing_zeros() as usize;
@@ -489,12 +490,12 @@ impl Bitmap {
     }
 
     #[inline(always)]
-    fn level<'s>(&self, storage: &'s [u64]) -> &'s [u64] {
+    fn level<'s, W: Word>(&self, storage: &'s [W]) -> &'s [W] {
         &storage[self.at..self.at + self.words]
     }
 
     /// The lowest number of the set that is `from` or more. O(L).
-    pub fn next(&self, storage: &[u64], from: usize) -> Option<usize> {
+    pub fn next<W: Word>(&self, storage: &[W], from: usize) -> Option<usize> {
         // Below the head is nothing, and the head itself may be marked in
         // vain: so level 0 is read where the search starts, marks only after.
         let from = from.max(self.head * 64);
@@ -502,18 +503,19 @@ impl Bitmap {
         if index >= self.words {
             return None;
         }
-        let word = storage[self.at + index] & (u64::MAX << (from % 64));
-        if word != 0 {
+        let word = storage[self.at + index] & (W::MAX << (from % 64));
+        if word != W::ZERO {
             return Some(index * 64 + word.trailing_zeros() as usize);
         }
         for (level, start) in self.upper().enumerate() {
             // The marks after `index`; two shifts since one by 64 is none.
-            let word = storage[start + index / 64] & ((u64::MAX << (index % 64)) << 1);
+            let word = storage[start + index / 64] & ((W::MAX << (index % 64)) << 1);
             index /= 64;
-            if word != 0 {
+            if word != W::ZERO {
                 index = index * 64 + word.trailing_zeros() as usize;
                 index = self.descend(storage, level, index);
-                let word = self.level(storage).get(index).copied().filter(|&word| word != 0)?;
+                let word =
+                    self.level(storage).get(index).copied().filter(|&word| word != W::ZERO)?;
                 return Some(index * 64 + word.trailing_zeros() as usize);
             }
         }
@@ -521,14 +523,18 @@ impl Bitmap {
     }
 
     /// The highest number of the set. O(L).
-    pub fn last(&self, storage: &[u64]) -> Option<usize> {
+    pub fn last<W: Word>(&self, storage: &[W]) -> Option<usize> {
         if self.is_empty(storage) {
             return None;
         }
         // A head marked in vain is below every word that holds a one.
         let mut index = 0;
         for start in self.upper().rev().chain([self.at]) {
-            index = index * 64 + storage.get(start + index)?.checked_ilog2()? as usize;
+            let word = *storage.get(start + index)?;
+            if word == W::ZERO {
+                return None;
+            }
+            index = index * 64 + word.ilog2() as usize;
         }
         Some(index)
     }
@@ -536,9 +542,9 @@ impl Bitmap {
     /// The word `index`, if there is one, between the one before it and the one
     /// after it, which are 0 beyond the ends.
     #[inline(always)]
-    pub(crate) fn around(&self, storage: &[u64], index: usize) -> Option<[u64; 3]> {
+    pub(crate) fn around<W: Word>(&self, storage: &[W], index: usize) -> Option<[W; 3]> {
         let level = &storage[self.at..self.at + self.words];
-        let or_zero = |index: usize| level.get(index).copied().unwrap_or(0);
+        let or_zero = |index: usize| level.get(index).copied().unwrap_or(W::ZERO);
         let word = *level.get(index)?;
         Some([or_zero(index.wrapping_sub(1)), word, or_zero(index + 1)])
     }
@@ -562,9 +568,9 @@ impl Bitmap {
     /// Counts the numbers from `first` on that the set holds without a gap, up
     /// to 64. O(1).
     #[inline(always)]
-    pub(crate) fn ones_from(&self, storage: &[u64], first: usize) -> usize {
+    pub(crate) fn ones_from<W: Word>(&self, storage: &[W], first: usize) -> usize {
         let level = &storage[self.at..self.at + self.words];
-        let or_zero = |index: usize| level.get(index).copied().unwrap_or(0);
+        let or_zero = |index: usize| level.get(index).copied().unwrap_or(W::ZERO);
         let (index, at) = (first / 64, first % 64);
         let ones = or_zero(index) >> at | (or_zero(index + 1) << 1) << (63 - at);
         ones.trailing_ones() as usize
@@ -573,9 +579,9 @@ impl Bitmap {
     /// Counts the numbers below `past` that the set holds without a gap, up to
     /// 64. O(1).
     #[inline(always)]
-    pub(crate) fn ones_before(&self, storage: &[u64], past: usize) -> usize {
+    pub(crate) fn ones_before<W: Word>(&self, storage: &[W], past: usize) -> usize {
         let level = &storage[self.at..self.at + self.words];
-        let or_zero = |index: usize| level.get(index).copied().unwrap_or(0);
+        let or_zero = |index: usize| level.get(index).copied().unwrap_or(W::ZERO);
         // The number below `past` is to be bit 63. Below 0 is a word of zeros.
         let last = past.wrapping_sub(1);
         let (index, at) = (last / 64, last % 64);
@@ -586,7 +592,7 @@ impl Bitmap {
     /// Counts the numbers from `first` on that the set holds without a gap, up
     /// to `limit`. O(limit/64).
     #[inline]
-    pub fn run(&self, storage: &[u64], first: usize, limit: usize) -> usize {
+    pub fn run<W: Word>(&self, storage: &[W], first: usize, limit: usize) -> usize {
         let words = &storage[self.at..self.at + self.words];
         let offset = first % 64;
         let Some(&word) = words.get(first / 64) else {
@@ -607,7 +613,7 @@ impl Bitmap {
 
     /// Returns the start of the run of members that ends below `past`.
     /// O(run/64).
-    pub fn run_start(&self, storage: &[u64], past: usize) -> usize {
+    pub fn run_start<W: Word>(&self, storage: &[W], past: usize) -> usize {
         let mut start = past;
         while start > 0 {
             // Bit 63 is the number below `start`.

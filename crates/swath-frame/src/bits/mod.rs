@@ -3,6 +3,8 @@
 //! each size class of a bank.
 
 pub mod bitmap;
+#[cfg(test)]
+mod proofs;
 pub(crate) mod tree;
 pub(crate) mod words;
 

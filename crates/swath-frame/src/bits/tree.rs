@@ -6,6 +6,8 @@
 //! and order), and what is asked most is whether one is empty: the root says
 //! so, without a count beside it.
 
+use swath_arch::Word;
+
 /// The shape of sets of numbers below a bound, at most 2^18. L, from 1 to 3,
 /// is the number of levels.
 ///
@@ -57,13 +59,13 @@ impl Tree {
 
     /// Adds a number to the set at `at`; whether the set was empty. O(L).
     #[inline]
-    pub(crate) fn insert(&self, s: &mut [u64], at: usize, number: usize) -> bool {
+    pub(crate) fn insert<W: Word>(&self, s: &mut [W], at: usize, number: usize) -> bool {
         let mut index = number;
         for &level in self.levels() {
             let word = &mut s[at + level as usize + (index >> 6)];
             let was = *word;
-            *word = was | 1 << (index & 63);
-            if was != 0 {
+            *word = was | W::from(1) << (index & 63);
+            if was != W::ZERO {
                 return false;
             }
             index >>= 6;
@@ -73,12 +75,12 @@ impl Tree {
 
     /// Removes a number from the set at `at`; whether the set is empty now. O(L).
     #[inline]
-    pub(crate) fn remove(&self, s: &mut [u64], at: usize, number: usize) -> bool {
+    pub(crate) fn remove<W: Word>(&self, s: &mut [W], at: usize, number: usize) -> bool {
         let mut index = number;
         for &level in self.levels() {
             let word = &mut s[at + level as usize + (index >> 6)];
-            *word &= !(1 << (index & 63));
-            if *word != 0 {
+            *word &= !(W::from(1) << (index & 63));
+            if *word != W::ZERO {
                 return false;
             }
             index >>= 6;
@@ -89,7 +91,7 @@ impl Tree {
     /// Removes the lowest number of the set at `at`, which is not empty: the number,
     /// and whether the set is empty now. O(L).
     #[inline(always)]
-    pub(crate) fn pop_first(&self, s: &mut [u64], at: usize) -> (usize, bool) {
+    pub(crate) fn pop_first<W: Word>(&self, s: &mut [W], at: usize) -> (usize, bool) {
         if self.depth != 2 {
             let first = self.first(s, at).unwrap_or_default();
             return (first, self.remove(s, at, first));
@@ -100,30 +102,30 @@ impl Tree {
         let index = above.trailing_zeros() as usize;
         let word = &mut s[at + index];
         let first = index << 6 | word.trailing_zeros() as usize;
-        let rest = *word & word.wrapping_sub(1);
+        let rest = *word & word.wrapping_sub(W::from(1));
         *word = rest;
-        if rest != 0 {
+        if rest != W::ZERO {
             return (first, false);
         }
-        s[root] = above & above.wrapping_sub(1);
-        (first, s[root] == 0)
+        s[root] = above & above.wrapping_sub(W::from(1));
+        (first, s[root] == W::ZERO)
     }
 
     /// Returns true if the set at `at` is empty. O(1).
     #[inline(always)]
-    pub(crate) fn is_empty(&self, s: &[u64], at: usize) -> bool {
-        s[self.root(at)] == 0
+    pub(crate) fn is_empty<W: Word>(&self, s: &[W], at: usize) -> bool {
+        s[self.root(at)] == W::ZERO
     }
 
     /// Returns true if the set at `at` holds a number below the bound. O(1).
     #[inline]
-    pub(crate) fn contains(&self, s: &[u64], at: usize, number: usize) -> bool {
-        s[at + (number >> 6)] >> (number & 63) & 1 == 1
+    pub(crate) fn contains<W: Word>(&self, s: &[W], at: usize, number: usize) -> bool {
+        s[at + (number >> 6)] >> (number & 63) & W::from(1) != W::ZERO
     }
 
     /// The lowest number of the set at `at`. O(L).
     #[inline]
-    pub(crate) fn first(&self, s: &[u64], at: usize) -> Option<usize> {
+    pub(crate) fn first<W: Word>(&self, s: &[W], at: usize) -> Option<usize> {
         if self.is_empty(s, at) {
             return None;
         }
@@ -135,7 +137,7 @@ impl Tree {
     }
 
     /// The highest number of the set at `at`. O(L).
-    pub(crate) fn last(&self, s: &[u64], at: usize) -> Option<usize> {
+    pub(crate) fn last<W: Word>(&self, s: &[W], at: usize) -> Option<usize> {
         if self.is_empty(s, at) {
             return None;
         }

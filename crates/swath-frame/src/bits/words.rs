@@ -1,61 +1,93 @@
-//! Bits of words side by side: set, cleared, tested and found by place and count.
+//! Bits in words: the functions that all bitmaps stand on, over any word, so that they
+//! are proved for all inputs (`bits/proofs.rs`).
+
+use swath_arch::Word;
 
 /// `count` ones, from 1 to 64, in the low bits.
-#[inline]
-pub(crate) const fn ones(count: usize) -> u64 {
-    u64::MAX >> (64 - count)
+#[inline(always)]
+pub(crate) fn ones<W: Word>(count: usize) -> W {
+    W::MAX >> (64 - count)
 }
 
 /// `count` ones, from 1 to 64, from bit `from` of a word on, as far as they
 /// lie in it and in the next.
 #[inline(always)]
-pub(crate) const fn ones_across(count: usize, from: usize) -> [u64; 2] {
-    let ones = ones(count);
+pub(crate) fn ones_across<W: Word>(count: usize, from: usize) -> [W; 2] {
+    let ones = ones::<W>(count);
     [ones << from, (ones >> 1) >> (63 - from)]
+}
+
+/// The bits from which on `count` ones stand in the word, 1 to 64.
+#[inline(always)]
+pub(crate) fn starts_of_run<W: Word>(mut word: W, count: u64) -> W {
+    let mut have = 1;
+    while have < count {
+        let more = if count - have < have { count - have } else { have };
+        word &= word >> more as usize;
+        have += more;
+    }
+    word
+}
+
+/// In the word of a unit, its parent at granularity 1.
+#[inline(always)]
+pub(crate) fn pair<W: Word>(unit: W) -> W {
+    W::from(3).shifted_left(unit & W::from(62))
+}
+
+/// Returns true if a parent seems to be full in a word, of whose parents the first and the
+/// last units are marked.
+#[inline(always)]
+pub(crate) fn has_full<W: Word>(word: W, firsts: W, lasts: W) -> bool {
+    // In the complement a full parent is zeros: less one, they borrow, and
+    // its last bit is set, which is a one of `word` too. If no parent is
+    // full, none borrows from the next, and no last bit is set in both.
+    (!word).wrapping_sub(firsts) & word & lasts != W::ZERO
 }
 
 /// Sets `count` bits, at least one, from bit `first` on.
 #[inline]
-pub(crate) fn set(words: &mut [u64], first: usize, count: usize) {
+pub(crate) fn set<W: Word>(words: &mut [W], first: usize, count: usize) {
     let (low, high) = (first / 64, (first + count - 1) / 64);
     if low == high {
-        words[low] |= ones(count) << (first % 64);
+        words[low] |= ones::<W>(count) << (first % 64);
     } else {
-        words[low] |= u64::MAX << (first % 64);
-        words[low + 1..high].fill(u64::MAX);
-        words[high] |= u64::MAX >> (63 - (first + count - 1) % 64);
+        words[low] |= W::MAX << (first % 64);
+        words[low + 1..high].fill(W::MAX);
+        words[high] |= W::MAX >> (63 - (first + count - 1) % 64);
     }
 }
 
 /// Sets `count` bits, at least one, from bit `first` on, which have all to be clear:
 /// if not, nothing changes.
 #[inline]
-pub(crate) fn set_clear(words: &mut [u64], first: usize, count: usize) -> bool {
+pub(crate) fn set_clear<W: Word>(words: &mut [W], first: usize, count: usize) -> bool {
     let (low, high) = (first / 64, (first + count - 1) / 64);
-    let above = u64::MAX << (first % 64);
-    let below = u64::MAX >> (63 - (first + count - 1) % 64);
+    let above = W::MAX << (first % 64);
+    let below = W::MAX >> (63 - (first + count - 1) % 64);
     if low == high {
         let (word, bits) = (&mut words[low], above & below);
-        let free = *word & bits == 0;
-        *word |= if free { bits } else { 0 };
+        let free = *word & bits == W::ZERO;
+        *word |= if free { bits } else { W::ZERO };
         return free;
     }
     let words = &mut words[low..=high];
     let (chunks, rest) = words.as_chunks_mut::<8>();
-    if above & below == u64::MAX && rest.is_empty() {
-        let is_free = |chunk: &[u64; 8]| chunk.iter().fold(0, |any, word| any | word) == 0;
+    if above & below == W::MAX && rest.is_empty() {
+        let is_free =
+            |chunk: &[W; 8]| chunk.iter().fold(W::ZERO, |any, &word| any | word) == W::ZERO;
         let free = chunks.iter_mut().position(|chunk| {
             let free = is_free(chunk);
             if free {
-                chunk.fill(u64::MAX);
+                chunk.fill(W::MAX);
             }
             !free
         });
-        chunks[..free.unwrap_or(0)].as_flattened_mut().fill(0);
+        chunks[..free.unwrap_or(0)].as_flattened_mut().fill(W::ZERO);
         return free.is_none();
     }
     let ends = words[0] & above | words[high - low] & below;
-    if ends != 0 || words[1..high - low].iter().any(|&word| word != 0) {
+    if ends != W::ZERO || words[1..high - low].iter().any(|&word| word != W::ZERO) {
         return false;
     }
     set(words, first % 64, count);
@@ -64,34 +96,34 @@ pub(crate) fn set_clear(words: &mut [u64], first: usize, count: usize) -> bool {
 
 /// Clears `count` bits, at least one, from bit `first` on.
 #[inline]
-pub(crate) fn clear(words: &mut [u64], first: usize, count: usize) {
+pub(crate) fn clear<W: Word>(words: &mut [W], first: usize, count: usize) {
     let (low, high) = (first / 64, (first + count - 1) / 64);
     if low == high {
-        words[low] &= !(ones(count) << (first % 64));
+        words[low] &= !(ones::<W>(count) << (first % 64));
     } else {
-        words[low] &= !(u64::MAX << (first % 64));
-        words[low + 1..high].fill(0);
-        words[high] &= !(u64::MAX >> (63 - (first + count - 1) % 64));
+        words[low] &= !(W::MAX << (first % 64));
+        words[low + 1..high].fill(W::ZERO);
+        words[high] &= !(W::MAX >> (63 - (first + count - 1) % 64));
     }
 }
 
 /// Returns true if the `count` bits, at least one, from bit `first` on are set.
 #[inline]
-pub(crate) fn all_set(words: &[u64], first: usize, count: usize) -> bool {
+pub(crate) fn all_set<W: Word>(words: &[W], first: usize, count: usize) -> bool {
     let (low, high) = (first / 64, (first + count - 1) / 64);
-    let above = u64::MAX << (first % 64);
-    let below = u64::MAX >> (63 - (first + count - 1) % 64);
+    let above = W::MAX << (first % 64);
+    let below = W::MAX >> (63 - (first + count - 1) % 64);
     if low == high {
-        return !words[low] & above & below == 0;
+        return !words[low] & above & below == W::ZERO;
     }
-    !words[low] & above | !words[high] & below == 0
+    !words[low] & above | !words[high] & below == W::ZERO
         // Some words at once, as that costs no more than one.
-        && words[low + 1..high].chunks(16).all(|some| some.iter().fold(u64::MAX, |all, word| all & word) == u64::MAX)
+        && words[low + 1..high].chunks(16).all(|some| some.iter().fold(W::MAX, |all, &word| all & word) == W::MAX)
 }
 
 /// The first of the `count` bits from bit `first` on that is clear.
 #[inline]
-pub(crate) fn first_clear(words: &[u64], first: usize, count: usize) -> Option<usize> {
+pub(crate) fn first_clear<W: Word>(words: &[W], first: usize, count: usize) -> Option<usize> {
     let mut at = first;
     let past = first + count;
     while at < past {

@@ -8,7 +8,7 @@
 use swath_arch::{Extent, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameFreeError};
-use crate::bits::bitmap::{ones, ones_across};
+use crate::bits::words::{self, ones, ones_across, pair};
 use crate::buddy::rule::Rule;
 use crate::buddy::state::State;
 use crate::hardening::Hardening;
@@ -268,7 +268,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
         if outside || extent.count.wrapping_sub(1) >= 64 - low {
             return self.free_extent(s, extent);
         }
-        let (index, bits) = (index as usize, ones(extent.count as usize) << low);
+        let (index, bits) = (index as usize, ones::<u64>(extent.count as usize) << low);
         if s[index] & bits != bits {
             return self.free_extent(s, extent);
         }
@@ -325,10 +325,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
     /// Returns true if a parent seems to be full in this word of class 0.
     #[inline(always)]
     fn has_full(&self, word: u64) -> bool {
-        // In the complement a full parent is zeros: less one, they borrow, and
-        // its last bit is set, which is a one of `word` too. If no parent is
-        // full, none borrows from the next, and no last bit is set in both.
-        (!word).wrapping_sub(self.parent_firsts) & word & self.parent_lasts != 0
+        words::has_full(word, self.parent_firsts, self.parent_lasts)
     }
 
     /// See [`FrameAllocator::allocate_block`](crate::FrameAllocator::allocate_block).
@@ -404,7 +401,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
             return self.allocate_across(s, at, run, frames_max);
         };
         let count = frames_max.min(node as u64);
-        let bits = ones(count as usize) << low;
+        let bits = ones::<u64>(count as usize) << low;
         if H::CHECKED && s[index] & bits != 0 {
             let frame = class.base + at as u64;
             self.stop_at(s, 0, frame, index);
@@ -485,10 +482,4 @@ impl<R: Rule, H: Hardening> State<R, H> {
         }
         Ok(())
     }
-}
-
-/// In the word of a unit, its parent at granularity 1.
-#[inline(always)]
-fn pair(unit: u64) -> u64 {
-    3 << (unit & 62)
 }

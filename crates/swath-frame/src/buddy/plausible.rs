@@ -10,7 +10,7 @@
 use swath_arch::{Extent, Pfn};
 
 use crate::allocator::FrameFreeError;
-use crate::bits::bitmap::{first_clear, ones};
+use crate::bits::words::{first_clear, ones};
 use crate::buddy::rule::Rule;
 use crate::buddy::state::State;
 use crate::hardening::{Hardening, Table, WordFault};
@@ -217,7 +217,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
                 let is_free =
                     unit >= class.base && class.free.contains(s, (unit - class.base) as usize);
                 if is_free {
-                    of_class |= ones((next - frame) as usize) << (frame - base);
+                    of_class |= ones::<u64>((next - frame) as usize) << (frame - base);
                 }
                 frame = next;
             }

@@ -25,7 +25,7 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::BuildError;
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
-use crate::bits::bitmap::{all_set, clear, first_clear, ones_across, set};
+use crate::bits::words::{all_set, clear, first_clear, ones_across, set};
 use crate::map::MemoryMap;
 
 /// The longest block that has a list, in frames.
@@ -169,7 +169,7 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
         let start = self.storage[self.list(len as usize) + top];
         let at = start - self.base;
         let index = (at >> 6) as usize;
-        let bits = ones_across(len as usize, (at & 63) as usize);
+        let bits = ones_across::<u64>(len as usize, (at & 63) as usize);
         self.storage[index] |= bits[0];
         self.storage[index + 1] |= bits[1];
         self.kept_frames -= len;
@@ -297,7 +297,7 @@ impl<W: DerefMut<Target = [u64]>, A: FrameAllocator> FrameAllocator for QuickFit
         if index >= self.words as u64 - 1 || extent.count.wrapping_sub(1) >= LENGTH_MAX as u64 {
             return self.free_inner(extent);
         }
-        let (index, bits) = (index as usize, ones_across(len, (at & 63) as usize));
+        let (index, bits) = (index as usize, ones_across::<u64>(len, (at & 63) as usize));
         let [low, high] = [self.storage[index], self.storage[index + 1]];
         if low & bits[0] != bits[0] || high & bits[1] != bits[1] {
             return self.free_inner(extent);

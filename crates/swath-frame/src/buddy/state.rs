@@ -11,7 +11,8 @@ use swath_arch::{Extent, Order, Pfn};
 use crate::allocator::BuildError;
 use crate::allocator::{FrameAllocateError, FrameFreeError};
 use crate::areas::Areas;
-use crate::bits::bitmap::{Bitmap, all_set, clear, first_clear, ones, set, set_clear};
+use crate::bits::bitmap::Bitmap;
+use crate::bits::words::{all_set, clear, first_clear, ones, set, set_clear};
 use crate::buddy::class::Class;
 use crate::buddy::config::{BuddyConfig, CLASSES_MAX};
 use crate::buddy::rule::Rule;
@@ -242,7 +243,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
             let class = &mut self.classes[i];
             let at = (low - class.base) as usize;
             let siblings = self.siblings << ((start - class.base) % 64);
-            let added = ones((high - low) as usize) << (at % 64);
+            let added = ones::<u64>((high - low) as usize) << (at % 64);
             let others = siblings & !added;
             let word = class.free.word(s, at / 64);
             let full = word & others == others;
@@ -276,7 +277,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
             return false;
         };
         let (low, high) = ((low - class.base) as usize, (high - class.base) as usize);
-        let added = ones((64 - low % 64).min(high - low)) << (low % 64);
+        let added = ones::<u64>((64 - low % 64).min(high - low)) << (low % 64);
         class.free.word(s, low / 64) | added == u64::MAX
             && class.free.all(s, start as usize, low)
             && class.free.all(s, high, (start + (1 << self.granularity)) as usize)

@@ -7,7 +7,7 @@
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::bits::bitmap;
+use crate::bits::words;
 use crate::map::MemoryMap;
 use crate::reserve::levels::{LEVELS_MAX, ReservationLevels};
 
@@ -133,7 +133,7 @@ impl Slots {
     pub(crate) fn hold(&self, words: &mut [u64], extent: Extent) {
         let (first, count) = self.bits(extent);
         if count > 0 {
-            bitmap::set(&mut words[..self.bits_words], first, count);
+            words::set(&mut words[..self.bits_words], first, count);
         }
     }
 
@@ -148,7 +148,7 @@ impl Slots {
     pub(crate) fn let_go(&self, words: &mut [u64], extent: Extent) {
         let (first, count) = self.bits(extent);
         if count > 0 {
-            bitmap::clear(&mut words[..self.bits_words], first, count);
+            words::clear(&mut words[..self.bits_words], first, count);
         }
     }
 
@@ -160,10 +160,10 @@ impl Slots {
         let count = order.frames();
         let first = (frame & !(count - 1)) - self.bits_base;
         if count <= 64 {
-            let ones = bitmap::ones(count as usize);
+            let ones = words::ones::<u64>(count as usize);
             return words[(first / 64) as usize] >> (first % 64) & ones == ones;
         }
-        bitmap::all_set(&words[..self.bits_words], first as usize, count as usize)
+        words::all_set(&words[..self.bits_words], first as usize, count as usize)
     }
 
     /// Returns true if `frame`, within the span, is held.
@@ -179,7 +179,7 @@ impl Slots {
         if count == 0 {
             return None;
         }
-        let bit = bitmap::first_clear(&words[..self.bits_words], first, count)?;
+        let bit = words::first_clear(&words[..self.bits_words], first, count)?;
         Some(self.bits_base + bit as u64)
     }
 

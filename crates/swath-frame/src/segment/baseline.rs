@@ -22,7 +22,7 @@
 use core::ops::DerefMut;
 
 use crate::allocator::BuildError;
-use crate::bits::bitmap::{all_set, clear, first_clear, set};
+use crate::bits::words::{all_set, clear, first_clear, set};
 use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
 use crate::segment::global_bitmap::{check_size, largest_by_halving, of_units};
 use crate::segment::ledger::Ledger;

@@ -5,7 +5,7 @@
 //! from a part of one, from several, and from the units that are held beside
 //! one without belonging to it.
 
-use crate::bits::bitmap::{all_set, clear, first_clear, set};
+use crate::bits::words::{all_set, clear, first_clear, set};
 use crate::segment::allocator::SegmentFreeError;
 use crate::segment::space::{AreaSpace, Segment};
 

@@ -35,7 +35,7 @@
 //!
 //! Nodes are u32, hence at most [`UNITS_MAX`] units.
 
-use crate::bits::bitmap::{all_set, clear, first_clear, set};
+use crate::bits::words::{all_set, clear, first_clear, set, starts_of_run};
 
 /// Words of the bitmap under a node of level 0, and its log2.
 const LEAF_SHIFT: u32 = 2;
@@ -124,18 +124,6 @@ impl Runs {
         }
         Self { prefix, longest, suffix }
     }
-}
-
-/// The bits from which on `count` ones stand in the word, 1 to 64.
-#[inline(always)]
-const fn starts_of_run(mut word: u64, count: u64) -> u64 {
-    let mut have = 1;
-    while have < count {
-        let more = if count - have < have { count - have } else { have };
-        word &= word >> more;
-        have += more;
-    }
-    word
 }
 
 /// A set of free units with its runs by length, in words of a slice that each

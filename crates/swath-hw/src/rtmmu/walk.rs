@@ -179,7 +179,7 @@ impl RtWalk {
         Ok(PhysAddr::new(frame.address().raw() | self.addr.page_offset()))
     }
 
-    pub(crate) const fn page(&self) -> Vpn {
+    pub(crate) fn page(&self) -> Vpn {
         self.addr.page()
     }
 

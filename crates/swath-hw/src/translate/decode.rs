@@ -118,7 +118,7 @@ const fn remapped(index: u64) -> MemoryKind {
 
 /// {TEX\[0\], C, B}; C and B stand at the same place in all mappings.
 #[inline(always)]
-const fn remap_index(word: u64, tex0: Field) -> u64 {
+fn remap_index(word: u64, tex0: Field) -> u64 {
     tex0.get(word) << 2 | armv7::C.get(word) << 1 | armv7::B.get(word)
 }
 
@@ -167,7 +167,7 @@ fn armv7_second(word: u64) -> Descriptor {
 }
 
 #[inline(always)]
-const fn armv7_page(word: u64, xn: Field, tex0: Field) -> Attributes {
+fn armv7_page(word: u64, xn: Field, tex0: Field) -> Attributes {
     Attributes {
         writable: !is(word, armv7::PAGE_AP2),
         user: is(word, armv7::PAGE_AP1),

@@ -242,7 +242,7 @@ impl Miss {
 
 /// Returns the anchor that may cover `page`, which may be the page itself.
 #[inline]
-pub(crate) const fn anchor_of(regime: &Regime, page: Vpn) -> Option<Vpn> {
+pub(crate) fn anchor_of(regime: &Regime, page: Vpn) -> Option<Vpn> {
     match regime.coalescing {
         Coalescing::Anchor { distance, .. } => Some(page.align_down(distance.k())),
         _ => None,
@@ -287,6 +287,6 @@ pub(crate) fn own(regime: &Regime, page: Vpn, found: &Translation) -> Resolved {
 }
 
 #[inline]
-pub(crate) const fn byte(frame: Pfn, addr: VirtAddr) -> PhysAddr {
+pub(crate) fn byte(frame: Pfn, addr: VirtAddr) -> PhysAddr {
     PhysAddr::new(frame.address().raw() | addr.page_offset())
 }

@@ -54,9 +54,10 @@ impl MemoryAccess {
     /// lies across a boundary (more only beyond 4097 bytes). A TLB is asked
     /// once for each.
     #[inline]
-    pub const fn pages(self) -> PageRange {
+    pub fn pages(self) -> PageRange {
         let first = self.addr.page();
-        let last = VirtAddr::new(self.addr.raw().wrapping_add(self.len_bytes as u64 - 1)).page();
+        let last =
+            VirtAddr::new(self.addr.raw().wrapping_add(u64::from(self.len_bytes) - 1)).page();
         PageRange::new(first, last.raw().wrapping_sub(first.raw()).wrapping_add(1))
     }
 }

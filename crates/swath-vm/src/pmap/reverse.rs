@@ -123,7 +123,7 @@ pub struct ReverseMap<W> {
 }
 
 /// Returns the heads of one class: a head per aligned group.
-const fn heads(frames: Extent, order: Order) -> u64 {
+fn heads(frames: Extent, order: Order) -> u64 {
     if frames.is_empty() {
         return 0;
     }

@@ -17,40 +17,40 @@
 //! is empty when it is invalid, whatever else it says.
 
 use swath_arch::formats::{armv7, armv8, x86_64};
-use swath_arch::{Attributes, Format, MemoryKind, Order, Pfn, PhysAddr};
+use swath_arch::{Attributes, Format, MemoryKind, Order, Pfn, PhysAddr, Word};
 
 /// A shareability of ARMv8 that marks a foreign frame: outer shareable.
 const SH_OUTER: u64 = 0b10;
 
 /// The meaning of one descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Entry {
+pub(crate) enum Entry<W = u64> {
     /// Nothing.
     Empty,
     /// The next table is here.
-    Table(PhysAddr),
+    Table(PhysAddr<W>),
     /// It maps a page, alone or as one of 16 alike.
-    Leaf(Leaf),
+    Leaf(Leaf<W>),
 }
 
 /// The kind of one descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum Kind<W = u64> {
     /// Nothing.
     Empty,
     /// A link to the table here.
-    Table(PhysAddr),
+    Table(PhysAddr<W>),
     /// A page of this order, alone or as one of 16 alike.
     Leaf(Order),
 }
 
 /// The meaning of a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Leaf {
+pub(crate) struct Leaf<W = u64> {
     /// The size of the page.
     pub(crate) order: Order,
     /// The first frame of the page.
-    pub(crate) frame: Pfn,
+    pub(crate) frame: Pfn<W>,
     /// Its permissions and kind of memory.
     pub(crate) attributes: Attributes,
     /// True if the space allocated the frames itself.
@@ -59,16 +59,16 @@ pub(crate) struct Leaf {
 
 /// Returns true if the hardware would look at the entry at all.
 #[inline(always)]
-pub(crate) const fn in_use(format: Format, word: u64) -> bool {
+pub(crate) fn in_use<W: Word>(format: Format, word: W) -> bool {
     match format {
-        Format::ArmV7 => armv7::TYPE.get(word) != armv7::TYPE_INVALID,
-        Format::ArmV8 => armv8::VALID.get(word) != 0,
-        Format::X86_64 => x86_64::P.get(word) != 0,
+        Format::ArmV7 => !armv7::TYPE.is(word, armv7::TYPE_INVALID),
+        Format::ArmV8 => !armv8::VALID.is(word, 0),
+        Format::X86_64 => !x86_64::P.is(word, 0),
     }
 }
 
 /// Returns the descriptor of a table. In x86-64 the leaves alone restrict access.
-pub(crate) const fn table(format: Format, at: PhysAddr) -> u64 {
+pub(crate) fn table<W: Word>(format: Format, at: PhysAddr<W>) -> W {
     match format {
         Format::ArmV7 => armv7::TYPE.set(at.raw(), armv7::TYPE_TABLE),
         Format::ArmV8 => armv8::TABLE_OR_PAGE.set(armv8::VALID.set(at.raw(), 1), 1),
@@ -78,7 +78,7 @@ pub(crate) const fn table(format: Format, at: PhysAddr) -> u64 {
 
 /// Returns the descriptor at `level` of a page of 2^`order` frames whose first is
 /// `frame`. For a base page it is the descriptor of frame 0 plus the address.
-pub(crate) fn leaf(format: Format, level: usize, leaf: Leaf) -> u64 {
+pub(crate) fn leaf<W: Word>(format: Format, level: usize, leaf: Leaf<W>) -> W {
     match format {
         Format::ArmV7 => armv7_leaf(level, leaf),
         Format::ArmV8 => armv8_leaf(level, leaf),
@@ -96,7 +96,7 @@ pub(crate) const fn copy_stride_bytes(format: Format, order_of_entry: Order) -> 
 }
 
 /// Decodes the word at `level`.
-pub(crate) fn decode(format: Format, level: usize, word: u64) -> Entry {
+pub(crate) fn decode<W: Word>(format: Format, level: usize, word: W) -> Entry<W> {
     match kind(format, level, word) {
         Kind::Empty => Entry::Empty,
         Kind::Table(table) => Entry::Table(table),
@@ -115,27 +115,27 @@ pub(crate) fn decode(format: Format, level: usize, word: u64) -> Entry {
 
 /// Returns the kind of the word at `level`, which is all that a walk needs.
 #[inline]
-pub(crate) const fn kind(format: Format, level: usize, word: u64) -> Kind {
+pub(crate) fn kind<W: Word>(format: Format, level: usize, word: W) -> Kind<W> {
     if !in_use(format, word) {
         return Kind::Empty;
     }
     match format {
         Format::ArmV7 if level == 0 => {
-            if armv7::TYPE.get(word) == armv7::TYPE_TABLE {
-                return Kind::Table(PhysAddr::new(word & armv7::TABLE_BASE.mask()));
+            if armv7::TYPE.is(word, armv7::TYPE_TABLE) {
+                return Kind::Table(PhysAddr::of(word & W::from(armv7::TABLE_BASE.mask())));
             }
-            let supersection = armv7::SUPERSECTION.get(word) == 1;
+            let supersection = armv7::SUPERSECTION.is(word, 1);
             Kind::Leaf(if supersection { Order::known(12) } else { Order::known(8) })
         }
         Format::ArmV7 => {
-            let small = armv7::SMALL.get(word) == 1;
+            let small = armv7::SMALL.is(word, 1);
             Kind::Leaf(if small { Order::BASE } else { Order::known(4) })
         }
         Format::ArmV8 => {
-            if level < 3 && armv8::TABLE_OR_PAGE.get(word) == 1 {
-                return Kind::Table(PhysAddr::new(word & armv8::BASE.mask()));
+            if level < 3 && armv8::TABLE_OR_PAGE.is(word, 1) {
+                return Kind::Table(PhysAddr::of(word & W::from(armv8::BASE.mask())));
             }
-            let joined = armv8::CONTIGUOUS.get(word) == 1;
+            let joined = armv8::CONTIGUOUS.is(word, 1);
             Kind::Leaf(match (level, joined) {
                 (3, false) => Order::BASE,
                 (3, true) => Order::known(4),
@@ -144,8 +144,8 @@ pub(crate) const fn kind(format: Format, level: usize, word: u64) -> Kind {
             })
         }
         Format::X86_64 => {
-            if level < 3 && x86_64::PS.get(word) == 0 {
-                return Kind::Table(PhysAddr::new(word & x86_64::BASE.mask()));
+            if level < 3 && x86_64::PS.is(word, 0) {
+                return Kind::Table(PhysAddr::of(word & W::from(x86_64::BASE.mask())));
             }
             Kind::Leaf(entry_order_of_nine_bits(level))
         }
@@ -154,66 +154,66 @@ pub(crate) const fn kind(format: Format, level: usize, word: u64) -> Kind {
 
 /// Returns the first frame of the page of 2^`order` frames that the leaf maps.
 #[inline]
-pub(crate) const fn frame(format: Format, order: Order, word: u64) -> Pfn {
+pub(crate) fn frame<W: Word>(format: Format, order: Order, word: W) -> Pfn<W> {
     let address = match format {
         Format::ArmV7 if order.k() == 12 => {
             armv7::SUPERSECTION_BASE_35_32.get(word) << 32
                 | armv7::SUPERSECTION_BASE_39_36.get(word) << 36
-                | word & armv7::SUPERSECTION_BASE.mask()
+                | word & W::from(armv7::SUPERSECTION_BASE.mask())
         }
-        Format::ArmV7 => word & armv7::SMALL_BASE.mask(),
-        Format::ArmV8 => word & armv8::BASE.mask(),
-        Format::X86_64 => word & x86_64::BASE.mask(),
+        Format::ArmV7 => word & W::from(armv7::SMALL_BASE.mask()),
+        Format::ArmV8 => word & W::from(armv8::BASE.mask()),
+        Format::X86_64 => word & W::from(x86_64::BASE.mask()),
     };
-    Pfn::new(address >> swath_arch::BASE_PAGE_SHIFT & !(order.frames() - 1))
+    PhysAddr::of(address).frame().align_down(order.k())
 }
 
 /// Returns true if the space allocated the leaf's frames itself.
 #[inline]
-pub(crate) const fn owned(format: Format, level: usize, word: u64) -> bool {
+pub(crate) fn owned<W: Word>(format: Format, level: usize, word: W) -> bool {
     match (format, level) {
-        (Format::ArmV7, 0) => armv7::SECTION_S.get(word) == 1,
-        (Format::ArmV7, _) => armv7::PAGE_S.get(word) == 1,
-        (Format::ArmV8, _) => armv8::SH.get(word) == armv8::SH_INNER,
-        (Format::X86_64, 3) => x86_64::PAT.get(word) == 0,
-        (Format::X86_64, _) => x86_64::LARGE_PAT.get(word) == 0,
+        (Format::ArmV7, 0) => armv7::SECTION_S.is(word, 1),
+        (Format::ArmV7, _) => armv7::PAGE_S.is(word, 1),
+        (Format::ArmV8, _) => armv8::SH.is(word, armv8::SH_INNER),
+        (Format::X86_64, 3) => x86_64::PAT.is(word, 0),
+        (Format::X86_64, _) => x86_64::LARGE_PAT.is(word, 0),
     }
 }
 
 /// Makes a leaf invalid, keeping all that [`resume`] needs.
-pub(crate) const fn suspend(format: Format, level: usize, word: u64) -> u64 {
+pub(crate) fn suspend<W: Word>(format: Format, level: usize, word: W) -> W {
     match format {
         // TEX[0], C and B say one of two things, so C and B are spare: C tells
         // a large page from a small one and B keeps the small page's XN.
         Format::ArmV7 if level == 1 => {
             let small = armv7::SMALL.get(word);
             let xn = small & armv7::SMALL_XN.get(word);
-            armv7::B.set(armv7::C.set(armv7::TYPE.set(word, 0), 1 - small), xn)
+            armv7::B.put(armv7::C.put(armv7::TYPE.set(word, 0), small ^ W::from(1)), xn)
         }
         Format::ArmV7 => armv7::TYPE.set(word, armv7::TYPE_INVALID),
         Format::ArmV8 => armv8::VALID.set(word, 0),
         // The address is inverted: a processor with the L1 terminal fault
         // would go on speculating with it otherwise.
-        Format::X86_64 => x86_64::P.set(word, 0) ^ x86_64::BASE.mask(),
+        Format::X86_64 => x86_64::P.set(word, 0) ^ W::from(x86_64::BASE.mask()),
     }
 }
 
 /// Makes a leaf valid again that was suspended.
-pub(crate) const fn resume(format: Format, level: usize, word: u64) -> u64 {
+pub(crate) fn resume<W: Word>(format: Format, level: usize, word: W) -> W {
     match format {
         Format::ArmV7 if level == 1 => {
-            let large = armv7::C.get(word) == 1;
+            let large = armv7::C.is(word, 1);
             let (tex0, kind) = if large {
-                (armv7::LARGE_TEX0.get(word), armv7::TYPE_LARGE)
+                (armv7::LARGE_TEX0.get(word), W::from(armv7::TYPE_LARGE))
             } else {
-                (armv7::SMALL_TEX0.get(word), 0b10 | armv7::B.get(word))
+                (armv7::SMALL_TEX0.get(word), W::from(0b10) | armv7::B.get(word))
             };
-            let cacheable = 1 - tex0;
-            armv7::TYPE.set(armv7::C.set(armv7::B.set(word, cacheable), cacheable), kind)
+            let cacheable = tex0 ^ W::from(1);
+            armv7::TYPE.put(armv7::C.put(armv7::B.put(word, cacheable), cacheable), kind)
         }
         Format::ArmV7 => armv7::TYPE.set(word, armv7::TYPE_SECTION),
         Format::ArmV8 => armv8::VALID.set(word, 1),
-        Format::X86_64 => x86_64::P.set(word, 1) ^ x86_64::BASE.mask(),
+        Format::X86_64 => x86_64::P.set(word, 1) ^ W::from(x86_64::BASE.mask()),
     }
 }
 
@@ -225,21 +225,21 @@ const fn remap(memory: MemoryKind) -> u64 {
     }
 }
 
-fn armv7_leaf(level: usize, leaf: Leaf) -> u64 {
+fn armv7_leaf<W: Word>(level: usize, leaf: Leaf<W>) -> W {
     let Leaf { order, frame, attributes: a, owned } = leaf;
     let pa = frame.address().raw();
     let tex_c_b = remap(a.memory);
-    let mut word = armv7::C.set(armv7::B.set(0, tex_c_b), tex_c_b >> 1);
+    let mut word = armv7::C.set(armv7::B.set(W::ZERO, tex_c_b), tex_c_b >> 1);
     let tex0 = tex_c_b >> 2;
     if level == 0 {
         word = armv7::TYPE.set(word, armv7::TYPE_SECTION);
         if order == Order::known(12) {
             word = armv7::SUPERSECTION.set(word, 1);
-            word = armv7::SUPERSECTION_BASE.set(word, pa >> 24);
-            word = armv7::SUPERSECTION_BASE_35_32.set(word, pa >> 32);
-            word = armv7::SUPERSECTION_BASE_39_36.set(word, pa >> 36);
+            word = armv7::SUPERSECTION_BASE.put(word, pa >> 24);
+            word = armv7::SUPERSECTION_BASE_35_32.put(word, pa >> 32);
+            word = armv7::SUPERSECTION_BASE_39_36.put(word, pa >> 36);
         } else {
-            word = armv7::SECTION_BASE.set(word, pa >> 20);
+            word = armv7::SECTION_BASE.put(word, pa >> 20);
         }
         word = armv7::SECTION_NG.set(word, u64::from(!a.global));
         word = armv7::SECTION_S.set(word, u64::from(owned));
@@ -258,35 +258,35 @@ fn armv7_leaf(level: usize, leaf: Leaf) -> u64 {
         word = armv7::SMALL.set(word, 1);
         word = armv7::SMALL_XN.set(word, u64::from(!a.executable));
         word = armv7::SMALL_TEX0.set(word, tex0);
-        armv7::SMALL_BASE.set(word, pa >> 12)
+        armv7::SMALL_BASE.put(word, pa >> 12)
     } else {
         word = armv7::TYPE.set(word, armv7::TYPE_LARGE);
         word = armv7::LARGE_XN.set(word, u64::from(!a.executable));
         word = armv7::LARGE_TEX0.set(word, tex0);
-        armv7::LARGE_BASE.set(word, pa >> 16)
+        armv7::LARGE_BASE.put(word, pa >> 16)
     }
 }
 
-fn armv7_attributes(level: usize, order: Order, word: u64) -> Attributes {
+fn armv7_attributes<W: Word>(level: usize, order: Order, word: W) -> Attributes {
     // B and C say the same in both kinds of memory.
-    let memory = if armv7::C.get(word) == 1 { MemoryKind::Normal } else { MemoryKind::Device };
+    let memory = if armv7::C.is(word, 1) { MemoryKind::Normal } else { MemoryKind::Device };
     if level == 0 {
         return Attributes {
-            writable: armv7::SECTION_AP2.get(word) == 0,
-            user: armv7::SECTION_AP1.get(word) == 1,
-            executable: armv7::SECTION_XN.get(word) == 0,
-            global: armv7::SECTION_NG.get(word) == 0,
-            accessed: armv7::SECTION_AF.get(word) == 1,
+            writable: armv7::SECTION_AP2.is(word, 0),
+            user: armv7::SECTION_AP1.is(word, 1),
+            executable: armv7::SECTION_XN.is(word, 0),
+            global: armv7::SECTION_NG.is(word, 0),
+            accessed: armv7::SECTION_AF.is(word, 1),
             memory,
         };
     }
     let xn = if order == Order::BASE { armv7::SMALL_XN } else { armv7::LARGE_XN };
     Attributes {
-        writable: armv7::PAGE_AP2.get(word) == 0,
-        user: armv7::PAGE_AP1.get(word) == 1,
-        executable: xn.get(word) == 0,
-        global: armv7::PAGE_NG.get(word) == 0,
-        accessed: armv7::PAGE_AF.get(word) == 1,
+        writable: armv7::PAGE_AP2.is(word, 0),
+        user: armv7::PAGE_AP1.is(word, 1),
+        executable: xn.is(word, 0),
+        global: armv7::PAGE_NG.is(word, 0),
+        accessed: armv7::PAGE_AF.is(word, 1),
         memory,
     }
 }
@@ -302,11 +302,11 @@ const fn entry_order_of_nine_bits(level: usize) -> Order {
     }
 }
 
-fn armv8_leaf(level: usize, leaf: Leaf) -> u64 {
+fn armv8_leaf<W: Word>(level: usize, leaf: Leaf<W>) -> W {
     let Leaf { order, frame, attributes: a, owned } = leaf;
-    let mut word = armv8::VALID.set(0, 1);
+    let mut word = armv8::VALID.set(W::ZERO, 1);
     word = armv8::TABLE_OR_PAGE.set(word, u64::from(level == 3));
-    word = armv8::BASE.set(word, frame.raw());
+    word = armv8::BASE.put(word, frame.raw());
     let attr = match a.memory {
         MemoryKind::Normal => armv8::ATTR_NORMAL,
         MemoryKind::Device => armv8::ATTR_DEVICE,
@@ -322,24 +322,25 @@ fn armv8_leaf(level: usize, leaf: Leaf) -> u64 {
     armv8::CONTIGUOUS.set(word, u64::from(order != entry_order_of_nine_bits(level)))
 }
 
-fn armv8_attributes(word: u64) -> Attributes {
+fn armv8_attributes<W: Word>(word: W) -> Attributes {
     Attributes {
-        writable: armv8::AP2.get(word) == 0,
-        user: armv8::AP1.get(word) == 1,
-        executable: armv8::UXN.get(word) == 0,
-        global: armv8::NG.get(word) == 0,
-        accessed: armv8::AF.get(word) == 1,
-        memory: match armv8::ATTR_INDEX.get(word) {
-            armv8::ATTR_NORMAL => MemoryKind::Normal,
-            _ => MemoryKind::Device,
+        writable: armv8::AP2.is(word, 0),
+        user: armv8::AP1.is(word, 1),
+        executable: armv8::UXN.is(word, 0),
+        global: armv8::NG.is(word, 0),
+        accessed: armv8::AF.is(word, 1),
+        memory: if armv8::ATTR_INDEX.is(word, armv8::ATTR_NORMAL) {
+            MemoryKind::Normal
+        } else {
+            MemoryKind::Device
         },
     }
 }
 
-fn x86_64_leaf(level: usize, leaf: Leaf) -> u64 {
+fn x86_64_leaf<W: Word>(level: usize, leaf: Leaf<W>) -> W {
     let Leaf { frame, attributes: a, owned, .. } = leaf;
-    let mut word = x86_64::P.set(0, 1);
-    word = x86_64::BASE.set(word, frame.raw());
+    let mut word = x86_64::P.set(W::ZERO, 1);
+    word = x86_64::BASE.put(word, frame.raw());
     word = x86_64::RW.set(word, u64::from(a.writable));
     word = x86_64::US.set(word, u64::from(a.user));
     word = x86_64::XD.set(word, u64::from(!a.executable));
@@ -355,14 +356,14 @@ fn x86_64_leaf(level: usize, leaf: Leaf) -> u64 {
     }
 }
 
-fn x86_64_attributes(word: u64) -> Attributes {
-    let device = x86_64::PCD.get(word) == 1;
+fn x86_64_attributes<W: Word>(word: W) -> Attributes {
+    let device = x86_64::PCD.is(word, 1);
     Attributes {
-        writable: x86_64::RW.get(word) == 1,
-        user: x86_64::US.get(word) == 1,
-        executable: x86_64::XD.get(word) == 0,
-        global: x86_64::G.get(word) == 1,
-        accessed: x86_64::A.get(word) == 1,
+        writable: x86_64::RW.is(word, 1),
+        user: x86_64::US.is(word, 1),
+        executable: x86_64::XD.is(word, 0),
+        global: x86_64::G.is(word, 1),
+        accessed: x86_64::A.is(word, 1),
         memory: if device { MemoryKind::Device } else { MemoryKind::Normal },
     }
 }

@@ -16,6 +16,8 @@ pub mod flush;
 pub mod inspect;
 pub mod map;
 pub(crate) mod parts;
+#[cfg(test)]
+mod proofs;
 pub mod protect;
 pub mod sizes;
 pub mod space;

@@ -90,7 +90,7 @@ impl<M: PhysMemory> View<'_, M> {
     }
 
     /// Returns the entry of its table at `level` that belongs to the page.
-    pub(crate) const fn index(self, level: usize, page: Vpn) -> u64 {
+    pub(crate) fn index(self, level: usize, page: Vpn) -> u64 {
         self.regime.format.levels()[level].index.get(page.address().raw())
     }
 

@@ -50,6 +50,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("swath-malloc", &["swath-cmt"]),
+    ("swath-prove", &["swath-arch"]),
     (
         BENCH,
         &[

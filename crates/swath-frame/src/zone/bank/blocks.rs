@@ -26,8 +26,8 @@
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::bits::bitmap::{ones, set};
 use crate::bits::tree::Tree;
+use crate::bits::words::{ones, set};
 use crate::map::MemoryMap;
 use crate::zone::bank::open::{Open, Released, Taken};
 use crate::zone::bank::ranges::{BANKS_MAX, BLOCK_ORDER_MAX, BankLayout, BankLayoutError};
@@ -503,7 +503,7 @@ impl BankBlocks {
     fn allocate_in_word(&self, s: &mut [u64], bank: usize, unit: usize, order: u32) -> usize {
         let at = self.words_of(bank) + unit;
         let (first, from, is_last) = self.smallest(s[at], order).unwrap_or_default();
-        let now = s[at] & !(ones(1 << order) << first);
+        let now = s[at] & !(ones::<u64>(1 << order) << first);
         s[at] = now;
         if is_last {
             self.reclass(s, bank, unit, from, order, now);
@@ -538,7 +538,7 @@ impl BankBlocks {
         }
         let at = self.words_of(bank);
         if order < 6 {
-            s[at + unit] = !ones(1 << order);
+            s[at + unit] = !ones::<u64>(1 << order);
             self.enter(s, bank, 5, unit);
             return unit * 64;
         }
@@ -577,7 +577,7 @@ impl BankBlocks {
         order: u32,
     ) -> Option<Released> {
         let (word, first) = (self.words_of(bank) + at / 64, at as u32 % 64);
-        let mask = ones(1 << order) << first;
+        let mask = ones::<u64>(1 << order) << first;
         let was = s[word];
         if was & mask != 0 || s[word + self.frame_words] & mask != mask {
             return None;

@@ -8,6 +8,7 @@ use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameFreeError;
 use crate::bits::tree::Tree;
+use crate::bits::words::ones;
 use crate::zone::allocator::IsolateError;
 use crate::zone::bank::blocks::{BankBlocks, paired, units};
 
@@ -126,7 +127,7 @@ impl BankBlocks {
                     Pfn::new(first + unit as u64 * 64 + u64::from(start)),
                     1 << order,
                 ));
-                rest &= !(crate::bits::bitmap::ones(1 << order) << start);
+                rest &= !(ones::<u64>(1 << order) << start);
             }
             unit += 1;
         }

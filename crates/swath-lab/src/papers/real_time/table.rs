@@ -110,7 +110,7 @@ impl<M: PhysMemory> DirectTable<M> {
     /// [`TableError`] beyond the table.
     pub fn translate(&self, page: Vpn) -> Result<Option<Pfn>, TableError> {
         let word = self.memory.read_u32(self.word(page)?)?;
-        Ok((word & RIGHTS != 0).then(|| Pfn::new(validity::FRAME.get(word.into()))))
+        Ok((word & RIGHTS != 0).then(|| Pfn::new(validity::FRAME.get(u64::from(word)))))
     }
 
     /// Gives a page a frame: what the handler of a page fault does. O(1).
@@ -128,7 +128,7 @@ impl<M: PhysMemory> DirectTable<M> {
             return Err(TableError::OutOfFrames);
         }
         let frame = self.frames.start.raw() + u64::from(index);
-        self.memory.write_u32(at, validity::FRAME.set(RIGHTS.into(), frame) as u32)?;
+        self.memory.write_u32(at, validity::FRAME.set(u64::from(RIGHTS), frame) as u32)?;
         if self.head == NONE {
             self.fresh += 1;
         } else {
@@ -156,7 +156,7 @@ impl<M: PhysMemory> DirectTable<M> {
                 continue;
             }
             self.memory.write_u32(at, 0)?;
-            let index = (validity::FRAME.get(word.into()) - self.frames.start.raw()) as u32;
+            let index = (validity::FRAME.get(u64::from(word)) - self.frames.start.raw()) as u32;
             self.links[index as usize] = self.head;
             self.head = index;
             self.link_words += 1;

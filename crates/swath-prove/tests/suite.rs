@@ -1,0 +1,5 @@
+//! The proofs of `swath-arch`.
+
+mod fields;
+mod numbers;
+mod ranges;
