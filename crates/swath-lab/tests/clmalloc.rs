@@ -236,7 +236,7 @@ fn a_wrong_plan_names_the_key_or_the_line() {
         ("cl-availability", "count = 12", "count = 9", "value 6 stands twice"),
         ("cl-availability", "[1, 2, 3,", "[2, 1, 3,", "sizes_mib"),
         ("cl-availability", "60, 64]", "60, 257]", "sizes_mib"),
-        ("cl-order", "[8, 24, 8, 24]", "[8, 24, 8, 8]", "orders.0.requests_mib"),
+        ("cl-order", "[8, 24, 8, 24]", "[8, 24, 8, 8]", "orders.1.requests_mib"),
         ("cl-order", "4(b)", "4(a)", "orders.1.name"),
         ("cl-order", "[72, 16]]", "[72, 16], [80, 8]]", "machine.areas_mib"),
         ("cl-latency", "request_mib = 20", "request_mib = 300", "request_mib"),
