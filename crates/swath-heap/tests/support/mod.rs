@@ -31,7 +31,7 @@ impl Memory {
     }
 
     pub(crate) fn start(&mut self) -> NonNull<u8> {
-        NonNull::from(&mut self.words[0]).cast()
+        NonNull::new(self.words.as_mut_ptr()).expect("a vector's start").cast()
     }
 }
 
