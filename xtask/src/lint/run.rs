@@ -84,22 +84,32 @@ fn oldest_toolchain(shell: &Shell, metadata: &Metadata) -> Result<String> {
         return Ok(String::new());
     };
     let toolchains = cmd!(shell, "rustup toolchain list").quiet().ignore_stderr().read();
-    let wanted = version.to_string();
-    let is_installed =
-        toolchains.is_ok_and(|list| list.lines().any(|line| line.starts_with(&wanted)));
-    if !is_installed {
+    let wanted = format!("{}.{}", version.major, version.minor);
+    let installed = toolchains.unwrap_or_default();
+    let Some(toolchain) = toolchain_of(&installed, &wanted) else {
         eprintln!("warning: Rust {wanted} is not installed and was not tried");
         return Ok(format!("; not tried with Rust {wanted}, which is not installed"));
-    }
+    };
     let newer: Vec<String> = packages
         .iter()
         .filter(|package| package.rust_version.as_ref() != Some(version))
         .flat_map(|package| ["--exclude".to_owned(), package.name.to_string()])
         .collect();
     let target = metadata.target_directory.join("oldest");
-    cmd!(shell, "rustup run {wanted} cargo check --workspace {newer...} --target-dir {target}")
+    cmd!(shell, "rustup run {toolchain} cargo check --workspace {newer...} --target-dir {target}")
         .run()?;
     Ok(format!(", Rust {wanted}"))
+}
+
+/// The toolchain of a release such as 1.89 in the lines of `rustup toolchain list`: it is named
+/// `1.89-HOST` or `1.89.0-HOST`, as it was asked for.
+fn toolchain_of<'l>(list: &'l str, release: &str) -> Option<&'l str> {
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
+    let mut names = names.filter(|name| {
+        let rest = name.strip_prefix(release);
+        rest.is_some_and(|rest| rest.starts_with(['-', '.']))
+    });
+    names.next()
 }
 
 /// Checks the rules alone, which takes a second; says what was checked.
@@ -143,6 +153,14 @@ fn subcommands(shell: &Shell) -> Result<String> {
 #[cfg(test)]
 mod unit {
     use super::*;
+
+    #[test]
+    fn a_release_is_found_by_either_name() {
+        let list = "stable-host (active, default)\n1.8-host\n1.890-host\n1.89-host\n1.88.0-host\n";
+        assert_eq!(toolchain_of(list, "1.89"), Some("1.89-host"));
+        assert_eq!(toolchain_of(list, "1.88"), Some("1.88.0-host"));
+        assert_eq!(toolchain_of(list, "1.87"), None);
+    }
 
     #[test]
     fn the_workspace_itself_is_read() {
