@@ -5,22 +5,12 @@ use swath_lab::source::real::RealInput;
 use swath_lab::study::claim::{Claim, Verdict};
 use swath_lab::study::kind::ReadyStudy;
 use swath_lab::study::registry;
-use swath_lab::study::run::{Outcome, Run, Watch};
+use swath_lab::study::run::{Outcome, Run, Unwatched};
 use toml::{Table, Value};
-
-struct Silent;
-
-impl Watch for Silent {
-    fn begin(&self, _: &str, _: u64) {}
-    fn point(&self) {}
-    fn cancelled(&self) -> bool {
-        false
-    }
-}
 
 /// Calls `visit` with a quick or full run without real input.
 fn with_run<T>(quick: bool, visit: impl FnOnce(&Run<'_>) -> T) -> T {
-    visit(&Run { quick, real: &RealInput::default(), watch: &Silent, journal: None })
+    visit(&Run { quick, real: &RealInput::default(), watch: &Unwatched, journal: None })
 }
 
 /// The text of a built-in plan.

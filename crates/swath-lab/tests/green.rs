@@ -6,20 +6,10 @@ use swath_lab::source::real::RealInput;
 use swath_lab::study::kind::ReadyStudy;
 use swath_lab::study::registry::parse;
 use swath_lab::study::results::Verdict;
-use swath_lab::study::run::{Run, Watch};
-
-struct Quiet;
-
-impl Watch for Quiet {
-    fn begin(&self, _: &str, _: u64) {}
-    fn point(&self) {}
-    fn cancelled(&self) -> bool {
-        false
-    }
-}
+use swath_lab::study::run::{Run, Unwatched};
 
 fn quick<R>(of: impl FnOnce(&Run<'_>) -> R) -> R {
-    of(&Run { quick: true, real: &RealInput::default(), watch: &Quiet, journal: None })
+    of(&Run { quick: true, real: &RealInput::default(), watch: &Unwatched, journal: None })
 }
 
 fn text(kind: &str) -> &'static str {

@@ -14,22 +14,12 @@ use swath_arch::testing::Random;
 use swath_lab::source::real::RealInput;
 use swath_lab::study::journal::Journal;
 use swath_lab::study::plan::Head;
-use swath_lab::study::run::{Run, Watch};
+use swath_lab::study::run::{Run, Unwatched};
 
 const POINTS: u32 = 300;
 const THREADS: usize = 2;
 /// The room of the child, which is this test.
 const ROOM: &str = "SWATH_TEST_JOURNAL_ROOM";
-
-struct Nobody;
-
-impl Watch for Nobody {
-    fn begin(&self, _: &str, _: u64) {}
-    fn point(&self) {}
-    fn cancelled(&self) -> bool {
-        false
-    }
-}
 
 /// The result of a point: numbers of which some are none.
 fn work(point: u32) -> Vec<f64> {
@@ -50,7 +40,7 @@ fn child() {
     let witness = Mutex::new(witness);
     let (journal, _) = Journal::open(&room.join("journal"), "key").unwrap();
     let real = RealInput::default();
-    let run = Run { quick: true, real: &real, watch: &Nobody, journal: Some(&journal) };
+    let run = Run { quick: true, real: &real, watch: &Unwatched, journal: Some(&journal) };
     let text = |word: &str| word.to_owned();
     let about =
         Head { study: text("a"), kind: text("b"), title: text("c"), seed: 1, purpose: text("d") };

@@ -13,22 +13,12 @@ use swath_lab::study::claim::{Claim, Tally, Verdict};
 use swath_lab::study::grid::{Grid, metrics};
 use swath_lab::study::kind::{ReadyStudy, Study};
 use swath_lab::study::registry;
-use swath_lab::study::run::{Run, Watch};
+use swath_lab::study::run::{Run, Unwatched};
 use toml::{Table, Value};
-
-struct Silent;
-
-impl Watch for Silent {
-    fn begin(&self, _: &str, _: u64) {}
-    fn point(&self) {}
-    fn cancelled(&self) -> bool {
-        false
-    }
-}
 
 /// Hands `visit` a quick or full run without real input.
 fn with_run<T>(quick: bool, visit: impl FnOnce(&Run<'_>) -> T) -> T {
-    visit(&Run { quick, real: &RealInput::default(), watch: &Silent, journal: None })
+    visit(&Run { quick, real: &RealInput::default(), watch: &Unwatched, journal: None })
 }
 
 /// The text of a built-in plan.

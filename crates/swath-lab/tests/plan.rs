@@ -14,21 +14,11 @@ use swath_lab::study::paper::Entry;
 use swath_lab::study::plan::Head;
 use swath_lab::study::registry;
 use swath_lab::study::results::{Figure, FigureKind, Series};
-use swath_lab::study::run::{Outcome, Run, StudyError, Watch};
-
-struct Nobody;
-
-impl Watch for Nobody {
-    fn begin(&self, _: &str, _: u64) {}
-    fn point(&self) {}
-    fn cancelled(&self) -> bool {
-        false
-    }
-}
+use swath_lab::study::run::{Outcome, Run, StudyError, Unwatched};
 
 fn run_with<T>(quick: bool, does: impl FnOnce(&Run<'_>) -> T) -> T {
     let real = RealInput::default();
-    does(&Run { quick, real: &real, watch: &Nobody, journal: None })
+    does(&Run { quick, real: &real, watch: &Unwatched, journal: None })
 }
 
 #[test]

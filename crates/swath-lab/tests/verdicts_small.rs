@@ -5,17 +5,7 @@ use swath_lab::source::real::RealInput;
 use swath_lab::study::claim::{Claim, Verdict};
 use swath_lab::study::paper::Paper;
 use swath_lab::study::registry::parse;
-use swath_lab::study::run::{Outcome, Run, Watch};
-
-struct Silent;
-
-impl Watch for Silent {
-    fn begin(&self, _: &str, _: u64) {}
-    fn point(&self) {}
-    fn cancelled(&self) -> bool {
-        false
-    }
-}
+use swath_lab::study::run::{Outcome, Run, Unwatched};
 
 /// The plan of a paper's study.
 fn plan(paper: &Paper, study: &str) -> &'static str {
@@ -24,7 +14,7 @@ fn plan(paper: &Paper, study: &str) -> &'static str {
 }
 
 fn run(text: &str) -> Outcome {
-    let run = Run { quick: true, real: &RealInput::default(), watch: &Silent, journal: None };
+    let run = Run { quick: true, real: &RealInput::default(), watch: &Unwatched, journal: None };
     parse("test", text).unwrap_or_else(|error| panic!("{error}")).run(&run).unwrap()
 }
 

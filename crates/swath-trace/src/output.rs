@@ -43,17 +43,19 @@ impl Hold {
     }
 }
 
-/// Returns true if `path` still names the open file.
+/// Returns true if `path` still names the open file: a lock on one that was taken away locks
+/// nothing.
 #[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
+pub fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let place = |about: fs::Metadata| (about.dev(), about.ino());
-    let named = fs::symlink_metadata(path).map(place).ok();
+    let named = fs::metadata(path).map(place).ok();
     named.is_some() && named == file.metadata().map(place).ok()
 }
 
+/// Returns true if something has that name: which file it is cannot be told here.
 #[cfg(not(unix))]
-fn is_at(_: &File, path: &Path) -> bool {
+pub fn is_at(_: &File, path: &Path) -> bool {
     path.exists()
 }
 

@@ -31,7 +31,9 @@ impl From<JournalError> for Failure {
 
 impl From<ReportError> for Failure {
     fn from(error: ReportError) -> Self {
-        let code = if matches!(error, ReportError::Foreign { .. }) { 2 } else { 1 };
+        // The place that was named is not one for a report.
+        let is_place = matches!(error, ReportError::Foreign { .. } | ReportError::Whole(_));
+        let code = if is_place { 2 } else { 1 };
         Self::new(code, error)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
-use swath_lab::report::folder::{Folder, check_place};
+use swath_lab::report::folder::Folder;
 use swath_lab::report::write::{self, Rendered};
 use swath_lab::source::real::{Machine, RealInput};
 use swath_lab::study::claim::Tally;
@@ -112,7 +112,6 @@ pub(crate) fn run(args: &StudyArgs) -> Result<(), Failure> {
             return Err(Failure::new(2, format!("study {study:?} is given twice")));
         }
     }
-    check_place(&args.out).map_err(|error| Failure::new(2, error))?;
     let folder = Folder::open(&args.out)?;
     watch_for_interrupts();
     let mut written = Vec::new();

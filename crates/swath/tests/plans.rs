@@ -17,21 +17,11 @@ use swath_lab::source::real::RealInput;
 use swath_lab::study::needs::Limits;
 use swath_lab::study::plan::PlanError;
 use swath_lab::study::registry;
-use swath_lab::study::run::{Run, Watch};
+use swath_lab::study::run::{Run, Unwatched};
 use toml::Value;
 
 /// The memory that the plans of this test may take.
 const LIMITS: Limits = Limits { memory_bytes: 1 << 30, address_bytes: 3 << 30 };
-
-struct Nobody;
-
-impl Watch for Nobody {
-    fn begin(&self, _: &str, _: u64) {}
-    fn point(&self) {}
-    fn cancelled(&self) -> bool {
-        false
-    }
-}
 
 /// The places of all values below one, as keys and places in lists.
 fn places(value: &Value, at: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
@@ -149,7 +139,7 @@ fn outcome(text: &str, quick: bool) -> Outcome {
         Err(error) => return Outcome::Refused(error.to_string()),
     };
     let real = RealInput::default();
-    let run = Run { quick, real: &real, watch: &Nobody, journal: None };
+    let run = Run { quick, real: &real, watch: &Unwatched, journal: None };
     // A reader is told what cannot be compared, whatever the plan.
     let _ = plan.statements(&run);
     match plan.threads_within(&run, 1, LIMITS) {

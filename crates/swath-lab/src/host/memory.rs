@@ -394,7 +394,7 @@ fn read(path: &str) -> String {
 }
 
 /// The number after `label` in text of `LABEL NUMBER kB` lines.
-fn kib_of(text: &str, label: &str) -> Option<u64> {
+pub(crate) fn kib_of(text: &str, label: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(label))?;
     line.split_whitespace().next()?.parse().ok()
 }

@@ -18,6 +18,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use swath_trace::output::is_at;
 use swath_trace::whole::{self, WholeError};
 
 use crate::report::error::ReportError;
@@ -67,8 +68,9 @@ impl Folder {
     /// Creates `dir` if need be, locks it, and takes away what a killed run left.
     ///
     /// # Errors
-    /// [`ReportError::Foreign`] if its page is another program's, [`ReportError::Busy`] if
-    /// another run holds it, [`ReportError::File`] if the file system refuses.
+    /// [`ReportError::Foreign`] if its page is another program's, [`ReportError::Whole`] if that
+    /// cannot be read, [`ReportError::Busy`] if another run holds it, [`ReportError::File`] if the
+    /// file system refuses.
     pub fn open(dir: &Path) -> Result<Self, ReportError> {
         check_place(dir)?;
         let (work, is_new) = (dir.join(WORK_DIR), !dir.exists());
@@ -177,7 +179,7 @@ impl Folder {
 /// Refuses a directory whose `index.html` is another program's.
 ///
 /// # Errors
-/// [`ReportError::Foreign`], or [`ReportError::File`] if it cannot be read.
+/// [`ReportError::Foreign`], or [`ReportError::Whole`] if it cannot be read.
 pub fn check_place(dir: &Path) -> Result<(), ReportError> {
     let path = dir.join(INDEX_FILE);
     match whole::read(&path, FILE_BYTES_MAX) {
@@ -218,20 +220,6 @@ fn lock(dir: &Path, work: &Path) -> Result<File, ReportError> {
             Err(TryLockError::Error(source)) => return Err(ReportError::File { path, source }),
         }
     }
-}
-
-/// True if the file is the one that has this name now.
-#[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let id = |metadata: io::Result<fs::Metadata>| metadata.map(|m| (m.dev(), m.ino())).ok();
-    id(file.metadata()) == id(fs::metadata(path))
-}
-
-/// Nobody takes the file away.
-#[cfg(not(unix))]
-fn is_at(_: &File, _: &Path) -> bool {
-    true
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> ReportError {

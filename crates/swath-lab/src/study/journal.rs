@@ -34,7 +34,7 @@ const MAGIC: &[u8] = b"swath journal 1\n";
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// A journal that cannot be read or written.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{path}: {what}")]
 pub struct JournalError {
     /// Its file.

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde_json::{Value as Json, json};
 
@@ -16,12 +17,9 @@ use crate::study::run::Run;
 /// # Errors
 /// [`JournalError`] if a file cannot be read.
 pub(crate) fn journal_key(plan: &Json, run: &Run<'_>) -> Result<String, JournalError> {
-    let program = std::env::current_exe().map_err(|error| JournalError {
-        path: PathBuf::from("the program"),
-        what: error.to_string(),
-    })?;
+    let program = PROGRAM.clone()?;
     let memory = run.real.memory.as_ref();
-    let mut files = vec![program];
+    let mut files = Vec::new();
     files.extend(memory.and_then(|machine| machine.file.clone()));
     files.extend(run.real.accesses.clone());
     named_files(plan, &mut files);
@@ -29,6 +27,7 @@ pub(crate) fn journal_key(plan: &Json, run: &Run<'_>) -> Result<String, JournalE
         files.iter().map(|path| content(path)).collect();
     let key = json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "program": program,
         "plan": plan,
         "measures_machine": run.real.measure,
         "unknown_frames": memory.map(|machine| format!("{:?}", machine.unknown)),
@@ -37,6 +36,15 @@ pub(crate) fn journal_key(plan: &Json, run: &Run<'_>) -> Result<String, JournalE
     });
     Ok(key.to_string())
 }
+
+/// The program's length and checksum, read once for all studies.
+static PROGRAM: LazyLock<Result<Json, JournalError>> = LazyLock::new(|| {
+    let fault = |error: io::Error| JournalError {
+        path: PathBuf::from("the program"),
+        what: error.to_string(),
+    };
+    content(&std::env::current_exe().map_err(fault)?)
+});
 
 /// Files by the names that stand in a plan, wherever: a recording, a snapshot.
 fn named_files(plan: &Json, files: &mut Vec<PathBuf>) {

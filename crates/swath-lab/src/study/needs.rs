@@ -5,6 +5,8 @@
 //! time. The peak is that of all of them together, so an estimate is an upper bound of what
 //! is touched; **reserved** addresses, of which only a part is touched, count apart.
 
+use crate::host::memory::kib_of;
+
 /// Bytes of a study, by key of its plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Needs {
@@ -119,10 +121,7 @@ impl Limits {
     pub fn here() -> Self {
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let number = |word: Option<&str>| word.and_then(|word| word.parse::<u64>().ok());
-        let meminfo = text("/proc/meminfo");
-        let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-        let total = number(total.and_then(|line| line.split_whitespace().next()));
-        let total = total.map_or(8 << 30, |kib| kib << 10);
+        let total = kib_of(&text("/proc/meminfo"), "MemTotal:").map_or(8 << 30, |kib| kib << 10);
         let group = number(Some(text("/sys/fs/cgroup/memory.max").trim())).unwrap_or(u64::MAX);
         let limits = text("/proc/self/limits");
         let addresses = limits.lines().find_map(|line| line.strip_prefix("Max address space"));

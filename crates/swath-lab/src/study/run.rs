@@ -26,6 +26,17 @@ pub trait Watch: Sync {
     fn cancelled(&self) -> bool;
 }
 
+/// An observer that shows nothing and stops nothing.
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn begin(&self, _: &str, _: u64) {}
+    fn point(&self) {}
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
 /// The circumstances of a run.
 pub struct Run<'a> {
     /// True for the quick form of the plan.

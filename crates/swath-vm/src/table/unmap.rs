@@ -294,7 +294,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         let mut freed = false;
         let mut done = 0;
         while done < range.count {
-            let page = Vpn::new(range.start.raw() + done);
+            let page = range.start + done;
             let Ok(span) = self.span(page, range.count - done) else { break };
             freed |= self.prune_from(page, span.entries);
             done += if span.level == self.view().leaf_level() {
