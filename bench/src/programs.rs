@@ -26,6 +26,7 @@ use serde_json::json;
 
 use crate::failure::{Failure, make, setup};
 use crate::peers::{Library, Whose, find_libraries, target_directory};
+use crate::setup::median;
 
 /// What a row's result is held against.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -196,12 +197,6 @@ fn run_kib(row: &Row, library: &Library, out: &Path) -> Result<Option<f64>, Fail
     Ok((runs > 0.0).then(|| kib / runs))
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let above = values.len() / 2;
-    if values.len() % 2 == 1 { values[above] } else { (values[above - 1] + values[above]) / 2.0 }
-}
-
 /// All rounds of one row.
 fn race(row: &Row, libraries: &[Library], rounds: usize, out: &Path) -> Result<Medians, Failure> {
     let mut kept: Vec<Vec<Sample>> = libraries.iter().map(|_| Vec::new()).collect();
@@ -217,8 +212,9 @@ fn race(row: &Row, libraries: &[Library], rounds: usize, out: &Path) -> Result<M
             kept[index].push(sample);
         }
     }
-    let medians =
-        |samples: &Vec<Sample>| MEASURES.map(|(_, of)| median(samples.iter().map(of).collect()));
+    let medians = |samples: &Vec<Sample>| {
+        MEASURES.map(|(_, of)| median(&mut samples.iter().map(of).collect::<Vec<_>>()))
+    };
     Ok(kept.iter().map(medians).collect())
 }
 

@@ -14,7 +14,7 @@ use swath_frame::{
 
 use crate::failure::Failure;
 use crate::random::Random;
-use crate::setup::{FRAMES, all_frames, bbs, buddy};
+use crate::setup::{FRAMES, all_frames, bbs, buddy, median};
 
 /// Takes aligned blocks of 2^K frames and puts them back.
 ///
@@ -550,15 +550,9 @@ struct Measured {
     side: Side,
     /// Ascending.
     times_ns: Vec<f64>,
+    median_ns: f64,
     blocks_per_request: f64,
     failed: u64,
-}
-
-impl Measured {
-    fn median_ns(&self) -> f64 {
-        let (below, above) = (&self.times_ns[..], self.times_ns.len() / 2);
-        if below.len() % 2 == 1 { below[above] } else { (below[above - 1] + below[above]) / 2.0 }
-    }
 }
 
 /// One sample of each contender in turn, `samples` times. The first turn warms
@@ -580,12 +574,13 @@ fn race(row: &mut Row, samples: usize) -> Result<Vec<Measured>, Failure> {
     let measured = row.contenders.iter().zip(kept).map(|(contender, kept)| {
         let per_request = |sample: &Sample| sample.time.as_nanos() as f64 / sample.requests as f64;
         let mut times_ns: Vec<f64> = kept.iter().map(per_request).collect();
-        times_ns.sort_unstable_by(f64::total_cmp);
+        let median_ns = median(&mut times_ns);
         let sum = |of: fn(&Sample) -> u64| kept.iter().map(of).sum::<u64>();
         Measured {
             name: contender.name,
             side: contender.side,
             times_ns,
+            median_ns,
             blocks_per_request: sum(|s| s.blocks) as f64 / sum(|s| s.requests) as f64,
             failed: sum(|s| s.failed),
         }
@@ -628,7 +623,7 @@ pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
                 "  {:<36} {:>9.1} {:>9.1} {:>9.1} {:>7.2} {:>7}",
                 entry.name,
                 entry.times_ns[0],
-                entry.median_ns(),
+                entry.median_ns,
                 entry.times_ns[entry.times_ns.len() - 1],
                 entry.blocks_per_request,
                 entry.failed,
@@ -637,7 +632,7 @@ pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
                 if entry.side != Side::Theirs || ours.side == Side::Theirs {
                     continue;
                 }
-                let ratio = ours.median_ns() / entry.median_ns();
+                let ratio = ours.median_ns / entry.median_ns;
                 let _ = write!(line, "  {} {ratio:.3}", ours.name.trim_start_matches("swath "));
                 ratios.push(json!({"ours": ours.name, "theirs": entry.name, "ratio": ratio}));
                 if ratio >= 1.0 && ours.side == Side::Ours {
@@ -651,7 +646,7 @@ pub(crate) fn run(options: &[&str]) -> Result<(), Failure> {
             .map(|entry| {
                 json!({
                     "name": entry.name, "ours": entry.side != Side::Theirs, "times_ns": entry.times_ns,
-                    "median_ns": entry.median_ns(), "failed": entry.failed,
+                    "median_ns": entry.median_ns, "failed": entry.failed,
                     "blocks_per_request": entry.blocks_per_request,
                 })
             })

@@ -1,4 +1,5 @@
-//! The memory that every measurement uses, and the allocators over it.
+//! The memory that every measurement uses, the allocators over it, and the
+//! median of what was measured.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -65,5 +66,19 @@ unsafe impl RawMutex for SpinLock {
     #[inline]
     unsafe fn unlock(&self) {
         self.0.store(false, Ordering::Release);
+    }
+}
+
+/// The median of times or speeds; sorts them, ascending.
+///
+/// # Panics
+/// If there are none.
+pub(crate) fn median(numbers: &mut [f64]) -> f64 {
+    numbers.sort_unstable_by(f64::total_cmp);
+    let above = numbers.len() / 2;
+    if numbers.len() % 2 == 1 {
+        numbers[above]
+    } else {
+        f64::midpoint(numbers[above - 1], numbers[above])
     }
 }

@@ -17,7 +17,7 @@ use swath_hw::{Geometry, Mmu, WalkOrder};
 use swath_vm::AddressSpace;
 
 use crate::failure::Failure;
-use crate::setup::buddy;
+use crate::setup::{buddy, median};
 
 /// The mapped pages: an image of 1280 × 720 × 4 bytes.
 const PAGES: PageRange = PageRange::new(Vpn::new(0x1000), 900);
@@ -170,9 +170,9 @@ pub(crate) fn run() -> Result<(), Failure> {
                 });
                 speeds.push(speed.map_err(Failure::Result)?);
             }
-            speeds.sort_by(f64::total_cmp);
+            let median = median(&mut speeds);
             let [min, median, max] =
-                [0, SAMPLES / 2, SAMPLES - 1].map(|i| format!("{:.0}", speeds[i] / 1e6));
+                [speeds[0], median, speeds[SAMPLES - 1]].map(|speed| format!("{:.0}", speed / 1e6));
             let reach = traffic.reach() / 1e6;
             println!(
                 "{design:<6} {:<9} {min:>8} {median:>8} {max:>8} {reach:>8.0}",

@@ -17,6 +17,7 @@ mod mutants;
 mod reproducible;
 mod soundness;
 mod test;
+mod verdicts;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The project's chores")]
@@ -79,6 +80,9 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Runs studies with many fresh seeds and lists each claim whose verdict changes. The full
+    /// form, unless told otherwise: minutes to hours for each seed.
+    Verdicts(verdicts::Seeds),
 }
 
 fn main() -> Result<()> {
@@ -103,6 +107,7 @@ fn main() -> Result<()> {
         }
         Chore::Reproducible => reproducible::check(&shell),
         Chore::Report { args } => report(&shell, &metadata, &args),
+        Chore::Verdicts(seeds) => verdicts::verdicts(&shell, &metadata, &seeds),
     }
 }
 

@@ -2,10 +2,11 @@
 //! what the paper states, or on another machine or load.
 
 use swath_lab::source::real::RealInput;
-use swath_lab::study::claim::{Claim, Verdict};
+use swath_lab::study::claim::Claim;
 use swath_lab::study::kind::ReadyStudy;
 use swath_lab::study::registry;
 use swath_lab::study::run::{Outcome, Run, Unwatched};
+use swath_lab::study::verdict::Verdict;
 use toml::{Table, Value};
 
 /// Calls `visit` with a quick or full run without real input.

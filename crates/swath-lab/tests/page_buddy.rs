@@ -9,11 +9,13 @@ use swath_lab::papers::page_buddy::savings::{
 use swath_lab::papers::page_buddy::system::{System, SystemPlan};
 use swath_lab::papers::page_buddy::workload::{Category, WorkloadName};
 use swath_lab::source::real::RealInput;
-use swath_lab::study::claim::{Claim, Tally, Verdict};
+use swath_lab::study::claim::Claim;
 use swath_lab::study::grid::{Grid, metrics};
 use swath_lab::study::kind::{ReadyStudy, Study};
 use swath_lab::study::registry;
 use swath_lab::study::run::{Run, Unwatched};
+use swath_lab::study::tally::Tally;
+use swath_lab::study::verdict::Verdict;
 use toml::{Table, Value};
 
 /// Hands `visit` a quick or full run without real input.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use swath_lab::source::real::RealInput;
 use swath_lab::study::bounds::{Ascending, Bounded, Forms, Repeats};
 use swath_lab::study::citation::Citation;
-use swath_lab::study::claim::{Conditions, Statement, Verdict};
+use swath_lab::study::claim::{Conditions, Statement};
 use swath_lab::study::grid::{Grid, Missing, metrics};
 use swath_lab::study::kind::{Drawn, Shown, Study};
 use swath_lab::study::needs::Needs;
@@ -15,6 +15,7 @@ use swath_lab::study::plan::Head;
 use swath_lab::study::registry;
 use swath_lab::study::results::{Figure, FigureKind, Series};
 use swath_lab::study::run::{Outcome, Run, StudyError, Unwatched};
+use swath_lab::study::verdict::Verdict;
 
 fn run_with<T>(quick: bool, does: impl FnOnce(&Run<'_>) -> T) -> T {
     let real = RealInput::default();

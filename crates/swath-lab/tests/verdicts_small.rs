@@ -2,10 +2,11 @@
 
 use swath_lab::papers::{real_time, superpages};
 use swath_lab::source::real::RealInput;
-use swath_lab::study::claim::{Claim, Verdict};
+use swath_lab::study::claim::Claim;
 use swath_lab::study::paper::Paper;
 use swath_lab::study::registry::parse;
 use swath_lab::study::run::{Outcome, Run, Unwatched};
+use swath_lab::study::verdict::Verdict;
 
 /// The plan of a paper's study.
 fn plan(paper: &Paper, study: &str) -> &'static str {

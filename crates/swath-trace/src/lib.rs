@@ -6,6 +6,7 @@ pub mod access;
 pub(crate) mod command;
 pub mod container;
 pub mod heap;
+pub mod histogram;
 pub(crate) mod input;
 pub mod machine;
 pub mod output;

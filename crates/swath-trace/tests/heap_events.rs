@@ -166,8 +166,8 @@ fn every_kind_of_event() {
     assert_eq!((summary.peak_blocks, summary.peak_bytes), (2, SIZE_MAX + 100));
     assert_eq!((summary.left_blocks, summary.left_bytes, summary.threads), (1, 8, 3));
     assert_eq!(summary.totals, totals(&samples()));
-    assert_eq!(summary.sizes.iter().sum::<u64>(), 3);
-    assert_eq!((summary.sizes[0], summary.sizes[7], summary.sizes[49]), (1, 1, 1));
+    assert_eq!((summary.sizes.count, summary.sizes.zeros), (3, 1));
+    assert_eq!((summary.sizes.bins[6].count, summary.sizes.bins[48].count), (1, 1));
 }
 
 #[test]

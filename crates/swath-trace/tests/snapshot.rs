@@ -6,9 +6,10 @@ use std::path::Path;
 use proptest::prelude::*;
 use swath_arch::{Extent, Pfn, PhysAddr};
 use swath_trace::container::FileError;
+use swath_trace::histogram::Histogram;
 use swath_trace::machine::{
-    CaptureError, FrameKind, MachineFacts, RamRange, RunLengths, SNAPSHOT_FORMAT, Snapshot,
-    UnknownFrames, ZoneFacts, capture_from, classify,
+    CaptureError, FrameKind, MachineFacts, RamRange, SNAPSHOT_FORMAT, Snapshot, UnknownFrames,
+    ZoneFacts, capture_from, classify,
 };
 
 fn range(start: u64, len_bytes: u64) -> RamRange {
@@ -91,10 +92,10 @@ fn the_small_machine() {
     assert_eq!(summary.count(FrameKind::Unknown), 2);
     assert_eq!(summary.total_frames(), 12);
     assert_eq!(summary.runs, 5);
-    assert_eq!((summary.free.extents, summary.free.longest_frames), (2, 3));
+    assert_eq!((summary.free.count, summary.free.largest), (2, 3));
     assert_eq!(summary.free_beyond_buddyinfo(snapshot.facts()), -24);
     let json = serde_json::to_value(&summary).unwrap();
-    assert_eq!(json["free_or_unknown"]["bins"][2]["frames"], 5);
+    assert_eq!(json["free_or_unknown"]["bins"][2]["sum"], 5);
     assert_eq!(serde_json::to_value(FrameKind::HugeTlb).unwrap(), "huge_tlb");
     for kind in FrameKind::ALL {
         assert_eq!(FrameKind::from_code(kind.code()), Some(kind));
@@ -266,9 +267,9 @@ proptest! {
         for unknown in [UnknownFrames::Used, UnknownFrames::Free] {
             let extents = naive_extents(&model, unknown);
             prop_assert_eq!(snapshot.free_extents(unknown).collect::<Vec<_>>(), extents.clone());
-            let lengths = RunLengths::of(extents.iter().copied());
-            prop_assert_eq!(lengths.bins.iter().map(|bin| bin.extents).sum::<u64>(), lengths.extents);
-            prop_assert_eq!(lengths.bins.iter().map(|bin| bin.frames).sum::<u64>(), lengths.frames);
+            let lengths: Histogram = extents.iter().map(|extent| extent.count).collect();
+            prop_assert_eq!(lengths.bins.iter().map(|bin| bin.count).sum::<u64>(), lengths.count);
+            prop_assert_eq!(lengths.bins.iter().map(|bin| bin.sum).sum::<u64>(), lengths.sum);
         }
     }
 
@@ -448,10 +449,7 @@ fn the_shipped_snapshot() {
     let summary = snapshot.summary();
     let expected = [55257, 4457419, 725071, 364367, 475144, 0, 88521, 2872, 2370, 120337, 0, 0];
     assert_eq!(summary.frames, expected);
-    assert_eq!(
-        (summary.runs, summary.free.extents, summary.free.longest_frames),
-        (361027, 51361, 392155)
-    );
+    assert_eq!((summary.runs, summary.free.count, summary.free.largest), (361027, 51361, 392155));
     let frames: Vec<_> = snapshot.ranges().iter().map(|range| range.frames()).collect();
     let extent = |start, end| Extent::new(Pfn::new(start), end - start);
     assert_eq!(frames, [extent(1, 159), extent(256, 786432), extent(1048576, 6553600)]);

@@ -7,7 +7,8 @@ use swath_lab::papers::green::pages::requests;
 use swath_trace::access::{AccessKind, PageSet, TraceError, TraceReader};
 use swath_trace::container::FileError;
 use swath_trace::heap::{HeapReader, HeapSummary};
-use swath_trace::machine::{FrameKind, RunLengths, Snapshot};
+use swath_trace::histogram::Histogram;
+use swath_trace::machine::{FrameKind, Snapshot};
 use swath_trace::pages::{PageChange, PageReader};
 
 use swath_trace::valgrind::CommandPrograms;
@@ -51,16 +52,12 @@ pub(crate) fn snapshot(snapshot: &Snapshot, json: bool) {
     print_runs("free, unknown frames counted too", &summary.free_or_unknown);
 }
 
-fn print_runs(what: &str, runs: &RunLengths) {
-    say!(
-        "{what}: {} frames in {} extents, the longest {} frames",
-        runs.frames,
-        runs.extents,
-        runs.longest_frames
-    );
-    for (log2, bin) in runs.bins.iter().enumerate().filter(|(_, bin)| bin.extents > 0) {
-        let share = 100.0 * bin.frames as f64 / runs.frames as f64;
-        say!("  from {:>8} frames {:>9} extents  {share:5.1}%", 1u64 << log2, bin.extents);
+fn print_runs(what: &str, runs: &Histogram) {
+    let Histogram { count, sum, largest, .. } = runs;
+    say!("{what}: {sum} frames in {count} extents, the longest {largest} frames");
+    for (from, bin) in runs.filled() {
+        let share = 100.0 * bin.sum as f64 / *sum as f64;
+        say!("  from {from:>8} frames {:>9} extents  {share:5.1}%", bin.count);
     }
 }
 

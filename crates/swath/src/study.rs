@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use swath_lab::report::folder::Folder;
 use swath_lab::report::write::{self, Rendered};
 use swath_lab::source::real::{Machine, RealInput};
-use swath_lab::study::claim::Tally;
 use swath_lab::study::journal::{Begun, Journal};
 use swath_lab::study::kind::{ReadyStudy, Uses};
 use swath_lab::study::needs::{Limits, mib};
 use swath_lab::study::registry;
 use swath_lab::study::results::{Claim, StudyResult};
 use swath_lab::study::run::{Outcome, Run};
+use swath_lab::study::tally::Tally;
 use swath_trace::machine::UnknownFrames;
 use swath_trace::whole;
 

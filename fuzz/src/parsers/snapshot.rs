@@ -1,6 +1,7 @@
 //! Machine snapshots.
 
-use swath_trace::machine::{RunLengths, SNAPSHOT_FORMAT, Snapshot, UnknownFrames};
+use swath_trace::histogram::Histogram;
+use swath_trace::machine::{SNAPSHOT_FORMAT, Snapshot, UnknownFrames};
 
 use super::file::file;
 
@@ -14,8 +15,9 @@ pub fn run(bytes: &[u8]) {
     let within: u64 = snapshot.ranges().iter().map(|range| range.frames().count).sum();
     assert!(frames >= within, "{frames} frames in runs, {within} whole ones in ranges");
     for unknown in [UnknownFrames::Free, UnknownFrames::Used] {
-        let lengths = RunLengths::of(snapshot.free_extents(unknown));
-        assert!(lengths.frames <= frames);
+        let lengths: Histogram =
+            snapshot.free_extents(unknown).map(|extent| extent.count).collect();
+        assert!(lengths.sum <= frames);
     }
     let mut again = Vec::new();
     snapshot.write(&mut again).expect("memory is no file");

@@ -22,3 +22,5 @@ pub mod point;
 pub mod registry;
 pub mod results;
 pub mod run;
+pub mod tally;
+pub mod verdict;

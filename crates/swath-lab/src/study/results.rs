@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::study::claim::{
-    Claim, ClaimError, ClaimFault, PaperFigure, Statement, Tally, Tolerance, Unit, Verdict,
-};
+pub use crate::study::claim::{Claim, ClaimError, ClaimFault, Statement};
 pub use crate::study::point::{Place, Point, Spread};
+pub use crate::study::tally::Tally;
+pub use crate::study::verdict::{PaperFigure, Tolerance, Unit, Verdict};
 
 /// The result of one study. Everything in it follows from `plan` and `seed`.
 ///

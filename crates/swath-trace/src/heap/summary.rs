@@ -7,10 +7,7 @@ use serde::Serialize;
 use crate::container::FileError;
 use crate::heap::events::{HeapEvent, HeapHeader, HeapTotals};
 use crate::heap::file::HeapReader;
-
-/// Sizes asked for, by powers of two: bin 0 counts sizes of 0, bin n those from
-/// 2^(n-1) on and below 2^n. One more than the bits of the largest size.
-const BINS: usize = 50;
+use crate::histogram::Histogram;
 
 /// The most threads that are told apart; a recorder has places for fewer.
 const THREADS_MAX: usize = 1 << 16;
@@ -34,9 +31,8 @@ pub struct HeapSummary {
     pub left_blocks: u64,
     /// …
     pub left_bytes: u64,
-    /// Sizes of allocations: `sizes[0]` counts those of 0 bytes, `sizes[n]`
-    /// those from 2^(n-1) on and below 2^n.
-    pub sizes: Vec<u64>,
+    /// Sizes asked for by allocations, in bytes.
+    pub sizes: Histogram,
     /// Reads in the recording.
     pub reads: u64,
     /// Writes in the recording.
@@ -51,7 +47,7 @@ impl HeapSummary {
     /// # Errors
     /// Those of the reader.
     pub fn of<R: Read>(reader: &mut HeapReader<R>) -> Result<Self, FileError> {
-        let mut summary = Self { sizes: vec![0; BINS], ..Self::default() };
+        let mut summary = Self::default();
         let mut threads = std::collections::BTreeSet::new();
         let mut called = |thread| {
             if threads.len() < THREADS_MAX {
@@ -63,7 +59,7 @@ impl HeapSummary {
             match event? {
                 HeapEvent::Allocate { size_bytes, thread, .. } => {
                     summary.allocations += 1;
-                    summary.sizes[(u64::BITS - size_bytes.leading_zeros()) as usize] += 1;
+                    summary.sizes.add(size_bytes);
                     summary.threads = called(thread);
                 }
                 HeapEvent::Resize { thread, .. } => {
@@ -83,8 +79,6 @@ impl HeapSummary {
         }
         summary.left_blocks = reader.live_blocks();
         summary.left_bytes = reader.live_bytes();
-        let used = summary.sizes.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
-        summary.sizes.truncate(used);
         summary.totals = reader.totals().copied().unwrap_or_default();
         Ok(summary)
     }
@@ -119,12 +113,12 @@ impl HeapSummary {
                 self.reads, self.writes
             ),
         ];
-        let bins = self.sizes.iter().enumerate().filter(|&(_, &count)| count > 0);
-        lines.extend(bins.map(|(bin, count)| {
-            let from = if bin == 0 { 0 } else { 1u64 << (bin - 1) };
-            let share = 100.0 * *count as f64 / *allocations as f64;
+        let line = |from: u64, count: u64| {
+            let share = 100.0 * count as f64 / *allocations as f64;
             format!("  from {from:>12} bytes {count:>9} allocations  {share:5.1}%")
-        }));
+        };
+        lines.extend((self.sizes.zeros > 0).then(|| line(0, self.sizes.zeros)));
+        lines.extend(self.sizes.filled().map(|(from, bin)| line(from, bin.count)));
         lines
     }
 }

@@ -13,6 +13,5 @@ pub use facts::{MachineFacts, ZONES_MAX, ZoneFacts};
 pub use file::SNAPSHOT_FORMAT;
 pub use record::{CaptureError, capture, capture_from, classify};
 pub use snapshot::{
-    FrameKind, FrameRun, RANGES_MAX, RUNS_MAX, RamRange, RunBin, RunLengths, Snapshot,
-    SnapshotSummary, UnknownFrames,
+    FrameKind, FrameRun, RANGES_MAX, RUNS_MAX, RamRange, Snapshot, SnapshotSummary, UnknownFrames,
 };

@@ -17,6 +17,7 @@ use serde::Serialize;
 use swath_arch::{BASE_PAGE_BYTES, BASE_PAGE_SHIFT, Extent, Pfn, PhysAddr};
 
 use crate::container::Misfit;
+use crate::histogram::Histogram;
 use crate::machine::facts::{MachineFacts, check_facts};
 
 /// The most runs a snapshot may have: 512 MiB of memory once read, enough for
@@ -353,11 +354,12 @@ impl Snapshot {
         for run in self.runs() {
             frames[usize::from(run.kind.code())] += run.extent.count;
         }
+        let lengths = |unknown| self.free_extents(unknown).map(|extent| extent.count).collect();
         SnapshotSummary {
             frames,
             runs: self.runs.len() as u64,
-            free: RunLengths::of(self.free_extents(UnknownFrames::Used)),
-            free_or_unknown: RunLengths::of(self.free_extents(UnknownFrames::Free)),
+            free: lengths(UnknownFrames::Used),
+            free_or_unknown: lengths(UnknownFrames::Free),
         }
     }
 
@@ -374,49 +376,6 @@ impl Snapshot {
     }
 }
 
-/// Numbers of extents by length.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct RunLengths {
-    /// Extents in all.
-    pub extents: u64,
-    /// Frames in all.
-    pub frames: u64,
-    /// The longest, in frames.
-    pub longest_frames: u64,
-    /// Bin k counts the extents of 2^k to 2^(k+1) - 1 frames: how many, and
-    /// their frames. The last bin is not empty.
-    pub bins: Vec<RunBin>,
-}
-
-/// One bin of [`RunLengths`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct RunBin {
-    /// Extents in the bin.
-    pub extents: u64,
-    /// Their frames.
-    pub frames: u64,
-}
-
-impl RunLengths {
-    /// Counts `extents`, in O(extents).
-    pub fn of(extents: impl IntoIterator<Item = Extent>) -> Self {
-        let mut lengths = Self::default();
-        for extent in extents {
-            let Some(bin) = extent.count.checked_ilog2() else { continue };
-            let bin = bin as usize;
-            if lengths.bins.len() <= bin {
-                lengths.bins.resize(bin + 1, RunBin::default());
-            }
-            lengths.bins[bin].extents += 1;
-            lengths.bins[bin].frames += extent.count;
-            lengths.extents += 1;
-            lengths.frames += extent.count;
-            lengths.longest_frames = lengths.longest_frames.max(extent.count);
-        }
-        lengths
-    }
-}
-
 /// A snapshot in figures.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SnapshotSummary {
@@ -424,10 +383,10 @@ pub struct SnapshotSummary {
     pub frames: [u64; FrameKind::COUNT],
     /// Runs in all.
     pub runs: u64,
-    /// The free extents, unknown frames counted as used.
-    pub free: RunLengths,
-    /// The free extents, unknown frames counted as free.
-    pub free_or_unknown: RunLengths,
+    /// The free extents by frames, unknown frames counted as used.
+    pub free: Histogram,
+    /// The free extents by frames, unknown frames counted as free.
+    pub free_or_unknown: Histogram,
 }
 
 impl SnapshotSummary {

@@ -8,13 +8,14 @@ use swath_arch::Order;
 use crate::papers::clmalloc::areas::{AreasPlan, MIB_FRAMES, Mib};
 use crate::papers::clmalloc::segments::{Candidate, serve};
 use crate::study::bounds::{Ascending, Bounded, Distinct};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{Grid, Metrics, largest, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// Requests served by each allocator on each machine.
 pub struct Availability;

@@ -14,13 +14,14 @@ use crate::papers::clmalloc::rounds::{
     Times, oversubscribed, seed, side_by_side, threads_remark, threads_title,
 };
 use crate::study::bounds::{Ascending, Bounded, Forms, Repeats};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, mean, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
 use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// Large requests of programs.
 pub struct Large;

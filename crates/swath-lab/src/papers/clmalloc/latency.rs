@@ -15,13 +15,14 @@ use crate::papers::clmalloc::timing;
 use crate::papers::clmalloc::timing::{Job, RoundTimes, allocate_all, search_us};
 use crate::papers::clmalloc::variant::{Setting, Variant};
 use crate::study::bounds::{Ascending, Bounded, Forms, Repeats};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
 use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// The cost of requests on four designs.
 pub struct Latency;

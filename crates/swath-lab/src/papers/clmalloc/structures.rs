@@ -13,13 +13,14 @@ use crate::papers::clmalloc::rounds::{
 };
 use crate::papers::clmalloc::ycsb::Workload;
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{Grid, Metrics, mean, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
 use crate::study::needs::{Needs, bytes};
 use crate::study::plan::Head;
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// Frequent requests of programs.
 pub struct Structures;

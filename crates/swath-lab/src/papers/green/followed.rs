@@ -8,10 +8,11 @@ use swath_trace::pages::PageReader;
 
 use crate::papers::green::pages::follow::{Agreement, Course, FallbackKind, follow, run_free};
 use crate::papers::green::pages::recordings::FOLLOWED;
-use crate::study::claim::{Statement, Unit};
+use crate::study::claim::Statement;
 use crate::study::grid::{Grid, metrics};
 use crate::study::kind::Drawn;
 use crate::study::results::{Figure, FigureKind, Point, Series};
+use crate::study::verdict::Unit;
 
 /// The outcome. Nothing in it depends on a seed.
 pub(crate) struct Followed {

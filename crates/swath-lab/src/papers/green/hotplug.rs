@@ -5,12 +5,13 @@ use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun};
 use crate::papers::green::track::{Track, removable_share};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{Metrics, largest, mean, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::needs::Needs;
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// Removable sections over time.
 pub struct Hotplug;
@@ -125,7 +126,8 @@ fn claims(stated: Stated, conditions: &Conditions) -> Vec<Statement<Compared>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::claim::{Claim, Verdict};
+    use crate::study::claim::Claim;
+    use crate::study::verdict::Verdict;
 
     const STATED: Stated = Stated::new(MachineName::FourGib, LoadName::Medium);
     const LINUX: Design = Design::plain(AllocatorName::Linux);

@@ -6,11 +6,12 @@ use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB};
 use crate::papers::green::track::{SectionUse, Track};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::needs::Needs;
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// Sections in use and with kernel memory.
 pub struct Layout;

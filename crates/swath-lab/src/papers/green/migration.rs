@@ -8,11 +8,12 @@ use crate::papers::green::machine::view::Look;
 use crate::papers::green::power::FITTED;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun, PAPER_BANK_MIB};
 use crate::papers::green::track::{Track, gib};
-use crate::study::claim::{Statement, Unit};
+use crate::study::claim::Statement;
 use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::needs::Needs;
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// Frames moved and banks freed.
 pub struct Migration;

@@ -7,12 +7,13 @@ use crate::papers::green::machine::config::MachineName;
 use crate::papers::green::machine::view::Look;
 use crate::papers::green::setting::{Design, GreenPlan, LoadName, LoadRun};
 use crate::papers::green::track::{Track, free_share};
-use crate::study::claim::{Statement, Unit};
+use crate::study::claim::Statement;
 use crate::study::grid::{Metrics, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::needs::Needs;
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// Memory that rests.
 pub struct Power;

@@ -19,13 +19,14 @@ use crate::papers::green::track::{
     LOOK_BYTES, LOOKS_A_MINUTE, Tail, Track, Trial, machine_bytes, track,
 };
 use crate::study::bounds::{Distinct, Forms, Repeats};
-use crate::study::claim::{Statement, Unit};
+use crate::study::claim::Statement;
 use crate::study::grid::{Grid, Metrics, Selection, View, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// Recordings of a real kernel on every allocator.
 pub struct Recorded;

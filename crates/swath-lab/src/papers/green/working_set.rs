@@ -22,13 +22,14 @@ use swath_trace::access::{Sampling, TraceError, TraceEvent, TraceItem, TraceRead
 
 use crate::source::real::Trace;
 use crate::study::bounds::{Ascending, Bounded};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{Grid, Value, metrics};
 use crate::study::kind::{Drawn, Shown, Study, Uses};
 use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// Pages that recorded programs reference at a time.
 pub struct WorkingSet;

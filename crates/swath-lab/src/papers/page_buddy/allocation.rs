@@ -24,7 +24,7 @@ use crate::source::memory::scattered_bytes;
 use crate::source::real::Machine;
 use crate::study::bounds::{Ascending, Bounded, Forms, Repeats, Share};
 use crate::study::child;
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{
     CellView, Evidence, Grid, Metrics, Missing, Value, largest, mean, median, metrics,
 };
@@ -33,6 +33,7 @@ use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// The most steps of one counted region.
 const STEPS_MAX: u64 = 20_000_000;

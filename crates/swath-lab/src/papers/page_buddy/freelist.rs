@@ -10,13 +10,14 @@ use crate::papers::page_buddy::setting::{Aged, BlockFrames, check_free};
 use crate::source::memory::scattered_bytes;
 use crate::source::memory::{Allocator, Source, random};
 use crate::study::bounds::{Ascending, Bounded, Forms, Repeats, Share};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{Grid, Metrics, Missing, Selection, Value, View, mean, metrics};
 use crate::study::kind::{Drawn, Shown, Study, Uses};
 use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// Nodes of the free lists.
 pub struct Freelist;

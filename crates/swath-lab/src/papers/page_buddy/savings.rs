@@ -2,8 +2,9 @@
 //! system, selected from its grid.
 
 use crate::papers::page_buddy::workload::{Category, WorkloadName};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{Grid, Missing, Selection, Value, View, largest};
+use crate::study::verdict::Unit;
 
 /// The axis of the readings of Table 3.
 pub const READING: &str = "reading";

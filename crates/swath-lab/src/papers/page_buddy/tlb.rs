@@ -16,7 +16,7 @@ use crate::papers::page_buddy::workload::{Category, Shapes, WorkloadName};
 use crate::source::memory::{Ageing, Source, random};
 use crate::source::real::{Machine, Trace};
 use crate::study::bounds::{Forms, Repeats, Share};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{
     CellView, Grid, Metrics, Missing, Selection, Value, View, largest, least, mean, metrics,
 };
@@ -25,6 +25,7 @@ use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// TLB hit rates of designs on workloads.
 pub struct Tlb;

@@ -9,13 +9,14 @@ use crate::papers::real_time::run::run as run_workload;
 use crate::papers::real_time::system::SystemName;
 use crate::papers::real_time::workload::Synthetic;
 use crate::study::bounds::{Ascending, Forms, Repeats};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, View, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 const BOTH: &str = "Fig. 7";
 const REGIONS: &str = "Fig. 7a";

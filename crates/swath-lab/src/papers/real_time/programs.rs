@@ -10,13 +10,14 @@ use crate::papers::real_time::run::{Observed, Step, run as run_workload, words_m
 use crate::papers::real_time::system::SystemName;
 use crate::papers::real_time::workload::Action;
 use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, View, metrics};
 use crate::study::kind::{Drawn, Shown, Study};
 use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::results::{Figure, FigureKind, Point, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// Table I.
 pub struct Programs;

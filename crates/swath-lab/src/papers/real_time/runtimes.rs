@@ -14,12 +14,13 @@ use crate::papers::real_time::system::SystemName;
 use crate::papers::real_time::words;
 use crate::papers::real_time::words::{SYSTEM, Scatter, numbers, ratio};
 use crate::study::bounds::{Forms, Repeats};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{Grid, Metrics, Missing, View, largest};
 use crate::study::kind::{HostShown, Shown, Study, Uses};
 use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, Refused, require};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// Allocations and releases of a heap on two systems.
 pub struct Runtimes;

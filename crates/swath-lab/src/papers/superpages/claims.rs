@@ -4,7 +4,8 @@ use crate::papers::superpages::found::{
     COMPILE, GCC, MODE, NO_COMPILER, OFF, ON, PLAN, READING, TLB, TalkFound, miss_cycles, speedup,
 };
 use crate::papers::superpages::plan::{LMBENCH, RANDOM_LATENCY};
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
+use crate::study::verdict::Unit;
 
 /// All statements. Tolerances: the talk gives LMbench's gains to a hundredth
 /// per cent without repeats, and 2 points are allowed; world builds take whole

@@ -138,8 +138,9 @@ fn statement<F>(design: AllocatorName, part: &str, paper: f64) -> Statement<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::claim::{Claim, Verdict};
+    use crate::study::claim::Claim;
     use crate::study::plan::read;
+    use crate::study::verdict::Verdict;
 
     #[test]
     fn bounds_that_cannot_fail_do_not_count() {

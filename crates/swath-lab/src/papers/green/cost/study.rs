@@ -10,12 +10,13 @@ use crate::papers::green::cost::structures;
 use crate::papers::green::cost::structures::structures;
 use crate::papers::green::machine::allocator::AllocatorName;
 use crate::papers::green::machine::zone::MEASURED;
-use crate::study::claim::{Conditions, Statement, Unit};
+use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{Grid, Metrics, Missing, View};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
 use crate::study::needs::{Needs, bytes};
 use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::run::{Run, StudyError};
+use crate::study::verdict::Unit;
 
 /// Costs of the allocators.
 pub struct Cost;
