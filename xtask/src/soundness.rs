@@ -203,7 +203,7 @@ fn addresses(metadata: &Metadata) -> Result<u64> {
 }
 
 fn models(metadata: &Metadata) -> Result<u64> {
-    tests(model_checks(metadata))
+    tests([model_checks(metadata)?.0])
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::papers::clmalloc::load::share;
 use crate::papers::clmalloc::rounds::{
     Times, oversubscribed, seed, side_by_side, threads_remark, threads_title,
 };
-use crate::study::bounds::{Ascending, Bounded, Forms, Repeats};
+use crate::study::bounds::{Ascending, Bounded, Distinct, Forms, Repeats};
 use crate::study::claim::{Conditions, Statement};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, Value, mean, metrics};
 use crate::study::kind::{Drawn, HostShown, Shown, Study};
@@ -38,6 +38,8 @@ pub struct LargePlan {
     pub requests: Forms<Ascending<Bounded<1, 10_000_000>>>,
     /// The least and the largest size in KiB; all between have the same chance.
     pub size_kib: (Bounded<1, 65_536>, Bounded<1, 65_536>),
+    /// What the program does with a block.
+    pub uses: Forms<Distinct<Use>>,
     /// Number of blocks that each thread has at a time.
     pub live: Bounded<1, 64>,
     /// Number of rounds that measure each point, each with other random sizes.
@@ -70,8 +72,9 @@ const SIZES: &str = "Sizes";
 const ROUND_REQUESTS: u64 = 1000;
 
 /// The use that a program makes of a block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Use {
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Use {
     /// It writes the first and the last word.
     Ends,
     /// It writes a word of each page.
@@ -145,10 +148,10 @@ impl Study for Large {
 
     fn show(plan: &LargePlan, run: &Run<'_>, found: &Found) -> Shown {
         let mut figures = vec![];
-        for how in Use::ALL {
+        for &how in plan.uses.of(run.quick) {
             figures.push(ratio_figure(plan, run, found, how));
         }
-        for how in Use::ALL {
+        for &how in plan.uses.of(run.quick) {
             let threads = plan.threads.of(run.quick).iter();
             figures.extend(threads.map(|threads| time_figure(found, how, threads.get())));
         }
@@ -170,7 +173,7 @@ fn times(_: &[Vec<usize>], _: usize, _: bool, _: u64) -> Result<Times, String> {
 /// Every point in each round, one after the other, so that none disturbs another.
 fn measure_times(plan: &LargePlan, run: &Run<'_>) -> Result<Grid, StudyError> {
     let mut points = Vec::new();
-    for how in Use::ALL {
+    for &how in plan.uses.of(run.quick) {
         for threads in plan.threads.of(run.quick) {
             let requests = plan.requests.of(run.quick).iter();
             points.extend(requests.map(|count| (how, threads.get(), count.get())));
@@ -287,7 +290,7 @@ fn notes(plan: &LargePlan, run: &Run<'_>) -> Vec<String> {
     vec![
         format!(
             "The paper does not say how large its requests are, how many blocks a program holds, \
-             or what it does with them: here {least} to {most} KiB, {}, and two uses. The requests \
+             or what it does with them: here {least} to {most} KiB, {}; each figure says the use. The requests \
              of a point are divided among its threads; time is from the first thread's start to \
              the last one's end. The words written are compared before each free.",
             plan.live,
