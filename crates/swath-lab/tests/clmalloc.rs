@@ -177,7 +177,12 @@ fn one_order_alone_judges_the_other_not() {
 #[cfg(target_os = "linux")]
 #[test]
 fn hundreds_of_requests_alone_judge_no_times() {
-    let edits = [("requests", "[100, 200]"), ("threads", "[1]"), ("repeats", "2")];
+    let edits = [
+        ("requests", "[100, 200]"),
+        ("threads", "[1]"),
+        ("uses", "[\"ends\", \"pages\"]"),
+        ("repeats", "2"),
+    ];
     let outcome = outcome(&*edited("cl-large", &edits));
     let claims = outcome.host.unwrap().claims;
     for claim in about(&claims, " 1 thread,") {

@@ -94,3 +94,18 @@ fn another_size_of_the_space_is_not_comparable() {
         claim.verdict() == Verdict::NotComparable && claim.n() == 2 && !claim.fitted().is_empty()
     }));
 }
+
+/// With seed 1,000,000 the full form ended with "no frame is free": memory was a quarter of the
+/// space. With a frame for each page addresses end first, which a run counts.
+#[test]
+fn memory_lasts_as_long_as_addresses() {
+    let text = plan(&real_time::paper::PAPER, "rt-footprint")
+        .replace("actions = 1_000_000", "actions = 20_000")
+        .replace("quick = 5 }", "quick = 2 }")
+        .replace("pool_pages = 1_048_576", "pool_pages = 1024")
+        .replace("frames = 1_048_576", "frames = 1024");
+    run(&text);
+    let less = text.replace("frames = 1024", "frames = 1023");
+    let error = parse("test", &less).err().expect("memory ends first").to_string();
+    assert!(error.contains("size.frames: 1023 are fewer"), "{error}");
+}

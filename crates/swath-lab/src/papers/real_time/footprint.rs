@@ -47,6 +47,7 @@ pub struct FootprintPlan {
 crate::plan!(FootprintPlan, check);
 
 fn check(plan: &FootprintPlan) -> Result<(), Refused> {
+    plan.size.check()?;
     let chosen = plan.synthetic.size_bytes_max;
     for sweep in [&plan.size_bytes_sweep.full, &plan.size_bytes_sweep.quick] {
         require(sweep.contains(&chosen), "size_bytes_sweep", || {

@@ -9,6 +9,7 @@ use crate::papers::real_time::workload::Synthetic;
 use crate::study::bounds::{Bounded, Forms};
 use crate::study::claim::Conditions;
 use crate::study::needs::{Needs, bytes};
+use crate::study::plan::{Refused, require};
 use swath_arch::BASE_PAGE_BYTES;
 
 /// Size of the two systems.
@@ -17,7 +18,7 @@ use swath_arch::BASE_PAGE_BYTES;
 pub struct SizePlan {
     /// Pages of the heap's pool.
     pub pool_pages: Forms<Bounded<16, PAGES>>,
-    /// Frames of memory.
+    /// Frames of memory, at least one for each page of the pool.
     pub frames: Bounded<16, { 1 << 24 }>,
 }
 
@@ -28,6 +29,15 @@ impl SizePlan {
     /// The size of a system.
     pub const fn size(&self, quick: bool) -> Size {
         Size { pool_pages: self.pool_pages.of(quick).get(), frames: self.frames.get() }
+    }
+
+    /// Refuses a memory that a workload can exhaust before the pool's addresses: the paper has
+    /// no such run, and whether one ends so depends on the seed.
+    pub(crate) fn check(&self) -> Result<(), Refused> {
+        let pages = self.pool_pages.full.max(self.pool_pages.quick).get();
+        require(pages <= self.frames.get(), "size.frames", || {
+            format!("{} are fewer than the pool's pages, {pages}", self.frames)
+        })
     }
 
     /// The memory of a point of so many actions: tables and lists for each page and frame,

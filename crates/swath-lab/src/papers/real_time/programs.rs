@@ -43,6 +43,7 @@ pub struct ProgramsPlan {
 crate::plan!(ProgramsPlan, check);
 
 fn check(plan: &ProgramsPlan) -> Result<(), Refused> {
+    plan.size.check()?;
     for factors in [&plan.factors.full, &plan.factors.quick] {
         require(factors.first().is_some_and(|factor| factor.get() == 1), "factors", || {
             "the first is not 1".to_owned()

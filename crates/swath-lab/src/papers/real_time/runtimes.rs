@@ -46,6 +46,7 @@ pub struct RuntimesPlan {
 crate::plan!(RuntimesPlan, check);
 
 fn check(plan: &RuntimesPlan) -> Result<(), Refused> {
+    plan.size.check()?;
     for (repeats, sampling) in
         [(plan.repeats.full, plan.sampling.full), (plan.repeats.quick, plan.sampling.quick)]
     {
