@@ -19,12 +19,11 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -63,24 +62,22 @@ pub enum Begun {
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    log: Mutex<Log>,
+    /// Each write goes to its end, so that threads need no lock around one.
+    file: File,
+    /// When it was opened, and the milliseconds from then to the last sync.
+    opened: Instant,
+    synced_ms: AtomicU64,
+    is_empty: AtomicBool,
     /// Results by stage and point.
     recorded: HashMap<(u32, u32), Vec<u8>>,
     stages: AtomicU32,
     counts: Counts,
 }
 
-#[derive(Debug)]
-struct Log {
-    file: File,
-    synced: Instant,
-    is_empty: bool,
-}
-
 /// A journal without a point is of no use to anybody.
 impl Drop for Journal {
     fn drop(&mut self) {
-        if self.log.get_mut().is_empty {
+        if *self.is_empty.get_mut() {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -100,8 +97,7 @@ impl Journal {
     pub fn open(path: &Path, key: &str) -> Result<(Self, Begun), JournalError> {
         let fault =
             |error: io::Error| JournalError { path: path.to_owned(), what: error.to_string() };
-        let mut options = File::options();
-        let mut file = options.read(true).write(true).create(true).truncate(false).open(path);
+        let mut file = File::options().read(true).append(true).create(true).open(path);
         let file = file.as_mut().map_err(|error| fault(io::Error::from(error.kind())))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(fault)?;
@@ -114,7 +110,6 @@ impl Journal {
             }
         };
         file.set_len(whole as u64).map_err(fault)?;
-        file.seek(SeekFrom::End(0)).map_err(fault)?;
         if whole == 0 {
             let record =
                 record(key.as_bytes()).ok_or_else(|| fault(io::ErrorKind::FileTooLarge.into()))?;
@@ -122,10 +117,17 @@ impl Journal {
         }
         file.sync_all().map_err(fault)?;
         let file = file.try_clone().map_err(fault)?;
-        let is_empty = recorded.is_empty();
-        let log = Mutex::new(Log { file, synced: Instant::now(), is_empty });
-        let (stages, counts) = (AtomicU32::new(0), Counts::default());
-        Ok((Self { path: path.to_owned(), log, recorded, stages, counts }, begun))
+        let journal = Self {
+            path: path.to_owned(),
+            file,
+            opened: Instant::now(),
+            synced_ms: AtomicU64::new(0),
+            is_empty: AtomicBool::new(recorded.is_empty()),
+            recorded,
+            stages: AtomicU32::new(0),
+            counts: Counts::default(),
+        };
+        Ok((journal, begun))
     }
 
     /// Points so far that were in the journal when it was opened, and all.
@@ -162,12 +164,17 @@ impl Journal {
         let mut bytes = [stage.to_le_bytes(), point.to_le_bytes()].concat();
         bytes = postcard::to_extend(result, bytes).map_err(|error| fault(error.to_string()))?;
         let record = record(&bytes).ok_or_else(|| fault("a point of 4 GiB".to_owned()))?;
-        let mut log = self.log.lock();
-        log.is_empty = false;
-        log.file.write_all(&record).map_err(|error| fault(error.to_string()))?;
-        if log.synced.elapsed() >= SYNC_EVERY {
-            log.file.sync_data().map_err(|error| fault(error.to_string()))?;
-            log.synced = Instant::now();
+        self.is_empty.store(false, Ordering::Relaxed);
+        (&self.file).write_all(&record).map_err(|error| fault(error.to_string()))?;
+        let (now_ms, synced_ms) =
+            (self.opened.elapsed().as_millis() as u64, self.synced_ms.load(Ordering::Relaxed));
+        // Of the threads that find it due, one syncs.
+        let due = now_ms.saturating_sub(synced_ms) >= SYNC_EVERY.as_millis() as u64;
+        let take = |from| {
+            self.synced_ms.compare_exchange(from, now_ms, Ordering::Relaxed, Ordering::Relaxed)
+        };
+        if due && take(synced_ms).is_ok() {
+            self.file.sync_data().map_err(|error| fault(error.to_string()))?;
         }
         Ok(())
     }
@@ -304,6 +311,30 @@ mod tests {
                 let own: Result = postcard::from_bytes(own).unwrap();
                 assert_eq!((stage, bits(&own)), (0, bits(&result(point))), "bit {bit}");
             }
+        }
+    }
+
+    #[test]
+    fn threads_append_side_by_side() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("journal");
+        let (journal, _) = Journal::open(&path, "key").unwrap();
+        let stage = journal.stage(1000);
+        std::thread::scope(|scope| {
+            for first in (0..1000).step_by(250) {
+                let journal = &journal;
+                scope.spawn(move || {
+                    let mut points = first..first + 250;
+                    points.try_for_each(|point| journal.record(stage, point, &result(point)))
+                });
+            }
+        });
+        drop(journal);
+        let (journal, begun) = Journal::open(&path, "key").unwrap();
+        assert_eq!(begun, Begun::Resumed { points: 1000, cut_bytes: 0 });
+        for point in 0..1000 {
+            let own: Result = journal.recall(0, point).unwrap();
+            assert_eq!(bits(&own), bits(&result(point)));
         }
     }
 
