@@ -135,7 +135,7 @@ const GATES: &[Gate] = &[
     }),
     gate("buffer-get", 30.0, || buffer::gate(Call::Get, swath_bench_counted)),
     gate("buffer-put", 58.0, || buffer::gate(Call::Put, swath_bench_counted)),
-    gate("buffer-pair", 53.0, || buffer::gate(Call::Pair, swath_bench_counted)),
+    gate("buffer-pair", 54.0, || buffer::gate(Call::Pair, swath_bench_counted)),
     gate("buffer-remote", 115.0, || buffer::gate(Call::PutRemote, swath_bench_counted)),
     gate("buffer-returned", 31.0, || buffer::gate(Call::GetReturned, swath_bench_counted)),
     gate("dram-raster", 1600.0, || timed::dram(Raster, swath_bench_counted)),
