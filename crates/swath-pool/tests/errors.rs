@@ -257,16 +257,16 @@ fn an_ill_made_pool_is_refused() {
         unsafe { BufferPool::<Lock, _>::new(at(base), storage, source, options) }.err()
     };
     let top = usize::MAX & !(UNIT_BYTES - 1);
-    assert_eq!(make(UNIT_BYTES, 4, 2, 7), None);
-    assert_eq!(make(100, 4, 2, 7), Some(BufferPoolError::Misaligned { address: 100 }));
-    assert_eq!(make(top, 4, 2, 7), Some(BufferPoolError::TooLong { units: 4 }));
+    assert_eq!(make(UNIT_BYTES, 4, 3, 7), None);
+    assert_eq!(make(100, 4, 3, 7), Some(BufferPoolError::Misaligned { address: 100 }));
+    assert_eq!(make(top, 4, 3, 7), Some(BufferPoolError::TooLong { units: 4 }));
     let short = BufferPoolError::ReturnedTooShort { needed: 4, given: 3 };
-    assert_eq!(make(UNIT_BYTES, 3, 2, 7), Some(short));
-    let short = BufferPoolError::DirtyTooShort { needed: 2, given: 1 };
-    assert_eq!(make(UNIT_BYTES, 4, 1, 7), Some(short));
+    assert_eq!(make(UNIT_BYTES, 3, 3, 7), Some(short));
+    let short = BufferPoolError::DirtyTooShort { needed: 3, given: 2 };
+    assert_eq!(make(UNIT_BYTES, 4, 2, 7), Some(short));
     for eighths in [0, 8] {
         let error = BufferPoolError::Threshold { eighths };
-        assert_eq!(make(UNIT_BYTES, 4, 2, eighths), Some(error));
+        assert_eq!(make(UNIT_BYTES, 4, 3, eighths), Some(error));
     }
 }
 

@@ -36,6 +36,7 @@
 //! Nodes are u32, hence at most [`UNITS_MAX`] units.
 
 use crate::bits::words::{all_set, clear, first_clear, set, starts_of_run};
+use crate::hardening::Hardening;
 
 /// Words of the bitmap under a node of level 0, and its log2.
 const LEAF_SHIFT: u32 = 2;
@@ -199,17 +200,22 @@ impl RunTree {
     /// The lowest unit from `from` on at which a run of `count` free units
     /// starts; units below `from` do not count. O(L).
     #[inline]
-    pub(crate) fn first_run(&self, storage: &[u64], count: u64, from: u64) -> Option<u64> {
+    pub(crate) fn first_run<H: Hardening>(
+        &self,
+        storage: &[u64],
+        count: u64,
+        from: u64,
+    ) -> Option<u64> {
         if from == 0 {
             let root = self.depth - 1;
             let fits = self.node(storage, root, 0).longest >= count;
-            return if fits { self.descend(storage, root, 0, count) } else { None };
+            return if fits { self.descend::<H>(storage, root, 0, count) } else { None };
         }
-        self.first_run_from(storage, count, from)
+        self.first_run_from::<H>(storage, count, from)
     }
 
     /// Up from the stretch of `from` as long as nothing fits, then down.
-    fn first_run_from(&self, storage: &[u64], count: u64, from: u64) -> Option<u64> {
+    fn first_run_from<H: Hardening>(&self, storage: &[u64], count: u64, from: u64) -> Option<u64> {
         if from >= self.units {
             return None;
         }
@@ -224,10 +230,10 @@ impl RunTree {
             for sibling in index + 1..siblings {
                 let runs = self.node(storage, level, sibling);
                 if carry + runs.prefix >= count {
-                    return Some(sibling as u64 * span - carry);
+                    return Some((sibling as u64 * span).wrapping_sub(carry));
                 }
                 if runs.longest >= count {
-                    return self.descend(storage, level, sibling, count);
+                    return self.descend::<H>(storage, level, sibling, count);
                 }
                 carry = if runs.prefix == span { carry + span } else { runs.suffix };
             }
@@ -237,9 +243,10 @@ impl RunTree {
         None
     }
 
-    /// The first run of `count` in a stretch whose longest is no shorter.
+    /// The first run of `count` in a stretch whose longest is no shorter. If that was overwritten, it
+    /// is nothing, or anything.
     #[inline]
-    fn descend(
+    fn descend<H: Hardening>(
         &self,
         storage: &[u64],
         mut level: usize,
@@ -251,12 +258,16 @@ impl RunTree {
             index <<= CHILD_SHIFT;
             let span = 1u64 << (LEAF_BITS + CHILD_SHIFT * level as u32);
             let at = self.levels[level] + NODE_WORDS * index;
+            let past = index + CHILDREN;
+            if H::CHECKED && at + NODE_WORDS * CHILDREN > storage.len() {
+                return None;
+            }
             let group = &storage[at..at + NODE_WORDS * CHILDREN];
             let mut carry = 0;
             for child in group.chunks_exact(NODE_WORDS) {
                 let runs = Runs::of(child);
                 if carry + runs.prefix >= count {
-                    return Some(index as u64 * span - carry);
+                    return Some((index as u64 * span).wrapping_sub(carry));
                 }
                 if runs.longest >= count {
                     break;
@@ -264,6 +275,12 @@ impl RunTree {
                 carry = if runs.prefix == span { carry + span } else { runs.suffix };
                 index += 1;
             }
+            if H::CHECKED && index == past {
+                return None;
+            }
+        }
+        if H::CHECKED && index >= self.words / LEAF_WORDS {
+            return None;
         }
         self.scan_leaf(storage, index, count, 0).ok()
     }
@@ -298,7 +315,7 @@ impl RunTree {
     #[inline]
     pub(crate) fn take(&mut self, storage: &mut [u64], first: u64, count: u64) {
         clear(&mut storage[..self.words], first as usize, count as usize);
-        self.free -= count;
+        self.free = self.free.wrapping_sub(count);
         self.update(storage, first, count, false);
     }
 
@@ -344,7 +361,7 @@ impl RunTree {
                 let mut left = index;
                 while low == left as u64 * span && left > group {
                     left -= 1;
-                    low -= child(left).suffix;
+                    low = low.wrapping_sub(child(left).suffix);
                 }
                 let mut right = index + 1;
                 while high == right as u64 * span && right < group + CHILDREN {
@@ -357,7 +374,7 @@ impl RunTree {
             let at = self.levels[level] - self.words;
             let start = index as u64 * span;
             let mut runs = Runs::of(&nodes[at + NODE_WORDS * index..]);
-            let length = high - low;
+            let length = high.wrapping_sub(low);
             if ones {
                 runs.longest = runs.longest.max(length);
             } else if length == runs.longest {
@@ -419,9 +436,16 @@ impl RunTree {
 
     /// Visits the runs of free units, ascending: first unit and length.
     /// O(r·L) for r runs.
-    pub(crate) fn for_each_run(&self, storage: &[u64], visit: &mut dyn FnMut(u64, u64)) {
+    pub(crate) fn for_each_run<H: Hardening>(
+        &self,
+        storage: &[u64],
+        visit: &mut dyn FnMut(u64, u64),
+    ) {
         let mut from = 0;
-        while let Some(start) = self.first_run(storage, 1, from) {
+        while let Some(start) = self.first_run::<H>(storage, 1, from) {
+            if H::CHECKED && !(from..self.units).contains(&start) {
+                return;
+            }
             let end = self.first_taken(storage, start, self.units - start).unwrap_or(self.units);
             visit(start, end - start);
             from = end;
@@ -434,13 +458,57 @@ impl RunTree {
         all_set(&storage[..self.words], first as usize, count as usize)
     }
 
+    /// Counts the units that are free by their bits.
+    pub(crate) fn count(&self, storage: &[u64]) -> u64 {
+        storage[..self.words].iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Returns true if a unit is free by its bit.
+    pub(crate) fn is_free(&self, storage: &[u64], unit: u64) -> bool {
+        storage[(unit / 64) as usize] >> (unit % 64) & 1 == 1
+    }
+
+    /// The first word that is not the summary of what is below it. O(words).
+    pub(crate) fn wrong_summary(&self, storage: &[u64]) -> Option<usize> {
+        let mut nodes = self.words / LEAF_WORDS;
+        for level in 0..self.depth {
+            let span = 1 << (LEAF_BITS + CHILD_SHIFT * (level as u32).saturating_sub(1));
+            for index in 0..nodes.next_multiple_of(CHILDREN) {
+                let runs = if index >= nodes {
+                    Runs::uniform(0)
+                } else if level == 0 {
+                    Runs::of_leaf(&storage[index << LEAF_SHIFT..(index + 1) << LEAF_SHIFT])
+                } else {
+                    let at = self.levels[level - 1] + NODE_WORDS * (index << CHILD_SHIFT);
+                    Runs::of_group(&storage[at..at + NODE_WORDS * CHILDREN], span)
+                };
+                let at = self.levels[level] + NODE_WORDS * index;
+                let mut words = (at..at + NODE_WORDS).zip(runs.words());
+                if let Some((word, _)) = words.find(|&(word, right)| storage[word] != right) {
+                    return Some(word);
+                }
+            }
+            nodes = nodes.div_ceil(CHILDREN);
+        }
+        None
+    }
+
+    /// The first word with a bit beyond the last unit.
+    pub(crate) fn word_beyond(&self, storage: &[u64]) -> Option<usize> {
+        let last = (self.units / 64) as usize;
+        (last..self.words).find(|&word| {
+            let mine = if word == last { self.units % 64 } else { 0 };
+            storage[word] >> mine != 0
+        })
+    }
+
     /// Walks the invariants in O(words); the first that does not hold is named.
     pub(crate) fn check(&self, storage: &[u64]) -> Result<(), &'static str> {
         let bits = &storage[..self.words];
-        if bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() != self.free {
+        if self.count(storage) != self.free {
             return Err("the count of free units is wrong");
         }
-        if first_beyond(bits, self.units) {
+        if self.word_beyond(storage).is_some() {
             return Err("a unit beyond the last is free");
         }
         for (index, words) in bits.chunks_exact(LEAF_WORDS).enumerate() {
@@ -462,13 +530,6 @@ impl RunTree {
         }
         Ok(())
     }
-}
-
-/// Returns true if a bit from `units` on is set.
-fn first_beyond(bits: &[u64], units: u64) -> bool {
-    let whole = (units / 64) as usize;
-    let rest = bits.get(whole).is_some_and(|&word| word >> (units % 64) != 0);
-    rest || bits.iter().skip(whole + 1).any(|&word| word != 0)
 }
 
 /// Returns the start of the run of ones that ends below bit `past`.

@@ -32,13 +32,27 @@ pub(crate) struct Run {
     pub(crate) units: u32,
 }
 
+/// Bits of a run's length in its word: it is at most [`UNITS_MAX`].
+const LENGTH_BITS: u32 = 8;
+/// Bits of the seal, above length and first unit.
+const SEAL_BITS: u32 = 24;
+
+/// The seal of length and first unit, which any flipped bit of the three breaks. That of 0 is not 0.
+fn seal(run: u64) -> u64 {
+    !(run ^ run >> SEAL_BITS) & ((1 << SEAL_BITS) - 1)
+}
+
 impl Run {
     fn word(self) -> u64 {
-        u64::from(self.first) << 32 | u64::from(self.units)
+        let run = u64::from(self.first) << LENGTH_BITS | u64::from(self.units);
+        seal(run) << (64 - SEAL_BITS) | run
     }
 
+    /// The run in a word; none in an empty one, nor in one that was overwritten.
     fn of(word: u64) -> Option<Self> {
-        (word != 0).then_some(Self { first: (word >> 32) as u32, units: word as u32 })
+        let run = word & ((1 << (64 - SEAL_BITS)) - 1);
+        let (first, units) = ((run >> LENGTH_BITS) as u32, run as u32 & ((1 << LENGTH_BITS) - 1));
+        (word >> (64 - SEAL_BITS) == seal(run)).then_some(Self { first, units })
     }
 
     fn end(self) -> u32 {
@@ -69,9 +83,15 @@ impl Kept {
         self.0.iter().filter_map(|word| Run::of(word.load(Relaxed)))
     }
 
+    /// Returns true if a word was overwritten: its units stay in use, and the word as it is.
+    pub(crate) fn is_overwritten(&self) -> bool {
+        let mut words = self.0.iter().map(|word| word.load(Relaxed));
+        words.any(|word| word != 0 && Run::of(word).is_none())
+    }
+
     /// Takes all runs out.
     pub(crate) fn gather(&self) -> impl Iterator<Item = Run> {
-        let held = self.0.iter().filter(|word| word.load(Relaxed) != 0);
+        let held = self.0.iter().filter(|word| Run::of(word.load(Relaxed)).is_some());
         // What the units' last user wrote comes before what the next one reads.
         held.filter_map(|word| Run::of(word.swap(0, AcqRel)))
     }
@@ -137,6 +157,16 @@ mod tests {
                 assert_eq!(run.place(wanted, page), naive, "{run:?}, {wanted} units, {page}");
             }
         }
+    }
+
+    #[test]
+    fn a_flipped_bit_leaves_no_run() {
+        for run in [(0, 1), (1, 128), (u32::MAX - 9, 64), (0xA_BCDE, 77)] {
+            let word = Run { first: run.0, units: run.1 }.word();
+            assert_eq!(Run::of(word), Some(Run { first: run.0, units: run.1 }));
+            assert!((0..64).all(|bit| Run::of(word ^ 1 << bit).is_none()), "{run:?}");
+        }
+        assert!((0..64).all(|bit| Run::of(1 << bit).is_none()) && Run::of(0).is_none());
     }
 
     #[test]

@@ -22,13 +22,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
 
 use crate::error::{BufferAllocateError, BufferFreeError};
-use crate::heap::slot::{HeapSlot, Partial};
+use crate::heap::slot::{HeapSlot, Partial, Place};
 use crate::pool::buffer_pool::BufferPool;
 use crate::source::segment_source::SegmentSource;
-use crate::superblock::atomic::Shared64;
 use crate::superblock::class::{
-    CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, TABLE_BYTES_MAX, UNIT_BYTES, UNIT_SHIFT,
-    WORDS, class_for, word_of,
+    CLASSES, LAYOUTS, SLOT_BYTES_MAX, SLOT_BYTES_MIN, TABLE_BYTES_MAX, WORDS, class_for, word_of,
 };
 use crate::superblock::owner::Owner;
 
@@ -39,16 +37,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     #[must_use]
     pub fn attach(&self) -> Option<LocalHeap<'_, 'm, L, S>> {
         let mut guard = self.lock();
-        let index = self.heaps.iter().position(|slot| slot.attached.load(Relaxed) == 0)?;
+        let heaps = self.heaps();
+        let index = heaps.iter().position(|slot| !slot.is_attached())?;
         guard.heaps_high = guard.heaps_high.max(index + 1);
-        let slot = &self.heaps[index];
-        slot.attached.store(1, Relaxed);
-        slot.begin(
-            NonNull::from(self).cast(),
-            self.base(),
-            self.superblocks(),
-            Owner::open(index as u32 + 1),
-        );
+        let slot = &heaps[index];
+        slot.begin(NonNull::from(self).cast(), Owner::open(index as u32 + 1));
         drop(guard);
         Some(LocalHeap::new(self, slot))
     }
@@ -94,12 +87,14 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     pub fn pool(&self) -> &'p BufferPool<'m, L, S> {
         // SAFETY: `begin` stored a reference of this type, borrowed for as long
         // as the heap lives, and only an attach after its end stores another.
-        unsafe { &*self.slot.pool.load(Relaxed).cast() }
+        unsafe { &*self.slot.known_pool().cast() }
     }
 
+    /// The owner word of its superblocks that are not full, from the slot's place: what stands in the
+    /// slot is for [`free_fast`](Self::free_fast), which takes no other's superblocks for its own by it.
     #[inline]
     pub(crate) fn token(&self) -> Owner {
-        self.slot.token()
+        self.pool().token_of(self.slot)
     }
 
     /// Allocates at least `size` bytes at a multiple of `align`, a power of two (of 16, if it is
@@ -133,9 +128,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         if size > TABLE_BYTES_MAX {
             return None;
         }
-        let class = self.slot.classes[size.div_ceil(SLOT_BYTES_MIN)].load(Relaxed);
-        // SAFETY: `begin` wrote only classes there.
-        unsafe { self.slot.current.get_unchecked(usize::from(class)) }.take()
+        self.slot.take_short(size.div_ceil(SLOT_BYTES_MIN))
     }
 
     #[inline(never)]
@@ -186,19 +179,17 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// The current word of `class` is empty: takes a slot of the superblock's next one that is not.
     #[inline]
     fn next_open(&self, class: usize) -> Option<NonNull<u8>> {
-        let current = &self.slot.current[class];
-        let index = current.superblock()?;
-        let superblock = self.pool().superblocks().get(index as usize)?;
-        let at = current.word.load(Relaxed).addr();
-        let word = at.wrapping_sub(superblock.free.as_ptr().addr()) / size_of::<Shared64>();
-        let word = word & (WORDS - 1);
+        let pool = self.pool();
+        let Place { index, word } = self.slot.current(class, pool.superblocks())?;
+        let superblock = &pool.superblocks()[index as usize];
         let mut open = superblock.open.load(Relaxed) & !(1 << word);
         while open != 0 {
-            self.open_word(class, index, open);
+            let word = open.trailing_zeros();
             // A superblock that was given up with its current word just emptied still names it.
-            if let Some(block) = self.slot.take(class) {
+            if superblock.free[word as usize].load(Relaxed) != 0 {
                 superblock.open.store(open, Relaxed);
-                return Some(block);
+                self.open_word(class, index, word);
+                return self.slot.take(class);
             }
             open &= open - 1;
         }
@@ -213,23 +204,20 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         if let Some(block) = self.next_open(class) {
             return Some(block);
         }
-        if let Some(index) = self.slot.current[class].superblock() {
-            self.close(class, index);
+        if let Some(place) = self.slot.current(class, self.pool().superblocks()) {
+            self.close(class, place.index);
         }
         self.next_superblock(class)
     }
 
+    /// Serves the class from a word of superblock `index`.
     #[inline]
-    fn open_word(&self, class: usize, index: u32, open: u64) {
-        let word = open.trailing_zeros();
-        let superblock = &self.pool().superblocks()[index as usize];
-        let current = &self.slot.current[class];
-        current.ready.store(0, Relaxed);
-        let place = &superblock.free[word as usize];
-        current.word.store((&raw const *place).cast_mut(), Relaxed);
-        let size = current.size.load(Relaxed) as usize;
-        let first = self.pool().unit_start(index).as_ptr().wrapping_add(word as usize * 64 * size);
-        current.first.store(first, Relaxed);
+    fn open_word(&self, class: usize, index: u32, word: u32) {
+        let pool = self.pool();
+        let at = word as usize * 64 * LAYOUTS[class].size as usize;
+        let first = pool.unit_start(index).as_ptr().wrapping_add(at);
+        let word = &pool.superblocks()[index as usize].free[word as usize % WORDS];
+        self.slot.current[class].set(word, first);
     }
 
     /// The current superblock is full.
@@ -237,7 +225,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let superblock = &self.pool().superblocks()[index as usize];
         let slots = superblock.slots.load(Relaxed);
         superblock.set_used(slots, self.pool().low(slots));
-        superblock.set_owner(Owner(self.slot.token().0 + 1));
+        superblock.set_owner(Owner(self.token().0 + 1));
         self.slot.full.push(self.pool().superblocks(), index);
         self.slot.clear_current(class);
     }
@@ -247,25 +235,23 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     fn next_superblock(&self, class: usize) -> Option<NonNull<u8>> {
         self.collect_returned();
         let partial = &self.slot.partial[class];
-        let superblocks = self.pool().superblocks();
+        let (superblocks, token) = (self.pool().superblocks(), self.token());
         let listed = core::iter::from_fn(|| partial.list.pop(superblocks)).find(|&index| {
             let superblock = &superblocks[index as usize];
             if superblock.mark.load(Relaxed) == 0 {
                 partial.sparse.store(partial.sparse.load(Relaxed).saturating_sub(1), Relaxed);
             }
             // What was overwritten is left out.
-            superblock.owner() == self.slot.token() && superblock.class() == Some(class)
+            superblock.owner() == token && superblock.class() == Some(class)
         });
         let index = if let Some(index) = listed {
             index
         } else {
-            self.pool().acquire_superblock(class, self.slot.token())?
+            self.pool().acquire_superblock(class, token)?
         };
         let superblock = &superblocks[index as usize];
-        let current = &self.slot.current[class];
-        current.superblock.store(index + 1, Relaxed);
         superblock.stop_count();
-        self.open_word(class, index, superblock.open.load(Relaxed));
+        self.open_word(class, index, superblock.open.load(Relaxed).trailing_zeros());
         self.slot.take(class).or_else(|| self.next_word(class))
     }
 
@@ -299,9 +285,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// The block is not used after, if this is true.
     #[inline(always)]
     pub unsafe fn free_fast(&mut self, block: *mut u8) -> bool {
-        let Some((unit, within)) = self.place_of(block) else { return false };
-        // SAFETY: within the pool's table, whose length `units` is.
-        let superblock = unsafe { &*self.slot.superblocks.load(Relaxed).add(unit) };
+        let Some(pool) = self.slot.pool() else { return false };
+        // SAFETY: as in `pool`; it stands there twice.
+        let pool: &BufferPool<'m, L, S> = unsafe { &*pool.cast() };
+        let Some((unit, superblock, within)) = pool.place_of(block.addr()) else { return false };
         if !superblock.is_undisturbed(self.slot.token()) {
             return false;
         }
@@ -316,10 +303,12 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             let open = superblock.open.load(Relaxed) | 1 << word_of(slot);
             superblock.open.store(open, Relaxed);
         }
-        let left = superblock.left.load(Relaxed).wrapping_sub(1);
-        superblock.left.store(left, Relaxed);
-        if left == 0 {
-            Self::at_mark(self.slot, unit as u32);
+        // SAFETY: the superblock's owner, who is here, alone counts. Not an atomic load and store, so
+        // that it can be counted where it lies.
+        let left = unsafe { &mut *superblock.left.as_ptr() };
+        *left = left.wrapping_sub(1);
+        if *left == 0 {
+            Self::at_mark(self.slot, unit);
         }
         true
     }
@@ -332,32 +321,23 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     /// As for [`free_fast`](Self::free_fast).
     #[inline(never)]
     pub unsafe fn free_in_superblock(&mut self, block: *mut u8) -> bool {
-        let Some((unit, within)) = self.place_of(block) else { return false };
-        // SAFETY: within the pool's table, whose length `units` is.
-        let superblock = unsafe { &*self.slot.superblocks.load(Relaxed).add(unit) };
+        let pool = self.pool();
+        let Some((unit, superblock, within)) = pool.place_of(block.addr()) else { return false };
         superblock.owner().is_superblock()
-            && superblock.slot(within).is_some_and(|slot| self.free_slot(unit as u32, slot))
-    }
-
-    /// Returns the unit in which an address lies, and the offset within it.
-    #[inline(always)]
-    fn place_of(&self, block: *mut u8) -> Option<(usize, u32)> {
-        let offset = block.addr().wrapping_sub(self.slot.base.load(Relaxed).addr());
-        let unit = offset >> UNIT_SHIFT;
-        let units = self.slot.units.load(Relaxed) as usize;
-        (unit < units).then_some((unit, (offset % UNIT_BYTES) as u32))
+            && superblock.slot(within).is_some_and(|slot| self.free_slot(pool, unit, slot))
     }
 
     /// Frees a slot of a superblock, and returns true, if it is in use.
     #[inline(always)]
-    fn free_slot(&self, index: u32, slot: u32) -> bool {
-        let superblock = &self.pool().superblocks()[index as usize];
+    fn free_slot(&self, pool: &BufferPool<'m, L, S>, index: u32, slot: u32) -> bool {
+        let superblock = &pool.superblocks()[index as usize];
+        // Overwritten, the owner word is no heap's: then it comes back as another's would.
         let (token, owner) = (self.slot.token(), superblock.owner());
         if !owner.is_heap_of(token) {
-            return self.pool().free_remote(index, slot);
+            return pool.free_remote(index, slot);
         }
         let (word, bit) = (&superblock.free[word_of(slot)], 1_u64 << (slot % 64));
-        if word.load(Relaxed) & bit != 0 || self.pool().returned_bits(index).has(slot) {
+        if word.load(Relaxed) & bit != 0 || pool.returned_bits(index).has(slot) {
             return false;
         }
         if owner != token {
@@ -376,8 +356,9 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     #[cold]
     #[inline(never)]
     fn free_other(&mut self, address: usize) -> Result<(), BufferFreeError> {
-        match self.pool().find(address)? {
-            (index, Some(slot)) if self.free_slot(index, slot) => Ok(()),
+        let pool = self.pool();
+        match pool.find(address)? {
+            (index, Some(slot)) if self.free_slot(pool, index, slot) => Ok(()),
             (_, Some(_)) => Err(BufferFreeError::NotAllocated { address }),
             (index, None) => self.free_segment(index, address),
         }
@@ -388,7 +369,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let superblocks = self.pool().superblocks();
         let superblock = &superblocks[index as usize];
         self.slot.full.remove(superblocks, index);
-        superblock.set_owner(self.slot.token());
+        superblock.set_owner(self.token());
         // What was overwritten is nobody's to allocate from.
         if let Some(class) = superblock.class() {
             self.slot.partial[class].list.push(superblocks, index);
@@ -407,7 +388,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             superblock.stop_count();
             return;
         };
-        if slot.is_current(class, index) {
+        if slot.is_current(class, superblocks, index) {
             superblock.stop_count();
             return;
         }
@@ -429,7 +410,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         let superblocks = self.pool().superblocks();
         self.slot.returned.take(superblocks, |index| {
             let superblock = &superblocks[index as usize];
-            let token = self.slot.token();
+            let token = self.token();
             let owner = superblock.owner();
             if owner == token || owner.0 == token.0 + 1 {
                 let summary = superblock.leave_list();
@@ -442,18 +423,19 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
 
     /// Collects the returned slots of one superblock of this heap.
     fn collect_slots(&self, index: u32, summary: u32, full: bool) {
-        let superblock = &self.pool().superblocks()[index as usize];
+        let superblocks = self.pool().superblocks();
+        let superblock = &superblocks[index as usize];
         let taken = self.pool().collect_slots(index, summary);
         if taken == 0 {
             return;
         }
         let remote = &self.slot.remote_frees;
-        remote.store(remote.load(Relaxed) + u64::from(taken), Relaxed);
+        remote.store(remote.load(Relaxed).wrapping_add(taken.into()), Relaxed);
         if full {
             self.no_longer_full(index);
         }
         let Some(class) = superblock.class() else { return };
-        if superblock.left.load(Relaxed) <= 0 && !self.slot.is_current(class, index) {
+        if superblock.left.load(Relaxed) <= 0 && !self.slot.is_current(class, superblocks, index) {
             Self::at_mark(self.slot, index);
         }
     }
@@ -477,13 +459,12 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
         self.collect_returned();
         let superblocks = self.pool().superblocks();
         for class in 0..CLASSES {
-            let current = &self.slot.current[class];
-            let Some(index) = current.superblock() else { continue };
-            let Some(superblock) = superblocks.get(index as usize) else { continue };
+            let Some(place) = self.slot.current(class, superblocks) else { continue };
+            let superblock = &superblocks[place.index as usize];
             if superblock.count_used() == 0 {
                 self.slot.clear_current(class);
                 superblock.set_used(0, 0);
-                self.pool().receive_locked(index);
+                self.pool().receive_locked(place.index);
             }
         }
         self.pool().lock().release_kept(&self.slot.kept);

@@ -1,6 +1,6 @@
 //! The pool itself: the tables, the lock, and the way from a pointer to its record.
 
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -14,7 +14,7 @@ use crate::pool::storage::{Storage, dirty_words};
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, slot_bytes, word_of};
 use crate::superblock::list::ReturnList;
-use crate::superblock::owner::Role;
+use crate::superblock::owner::{HEAPS_MAX, Owner, Role};
 use crate::superblock::record::{Returned, Superblock};
 
 /// The arena's first byte.
@@ -26,16 +26,22 @@ unsafe impl Send for Base {}
 // SAFETY: as above.
 unsafe impl Sync for Base {}
 
+/// What all threads read at nearly every free and none writes: a cache line of its own.
+#[repr(align(64))]
+struct Tables<'m> {
+    base: Base,
+    superblocks: &'m [Superblock],
+    returned: &'m [Returned],
+    heaps: &'m [HeapSlot],
+}
+
 /// A buffer pool over one arena, shared by all threads.
 ///
 /// Invariants, beside those of [`HeapSlot`] and [`Superblock`]: a unit
 /// is free with the source, or part of one segment, or part of one superblock
 /// that has one owner; dirty units are free.
 pub struct BufferPool<'m, L, S> {
-    base: Base,
-    superblocks: &'m [Superblock],
-    returned: &'m [Returned],
-    pub(crate) heaps: &'m [HeapSlot],
+    tables: Tables<'m>,
     options: BufferOptions,
     pub(crate) global: Mutex<L, Global<'m, S>>,
     /// The global heap's superblocks to which slots came back, and units that
@@ -90,10 +96,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let Storage { superblocks, returned, heaps, dirty } = storage;
         let dirty = &mut dirty[..dirty_words(superblocks.len())];
         Ok(Self {
-            base: Base(base),
-            superblocks,
-            returned,
-            heaps,
+            tables: Tables { base: Base(base), superblocks, returned, heaps },
             options,
             global: Mutex::new(Global::new(source, dirty)),
             list: ReturnList::new(),
@@ -128,7 +131,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         if dirty.len() < needed {
             return Err(BufferPoolError::DirtyTooShort { needed, given: dirty.len() });
         }
-        if heaps.len() >= 1 << 29 {
+        if heaps.len() >= HEAPS_MAX {
             return Err(BufferPoolError::TooManyHeaps { given: heaps.len() });
         }
         if !(1..=7).contains(&options.empty_eighths) {
@@ -150,23 +153,39 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     #[inline]
     pub(crate) fn superblocks(&self) -> &'m [Superblock] {
-        self.superblocks
+        self.tables.superblocks
     }
 
     #[inline]
-    pub(crate) fn base(&self) -> NonNull<u8> {
-        self.base.0
+    pub(crate) fn heaps(&self) -> &'m [HeapSlot] {
+        self.tables.heaps
     }
 
     #[inline]
     pub(crate) fn returned_bits(&self, index: u32) -> &'m Returned {
-        &self.returned[index as usize]
+        &self.tables.returned[index as usize]
+    }
+
+    /// The owner word of a heap's superblocks that are not full.
+    #[inline]
+    pub(crate) fn token_of(&self, slot: &HeapSlot) -> Owner {
+        let at = ptr::from_ref(slot).addr() - self.tables.heaps.as_ptr().addr();
+        Owner::open((at / size_of::<HeapSlot>()) as u32 + 1)
     }
 
     /// Returns the address of a unit.
     #[inline]
     pub(crate) fn unit_start(&self, index: u32) -> NonNull<u8> {
-        self.base.0.map_addr(|base| base.saturating_add((index as usize) << UNIT_SHIFT))
+        self.tables.base.0.map_addr(|base| base.saturating_add((index as usize) << UNIT_SHIFT))
+    }
+
+    /// Returns the unit in which an address lies, with its record, and the offset within it.
+    #[inline(always)]
+    pub(crate) fn place_of(&self, address: usize) -> Option<(u32, &'m Superblock, u32)> {
+        let offset = address.wrapping_sub(self.tables.base.0.addr().get());
+        let unit = offset >> UNIT_SHIFT;
+        let superblock = self.tables.superblocks.get(unit)?;
+        Some((unit as u32, superblock, (offset % UNIT_BYTES) as u32))
     }
 
     /// Returns the number of slots in use at which a superblock is sparse.
@@ -188,23 +207,20 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     #[inline]
     #[must_use]
     pub fn contains(&self, address: usize) -> bool {
-        address.wrapping_sub(self.base.0.addr().get()) >> UNIT_SHIFT < self.superblocks.len()
+        self.place_of(address).is_some()
     }
 
     /// Finds the superblock and slot that start at `address`, or the segment, in use or not.
     pub(crate) fn find(&self, address: usize) -> Result<(u32, Option<u32>), BufferFreeError> {
-        if !self.contains(address) {
-            return Err(BufferFreeError::Foreign { address });
-        }
-        let offset = address - self.base.0.addr().get();
-        let mut index = (offset >> UNIT_SHIFT) as u32;
-        let mut role = self.superblocks[index as usize].owner().role();
+        let foreign = BufferFreeError::Foreign { address };
+        let (mut index, mut superblock, _) = self.place_of(address).ok_or(foreign)?;
+        let mut role = superblock.owner().role();
         if let Role::Inner(distance) = role {
             index = index.checked_sub(distance).ok_or(BufferFreeError::Corrupt { unit: index })?;
-            role = self.superblocks[index as usize].owner().role();
+            superblock = &self.superblocks()[index as usize];
+            role = superblock.owner().role();
         }
-        let superblock = &self.superblocks[index as usize];
-        let within = offset - ((index as usize) << UNIT_SHIFT);
+        let within = address - self.unit_start(index).addr().get();
         match role {
             Role::Superblock { .. } if superblock.class().is_none() => {
                 Err(BufferFreeError::Corrupt { unit: index })
@@ -226,7 +242,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     pub fn usable_size(&self, block: NonNull<u8>) -> Result<usize, BufferFreeError> {
         let address = block.addr().get();
         let (index, slot) = self.find(address)?;
-        let superblock = &self.superblocks[index as usize];
+        let superblock = &self.superblocks()[index as usize];
         let corrupt = BufferFreeError::Corrupt { unit: index };
         let Some(slot) = slot else {
             return superblock

@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use lock_api::RawMutex;
 
+use crate::heap::slot::Overwritten;
 use crate::pool::buffer_pool::BufferPool;
 use crate::pool::global::Global;
 use crate::source::segment_source::SegmentSource;
@@ -34,12 +35,15 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     pub fn check(&self) -> Result<(), BufferFault> {
         let global = self.lock();
         let mut listed = 0;
+        let what = "the bits of 64 dirty units and their seal";
+        global.overwritten_dirty().map_or(Ok(()), |unit| Err(BufferFault { unit, what }))?;
         self.check_kept(&global)?;
-        for (index, slot) in self.heaps.iter().enumerate() {
-            if slot.attached.load(Relaxed) == 0 {
+        for (index, slot) in self.heaps().iter().enumerate() {
+            if !slot.is_attached() {
                 continue;
             }
             let token = Owner::open(index as u32 + 1);
+            ensure(0, slot.is_intact(token), "a heap's pool and number")?;
             for class in 0..CLASSES {
                 let partial = &slot.partial[class];
                 let (count, sparse) = self.check_list(&partial.list, token, Some(class))?;
@@ -47,8 +51,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                 ensure(0, kept == sparse, "a heap's count of sparse superblocks")?;
                 ensure(0, sparse <= self.options().slack, "no more sparse superblocks than slack")?;
                 listed += count;
-                if let Some(unit) = slot.current(class).superblock() {
-                    self.check_place(unit, token, Some(class))?;
+                let what = "the address and seal of a heap's current word";
+                let place = slot.current[class].place(self.superblocks());
+                if let Some(place) = place.map_err(|Overwritten| BufferFault { unit: 0, what })? {
+                    self.check_place(place.index, token, Some(class))?;
                     listed += 1;
                 }
             }
@@ -64,7 +70,9 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     /// The units that heaps keep are free, and in one run each.
     fn check_kept(&self, global: &Global<'m, S>) -> Result<(), BufferFault> {
-        let runs = || self.heaps.iter().flat_map(|slot| slot.kept.runs());
+        let overwritten = self.heaps().iter().any(|slot| slot.kept.is_overwritten());
+        ensure(0, !overwritten, "a heap's kept runs and their seals")?;
+        let runs = || self.heaps().iter().flat_map(|slot| slot.kept.runs());
         for run in runs() {
             let end = run.first.checked_add(run.units);
             let inside = end.is_some_and(|end| end <= global.high);
@@ -162,6 +170,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             let inner = self.superblocks()[(unit + distance) as usize].owner();
             ensure(unit + distance, inner == Owner::inner(distance), "the way to its first unit")?;
         }
+        let owner = if full { Owner::full(heap) } else { Owner::open(heap) };
+        ensure(unit, superblock.owner() == owner, "an owner and its parity")?;
         let returned = self.returned_bits(unit);
         let open = superblock.open.load(Relaxed);
         for (index, word) in superblock.free.iter().enumerate() {
@@ -177,14 +187,12 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             let queued = superblock.queued() >> (index / 2) & 1 != 0;
             ensure(unit, returned.word(index) == 0 || queued, "the summary of returned slots")?;
         }
-        let slot = heap.checked_sub(1).and_then(|index| self.heaps.get(index as usize));
+        let slot = heap.checked_sub(1).and_then(|index| self.heaps().get(index as usize));
         ensure(unit, superblock.left.load(Relaxed) > 0, "frees until something is to be done")?;
-        if let Some(slot) = slot.filter(|slot| slot.is_current(class, unit)) {
-            return ensure(
-                unit,
-                slot.current(class).is_sound(superblock),
-                "slots at hand that are free",
-            );
+        let place = slot.and_then(|slot| Some((slot, slot.current(class, self.superblocks())?)));
+        if let Some((slot, place)) = place.filter(|(_, place)| place.index == unit) {
+            let sound = slot.current[class].is_sound(&superblock.free[place.word]);
+            return ensure(unit, sound, "slots at hand that are free");
         }
         let used = superblock.count_used();
         ensure(unit, full == (used == slots), "full if no slot is free")?;
@@ -193,7 +201,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
 
     /// Each superblock with returned slots is on one list.
     fn check_returns(&self, global: &Global<'m, S>) -> Result<(), BufferFault> {
-        let lists = self.heaps.iter().map(|slot| &slot.returned).chain([&self.list]);
+        let lists = self.heaps().iter().map(|slot| &slot.returned).chain([&self.list]);
         let mut listed = 0;
         for list in lists {
             let mut next = list.first();

@@ -24,7 +24,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     pub(crate) fn detach(&self, slot: &HeapSlot) {
         let mut global = self.lock();
         self.abandon(&mut global, slot);
-        slot.attached.store(0, Relaxed);
+        slot.detach();
         // What was pushed until now; the rest is found by the next user of the
         // slot, by a purge or when memory runs out.
         slot.returned.take(self.superblocks(), |index| self.collect_listed(&mut global, index));
@@ -33,11 +33,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn abandon(&self, global: &mut Global<'m, S>, slot: &HeapSlot) {
         let superblocks = self.superblocks();
         for class in 0..CLASSES {
-            if let Some(index) = slot.current(class).superblock() {
-                let superblock = &superblocks[index as usize];
+            if let Some(place) = slot.current(class, superblocks) {
+                let superblock = &superblocks[place.index as usize];
                 slot.clear_current(class);
                 superblock.set_used(superblock.count_used(), 0);
-                self.receive(global, index);
+                self.receive(global, place.index);
             }
             while let Some(index) = slot.partial[class].list.pop(superblocks) {
                 self.receive(global, index);
@@ -130,7 +130,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn list_of(&self, owner: Owner) -> &ReturnList {
         match owner.role() {
             Role::Superblock { heap: heap @ 1.., .. } => {
-                self.heaps.get(heap as usize - 1).map_or(&self.list, |heap| &heap.returned)
+                self.heaps().get(heap as usize - 1).map_or(&self.list, |heap| &heap.returned)
             }
             _ => &self.list,
         }
@@ -157,8 +157,8 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let before = global.releases;
         self.collect_global(global);
         let mut any = false;
-        for slot in &self.heaps[..global.heaps_high] {
-            if slot.attached.load(Relaxed) == 0 && !slot.returned.is_empty() {
+        for slot in &self.heaps()[..global.heaps_high] {
+            if !slot.is_attached() && !slot.returned.is_empty() {
                 slot.returned.take(self.superblocks(), |index| self.collect_listed(global, index));
                 any = true;
             }

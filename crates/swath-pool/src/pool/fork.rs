@@ -55,10 +55,10 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         let mine = own.as_ref().map(|heap| heap.token());
         let superblocks = self.superblocks();
         self.list.forget();
-        for slot in &self.heaps[..guard.heaps_high] {
+        for slot in &self.heaps()[..guard.heaps_high] {
             slot.returned.forget();
-            if mine != Some(slot.token()) {
-                slot.attached.store(0, Relaxed);
+            if mine != Some(self.token_of(slot)) {
+                slot.detach();
             }
         }
         guard.partial.iter().for_each(|list| list.clear());

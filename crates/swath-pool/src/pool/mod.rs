@@ -3,6 +3,7 @@
 
 pub(crate) mod buffer_pool;
 pub(crate) mod check;
+pub(crate) mod dirty;
 pub(crate) mod exchange;
 pub(crate) mod fork;
 pub(crate) mod global;

@@ -43,8 +43,8 @@ impl<L: RawMutex, S: SegmentSource> BufferPool<'_, L, S> {
     #[must_use]
     pub fn stats(&self) -> BufferStats {
         let global = self.lock();
-        let heaps = &self.heaps[..global.heaps_high];
-        let attached = heaps.iter().filter(|slot| slot.attached.load(Relaxed) != 0);
+        let heaps = &self.heaps()[..global.heaps_high];
+        let attached = heaps.iter().filter(|slot| slot.is_attached());
         let kept = heaps.iter().flat_map(|slot| slot.kept.runs()).map(|run| u64::from(run.units));
         let remote = heaps.iter().map(|slot| slot.remote_frees.load(Relaxed));
         let mut stats = BufferStats {
@@ -54,7 +54,7 @@ impl<L: RawMutex, S: SegmentSource> BufferPool<'_, L, S> {
             cached_bytes: (global.dirty_units() + kept.sum::<u64>()) * UNIT_BYTES as u64,
             superblocks: [0; CLASSES],
             global_superblocks: 0,
-            remote_frees: remote.sum::<u64>() + global.remote_frees,
+            remote_frees: remote.fold(global.remote_frees, u64::wrapping_add),
             late_double_frees: self.late_double_frees.load(Relaxed),
             heaps: attached.count() as u32,
         };

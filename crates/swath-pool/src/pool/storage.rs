@@ -22,7 +22,7 @@ pub struct Storage<'m> {
     pub returned: &'m mut [Returned],
     /// Processor heaps, as many as there can be threads with one.
     pub heaps: &'m mut [HeapSlot],
-    /// Bits of free units whose memory is still there: [`dirty_words`] words.
+    /// Bits of free units whose memory is still there, and their seals: [`dirty_words`] words.
     pub dirty: &'m mut [u64],
 }
 
@@ -39,5 +39,5 @@ impl Storage<'_> {
 /// Returns the number of words that [`Storage::dirty`] needs over `units` units.
 #[must_use]
 pub const fn dirty_words(units: usize) -> usize {
-    2 * units.div_ceil(64)
+    3 * units.div_ceil(64)
 }

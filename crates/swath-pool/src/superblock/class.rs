@@ -111,17 +111,6 @@ pub(crate) static LAYOUTS: [Layout; CLASSES] = {
     layouts
 };
 
-/// The classes of short requests by their granules, rounded up.
-pub(crate) static CLASS_OF_GRANULES: [u8; TABLE_BYTES_MAX / SLOT_BYTES_MIN + 1] = {
-    let mut table = [0; TABLE_BYTES_MAX / SLOT_BYTES_MIN + 1];
-    let mut granules = 0;
-    while granules < table.len() {
-        table[granules] = class_of(granules * SLOT_BYTES_MIN) as u8;
-        granules += 1;
-    }
-    table
-};
-
 /// The class whose slots hold `size` bytes at a multiple of `align`, a power
 /// of two; none if only a segment does.
 ///
@@ -155,10 +144,6 @@ mod unit {
             assert_eq!(class_of(size), class, "{size} bytes");
             assert_eq!(slot_bytes(class) % SLOT_BYTES_MIN, 0);
             assert!(size <= 128 || (slot_bytes(class) - size) * 8 < size, "{size} bytes");
-            if size <= TABLE_BYTES_MAX {
-                let granules = size.div_ceil(SLOT_BYTES_MIN);
-                assert_eq!(usize::from(CLASS_OF_GRANULES[granules]), class);
-            }
         }
         assert_eq!(class_of(0), 0);
     }

@@ -3,6 +3,8 @@
 /// The owner and role of a unit, in one number. It changes only under the pool's lock, except that
 /// an owner may turn its own superblock from open to full and back, and that segments begin and end
 /// where their units are one thread's alone.
+///
+/// A heap's number is followed by its parity: a flipped bit makes no heap's owner another's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner(pub(crate) u32);
 
@@ -19,16 +21,23 @@ pub(crate) enum Role {
     Superblock { heap: u32, full: bool },
 }
 
+/// Number of heaps that an owner's word has bits for.
+pub(crate) const HEAPS_MAX: usize = 1 << 28;
+
+const fn with_parity(heap: u32) -> u32 {
+    heap << 1 | heap.count_ones() & 1
+}
+
 impl Owner {
     pub(crate) const FREE: Self = Self(0);
     pub(crate) const SEGMENT: Self = Self(3);
 
     pub(crate) const fn open(heap: u32) -> Self {
-        Self(heap << 2 | 1)
+        Self(with_parity(heap) << 2 | 1)
     }
 
     pub(crate) const fn full(heap: u32) -> Self {
-        Self(heap << 2 | 2)
+        Self(with_parity(heap) << 2 | 2)
     }
 
     pub(crate) const fn inner(distance: u32) -> Self {
@@ -50,8 +59,8 @@ impl Owner {
     pub(crate) const fn role(self) -> Role {
         match (self.0 & 3, self.0 >> 2) {
             (0, _) => Role::Free,
-            (1, heap) => Role::Superblock { heap, full: false },
-            (2, heap) => Role::Superblock { heap, full: true },
+            (1, heap) => Role::Superblock { heap: heap >> 1, full: false },
+            (2, heap) => Role::Superblock { heap: heap >> 1, full: true },
             (_, 0) => Role::Segment,
             (_, distance) => Role::Inner(distance),
         }
