@@ -20,6 +20,8 @@ use crate::random::Random;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Design {
     Linux,
+    /// In the tier that checks its words.
+    LinuxChecked,
     Array,
     /// The bank that served last first.
     List,
@@ -85,16 +87,19 @@ impl Design {
         let map = MemoryMap::new(&[ByteRange::of_frames(span)], &mut areas).map_err(text)?;
         let banks = BankLayout::new(Pfn::new(0), bank_frames, TOP).map_err(text)?;
         Ok(match self {
-            Self::Linux => {
-                let storage = vec![0; LinuxZone::<Vec<u64>>::storage_words(span)];
-                Box::new(LinuxZone::new(&map, span, PAGEBLOCK_ORDER, storage).map_err(text)?)
-            }
+            Self::Linux => Box::new(linux_zone(&map, span)?),
+            Self::LinuxChecked => Box::new(linux_zone(&map, span)?.checked()),
             Self::Array => bank_zone(&map, span, banks, ArrayPlacement)?,
             Self::List => bank_zone(&map, span, banks, ListPlacement::new(true))?,
             Self::Adaptive => bank_zone(&map, span, banks, PoolPlacement::new(PoolPolicy::PACKED))?,
             Self::Paper => bank_zone(&map, span, banks, PoolPlacement::new(PoolPolicy::PAPER))?,
         })
     }
+}
+
+fn linux_zone(map: &MemoryMap<'_>, span: Extent) -> Result<LinuxZone<Vec<u64>>, String> {
+    let storage = vec![0; LinuxZone::<Vec<u64>>::storage_words(span)];
+    LinuxZone::new(map, span, PAGEBLOCK_ORDER, storage).map_err(text)
 }
 
 fn bank_zone<P: Placement + 'static>(

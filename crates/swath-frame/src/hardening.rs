@@ -11,6 +11,7 @@
 //! | a frame about to be handed out that is allocated, or is none | in `check()` | before it is handed out |
 //! | an area's record overwritten | | by its seal |
 //! | a free frame that no word says is free | in `check()` | when it is freed, or when no other is left |
+//! | a zone's states, links and mobilities | in `check()` | before they are followed or changed |
 //!
 //! An allocator of the checked tier stops at the first contradiction between its
 //! words: that call and all later ones are refused with the same [`WordFault`].
@@ -44,6 +45,42 @@ pub trait Hardening: sealed::Sealed + Clone + core::fmt::Debug {
     /// True if words are checked before they are believed.
     #[doc(hidden)]
     const CHECKED: bool;
+
+    /// Where the contradiction is kept at which an allocator has stopped.
+    #[doc(hidden)]
+    type Latch: Latch;
+}
+
+/// A place for the first contradiction; in the tier that looks for none it is nothing.
+#[doc(hidden)]
+pub trait Latch: Clone + core::fmt::Debug + Default {
+    /// Returns the contradiction that is kept.
+    fn fault(&self) -> Option<WordFault>;
+
+    /// Keeps a contradiction, unless one is kept already; returns the one that is.
+    fn close(&mut self, fault: WordFault) -> WordFault;
+}
+
+impl Latch for () {
+    #[inline(always)]
+    fn fault(&self) -> Option<WordFault> {
+        None
+    }
+
+    fn close(&mut self, fault: WordFault) -> WordFault {
+        fault
+    }
+}
+
+impl Latch for Option<WordFault> {
+    #[inline(always)]
+    fn fault(&self) -> Option<WordFault> {
+        *self
+    }
+
+    fn close(&mut self, fault: WordFault) -> WordFault {
+        *self.get_or_insert(fault)
+    }
 }
 
 /// The tier without checks of the allocator's own words.
@@ -59,10 +96,12 @@ impl sealed::Sealed for Checked {}
 
 impl Hardening for Trusting {
     const CHECKED: bool = false;
+    type Latch = ();
 }
 
 impl Hardening for Checked {
     const CHECKED: bool = true;
+    type Latch = Option<WordFault>;
 }
 
 /// The table that a word of an allocator's storage belongs to.
@@ -92,6 +131,15 @@ pub enum Table {
     /// The records of usable areas.
     #[error("the records of areas")]
     Areas,
+    /// What each frame of a zone is: a hole, in use, or of a free block.
+    #[error("the states of frames")]
+    States,
+    /// The links of each frame, for when it is the first of a free block.
+    #[error("the links of free blocks")]
+    Links,
+    /// The mobility of each pageblock.
+    #[error("the mobilities of pageblocks")]
+    Pageblocks,
 }
 
 /// A word of an allocator's own storage that contradicts the others.
