@@ -29,6 +29,10 @@ pub(crate) enum Design {
     Adaptive,
     /// Adaptive-Buddy with the paper's order of banks.
     Paper,
+    /// The banks in the tier that checks its words.
+    ArrayChecked,
+    ListChecked,
+    AdaptiveChecked,
 }
 
 /// What the measured calls do.
@@ -93,6 +97,11 @@ impl Design {
             Self::List => bank_zone(&map, span, banks, ListPlacement::new(true))?,
             Self::Adaptive => bank_zone(&map, span, banks, PoolPlacement::new(PoolPolicy::PACKED))?,
             Self::Paper => bank_zone(&map, span, banks, PoolPlacement::new(PoolPolicy::PAPER))?,
+            Self::ArrayChecked => checked_bank_zone(&map, span, banks, ArrayPlacement)?,
+            Self::ListChecked => checked_bank_zone(&map, span, banks, ListPlacement::new(true))?,
+            Self::AdaptiveChecked => {
+                checked_bank_zone(&map, span, banks, PoolPlacement::new(PoolPolicy::PACKED))?
+            }
         })
     }
 }
@@ -110,6 +119,17 @@ fn bank_zone<P: Placement + 'static>(
 ) -> Result<Zone, String> {
     let words = BankBuddy::<Vec<u64>, P>::storage_words(map, span, banks, &rule).map_err(text)?;
     Ok(Box::new(BankBuddy::new(map, span, banks, rule, vec![0; words]).map_err(text)?))
+}
+
+fn checked_bank_zone<P: Placement + 'static>(
+    map: &MemoryMap<'_>,
+    span: Extent,
+    banks: BankLayout,
+    rule: P,
+) -> Result<Zone, String> {
+    let words = BankBuddy::<Vec<u64>, P>::checked_words(map, span, banks, &rule).map_err(text)?;
+    let zone = BankBuddy::new(map, span, banks, rule, vec![0; words]).map_err(text)?;
+    Ok(Box::new(zone.checked().map_err(text)?))
 }
 
 /// A block in use, or to be.

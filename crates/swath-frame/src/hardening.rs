@@ -12,6 +12,7 @@
 //! | an area's record overwritten | | by its seal |
 //! | a free frame that no word says is free | in `check()` | when it is freed, or when no other is left |
 //! | a zone's states, links and mobilities | in `check()` | before they are followed or changed |
+//! | any word of the banks | in `check()` | by its two copies, when it is read |
 //!
 //! An allocator of the checked tier stops at the first contradiction between its
 //! words: that call and all later ones are refused with the same [`WordFault`].
@@ -36,6 +37,10 @@
 //! not contain who writes all words as he wants them. What the allocator holds
 //! outside the caller's words (counts, places of the tables) is trusted.
 
+use core::ops::{Deref, DerefMut};
+
+use crate::bits::store::{Copies, Own, Seen, Store, Words};
+
 mod sealed {
     pub trait Sealed {}
 }
@@ -49,6 +54,20 @@ pub trait Hardening: sealed::Sealed + Clone + core::fmt::Debug {
     /// Where the contradiction is kept at which an allocator has stopped.
     #[doc(hidden)]
     type Latch: Latch;
+
+    /// A zone's words to be read.
+    #[doc(hidden)]
+    type Read<'s>: Deref<Target: Words>;
+
+    /// A zone's words to be changed.
+    #[doc(hidden)]
+    type Write<'s>: DerefMut<Target: Store>;
+
+    #[doc(hidden)]
+    fn read(storage: &[u64]) -> Self::Read<'_>;
+
+    #[doc(hidden)]
+    fn write(storage: &mut [u64]) -> Self::Write<'_>;
 }
 
 /// A place for the first contradiction; in the tier that looks for none it is nothing.
@@ -97,11 +116,35 @@ impl sealed::Sealed for Checked {}
 impl Hardening for Trusting {
     const CHECKED: bool = false;
     type Latch = ();
+    type Read<'s> = &'s [u64];
+    type Write<'s> = &'s mut [u64];
+
+    #[inline(always)]
+    fn read(storage: &[u64]) -> &[u64] {
+        storage
+    }
+
+    #[inline(always)]
+    fn write(storage: &mut [u64]) -> &mut [u64] {
+        storage
+    }
 }
 
 impl Hardening for Checked {
     const CHECKED: bool = true;
     type Latch = Option<WordFault>;
+    type Read<'s> = Own<Seen<'s>>;
+    type Write<'s> = Own<Copies<'s>>;
+
+    #[inline(always)]
+    fn read(storage: &[u64]) -> Own<Seen<'_>> {
+        Own(Seen::new(storage))
+    }
+
+    #[inline(always)]
+    fn write(storage: &mut [u64]) -> Own<Copies<'_>> {
+        Own(Copies::new(storage))
+    }
 }
 
 /// The table that a word of an allocator's storage belongs to.
@@ -140,6 +183,15 @@ pub enum Table {
     /// The mobility of each pageblock.
     #[error("the mobilities of pageblocks")]
     Pageblocks,
+    /// The records of a zone's banks.
+    #[error("the records of banks")]
+    Banks,
+    /// Two bits for each frame of a bank: free or not, and of the zone or not.
+    #[error("the frames of banks")]
+    Frames,
+    /// The lists, pools and sets of banks.
+    #[error("the placement of banks")]
+    Placement,
 }
 
 /// A word of an allocator's own storage that contradicts the others.

@@ -5,6 +5,9 @@
 
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
+use swath_frame::zone::bank::{
+    ArrayPlacement, BankBuddy, BankLayout, ListPlacement, Placement, PoolPlacement, PoolPolicy,
+};
 use swath_frame::{
     Checked, FrameFreeError, IsolateError, LinuxZone, MemoryMap, Mobility, WordFault, ZoneAllocator,
 };
@@ -18,7 +21,9 @@ trait Zone: ZoneAllocator + Clone {
     fn fault(&self) -> Option<WordFault>;
     fn find(&self) -> Result<(), WordFault>;
     /// A word that holds something.
-    fn aim(&self, random: &mut Random, len: usize) -> usize;
+    fn aim(&self, random: &mut Random, len: usize) -> usize {
+        random.below(len as u64) as usize
+    }
 
     fn refused(&self) -> Refused {
         self.fault().map_or(Refused::Fairly, Refused::Corrupt)
@@ -132,6 +137,26 @@ impl Zone for LinuxZone<Words> {
     }
 }
 
+impl<P: Placement + Clone> Zone for BankBuddy<Words, P, Checked> {
+    fn fault(&self) -> Option<WordFault> {
+        self.fault()
+    }
+
+    fn find(&self) -> Result<(), WordFault> {
+        self.find_fault()
+    }
+}
+
+impl<P: Placement + Clone> Zone for BankBuddy<Words, P> {
+    fn fault(&self) -> Option<WordFault> {
+        None
+    }
+
+    fn find(&self) -> Result<(), WordFault> {
+        walked(self.check())
+    }
+}
+
 fn with_map<T>(build: impl FnOnce(&MemoryMap<'_>) -> T) -> T {
     let mut areas = [Extent::default(); AREAS.len()];
     build(&map(&mut areas))
@@ -159,9 +184,60 @@ fn no_flip_breaks_a_linux_zone_of_small_pageblocks() {
     no_flip_breaks_linux(4);
 }
 
+fn banks<P: Placement + Clone>(
+    rule: &P,
+    needed: impl Fn(&MemoryMap<'_>, Extent, BankLayout, &P) -> usize,
+    words: &mut dyn FnMut(&Words),
+) -> BankBuddy<Words, P> {
+    let banks = BankLayout::new(Pfn::new(0), 1024, Order::known(9)).expect("a layout");
+    with_map(|map| {
+        let storage = Words::new(needed(map, SPAN, banks, rule));
+        words(&storage);
+        BankBuddy::new(map, SPAN, banks, rule.clone(), storage).expect("room")
+    })
+}
+
+fn no_flip_breaks_banks<P: Placement + Clone>(name: &str, rule: &P) {
+    let needed = |map: &MemoryMap<'_>, span, banks, rule: &P| {
+        BankBuddy::<Words, P>::checked_words(map, span, banks, rule).expect("banks")
+    };
+    let tally = campaign(name, |words| Hurt(banks(rule, needed, words).checked().expect("room")));
+    judge(name, &tally);
+}
+
+#[test]
+fn no_flip_breaks_an_array_of_banks() {
+    no_flip_breaks_banks("array of banks", &ArrayPlacement);
+}
+
+#[test]
+fn no_flip_breaks_lists_of_banks() {
+    no_flip_breaks_banks("lists of banks", &ListPlacement::new(true));
+}
+
+#[test]
+fn no_flip_breaks_an_adaptive_buddy() {
+    no_flip_breaks_banks("adaptive", &PoolPlacement::new(PoolPolicy::PACKED));
+}
+
+#[test]
+fn no_flip_breaks_an_adaptive_buddy_of_the_paper() {
+    no_flip_breaks_banks("adaptive, the paper's", &PoolPlacement::new(PoolPolicy::PAPER));
+}
+
+fn unchecked<P: Placement + Clone>(name: &str, rule: &P) {
+    let needed = |map: &MemoryMap<'_>, span, banks, rule: &P| {
+        BankBuddy::<Words, P>::storage_words(map, span, banks, rule).expect("banks")
+    };
+    campaign(name, |words| Hurt(banks(rule, needed, words)));
+}
+
 /// As [`flips`](crate::flips) does it for the page buddy system.
 #[test]
 #[ignore = "measures what is not promised"]
 fn without_a_checked_tier() {
     campaign("linux zone, unchecked", |words| Hurt(linux(9, words)));
+    unchecked("array of banks, unchecked", &ArrayPlacement);
+    unchecked("lists of banks, unchecked", &ListPlacement::new(true));
+    unchecked("adaptive, unchecked", &PoolPlacement::new(PoolPolicy::PACKED));
 }
