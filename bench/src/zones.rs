@@ -20,6 +20,8 @@ use crate::random::Random;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Design {
     Linux,
+    /// In the tier that checks its words.
+    LinuxChecked,
     Array,
     /// The bank that served last first.
     List,
@@ -27,6 +29,10 @@ pub(crate) enum Design {
     Adaptive,
     /// Adaptive-Buddy with the paper's order of banks.
     Paper,
+    /// The banks in the tier that checks its words.
+    ArrayChecked,
+    ListChecked,
+    AdaptiveChecked,
 }
 
 /// What the measured calls do.
@@ -85,16 +91,24 @@ impl Design {
         let map = MemoryMap::new(&[ByteRange::of_frames(span)], &mut areas).map_err(text)?;
         let banks = BankLayout::new(Pfn::new(0), bank_frames, TOP).map_err(text)?;
         Ok(match self {
-            Self::Linux => {
-                let storage = vec![0; LinuxZone::<Vec<u64>>::storage_words(span)];
-                Box::new(LinuxZone::new(&map, span, PAGEBLOCK_ORDER, storage).map_err(text)?)
-            }
+            Self::Linux => Box::new(linux_zone(&map, span)?),
+            Self::LinuxChecked => Box::new(linux_zone(&map, span)?.checked()),
             Self::Array => bank_zone(&map, span, banks, ArrayPlacement)?,
             Self::List => bank_zone(&map, span, banks, ListPlacement::new(true))?,
             Self::Adaptive => bank_zone(&map, span, banks, PoolPlacement::new(PoolPolicy::PACKED))?,
             Self::Paper => bank_zone(&map, span, banks, PoolPlacement::new(PoolPolicy::PAPER))?,
+            Self::ArrayChecked => checked_bank_zone(&map, span, banks, ArrayPlacement)?,
+            Self::ListChecked => checked_bank_zone(&map, span, banks, ListPlacement::new(true))?,
+            Self::AdaptiveChecked => {
+                checked_bank_zone(&map, span, banks, PoolPlacement::new(PoolPolicy::PACKED))?
+            }
         })
     }
+}
+
+fn linux_zone(map: &MemoryMap<'_>, span: Extent) -> Result<LinuxZone<Vec<u64>>, String> {
+    let storage = vec![0; LinuxZone::<Vec<u64>>::storage_words(span)];
+    LinuxZone::new(map, span, PAGEBLOCK_ORDER, storage).map_err(text)
 }
 
 fn bank_zone<P: Placement + 'static>(
@@ -105,6 +119,17 @@ fn bank_zone<P: Placement + 'static>(
 ) -> Result<Zone, String> {
     let words = BankBuddy::<Vec<u64>, P>::storage_words(map, span, banks, &rule).map_err(text)?;
     Ok(Box::new(BankBuddy::new(map, span, banks, rule, vec![0; words]).map_err(text)?))
+}
+
+fn checked_bank_zone<P: Placement + 'static>(
+    map: &MemoryMap<'_>,
+    span: Extent,
+    banks: BankLayout,
+    rule: P,
+) -> Result<Zone, String> {
+    let words = BankBuddy::<Vec<u64>, P>::checked_words(map, span, banks, &rule).map_err(text)?;
+    let zone = BankBuddy::new(map, span, banks, rule, vec![0; words]).map_err(text)?;
+    Ok(Box::new(zone.checked().map_err(text)?))
 }
 
 /// A block in use, or to be.

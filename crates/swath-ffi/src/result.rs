@@ -198,6 +198,7 @@ impl From<IsolateError> for swath_result {
             }
             IsolateError::Foreign { frame } => Self::new(SWATH_FOREIGN, frame.raw()),
             IsolateError::State { frame } => Self::new(SWATH_STATE, frame.raw()),
+            IsolateError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.word as u64),
         }
     }
 }

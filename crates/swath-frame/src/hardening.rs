@@ -11,6 +11,8 @@
 //! | a frame about to be handed out that is allocated, or is none | in `check()` | before it is handed out |
 //! | an area's record overwritten | | by its seal |
 //! | a free frame that no word says is free | in `check()` | when it is freed, or when no other is left |
+//! | a zone's states, links and mobilities | in `check()` | before they are followed or changed |
+//! | any word of the banks | in `check()` | by its two copies, when it is read |
 //!
 //! An allocator of the checked tier stops at the first contradiction between its
 //! words: that call and all later ones are refused with the same [`WordFault`].
@@ -35,6 +37,10 @@
 //! not contain who writes all words as he wants them. What the allocator holds
 //! outside the caller's words (counts, places of the tables) is trusted.
 
+use core::ops::{Deref, DerefMut};
+
+use crate::bits::store::{Copies, Own, Seen, Store, Words};
+
 mod sealed {
     pub trait Sealed {}
 }
@@ -44,6 +50,56 @@ pub trait Hardening: sealed::Sealed + Clone + core::fmt::Debug {
     /// True if words are checked before they are believed.
     #[doc(hidden)]
     const CHECKED: bool;
+
+    /// Where the contradiction is kept at which an allocator has stopped.
+    #[doc(hidden)]
+    type Latch: Latch;
+
+    /// A zone's words to be read.
+    #[doc(hidden)]
+    type Read<'s>: Deref<Target: Words>;
+
+    /// A zone's words to be changed.
+    #[doc(hidden)]
+    type Write<'s>: DerefMut<Target: Store>;
+
+    #[doc(hidden)]
+    fn read(storage: &[u64]) -> Self::Read<'_>;
+
+    #[doc(hidden)]
+    fn write(storage: &mut [u64]) -> Self::Write<'_>;
+}
+
+/// A place for the first contradiction; in the tier that looks for none it is nothing.
+#[doc(hidden)]
+pub trait Latch: Clone + core::fmt::Debug + Default {
+    /// Returns the contradiction that is kept.
+    fn fault(&self) -> Option<WordFault>;
+
+    /// Keeps a contradiction, unless one is kept already; returns the one that is.
+    fn close(&mut self, fault: WordFault) -> WordFault;
+}
+
+impl Latch for () {
+    #[inline(always)]
+    fn fault(&self) -> Option<WordFault> {
+        None
+    }
+
+    fn close(&mut self, fault: WordFault) -> WordFault {
+        fault
+    }
+}
+
+impl Latch for Option<WordFault> {
+    #[inline(always)]
+    fn fault(&self) -> Option<WordFault> {
+        *self
+    }
+
+    fn close(&mut self, fault: WordFault) -> WordFault {
+        *self.get_or_insert(fault)
+    }
 }
 
 /// The tier without checks of the allocator's own words.
@@ -59,10 +115,36 @@ impl sealed::Sealed for Checked {}
 
 impl Hardening for Trusting {
     const CHECKED: bool = false;
+    type Latch = ();
+    type Read<'s> = &'s [u64];
+    type Write<'s> = &'s mut [u64];
+
+    #[inline(always)]
+    fn read(storage: &[u64]) -> &[u64] {
+        storage
+    }
+
+    #[inline(always)]
+    fn write(storage: &mut [u64]) -> &mut [u64] {
+        storage
+    }
 }
 
 impl Hardening for Checked {
     const CHECKED: bool = true;
+    type Latch = Option<WordFault>;
+    type Read<'s> = Own<Seen<'s>>;
+    type Write<'s> = Own<Copies<'s>>;
+
+    #[inline(always)]
+    fn read(storage: &[u64]) -> Own<Seen<'_>> {
+        Own(Seen::new(storage))
+    }
+
+    #[inline(always)]
+    fn write(storage: &mut [u64]) -> Own<Copies<'_>> {
+        Own(Copies::new(storage))
+    }
 }
 
 /// The table that a word of an allocator's storage belongs to.
@@ -101,6 +183,24 @@ pub enum Table {
     /// The records of usable areas.
     #[error("the records of areas")]
     Areas,
+    /// What each frame of a zone is: a hole, in use, or of a free block.
+    #[error("the states of frames")]
+    States,
+    /// The links of each frame, for when it is the first of a free block.
+    #[error("the links of free blocks")]
+    Links,
+    /// The mobility of each pageblock.
+    #[error("the mobilities of pageblocks")]
+    Pageblocks,
+    /// The records of a zone's banks.
+    #[error("the records of banks")]
+    Banks,
+    /// Two bits for each frame of a bank: free or not, and of the zone or not.
+    #[error("the frames of banks")]
+    Frames,
+    /// The lists, pools and sets of banks.
+    #[error("the placement of banks")]
+    Placement,
 }
 
 /// A word of an allocator's own storage that contradicts the others.

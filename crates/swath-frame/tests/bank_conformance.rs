@@ -4,8 +4,8 @@
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::testing::zones::conform;
 use swath_frame::zone::bank::{
-    ArrayPlacement, BankBuddy, BankLayout, BankPreference, ListPlacement, Placement, PoolPlacement,
-    PoolPolicy,
+    ArrayPlacement, BankBuddy, BankLayout, BankLayoutError, BankPreference, ListPlacement,
+    Placement, PoolPlacement, PoolPolicy,
 };
 use swath_frame::{ByteRange, MemoryMap, ZoneAllocator};
 
@@ -53,6 +53,15 @@ fn check<P: Placement>(rule: impl Fn() -> P, shapes: &[Shape], seeds: u64, steps
             conform(&map, zone, top, &mut buddy, seed, steps, &mut |_, _| {});
             assert_eq!(buddy.free_frames(), buddy.total_frames());
         }
+        let words = BankBuddy::<Vec<u64>, P>::checked_words(&map, zone, banks, &rule()).unwrap();
+        let buddy = BankBuddy::new(&map, zone, banks, rule(), vec![1; words - 1]).unwrap();
+        let error = buddy.checked().map(|_| ()).unwrap_err();
+        let (needed_words, given_words) = (words, words - 1);
+        assert_eq!(error, BankLayoutError::Storage { needed_words, given_words });
+        let buddy = BankBuddy::new(&map, zone, banks, rule(), vec![1; words]).unwrap();
+        let mut buddy = buddy.checked().unwrap();
+        conform(&map, zone, top, &mut buddy, 1, steps, &mut |_, _| {});
+        assert_eq!(buddy.find_fault(), Ok(()));
     }
 }
 

@@ -20,12 +20,9 @@ use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::buddy::Rule;
 use swath_frame::hardening::Table;
-use swath_frame::zone::bank::{
-    ArrayPlacement, BankBuddy, BankLayout, ListPlacement, Placement, PoolPlacement, PoolPolicy,
-};
 use swath_frame::{
     BestFit, BuddyConfig, ByteRange, Checked, FrameAllocateError, FrameAllocator, FrameFreeError,
-    HeadOfList, LinuxZone, MemoryMap, Mobility, PageBuddy, WordFault, ZoneAllocator,
+    HeadOfList, MemoryMap, PageBuddy, WordFault,
 };
 
 /// Words of which a bit flips when they are next borrowed to be changed.
@@ -75,6 +72,10 @@ pub(crate) trait Victim {
     fn drain(&mut self, sink: &mut dyn FnMut(Extent)) -> Result<(), Refused>;
     /// Walks all words.
     fn find(&self) -> Result<(), WordFault>;
+    /// The word to flip a bit of, of `len`.
+    fn aim(&self, random: &mut Random, len: usize) -> usize {
+        random.below(len as u64) as usize
+    }
 }
 
 /// What became of a flip.
@@ -236,7 +237,7 @@ fn trial<V: Victim>(
     flip: &Rc<Cell<Option<(usize, u32)>>>,
     len: usize,
 ) -> (usize, Outcome) {
-    let word = random.below(len as u64) as usize;
+    let word = victim.aim(random, len);
     flip.set(Some((word, random.below(64) as u32)));
     let mut run = || -> Result<Outcome, Outcome> {
         let calls = 20 + random.below(200) as usize;
@@ -436,7 +437,7 @@ fn no_flip_breaks_the_best_fit_of_one_list() {
 struct Unchecked<A>(A);
 
 /// The walk's finding, whose word is not known.
-fn walked(result: Result<(), &str>) -> Result<(), WordFault> {
+pub(crate) fn walked(result: Result<(), &str>) -> Result<(), WordFault> {
     let unknown = WordFault { table: Table::Allocated, word: usize::MAX, value: 0 };
     result.map_err(|_| unknown)
 }
@@ -467,43 +468,12 @@ impl<R: Rule> Victim for Unchecked<PageBuddy<Words, R>> {
     }
 }
 
-/// A zone of which single frames come back.
-#[derive(Clone)]
-struct Zone<Z>(Z);
-
-impl<Z: ZoneAllocator> Victim for Zone<Z> {
-    fn take(&mut self, random: &mut Random, sink: &mut dyn FnMut(Extent)) -> Result<(), Refused> {
-        let order = Order::known(random.below(8) as u8);
-        let mobility = Mobility::ALL[random.below(3) as usize];
-        let start = self.0.allocate(order, mobility).ok_or(Refused::Fairly)?;
-        sink(Extent::new(start, order.frames()));
-        Ok(())
-    }
-
-    fn give(&mut self, extent: Extent) -> Result<(), Refused> {
-        let mut frames = extent.iter();
-        frames.try_for_each(|frame| self.0.free(frame, Order::BASE)).map_err(|_| Refused::Fairly)
-    }
-
-    fn drain(&mut self, sink: &mut dyn FnMut(Extent)) -> Result<(), Refused> {
-        while let Some(frame) = self.0.allocate(Order::BASE, Mobility::Movable) {
-            sink(Extent::new(frame, 1));
-        }
-        Ok(())
-    }
-
-    fn find(&self) -> Result<(), WordFault> {
-        walked(self.0.check())
-    }
-}
-
-/// Structures that have no checked tier: nothing is promised of them, and this
-/// says what a flip does. Not in the suite, since it prints a panic for many a trial:
+/// The tier that checks nothing: nothing is promised of it, and this says what a flip
+/// does. Not in the suite, since it prints a panic for many a trial:
 /// `FLIPS=10000 cargo test --release -p swath-frame --test suite flips -- --ignored --nocapture`
 #[test]
 #[ignore = "measures what is not promised"]
 fn without_a_checked_tier() {
-    let span = Extent::new(Pfn::new(0), 4288);
     for (name, config) in [("bbs", BuddyConfig::BBS), ("pbs 9", BuddyConfig::PBS_ARMV8)] {
         campaign(&format!("{name}, unchecked"), |words| {
             let mut areas = [Extent::default(); AREAS.len()];
@@ -513,26 +483,4 @@ fn without_a_checked_tier() {
             Unchecked(PageBuddy::<Words>::new(&map, config, storage).expect("room"))
         });
     }
-    campaign("linux zone", |words| {
-        let mut areas = [Extent::default(); AREAS.len()];
-        let map = map(&mut areas);
-        let storage = Words::new(LinuxZone::<Words>::storage_words(span));
-        words(&storage);
-        Zone(LinuxZone::new(&map, span, Order::known(9), storage).expect("room"))
-    });
-    let banks = BankLayout::new(Pfn::new(0), 1024, Order::known(9)).expect("a layout");
-    bank_zone("array", span, banks, &ArrayPlacement);
-    bank_zone("list", span, banks, &ListPlacement::new(true));
-    bank_zone("adaptive", span, banks, &PoolPlacement::new(PoolPolicy::PACKED));
-}
-
-fn bank_zone<P: Placement + Clone>(name: &str, span: Extent, banks: BankLayout, rule: &P) {
-    campaign(name, |words| {
-        let mut areas = [Extent::default(); AREAS.len()];
-        let map = map(&mut areas);
-        let len = BankBuddy::<Words, P>::storage_words(&map, span, banks, rule).expect("banks");
-        let storage = Words::new(len);
-        words(&storage);
-        Zone(BankBuddy::new(&map, span, banks, rule.clone(), storage).expect("room"))
-    });
 }

@@ -17,7 +17,10 @@ fn conforms(areas: &[Extent], span: Extent, pageblock: u8, seed: u64, steps: usi
     // What the storage held before must not matter.
     let words = vec![0x5a5a_5a5a_5a5a_5a5a; LinuxZone::<&mut [u64]>::storage_words(span)];
     let mut zone = LinuxZone::new(&map, span, Order::known(pageblock), words).unwrap();
+    let mut checked = zone.clone().checked();
     zones::conform(&map, span, ORDER_MAX, &mut zone, seed, steps, &mut |_, _| ());
+    zones::conform(&map, span, ORDER_MAX, &mut checked, seed, steps, &mut |_, _| ());
+    assert_eq!(checked.find_fault(), Ok(()));
 }
 
 #[test]

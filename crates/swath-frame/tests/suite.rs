@@ -20,3 +20,4 @@ mod reservation_model;
 mod segment;
 mod segment_paper;
 mod segment_small;
+mod zone_flips;

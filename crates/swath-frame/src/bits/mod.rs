@@ -5,6 +5,7 @@
 pub mod bitmap;
 #[cfg(test)]
 mod proofs;
+pub(crate) mod store;
 pub(crate) mod tree;
 pub(crate) mod words;
 

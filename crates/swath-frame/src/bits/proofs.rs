@@ -199,13 +199,13 @@ fn a_tree_gains_and_loses_a_number() {
     prove("bits/tree.rs", numbers(), &[], |number| {
         let before = tree_words();
         let none = |words: &[Symbol]| !any(units(words, 0, UNITS));
-        agrees(tree.is_empty(&before, 0), none(&before), "emptiness");
-        agrees(tree.contains(&before, 0, number), unit(&before, number), "membership");
+        agrees(tree.is_empty(&before[..], 0), none(&before), "emptiness");
+        agrees(tree.contains(&before[..], 0, number), unit(&before, number), "membership");
         let mut after = before;
-        agrees(tree.insert(&mut after, 0, number), none(&before), "it was empty");
+        agrees(tree.insert(&mut after[..], 0, number), none(&before), "it was empty");
         changed(&before, &after, number, true);
         let full = after;
-        agrees(tree.remove(&mut after, 0, number), none(&after), "it is empty");
+        agrees(tree.remove(&mut after[..], 0, number), none(&after), "it is empty");
         changed(&full, &after, number, false);
     });
 }
@@ -215,7 +215,7 @@ fn a_tree_has_a_first_and_a_last_number() {
     let tree = Tree::new(UNITS);
     prove("bits/tree.rs", [false, true], &[], |is_last| {
         let words = tree_words();
-        let found = if is_last { tree.last(&words, 0) } else { tree.first(&words, 0) };
+        let found = if is_last { tree.last(&words[..], 0) } else { tree.first(&words[..], 0) };
         is_end(found, is_last, &words[..3]);
     });
 }
@@ -248,7 +248,7 @@ fn the_first_number_is_removed_from_a_tree() {
             words
         };
         let mut after = before;
-        let (first, is_empty) = tree.pop_first(&mut after, 0);
+        let (first, is_empty) = tree.pop_first(&mut after[..], 0);
         claim(unit(&before, first), "it was there");
         claim(!any(units(&before, 0, first)), "none was lower");
         agrees(is_empty, !any(units(&after, 0, bound)), "it is empty");

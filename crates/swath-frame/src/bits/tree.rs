@@ -8,6 +8,8 @@
 
 use swath_arch::Word;
 
+use crate::bits::store::{Store, Words};
+
 /// The shape of sets of numbers below a bound, at most 2^18. L, from 1 to 3,
 /// is the number of levels.
 ///
@@ -59,12 +61,17 @@ impl Tree {
 
     /// Adds a number to the set at `at`; whether the set was empty. O(L).
     #[inline]
-    pub(crate) fn insert<W: Word>(&self, s: &mut [W], at: usize, number: usize) -> bool {
+    pub(crate) fn insert<W: Word, S: Store<W> + ?Sized>(
+        &self,
+        s: &mut S,
+        at: usize,
+        number: usize,
+    ) -> bool {
         let mut index = number;
         for &level in self.levels() {
-            let word = &mut s[at + level as usize + (index >> 6)];
-            let was = *word;
-            *word = was | W::from(1) << (index & 63);
+            let place = at + level as usize + (index >> 6);
+            let was = s.word(place);
+            s.put(place, was | W::from(1) << (index & 63));
             if was != W::ZERO {
                 return false;
             }
@@ -75,12 +82,18 @@ impl Tree {
 
     /// Removes a number from the set at `at`; whether the set is empty now. O(L).
     #[inline]
-    pub(crate) fn remove<W: Word>(&self, s: &mut [W], at: usize, number: usize) -> bool {
+    pub(crate) fn remove<W: Word, S: Store<W> + ?Sized>(
+        &self,
+        s: &mut S,
+        at: usize,
+        number: usize,
+    ) -> bool {
         let mut index = number;
         for &level in self.levels() {
-            let word = &mut s[at + level as usize + (index >> 6)];
-            *word &= !(W::from(1) << (index & 63));
-            if *word != W::ZERO {
+            let place = at + level as usize + (index >> 6);
+            let rest = s.word(place) & !(W::from(1) << (index & 63));
+            s.put(place, rest);
+            if rest != W::ZERO {
                 return false;
             }
             index >>= 6;
@@ -91,79 +104,87 @@ impl Tree {
     /// Removes the lowest number of the set at `at`, which is not empty: the number,
     /// and whether the set is empty now. O(L).
     #[inline(always)]
-    pub(crate) fn pop_first<W: Word>(&self, s: &mut [W], at: usize) -> (usize, bool) {
+    pub(crate) fn pop_first<W: Word, S: Store<W> + ?Sized>(
+        &self,
+        s: &mut S,
+        at: usize,
+    ) -> (usize, bool) {
         if self.depth != 2 {
             let first = self.first(s, at).unwrap_or_default();
             return (first, self.remove(s, at, first));
         }
         // Most sets: one pass instead of two.
         let root = at + self.levels[1] as usize;
-        let above = s[root];
+        let above = s.word(root);
         let index = above.trailing_zeros() as usize;
-        let word = &mut s[at + index];
+        let word = s.word(at + index);
         let first = index << 6 | word.trailing_zeros() as usize;
-        let rest = *word & word.wrapping_sub(W::from(1));
-        *word = rest;
+        let rest = word & word.wrapping_sub(W::from(1));
+        s.put(at + index, rest);
         if rest != W::ZERO {
             return (first, false);
         }
-        s[root] = above & above.wrapping_sub(W::from(1));
-        (first, s[root] == W::ZERO)
+        let above = above & above.wrapping_sub(W::from(1));
+        s.put(root, above);
+        (first, above == W::ZERO)
     }
 
     /// Returns true if the set at `at` is empty. O(1).
     #[inline(always)]
-    pub(crate) fn is_empty<W: Word>(&self, s: &[W], at: usize) -> bool {
-        s[self.root(at)] == W::ZERO
+    pub(crate) fn is_empty<W: Word, S: Words<W> + ?Sized>(&self, s: &S, at: usize) -> bool {
+        s.word(self.root(at)) == W::ZERO
     }
 
     /// Returns true if the set at `at` holds a number below the bound. O(1).
     #[inline]
-    pub(crate) fn contains<W: Word>(&self, s: &[W], at: usize, number: usize) -> bool {
-        s[at + (number >> 6)] >> (number & 63) & W::from(1) != W::ZERO
+    pub(crate) fn contains<W: Word, S: Words<W> + ?Sized>(
+        &self,
+        s: &S,
+        at: usize,
+        number: usize,
+    ) -> bool {
+        s.word(at + (number >> 6)) >> (number & 63) & W::from(1) != W::ZERO
     }
 
     /// The lowest number of the set at `at`. O(L).
     #[inline]
-    pub(crate) fn first<W: Word>(&self, s: &[W], at: usize) -> Option<usize> {
+    pub(crate) fn first<W: Word, S: Words<W> + ?Sized>(&self, s: &S, at: usize) -> Option<usize> {
         if self.is_empty(s, at) {
             return None;
         }
         let mut index = 0;
         for &level in self.levels().iter().rev() {
-            index = index << 6 | s[at + level as usize + index].trailing_zeros() as usize;
+            index = index << 6 | s.word(at + level as usize + index).trailing_zeros() as usize;
         }
         Some(index)
     }
 
     /// The highest number of the set at `at`. O(L).
-    pub(crate) fn last<W: Word>(&self, s: &[W], at: usize) -> Option<usize> {
+    pub(crate) fn last<W: Word, S: Words<W> + ?Sized>(&self, s: &S, at: usize) -> Option<usize> {
         if self.is_empty(s, at) {
             return None;
         }
         let mut index = 0;
         for &level in self.levels().iter().rev() {
-            index = index << 6 | s[at + level as usize + index].ilog2() as usize;
+            index = index << 6 | s.word(at + level as usize + index).ilog2() as usize;
         }
         Some(index)
     }
 
     /// Counts the numbers below `bound` in the set at `at`. O(bound/64).
-    pub(crate) fn len(s: &[u64], at: usize, bound: usize) -> usize {
-        s[at..at + level_words(bound)].iter().map(|word| word.count_ones() as usize).sum()
+    pub(crate) fn len<S: Words + ?Sized>(s: &S, at: usize, bound: usize) -> usize {
+        (at..at + level_words(bound)).map(|index| s.word(index).count_ones() as usize).sum()
     }
 
     /// Returns true if the invariant holds for the set at `at`. O(bound/64).
-    pub(crate) fn check(&self, s: &[u64], at: usize, bound: usize) -> bool {
+    pub(crate) fn check<S: Words + ?Sized>(&self, s: &S, at: usize, bound: usize) -> bool {
         let mut words = level_words(bound);
         self.levels().windows(2).all(|pair| {
-            let below = &s[at + pair[0] as usize..][..words];
+            let (below, above) = (at + pair[0] as usize, at + pair[1] as usize);
+            let is_marked = |i: usize| s.word(above + i / 64) >> (i % 64) & 1 == 1;
+            let agree = (0..words).all(|i| is_marked(i) == (s.word(below + i) != 0));
             words = words.div_ceil(64);
-            let above = &s[at + pair[1] as usize..][..words];
-            below
-                .iter()
-                .enumerate()
-                .all(|(i, &word)| (above[i / 64] >> (i % 64) & 1 == 1) == (word != 0))
+            agree
         })
     }
 }
@@ -188,21 +209,21 @@ mod tests {
             let numbers = [bound - 1, 0, bound / 2, bound / 3];
             for (i, &number) in numbers.iter().enumerate() {
                 if !numbers[..i].contains(&number) {
-                    assert_eq!(tree.insert(&mut s, at, number), i == 0, "{bound}");
+                    assert_eq!(tree.insert(&mut s[..], at, number), i == 0, "{bound}");
                 }
-                assert!(tree.contains(&s, at, number) && tree.check(&s, at, bound));
-                assert_eq!(tree.first(&s, at), numbers[..=i].iter().min().copied());
-                assert_eq!(tree.last(&s, at), Some(bound - 1));
+                assert!(tree.contains(&s[..], at, number) && tree.check(&s[..], at, bound));
+                assert_eq!(tree.first(&s[..], at), numbers[..=i].iter().min().copied());
+                assert_eq!(tree.last(&s[..], at), Some(bound - 1));
             }
             for number in 0..bound {
-                if tree.contains(&s, at, number) {
-                    assert_eq!(tree.pop_first(&mut s.clone(), at), (number, number == bound - 1));
-                    assert_eq!(tree.remove(&mut s, at, number), number == bound - 1);
-                    assert!(tree.check(&s, at, bound));
+                if tree.contains(&s[..], at, number) {
+                    assert_eq!(tree.pop_first(&mut { s }[..], at), (number, number == bound - 1));
+                    assert_eq!(tree.remove(&mut s[..], at, number), number == bound - 1);
+                    assert!(tree.check(&s[..], at, bound));
                 }
             }
-            assert_eq!((tree.first(&s, at), tree.last(&s, at)), (None, None));
-            assert_eq!(Tree::len(&s, at, bound), 0);
+            assert_eq!((tree.first(&s[..], at), tree.last(&s[..], at)), (None, None));
+            assert_eq!(Tree::len(&s[..], at, bound), 0);
         }
     }
 }

@@ -12,6 +12,7 @@ use core::fmt;
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameFreeError;
+use crate::hardening::WordFault;
 
 /// The mobility of frames: whether their owner could be moved elsewhere
 /// (Linux's migrate types). The paper counts all but anonymous and page-cache
@@ -69,6 +70,9 @@ pub enum IsolateError {
         /// The unit's first frame.
         frame: Pfn,
     },
+    /// The checked tier has found a word of the zone's storage that is wrong.
+    #[error(transparent)]
+    Corrupt(WordFault),
 }
 
 /// The free memory of one zone.

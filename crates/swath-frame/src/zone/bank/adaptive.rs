@@ -4,12 +4,13 @@ use core::ops::DerefMut;
 
 use swath_arch::{Order, Pfn};
 
+use crate::hardening::{Hardening, Latch};
 use crate::zone::bank::buddy::AdaptiveBuddy;
 use crate::zone::bank::placement::{Pick, Placement};
 use crate::zone::bank::pools::{PoolMoves, PoolPolicy};
 use crate::zone::bank::ranges::BankPool;
 
-impl<W: DerefMut<Target = [u64]>> AdaptiveBuddy<W> {
+impl<W: DerefMut<Target = [u64]>, H: Hardening> AdaptiveBuddy<W, H> {
     /// Returns the preference of each pool.
     pub fn policy(&self) -> PoolPolicy {
         self.rule.policy
@@ -22,7 +23,8 @@ impl<W: DerefMut<Target = [u64]>> AdaptiveBuddy<W> {
 
     /// Free frames of a pool's banks, isolated ones left out. O(1).
     pub fn pool_free_frames(&self, pool: BankPool) -> u64 {
-        let (b, s) = (&self.blocks, &*self.storage);
+        let words = H::read(&self.storage);
+        let (b, s) = (&self.blocks, &*words);
         let own = |&bank: &usize| self.rule.pool(b, s, bank) == Some(pool);
         let open = b.open_banks().filter(own).map(|bank| u64::from(b.open_of(s, bank)));
         self.rule.free[pool as usize] + open.sum::<u64>()
@@ -64,7 +66,7 @@ impl<W: DerefMut<Target = [u64]>> AdaptiveBuddy<W> {
     /// assert_eq!(buddy.bank(candidate).unwrap().pool, Some(BankPool::Offline));
     /// ```
     pub fn next_candidate(&self, after: Option<usize>) -> Option<usize> {
-        self.rule.candidate(&self.blocks, &self.storage, after)
+        self.rule.candidate(&self.blocks, &*H::read(&self.storage), after)
     }
 
     /// Allocates a block from the fullest bank (up to a 32nd) that a pool has,
@@ -72,14 +74,18 @@ impl<W: DerefMut<Target = [u64]>> AdaptiveBuddy<W> {
     /// migration, which is to fill banks and open none. `None` if there is none,
     /// and always for POOL_OFFLINE. O(C) and the allocation.
     pub fn allocate_own(&mut self, order: Order, pool: BankPool) -> Option<Pfn> {
-        if order.k() > self.blocks.top || pool == BankPool::Offline {
+        if order.k() > self.blocks.top || pool == BankPool::Offline || self.latch.fault().is_some()
+        {
             return None;
         }
-        let (b, s, pool) = (&mut self.blocks, &mut *self.storage, pool as usize);
+        let mut words = H::write(&mut self.storage);
+        let (b, s, pool) = (&mut self.blocks, &mut *words, pool as usize);
         let mut bank = self.rule.fullest(s, pool, order.k());
         if bank.is_none() && order > Order::BASE && self.rule.close_all(b, s) {
             bank = self.rule.fullest(s, pool, order.k());
         }
-        Some(self.allocate_from(bank?, order.k(), Pick::Smallest))
+        drop(words);
+        let frame = bank.map(|bank| self.allocate_from(bank, order.k(), Pick::Smallest));
+        if self.settle().is_none() { frame } else { None }
     }
 }

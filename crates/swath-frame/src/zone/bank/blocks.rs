@@ -26,6 +26,7 @@
 
 use swath_arch::{Extent, Order, Pfn};
 
+use crate::bits::store::{Store, Words};
 use crate::bits::tree::Tree;
 use crate::bits::words::{ones, set};
 use crate::map::MemoryMap;
@@ -43,15 +44,15 @@ pub(crate) const ORDERS: usize = BLOCK_ORDER_MAX as usize + 1;
 /// placement rule notes, with the flags below; the next and the previous bank of
 /// its list.
 pub(crate) const RECORD_WORDS: usize = 3;
-const FRAMES: usize = 1;
-const CLASSES: usize = 2;
-const NOTE: usize = 3;
-const NEXT: usize = 4;
-const PREV: usize = 5;
+pub(crate) const FRAMES: usize = 1;
+pub(crate) const CLASSES: usize = 2;
+pub(crate) const NOTE: usize = 3;
+pub(crate) const NEXT: usize = 4;
+pub(crate) const PREV: usize = 5;
 
-const ISOLATED: u32 = 1 << 31;
-const CROSSES: u32 = 1 << 30;
-const FLAGS: u32 = ISOLATED | CROSSES;
+pub(crate) const ISOLATED: u32 = 1 << 31;
+pub(crate) const CROSSES: u32 = 1 << 30;
+pub(crate) const FLAGS: u32 = ISOLATED | CROSSES;
 
 /// In a word, the frames at which a block of order j may start.
 const STARTS: [u64; 7] = [
@@ -66,15 +67,15 @@ const STARTS: [u64; 7] = [
 
 /// The 32-bit half `index` of the storage.
 #[inline(always)]
-pub(crate) fn half(s: &[u64], index: usize) -> u32 {
-    (s[index / 2] >> (index % 2 * 32)) as u32
+pub(crate) fn half<S: Words + ?Sized>(s: &S, index: usize) -> u32 {
+    (s.word(index / 2) >> (index % 2 * 32)) as u32
 }
 
 #[inline(always)]
-pub(crate) fn set_half(s: &mut [u64], index: usize, value: u32) {
+pub(crate) fn set_half<S: Store + ?Sized>(s: &mut S, index: usize, value: u32) {
     let shift = index % 2 * 32;
-    let word = &mut s[index / 2];
-    *word = *word & !(u64::from(u32::MAX) << shift) | u64::from(value) << shift;
+    let others = s.word(index / 2) & !(u64::from(u32::MAX) << shift);
+    s.put(index / 2, others | u64::from(value) << shift);
 }
 
 /// From the frames at which blocks of order `j` start, all of them free, those
@@ -119,9 +120,9 @@ pub struct BankBlocks {
     /// Words of a bank's free frames.
     pub(crate) frame_words: usize,
     /// Words of a bank in all.
-    bank_words: usize,
+    pub(crate) bank_words: usize,
     /// Words of all records, which stand before the banks'.
-    records_words: usize,
+    pub(crate) records_words: usize,
     pub(crate) classes: [Class; ORDERS],
     /// For unmovable requests and for movable ones.
     pub(crate) open: [Open; 2],
@@ -267,149 +268,16 @@ impl BankBlocks {
         self.records_words + bank * self.bank_words
     }
 
-    /// The bank's free frames.
-    #[inline]
-    pub(crate) fn free_of(&self, s: &[u64], bank: usize) -> u32 {
-        self.filed_of(s, bank) + self.open_of(s, bank)
-    }
-
-    /// The bank's free frames but for those of open words.
-    #[inline(always)]
-    pub(crate) fn filed_of(&self, s: &[u64], bank: usize) -> u32 {
-        s[bank * RECORD_WORDS] as u32
-    }
-
-    /// Counts frames of a bank that its trees have got; whether the bank is
-    /// isolated, or all of it could be free. O(1), a cache line.
-    #[inline(always)]
-    pub(crate) fn file(&self, s: &mut [u64], bank: usize, frames: u32) -> bool {
-        let Some([counts, state]) = s[bank * RECORD_WORDS..].first_chunk_mut() else {
-            return true;
-        };
-        *counts += u64::from(frames);
-        // Two open words may have the rest.
-        let could_rest = (*counts >> 32) as u32 - *counts as u32 <= 128;
-        could_rest || (*state >> 32) as u32 & ISOLATED != 0
-    }
-
-    /// Counts frames of a bank that its trees have lost.
-    #[inline(always)]
-    pub(crate) fn unfile(&self, s: &mut [u64], bank: usize, frames: u32) {
-        s[bank * RECORD_WORDS] -= u64::from(frames);
-    }
-
-    #[inline(always)]
-    pub(crate) fn frames_of(&self, s: &[u64], bank: usize) -> u32 {
-        (s[bank * RECORD_WORDS] >> 32) as u32
-    }
-
-    /// The orders whose trees are not empty, as bits; order 0, too, while a word
-    /// of the bank is open.
-    #[inline(always)]
-    pub(crate) fn classes(&self, s: &[u64], bank: usize) -> u32 {
-        s[bank * RECORD_WORDS + CLASSES / 2] as u32
-    }
-
-    /// Returns true if the bank has a free block of this order, at most 31, or
-    /// a larger one.
-    #[inline(always)]
-    pub(crate) fn serves(&self, s: &[u64], bank: usize, order: u32) -> bool {
-        self.classes(s, bank) >> order != 0
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_isolated(&self, s: &[u64], bank: usize) -> bool {
-        self.state(s, bank) & ISOLATED != 0
-    }
-
-    /// Returns the placement's note, with the flags.
-    #[inline(always)]
-    fn state(&self, s: &[u64], bank: usize) -> u32 {
-        (s[bank * RECORD_WORDS + NOTE / 2] >> 32) as u32
-    }
-
-    pub(crate) fn crosses(&self, s: &[u64], bank: usize) -> bool {
-        self.state(s, bank) & CROSSES != 0
-    }
-
-    /// Returns true if the bank's trees have all of it, and it may rest.
-    #[inline(always)]
-    pub(crate) fn is_whole(&self, s: &[u64], bank: usize) -> bool {
-        self.filed_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
-    }
-
-    /// Returns true if all of the bank is free, and it may rest.
-    #[inline]
-    pub(crate) fn can_rest(&self, s: &[u64], bank: usize) -> bool {
-        self.free_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
-    }
-
-    /// Returns the placement's note, below 2^30.
-    #[inline(always)]
-    pub(crate) fn note(&self, s: &[u64], bank: usize) -> u32 {
-        self.state(s, bank) & !FLAGS
-    }
-
-    pub(crate) fn set_note(&self, s: &mut [u64], bank: usize, note: u32) {
-        let at = record(bank, NOTE);
-        set_half(s, at, self.state(s, bank) & FLAGS | note);
-    }
-
-    /// Isolates a bank or ends that.
-    pub(crate) fn set_isolated(&mut self, s: &mut [u64], bank: usize, isolated: bool) {
-        let at = record(bank, NOTE);
-        let free = u64::from(self.free_of(s, bank));
-        set_half(s, at, half(s, at) & !ISOLATED | if isolated { ISOLATED } else { 0 });
-        self.isolated = if isolated { self.isolated + free } else { self.isolated - free };
-    }
-
-    /// The bank after this one in its list.
-    #[inline(always)]
-    pub(crate) fn next(&self, s: &[u64], bank: usize) -> u32 {
-        half(s, record(bank, NEXT))
-    }
-
-    /// The bank before this one in its list.
-    pub(crate) fn previous(&self, s: &[u64], bank: usize) -> u32 {
-        half(s, record(bank, PREV))
-    }
-
-    /// Puts a bank at the head of the list whose head is the half `head`. O(1).
-    pub(crate) fn link(&self, s: &mut [u64], head: usize, bank: usize) {
-        let first = half(s, head);
-        set_half(s, record(bank, NEXT), first);
-        set_half(s, record(bank, PREV), NONE);
-        if first != NONE {
-            set_half(s, record(first as usize, PREV), bank as u32);
-        }
-        set_half(s, head, bank as u32);
-    }
-
-    /// Takes a bank out of the list whose head is the half `head`; whether the
-    /// list is empty now. O(1).
-    pub(crate) fn unlink(&self, s: &mut [u64], head: usize, bank: usize) -> bool {
-        let (next, prev) = (self.next(s, bank), self.previous(s, bank));
-        if next != NONE {
-            set_half(s, record(next as usize, PREV), prev);
-        }
-        if prev != NONE {
-            set_half(s, record(prev as usize, NEXT), next);
-        } else {
-            set_half(s, head, next);
-        }
-        prev == NONE && next == NONE
-    }
-
-    /// The banks of a list, from its head `first` on.
-    pub(crate) fn list(&self, s: &[u64], first: u32) -> impl Iterator<Item = usize> {
-        let some = |bank: u32| (bank != NONE).then_some(bank as usize);
-        core::iter::successors(some(first), move |&bank| some(self.next(s, bank)))
-    }
-
     /// Adds a word or block to the tree of an order; whether the orders in use
     /// may have changed. O(L).
     #[inline(always)]
-    pub(crate) fn enter(&self, s: &mut [u64], bank: usize, order: u32, unit: usize) -> bool {
+    pub(crate) fn enter<S: Store + ?Sized>(
+        &self,
+        s: &mut S,
+        bank: usize,
+        order: u32,
+        unit: usize,
+    ) -> bool {
         let class = &self.classes[order as usize & 31];
         let was_empty = class.tree.insert(s, self.words_of(bank) + class.at as usize, unit);
         if was_empty {
@@ -421,7 +289,13 @@ impl BankBlocks {
     /// Removes a word or block from the tree of an order; whether the orders in
     /// use may have changed. O(L).
     #[inline(always)]
-    pub(crate) fn leave(&self, s: &mut [u64], bank: usize, order: u32, unit: usize) -> bool {
+    pub(crate) fn leave<S: Store + ?Sized>(
+        &self,
+        s: &mut S,
+        bank: usize,
+        order: u32,
+        unit: usize,
+    ) -> bool {
         let class = &self.classes[order as usize & 31];
         let is_empty = class.tree.remove(s, self.words_of(bank) + class.at as usize, unit);
         if is_empty {
@@ -431,9 +305,15 @@ impl BankBlocks {
     }
 
     #[inline(always)]
-    pub(crate) fn set_class(&self, s: &mut [u64], bank: usize, order: u32, serves: bool) {
-        let word = &mut s[bank * RECORD_WORDS + CLASSES / 2];
-        *word = *word & !(1 << order) | u64::from(serves) << order;
+    pub(crate) fn set_class<S: Store + ?Sized>(
+        &self,
+        s: &mut S,
+        bank: usize,
+        order: u32,
+        serves: bool,
+    ) {
+        let at = bank * RECORD_WORDS + CLASSES / 2;
+        s.put(at, s.word(at) & !(1 << order) | u64::from(serves) << order);
     }
 
     /// The order of the largest block of a word that is not zero.
@@ -454,9 +334,9 @@ impl BankBlocks {
     /// the smallest block that is large enough, or from the `largest`.
     /// O(L + 2^order/64) for each order between.
     #[inline(never)]
-    pub(crate) fn allocate(
+    pub(crate) fn allocate<S: Store + ?Sized>(
         &mut self,
-        s: &mut [u64],
+        s: &mut S,
         bank: usize,
         order: u32,
         largest: bool,
@@ -500,11 +380,17 @@ impl BankBlocks {
 
     /// From a word that has a block of this order and is not wholly free (or
     /// cannot be one block).
-    fn allocate_in_word(&self, s: &mut [u64], bank: usize, unit: usize, order: u32) -> usize {
+    fn allocate_in_word<S: Store + ?Sized>(
+        &self,
+        s: &mut S,
+        bank: usize,
+        unit: usize,
+        order: u32,
+    ) -> usize {
         let at = self.words_of(bank) + unit;
-        let (first, from, is_last) = self.smallest(s[at], order).unwrap_or_default();
-        let now = s[at] & !(ones::<u64>(1 << order) << first);
-        s[at] = now;
+        let (first, from, is_last) = self.smallest(s.word(at), order).unwrap_or_default();
+        let now = s.word(at) & !(ones::<u64>(1 << order) << first);
+        s.put(at, now);
         if is_last {
             self.reclass(s, bank, unit, from, order, now);
         }
@@ -513,7 +399,15 @@ impl BankBlocks {
 
     /// The last largest block of a word, of order `from`, is broken up.
     #[inline(never)]
-    fn reclass(&self, s: &mut [u64], bank: usize, unit: usize, from: u32, order: u32, now: u64) {
+    fn reclass<S: Store + ?Sized>(
+        &self,
+        s: &mut S,
+        bank: usize,
+        unit: usize,
+        from: u32,
+        order: u32,
+        now: u64,
+    ) {
         self.leave(s, bank, from, unit);
         if now != 0 {
             // The upper half of the block is the largest now.
@@ -523,9 +417,9 @@ impl BankBlocks {
     }
 
     /// From a block of whole words.
-    fn allocate_words(
+    fn allocate_words<S: Store + ?Sized>(
         &self,
-        s: &mut [u64],
+        s: &mut S,
         bank: usize,
         mut unit: usize,
         from: u32,
@@ -538,12 +432,12 @@ impl BankBlocks {
         }
         let at = self.words_of(bank);
         if order < 6 {
-            s[at + unit] = !ones::<u64>(1 << order);
+            s.put(at + unit, !ones::<u64>(1 << order));
             self.enter(s, bank, 5, unit);
             return unit * 64;
         }
         let words = 1 << (order - 6);
-        s[at + unit * words..at + (unit + 1) * words].fill(0);
+        s.put_all(at + unit * words..at + (unit + 1) * words, 0);
         unit << order
     }
 
@@ -552,9 +446,9 @@ impl BankBlocks {
     /// counts them in the bank's record ([`file`](Self::file)).
     /// O(L + 2^order/64) and O(L) for each order above.
     #[inline(always)]
-    pub(crate) fn release(
+    pub(crate) fn release<S: Store + ?Sized>(
         &mut self,
-        s: &mut [u64],
+        s: &mut S,
         bank: usize,
         at: usize,
         order: u32,
@@ -569,20 +463,20 @@ impl BankBlocks {
     }
 
     #[inline(always)]
-    fn release_in_word(
+    fn release_in_word<S: Store + ?Sized>(
         &mut self,
-        s: &mut [u64],
+        s: &mut S,
         bank: usize,
         at: usize,
         order: u32,
     ) -> Option<Released> {
         let (word, first) = (self.words_of(bank) + at / 64, at as u32 % 64);
         let mask = ones::<u64>(1 << order) << first;
-        let was = s[word];
-        if was & mask != 0 || s[word + self.frame_words] & mask != mask {
+        let was = s.word(word);
+        if was & mask != 0 || s.word(word + self.frame_words) & mask != mask {
             return None;
         }
-        s[word] = was | mask;
+        s.put(word, was | mask);
         if self.open[0].at == word || self.open[1].at == word {
             return Some(self.release_in_open(s, word));
         }
@@ -597,16 +491,20 @@ impl BankBlocks {
     }
 
     #[inline(never)]
-    fn release_words(&self, s: &mut [u64], bank: usize, at: usize, order: u32) -> Option<Released> {
+    fn release_words<S: Store + ?Sized>(
+        &self,
+        s: &mut S,
+        bank: usize,
+        at: usize,
+        order: u32,
+    ) -> Option<Released> {
         let words = self.words_of(bank);
         let present = words + self.frame_words;
         let (low, high) = (at / 64, at / 64 + (1 << (order - 6)));
-        if s[words + low..words + high].iter().any(|&word| word != 0)
-            || s[present + low..present + high].iter().any(|&word| word != u64::MAX)
-        {
+        if !s.are(words + low..words + high, 0) || !s.are(present + low..present + high, u64::MAX) {
             return None;
         }
-        s[words + low..words + high].fill(u64::MAX);
+        s.put_all(words + low..words + high, u64::MAX);
         let reordered = self.merge_words(s, bank, at >> order, order);
         Some(Released { filed: 1 << order, reordered })
     }
@@ -614,9 +512,9 @@ impl BankBlocks {
     /// Frames `first` to `first + 2^order` of a word, which was `was` and not zero, are
     /// free now.
     #[inline(never)]
-    fn merge_in_word(
+    fn merge_in_word<S: Store + ?Sized>(
         &self,
-        s: &mut [u64],
+        s: &mut S,
         bank: usize,
         unit: usize,
         mut first: u32,
@@ -647,9 +545,9 @@ impl BankBlocks {
 
     /// The block `unit` of `order`, not below 6, is free now.
     #[inline(never)]
-    pub(crate) fn merge_words(
+    pub(crate) fn merge_words<S: Store + ?Sized>(
         &self,
-        s: &mut [u64],
+        s: &mut S,
         bank: usize,
         mut unit: usize,
         mut order: u32,
@@ -682,6 +580,6 @@ pub(crate) const fn units(bank_frames: u64, order: u32) -> usize {
 
 /// The half of the storage that is field `field` of a bank's record.
 #[inline(always)]
-const fn record(bank: usize, field: usize) -> usize {
+pub(crate) const fn record(bank: usize, field: usize) -> usize {
     bank * RECORD_WORDS * 2 + field
 }

@@ -12,6 +12,7 @@ pub(crate) mod open;
 pub(crate) mod placement;
 pub mod pools;
 pub mod ranges;
+pub(crate) mod records;
 pub mod scan;
 pub(crate) mod single;
 pub(crate) mod walk;

@@ -1,6 +1,7 @@
 //! Placement: which bank serves a request, the one thing in which the
 //! bank-buddy allocators differ.
 
+use crate::bits::store::{Store, Words};
 use crate::zone::bank::blocks::BankBlocks;
 use crate::zone::bank::open::Taken;
 use crate::zone::bank::ranges::BankPool;
@@ -30,10 +31,10 @@ pub trait Placement {
 
     /// A bank that serves 2^`order` frames, and how. Open words whose blocks
     /// could serve are closed before.
-    fn choose(
+    fn choose<S: Store + ?Sized>(
         &mut self,
         b: &mut BankBlocks,
-        s: &mut [u64],
+        s: &mut S,
         order: u32,
         movable: bool,
     ) -> Option<(usize, Pick)>;
@@ -43,33 +44,39 @@ pub trait Placement {
     fn keeps(&self, bank: usize, movable: bool) -> bool;
 
     /// A bank's trees have lost frames.
-    fn allocated(&mut self, b: &BankBlocks, s: &mut [u64], taken: &Taken);
+    fn allocated<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, taken: &Taken);
 
     /// The bank's trees have got so many frames.
-    fn freed(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, frames: u32);
+    fn freed<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, frames: u32);
 
     /// As [`freed`](Self::freed), for a bank that is not wholly free, nor
     /// isolated, and serves the same orders as before.
-    fn freed_some(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, frames: u32);
+    fn freed_some<S: Store + ?Sized>(
+        &mut self,
+        b: &BankBlocks,
+        s: &mut S,
+        bank: usize,
+        frames: u32,
+    );
 
     /// The bank, not isolated and without an open word, is about to be.
-    fn isolate(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize);
+    fn isolate<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize);
 
     /// The bank's isolation has ended.
-    fn rejoin(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize);
+    fn rejoin<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize);
 
     /// Returns the pool in which the bank counts.
-    fn pool(&self, b: &BankBlocks, s: &[u64], bank: usize) -> Option<BankPool>;
+    fn pool<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> Option<BankPool>;
 
     /// The largest order that a tree of a bank which is not isolated serves. O(B)
     /// for B banks where the rule knows no better.
-    fn largest(&self, b: &BankBlocks, s: &[u64]) -> Option<u32> {
+    fn largest<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S) -> Option<u32> {
         let open = (0..b.count).filter(|&bank| !b.is_isolated(s, bank));
         open.fold(0, |classes, bank| classes | b.classes(s, bank)).checked_ilog2()
     }
 
     /// Walks its invariants.
-    fn check(&self, b: &BankBlocks, s: &[u64]) -> Result<(), &'static str>;
+    fn check<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S) -> Result<(), &'static str>;
 }
 
 /// From where in a bank a block is to come.

@@ -39,6 +39,7 @@
 //! O(C·L); no other operation depends on B. While a pool's current bank serves,
 //! choosing is O(1).
 
+use crate::bits::store::{Store, Words};
 use crate::bits::tree::Tree;
 use crate::zone::bank::blocks::{BankBlocks, NONE, ORDERS, half};
 use crate::zone::bank::open::Taken;
@@ -184,7 +185,7 @@ impl PoolPlacement {
 
     /// Returns a bank's note but for its pool.
     #[inline(always)]
-    fn key(&self, b: &BankBlocks, s: &[u64], bank: usize) -> u32 {
+    fn key<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> u32 {
         // A bank that is wholly free and stays (it crosses) has bucket 32.
         let bucket = (b.filed_of(s, bank) >> self.bucket_shift).min(BUCKETS as u32 - 1);
         (32 - b.classes(s, bank).leading_zeros()) << LARGEST_SHIFT | bucket << BUCKET_SHIFT
@@ -198,7 +199,7 @@ impl PoolPlacement {
     }
 
     /// Notes a bank in its field of a pool.
-    fn link(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, pool: usize) {
+    fn link<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, pool: usize) {
         let key = self.key(b, s, bank);
         b.set_note(s, bank, pool as u32 | key);
         let Some((order, bucket)) = field(key) else { return };
@@ -211,7 +212,7 @@ impl PoolPlacement {
     }
 
     /// Takes a bank out of its field.
-    fn unlink(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize) {
+    fn unlink<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
         let note = b.note(s, bank);
         let Some((order, bucket)) = field(note) else { return };
         let pool = (note & POOL_MASK) as usize;
@@ -225,14 +226,14 @@ impl PoolPlacement {
 
     /// Moves a bank to the field that it belongs to now, in pool `to`.
     #[inline(never)]
-    fn requeue(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, to: usize) {
+    fn requeue<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, to: usize) {
         self.leave(b, s, bank, to);
         self.link(b, s, bank, to);
     }
 
     /// Takes a bank out of its field, towards pool `to`.
     #[inline(always)]
-    fn leave(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, to: usize) {
+    fn leave<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, to: usize) {
         let from = (b.note(s, bank) & POOL_MASK) as usize;
         self.unlink(b, s, bank);
         let is_current = self.current.get(from) == Some(&(bank as u32));
@@ -270,7 +271,7 @@ impl PoolPlacement {
     }
 
     /// The bank of a pool (not POOL_OFFLINE) that is to serve `order`. O(C·L).
-    fn pick(&self, s: &[u64], pool: usize, order: u32) -> Option<usize> {
+    fn pick<S: Words + ?Sized>(&self, s: &S, pool: usize, order: u32) -> Option<usize> {
         let fields = &self.fields[pool];
         let order = match self.preference(pool) {
             BankPreference::Outermost => return self.outermost(s, pool, order, pool),
@@ -283,7 +284,12 @@ impl PoolPlacement {
 
     /// The bank of a pool (not POOL_OFFLINE) with the fewest free frames that
     /// serves `order`. O(C).
-    pub(crate) fn fullest(&self, s: &[u64], pool: usize, order: u32) -> Option<usize> {
+    pub(crate) fn fullest<S: Words + ?Sized>(
+        &self,
+        s: &S,
+        pool: usize,
+        order: u32,
+    ) -> Option<usize> {
         let fields = &self.fields[pool];
         let order = self.serving(pool, order).min_by_key(|&o| fields[o].trailing_zeros())?;
         let bucket = fields[order].trailing_zeros() as usize;
@@ -291,7 +297,13 @@ impl PoolPlacement {
     }
 
     /// The lowest bank of a pool that serves `order` or, for users, the highest.
-    fn outermost(&self, s: &[u64], pool: usize, order: u32, owner: usize) -> Option<usize> {
+    fn outermost<S: Words + ?Sized>(
+        &self,
+        s: &S,
+        pool: usize,
+        order: u32,
+        owner: usize,
+    ) -> Option<usize> {
         let sets = self.serving(pool, order).map(|order| self.set_at(pool, order));
         if owner == KERNEL {
             sets.filter_map(|set| self.set.first(s, set)).min()
@@ -301,7 +313,7 @@ impl PoolPlacement {
     }
 
     /// The bank of POOL_USER with the most free frames that serves `order`. O(C).
-    fn emptiest(&self, s: &[u64], order: u32) -> Option<usize> {
+    fn emptiest<S: Words + ?Sized>(&self, s: &S, order: u32) -> Option<usize> {
         let fields = &self.fields[USER];
         let order = self.serving(USER, order).max_by_key(|&order| fields[order].ilog2())?;
         let bucket = fields[order].ilog2() as usize;
@@ -310,7 +322,13 @@ impl PoolPlacement {
 
     /// A bank that the pool has.
     #[inline(always)]
-    fn choose_own(&mut self, b: &BankBlocks, s: &[u64], pool: usize, order: u32) -> Option<usize> {
+    fn choose_own<S: Words + ?Sized>(
+        &mut self,
+        b: &BankBlocks,
+        s: &S,
+        pool: usize,
+        order: u32,
+    ) -> Option<usize> {
         let current = self.current[pool];
         if current != NONE && b.serves(s, current as usize, order) {
             return Some(current as usize);
@@ -319,7 +337,7 @@ impl PoolPlacement {
     }
 
     #[inline(never)]
-    fn choose_next(&mut self, s: &[u64], pool: usize, order: u32) -> Option<usize> {
+    fn choose_next<S: Words + ?Sized>(&mut self, s: &S, pool: usize, order: u32) -> Option<usize> {
         let bank = self.pick(s, pool, order)?;
         self.current[pool] = bank as u32;
         Some(bank)
@@ -327,10 +345,10 @@ impl PoolPlacement {
 
     /// A bank of another pool, which moves to this one unless a user borrows it.
     #[inline(never)]
-    fn fall_back(
+    fn fall_back<S: Store + ?Sized>(
         &mut self,
         b: &mut BankBlocks,
-        s: &mut [u64],
+        s: &mut S,
         order: u32,
         movable: bool,
     ) -> Option<(usize, Pick)> {
@@ -360,7 +378,7 @@ impl PoolPlacement {
     }
 
     /// Closes the open words, so that the fields say all; whether there were any.
-    pub(crate) fn close_all(&mut self, b: &mut BankBlocks, s: &mut [u64]) -> bool {
+    pub(crate) fn close_all<S: Store + ?Sized>(&mut self, b: &mut BankBlocks, s: &mut S) -> bool {
         let mut closed = false;
         for slot in 0..2 {
             if let Some((bank, frames)) = b.close(s, slot) {
@@ -373,10 +391,10 @@ impl PoolPlacement {
 
     /// The bank of POOL_USER that follows in the order of
     /// [`next_candidate`](crate::zone::bank::AdaptiveBuddy::next_candidate).
-    pub(crate) fn candidate(
+    pub(crate) fn candidate<S: Words + ?Sized>(
         &self,
         b: &BankBlocks,
-        s: &[u64],
+        s: &S,
         after: Option<usize>,
     ) -> Option<usize> {
         // Every field at or below `bucket`; in its own row only columns below `order`.
@@ -409,7 +427,12 @@ impl PoolPlacement {
         Some(half(s, self.head(USER, order, bucket)) as usize)
     }
 
-    fn check_bank(&self, b: &BankBlocks, s: &[u64], bank: usize) -> Result<(), &'static str> {
+    fn check_bank<S: Words + ?Sized>(
+        &self,
+        b: &BankBlocks,
+        s: &S,
+        bank: usize,
+    ) -> Result<(), &'static str> {
         let note = b.note(s, bank);
         let pool = (note & POOL_MASK) as usize;
         let apart = b.is_isolated(s, bank) || b.frames_of(s, bank) == 0;
@@ -485,10 +508,10 @@ impl Placement for PoolPlacement {
     }
 
     #[inline]
-    fn choose(
+    fn choose<S: Store + ?Sized>(
         &mut self,
         b: &mut BankBlocks,
-        s: &mut [u64],
+        s: &mut S,
         order: u32,
         movable: bool,
     ) -> Option<(usize, Pick)> {
@@ -506,7 +529,7 @@ impl Placement for PoolPlacement {
     }
 
     #[inline]
-    fn allocated(&mut self, b: &BankBlocks, s: &mut [u64], taken: &Taken) {
+    fn allocated<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, taken: &Taken) {
         let &Taken { bank, filed, reordered } = taken;
         let note = b.note(s, bank);
         let pool = (note & POOL_MASK) as usize;
@@ -524,7 +547,7 @@ impl Placement for PoolPlacement {
     }
 
     #[inline]
-    fn freed(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, frames: u32) {
+    fn freed<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, frames: u32) {
         let note = b.note(s, bank);
         if note & APART != 0 {
             return;
@@ -543,7 +566,13 @@ impl Placement for PoolPlacement {
     }
 
     #[inline(always)]
-    fn freed_some(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, frames: u32) {
+    fn freed_some<S: Store + ?Sized>(
+        &mut self,
+        b: &BankBlocks,
+        s: &mut S,
+        bank: usize,
+        frames: u32,
+    ) {
         let pool = (b.note(s, bank) & POOL_MASK) as usize;
         let free = b.filed_of(s, bank);
         self.free[pool] += u64::from(frames);
@@ -555,7 +584,7 @@ impl Placement for PoolPlacement {
         }
     }
 
-    fn isolate(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize) {
+    fn isolate<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
         let pool = b.note(s, bank) & POOL_MASK;
         self.unlink(b, s, bank);
         b.set_note(s, bank, pool | APART);
@@ -567,7 +596,7 @@ impl Placement for PoolPlacement {
         }
     }
 
-    fn rejoin(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize) {
+    fn rejoin<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
         let from = (b.note(s, bank) & POOL_MASK) as usize;
         let to = if b.can_rest(s, bank) { OFFLINE } else { from };
         self.link(b, s, bank, to);
@@ -575,15 +604,15 @@ impl Placement for PoolPlacement {
         self.count_move(from, to);
     }
 
-    fn pool(&self, b: &BankBlocks, s: &[u64], bank: usize) -> Option<BankPool> {
+    fn pool<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> Option<BankPool> {
         POOLS[(b.note(s, bank) & POOL_MASK) as usize]
     }
 
-    fn largest(&self, _b: &BankBlocks, _s: &[u64]) -> Option<u32> {
+    fn largest<S: Words + ?Sized>(&self, _b: &BankBlocks, _s: &S) -> Option<u32> {
         self.serving.iter().fold(0, |all, pool| all | pool).checked_ilog2()
     }
 
-    fn check(&self, b: &BankBlocks, s: &[u64]) -> Result<(), &'static str> {
+    fn check<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S) -> Result<(), &'static str> {
         let mut free = [0; 4];
         let mut serving = 0;
         for bank in 0..b.count {

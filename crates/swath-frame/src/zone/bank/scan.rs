@@ -5,6 +5,7 @@
 //! improves on; it is not hidden here. Freeing finds its bank by the frame's
 //! number.
 
+use crate::bits::store::{Store, Words};
 use crate::zone::bank::blocks::{BankBlocks, NONE, half, set_half};
 use crate::zone::bank::open::Taken;
 use crate::zone::bank::placement::{ABSENT, KERNEL, OFFLINE, POOLS, Pick, Placement, USER};
@@ -24,10 +25,10 @@ impl Placement for ArrayPlacement {
     fn build(&mut self, _b: &BankBlocks, _s: &mut [u64], _at: usize) {}
 
     #[inline]
-    fn choose(
+    fn choose<S: Store + ?Sized>(
         &mut self,
         b: &mut BankBlocks,
-        s: &mut [u64],
+        s: &mut S,
         order: u32,
         movable: bool,
     ) -> Option<(usize, Pick)> {
@@ -47,29 +48,43 @@ impl Placement for ArrayPlacement {
     }
 
     #[inline]
-    fn allocated(&mut self, _b: &BankBlocks, _s: &mut [u64], _taken: &Taken) {}
+    fn allocated<S: Store + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _taken: &Taken) {}
 
     #[inline]
-    fn freed(&mut self, _b: &BankBlocks, _s: &mut [u64], _bank: usize, _frames: u32) {}
+    fn freed<S: Store + ?Sized>(
+        &mut self,
+        _b: &BankBlocks,
+        _s: &mut S,
+        _bank: usize,
+        _frames: u32,
+    ) {
+    }
 
     #[inline]
-    fn freed_some(&mut self, _b: &BankBlocks, _s: &mut [u64], _bank: usize, _frames: u32) {}
+    fn freed_some<S: Store + ?Sized>(
+        &mut self,
+        _b: &BankBlocks,
+        _s: &mut S,
+        _bank: usize,
+        _frames: u32,
+    ) {
+    }
 
-    fn isolate(&mut self, _b: &BankBlocks, _s: &mut [u64], _bank: usize) {}
+    fn isolate<S: Store + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize) {}
 
-    fn rejoin(&mut self, _b: &BankBlocks, _s: &mut [u64], _bank: usize) {}
+    fn rejoin<S: Store + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize) {}
 
-    fn pool(&self, _b: &BankBlocks, _s: &[u64], _bank: usize) -> Option<BankPool> {
+    fn pool<S: Words + ?Sized>(&self, _b: &BankBlocks, _s: &S, _bank: usize) -> Option<BankPool> {
         None
     }
 
-    fn check(&self, _b: &BankBlocks, _s: &[u64]) -> Result<(), &'static str> {
+    fn check<S: Words + ?Sized>(&self, _b: &BankBlocks, _s: &S) -> Result<(), &'static str> {
         Ok(())
     }
 }
 
 /// Closes the open words, so that the banks' records say all.
-fn close_all(b: &mut BankBlocks, s: &mut [u64]) {
+fn close_all<S: Store + ?Sized>(b: &mut BankBlocks, s: &mut S) {
     for slot in 0..2 {
         b.close(s, slot);
     }
@@ -108,16 +123,16 @@ impl ListPlacement {
         Self { recent_first, heads: 0, recent: [NONE; 2] }
     }
 
-    fn banks<'a>(
+    fn banks<'a, S: Words + ?Sized>(
         &self,
         b: &'a BankBlocks,
-        s: &'a [u64],
+        s: &'a S,
         list: usize,
-    ) -> impl Iterator<Item = usize> + use<'a> {
+    ) -> impl Iterator<Item = usize> + use<'a, S> {
         b.list(s, half(s, self.heads + list))
     }
 
-    fn unlink(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize) {
+    fn unlink<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
         let list = b.note(s, bank) as usize;
         b.unlink(s, self.heads + list, bank);
         for recent in &mut self.recent {
@@ -127,18 +142,24 @@ impl ListPlacement {
         }
     }
 
-    fn link(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, list: usize) {
+    fn link<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, list: usize) {
         b.set_note(s, bank, list as u32);
         b.link(s, self.heads + list, bank);
     }
 
-    fn shift(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, list: usize) {
+    fn shift<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, list: usize) {
         self.unlink(b, s, bank);
         self.link(b, s, bank, list);
     }
 
     /// The bank of a list with the most free frames that serves the order.
-    fn emptiest(&self, b: &BankBlocks, s: &[u64], list: usize, order: u32) -> Option<usize> {
+    fn emptiest<S: Words + ?Sized>(
+        &self,
+        b: &BankBlocks,
+        s: &S,
+        list: usize,
+        order: u32,
+    ) -> Option<usize> {
         let serving = self.banks(b, s, list).filter(|&bank| b.serves(s, bank, order));
         serving.reduce(
             |best, bank| {
@@ -147,7 +168,7 @@ impl ListPlacement {
         )
     }
 
-    pub(crate) fn lift_emptiest(&mut self, b: &BankBlocks, s: &mut [u64]) {
+    pub(crate) fn lift_emptiest<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S) {
         for list in [KERNEL, USER] {
             if let Some(bank) = self.emptiest(b, s, list, 0) {
                 let recent = self.recent;
@@ -178,10 +199,10 @@ impl Placement for ListPlacement {
     }
 
     #[inline]
-    fn choose(
+    fn choose<S: Store + ?Sized>(
         &mut self,
         b: &mut BankBlocks,
-        s: &mut [u64],
+        s: &mut S,
         order: u32,
         movable: bool,
     ) -> Option<(usize, Pick)> {
@@ -193,7 +214,7 @@ impl Placement for ListPlacement {
         if self.recent_first && recent != NONE && b.serves(s, recent as usize, order) {
             return Some((recent as usize, Pick::Open));
         }
-        let first = |b: &BankBlocks, s: &[u64], list| {
+        let first = |b: &BankBlocks, s: &S, list| {
             self.banks(b, s, list).find(|&bank| b.serves(s, bank, order))
         };
         let mut found = first(b, s, list);
@@ -231,32 +252,39 @@ impl Placement for ListPlacement {
     }
 
     #[inline]
-    fn allocated(&mut self, _b: &BankBlocks, _s: &mut [u64], _taken: &Taken) {}
+    fn allocated<S: Store + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _taken: &Taken) {}
 
     #[inline]
-    fn freed(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize, _frames: u32) {
+    fn freed<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, _frames: u32) {
         if b.is_whole(s, bank) && !b.is_isolated(s, bank) {
             self.shift(b, s, bank, OFFLINE);
         }
     }
 
     #[inline]
-    fn freed_some(&mut self, _b: &BankBlocks, _s: &mut [u64], _bank: usize, _frames: u32) {}
+    fn freed_some<S: Store + ?Sized>(
+        &mut self,
+        _b: &BankBlocks,
+        _s: &mut S,
+        _bank: usize,
+        _frames: u32,
+    ) {
+    }
 
-    fn isolate(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize) {
+    fn isolate<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
         self.unlink(b, s, bank);
     }
 
-    fn rejoin(&mut self, b: &BankBlocks, s: &mut [u64], bank: usize) {
+    fn rejoin<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
         let list = if b.can_rest(s, bank) { OFFLINE } else { b.note(s, bank) as usize };
         self.link(b, s, bank, list);
     }
 
-    fn pool(&self, b: &BankBlocks, s: &[u64], bank: usize) -> Option<BankPool> {
+    fn pool<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> Option<BankPool> {
         POOLS[b.note(s, bank) as usize & 3]
     }
 
-    fn check(&self, b: &BankBlocks, s: &[u64]) -> Result<(), &'static str> {
+    fn check<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S) -> Result<(), &'static str> {
         let mut linked = 0;
         for list in [KERNEL, USER, OFFLINE] {
             let mut before = NONE;

@@ -1,28 +1,53 @@
 //! Walks over a bank word by word: the search for the frame at fault, the visit
 //! of free blocks, the search for frames in use, and the check of all
-//! invariants.
+//! invariants. Also what each word of the storage is.
 
 use core::ops::Range;
 
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameFreeError;
+use crate::bits::store::Words;
 use crate::bits::tree::Tree;
 use crate::bits::words::ones;
+use crate::hardening::Table;
 use crate::zone::allocator::IsolateError;
 use crate::zone::bank::blocks::{BankBlocks, paired, units};
 
 impl BankBlocks {
-    fn is_free(&self, s: &[u64], bank: usize, at: usize) -> bool {
-        s[self.words_of(bank) + at / 64] >> (at % 64) & 1 == 1
+    /// Words of the records and banks; those of the placement follow.
+    pub(crate) fn words(&self) -> usize {
+        self.records_words + self.count * self.bank_words
     }
 
-    fn is_present(&self, s: &[u64], bank: usize, at: usize) -> bool {
-        s[self.words_of(bank) + self.frame_words + at / 64] >> (at % 64) & 1 == 1
+    /// The table that a word belongs to.
+    pub(crate) fn table_at(&self, word: usize) -> Table {
+        let Some(at) = word.checked_sub(self.records_words) else { return Table::Banks };
+        if word >= self.words() {
+            return Table::Placement;
+        }
+        let at = (at % self.bank_words) as u32;
+        if at < 2 * self.frame_words as u32 {
+            return Table::Frames;
+        }
+        let trees = self.classes[..=self.top as usize].iter();
+        Table::Free { order: trees.filter(|class| class.at <= at).count() as u32 - 1 }
+    }
+
+    fn is_free<S: Words + ?Sized>(&self, s: &S, bank: usize, at: usize) -> bool {
+        s.word(self.words_of(bank) + at / 64) >> (at % 64) & 1 == 1
+    }
+
+    fn is_present<S: Words + ?Sized>(&self, s: &S, bank: usize, at: usize) -> bool {
+        s.word(self.words_of(bank) + self.frame_words + at / 64) >> (at % 64) & 1 == 1
     }
 
     /// Checks that the extent may be freed. O(n) for n frames.
-    pub(crate) fn can_release(&self, s: &[u64], extent: Extent) -> Result<(), FrameFreeError> {
+    pub(crate) fn can_release<S: Words + ?Sized>(
+        &self,
+        s: &S,
+        extent: Extent,
+    ) -> Result<(), FrameFreeError> {
         if extent.checked_end().is_none() {
             return Err(FrameFreeError::Overflow { extent });
         }
@@ -39,7 +64,7 @@ impl BankBlocks {
     }
 
     /// Returns true if the frame is the zone's. O(1).
-    pub(crate) fn has(&self, s: &[u64], frame: Pfn) -> bool {
+    pub(crate) fn has<S: Words + ?Sized>(&self, s: &S, frame: Pfn) -> bool {
         self.span().contains(frame) && {
             let (bank, at) = self.position(frame.raw());
             self.is_present(s, bank, at)
@@ -47,7 +72,7 @@ impl BankBlocks {
     }
 
     /// Returns true if the frame is the zone's and free. O(1).
-    pub(crate) fn has_free(&self, s: &[u64], frame: Pfn) -> bool {
+    pub(crate) fn has_free<S: Words + ?Sized>(&self, s: &S, frame: Pfn) -> bool {
         self.has(s, frame) && {
             let (bank, at) = self.position(frame.raw());
             self.is_free(s, bank, at)
@@ -61,9 +86,9 @@ impl BankBlocks {
 
     /// The banks that an extent is made of, all of them (not) isolated.
     /// O(n/64 + B) for n frames in B banks.
-    pub(crate) fn whole_banks(
+    pub(crate) fn whole_banks<S: Words + ?Sized>(
         &self,
-        s: &[u64],
+        s: &S,
         extent: Extent,
         isolated: bool,
     ) -> Result<Range<usize>, IsolateError> {
@@ -99,11 +124,16 @@ impl BankBlocks {
     }
 
     /// Visits the free blocks of a bank, ascending. O(words).
-    pub(crate) fn for_each_free(&self, s: &[u64], bank: usize, visit: &mut dyn FnMut(Extent)) {
+    pub(crate) fn for_each_free<S: Words + ?Sized>(
+        &self,
+        s: &S,
+        bank: usize,
+        visit: &mut dyn FnMut(Extent),
+    ) {
         let (at, first) = (self.words_of(bank), self.extent(bank).start.raw());
         let mut unit = 0;
         while unit < self.frame_words {
-            let word = s[at + unit];
+            let word = s.word(at + unit);
             if word == u64::MAX && self.top > 5 {
                 let order = (6..=self.top).find(|&order| self.holds(s, bank, order, unit << 6));
                 // A wholly free word without a block is a fault that `check` names.
@@ -135,7 +165,7 @@ impl BankBlocks {
 
     /// Returns true if the tree of `order`, not below 6, holds the block at
     /// frame `at`.
-    fn holds(&self, s: &[u64], bank: usize, order: u32, at: usize) -> bool {
+    fn holds<S: Words + ?Sized>(&self, s: &S, bank: usize, order: u32, at: usize) -> bool {
         let class = &self.classes[order as usize & 31];
         at.trailing_zeros() >= order
             && at >> order < units(self.bank_frames, order)
@@ -143,12 +173,17 @@ impl BankBlocks {
     }
 
     /// The first frame of the bank that is in use, from `from` on. O(words).
-    pub(crate) fn next_allocated(&self, s: &[u64], bank: usize, from: Pfn) -> Option<Pfn> {
+    pub(crate) fn next_allocated<S: Words + ?Sized>(
+        &self,
+        s: &S,
+        bank: usize,
+        from: Pfn,
+    ) -> Option<Pfn> {
         let extent = self.extent(bank);
         let mut at = from.raw().saturating_sub(extent.start.raw());
         while at < self.bank_frames {
             let word = self.words_of(bank) + at as usize / 64;
-            let used = (s[word + self.frame_words] & !s[word]) >> (at % 64);
+            let used = (s.word(word + self.frame_words) & !s.word(word)) >> (at % 64);
             if used != 0 {
                 return Some(extent.start + at + u64::from(used.trailing_zeros()));
             }
@@ -158,7 +193,7 @@ impl BankBlocks {
     }
 
     /// Walks the invariants of the struct and all banks. O(words).
-    pub(crate) fn check(&self, s: &[u64]) -> Result<(), &'static str> {
+    pub(crate) fn check<S: Words + ?Sized>(&self, s: &S) -> Result<(), &'static str> {
         self.check_open(s)?;
         let (mut free, mut isolated, mut total) = (0, 0, 0);
         for bank in 0..self.count {
@@ -174,20 +209,21 @@ impl BankBlocks {
         Ok(())
     }
 
-    fn check_bank(&self, s: &[u64], bank: usize) -> Result<(), &'static str> {
+    fn check_bank<S: Words + ?Sized>(&self, s: &S, bank: usize) -> Result<(), &'static str> {
         let at = self.words_of(bank);
-        let free = &s[at..at + self.frame_words];
-        let present = &s[at + self.frame_words..at + 2 * self.frame_words];
-        if free.iter().zip(present).any(|(free, present)| free & !present != 0) {
+        let free = (at..at + self.frame_words).map(|at| s.word(at));
+        let present = (at..at + self.frame_words).map(|at| s.word(at + self.frame_words));
+        if free.clone().zip(present.clone()).any(|(free, present)| free & !present != 0) {
             return Err("a free frame is not the zone's");
         }
-        let ones = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum::<u32>();
-        if ones(free) != self.free_of(s, bank) || ones(present) != self.frames_of(s, bank) {
+        let frees: u32 = free.clone().map(u64::count_ones).sum();
+        let frames: u32 = present.map(u64::count_ones).sum();
+        if frees != self.free_of(s, bank) || frames != self.frames_of(s, bank) {
             return Err("a bank's count of frames is wrong");
         }
         let mut expected = [0; 6];
         let mut in_blocks = 0;
-        for (unit, &word) in free.iter().enumerate() {
+        for (unit, word) in free.enumerate() {
             let whole = word == u64::MAX && self.top > 5;
             let is_open = self.open.iter().any(|open| open.at == at + unit);
             let own = (word != 0 && !whole && !is_open).then(|| self.largest(word));
@@ -223,8 +259,8 @@ impl BankBlocks {
                 continue;
             }
             blocks_words += len << (order - 6);
-            let words = &s[tree..tree + bound.div_ceil(64)];
-            if order < self.top && words.iter().any(|&word| paired(word, 0) != 0) {
+            let mut words = (tree..tree + bound.div_ceil(64)).map(|at| s.word(at));
+            if order < self.top && words.any(|word| paired(word, 0) != 0) {
                 return Err("two free buddies are not one block");
             }
         }

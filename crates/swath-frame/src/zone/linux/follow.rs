@@ -13,11 +13,13 @@ use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
 
+use crate::hardening::{Hardening, Latch};
 use crate::map::MemoryMap;
 use crate::zone::allocator::Mobility;
 use crate::zone::linux::build::{LinuxBuildError, ORDER_MAX};
+use crate::zone::linux::codes::{USED, USED_MOVABLE};
 use crate::zone::linux::fallback::Observe;
-use crate::zone::linux::lists::{ISOLATED, USED, USED_MOVABLE};
+use crate::zone::linux::lists::{ISOLATED, Lists};
 use crate::zone::linux::zone::LinuxZone;
 
 impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
@@ -45,7 +47,9 @@ impl<W: DerefMut<Target = [u64]>> LinuxZone<W> {
             for frame in area.iter() {
                 match owner(frame) {
                     Some(mobility) => zone.lists.fill(zone.lists.index(frame), 0, state(mobility)),
-                    None => zone.lists.release(frame, 0, true),
+                    None => {
+                        zone.lists.release(frame, 0, true);
+                    }
                 }
             }
         }
@@ -58,7 +62,7 @@ const fn state(mobility: Mobility) -> u8 {
     if matches!(mobility, Mobility::Movable) { USED_MOVABLE } else { USED }
 }
 
-impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
+impl<W: DerefMut<Target = [u64]>, O: Observe, H: Hardening> LinuxZone<W, O, H> {
     /// The free block that holds `frame`, isolated or not: its first frame and
     /// its order. O(M) for M orders.
     pub fn free_block(&self, frame: Pfn) -> Option<(Pfn, Order)> {
@@ -67,6 +71,11 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         }
         let (index, k) = self.block(frame)?;
         Some((self.lists.frame(index), Order::known(k as u8)))
+    }
+
+    /// Returns true if the frame is in the span, and the zone has not stopped.
+    fn may_change(&self, frame: Pfn) -> bool {
+        self.span().contains(frame) && self.lists.latch.fault().is_none()
     }
 
     fn block(&self, frame: Pfn) -> Option<(u32, u32)> {
@@ -78,15 +87,20 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
     /// that it is the first of its order and mobility to be allocated. Whether it
     /// was there already; `None` if the frame is not free. O(M) for M orders.
     pub fn bring_forward(&mut self, frame: Pfn) -> Option<bool> {
-        if !self.span().contains(frame) {
+        if !self.may_change(frame) {
             return None;
         }
         let (index, k) = self.block(frame)?;
+        if !self.lists.has_mobility(index) {
+            return None;
+        }
         let list = self.lists.list_of(index);
         if self.lists.first(k, list) == index {
             return Some(true);
         }
-        self.lists.unlink(index, k, list);
+        if !Lists::<W, H>::held(self.lists.unlink(index, k, list)) {
+            return None;
+        }
         self.lists.link(index, k, list, false);
         Some(false)
     }
@@ -97,12 +111,15 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
     /// not, nothing has changed. O(M) for M orders, and O(2^order) to mark the
     /// frames.
     pub fn allocate_at(&mut self, start: Pfn, order: Order, mobility: Mobility) -> bool {
-        if !self.span().contains(start) || !start.is_aligned(order.k()) {
+        if !self.may_change(start) || !start.is_aligned(order.k()) {
             return false;
         }
         let Some((mut block, mut k)) = self.block(start).filter(|&(_, k)| k >= order.k()) else {
             return false;
         };
+        if !self.lists.has_mobility(block) {
+            return false;
+        }
         let list = self.lists.list_of(block);
         if list == ISOLATED {
             return false;
@@ -110,11 +127,15 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
         let index = self.lists.index(start);
         // The half with the frames is split on, the other stays in the list.
         while k > order.k() {
-            self.lists.halve(block, k, list);
+            if !Lists::<W, H>::held(self.lists.halve(block, k, list)) {
+                return false;
+            }
             k -= 1;
             block += (index - block) >> k << k;
         }
-        self.lists.cut(block, k, k, list, list);
+        if !Lists::<W, H>::held(self.lists.cut(block, k, k, list, list)) {
+            return false;
+        }
         self.lists.fill(block, k, state(mobility));
         true
     }
@@ -137,12 +158,15 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
     /// others, theirs too. Whether it lies whole in the zone and is not
     /// isolated; if not, nothing has changed. O(2^(pageblock order - 3)).
     pub fn set_mobility(&mut self, frame: Pfn, mobility: Mobility) -> bool {
-        if !self.span().contains(frame) {
+        if !self.may_change(frame) {
             return false;
         }
         let pageblock_k = self.lists.pageblock_k;
         let start = self.lists.index(frame) >> pageblock_k << pageblock_k;
         let around = Extent::new(self.lists.frame(start), 1 << pageblock_k);
+        if !self.lists.has_mobility(start) {
+            return false;
+        }
         let from = self.lists.list_of(start);
         if around.intersect(self.span()) != around || from == ISOLATED {
             return false;
@@ -152,21 +176,24 @@ impl<W: DerefMut<Target = [u64]>, O: Observe> LinuxZone<W, O> {
             return true;
         }
         if let Some((block, k)) = self.block(around.start).filter(|&(_, k)| k > pageblock_k) {
-            self.lists.unlink(block, k, from);
+            if !Lists::<W, H>::held(self.lists.unlink(block, k, from)) {
+                return false;
+            }
             self.lists.set_mobility(block, k, mobility);
             self.lists.link(block, k, to, true);
-        } else {
-            self.lists.move_block(start, from, to);
+            return true;
+        }
+        let moved = Lists::<W, H>::held(self.lists.move_block(start, from, to));
+        if moved {
             self.lists.set_mobility(start, pageblock_k, mobility);
         }
-        true
+        moved
     }
 
     /// Makes an owner of this mobility the user of a frame in use. Whether the
     /// frame is in use; if not, nothing has changed. O(1).
     pub fn set_user(&mut self, frame: Pfn, mobility: Mobility) -> bool {
-        let used =
-            self.span().contains(frame) && self.lists.state(self.lists.index(frame)) & USED != 0;
+        let used = self.may_change(frame) && self.lists.is_used(self.lists.index(frame));
         if used {
             self.lists.fill(self.lists.index(frame), 0, state(mobility));
         }

@@ -9,8 +9,13 @@ use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
 
+use crate::hardening::{Hardening, Latch, Table};
 use crate::zone::allocator::Mobility;
 use crate::zone::linux::build::{LinuxBuildError, ORDER_MAX};
+use crate::zone::linux::codes::{
+    HEAD_BIT, MOVABLE_BIT, TAIL, TAIL_BIT, USED, USED_BIT, USED_MOVABLE, head, head_order,
+    is_pageblock, is_state, not_used, pageblock_code, spread,
+};
 
 /// The orders that have lists.
 pub(crate) const ORDERS: usize = ORDER_MAX.k() as usize + 1;
@@ -18,46 +23,37 @@ pub(crate) const ORDERS: usize = ORDER_MAX.k() as usize + 1;
 pub(crate) const ISOLATED: usize = Mobility::ALL.len();
 /// No frame.
 pub(crate) const NONE: u32 = u32::MAX;
-
-/// State of a frame in use; a state of 0 is a hole.
-pub(crate) const USED: u8 = 1;
-/// State of a frame in use by an owner that can be moved.
-pub(crate) const USED_MOVABLE: u8 = USED | 2;
-/// State of a frame of a free block, but for the first.
-pub(crate) const TAIL: u8 = 4;
-const HEAD: u8 = TAIL | 8;
-
-/// State of the first frame of a free block of order `k`.
-pub(crate) const fn head(k: u32) -> u8 {
-    HEAD | (k as u8) << 4
-}
-
-/// The byte in each place of a word.
-const fn spread(state: u8) -> u64 {
-    u64::from_ne_bytes([state; 8])
-}
+/// In the checked tier, the links of a frame that is not the first of a free block:
+/// none, so that a block is never taken for one that was its neighbour before.
+pub(crate) const UNLINKED: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct List {
-    first: u32,
-    last: u32,
+pub(crate) struct List {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+}
+
+impl List {
+    pub(crate) const EMPTY: Self = Self { first: NONE, last: NONE };
 }
 
 /// The free lists over their storage; see [`LinuxZone`](crate::LinuxZone) for
-/// the invariants.
+/// the invariants. What changes words and returns false has stopped the allocator,
+/// which only the checked tier does.
 #[derive(Clone, Debug)]
-pub(crate) struct Lists<W> {
-    words: W,
-    lists: [[List; ORDERS]; ISOLATED + 1],
+pub(crate) struct Lists<W, H: Hardening> {
+    pub(crate) words: W,
+    pub(crate) lists: [[List; ORDERS]; ISOLATED + 1],
     /// Bit k of a mobility: its list of order k has a block.
-    nonempty: [u16; ISOLATED + 1],
+    pub(crate) nonempty: [u16; ISOLATED + 1],
     /// The frame with number 0.
     base: u64,
-    frames: u32,
+    pub(crate) frames: u32,
     pub(crate) pageblock_k: u32,
     /// Free and not isolated.
     pub(crate) free_frames: u64,
-    isolated_frames: u64,
+    pub(crate) isolated_frames: u64,
+    pub(crate) latch: H::Latch,
 }
 
 /// Words for states and for pageblocks of `frames` frames, a multiple of 1024;
@@ -79,7 +75,14 @@ fn rounded(span: Extent) -> Option<(u64, u32)> {
     Some((whole.start.raw(), frames))
 }
 
-impl<W: DerefMut<Target = [u64]>> Lists<W> {
+/// Counts the frames of up to 255 words of states in whose byte the lowest bit of what
+/// `bit` makes of their word is set.
+fn tally(states: &[u64], bit: impl Fn(u64) -> u64) -> u32 {
+    let sums = states.iter().fold(0, |sums, &word| sums + (bit(word) & spread(1)));
+    sums.to_ne_bytes().into_iter().map(u32::from).sum()
+}
+
+impl<W: DerefMut<Target = [u64]>, H: Hardening> Lists<W, H> {
     pub(crate) fn storage_words(span: Extent) -> usize {
         let Some((_, frames)) = rounded(span) else { return usize::MAX };
         let frames = frames as usize;
@@ -104,18 +107,46 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
         };
         let (states, pageblocks) = used[count..].split_at_mut(state_words(count));
         states.fill(0);
-        pageblocks.fill(spread((Mobility::Movable as u8) << 4 | Mobility::Movable as u8));
-        let empty = List { first: NONE, last: NONE };
+        let movable = pageblock_code(Mobility::Movable as u64, false) as u8;
+        pageblocks.fill(spread(movable << 4 | movable));
         Ok(Self {
             words,
-            lists: [[empty; ORDERS]; ISOLATED + 1],
+            lists: [[List::EMPTY; ORDERS]; ISOLATED + 1],
             nonempty: [0; ISOLATED + 1],
             base,
             frames,
             pageblock_k: pageblock.k(),
             free_frames: 0,
             isolated_frames: 0,
+            latch: H::Latch::default(),
         })
+    }
+
+    /// The same words and lists in another tier.
+    pub(crate) fn in_tier<G: Hardening>(self) -> Lists<W, G> {
+        Lists {
+            words: self.words,
+            lists: self.lists,
+            nonempty: self.nonempty,
+            base: self.base,
+            frames: self.frames,
+            pageblock_k: self.pageblock_k,
+            free_frames: self.free_frames,
+            isolated_frames: self.isolated_frames,
+            latch: G::Latch::default(),
+        }
+    }
+
+    /// What a change of words has said, which is always true in the trusting tier.
+    #[inline(always)]
+    pub(crate) fn held(changed: bool) -> bool {
+        !H::CHECKED || changed
+    }
+
+    /// Words of the pageblocks' mobilities.
+    pub(crate) fn pageblock_words(&self) -> core::ops::Range<usize> {
+        let at = self.pageblock_at(0).0;
+        at..at + pageblock_words(self.frames as usize, self.pageblock_k)
     }
 
     pub(crate) fn pageblock_bytes(&self) -> usize {
@@ -143,23 +174,25 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
     }
 
     pub(crate) fn iter(&self, k: u32, list: usize) -> impl Iterator<Item = u32> {
-        let mut at = match self.lists[list].get(k as usize) {
-            Some(list) => list.first,
-            None => NONE,
-        };
-        core::iter::from_fn(move || {
+        let ends = self.lists[list].get(k as usize).copied();
+        let ends = ends.unwrap_or(List::EMPTY);
+        let mut at = ends.first;
+        // A list that runs in a circle ends, too.
+        let most = if H::CHECKED { self.frames as usize } else { usize::MAX };
+        let blocks = core::iter::from_fn(move || {
             let index = at;
-            (index != NONE).then(|| {
+            (index != NONE && (!H::CHECKED || index < self.frames)).then(|| {
                 at = self.links(index).1;
                 index
             })
-        })
+        });
+        blocks.take(most)
     }
 
     // States.
 
     #[inline]
-    fn state_at(&self, index: u32) -> usize {
+    pub(crate) fn state_at(&self, index: u32) -> usize {
         self.frames as usize + index as usize / 8
     }
 
@@ -167,6 +200,22 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
     #[inline]
     pub(crate) fn state(&self, index: u32) -> u8 {
         (self.words[self.state_at(index)] >> (index % 8 * 8)) as u8
+    }
+
+    /// The number of a frame in use, in a zone that has not stopped. Frames that are not
+    /// the zone's are holes.
+    #[inline(always)]
+    pub(crate) fn used_at(&self, frame: Pfn) -> Option<u32> {
+        let at = frame.raw().wrapping_sub(self.base);
+        let reaches = at < u64::from(self.frames) && self.latch.fault().is_none();
+        (reaches && self.is_used(at as u32)).then_some(at as u32)
+    }
+
+    /// Returns true if the frame is in use.
+    #[inline(always)]
+    pub(crate) fn is_used(&self, index: u32) -> bool {
+        let state = self.state(index);
+        if H::CHECKED { matches!(state, USED | USED_MOVABLE) } else { state >> USED_BIT & 1 == 1 }
     }
 
     #[inline]
@@ -188,7 +237,7 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
     }
 
     #[inline(never)]
-    fn fill_block(&mut self, index: u32, k: u32, state: u8) {
+    pub(crate) fn fill_block(&mut self, index: u32, k: u32, state: u8) {
         let at = self.state_at(index);
         if k >= 3 {
             self.words[at..at + (1 << (k - 3))].fill(spread(state));
@@ -203,12 +252,20 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
     #[inline]
     pub(crate) fn find_unused(&self, index: u32, k: u32) -> Option<u32> {
         if k < 3 {
-            return (index..index + (1 << k)).find(|index| self.state(*index) & USED == 0);
+            return (index..index + (1 << k)).find(|index| !self.is_used(*index));
         }
         let at = self.state_at(index);
         let words = &self.words[at..at + (1 << (k - 3))];
-        let unused = |word: u64| !word & spread(USED);
-        let nth = words.iter().position(|word| unused(*word) != 0)?;
+        let unused = |word: u64| {
+            if H::CHECKED { not_used(word) } else { !word & spread(1 << USED_BIT) }
+        };
+        let mut past = 0;
+        if H::CHECKED {
+            // Eight at once, as that costs no more than two.
+            let is_used = |some: &&[u64]| some.iter().fold(0, |all, &w| all | unused(w)) == 0;
+            past = words.chunks_exact(8).take_while(is_used).count() * 8;
+        }
+        let nth = past + words[past..].iter().position(|word| unused(*word) != 0)?;
         Some(index + nth as u32 * 8 + unused(words[nth]).trailing_zeros() / 8)
     }
 
@@ -220,35 +277,32 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
     /// Counts the frames of the pageblock from `start` on that are free, and
     /// those in use by movable owners. No free block reaches beyond it.
     pub(crate) fn count(&self, start: u32) -> (u32, u32) {
-        let ones = |word: &u64, state: u8| (word & spread(state)).count_ones();
         let (_, states) = self.pageblock_states(start);
-        states.iter().fold((0, 0), |(free, movable), word| {
-            (free + ones(word, TAIL), movable + ones(word, USED_MOVABLE & !USED))
-        })
+        let free = tally(states, |word| word >> TAIL_BIT | word >> HEAD_BIT);
+        (free, tally(states, |word| word >> MOVABLE_BIT))
     }
 
     /// Counts the frames of the pageblock from `start` on that movable owners
     /// use, and those of others.
     pub(crate) fn users(&self, start: u32) -> [u32; 2] {
-        let ones = |word: &u64, state: u8| (word & spread(state)).count_ones();
         let (_, states) = self.pageblock_states(start);
-        let movable = states.iter().map(|word| ones(word, USED_MOVABLE & !USED)).sum();
-        let all: u32 = states.iter().map(|word| ones(word, USED)).sum();
-        [movable, all - movable]
+        let movable = tally(states, |word| word >> MOVABLE_BIT);
+        let all = tally(states, |word| word >> USED_BIT);
+        [movable, all.saturating_sub(movable)]
     }
 
     // Pageblocks.
 
     #[inline]
-    fn pageblock_at(&self, index: u32) -> (usize, u32) {
+    pub(crate) fn pageblock_at(&self, index: u32) -> (usize, u32) {
         let pageblock = index >> self.pageblock_k;
         let frames = self.frames as usize;
         (frames + state_words(frames) + pageblock as usize / 16, pageblock % 16 * 4)
     }
 
-    /// The mobility in bits 0 and 1, the isolation in bit 2.
+    /// The [code](pageblock_code) of the pageblock around `index`.
     #[inline]
-    fn pageblock(&self, index: u32) -> u64 {
+    pub(crate) fn pageblock(&self, index: u32) -> u64 {
         let (at, shift) = self.pageblock_at(index);
         self.words[at] >> shift & 0xf
     }
@@ -274,23 +328,34 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
         if value & 4 != 0 { ISOLATED } else { (value & 3) as usize }
     }
 
+    /// Returns true if the mobility of the pageblock around `index` can be believed.
+    #[inline(always)]
+    pub(crate) fn has_mobility(&mut self, index: u32) -> bool {
+        if H::CHECKED && !is_pageblock(self.pageblock(index)) {
+            self.stop(Table::Pageblocks, self.pageblock_at(index).0);
+            return false;
+        }
+        true
+    }
+
     /// Changes the mobility of the pageblocks of a block of order `k`, which is
     /// at least theirs. None is isolated.
     pub(crate) fn set_mobility(&mut self, block: u32, k: u32, mobility: Mobility) {
+        let code = pageblock_code(mobility as u64, false);
         for nth in 0..1 << (k - self.pageblock_k) {
-            self.set_pageblock(block + (nth << self.pageblock_k), mobility as u64);
+            self.set_pageblock(block + (nth << self.pageblock_k), code);
         }
     }
 
     /// The first frames of all pageblocks.
-    pub(crate) fn pageblocks(&self) -> impl Iterator<Item = u32> + use<W> {
+    pub(crate) fn pageblocks(&self) -> impl Iterator<Item = u32> + use<W, H> {
         (0..self.frames).step_by(1 << self.pageblock_k)
     }
 
     // Lists.
 
     #[inline]
-    fn links(&self, index: u32) -> (u32, u32) {
+    pub(crate) fn links(&self, index: u32) -> (u32, u32) {
         let word = self.words[index as usize];
         (word as u32, (word >> 32) as u32)
     }
@@ -327,7 +392,10 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
     }
 
     #[inline]
-    pub(crate) fn unlink(&mut self, index: u32, k: u32, list: usize) {
+    pub(crate) fn unlink(&mut self, index: u32, k: u32, list: usize) -> bool {
+        if H::CHECKED {
+            return self.unlink_mutual(index, k, list);
+        }
         let (previous, next) = self.links(index);
         if previous == NONE {
             self.lists[list][k as usize].first = next;
@@ -342,6 +410,17 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
         } else {
             self.set_previous(next, previous);
         }
+        true
+    }
+
+    /// As [`unlink`](Self::unlink), where it is done most.
+    #[inline(always)]
+    fn take_out(&mut self, index: u32, k: u32, list: usize) -> bool {
+        if H::CHECKED {
+            return self.unlink_mutual(index, k, list);
+        }
+        self.unlink(index, k, list);
+        true
     }
 
     fn account(&mut self, list: usize, frames: u64) {
@@ -368,8 +447,9 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
         if orders == 0 {
             return None;
         }
-        if orders & 1 == 0 {
-            return Some(self.pop_larger(k, list));
+        if H::CHECKED || orders & 1 == 0 {
+            let block = self.pop_larger(k, list);
+            return (!H::CHECKED || block != NONE).then_some(block);
         }
         let ends = &mut self.lists[list][k as usize];
         let block = ends.first;
@@ -390,32 +470,44 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
     fn pop_larger(&mut self, k: u32, list: usize) -> u32 {
         let block_k = k + (self.nonempty[list] >> k).trailing_zeros();
         let block = self.lists[list][block_k as usize].first;
-        self.cut(block, block_k, k, list, list);
-        block
+        if Self::held(self.cut(block, block_k, k, list, list)) { block } else { NONE }
     }
 
     /// Takes the first 2^k frames of a free block of order `block_k` out of the
     /// list `from`; the upper halves go to the heads of the lists `rest`.
-    pub(crate) fn cut(&mut self, block: u32, block_k: u32, k: u32, from: usize, rest: usize) {
-        self.unlink(block, block_k, from);
+    pub(crate) fn cut(
+        &mut self,
+        block: u32,
+        block_k: u32,
+        k: u32,
+        from: usize,
+        rest: usize,
+    ) -> bool {
+        if !self.is_head(block, block_k) || !self.take_out(block, block_k, from) {
+            return false;
+        }
         self.unaccount(from, 1 << k);
         for half in (k..block_k).rev() {
             self.link(block + (1 << half), half, rest, false);
         }
+        true
     }
 
     /// Splits a free block of order `k` in its list: two free blocks of half
     /// its size, at the head.
-    pub(crate) fn halve(&mut self, block: u32, k: u32, list: usize) {
-        self.unlink(block, k, list);
+    pub(crate) fn halve(&mut self, block: u32, k: u32, list: usize) -> bool {
+        if !Self::held(self.unlink(block, k, list)) {
+            return false;
+        }
         self.link(block, k - 1, list, false);
         self.link(block + (1 << (k - 1)), k - 1, list, false);
+        true
     }
 
     /// Makes 2^k frames from `start` on, aligned, free. Above the pageblock
     /// order, each pageblock on its own.
     #[inline]
-    pub(crate) fn release(&mut self, start: Pfn, k: u32, last: bool) {
+    pub(crate) fn release(&mut self, start: Pfn, k: u32, last: bool) -> bool {
         let index = self.index(start);
         if k == 0 {
             // The head's state is the only one.
@@ -423,9 +515,11 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
         }
         self.fill_block(index, k, TAIL);
         let piece = k.min(self.pageblock_k);
+        let mut merged = true;
         for nth in 0..1 << (k - piece) {
-            self.merge(index + (nth << piece), piece, last);
+            merged = merged && Self::held(self.merge(index + (nth << piece), piece, last));
         }
+        merged
     }
 
     #[inline]
@@ -436,32 +530,39 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
     /// Merges a block, whose frames are marked as [`TAIL`] but for the first,
     /// with its free buddies, and links the result.
     #[inline(always)]
-    fn merge(&mut self, index: u32, k: u32, last: bool) {
+    fn merge(&mut self, index: u32, k: u32, last: bool) -> bool {
+        if !self.has_mobility(index) {
+            return false;
+        }
         let list = self.list_of(index);
         self.account(list, 1 << k);
         if k < ORDER_MAX.k() && self.is_free(index ^ 1 << k, k) {
-            self.merge_buddies(index, k, list, last);
-        } else {
-            self.link_merged(index, k, list, last);
+            return Self::held(self.merge_buddies(index, k, list, last));
         }
+        self.link_merged(index, k, list, last);
+        true
     }
 
     #[inline(never)]
-    fn merge_buddies(&mut self, mut index: u32, mut k: u32, list: usize, last: bool) {
+    fn merge_buddies(&mut self, mut index: u32, mut k: u32, list: usize, last: bool) -> bool {
         let mut buddy = index ^ 1 << k;
         while k < ORDER_MAX.k() && self.is_free(buddy, k) {
+            let mut own = list;
             if k >= self.pageblock_k {
-                let other = self.list_of(buddy);
-                if other != list && (other == ISOLATED || list == ISOLATED) {
+                if !self.has_mobility(buddy) {
+                    return false;
+                }
+                own = self.list_of(buddy);
+                if own != list && (own == ISOLATED || list == ISOLATED) {
                     break;
                 }
-                self.unlink(buddy, k, other);
-                if other != list {
-                    let mobility = self.mobility(index);
-                    self.set_mobility(buddy, k, mobility);
-                }
-            } else {
-                self.unlink(buddy, k, list);
+            }
+            if !self.take_out(buddy, k, own) {
+                return false;
+            }
+            if own != list {
+                let mobility = self.mobility(index);
+                self.set_mobility(buddy, k, mobility);
             }
             self.set_state(index | buddy, TAIL);
             index &= buddy;
@@ -469,6 +570,7 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
             buddy = index ^ 1 << k;
         }
         self.link_merged(index, k, list, last);
+        true
     }
 
     /// Links a block that has no free buddy: to the tail if the pair's buddy is
@@ -482,34 +584,40 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
 
     /// Moves the free blocks of the pageblock from `start` on to the tails of
     /// other lists. No free block reaches beyond it.
-    pub(crate) fn move_block(&mut self, start: u32, from: usize, to: usize) {
+    pub(crate) fn move_block(&mut self, start: u32, from: usize, to: usize) -> bool {
         let (at, states) = self.pageblock_states(start);
         for nth in 0..states.len() {
-            let mut heads = self.words[at + nth] & spread(HEAD & !TAIL);
+            let mut heads = self.words[at + nth] & spread(1 << HEAD_BIT);
             while heads != 0 {
                 let index = start + nth as u32 * 8 + heads.trailing_zeros() / 8;
                 heads &= heads - 1;
-                let k = u32::from(self.state(index) >> 4);
-                self.unlink(index, k, from);
+                let state = self.state(index);
+                let k = head_order(state);
+                if H::CHECKED && !is_state(state) {
+                    self.stop(Table::States, at + nth);
+                    return false;
+                }
+                if !Self::held(self.unlink(index, k, from)) {
+                    return false;
+                }
                 self.link(index, k, to, true);
                 self.unaccount(from, 1 << k);
                 self.account(to, 1 << k);
             }
         }
+        true
     }
 
     /// Isolates the pageblock from `start` on, or ends its isolation.
-    pub(crate) fn set_isolated(&mut self, start: u32, isolated: bool) {
+    pub(crate) fn set_isolated(&mut self, start: u32, isolated: bool) -> bool {
+        if !self.has_mobility(start) {
+            return false;
+        }
         let from = self.list_of(start);
-        let value = self.pageblock(start) & 3 | u64::from(isolated) << 2;
+        let value = pageblock_code(self.pageblock(start), isolated);
         let spans = |k: &u32| self.is_free(start >> k << k, *k);
         if let Some(k) = (self.pageblock_k + 1..=ORDER_MAX.k()).find(spans) {
-            let block = start >> k << k;
-            self.unlink(block, k, from);
-            self.unaccount(from, 1 << k);
-            self.set_pageblock(start, value);
-            self.release(self.frame(block), k, false);
-            return;
+            return self.join_isolated(start, value, start >> k << k, k, from, false);
         }
         let k = self.pageblock_k;
         let buddy = start ^ 1 << k;
@@ -519,101 +627,28 @@ impl<W: DerefMut<Target = [u64]>> Lists<W> {
             && self.is_free(buddy, k)
             && self.list_of(buddy) != ISOLATED;
         if rejoins {
-            self.unlink(start, k, from);
-            self.unaccount(from, 1 << k);
-            self.set_pageblock(start, value);
-            self.release(self.frame(start), k, true);
-            return;
+            return self.join_isolated(start, value, start, k, from, true);
         }
         self.set_pageblock(start, value);
-        self.move_block(start, from, self.list_of(start));
+        self.move_block(start, from, self.list_of(start))
     }
 
-    /// Walks all invariants; returns how many frames are not holes. `outside`
-    /// says of a frame that it lies outside the zone.
-    pub(crate) fn check(&self, outside: &dyn Fn(u32) -> bool) -> Result<u64, &'static str> {
-        let (mut index, mut present) = (0, 0);
-        let mut blocks = [[0_u32; ORDERS]; ISOLATED + 1];
-        while index < self.frames {
-            let state = self.state(index);
-            if state != 0 && outside(index) {
-                return Err("a frame outside the zone that is not a hole");
-            }
-            match state {
-                0 => index += 1,
-                USED | USED_MOVABLE => {
-                    present += 1;
-                    index += 1;
-                }
-                _ => {
-                    let k = u32::from(state >> 4);
-                    let past = index + (1 << k);
-                    if state != head(k) || k > ORDER_MAX.k() || index % (1 << k) != 0 {
-                        return Err("a state that is none");
-                    }
-                    if past > self.frames || (index + 1..past).any(|i| self.state(i) != TAIL) {
-                        return Err("a free block of frames that are not free");
-                    }
-                    let list = self.list_of(index);
-                    let kind = self.pageblock(index);
-                    let agrees = |i| {
-                        list == ISOLATED && self.list_of(i) == list || self.pageblock(i) == kind
-                    };
-                    if !(index..past).step_by(1 << self.pageblock_k).all(agrees) {
-                        return Err("a free block over pageblocks of different mobilities");
-                    }
-                    let buddy = index ^ 1 << k;
-                    if k < ORDER_MAX.k()
-                        && self.is_free(buddy, k)
-                        && (k < self.pageblock_k
-                            || list != ISOLATED && self.list_of(buddy) != ISOLATED)
-                    {
-                        return Err("free buddies that are not merged");
-                    }
-                    blocks[list][k as usize] += 1;
-                    present += 1 << k;
-                    index = past;
-                }
-            }
+    /// Gives the pageblock from `start` on its new code, and takes the free block of
+    /// order `k` that holds it out of its list and back.
+    fn join_isolated(
+        &mut self,
+        start: u32,
+        value: u64,
+        block: u32,
+        k: u32,
+        from: usize,
+        last: bool,
+    ) -> bool {
+        if !Self::held(self.unlink(block, k, from)) {
+            return false;
         }
-        let (mut free, mut isolated) = (0, 0);
-        for (list, counts) in blocks.iter().enumerate() {
-            for (k, &count) in counts.iter().enumerate() {
-                self.check_list(k as u32, list, count)?;
-                *if list == ISOLATED { &mut isolated } else { &mut free } += u64::from(count) << k;
-            }
-        }
-        if (free, isolated) != (self.free_frames, self.isolated_frames) {
-            return Err("the count of free frames is wrong");
-        }
-        Ok(present)
-    }
-
-    /// The list of one order holds `count` blocks, which is all there are.
-    fn check_list(&self, k: u32, list: usize, count: u32) -> Result<(), &'static str> {
-        let mut previous = NONE;
-        let mut linked = 0;
-        let mut at = self.lists[list][k as usize].first;
-        while at != NONE {
-            if !self.is_free(at, k) || self.list_of(at) != list {
-                return Err("a list that holds what is not its own");
-            }
-            let (before, next) = self.links(at);
-            if before != previous {
-                return Err("a list whose links disagree");
-            }
-            linked += 1;
-            if linked > count {
-                return Err("a list with a block too many");
-            }
-            (previous, at) = (at, next);
-        }
-        if linked != count || self.lists[list][k as usize].last != previous {
-            return Err("a free block that its list does not hold");
-        }
-        if (self.nonempty[list] >> k & 1 == 1) != (count > 0) {
-            return Err("the bit of a list is wrong");
-        }
-        Ok(())
+        self.unaccount(from, 1 << k);
+        self.set_pageblock(start, value);
+        self.release(self.frame(block), k, last)
     }
 }

@@ -5,9 +5,12 @@
 //! recorded kernel and follow the recording.
 
 pub mod build;
+pub(crate) mod codes;
 pub mod fallback;
 pub(crate) mod follow;
 pub(crate) mod lists;
+pub(crate) mod plausible;
+pub(crate) mod walk;
 pub mod zone;
 
 pub use build::{LinuxBuildError, ORDER_MAX, PAGEBLOCK_ORDER};
