@@ -1,5 +1,5 @@
-//! Whether verdicts are the paper's or the seed's: studies run with many fresh seeds, and every
-//! claim whose verdict is not the same with all of them is listed.
+//! The steadiness of verdicts: studies run with many fresh seeds, and every claim whose verdict is
+//! not the same with all of them is listed.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// How many quantities there are, their sum, and both by powers of two.
+/// Quantities by number and sum, in all and by powers of two.
 ///
 /// Invariants: `count` is `zeros` and the bins' counts together, `sum` the
 /// bins' sums, and the last bin is not empty.

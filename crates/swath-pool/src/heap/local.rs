@@ -303,11 +303,10 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
             let open = superblock.open.load(Relaxed) | 1 << word_of(slot);
             superblock.open.store(open, Relaxed);
         }
-        // SAFETY: the superblock's owner, who is here, alone counts. Not an atomic load and store, so
-        // that it can be counted where it lies.
-        let left = unsafe { &mut *superblock.left.as_ptr() };
-        *left = left.wrapping_sub(1);
-        if *left == 0 {
+        // The owner alone counts; a walk on another thread may read it meanwhile.
+        let left = superblock.left.load(Relaxed).wrapping_sub(1);
+        superblock.left.store(left, Relaxed);
+        if left == 0 {
             Self::at_mark(self.slot, unit);
         }
         true

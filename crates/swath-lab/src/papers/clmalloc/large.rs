@@ -38,7 +38,7 @@ pub struct LargePlan {
     pub requests: Forms<Ascending<Bounded<1, 10_000_000>>>,
     /// The least and the largest size in KiB; all between have the same chance.
     pub size_kib: (Bounded<1, 65_536>, Bounded<1, 65_536>),
-    /// What the program does with a block.
+    /// The uses that the program makes of a block.
     pub uses: Forms<Distinct<Use>>,
     /// Number of blocks that each thread has at a time.
     pub live: Bounded<1, 64>,
