@@ -51,7 +51,7 @@ pub trait Hardening: sealed::Sealed + Clone + core::fmt::Debug {
     #[doc(hidden)]
     const CHECKED: bool;
 
-    /// Where the contradiction is kept at which an allocator has stopped.
+    /// A place for the contradiction at which an allocator has stopped.
     #[doc(hidden)]
     type Latch: Latch;
 
@@ -174,7 +174,7 @@ pub enum Table {
     /// The records of usable areas.
     #[error("the records of areas")]
     Areas,
-    /// What each frame of a zone is: a hole, in use, or of a free block.
+    /// A state for each frame of a zone: a hole, in use, or of a free block.
     #[error("the states of frames")]
     States,
     /// The links of each frame, for when it is the first of a free block.
