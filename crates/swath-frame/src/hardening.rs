@@ -51,7 +51,7 @@ pub trait Hardening: sealed::Sealed + Clone + core::fmt::Debug {
     #[doc(hidden)]
     const CHECKED: bool;
 
-    /// The place of the contradiction at which an allocator has stopped.
+    /// A place for the contradiction at which an allocator has stopped.
     #[doc(hidden)]
     type Latch: Latch;
 
@@ -171,19 +171,10 @@ pub enum Table {
         /// The order of a run's units.
         order: u32,
     },
-    /// A bit for each unit handed out in a segment, and one for each joined to the next.
-    #[error("the bits of segments handed out")]
-    Segments,
-    /// A list of short blocks of one length.
-    #[error("the list of blocks of {frames} frames")]
-    Kept {
-        /// Frames of such a block.
-        frames: u64,
-    },
     /// The records of usable areas.
     #[error("the records of areas")]
     Areas,
-    /// The state of each frame of a zone: a hole, in use, or of a free block.
+    /// A state for each frame of a zone: a hole, in use, or of a free block.
     #[error("the states of frames")]
     States,
     /// The links of each frame, for when it is the first of a free block.
