@@ -471,7 +471,7 @@ fn shown<R: Rule + 'static>(config: BuddyConfig) -> Run {
 fn quick_fit() -> impl FrameAllocator {
     let (map, allocator) = (all_frames(), buddy::<BestFit, Trusting>(BuddyConfig::PBS_ARMV8, true));
     let storage = vec![0; QuickFit::<Vec<u64>, ()>::storage_words(&map)];
-    QuickFit::new(map, allocator, storage).expect("the allocator has the frames of the map")
+    QuickFit::<_, _>::new(map, allocator, storage).expect("the allocator has the frames of the map")
 }
 
 /// The contenders of a row of blocks of 2^K frames.

@@ -153,6 +153,11 @@ pub trait FrameAllocator {
     fn allocate_frame(&mut self) -> Option<Pfn> {
         self.allocate_block(1).map(|block| block.start)
     }
+
+    /// Returns the contradiction at which an allocator of the checked tier has stopped.
+    fn fault(&self) -> Option<WordFault> {
+        None
+    }
 }
 
 /// An allocator that several owners share on one CPU, each through a
@@ -180,5 +185,9 @@ impl<A: FrameAllocator + ?Sized> FrameAllocator for &RefCell<A> {
 
     fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
         self.borrow().for_each_free(visit);
+    }
+
+    fn fault(&self) -> Option<WordFault> {
+        self.borrow().fault()
     }
 }

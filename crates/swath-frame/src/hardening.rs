@@ -89,6 +89,12 @@ pub enum Table {
         /// The order of a run's units.
         order: u32,
     },
+    /// A list of short blocks of one length.
+    #[error("the list of blocks of {frames} frames")]
+    Kept {
+        /// Frames of such a block.
+        frames: u64,
+    },
     /// The records of usable areas.
     #[error("the records of areas")]
     Areas,

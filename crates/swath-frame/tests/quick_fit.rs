@@ -175,15 +175,15 @@ fn errors_change_nothing_and_name_the_frame() {
         let needed_words = Quick::<BestFit>::storage_words(&map);
         let inner = || buddy::<BestFit>(&map, BuddyConfig::PBS_ARMV7);
         assert_eq!(
-            QuickFit::new(map, inner(), vec![0; needed_words - 1]).err(),
+            QuickFit::<_, _>::new(map, inner(), vec![0; needed_words - 1]).err(),
             Some(BuildError::Storage { needed_words, given_words: needed_words - 1 })
         );
         with_map(&[extent(10, 19), extent(40, 21)], |other| {
-            let quick = QuickFit::new(other, inner(), vec![0; needed_words + 9]);
+            let quick = QuickFit::<_, _>::new(other, inner(), vec![0; needed_words + 9]);
             assert_eq!(quick.err(), Some(BuildError::OtherMap));
         });
         with_map(&[extent(10, 40)], |other| {
-            let quick = QuickFit::new(other, inner(), vec![0; needed_words]);
+            let quick = QuickFit::<_, _>::new(other, inner(), vec![0; needed_words]);
             assert_eq!(quick.err(), Some(BuildError::OtherMap));
         });
 
@@ -210,7 +210,7 @@ fn errors_change_nothing_and_name_the_frame() {
         // Frames that were used before the lists came can be freed.
         let mut used = inner();
         let block = used.allocate_block(7).unwrap();
-        let mut quick = QuickFit::new(map, used, vec![0; needed_words]).unwrap();
+        let mut quick = QuickFit::<_, _>::new(map, used, vec![0; needed_words]).unwrap();
         quick.free(block).unwrap();
         assert_eq!((quick.free_frames(), quick.total_frames()), (40, 40));
     });

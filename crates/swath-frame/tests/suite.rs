@@ -5,6 +5,7 @@ mod bank_model;
 mod bitmap;
 mod every_state;
 mod flips;
+mod flips_quick_fit;
 mod front;
 mod linux;
 mod linux_conformance;

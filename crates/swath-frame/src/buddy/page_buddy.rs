@@ -254,4 +254,8 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> FrameAllocator for Page
     fn allocate_frame(&mut self) -> Option<Pfn> {
         self.state.allocate_frame(&mut self.storage)
     }
+
+    fn fault(&self) -> Option<WordFault> {
+        self.state.fault
+    }
 }

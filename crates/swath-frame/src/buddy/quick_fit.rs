@@ -18,14 +18,20 @@
 //! [`BestFit`](crate::BestFit); an allocator that often answers with less than
 //! it was asked for, as [`HeadOfList`](crate::HeadOfList) does on scattered
 //! memory, has the lists emptied each time.
+//!
+//! In the [checked tier](crate::hardening) the bits of used frames decide: a block goes out only if
+//! none of its frames is used, so that what a list and the allocator behind it both have goes out
+//! once. A block on a list is sealed. A word that contradicts the others stops the lists.
 
+use core::marker::PhantomData;
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::BuildError;
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
-use crate::bits::words::{all_set, clear, first_clear, ones_across, set};
+use crate::bits::words::{all_set, clear, first_clear, ones_across, set, set_clear};
+use crate::hardening::{Checked, Hardening, Table, Trusting, WordFault};
 use crate::map::MemoryMap;
 
 /// The longest block that has a list, in frames.
@@ -33,10 +39,29 @@ const LENGTH_MAX: usize = 64;
 /// Blocks that a list keeps.
 const DEPTH: usize = 16;
 
+/// What a block's first frame is multiplied with on a list of the checked tier: an odd number, so
+/// that the product tells the frame, and one whose multiples by powers of two are all far from 0.
+const SEAL: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The inverse of [`SEAL`]. A product of which a bit has flipped is that of no frame below 2^52.
+const UNSEAL: u64 = {
+    let mut inverse = SEAL;
+    let mut step = 0;
+    // Newton's iteration doubles the right bits, of which the odd number itself has three.
+    while step < 5 {
+        inverse = inverse.wrapping_mul(2_u64.wrapping_sub(SEAL.wrapping_mul(inverse)));
+        step += 1;
+    }
+    inverse
+};
+
+/// Words that are compared at once.
+const CHUNK: usize = 64;
+
 /// Lists of short blocks in front of the allocator `A`.
 ///
 /// `W` is where the bits and the lists live: any owner of a slice of words. It
-/// takes a bit for each frame of the map's span, and 8 KiB.
+/// takes a bit for each frame of the map's span, and 8 KiB. `H` is the tier of
+/// [checks](crate::hardening) of these words; the default makes none.
 ///
 /// Invariants, all walked by [`check`](Self::check): a frame of the map is
 /// exactly one of used (its bit is set), on a list, or free in the allocator;
@@ -55,7 +80,7 @@ const DEPTH: usize = 16;
 /// let buddy = PageBuddy::<_, BestFit>::new(&map, BuddyConfig::PBS_ARMV8, vec![0; words]).unwrap();
 ///
 /// let words = QuickFit::<&mut [u64], ()>::storage_words(&map);
-/// let mut quick = QuickFit::new(map, buddy, vec![0; words]).unwrap();
+/// let mut quick = QuickFit::<_, _>::new(map, buddy, vec![0; words]).unwrap();
 /// let first = quick.allocate_block(24).unwrap();
 /// let second = quick.allocate_block(24).unwrap();
 /// quick.free(first).unwrap();
@@ -67,7 +92,7 @@ const DEPTH: usize = 16;
 /// assert_eq!(quick.allocate_block(4096), Some(frames));
 /// ```
 #[derive(Clone, Debug)]
-pub struct QuickFit<'m, W, A> {
+pub struct QuickFit<'m, W, A, H = Trusting> {
     inner: A,
     map: MemoryMap<'m>,
     storage: W,
@@ -79,6 +104,11 @@ pub struct QuickFit<'m, W, A> {
     /// Number of blocks in the list of each length, from length 1 on.
     kept: [u8; LENGTH_MAX],
     kept_frames: u64,
+    /// One past the words in which a block that is freed may begin; 0 once the lists have stopped.
+    reach: u64,
+    /// The contradiction at which the checked tier stopped.
+    fault: Option<WordFault>,
+    hardening: PhantomData<H>,
 }
 
 fn bit_words(map: &MemoryMap<'_>) -> usize {
@@ -87,14 +117,14 @@ fn bit_words(map: &MemoryMap<'_>) -> usize {
     usize::try_from(words).unwrap_or(usize::MAX)
 }
 
-impl<W, A> QuickFit<'_, W, A> {
+impl<W, A, H> QuickFit<'_, W, A, H> {
     /// Counts the words of storage that the frames of `map` need. O(1).
     pub fn storage_words(map: &MemoryMap<'_>) -> usize {
         bit_words(map).saturating_add(LENGTH_MAX * DEPTH)
     }
 }
 
-impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
+impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<'m, W, A, H> {
     /// Empty lists in front of `inner`, an allocator of the frames of `map`.
     /// Its frames that are not free count as used. O(words + free blocks).
     ///
@@ -125,7 +155,9 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
         if !same {
             return Err(BuildError::OtherMap);
         }
-        Ok(Self { inner, map, storage, base, words, kept: [0; LENGTH_MAX], kept_frames: 0 })
+        let (kept, kept_frames, reach) = ([0; LENGTH_MAX], 0, words as u64 - 1);
+        let (fault, hardening) = (None, PhantomData);
+        Ok(Self { inner, map, storage, base, words, kept, kept_frames, reach, fault, hardening })
     }
 
     /// The allocator behind the lists: what is on them is not free there.
@@ -136,22 +168,136 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
     /// Frees all blocks on the lists to the allocator. O(blocks) frees.
     pub fn flush(&mut self) {
         for len in 1..=LENGTH_MAX {
-            self.give_back(len, self.kept[len - 1] as usize);
+            if self.give_back(len, self.kept[len - 1] as usize).is_err() {
+                return;
+            }
         }
     }
 
-    /// Frees the oldest `count` blocks of the list of `len` frames.
+    /// Frees the oldest `count` blocks of the list of `len` frames. In the checked tier all of them
+    /// have to be on the list and allocated, or the lists stop.
     #[inline(never)]
-    fn give_back(&mut self, len: usize, count: usize) {
+    fn give_back(&mut self, len: usize, count: usize) -> Result<(), WordFault> {
         let list = self.list(len);
-        for at in list..list + count {
-            let block = Extent::new(Pfn::new(self.storage[at]), len as u64);
-            let freed = self.inner.free(block);
-            debug_assert_eq!(freed, Ok(()), "a block on a list is the allocator's");
+        let block = |quick: &Self, at: usize| {
+            let start = quick.base.wrapping_add(quick.unsealed(quick.storage[at]));
+            Extent::new(Pfn::new(start), len as u64)
+        };
+        if H::CHECKED {
+            for at in list..list + count {
+                if !self.is_kept(block(self, at)) {
+                    return Err(self.stop(Table::Kept { frames: len as u64 }, at));
+                }
+            }
         }
-        self.storage.copy_within(list + count..list + DEPTH, list);
-        self.kept[len - 1] -= count as u8;
-        self.kept_frames -= (count * len) as u64;
+        let mut at = list;
+        let mut refused = None;
+        while at < list + count && refused.is_none() {
+            let block = block(self, at);
+            let freed = self.inner.free(block);
+            debug_assert!(H::CHECKED || freed == Ok(()), "a block on a list is the allocator's");
+            refused = freed.err().filter(|_| H::CHECKED).map(|_| block);
+            at += usize::from(refused.is_none());
+        }
+        self.storage.copy_within(at..list + DEPTH, list);
+        self.kept[len - 1] -= (at - list) as u8;
+        self.kept_frames -= ((at - list) * len) as u64;
+        refused.map_or(Ok(()), |block| Err(self.stop_at_inner(block)))
+    }
+
+    /// What stands on a list for a block that begins so many frames after the first bit's.
+    #[inline(always)]
+    fn sealed(&self, at: u64) -> u64 {
+        if H::CHECKED { at.wrapping_mul(SEAL) } else { at }
+    }
+
+    /// The way back.
+    #[inline(always)]
+    fn unsealed(&self, word: u64) -> u64 {
+        if H::CHECKED { word.wrapping_mul(UNSEAL) } else { word }
+    }
+
+    /// Returns true if a block lies in the bits' span and none of its frames is used.
+    fn is_kept(&self, block: Extent) -> bool {
+        let span = self.map.span();
+        let inside = block.checked_end().is_some_and(|end| end <= span.end());
+        inside && block.start >= span.start && block.iter().all(|frame| !self.is_used(frame))
+    }
+
+    fn is_used(&self, frame: Pfn) -> bool {
+        let at = frame.raw() - self.base;
+        self.storage[(at / 64) as usize] >> (at % 64) & 1 == 1
+    }
+
+    /// Stops the lists at a contradiction that shows in the word `word` of `table`, and looks for the
+    /// word that is at fault. Nothing is handed out or taken back from here on.
+    #[cold]
+    #[inline(never)]
+    fn stop(&mut self, table: Table, word: usize) -> WordFault {
+        let seen = WordFault { table, word, value: self.storage.get(word).copied().unwrap_or(0) };
+        let fault = match self.fault() {
+            Some(fault) => fault,
+            None => self.compare().err().unwrap_or(seen),
+        };
+        self.fault = Some(fault);
+        self.kept = [0; LENGTH_MAX];
+        self.reach = 0;
+        fault
+    }
+
+    /// Stops the lists, since the allocator does not take back what by the bits is used.
+    #[cold]
+    fn stop_at_inner(&mut self, block: Extent) -> WordFault {
+        self.stop(Table::Allocated, ((block.start.raw() - self.base) / 64) as usize)
+    }
+
+    /// Compares the bits with the lists and with what the allocator has free: the word at fault, if
+    /// one is. O(b) for b blocks, and as much again for each 4,096 frames.
+    fn compare(&self) -> Result<(), WordFault> {
+        let fault = |table, word| Err(WordFault { table, word, value: self.storage[word] });
+        for len in 1..=LENGTH_MAX {
+            let list = self.list(len);
+            for word in list..list + usize::from(self.kept[len - 1]) {
+                let at = self.unsealed(self.storage[word]);
+                let block = Extent::new(Pfn::new(self.base.wrapping_add(at)), len as u64);
+                if block.checked_end().is_none_or(|end| end > self.map.span().end()) {
+                    return fault(Table::Kept { frames: len as u64 }, word);
+                }
+            }
+        }
+        for first in (0..self.words).step_by(CHUNK) {
+            let (mut used, mut free, mut twice) = ([0; CHUNK], [0; CHUNK], None);
+            let start = self.base + first as u64 * 64;
+            let chunk = Extent::new(Pfn::new(start), CHUNK as u64 * 64);
+            let place = |block: Extent| {
+                let part = block.intersect(chunk);
+                ((part.start.raw().wrapping_sub(start)) as usize, part.count as usize)
+            };
+            for &area in self.map.areas() {
+                let (at, count) = place(area);
+                if count > 0 {
+                    set(&mut used, at, count);
+                }
+            }
+            let mut mark = |block: Extent| {
+                let (at, count) = place(block);
+                if count > 0 && !set_clear(&mut free, at, count) {
+                    let is_free = |at: &usize| free[at / 64] >> (at % 64) & 1 == 1;
+                    twice = twice.or((at..at + count).find(is_free));
+                }
+            };
+            self.for_each_kept(&mut mark);
+            self.inner.for_each_free(&mut mark);
+            // What is free twice was taken back by a bit that was wrong.
+            let wrong = (0..CHUNK).find(|&index| {
+                let word = self.storage[..self.words].get(first + index);
+                word.is_some_and(|&word| word != used[index] & !free[index])
+            });
+            if let Some(index) = twice.map(|at| at / 64).or(wrong) {
+                return fault(Table::Allocated, first + index);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the place in the storage of the list of blocks of `len` frames.
@@ -166,41 +312,65 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
         let kept = self.kept.get_mut(len.wrapping_sub(1) as usize)?;
         *kept = kept.checked_sub(1)?;
         let top = usize::from(*kept);
-        let start = self.storage[self.list(len as usize) + top];
-        let at = start - self.base;
+        let word = self.list(len as usize) + top;
+        let at = self.unsealed(self.storage[word]);
         let index = (at >> 6) as usize;
         let bits = ones_across::<u64>(len as usize, (at & 63) as usize);
+        if H::CHECKED {
+            let pair = self.storage[..self.words].get(index..).and_then(|words| words.get(..2));
+            if pair.is_none_or(|pair| pair[0] & bits[0] | pair[1] & bits[1] != 0) {
+                // The block is on its list again, for who looks for the word.
+                self.kept[len as usize - 1] += 1;
+                self.stop(Table::Kept { frames: len }, word);
+                return None;
+            }
+        }
         self.storage[index] |= bits[0];
         self.storage[index + 1] |= bits[1];
         self.kept_frames -= len;
-        Some(Extent::new(Pfn::new(start), len))
+        Some(Extent::new(Pfn::new(self.base + at), len))
     }
 
-    /// Notes that users hold a block which the allocator has allocated.
-    fn used(&mut self, block: Extent) -> Extent {
+    /// Notes that users hold a block which the allocator has allocated. In the checked tier it
+    /// goes to nobody, and the lists stop, if one of its frames is used already.
+    fn used(&mut self, block: Extent) -> Result<Extent, WordFault> {
         let at = (block.start.raw() - self.base) as usize;
-        set(&mut self.storage[..self.words], at, block.count as usize);
-        block
+        let bits = &mut self.storage[..self.words];
+        if !H::CHECKED {
+            set(bits, at, block.count as usize);
+        } else if !set_clear(bits, at, block.count as usize) {
+            return Err(self.stop(Table::Allocated, at / 64));
+        }
+        Ok(block)
     }
 
     #[inline(never)]
     fn allocate_inner(&mut self, frames_max: u64) -> Option<Extent> {
+        if H::CHECKED && self.fault.is_some() {
+            return None;
+        }
         let mut block = self.inner.allocate_block(frames_max);
         let short = block.is_none_or(|block| block.count < frames_max);
         if short && self.kept_frames > 0 && frames_max > 0 {
             if let Some(block) = block {
                 let freed = self.inner.free(block);
-                debug_assert_eq!(freed, Ok(()), "a block is taken back at once");
+                debug_assert!(H::CHECKED || freed == Ok(()), "a block is taken back at once");
             }
             self.flush();
+            if H::CHECKED && self.fault.is_some() {
+                return None;
+            }
             block = self.inner.allocate_block(frames_max);
         }
-        block.map(|block| self.used(block))
+        block.and_then(|block| self.used(block).ok())
     }
 
     /// Frees what is not for a list, or says why it cannot be freed.
     #[inline(never)]
     fn free_inner(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        if let Some(fault) = self.fault {
+            return Err(FrameFreeError::Corrupt(fault));
+        }
         if extent.is_empty() {
             return Err(FrameFreeError::Empty);
         }
@@ -216,6 +386,9 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
         let bits = &mut self.storage[..self.words];
         if let Some(bad) = first_clear(bits, at, inside) {
             let frame = Pfn::new(self.base + bad as u64);
+            if H::CHECKED && self.map.contains(frame) && !self.is_free(frame) {
+                return Err(FrameFreeError::Corrupt(self.stop(Table::Allocated, bad / 64)));
+            }
             return Err(match self.map.contains(frame) {
                 true => FrameFreeError::NotAllocated { frame },
                 false => FrameFreeError::Foreign { frame },
@@ -224,16 +397,32 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
         if end > span.end() {
             return Err(FrameFreeError::Foreign { frame: span.end() });
         }
-        self.inner.free(extent)?;
+        if let Err(error) = self.inner.free(extent) {
+            // By the bits it is used.
+            let corrupt = H::CHECKED.then(|| FrameFreeError::Corrupt(self.stop_at_inner(extent)));
+            return Err(corrupt.unwrap_or(error));
+        }
         clear(&mut self.storage[..self.words], at, inside);
         Ok(())
+    }
+
+    /// Returns true if a frame is on a list or free in the allocator. O(free blocks).
+    fn is_free(&self, frame: Pfn) -> bool {
+        let mut found = false;
+        let mut look = |block: Extent| found |= block.contains(frame);
+        self.for_each_kept(&mut look);
+        self.inner.for_each_free(&mut look);
+        found
     }
 
     fn for_each_kept(&self, visit: &mut dyn FnMut(Extent)) {
         for len in 1..=LENGTH_MAX {
             let list = self.list(len);
             let kept = &self.storage[list..list + usize::from(self.kept[len - 1])];
-            kept.iter().for_each(|&start| visit(Extent::new(Pfn::new(start), len as u64)));
+            for &word in kept {
+                let start = self.base.wrapping_add(self.unsealed(word));
+                visit(Extent::new(Pfn::new(start), len as u64));
+            }
         }
     }
 
@@ -267,7 +456,21 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'m, W, A> {
     }
 }
 
-impl<W: DerefMut<Target = [u64]>, A: FrameAllocator> FrameAllocator for QuickFit<'_, W, A> {
+impl<W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'_, W, A, Checked> {
+    /// Compares the bits with the lists and with what the allocator has free: finds what
+    /// [`fault`](FrameAllocator::fault) will be, before a call meets it. O(b) for b free blocks, and
+    /// as much again for each 4,096 frames.
+    ///
+    /// # Errors
+    /// The word that is at fault; after a stop, the word that it stopped at.
+    pub fn find_fault(&self) -> Result<(), WordFault> {
+        self.fault.map_or_else(|| self.compare(), Err)
+    }
+}
+
+impl<W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> FrameAllocator
+    for QuickFit<'_, W, A, H>
+{
     /// O(1) if the list of `frames_max` has a block. Otherwise a call of the
     /// allocator, and the lists' blocks freed if it cannot serve in one block.
     #[inline]
@@ -280,12 +483,39 @@ impl<W: DerefMut<Target = [u64]>, A: FrameAllocator> FrameAllocator for QuickFit
 
     /// The allocator's, with the lists' blocks back in it if it has none.
     fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        if let Some(fault) = self.fault {
+            return Err(FrameAllocateError::Corrupt(fault));
+        }
         let mut block = self.inner.allocate_aligned(order);
         if block.is_err() && self.kept_frames > 0 {
             self.flush();
             block = self.inner.allocate_aligned(order);
         }
-        block.map(|block| self.used(block))
+        self.used(block?).map_err(FrameAllocateError::Corrupt)
+    }
+
+    fn allocate(
+        &mut self,
+        count_frames: u64,
+        sink: &mut dyn FnMut(Extent),
+    ) -> Result<(), FrameAllocateError> {
+        let (wanted, free) = (count_frames, self.free_frames());
+        if wanted == 0 {
+            return Err(FrameAllocateError::Empty);
+        }
+        if wanted > free {
+            return Err(FrameAllocateError::OutOfFrames { wanted, free });
+        }
+        let mut rest = wanted;
+        while rest > 0 {
+            let Some(block) = self.allocate_block(rest) else {
+                let none = FrameAllocateError::OutOfFrames { wanted, free };
+                return Err(self.fault().map_or(none, FrameAllocateError::Corrupt));
+            };
+            rest -= block.count;
+            sink(block);
+        }
+        Ok(())
     }
 
     /// O(1) for up to 64 frames while their list has room, and eight calls of
@@ -294,7 +524,7 @@ impl<W: DerefMut<Target = [u64]>, A: FrameAllocator> FrameAllocator for QuickFit
     fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
         let at = extent.start.raw().wrapping_sub(self.base);
         let (index, len) = (at >> 6, extent.count as usize);
-        if index >= self.words as u64 - 1 || extent.count.wrapping_sub(1) >= LENGTH_MAX as u64 {
+        if index >= self.reach || extent.count.wrapping_sub(1) >= LENGTH_MAX as u64 {
             return self.free_inner(extent);
         }
         let (index, bits) = (index as usize, ones_across::<u64>(len, (at & 63) as usize));
@@ -303,12 +533,12 @@ impl<W: DerefMut<Target = [u64]>, A: FrameAllocator> FrameAllocator for QuickFit
             return self.free_inner(extent);
         }
         if usize::from(self.kept[len - 1]) == DEPTH {
-            self.give_back(len, DEPTH / 2);
+            self.give_back(len, DEPTH / 2).map_err(FrameFreeError::Corrupt)?;
         }
         self.storage[index] = low ^ bits[0];
         self.storage[index + 1] = high ^ bits[1];
         let top = self.list(len) + usize::from(self.kept[len - 1]);
-        self.storage[top] = extent.start.raw();
+        self.storage[top] = self.sealed(at);
         self.kept[len - 1] += 1;
         self.kept_frames += extent.count;
         Ok(())
@@ -326,5 +556,24 @@ impl<W: DerefMut<Target = [u64]>, A: FrameAllocator> FrameAllocator for QuickFit
     fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
         self.inner.for_each_free(visit);
         self.for_each_kept(visit);
+    }
+
+    /// Its own, or that of the allocator behind.
+    fn fault(&self) -> Option<WordFault> {
+        self.fault.or_else(|| self.inner.fault())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flipped_bit_of_a_seal_is_of_no_frame() {
+        assert_eq!(SEAL.wrapping_mul(UNSEAL), 1);
+        for bit in 0..64 {
+            let change = UNSEAL << bit;
+            assert!((1 << 52..=u64::MAX << 52).contains(&change), "bit {bit}: {change:#x}");
+        }
     }
 }
