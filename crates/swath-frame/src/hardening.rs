@@ -89,6 +89,9 @@ pub enum Table {
         /// The order of a run's units.
         order: u32,
     },
+    /// A bit for each unit handed out in a segment, and one for each joined to the next.
+    #[error("the bits of segments handed out")]
+    Segments,
     /// A list of short blocks of one length.
     #[error("the list of blocks of {frames} frames")]
     Kept {

@@ -32,7 +32,7 @@ use swath_frame::{
 #[derive(Clone)]
 pub(crate) struct Words {
     words: Vec<u64>,
-    flip: Rc<Cell<Option<(usize, u32)>>>,
+    pub(crate) flip: Rc<Cell<Option<(usize, u32)>>>,
 }
 
 impl Words {
@@ -272,7 +272,7 @@ fn trial<V: Victim>(
     (word, outcome)
 }
 
-fn trials() -> usize {
+pub(crate) fn trials() -> usize {
     std::env::var("FLIPS").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
 }
 

@@ -278,11 +278,11 @@ fn bad_storage_and_sizes_are_named() {
         let needed_words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
         let given_words = needed_words - 1;
         let short = BuildError::Storage { needed_words, given_words };
-        let built = GlobalBitmap::new(space, FrameSupply::PreAllocated, vec![0; given_words]);
+        let built = GlobalBitmap::<_>::new(space, FrameSupply::PreAllocated, vec![0; given_words]);
         assert_eq!(built.err(), Some(short));
         let mut storage = vec![42; needed_words + 1];
         let mut bitmap =
-            GlobalBitmap::new(space, FrameSupply::PreAllocated, &mut storage[..]).unwrap();
+            GlobalBitmap::<_>::new(space, FrameSupply::PreAllocated, &mut storage[..]).unwrap();
         let all = bitmap.allocate(&SegmentRequest::new(1000)).unwrap();
         bitmap.free(all).unwrap();
         assert_eq!(storage[needed_words], 42, "a word beyond the storage needed was used");
@@ -290,7 +290,7 @@ fn bad_storage_and_sizes_are_named() {
     with_space(&[extent(0, 1 << 32)], 0, |space| {
         let frames = 1 << 32;
         assert_eq!(
-            GlobalBitmap::new(space, FrameSupply::OnDemand, Vec::new()).err(),
+            GlobalBitmap::<Vec<u64>>::new(space, FrameSupply::OnDemand, Vec::new()).err(),
             Some(BuildError::Span { frames })
         );
         assert_eq!(Baseline::new(space, Vec::new()).err(), Some(BuildError::Span { frames }));

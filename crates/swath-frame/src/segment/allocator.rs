@@ -13,6 +13,7 @@ use core::fmt;
 
 use swath_arch::Order;
 
+use crate::hardening::WordFault;
 use crate::segment::space::{AreaSpace, Segment};
 
 /// A request for a segment. Numbers of frames are those of the accelerator's
@@ -85,6 +86,9 @@ pub enum SegmentError {
         /// The segment that was not mapped; it is free again.
         segment: Segment,
     },
+    /// The checked tier has found a word of the allocator's storage that is wrong.
+    #[error(transparent)]
+    Corrupt(WordFault),
 }
 
 /// Reasons why a segment is not freed. Nothing has changed.
@@ -124,6 +128,9 @@ pub enum SegmentFreeError {
         /// The segment.
         segment: Segment,
     },
+    /// The checked tier has found a word of the allocator's storage that is wrong.
+    #[error(transparent)]
+    Corrupt(WordFault),
 }
 
 impl Segment {

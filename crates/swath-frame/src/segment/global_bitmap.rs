@@ -9,10 +9,16 @@
 //! [`FrameSupply`] says where the frames behind a segment come from: from each area's
 //! buddy system, which gives powers of two only (section 4.1), or from the
 //! allocator's own stock, all of which it took at start (section 4.2).
+//!
+//! In the [checked tier](crate::hardening) a segment goes out only if all its units are free by their
+//! bits, wherever the summaries led, and none is handed out by the ledger's. A word that contradicts
+//! the others stops the allocator.
 
+use core::marker::PhantomData;
 use core::ops::DerefMut;
 
 use crate::allocator::BuildError;
+use crate::hardening::{Checked, Hardening, Table, Trusting, WordFault};
 use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
 use crate::segment::ledger::Ledger;
 use crate::segment::place::{AreaShape, Place, held_end};
@@ -57,6 +63,10 @@ pub enum FrameSupply {
 ///
 /// State: 0.46 bytes for each unit.
 ///
+/// `W` is where it lives: any owner of a slice of words. `H` is the tier of
+/// [checks](crate::hardening) of these words; the default makes none. In the checked tier a free
+/// that is refused costs O(n).
+///
 /// Invariants, walked by [`check`](Self::check): those of the summaries; a unit
 /// is free exactly if no segment holds it; segments hold different units.
 ///
@@ -72,7 +82,7 @@ pub enum FrameSupply {
 /// let mut storage = [Area::default(); 16];
 /// let space = AreaSpace::new(&areas, Order::BASE, &mut storage).unwrap();
 /// let words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
-/// let mut bitmap = GlobalBitmap::new(space, FrameSupply::PreAllocated, vec![0; words]).unwrap();
+/// let mut bitmap = GlobalBitmap::<_>::new(space, FrameSupply::PreAllocated, vec![0; words]).unwrap();
 ///
 /// let request = SegmentRequest::new(20 << 20 >> 12);
 /// let segments: Vec<_> = (0..12).map(|_| bitmap.allocate(&request).unwrap()).collect();
@@ -81,16 +91,21 @@ pub enum FrameSupply {
 /// assert!(bitmap.allocate(&request).is_err());
 /// ```
 #[derive(Clone, Debug)]
-pub struct GlobalBitmap<'m, W> {
+pub struct GlobalBitmap<'m, W, H = Trusting> {
     storage: W,
     space: AreaSpace<'m>,
     shape: AreaShape,
     frames: FrameSupply,
     runs: RunTree,
     ledger: Ledger,
+    /// Number of segments handed out.
+    segments: u64,
+    /// The contradiction at which the checked tier stopped.
+    fault: Option<WordFault>,
+    hardening: PhantomData<H>,
 }
 
-impl<'m, W: DerefMut<Target = [u64]>> GlobalBitmap<'m, W> {
+impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> GlobalBitmap<'m, W, H> {
     /// Counts the words of storage that the areas need; `usize::MAX` if they
     /// cannot be addressed.
     pub fn storage_words(space: &AreaSpace<'_>) -> usize {
@@ -114,7 +129,9 @@ impl<'m, W: DerefMut<Target = [u64]>> GlobalBitmap<'m, W> {
         check_size(&space, Self::storage_words(&space), storage.len())?;
         let runs = RunTree::new(&mut storage, units);
         let ledger = Ledger::new(&mut storage, RunTree::storage_words(units) as usize, units);
-        Ok(Self { storage, space, shape: AreaShape::of(&space), frames, runs, ledger })
+        let (shape, segments) = (AreaShape::of(&space), 0);
+        let (fault, hardening) = (None, PhantomData);
+        Ok(Self { storage, space, shape, frames, runs, ledger, segments, fault, hardening })
     }
 
     /// The source of the frames behind a segment.
@@ -159,11 +176,107 @@ impl<'m, W: DerefMut<Target = [u64]>> GlobalBitmap<'m, W> {
         let blocks = self.frames == FrameSupply::OnDemand;
         let place = Place::new(&self.space, request, blocks, self.free_frames())?;
         let start = place.search(
-            |count, from| self.runs.first_run(&self.storage, count, from),
+            |count, from| {
+                let start = self.runs.first_run(&self.storage, count, from);
+                // So that the search comes to an end, whatever summaries say.
+                start.filter(|&start| !H::CHECKED || start >= from && start < self.space.units())
+            },
             || place.sure_units(self.shape),
         );
         let start = start.ok_or(SegmentError::NoSegment { wanted: request.count })?;
         Ok((start, start + place.count, place.held_end(start)))
+    }
+}
+
+impl<W: DerefMut<Target = [u64]>, H: Hardening> GlobalBitmap<'_, W, H> {
+    /// Stops the allocator at a contradiction that shows in the word `word` of `table`, and looks for
+    /// the word that is at fault. Nothing is handed out or taken back from here on.
+    #[cold]
+    #[inline(never)]
+    fn stop(&mut self, table: Table, word: usize) -> WordFault {
+        let seen = self.fault_at(table, word);
+        *self.fault.insert(self.compare().err().unwrap_or(seen))
+    }
+
+    /// Returns why a segment is not freed: it was not handed out, or a word is wrong.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, error: SegmentFreeError) -> SegmentFreeError {
+        match (error, self.compare()) {
+            (
+                SegmentFreeError::NotAllocated { .. } | SegmentFreeError::NotSegment { .. },
+                Err(fault),
+            ) => {
+                self.fault = Some(fault);
+                SegmentFreeError::Corrupt(fault)
+            }
+            _ => error,
+        }
+    }
+
+    fn fault_at(&self, table: Table, word: usize) -> WordFault {
+        WordFault { table, word, value: self.storage.get(word).copied().unwrap_or(0) }
+    }
+
+    /// Compares all words with each other and with the counts: the word at fault, if one is.
+    /// O(units).
+    fn compare(&self) -> Result<(), WordFault> {
+        let Self { storage, runs, ledger, .. } = self;
+        let order = self.space.unit().k();
+        let free = |word| self.fault_at(Table::Free { order }, word);
+        let segments = |word| self.fault_at(Table::Segments, word);
+        if let Some((unit, other)) = ledger.ill_joined(storage) {
+            let is_free = other >= self.space.units() || runs.is_free(storage, other);
+            let joined = ledger.word(unit) - ledger.word(0) + ledger.first_joined();
+            return Err(segments(if is_free { joined } else { ledger.word(other) }));
+        }
+        if let Some(word) = runs.word_beyond(storage) {
+            return Err(free(word));
+        }
+        // One of two words is wrong. If as many bits are set as units are free, it is not theirs.
+        let counted = runs.count(storage) == runs.free();
+        let (mut at, mut held, mut wrong) = (0, 0, None);
+        let mut compare = |start: u64, past: u64, is_free: bool| {
+            let mut units = start..past.min(self.space.units());
+            wrong = wrong.or(units.find(|&unit| runs.is_free(storage, unit) != is_free));
+        };
+        ledger.for_each(storage, &mut |start, past| {
+            compare(at, start, true);
+            at = self.held_end(start, past);
+            compare(start, at, false);
+            held += 1;
+        });
+        compare(at, self.space.units(), true);
+        match wrong {
+            Some(unit) if counted => return Err(segments(ledger.word(unit))),
+            Some(unit) => return Err(free((unit / 64) as usize)),
+            None => {}
+        }
+        // The words agree, a count does not: the table's first stands for the one that was changed.
+        if !counted {
+            return Err(free(0));
+        }
+        if held != self.segments {
+            return Err(segments(ledger.first_joined()));
+        }
+        let summary = |word| Err(self.fault_at(Table::Summary { order }, word));
+        runs.wrong_summary(storage).map_or(Ok(()), summary)
+    }
+}
+
+impl<W: DerefMut<Target = [u64]>> GlobalBitmap<'_, W, Checked> {
+    /// Returns the contradiction at which the allocator has stopped. O(1).
+    pub fn fault(&self) -> Option<WordFault> {
+        self.fault
+    }
+
+    /// Compares all words with each other: finds what [`fault`](Self::fault) will be, before a call
+    /// meets it. O(units).
+    ///
+    /// # Errors
+    /// The word that is at fault; after a stop, the word that it stopped at.
+    pub fn find_fault(&self) -> Result<(), WordFault> {
+        self.fault.map_or_else(|| self.compare(), Err)
     }
 }
 
@@ -204,30 +317,62 @@ pub(crate) fn largest_by_halving(allocator: &impl SegmentAllocator, most: u64) -
     fits << k
 }
 
-impl<W: DerefMut<Target = [u64]>> SegmentAllocator for GlobalBitmap<'_, W> {
+impl<W: DerefMut<Target = [u64]>, H: Hardening> SegmentAllocator for GlobalBitmap<'_, W, H> {
     fn space(&self) -> AreaSpace<'_> {
         self.space
     }
 
     fn find(&self, request: &SegmentRequest) -> Result<Segment, SegmentError> {
+        if H::CHECKED
+            && let Some(fault) = self.fault
+        {
+            return Err(SegmentError::Corrupt(fault));
+        }
         let (start, past, _) = self.find_units(request)?;
         Ok(of_units(&self.space, start, past))
     }
 
     #[inline]
     fn allocate(&mut self, request: &SegmentRequest) -> Result<Segment, SegmentError> {
+        if H::CHECKED
+            && let Some(fault) = self.fault
+        {
+            return Err(SegmentError::Corrupt(fault));
+        }
         let (start, past, held) = self.find_units(request)?;
+        if H::CHECKED {
+            let free = held <= self.space.units()
+                && self.runs.all_free(&self.storage, start, held - start)
+                && self.ledger.hand_out_free(&mut self.storage, start, past);
+            if !free {
+                let order = self.space.unit().k();
+                let word = (start / 64) as usize;
+                return Err(SegmentError::Corrupt(self.stop(Table::Free { order }, word)));
+            }
+        } else {
+            self.ledger.hand_out(&mut self.storage, start, past);
+        }
         self.runs.take(&mut self.storage, start, held - start);
-        self.ledger.hand_out(&mut self.storage, start, past);
+        self.segments = self.segments.wrapping_add(1);
         Ok(of_units(&self.space, start, past))
     }
 
     #[inline]
     fn free(&mut self, segment: Segment) -> Result<(), SegmentFreeError> {
-        let (start, past) = self.ledger.find(&self.storage, &self.space, segment)?;
+        if H::CHECKED
+            && let Some(fault) = self.fault
+        {
+            return Err(SegmentFreeError::Corrupt(fault));
+        }
+        let found = self.ledger.find(&self.storage, &self.space, segment);
+        let (start, past) = match found {
+            Err(error) if H::CHECKED => return Err(self.refuse(error)),
+            found => found?,
+        };
         let held = self.held_end(start, past);
         self.ledger.take_back(&mut self.storage, start, past);
         self.runs.give(&mut self.storage, start, held - start);
+        self.segments = self.segments.wrapping_sub(1);
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //! from a part of one, from several, and from the units that are held beside
 //! one without belonging to it.
 
-use crate::bits::words::{all_set, clear, first_clear, set};
+use crate::bits::words::{all_set, clear, first_clear, set, set_clear};
 use crate::segment::allocator::SegmentFreeError;
 use crate::segment::space::{AreaSpace, Segment};
 
@@ -55,6 +55,28 @@ impl Ledger {
         if count > 1 {
             set(joined, first, count - 1);
         }
+    }
+
+    /// As [`hand_out`](Self::hand_out), if none of the units is handed out: if not, nothing changes.
+    #[inline]
+    pub(crate) fn hand_out_free(&self, storage: &mut [u64], start: u64, past: u64) -> bool {
+        let (first, count) = (start as usize, (past - start) as usize);
+        let (asked, joined) = self.split(storage);
+        let free = set_clear(asked, first, count);
+        if free && count > 1 {
+            set(joined, first, count - 1);
+        }
+        free
+    }
+
+    /// The word of a unit's bit among those handed out.
+    pub(crate) fn word(&self, unit: u64) -> usize {
+        self.at + (unit / 64) as usize
+    }
+
+    /// The first of the words that say what is joined to the next.
+    pub(crate) fn first_joined(&self) -> usize {
+        self.at + self.words
     }
 
     /// Notes that the segment of these units has been freed.
@@ -112,15 +134,23 @@ impl Ledger {
         }
     }
 
+    /// The first unit that is joined to the next though one of the two is not handed out, and that one.
+    pub(crate) fn ill_joined(&self, storage: &[u64]) -> Option<(u64, u64)> {
+        let (asked, joined) = (self.asked(storage), self.joined(storage));
+        joined.iter().enumerate().find_map(|(index, &word)| {
+            let next = asked.get(index + 1).copied().unwrap_or(0);
+            let wrong = word & !(asked[index] & (asked[index] >> 1 | next << 63));
+            let bit = wrong.trailing_zeros();
+            let unit = index as u64 * 64 + u64::from(bit);
+            (wrong != 0).then(|| (unit, unit + (asked[index] >> bit & 1)))
+        })
+    }
+
     /// Walks the invariants in O(units); the first that does not hold is named.
     pub(crate) fn check(&self, storage: &[u64]) -> Result<(), &'static str> {
-        let (asked, joined) = (self.asked(storage), self.joined(storage));
-        for (index, &word) in joined.iter().enumerate() {
-            let next = asked.get(index + 1).copied().unwrap_or(0);
-            if word & !(asked[index] & (asked[index] >> 1 | next << 63)) != 0 {
-                return Err("a unit is joined to one that is not handed out");
-            }
+        match self.ill_joined(storage) {
+            Some(_) => Err("a unit is joined to one that is not handed out"),
+            None => Ok(()),
         }
-        Ok(())
     }
 }

@@ -224,7 +224,7 @@ impl RunTree {
             for sibling in index + 1..siblings {
                 let runs = self.node(storage, level, sibling);
                 if carry + runs.prefix >= count {
-                    return Some(sibling as u64 * span - carry);
+                    return Some((sibling as u64 * span).wrapping_sub(carry));
                 }
                 if runs.longest >= count {
                     return self.descend(storage, level, sibling, count);
@@ -237,7 +237,8 @@ impl RunTree {
         None
     }
 
-    /// The first run of `count` in a stretch whose longest is no shorter.
+    /// The first run of `count` in a stretch whose longest is no shorter. If that was overwritten, it
+    /// is nothing, or anything.
     #[inline]
     fn descend(
         &self,
@@ -251,18 +252,22 @@ impl RunTree {
             index <<= CHILD_SHIFT;
             let span = 1u64 << (LEAF_BITS + CHILD_SHIFT * level as u32);
             let at = self.levels[level] + NODE_WORDS * index;
-            let group = &storage[at..at + NODE_WORDS * CHILDREN];
-            let mut carry = 0;
+            let group = storage.get(at..at + NODE_WORDS * CHILDREN)?;
+            let (mut carry, mut fits) = (0, false);
             for child in group.chunks_exact(NODE_WORDS) {
                 let runs = Runs::of(child);
                 if carry + runs.prefix >= count {
-                    return Some(index as u64 * span - carry);
+                    return Some((index as u64 * span).wrapping_sub(carry));
                 }
                 if runs.longest >= count {
+                    fits = true;
                     break;
                 }
                 carry = if runs.prefix == span { carry + span } else { runs.suffix };
                 index += 1;
+            }
+            if !fits {
+                return None;
             }
         }
         self.scan_leaf(storage, index, count, 0).ok()
@@ -274,7 +279,8 @@ impl RunTree {
     fn scan_leaf(&self, storage: &[u64], leaf: usize, count: u64, from: u64) -> Result<u64, u64> {
         let mut carry = 0;
         let mut base = (leaf as u64) << LEAF_BITS;
-        for &word in &storage[leaf << LEAF_SHIFT..(leaf + 1) << LEAF_SHIFT] {
+        let words = storage.get(leaf << LEAF_SHIFT..(leaf + 1) << LEAF_SHIFT).unwrap_or_default();
+        for &word in words {
             let word = match from.saturating_sub(base) {
                 below @ 0..64 => word & u64::MAX << below,
                 _ => 0,
@@ -298,7 +304,7 @@ impl RunTree {
     #[inline]
     pub(crate) fn take(&mut self, storage: &mut [u64], first: u64, count: u64) {
         clear(&mut storage[..self.words], first as usize, count as usize);
-        self.free -= count;
+        self.free = self.free.wrapping_sub(count);
         self.update(storage, first, count, false);
     }
 
@@ -344,7 +350,7 @@ impl RunTree {
                 let mut left = index;
                 while low == left as u64 * span && left > group {
                     left -= 1;
-                    low -= child(left).suffix;
+                    low = low.wrapping_sub(child(left).suffix);
                 }
                 let mut right = index + 1;
                 while high == right as u64 * span && right < group + CHILDREN {
@@ -357,7 +363,7 @@ impl RunTree {
             let at = self.levels[level] - self.words;
             let start = index as u64 * span;
             let mut runs = Runs::of(&nodes[at + NODE_WORDS * index..]);
-            let length = high - low;
+            let length = high.wrapping_sub(low);
             if ones {
                 runs.longest = runs.longest.max(length);
             } else if length == runs.longest {
@@ -434,13 +440,57 @@ impl RunTree {
         all_set(&storage[..self.words], first as usize, count as usize)
     }
 
+    /// Counts the units that are free by their bits.
+    pub(crate) fn count(&self, storage: &[u64]) -> u64 {
+        storage[..self.words].iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Returns true if a unit is free by its bit.
+    pub(crate) fn is_free(&self, storage: &[u64], unit: u64) -> bool {
+        storage[(unit / 64) as usize] >> (unit % 64) & 1 == 1
+    }
+
+    /// The first word that is not the summary of what is below it. O(words).
+    pub(crate) fn wrong_summary(&self, storage: &[u64]) -> Option<usize> {
+        let mut nodes = self.words / LEAF_WORDS;
+        for level in 0..self.depth {
+            let span = 1 << (LEAF_BITS + CHILD_SHIFT * (level as u32).saturating_sub(1));
+            for index in 0..nodes.next_multiple_of(CHILDREN) {
+                let runs = if index >= nodes {
+                    Runs::uniform(0)
+                } else if level == 0 {
+                    Runs::of_leaf(&storage[index << LEAF_SHIFT..(index + 1) << LEAF_SHIFT])
+                } else {
+                    let at = self.levels[level - 1] + NODE_WORDS * (index << CHILD_SHIFT);
+                    Runs::of_group(&storage[at..at + NODE_WORDS * CHILDREN], span)
+                };
+                let at = self.levels[level] + NODE_WORDS * index;
+                let mut words = (at..at + NODE_WORDS).zip(runs.words());
+                if let Some((word, _)) = words.find(|&(word, right)| storage[word] != right) {
+                    return Some(word);
+                }
+            }
+            nodes = nodes.div_ceil(CHILDREN);
+        }
+        None
+    }
+
+    /// The first word with a bit beyond the last unit.
+    pub(crate) fn word_beyond(&self, storage: &[u64]) -> Option<usize> {
+        let last = (self.units / 64) as usize;
+        (last..self.words).find(|&word| {
+            let mine = if word == last { self.units % 64 } else { 0 };
+            storage[word] >> mine != 0
+        })
+    }
+
     /// Walks the invariants in O(words); the first that does not hold is named.
     pub(crate) fn check(&self, storage: &[u64]) -> Result<(), &'static str> {
         let bits = &storage[..self.words];
-        if bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() != self.free {
+        if self.count(storage) != self.free {
             return Err("the count of free units is wrong");
         }
-        if first_beyond(bits, self.units) {
+        if self.word_beyond(storage).is_some() {
             return Err("a unit beyond the last is free");
         }
         for (index, words) in bits.chunks_exact(LEAF_WORDS).enumerate() {
@@ -462,13 +512,6 @@ impl RunTree {
         }
         Ok(())
     }
-}
-
-/// Returns true if a bit from `units` on is set.
-fn first_beyond(bits: &[u64], units: u64) -> bool {
-    let whole = (units / 64) as usize;
-    let rest = bits.get(whole).is_some_and(|&word| word >> (units % 64) != 0);
-    rest || bits.iter().skip(whole + 1).any(|&word| word != 0)
 }
 
 /// Returns the start of the run of ones that ends below bit `past`.
