@@ -5,6 +5,7 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::segment::{
     Area, AreaSpace, Baseline, FrameSupply, GlobalBitmap, Segment, SegmentAllocator, SegmentRequest,
 };
+use swath_frame::{Hardening, Trusting};
 
 use crate::random::Random;
 use crate::setup::FRAMES;
@@ -36,16 +37,19 @@ fn with_space<T>(total: u64, test: impl FnOnce(AreaSpace<'_>) -> T) -> T {
     test(AreaSpace::new(&areas, Order::BASE, &mut storage).expect("the areas lie apart"))
 }
 
-fn bitmap(space: AreaSpace<'_>) -> GlobalBitmap<'_, Vec<u64>> {
-    let words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
+fn bitmap<H: Hardening>(space: AreaSpace<'_>) -> GlobalBitmap<'_, Vec<u64>, H> {
+    let words = GlobalBitmap::<Vec<u64>, H>::storage_words(&space);
     GlobalBitmap::new(space, FrameSupply::PreAllocated, vec![0; words])
         .expect("the storage is enough")
 }
 
 /// Pairs of calls on the global bitmap with pre-allocation.
-pub(crate) fn global(pair: Pair, counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
+pub(crate) fn global<H: Hardening>(
+    pair: Pair,
+    counted: fn(&mut dyn FnMut()),
+) -> Result<u64, String> {
     with_space(FRAMES, |space| {
-        let mut bitmap = bitmap(space);
+        let mut bitmap = bitmap::<H>(space);
         let calls = pairs(&mut bitmap, pair, counted)?;
         bitmap.check()?;
         Ok(calls)
@@ -167,7 +171,7 @@ fn pairs(
 /// long enough and have none.
 pub(crate) fn hostile(total: u64, counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
     with_space(total, |space| {
-        let mut bitmap = bitmap(space);
+        let mut bitmap = bitmap::<Trusting>(space);
         let request = SegmentRequest {
             align: Order::known(2),
             boundary: Order::new(6),

@@ -185,7 +185,7 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
         };
         if H::CHECKED {
             for at in list..list + count {
-                if !self.is_kept(block(self, at)) {
+                if !self.is_unused(self.unsealed(self.storage[at]), len) {
                     return Err(self.stop(Table::Kept { frames: len as u64 }, at));
                 }
             }
@@ -217,16 +217,13 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
         if H::CHECKED { word.wrapping_mul(UNSEAL) } else { word }
     }
 
-    /// Returns true if a block lies in the bits' span and none of its frames is used.
-    fn is_kept(&self, block: Extent) -> bool {
-        let span = self.map.span();
-        let inside = block.checked_end().is_some_and(|end| end <= span.end());
-        inside && block.start >= span.start && block.iter().all(|frame| !self.is_used(frame))
-    }
-
-    fn is_used(&self, frame: Pfn) -> bool {
-        let at = frame.raw() - self.base;
-        self.storage[(at / 64) as usize] >> (at % 64) & 1 == 1
+    /// Returns true if the `len` frames from bit `at` on lie in the bits and none of them is used.
+    #[inline(always)]
+    fn is_unused(&self, at: u64, len: usize) -> bool {
+        let bits = ones_across::<u64>(len, (at & 63) as usize);
+        let index = (at >> 6) as usize;
+        at >> 6 < self.reach
+            && self.storage[index] & bits[0] | self.storage[index + 1] & bits[1] == 0
     }
 
     /// Stops the lists at a contradiction that shows in the word `word` of `table`, and looks for the
@@ -316,14 +313,11 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
         let at = self.unsealed(self.storage[word]);
         let index = (at >> 6) as usize;
         let bits = ones_across::<u64>(len as usize, (at & 63) as usize);
-        if H::CHECKED {
-            let pair = self.storage[..self.words].get(index..).and_then(|words| words.get(..2));
-            if pair.is_none_or(|pair| pair[0] & bits[0] | pair[1] & bits[1] != 0) {
-                // The block is on its list again, for who looks for the word.
-                self.kept[len as usize - 1] += 1;
-                self.stop(Table::Kept { frames: len }, word);
-                return None;
-            }
+        if H::CHECKED && !self.is_unused(at, len as usize) {
+            // The block is on its list again, for who looks for the word.
+            self.kept[len as usize - 1] += 1;
+            self.stop(Table::Kept { frames: len }, word);
+            return None;
         }
         self.storage[index] |= bits[0];
         self.storage[index + 1] |= bits[1];

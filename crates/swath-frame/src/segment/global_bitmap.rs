@@ -10,9 +10,9 @@
 //! buddy system, which gives powers of two only (section 4.1), or from the
 //! allocator's own stock, all of which it took at start (section 4.2).
 //!
-//! In the [checked tier](crate::hardening) a segment goes out only if all its units are free by their
-//! bits, wherever the summaries led, and none is handed out by the ledger's. A word that contradicts
-//! the others stops the allocator.
+//! In the [checked tier](crate::hardening) a segment goes out only if none of its units is handed out
+//! by the ledger's bits, nor held, wherever summaries and bits led. A word that contradicts the others
+//! stops the allocator.
 
 use core::marker::PhantomData;
 use core::ops::DerefMut;
@@ -177,7 +177,7 @@ impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> GlobalBitmap<'m, W, H> {
         let place = Place::new(&self.space, request, blocks, self.free_frames())?;
         let start = place.search(
             |count, from| {
-                let start = self.runs.first_run(&self.storage, count, from);
+                let start = self.runs.first_run::<H>(&self.storage, count, from);
                 // So that the search comes to an end, whatever summaries say.
                 start.filter(|&start| !H::CHECKED || start >= from && start < self.space.units())
             },
@@ -341,8 +341,10 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> SegmentAllocator for GlobalBitma
         }
         let (start, past, held) = self.find_units(request)?;
         if H::CHECKED {
+            // Where frames are pre-allocated, no unit is held but those that are handed out.
+            let pre_allocated = self.frames == FrameSupply::PreAllocated;
             let free = held <= self.space.units()
-                && self.runs.all_free(&self.storage, start, held - start)
+                && (pre_allocated || self.runs.all_free(&self.storage, start, held - start))
                 && self.ledger.hand_out_free(&mut self.storage, start, past);
             if !free {
                 let order = self.space.unit().k();
@@ -392,7 +394,7 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> SegmentAllocator for GlobalBitma
     }
 
     fn for_each_free(&self, visit: &mut dyn FnMut(Segment)) {
-        self.runs.for_each_run(&self.storage, &mut |start, count| {
+        self.runs.for_each_run::<H>(&self.storage, &mut |start, count| {
             visit(of_units(&self.space, start, start + count));
         });
     }

@@ -278,6 +278,7 @@ mod tests {
     use swath_arch::{Extent, Order, Pfn};
 
     use super::*;
+    use crate::hardening::Trusting;
     use crate::segment::runs::RunTree;
 
     fn with_space<T>(sizes: &[u64], test: impl FnOnce(AreaSpace<'_>) -> T) -> T {
@@ -381,7 +382,7 @@ mod tests {
                         let searches = Cell::new(0);
                         let first_free = |count, from| {
                             searches.set(searches.get() + 1);
-                            runs.first_run(&storage, count, from)
+                            runs.first_run::<Trusting>(&storage, count, from)
                         };
                         let shape = AreaShape::of(&space);
                         let found = place.search(first_free, || place.sure_units(shape));
@@ -396,7 +397,8 @@ mod tests {
                         let upper = found.map_or(0, |found| found + request.count - 1);
                         let request = SegmentRequest { upper, ..request };
                         let place = Place::new(&space, &request, blocks, runs.free()).unwrap();
-                        let first_free = |count, from| runs.first_run(&storage, count, from);
+                        let first_free =
+                            |count, from| runs.first_run::<Trusting>(&storage, count, from);
                         let found = place.search(first_free, || place.sure_units(shape));
                         assert_eq!(found, None, "{name}");
                         runs.take(&mut storage, start, generous);

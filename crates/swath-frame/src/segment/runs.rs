@@ -36,6 +36,7 @@
 //! Nodes are u32, hence at most [`UNITS_MAX`] units.
 
 use crate::bits::words::{all_set, clear, first_clear, set, starts_of_run};
+use crate::hardening::Hardening;
 
 /// Words of the bitmap under a node of level 0, and its log2.
 const LEAF_SHIFT: u32 = 2;
@@ -199,17 +200,22 @@ impl RunTree {
     /// The lowest unit from `from` on at which a run of `count` free units
     /// starts; units below `from` do not count. O(L).
     #[inline]
-    pub(crate) fn first_run(&self, storage: &[u64], count: u64, from: u64) -> Option<u64> {
+    pub(crate) fn first_run<H: Hardening>(
+        &self,
+        storage: &[u64],
+        count: u64,
+        from: u64,
+    ) -> Option<u64> {
         if from == 0 {
             let root = self.depth - 1;
             let fits = self.node(storage, root, 0).longest >= count;
-            return if fits { self.descend(storage, root, 0, count) } else { None };
+            return if fits { self.descend::<H>(storage, root, 0, count) } else { None };
         }
-        self.first_run_from(storage, count, from)
+        self.first_run_from::<H>(storage, count, from)
     }
 
     /// Up from the stretch of `from` as long as nothing fits, then down.
-    fn first_run_from(&self, storage: &[u64], count: u64, from: u64) -> Option<u64> {
+    fn first_run_from<H: Hardening>(&self, storage: &[u64], count: u64, from: u64) -> Option<u64> {
         if from >= self.units {
             return None;
         }
@@ -227,7 +233,7 @@ impl RunTree {
                     return Some((sibling as u64 * span).wrapping_sub(carry));
                 }
                 if runs.longest >= count {
-                    return self.descend(storage, level, sibling, count);
+                    return self.descend::<H>(storage, level, sibling, count);
                 }
                 carry = if runs.prefix == span { carry + span } else { runs.suffix };
             }
@@ -240,7 +246,7 @@ impl RunTree {
     /// The first run of `count` in a stretch whose longest is no shorter. If that was overwritten, it
     /// is nothing, or anything.
     #[inline]
-    fn descend(
+    fn descend<H: Hardening>(
         &self,
         storage: &[u64],
         mut level: usize,
@@ -252,23 +258,29 @@ impl RunTree {
             index <<= CHILD_SHIFT;
             let span = 1u64 << (LEAF_BITS + CHILD_SHIFT * level as u32);
             let at = self.levels[level] + NODE_WORDS * index;
-            let group = storage.get(at..at + NODE_WORDS * CHILDREN)?;
-            let (mut carry, mut fits) = (0, false);
+            let past = index + CHILDREN;
+            if H::CHECKED && at + NODE_WORDS * CHILDREN > storage.len() {
+                return None;
+            }
+            let group = &storage[at..at + NODE_WORDS * CHILDREN];
+            let mut carry = 0;
             for child in group.chunks_exact(NODE_WORDS) {
                 let runs = Runs::of(child);
                 if carry + runs.prefix >= count {
                     return Some((index as u64 * span).wrapping_sub(carry));
                 }
                 if runs.longest >= count {
-                    fits = true;
                     break;
                 }
                 carry = if runs.prefix == span { carry + span } else { runs.suffix };
                 index += 1;
             }
-            if !fits {
+            if H::CHECKED && index == past {
                 return None;
             }
+        }
+        if H::CHECKED && index >= self.words / LEAF_WORDS {
+            return None;
         }
         self.scan_leaf(storage, index, count, 0).ok()
     }
@@ -279,8 +291,7 @@ impl RunTree {
     fn scan_leaf(&self, storage: &[u64], leaf: usize, count: u64, from: u64) -> Result<u64, u64> {
         let mut carry = 0;
         let mut base = (leaf as u64) << LEAF_BITS;
-        let words = storage.get(leaf << LEAF_SHIFT..(leaf + 1) << LEAF_SHIFT).unwrap_or_default();
-        for &word in words {
+        for &word in &storage[leaf << LEAF_SHIFT..(leaf + 1) << LEAF_SHIFT] {
             let word = match from.saturating_sub(base) {
                 below @ 0..64 => word & u64::MAX << below,
                 _ => 0,
@@ -425,9 +436,16 @@ impl RunTree {
 
     /// Visits the runs of free units, ascending: first unit and length.
     /// O(r·L) for r runs.
-    pub(crate) fn for_each_run(&self, storage: &[u64], visit: &mut dyn FnMut(u64, u64)) {
+    pub(crate) fn for_each_run<H: Hardening>(
+        &self,
+        storage: &[u64],
+        visit: &mut dyn FnMut(u64, u64),
+    ) {
         let mut from = 0;
-        while let Some(start) = self.first_run(storage, 1, from) {
+        while let Some(start) = self.first_run::<H>(storage, 1, from) {
+            if H::CHECKED && !(from..self.units).contains(&start) {
+                return;
+            }
             let end = self.first_taken(storage, start, self.units - start).unwrap_or(self.units);
             visit(start, end - start);
             from = end;
