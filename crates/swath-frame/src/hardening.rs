@@ -92,6 +92,12 @@ pub enum Table {
     /// A bit for each unit handed out in a segment, and one for each joined to the next.
     #[error("the bits of segments handed out")]
     Segments,
+    /// The records of slots: reservations, their parts and their queues.
+    #[error("the records of reservations")]
+    Reservations,
+    /// The table from objects and pages to reservations.
+    #[error("the table of reserved ranges")]
+    Ranges,
     /// A list of short blocks of one length.
     #[error("the list of blocks of {frames} frames")]
     Kept {
