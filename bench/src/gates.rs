@@ -147,16 +147,28 @@ const GATES: &[Gate] = &[
     gate("system-vertical", 5000.0, || timed::system("pcad", true, Vertical, swath_bench_counted)),
     gate("system-walks", 11_000.0, || timed::system("trad", false, Vertical, swath_bench_counted)),
     gate("populate", 500.0, || {
-        reserve::gate(ReservationLevels::ARMV8, Populate, swath_bench_counted)
+        reserve::gate::<Trusting>(ReservationLevels::ARMV8, Populate, swath_bench_counted)
+    }),
+    gate("populate-checked", 550.0, || {
+        reserve::gate::<Checked>(ReservationLevels::ARMV8, Populate, swath_bench_counted)
     }),
     gate("populate-new", 500.0, || {
-        reserve::gate(ReservationLevels::ARMV8, Fault, swath_bench_counted)
+        reserve::gate::<Trusting>(ReservationLevels::ARMV8, Fault, swath_bench_counted)
+    }),
+    gate("populate-new-checked", 550.0, || {
+        reserve::gate::<Checked>(ReservationLevels::ARMV8, Fault, swath_bench_counted)
     }),
     gate("depopulate", 350.0, || {
-        reserve::gate(ReservationLevels::ARMV8, Free, swath_bench_counted)
+        reserve::gate::<Trusting>(ReservationLevels::ARMV8, Free, swath_bench_counted)
+    }),
+    gate("depopulate-checked", 470.0, || {
+        reserve::gate::<Checked>(ReservationLevels::ARMV8, Free, swath_bench_counted)
     }),
     gate("populate-two", 650.0, || {
-        reserve::gate(ReservationLevels::ARMV8_GIGABYTES, Populate, swath_bench_counted)
+        reserve::gate::<Trusting>(ReservationLevels::ARMV8_GIGABYTES, Populate, swath_bench_counted)
+    }),
+    gate("populate-two-checked", 715.0, || {
+        reserve::gate::<Checked>(ReservationLevels::ARMV8_GIGABYTES, Populate, swath_bench_counted)
     }),
     gate("vrt-split-2", 27.0, || regions::tree(Dense, Split, 2, swath_bench_counted)),
     gate("vrt-split-4k", 27.0, || regions::tree(Dense, Split, 4096, swath_bench_counted)),
@@ -320,6 +332,10 @@ const NOT_ABOVE_BY: &[(&str, &str, f64)] = &[
     ("linux-take-mixed-checked", "linux-take-mixed", 1.05),
     ("linux-give-mixed-checked", "linux-give-mixed", 1.05),
     ("linux-pair-mixed-checked", "linux-pair-mixed", 1.05),
+    ("populate-checked", "populate", 1.20),
+    ("populate-new-checked", "populate-new", 1.21),
+    ("depopulate-checked", "depopulate", 1.52),
+    ("populate-two-checked", "populate-two", 1.18),
 ];
 
 /// What one turn of the loop over calls of `find` and `next` takes beside the call's

@@ -2,12 +2,12 @@
 
 use swath_arch::{Extent, Pfn};
 use swath_frame::reserve::{FrameSource, ReservationLevels, Reservations};
-use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap, PageBuddy};
+use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, Hardening, MemoryMap, PageBuddy};
 
 use crate::random::Random;
 use crate::setup::{FRAMES, buddy};
 
-type Pool = Reservations<PageBuddy<Vec<u64>>, Vec<u64>>;
+type Pool<H> = Reservations<PageBuddy<Vec<u64>>, Vec<u64>, H>;
 
 /// What the measured calls do.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ const PAGES: u64 = 1 << 18;
 const POPULATED: usize = 1 << 14;
 
 /// Runs `calls` in random order over reservations on all of memory.
-pub(crate) fn gate(
+pub(crate) fn gate<H: Hardening>(
     levels: ReservationLevels,
     calls: Calls,
     counted: fn(&mut dyn FnMut()),
@@ -37,8 +37,8 @@ pub(crate) fn gate(
     let ranges = [ByteRange::of_frames(Extent::new(Pfn::new(0), FRAMES))];
     let mut areas = [Extent::default()];
     let map = MemoryMap::new(&ranges, &mut areas).map_err(|error| error.to_string())?;
-    let storage = vec![0; Pool::storage_words(&map, levels)];
-    let mut pool = Pool::new(&map, levels, buddy(BuddyConfig::PBS_ARMV8, true), storage)
+    let storage = vec![0; Pool::<H>::storage_words(&map, levels)];
+    let mut pool = Pool::<H>::new(&map, levels, buddy(BuddyConfig::PBS_ARMV8, true), storage)
         .map_err(|error| error.to_string())?;
     let mut random = Random::new(1);
     let mut faults = Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn gate(
     }
     let mut frames = Vec::with_capacity(faults.len());
     let (mut failed, mut singles) = (0, 0);
-    let mut populate = |pool: &mut Pool| {
+    let mut populate = |pool: &mut Pool<H>| {
         for (now, &(object, page)) in (1..).zip(&faults) {
             match pool.populate(object, page, 0..PAGES, now) {
                 Ok(page) => {

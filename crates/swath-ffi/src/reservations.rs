@@ -63,6 +63,7 @@ impl From<PopulateError> for swath_result {
             PopulateError::OutOfBounds { index, .. } => Self::new(SWATH_ARGUMENT, index),
             PopulateError::AlreadyPopulated { frame, .. } => Self::new(SWATH_MAPPED, frame.raw()),
             PopulateError::OutOfFrames => Self::new(SWATH_OUT_OF_FRAMES, 0),
+            PopulateError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.word as u64),
         }
     }
 }

@@ -202,7 +202,7 @@ fn reservations_do_what_they_do_in_rust() {
                 ReservationLevels::ARMV7,
             );
             let mut rust =
-                Reservations::new(map, ReservationLevels::ARMV7, &shared, vec![0; words])
+                Reservations::<_, _>::new(map, ReservationLevels::ARMV7, &shared, vec![0; words])
                     .expect("fits");
 
             let mut random = Random::new(seed);

@@ -171,6 +171,21 @@ pub enum Table {
         /// The order of a run's units.
         order: u32,
     },
+    /// A bit for each unit handed out in a segment, and one for each joined to the next.
+    #[error("the bits of segments handed out")]
+    Segments,
+    /// The records of slots: reservations, their parts and their queues.
+    #[error("the records of reservations")]
+    Reservations,
+    /// The table from objects and pages to reservations.
+    #[error("the table of reserved ranges")]
+    Ranges,
+    /// A list of short blocks of one length.
+    #[error("the list of blocks of {frames} frames")]
+    Kept {
+        /// Frames of such a block.
+        frames: u64,
+    },
     /// The records of usable areas.
     #[error("the records of areas")]
     Areas,

@@ -359,11 +359,12 @@ fn bad_storage_and_other_allocators_are_named() {
         let small = &mut storage[..needed_words - 1];
         let over = |config| buddy(map, config).unwrap();
         assert_eq!(
-            Reservations::new(map, ReservationLevels::ARMV8, over(BuddyConfig::BBS), small).err(),
+            Reservations::<_, _>::new(map, ReservationLevels::ARMV8, over(BuddyConfig::BBS), small)
+                .err(),
             Some(ReservationsError::Storage { needed_words, given_words: needed_words - 1 })
         );
         assert_eq!(storage, vec![42; needed_words + 1]);
-        let mut pool = Reservations::new(
+        let mut pool = Reservations::<_, _>::new(
             map,
             ReservationLevels::ARMV8,
             over(BuddyConfig::BBS),

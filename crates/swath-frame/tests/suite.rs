@@ -6,6 +6,7 @@ mod bitmap;
 mod every_state;
 mod flips;
 mod flips_quick_fit;
+mod flips_reservations;
 mod flips_segments;
 mod front;
 mod linux;

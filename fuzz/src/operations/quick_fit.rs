@@ -19,7 +19,7 @@ pub fn run(bytes: &[u8]) {
         let words = vec![GARBAGE; Buddy::storage_words(&map, config)];
         let buddy = Buddy::new(&map, config, words).expect("as many words as needed");
         let words = vec![GARBAGE; Quick::storage_words(&map)];
-        let quick = QuickFit::new(map, buddy, words).expect("as many words as needed");
+        let quick = QuickFit::<_, _>::new(map, buddy, words).expect("as many words as needed");
         conform(&map, &mut Merged(quick), random, STEPS_MAX, &mut |Merged(quick), _| {
             let mut scratch = vec![0; Quick::storage_words(&map)];
             assert_eq!(quick.check(&mut scratch), Ok(()));

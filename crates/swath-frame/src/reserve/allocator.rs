@@ -6,9 +6,12 @@ use core::ops::DerefMut;
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use crate::hardening::{Hardening, Table, WordFault};
 use crate::reserve::reservations::Reservations;
 
-impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservations<A, W> {
+impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocator
+    for Reservations<A, W, H>
+{
     /// A block of the allocator beneath. Only if that has none, reservations
     /// are broken up, the least recently populated first, until it has.
     fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
@@ -16,9 +19,11 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservat
             return None;
         }
         loop {
+            if H::CHECKED && self.fault.is_some() {
+                return None;
+            }
             if let Some(block) = self.under.allocate_block(frames_max) {
-                self.slots.hold(&mut self.storage, block);
-                return Some(block);
+                return self.hold(block).ok();
             }
             if !self.reclaim() {
                 return None;
@@ -30,15 +35,23 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservat
     /// reservation that has such a run of unpopulated frames: O(r + bits/64)
     /// more for r partially populated reservations.
     fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        if H::CHECKED
+            && let Some(fault) = self.fault
+        {
+            return Err(FrameAllocateError::Corrupt(fault));
+        }
         if let Ok(extent) = self.under.allocate_aligned(order) {
-            self.slots.hold(&mut self.storage, extent);
-            return Ok(extent);
+            return self.hold(extent).map_err(FrameAllocateError::Corrupt);
         }
         let (wanted, free) = (order.frames(), self.free_frames());
         if wanted > free {
             return Err(FrameAllocateError::OutOfFrames { wanted, free });
         }
-        self.reclaim_aligned(order).ok_or(FrameAllocateError::NoBlock { order })
+        let run = self.reclaim_aligned(order);
+        run.ok_or_else(|| {
+            let none = FrameAllocateError::NoBlock { order };
+            self.fault().map_or(none, FrameAllocateError::Corrupt)
+        })
     }
 
     /// Frames of a reservation are depopulated; one that has none left returns
@@ -48,6 +61,11 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservat
     ///
     /// An error costs O(free blocks), to tell a free frame from a foreign one.
     fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        if H::CHECKED
+            && let Some(fault) = self.fault
+        {
+            return Err(FrameFreeError::Corrupt(fault));
+        }
         if extent.is_empty() {
             return Err(FrameFreeError::Empty);
         }
@@ -55,6 +73,9 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservat
         let span = self.slots.span;
         if !span.contains(extent.start) {
             return Err(FrameFreeError::Foreign { frame: extent.start });
+        }
+        if H::CHECKED && !self.slots.agree(&self.storage, extent) {
+            return Err(FrameFreeError::Corrupt(self.stop(Table::Allocated)));
         }
         if let Some(frame) = self.slots.first_not_held(&self.storage, extent) {
             let frame = Pfn::new(frame);
@@ -83,7 +104,15 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservat
                 }
                 let single = Extent::new(Pfn::new(at), past - at);
                 self.slots.let_go(&mut self.storage, single);
+                if H::CHECKED {
+                    self.slots.copy(&mut self.storage, single);
+                }
                 self.give_back(single);
+            }
+            if H::CHECKED
+                && let Some(fault) = self.fault
+            {
+                return Err(FrameFreeError::Corrupt(fault));
             }
             at = past;
         }
@@ -121,27 +150,52 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> FrameAllocator for Reservat
         count_frames: u64,
         sink: &mut dyn FnMut(Extent),
     ) -> Result<(), FrameAllocateError> {
+        if H::CHECKED
+            && let Some(fault) = self.fault
+        {
+            return Err(FrameAllocateError::Corrupt(fault));
+        }
         let free = self.free_frames();
         if count_frames > free {
             return Err(FrameAllocateError::OutOfFrames { wanted: count_frames, free });
         }
         while self.under.free_frames() < count_frames && self.reclaim() {}
+        if H::CHECKED
+            && let Some(fault) = self.fault
+        {
+            return Err(FrameAllocateError::Corrupt(fault));
+        }
         let Self { under, storage, slots, .. } = self;
-        under.allocate(count_frames, &mut |block| {
-            slots.hold(storage, block);
-            sink(block);
-        })
+        let mut held = true;
+        let done = under.allocate(count_frames, &mut |block| {
+            held &= !H::CHECKED || slots.may_hold(storage, block);
+            if held {
+                slots.hold(storage, block);
+                if H::CHECKED {
+                    slots.copy(storage, block);
+                }
+                sink(block);
+            }
+        });
+        if held { done } else { Err(FrameAllocateError::Corrupt(self.stop(Table::Allocated))) }
     }
 
     fn allocate_frame(&mut self) -> Option<Pfn> {
         loop {
+            if H::CHECKED && self.fault.is_some() {
+                return None;
+            }
             if let Some(frame) = self.under.allocate_frame() {
-                self.slots.hold(&mut self.storage, Extent::new(frame, 1));
-                return Some(frame);
+                return self.hold(Extent::new(frame, 1)).ok().map(|held| held.start);
             }
             if !self.reclaim() {
                 return None;
             }
         }
+    }
+
+    /// Its own, or that of the allocator beneath.
+    fn fault(&self) -> Option<WordFault> {
+        self.fault.or_else(|| self.under.fault())
     }
 }

@@ -3,11 +3,12 @@
 use core::ops::DerefMut;
 
 use crate::allocator::FrameAllocator;
+use crate::hardening::Hardening;
 use crate::reserve::reservations::{Place, Reservations};
 use crate::reserve::slots::{NONE, Slot};
 use crate::reserve::table::Entry;
 
-impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
+impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<A, W, H> {
     /// Walks all invariants in O(words·L + free blocks); the first that does
     /// not hold is named.
     ///

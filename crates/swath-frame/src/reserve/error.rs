@@ -2,6 +2,8 @@
 
 use swath_arch::{Extent, Pfn};
 
+use crate::hardening::WordFault;
+
 /// Reasons why a page was not populated. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PopulateError {
@@ -28,6 +30,9 @@ pub enum PopulateError {
     /// No frame is free, not even in a reservation.
     #[error("no frame is free")]
     OutOfFrames,
+    /// The checked tier has found a word of the storage that is wrong.
+    #[error(transparent)]
+    Corrupt(WordFault),
 }
 
 /// Reasons why reservations cannot be built over an allocator.

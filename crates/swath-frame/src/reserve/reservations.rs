@@ -68,11 +68,13 @@
 //! call in 32 making a reservation; 290 to free a frame. With a second level
 //! populating costs 515.
 
+use core::marker::PhantomData;
 use core::ops::{DerefMut, Range};
 
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameAllocator;
+use crate::hardening::{Hardening, Table as Words, Trusting, WordFault};
 use crate::map::MemoryMap;
 use crate::reserve::error::{PopulateError, ReservationsError};
 use crate::reserve::levels::ReservationLevels;
@@ -83,7 +85,10 @@ use crate::reserve::table::{Entry, Key, Table};
 /// Reservations of superpages over an allocator `A`, with their state in `W`,
 /// any owner of a slice of words.
 ///
-/// The allocator beneath has no other user.
+/// The allocator beneath has no other user. `H` is the tier of [checks](crate::hardening) of the
+/// words; the default makes none. The checked tier keeps the bits of held frames twice, and stops at
+/// the first contradiction between bits, records and table. Times and the order of queues have no
+/// second word: what is changed in them makes another reservation the next to be broken up.
 ///
 /// In what follows L is the number of levels.
 ///
@@ -135,7 +140,7 @@ use crate::reserve::table::{Entry, Key, Table};
 /// assert_eq!(pool.free_frames(), 1024 - 257);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Reservations<A, W> {
+pub struct Reservations<A, W, H = Trusting> {
     pub(crate) under: A,
     pub(crate) storage: W,
     pub(crate) slots: Slots,
@@ -145,6 +150,9 @@ pub struct Reservations<A, W> {
     /// The time of the last population.
     pub(crate) latest: u64,
     counters: ReservationCounters,
+    /// The contradiction at which the checked tier stopped.
+    pub(crate) fault: Option<WordFault>,
+    hardening: PhantomData<H>,
 }
 
 /// The place of a page, as the table has it.
@@ -158,22 +166,27 @@ pub(crate) enum Place {
 
 /// Lays everything out in the words and counts them; `None` if there are too
 /// many.
-fn layout(map: &MemoryMap<'_>, levels: ReservationLevels) -> Option<(Slots, Table, usize)> {
-    let slots = Slots::new(map, levels)?;
+fn layout<H: Hardening>(
+    map: &MemoryMap<'_>,
+    levels: ReservationLevels,
+) -> Option<(Slots, Table, usize)> {
+    let mut slots = Slots::new(map, levels)?;
     // Each reservation has an entry and at most one more for each higher
     // level, and holds at least one slot of the lowest.
     let keys = slots.slots(0).len().checked_mul(levels.orders().len())?;
     let slot_words = slots.storage_words()?;
     let words = slot_words.checked_add(Table::storage_words(keys as u64)?)?;
-    let words = usize::try_from(words).ok()?;
+    slots.copy_at = usize::try_from(words).ok()?;
+    let copy_words = if H::CHECKED { slots.bits_words() } else { 0 };
+    let words = slots.copy_at.checked_add(copy_words)?;
     Some((slots, Table::new(slot_words as usize, keys), words))
 }
 
-impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
+impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<A, W, H> {
     /// Counts the words of storage that the frames of `map` need; `usize::MAX`
     /// if they cannot be addressed. O(L).
     pub fn storage_words(map: &MemoryMap<'_>, levels: ReservationLevels) -> usize {
-        layout(map, levels).map_or(usize::MAX, |(_, _, words)| words)
+        layout::<H>(map, levels).map_or(usize::MAX, |(_, _, words)| words)
     }
 
     /// Reservations over `allocator`, whose frames are those of `map`. Frames
@@ -196,7 +209,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         }
         let span = map.span();
         let (slots, table, needed_words) =
-            layout(map, levels).ok_or(ReservationsError::Span { frames: span.count })?;
+            layout::<H>(map, levels).ok_or(ReservationsError::Span { frames: span.count })?;
         let given_words = storage.len();
         if given_words < needed_words {
             return Err(ReservationsError::Storage { needed_words, given_words });
@@ -216,6 +229,9 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         slots.build(words);
         map.areas().iter().for_each(|&area| slots.hold(words, area));
         allocator.for_each_free(&mut |block| slots.let_go(words, block));
+        if H::CHECKED {
+            slots.copy(words, span);
+        }
         Ok(Self {
             under: allocator,
             storage,
@@ -225,6 +241,8 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
             reserved: 0,
             latest: 0,
             counters: ReservationCounters::default(),
+            fault: None,
+            hardening: PhantomData,
         })
     }
 
@@ -253,15 +271,26 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         bounds: Range<u64>,
         now: u64,
     ) -> Result<Populated, PopulateError> {
+        if H::CHECKED
+            && let Some(fault) = self.fault
+        {
+            return Err(PopulateError::Corrupt(fault));
+        }
         if !bounds.contains(&index) {
             let Range { start, end } = bounds;
             return Err(PopulateError::OutOfBounds { index, start, end });
         }
         let (level, slot, source) = match self.place(object, index) {
             Place::Root(level, slot) => {
+                if H::CHECKED && !self.is_root_of(level, slot, object, index) {
+                    return Err(PopulateError::Corrupt(self.stop(Words::Ranges)));
+                }
                 (level, slot, FrameSource::InReservation(self.slots.order(level)))
             }
             Place::Vacant(top) => {
+                if H::CHECKED && self.look(object, index).is_err() {
+                    return Err(PopulateError::Corrupt(self.stop(Words::Ranges)));
+                }
                 let reserve = |level| {
                     let slot = self.reserve(object, index, &bounds, level)?;
                     Some((level, slot, FrameSource::Reserved(self.slots.order(level))))
@@ -269,7 +298,13 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
                 match (0..=top).rev().find_map(reserve) {
                     Some(made) => made,
                     None => {
-                        let frame = self.allocate_frame().ok_or(PopulateError::OutOfFrames)?;
+                        if let Some(fault) = self.fault {
+                            return Err(PopulateError::Corrupt(fault));
+                        }
+                        let none = |fault: Option<WordFault>| {
+                            fault.map_or(PopulateError::OutOfFrames, PopulateError::Corrupt)
+                        };
+                        let frame = self.allocate_frame().ok_or_else(|| none(self.fault()))?;
                         self.counters.single += 1;
                         return Ok(Populated { frame, full: None, source: FrameSource::Single });
                     }
@@ -278,11 +313,19 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         };
         let offset = index - self.slots.index(&self.storage, slot);
         let frame = self.slots.frames(level, slot).start.raw() + offset;
+        if H::CHECKED && !self.slots.agrees_at(&self.storage, frame) {
+            return Err(PopulateError::Corrupt(self.stop(Words::Allocated)));
+        }
         if self.slots.is_held(&self.storage, frame) {
             let frame = Pfn::new(frame);
             return Err(PopulateError::AlreadyPopulated { object, index, frame });
         }
         let full = self.populate_frame(level, frame, now);
+        if H::CHECKED
+            && let Some(fault) = self.fault
+        {
+            return Err(PopulateError::Corrupt(fault));
+        }
         Ok(Populated { frame: Pfn::new(frame), full, source })
     }
 
@@ -322,6 +365,10 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
             return None;
         }
         let slot = self.slots.slot(level, extent.start.raw());
+        if H::CHECKED && !self.is_vacant(level, slot) {
+            self.stop(Words::Reservations);
+            return None;
+        }
         self.make_root(level, slot, object, first);
         self.reserved += order.frames();
         self.counters.reserved += 1;
@@ -335,6 +382,9 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         let Self { slots, counters, .. } = self;
         let words = &mut *self.storage;
         slots.hold_one(words, frame);
+        if H::CHECKED {
+            slots.copy_one(words, frame);
+        }
         self.reserved -= 1;
         self.latest = now;
         counters.populated += 1;
@@ -346,6 +396,10 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
             let populated = slots.populated(words, slot) + 1;
             slots.set_populated(words, slot, populated);
             if populated == order.frames() {
+                if H::CHECKED && !slots.all_held(words, frame, order) {
+                    self.stop(Words::Reservations);
+                    return None;
+                }
                 slots.dequeue(words, owner, slot);
                 slots.set_stamp(words, slot, now);
                 counters.full += 1;
@@ -366,10 +420,17 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     /// the reservation `root` of `level`.
     pub(crate) fn depopulate(&mut self, level: usize, root: Slot, extent: Extent) {
         let Self { slots, .. } = *self;
+        let frame = extent.start.raw();
+        if H::CHECKED && !self.has_populated(level, frame, extent.count) {
+            self.stop(Words::Reservations);
+            return;
+        }
         let words = &mut *self.storage;
         slots.let_go(words, extent);
+        if H::CHECKED {
+            slots.copy(words, extent);
+        }
         self.reserved += extent.count;
-        let frame = extent.start.raw();
         // A part joins no later than the reservation around it stands.
         let mut time = self.latest;
         for part in (0..=level).rev() {
@@ -390,6 +451,10 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         }
         if slots.populated(words, root) == 0 {
             let frames = slots.frames(level, root);
+            if H::CHECKED && !self.may_go(level, root, 0) {
+                self.stop(Words::Reservations);
+                return;
+            }
             self.drop_root(level, root);
             self.reserved -= frames.count;
             self.counters.emptied += 1;
@@ -434,9 +499,14 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     /// Breaks up a reservation: how many frames went back. What nobody holds
     /// goes back; parts of the level below that are populated stay reserved.
     /// O(words of its bits + parts·L), and as many steps through the queue as
-    /// it has reservations between its parts: none if it is the oldest.
-    fn break_up(&mut self, level: usize, root: Slot) -> u64 {
+    /// it has reservations between its parts: none if it is the oldest. `run_frames` of its frames
+    /// are held and not counted: they stay with the caller.
+    fn break_up(&mut self, level: usize, root: Slot, run_frames: u64) -> u64 {
         let Self { slots, .. } = *self;
+        if H::CHECKED && (self.fault.is_some() || !self.may_go(level, root, run_frames)) {
+            self.stop(Words::Reservations);
+            return 0;
+        }
         let words = &mut *self.storage;
         let frames = slots.frames(level, root);
         let populated = slots.populated(words, root);
@@ -449,9 +519,13 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         // Parts are not younger than what they are parts of: from its place on
         // towards the head, each goes behind what is not younger.
         let mut part = slots.queue(words, root).1;
-        while part != NONE {
+        // Each is asked once, whatever links say.
+        let (mut parts, mut steps) = (slots.all, slots.all);
+        while part != NONE && parts > 0 {
+            parts -= 1;
             let older = slots.links(words, part).0;
-            loop {
+            while steps > 0 {
+                steps -= 1;
                 let before = slots.before(words, slots.all, after);
                 if before == NONE || slots.stamp(words, before) <= slots.stamp(words, part) {
                     break;
@@ -492,7 +566,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         let mut back = 0;
         slots.for_each_free(storage, extent, &mut |piece| {
             let freed = under.free(piece);
-            debug_assert_eq!(freed, Ok(()), "frames taken beneath are not taken back");
+            debug_assert!(H::CHECKED || freed == Ok(()), "frames taken beneath are not taken back");
             back += piece.count;
         });
         back
@@ -501,7 +575,10 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     /// Returns frames of which nobody holds any.
     pub(crate) fn give_back(&mut self, extent: Extent) {
         let freed = self.under.free(extent);
-        debug_assert_eq!(freed, Ok(()), "frames taken beneath are not taken back");
+        debug_assert!(H::CHECKED || freed == Ok(()), "frames taken beneath are not taken back");
+        if H::CHECKED && freed.is_err() {
+            self.stop(Words::Allocated);
+        }
     }
 
     /// Breaks up the reservation that was populated least recently; whether
@@ -509,11 +586,14 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     pub(crate) fn reclaim(&mut self) -> bool {
         let (oldest, _) = self.slots.queue(&self.storage, self.slots.all);
         if oldest == NONE {
+            if H::CHECKED && self.reserved > 0 {
+                self.stop(Words::Reservations);
+            }
             return false;
         }
         self.counters.reclaimed += 1;
-        self.counters.reclaimed_frames += self.break_up(self.slots.level(oldest), oldest);
-        true
+        self.counters.reclaimed_frames += self.break_up(self.slots.level(oldest), oldest, 0);
+        self.fault.is_none()
     }
 
     /// Allocates 2^`order` aligned frames out of the first reservation in the
@@ -521,12 +601,18 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     pub(crate) fn reclaim_aligned(&mut self, order: Order) -> Option<Extent> {
         let Self { slots, .. } = *self;
         let mut slot = slots.queue(&self.storage, slots.all).0;
+        let mut left = slots.all;
         let run = loop {
-            if slot == NONE {
+            if slot == NONE || left == 0 {
                 return None;
             }
+            left -= 1;
             let frames = slots.frames(slots.level(slot), slot);
-            let unpopulated = frames.count - slots.populated(&self.storage, slot);
+            if H::CHECKED && !self.may_go(slots.level(slot), slot, 0) {
+                self.stop(Words::Reservations);
+                return None;
+            }
+            let unpopulated = frames.count.saturating_sub(slots.populated(&self.storage, slot));
             if unpopulated >= order.frames()
                 && let Some(run) = slots.find_free(&self.storage, frames, order)
             {
@@ -537,10 +623,16 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         // Held, the frames do not go back with the others. Where the run lies
         // in a part that stays reserved, that is broken up too.
         slots.hold(&mut self.storage, run);
+        if H::CHECKED {
+            slots.copy(&mut self.storage, run);
+        }
         self.counters.reclaimed_frames += run.count;
         while let Some((level, slot)) = slots.root_of(&self.storage, run.start.raw()) {
             self.counters.reclaimed += 1;
-            self.counters.reclaimed_frames += self.break_up(level, slot);
+            self.counters.reclaimed_frames += self.break_up(level, slot, run.count);
+            if H::CHECKED && self.fault.is_some() {
+                return None;
+            }
         }
         Some(run)
     }
@@ -570,9 +662,9 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
                 if slots.is_root(words, slot)
                     && slots.object(words, slot) == object
                     && index < pages.end
-                    && index + (slots.order(level).frames() - 1) >= pages.start
+                    && index.saturating_add(slots.order(level).frames() - 1) >= pages.start
                 {
-                    self.break_up(level, slot);
+                    self.break_up(level, slot, 0);
                 }
             }
         }
@@ -585,9 +677,17 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
         for range in pages.start >> order.k()..=(pages.end - 1) >> order.k() {
             let index = range << order.k();
             match self.table.get(&self.storage, Key { object, index, level }) {
+                None if H::CHECKED && self.look(object, index).is_err() => {
+                    self.stop(Words::Ranges);
+                    return;
+                }
                 None => continue,
                 Some(Entry::Root(slot)) => {
-                    self.break_up(level, slot);
+                    if H::CHECKED && !self.is_root_of(level, slot, object, index) {
+                        self.stop(Words::Ranges);
+                        return;
+                    }
+                    self.break_up(level, slot, 0);
                 }
                 Some(Entry::Below(_)) => {}
             }
@@ -654,7 +754,10 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     /// The reservation that covers page `index` of `object`. O(L) expected.
     pub fn reservation_at(&self, object: u64, index: u64) -> Option<Reservation> {
         match self.place(object, index) {
-            Place::Root(level, slot) => Some(self.view(level, slot)),
+            Place::Root(level, slot) => {
+                let known = !H::CHECKED || self.is_root_of(level, slot, object, index);
+                known.then(|| self.view(level, slot))
+            }
             Place::Vacant(_) => None,
         }
     }
@@ -671,7 +774,10 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W> {
     /// would be broken up. O(L) for each.
     pub fn for_each_queued(&self, visit: &mut dyn FnMut(Reservation)) {
         let mut slot = self.slots.queue(&self.storage, self.slots.all).0;
-        while slot != NONE {
+        for _ in 0..self.slots.all {
+            if slot == NONE {
+                return;
+            }
             visit(self.view(self.slots.level(slot), slot));
             slot = self.slots.links(&self.storage, slot).1;
         }

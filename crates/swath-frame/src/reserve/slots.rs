@@ -54,6 +54,8 @@ pub(crate) struct Slots {
     count: [u32; LEVELS_MAX],
     /// The record that owns the queue of all reservations.
     pub(crate) all: Slot,
+    /// In the checked tier, where the bits stand once more.
+    pub(crate) copy_at: usize,
 }
 
 impl Slots {
@@ -73,6 +75,7 @@ impl Slots {
             number: [0; LEVELS_MAX],
             count: [0; LEVELS_MAX],
             all: 0,
+            copy_at: 0,
         };
         for (level, order) in levels.orders().iter().enumerate() {
             this.first[level] = start >> order.k();
@@ -82,6 +85,53 @@ impl Slots {
             this.all = this.all.checked_add(this.count[level])?;
         }
         (this.all != NONE).then_some(this)
+    }
+
+    /// Returns the number of words that the bits take.
+    pub(crate) fn bits_words(&self) -> usize {
+        self.bits_words
+    }
+
+    /// The words of the bits of `extent`, within the span.
+    fn bit_words(&self, extent: Extent) -> core::ops::Range<usize> {
+        let (first, count) = self.bits(extent);
+        if count == 0 { 0..0 } else { first / 64..(first + count).div_ceil(64) }
+    }
+
+    /// Returns true if the words of the bits of `extent` are those of their copy.
+    pub(crate) fn agree(&self, words: &[u64], extent: Extent) -> bool {
+        let range = self.bit_words(extent);
+        words[range.clone()] == words[self.copy_at + range.start..self.copy_at + range.end]
+    }
+
+    /// Returns true if the bits of `extent` are those of their copy, and none is held.
+    pub(crate) fn may_hold(&self, words: &[u64], extent: Extent) -> bool {
+        self.agree(words, extent) && self.first_held(words, extent).is_none()
+    }
+
+    /// Copies the words of the bits of `extent`, which agreed before they were changed.
+    pub(crate) fn copy(&self, words: &mut [u64], extent: Extent) {
+        let range = self.bit_words(extent);
+        words.copy_within(range.clone(), self.copy_at + range.start);
+    }
+
+    /// The first word of the bits that is not that of their copy.
+    pub(crate) fn first_differing(&self, words: &[u64]) -> Option<usize> {
+        (0..self.bits_words).find(|&word| words[word] != words[self.copy_at + word])
+    }
+
+    /// Returns true if the word of `frame`'s bit, within the span, is that of its copy.
+    #[inline(always)]
+    pub(crate) fn agrees_at(&self, words: &[u64], frame: u64) -> bool {
+        let word = ((frame - self.bits_base) / 64) as usize;
+        words[word] == words[self.copy_at + word]
+    }
+
+    /// Copies the word of `frame`'s bit.
+    #[inline(always)]
+    pub(crate) fn copy_one(&self, words: &mut [u64], frame: u64) {
+        let word = ((frame - self.bits_base) / 64) as usize;
+        words[self.copy_at + word] = words[word];
     }
 
     /// Returns the number of words that bits and records take.
@@ -184,7 +234,7 @@ impl Slots {
     }
 
     /// The first frame of `extent`, within the span, that is held.
-    fn first_held(&self, words: &[u64], extent: Extent) -> Option<u64> {
+    pub(crate) fn first_held(&self, words: &[u64], extent: Extent) -> Option<u64> {
         let (first, count) = self.bits(extent);
         let (mut word, mut mask) = (first / 64, u64::MAX << (first % 64));
         while word * 64 < first + count {
@@ -324,14 +374,48 @@ impl Slots {
     #[inline(always)]
     pub(crate) fn queue(&self, words: &[u64], owner: Slot) -> (Slot, Slot) {
         let queue = words[self.record(owner) + QUEUE];
-        (queue as Slot, (queue >> 32) as Slot)
+        (self.known(queue as Slot), self.known((queue >> 32) as Slot))
+    }
+
+    /// A slot that a queue names; none if that was overwritten and is no slot.
+    #[inline(always)]
+    fn known(&self, slot: Slot) -> Slot {
+        if slot < self.all { slot } else { NONE }
     }
 
     /// The slots before and after `slot` in its queue.
     #[inline(always)]
     pub(crate) fn links(&self, words: &[u64], slot: Slot) -> (Slot, Slot) {
         let links = words[self.record(slot) + LINKS];
-        (links as Slot, (links >> 32) as Slot)
+        (self.known(links as Slot), self.known((links >> 32) as Slot))
+    }
+
+    /// The words of a slot's record: object, page, count, time, links, queue.
+    pub(crate) fn record_words(&self, slot: Slot) -> [usize; RECORD_WORDS] {
+        core::array::from_fn(|word| self.record(slot) + word)
+    }
+
+    /// The first word of the queue of `owner` that does not fit the others: a link that names no slot,
+    /// or whose slot does not name the one before it, or the end. O(its slots).
+    pub(crate) fn wrong_link(&self, words: &[u64], owner: Slot) -> Option<usize> {
+        let raw = |word: u64| (word as Slot, (word >> 32) as Slot);
+        let (mut slot, last) = raw(words[self.record(owner) + QUEUE]);
+        let (mut before, mut at) = (NONE, self.record(owner) + QUEUE);
+        for _ in 0..=self.all {
+            if slot == NONE {
+                return (before != last).then_some(at);
+            }
+            if slot >= self.all {
+                return Some(at);
+            }
+            at = self.record(slot) + LINKS;
+            let links = raw(words[at]);
+            if links.0 != before {
+                return Some(at);
+            }
+            (before, slot) = (slot, links.1);
+        }
+        Some(at)
     }
 
     /// The slot before `after` in the queue of `owner`; before [`NONE`], its

@@ -10,6 +10,8 @@
 //! search ends at the first empty entry. The table has two entries for each
 //! key it may ever hold: 1.5 probes on average for a key that is there, 2.5
 //! for one that is not, if all of memory is reserved.
+//!
+//! In an entry's spare bits stands a **seal** of it, which any flipped bit breaks.
 
 /// Words of an entry: object, first page, and level with value.
 const ENTRY_WORDS: usize = 3;
@@ -18,6 +20,17 @@ const ENTRY_WORDS: usize = 3;
 const ROOT: u64 = 1 << 32;
 const LEVEL_SHIFT: u32 = 40;
 const PRESENT: u64 = 1 << 63;
+/// The seal lies above all but that.
+const SEAL_SHIFT: u32 = 48;
+const SEAL_BITS: u32 = 15;
+
+/// The seal of an entry of these words, as it stands in the third.
+fn seal(object: u64, index: u64, tag: u64) -> u64 {
+    // Each bit of the three changes one bit.
+    let all = object ^ index ^ tag & ((1 << SEAL_SHIFT) - 1);
+    let folded = (0..64).step_by(SEAL_BITS as usize).fold(0, |seal, shift| seal ^ all >> shift);
+    (!folded & ((1 << SEAL_BITS) - 1)) << SEAL_SHIFT
+}
 
 /// A range's entry in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,13 +99,61 @@ impl Table {
     /// The entry of `key`, or else the empty entry where it would stand.
     fn search(&self, words: &[u64], key: Key) -> Result<usize, usize> {
         let mut entry = self.home(key);
-        loop {
+        for _ in 0..self.len {
             match self.key(words, entry) {
                 None => return Err(entry),
                 Some(other) if other == key => return Ok(entry),
                 Some(_) => entry = self.next(entry),
             }
         }
+        // No entry is empty: one was overwritten.
+        Err(entry)
+    }
+
+    /// Returns true if an entry is empty, or its seal is right.
+    fn is_sealed(&self, words: &[u64], entry: usize) -> bool {
+        let at = self.word(entry);
+        let tag = words[at + 2];
+        tag == 0 && words[at] | words[at + 1] == 0
+            || tag >> SEAL_SHIFT == (PRESENT | seal(words[at], words[at + 1], tag)) >> SEAL_SHIFT
+    }
+
+    /// Looks at the seals of all entries that a search of `key` may read.
+    ///
+    /// # Errors
+    /// The third word of one whose seal is broken.
+    pub(crate) fn look(&self, words: &[u64], key: Key) -> Result<(), usize> {
+        let mut entry = self.home(key);
+        for _ in 0..self.len {
+            if !self.is_sealed(words, entry) {
+                return Err(self.word(entry) + 2);
+            }
+            if words[self.word(entry) + 2] == 0 {
+                return Ok(());
+            }
+            entry = self.next(entry);
+        }
+        Err(self.word(entry) + 2)
+    }
+
+    /// Visits the keys and values of all entries that are not empty, with the first word of each.
+    ///
+    /// # Errors
+    /// The first word of an entry whose seal is broken.
+    pub(crate) fn visit(
+        &self,
+        words: &[u64],
+        visit: &mut dyn FnMut(Key, Entry, usize),
+    ) -> Result<(), usize> {
+        for entry in 0..self.len {
+            if !self.is_sealed(words, entry) {
+                return Err(self.word(entry));
+            }
+            if let Some(key) = self.key(words, entry) {
+                visit(key, self.value(words, entry), self.word(entry));
+            }
+        }
+        Ok(())
     }
 
     /// The value of `key`. O(1) expected.
@@ -117,14 +178,16 @@ impl Table {
             Entry::Root(slot) => ROOT | u64::from(slot),
             Entry::Below(ranges) => u64::from(ranges),
         };
-        words[entry + 2] = PRESENT | (key.level as u64) << LEVEL_SHIFT | value;
+        let tag = (key.level as u64) << LEVEL_SHIFT | value;
+        words[entry + 2] = PRESENT | seal(key.object, key.index, tag) | tag;
     }
 
     /// Removes `key`, if it is there. O(1) expected.
     pub(crate) fn remove(&self, words: &mut [u64], key: Key) {
         let Ok(mut hole) = self.search(words, key) else { return };
         let mut entry = self.next(hole);
-        while let Some(other) = self.key(words, entry) {
+        for _ in 0..self.len {
+            let Some(other) = self.key(words, entry) else { break };
             // An entry may move up unless its home lies behind the hole.
             let distance = |from: usize| (entry + self.len - from) % self.len;
             if distance(self.home(other)) >= distance(hole) {

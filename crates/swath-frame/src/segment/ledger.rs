@@ -61,22 +61,31 @@ impl Ledger {
     #[inline]
     pub(crate) fn hand_out_free(&self, storage: &mut [u64], start: u64, past: u64) -> bool {
         let (first, count) = (start as usize, (past - start) as usize);
+        let (asked, joined) = self.split(storage);
         let (low, high) = (first / 64, (first + count - 1) / 64);
-        let asked = self.asked(storage);
-        // One test for all words, which costs less than one for each.
-        let inside = asked.get(low + 1..high).unwrap_or_default();
-        let inside = inside.iter().fold(0, |any, word| any | word);
         let above = u64::MAX << (first % 64);
         let below = u64::MAX >> (63 - (first + count - 1) % 64);
-        let ends = match low == high {
-            true => asked[low] & above & below,
-            false => asked[low] & above | asked[high] & below,
-        };
-        let free = inside | ends == 0;
-        if free {
-            self.hand_out(storage, start, past);
+        if low == high {
+            if asked[low] & above & below != 0 {
+                return false;
+            }
+            asked[low] |= above & below;
+        } else {
+            let words = &mut asked[low..=high];
+            let [start, inside @ .., end] = words else { return false };
+            // One test for all words, which costs less than one for each.
+            let any = inside.iter().fold(*start & above | *end & below, |any, word| any | word);
+            if any != 0 {
+                return false;
+            }
+            inside.fill(u64::MAX);
+            *start |= above;
+            *end |= below;
         }
-        free
+        if count > 1 {
+            set(joined, first, count - 1);
+        }
+        true
     }
 
     /// The word of a unit's bit among those handed out.

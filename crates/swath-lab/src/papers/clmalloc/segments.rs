@@ -54,7 +54,7 @@ impl Candidate {
         let text = |error: swath_frame::BuildError| error.to_string();
         let bitmap = |frames| {
             let words = vec![0; GlobalBitmap::<Vec<u64>>::storage_words(&space)];
-            GlobalBitmap::new(space, frames, words)
+            GlobalBitmap::<_>::new(space, frames, words)
         };
         Ok(match self {
             Self::HugePages => {

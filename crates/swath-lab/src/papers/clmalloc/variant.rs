@@ -225,7 +225,7 @@ impl Setting {
             let text = |error: swath_frame::BuildError| error.to_string();
             let bitmap = |frames| {
                 let words = vec![0; GlobalBitmap::<Vec<u64>>::storage_words(&space)];
-                GlobalBitmap::new(space, frames, words).map_err(text)
+                GlobalBitmap::<_>::new(space, frames, words).map_err(text)
             };
             let segments = Vec::with_capacity(256);
             match self.variant {
