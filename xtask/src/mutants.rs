@@ -33,10 +33,19 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-frame/src/bits/tree.rs", &[(UNIT, &["bits::tree"]), ZONES]),
     ("crates/swath-frame/src/buddy/class.rs", &[(UNIT, &["buddy::class"]), FRAMES]),
     ("crates/swath-frame/src/reserve/reservations.rs", &[(SUITE, &["reserv"])]),
+    ("crates/swath-heap/src/block.rs", &[(UNIT, &["block::"]), HEAPS]),
     ("crates/swath-heap/src/fit.rs", &[(UNIT, &["fit::"]), HEAPS]),
-    ("crates/swath-heap/src/block.rs", &[HEAPS]),
-    ("crates/swath-pool/src/superblock/record.rs", &[(UNIT, &["superblock::record"]), POOLS]),
+    ("crates/swath-hw/src/dram/controller.rs", &[(SUITE, &["dram"])]),
+    ("crates/swath-hw/src/tlb/array.rs", &[(SUITE, &["tlb", "mmu::"])]),
+    ("crates/swath-hw/src/translate/walker.rs", &[(SUITE, &["walk", "mmu::"])]),
     ("crates/swath-pool/src/superblock/class.rs", &[(UNIT, &["superblock::class"]), POOLS]),
+    ("crates/swath-pool/src/superblock/record.rs", &[(UNIT, &["superblock::record"]), POOLS]),
+    ("crates/swath-region/src/tree/dense.rs", &[(SUITE, &["trees", "space"])]),
+    ("crates/swath-region/src/tree/layered.rs", &[(SUITE, &["trees", "space"])]),
+    ("crates/swath-region/src/tree/sparse.rs", &[(SUITE, &["trees", "space", "sparse"])]),
+    ("crates/swath-vm/src/migrate/daemon.rs", &[(SUITE, &["migrate", "whole_machine"])]),
+    ("crates/swath-vm/src/pmap/reverse.rs", &[(SUITE, &["pmap", "superpages"])]),
+    ("crates/swath-vm/src/table/superpage.rs", &[(SUITE, &["superpage", "pmap"])]),
 ];
 
 const UNIT: &str = "--lib";
