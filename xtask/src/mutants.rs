@@ -40,7 +40,7 @@ const CORES: &[(&str, &[Stage])] = &[
     ("crates/swath-hw/src/translate/walker.rs", &[(SUITE, &["walk", "mmu::"])]),
     ("crates/swath-pool/src/superblock/class.rs", &[(UNIT, &["superblock::class"]), POOLS]),
     ("crates/swath-pool/src/superblock/record.rs", &[(UNIT, &["superblock::record"]), POOLS]),
-    ("crates/swath-region/src/tree/dense.rs", &[(SUITE, &["trees", "space"])]),
+    ("crates/swath-region/src/tree/dense.rs", &[(UNIT, &["tree::dense"]), (SUITE, &["trees"])]),
     ("crates/swath-region/src/tree/layered.rs", &[(SUITE, &["trees", "space"])]),
     ("crates/swath-region/src/tree/sparse.rs", &[(SUITE, &["trees", "space", "sparse"])]),
     ("crates/swath-vm/src/migrate/daemon.rs", &[(SUITE, &["migrate", "whole_machine"])]),

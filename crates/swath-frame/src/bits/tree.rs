@@ -160,10 +160,11 @@ impl Tree {
             let below = &s[at + pair[0] as usize..][..words];
             words = words.div_ceil(64);
             let above = &s[at + pair[1] as usize..][..words];
-            below
-                .iter()
-                .enumerate()
-                .all(|(i, &word)| (above[i / 64] >> (i % 64) & 1 == 1) == (word != 0))
+            // The last word may have bits that stand for no word.
+            (0..64 * words).all(|i| {
+                let is_used = below.get(i).is_some_and(|&word| word != 0);
+                (above[i / 64] >> (i % 64) & 1 == 1) == is_used
+            })
         })
     }
 }
@@ -276,13 +277,13 @@ mod tests {
             }
             let mut below = level_words(bound);
             for &level in &tree.levels()[1..] {
-                for index in 0..below {
+                below = below.div_ceil(64);
+                for index in 0..64 * below {
                     let word = 2 + usize::from(level) + index / 64;
                     s[word] ^= 1 << (index % 64);
                     assert!(!tree.check(&s, 2, bound), "{bound}: bit {index} from {level} on");
                     s[word] ^= 1 << (index % 64);
                 }
-                below = below.div_ceil(64);
             }
             assert!(tree.check(&s, 2, bound));
         }
