@@ -46,12 +46,8 @@ enum Chore {
         which: Vec<String>,
     },
     /// Changes the code of a file, one operator or value at a time, and says which changes no
-    /// test of its crate finds; needs cargo-mutants. Hours for a large file.
-    Mutants {
-        /// Source files, from the workspace's root.
-        #[arg(required = true)]
-        files: Vec<String>,
-    },
+    /// test of its crate finds; needs cargo-mutants. Hours for a large file without `--sample`.
+    Mutants(mutants::Choice),
     /// Attacks parsers and structures under a coverage-guided fuzzer; what it finds is stored as a
     /// regression case in fuzz/corpus.
     Fuzz(fuzz::Attack),
@@ -97,7 +93,7 @@ fn main() -> Result<()> {
             Ok(())
         }
         Chore::Bench { which } => bench::bench(&shell, &which),
-        Chore::Mutants { files } => mutants::mutants(&shell, &metadata, &files),
+        Chore::Mutants(choice) => mutants::mutants(&shell, &metadata, &choice),
         Chore::Fuzz(attack) => fuzz::fuzz(&metadata, &attack),
         Chore::Soundness { parts } => soundness::soundness(&metadata, &parts),
         Chore::Header => header::write(&shell, &metadata),

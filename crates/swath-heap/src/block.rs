@@ -170,3 +170,91 @@ impl Block {
         unsafe { self.word(3).cast::<Option<Block>>().write(prev) }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    extern crate std;
+
+    use std::boxed::Box;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// The words of a block of the smallest size.
+    #[repr(C, align(16))]
+    #[derive(Clone)]
+    struct Words([usize; 4]);
+
+    /// Returns blocks of the smallest size in memory of their own, which is never given back.
+    pub(crate) fn blocks(count: usize) -> Vec<Block> {
+        let memory = Box::leak(std::vec![Words([0; 4]); count].into_boxed_slice());
+        // SAFETY: each is a multiple of a granule, and its four words are nobody else's for ever.
+        memory.iter_mut().map(|words| unsafe { Block::at(NonNull::from(words).cast()) }).collect()
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    /// The layout that the head of the file draws: no word is another's.
+    #[test]
+    fn each_word_of_a_block_is_its_own() {
+        let [block, other] = *testing::blocks(2) else { unreachable!("two blocks") };
+        assert_eq!(other.address() - block.address(), MIN_BLOCK_BYTES);
+        let word = |index: usize| {
+            // SAFETY: one of the block's four words.
+            unsafe { block.start().cast::<usize>().add(index).read() }
+        };
+        let mut expected = [0; 4];
+        let check = |expected: [usize; 4]| assert_eq!([0, 1, 2, 3].map(word), expected);
+        check(expected);
+        block.set_header(77 | FREE);
+        expected[1] = 77 | FREE;
+        check(expected);
+        assert_eq!(block.header(), 77 | FREE);
+        assert_eq!((block.before(), block.next(), block.prev()), (None, None, None));
+        block.set_before(other);
+        expected[0] = other.address();
+        check(expected);
+        assert_eq!((block.before(), block.next(), block.prev()), (Some(other), None, None));
+        block.set_next(Some(block));
+        expected[2] = block.address();
+        check(expected);
+        assert_eq!((block.next(), block.prev()), (Some(block), None));
+        block.set_prev(Some(other));
+        expected[3] = other.address();
+        check(expected);
+        assert_eq!((block.before(), block.prev()), (Some(other), Some(other)));
+        block.set_next(None);
+        expected[2] = 0;
+        check(expected);
+        assert_eq!((block.next(), block.prev()), (None, Some(other)));
+    }
+
+    #[test]
+    fn a_block_leads_to_its_payload_and_the_next() {
+        let [block, other] = *testing::blocks(2) else { unreachable!("two blocks") };
+        // SAFETY: it lies in the same memory.
+        assert_eq!(unsafe { block.after(MIN_BLOCK_BYTES) }, other);
+        assert_eq!(block.start().addr().get(), block.address());
+        assert_eq!(block.payload().addr().get(), block.address() + GRANULE_BYTES);
+    }
+
+    /// Seal, size and flags share a header without a bit in common.
+    #[test]
+    fn a_header_has_room_for_seal_size_and_flags() {
+        assert_eq!(WORD_BYTES * 8, usize::BITS as usize);
+        assert_eq!((GRANULE_BYTES, HEADER_BYTES), (2 * WORD_BYTES, WORD_BYTES));
+        assert_eq!((MIN_BLOCK_BYTES, 1 << GRANULE_SHIFT), (4 * WORD_BYTES, GRANULE_BYTES));
+        assert_eq!(SEAL_MASK.count_ones(), SEAL_BITS);
+        assert_eq!(SEAL_MASK.leading_ones(), SEAL_BITS);
+        assert_eq!(SIZE_MASK ^ SEAL_MASK, usize::MAX << GRANULE_SHIFT);
+        assert_eq!(SIZE_MASK & SEAL_MASK, 0);
+        assert_eq!([FREE, PREV_FREE], [1, 2], "below the shortest granule, of 8 bytes");
+        assert_eq!(SEAL_BITS, if usize::BITS == 64 { 16 } else { 0 });
+        // A size may take one bit less than there is room for.
+        assert_eq!(BLOCK_BYTES_END.trailing_zeros(), usize::BITS - SEAL_BITS - 1);
+        assert!(BLOCK_BYTES_END.is_power_of_two());
+    }
+}

@@ -291,7 +291,16 @@ impl<const L: u32, const CLASSES: usize, const WORDS: usize> Fit for Bins<L, CLA
 
 #[cfg(test)]
 mod unit {
+    extern crate std;
+
+    use std::collections::BTreeMap;
+    use std::format;
+    use std::vec::Vec;
+
+    use swath_arch::testing::Random;
+
     use super::*;
+    use crate::block::testing::blocks;
 
     fn classes<F: Fit>() {
         // Every class's least size is in it, and one granule less is not.
@@ -311,6 +320,9 @@ mod unit {
             }
         }
         assert!(F::ceil(F::GRANULES_MAX).0 < F::CLASSES);
+        assert!(F::GRANULES_MAX << GRANULE_SHIFT < BLOCK_BYTES_END, "no block is longer");
+        // Beyond the largest, too, a class begins at a number of bytes.
+        assert!((0..F::CLASSES).all(|class| F::granules(class) <= usize::MAX >> GRANULE_SHIFT));
     }
 
     #[test]
@@ -328,5 +340,91 @@ mod unit {
             let (_, rounded) = PowersOfTwo::ceil(granules);
             assert_eq!(rounded, granules.next_power_of_two());
         }
+    }
+
+    /// Blocks that come and go, beside lists of them by class.
+    fn lists<const L: u32, const CLASSES: usize, const WORDS: usize>(seed: u64) {
+        type Lists = BTreeMap<usize, Vec<(Block, usize)>>;
+        let mut random = Random::new(seed);
+        let mut bins = Bins::<L, CLASSES, WORDS>::EMPTY;
+        let (mut free, mut lists) = (blocks(150), Lists::new());
+        let max = Bins::<L, CLASSES, WORDS>::GRANULES_MAX;
+        for step in 0..3000 {
+            let place = format!("L {L}, step {step}");
+            // A list from somewhere on; none if there is no more.
+            let from = random.index(CLASSES);
+            let class = lists.range(from..).next().map(|(&class, _)| class);
+            match (random.below(2) + step / 300 % 2, class) {
+                (0 | 1, _) if !free.is_empty() => {
+                    let block = free.swap_remove(random.index(free.len()));
+                    // Few sizes half of the time, so that lists are long.
+                    let bits = random.below(u64::from(max.ilog2()) + 1) as u32;
+                    let size = (1 << bits | random.index(1 << bits)).min(max);
+                    let granules = if random.below(2) == 0 { size } else { 1 + size % 3 };
+                    bins.insert(block, granules);
+                    let class = Bins::<L, CLASSES, WORDS>::floor(granules);
+                    lists.entry(class).or_default().push((block, granules));
+                }
+                (1, Some(class)) => {
+                    let (head, _) = lists.get_mut(&class).unwrap().pop().unwrap();
+                    bins.pop(class, head);
+                    free.push(head);
+                }
+                (_, Some(class)) => {
+                    let list = lists.get_mut(&class).unwrap();
+                    let (block, granules) = list.remove(random.index(list.len()));
+                    bins.unlink(block, granules);
+                    free.push(block);
+                }
+                _ => {}
+            }
+            lists.retain(|_, list| !list.is_empty());
+            let head_of = |class: usize| Some(lists.get(&class)?.last()?.0);
+            assert_eq!(bins.highest(), lists.keys().next_back().copied(), "{place}");
+            assert_eq!(bins.wrong_summary(), None, "{place}");
+            for class in [from, (from + 1) % CLASSES, class.unwrap_or(0)] {
+                let found = lists.range(class..).next().map(|(&class, _)| (class, head_of(class)));
+                assert_eq!(bins.find(class), found, "{place}, from class {class} on");
+                assert_eq!(bins.head(class), head_of(class), "{place}, class {class}");
+                assert_eq!(bins.has(class), lists.contains_key(&class), "{place}, class {class}");
+                let list = lists.get(&class).into_iter().flatten();
+                let (mut next, mut before) = (bins.head(class), None);
+                for &(block, _) in list.rev() {
+                    assert_eq!((next, block.prev()), (Some(block), before), "{place}");
+                    (next, before) = (block.next(), next);
+                }
+                assert_eq!(next, None, "{place}: the end of class {class}");
+            }
+        }
+    }
+
+    #[test]
+    fn lists_agree_with_a_model() {
+        lists::<5, 1024, { 1024 / BITS }>(1);
+        lists::<3, 256, { 256 / BITS }>(2);
+        lists::<0, BITS, 1>(3);
+    }
+
+    #[test]
+    fn a_wrong_summary_is_found_and_the_words_are_named() {
+        let mut bins = TwoLevel::EMPTY;
+        for (index, granules) in [1, 70, 4000, TwoLevel::GRANULES_MAX].into_iter().enumerate() {
+            bins.insert(blocks(4)[index], granules);
+        }
+        let summary = ptr::from_ref(&bins.summary).addr();
+        for bit in 0..BITS {
+            bins.summary ^= 1 << bit;
+            assert_eq!(bins.wrong_summary(), Some(summary), "bit {bit}");
+            bins.summary ^= 1 << bit;
+        }
+        assert_eq!(bins.wrong_summary(), None);
+        for class in 0..TwoLevel::CLASSES {
+            assert_eq!(bins.head_address(class), ptr::from_ref(&bins.heads[class]).addr());
+            assert_eq!(bins.bits_address(class), ptr::from_ref(&bins.words[class / BITS]).addr());
+        }
+        // With one word there is nothing to sum up.
+        let mut bins = PowersOfTwo::EMPTY;
+        bins.insert(blocks(1)[0], 5);
+        assert_eq!((bins.summary, bins.wrong_summary()), (0, None));
     }
 }

@@ -4,6 +4,8 @@
 
 pub mod bitmap;
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod proofs;
 pub(crate) mod store;
 pub(crate) mod tree;

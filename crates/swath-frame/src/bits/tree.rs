@@ -182,7 +182,10 @@ impl Tree {
         self.levels().windows(2).all(|pair| {
             let (below, above) = (at + pair[0] as usize, at + pair[1] as usize);
             let is_marked = |i: usize| s.word(above + i / 64) >> (i % 64) & 1 == 1;
-            let agree = (0..words).all(|i| is_marked(i) == (s.word(below + i) != 0));
+            // The last word above may have bits that stand for no word.
+            let all = 64 * words.div_ceil(64);
+            let is_used = |i: usize| i < words && s.word(below + i) != 0;
+            let agree = (0..all).all(|i| is_marked(i) == is_used(i));
             words = words.div_ceil(64);
             agree
         })
@@ -196,6 +199,13 @@ const fn level_words(bound: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::collections::BTreeSet;
+    use std::{format, vec};
+
+    use swath_arch::testing::Random;
+
     use super::*;
 
     const BOUND_MAX: usize = 1 << 18;
@@ -224,6 +234,81 @@ mod tests {
             }
             assert_eq!((tree.first(&s[..], at), tree.last(&s[..], at)), (None, None));
             assert_eq!(Tree::len(&s[..], at, bound), 0);
+        }
+    }
+
+    /// Two sets that share a storage, beside plain sets.
+    #[test]
+    fn sets_agree_with_plain_ones_operation_by_operation() {
+        for (seed, bound) in (0..).zip([1, 40, 64, 130, 4096, 4200, 20_000, BOUND_MAX]) {
+            let (tree, words) = (Tree::new(bound), Tree::words(bound));
+            assert_eq!(tree.root(0) + 1, words, "{bound}");
+            let mut s = vec![0; 3 + 2 * words + 1];
+            (s[0], s[3 + 2 * words]) = (u64::MAX, u64::MAX);
+            let mut random = Random::new(seed);
+            let mut sets = [BTreeSet::new(), BTreeSet::new()];
+            for step in 0..600 {
+                let place = format!("bound {bound}, step {step}");
+                let which = random.index(2);
+                let (at, set) = (3 + which * words, &mut sets[which]);
+                let near = [bound, bound.min(70)][random.index(2)];
+                let number = random.index(near);
+                // Growing and shrinking in turns, so that words and levels come and go.
+                match random.below(3) + step / 100 % 2 {
+                    0 | 1 if !set.contains(&number) => {
+                        set.insert(number);
+                        assert_eq!(tree.insert(&mut s[..], at, number), set.len() == 1, "{place}");
+                    }
+                    2 if !set.is_empty() => {
+                        let number = *set.iter().nth(random.index(set.len())).unwrap();
+                        set.remove(&number);
+                        assert_eq!(tree.remove(&mut s[..], at, number), set.is_empty(), "{place}");
+                    }
+                    3 if !set.is_empty() => {
+                        let first = set.pop_first().unwrap();
+                        let popped = tree.pop_first(&mut s[..], at);
+                        assert_eq!(popped, (first, set.is_empty()), "{place}");
+                    }
+                    _ => {}
+                }
+                for (which, set) in sets.iter().enumerate() {
+                    let at = 3 + which * words;
+                    assert!(tree.check(&s[..], at, bound), "{place}");
+                    assert_eq!(Tree::len(&s[..], at, bound), set.len(), "{place}");
+                    assert_eq!(tree.is_empty(&s[..], at), set.is_empty(), "{place}");
+                    let ends = (tree.first(&s[..], at), tree.last(&s[..], at));
+                    assert_eq!(ends, (set.first().copied(), set.last().copied()), "{place}");
+                    for number in [number, random.index(bound)] {
+                        let held = tree.contains(&s[..], at, number);
+                        assert_eq!(held, set.contains(&number), "{place}: {number}");
+                    }
+                }
+            }
+            assert_eq!((s[0], s[3 + 2 * words]), (u64::MAX, u64::MAX), "another's word");
+        }
+        assert_eq!((Tree::words(0), Tree::new(0).depth), (1, 1));
+    }
+
+    /// Each bit of the levels above that does not say what is below is found.
+    #[test]
+    fn a_wrong_bit_above_is_found() {
+        for bound in [65, 4096, 4097, BOUND_MAX] {
+            let tree = Tree::new(bound);
+            let mut s = vec![0; 2 + Tree::words(bound)];
+            for number in [0, bound / 2, bound - 1] {
+                tree.insert(&mut s[..], 2, number);
+            }
+            let mut below = level_words(bound);
+            for &level in &tree.levels()[1..] {
+                below = below.div_ceil(64);
+                for index in 0..64 * below {
+                    let word = 2 + usize::from(level) + index / 64;
+                    s[word] ^= 1 << (index % 64);
+                    assert!(!tree.check(&s[..], 2, bound), "{bound}: bit {index} from {level} on");
+                    s[word] ^= 1 << (index % 64);
+                }
+            }
+            assert!(tree.check(&s[..], 2, bound));
         }
     }
 }

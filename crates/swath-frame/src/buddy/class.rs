@@ -86,3 +86,67 @@ impl Class {
         self.cut(unit, whole).min(run)
     }
 }
+
+#[cfg(test)]
+mod unit {
+    extern crate std;
+
+    use std::vec;
+
+    use swath_arch::testing::Random;
+
+    use super::*;
+
+    #[test]
+    fn units_of_a_span_and_their_words() {
+        let origin = 10_usize.wrapping_sub(3);
+        let class = Class { base: 192, first: 200, count: 5, origin, ..Class::NONE };
+        for unit in [0, 199, 200, 204, 205, 1000, u64::MAX] {
+            assert_eq!(class.spans(unit), (200..205).contains(&unit), "{unit}");
+        }
+        for (unit, place) in [(192, 10), (255, 10), (256, 11), (192 + 64 * 9, 19)] {
+            assert_eq!(class.word_at(unit), place, "{unit}");
+        }
+    }
+
+    /// A run that is short enough is one node; a longer one is cut at its parent's end, and at the
+    /// longest node.
+    #[test]
+    fn a_node_is_a_run_or_ends_with_its_parent() {
+        let nodes = [1, 2, 3, 7, 8, 9, 16, 64, 100, usize::MAX];
+        let shapes = (0..7).flat_map(|granularity| nodes.map(|node_max| (granularity, node_max)));
+        for (seed, (granularity, node_max)) in (0..).zip(shapes) {
+            const UNITS: usize = 320;
+            let mut random = Random::new(seed);
+            let mut storage = vec![0; Bitmap::storage_words(UNITS as u64) as usize];
+            let mut free = Bitmap::new(&mut storage, 0, UNITS as u64);
+            let mut past = 0;
+            while past < UNITS {
+                let (used, run) = (random.index(4) + 1, random.index(150) + 1);
+                let first = (past + used).min(UNITS - 1);
+                past = (first + run).min(UNITS);
+                free.insert(&mut storage, first, past - first);
+                past += 1;
+            }
+            let base = 64 * random.below(4);
+            let class = Class { free, base, granularity, node_max, ..Class::NONE };
+            for unit in 0..UNITS {
+                let run = free.run(&storage, unit, UNITS);
+                let parent = 1 << granularity;
+                let in_parent = parent - (base as usize + unit) % parent;
+                let cut = in_parent.min(node_max);
+                let border = if node_max == usize::MAX { usize::MAX } else { cut };
+                assert_eq!(class.border(unit), border, "{class:?}, unit {unit}");
+                for run in [1, 2, 8, 9, 64, 65, 200] {
+                    let expected = if run <= node_max { run } else { border };
+                    assert_eq!(class.cut(unit, run), expected, "{class:?}, unit {unit}");
+                }
+                let node = if run <= node_max { run } else { cut };
+                for wanted in [1, 2, 3, 8, 63, 64, 65, UNITS] {
+                    let len = class.node_len(&storage, unit, wanted);
+                    assert_eq!(len, node.min(wanted), "{class:?}, {wanted} from unit {unit}");
+                }
+            }
+        }
+    }
+}

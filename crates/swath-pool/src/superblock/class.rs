@@ -176,10 +176,25 @@ mod unit {
                     assert!(size.max(1).next_multiple_of(align) > SLOT_BYTES_MAX);
                     continue;
                 };
+                let rounded = size.max(1).next_multiple_of(align);
+                assert_eq!(class, class_of(rounded), "{size} at {align}");
                 assert!(slot_bytes(class) >= size);
                 assert_eq!(slot_bytes(class) % align.max(SLOT_BYTES_MIN), 0, "{size} at {align}");
             }
         }
         assert_eq!(class_for(1, 2 * UNIT_BYTES), None);
+        assert_eq!(class_for(SLOT_BYTES_MAX, 16), Some(CLASSES - 1));
+        assert_eq!((class_for(SLOT_BYTES_MAX + 1, 16), class_for(usize::MAX, 16)), (None, None));
+    }
+
+    /// Of slots beyond all words, too, it is a word that is there.
+    #[test]
+    fn every_slot_has_its_word() {
+        for slot in 0..64 * WORDS as u32 {
+            assert_eq!(word_of(slot), slot as usize / 64, "slot {slot}");
+        }
+        for slot in [64 * WORDS as u32, u32::MAX / 2, u32::MAX] {
+            assert!(word_of(slot) < WORDS, "slot {slot}");
+        }
     }
 }

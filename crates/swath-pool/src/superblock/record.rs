@@ -336,9 +336,19 @@ impl Superblock {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
+    extern crate std;
+
+    use std::collections::BTreeSet;
+    use std::format;
+    use std::vec::Vec;
+
+    use swath_arch::testing::Random;
+
     use super::*;
+    use crate::superblock::class::CLASSES;
 
     /// A record with bits in the words of `set`.
     fn returned(set: impl IntoIterator<Item = usize>) -> Returned {
@@ -375,6 +385,199 @@ mod tests {
             let set = slot == 3 * 64 + 21 || slot / 64 == 40;
             assert_eq!(returned.has(slot), set, "slot {slot}");
             assert_eq!(returned.word(slot as usize / 64) >> (slot % 64) & 1 != 0, set);
+        }
+    }
+
+    /// A class whose superblocks have full words and a part of one, and one word that is not full.
+    const CLASSES_HERE: [usize; 4] = [0, 2, 20, CLASSES - 1];
+
+    fn bits(words: &[Shared64]) -> Vec<bool> {
+        let bit = |i: usize| words[i / 64].load(Relaxed) >> (i % 64) & 1 != 0;
+        (0..64 * words.len()).map(bit).collect()
+    }
+
+    #[test]
+    fn a_superblock_begins_with_all_slots_of_its_class_free() {
+        for (class, layout) in LAYOUTS.iter().enumerate() {
+            let superblock = Superblock::new();
+            superblock.state.store(5 << 32, Relaxed);
+            superblock.begin(class, Owner::open(7));
+            let slots = layout.slots as usize;
+            let free: Vec<bool> = (0..64 * WORDS).map(|slot| slot < slots).collect();
+            assert_eq!(bits(&superblock.free), free, "class {class}");
+            let words = (0..64).filter(|&word| 64 * word < slots);
+            let open = words.fold(0, |open, word| open | 1_u64 << word);
+            assert_eq!(superblock.open.load(Relaxed), open, "class {class}");
+            assert_eq!((superblock.class(), superblock.count_used()), (Some(class), 0));
+            assert_eq!((superblock.owner(), superblock.queued()), (Owner::open(7), 5));
+            for slot in [0, 1, layout.slots - 1] {
+                assert_eq!(superblock.slot(slot * layout.size), Some(slot), "class {class}");
+                assert_eq!(superblock.slot(slot * layout.size + 1), None, "class {class}");
+            }
+            assert_eq!(superblock.slot(layout.slots * layout.size), None, "class {class}");
+        }
+    }
+
+    /// The class is believed only if the whole layout is its.
+    #[test]
+    fn a_record_that_was_overwritten_has_no_class() {
+        for class in CLASSES_HERE {
+            let superblock = Superblock::new();
+            superblock.begin(class, Owner::open(1));
+            let Superblock { slots, inverse, twos, units, .. } = &superblock;
+            for word in [slots, inverse, twos, units, &superblock.class] {
+                let was = word.fetch_xor(1, Relaxed);
+                assert_eq!(superblock.class(), None, "class {class}");
+                word.store(was, Relaxed);
+                assert_eq!(superblock.class(), Some(class));
+            }
+            superblock.class.store(u32::MAX, Relaxed);
+            assert_eq!(superblock.class(), None);
+        }
+    }
+
+    /// Numbers of slots beyond all words, or below the free ones, are counted without harm.
+    #[test]
+    fn counts_of_an_overwritten_record_stay_in_bounds() {
+        let superblock = Superblock::new();
+        superblock.begin(0, Owner::open(1));
+        superblock.slots.store(u32::MAX, Relaxed);
+        assert_eq!(superblock.count_used(), u32::MAX - LAYOUTS[0].slots);
+        superblock.recount();
+        assert_eq!(superblock.open.load(Relaxed), u64::MAX);
+        superblock.slots.store(3, Relaxed);
+        assert_eq!(superblock.count_used(), 0);
+    }
+
+    #[test]
+    fn a_segment_ends_once() {
+        let superblock = Superblock::new();
+        assert_eq!(superblock.end_segment(), None);
+        superblock.state.store(9 << 32, Relaxed);
+        for units in [1, 2, 77] {
+            superblock.begin_segment(units);
+            assert_eq!((superblock.owner(), superblock.queued()), (Owner::SEGMENT, 9));
+            assert_eq!((superblock.segment_units(), superblock.class()), (Some(units), None));
+            assert_eq!(superblock.end_segment(), Some(units));
+            assert_eq!((superblock.owner(), superblock.queued()), (Owner::FREE, 9));
+            assert_eq!(superblock.end_segment(), None);
+        }
+        superblock.begin_segment(3);
+        superblock.units.store(4, Relaxed);
+        assert_eq!(superblock.segment_units(), None);
+    }
+
+    #[test]
+    fn a_superblock_is_undisturbed_while_it_is_its_owners_and_nothing_waits() {
+        let superblock = Superblock::new();
+        superblock.begin(2, Owner::open(4));
+        assert!(superblock.is_undisturbed(Owner::open(4)));
+        assert!(!superblock.is_undisturbed(Owner::open(5)));
+        assert!(!superblock.is_undisturbed(Owner::full(4)));
+        superblock.set_owner(Owner::full(6));
+        assert!(superblock.is_undisturbed(Owner::full(6)));
+        superblock.state.fetch_or(1 << 40, Relaxed);
+        assert!(!superblock.is_undisturbed(Owner::full(6)));
+        superblock.set_owner(Owner::open(1));
+        assert_eq!((superblock.owner(), superblock.queued()), (Owner::open(1), 1 << 8));
+        assert_eq!(superblock.link(), None);
+        superblock.link.store(6, Relaxed);
+        assert_eq!(superblock.link(), Some(5));
+    }
+
+    #[test]
+    fn frees_are_counted_from_the_mark_on() {
+        let superblock = Superblock::new();
+        let read = || (superblock.left.load(Relaxed), superblock.mark.load(Relaxed));
+        for (used, low, left, mark) in [(5, 3, 2, 3), (4, 3, 1, 3), (3, 3, 3, 0), (2, 3, 2, 0)] {
+            superblock.set_used(used, low);
+            assert_eq!((read(), superblock.used()), ((left, mark), used as i32));
+        }
+        superblock.stop_count();
+        assert_eq!(read(), (i32::MAX, 0));
+    }
+
+    /// Slots that are taken, returned and collected, beside lists of them: who has to push the
+    /// superblock, which word waits, and what is free then.
+    #[test]
+    fn returned_slots_agree_with_a_model() {
+        for (seed, class) in (0..).zip(CLASSES_HERE) {
+            let mut random = Random::new(seed);
+            let (superblock, returned) = (Superblock::new(), Returned::new());
+            let owner = Owner::open(3);
+            superblock.begin(class, owner);
+            let slots = LAYOUTS[class].slots;
+            let (mut used, mut back) = (BTreeSet::new(), BTreeSet::new());
+            let mut queued = 0;
+            for step in 0..500 {
+                let place = format!("class {class}, step {step}");
+                let slot = random.below(slots.into()) as u32;
+                let (index, bit) = (slot as usize / 64, 1_u64 << (slot % 64));
+                match random.below(16) {
+                    0 => {
+                        assert_eq!(superblock.leave_list(), queued, "{place}");
+                        assert_eq!((superblock.queued(), superblock.owner()), (0, owner));
+                        // Some word may have been read before its bit of the summary was set.
+                        let names = queued & random.word() as u32;
+                        superblock.set_used((used.len() + back.len()) as u32, 1);
+                        let before = superblock.used();
+                        let named = |slot: &u32| names >> (slot / 128) & 1 != 0;
+                        let (taken, left) = back.into_iter().partition(named);
+                        let (taken, left): (BTreeSet<u32>, BTreeSet<u32>) = (taken, left);
+                        // A double free that met a return: the owner's bit is set already.
+                        let twice = taken.iter().filter(|_| random.below(8) == 0);
+                        let twice: BTreeSet<u32> = twice.copied().collect();
+                        for slot in &twice {
+                            superblock.free[*slot as usize / 64]
+                                .fetch_or(1 << (slot % 64), Relaxed);
+                        }
+                        let got = superblock.collect_slots(names, &returned);
+                        let expected = (taken.len() - twice.len(), twice.len());
+                        assert_eq!((got.slots as usize, got.twice as usize), expected, "{place}");
+                        assert_eq!(superblock.used(), before - got.slots as i32, "{place}");
+                        back = left;
+                        // The rest is queued anew, as its threads would have done.
+                        let rest = back.iter().fold(0, |bits, slot| bits | 1_u64 << (slot / 128));
+                        superblock.state.fetch_or(rest << 32, Relaxed);
+                        queued = rest as u32;
+                    }
+                    1..9 if !used.contains(&slot) && !back.contains(&slot) => {
+                        superblock.free[index].fetch_and(!bit, Relaxed);
+                        used.insert(slot);
+                    }
+                    _ => {
+                        let first = !back.iter().any(|other| other / 64 == slot / 64);
+                        let expected = match used.remove(&slot) {
+                            false => Err(Twice),
+                            true if first && queued == 0 => Ok(Some(owner)),
+                            true => Ok(None),
+                        };
+                        assert_eq!(superblock.return_slot(slot, &returned), expected, "{place}");
+                        if expected.is_ok() {
+                            back.insert(slot);
+                            queued |= 1 << (slot / 128);
+                        }
+                    }
+                }
+                let free =
+                    |slot: u32| slot < slots && !used.contains(&slot) && !back.contains(&slot);
+                let free: Vec<bool> = (0..64 * WORDS as u32).map(free).collect();
+                assert_eq!(bits(&superblock.free), free, "{place}");
+                let waits = |slot: u32| back.contains(&slot);
+                let waits: Vec<bool> = (0..64 * WORDS as u32).map(waits).collect();
+                assert_eq!(bits(&returned.words), waits, "{place}");
+                assert_eq!((superblock.queued(), superblock.owner()), (queued, owner), "{place}");
+                let count = (used.len() + back.len()) as u32;
+                assert_eq!(superblock.count_used(), count, "{place}");
+                let open = superblock.open.load(Relaxed);
+                superblock.recount();
+                let exact = superblock.open.load(Relaxed);
+                let words = superblock.free.iter().enumerate();
+                let expected =
+                    words.fold(0, |open, (i, word)| open | u64::from(word.load(Relaxed) != 0) << i);
+                assert_eq!((exact, open & exact), (expected, exact), "{place}");
+                assert_eq!(superblock.used(), count as i32, "{place}");
+            }
         }
     }
 }

@@ -286,12 +286,69 @@ impl<const K: u32, const N: usize, W: BorrowMut<[u64; N]>> RegionTree for DenseT
         let last = Self::LAST as usize;
         let words = self.words.borrow();
         let levels = (1..=Self::TOP).all(|level| {
-            (0..len[level - 1]).all(|i| {
+            // The last word may have bits that stand for no word.
+            (0..64 * len[level]).all(|i| {
                 let bit = words[at[level] + i / 64] >> (i % 64) & 1 == 1;
-                bit == (words[at[level - 1] + i] != 0)
+                bit == (i < len[level - 1] && words[at[level - 1] + i] != 0)
             })
         });
         let room = words[at[Self::TOP] + len[Self::TOP]..].iter().all(|&word| word == 0);
         levels && room && words[last / 64] >> (last % 64) == 1
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    extern crate std;
+
+    use std::panic::catch_unwind;
+
+    use super::*;
+
+    /// Of all flipped bits only those are not found that make another partition: a start more or
+    /// less in a word that has others.
+    fn flips<const K: u32, const N: usize>() {
+        let mut tree = DenseTree::<K, N, _>::new([0; N]);
+        for page in [1, 9, 1 << (K - 1), (1 << K) - 1] {
+            tree.split(Vpn::new(page)).unwrap();
+        }
+        assert!(tree.check(), "2^{K} pages");
+        let pages = (1_usize << K).div_ceil(64);
+        for (word, bit) in (0..N).flat_map(|word| (0..64).map(move |bit| (word, bit))) {
+            let others = tree.words[word] & !(1 << bit);
+            let is_first = 64 * word + bit == (1 << K) - 1;
+            // One level has nothing above that says which words are zero.
+            let is_told = others != 0 || K <= 8;
+            let is_partition = word < pages && is_told && !is_first;
+            tree.words[word] ^= 1 << bit;
+            // Where the pages end within a word, no page has the bits behind.
+            if 64 * word + bit < 1 << K || word >= pages {
+                assert_eq!(tree.check(), is_partition, "2^{K} pages: bit {bit} of word {word}");
+            } else {
+                assert!(!tree.check(), "2^{K} pages: bit {bit} has no page");
+            }
+            tree.words[word] ^= 1 << bit;
+        }
+    }
+
+    #[test]
+    fn every_flip_that_makes_no_partition_is_found() {
+        flips::<5, { dense_tree_words(5) }>();
+        flips::<6, { dense_tree_words(6) }>();
+        flips::<8, { dense_tree_words(8) }>();
+        flips::<13, { dense_tree_words(13) }>();
+        flips::<15, { dense_tree_words(15) }>();
+    }
+
+    #[test]
+    fn a_tree_has_2_to_the_5_to_40_pages() {
+        assert_eq!((dense_tree_words(5), dense_tree_words(6)), (1, 1));
+        // Four words at the top, and room for three behind.
+        assert_eq!((dense_tree_words(8), dense_tree_words(14)), (4 + 3, 256 + 4 + 3));
+        assert_eq!(dense_tree_words(9), 8 + 1);
+        assert!(dense_tree_words(40) > 1 << 34);
+        for k in [0, 4, 41, 64] {
+            assert!(catch_unwind(|| dense_tree_words(k)).is_err(), "2^{k} pages");
+        }
     }
 }
