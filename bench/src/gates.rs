@@ -332,10 +332,10 @@ const NOT_ABOVE_BY: &[(&str, &str, f64)] = &[
     ("linux-take-mixed-checked", "linux-take-mixed", 1.05),
     ("linux-give-mixed-checked", "linux-give-mixed", 1.05),
     ("linux-pair-mixed-checked", "linux-pair-mixed", 1.05),
-    ("populate-checked", "populate", 1.20),
-    ("populate-new-checked", "populate-new", 1.21),
-    ("depopulate-checked", "depopulate", 1.52),
-    ("populate-two-checked", "populate-two", 1.18),
+    ("populate-checked", "populate", 1.21),
+    ("populate-new-checked", "populate-new", 1.23),
+    ("depopulate-checked", "depopulate", 1.45),
+    ("populate-two-checked", "populate-two", 1.19),
 ];
 
 /// What one turn of the loop over calls of `find` and `next` takes beside the call's

@@ -143,8 +143,8 @@ use crate::reserve::table::{Entry, Key, Table};
 pub struct Reservations<A, W, H = Trusting> {
     pub(crate) under: A,
     pub(crate) storage: W,
-    pub(crate) slots: Slots,
-    pub(crate) table: Table,
+    pub(crate) slots: Slots<H>,
+    pub(crate) table: Table<H>,
     pub(crate) roots: u64,
     pub(crate) reserved: u64,
     /// The time of the last population.
@@ -169,13 +169,13 @@ pub(crate) enum Place {
 fn layout<H: Hardening>(
     map: &MemoryMap<'_>,
     levels: ReservationLevels,
-) -> Option<(Slots, Table, usize)> {
-    let mut slots = Slots::new(map, levels)?;
+) -> Option<(Slots<H>, Table<H>, usize)> {
+    let mut slots = Slots::<H>::new(map, levels)?;
     // Each reservation has an entry and at most one more for each higher
     // level, and holds at least one slot of the lowest.
     let keys = slots.slots(0).len().checked_mul(levels.orders().len())?;
     let slot_words = slots.storage_words()?;
-    let words = slot_words.checked_add(Table::storage_words(keys as u64)?)?;
+    let words = slot_words.checked_add(Table::<H>::storage_words(keys as u64)?)?;
     slots.copy_at = usize::try_from(words).ok()?;
     let copy_words = if H::CHECKED { slots.bits_words() } else { 0 };
     let words = slots.copy_at.checked_add(copy_words)?;

@@ -5,9 +5,12 @@
 //! The slots of all levels are numbered through and have a record each; one
 //! record more owns the queue of all reservations.
 
+use core::marker::PhantomData;
+
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::bits::words;
+use crate::hardening::Hardening;
 use crate::map::MemoryMap;
 use crate::reserve::levels::{LEVELS_MAX, ReservationLevels};
 
@@ -39,8 +42,8 @@ const fn pair(low: Slot, high: Slot) -> u64 {
 
 /// The place of the state of each frame and slot. The words are given to each
 /// method.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slots {
+#[derive(Debug)]
+pub(crate) struct Slots<H> {
     pub(crate) levels: ReservationLevels,
     /// The frames from the map's first to its last.
     pub(crate) span: Extent,
@@ -56,9 +59,18 @@ pub(crate) struct Slots {
     pub(crate) all: Slot,
     /// In the checked tier, where the bits stand once more.
     pub(crate) copy_at: usize,
+    hardening: PhantomData<H>,
 }
 
-impl Slots {
+impl<H> Clone for Slots<H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H> Copy for Slots<H> {}
+
+impl<H: Hardening> Slots<H> {
     /// The slots of the frames of `map`; `None` if there are too many.
     pub(crate) fn new(map: &MemoryMap<'_>, levels: ReservationLevels) -> Option<Self> {
         let span = map.span();
@@ -76,6 +88,7 @@ impl Slots {
             count: [0; LEVELS_MAX],
             all: 0,
             copy_at: 0,
+            hardening: PhantomData,
         };
         for (level, order) in levels.orders().iter().enumerate() {
             this.first[level] = start >> order.k();
@@ -377,10 +390,10 @@ impl Slots {
         (self.known(queue as Slot), self.known((queue >> 32) as Slot))
     }
 
-    /// A slot that a queue names; none if that was overwritten and is no slot.
+    /// A slot that a queue names; in the checked tier none if that was overwritten and is no slot.
     #[inline(always)]
     fn known(&self, slot: Slot) -> Slot {
-        if slot < self.all { slot } else { NONE }
+        if !H::CHECKED || slot < self.all { slot } else { NONE }
     }
 
     /// The slots before and after `slot` in its queue.

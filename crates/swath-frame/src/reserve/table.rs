@@ -13,6 +13,10 @@
 //!
 //! In an entry's spare bits stands a **seal** of it, which any flipped bit breaks.
 
+use core::marker::PhantomData;
+
+use crate::hardening::Hardening;
+
 /// Words of an entry: object, first page, and level with value.
 const ENTRY_WORDS: usize = 3;
 /// In the third word, above the slot or the number: which of the two, the
@@ -55,15 +59,24 @@ pub(crate) struct Key {
 ///
 /// Invariants: an entry is empty exactly if its third word is 0; from a key's
 /// home to its entry none is empty; at least one entry is empty.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Table {
+#[derive(Debug)]
+pub(crate) struct Table<H> {
     /// The start of its words.
     at: usize,
     /// Number of its entries.
     len: usize,
+    hardening: PhantomData<H>,
 }
 
-impl Table {
+impl<H> Clone for Table<H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H> Copy for Table<H> {}
+
+impl<H: Hardening> Table<H> {
     /// Words for `keys` keys at once.
     pub(crate) fn storage_words(keys: u64) -> Option<u64> {
         keys.max(1).checked_mul(2 * ENTRY_WORDS as u64)
@@ -71,7 +84,7 @@ impl Table {
 
     /// The empty table for `keys` keys, in the words from `at` on, which are 0.
     pub(crate) fn new(at: usize, keys: usize) -> Self {
-        Self { at, len: 2 * keys.max(1) }
+        Self { at, len: 2 * keys.max(1), hardening: PhantomData }
     }
 
     fn home(&self, key: Key) -> usize {
@@ -99,15 +112,19 @@ impl Table {
     /// The entry of `key`, or else the empty entry where it would stand.
     fn search(&self, words: &[u64], key: Key) -> Result<usize, usize> {
         let mut entry = self.home(key);
-        for _ in 0..self.len {
+        let mut left = self.len;
+        loop {
             match self.key(words, entry) {
                 None => return Err(entry),
                 Some(other) if other == key => return Ok(entry),
                 Some(_) => entry = self.next(entry),
             }
+            left -= usize::from(H::CHECKED);
+            if H::CHECKED && left == 0 {
+                // No entry is empty: one was overwritten.
+                return Err(entry);
+            }
         }
-        // No entry is empty: one was overwritten.
-        Err(entry)
     }
 
     /// Returns true if an entry is empty, or its seal is right.
@@ -186,8 +203,11 @@ impl Table {
     pub(crate) fn remove(&self, words: &mut [u64], key: Key) {
         let Ok(mut hole) = self.search(words, key) else { return };
         let mut entry = self.next(hole);
-        for _ in 0..self.len {
-            let Some(other) = self.key(words, entry) else { break };
+        let mut left = self.len;
+        while left > 0
+            && let Some(other) = self.key(words, entry)
+        {
+            left -= usize::from(H::CHECKED);
             // An entry may move up unless its home lies behind the hole.
             let distance = |from: usize| (entry + self.len - from) % self.len;
             if distance(self.home(other)) >= distance(hole) {
@@ -228,6 +248,7 @@ mod tests {
     extern crate std;
 
     use super::*;
+    use crate::hardening::Trusting;
     use std::collections::BTreeMap;
     use std::vec;
 
@@ -241,9 +262,9 @@ mod tests {
             (z >> 33) % bound
         };
         for keys in [1, 2, 3, 8, 13] {
-            let mut words = vec![0; Table::storage_words(keys).unwrap() as usize + 5];
+            let mut words = vec![0; Table::<Trusting>::storage_words(keys).unwrap() as usize + 5];
             words[..5].fill(u64::MAX);
-            let table = Table::new(5, keys as usize);
+            let table = Table::<Trusting>::new(5, keys as usize);
             let mut model = BTreeMap::new();
             for _ in 0..4000 {
                 let key = (below(3), below(4) << 1, below(2) as usize);
