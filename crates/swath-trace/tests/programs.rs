@@ -16,10 +16,10 @@ const PROGRAM: &str = r#"
 #include <stdlib.h>
 #include <string.h>
 int main(void) {
-    char *volatile block[400];
-    for (int i = 0; i < 400; i++)
+    char *volatile block[1400];
+    for (int i = 0; i < 1400; i++)
         memset(block[i] = malloc(500 + i), 1, 500 + i);
-    for (int i = 0; i < 400; i += 2)
+    for (int i = 0; i < 1400; i += 2)
         free(block[i]);
     return 7;
 }
