@@ -123,7 +123,7 @@ use crate::reserve::table::{Entry, Key, Table};
 /// let buddy = PageBuddy::<_>::new(&map, config, vec![0; words]).unwrap();
 ///
 /// let words = Reservations::<PageBuddy<Vec<u64>>, Vec<u64>>::storage_words(&map, ReservationLevels::ARMV7);
-/// let mut pool = Reservations::new(&map, ReservationLevels::ARMV7, buddy, vec![0; words]).unwrap();
+/// let mut pool = Reservations::<_, _>::new(&map, ReservationLevels::ARMV7, buddy, vec![0; words]).unwrap();
 ///
 /// // Pages 256 to 511 of object 7, which has 700 pages, in any order.
 /// let section = Order::known(8);
