@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 
+use rayon::prelude::*;
 use swath_arch::Pfn;
 use swath_frame::Mobility::{Movable, Unmovable};
 use swath_frame::buddy::Rule;
@@ -89,9 +90,9 @@ const GATES: &[Gate] = &[
     gate("bbs-request", 355.0, || request::<HeadOfList, Trusting>(bbs())),
     gate("pbs4-request", 115.0, || request::<HeadOfList, Trusting>(BuddyConfig::PBS_ARMV7)),
     gate("pbs9-request", 115.0, || request::<HeadOfList, Trusting>(BuddyConfig::PBS_ARMV8)),
-    gate("fit4-get", 500.0, || get(&mut half_used::<BestFit, Trusting>(BuddyConfig::PBS_ARMV7))),
+    gate("fit4-get", 330.0, || get(&mut half_used::<BestFit, Trusting>(BuddyConfig::PBS_ARMV7))),
     gate("fit4-put", 350.0, || put(&mut half_used::<BestFit, Trusting>(BuddyConfig::PBS_ARMV7))),
-    gate("fit9-get", 500.0, || get(&mut half_used::<BestFit, Trusting>(BuddyConfig::PBS_ARMV8))),
+    gate("fit9-get", 330.0, || get(&mut half_used::<BestFit, Trusting>(BuddyConfig::PBS_ARMV8))),
     gate("fit9-put", 420.0, || put(&mut half_used::<BestFit, Trusting>(BuddyConfig::PBS_ARMV8))),
     gate("bbs-get-checked", 60.0, || get(&mut half_used::<HeadOfList, Checked>(bbs()))),
     gate("bbs-put-checked", 63.0, || put(&mut half_used::<HeadOfList, Checked>(bbs()))),
@@ -102,13 +103,13 @@ const GATES: &[Gate] = &[
     gate("bbs-request-checked", 372.0, || request::<HeadOfList, Checked>(bbs())),
     gate("pbs4-request-checked", 120.0, || request::<HeadOfList, Checked>(BuddyConfig::PBS_ARMV7)),
     gate("pbs9-request-checked", 120.0, || request::<HeadOfList, Checked>(BuddyConfig::PBS_ARMV8)),
-    gate("fit4-get-checked", 510.0, || {
+    gate("fit4-get-checked", 340.0, || {
         get(&mut half_used::<BestFit, Checked>(BuddyConfig::PBS_ARMV7))
     }),
     gate("fit4-put-checked", 360.0, || {
         put(&mut half_used::<BestFit, Checked>(BuddyConfig::PBS_ARMV7))
     }),
-    gate("fit9-get-checked", 510.0, || {
+    gate("fit9-get-checked", 340.0, || {
         get(&mut half_used::<BestFit, Checked>(BuddyConfig::PBS_ARMV8))
     }),
     gate("fit9-put-checked", 430.0, || {
@@ -314,9 +315,9 @@ const NOT_ABOVE_BY: &[(&str, &str, f64)] = &[
     ("pbs9-get-checked", "pbs9-get", 1.05),
     ("pbs9-put-checked", "pbs9-put", 1.05),
     ("pbs9-request-checked", "pbs9-request", 1.05),
-    ("fit4-get-checked", "fit4-get", 1.06),
+    ("fit4-get-checked", "fit4-get", 1.05),
     ("fit4-put-checked", "fit4-put", 1.05),
-    ("fit9-get-checked", "fit9-get", 1.06),
+    ("fit9-get-checked", "fit9-get", 1.05),
     ("fit9-put-checked", "fit9-put", 1.05),
     // Of some hundred instructions, a seal is two and its tests are ten.
     ("quick-pair-checked", "quick-pair", 1.13),
@@ -332,10 +333,10 @@ const NOT_ABOVE_BY: &[(&str, &str, f64)] = &[
     ("linux-take-mixed-checked", "linux-take-mixed", 1.05),
     ("linux-give-mixed-checked", "linux-give-mixed", 1.05),
     ("linux-pair-mixed-checked", "linux-pair-mixed", 1.05),
-    ("populate-checked", "populate", 1.21),
-    ("populate-new-checked", "populate-new", 1.23),
-    ("depopulate-checked", "depopulate", 1.45),
-    ("populate-two-checked", "populate-two", 1.19),
+    ("populate-checked", "populate", 1.20),
+    ("populate-new-checked", "populate-new", 1.22),
+    ("depopulate-checked", "depopulate", 1.42),
+    ("populate-two-checked", "populate-two", 1.18),
 ];
 
 /// What one turn of the loop over calls of `find` and `next` takes beside the call's
@@ -588,8 +589,10 @@ pub(crate) fn run(names: &[&str]) -> Result<(), Failure> {
     };
     println!("{:<20} {:>10} {:>12} {:>8}", "gate", "calls", "instr/call", "bound");
     let (mut broken, mut means) = (Vec::new(), Vec::new());
-    for gate in chosen {
-        let (calls, instructions) = callgrind(gate.name)?;
+    // Instructions are the same whatever else runs. The rows keep their order.
+    let counts: Vec<_> = chosen.par_iter().map(|gate| callgrind(gate.name)).collect();
+    for (gate, count) in chosen.into_iter().zip(counts) {
+        let (calls, instructions) = count?;
         let mean = instructions as f64 / calls as f64;
         let verdict = if mean <= gate.bound { "" } else { "  over" };
         println!("{:<20} {calls:>10} {mean:>12.2} {:>8.0}{verdict}", gate.name, gate.bound);

@@ -94,7 +94,7 @@ impl Latch for () {
 impl Latch for Option<WordFault> {
     #[inline(always)]
     fn fault(&self) -> Option<WordFault> {
-        *self
+        self.as_ref().copied()
     }
 
     fn close(&mut self, fault: WordFault) -> WordFault {

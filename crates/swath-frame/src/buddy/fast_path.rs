@@ -17,7 +17,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
     #[inline(always)]
     pub(crate) fn allocate_frame(&mut self, s: &mut [u64]) -> Option<Pfn> {
         if R::INDEXED {
-            return self.allocate_node(s, 1).map(|block| block.start);
+            return self.allocate_block(s, 1).map(|block| block.start);
         }
         // In the checked tier the head word says it, which is zero where it has
         // stopped: so the test of the frame's other word costs nothing more.

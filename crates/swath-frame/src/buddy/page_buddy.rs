@@ -58,7 +58,7 @@ use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::buddy::config::BuddyConfig;
 use crate::buddy::rule::{HeadOfList, Rule};
 use crate::buddy::state::State;
-use crate::hardening::{Checked, Hardening, Trusting, WordFault};
+use crate::hardening::{Checked, Hardening, Latch, Trusting, WordFault};
 use crate::map::MemoryMap;
 
 /// The frame allocator of the PBS paper, with the list orders of a
@@ -101,7 +101,7 @@ use crate::map::MemoryMap;
 /// assert_eq!(blocks, [Extent::new(Pfn::new(16), 4), Extent::new(Pfn::new(20), 1)]);
 /// ```
 #[derive(Clone, Debug)]
-pub struct PageBuddy<W, R = HeadOfList, H = Trusting> {
+pub struct PageBuddy<W, R = HeadOfList, H: Hardening = Trusting> {
     storage: W,
     state: State<R, H>,
 }
@@ -173,13 +173,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> PageBuddy<W, R, H> {
 }
 
 impl<W: DerefMut<Target = [u64]>, R: Rule> PageBuddy<W, R, Checked> {
-    /// Returns the contradiction at which the allocator has stopped, for the calls
-    /// that have no error to tell it. O(1).
-    pub fn fault(&self) -> Option<WordFault> {
-        self.state.fault
-    }
-
-    /// Compares all words with each other: finds what [`fault`](Self::fault) will
+    /// Compares all words with each other: finds what [`fault`](FrameAllocator::fault) will
     /// be, before a call meets it. O(words·C).
     ///
     /// # Errors
@@ -256,6 +250,6 @@ impl<W: DerefMut<Target = [u64]>, R: Rule, H: Hardening> FrameAllocator for Page
     }
 
     fn fault(&self) -> Option<WordFault> {
-        self.state.fault
+        self.state.latch.fault()
     }
 }

@@ -13,7 +13,7 @@ use crate::allocator::FrameFreeError;
 use crate::bits::words::{first_clear, ones};
 use crate::buddy::rule::Rule;
 use crate::buddy::state::State;
-use crate::hardening::{Hardening, Table, WordFault};
+use crate::hardening::{Hardening, Latch, Table, WordFault};
 
 impl<R: Rule, H: Hardening> State<R, H> {
     /// Stops the allocator at a contradiction that shows in the word `word` of
@@ -24,11 +24,8 @@ impl<R: Rule, H: Hardening> State<R, H> {
     pub(crate) fn stop(&mut self, s: &mut [u64], table: Table, word: usize) -> WordFault {
         let value = s.get(word).copied().unwrap_or(0);
         let seen = WordFault { table, word, value };
-        let fault = match self.fault {
-            Some(fault) => fault,
-            None => self.find_fault(s).err().unwrap_or(seen),
-        };
-        self.fault = Some(fault);
+        let fault = self.latch.fault().or_else(|| self.find_fault(s).err()).unwrap_or(seen);
+        self.latch.close(fault);
         self.nonempty = 0;
         self.areas.solid = Extent::default();
         self.classes[0].free.clear_head(s);
@@ -50,7 +47,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
         } else {
             fault(Table::Allocated, word)
         };
-        self.fault = self.fault.or(Some(seen));
+        self.latch.close(seen);
         self.stop(s, seen.table, seen.word)
     }
 
@@ -91,7 +88,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
     /// Checks that the frames of `extent`, not empty, may be freed: all are of
     /// the map and none is free.
     pub(crate) fn refusal(&mut self, s: &mut [u64], extent: Extent) -> Result<(), FrameFreeError> {
-        if let Some(fault) = self.fault {
+        if let Some(fault) = self.latch.fault() {
             return Err(FrameFreeError::Corrupt(fault));
         }
         let Some(end) = extent.checked_end() else {
@@ -169,7 +166,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
                 return fault(Table::Summary { order }, word);
             }
             let nonempty = self.nonempty >> i & 1 == 1;
-            if self.fault.is_none() && class.free.is_empty(s) == nonempty {
+            if self.latch.fault().is_none() && class.free.is_empty(s) == nonempty {
                 return fault(Table::Free { order }, class.free.place(class.free.head() * 64));
             }
             if let Err(word) = self.rule.find_fault(s, i, class) {
@@ -178,7 +175,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
         }
         // The words agree, the count does not: one was changed and has been written
         // over since, by a wrong free that it let pass. The table's first stands for it.
-        if self.fault.is_none() && self.zeros(s) != self.free {
+        if self.latch.fault().is_none() && self.zeros(s) != self.free {
             return fault(Table::Allocated, 0);
         }
         Ok(())

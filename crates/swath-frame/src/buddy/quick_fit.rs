@@ -23,7 +23,6 @@
 //! none of its frames is used, so that what a list and the allocator behind it both have goes out
 //! once. A block on a list is sealed. A word that contradicts the others stops the lists.
 
-use core::marker::PhantomData;
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
@@ -31,7 +30,7 @@ use swath_arch::{Extent, Order, Pfn};
 use crate::allocator::BuildError;
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
 use crate::bits::words::{all_set, clear, first_clear, ones_across, set, set_clear};
-use crate::hardening::{Checked, Hardening, Table, Trusting, WordFault};
+use crate::hardening::{Checked, Hardening, Latch, Table, Trusting, WordFault};
 use crate::map::MemoryMap;
 
 /// The longest block that has a list, in frames.
@@ -92,7 +91,7 @@ const CHUNK: usize = 64;
 /// assert_eq!(quick.allocate_block(4096), Some(frames));
 /// ```
 #[derive(Clone, Debug)]
-pub struct QuickFit<'m, W, A, H = Trusting> {
+pub struct QuickFit<'m, W, A, H: Hardening = Trusting> {
     inner: A,
     map: MemoryMap<'m>,
     storage: W,
@@ -107,8 +106,7 @@ pub struct QuickFit<'m, W, A, H = Trusting> {
     /// One past the words in which a block that is freed may begin; 0 once the lists have stopped.
     reach: u64,
     /// The contradiction at which the checked tier stopped.
-    fault: Option<WordFault>,
-    hardening: PhantomData<H>,
+    latch: H::Latch,
 }
 
 fn bit_words(map: &MemoryMap<'_>) -> usize {
@@ -117,7 +115,7 @@ fn bit_words(map: &MemoryMap<'_>) -> usize {
     usize::try_from(words).unwrap_or(usize::MAX)
 }
 
-impl<W, A, H> QuickFit<'_, W, A, H> {
+impl<W, A, H: Hardening> QuickFit<'_, W, A, H> {
     /// Counts the words of storage that the frames of `map` need. O(1).
     pub fn storage_words(map: &MemoryMap<'_>) -> usize {
         bit_words(map).saturating_add(LENGTH_MAX * DEPTH)
@@ -156,8 +154,8 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
             return Err(BuildError::OtherMap);
         }
         let (kept, kept_frames, reach) = ([0; LENGTH_MAX], 0, words as u64 - 1);
-        let (fault, hardening) = (None, PhantomData);
-        Ok(Self { inner, map, storage, base, words, kept, kept_frames, reach, fault, hardening })
+        let latch = H::Latch::default();
+        Ok(Self { inner, map, storage, base, words, kept, kept_frames, reach, latch })
     }
 
     /// The allocator behind the lists: what is on them is not free there.
@@ -232,14 +230,10 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
     #[inline(never)]
     fn stop(&mut self, table: Table, word: usize) -> WordFault {
         let seen = WordFault { table, word, value: self.storage.get(word).copied().unwrap_or(0) };
-        let fault = match self.fault() {
-            Some(fault) => fault,
-            None => self.compare().err().unwrap_or(seen),
-        };
-        self.fault = Some(fault);
+        let fault = self.fault().or_else(|| self.compare().err()).unwrap_or(seen);
         self.kept = [0; LENGTH_MAX];
         self.reach = 0;
-        fault
+        self.latch.close(fault)
     }
 
     /// Stops the lists, since the allocator does not take back what by the bits is used.
@@ -340,7 +334,7 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
 
     #[inline(never)]
     fn allocate_inner(&mut self, frames_max: u64) -> Option<Extent> {
-        if H::CHECKED && self.fault.is_some() {
+        if self.latch.fault().is_some() {
             return None;
         }
         let mut block = self.inner.allocate_block(frames_max);
@@ -351,7 +345,7 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
                 debug_assert!(H::CHECKED || freed == Ok(()), "a block is taken back at once");
             }
             self.flush();
-            if H::CHECKED && self.fault.is_some() {
+            if self.latch.fault().is_some() {
                 return None;
             }
             block = self.inner.allocate_block(frames_max);
@@ -362,7 +356,7 @@ impl<'m, W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> QuickFit<
     /// Frees what is not for a list, or says why it cannot be freed.
     #[inline(never)]
     fn free_inner(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
-        if let Some(fault) = self.fault {
+        if let Some(fault) = self.latch.fault() {
             return Err(FrameFreeError::Corrupt(fault));
         }
         if extent.is_empty() {
@@ -458,7 +452,7 @@ impl<W: DerefMut<Target = [u64]>, A: FrameAllocator> QuickFit<'_, W, A, Checked>
     /// # Errors
     /// The word that is at fault; after a stop, the word that it stopped at.
     pub fn find_fault(&self) -> Result<(), WordFault> {
-        self.fault.map_or_else(|| self.compare(), Err)
+        self.latch.fault().map_or_else(|| self.compare(), Err)
     }
 }
 
@@ -477,7 +471,7 @@ impl<W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> FrameAllocato
 
     /// The allocator's, with the lists' blocks back in it if it has none.
     fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
-        if let Some(fault) = self.fault {
+        if let Some(fault) = self.latch.fault() {
             return Err(FrameAllocateError::Corrupt(fault));
         }
         let mut block = self.inner.allocate_aligned(order);
@@ -554,7 +548,7 @@ impl<W: DerefMut<Target = [u64]>, A: FrameAllocator, H: Hardening> FrameAllocato
 
     /// Its own, or that of the allocator behind.
     fn fault(&self) -> Option<WordFault> {
-        self.fault.or_else(|| self.inner.fault())
+        self.latch.fault().or_else(|| self.inner.fault())
     }
 }
 

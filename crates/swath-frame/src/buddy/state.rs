@@ -4,8 +4,6 @@
 //! Numbers of units are absolute here (a unit of order o is frame >> o), and a
 //! class subtracts its base where it meets its bitmap.
 
-use core::marker::PhantomData;
-
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::BuildError;
@@ -16,12 +14,12 @@ use crate::bits::words::{all_set, clear, first_clear, ones, set, set_clear};
 use crate::buddy::class::Class;
 use crate::buddy::config::{BuddyConfig, CLASSES_MAX};
 use crate::buddy::rule::Rule;
-use crate::hardening::{Hardening, Table, WordFault};
+use crate::hardening::{Hardening, Latch, Table};
 use crate::map::MemoryMap;
 
 /// Everything but the words.
 #[derive(Clone, Debug)]
-pub(crate) struct State<R, H> {
+pub(crate) struct State<R, H: Hardening> {
     pub(crate) classes: [Class; CLASSES_MAX],
     /// The top class.
     pub(crate) last: usize,
@@ -45,8 +43,7 @@ pub(crate) struct State<R, H> {
     /// The word of the bitmap of allocated frames for the first of its whole words.
     pub(crate) solid_word: usize,
     /// The contradiction at which the checked tier stopped.
-    pub(crate) fault: Option<WordFault>,
-    hardening: PhantomData<H>,
+    pub(crate) latch: H::Latch,
 }
 
 /// Free units of class `i` to take from: `len` of them, from the bitmap's
@@ -120,8 +117,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
             rule: R::new(),
             areas: Areas::NONE,
             solid_word: 0,
-            fault: None,
-            hardening: PhantomData,
+            latch: H::Latch::default(),
         };
         let mut at = allocated_words(span);
         for i in 0..config.classes() {
@@ -517,7 +513,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
                 self.give_back(s, start + order.frames(), (unit + 1) << (i as u32 * g));
                 start
             })
-        } else if !listed && order.frames() <= self.free && self.fault.is_none() {
+        } else if !listed && order.frames() <= self.free && self.latch.fault().is_none() {
             let units = 1 << (k - below as u32 * g);
             let found = self.find_aligned(s, below, units);
             let class = &self.classes[below];

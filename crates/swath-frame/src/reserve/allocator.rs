@@ -6,7 +6,7 @@ use core::ops::DerefMut;
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
-use crate::hardening::{Hardening, Table, WordFault};
+use crate::hardening::{Hardening, Latch, Table, WordFault};
 use crate::reserve::reservations::Reservations;
 
 impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocator
@@ -19,7 +19,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
             return None;
         }
         loop {
-            if H::CHECKED && self.fault.is_some() {
+            if self.latch.fault().is_some() {
                 return None;
             }
             if let Some(block) = self.under.allocate_block(frames_max) {
@@ -35,9 +35,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
     /// reservation that has such a run of unpopulated frames: O(r + bits/64)
     /// more for r partially populated reservations.
     fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
-        if H::CHECKED
-            && let Some(fault) = self.fault
-        {
+        if let Some(fault) = self.latch.fault() {
             return Err(FrameAllocateError::Corrupt(fault));
         }
         if let Ok(extent) = self.under.allocate_aligned(order) {
@@ -61,9 +59,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
     ///
     /// An error costs O(free blocks), to tell a free frame from a foreign one.
     fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
-        if H::CHECKED
-            && let Some(fault) = self.fault
-        {
+        if let Some(fault) = self.latch.fault() {
             return Err(FrameFreeError::Corrupt(fault));
         }
         if extent.is_empty() {
@@ -109,9 +105,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
                 }
                 self.give_back(single);
             }
-            if H::CHECKED
-                && let Some(fault) = self.fault
-            {
+            if let Some(fault) = self.latch.fault() {
                 return Err(FrameFreeError::Corrupt(fault));
             }
             at = past;
@@ -150,9 +144,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
         count_frames: u64,
         sink: &mut dyn FnMut(Extent),
     ) -> Result<(), FrameAllocateError> {
-        if H::CHECKED
-            && let Some(fault) = self.fault
-        {
+        if let Some(fault) = self.latch.fault() {
             return Err(FrameAllocateError::Corrupt(fault));
         }
         let free = self.free_frames();
@@ -160,9 +152,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
             return Err(FrameAllocateError::OutOfFrames { wanted: count_frames, free });
         }
         while self.under.free_frames() < count_frames && self.reclaim() {}
-        if H::CHECKED
-            && let Some(fault) = self.fault
-        {
+        if let Some(fault) = self.latch.fault() {
             return Err(FrameAllocateError::Corrupt(fault));
         }
         let Self { under, storage, slots, .. } = self;
@@ -182,7 +172,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
 
     fn allocate_frame(&mut self) -> Option<Pfn> {
         loop {
-            if H::CHECKED && self.fault.is_some() {
+            if self.latch.fault().is_some() {
                 return None;
             }
             if let Some(frame) = self.under.allocate_frame() {
@@ -196,6 +186,6 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
 
     /// Its own, or that of the allocator beneath.
     fn fault(&self) -> Option<WordFault> {
-        self.fault.or_else(|| self.under.fault())
+        self.latch.fault().or_else(|| self.under.fault())
     }
 }

@@ -9,7 +9,7 @@ use core::ops::DerefMut;
 use swath_arch::Extent;
 
 use crate::allocator::FrameAllocator;
-use crate::hardening::{Checked, Hardening, Table as Words, WordFault};
+use crate::hardening::{Checked, Hardening, Latch, Table as Words, WordFault};
 use crate::reserve::reservations::{Place, Reservations};
 use crate::reserve::slots::Slot;
 use crate::reserve::table::{Entry, Key};
@@ -21,9 +21,8 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
     #[inline(never)]
     pub(crate) fn stop(&mut self, table: Words) -> WordFault {
         let seen = WordFault { table, word: 0, value: self.storage.first().copied().unwrap_or(0) };
-        let fault = self.fault.or_else(|| self.compare().err()).unwrap_or(seen);
-        self.fault = Some(fault);
-        fault
+        let fault = self.latch.fault().or_else(|| self.compare().err()).unwrap_or(seen);
+        self.latch.close(fault)
     }
 
     /// Notes that users hold a block which the allocator beneath has allocated. In the checked tier
@@ -240,6 +239,6 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>> Reservations<A, W, Checked>
     /// # Errors
     /// The word that is at fault; after a stop, the word that it stopped at.
     pub fn find_fault(&self) -> Result<(), WordFault> {
-        self.fault.map_or_else(|| self.compare(), Err)
+        self.latch.fault().map_or_else(|| self.compare(), Err)
     }
 }

@@ -68,13 +68,12 @@
 //! call in 32 making a reservation; 290 to free a frame. With a second level
 //! populating costs 515.
 
-use core::marker::PhantomData;
 use core::ops::{DerefMut, Range};
 
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameAllocator;
-use crate::hardening::{Hardening, Table as Words, Trusting, WordFault};
+use crate::hardening::{Hardening, Latch, Table as Words, Trusting, WordFault};
 use crate::map::MemoryMap;
 use crate::reserve::error::{PopulateError, ReservationsError};
 use crate::reserve::levels::ReservationLevels;
@@ -140,7 +139,7 @@ use crate::reserve::table::{Entry, Key, Table};
 /// assert_eq!(pool.free_frames(), 1024 - 257);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Reservations<A, W, H = Trusting> {
+pub struct Reservations<A, W, H: Hardening = Trusting> {
     pub(crate) under: A,
     pub(crate) storage: W,
     pub(crate) slots: Slots<H>,
@@ -151,8 +150,7 @@ pub struct Reservations<A, W, H = Trusting> {
     pub(crate) latest: u64,
     counters: ReservationCounters,
     /// The contradiction at which the checked tier stopped.
-    pub(crate) fault: Option<WordFault>,
-    hardening: PhantomData<H>,
+    pub(crate) latch: H::Latch,
 }
 
 /// The place of a page, as the table has it.
@@ -241,8 +239,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
             reserved: 0,
             latest: 0,
             counters: ReservationCounters::default(),
-            fault: None,
-            hardening: PhantomData,
+            latch: H::Latch::default(),
         })
     }
 
@@ -271,9 +268,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         bounds: Range<u64>,
         now: u64,
     ) -> Result<Populated, PopulateError> {
-        if H::CHECKED
-            && let Some(fault) = self.fault
-        {
+        if let Some(fault) = self.latch.fault() {
             return Err(PopulateError::Corrupt(fault));
         }
         if !bounds.contains(&index) {
@@ -298,7 +293,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
                 match (0..=top).rev().find_map(reserve) {
                     Some(made) => made,
                     None => {
-                        if let Some(fault) = self.fault {
+                        if let Some(fault) = self.latch.fault() {
                             return Err(PopulateError::Corrupt(fault));
                         }
                         let none = |fault: Option<WordFault>| {
@@ -320,12 +315,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
             let frame = Pfn::new(frame);
             return Err(PopulateError::AlreadyPopulated { object, index, frame });
         }
-        let full = self.populate_frame(level, frame, now);
-        if H::CHECKED
-            && let Some(fault) = self.fault
-        {
-            return Err(PopulateError::Corrupt(fault));
-        }
+        let full = self.populate_frame(level, frame, now).map_err(PopulateError::Corrupt)?;
         Ok(Populated { frame: Pfn::new(frame), full, source })
     }
 
@@ -378,7 +368,12 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
     /// Populates a frame of a reservation of `level`; the largest order that
     /// is full around it now.
     #[inline]
-    fn populate_frame(&mut self, level: usize, frame: u64, now: u64) -> Option<Order> {
+    fn populate_frame(
+        &mut self,
+        level: usize,
+        frame: u64,
+        now: u64,
+    ) -> Result<Option<Order>, WordFault> {
         let Self { slots, counters, .. } = self;
         let words = &mut *self.storage;
         slots.hold_one(words, frame);
@@ -397,8 +392,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
             slots.set_populated(words, slot, populated);
             if populated == order.frames() {
                 if H::CHECKED && !slots.all_held(words, frame, order) {
-                    self.stop(Words::Reservations);
-                    return None;
+                    return Err(self.stop(Words::Reservations));
                 }
                 slots.dequeue(words, owner, slot);
                 slots.set_stamp(words, slot, now);
@@ -413,7 +407,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
                 counters.moved += 1;
             }
         }
-        full.or_else(|| self.full_suborder(frame))
+        Ok(full.or_else(|| self.full_suborder(frame)))
     }
 
     /// Depopulates `extent`, which lies in one slot of the lowest level and in
@@ -503,7 +497,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
     /// are held and not counted: they stay with the caller.
     fn break_up(&mut self, level: usize, root: Slot, run_frames: u64) -> u64 {
         let Self { slots, .. } = *self;
-        if H::CHECKED && (self.fault.is_some() || !self.may_go(level, root, run_frames)) {
+        if H::CHECKED && (self.latch.fault().is_some() || !self.may_go(level, root, run_frames)) {
             self.stop(Words::Reservations);
             return 0;
         }
@@ -593,7 +587,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         }
         self.counters.reclaimed += 1;
         self.counters.reclaimed_frames += self.break_up(self.slots.level(oldest), oldest, 0);
-        self.fault.is_none()
+        self.latch.fault().is_none()
     }
 
     /// Allocates 2^`order` aligned frames out of the first reservation in the
@@ -630,7 +624,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         while let Some((level, slot)) = slots.root_of(&self.storage, run.start.raw()) {
             self.counters.reclaimed += 1;
             self.counters.reclaimed_frames += self.break_up(level, slot, run.count);
-            if H::CHECKED && self.fault.is_some() {
+            if self.latch.fault().is_some() {
                 return None;
             }
         }

@@ -14,11 +14,10 @@
 //! by the ledger's bits, nor held, wherever summaries and bits led. A word that contradicts the others
 //! stops the allocator.
 
-use core::marker::PhantomData;
 use core::ops::DerefMut;
 
 use crate::allocator::BuildError;
-use crate::hardening::{Checked, Hardening, Table, Trusting, WordFault};
+use crate::hardening::{Checked, Hardening, Latch, Table, Trusting, WordFault};
 use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
 use crate::segment::ledger::Ledger;
 use crate::segment::place::{AreaShape, Place, held_end};
@@ -91,7 +90,7 @@ pub enum FrameSupply {
 /// assert!(bitmap.allocate(&request).is_err());
 /// ```
 #[derive(Clone, Debug)]
-pub struct GlobalBitmap<'m, W, H = Trusting> {
+pub struct GlobalBitmap<'m, W, H: Hardening = Trusting> {
     storage: W,
     space: AreaSpace<'m>,
     shape: AreaShape,
@@ -101,8 +100,7 @@ pub struct GlobalBitmap<'m, W, H = Trusting> {
     /// Number of segments handed out.
     segments: u64,
     /// The contradiction at which the checked tier stopped.
-    fault: Option<WordFault>,
-    hardening: PhantomData<H>,
+    latch: H::Latch,
 }
 
 impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> GlobalBitmap<'m, W, H> {
@@ -130,8 +128,8 @@ impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> GlobalBitmap<'m, W, H> {
         let runs = RunTree::new(&mut storage, units);
         let ledger = Ledger::new(&mut storage, RunTree::storage_words(units) as usize, units);
         let (shape, segments) = (AreaShape::of(&space), 0);
-        let (fault, hardening) = (None, PhantomData);
-        Ok(Self { storage, space, shape, frames, runs, ledger, segments, fault, hardening })
+        let latch = H::Latch::default();
+        Ok(Self { storage, space, shape, frames, runs, ledger, segments, latch })
     }
 
     /// The source of the frames behind a segment.
@@ -195,7 +193,7 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> GlobalBitmap<'_, W, H> {
     #[inline(never)]
     fn stop(&mut self, table: Table, word: usize) -> WordFault {
         let seen = self.fault_at(table, word);
-        *self.fault.insert(self.compare().err().unwrap_or(seen))
+        self.latch.close(self.compare().err().unwrap_or(seen))
     }
 
     /// Returns why a segment is not freed: it was not handed out, or a word is wrong.
@@ -206,10 +204,7 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> GlobalBitmap<'_, W, H> {
             (
                 SegmentFreeError::NotAllocated { .. } | SegmentFreeError::NotSegment { .. },
                 Err(fault),
-            ) => {
-                self.fault = Some(fault);
-                SegmentFreeError::Corrupt(fault)
-            }
+            ) => SegmentFreeError::Corrupt(self.latch.close(fault)),
             _ => error,
         }
     }
@@ -267,7 +262,7 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> GlobalBitmap<'_, W, H> {
 impl<W: DerefMut<Target = [u64]>> GlobalBitmap<'_, W, Checked> {
     /// Returns the contradiction at which the allocator has stopped. O(1).
     pub fn fault(&self) -> Option<WordFault> {
-        self.fault
+        self.latch.fault()
     }
 
     /// Compares all words with each other: finds what [`fault`](Self::fault) will be, before a call
@@ -276,7 +271,7 @@ impl<W: DerefMut<Target = [u64]>> GlobalBitmap<'_, W, Checked> {
     /// # Errors
     /// The word that is at fault; after a stop, the word that it stopped at.
     pub fn find_fault(&self) -> Result<(), WordFault> {
-        self.fault.map_or_else(|| self.compare(), Err)
+        self.latch.fault().map_or_else(|| self.compare(), Err)
     }
 }
 
@@ -323,9 +318,7 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> SegmentAllocator for GlobalBitma
     }
 
     fn find(&self, request: &SegmentRequest) -> Result<Segment, SegmentError> {
-        if H::CHECKED
-            && let Some(fault) = self.fault
-        {
+        if let Some(fault) = self.latch.fault() {
             return Err(SegmentError::Corrupt(fault));
         }
         let (start, past, _) = self.find_units(request)?;
@@ -334,9 +327,7 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> SegmentAllocator for GlobalBitma
 
     #[inline]
     fn allocate(&mut self, request: &SegmentRequest) -> Result<Segment, SegmentError> {
-        if H::CHECKED
-            && let Some(fault) = self.fault
-        {
+        if let Some(fault) = self.latch.fault() {
             return Err(SegmentError::Corrupt(fault));
         }
         let (start, past, held) = self.find_units(request)?;
@@ -361,9 +352,7 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> SegmentAllocator for GlobalBitma
 
     #[inline]
     fn free(&mut self, segment: Segment) -> Result<(), SegmentFreeError> {
-        if H::CHECKED
-            && let Some(fault) = self.fault
-        {
+        if let Some(fault) = self.latch.fault() {
             return Err(SegmentFreeError::Corrupt(fault));
         }
         let found = self.ledger.find(&self.storage, &self.space, segment);

@@ -75,8 +75,11 @@ impl fmt::Display for Tally {
         let claims = self.counts.iter().sum::<u64>();
         if claims > 0 {
             let (holds, comparable) = (self.count(Verdict::Holds), self.comparable());
-            let noun = if comparable == 1 { "claim holds" } else { "claims hold" };
-            write!(f, "{holds} of {comparable} {noun}")?;
+            match comparable {
+                0 => write!(f, "no claim to be judged")?,
+                1 => write!(f, "{holds} of 1 claim holds")?,
+                _ => write!(f, "{holds} of {comparable} claims hold")?,
+            }
             for verdict in &Verdict::ALL[1..] {
                 match self.count(*verdict) {
                     0 => {}
@@ -119,5 +122,7 @@ mod unit {
             "1 of 1 claim holds, 1 identity; 1 of 1 worked examples hold"
         );
         assert_eq!(Tally::default().to_string(), "no claims");
+        let identity = Tally::of(&[judged(of().identity("2 x 64 x 256"))]);
+        assert_eq!(identity.to_string(), "no claim to be judged, 1 identity");
     }
 }
