@@ -19,9 +19,9 @@ use swath_frame::layout::{Layout, LayoutConfig, LayoutZone, ZoneKind};
 use swath_frame::zone::bank::BankLayout as Geometry;
 use swath_frame::zone::bank::{AdaptiveBuddy, PoolPlacement, PoolPolicy};
 use swath_frame::{
-    BlockRequest, ByteRange, FrameAllocateError, FrameAllocator, FrameFreeError, HotplugError,
-    Isolation, LinuxZone, Machine, MachineConfig, MachineHandle, MemoryMap, MemoryUnit, Mobility,
-    PerCpuLists, ZoneAllocator,
+    BlockRequest, ByteRange, Checked, FrameAllocateError, FrameAllocator, FrameFreeError,
+    Hardening, HotplugError, Isolation, LinuxZone, Machine, MachineConfig, MachineHandle,
+    MemoryMap, MemoryUnit, Mobility, PerCpuLists, Trusting, ZoneAllocator,
 };
 use swath_vm::migrate::daemon::{
     BankCandidate, Daemon, GiveUpCause, MigrationConfig, MigrationStep, MovableBanks, Stuck,
@@ -796,16 +796,17 @@ fn goal(round: u64) -> u64 {
     [FRAMES * 3 / 4, FRAMES / 4, FRAMES / 2][(round / 15 % 3) as usize]
 }
 
-fn green(format: Format) {
+type Buddy<H> = AdaptiveBuddy<Vec<u64>, H>;
+
+fn green<H: Hardening>(format: Format, tier: fn(Buddy<Trusting>) -> Buddy<H>) {
     let (mut sum, mut causes) = ([0; 7], [0; 4]);
     for seed in 1..=4 {
         let zone = |map: &MemoryMap<'_>, zone: &LayoutZone| {
             let banks = Geometry::new(Pfn::new(0), BANK, Order::known(10)).unwrap();
             let policy = if seed == 2 { PoolPolicy::PAPER } else { PoolPolicy::PACKED };
             let rule = PoolPlacement::new(policy);
-            type Words = Vec<u64>;
-            let words = AdaptiveBuddy::<Words>::storage_words(map, zone.span, banks, &rule);
-            AdaptiveBuddy::new(map, zone.span, banks, rule, vec![0; words.unwrap()]).unwrap()
+            let words = Buddy::<Trusting>::checked_words(map, zone.span, banks, &rule).unwrap();
+            tier(AdaptiveBuddy::new(map, zone.span, banks, rule, vec![0; words]).unwrap())
         };
         with_world(format, seed, zone, |world| {
             let mut daemon = Daemon::new(EAGER);
@@ -853,17 +854,17 @@ fn green(format: Format) {
 
 #[test]
 fn armv7_green() {
-    green(Format::ArmV7);
+    green(Format::ArmV7, |zone| zone);
 }
 
 #[test]
 fn armv8_green() {
-    green(Format::ArmV8);
+    green(Format::ArmV8, |zone| zone);
 }
 
 #[test]
 fn x86_64_green() {
-    green(Format::X86_64);
+    green::<Checked>(Format::X86_64, |zone| zone.checked().unwrap());
 }
 
 /// Linux's zone, whose sections go offline on demand, with the reason if not,

@@ -29,8 +29,8 @@ use swath_arch::{Extent, Order, Pfn};
 use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankPool, ListBuddy, PoolPolicy};
 use swath_frame::zone::linux::Observe;
 use swath_frame::{
-    BlockRequest, HotplugError, Isolation, LinuxZone, Machine, MemoryUnit, Mobility, PerCpuLists,
-    ZoneAllocator, ZoneKind,
+    BlockRequest, Hardening, HotplugError, Isolation, LinuxZone, Machine, MemoryUnit, Mobility,
+    PerCpuLists, ZoneAllocator, ZoneKind,
 };
 
 use crate::migrate::daemon::{
@@ -75,11 +75,11 @@ pub trait Emptying: ZoneAllocator {
     }
 }
 
-impl<A: DerefMut<Target = [u64]>, O: Observe> Emptying for LinuxZone<A, O> {}
-impl<A: DerefMut<Target = [u64]>> Emptying for ArrayBuddy<A> {}
-impl<A: DerefMut<Target = [u64]>> Emptying for ListBuddy<A> {}
+impl<A: DerefMut<Target = [u64]>, O: Observe, H: Hardening> Emptying for LinuxZone<A, O, H> {}
+impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for ArrayBuddy<A, H> {}
+impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for ListBuddy<A, H> {}
 
-impl<A: DerefMut<Target = [u64]>> Emptying for AdaptiveBuddy<A> {
+impl<A: DerefMut<Target = [u64]>, H: Hardening> Emptying for AdaptiveBuddy<A, H> {
     const RESTS: bool = true;
 
     fn rests(&self, frame: Pfn) -> bool {
@@ -108,7 +108,11 @@ impl<A: DerefMut<Target = [u64]>> Emptying for AdaptiveBuddy<A> {
 }
 
 /// Returns the pool of the bank around a frame.
-fn pool<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>, frame: Pfn) -> Option<BankPool> {
+fn pool<A, H>(zone: &AdaptiveBuddy<A, H>, frame: Pfn) -> Option<BankPool>
+where
+    A: DerefMut<Target = [u64]>,
+    H: Hardening,
+{
     zone.bank_of(frame).and_then(|bank| zone.bank(bank)).and_then(|bank| bank.pool)
 }
 
@@ -117,7 +121,11 @@ fn pool<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>, frame: Pfn) -> Opt
 const KERNEL_RESERVE_FRAMES: u64 = swath_frame::layout::BANK_FRAMES / 8;
 
 /// Counts the free frames of POOL_KERNEL that may serve what is moved.
-fn shared_frames<A: DerefMut<Target = [u64]>>(zone: &AdaptiveBuddy<A>) -> u64 {
+fn shared_frames<A, H>(zone: &AdaptiveBuddy<A, H>) -> u64
+where
+    A: DerefMut<Target = [u64]>,
+    H: Hardening,
+{
     match zone.policy() == PoolPolicy::PACKED {
         true => zone.pool_free_frames(BankPool::Kernel).saturating_sub(KERNEL_RESERVE_FRAMES),
         false => 0,
