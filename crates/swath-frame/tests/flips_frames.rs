@@ -140,10 +140,10 @@ impl<A: Clone> Subject for Frames<A> {
         for seed in 0..64 {
             let _ = (calls.take)(allocator, &mut Random::new(seed), &mut |_| taken += 1);
         }
-        let mut blocks = model.blocks.iter();
+        let out = runs(&model.out);
         taken > 0
             || (calls.take_frame)(allocator).is_some()
-            || blocks.any(|&block| (calls.free)(allocator, block).is_ok())
+            || out.iter().chain(&model.blocks).any(|&out| (calls.free)(allocator, out).is_ok())
     }
 
     fn find(&self) -> Result<(), WordFault> {
