@@ -11,25 +11,21 @@
 //! `FLIPS=10000 cargo test --release -p swath-frame --test suite flips -- --nocapture`
 
 use std::cell::Cell;
-use std::fmt;
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 use swath_arch::testing::Random;
-use swath_arch::{Extent, Order, Pfn};
-use swath_frame::buddy::Rule;
-use swath_frame::hardening::Table;
-use swath_frame::{
-    BestFit, BuddyConfig, ByteRange, Checked, FrameAllocateError, FrameAllocator, FrameFreeError,
-    HeadOfList, MemoryMap, PageBuddy, WordFault,
-};
+use swath_arch::{Extent, Pfn};
+use swath_frame::{ByteRange, FrameFreeError, MemoryMap, WordFault};
 
 /// Words of which a bit flips when they are next borrowed to be changed.
 #[derive(Clone)]
 pub(crate) struct Words {
     words: Vec<u64>,
-    pub(crate) flip: Rc<Cell<Option<(usize, u32)>>>,
+    flip: Rc<Cell<Option<(usize, u32)>>>,
 }
 
 impl Words {
@@ -55,36 +51,24 @@ impl DerefMut for Words {
     }
 }
 
-/// A free that is refused, or an allocation that is not served.
-pub(crate) enum Refused {
-    /// For a reason that has nothing to do with the words.
-    Fairly,
-    Corrupt(WordFault),
-}
+/// Memory with holes, inside words and of whole words, from no aligned frame to none.
+pub(crate) const AREAS: [(u64, u64); 4] = [(5, 701), (703, 1900), (2048, 4099), (4200, 4288)];
 
-/// A structure to be hurt.
-pub(crate) trait Victim {
-    /// Takes a block by one of the calls, hands what it gets to `sink`.
-    fn take(&mut self, random: &mut Random, sink: &mut dyn FnMut(Extent)) -> Result<(), Refused>;
-    /// Gives back frames.
-    fn give(&mut self, extent: Extent) -> Result<(), Refused>;
-    /// Takes single frames until there are no more.
-    fn drain(&mut self, sink: &mut dyn FnMut(Extent)) -> Result<(), Refused>;
-    /// Walks all words.
-    fn find(&self) -> Result<(), WordFault>;
-    /// The word to flip a bit of, of `len`.
-    fn aim(&self, random: &mut Random, len: usize) -> usize {
-        random.below(len as u64) as usize
-    }
-}
+/// The map of [`AREAS`], for subjects of any lifetime.
+pub(crate) static MAP: LazyLock<MemoryMap<'static>> = LazyLock::new(|| {
+    let ranges =
+        AREAS.map(|(start, end)| ByteRange::of_frames(Extent::new(Pfn::new(start), end - start)));
+    let storage = vec![Extent::default(); AREAS.len()].leak();
+    MemoryMap::new(&ranges, storage).expect("the ranges are apart")
+});
 
 /// What became of a flip.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Outcome {
-    /// A call reported it, and named this word.
-    Reported(usize),
-    /// The walk at the end found it, and named this word.
-    Walked(usize),
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// A call reported this word.
+    Reported(WordFault),
+    /// The walk at the end found this word.
+    Walked(WordFault),
     /// The word was written over, or holds nothing now.
     Gone,
     Twice,
@@ -94,393 +78,168 @@ enum Outcome {
     Silent(&'static str),
 }
 
-#[derive(Default)]
-pub(crate) struct Tally {
+/// A structure to be hurt, with a model of what is out.
+pub(crate) trait Subject: Clone {
+    /// Makes one random call.
+    fn step(&mut self, random: &mut Random) -> Result<(), Outcome>;
+    /// Takes all that there is, and returns true if nothing is lost.
+    fn drain(&mut self) -> Result<bool, Outcome>;
+    /// Returns true if it serves anything, though it has stopped.
+    fn serves(&mut self) -> bool;
+    /// Walks all words.
+    fn find(&self) -> Result<(), WordFault>;
+    /// Chooses the word to flip a bit of, of `len`.
+    fn aim(&self, random: &mut Random, len: usize) -> usize {
+        random.index(len)
+    }
+}
+
+/// The frames there are, and which of them are out.
+#[derive(Clone)]
+pub(crate) struct Model {
+    mine: Vec<bool>,
+    pub(crate) out: Vec<bool>,
+    /// What is out, in the pieces in which it is to be freed.
+    pub(crate) blocks: Vec<Extent>,
+}
+
+impl Model {
+    /// The model of areas, each from its first frame to the one past its last.
+    pub(crate) fn new(areas: &[(u64, u64)]) -> Self {
+        let mut mine = Vec::new();
+        for &(start, end) in areas {
+            mine.resize(start as usize, false);
+            mine.resize(end as usize, true);
+        }
+        Self { out: vec![false; mine.len()], mine, blocks: Vec::new() }
+    }
+
+    pub(crate) fn mark(&mut self, extent: Extent, out: bool) -> Result<(), Outcome> {
+        for frame in extent.iter() {
+            let at = frame.raw() as usize;
+            if self.mine.get(at) != Some(&true) {
+                return Err(Outcome::Outside);
+            }
+            if std::mem::replace(&mut self.out[at], out) && out {
+                return Err(Outcome::Twice);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn took(&mut self, block: Extent) -> Result<(), Outcome> {
+        self.blocks.push(block);
+        self.mark(block, true)
+    }
+
+    /// Notes how a free has ended. If a wrong one was taken, what goes out twice by it counts.
+    pub(crate) fn gave(
+        &mut self,
+        extent: Extent,
+        result: Result<(), FrameFreeError>,
+    ) -> Result<(), Outcome> {
+        match result {
+            Ok(()) => self.mark(extent, false),
+            Err(FrameFreeError::Corrupt(fault)) => Err(Outcome::Reported(fault)),
+            Err(_) if self.is_out(extent) => Err(Outcome::Silent("a free is refused")),
+            Err(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_out(&self, extent: Extent) -> bool {
+        extent.iter().all(|frame| self.out.get(frame.raw() as usize) == Some(&true))
+    }
+
+    pub(crate) fn is_all_out(&self) -> bool {
+        self.out == self.mine
+    }
+}
+
+/// Goes on with a bit to be flipped, and says what became of it.
+fn trial(subject: &mut impl Subject, random: &mut Random) -> Outcome {
+    for _ in 0..20 + random.below(200) {
+        match subject.step(random) {
+            Ok(()) => {}
+            Err(Outcome::Reported(_)) if subject.serves() => {
+                return Outcome::Silent("serves though it stopped");
+            }
+            Err(outcome) => return outcome,
+        }
+    }
+    let found = subject.find().err();
+    match (subject.drain(), found) {
+        (Ok(_) | Err(Outcome::Reported(_)), Some(fault)) => Outcome::Walked(fault),
+        (Err(Outcome::Reported(_)), None) => Outcome::Silent("the walk missed it"),
+        (Err(outcome), _) => outcome,
+        (Ok(false), None) => Outcome::Silent("frames are lost"),
+        (Ok(true), None) => Outcome::Gone,
+    }
+}
+
+#[derive(Default, Debug)]
+struct Tally {
     reported: usize,
     walked: usize,
+    /// Of both, with the word that was flipped.
     exact: usize,
     gone: usize,
     twice: usize,
     outside: usize,
     panicked: usize,
-    silent: usize,
+    /// How often, by where it showed.
+    silent: BTreeMap<&'static str, usize>,
 }
 
-impl fmt::Display for Tally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "reported by a call {}, found by the walk {} (of both named exactly {}), gone {}, \
-             twice {}, outside {}, panicked {}, silent {}",
-            self.reported,
-            self.walked,
-            self.exact,
-            self.gone,
-            self.twice,
-            self.outside,
-            self.panicked,
-            self.silent
-        )
-    }
-}
-
-/// The frames of the map, and which of them are out.
-#[derive(Clone)]
-struct Model {
-    mine: Vec<bool>,
-    out: Vec<bool>,
-    blocks: Vec<Extent>,
-    bad: Option<Outcome>,
-}
-
-impl Model {
-    fn new(map: &MemoryMap<'_>) -> Self {
-        let mut mine = vec![false; map.span().end().raw() as usize];
-        for frame in map.areas().iter().flat_map(|area| area.iter()) {
-            mine[frame.raw() as usize] = true;
-        }
-        Self { out: vec![false; mine.len()], mine, blocks: Vec::new(), bad: None }
-    }
-
-    fn took(&mut self, block: Extent) {
-        for frame in block.start.raw()..block.start.raw().saturating_add(block.count.min(1 << 20)) {
-            match self.mine.get(frame as usize) {
-                Some(true) if !std::mem::replace(&mut self.out[frame as usize], true) => {}
-                Some(true) => self.bad = Some(Outcome::Twice),
-                _ => self.bad = Some(Outcome::Outside),
-            }
-        }
-        self.blocks.push(block);
-    }
-
-    fn gave(&mut self, block: Extent) {
-        block.iter().for_each(|frame| self.out[frame.raw() as usize] = false);
-    }
-
-    fn is_out(&self, extent: Extent) -> bool {
-        extent.checked_end().is_some_and(|end| {
-            end.raw() <= self.out.len() as u64
-                && extent.iter().all(|frame| self.out[frame.raw() as usize])
-        })
-    }
-}
-
-/// Runs `steps` calls; the fault if one is reported.
-fn steps(
-    victim: &mut dyn Victim,
-    model: &mut Model,
-    random: &mut Random,
-    steps: usize,
-) -> Result<Option<WordFault>, Outcome> {
-    for _ in 0..steps {
-        let result = match random.below(8) {
-            // A free that names anything.
-            0 => {
-                let start = Pfn::new(random.below(model.out.len() as u64 + 70));
-                let some = Extent::new(start, 1 + random.below(3));
-                let fair = model.is_out(some);
-                let extent = if fair { some } else { Extent::new(start, 1) };
-                let fair = fair || model.is_out(extent);
-                let result = victim.give(extent);
-                if result.is_ok() && !fair {
-                    // A wrong free was taken: what goes out twice by it counts.
-                    extent.iter().for_each(|frame| {
-                        if let Some(out) = model.out.get_mut(frame.raw() as usize) {
-                            *out = false;
-                        }
-                    });
-                } else if result.is_ok() {
-                    model.gave(extent);
-                    model.blocks = runs(&model.out);
-                }
-                result
-            }
-            1..4 if !model.blocks.is_empty() => {
-                let index = random.below(model.blocks.len() as u64) as usize;
-                let mut block = model.blocks.swap_remove(index);
-                if block.count > 1 && random.below(2) == 0 {
-                    let (first, rest) = block.split_at(1 + random.below(block.count - 1));
-                    model.blocks.push(rest);
-                    block = first;
-                }
-                let result = victim.give(block);
-                match result {
-                    Ok(()) => model.gave(block),
-                    Err(Refused::Fairly) => return Err(Outcome::Silent("a free is refused")),
-                    Err(_) => {}
-                }
-                result
-            }
-            _ => victim.take(random, &mut |block| model.took(block)),
-        };
-        if let Some(bad) = model.bad {
-            return Err(bad);
-        }
-        if let Err(Refused::Corrupt(fault)) = result {
-            return Ok(Some(fault));
-        }
-    }
-    Ok(None)
-}
-
-fn runs(out: &[bool]) -> Vec<Extent> {
-    let frames: Vec<u64> = (0..out.len()).filter(|&at| out[at]).map(|at| at as u64).collect();
-    let runs = frames.chunk_by(|a, b| a + 1 == *b);
-    runs.map(|run| Extent::new(Pfn::new(run[0]), run.len() as u64)).collect()
-}
-
-/// One flip, and what became of it.
-fn trial<V: Victim>(
-    victim: &mut V,
-    model: &mut Model,
-    random: &mut Random,
-    flip: &Rc<Cell<Option<(usize, u32)>>>,
-    len: usize,
-) -> (usize, Outcome) {
-    let word = victim.aim(random, len);
-    flip.set(Some((word, random.below(64) as u32)));
-    let mut run = || -> Result<Outcome, Outcome> {
-        let calls = 20 + random.below(200) as usize;
-        if let Some(fault) = steps(victim, model, random, calls)? {
-            // Stopped is stopped: nothing goes out any more.
-            let mut more = 0;
-            let _ = victim.drain(&mut |_| more += 1);
-            let _ = victim.take(random, &mut |_| more += 1);
-            return if more == 0 {
-                Ok(Outcome::Reported(fault.word))
-            } else {
-                Err(Outcome::Silent("serves though it stopped"))
-            };
-        }
-        let found = victim.find().err();
-        let drained = victim.drain(&mut |block| model.took(block));
-        if let Some(bad) = model.bad {
-            return Err(bad);
-        }
-        if let Some(fault) = found {
-            return Ok(Outcome::Walked(fault.word));
-        }
-        match drained {
-            Err(Refused::Corrupt(_)) => Err(Outcome::Silent("the walk missed it")),
-            _ if model.out != model.mine => Err(Outcome::Silent("frames are lost")),
-            _ => Ok(Outcome::Gone),
-        }
-    };
-    let outcome = match catch_unwind(AssertUnwindSafe(&mut run)) {
-        Ok(Ok(outcome) | Err(outcome)) => outcome,
-        Err(_) => Outcome::Panicked,
-    };
-    (word, outcome)
-}
-
-pub(crate) fn trials() -> usize {
-    std::env::var("FLIPS").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
-}
-
-/// Memory with holes, inside words and of whole words, from no aligned frame to none.
-pub(crate) const AREAS: [(u64, u64); 4] = [(5, 701), (703, 1900), (2048, 4099), (4200, 4288)];
-
-pub(crate) fn map(storage: &mut [Extent]) -> MemoryMap<'_> {
-    let ranges =
-        AREAS.map(|(start, end)| ByteRange::of_frames(Extent::new(Pfn::new(start), end - start)));
-    MemoryMap::new(&ranges, storage).expect("the ranges are apart")
-}
-
-/// Hurts copies of what `build` makes, which says how many words it has.
-pub(crate) fn campaign<V: Victim + Clone>(
-    name: &str,
-    build: impl Fn(&mut dyn FnMut(&Words)) -> V,
-) -> Tally {
-    let mut areas = [Extent::default(); AREAS.len()];
-    let map = map(&mut areas);
+/// Hurts copies of what `build` makes, with its words; judges nothing.
+fn tally<S: Subject>(name: &str, build: impl Fn() -> (S, Words)) -> Tally {
+    let flips = std::env::var("FLIPS").ok().and_then(|text| text.parse().ok()).unwrap_or(150);
     let mut tally = Tally::default();
     let mut built = None;
-    for seed in 0..trials() as u64 {
+    for seed in 0..flips {
         let mut random = Random::new(seed);
         if seed % 25 == 0 {
-            let mut words = None;
-            let mut victim = build(&mut |given: &Words| {
-                words = Some((Rc::clone(&given.flip), given.words.len()));
-            });
-            let mut model = Model::new(&map);
-            let aged = steps(&mut victim, &mut model, &mut random, 400);
-            assert!(matches!(aged, Ok(None)), "{name}: seed {seed}: wrong without a flip");
-            assert_eq!(victim.find(), Ok(()), "{name}: seed {seed}");
-            built = Some((victim, model, words.expect("a victim has words")));
-        }
-        let Some((victim, model, (flip, len))) = &built else { continue };
-        let (mut victim, mut model) = (victim.clone(), model.clone());
-        let (word, outcome) = trial(&mut victim, &mut model, &mut random, flip, *len);
-        let count = match outcome {
-            Outcome::Reported(named) | Outcome::Walked(named) => {
-                tally.exact += usize::from(named == word);
-                if matches!(outcome, Outcome::Walked(_)) {
-                    &mut tally.walked
-                } else {
-                    &mut tally.reported
-                }
+            let (mut subject, words) = build();
+            for _ in 0..400 {
+                let right = subject.step(&mut random).is_ok();
+                assert!(right, "{name}: seed {seed}: wrong without a flip");
             }
-            Outcome::Gone => &mut tally.gone,
-            Outcome::Twice => &mut tally.twice,
-            Outcome::Outside => &mut tally.outside,
-            Outcome::Panicked => &mut tally.panicked,
-            Outcome::Silent(_) => &mut tally.silent,
+            assert_eq!(subject.find(), Ok(()), "{name}: seed {seed}");
+            built = Some((subject, words));
+        }
+        let Some((subject, words)) = &built else { continue };
+        let (mut subject, len) = (subject.clone(), words.len());
+        let word = subject.aim(&mut random, len);
+        words.flip.set(Some((word, random.below(64) as u32)));
+        let run = AssertUnwindSafe(|| trial(&mut subject, &mut random));
+        let outcome = catch_unwind(run).unwrap_or(Outcome::Panicked);
+        let (count, told) = match outcome {
+            Outcome::Reported(fault) => (&mut tally.reported, Some(fault)),
+            Outcome::Walked(fault) => (&mut tally.walked, Some(fault)),
+            Outcome::Gone => (&mut tally.gone, None),
+            Outcome::Twice => (&mut tally.twice, None),
+            Outcome::Outside => (&mut tally.outside, None),
+            Outcome::Panicked => (&mut tally.panicked, None),
+            Outcome::Silent(what) => (tally.silent.entry(what).or_default(), None),
         };
         *count += 1;
-        if !matches!(outcome, Outcome::Reported(_) | Outcome::Walked(_) | Outcome::Gone) {
+        tally.exact += usize::from(told.is_some_and(|fault| fault.word == word));
+        if told.is_none() && !matches!(outcome, Outcome::Gone) {
             println!("{name}: seed {seed}: word {word} of {len}: {outcome:?}");
         }
     }
-    println!("{name}: {} flips: {tally}", trials());
+    println!("{name}: {flips} flips: {tally:?}");
     tally
 }
 
-pub(crate) fn judge(name: &str, tally: &Tally) {
-    let broken = tally.twice + tally.outside + tally.panicked + tally.silent;
-    assert_eq!(broken, 0, "{name}: {tally}");
-    assert!(tally.reported > 0 && tally.exact > 0, "{name}: {tally}");
+/// Demands of the checked tier that no flip breaks what `build` makes, with its words.
+pub(crate) fn campaign<S: Subject>(name: &str, build: impl Fn() -> (S, Words)) {
+    let tally = tally(name, build);
+    let broken = tally.twice + tally.outside + tally.panicked;
+    assert!(broken == 0 && tally.silent.is_empty(), "{name}: {tally:?}");
+    assert!(tally.reported > 0 && tally.exact > 0, "{name}: {tally:?}");
 }
 
-impl<R: Rule> Victim for PageBuddy<Words, R, Checked> {
-    fn take(&mut self, random: &mut Random, sink: &mut dyn FnMut(Extent)) -> Result<(), Refused> {
-        let corrupt = |fault: Option<WordFault>| fault.map_or(Refused::Fairly, Refused::Corrupt);
-        match random.below(4) {
-            0 => match self.allocate_frame() {
-                Some(frame) => sink(Extent::new(frame, 1)),
-                None => return Err(corrupt(self.fault())),
-            },
-            1 => match self.allocate_block(1 + random.below(90)) {
-                Some(block) => sink(block),
-                None => return Err(corrupt(self.fault())),
-            },
-            2 => match self.allocate(1 + random.below(40), sink) {
-                Ok(()) => {}
-                Err(FrameAllocateError::Corrupt(fault)) => return Err(Refused::Corrupt(fault)),
-                Err(_) => return Err(Refused::Fairly),
-            },
-            _ => match self.allocate_aligned(Order::known(random.below(10) as u8)) {
-                Ok(block) => sink(block),
-                Err(FrameAllocateError::Corrupt(fault)) => return Err(Refused::Corrupt(fault)),
-                Err(_) => return Err(Refused::Fairly),
-            },
-        }
-        Ok(())
-    }
-
-    fn give(&mut self, extent: Extent) -> Result<(), Refused> {
-        let single = extent.count == 1;
-        let result = if single { self.free_frame(extent.start) } else { self.free(extent) };
-        match result {
-            Ok(()) => Ok(()),
-            Err(FrameFreeError::Corrupt(fault)) => Err(Refused::Corrupt(fault)),
-            Err(_) => Err(Refused::Fairly),
-        }
-    }
-
-    fn drain(&mut self, sink: &mut dyn FnMut(Extent)) -> Result<(), Refused> {
-        while let Some(frame) = self.allocate_frame() {
-            sink(Extent::new(frame, 1));
-        }
-        self.fault().map_or(Ok(()), |fault| Err(Refused::Corrupt(fault)))
-    }
-
-    fn find(&self) -> Result<(), WordFault> {
-        self.find_fault()
-    }
-}
-
-fn page_buddy<R: Rule>(name: &str, config: BuddyConfig) {
-    let tally = campaign(name, |words| {
-        let mut areas = [Extent::default(); AREAS.len()];
-        let map = map(&mut areas);
-        let storage = Words::new(PageBuddy::<Words, R, Checked>::storage_words(&map, config));
-        words(&storage);
-        PageBuddy::<Words, R, Checked>::new(&map, config, storage)
-            .expect("the storage has the size asked for")
-    });
-    judge(name, &tally);
-}
-
-#[test]
-fn no_flip_breaks_bbs() {
-    page_buddy::<HeadOfList>("bbs, head of list", BuddyConfig::BBS);
-}
-
-#[test]
-fn no_flip_breaks_pbs_of_granularity_4() {
-    page_buddy::<HeadOfList>("pbs 4, head of list", BuddyConfig::PBS_ARMV7);
-}
-
-#[test]
-fn no_flip_breaks_pbs_of_granularity_9() {
-    page_buddy::<HeadOfList>("pbs 9, head of list", BuddyConfig::PBS_ARMV8);
-}
-
-#[test]
-fn no_flip_breaks_the_best_fit_of_granularity_4() {
-    page_buddy::<BestFit>("pbs 4, best fit", BuddyConfig::PBS_ARMV7);
-}
-
-#[test]
-fn no_flip_breaks_the_best_fit_of_granularity_9() {
-    page_buddy::<BestFit>("pbs 9, best fit", BuddyConfig::PBS_ARMV8);
-}
-
-#[test]
-fn no_flip_breaks_the_best_fit_of_one_list() {
-    let config = BuddyConfig::new(9, Order::BASE).expect("one list");
-    page_buddy::<BestFit>("one list, best fit", config);
-}
-
-/// A structure without a checked tier, which can only be walked.
-#[derive(Clone)]
-struct Unchecked<A>(A);
-
-/// The walk's finding, whose word is not known.
-pub(crate) fn walked(result: Result<(), &str>) -> Result<(), WordFault> {
-    let unknown = WordFault { table: Table::Allocated, word: usize::MAX, value: 0 };
-    result.map_err(|_| unknown)
-}
-
-impl<R: Rule> Victim for Unchecked<PageBuddy<Words, R>> {
-    fn take(&mut self, random: &mut Random, sink: &mut dyn FnMut(Extent)) -> Result<(), Refused> {
-        let block = match random.below(3) {
-            0 => self.0.allocate_frame().map(|frame| Extent::new(frame, 1)),
-            1 => self.0.allocate_block(1 + random.below(90)),
-            _ => self.0.allocate_aligned(Order::known(random.below(10) as u8)).ok(),
-        };
-        block.map(sink).ok_or(Refused::Fairly)
-    }
-
-    fn give(&mut self, extent: Extent) -> Result<(), Refused> {
-        self.0.free(extent).map_err(|_| Refused::Fairly)
-    }
-
-    fn drain(&mut self, sink: &mut dyn FnMut(Extent)) -> Result<(), Refused> {
-        while let Some(frame) = self.0.allocate_frame() {
-            sink(Extent::new(frame, 1));
-        }
-        Ok(())
-    }
-
-    fn find(&self) -> Result<(), WordFault> {
-        walked(self.0.check())
-    }
-}
-
-/// The tier that checks nothing: nothing is promised of it, and this says what a flip
-/// does. Not in the suite, since it prints a panic for many a trial:
-/// `FLIPS=10000 cargo test --release -p swath-frame --test suite flips -- --ignored --nocapture`
-#[test]
-#[ignore = "measures what is not promised"]
-fn without_a_checked_tier() {
-    for (name, config) in [("bbs", BuddyConfig::BBS), ("pbs 9", BuddyConfig::PBS_ARMV8)] {
-        campaign(&format!("{name}, unchecked"), |words| {
-            let mut areas = [Extent::default(); AREAS.len()];
-            let map = map(&mut areas);
-            let storage = Words::new(PageBuddy::<Words>::storage_words(&map, config));
-            words(&storage);
-            Unchecked(PageBuddy::<Words>::new(&map, config, storage).expect("room"))
-        });
-    }
+/// Says what a flip does in the tier that checks nothing, of which nothing is promised.
+pub(crate) fn measure<S: Subject>(name: &str, build: impl Fn() -> (S, Words)) {
+    tally(&format!("{name}, unchecked"), build);
 }

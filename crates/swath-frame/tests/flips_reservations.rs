@@ -1,5 +1,4 @@
-//! Single bits flipped in the words of reservations, in the campaign of
-//! [`flips_segments`](crate::flips_segments).
+//! Single bits flipped in the words of reservations, in the campaign of [`flips`](crate::flips).
 //!
 //! Times and the order of queues have no second word: a flip in them makes another reservation the next
 //! to be broken up, and counts as gone.
@@ -9,12 +8,10 @@ use std::collections::BTreeMap;
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::reserve::{PopulateError, ReservationLevels, Reservations};
-use swath_frame::{
-    BuddyConfig, Checked, FrameAllocateError, FrameAllocator, FrameFreeError, PageBuddy, WordFault,
-};
+use swath_frame::{BuddyConfig, Checked, PageBuddy, WordFault};
 
-use crate::flips::{AREAS, Words, map};
-use crate::flips_segments::{Subject, Trouble, campaign};
+use crate::flips::{MAP, Outcome, Subject, Words, campaign};
+use crate::flips_frames::{Calls, Frames};
 
 type Pool = Reservations<PageBuddy<Vec<u64>>, Words, Checked>;
 
@@ -22,108 +19,54 @@ type Pool = Reservations<PageBuddy<Vec<u64>>, Words, Checked>;
 const OBJECTS: u64 = 6;
 const PAGES: u64 = 700;
 
-/// Reservations, the frames that are out, and the frame of each page that has one.
+/// Reservations, and the frame of each page that has one: the other frames that are out are the
+/// model's blocks.
 #[derive(Clone)]
 struct Reserved {
-    pool: Pool,
-    out: Vec<bool>,
-    mine: Vec<bool>,
+    frames: Frames<Pool>,
     pages: BTreeMap<(u64, u64), u64>,
-    singles: Vec<Extent>,
     now: u64,
 }
 
 impl Reserved {
-    fn mark(&mut self, extent: Extent, out: bool) -> Result<(), Trouble> {
-        for frame in extent.iter() {
-            let at = frame.raw() as usize;
-            if self.mine.get(at) != Some(&true) {
-                return Err(Trouble::Broken("outside"));
-            }
-            if std::mem::replace(&mut self.out[at], out) && out {
-                return Err(Trouble::Broken("twice"));
-            }
-        }
-        Ok(())
-    }
-
-    fn took(&mut self, block: Extent) -> Result<(), Trouble> {
-        self.singles.push(block);
-        self.mark(block, true)
-    }
-
-    fn give(&mut self, extent: Extent, rightly: bool) -> Result<(), Trouble> {
-        match self.pool.free(extent) {
-            Ok(()) => self.mark(extent, false),
-            Err(FrameFreeError::Corrupt(fault)) => Err(Trouble::Corrupt(fault)),
-            Err(_) if rightly => Err(Trouble::Broken("a free is refused")),
-            Err(_) => Ok(()),
-        }
-    }
-
-    fn populate(&mut self, object: u64, page: u64) -> Result<(), Trouble> {
-        match self.pool.populate(object, page, 0..PAGES, self.now) {
+    fn populate(&mut self, object: u64, page: u64) -> Result<(), Outcome> {
+        match self.frames.allocator.populate(object, page, 0..PAGES, self.now) {
             Ok(populated) => {
                 self.pages.insert((object, page), populated.frame.raw());
-                self.mark(Extent::new(populated.frame, 1), true)
+                self.frames.model.mark(Extent::new(populated.frame, 1), true)
             }
-            Err(PopulateError::Corrupt(fault)) => Err(Trouble::Corrupt(fault)),
+            Err(PopulateError::Corrupt(fault)) => Err(Outcome::Reported(fault)),
             Err(_) => Ok(()),
-        }
-    }
-
-    fn allocate(&mut self, random: &mut Random) -> Result<(), Trouble> {
-        let refused = |error| match error {
-            FrameAllocateError::Corrupt(fault) => Err(Trouble::Corrupt(fault)),
-            _ => Ok(()),
-        };
-        match random.below(3) {
-            0 => match self.pool.allocate_block(1 + random.below(60)) {
-                Some(block) => self.took(block),
-                None => self.pool.fault().map_or(Ok(()), |fault| Err(Trouble::Corrupt(fault))),
-            },
-            1 => match self.pool.allocate_aligned(Order::known(random.below(8) as u8)) {
-                Ok(block) => self.took(block),
-                Err(error) => refused(error),
-            },
-            _ => {
-                let mut blocks = Vec::new();
-                let count = 1 + random.below(90);
-                let done = self.pool.allocate(count, &mut |block| blocks.push(block));
-                blocks.into_iter().try_for_each(|block| self.took(block))?;
-                done.or_else(refused)
-            }
         }
     }
 }
 
 impl Subject for Reserved {
-    fn step(&mut self, random: &mut Random) -> Result<(), Trouble> {
+    fn step(&mut self, random: &mut Random) -> Result<(), Outcome> {
         self.now += random.below(2);
+        let blocks = &mut self.frames.model.blocks;
         match random.below(16) {
             // A free that names anything not out: in no case is it served.
             0 => {
-                let extent = Extent::new(Pfn::new(random.below(self.out.len() as u64 + 9)), 1);
-                match self.out.get(extent.start.raw() as usize) {
-                    Some(true) => Ok(()),
-                    _ => self.give(extent, false),
-                }
+                let any = random.below(self.frames.model.out.len() as u64 + 9);
+                let any = Extent::new(Pfn::new(any), 1);
+                if self.frames.model.is_out(any) { Ok(()) } else { self.frames.give(any) }
             }
-            1..4 if !self.singles.is_empty() => {
-                let block = self.singles.swap_remove(random.index(self.singles.len()));
-                self.give(block, true)
+            1..4 if !blocks.is_empty() => {
+                let block = blocks.swap_remove(random.index(blocks.len()));
+                self.frames.give(block)
             }
             4..7 if !self.pages.is_empty() => {
                 let nth = random.index(self.pages.len());
                 let (&page, &frame) = self.pages.iter().nth(nth).expect("there are so many");
                 self.pages.remove(&page);
-                self.give(Extent::new(Pfn::new(frame), 1), true)
+                self.frames.give(Extent::new(Pfn::new(frame), 1))
             }
-            7 => self.allocate(random),
+            7 => self.frames.take(random),
             8 if random.below(8) == 0 => {
-                let first = random.below(PAGES);
-                self.pool.release(random.below(OBJECTS), first..first + random.below(300));
-                self.pool.fault().map_or(Ok(()), |fault| Err(Trouble::Corrupt(fault)))
+                let (object, first) = (random.below(OBJECTS), random.below(PAGES));
+                self.frames.allocator.release(object, first..first + random.below(300));
+                self.frames.told()
             }
             // Near together, so that reservations fill; some pages have a frame already.
             _ => {
@@ -132,7 +75,7 @@ impl Subject for Reserved {
                 (0..4).try_for_each(|more| {
                     let page = (page + more).min(PAGES - 1);
                     match self.pages.contains_key(&(object, page))
-                        && self.pool.frame_at(object, page).is_none()
+                        && self.frames.allocator.frame_at(object, page).is_none()
                     {
                         // Populated singly, or broken up: the caller knows.
                         true => Ok(()),
@@ -143,44 +86,28 @@ impl Subject for Reserved {
         }
     }
 
-    fn drain(&mut self) -> Result<(), Trouble> {
-        while let Some(frame) = self.pool.allocate_frame() {
-            self.took(Extent::new(frame, 1))?;
-        }
-        if let Some(fault) = self.pool.fault() {
-            return Err(Trouble::Corrupt(fault));
-        }
-        let lost = self.pool.find_fault().is_ok() && self.out != self.mine;
-        if lost { Err(Trouble::Broken("frames are lost")) } else { Ok(()) }
+    fn drain(&mut self) -> Result<bool, Outcome> {
+        self.frames.drain()
     }
 
     fn serves(&mut self) -> bool {
-        let out = self.out.iter().position(|&out| out).unwrap_or(0) as u64;
-        self.pool.allocate_frame().is_some()
-            || self.pool.free(Extent::new(Pfn::new(out), 1)).is_ok()
-            || self.pool.populate(99, 0, 0..PAGES, 0).is_ok()
+        self.frames.serves() || self.frames.allocator.populate(99, 0, 0..PAGES, 0).is_ok()
     }
 
     fn find(&self) -> Result<(), WordFault> {
-        self.pool.find_fault()
+        self.frames.find()
     }
 }
 
 fn reservations(name: &str, levels: ReservationLevels) {
     campaign(name, || {
-        let mut areas = [Extent::default(); AREAS.len()];
-        let map = map(&mut areas);
         let config = BuddyConfig::PBS_ARMV7;
-        let storage = vec![0; PageBuddy::<Vec<u64>>::storage_words(&map, config)];
-        let buddy = PageBuddy::<_>::new(&map, config, storage).expect("as many as needed");
-        let words = Words::new(Pool::storage_words(&map, levels));
-        let pool = Pool::new(&map, levels, buddy, words.clone()).expect("as many as needed");
-        let mut mine = vec![false; map.span().end().raw() as usize];
-        for frame in map.areas().iter().flat_map(|area| area.iter()) {
-            mine[frame.raw() as usize] = true;
-        }
-        let (out, pages, singles) = (vec![false; mine.len()], BTreeMap::new(), Vec::new());
-        (Reserved { pool, out, mine, pages, singles, now: 0 }, words)
+        let storage = vec![0; PageBuddy::<Vec<u64>>::storage_words(&MAP, config)];
+        let buddy = PageBuddy::<_>::new(&MAP, config, storage).expect("as many as needed");
+        let words = Words::new(Pool::storage_words(&MAP, levels));
+        let pool = Pool::new(&MAP, levels, buddy, words.clone()).expect("as many as needed");
+        let frames = Frames::new(pool, Calls::new(Pool::find_fault));
+        (Reserved { frames, pages: BTreeMap::new(), now: 0 }, words)
     });
 }
 
