@@ -341,8 +341,13 @@ fn all_of_quick_fit<R: Rule + Clone>(count: u64, granularity: u32) {
     assert!(covered.states >= 100 << count, "lists of all lengths in all orders");
 }
 
+/// With 9 frames the single ones alone can lie on their list in more than a million ways.
 #[test]
-fn every_state_of_quick_fit() {
+fn every_state_of_quick_fit_over_the_papers_rule() {
     all_of_quick_fit::<HeadOfList>(8, 1);
+}
+
+#[test]
+fn every_state_of_quick_fit_over_best_fit() {
     all_of_quick_fit::<BestFit>(7, 2);
 }
