@@ -158,6 +158,10 @@ struct Held {
 }
 
 impl Held {
+    /// Words of a slot.
+    #[cfg(feature = "testing")]
+    const WORDS: usize = 4 + BUFFER_FRAMES;
+
     #[inline]
     fn count(&self) -> u64 {
         u64::from(self.mask.count_ones()) + self.len as u64
@@ -554,6 +558,33 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
             return Err(FrontFault::Count { owned, used, free });
         }
         Ok(())
+    }
+
+    /// Counts the words of the bits and the slots.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn own_words(&self) -> usize {
+        2 * self.used.0.len() + self.slots.len() * Held::WORDS
+    }
+
+    /// Flips a bit of the word `word`: those of the bits come first, then those of each slot.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn flip(&self, word: usize, bit: u32) {
+        let bits = self.used.0.iter().chain(self.owned.0);
+        if let Some(word) = bits.clone().nth(word) {
+            word.fetch_xor(1 << (bit % usize::BITS), Relaxed);
+            return;
+        }
+        let word = word - bits.count();
+        let mut held = self.slots[word / Held::WORDS].held.lock();
+        match word % Held::WORDS {
+            0 => held.base ^= 1 << bit,
+            1 => held.mask ^= 1 << bit,
+            2 => held.head ^= 1 << (bit % usize::BITS),
+            3 => held.len ^= 1 << (bit % usize::BITS),
+            at => held.frames[at - 4] ^= 1 << bit,
+        }
     }
 
     /// Asks the shared allocator, and while it fails empties one slot after

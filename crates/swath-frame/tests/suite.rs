@@ -5,6 +5,7 @@ mod bank_model;
 mod bitmap;
 mod every_state;
 mod flips;
+mod flips_front;
 mod flips_quick_fit;
 mod flips_reservations;
 mod flips_segments;
