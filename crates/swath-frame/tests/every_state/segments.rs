@@ -48,7 +48,7 @@ impl Model {
         let fits = |segment: &Segment| {
             let last = segment.start + segment.count - 1;
             let border = Pfn::new(AREAS[0].1);
-            segment.start % request.align.frames() == 0
+            segment.start.is_multiple_of(request.align.frames())
                 && segment.start >= request.lower
                 && last < request.upper.min(UNITS)
                 && request.boundary.is_none_or(|at| segment.start >> at.k() == last >> at.k())
