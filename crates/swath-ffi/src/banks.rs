@@ -215,9 +215,6 @@ pub unsafe extern "C" fn swath_banks_free(
         let order = order(k)?;
         // SAFETY: as the caller says.
         let banks = unsafe { swath_banks::get(banks) }?;
-        if !Pfn::new(frame).is_aligned(order.k()) {
-            return fail(SWATH_MISALIGNED, frame);
-        }
         Ok(banks.free(Pfn::new(frame), order)?)
     };
     swath_result::of(give())

@@ -182,6 +182,7 @@ impl From<FrameFreeError> for swath_result {
         match error {
             FrameFreeError::Empty => Self::new(SWATH_EMPTY, 0),
             FrameFreeError::Overflow { extent } => Self::new(SWATH_OVERFLOW, extent.start.raw()),
+            FrameFreeError::Misaligned { frame, .. } => Self::new(SWATH_MISALIGNED, frame.raw()),
             FrameFreeError::Foreign { frame } => Self::new(SWATH_FOREIGN, frame.raw()),
             FrameFreeError::NotAllocated { frame } => Self::new(SWATH_NOT_ALLOCATED, frame.raw()),
             FrameFreeError::Corrupt(fault) => Self::new(SWATH_CORRUPT, fault.word as u64),

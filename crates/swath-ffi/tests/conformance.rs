@@ -317,6 +317,10 @@ fn banks_do_what_they_do_in_rust() {
                         // SAFETY: an object of the library.
                         let again = unsafe { swath_banks_free(c, frame, order.k()) };
                         assert_eq!(again.status, SWATH_NOT_ALLOCATED, "{step}");
+                        let at = frame | 1;
+                        // SAFETY: an object of the library.
+                        let odd = unsafe { swath_banks_free(c, at, 1) };
+                        assert_eq!(odd, swath_result { status: SWATH_MISALIGNED, at }, "{step}");
                     }
                     _ => {
                         let (bank, on) = (random.below(9) as usize, random.below(2) as u32);

@@ -44,6 +44,15 @@ pub enum FrameFreeError {
         /// The extent.
         extent: Extent,
     },
+    /// The first frame of a block is not a multiple of the block's size. Only what is freed as a
+    /// block of an order, as in a zone, has to be aligned.
+    #[error("frame {frame} is not aligned to order {order}")]
+    Misaligned {
+        /// The first frame.
+        frame: Pfn,
+        /// The block's order.
+        order: Order,
+    },
     /// A frame of the extent does not belong to the allocator.
     #[error("frame {frame} is not the allocator's")]
     Foreign {

@@ -20,6 +20,10 @@
 //! one frame exactly one succeeds, on whichever CPUs they run and wherever the
 //! frame lies by then.
 //!
+//! **A frame goes out once.** The same step that notes a frame as used says if it was used before, or
+//! is not the front's. Then it goes to nobody: a bit or a slot has been changed from outside, which
+//! [`Front::fault`] tells from then on. What the slot held, or the block, goes to nobody either.
+//!
 //! **Locks.** Each slot has its own lock and the allocator has one; the caller
 //! brings their type (a kernel uses one that masks interrupts). A slot's lock
 //! is taken before the allocator's, and never two slots' at once. A CPU number
@@ -34,6 +38,7 @@ use lock_api::{Mutex, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use crate::hardening::{Table, WordFault};
 
 // The model checker has to see every atomic access.
 #[cfg(not(loom))]
@@ -158,6 +163,10 @@ struct Held {
 }
 
 impl Held {
+    /// Words of a slot.
+    #[cfg(feature = "testing")]
+    const WORDS: usize = 4 + BUFFER_FRAMES;
+
     #[inline]
     fn count(&self) -> u64 {
         u64::from(self.mask.count_ones()) + self.len as u64
@@ -168,7 +177,7 @@ impl Held {
         if self.mask != 0 {
             let lowest = u64::from(self.mask.trailing_zeros());
             self.mask &= self.mask - 1;
-            return Some(self.base + lowest);
+            return Some(self.base.wrapping_add(lowest));
         }
         let left = self.len.checked_sub(1)?;
         let frame = self.frames.get(self.head).copied();
@@ -185,7 +194,7 @@ impl Held {
             self.mask |= 1 << bit;
             return true;
         }
-        if self.len == BUFFER_FRAMES {
+        if self.len >= BUFFER_FRAMES {
             return false;
         }
         if let Some(entry) = self.frames.get_mut((self.head + self.len) % BUFFER_FRAMES) {
@@ -216,31 +225,39 @@ impl Held {
     /// The buffer's frames ascending: O(n log n) for n frames, O(n) if they are
     /// so already.
     fn sort(&mut self) -> &[u64] {
-        self.frames.rotate_left(self.head);
+        self.frames.rotate_left(self.head % BUFFER_FRAMES);
         self.head = 0;
         let frames = self.frames.get_mut(..self.len).unwrap_or_default();
         frames.sort_unstable();
         frames
     }
 
-    /// Returns the upper half of a full buffer.
+    /// Returns the upper half of a full buffer; false if the slot held what it cannot hold.
     #[cold]
     #[inline(never)]
-    fn flush_half(&mut self, shared: &mut impl FrameAllocator) {
+    fn flush_half(&mut self, shared: &mut impl FrameAllocator) -> bool {
+        if self.len > BUFFER_FRAMES {
+            self.len = 0;
+            return false;
+        }
         let kept = self.len / 2;
+        let mut right = true;
         for run in runs(self.sort().get(kept..).unwrap_or_default()) {
-            give_back(shared, run);
+            right &= shared.free(run).is_ok();
         }
         self.len = kept;
+        right
     }
 
-    /// Returns everything.
-    fn flush(&mut self, shared: &mut impl FrameAllocator) {
+    /// Returns everything; false if the slot held what it cannot hold.
+    fn flush(&mut self, shared: &mut impl FrameAllocator) -> bool {
+        let mut right = self.len <= BUFFER_FRAMES;
         for run in self.extents() {
-            give_back(shared, run);
+            right &= shared.free(run).is_ok();
         }
         self.mask = 0;
         self.len = 0;
+        right
     }
 
     /// Everything in the slot: the claimed word's runs, then the buffer's, each
@@ -255,7 +272,7 @@ impl Held {
             let count = (mask >> start).trailing_ones();
             // Adding the run's lowest bit carries through the run.
             mask &= mask.wrapping_add(1 << start);
-            Some(Extent::new(Pfn::new(base + u64::from(start)), u64::from(count)))
+            Some(Extent::new(Pfn::new(base.wrapping_add(start.into())), u64::from(count)))
         });
         word.chain(runs(self.sort()))
     }
@@ -265,90 +282,114 @@ impl Held {
 fn runs(mut ascending: &[u64]) -> impl Iterator<Item = Extent> + '_ {
     core::iter::from_fn(move || {
         let &lowest = ascending.first()?;
-        let run = ascending.iter().zip(0..).take_while(|&(&frame, i)| frame - i == lowest);
+        let run = ascending.iter().zip(0..).take_while(|&(&frame, i)| frame == lowest + i);
         let len = run.count();
         ascending = ascending.get(len..).unwrap_or_default();
         Some(Extent::new(Pfn::new(lowest), len as u64))
     })
 }
 
-/// Returns frames that the shared allocator handed out, which it cannot refuse.
-fn give_back(shared: &mut impl FrameAllocator, extent: Extent) {
-    let freed = shared.free(extent);
-    debug_assert_eq!(freed, Ok(()), "{extent}");
-}
-
-/// One bit for each frame of the span.
+/// Two words for each `BITS` frames of the span: a bit for each frame that a user holds, and one
+/// for each that is the front's. What is not the front's is held, too, so that a single bit says
+/// whether a frame may go out.
 #[derive(Clone, Copy)]
-struct Bits<'m>(&'m [AtomicUsize]);
+struct Bits<'m>(&'m [[AtomicUsize; 2]]);
 
 impl Bits<'_> {
-    /// The word of a frame's bit and the bit in it.
+    /// The words of a frame's bits and the bit in them.
     #[inline]
-    fn at(&self, index: u64) -> Option<(&AtomicUsize, usize)> {
-        let word = self.0.get(usize::try_from(index / BITS).ok()?)?;
-        Some((word, 1 << (index % BITS)))
+    fn at(&self, index: u64) -> Option<(&[AtomicUsize; 2], usize)> {
+        let words = self.0.get(usize::try_from(index / BITS).ok()?)?;
+        Some((words, 1 << (index % BITS)))
     }
 
-    fn get(&self, index: u64) -> bool {
-        self.at(index).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
+    fn is_owned(&self, index: u64) -> bool {
+        self.at(index).is_some_and(|([_, owned], bit)| owned.load(Relaxed) & bit != 0)
     }
 
-    #[inline]
-    fn set(&self, index: u64) {
-        if let Some((word, bit)) = self.at(index) {
-            word.fetch_or(bit, Relaxed);
-        }
+    /// Returns true if the frame is the front's and no user holds it.
+    fn is_free(&self, index: u64) -> bool {
+        self.is_owned(index)
+            && self.at(index).is_some_and(|([used, _], bit)| used.load(Relaxed) & bit == 0)
     }
 
-    /// Clears a bit; whether it was set.
+    /// Notes that a user holds a frame; returns false if one did, or it is not the front's.
     #[inline]
-    fn clear(&self, index: u64) -> bool {
-        self.at(index).is_some_and(|(word, bit)| word.fetch_and(!bit, Relaxed) & bit != 0)
+    fn take(&self, index: u64) -> bool {
+        self.at(index).is_some_and(|([used, _], bit)| used.fetch_or(bit, Relaxed) & bit == 0)
+    }
+
+    /// Notes that no user holds a frame any more; returns false if none did, or if it is not the
+    /// front's: then [`take`](Self::take) has to note again that it is held.
+    #[inline]
+    fn give(&self, index: u64) -> bool {
+        let Some(([used, owned], bit)) = self.at(index) else { return false };
+        // With nothing before it, the first step is one instruction on x86-64.
+        let held = used.fetch_and(!bit, Relaxed) & bit != 0;
+        held && owned.load(Relaxed) & bit != 0
     }
 
     /// The words of the bits `start..end` and the bits in each, as far as the
     /// span reaches.
-    fn words(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &AtomicUsize, usize)> {
+    fn words(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &[AtomicUsize; 2], usize)> {
         let first = usize::try_from(start / BITS).unwrap_or(usize::MAX);
         let words = self.0.get(first..).unwrap_or_default().iter();
-        words.zip((start / BITS..end.div_ceil(BITS)).map(|i| i * BITS)).map(move |(word, base)| {
+        words.zip((start / BITS..end.div_ceil(BITS)).map(|i| i * BITS)).map(move |(words, base)| {
             let mut bits = usize::MAX << start.saturating_sub(base);
             if end - base < BITS {
                 bits &= (1 << (end - base)) - 1;
             }
-            (base, word, bits)
+            (base, words, bits)
         })
     }
 
-    fn set_range(&self, start: u64, end: u64) {
-        for (_, word, bits) in self.words(start, end) {
-            word.fetch_or(bits, Relaxed);
+    /// Makes the frames `start..end` the front's, held by no user.
+    fn own_range(&self, start: u64, end: u64) {
+        for (_, [used, owned], bits) in self.words(start, end) {
+            used.fetch_and(!bits, Relaxed);
+            owned.fetch_or(bits, Relaxed);
         }
     }
 
-    /// Clears the bits `start..end` if all are set; otherwise leaves them all
-    /// as they were and says which is the first that is clear.
-    fn clear_range(&self, start: u64, end: u64) -> Result<(), u64> {
+    /// As [`take`](Self::take) for the frames `start..end`; notes all of them.
+    fn take_range(&self, start: u64, end: u64) -> bool {
+        let (mut free, mut covered) = (true, start);
+        for (base, [used, _], bits) in self.words(start, end) {
+            free &= used.fetch_or(bits, Relaxed) & bits == 0;
+            covered = end.min(base + BITS);
+        }
+        free && covered == end
+    }
+
+    /// As [`give`](Self::give) for the frames `start..end` if users hold them all; otherwise
+    /// leaves them all as they were and says which is the first that none holds.
+    fn give_range(&self, start: u64, end: u64) -> Result<(), u64> {
         let mut covered = start;
-        for (base, word, bits) in self.words(start, end) {
-            let missing = bits & !word.fetch_and(!bits, Relaxed);
+        for (base, [used, owned], bits) in self.words(start, end) {
+            let own = bits & owned.load(Relaxed);
+            let held = own & used.fetch_and(!own, Relaxed);
+            let missing = bits & !held;
             if missing != 0 {
-                word.fetch_or(bits & !missing, Relaxed);
-                self.set_range(start, base.max(start));
+                used.fetch_or(held, Relaxed);
+                self.take_range(start, base.max(start));
                 return Err(base + u64::from(missing.trailing_zeros()));
             }
             covered = end.min(base + BITS);
         }
         if covered < end {
-            self.set_range(start, covered);
+            self.take_range(start, covered);
             return Err(covered);
         }
         Ok(())
     }
 
-    fn count(&self) -> u64 {
-        self.0.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum()
+    /// Counts the front's frames, and those of them that users hold.
+    fn count(&self) -> (u64, u64) {
+        let ones = |word: usize| u64::from(word.count_ones());
+        self.0.iter().fold((0, 0), |(all, held), [used, owned]| {
+            let own = owned.load(Relaxed);
+            (all + ones(own), held + ones(own & used.load(Relaxed)))
+        })
     }
 }
 
@@ -358,11 +399,11 @@ impl Bits<'_> {
 /// view, which is a [`FrameAllocator`] itself; [`Front::free`] and the other
 /// calls for many frames need no CPU.
 ///
-/// Invariants: each frame of `owned` is in exactly one place: with a user (its
-/// bit in `used` is set), in one slot, or free in the shared allocator. No
+/// Invariants: each frame of the front is in exactly one place: with a user (its
+/// bit is set), in one slot, or free in the shared allocator. No
 /// other frame is in any. While a call is under way its frames may be in none.
-/// Only who holds the allocator's lock may clear more than one word of `used`
-/// in a row, so whoever holds it sees no half-done free.
+/// Only who holds the allocator's lock may clear more than one word of the users'
+/// bits in a row, so whoever holds it sees no half-done free.
 ///
 /// Frames that the allocator had handed out before the front was made are
 /// foreign to the front: they go back before it is made, or after
@@ -372,11 +413,11 @@ pub struct Front<'m, R, A> {
     slots: &'m [Slot<R>],
     /// The frame of bit 0.
     first: u64,
-    /// The frames that users hold.
-    used: Bits<'m>,
-    /// The frames that are the front's: those free when it was made. Does not
-    /// change.
-    owned: Bits<'m>,
+    /// The frames that are the front's, which are those that were free when it was made, and of
+    /// them those that users hold.
+    bits: Bits<'m>,
+    /// The first contradiction that a call met. Its lock is taken last.
+    fault: Mutex<R, Option<WordFault>>,
 }
 
 /// The first frame, a multiple of `BITS`, and the words that reach from it
@@ -418,12 +459,15 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         let bits = bits.get_mut(..2 * words).ok_or(short)?;
         bits.fill_with(|| AtomicUsize::new(0));
         slots.fill_with(Slot::new);
-        let (used, owned) = bits.split_at(words);
-        let (used, owned) = (Bits(used), Bits(owned));
+        let bits = Bits(bits.as_chunks().0);
+        for [used, _] in bits.0 {
+            used.store(usize::MAX, Relaxed);
+        }
         allocator.for_each_free(&mut |extent| {
-            owned.set_range(extent.start.raw() - first, extent.end().raw() - first);
+            bits.own_range(extent.start.raw() - first, extent.end().raw() - first);
         });
-        Ok(Self { shared: Mutex::new(allocator), slots, first, used, owned })
+        let (shared, fault) = (Mutex::new(allocator), Mutex::new(None));
+        Ok(Self { shared, slots, first, bits, fault })
     }
 
     /// The front as CPU `cpu` uses it.
@@ -446,18 +490,21 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// the cost of emptying every slot before.
     ///
     /// # Errors
-    /// [`FrameAllocateError::Empty`] or [`FrameAllocateError::OutOfFrames`].
+    /// [`FrameAllocateError::Empty`], [`FrameAllocateError::OutOfFrames`] or
+    /// [`FrameAllocateError::Corrupt`].
     pub fn allocate(
         &self,
         count_frames: u64,
         sink: &mut dyn FnMut(Extent),
     ) -> Result<(), FrameAllocateError> {
+        let mut marked = Ok(());
         self.insist(|shared| {
-            shared.allocate(count_frames, &mut |block| {
-                self.mark(block);
-                sink(block);
+            shared.allocate(count_frames, &mut |block| match self.mark(block) {
+                Ok(_) => sink(block),
+                Err(error) => marked = Err(error),
             })
-        })
+        })?;
+        marked
     }
 
     /// Allocates 2^order frames whose first is a multiple of 2^order. Costs what
@@ -466,14 +513,14 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// # Errors
     /// As [`FrameAllocator::allocate_aligned`].
     pub fn allocate_aligned(&self, order: Order) -> Result<Extent, FrameAllocateError> {
-        self.insist(|shared| shared.allocate_aligned(order).inspect(|&block| self.mark(block)))
+        self.insist(|shared| shared.allocate_aligned(order).and_then(|block| self.mark(block)))
     }
 
     /// Allocates one block as [`FrameAllocator::allocate_block`] does.
     fn allocate_block(&self, frames_max: u64) -> Option<Extent> {
         let none = FrameAllocateError::OutOfFrames { wanted: 1, free: 0 };
         let block = self.insist(|shared| {
-            shared.allocate_block(frames_max).inspect(|&block| self.mark(block)).ok_or(none)
+            shared.allocate_block(frames_max).ok_or(none).and_then(|block| self.mark(block))
         });
         block.ok()
     }
@@ -495,8 +542,40 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         }
         let mut shared = self.shared.lock();
         let (start, end) = (start - self.first, end - self.first);
-        self.used.clear_range(start, end).map_err(|index| self.refusal(index))?;
-        shared.free(extent).inspect_err(|_| self.used.set_range(start, end))
+        self.bits.give_range(start, end).map_err(|index| self.refusal(index))?;
+        // What users hold, the allocator has handed out.
+        shared.free(extent).map_err(|_| {
+            self.bits.take_range(start, end);
+            FrameFreeError::Corrupt(self.note(self.bit_fault(start)))
+        })
+    }
+
+    /// Returns the first contradiction between bits, slots and allocator that a call met, which
+    /// only a change of the front's words from outside can bring about. The front goes on: a frame
+    /// that a word contradicts goes to nobody.
+    pub fn fault(&self) -> Option<WordFault> {
+        *self.fault.lock()
+    }
+
+    /// Keeps the first contradiction.
+    #[cold]
+    #[inline(never)]
+    fn note(&self, fault: WordFault) -> WordFault {
+        *self.fault.lock().get_or_insert(fault)
+    }
+
+    /// The word of a frame's bit as one that is wrong.
+    fn bit_fault(&self, index: u64) -> WordFault {
+        let word = usize::try_from(2 * (index / BITS)).unwrap_or(usize::MAX);
+        let value = self.bits.at(index).map_or(0, |([used, _], _)| used.load(Relaxed) as u64);
+        WordFault { table: Table::Allocated, word, value }
+    }
+
+    /// Returns what a slot holds to the allocator.
+    fn flush(&self, slot: usize, held: &mut Held, shared: &mut A) {
+        if !held.flush(shared) {
+            self.note(WordFault { table: Table::Slots, word: slot, value: held.base });
+        }
     }
 
     /// Counts the frames that are free, in the allocator and in the slots.
@@ -514,9 +593,9 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     /// Returns to the allocator what the slots hold, so that it can
     /// coalesce. O(CPUs + frames in slots · the allocator's cost).
     pub fn drain(&self) {
-        for slot in self.slots {
+        for (at, slot) in self.slots.iter().enumerate() {
             let mut held = slot.held.lock();
-            held.flush(&mut *self.shared.lock());
+            self.flush(at, &mut held, &mut self.shared.lock());
         }
     }
 
@@ -536,10 +615,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         let mut free = 0;
         let mut count = |extent: Extent| {
             free += extent.count;
-            let wrong = |frame: &Pfn| {
-                let index = frame.raw().wrapping_sub(self.first);
-                self.used.get(index) || !self.owned.get(index)
-            };
+            let wrong = |frame: &Pfn| !self.bits.is_free(frame.raw().wrapping_sub(self.first));
             fault = fault.or_else(|| extent.iter().find(wrong));
         };
         for slot in self.slots {
@@ -549,11 +625,38 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         if let Some(frame) = fault {
             return Err(FrontFault::NotFree { frame });
         }
-        let (owned, used) = (self.owned.count(), self.used.count());
+        let (owned, used) = self.bits.count();
         if used + free != owned {
             return Err(FrontFault::Count { owned, used, free });
         }
         Ok(())
+    }
+
+    /// Counts the words of the bits and the slots.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn own_words(&self) -> usize {
+        2 * self.bits.0.len() + self.slots.len() * Held::WORDS
+    }
+
+    /// Flips a bit of the word `word`: those of the bits come first, then those of each slot.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn flip(&self, word: usize, bit: u32) {
+        let bits = self.bits.0.iter().flatten();
+        if let Some(word) = bits.clone().nth(word) {
+            word.fetch_xor(1 << (bit % usize::BITS), Relaxed);
+            return;
+        }
+        let word = word - bits.count();
+        let mut held = self.slots[word / Held::WORDS].held.lock();
+        match word % Held::WORDS {
+            0 => held.base ^= 1 << bit,
+            1 => held.mask ^= 1 << bit,
+            2 => held.head ^= 1 << (bit % usize::BITS),
+            3 => held.len ^= 1 << (bit % usize::BITS),
+            at => held.frames[at - 4] ^= 1 << bit,
+        }
     }
 
     /// Asks the shared allocator, and while it fails empties one slot after
@@ -563,7 +666,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         mut ask: impl FnMut(&mut A) -> Result<T, FrameAllocateError>,
     ) -> Result<T, FrameAllocateError> {
         let mut answer = ask(&mut self.shared.lock());
-        for slot in self.slots {
+        for (at, slot) in self.slots.iter().enumerate() {
             if !matches!(
                 answer,
                 Err(FrameAllocateError::OutOfFrames { .. } | FrameAllocateError::NoBlock { .. })
@@ -572,17 +675,50 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
             }
             let mut held = slot.held.lock();
             let mut shared = self.shared.lock();
-            held.flush(&mut *shared);
+            self.flush(at, &mut held, &mut shared);
             drop(held);
             answer = ask(&mut shared);
         }
         answer
     }
 
-    /// Notes that a user holds these frames.
-    fn mark(&self, block: Extent) {
+    /// Notes that a user holds these frames, if none holds one of them.
+    fn mark(&self, block: Extent) -> Result<Extent, FrameAllocateError> {
         let start = block.start.raw().wrapping_sub(self.first);
-        self.used.set_range(start, start.saturating_add(block.count));
+        if self.bits.take_range(start, start.saturating_add(block.count)) {
+            return Ok(block);
+        }
+        Err(FrameAllocateError::Corrupt(self.note(self.bit_fault(start))))
+    }
+
+    /// Returns half of a full buffer to the allocator, and takes in a frame.
+    #[cold]
+    #[inline(never)]
+    fn spill(&self, slot: &Slot<R>, held: &mut Held, frame: u64) {
+        if !held.flush_half(&mut *self.shared.lock()) {
+            self.note_slot(slot, frame);
+        }
+        let room = held.push(frame);
+        debug_assert!(room, "half of the buffer is free");
+    }
+
+    /// Forgets what a slot holds, after it held a frame that a user holds or that is not the
+    /// front's: none of its words can be believed.
+    #[cold]
+    #[inline(never)]
+    fn discard(&self, slot: &Slot<R>, frame: u64) -> Option<Pfn> {
+        let mut held = slot.held.lock();
+        (held.mask, held.len) = (0, 0);
+        drop(held);
+        self.note_slot(slot, frame);
+        None
+    }
+
+    /// Keeps a slot as what is wrong.
+    fn note_slot(&self, slot: &Slot<R>, value: u64) {
+        let word = self.slots.iter().position(|other| core::ptr::eq(other, slot));
+        let word = word.unwrap_or_default();
+        self.note(WordFault { table: Table::Slots, word, value });
     }
 
     /// Clears a frame's bit where the quick try found it clear. It may have
@@ -592,13 +728,18 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
     #[inline(never)]
     fn clear_or_refuse(&self, index: u64) -> Result<(), FrameFreeError> {
         let _none_under_way = self.shared.lock();
-        if self.used.clear(index) { Ok(()) } else { Err(self.refusal(index)) }
+        if !self.bits.is_owned(index) {
+            self.bits.take(index);
+        } else if self.bits.give(index) {
+            return Ok(());
+        }
+        Err(self.refusal(index))
     }
 
     /// Returns the reason why the frame of a clear bit cannot be freed.
     fn refusal(&self, index: u64) -> FrameFreeError {
         let frame = Pfn::new(self.first.wrapping_add(index));
-        if self.owned.get(index) {
+        if self.bits.is_owned(index) {
             FrameFreeError::NotAllocated { frame }
         } else {
             FrameFreeError::Foreign { frame }
@@ -634,7 +775,8 @@ impl<R, A> fmt::Debug for OnCpu<'_, '_, R, A> {
 
 impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     /// Allocates a single frame: O(1) from this CPU's slot, and each 32nd time or
-    /// less the cost of claiming. `None` if no frame is free on any CPU.
+    /// less the cost of claiming. `None` if no frame is free on any CPU, or if the slot's next
+    /// is not free, which [`Front::fault`] tells.
     #[inline]
     pub fn allocate_frame(&self) -> Option<Pfn> {
         let popped = self.slot.held.lock().pop();
@@ -642,7 +784,9 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
             Some(frame) => frame,
             None => return self.allocate_claimed(),
         };
-        self.front.used.set(frame.wrapping_sub(self.front.first));
+        if !self.front.bits.take(frame.wrapping_sub(self.front.first)) {
+            return self.front.discard(self.slot, frame);
+        }
         Some(Pfn::new(frame))
     }
 
@@ -659,7 +803,9 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
         let Some(frame) = popped else {
             return self.front.allocate_block(1).map(|block| block.start);
         };
-        self.front.used.set(frame.wrapping_sub(self.front.first));
+        if !self.front.bits.take(frame.wrapping_sub(self.front.first)) {
+            return self.front.discard(self.slot, frame);
+        }
         Some(Pfn::new(frame))
     }
 
@@ -671,16 +817,14 @@ impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
     /// [`FrameFreeError::NotAllocated`] or [`FrameFreeError::Foreign`]; nothing changes.
     #[inline]
     pub fn free_frame(&self, frame: Pfn) -> Result<(), FrameFreeError> {
-        let front = self.front;
+        let Self { front, slot } = *self;
         let index = frame.raw().wrapping_sub(front.first);
-        if !front.used.clear(index) {
+        if !front.bits.give(index) {
             front.clear_or_refuse(index)?;
         }
-        let mut held = self.slot.held.lock();
+        let mut held = slot.held.lock();
         if !held.push(frame.raw()) {
-            held.flush_half(&mut *front.shared.lock());
-            let room = held.push(frame.raw());
-            debug_assert!(room, "half of the buffer is free");
+            front.spill(slot, &mut held, frame.raw());
         }
         Ok(())
     }
@@ -722,6 +866,10 @@ impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
         for slot in self.front.slots {
             slot.held.lock().extents().for_each(&mut *visit);
         }
+    }
+
+    fn fault(&self) -> Option<WordFault> {
+        self.front.fault()
     }
 
     fn allocate(

@@ -186,6 +186,9 @@ pub enum Table {
         /// Frames of such a block.
         frames: u64,
     },
+    /// The frames that the slots of a per-CPU front hold ready. A slot's number stands for the word.
+    #[error("the frames that CPUs hold ready")]
+    Slots,
     /// The records of usable areas.
     #[error("the records of areas")]
     Areas,

@@ -542,7 +542,10 @@ fn bad_input_is_named_and_changes_nothing() {
     let next = Pfn::new(frame.raw() + 1);
     let refused = FrameFreeError::NotAllocated { frame: next };
     assert_eq!(buddy.free(frame, Order::known(1)), Err(refused));
-    let huge = Extent::new(Pfn::new(u64::MAX - 1), 1 << 51);
+    let (odd, order) = (Pfn::new(u64::MAX - 1), Order::MAX);
+    let refused = FrameFreeError::Misaligned { frame: odd, order };
+    assert_eq!(buddy.free(odd, order), Err(refused));
+    let huge = Extent::new(odd.align_down(order.k()), order.frames());
     let refused = FrameFreeError::Overflow { extent: huge };
     assert_eq!(buddy.free(huge.start, Order::MAX), Err(refused));
     assert_eq!(buddy.allocate(Order::MAX, Mobility::Movable), None);

@@ -6,6 +6,7 @@ mod bitmap;
 mod every_state;
 mod flips;
 mod flips_frames;
+mod flips_front;
 mod flips_reservations;
 mod flips_segments;
 mod flips_zones;

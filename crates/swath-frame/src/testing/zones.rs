@@ -128,6 +128,9 @@ impl ZoneOracle {
     /// Returns what freeing the block has to return, and frees if that is `Ok`.
     fn free(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
         let extent = Extent::new(start, order.frames());
+        if !start.is_aligned(order.k()) {
+            return Err(FrameFreeError::Misaligned { frame: start, order });
+        }
         if extent.checked_end().is_none() {
             return Err(FrameFreeError::Overflow { extent });
         }
@@ -350,7 +353,8 @@ fn hostile_free<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut ZoneOracle, random:
     let order = order(random, oracle).min(oracle.order_max);
     let near = oracle.span.start.raw().saturating_sub(70) + random.below(oracle.span.count + 140);
     let frame = if random.below(8) == 0 { u64::MAX - random.below(3) } else { near };
-    let start = Pfn::new(frame >> order.k() << order.k());
+    let aligned = random.below(4) > 0;
+    let start = Pfn::new(if aligned { frame >> order.k() << order.k() } else { frame });
     let before = blocks(zone);
     let expected = oracle.free(start, order);
     assert_eq!(zone.free(start, order), expected, "{place}: order {order} at {start}");

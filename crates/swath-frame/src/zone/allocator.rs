@@ -131,7 +131,8 @@ pub trait ZoneAllocator {
     /// allocated, or an aligned part of one.
     ///
     /// # Errors
-    /// A [`FrameFreeError`] if any of the frames is not allocated; nothing changes.
+    /// [`FrameFreeError::Misaligned`] if `start` is not a multiple of 2^`order`, whatever else is
+    /// wrong; else another [`FrameFreeError`] if any of the frames is not allocated. Nothing changes.
     fn free(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError>;
 
     /// Frames that are free and not isolated.

@@ -516,9 +516,12 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         self.free_any(start, order)
     }
 
-    /// Extents of any size, and all errors.
+    /// Blocks of any size, and all errors.
     #[inline(never)]
     fn free_any(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
+        if !start.is_aligned(order.k()) {
+            return Err(FrameFreeError::Misaligned { frame: start, order });
+        }
         let extent = Extent::new(start, order.frames());
         self.blocks.can_release(&*H::write(&mut self.storage), extent)?;
         for (start, order) in self.blocks.pieces(extent) {

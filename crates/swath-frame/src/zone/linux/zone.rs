@@ -561,14 +561,14 @@ impl<W: DerefMut<Target = [u64]>, O: Observe, H: Hardening> LinuxZone<W, O, H> {
         if let Some(fault) = self.lists.latch.fault() {
             return Err(FrameFreeError::Corrupt(fault));
         }
+        if !start.is_aligned(order.k()) {
+            return Err(FrameFreeError::Misaligned { frame: start, order });
+        }
         let extent = Extent::new(start, order.frames());
         if extent.checked_end().is_none() {
             return Err(FrameFreeError::Overflow { extent });
         }
-        if order <= ORDER_MAX
-            && start.is_aligned(order.k())
-            && extent.intersect(self.span) == extent
-        {
+        if order <= ORDER_MAX && extent.intersect(self.span) == extent {
             let index = self.lists.index(start);
             if let Some(index) = self.lists.find_unused(index, order.k()) {
                 return Err(self.not_used(self.lists.frame(index)));

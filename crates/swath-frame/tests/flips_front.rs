@@ -1,0 +1,199 @@
+//! Single bits flipped in the words of a per-CPU front: the bits that the caller gave, and the
+//! slots.
+//!
+//! `FLIPS=3000 cargo test --release -p swath-frame --test suite flips_front -- --nocapture`
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use lock_api::{GuardSend, RawMutex};
+use swath_arch::testing::Random;
+use swath_arch::{Extent, Order, Pfn};
+use swath_frame::front::{Front, Slot};
+use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, FrameFreeError, MemoryMap, PageBuddy};
+
+type Buddy = PageBuddy<Vec<u64>>;
+
+/// With holes, so that a wrong number can be that of no frame.
+const AREAS: [(u64, u64); 3] = [(70, 500), (600, 1), (700, 900)];
+const CPUS: usize = 2;
+
+/// One thread is all there is.
+struct Alone(AtomicBool);
+
+// SAFETY: `try_lock` says true only if it changed the flag from false to true in one atomic step,
+// and `lock` returns only then; only `unlock`, which who holds the lock calls, makes it false.
+unsafe impl RawMutex for Alone {
+    #[allow(clippy::declare_interior_mutable_const, reason = "the trait has it so")]
+    const INIT: Self = Self(AtomicBool::new(false));
+    type GuardMarker = GuardSend;
+
+    fn lock(&self) {
+        assert!(self.try_lock(), "a lock that is taken twice");
+    }
+
+    fn try_lock(&self) -> bool {
+        self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    unsafe fn unlock(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// What the trials came to. A trial counts once, in the first line that fits.
+#[derive(Default, Debug)]
+struct Tally {
+    panics: usize,
+    /// A frame went out that was out, or that is none.
+    twice: usize,
+    outside: usize,
+    /// A wrong free was accepted.
+    accepted: usize,
+    /// A call said that a word is wrong, or refused a rightful free.
+    told: usize,
+    refused: usize,
+    /// The walk over all words found it.
+    found: usize,
+    silent: usize,
+}
+
+/// What one trial saw, in a model of which frames are out.
+struct Seen {
+    out: Vec<Option<bool>>,
+    twice: bool,
+    outside: bool,
+    accepted: bool,
+    refused: bool,
+    told: bool,
+}
+
+impl Seen {
+    fn new() -> Self {
+        let mut out = vec![None; 1700];
+        for (start, count) in AREAS {
+            out[start as usize..(start + count) as usize].fill(Some(false));
+        }
+        let (twice, outside, accepted, refused, told) = (false, false, false, false, false);
+        Self { out, twice, outside, accepted, refused, told }
+    }
+
+    fn took(&mut self, block: Extent) {
+        for frame in block.iter() {
+            match self.out.get_mut(frame.raw() as usize) {
+                Some(Some(out)) => self.twice |= std::mem::replace(out, true),
+                _ => self.outside = true,
+            }
+        }
+    }
+
+    fn is_out(&self, block: Extent) -> bool {
+        block.iter().all(|frame| self.out.get(frame.raw() as usize) == Some(&Some(true)))
+    }
+
+    fn gave(&mut self, block: Extent, freed: Result<(), FrameFreeError>) {
+        let rightful = self.is_out(block);
+        match freed {
+            Ok(()) => {
+                self.accepted |= !rightful;
+                for frame in block.iter() {
+                    if let Some(Some(out)) = self.out.get_mut(frame.raw() as usize) {
+                        *out = false;
+                    }
+                }
+            }
+            Err(FrameFreeError::Corrupt(_)) => self.told = true,
+            Err(_) => self.refused |= rightful,
+        }
+    }
+}
+
+fn steps(front: &Front<'_, Alone, Buddy>, seen: &mut Seen, random: &mut Random, steps: usize) {
+    // Fills and empties, so that slots claim and flush.
+    let mut takes_of_8 = 6;
+    for step in 0..steps {
+        if step % 100 == 0 {
+            takes_of_8 = 2 + random.below(5);
+        }
+        let mut cpu = front.on(random.index(CPUS)).unwrap();
+        if random.below(8) < takes_of_8 {
+            match random.below(16) {
+                0 => {
+                    let count = 1 + random.below(70);
+                    let _ =
+                        FrameAllocator::allocate(&mut cpu, count, &mut |block| seen.took(block));
+                }
+                1 => {
+                    let order = Order::known(random.below(6) as u8);
+                    cpu.allocate_aligned(order).into_iter().for_each(|block| seen.took(block));
+                }
+                _ => cpu.allocate_frame().into_iter().for_each(|at| seen.took(Extent::new(at, 1))),
+            }
+        } else {
+            let from = random.below(1650);
+            // Mostly what is out, else whatever comes.
+            let start = if random.below(10) > 0 {
+                (from..1700).find(|&at| seen.out[at as usize] == Some(true)).unwrap_or(from)
+            } else {
+                from
+            };
+            let block = Extent::new(Pfn::new(start), [1, 1, 1, 1, 3, 40][random.index(6)]);
+            let freed = cpu.free(block);
+            seen.gave(block, freed);
+        }
+    }
+}
+
+fn trial(seed: u64, tally: &mut Tally) {
+    let mut random = Random::new(seed);
+    let ranges =
+        AREAS.map(|(start, count)| ByteRange::of_frames(Extent::new(Pfn::new(start), count)));
+    let mut areas = [Extent::default(); AREAS.len()];
+    let map = MemoryMap::new(&ranges, &mut areas).unwrap();
+    let config = BuddyConfig::PBS_ARMV7;
+    let words = vec![0; Buddy::storage_words(&map, config)];
+    let buddy = Buddy::new(&map, config, words).unwrap();
+    let mut slots: Vec<Slot<Alone>> = (0..CPUS).map(|_| Slot::new()).collect();
+    let bits = Front::<Alone, Buddy>::bits_len(&buddy);
+    let mut bits: Vec<AtomicUsize> = (0..bits).map(|_| AtomicUsize::new(0)).collect();
+    let front = Front::new(buddy, &mut slots, &mut bits).unwrap();
+    let mut seen = Seen::new();
+    steps(&front, &mut seen, &mut random, 600);
+    let clean = !(seen.twice || seen.outside || seen.accepted || seen.refused || seen.told);
+    assert!(clean && front.check().is_ok(), "seed {seed} fails without a flip");
+    let word = random.index(front.own_words());
+    front.flip(word, random.below(64) as u32);
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        let found = front.check().is_err();
+        steps(&front, &mut seen, &mut random, 600);
+        // A slot that was wrong is empty at the next call.
+        for _ in 0..2 {
+            while let Some(frame) = front.on(0).unwrap().allocate_frame() {
+                seen.took(Extent::new(frame, 1));
+            }
+        }
+        seen.told |= front.fault().is_some();
+        found || front.check().is_err()
+    }));
+    *match ran {
+        _ if seen.twice => &mut tally.twice,
+        Err(_) => &mut tally.panics,
+        // From then on two things are wrong.
+        Ok(_) if seen.accepted => &mut tally.accepted,
+        Ok(_) if seen.outside => &mut tally.outside,
+        Ok(_) if seen.told => &mut tally.told,
+        Ok(_) if seen.refused => &mut tally.refused,
+        Ok(true) => &mut tally.found,
+        Ok(false) => &mut tally.silent,
+    } += 1;
+}
+
+#[test]
+fn no_flip_breaks_the_front() {
+    let trials: usize = std::env::var("FLIPS").map_or(300, |trials| trials.parse().unwrap());
+    let mut tally = Tally::default();
+    (0..trials as u64).for_each(|seed| trial(seed, &mut tally));
+    println!("the front, {trials} flips: {tally:?}");
+    assert_eq!((tally.panics, tally.twice, tally.outside), (0, 0, 0), "{tally:?}");
+    assert!(tally.told > trials / 5, "a call says what is wrong: {tally:?}");
+}
