@@ -10,8 +10,7 @@
 //! | allocator | frames | states | what their number grows with |
 //! |---|---|---|---|
 //! | page buddy systems and the binary one, in one word | 12 | 4,096 | sets of free frames: the state is one for each |
-//! | quick fit, over the binary one | 8 | 347,979 | the order of blocks on each list: 9 single frames lie on theirs in a million ways |
-//! | quick fit, over best fit | 7 | 44,459 | |
+//! | quick fit, over the binary one and over best fit | 7 | 44,459 | the order of blocks on each list: 8 frames have 347,979 states, and 9 single ones lie on theirs in a million ways |
 //! | Linux's zone, one pageblock and two | 8 | 125,524 and 108,143 | the order of each list, mobilities |
 //! | the array of banks, two banks | 8 | 2,857 | open words, isolation |
 //! | Adaptive-Buddy, two banks, as the paper's and packed | 8 | 36,724 and 22,048 | the same, pools and their order |

@@ -32,12 +32,19 @@
 //! Metadata: two bits for each frame from the lowest free frame to the highest
 //! ([`Front::bits_len`]), and one [`Slot`] of 640 bytes for each CPU.
 
+mod bits;
+mod held;
+
 use core::fmt;
+// A bit only counts who holds a frame: see `bits`.
+use core::sync::atomic::Ordering::Relaxed;
 
 use lock_api::{Mutex, RawMutex};
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use crate::front::bits::{BITS, Bits};
+use crate::front::held::Held;
 use crate::hardening::{Table, WordFault};
 
 // The model checker has to see every atomic access.
@@ -45,23 +52,6 @@ use crate::hardening::{Table, WordFault};
 use core::sync::atomic::AtomicUsize;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicUsize;
-
-// A bit only counts who holds a frame. What a user wrote into the frame is
-// ordered by the locks that the frame passes through on its way.
-use core::sync::atomic::Ordering::Relaxed;
-
-/// Frames in a claimed word.
-const WORD_FRAMES: u64 = 64;
-
-/// Frames that a claim stops at where free memory is in small pieces.
-const CLAIM_FRAMES: u64 = if cfg!(loom) { 2 } else { 32 };
-
-/// Frames in a slot's buffer; small for the model checker, which must see it
-/// overflow.
-const BUFFER_FRAMES: usize = if cfg!(loom) { 2 } else { 64 };
-
-/// Frames for each word of bits.
-const BITS: u64 = usize::BITS as u64;
 
 /// Reasons why a front was not made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -121,15 +111,7 @@ impl<R: RawMutex> Slot<R> {
     /// An empty slot.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            held: Mutex::new(Held {
-                base: 0,
-                mask: 0,
-                head: 0,
-                len: 0,
-                frames: [0; BUFFER_FRAMES],
-            }),
-        }
+        Self { held: Mutex::new(Held::new()) }
     }
 }
 
@@ -142,254 +124,6 @@ impl<R: RawMutex> Default for Slot<R> {
 impl<R: RawMutex> fmt::Debug for Slot<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slot").finish_non_exhaustive()
-    }
-}
-
-/// Invariants: every frame here is the front's, is held by no user and is
-/// allocated as far as the shared allocator knows; no frame is here twice.
-struct Held {
-    /// The first frame of the claimed word. Blocks of any alignment are
-    /// claimed, so this need not be a multiple of 64.
-    base: u64,
-    /// Bit i: frame `base + i` is here.
-    mask: u64,
-    /// The entry of `frames` that is handed out next.
-    head: usize,
-    /// Number of entries that count, from `head` on and around the end.
-    len: usize,
-    /// A ring of frames outside the claimed word. First in, first out: frames
-    /// freed in rising order are handed out in rising order again.
-    frames: [u64; BUFFER_FRAMES],
-}
-
-impl Held {
-    /// Words of a slot.
-    #[cfg(feature = "testing")]
-    const WORDS: usize = 4 + BUFFER_FRAMES;
-
-    #[inline]
-    fn count(&self) -> u64 {
-        u64::from(self.mask.count_ones()) + self.len as u64
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<u64> {
-        if self.mask != 0 {
-            let lowest = u64::from(self.mask.trailing_zeros());
-            self.mask &= self.mask - 1;
-            return Some(self.base.wrapping_add(lowest));
-        }
-        let left = self.len.checked_sub(1)?;
-        let frame = self.frames.get(self.head).copied();
-        self.head = (self.head + 1) % BUFFER_FRAMES;
-        self.len = left;
-        frame
-    }
-
-    /// Takes in a frame, or says that there is no room for it.
-    #[inline]
-    fn push(&mut self, frame: u64) -> bool {
-        let bit = frame.wrapping_sub(self.base);
-        if bit < WORD_FRAMES {
-            self.mask |= 1 << bit;
-            return true;
-        }
-        if self.len >= BUFFER_FRAMES {
-            return false;
-        }
-        if let Some(entry) = self.frames.get_mut((self.head + self.len) % BUFFER_FRAMES) {
-            *entry = frame;
-        }
-        self.len += 1;
-        true
-    }
-
-    /// Claims a word of frames, or where memory is in small pieces as many as
-    /// are worth a hold of the lock. Called when the slot is empty.
-    fn claim(&mut self, shared: &mut impl FrameAllocator) {
-        let mut claimed = 0;
-        while claimed < CLAIM_FRAMES {
-            let most = if claimed == 0 { WORD_FRAMES } else { CLAIM_FRAMES - claimed };
-            let Some(block) = shared.allocate_block(most) else { break };
-            if claimed == 0 {
-                self.base = block.start.raw();
-            }
-            claimed += block.count;
-            for frame in block.iter() {
-                let held = self.push(frame.raw());
-                debug_assert!(held, "an empty slot holds a claim");
-            }
-        }
-    }
-
-    /// The buffer's frames ascending: O(n log n) for n frames, O(n) if they are
-    /// so already.
-    fn sort(&mut self) -> &[u64] {
-        self.frames.rotate_left(self.head % BUFFER_FRAMES);
-        self.head = 0;
-        let frames = self.frames.get_mut(..self.len).unwrap_or_default();
-        frames.sort_unstable();
-        frames
-    }
-
-    /// Returns the upper half of a full buffer; false if the slot held what it cannot hold.
-    #[cold]
-    #[inline(never)]
-    fn flush_half(&mut self, shared: &mut impl FrameAllocator) -> bool {
-        if self.len > BUFFER_FRAMES {
-            self.len = 0;
-            return false;
-        }
-        let kept = self.len / 2;
-        let mut right = true;
-        for run in runs(self.sort().get(kept..).unwrap_or_default()) {
-            right &= shared.free(run).is_ok();
-        }
-        self.len = kept;
-        right
-    }
-
-    /// Returns everything; false if the slot held what it cannot hold.
-    fn flush(&mut self, shared: &mut impl FrameAllocator) -> bool {
-        let mut right = self.len <= BUFFER_FRAMES;
-        for run in self.extents() {
-            right &= shared.free(run).is_ok();
-        }
-        self.mask = 0;
-        self.len = 0;
-        right
-    }
-
-    /// Everything in the slot: the claimed word's runs, then the buffer's, each
-    /// ascending.
-    fn extents(&mut self) -> impl Iterator<Item = Extent> + '_ {
-        let (base, mut mask) = (self.base, self.mask);
-        let word = core::iter::from_fn(move || {
-            if mask == 0 {
-                return None;
-            }
-            let start = mask.trailing_zeros();
-            let count = (mask >> start).trailing_ones();
-            // Adding the run's lowest bit carries through the run.
-            mask &= mask.wrapping_add(1 << start);
-            Some(Extent::new(Pfn::new(base.wrapping_add(start.into())), u64::from(count)))
-        });
-        word.chain(runs(self.sort()))
-    }
-}
-
-/// The runs of frames that ascend.
-fn runs(mut ascending: &[u64]) -> impl Iterator<Item = Extent> + '_ {
-    core::iter::from_fn(move || {
-        let &lowest = ascending.first()?;
-        let run = ascending.iter().zip(0..).take_while(|&(&frame, i)| frame == lowest + i);
-        let len = run.count();
-        ascending = ascending.get(len..).unwrap_or_default();
-        Some(Extent::new(Pfn::new(lowest), len as u64))
-    })
-}
-
-/// Two words for each `BITS` frames of the span: a bit for each frame that a user holds, and one
-/// for each that is the front's. What is not the front's is held, too, so that a single bit says
-/// whether a frame may go out.
-#[derive(Clone, Copy)]
-struct Bits<'m>(&'m [[AtomicUsize; 2]]);
-
-impl Bits<'_> {
-    /// The words of a frame's bits and the bit in them.
-    #[inline]
-    fn at(&self, index: u64) -> Option<(&[AtomicUsize; 2], usize)> {
-        let words = self.0.get(usize::try_from(index / BITS).ok()?)?;
-        Some((words, 1 << (index % BITS)))
-    }
-
-    fn is_owned(&self, index: u64) -> bool {
-        self.at(index).is_some_and(|([_, owned], bit)| owned.load(Relaxed) & bit != 0)
-    }
-
-    /// Returns true if the frame is the front's and no user holds it.
-    fn is_free(&self, index: u64) -> bool {
-        self.is_owned(index)
-            && self.at(index).is_some_and(|([used, _], bit)| used.load(Relaxed) & bit == 0)
-    }
-
-    /// Notes that a user holds a frame; returns false if one did, or it is not the front's.
-    #[inline]
-    fn take(&self, index: u64) -> bool {
-        self.at(index).is_some_and(|([used, _], bit)| used.fetch_or(bit, Relaxed) & bit == 0)
-    }
-
-    /// Notes that no user holds a frame any more; returns false if none did, or if it is not the
-    /// front's: then [`take`](Self::take) has to note again that it is held.
-    #[inline]
-    fn give(&self, index: u64) -> bool {
-        let Some(([used, owned], bit)) = self.at(index) else { return false };
-        // With nothing before it, the first step is one instruction on x86-64.
-        let held = used.fetch_and(!bit, Relaxed) & bit != 0;
-        held && owned.load(Relaxed) & bit != 0
-    }
-
-    /// The words of the bits `start..end` and the bits in each, as far as the
-    /// span reaches.
-    fn words(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &[AtomicUsize; 2], usize)> {
-        let first = usize::try_from(start / BITS).unwrap_or(usize::MAX);
-        let words = self.0.get(first..).unwrap_or_default().iter();
-        words.zip((start / BITS..end.div_ceil(BITS)).map(|i| i * BITS)).map(move |(words, base)| {
-            let mut bits = usize::MAX << start.saturating_sub(base);
-            if end - base < BITS {
-                bits &= (1 << (end - base)) - 1;
-            }
-            (base, words, bits)
-        })
-    }
-
-    /// Makes the frames `start..end` the front's, held by no user.
-    fn own_range(&self, start: u64, end: u64) {
-        for (_, [used, owned], bits) in self.words(start, end) {
-            used.fetch_and(!bits, Relaxed);
-            owned.fetch_or(bits, Relaxed);
-        }
-    }
-
-    /// As [`take`](Self::take) for the frames `start..end`; notes all of them.
-    fn take_range(&self, start: u64, end: u64) -> bool {
-        let (mut free, mut covered) = (true, start);
-        for (base, [used, _], bits) in self.words(start, end) {
-            free &= used.fetch_or(bits, Relaxed) & bits == 0;
-            covered = end.min(base + BITS);
-        }
-        free && covered == end
-    }
-
-    /// As [`give`](Self::give) for the frames `start..end` if users hold them all; otherwise
-    /// leaves them all as they were and says which is the first that none holds.
-    fn give_range(&self, start: u64, end: u64) -> Result<(), u64> {
-        let mut covered = start;
-        for (base, [used, owned], bits) in self.words(start, end) {
-            let own = bits & owned.load(Relaxed);
-            let held = own & used.fetch_and(!own, Relaxed);
-            let missing = bits & !held;
-            if missing != 0 {
-                used.fetch_or(held, Relaxed);
-                self.take_range(start, base.max(start));
-                return Err(base + u64::from(missing.trailing_zeros()));
-            }
-            covered = end.min(base + BITS);
-        }
-        if covered < end {
-            self.take_range(start, covered);
-            return Err(covered);
-        }
-        Ok(())
-    }
-
-    /// Counts the front's frames, and those of them that users hold.
-    fn count(&self) -> (u64, u64) {
-        let ones = |word: usize| u64::from(word.count_ones());
-        self.0.iter().fold((0, 0), |(all, held), [used, owned]| {
-            let own = owned.load(Relaxed);
-            (all + ones(own), held + ones(own & used.load(Relaxed)))
-        })
     }
 }
 
@@ -650,13 +384,7 @@ impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
         }
         let word = word - bits.count();
         let mut held = self.slots[word / Held::WORDS].held.lock();
-        match word % Held::WORDS {
-            0 => held.base ^= 1 << bit,
-            1 => held.mask ^= 1 << bit,
-            2 => held.head ^= 1 << (bit % usize::BITS),
-            3 => held.len ^= 1 << (bit % usize::BITS),
-            at => held.frames[at - 4] ^= 1 << bit,
-        }
+        held.flip(word % Held::WORDS, bit);
     }
 
     /// Asks the shared allocator, and while it fails empties one slot after

@@ -1,0 +1,176 @@
+//! The frames that one CPU holds ready: a claimed word and a bounded buffer.
+
+use swath_arch::{Extent, Pfn};
+
+use crate::allocator::FrameAllocator;
+
+/// Frames in a claimed word.
+const WORD_FRAMES: u64 = 64;
+
+/// Frames that a claim stops at where free memory is in small pieces.
+const CLAIM_FRAMES: u64 = if cfg!(loom) { 2 } else { 32 };
+
+/// Frames in a slot's buffer; small for the model checker, which must see it
+/// overflow.
+const BUFFER_FRAMES: usize = if cfg!(loom) { 2 } else { 64 };
+
+/// Invariants: every frame here is the front's, is held by no user and is
+/// allocated as far as the shared allocator knows; no frame is here twice.
+pub(super) struct Held {
+    /// The first frame of the claimed word. Blocks of any alignment are
+    /// claimed, so this need not be a multiple of 64.
+    pub(super) base: u64,
+    /// Bit i: frame `base + i` is here.
+    pub(super) mask: u64,
+    /// The entry of `frames` that is handed out next.
+    head: usize,
+    /// Number of entries that count, from `head` on and around the end.
+    pub(super) len: usize,
+    /// A ring of frames outside the claimed word. First in, first out: frames
+    /// freed in rising order are handed out in rising order again.
+    frames: [u64; BUFFER_FRAMES],
+}
+
+impl Held {
+    /// Holds nothing.
+    pub(super) const fn new() -> Self {
+        Self { base: 0, mask: 0, head: 0, len: 0, frames: [0; BUFFER_FRAMES] }
+    }
+
+    /// Flips a bit of one of the slot's words.
+    #[cfg(feature = "testing")]
+    pub(super) fn flip(&mut self, word: usize, bit: u32) {
+        match word {
+            0 => self.base ^= 1 << bit,
+            1 => self.mask ^= 1 << bit,
+            2 => self.head ^= 1 << (bit % usize::BITS),
+            3 => self.len ^= 1 << (bit % usize::BITS),
+            at => self.frames[at - 4] ^= 1 << bit,
+        }
+    }
+
+    /// Words of a slot.
+    #[cfg(feature = "testing")]
+    pub(super) const WORDS: usize = 4 + BUFFER_FRAMES;
+
+    #[inline]
+    pub(super) fn count(&self) -> u64 {
+        u64::from(self.mask.count_ones()) + self.len as u64
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<u64> {
+        if self.mask != 0 {
+            let lowest = u64::from(self.mask.trailing_zeros());
+            self.mask &= self.mask - 1;
+            return Some(self.base.wrapping_add(lowest));
+        }
+        let left = self.len.checked_sub(1)?;
+        let frame = self.frames.get(self.head).copied();
+        self.head = (self.head + 1) % BUFFER_FRAMES;
+        self.len = left;
+        frame
+    }
+
+    /// Takes in a frame, or says that there is no room for it.
+    #[inline]
+    pub(super) fn push(&mut self, frame: u64) -> bool {
+        let bit = frame.wrapping_sub(self.base);
+        if bit < WORD_FRAMES {
+            self.mask |= 1 << bit;
+            return true;
+        }
+        if self.len >= BUFFER_FRAMES {
+            return false;
+        }
+        if let Some(entry) = self.frames.get_mut((self.head + self.len) % BUFFER_FRAMES) {
+            *entry = frame;
+        }
+        self.len += 1;
+        true
+    }
+
+    /// Claims a word of frames, or where memory is in small pieces as many as
+    /// are worth a hold of the lock. Called when the slot is empty.
+    pub(super) fn claim(&mut self, shared: &mut impl FrameAllocator) {
+        let mut claimed = 0;
+        while claimed < CLAIM_FRAMES {
+            let most = if claimed == 0 { WORD_FRAMES } else { CLAIM_FRAMES - claimed };
+            let Some(block) = shared.allocate_block(most) else { break };
+            if claimed == 0 {
+                self.base = block.start.raw();
+            }
+            claimed += block.count;
+            for frame in block.iter() {
+                let held = self.push(frame.raw());
+                debug_assert!(held, "an empty slot holds a claim");
+            }
+        }
+    }
+
+    /// The buffer's frames ascending: O(n log n) for n frames, O(n) if they are
+    /// so already.
+    pub(super) fn sort(&mut self) -> &[u64] {
+        self.frames.rotate_left(self.head % BUFFER_FRAMES);
+        self.head = 0;
+        let frames = self.frames.get_mut(..self.len).unwrap_or_default();
+        frames.sort_unstable();
+        frames
+    }
+
+    /// Returns the upper half of a full buffer; false if the slot held what it cannot hold.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn flush_half(&mut self, shared: &mut impl FrameAllocator) -> bool {
+        if self.len > BUFFER_FRAMES {
+            self.len = 0;
+            return false;
+        }
+        let kept = self.len / 2;
+        let mut right = true;
+        for run in runs(self.sort().get(kept..).unwrap_or_default()) {
+            right &= shared.free(run).is_ok();
+        }
+        self.len = kept;
+        right
+    }
+
+    /// Returns everything; false if the slot held what it cannot hold.
+    pub(super) fn flush(&mut self, shared: &mut impl FrameAllocator) -> bool {
+        let mut right = self.len <= BUFFER_FRAMES;
+        for run in self.extents() {
+            right &= shared.free(run).is_ok();
+        }
+        self.mask = 0;
+        self.len = 0;
+        right
+    }
+
+    /// Everything in the slot: the claimed word's runs, then the buffer's, each
+    /// ascending.
+    pub(super) fn extents(&mut self) -> impl Iterator<Item = Extent> + '_ {
+        let (base, mut mask) = (self.base, self.mask);
+        let word = core::iter::from_fn(move || {
+            if mask == 0 {
+                return None;
+            }
+            let start = mask.trailing_zeros();
+            let count = (mask >> start).trailing_ones();
+            // Adding the run's lowest bit carries through the run.
+            mask &= mask.wrapping_add(1 << start);
+            Some(Extent::new(Pfn::new(base.wrapping_add(start.into())), u64::from(count)))
+        });
+        word.chain(runs(self.sort()))
+    }
+}
+
+/// The runs of frames that ascend.
+fn runs(mut ascending: &[u64]) -> impl Iterator<Item = Extent> + '_ {
+    core::iter::from_fn(move || {
+        let &lowest = ascending.first()?;
+        let run = ascending.iter().zip(0..).take_while(|&(&frame, i)| frame == lowest + i);
+        let len = run.count();
+        ascending = ascending.get(len..).unwrap_or_default();
+        Some(Extent::new(Pfn::new(lowest), len as u64))
+    })
+}
