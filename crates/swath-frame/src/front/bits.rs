@@ -1,4 +1,4 @@
-//! Which frames are the front's, and which of them users hold.
+//! The bits of the frames that are the front's, and of those of them that users hold.
 
 // The model checker has to see every atomic access.
 #[cfg(not(loom))]

@@ -1,0 +1,580 @@
+//! A shared allocator with a slot for each CPU before it.
+
+use core::fmt;
+// A bit only counts who holds a frame: see `bits`.
+use core::sync::atomic::Ordering::Relaxed;
+
+use lock_api::{Mutex, RawMutex};
+use swath_arch::{Extent, Order, Pfn};
+
+use crate::allocator::{FrameAllocateError, FrameAllocator, FrameFreeError};
+use crate::front::bits::{BITS, Bits};
+use crate::front::held::Held;
+use crate::hardening::{Table, WordFault};
+
+// The model checker has to see every atomic access.
+#[cfg(not(loom))]
+use core::sync::atomic::AtomicUsize;
+#[cfg(loom)]
+use loom::sync::atomic::AtomicUsize;
+
+/// Reasons why a front was not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FrontError {
+    /// No slot was given.
+    #[error("a front without a slot")]
+    NoSlots,
+    /// The storage for the bits is too short.
+    #[error("a front needs {needed} words of bits, {given} given")]
+    BitsTooShort {
+        /// Words needed: [`Front::bits_len`].
+        needed: usize,
+        /// Words given.
+        given: usize,
+    },
+}
+
+/// There is no slot for this CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("CPU {cpu} asked for, {cpus} CPUs have a slot")]
+pub struct NoSuchCpu {
+    /// The CPU asked for.
+    pub cpu: usize,
+    /// Number of CPUs that have a slot.
+    pub cpus: usize,
+}
+
+/// A broken invariant that [`Front::check`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FrontFault {
+    /// A frame is free, yet a user holds it or it never was the front's.
+    #[error("frame {frame} is free and is not")]
+    NotFree {
+        /// The frame.
+        frame: Pfn,
+    },
+    /// Users, slots and the shared allocator together do not hold every frame
+    /// once.
+    #[error("of {owned} frames {used} are used and {free} are free")]
+    Count {
+        /// Frames that are the front's.
+        owned: u64,
+        /// Frames that users hold.
+        used: u64,
+        /// Frames in slots and in the shared allocator.
+        free: u64,
+    },
+}
+
+/// The frames that one CPU holds ready, on cache lines of its own.
+#[repr(align(128))]
+pub struct Slot<R> {
+    held: Mutex<R, Held>,
+}
+
+impl<R: RawMutex> Slot<R> {
+    /// An empty slot.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { held: Mutex::new(Held::new()) }
+    }
+}
+
+impl<R: RawMutex> Default for Slot<R> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<R: RawMutex> fmt::Debug for Slot<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").finish_non_exhaustive()
+    }
+}
+
+/// A shared frame allocator with a slot for each CPU before it.
+///
+/// `R` is the lock's type, `A` the allocator's. [`Front::on`] gives a CPU's
+/// view, which is a [`FrameAllocator`] itself; [`Front::free`] and the other
+/// calls for many frames need no CPU.
+///
+/// Invariants: each frame of the front is in exactly one place: with a user (its
+/// bit is set), in one slot, or free in the shared allocator. No
+/// other frame is in any. While a call is under way its frames may be in none.
+/// Only who holds the allocator's lock may clear more than one word of the users'
+/// bits in a row, so whoever holds it sees no half-done free.
+///
+/// Frames that the allocator had handed out before the front was made are
+/// foreign to the front: they go back before it is made, or after
+/// [`into_inner`](Self::into_inner).
+pub struct Front<'m, R, A> {
+    shared: Mutex<R, A>,
+    slots: &'m [Slot<R>],
+    /// The frame of bit 0.
+    first: u64,
+    /// The frames that are the front's, which are those that were free when it was made, and of
+    /// them those that users hold.
+    bits: Bits<'m>,
+    /// The first contradiction that a call met. Its lock is taken last.
+    fault: Mutex<R, Option<WordFault>>,
+}
+
+/// The first frame, a multiple of `BITS`, and the words that reach from it
+/// past the last free frame.
+fn span(allocator: &impl FrameAllocator) -> (u64, usize) {
+    let (mut first, mut end) = (u64::MAX, 0);
+    allocator.for_each_free(&mut |extent| {
+        first = first.min(extent.start.raw());
+        end = end.max(extent.end().raw());
+    });
+    first -= first % BITS;
+    (first, usize::try_from(end.saturating_sub(first).div_ceil(BITS)).unwrap_or(usize::MAX / 2))
+}
+
+impl<'m, R: RawMutex, A: FrameAllocator> Front<'m, R, A> {
+    /// Counts the words of bits that a front over `allocator` needs. O(free
+    /// blocks).
+    pub fn bits_len(allocator: &A) -> usize {
+        2 * span(allocator).1
+    }
+
+    /// A front over `allocator`, with as many CPUs as `slots`, which start
+    /// empty. O(free blocks + words of `bits`).
+    ///
+    /// # Errors
+    /// [`FrontError::NoSlots`] or [`FrontError::BitsTooShort`]; the allocator
+    /// is dropped.
+    pub fn new(
+        allocator: A,
+        slots: &'m mut [Slot<R>],
+        bits: &'m mut [AtomicUsize],
+    ) -> Result<Self, FrontError> {
+        if slots.is_empty() {
+            return Err(FrontError::NoSlots);
+        }
+        let (first, words) = span(&allocator);
+        let given = bits.len();
+        let short = FrontError::BitsTooShort { needed: 2 * words, given };
+        let bits = bits.get_mut(..2 * words).ok_or(short)?;
+        bits.fill_with(|| AtomicUsize::new(0));
+        slots.fill_with(Slot::new);
+        let bits = Bits(bits.as_chunks().0);
+        for [used, _] in bits.0 {
+            used.store(usize::MAX, Relaxed);
+        }
+        allocator.for_each_free(&mut |extent| {
+            bits.own_range(extent.start.raw() - first, extent.end().raw() - first);
+        });
+        let (shared, fault) = (Mutex::new(allocator), Mutex::new(None));
+        Ok(Self { shared, slots, first, bits, fault })
+    }
+
+    /// The front as CPU `cpu` uses it.
+    ///
+    /// # Errors
+    /// [`NoSuchCpu`] if `cpu` has no slot.
+    #[inline]
+    pub fn on(&self, cpu: usize) -> Result<OnCpu<'_, 'm, R, A>, NoSuchCpu> {
+        match self.slots.get(cpu) {
+            Some(slot) => Ok(OnCpu { front: self, slot }),
+            None => Err(NoSuchCpu { cpu, cpus: self.slots.len() }),
+        }
+    }
+
+    /// Allocates `count_frames` frames as [`FrameAllocator::allocate`] does: all
+    /// or none. `sink` runs under the allocator's lock and must not call the
+    /// front.
+    ///
+    /// O(the shared allocator's cost), and where that has too few frames free
+    /// the cost of emptying every slot before.
+    ///
+    /// # Errors
+    /// [`FrameAllocateError::Empty`], [`FrameAllocateError::OutOfFrames`] or
+    /// [`FrameAllocateError::Corrupt`].
+    pub fn allocate(
+        &self,
+        count_frames: u64,
+        sink: &mut dyn FnMut(Extent),
+    ) -> Result<(), FrameAllocateError> {
+        let mut marked = Ok(());
+        self.insist(|shared| {
+            shared.allocate(count_frames, &mut |block| match self.mark(block) {
+                Ok(_) => sink(block),
+                Err(error) => marked = Err(error),
+            })
+        })?;
+        marked
+    }
+
+    /// Allocates 2^order frames whose first is a multiple of 2^order. Costs what
+    /// [`allocate`](Self::allocate) costs.
+    ///
+    /// # Errors
+    /// As [`FrameAllocator::allocate_aligned`].
+    pub fn allocate_aligned(&self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.insist(|shared| shared.allocate_aligned(order).and_then(|block| self.mark(block)))
+    }
+
+    /// Allocates one block as [`FrameAllocator::allocate_block`] does.
+    fn allocate_block(&self, frames_max: u64) -> Option<Extent> {
+        let none = FrameAllocateError::OutOfFrames { wanted: 1, free: 0 };
+        let block = self.insist(|shared| {
+            shared.allocate_block(frames_max).ok_or(none).and_then(|block| self.mark(block))
+        });
+        block.ok()
+    }
+
+    /// Frees frames, which may be any part of what was allocated, on whichever
+    /// CPU. O(`extent.count` / 64 + the shared allocator's cost).
+    ///
+    /// # Errors
+    /// A [`FrameFreeError`] that names the first frame of `extent` that no user
+    /// holds; nothing changes.
+    pub fn free(&self, extent: Extent) -> Result<(), FrameFreeError> {
+        if extent.is_empty() {
+            return Err(FrameFreeError::Empty);
+        }
+        let end = extent.checked_end().ok_or(FrameFreeError::Overflow { extent })?.raw();
+        let start = extent.start.raw();
+        if start < self.first {
+            return Err(FrameFreeError::Foreign { frame: extent.start });
+        }
+        let mut shared = self.shared.lock();
+        let (start, end) = (start - self.first, end - self.first);
+        self.bits.give_range(start, end).map_err(|index| self.refusal(index))?;
+        // What users hold, the allocator has handed out.
+        shared.free(extent).map_err(|_| {
+            self.bits.take_range(start, end);
+            FrameFreeError::Corrupt(self.note(self.bit_fault(start)))
+        })
+    }
+
+    /// Returns the first contradiction between bits, slots and allocator that a call met, which
+    /// only a change of the front's words from outside can bring about. The front goes on: a frame
+    /// that a word contradicts goes to nobody.
+    pub fn fault(&self) -> Option<WordFault> {
+        *self.fault.lock()
+    }
+
+    /// Keeps the first contradiction.
+    #[cold]
+    #[inline(never)]
+    fn note(&self, fault: WordFault) -> WordFault {
+        *self.fault.lock().get_or_insert(fault)
+    }
+
+    /// The word of a frame's bit as one that is wrong.
+    fn bit_fault(&self, index: u64) -> WordFault {
+        let word = usize::try_from(2 * (index / BITS)).unwrap_or(usize::MAX);
+        let value = self.bits.at(index).map_or(0, |([used, _], _)| used.load(Relaxed) as u64);
+        WordFault { table: Table::Allocated, word, value }
+    }
+
+    /// Returns what a slot holds to the allocator.
+    fn flush(&self, slot: usize, held: &mut Held, shared: &mut A) {
+        if !held.flush(shared) {
+            self.note(WordFault { table: Table::Slots, word: slot, value: held.base });
+        }
+    }
+
+    /// Counts the frames that are free, in the allocator and in the slots.
+    /// Exact when no other call is under way. O(CPUs).
+    pub fn free_frames(&self) -> u64 {
+        let held: u64 = self.slots.iter().map(|slot| slot.held.lock().count()).sum();
+        held + self.shared.lock().free_frames()
+    }
+
+    /// Returns the number of frames, free or not.
+    pub fn total_frames(&self) -> u64 {
+        self.shared.lock().total_frames()
+    }
+
+    /// Returns to the allocator what the slots hold, so that it can
+    /// coalesce. O(CPUs + frames in slots · the allocator's cost).
+    pub fn drain(&self) {
+        for (at, slot) in self.slots.iter().enumerate() {
+            let mut held = slot.held.lock();
+            self.flush(at, &mut held, &mut self.shared.lock());
+        }
+    }
+
+    /// Ends the front: the allocator, with everything but what users hold.
+    pub fn into_inner(self) -> A {
+        self.drain();
+        self.shared.into_inner()
+    }
+
+    /// Checks every invariant. Call it when no other call is under way.
+    /// O(words of bits + free blocks).
+    ///
+    /// # Errors
+    /// The first [`FrontFault`].
+    pub fn check(&self) -> Result<(), FrontFault> {
+        let mut fault = None;
+        let mut free = 0;
+        let mut count = |extent: Extent| {
+            free += extent.count;
+            let wrong = |frame: &Pfn| !self.bits.is_free(frame.raw().wrapping_sub(self.first));
+            fault = fault.or_else(|| extent.iter().find(wrong));
+        };
+        for slot in self.slots {
+            slot.held.lock().extents().for_each(&mut count);
+        }
+        self.shared.lock().for_each_free(&mut count);
+        if let Some(frame) = fault {
+            return Err(FrontFault::NotFree { frame });
+        }
+        let (owned, used) = self.bits.count();
+        if used + free != owned {
+            return Err(FrontFault::Count { owned, used, free });
+        }
+        Ok(())
+    }
+
+    /// Counts the words of the bits and the slots.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn own_words(&self) -> usize {
+        2 * self.bits.0.len() + self.slots.len() * Held::WORDS
+    }
+
+    /// Flips a bit of the word `word`: those of the bits come first, then those of each slot.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn flip(&self, word: usize, bit: u32) {
+        let bits = self.bits.0.iter().flatten();
+        if let Some(word) = bits.clone().nth(word) {
+            word.fetch_xor(1 << (bit % usize::BITS), Relaxed);
+            return;
+        }
+        let word = word - bits.count();
+        let mut held = self.slots[word / Held::WORDS].held.lock();
+        held.flip(word % Held::WORDS, bit);
+    }
+
+    /// Asks the shared allocator, and while it fails empties one slot after
+    /// the other into it and asks again.
+    fn insist<T>(
+        &self,
+        mut ask: impl FnMut(&mut A) -> Result<T, FrameAllocateError>,
+    ) -> Result<T, FrameAllocateError> {
+        let mut answer = ask(&mut self.shared.lock());
+        for (at, slot) in self.slots.iter().enumerate() {
+            if !matches!(
+                answer,
+                Err(FrameAllocateError::OutOfFrames { .. } | FrameAllocateError::NoBlock { .. })
+            ) {
+                break;
+            }
+            let mut held = slot.held.lock();
+            let mut shared = self.shared.lock();
+            self.flush(at, &mut held, &mut shared);
+            drop(held);
+            answer = ask(&mut shared);
+        }
+        answer
+    }
+
+    /// Notes that a user holds these frames, if none holds one of them.
+    fn mark(&self, block: Extent) -> Result<Extent, FrameAllocateError> {
+        let start = block.start.raw().wrapping_sub(self.first);
+        if self.bits.take_range(start, start.saturating_add(block.count)) {
+            return Ok(block);
+        }
+        Err(FrameAllocateError::Corrupt(self.note(self.bit_fault(start))))
+    }
+
+    /// Returns half of a full buffer to the allocator, and takes in a frame.
+    #[cold]
+    #[inline(never)]
+    fn spill(&self, slot: &Slot<R>, held: &mut Held, frame: u64) {
+        if !held.flush_half(&mut *self.shared.lock()) {
+            self.note_slot(slot, frame);
+        }
+        let room = held.push(frame);
+        debug_assert!(room, "half of the buffer is free");
+    }
+
+    /// Forgets what a slot holds, after it held a frame that a user holds or that is not the
+    /// front's: none of its words can be believed.
+    #[cold]
+    #[inline(never)]
+    fn discard(&self, slot: &Slot<R>, frame: u64) -> Option<Pfn> {
+        let mut held = slot.held.lock();
+        (held.mask, held.len) = (0, 0);
+        drop(held);
+        self.note_slot(slot, frame);
+        None
+    }
+
+    /// Keeps a slot as what is wrong.
+    fn note_slot(&self, slot: &Slot<R>, value: u64) {
+        let word = self.slots.iter().position(|other| core::ptr::eq(other, slot));
+        let word = word.unwrap_or_default();
+        self.note(WordFault { table: Table::Slots, word, value });
+    }
+
+    /// Clears a frame's bit where the quick try found it clear. It may have
+    /// been cleared for a moment by a free of several frames that fails: with
+    /// the allocator's lock held there is none under way.
+    #[cold]
+    #[inline(never)]
+    fn clear_or_refuse(&self, index: u64) -> Result<(), FrameFreeError> {
+        let _none_under_way = self.shared.lock();
+        if !self.bits.is_owned(index) {
+            self.bits.take(index);
+        } else if self.bits.give(index) {
+            return Ok(());
+        }
+        Err(self.refusal(index))
+    }
+
+    /// Returns the reason why the frame of a clear bit cannot be freed.
+    fn refusal(&self, index: u64) -> FrameFreeError {
+        let frame = Pfn::new(self.first.wrapping_add(index));
+        if self.bits.is_owned(index) {
+            FrameFreeError::NotAllocated { frame }
+        } else {
+            FrameFreeError::Foreign { frame }
+        }
+    }
+}
+
+impl<R, A> fmt::Debug for Front<'_, R, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Front").field("cpus", &self.slots.len()).finish_non_exhaustive()
+    }
+}
+
+/// A [`Front`] as one CPU uses it.
+pub struct OnCpu<'f, 'm, R, A> {
+    front: &'f Front<'m, R, A>,
+    slot: &'f Slot<R>,
+}
+
+impl<R, A> Clone for OnCpu<'_, '_, R, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, A> Copy for OnCpu<'_, '_, R, A> {}
+
+impl<R, A> fmt::Debug for OnCpu<'_, '_, R, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnCpu").field("front", &self.front).finish_non_exhaustive()
+    }
+}
+
+impl<R: RawMutex, A: FrameAllocator> OnCpu<'_, '_, R, A> {
+    /// Allocates a single frame: O(1) from this CPU's slot, and each 32nd time or
+    /// less the cost of claiming. `None` if no frame is free on any CPU, or if the slot's next
+    /// is not free, which [`Front::fault`] tells.
+    #[inline]
+    pub fn allocate_frame(&self) -> Option<Pfn> {
+        let popped = self.slot.held.lock().pop();
+        let frame = match popped {
+            Some(frame) => frame,
+            None => return self.allocate_claimed(),
+        };
+        if !self.front.bits.take(frame.wrapping_sub(self.front.first)) {
+            return self.front.discard(self.slot, frame);
+        }
+        Some(Pfn::new(frame))
+    }
+
+    /// Claims for the empty slot and allocates a single frame.
+    #[cold]
+    #[inline(never)]
+    fn allocate_claimed(&self) -> Option<Pfn> {
+        let mut held = self.slot.held.lock();
+        if held.count() == 0 {
+            held.claim(&mut *self.front.shared.lock());
+        }
+        let popped = held.pop();
+        drop(held);
+        let Some(frame) = popped else {
+            return self.front.allocate_block(1).map(|block| block.start);
+        };
+        if !self.front.bits.take(frame.wrapping_sub(self.front.first)) {
+            return self.front.discard(self.slot, frame);
+        }
+        Some(Pfn::new(frame))
+    }
+
+    /// Frees a single frame, on whichever CPU it was allocated: O(1) into
+    /// this CPU's slot, and each 32nd time or less the cost of returning half
+    /// of the buffer.
+    ///
+    /// # Errors
+    /// [`FrameFreeError::NotAllocated`] or [`FrameFreeError::Foreign`]; nothing changes.
+    #[inline]
+    pub fn free_frame(&self, frame: Pfn) -> Result<(), FrameFreeError> {
+        let Self { front, slot } = *self;
+        let index = frame.raw().wrapping_sub(front.first);
+        if !front.bits.give(index) {
+            front.clear_or_refuse(index)?;
+        }
+        let mut held = slot.held.lock();
+        if !held.push(frame.raw()) {
+            front.spill(slot, &mut held, frame.raw());
+        }
+        Ok(())
+    }
+}
+
+/// [`allocate`](FrameAllocator::allocate) calls its sink under the allocator's
+/// lock: the sink must not call the front.
+impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
+    #[inline]
+    fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
+        match frames_max {
+            0 => None,
+            1 => OnCpu::allocate_frame(self).map(|frame| Extent::new(frame, 1)),
+            _ => self.front.allocate_block(frames_max),
+        }
+    }
+
+    fn allocate_aligned(&mut self, order: Order) -> Result<Extent, FrameAllocateError> {
+        self.front.allocate_aligned(order)
+    }
+
+    #[inline]
+    fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        if extent.count == 1 { self.free_frame(extent.start) } else { self.front.free(extent) }
+    }
+
+    fn free_frames(&self) -> u64 {
+        self.front.free_frames()
+    }
+
+    fn total_frames(&self) -> u64 {
+        self.front.total_frames()
+    }
+
+    /// The shared allocator's free blocks, then what each slot holds: its
+    /// claimed word's, then its buffer's.
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        self.front.shared.lock().for_each_free(visit);
+        for slot in self.front.slots {
+            slot.held.lock().extents().for_each(&mut *visit);
+        }
+    }
+
+    fn fault(&self) -> Option<WordFault> {
+        self.front.fault()
+    }
+
+    fn allocate(
+        &mut self,
+        count_frames: u64,
+        sink: &mut dyn FnMut(Extent),
+    ) -> Result<(), FrameAllocateError> {
+        self.front.allocate(count_frames, sink)
+    }
+
+    #[inline]
+    fn allocate_frame(&mut self) -> Option<Pfn> {
+        OnCpu::allocate_frame(self)
+    }
+}
