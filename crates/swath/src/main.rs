@@ -106,9 +106,12 @@ fn main() -> ExitCode {
             failure::note_output(std::io::stdout().write_all(&script));
             Ok(())
         }
-        Command::Man => clap_mangen::Man::new(Cli::command())
-            .render(&mut std::io::stdout())
-            .map_err(|error| Failure::new(1, error)),
+        Command::Man => {
+            let mut page = Vec::new();
+            let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
+            failure::note_output(std::io::stdout().write_all(&page));
+            rendered.map_err(|error| Failure::new(1, error))
+        }
         Command::Child { kind, job } => {
             registry::child(&kind, &job).map_err(|error| Failure::new(1, error))
         }

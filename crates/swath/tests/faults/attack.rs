@@ -43,7 +43,9 @@ impl Attack {
             }
             assert!(total > 0, "{:?} make no call of {call}", self.args);
             let mut refused = 0;
-            for number in 1..=total.min(self.calls_max) {
+            // What is interrupted is tried again, by the same few functions everywhere.
+            let calls_max = if error == Errno::EINTR { 4 } else { self.calls_max };
+            for number in 1..=total.min(calls_max) {
                 let (output, count) = run(fault, number);
                 let what = format!("{:?}: {call} {number} of {count} with {error}", self.args);
                 let stderr = String::from_utf8_lossy(&output.stderr);
