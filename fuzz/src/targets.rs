@@ -55,6 +55,9 @@ targets! {
     migration, 1024, operations::migration::run, "Banks emptied while memory fails: contents, the hardware's walker and TLBs";
     regions, 1024, operations::regions::run, "Real-time regions, arrays and nodes: the RTMMU";
     heap, 1024, operations::heap::run, "TLSF and half-fit in every tier: a map of the bytes in use";
+    front, 1024, operations::front::run, "The per-CPU front over three page buddies: sets of frames";
+    machine, 1024, operations::machine::run, "Machines of four kinds of zones, hotplug: a state for each frame and unit";
     pool, 1024, operations::pool::run, "The buffer pool, two heaps, a source that fails: a map of the bytes in use";
     c_interface, 1024, operations::c_interface::run, "The C interface with null and foreign objects: sets of frames, a map of bytes";
+    cmt, 1024, operations::cmt::run, "cmt_malloc in C and in Rust, two threads, wrong pointers: a map of the bytes in use";
 }

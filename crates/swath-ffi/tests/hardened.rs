@@ -127,6 +127,14 @@ fn quarantine() {
     free(*last);
     assert!((0..400).any(|_| allocate(200) == block), "it comes back");
     all.into_iter().for_each(free);
+    // The longer one is not filled up to its canary.
+    for size in [200, 100_000] {
+        let block = allocate(size);
+        free(block);
+        // SAFETY: none that is in use, which the call is to find.
+        let resized = || drop(unsafe { cmt_realloc(block.cast(), 2 * size) });
+        assert_eq!(signal_of(resized), libc::SIGABRT, "it waits, and is resized: {size}");
+    }
 }
 
 fn wrong_pointers() {

@@ -286,6 +286,10 @@ fn hostile_frees_are_named_and_change_nothing() {
     assert_eq!(free(201, u64::MAX - 201), foreign(256));
     let overflow = Extent::new(Pfn::new(201), u64::MAX);
     assert_eq!(front.free(overflow), Err(FrameFreeError::Overflow { extent: overflow }));
+    // A processor's view answers as every allocator does, for a single frame, too.
+    let last = Extent::new(Pfn::new(u64::MAX), 1);
+    assert_eq!({ here }.free(last), Err(FrameFreeError::Overflow { extent: last }));
+    assert_eq!(front.free(last), Err(FrameFreeError::Overflow { extent: last }));
     assert_eq!(front.free_frames(), 129);
     front.check().unwrap();
     // All that failed above left these allocated.

@@ -151,16 +151,12 @@ pub(crate) fn beside(path: &Path) -> io::Result<Beside> {
     }
     let mut builder = tempfile::Builder::new();
     builder.prefix(FILE_PREFIX).rand_bytes(RANDOM);
-    // As any other new file, less what the user's mask takes away; a temporary
-    // file is otherwise its owner's only.
-    #[cfg(unix)]
-    let all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-    #[cfg(unix)]
-    builder.permissions(all);
-    let nameless = |error: io::Error| io::Error::from(error.kind());
+    // Opened here, as any other new file: a temporary one is otherwise its owner's only, and its
+    // errors name it and have lost their number.
+    let open = |path: &Path| File::options().read(true).write(true).create_new(true).open(path);
     loop {
-        let file = builder.tempfile_in(dir_of(path)).map_err(nameless)?;
-        if let Some(hold) = Hold::of(file.path()).map_err(nameless)? {
+        let file = builder.make_in(dir_of(path), open)?;
+        if let Some(hold) = Hold::of(file.path())? {
             return Ok(Beside { file, _hold: hold });
         }
     }
@@ -172,7 +168,7 @@ pub(crate) fn beside(path: &Path) -> io::Result<Beside> {
 /// Those of the file system; `path` is then as it was.
 pub(crate) fn put(Beside { file, _hold }: Beside, path: &Path) -> io::Result<()> {
     file.as_file().sync_data()?;
-    file.persist(path).map_err(|error| io::Error::from(error.error.kind()))?;
+    file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 

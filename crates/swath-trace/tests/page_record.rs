@@ -100,7 +100,7 @@ fn this_machine() {
     assert!(matches!(error, PageRecordError::Cancelled), "{error}");
     let error = run(&["true"], Path::new("/no/such/directory/file"), false, &usual_tracefs(), None)
         .unwrap_err();
-    assert!(matches!(error, PageRecordError::Io { .. }), "{error}");
+    assert!(matches!(error, PageRecordError::Output { .. }), "{error}");
     assert_eq!(fs::read(&output).unwrap(), before);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     assert_eq!(instances(), Vec::<PathBuf>::new());

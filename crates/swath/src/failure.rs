@@ -1,5 +1,8 @@
 //! Failures of the program, and their exit codes.
 
+use std::io;
+use std::sync::OnceLock;
+
 use swath_lab::report::error::ReportError;
 use swath_lab::source::real::InputError;
 use swath_lab::study::journal::JournalError;
@@ -14,6 +17,26 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) fn new(code: u8, message: impl std::fmt::Display) -> Self {
         Self { code, message: message.to_string() }
+    }
+}
+
+/// The first failure to write what a command prints.
+static OUTPUT: OnceLock<io::Error> = OnceLock::new();
+
+/// Notes a failure to print, unless the reader closed the pipe.
+pub(crate) fn note_output(printed: io::Result<()>) {
+    if let Err(error) = printed
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let _ = OUTPUT.set(error);
+    }
+}
+
+/// Fails if something was not printed.
+pub(crate) fn of_output() -> Result<(), Failure> {
+    match OUTPUT.get() {
+        Some(error) => Err(Failure::new(1, format!("standard output: {error}"))),
+        None => Ok(()),
     }
 }
 

@@ -3,11 +3,12 @@
 
 #![forbid(unsafe_code)]
 
-/// Prints a line. A reader who has seen enough and closed the pipe is no error.
+/// Prints a line. A reader who has seen enough and closed the pipe is no error; any other failure
+/// is the command's, told at its end.
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($text)*);
+        crate::failure::note_output(writeln!(std::io::stdout(), $($text)*));
     }};
 }
 
@@ -89,30 +90,35 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let mut code = ExitCode::SUCCESS;
     let result = match cli.command {
         Command::Study(args) => study::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Snapshot(args) => snapshot::run(&args),
-        Command::Record(command) => match record::run(command) {
-            Ok(code) => return code,
-            Err(failure) => Err(failure),
-        },
+        Command::Record(command) => record::run(command).map(|exit| code = exit),
         Command::Export(args) => export::run(&args),
         Command::Replay(args) => replay::run(args),
         Command::Show { file, json } => show::show(&file, json),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "swath", &mut std::io::stdout());
+            // Into memory first: on a failure to write it panics.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "swath", &mut script);
+            failure::note_output(std::io::stdout().write_all(&script));
             Ok(())
         }
-        Command::Man => clap_mangen::Man::new(Cli::command())
-            .render(&mut std::io::stdout())
-            .map_err(|error| Failure::new(1, error)),
+        Command::Man => {
+            let mut page = Vec::new();
+            let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
+            failure::note_output(std::io::stdout().write_all(&page));
+            rendered.map_err(|error| Failure::new(1, error))
+        }
         Command::Child { kind, job } => {
             registry::child(&kind, &job).map_err(|error| Failure::new(1, error))
         }
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
+    failure::note_output(std::io::stdout().flush());
+    match result.and_then(|()| failure::of_output()) {
+        Ok(()) => code,
         Err(failure) => {
             let _ = writeln!(std::io::stderr(), "swath: {}", failure.message);
             ExitCode::from(failure.code)

@@ -91,6 +91,7 @@ impl Thread {
         size: usize,
         align: usize,
     ) -> Result<NonNull<u8>, ResizeError> {
+        self.look_among_waiting(block)?;
         self.look(block)?;
         let room = if self.canary.is_some() { CANARY_BYTES } else { 0 };
         let bytes = size.checked_add(room).ok_or(OutOfMemory)?;
@@ -124,17 +125,23 @@ impl Thread {
         self.quarantine(block)
     }
 
-    /// Lets the block wait, and frees the one that waited longest.
-    #[cold]
-    fn quarantine(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
-        let len = self.waiting.len();
-        let usable = self.heap.pool().usable_size(block)?;
-        let held = self.waited.min(len);
+    /// Checks that a block does not wait: to the pool it is in use still, to its user it is not.
+    fn look_among_waiting(&self, block: NonNull<u8>) -> Result<(), FreeError> {
+        let held = self.waited.min(self.waiting.len());
         // SAFETY: the first `held` were written.
         let same = |place: &MaybeUninit<NonNull<u8>>| unsafe { place.assume_init() } == block;
         if self.waiting[..held].iter().any(same) {
             return Err(BufferFreeError::NotAllocated { address: block.addr().get() }.into());
         }
+        Ok(())
+    }
+
+    /// Lets the block wait, and frees the one that waited longest.
+    #[cold]
+    fn quarantine(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
+        let len = self.waiting.len();
+        let usable = self.heap.pool().usable_size(block)?;
+        self.look_among_waiting(block)?;
         self.look(block)?;
         // A read after the free reads this.
         // SAFETY: the block is in use and its user has freed it.

@@ -541,7 +541,14 @@ impl<R: RawMutex, A: FrameAllocator> FrameAllocator for OnCpu<'_, '_, R, A> {
 
     #[inline]
     fn free(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
-        if extent.count == 1 { self.free_frame(extent.start) } else { self.front.free(extent) }
+        if extent.count != 1 {
+            return self.front.free(extent);
+        }
+        // The last number is no frame's: an extent that begins there has no end.
+        self.free_frame(extent.start).map_err(|error| match extent.checked_end() {
+            Some(_) => error,
+            None => FrameFreeError::Overflow { extent },
+        })
     }
 
     fn free_frames(&self) -> u64 {

@@ -436,6 +436,9 @@ where
             if self.states[zone].waiting_frames == 0 {
                 return false;
             }
+            if !request.urgent && self.draining_lifts(zone, request) {
+                return true;
+            }
             let whole = |frame: Pfn| {
                 let block = Extent::block_around(frame, request.order);
                 layout.zones()[zone].span.covers(block)
@@ -446,6 +449,16 @@ where
             self.for_each_waiting(zone, &mut |block, _| helps |= whole(block));
             helps
         })
+    }
+
+    /// Returns true if a zone is not above its min watermark, and would be with the frames that
+    /// wait in its per-CPU lists.
+    fn draining_lifts(&self, zone: usize, request: &BlockRequest) -> bool {
+        let marks = &self.states[zone].marks;
+        let mark = marks.min + marks.reserve[request.highest as usize];
+        // As a request counts them: of a larger block but the first frame is gone already.
+        let is_above = |free: u64| free.saturating_sub(request.order.frames() - 1) > mark;
+        !is_above(self.zones[zone].free_frames()) && is_above(self.free_in(zone))
     }
 
     pub(crate) fn for_each_waiting(&self, zone: usize, visit: &mut dyn FnMut(Pfn, Order)) {

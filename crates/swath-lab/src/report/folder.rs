@@ -117,6 +117,11 @@ impl Folder {
         study: &str,
         files: &[(String, Vec<u8>)],
     ) -> Result<(), ReportError> {
+        let swapped = self.swap_study(study, files);
+        self.tidy(swapped)
+    }
+
+    fn swap_study(&self, study: &str, files: &[(String, Vec<u8>)]) -> Result<(), ReportError> {
         let (place, new) = (self.dir.join(study), self.work.join(study));
         // A link, too: what it names is not the report's to take away.
         let there = fs::symlink_metadata(&place).ok();
@@ -144,9 +149,18 @@ impl Folder {
     /// [`ReportError::File`].
     pub(crate) fn put_index(&self, page: &str) -> Result<PathBuf, ReportError> {
         let (path, new) = (self.dir.join(INDEX_FILE), self.work.join(INDEX_FILE));
-        write(&new, page.as_bytes())?;
-        fs::rename(&new, &path).map_err(at(&path))?;
+        let written = write(&new, page.as_bytes());
+        self.tidy(written.and_then(|()| fs::rename(&new, &path).map_err(at(&path))))?;
         Ok(path)
+    }
+
+    /// After a failure, leaves no more of the work than a run that was killed leaves to the next.
+    fn tidy(&self, done: Result<(), ReportError>) -> Result<(), ReportError> {
+        if done.is_err() {
+            // The first failure is the one to tell.
+            let _ = self.mend();
+        }
+        done
     }
 
     /// Takes away what a killed run left in the work directory, but for the journals.

@@ -100,7 +100,14 @@ impl Journal {
         let mut file = File::options().read(true).append(true).create(true).open(path);
         let file = file.as_mut().map_err(|error| fault(io::Error::from(error.kind())))?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(fault)?;
+        // What was made for nothing goes; what may have points in it stays.
+        let remove = || drop(std::fs::remove_file(path));
+        if let Err(error) = file.read_to_end(&mut bytes) {
+            if file.metadata().is_ok_and(|about| about.len() == 0) {
+                remove();
+            }
+            return Err(fault(error));
+        }
         let (recorded, whole) = parse(&bytes, key).unwrap_or_default();
         let begun = match (bytes.len(), whole) {
             (0, _) => Begun::Anew,
@@ -109,14 +116,12 @@ impl Journal {
                 Begun::Resumed { points: recorded.len() as u64, cut_bytes: (all - whole) as u64 }
             }
         };
-        file.set_len(whole as u64).map_err(fault)?;
-        if whole == 0 {
-            let record =
-                record(key.as_bytes()).ok_or_else(|| fault(io::ErrorKind::FileTooLarge.into()))?;
-            file.write_all(&[MAGIC, &record].concat()).map_err(fault)?;
-        }
-        file.sync_all().map_err(fault)?;
-        let file = file.try_clone().map_err(fault)?;
+        let file = start(file, key, whole).map_err(|error| {
+            if whole == 0 {
+                remove();
+            }
+            fault(error)
+        })?;
         let journal = Self {
             path: path.to_owned(),
             file,
@@ -164,8 +169,8 @@ impl Journal {
         let mut bytes = [stage.to_le_bytes(), point.to_le_bytes()].concat();
         bytes = postcard::to_extend(result, bytes).map_err(|error| fault(error.to_string()))?;
         let record = record(&bytes).ok_or_else(|| fault("a point of 4 GiB".to_owned()))?;
-        self.is_empty.store(false, Ordering::Relaxed);
         (&self.file).write_all(&record).map_err(|error| fault(error.to_string()))?;
+        self.is_empty.store(false, Ordering::Relaxed);
         let (now_ms, synced_ms) =
             (self.opened.elapsed().as_millis() as u64, self.synced_ms.load(Ordering::Relaxed));
         // Of the threads that find it due, one syncs.
@@ -178,6 +183,18 @@ impl Journal {
         }
         Ok(())
     }
+}
+
+/// Cuts a journal after its whole records, writes the key if there are none, and gives the file to
+/// append to.
+fn start(file: &mut File, key: &str, whole: usize) -> io::Result<File> {
+    file.set_len(whole as u64)?;
+    if whole == 0 {
+        let record = record(key.as_bytes()).ok_or(io::ErrorKind::FileTooLarge)?;
+        file.write_all(&[MAGIC, &record].concat())?;
+    }
+    file.sync_all()?;
+    file.try_clone()
 }
 
 /// Bytes with their length and checksum before them.

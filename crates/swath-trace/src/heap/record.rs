@@ -88,10 +88,13 @@ mod system {
             let target = format!("{} {}", std::env::consts::ARCH, std::env::consts::OS);
             RecordError::NoLibrary { target }
         })?;
-        let descriptor = memfd_create(c"swath-preload", MFdFlags::MFD_CLOEXEC);
-        let mut file = File::from(descriptor.map_err(io::Error::from)?);
-        file.write_all(bytes)?;
-        Ok(file)
+        let made = || -> io::Result<File> {
+            let descriptor = memfd_create(c"swath-preload", MFdFlags::MFD_CLOEXEC);
+            let mut file = File::from(descriptor.map_err(io::Error::from)?);
+            file.write_all(bytes)?;
+            Ok(file)
+        };
+        made().map_err(|source| RecordError::Output { path: "memfd:swath-preload".into(), source })
     }
 
     pub(crate) fn record(

@@ -152,7 +152,7 @@ pub enum PageRecordError {
         /// The system's words.
         source: io::Error,
     },
-    /// The file cannot be created.
+    /// The file cannot be created or written.
     #[error("{}: {source}", path.display())]
     Output {
         /// The file that was asked for.
@@ -160,7 +160,15 @@ pub enum PageRecordError {
         /// The system's words.
         source: io::Error,
     },
-    /// The output could not be written, or a process made.
+    /// A call of the system's failed that is of no file.
+    #[error("{call}: {source}")]
+    System {
+        /// The call, or what it was to make.
+        call: &'static str,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// The output could not be written.
     #[error("{source}")]
     Io {
         /// The system's words.
@@ -256,8 +264,8 @@ mod system {
         options: &mut PageRecordOptions<'_>,
     ) -> Result<PageRecording, PageRecordError> {
         // Nothing is run if nothing could be written.
-        crate::output::prepare(output)
-            .map_err(|source| PageRecordError::Output { path: output.to_owned(), source })?;
+        let failed = |source| PageRecordError::Output { path: output.to_owned(), source };
+        crate::output::prepare(output).map_err(failed)?;
         let mut instance = Instance::new(options)?;
         let head = PageHeader {
             facts: read_facts(Path::new("/proc"))?,
@@ -265,11 +273,16 @@ mod system {
             whole_system: options.whole_system,
             cpus: instance.cpus(),
         };
-        let (events, lost, duration_us, exit) = crate::output::replace(output, |file| {
+        let recorded = crate::output::replace(output, |file| {
             let writer = PageWriter::new(file, &head, options.level)?;
             run(command, &mut instance, writer, options)
+        });
+        let (events, lost, duration_us, exit) = recorded.map_err(|error| match error {
+            PageRecordError::Io { source } => failed(source),
+            error => error,
         })?;
-        let (lost, file_bytes) = (lost.iter().sum(), fs::metadata(output)?.len());
+        let file_bytes = fs::metadata(output).map_err(failed)?.len();
+        let lost = lost.iter().sum();
         Ok(PageRecording { events, lost, duration_us, file_bytes, exit })
     }
 
@@ -301,13 +314,14 @@ mod system {
         })?;
         let mut running = Running(child);
         // A pipe that ends when the child does, for a poll to see.
-        let (ended, end) = io::pipe()?;
-        close_after(&running.0, end)?;
+        let system = |call| move |source| PageRecordError::System { call, source };
+        let (ended, end) = io::pipe().map_err(system("pipe"))?;
+        close_after(&running.0, end).map_err(system("thread"))?;
         loop {
             if cancelled(options.cancel) {
                 return Err(PageRecordError::Cancelled);
             }
-            let over = instance.wait(&ended)?;
+            let over = instance.wait(&ended).map_err(system("poll"))?;
             let until = instance.read(&mut merge)?;
             merge.write(until)?;
             (options.progress)(merge.writer.count());
@@ -315,7 +329,7 @@ mod system {
                 break;
             }
         }
-        let status = running.0.wait()?;
+        let status = running.0.wait().map_err(system("wait"))?;
         instance.put("tracing_on", "0")?;
         instance.read(&mut merge)?;
         merge.write(u64::MAX)?;
@@ -623,9 +637,16 @@ mod system {
                 let mut child = Command::new(&command[0]);
                 child.args(&command[1..]).spawn().map_err(StartError::Command)
             };
-            thread::scope(|scope| scope.spawn(spawn).join()).unwrap_or_else(|_| {
-                Err(StartError::Command(io::Error::other("the thread that starts it failed")))
-            })
+            let system = |call| move |source| PageRecordError::System { call, source };
+            let started = thread::scope(|scope| {
+                let spawned = thread::Builder::new().spawn_scoped(scope, spawn);
+                spawned.map(thread::ScopedJoinHandle::join)
+            });
+            let failed = io::Error::other("the thread that starts it failed");
+            match started.map_err(system("thread")).map_err(StartError::Trace)? {
+                Ok(started) => started,
+                Err(_) => Err(StartError::Command(failed)),
+            }
         }
 
         /// Waits until a buffer fills, the command ends (then true), or it is

@@ -88,13 +88,13 @@ pub enum RecordError {
     /// The file could not be created or written.
     #[error("{}: {source}", path.display())]
     Output {
-        /// The file that was asked for.
+        /// The file that was asked for, or the place of temporary ones.
         path: PathBuf,
         /// The system's words.
         source: io::Error,
     },
     /// The processes of the command could not be followed.
-    #[error("the command's processes cannot be followed (ptrace): {source}")]
+    #[error("the command's processes cannot be followed (ptrace, threads): {source}")]
     Follow {
         /// The system's words.
         source: io::Error,

@@ -137,7 +137,8 @@ pub(crate) fn record<S: Send, T>(
     output::prepare(path).map_err(failed)?;
     let valgrind = find(&options.valgrind)
         .ok_or_else(|| RecordError::NoValgrind { valgrind: options.valgrind.clone() })?;
-    let logs = Scratch::new()?;
+    let logs = Scratch::new()
+        .map_err(|source| RecordError::Output { path: std::env::temp_dir(), source })?;
     let mut start = lackey(&valgrind, arguments, logs.path(), command);
     if let Some(library) = preload {
         start.env("LD_PRELOAD", library);
@@ -151,12 +152,13 @@ pub(crate) fn record<S: Send, T>(
     let (sender, messages) = channel();
     let (known, ended) = thread::scope(|scope| {
         let supervisor = (sender.clone(), Arc::clone(&limit), logs.path());
-        thread::Builder::new().spawn_scoped(scope, move || {
+        let spawned = thread::Builder::new().spawn_scoped(scope, move || {
             let (sender, limit, logs) = supervisor;
             let begun = |begun| drop(sender.send(Message::Begun(begun)));
             let ended = supervise(&mut start, logs, &limit.processes, begun);
             drop(sender.send(Message::Ended(ended)));
-        })?;
+        });
+        spawned.map_err(|source| RecordError::Follow { source })?;
         let one = |number: usize, program: Program, begun: Begun, sender: Sender<Message<S>>| {
             let (shared, convert, answer) = (Arc::clone(&limit), &convert, sender.clone());
             let spawned = thread::Builder::new().spawn_scoped(scope, move || {
@@ -168,7 +170,7 @@ pub(crate) fn record<S: Send, T>(
             });
             if let Err(source) = spawned {
                 limit.processes.stop();
-                let failed = Err(RecordError::Io { source });
+                let failed = Err(RecordError::Follow { source });
                 drop(sender.send(Message::Converted(number, failed)));
             }
         };
@@ -344,6 +346,7 @@ fn convert_one<S>(
     match convert(program, items, to, limit.share()) {
         Ok(unfinished) if unfinished.accesses > 0 => Ok(Some((file, unfinished))),
         Ok(_) | Err(RecordError::Trace { source: TraceError::NoAccesses { .. } }) => Ok(None),
+        Err(RecordError::Io { source }) => Err(failed(source)),
         Err(error) => Err(error),
     }
 }

@@ -75,6 +75,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
             "swath-hw",
             "swath-trace",
             "swath-lab",
+            "swath-cmt",
             "swath-ffi",
         ],
     ),

@@ -81,6 +81,7 @@ const MODULES: &[&str] = &[
     "crates/swath-region/tests/",
     "crates/swath-trace/src/valgrind/supervise.rs",
     "fuzz/src/operations/c_interface.rs",
+    "fuzz/src/operations/cmt.rs",
     "fuzz/src/operations/pool.rs",
 ];
 
