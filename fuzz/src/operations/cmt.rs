@@ -280,10 +280,12 @@ impl Bench {
     }
 
     fn free(&mut self, block: Block) {
-        // SAFETY: a block in use, with its layout, which is not used after.
         match self.random.below(3) {
+            // SAFETY: a block in use, which is not used after.
             0 => unsafe { cmt_free(block.c()) },
+            // SAFETY: as above.
             1 => unsafe { swath_cmt::free(block.non_null()) },
+            // SAFETY: as above, with its layout.
             _ => unsafe { Cmt.dealloc(block.pointer(), block.layout) },
         }
     }
