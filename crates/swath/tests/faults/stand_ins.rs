@@ -1,4 +1,4 @@
-//! What stands in place of the kernel's files: a machine of a few frames, and its trace buffer.
+//! Stand-ins for the kernel's files: a machine of a few frames, and its trace buffer.
 
 use std::fs;
 
