@@ -157,7 +157,7 @@ fn run_all(
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(usize::try_from(threads).unwrap_or(1))
             .build()
-            .map_err(|error| Failure::new(1, error))?;
+            .map_err(|error| Failure::new(1, format!("threads: {error}")))?;
         let (journal, path) = journal(args, folder, plan.as_ref(), run, bar)?;
         let run = Run { journal: Some(&journal), ..*run };
         let outcome = pool.install(|| plan.run(&run))?;
