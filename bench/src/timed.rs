@@ -7,19 +7,29 @@
 use swath_arch::PhysAddr;
 use swath_hw::dram::{Dram, DramConfig, DramRequest, OfferError};
 use swath_hw::system::{System, SystemConfig};
-use swath_hw::{Geometry, Mmu, Scheduling, Transaction, WalkOrder, WritePolicy};
+use swath_hw::{Geometry, Mmu, Scheduling, Transaction, WalkOrder};
 
+use crate::random::Random;
 use crate::translate::{Traffic, with_tables};
 
-/// The memory alone, queues of 32 entries.
+/// The memory alone, queues of 32 entries, under a frame's reads.
 pub(crate) fn dram(traffic: Traffic, counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
-    let scheduling =
-        Scheduling { entries: 32, writes: WritePolicy::Unified, ..DramConfig::paper().scheduling };
+    dram_reads(&traffic.offsets().collect::<Vec<_>>(), counted)
+}
+
+/// The memory alone under as many reads at random within 64 MiB.
+pub(crate) fn dram_random(counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
+    let mut random = Random::new(1);
+    let addresses: Vec<u64> = (0..57_600).map(|_| random.below(1 << 20) * 64).collect();
+    dram_reads(&addresses, counted)
+}
+
+fn dram_reads(addresses: &[u64], counted: fn(&mut dyn FnMut())) -> Result<u64, String> {
+    let scheduling = Scheduling::fr_fcfs(32);
     let mut dram = Dram::new(&DramConfig { scheduling, ..DramConfig::paper() })
         .map_err(|error| error.to_string())?;
-    let addresses: Vec<u64> = traffic.offsets().collect();
     let mut result = Ok(0);
-    counted(&mut || result = offer_all(&mut dram, &addresses));
+    counted(&mut || result = offer_all(&mut dram, addresses));
     dram.check()?;
     let accepted = result?;
     let reads = dram.stats().total().reads;

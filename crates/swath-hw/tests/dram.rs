@@ -16,7 +16,7 @@ fn one_channel(part: &Part) -> DramConfig {
     let scheduling = Scheduling {
         entries: 32,
         writes: WritePolicy::Unified,
-        bank_bypasses_max: u32::MAX,
+        hits_first: true,
         bypasses_max: u32::MAX,
     };
     DramConfig { part: part.clone(), channels: 1, ranks: 1, mapping, scheduling }
@@ -238,23 +238,29 @@ fn requests_for_one_burst_keep_their_order() {
 }
 
 #[test]
-fn a_full_queue_says_so_and_has_room_after_the_next_column_command() {
+fn a_full_queue_says_so_and_has_room_when_a_request_is_served_or_has_a_row() {
     let config = one_channel(&PARTS[0]);
     let scheduling = Scheduling { entries: 2, ..config.scheduling };
     let mut dram = Dram::new(&DramConfig { scheduling, ..config.clone() }).unwrap();
     for column in 0..2 {
         dram.offer(0, burst(&config, 0, column, false)).unwrap();
     }
+    // The row is opened for the first at 0, so that its place is free at 1.
     let third = burst(&config, 0, 2, false);
-    // Activate at 0, read at 5: the place is free at 6.
-    for now in 0..6 {
-        assert_eq!(dram.offer(now, third), Err(OfferError::Full { channel: 0 }));
+    assert_eq!(dram.offer(0, third), Err(OfferError::Full { channel: 0 }));
+    assert_eq!(dram.next_event(), Some(1));
+    assert_eq!(dram.offer(1, third), Ok(()));
+    // It is read at 5, the second at 9: the place of that is free at 10.
+    let fourth = burst(&config, 0, 3, false);
+    for now in 2..10 {
+        assert_eq!(dram.offer(now, fourth), Err(OfferError::Full { channel: 0 }));
     }
-    assert_eq!(dram.offer(6, third), Ok(()));
-    assert_eq!(dram.stats().total().full, 6);
     assert_eq!(dram.queued(0), 2);
-    assert_eq!(dram.queued(1), 0);
-    assert_eq!(dram.stats().total().queued_cycles, 12);
+    assert_eq!(dram.offer(10, fourth), Ok(()));
+    assert_eq!(dram.stats().total().full, 9);
+    assert_eq!((dram.queued(0), dram.queued(1)), (2, 0));
+    // Two wait at 0, three from 1 to 5, and two until 9.
+    assert_eq!(dram.stats().total().queued_cycles, 2 + 5 * 3 + 4 * 2);
 }
 
 #[test]

@@ -31,6 +31,8 @@ struct Waiting {
     bank: u32,
     row: u32,
     class: Class,
+    /// A row was opened for it.
+    claim: bool,
 }
 
 #[derive(Default)]
@@ -49,22 +51,19 @@ struct Channel {
     due: Vec<Cycle>,
     draining: bool,
     passed: Option<(u64, u32)>,
-    bank_passed: Vec<Option<(u64, u32)>>,
     counts: Counts,
 }
 
 impl Channel {
     fn new(config: &DramConfig) -> Self {
         let interval = u64::from(config.part.refresh_interval_cycles);
-        let ranks = u64::from(config.ranks);
         Self {
             queue: Vec::new(),
             rows: vec![None; (config.ranks * config.part.banks()) as usize],
             history: Vec::new(),
-            due: (1..=ranks).map(|n| n * interval / ranks).collect(),
+            due: vec![interval; config.ranks as usize],
             draining: false,
             passed: None,
-            bank_passed: vec![None; (config.ranks * config.part.banks()) as usize],
             counts: Counts::default(),
             config: config.clone(),
         }
@@ -130,8 +129,9 @@ impl Channel {
             return;
         };
         let count = |write| {
-            let free = self.queue.iter().filter(|waiting| !self.is_parked(waiting));
-            free.filter(|waiting| waiting.request.write == write).count() as u32
+            let waits = |waiting: &&Waiting| !waiting.claim && !self.is_parked(waiting);
+            self.queue.iter().filter(waits).filter(|waiting| waiting.request.write == write).count()
+                as u32
         };
         let (reads, writes) = (count(false), count(true));
         let mark = if self.draining { writes > low } else { writes >= high };
@@ -147,8 +147,11 @@ impl Channel {
             self.counts.latency += 1;
             return Ok(Some(Completion { cycle: now + 1, order: waiting.order, id, write }));
         }
-        let reads = self.queue.iter().filter(|waiting| !waiting.request.write).count() as u32;
-        let writes = self.queue.len() as u32 - reads;
+        let places = |write| {
+            let holds = |waiting: &&Waiting| !waiting.claim && waiting.request.write == write;
+            self.queue.iter().filter(holds).count() as u32
+        };
+        let (reads, writes) = (places(false), places(true));
         let scheduling = self.config.scheduling;
         let full = match scheduling.writes {
             WritePolicy::Unified => reads + writes >= scheduling.entries,
@@ -159,71 +162,64 @@ impl Channel {
             return Err(());
         }
         self.queue.push(waiting);
-        self.choose_class();
         Ok(None)
     }
 
     /// What to issue in this cycle, and for which request.
     fn choose(&self, now: Cycle) -> Option<(Command, u32, Option<u64>)> {
+        let column = |waiting: &Waiting| {
+            if waiting.request.write { Command::Write } else { Command::Read }
+        };
+        let claims = || self.queue.iter().filter(|waiting| waiting.claim);
+        let mut ready: Vec<_> =
+            claims().filter(|waiting| self.is_legal(now, column(waiting), waiting.bank)).collect();
+        ready.sort_by_key(|waiting| waiting.order);
+        if let Some(claim) = ready.first() {
+            return Some((column(claim), claim.bank, Some(claim.order)));
+        }
         let banks = self.config.part.banks();
         for (rank, due) in (0..).zip(&self.due) {
             let mut rows = self.rows[(rank * banks) as usize..].iter().take(banks as usize);
             let command =
                 if rows.any(Option::is_some) { Command::PrechargeAll } else { Command::Refresh };
-            if now >= *due && self.is_legal(now, command, rank * banks) {
+            let claimed = claims().any(|waiting| self.rank(waiting.bank) == rank);
+            if now >= *due && !claimed && self.is_legal(now, command, rank * banks) {
                 return Some((command, rank * banks, None));
             }
         }
+        let Scheduling { hits_first, bypasses_max, .. } = self.config.scheduling;
         let served = self.served();
         let favoured = served.first().filter(|oldest| {
             let bypasses = self.passed.filter(|passed| passed.0 == oldest.order);
-            bypasses.map_or(0, |passed| passed.1) >= self.config.scheduling.bypasses_max
+            bypasses.map_or(0, |passed| passed.1) >= bypasses_max
         });
         let hits = |waiting: &Waiting| self.rows[waiting.bank as usize] == Some(waiting.row);
-        // The request that alone is considered in its bank: the favoured one, or one that was
-        // passed too often there.
-        let sole = |bank: u32| {
-            let oldest = served.iter().find(|waiting| waiting.bank == bank)?;
-            let bypasses =
-                self.bank_passed[bank as usize].filter(|passed| passed.0 == oldest.order);
-            let often =
-                bypasses.map_or(0, |passed| passed.1) >= self.config.scheduling.bank_bypasses_max;
-            let is_favoured = favoured.is_some_and(|favoured| favoured.order == oldest.order);
-            (often || is_favoured).then_some(oldest.order)
-        };
-        let may = |command, waiting: &Waiting| {
-            now < self.due[self.rank(waiting.bank) as usize]
-                && self.is_legal(now, command, waiting.bank)
-        };
+        let mut ready = Vec::new();
         for waiting in &served {
-            let command = if waiting.request.write { Command::Write } else { Command::Read };
-            let allowed = favoured.is_none_or(|favoured| favoured.order == waiting.order)
-                && sole(waiting.bank).is_none_or(|sole| sole == waiting.order);
-            if allowed && hits(waiting) && may(command, waiting) {
-                return Some((command, waiting.bank, Some(waiting.order)));
-            }
-        }
-        for waiting in &served {
-            let mut bank = served.iter().filter(|other| other.bank == waiting.bank);
-            let allowed = match sole(waiting.bank) {
-                Some(sole) => sole == waiting.order && !hits(waiting),
-                None => !bank.any(hits),
-            };
-            let command = match self.rows[waiting.bank as usize] {
+            let bank = waiting.bank;
+            let others = favoured.is_some_and(|favoured| favoured.order != waiting.order);
+            let claimed = claims().any(|claim| claim.bank == bank);
+            let wanted = served.iter().any(|other| other.bank == bank && hits(other));
+            let kept = claimed || (hits_first && wanted && favoured.is_none());
+            let command = match self.rows[bank as usize] {
+                _ if waiting.claim || others => continue,
+                Some(_) if hits(waiting) => column(waiting),
+                Some(_) if kept => continue,
                 Some(_) => Command::Precharge,
                 None => Command::Activate,
             };
-            if allowed && may(command, waiting) {
-                // For each bank, its oldest request comes first.
-                return Some((command, waiting.bank, Some(waiting.order)));
+            if now < self.due[self.rank(bank) as usize] && self.is_legal(now, command, bank) {
+                ready.push((hits_first && !hits(waiting), waiting.order, command, bank));
             }
         }
-        None
+        ready.sort();
+        ready.first().map(|&(_, order, command, bank)| (command, bank, Some(order)))
     }
 
     /// One cycle: the command that is issued, and the request that it ends.
     fn cycle(&mut self, now: Cycle) -> Option<((Command, u32, u32), Option<Completion>)> {
-        // A place is held until the end of the cycle of its column command.
+        self.choose_class();
+        // It waits until the end of the cycle of its column command.
         self.counts.queued_cycles += self.queue.len() as u128;
         let issued = self.choose(now);
         issued.map(|(command, bank, order)| self.issue(now, command, bank, order))
@@ -256,24 +252,22 @@ impl Channel {
             (Command::Activate, Some(index)) => {
                 let waiting = &mut self.queue[index];
                 row = waiting.row;
+                waiting.claim = true;
                 self.rows[bank as usize] = Some(row);
                 if waiting.class == Class::Hit {
                     waiting.class = Class::Miss;
                 }
             }
             (Command::Read | Command::Write, Some(index)) => {
-                let served = self.served();
-                let oldest = served[0].order;
-                let of_bank = served.iter().find(|waiting| waiting.bank == bank).unwrap().order;
+                let oldest = self.served().first().map(|oldest| oldest.order);
                 let waiting = self.queue.remove(index);
-                let count = |passed: Option<(u64, u32)>, oldest| match passed {
-                    _ if waiting.order == oldest => None,
-                    Some((passed, bypasses)) if passed == oldest => Some((oldest, bypasses + 1)),
-                    _ => Some((oldest, 1)),
+                self.passed = match self.passed {
+                    _ if Some(waiting.order) == oldest => None,
+                    Some((passed, bypasses)) if Some(passed) == oldest => {
+                        Some((passed, bypasses + 1))
+                    }
+                    _ => oldest.map(|oldest| (oldest, 1)),
                 };
-                self.passed = count(self.passed, oldest);
-                let bank_passed = &mut self.bank_passed[bank as usize];
-                *bank_passed = count(*bank_passed, of_bank);
                 let first = match command {
                     Command::Read => part.read_latency_cycles,
                     _ => part.write_latency_cycles,
@@ -285,7 +279,6 @@ impl Channel {
                     self.counts.latency += cycle - waiting.accepted;
                 }
                 done = Some(Completion { cycle, order: waiting.order, id, write });
-                self.choose_class();
             }
             impossible => panic!("{impossible:?}"),
         }
@@ -335,6 +328,7 @@ fn compare(config: &DramConfig, seed: u64, cycles: Cycle, load: u64) {
                 bank: rank * part.banks() + group * part.banks_per_group + bank,
                 row,
                 class: Class::Hit,
+                claim: false,
             };
             dram.advance(now);
             let room = dram.has_room(channel, write);
@@ -454,12 +448,12 @@ fn same_commands_in_the_same_cycles() {
     let mut seed = 0;
     for part in [DDR3_800, DDR4_3200, LPDDR4_3200] {
         for writes in policies {
-            let limits = [(1, 4, 9), (5, 0, 0), (8, 2, 7), (8, 4, 2), (16, u32::MAX, u32::MAX)];
-            for (entries, bank_bypasses_max, bypasses_max) in limits {
+            let limits =
+                [(1, true, 9), (5, false, 0), (8, true, 7), (8, false, 2), (16, false, u32::MAX)];
+            for (entries, hits_first, bypasses_max) in limits {
                 for (channels, ranks, load) in [(1, 1, 30), (1, 2, 90), (2, 2, 60)] {
                     seed += 1;
-                    let scheduling =
-                        Scheduling { entries, writes, bank_bypasses_max, bypasses_max };
+                    let scheduling = Scheduling { entries, writes, hits_first, bypasses_max };
                     let config = config(hurried(&part), channels, ranks, scheduling);
                     compare(&config, seed, 2500, load);
                 }
@@ -476,12 +470,8 @@ fn a_table_that_says_nothing_is_followed_too() {
         refresh_interval_cycles: 50,
         ..DDR3_800
     };
-    let scheduling = Scheduling {
-        entries: 4,
-        writes: WritePolicy::Unified,
-        bank_bypasses_max: 2,
-        bypasses_max: 3,
-    };
+    let scheduling =
+        Scheduling { entries: 4, writes: WritePolicy::Unified, hits_first: true, bypasses_max: 3 };
     for seed in 100..110 {
         compare(&config(part.clone(), 1, 2, scheduling), seed, 2000, 95);
     }

@@ -4,6 +4,7 @@ mod cache_model;
 mod dram;
 mod dram_golden;
 mod dram_reference;
+mod dram_streams;
 mod dram_timing;
 mod mmu;
 mod processor;

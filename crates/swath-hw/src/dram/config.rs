@@ -51,10 +51,8 @@ impl DramConfig {
     /// four banks, a queue of 16 entries, bank hits first, and the mapping
     /// *Row, Bank, Column, Channel, Column* ([`AddressMapping::interleaved`] at 64 bytes).
     ///
-    /// The paper says nothing of writes; with one queue named, they share it.
-    /// Nor does it say how many bank hits may go first: with four, a stream whose parts
-    /// meet in one bank takes as long as in two other simulators (the figures are in
-    /// this crate's tests, what other limits do at [`Scheduling::bank_bypasses_max`]).
+    /// The paper states the entries and bank hits first; of writes it says nothing, and
+    /// [`Scheduling::fr_fcfs`] has the rest.
     pub fn paper() -> Self {
         Self {
             part: DDR3_800,
@@ -62,12 +60,7 @@ impl DramConfig {
             ranks: 1,
             mapping: AddressMapping::interleaved(&DDR3_800, 4, 1, 64)
                 .expect("the mapping of a constant part, which a test makes"),
-            scheduling: Scheduling {
-                entries: 16,
-                writes: WritePolicy::Unified,
-                bank_bypasses_max: 4,
-                bypasses_max: 64,
-            },
+            scheduling: Scheduling { hits_first: true, ..Scheduling::fr_fcfs(16) },
         }
     }
 

@@ -2,41 +2,40 @@
 //!
 //! Requests wait in a queue, each for its bank. Of all commands that would
 //! bring a waiting request forward, the one issued is that which can come
-//! **first**; of those that can come in the same cycle, a column command (a
-//! *bank hit*: the row is open) goes before one that opens or closes a row,
-//! and an older request before a younger one (FR-FCFS, first ready, first
-//! come first served; Rixner et al., ISCA 2000). In full:
+//! **first**; of those that can come in the same cycle, the one for the oldest request
+//! (FR-FCFS, first ready, first come first served; Rixner et al., ISCA 2000). In full:
 //!
-//! * **Open page.** A row stays open until a request wants another one of its
-//!   bank, or a refresh is due. While any request that may be served hits the
-//!   open row, the row is not closed, however old those are that want another,
-//!   until their patience ends.
-//! * **Patience.** The oldest request of a bank lets
-//!   [`bank_bypasses_max`](Scheduling::bank_bypasses_max) column commands of the
-//!   bank pass; then it alone is considered there until it is served, so that
-//!   bank hits do not go on for ever at its cost. The oldest request of all lets
-//!   [`bypasses_max`](Scheduling::bypasses_max) column commands of the channel
-//!   pass; then no other gets a column command until it is served, so that none
-//!   waits for ever, wherever its bank and whatever turning the bus would cost.
-//! * **Refresh.** Each rank is due every
-//!   [`refresh_interval_cycles`](crate::dram::timing::Part::refresh_interval_cycles), the ranks of a
-//!   channel at evenly spread times. From then on the rank gets no other command until its banks
-//!   are closed (by one precharge for all) and the refresh is issued.
-//!   Refreshes are neither postponed nor brought forward.
-//! * **Writes** follow a [`WritePolicy`].
+//! * **Claims.** A request for which a row was opened has a claim to it: the row is not
+//!   closed until the request is served, its column command goes before any other command
+//!   of the same cycle, and it no longer holds a place in the queue.
+//! * **Open page.** A row without a claim stays open until a request wants another one of its
+//!   bank, or a refresh is due. With [`hits_first`](Scheduling::hits_first) it is not
+//!   closed while a request that may be served wants it (a *bank hit*), however old those are
+//!   that want another, and of commands in the same cycle a column command goes before one that
+//!   opens or closes a row.
+//! * **Patience.** The oldest request of all lets [`bypasses_max`](Scheduling::bypasses_max)
+//!   column commands of the channel pass; then no other gets a command, but for those with a
+//!   claim, until it is served: none waits for ever.
+//! * **Refresh.** The ranks of a channel are due together, every
+//!   [`refresh_interval_cycles`](crate::dram::timing::Part::refresh_interval_cycles). From then
+//!   on a rank gets no other command, but for its claims, until its banks are closed (by one
+//!   precharge for all) and the refresh is issued. Refreshes are neither postponed nor brought
+//!   forward.
+//! * **Writes** follow a [`WritePolicy`]. Which class is served is decided anew in each cycle,
+//!   after its arrivals.
 //! * **Order.** Requests for the same burst keep theirs: a read that finds a
 //!   write waiting is answered with its data, in the cycle after it came,
 //!   without touching the memory; a write that finds a read waiting is not considered until
 //!   that read is issued. Requests for different bursts pass each other freely.
 //!
-//! A request holds its place in the queue until its column command is issued;
-//! the place is free from the next cycle on. A request may bring about a command in the
+//! A request holds its place in the queue until a row is opened for it or its column command is
+//! issued; the place is free from the next cycle on. A request may bring about a command in the
 //! cycle in which it is accepted.
 //!
 //! **Time moves from command to command.** The next command and its cycle are
 //! known as soon as nothing else arrives, so nothing is done for the cycles between.
-//! Each bank knows its oldest request and its oldest hit, so a decision
-//! looks at the banks, not at the queue.
+//! Each bank knows its claim, its oldest hit and its oldest miss, so a decision
+//! looks at the banks, not at the queue, and an arrival at its own bank alone.
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -45,7 +44,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::clock::Cycle;
-use crate::dram::queue::{Arrival, Bank, CLOSED, NIL, Needed, Queue, READ, Slot, WRITE, bits};
+use crate::dram::queue::{Arrival, NIL, Needed, Queue, READ, Slot, WRITE, bits};
 use crate::dram::request::{Completion, IssuedCommand};
 use crate::dram::scheduling::{Scheduling, WritePolicy};
 use crate::dram::state::TimingState;
@@ -53,16 +52,37 @@ use crate::dram::stats::ChannelStats;
 use crate::dram::timing::{BankIndex, Command, Part, PartError};
 
 /// The command that comes next if nothing else arrives.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Plan {
     cycle: Cycle,
+    /// Of two commands that can come in the same cycle, the one with the lesser age goes: a
+    /// [`CLAIM`], a [`REFRESH`], a [`COLUMN`] or [`ROW`] command, and the order of its request.
+    age: u64,
     command: Command,
     bank: BankIndex,
     slot: u16,
 }
 
-/// Number of column commands that have passed the request that was the oldest, of
-/// all or of a bank.
+/// No command ever.
+const NOTHING: Plan =
+    Plan { cycle: Cycle::MAX, age: u64::MAX, command: Command::Refresh, bank: 0, slot: NIL };
+
+impl Plan {
+    /// Takes another command if it comes first.
+    #[inline]
+    fn consider(&mut self, other: Self) {
+        if other.cycle < self.cycle || (other.cycle == self.cycle && other.age < self.age) {
+            *self = other;
+        }
+    }
+}
+
+const CLAIM: u64 = 0;
+const REFRESH: u64 = 1 << 62;
+const COLUMN: u64 = 2 << 62;
+const ROW: u64 = 3 << 62;
+
+/// Number of column commands that have passed the request that was the oldest.
 #[derive(Clone, Copy, Debug)]
 struct Bypasses {
     order: u64,
@@ -87,10 +107,8 @@ impl Bypasses {
     }
 }
 
-/// No command ever.
-const NOTHING: Plan = Plan { cycle: Cycle::MAX, command: Command::Refresh, bank: 0, slot: NIL };
-/// The bit that makes the age of a row command greater than that of any column command.
-const ROW: u64 = 1 << 63;
+/// No request: its order and slot.
+const NO_REQUEST: (u64, u16) = (u64::MAX, NIL);
 
 /// The result of an arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,12 +131,16 @@ pub(crate) struct Controller {
     now: Cycle,
     timing: TimingState,
     queue: Queue,
+    /// True if writes are served, where they have a queue of their own.
     draining: bool,
+    /// What it was before the cycle in which it was decided, and that cycle: another arrival
+    /// in it decides again.
+    drained: bool,
+    decided: Cycle,
     scheduling: Scheduling,
-    /// The order of the oldest request that may be served.
-    oldest: u64,
+    /// The order and slot of the oldest request that may be served.
+    oldest: (u64, u16),
     bypasses: Bypasses,
-    bank_bypasses: Box<[Bypasses]>,
     /// For each rank, when its next refresh is due.
     due: Box<[Cycle]>,
     /// The first of them.
@@ -149,12 +171,13 @@ impl Controller {
             queue: Queue::new(entries, timing.banks()),
             timing,
             draining: false,
+            drained: false,
+            decided: 0,
             scheduling,
-            oldest: u64::MAX,
+            oldest: NO_REQUEST,
             bypasses: Bypasses::NONE,
-            bank_bypasses: vec![Bypasses::NONE; (ranks * part.banks()) as usize].into(),
-            first_due: interval / Cycle::from(ranks),
-            due: (1..=Cycle::from(ranks)).map(|n| n * interval / Cycle::from(ranks)).collect(),
+            first_due: interval,
+            due: vec![interval; ranks as usize].into(),
             refresh_interval: interval,
             rank_banks: part.banks(),
             latency: latency.map(|first| Cycle::from(first) + burst),
@@ -167,13 +190,13 @@ impl Controller {
         Ok(controller)
     }
 
-    /// Returns a cycle before which no request leaves the queue: the one after the next
-    /// command, and if that is no column command, the one after the bus is free for another.
+    /// Returns a cycle before which no place in the queue gets free: the one after the next
+    /// command, and if that frees none, the one after the bus is free for another.
     /// `None` if none waits.
     pub(crate) fn next_change(&self) -> Option<Cycle> {
         let Plan { cycle, command, .. } = self.plan;
         let before = match command {
-            Command::Read | Command::Write => cycle,
+            Command::Read | Command::Write | Command::Activate => cycle,
             _ => cycle + self.timing.bus_cycles(command),
         };
         (self.queue.waiting() != 0).then_some(before + 1)
@@ -232,13 +255,15 @@ impl Controller {
             return Accepted::Full;
         }
         self.queue_change(now);
-        let Some(changed) = self.queue.push(*arrival, now) else {
+        let Some(leads) = self.queue.push(*arrival, now) else {
             return Accepted::Full;
         };
         self.now = now;
         self.stats.queued_max = self.stats.queued_max.max(self.queue.len());
-        if self.choose_class() || changed {
+        if self.decide_class(now) || self.oldest == NO_REQUEST {
             self.replan();
+        } else if leads && self.is_served(arrival.class()) {
+            self.replan_for(arrival.bank);
         }
         Accepted::Queued
     }
@@ -252,122 +277,171 @@ impl Controller {
         }
     }
 
-    /// Begins or ends a drain as the counts want it. Returns true if it did.
+    /// Returns the classes that are served.
     #[inline]
-    fn choose_class(&mut self) -> bool {
+    fn served(&self) -> &'static [usize] {
+        match self.scheduling.writes {
+            WritePolicy::Unified => &[READ, WRITE],
+            WritePolicy::Watermark { .. } if self.draining => &[WRITE],
+            WritePolicy::Watermark { .. } => &[READ],
+        }
+    }
+
+    /// Begins or ends a drain from `cycle` on, as the counts want it. Returns true if the
+    /// class that is served is another one now.
+    #[inline]
+    fn decide_class(&mut self, cycle: Cycle) -> bool {
         let WritePolicy::Watermark { high, low, .. } = self.scheduling.writes else {
             return false;
         };
+        if cycle > self.decided {
+            self.drained = self.draining;
+            self.decided = cycle;
+        }
         let [reads, writes] = self.queue.listed();
-        let draining = if self.draining {
-            writes > low || (writes > 0 && reads == 0)
-        } else {
-            writes >= high || (writes > 0 && reads == 0)
-        };
+        let mark = if self.drained { writes > low } else { writes >= high };
+        let draining = mark || (writes > 0 && reads == 0);
         core::mem::replace(&mut self.draining, draining) != draining
     }
 
     /// Finds the next command. O(banks).
     fn replan(&mut self) {
-        let (mut best, oldest) = self.choose(None);
-        let (order, slot) = oldest;
-        if slot != NIL && self.bypasses.of(order) >= self.scheduling.bypasses_max {
-            best = self.choose(Some(slot)).0;
+        self.oldest = NO_REQUEST;
+        let mut best = NOTHING;
+        for number in bits(self.queue.waiting()) {
+            let bank = self.queue.bank(number);
+            for &class in self.served() {
+                for slot in [bank.hit[class], bank.miss[class]] {
+                    if slot != NIL {
+                        self.oldest = self.oldest.min((self.queue.slot(slot).arrival.order, slot));
+                    }
+                }
+            }
+            self.consider_bank(number, &mut best);
         }
-        self.oldest = order;
+        if self.is_passed_over() {
+            best = self.plan_for_oldest();
+        }
+        if best.cycle >= self.first_due {
+            best.consider(self.plan_refresh());
+        }
         self.plan = best;
     }
 
-    /// Returns the best command, and the order and slot of the oldest request that may be served.
-    /// With a `favoured` request, no other one gets a column command, nor any
-    /// command in the same bank. O(banks).
-    fn choose(&self, favoured: Option<u16>) -> (Plan, (u64, u16)) {
-        let mut best = NOTHING;
-        let mut best_age = u64::MAX;
-        // `age` is the order of a column command's request; row commands come after those.
-        let mut consider = |command: Command, bank: BankIndex, slot: u16, age: u64| {
-            let cycle = self.timing.earliest(command, bank).max(self.now);
-            let better = cycle < best.cycle || (cycle == best.cycle && age < best_age);
-            // From the time that its refresh is due, a rank gets nothing else.
-            if better
-                && (cycle < self.first_due || cycle < self.due[self.timing.rank_of(bank) as usize])
-            {
-                best = Plan { cycle, command, bank, slot };
-                best_age = age;
-            }
-        };
-        // Classes that are not served, or of which nothing waits, are not looked for.
-        let listed = self.queue.listed();
-        let classes = match [READ, WRITE].map(|class| self.is_served(class) && listed[class] > 0) {
-            [true, true] => &[READ, WRITE][..],
-            [true, false] => &[READ],
-            [false, true] => &[WRITE],
-            [false, false] => &[],
-        };
-        let mut oldest = (u64::MAX, NIL);
-        for number in bits(self.queue.waiting()) {
-            let bank = self.queue.bank(number);
-            let mut first = (u64::MAX, NIL, READ);
-            for &class in classes {
-                let slot = bank.oldest[class];
-                if slot != NIL {
-                    let order = self.queue.slot(slot).arrival.order;
-                    if order < first.0 {
-                        first = (order, slot, class);
-                    }
-                }
-            }
-            let (order, slot, class) = first;
-            if slot == NIL {
-                continue;
-            }
-            if order < oldest.0 {
-                oldest = (order, slot);
-            }
-            let limit = self.scheduling.bank_bypasses_max;
-            if favoured == Some(slot) || self.bank_bypasses[number as usize].of(order) >= limit {
-                if self.queue.slot(slot).arrival.row != bank.row {
-                    consider(row_command(bank), number, slot, ROW | order);
-                } else if favoured.is_none_or(|favoured| favoured == slot) {
-                    consider(COLUMN[class], number, slot, order);
-                }
-                continue;
-            }
-            let mut hit = false;
-            for &class in classes {
-                let column = bank.hit[class];
-                if column != NIL {
-                    hit = true;
-                    if favoured.is_none() {
-                        let age = self.queue.slot(column).arrival.order;
-                        consider(COLUMN[class], number, column, age);
-                    }
-                }
-            }
-            if !hit {
-                consider(row_command(bank), number, slot, ROW | order);
-            }
+    /// Finds the next command after a request for a bank has become its oldest hit or miss.
+    /// O(1), or that of [`replan`](Self::replan) where the request forbids what was planned.
+    #[inline]
+    fn replan_for(&mut self, bank: BankIndex) {
+        if self.is_passed_over() {
+            return;
         }
-        if best.cycle >= self.first_due {
-            let refresh = self.plan_refresh();
-            if refresh.cycle <= best.cycle {
-                best = refresh;
-            }
+        if self.plan.bank == bank && self.plan.command == Command::Precharge {
+            self.replan();
+            return;
         }
-        (best, oldest)
+        let mut best = self.plan;
+        self.consider_bank(bank, &mut best);
+        self.plan = best;
     }
 
-    /// Returns the next refresh, or the precharge that must come before it. O(ranks).
+    /// Returns true if so many have passed the oldest request that no other may.
+    #[inline]
+    fn is_passed_over(&self) -> bool {
+        let (order, slot) = self.oldest;
+        slot != NIL && self.bypasses.of(order) >= self.scheduling.bypasses_max
+    }
+
+    /// Considers the commands for a bank: for its claim, and by class for its oldest hit and its
+    /// oldest miss. O(1).
+    #[inline]
+    fn consider_bank(&self, number: BankIndex, best: &mut Plan) {
+        let bank = self.queue.bank(number);
+        if bank.claim != NIL {
+            best.consider(self.plan_column(number, bank.claim, CLAIM));
+        }
+        // From the time that its refresh is due, a rank gets nothing else.
+        let due = self.due[self.timing.rank_of(number) as usize];
+        let served = self.served();
+        let mut keeps_row = bank.claim != NIL;
+        for &class in served {
+            let hit = bank.hit[class];
+            if hit != NIL && hit != bank.claim {
+                let age = if self.scheduling.hits_first { COLUMN } else { ROW };
+                let plan = self.plan_column(number, hit, age);
+                if plan.cycle < due {
+                    best.consider(plan);
+                }
+                keeps_row |= self.scheduling.hits_first;
+            }
+        }
+        if !keeps_row {
+            for &class in served {
+                let miss = bank.miss[class];
+                if miss != NIL {
+                    let plan = self.plan_row(number, miss);
+                    if plan.cycle < due {
+                        best.consider(plan);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the best command of the claims and the oldest request. O(banks).
+    fn plan_for_oldest(&self) -> Plan {
+        let mut best = NOTHING;
+        for number in bits(self.queue.claims()) {
+            best.consider(self.plan_column(number, self.queue.bank(number).claim, CLAIM));
+        }
+        let (_, slot) = self.oldest;
+        let Arrival { bank: number, row, .. } = self.queue.slot(slot).arrival;
+        let bank = self.queue.bank(number);
+        let own = if row == bank.row {
+            self.plan_column(number, slot, COLUMN)
+        } else if bank.claim == NIL {
+            self.plan_row(number, slot)
+        } else {
+            NOTHING
+        };
+        if own.cycle < self.due[self.timing.rank_of(number) as usize] {
+            best.consider(own);
+        }
+        best
+    }
+
+    /// Returns the column command for a request whose row is open.
+    #[inline]
+    fn plan_column(&self, bank: BankIndex, slot: u16, age: u64) -> Plan {
+        let arrival = &self.queue.slot(slot).arrival;
+        let command = if arrival.write { Command::Write } else { Command::Read };
+        let cycle = self.timing.earliest(command, bank).max(self.now);
+        Plan { cycle, age: age | arrival.order, command, bank, slot }
+    }
+
+    /// Returns the command that opens or closes a row for a request.
+    #[inline]
+    fn plan_row(&self, bank: BankIndex, slot: u16) -> Plan {
+        let open = self.queue.open() >> bank & 1 == 1;
+        let command = if open { Command::Precharge } else { Command::Activate };
+        let cycle = self.timing.earliest(command, bank).max(self.now);
+        let age = ROW | self.queue.slot(slot).arrival.order;
+        Plan { cycle, age, command, bank, slot }
+    }
+
+    /// Returns the next refresh, or the precharge that must come before it; nothing for a rank
+    /// with a claim. O(ranks).
     fn plan_refresh(&self) -> Plan {
         let mut best = NOTHING;
         for (rank, due) in (0..).zip(&self.due) {
             let bank = self.timing.first_bank(rank);
-            let closed = self.queue.open() & self.rank_mask(rank) == 0;
+            let mask = self.rank_mask(rank);
+            if self.queue.claims() & mask != 0 {
+                continue;
+            }
+            let closed = self.queue.open() & mask == 0;
             let command = if closed { Command::Refresh } else { Command::PrechargeAll };
             let cycle = self.timing.earliest(command, bank).max(*due).max(self.now);
-            if cycle < best.cycle {
-                best = Plan { cycle, command, bank, slot: NIL };
-            }
+            best.consider(Plan { cycle, age: REFRESH | u64::from(rank), command, bank, slot: NIL });
         }
         best
     }
@@ -382,7 +456,7 @@ impl Controller {
         done: &mut BinaryHeap<Reverse<Completion>>,
         log: &mut Option<(&mut Vec<IssuedCommand>, u32)>,
     ) {
-        let Plan { cycle, command, bank: number, slot } = self.plan;
+        let Plan { cycle, command, bank: number, slot, .. } = self.plan;
         self.now = cycle;
         self.timing.issue(cycle, command, number);
         let mut row = self.queue.bank(number).row;
@@ -408,7 +482,8 @@ impl Controller {
                 if request.needed == Needed::Nothing {
                     request.needed = Needed::Activate;
                 }
-                self.queue.open_row(number, row);
+                self.queue.open_row(slot);
+                self.decide_class(cycle + 1);
                 self.stats.activates += 1;
             }
             Command::Read | Command::Write => self.column(cycle, slot, done),
@@ -422,14 +497,7 @@ impl Controller {
     fn column(&mut self, cycle: Cycle, index: u16, done: &mut BinaryHeap<Reverse<Completion>>) {
         let Slot { arrival, accepted, needed, .. } = *self.queue.slot(index);
         let Arrival { id, order, write, .. } = arrival;
-        let bank = self.queue.bank(arrival.bank);
-        let oldest = [READ, WRITE]
-            .into_iter()
-            .filter(|&class| self.is_served(class) && bank.oldest[class] != NIL)
-            .map(|class| self.queue.slot(bank.oldest[class]).arrival.order)
-            .fold(order, u64::min);
-        self.bank_bypasses[arrival.bank as usize].serve(order, oldest);
-        self.bypasses.serve(order, self.oldest);
+        self.bypasses.serve(order, self.oldest.0);
         self.queue_change(cycle + 1);
         self.queue.remove(index);
         match needed {
@@ -446,7 +514,7 @@ impl Controller {
             self.stats.reads += 1;
             self.stats.read_latency.record(end - accepted);
         }
-        self.choose_class();
+        self.decide_class(cycle + 1);
         done.push(Reverse(Completion { cycle: end, order, id, write }));
     }
 
@@ -487,18 +555,7 @@ impl Controller {
         ensure(self.plan.cycle >= self.now, "the plan lies in the past")?;
         let mut fresh = self.clone();
         fresh.replan();
-        ensure(
-            (fresh.plan.cycle, fresh.plan.command, fresh.plan.bank, fresh.plan.slot)
-                == (self.plan.cycle, self.plan.command, self.plan.bank, self.plan.slot),
-            "the plan is out of date",
-        )
+        ensure(fresh.plan == self.plan, "the plan is out of date")?;
+        ensure(fresh.oldest == self.oldest, "another request is the oldest")
     }
-}
-
-/// The column commands, by class.
-const COLUMN: [Command; 2] = [Command::Read, Command::Write];
-
-/// Returns the command for a request that does not find its row open.
-fn row_command(bank: &Bank) -> Command {
-    if bank.row == CLOSED { Command::Activate } else { Command::Precharge }
 }

@@ -62,7 +62,7 @@ const fn ddr3(distances: &Ddr3) -> [Constraint; 24] {
         line("tRFC", Refresh, Activate, Rank, rfc),
         line("tRFC", Refresh, Refresh, Rank, rfc),
         line("rank to rank", Read, Read, OtherRanks, BURST + TURN),
-        line("rank to rank", Write, Write, OtherRanks, BURST + TURN),
+        line("rank to rank", Write, Write, OtherRanks, BURST),
         line("rank to rank", Read, Write, OtherRanks, cl + BURST + TURN - cwl),
         line("rank to rank", Write, Read, OtherRanks, cwl + BURST + TURN - cl),
     ]
@@ -88,7 +88,7 @@ const fn ddr3(distances: &Ddr3) -> [Constraint; 24] {
 /// | write to read | 13 | write burst operation: WL + BL/2 + tWTR |
 /// | tRFC | 44 | refresh parameters by device density, 1 Gb: 110 ns |
 /// | tREFI | 3120 | refresh parameters by device density, up to 85 °C: 7.8 µs |
-/// | rank to rank | 2 idle | no number in the standard: room for the strobe's preamble and for turning the bus |
+/// | rank to rank | 2 idle, none between writes | no number in the standard: room for the strobe's preamble and for turning the bus, which the controller drives for one write like for the next |
 ///
 /// Eight chips of 8 bits on a bus of 64 bits; 1 Gb in four banks of 2^15 rows
 /// of 1 KiB (a real part has eight banks of 2^14 rows), so that the paper's
@@ -232,7 +232,7 @@ pub const DDR4_3200: Part = {
             line("tRFC1", Refresh, Activate, Rank, RFC),
             line("tRFC1", Refresh, Refresh, Rank, RFC),
             line("rank to rank", Read, Read, OtherRanks, BURST + TURN),
-            line("rank to rank", Write, Write, OtherRanks, BURST + TURN),
+            line("rank to rank", Write, Write, OtherRanks, BURST),
             line("rank to rank", Read, Write, OtherRanks, CL + BURST + TURN - CWL),
             // The other direction has room: the read's data come later anyway.
             line("rank to rank", Write, Read, OtherRanks, 1),
@@ -320,7 +320,7 @@ pub const LPDDR4_3200: Part = {
             line("tRFCab", Refresh, Activate, Rank, RFC),
             line("tRFCab", Refresh, Refresh, Rank, RFC),
             line("rank to rank", Read, Read, OtherRanks, BURST + TURN),
-            line("rank to rank", Write, Write, OtherRanks, BURST + TURN),
+            line("rank to rank", Write, Write, OtherRanks, BURST),
             line("rank to rank", Read, Write, OtherRanks, RL + DQSCK + BURST + TURN - WL),
             // The other direction has room: the read's data come later anyway.
             line("rank to rank", Write, Read, OtherRanks, 1),

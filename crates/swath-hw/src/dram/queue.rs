@@ -1,9 +1,13 @@
 //! The queue of a channel's controller: requests in lists, one for each bank
 //! and class, by age.
 //!
-//! The scheduler asks of each bank only for its oldest request and its oldest
-//! hit (the first that wants the row that is open), of each class. The lists
-//! keep both at hand, so that a decision does not look at the whole queue.
+//! The scheduler asks of each bank only for its oldest hit (the first request that
+//! wants the row that is open) and its oldest miss (the first that wants another),
+//! of each class. The lists keep both at hand, so that a decision does not look at
+//! the whole queue.
+//!
+//! A request for which a row was opened has a **claim** to it: its place in the queue is
+//! free again, as it waits at its bank now, and the row stays open until it is served.
 //!
 //! A write that arrives behind a read of the same burst is **parked**: it has
 //! its place, but is in no list until that read has been issued.
@@ -71,9 +75,13 @@ pub(crate) struct Slot {
 pub(crate) struct Bank {
     /// The open row, or [`CLOSED`].
     pub(crate) row: u32,
-    pub(crate) oldest: [u16; 2],
+    /// The request for which it was opened, until it is served; or [`NIL`].
+    pub(crate) claim: u16,
+    oldest: [u16; 2],
     youngest: [u16; 2],
     pub(crate) hit: [u16; 2],
+    /// The oldest request for another row; of a closed bank, the oldest of all.
+    pub(crate) miss: [u16; 2],
 }
 
 /// The queue.
@@ -81,17 +89,20 @@ pub(crate) struct Bank {
 /// Invariants, which [`check`](Self::check) tests:
 /// * A slot is free (its key is empty), or in the list of its bank and class,
 ///   or parked; a parked one is a write behind a read of the same burst.
-/// * A list is in order of age; `hit` is its first request for the open row.
-/// * `listed` and `occupied` count slots by class, without the parked ones and with
-///   them; `waiting` has a bit for each bank with a list that is not empty, `open`
-///   for each open bank.
+/// * A list is in order of age; `hit` is its first request for the open row, `miss` its
+///   first for another one. A claim is in a list of its bank, and a hit.
+/// * `listed` and `held` count slots by class, without the parked ones and with
+///   them, and `claimed` those with a claim; `waiting` has a bit for each bank with a
+///   list that is not empty, `open` for each open bank, `claims` for each with a claim.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     banks: Box<[Bank]>,
     waiting: u64,
     open: u64,
+    claims: u64,
     listed: [u32; 2],
-    occupied: [u32; 2],
+    held: [u32; 2],
+    claimed: [u32; 2],
     slots: Box<[Slot]>,
     /// For each slot, its burst twice, plus 1 for a write.
     keys: Box<[u64]>,
@@ -100,9 +111,13 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Creates a queue of `entries` places (at most 2^15) for `banks` closed banks (at most 64).
+    /// Creates a queue of `entries` places (at most 2^14) for `banks` closed banks (at most 64).
+    /// Claims need a slot for each bank beside them.
     pub(crate) fn new(entries: u32, banks: u32) -> Self {
-        let bank = Bank { row: CLOSED, oldest: [NIL; 2], youngest: [NIL; 2], hit: [NIL; 2] };
+        let none = [NIL; 2];
+        let bank =
+            Bank { row: CLOSED, claim: NIL, oldest: none, youngest: none, hit: none, miss: none };
+        let slots = entries + banks;
         let arrival = Arrival { id: 0, order: 0, burst: 0, bank: 0, row: 0, write: false };
         let needed = Needed::Nothing;
         let slot = Slot { arrival, accepted: 0, needed, older: NIL, younger: NIL };
@@ -110,11 +125,13 @@ impl Queue {
             banks: vec![bank; banks as usize].into(),
             waiting: 0,
             open: 0,
+            claims: 0,
             listed: [0; 2],
-            occupied: [0; 2],
-            slots: vec![slot; entries as usize].into(),
-            keys: vec![EMPTY; entries as usize].into(),
-            free: (0..entries as u16).rev().collect(),
+            held: [0; 2],
+            claimed: [0; 2],
+            slots: vec![slot; slots as usize].into(),
+            keys: vec![EMPTY; slots as usize].into(),
+            free: (0..slots as u16).rev().collect(),
             parked: Vec::new(),
         }
     }
@@ -129,19 +146,28 @@ impl Queue {
         self.open
     }
 
-    /// Returns the requests that are listed, by class.
+    /// Returns the banks with a claim, by bit.
+    pub(crate) fn claims(&self) -> u64 {
+        self.claims
+    }
+
+    /// Returns the requests that wait for a row or for the bus, by class: neither parked nor
+    /// with a claim.
+    #[inline]
     pub(crate) fn listed(&self) -> [u32; 2] {
-        self.listed
+        [self.listed[READ] - self.claimed[READ], self.listed[WRITE] - self.claimed[WRITE]]
     }
 
     /// Returns the places that are taken, by class.
+    #[inline]
     pub(crate) fn occupied(&self) -> [u32; 2] {
-        self.occupied
+        [self.held[READ] - self.claimed[READ], self.held[WRITE] - self.claimed[WRITE]]
     }
 
-    /// Returns the places that are taken.
+    /// Returns the requests that have not been served.
+    #[inline]
     pub(crate) fn len(&self) -> u32 {
-        self.occupied[READ] + self.occupied[WRITE]
+        self.held[READ] + self.held[WRITE]
     }
 
     pub(crate) fn bank(&self, bank: BankIndex) -> &Bank {
@@ -159,11 +185,11 @@ impl Queue {
     /// Returns true if a request of a class for a burst has a place. O(entries), O(1)
     /// where there is none of the class.
     pub(crate) fn holds(&self, class: usize, burst: u64) -> bool {
-        self.occupied[class] > 0 && self.keys.contains(&(burst << 1 | class as u64))
+        self.held[class] > 0 && self.keys.contains(&(burst << 1 | class as u64))
     }
 
-    /// Adds a request in a free place. Returns true if it is now the oldest of its
-    /// class in its bank, or the oldest hit; `None` if there is no place.
+    /// Adds a request in a free place. Returns true if it is now the oldest hit or miss of its
+    /// class in its bank; `None` if there is no place.
     /// O(1), for a write O(entries).
     pub(crate) fn push(&mut self, arrival: Arrival, accepted: Cycle) -> Option<bool> {
         let index = self.free.pop()?;
@@ -172,7 +198,7 @@ impl Queue {
         let needed = Needed::Nothing;
         *self.slot_mut(index) = Slot { arrival, accepted, needed, older: NIL, younger: NIL };
         self.keys[usize::from(index)] = arrival.burst << 1 | class as u64;
-        self.occupied[class] += 1;
+        self.held[class] += 1;
         if behind_read {
             self.parked.push(index);
             return Some(false);
@@ -181,7 +207,7 @@ impl Queue {
     }
 
     /// Puts a request into the list of its bank, in order of age. Tells whether
-    /// it is the oldest there, or the oldest hit.
+    /// it is the oldest hit or miss there.
     fn list(&mut self, index: u16) -> bool {
         let arrival = self.slot(index).arrival;
         let class = arrival.class();
@@ -205,22 +231,26 @@ impl Queue {
         }
         self.listed[class] += 1;
         self.waiting |= 1 << arrival.bank;
-        let hit = bank.hit[class];
-        let first_hit = arrival.row == bank.row
-            && (hit == NIL || self.slots[usize::from(hit)].arrival.order > arrival.order);
-        if first_hit {
-            bank.hit[class] = index;
+        let first =
+            if arrival.row == bank.row { &mut bank.hit[class] } else { &mut bank.miss[class] };
+        let leads = *first == NIL || self.slots[usize::from(*first)].arrival.order > arrival.order;
+        if leads {
+            *first = index;
         }
-        first_hit || older == NIL
+        leads
     }
 
-    /// Takes the oldest hit of a list out, and lists the writes that no read
+    /// Takes the oldest hit of a list or a claim out, and lists the writes that no read
     /// holds back any more. O(requests until the next hit), and O(entries) if
     /// writes are parked.
     pub(crate) fn remove(&mut self, index: u16) {
         let Slot { arrival, older, younger, .. } = *self.slot(index);
         let class = arrival.class();
-        let hit = self.first_of_row(younger, arrival.row);
+        // A write that was parked may be listed before the claim.
+        let hit = match self.bank(arrival.bank).hit[class] {
+            hit if hit == index => self.first_of_row(younger, arrival.row),
+            hit => hit,
+        };
         let bank = &mut self.banks[arrival.bank as usize];
         match older {
             NIL => bank.oldest[class] = younger,
@@ -231,13 +261,18 @@ impl Queue {
             _ => self.slots[usize::from(younger)].older = older,
         }
         bank.hit[class] = hit;
+        if bank.claim == index {
+            bank.claim = NIL;
+            self.claims &= !(1 << arrival.bank);
+            self.claimed[class] -= 1;
+        }
         if bank.oldest == [NIL; 2] {
             self.waiting &= !(1 << arrival.bank);
         }
         self.keys[usize::from(index)] = EMPTY;
         self.free.push(index);
         self.listed[class] -= 1;
-        self.occupied[class] -= 1;
+        self.held[class] -= 1;
         if !self.parked.is_empty() && class == READ && !self.holds(READ, arrival.burst) {
             let mut parked = core::mem::take(&mut self.parked);
             parked.retain(|&index| {
@@ -251,24 +286,35 @@ impl Queue {
         }
     }
 
-    /// Opens a row of a closed bank. O(requests until the first hit).
-    pub(crate) fn open_row(&mut self, bank: BankIndex, row: u32) {
-        let oldest = self.bank(bank).oldest;
-        let hit = oldest.map(|at| self.first_of_row(at, row));
-        let state = &mut self.banks[bank as usize];
-        state.row = row;
-        state.hit = hit;
-        self.open |= 1 << bank;
+    /// Opens the row that a request of a closed bank wants, and gives it the claim.
+    /// O(requests until the first hit and the first miss).
+    pub(crate) fn open_row(&mut self, index: u16) {
+        let arrival = self.slot(index).arrival;
+        let oldest = self.bank(arrival.bank).oldest;
+        let hit = oldest.map(|at| self.first_of_row(at, arrival.row));
+        let miss = oldest.map(|at| self.first_of_another(at, arrival.row));
+        let bank = &mut self.banks[arrival.bank as usize];
+        *bank = Bank { row: arrival.row, claim: index, hit, miss, ..*bank };
+        self.open |= 1 << arrival.bank;
+        self.claims |= 1 << arrival.bank;
+        self.claimed[arrival.class()] += 1;
     }
 
-    /// Closes the banks of `mask`. O(banks).
+    /// Closes the banks of `mask`, none of which has a claim. O(banks).
     pub(crate) fn close(&mut self, mask: u64) {
         for bank in bits(self.open & mask) {
-            let state = &mut self.banks[bank as usize];
-            state.row = CLOSED;
-            state.hit = [NIL; 2];
+            let bank = &mut self.banks[bank as usize];
+            *bank = Bank { row: CLOSED, hit: [NIL; 2], miss: bank.oldest, ..*bank };
         }
         self.open &= !mask;
+    }
+
+    /// Returns the first request for another row than `row` from `at` on, along the list.
+    fn first_of_another(&self, mut at: u16, row: u32) -> u16 {
+        while at != NIL && self.slot(at).arrival.row == row {
+            at = self.slot(at).younger;
+        }
+        at
     }
 
     /// Returns the first request for `row` from `at` on, along the list.
@@ -283,10 +329,12 @@ impl Queue {
     /// Tests every invariant. O(entries²).
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
-        let mut listed = [0; 2];
+        let (mut listed, mut claimed) = ([0; 2], [0; 2]);
         for (number, bank) in self.banks.iter().enumerate() {
+            let mut claim_listed = false;
             for class in [READ, WRITE] {
-                let (mut older, mut at, mut hit) = (NIL, bank.oldest[class], NIL);
+                let (mut older, mut at) = (NIL, bank.oldest[class]);
+                let (mut hit, mut miss) = (NIL, NIL);
                 while at != NIL {
                     let slot = self.slot(at);
                     let key = slot.arrival.burst << 1 | class as u64;
@@ -298,26 +346,35 @@ impl Queue {
                         older == NIL || self.slot(older).arrival.order < slot.arrival.order,
                         "a list is not in order of age",
                     )?;
-                    if hit == NIL && slot.arrival.row == bank.row {
-                        hit = at;
+                    let first = if slot.arrival.row == bank.row { &mut hit } else { &mut miss };
+                    if *first == NIL {
+                        *first = at;
                     }
+                    claim_listed |= at == bank.claim && slot.arrival.row == bank.row;
                     listed[class] += 1;
                     (older, at) = (at, slot.younger);
                 }
                 ensure(bank.youngest[class] == older, "a list does not end at its youngest")?;
                 ensure(bank.hit[class] == hit, "the oldest hit is another one")?;
+                ensure(bank.miss[class] == miss, "the oldest miss is another one")?;
+            }
+            ensure(claim_listed || bank.claim == NIL, "a claim is no hit of its bank")?;
+            if bank.claim != NIL {
+                claimed[self.slot(bank.claim).arrival.class()] += 1;
             }
             let bit = |mask: u64| mask >> number & 1 == 1;
             ensure(bit(self.waiting) == (bank.oldest != [NIL; 2]), "waiting banks are wrong")?;
             ensure(bit(self.open) == (bank.row != CLOSED), "open banks are wrong")?;
+            ensure(bit(self.claims) == (bank.claim != NIL), "banks with a claim are wrong")?;
         }
+        ensure(claimed == self.claimed, "claims are miscounted")?;
         ensure(listed == self.listed, "listed requests are miscounted")?;
         for class in [READ, WRITE] {
             let keys = self.keys.iter().filter(|&&key| key != EMPTY && key & 1 == class as u64);
             let parked = if class == WRITE { self.parked.len() } else { 0 };
-            ensure(keys.count() == self.occupied[class] as usize, "slots are miscounted")?;
+            ensure(keys.count() == self.held[class] as usize, "slots are miscounted")?;
             ensure(
-                listed[class] as usize + parked == self.occupied[class] as usize,
+                listed[class] as usize + parked == self.held[class] as usize,
                 "a request is neither listed nor parked",
             )?;
         }

@@ -11,7 +11,7 @@ use swath_arch::Order;
 use crate::dram::config::DramConfig;
 use crate::dram::mapping::AddressMapping;
 use crate::dram::parts::{DDR3_1600, DDR4_3200};
-use crate::dram::scheduling::{Scheduling, WritePolicy};
+use crate::dram::scheduling::Scheduling;
 use crate::dram::timing::Part;
 use crate::processor::cache::CacheConfig;
 use crate::processor::config::{ProcessorConfig, WalksFrom};
@@ -104,12 +104,7 @@ impl ProcessorPreset {
             part: self.part.clone(),
             channels: 1,
             ranks: 1,
-            scheduling: Scheduling {
-                entries: 16,
-                writes: WritePolicy::Watermark { entries: 16, high: 12, low: 4 },
-                bank_bypasses_max: 4,
-                bypasses_max: 64,
-            },
+            scheduling: Scheduling::fr_fcfs(16),
         }
     }
 }
