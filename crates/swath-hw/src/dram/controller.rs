@@ -44,7 +44,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::clock::Cycle;
-use crate::dram::queue::{Arrival, NIL, Needed, Queue, READ, Slot, WRITE, bits};
+use crate::dram::queue::{Arrival, First, NIL, Needed, Queue, READ, Slot, WRITE, bits};
 use crate::dram::request::{Completion, IssuedCommand};
 use crate::dram::scheduling::{Scheduling, WritePolicy};
 use crate::dram::state::TimingState;
@@ -71,11 +71,66 @@ impl Plan {
     /// Takes another command if it comes first.
     #[inline]
     fn consider(&mut self, other: Self) {
-        if other.cycle < self.cycle || (other.cycle == self.cycle && other.age < self.age) {
+        if other.comes_before(self) {
             *self = other;
         }
     }
+
+    #[inline]
+    fn comes_before(&self, other: &Self) -> bool {
+        self.cycle < other.cycle || (self.cycle == other.cycle && self.age < other.age)
+    }
 }
+
+/// A command that would bring a request of a bank forward, with its [`Plan::age`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Choice {
+    age: u64,
+    command: Command,
+    slot: u16,
+}
+
+/// The commands among which to choose for a bank: at most one for its claim, one for a hit of each
+/// class and one for a miss, and never the first and the last together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Choices {
+    list: [Choice; 3],
+    count: u8,
+}
+
+impl Choices {
+    const NONE: Self = Self {
+        list: [Choice { age: u64::MAX, command: Command::Refresh, slot: NIL }; 3],
+        count: 0,
+    };
+
+    #[inline]
+    fn as_slice(&self) -> &[Choice] {
+        &self.list[..usize::from(self.count).min(3)]
+    }
+
+    #[inline]
+    fn push(&mut self, age: u64, command: Command, slot: u16) {
+        self.list[usize::from(self.count)] = Choice { age, command, slot };
+        self.count += 1;
+    }
+}
+
+/// The first of a bank's choices, and the cycle at which it may come unless time or the command
+/// bus are further.
+#[derive(Clone, Copy, Debug)]
+struct Lead {
+    cycle: Cycle,
+    age: u64,
+    index: u8,
+}
+
+impl Lead {
+    const NONE: Self = Self { cycle: Cycle::MAX, age: u64::MAX, index: 0 };
+}
+
+/// The column commands, by class.
+const COMMAND: [Command; 2] = [Command::Read, Command::Write];
 
 const CLAIM: u64 = 0;
 const REFRESH: u64 = 1 << 62;
@@ -107,9 +162,6 @@ impl Bypasses {
     }
 }
 
-/// No request: its order and slot.
-const NO_REQUEST: (u64, u16) = (u64::MAX, NIL);
-
 /// The result of an arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Accepted {
@@ -138,9 +190,16 @@ pub(crate) struct Controller {
     drained: bool,
     decided: Cycle,
     scheduling: Scheduling,
-    /// The order and slot of the oldest request that may be served.
-    oldest: (u64, u16),
     bypasses: Bypasses,
+    /// For each bank its commands, and by bit the banks of which they may be others now.
+    choices: Box<[Choices]>,
+    stale: u64,
+    /// For each bank the first of its choices, and by bit the banks of which a command may have
+    /// moved it, those that have several choices, and, by command, those that have one of it.
+    leads: Box<[Lead]>,
+    moved: u64,
+    several: u64,
+    wanting: [u64; Command::COUNT],
     /// For each rank, when its next refresh is due.
     due: Box<[Cycle]>,
     /// The first of them.
@@ -174,8 +233,13 @@ impl Controller {
             drained: false,
             decided: 0,
             scheduling,
-            oldest: NO_REQUEST,
             bypasses: Bypasses::NONE,
+            choices: vec![Choices::NONE; (ranks * part.banks()) as usize].into(),
+            leads: vec![Lead::NONE; (ranks * part.banks()) as usize].into(),
+            moved: 0,
+            several: 0,
+            wanting: [0; Command::COUNT],
+            stale: u64::MAX,
             first_due: interval,
             due: vec![interval; ranks as usize].into(),
             refresh_interval: interval,
@@ -260,7 +324,7 @@ impl Controller {
         };
         self.now = now;
         self.stats.queued_max = self.stats.queued_max.max(self.queue.len());
-        if self.decide_class(now) || self.oldest == NO_REQUEST {
+        if self.decide_class(now) {
             self.replan();
         } else if leads && self.is_served(arrival.class()) {
             self.replan_for(arrival.bank);
@@ -301,24 +365,45 @@ impl Controller {
         let [reads, writes] = self.queue.listed();
         let mark = if self.drained { writes > low } else { writes >= high };
         let draining = mark || (writes > 0 && reads == 0);
-        core::mem::replace(&mut self.draining, draining) != draining
+        let other = core::mem::replace(&mut self.draining, draining) != draining;
+        if other {
+            self.stale = u64::MAX;
+        }
+        other
     }
 
-    /// Finds the next command. O(banks).
+    /// Returns the oldest request that may be served.
+    #[inline]
+    fn oldest(&self) -> First {
+        let oldest = |&class: &usize| self.queue.oldest(class);
+        self.served().iter().map(oldest).fold(First::NONE, First::min)
+    }
+
+    /// Finds the next command. O(banks), most of which are only compared: what is known of a bank
+    /// with one choice holds until a command moves that.
+    #[inline]
     fn replan(&mut self) {
-        self.oldest = NO_REQUEST;
-        let mut best = NOTHING;
-        for number in bits(self.queue.waiting()) {
-            let bank = self.queue.bank(number);
-            for &class in self.served() {
-                for slot in [bank.hit[class], bank.miss[class]] {
-                    if slot != NIL {
-                        self.oldest = self.oldest.min((self.queue.slot(slot).arrival.order, slot));
-                    }
-                }
-            }
-            self.consider_bank(number, &mut best);
+        let waiting = self.queue.waiting();
+        for number in bits(self.stale & waiting) {
+            self.renew(number);
         }
+        self.stale &= !waiting;
+        for number in bits((self.moved | self.several) & waiting) {
+            self.leads[number as usize] = self.lead_of(number);
+        }
+        self.moved &= !waiting;
+        let from = self.now.max(self.timing.bus_free());
+        let (mut first, mut age, mut bank) = (Cycle::MAX, u64::MAX, None);
+        for number in bits(waiting) {
+            let lead = &self.leads[number as usize];
+            let cycle = lead.cycle.max(from);
+            if (cycle < first || (cycle == first && lead.age < age))
+                && self.may_come(number, cycle, lead.age)
+            {
+                (first, age, bank) = (cycle, lead.age, Some(number));
+            }
+        }
+        let mut best = bank.map_or(NOTHING, |number| self.plan_of(number, first));
         if self.is_passed_over() {
             best = self.plan_for_oldest();
         }
@@ -331,75 +416,138 @@ impl Controller {
     /// Finds the next command after a request for a bank has become its oldest hit or miss.
     /// O(1), or that of [`replan`](Self::replan) where the request forbids what was planned.
     #[inline]
-    fn replan_for(&mut self, bank: BankIndex) {
-        if self.is_passed_over() {
-            return;
-        }
-        if self.plan.bank == bank && self.plan.command == Command::Precharge {
+    fn replan_for(&mut self, number: BankIndex) {
+        let closes = self.plan.bank == number && self.plan.command == Command::Precharge;
+        if closes || self.is_passed_over() {
+            self.stale |= 1 << number;
             self.replan();
             return;
         }
-        let mut best = self.plan;
-        self.consider_bank(bank, &mut best);
-        self.plan = best;
+        self.renew(number);
+        self.leads[number as usize] = self.lead_of(number);
+        self.stale &= !(1 << number);
+        self.moved &= !(1 << number);
+        let Lead { cycle, age, .. } = self.leads[number as usize];
+        let cycle = cycle.max(self.now).max(self.timing.bus_free());
+        if self.may_come(number, cycle, age) {
+            self.plan.consider(self.plan_of(number, cycle));
+        }
+    }
+
+    /// Finds the choices of a bank.
+    #[inline]
+    fn renew(&mut self, number: BankIndex) {
+        let (bit, choices) = (1 << number, self.choices_of(number));
+        for choice in self.choices[number as usize].as_slice() {
+            self.wanting[choice.command as usize] &= !bit;
+        }
+        for choice in choices.as_slice() {
+            self.wanting[choice.command as usize] |= bit;
+        }
+        self.several = self.several & !bit | u64::from(choices.count > 1) << number;
+        self.moved |= bit;
+        self.choices[number as usize] = choices;
+    }
+
+    /// Returns the first of a bank's choices. O(1).
+    #[inline]
+    fn lead_of(&self, number: BankIndex) -> Lead {
+        let choices = &self.choices[number as usize];
+        let [only, ..] = choices.list;
+        if choices.count == 1 {
+            let cycle = self.timing.earliest(only.command, number);
+            return Lead { cycle, age: only.age, index: 0 };
+        }
+        let due = self.due[self.timing.rank_of(number) as usize];
+        let mut lead = Lead::NONE;
+        for (index, choice) in (0..).zip(choices.as_slice()) {
+            let cycle = self.timing.earliest(choice.command, number).max(self.now);
+            let first = cycle < lead.cycle || (cycle == lead.cycle && choice.age < lead.age);
+            if first && (choice.age < REFRESH || cycle < due) {
+                lead = Lead { cycle, age: choice.age, index };
+            }
+        }
+        lead
+    }
+
+    /// Returns true if a command of a bank is allowed at a cycle: from the time that its refresh
+    /// is due, a rank gets nothing but its claims.
+    #[inline]
+    fn may_come(&self, number: BankIndex, cycle: Cycle, age: u64) -> bool {
+        cycle < self.first_due
+            || age < REFRESH
+            || cycle < self.due[self.timing.rank_of(number) as usize]
+    }
+
+    /// Returns the first of a bank's choices, of which there is one, at a cycle.
+    #[inline]
+    fn plan_of(&self, bank: BankIndex, cycle: Cycle) -> Plan {
+        let Choices { list: [only, ..], count } = &self.choices[bank as usize];
+        let choice = match count {
+            1 => only,
+            _ => {
+                &self.choices[bank as usize].list[usize::from(self.leads[bank as usize].index) % 3]
+            }
+        };
+        let Choice { age, command, slot } = *choice;
+        Plan { cycle, age, command, bank, slot }
     }
 
     /// Returns true if so many have passed the oldest request that no other may.
     #[inline]
     fn is_passed_over(&self) -> bool {
-        let (order, slot) = self.oldest;
-        slot != NIL && self.bypasses.of(order) >= self.scheduling.bypasses_max
+        self.bypasses.count >= self.scheduling.bypasses_max && {
+            let First { order, slot } = self.oldest();
+            slot != NIL && self.bypasses.of(order) >= self.scheduling.bypasses_max
+        }
     }
 
-    /// Considers the commands for a bank: for its claim, and by class for its oldest hit and its
+    /// Returns the commands for a bank: for its claim, by class for its oldest hit, and for its
     /// oldest miss. O(1).
     #[inline]
-    fn consider_bank(&self, number: BankIndex, best: &mut Plan) {
+    fn choices_of(&self, number: BankIndex) -> Choices {
+        let mut choices = Choices::NONE;
         let bank = self.queue.bank(number);
-        if bank.claim != NIL {
-            best.consider(self.plan_column(number, bank.claim, CLAIM));
-        }
-        // From the time that its refresh is due, a rank gets nothing else.
-        let due = self.due[self.timing.rank_of(number) as usize];
-        let served = self.served();
+        let hits_first = self.scheduling.hits_first;
         let mut keeps_row = bank.claim != NIL;
-        for &class in served {
-            let hit = bank.hit[class];
-            if hit != NIL && hit != bank.claim {
-                let age = if self.scheduling.hits_first { COLUMN } else { ROW };
-                let plan = self.plan_column(number, hit, age);
-                if plan.cycle < due {
-                    best.consider(plan);
+        if bank.claim != NIL {
+            let arrival = &self.queue.slot(bank.claim).arrival;
+            choices.push(CLAIM | arrival.order, COMMAND[arrival.class()], bank.claim);
+        }
+        let mut miss = First::NONE;
+        for class in [READ, WRITE] {
+            if self.is_served(class) {
+                let First { order, slot } = bank.hit[class];
+                if slot != NIL && slot != bank.claim {
+                    let tier = if hits_first { COLUMN } else { ROW };
+                    choices.push(tier | order, COMMAND[class], slot);
+                    keeps_row |= hits_first;
                 }
-                keeps_row |= self.scheduling.hits_first;
+                miss = miss.min(bank.miss[class]);
             }
         }
-        if !keeps_row {
-            for &class in served {
-                let miss = bank.miss[class];
-                if miss != NIL {
-                    let plan = self.plan_row(number, miss);
-                    if plan.cycle < due {
-                        best.consider(plan);
-                    }
-                }
-            }
+        if !keeps_row && miss.slot != NIL {
+            choices.push(ROW | miss.order, bank.row_command(), miss.slot);
         }
+        choices
     }
 
     /// Returns the best command of the claims and the oldest request. O(banks).
     fn plan_for_oldest(&self) -> Plan {
         let mut best = NOTHING;
         for number in bits(self.queue.claims()) {
-            best.consider(self.plan_column(number, self.queue.bank(number).claim, CLAIM));
+            let slot = self.queue.bank(number).claim;
+            let arrival = &self.queue.slot(slot).arrival;
+            let age = CLAIM | arrival.order;
+            best.consider(self.plan_for(age, COMMAND[arrival.class()], number, slot));
         }
-        let (_, slot) = self.oldest;
-        let Arrival { bank: number, row, .. } = self.queue.slot(slot).arrival;
-        let bank = self.queue.bank(number);
-        let own = if row == bank.row {
-            self.plan_column(number, slot, COLUMN)
+        let First { order, slot } = self.oldest();
+        let arrival = &self.queue.slot(slot).arrival;
+        let (number, bank) = (arrival.bank, self.queue.bank(arrival.bank));
+        let own = if arrival.row == bank.row {
+            self.plan_for(COLUMN | order, COMMAND[arrival.class()], number, slot)
         } else if bank.claim == NIL {
-            self.plan_row(number, slot)
+            self.plan_for(ROW | order, bank.row_command(), number, slot)
         } else {
             NOTHING
         };
@@ -409,22 +557,8 @@ impl Controller {
         best
     }
 
-    /// Returns the column command for a request whose row is open.
-    #[inline]
-    fn plan_column(&self, bank: BankIndex, slot: u16, age: u64) -> Plan {
-        let arrival = &self.queue.slot(slot).arrival;
-        let command = if arrival.write { Command::Write } else { Command::Read };
+    fn plan_for(&self, age: u64, command: Command, bank: BankIndex, slot: u16) -> Plan {
         let cycle = self.timing.earliest(command, bank).max(self.now);
-        Plan { cycle, age: age | arrival.order, command, bank, slot }
-    }
-
-    /// Returns the command that opens or closes a row for a request.
-    #[inline]
-    fn plan_row(&self, bank: BankIndex, slot: u16) -> Plan {
-        let open = self.queue.open() >> bank & 1 == 1;
-        let command = if open { Command::Precharge } else { Command::Activate };
-        let cycle = self.timing.earliest(command, bank).max(self.now);
-        let age = ROW | self.queue.slot(slot).arrival.order;
         Plan { cycle, age, command, bank, slot }
     }
 
@@ -458,7 +592,12 @@ impl Controller {
     ) {
         let Plan { cycle, command, bank: number, slot, .. } = self.plan;
         self.now = cycle;
+        self.stale |= 1 << number;
         self.timing.issue(cycle, command, number);
+        let moves = self.timing.moves(command);
+        for of in bits(moves.into()) {
+            self.moved |= self.wanting[of as usize];
+        }
         let mut row = self.queue.bank(number).row;
         match command {
             Command::Refresh => {
@@ -469,6 +608,7 @@ impl Controller {
             Command::PrechargeAll => {
                 let mask = self.rank_mask(self.timing.rank_of(number));
                 self.queue.close(mask);
+                self.stale |= mask;
                 self.stats.precharges += 1;
             }
             Command::Precharge => {
@@ -497,7 +637,7 @@ impl Controller {
     fn column(&mut self, cycle: Cycle, index: u16, done: &mut BinaryHeap<Reverse<Completion>>) {
         let Slot { arrival, accepted, needed, .. } = *self.queue.slot(index);
         let Arrival { id, order, write, .. } = arrival;
-        self.bypasses.serve(order, self.oldest.0);
+        self.bypasses.serve(order, self.oldest().order);
         self.queue_change(cycle + 1);
         self.queue.remove(index);
         match needed {
@@ -556,6 +696,8 @@ impl Controller {
         let mut fresh = self.clone();
         fresh.replan();
         ensure(fresh.plan == self.plan, "the plan is out of date")?;
-        ensure(fresh.oldest == self.oldest, "another request is the oldest")
+        (fresh.stale, fresh.moved) = (u64::MAX, u64::MAX);
+        fresh.replan();
+        ensure(fresh.plan == self.plan, "the choices of a bank are out of date")
     }
 }

@@ -17,7 +17,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::clock::Cycle;
-use crate::dram::timing::BankIndex;
+use crate::dram::timing::{BankIndex, Command};
 
 /// No slot.
 pub(crate) const NIL: u16 = u16::MAX;
@@ -68,6 +68,36 @@ pub(crate) struct Slot {
     /// Neighbours in the list of the bank, by age.
     older: u16,
     younger: u16,
+    /// Neighbours in the list of the class, by age.
+    class_older: u16,
+    class_younger: u16,
+}
+
+impl Slot {
+    /// A request that is in no list.
+    fn alone(arrival: Arrival, accepted: Cycle) -> Self {
+        Self {
+            arrival,
+            accepted,
+            needed: Needed::Nothing,
+            older: NIL,
+            younger: NIL,
+            class_older: NIL,
+            class_younger: NIL,
+        }
+    }
+}
+
+/// The first of some requests in a list: its order and slot.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct First {
+    pub(crate) order: u64,
+    pub(crate) slot: u16,
+}
+
+impl First {
+    /// There is none.
+    pub(crate) const NONE: Self = Self { order: u64::MAX, slot: NIL };
 }
 
 /// The lists of a bank, by class.
@@ -79,9 +109,17 @@ pub(crate) struct Bank {
     pub(crate) claim: u16,
     oldest: [u16; 2],
     youngest: [u16; 2],
-    pub(crate) hit: [u16; 2],
+    pub(crate) hit: [First; 2],
     /// The oldest request for another row; of a closed bank, the oldest of all.
-    pub(crate) miss: [u16; 2],
+    pub(crate) miss: [First; 2],
+}
+
+impl Bank {
+    /// Returns the command for a request that does not find its row open.
+    #[inline]
+    pub(crate) fn row_command(&self) -> Command {
+        if self.row == CLOSED { Command::Activate } else { Command::Precharge }
+    }
 }
 
 /// The queue.
@@ -89,6 +127,7 @@ pub(crate) struct Bank {
 /// Invariants, which [`check`](Self::check) tests:
 /// * A slot is free (its key is empty), or in the list of its bank and class,
 ///   or parked; a parked one is a write behind a read of the same burst.
+/// * A slot that is in the list of its bank is in that of its class too.
 /// * A list is in order of age; `hit` is its first request for the open row, `miss` its
 ///   first for another one. A claim is in a list of its bank, and a hit.
 /// * `listed` and `held` count slots by class, without the parked ones and with
@@ -103,6 +142,9 @@ pub(crate) struct Queue {
     listed: [u32; 2],
     held: [u32; 2],
     claimed: [u32; 2],
+    /// The ends of the lists of the classes.
+    oldest: [u16; 2],
+    youngest: [u16; 2],
     slots: Box<[Slot]>,
     /// For each slot, its burst twice, plus 1 for a write.
     keys: Box<[u64]>,
@@ -114,13 +156,12 @@ impl Queue {
     /// Creates a queue of `entries` places (at most 2^14) for `banks` closed banks (at most 64).
     /// Claims need a slot for each bank beside them.
     pub(crate) fn new(entries: u32, banks: u32) -> Self {
-        let none = [NIL; 2];
+        let (none, first) = ([NIL; 2], [First::NONE; 2]);
         let bank =
-            Bank { row: CLOSED, claim: NIL, oldest: none, youngest: none, hit: none, miss: none };
+            Bank { row: CLOSED, claim: NIL, oldest: none, youngest: none, hit: first, miss: first };
         let slots = entries + banks;
         let arrival = Arrival { id: 0, order: 0, burst: 0, bank: 0, row: 0, write: false };
-        let needed = Needed::Nothing;
-        let slot = Slot { arrival, accepted: 0, needed, older: NIL, younger: NIL };
+        let slot = Slot::alone(arrival, 0);
         Self {
             banks: vec![bank; banks as usize].into(),
             waiting: 0,
@@ -129,6 +170,8 @@ impl Queue {
             listed: [0; 2],
             held: [0; 2],
             claimed: [0; 2],
+            oldest: none,
+            youngest: none,
             slots: vec![slot; slots as usize].into(),
             keys: vec![EMPTY; slots as usize].into(),
             free: (0..slots as u16).rev().collect(),
@@ -170,6 +213,21 @@ impl Queue {
         self.held[READ] + self.held[WRITE]
     }
 
+    /// Returns the oldest listed request of a class.
+    #[inline]
+    pub(crate) fn oldest(&self, class: usize) -> First {
+        self.first(self.oldest[class])
+    }
+
+    #[inline]
+    fn first(&self, slot: u16) -> First {
+        match slot {
+            NIL => First::NONE,
+            _ => First { order: self.slot(slot).arrival.order, slot },
+        }
+    }
+
+    #[inline]
     pub(crate) fn bank(&self, bank: BankIndex) -> &Bank {
         &self.banks[bank as usize]
     }
@@ -195,8 +253,7 @@ impl Queue {
         let index = self.free.pop()?;
         let class = arrival.class();
         let behind_read = arrival.write && self.holds(READ, arrival.burst);
-        let needed = Needed::Nothing;
-        *self.slot_mut(index) = Slot { arrival, accepted, needed, older: NIL, younger: NIL };
+        *self.slot_mut(index) = Slot::alone(arrival, accepted);
         self.keys[usize::from(index)] = arrival.burst << 1 | class as u64;
         self.held[class] += 1;
         if behind_read {
@@ -231,24 +288,46 @@ impl Queue {
         }
         self.listed[class] += 1;
         self.waiting |= 1 << arrival.bank;
+        self.list_in_class(index);
+        let bank = &mut self.banks[arrival.bank as usize];
         let first =
             if arrival.row == bank.row { &mut bank.hit[class] } else { &mut bank.miss[class] };
-        let leads = *first == NIL || self.slots[usize::from(*first)].arrival.order > arrival.order;
-        if leads {
-            *first = index;
-        }
+        let own = First { order: arrival.order, slot: index };
+        let leads = own < *first;
+        *first = own.min(*first);
         leads
+    }
+
+    /// Puts a request into the list of its class, in order of age.
+    fn list_in_class(&mut self, index: u16) {
+        let arrival = self.slot(index).arrival;
+        let class = arrival.class();
+        let (mut older, mut younger) = (self.youngest[class], NIL);
+        while older != NIL && self.slot(older).arrival.order > arrival.order {
+            younger = older;
+            older = self.slot(older).class_older;
+        }
+        self.slot_mut(index).class_older = older;
+        self.slot_mut(index).class_younger = younger;
+        match older {
+            NIL => self.oldest[class] = index,
+            _ => self.slot_mut(older).class_younger = index,
+        }
+        match younger {
+            NIL => self.youngest[class] = index,
+            _ => self.slot_mut(younger).class_older = index,
+        }
     }
 
     /// Takes the oldest hit of a list or a claim out, and lists the writes that no read
     /// holds back any more. O(requests until the next hit), and O(entries) if
     /// writes are parked.
     pub(crate) fn remove(&mut self, index: u16) {
-        let Slot { arrival, older, younger, .. } = *self.slot(index);
+        let Slot { arrival, older, younger, class_older, class_younger, .. } = *self.slot(index);
         let class = arrival.class();
         // A write that was parked may be listed before the claim.
         let hit = match self.bank(arrival.bank).hit[class] {
-            hit if hit == index => self.first_of_row(younger, arrival.row),
+            hit if hit.slot == index => self.first_of_row(younger, arrival.row),
             hit => hit,
         };
         let bank = &mut self.banks[arrival.bank as usize];
@@ -261,6 +340,14 @@ impl Queue {
             _ => self.slots[usize::from(younger)].older = older,
         }
         bank.hit[class] = hit;
+        match class_older {
+            NIL => self.oldest[class] = class_younger,
+            _ => self.slots[usize::from(class_older)].class_younger = class_younger,
+        }
+        match class_younger {
+            NIL => self.youngest[class] = class_older,
+            _ => self.slots[usize::from(class_younger)].class_older = class_older,
+        }
         if bank.claim == index {
             bank.claim = NIL;
             self.claims &= !(1 << arrival.bank);
@@ -303,27 +390,28 @@ impl Queue {
     /// Closes the banks of `mask`, none of which has a claim. O(banks).
     pub(crate) fn close(&mut self, mask: u64) {
         for bank in bits(self.open & mask) {
+            let miss = self.bank(bank).oldest.map(|slot| self.first(slot));
             let bank = &mut self.banks[bank as usize];
-            *bank = Bank { row: CLOSED, hit: [NIL; 2], miss: bank.oldest, ..*bank };
+            *bank = Bank { row: CLOSED, hit: [First::NONE; 2], miss, ..*bank };
         }
         self.open &= !mask;
     }
 
     /// Returns the first request for another row than `row` from `at` on, along the list.
-    fn first_of_another(&self, mut at: u16, row: u32) -> u16 {
+    fn first_of_another(&self, mut at: u16, row: u32) -> First {
         while at != NIL && self.slot(at).arrival.row == row {
             at = self.slot(at).younger;
         }
-        at
+        self.first(at)
     }
 
     /// Returns the first request for `row` from `at` on, along the list.
     #[inline]
-    fn first_of_row(&self, mut at: u16, row: u32) -> u16 {
+    fn first_of_row(&self, mut at: u16, row: u32) -> First {
         while at != NIL && self.slot(at).arrival.row != row {
             at = self.slot(at).younger;
         }
-        at
+        self.first(at)
     }
 
     /// Tests every invariant. O(entries²).
@@ -355,8 +443,8 @@ impl Queue {
                     (older, at) = (at, slot.younger);
                 }
                 ensure(bank.youngest[class] == older, "a list does not end at its youngest")?;
-                ensure(bank.hit[class] == hit, "the oldest hit is another one")?;
-                ensure(bank.miss[class] == miss, "the oldest miss is another one")?;
+                ensure(bank.hit[class] == self.first(hit), "the oldest hit is another one")?;
+                ensure(bank.miss[class] == self.first(miss), "the oldest miss is another one")?;
             }
             ensure(claim_listed || bank.claim == NIL, "a claim is no hit of its bank")?;
             if bank.claim != NIL {
@@ -369,6 +457,21 @@ impl Queue {
         }
         ensure(claimed == self.claimed, "claims are miscounted")?;
         ensure(listed == self.listed, "listed requests are miscounted")?;
+        for class in [READ, WRITE] {
+            let (mut older, mut at, mut count) = (NIL, self.oldest[class], 0);
+            while at != NIL {
+                let slot = self.slot(at);
+                ensure(slot.class_older == older, "a class's links disagree")?;
+                ensure(
+                    older == NIL || self.slot(older).arrival.order < slot.arrival.order,
+                    "a class is not in order of age",
+                )?;
+                count += 1;
+                (older, at) = (at, slot.class_younger);
+            }
+            ensure(self.youngest[class] == older, "a class does not end at its youngest")?;
+            ensure(count == listed[class], "a class lacks a request")?;
+        }
         for class in [READ, WRITE] {
             let keys = self.keys.iter().filter(|&&key| key != EMPTY && key & 1 == class as u64);
             let parked = if class == WRITE { self.parked.len() } else { 0 };
@@ -387,10 +490,24 @@ impl Queue {
 }
 
 /// Returns the numbers of the bits that are set.
-pub(crate) fn bits(mut mask: u64) -> impl Iterator<Item = u32> {
-    core::iter::from_fn(move || {
-        let bit = (mask != 0).then(|| mask.trailing_zeros())?;
-        mask &= mask - 1;
+#[inline]
+pub(crate) fn bits(mask: u64) -> Bits {
+    Bits(mask)
+}
+
+/// The numbers of the bits that are set.
+pub(crate) struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        if self.0 == 0 {
+            return None;
+        }
+        let bit = self.0.trailing_zeros();
+        self.0 &= self.0 - 1;
         Some(bit)
-    })
+    }
 }

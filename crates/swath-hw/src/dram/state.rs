@@ -12,41 +12,52 @@ use alloc::vec::Vec;
 use crate::clock::Cycle;
 use crate::dram::timing::{BANKS_MAX, BankIndex, Command, Part, PartError, Scope};
 
-type Ready = [Cycle; Command::COUNT];
+/// For each command, a first cycle. As long as a cache line, and wider than the commands.
+type Ready = [Cycle; 8];
 
+/// A line of the table for one command: what it holds back, and for how long.
 #[derive(Clone, Copy, Debug)]
 struct Line {
-    to: usize,
-    scope: Scope,
-    cycles: Cycle,
+    to: u8,
+    /// The place of the bank, its group or its rank among the three that concern a bank.
+    place: u8,
+    cycles: u32,
 }
+
+/// The rows of `ready` that concern a bank: its own, its group's and its rank's, and that once
+/// more, as one of four needs no test of its index.
+type Places = [u32; 4];
 
 /// The clockwork of one channel.
 ///
 /// Knows the table, not the rows: whether a bank is open is for the caller.
 ///
-/// Invariants: `lines` holds the part's table in the order of the earlier
-/// command, and `starts[c]..starts[c + 1]` are those of the command c.
+/// Invariants: `lines` holds the part's table in the order of the earlier command, but for the
+/// lines to other ranks, and `starts[c]..starts[c + 1]` are those of the command c;
+/// `ready` has a row for each bank, then for each group, then for each rank, and `places` those
+/// of a bank. The first cycle of an activate in a rank's row is not before its window has room.
 #[derive(Clone, Debug)]
 pub struct TimingState {
     lines: Box<[Line]>,
     starts: [u16; Command::COUNT + 1],
+    others: Box<[(Command, Command, Cycle)]>,
+    /// For each command, the commands to other banks that it may hold back, by bit.
+    moves: [u8; Command::COUNT],
     bus_cycles: [u32; Command::COUNT],
     four_activates_cycles: Cycle,
     banks_per_rank: u32,
-    bank_shift: u32,
     rank_shift: u32,
-    banks: Box<[Ready]>,
-    groups: Box<[Ready]>,
-    ranks: Box<[RankState]>,
+    places: Box<[Places]>,
+    ready: Box<[Ready]>,
+    windows: Box<[Window]>,
     bus_free: Cycle,
 }
 
+/// The activates of a rank that count towards its limit of four.
 #[derive(Clone, Copy, Debug)]
-struct RankState {
-    ready: Ready,
-    /// For each of the last four activates, when it leaves the window.
-    window: [Cycle; 4],
+struct Window {
+    /// For each of the last four, when it leaves the window.
+    leaves: [Cycle; 4],
     /// The oldest of them.
     oldest: u8,
 }
@@ -65,29 +76,47 @@ impl TimingState {
         }
         let mut starts = [0; Command::COUNT + 1];
         let mut lines = Vec::with_capacity(part.constraints.len());
+        let mut others = Vec::new();
         for from in Command::ALL {
             for constraint in part.constraints.iter().filter(|c| c.from == from) {
-                lines.push(Line {
-                    to: constraint.to as usize,
-                    scope: constraint.scope,
-                    cycles: constraint.cycles.into(),
-                });
+                let place = match constraint.scope {
+                    Scope::Bank => 0,
+                    Scope::Group => 1,
+                    Scope::Rank => 2,
+                    Scope::OtherRanks => {
+                        others.push((from, constraint.to, constraint.cycles.into()));
+                        continue;
+                    }
+                };
+                lines.push(Line { to: constraint.to as u8, place, cycles: constraint.cycles });
             }
             starts[from as usize + 1] = lines.len() as u16;
         }
-        let never = [0; Command::COUNT];
-        let rank = RankState { ready: never, window: [0; 4], oldest: 0 };
+        let mut moves = [0; Command::COUNT];
+        for constraint in part.constraints.iter().filter(|c| c.scope != Scope::Bank) {
+            moves[constraint.from as usize] |= 1 << constraint.to as u8;
+        }
+        moves[Command::Activate as usize] |= 1 << Command::Activate as u8;
+        let (banks, groups) = (ranks * part.banks(), ranks * part.groups);
+        let group_shift = part.banks_per_group.trailing_zeros();
+        let rank_shift = part.banks().trailing_zeros();
+        let places = (0..banks).map(|bank| {
+            let rank = banks + groups + (bank >> rank_shift);
+            [bank, banks + (bank >> group_shift), rank, rank]
+        });
+        let window = Window { leaves: [0; 4], oldest: 0 };
         Ok(Self {
             lines: lines.into(),
             starts,
+            others: others.into(),
+            moves,
             bus_cycles: part.bus_cycles,
             four_activates_cycles: part.four_activates_cycles.into(),
             banks_per_rank: part.banks(),
-            bank_shift: part.banks_per_group.trailing_zeros(),
-            rank_shift: part.banks().trailing_zeros(),
-            banks: vec![never; (ranks * part.banks()) as usize].into(),
-            groups: vec![never; (ranks * part.groups) as usize].into(),
-            ranks: vec![rank; ranks as usize].into(),
+            rank_shift,
+            places: places.collect(),
+            ready: vec![[0; 8]; (banks + groups + ranks) as usize].into(),
+            windows: vec![window; ranks as usize].into(),
             bus_free: 0,
         })
     }
@@ -108,6 +137,18 @@ impl TimingState {
         self.bus_cycles[command as usize].into()
     }
 
+    /// Returns the commands, by bit, of which one to another bank may be held back by `command`.
+    #[inline]
+    pub(crate) fn moves(&self, command: Command) -> u8 {
+        self.moves[command as usize]
+    }
+
+    /// Returns the cycle from which the command bus is free.
+    #[inline]
+    pub(crate) fn bus_free(&self) -> Cycle {
+        self.bus_free
+    }
+
     /// Returns the first cycle at which `command` may be issued to `bank`, or to its
     /// rank if it is one for ranks. O(1).
     ///
@@ -115,17 +156,10 @@ impl TimingState {
     /// `bank` is not one of the channel.
     #[inline]
     pub fn earliest(&self, command: Command, bank: BankIndex) -> Cycle {
-        let c = command as usize;
-        let rank = &self.ranks[self.rank_of(bank) as usize];
-        let mut cycle = rank.ready[c].max(self.bus_free);
-        if !command.is_for_rank() {
-            let group = &self.groups[(bank >> self.bank_shift) as usize];
-            cycle = cycle.max(group[c]).max(self.banks[bank as usize][c]);
-        }
-        if command == Command::Activate {
-            cycle = cycle.max(rank.window[usize::from(rank.oldest)]);
-        }
-        cycle
+        let [own, group, rank, _] = self.places[bank as usize];
+        let ready = |row: u32| self.ready[row as usize][command as usize % 8];
+        let cycle = ready(rank).max(self.bus_free);
+        if command.is_for_rank() { cycle } else { cycle.max(ready(group)).max(ready(own)) }
     }
 
     /// Issues `command` at `cycle`, which is not before [`earliest`](Self::earliest).
@@ -136,33 +170,36 @@ impl TimingState {
     pub fn issue(&mut self, cycle: Cycle, command: Command, bank: BankIndex) {
         debug_assert!(cycle >= self.earliest(command, bank));
         let c = command as usize;
-        let own = self.rank_of(bank) as usize;
         self.bus_free = cycle + self.bus_cycles(command);
+        let places = self.places[bank as usize];
+        let own = self.rank_of(bank) as usize;
+        let rows = &mut *self.ready;
         for line in &self.lines[self.starts[c].into()..self.starts[c + 1].into()] {
-            let ready = cycle + line.cycles;
-            let push = |slot: &mut Cycle| *slot = ready.max(*slot);
-            match line.scope {
-                Scope::Bank => push(&mut self.banks[bank as usize][line.to]),
-                Scope::Group => push(&mut self.groups[(bank >> self.bank_shift) as usize][line.to]),
-                Scope::Rank => push(&mut self.ranks[own].ready[line.to]),
-                Scope::OtherRanks => {
-                    for (index, rank) in self.ranks.iter_mut().enumerate() {
-                        if index != own {
-                            push(&mut rank.ready[line.to]);
-                        }
+            let row = places[usize::from(line.place) % 4] as usize;
+            let ready = &mut rows[row][usize::from(line.to) % 8];
+            *ready = (*ready).max(cycle + Cycle::from(line.cycles));
+        }
+        if self.windows.len() > 1 {
+            let first = rows.len() - self.windows.len();
+            for &(_, to, cycles) in self.others.iter().filter(|other| other.0 == command) {
+                for (rank, row) in rows[first..].iter_mut().enumerate() {
+                    if rank != own {
+                        row[to as usize] = row[to as usize].max(cycle + cycles);
                     }
                 }
             }
         }
         if command == Command::Activate {
-            let rank = &mut self.ranks[own];
-            rank.window[usize::from(rank.oldest)] = cycle + self.four_activates_cycles;
-            rank.oldest = (rank.oldest + 1) % 4;
+            let Window { leaves, oldest } = &mut self.windows[own];
+            leaves[usize::from(*oldest) % 4] = cycle + self.four_activates_cycles;
+            *oldest = (*oldest + 1) % 4;
+            let ready = &mut rows[places[2] as usize][c];
+            *ready = (*ready).max(leaves[usize::from(*oldest) % 4]);
         }
     }
 
     /// Returns the number of banks of the channel.
     pub fn banks(&self) -> u32 {
-        self.banks_per_rank * self.ranks.len() as u32
+        self.banks_per_rank * self.windows.len() as u32
     }
 }
