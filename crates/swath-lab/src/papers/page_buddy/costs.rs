@@ -81,7 +81,8 @@ pub(crate) fn show(load: &Load<'_>, counted: &Load<'_>, machine: bool, found: &C
          that ARMv7 leaves free."
             .to_owned(),
         "Frames are freed in the order in which they were allocated. The paper does not \
-         measure de-allocation. On ordered lists each free walks to the node's place; at block \
+         measure de-allocation. On ordered lists each free walks to the node's place, further \
+         where fewer lists are longer; at block \
          size 1 the nodes just fill a first-level cache, and lists that do the same work can \
          differ by half in time: there the steps say more."
             .to_owned(),
@@ -126,9 +127,11 @@ fn finding(found: &Costs) -> String {
     )
 }
 
-/// Every subject in a grid's order.
+/// Every subject in a grid's order, but for the reading that figure "Readings"
+/// alone shows.
 fn lines(grid: &Grid) -> Vec<(String, &'static str, String)> {
     let designs = grid.values(DESIGN).into_iter();
+    let designs = designs.filter(|design| design.word() != Some(PBS_INSIDE));
     let structures: Vec<Structure> = Structure::ALL
         .into_iter()
         .filter(|structure| grid.values(STRUCTURE).contains(&&structure.title().into()))
@@ -388,8 +391,8 @@ fn cause(structure: Structure, saving: Saving) -> &'static str {
              it costs less (figure \"Readings\")."
         }
         (_, _, [1, ..]) if saving.sizes.len() < ALL_LEVELS.len() => {
-            "On blocks of 4 and 8 pages PBS serves the request in half as many blocks as BBS, \
-             which begins with its largest parts, and a block costs more than its descriptors."
+            "On blocks of 4 and 8 pages PBS serves the request in half as many blocks as BBS or \
+             fewer, and here a block costs several times as much as its descriptors."
         }
         _ => {
             "PBS gains more than the paper says on small blocks, by their smaller number, and \
