@@ -268,7 +268,7 @@ fn found(sizes: &[u64]) -> Costs {
     let times = [
         ("Fig. 19", "BBS", 100.0),
         ("Fig. 19", "BBS with contiguity", 160.0),
-        ("Fig. 19", "PBS", 80.0),
+        ("Fig. 19", "PBS", 78.0),
         ("Fig. 19", "PBS, contiguity in the descriptor", 70.0),
         ("Fig. 20", "BBS", 100.0),
         ("Fig. 20", "PBS", 83.0),
@@ -301,7 +301,7 @@ fn costs_under_both_readings() {
     let claims = of(&SIZES);
     let measured: Vec<i32> =
         claims.iter().map(|claim| (100.0 * claim.measured().unwrap()).round() as i32).collect();
-    assert_eq!(measured, [20, -20, 20, 17, 20, -20, 20, 17]);
+    assert_eq!(measured, [22, -22, 22, 17, 22, -22, 22, 17]);
     let (eager, demand) = (&claims[0], &claims[3]);
     assert_eq!((eager.verdict(), demand.verdict()), (Verdict::Holds, Verdict::Holds));
     // The reading was chosen after looking; single pages are not read in two ways.
@@ -330,8 +330,8 @@ fn costs_under_both_readings() {
     assert_eq!(
         table,
         [
-            ("BBS writes descriptors alone (time)", vec![20, -20, 20, 17]),
-            ("BBS writes contiguity too (time)", vec![50, -50, 50]),
+            ("BBS writes descriptors alone (time)", vec![22, -22, 22, 17]),
+            ("BBS writes contiguity too (time)", vec![51, -51, 51]),
             ("PBS writes it into the descriptor (time)", vec![30, -30, 30]),
         ]
     );
@@ -378,7 +378,8 @@ fn bytes_lists_and_places_of_the_free_lists() {
     // A node takes a link and an integer, and a list a head, of 4 bytes each.
     let bbs = line(&result, "Bytes", "BBS");
     let nodes = line(&result, "Fig. 21", "BBS");
-    assert!(bbs.iter().zip(&nodes).all(|(bytes, nodes)| *bytes == 9.0 * 4.0 + nodes * 8.0));
+    let expected = nodes.iter().map(|nodes| 9.0 * 4.0 + nodes * 8.0);
+    assert!(bbs.iter().zip(expected).all(|(bytes, expected)| (bytes - expected).abs() < 1e-6));
     let packed = line(&result, "Bytes", "PBS");
     let tuple = line(&result, "Bytes", "PBS, two integers in a node");
     assert_eq!((bbs[0], packed[0], tuple[0]), (8228.0, 8204.0, 12_300.0));
