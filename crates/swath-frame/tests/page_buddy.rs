@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::testing::frames::{blocks, conform, nodes};
-use swath_frame::testing::lists::PaperLists;
+use swath_frame::testing::lists::{PaperLists, Steps};
 use swath_frame::{
     BestFit, BuddyConfig, BuddyConfigError, BuildError, ByteRange, Checked, FrameAllocateError,
     FrameAllocator, FrameFreeError, Hardening, HeadOfList, MemoryMap, PageBuddy, Rule, Trusting,
@@ -195,6 +195,28 @@ fn equals_the_papers_lists_operation_by_operation() {
             });
         }
     }
+}
+
+/// The steps of one frame out of a block of 256, by hand: Fig. 4 looks at all
+/// lists from the top, then upwards for a block to split. The head is looked
+/// at, and once more when it is taken out of its list. BBS puts a part into each
+/// of the eight lists below.
+#[test]
+fn the_steps_of_a_single_frame() {
+    let steps = |granularity| {
+        with_map(&[extent(256, 256)], |map| {
+            let config = config(granularity, 8);
+            let mut lists = PaperLists::watched(map, config, Steps::default());
+            lists.watch = Steps::default();
+            assert_eq!(lists.allocate_frame(), Some(Pfn::new(256)));
+            lists.watch
+        })
+    };
+    let bbs = Steps { lists: 9 + 8, nodes: 2, changes: 1 + 8 };
+    assert_eq!(steps(1), bbs);
+    // The rest, 255 frames, is a node of 15 in list 0 and one of 240 in list 4.
+    let pbs = Steps { lists: 3 + 2, nodes: 2, changes: 1 + 2 };
+    assert_eq!(steps(4), pbs);
 }
 
 /// All maps of up to nine frames with every free set of them, and on each

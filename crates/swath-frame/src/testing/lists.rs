@@ -6,7 +6,8 @@
 //! granularity 1 these are the binary buddies, found by XOR. This is the model
 //! that [`PageBuddy`](crate::PageBuddy) is compared with operation by
 //! operation, and the "paper's lists" of the studies on allocation cost; it is
-//! a plain implementation, neither clever nor slowed down.
+//! a plain implementation, neither clever nor slowed down. What it looks at and
+//! writes can be counted ([`Watch`]).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -25,6 +26,46 @@ struct Node {
     next: Option<usize>,
 }
 
+/// Somebody who is told each step of the lists. `()` is told nothing, at no
+/// cost.
+pub trait Watch {
+    /// A list is looked at for a block: in the scan of Fig. 4, or upwards for
+    /// one to split.
+    fn list(&mut self) {}
+    /// A node is looked at.
+    fn node(&mut self) {}
+    /// A node is put into a list, taken out of one, or changed.
+    fn change(&mut self) {}
+}
+
+impl Watch for () {}
+
+/// Steps of the lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Steps {
+    /// Lists that were looked at for a block: in the scan of Fig. 4, and
+    /// upwards for one to split.
+    pub lists: u64,
+    /// Nodes that were looked at.
+    pub nodes: u64,
+    /// Nodes that were put into a list, taken out of one, or changed.
+    pub changes: u64,
+}
+
+impl Watch for Steps {
+    fn list(&mut self) {
+        self.lists += 1;
+    }
+
+    fn node(&mut self) {
+        self.nodes += 1;
+    }
+
+    fn change(&mut self) {
+        self.changes += 1;
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Use {
     Hole,
@@ -38,7 +79,9 @@ enum Use {
 /// [`rule`](crate::buddy::rule) defines them, ascending; `spare` chains the entries
 /// of `nodes` that no list uses; `uses` says what each frame of the span is.
 #[derive(Clone, Debug)]
-pub struct PaperLists {
+pub struct PaperLists<W = ()> {
+    /// Told each step.
+    pub watch: W,
     granularity: u32,
     heads: Vec<Option<usize>>,
     nodes: Vec<Node>,
@@ -52,8 +95,17 @@ pub struct PaperLists {
 impl PaperLists {
     /// An allocator for the frames of `map`, all of them free.
     pub fn new(map: &MemoryMap<'_>, config: BuddyConfig) -> Self {
+        Self::watched(map, config, ())
+    }
+}
+
+impl<W: Watch> PaperLists<W> {
+    /// The same, each step of which is told to `watch`, those that put the
+    /// free frames into the lists among them.
+    pub fn watched(map: &MemoryMap<'_>, config: BuddyConfig, watch: W) -> Self {
         let span = map.span();
         let mut lists = Self {
+            watch,
             granularity: config.granularity(),
             heads: vec![None; config.classes()],
             nodes: Vec::new(),
@@ -86,9 +138,14 @@ impl PaperLists {
     /// Walks list `i` to the place of `base`. O(n).
     fn insert(&mut self, i: usize, base: u64, size: u64) {
         let (mut before, mut next) = (None, self.heads[i]);
-        while let Some(at) = next.filter(|&at| self.nodes[at].base < base) {
+        while let Some(at) = next {
+            self.watch.node();
+            if self.nodes[at].base >= base {
+                break;
+            }
             (before, next) = (Some(at), self.nodes[at].next);
         }
+        self.watch.change();
         let node = Node { base, size, next };
         let at = match self.spare {
             Some(at) => {
@@ -116,11 +173,13 @@ impl PaperLists {
     fn remove(&mut self, i: usize, last: u64, wanted: impl Fn(&Node) -> bool) -> Option<Node> {
         let (mut before, mut next) = (None, self.heads[i]);
         while let Some(at) = next {
+            self.watch.node();
             let node = self.nodes[at];
             if node.base > last {
                 return None;
             }
             if wanted(&node) {
+                self.watch.change();
                 self.relink(i, before, node.next);
                 self.nodes[at].next = self.spare;
                 self.spare = Some(at);
@@ -135,13 +194,16 @@ impl PaperLists {
     /// keeps its place. It may now be short enough to be one node with the
     /// next, from which only the border of the next list's block parted it.
     fn shorten(&mut self, at: usize, count: u64) {
+        self.watch.change();
         let node = &mut self.nodes[at];
         node.base += count;
         node.size -= count;
         let Node { base, size, next } = *node;
         if let Some(after) = next {
+            self.watch.node();
             let neighbour = self.nodes[after];
             if neighbour.base == base + size && size + neighbour.size < 1 << self.granularity {
+                self.watch.change();
                 self.nodes[at].size += neighbour.size;
                 self.nodes[at].next = neighbour.next;
                 self.nodes[after].next = self.spare;
@@ -266,7 +328,7 @@ impl PaperLists {
     }
 }
 
-impl FrameAllocator for PaperLists {
+impl<W: Watch> FrameAllocator for PaperLists<W> {
     /// Fig. 4, lines 3 to 25. O(C) for C orders, plus the walks that the
     /// remaining part costs.
     fn allocate_block(&mut self, frames_max: u64) -> Option<Extent> {
@@ -275,6 +337,7 @@ impl FrameAllocator for PaperLists {
         }
         let mut high_order_has_block = false;
         for i in (0..self.heads.len()).rev() {
+            self.watch.list();
             if self.heads[i].is_none() && !high_order_has_block {
                 continue;
             }
@@ -282,8 +345,15 @@ impl FrameAllocator for PaperLists {
             if 1 << self.order(i) > frames_max {
                 continue;
             }
-            let from = (i..self.heads.len()).find(|&from| self.heads[from].is_some())?;
+            let (heads, watch) = (&self.heads, &mut self.watch);
+            let from = (i..heads.len()).find(|&from| {
+                if from > i {
+                    watch.list();
+                }
+                heads[from].is_some()
+            })?;
             let head = self.heads[from]?;
+            self.watch.node();
             let node = self.nodes[head];
             let limit = if self.granularity == 1 { 1 << i } else { frames_max };
             let block = Extent::new(Pfn::new(node.base), node.size.min(limit));

@@ -9,12 +9,15 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::hint::black_box;
 
-use swath_arch::{Attributes, Coalescing, Extent, Format, PageRange, SliceMemory, Vpn};
-use swath_frame::testing::lists::PaperLists;
+use swath_arch::{
+    Attributes, Coalescing, ContiguityField, Extent, Format, PageRange, SliceMemory, Vpn,
+};
+use swath_frame::testing::lists::{PaperLists, Steps, Watch};
 use swath_frame::{BuddyConfig, ByteRange, FrameAllocator, MemoryMap};
 use swath_vm::AddressSpace;
 
-use crate::papers::page_buddy::setting::ContiguityBits;
+use crate::papers::page_buddy::lists::{BBS, PBS};
+use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits};
 use crate::papers::page_buddy::translation::{reach_frames, table_extent};
 use crate::source::memory::{Allocator, Random, Source, new_allocator};
 use crate::source::real::Machine;
@@ -50,12 +53,60 @@ impl Structure {
     }
 }
 
-/// An allocator that is measured.
+/// BBS whose descriptors say what is contiguous, as TLB coalescing over it
+/// needs them.
+pub(crate) const BBS_WRITING: &str = "BBS with contiguity";
+
+/// PBS whose contiguity stands in the two bits that ARMv7's descriptors leave
+/// free, saturated, not in a word beside each.
+pub(crate) const PBS_INSIDE: &str = "PBS, contiguity in the descriptor";
+
+/// Contiguity in a word beside each descriptor, as in the paper's other
+/// studies.
+const BESIDE: Coalescing = Coalescing::Pcad(ContiguityBits::Ideal(16).field());
+const INSIDE: Coalescing = Coalescing::Pcad(ContiguityField::Descriptor);
+
+/// An allocator that is measured, with what eager paging writes for it.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Subject {
     pub(crate) design: String,
     pub(crate) structure: Structure,
     pub(crate) config: BuddyConfig,
+    /// Lines 17 to 21 of Fig. 4.
+    pub(crate) coalescing: Coalescing,
+    /// True where it differs from another subject in these lines alone.
+    pub(crate) eager_alone: bool,
+}
+
+impl Subject {
+    /// This design on each of the structures, and where the paper's own are
+    /// read in two ways, their other reading: section IV-B, 5, has
+    /// contiguity written by PBS and not by BBS.
+    pub(crate) fn of(design: &str, config: BuddyConfig, structures: &[Structure]) -> Vec<Self> {
+        let (coalescing, other) = match design {
+            BBS => (Coalescing::None, Some((BBS_WRITING, BESIDE))),
+            PBS => (BESIDE, Some((PBS_INSIDE, INSIDE))),
+            _ => (BESIDE, None),
+        };
+        let mut subjects = Vec::new();
+        for (nth, (design, coalescing)) in
+            [(design, coalescing)].into_iter().chain(other).enumerate()
+        {
+            subjects.extend(structures.iter().map(|&structure| Self {
+                design: design.to_owned(),
+                structure,
+                config,
+                coalescing,
+                eager_alone: nth > 0,
+            }));
+        }
+        subjects
+    }
+
+    /// The measured allocations.
+    pub(crate) fn works(&self) -> &'static [Work] {
+        if self.eager_alone { &Work::ALL[..1] } else { &Work::ALL }
+    }
 }
 
 /// The measured work.
@@ -69,25 +120,53 @@ pub(crate) enum Work {
     Demand,
 }
 
+/// The two halves of a work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Act {
+    /// Frames are allocated.
+    Allocate,
+    /// All of them are freed, in the order of their allocation.
+    Free,
+}
+
+impl Act {
+    /// Both.
+    pub(crate) const ALL: [Self; 2] = [Self::Allocate, Self::Free];
+}
+
 impl Work {
     /// All of them.
     pub(crate) const ALL: [Self; 3] = [Self::Eager, Self::Request, Self::Demand];
 
-    /// Its figure, which is also its value on the axis.
-    pub(crate) const fn figure(self) -> &'static str {
-        match self {
-            Self::Eager => "Fig. 19",
-            Self::Request => "Fig. 19, allocator alone",
-            Self::Demand => "Fig. 20",
+    /// The figure, which is also the value on the axis.
+    pub(crate) const fn figure(self, act: Act) -> &'static str {
+        match (self, act) {
+            (Self::Eager, Act::Allocate) => "Fig. 19",
+            (Self::Eager, Act::Free) => "De-allocation of Fig. 19",
+            (Self::Request, Act::Allocate) => "Fig. 19, allocator alone",
+            (Self::Request, Act::Free) => "De-allocation of Fig. 19, allocator alone",
+            (Self::Demand, Act::Allocate) => "Fig. 20",
+            (Self::Demand, Act::Free) => "De-allocation of Fig. 20",
         }
     }
 
     /// The title of its figure.
-    pub(crate) const fn title(self) -> &'static str {
+    pub(crate) const fn title(self, act: Act) -> &'static str {
+        match (self, act) {
+            (Self::Eager, Act::Allocate) => "Eager paging, page table and contiguity included",
+            (Self::Eager, Act::Free) => "An eager mapping unmapped, its frames freed",
+            (Self::Request, Act::Allocate) => "Eager paging, without the page table",
+            (Self::Request, Act::Free) => "The blocks of a request freed, without the page table",
+            (Self::Demand, Act::Allocate) => "Demand paging, a frame at a time",
+            (Self::Demand, Act::Free) => "Frames freed one at a time, in their order",
+        }
+    }
+
+    /// Number of operations that it consists of.
+    pub(crate) const fn operations(self, demands: Demands) -> u64 {
         match self {
-            Self::Eager => "Eager paging, page table and contiguity included",
-            Self::Request => "Eager paging, without the page table",
-            Self::Demand => "Demand paging, a frame at a time",
+            Self::Eager | Self::Request => 1,
+            Self::Demand => demands.demand_frames,
         }
     }
 }
@@ -121,12 +200,38 @@ impl Memory<'_> {
 }
 
 /// Frames that the work asks for.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Demands {
     /// In the one request.
     pub(crate) request_frames: u64,
     /// Single ones.
     pub(crate) demand_frames: u64,
+}
+
+/// One form of a plan's load.
+pub(crate) struct Load<'a> {
+    pub(crate) repeats: u64,
+    pub(crate) block_frames: &'a [BlockFrames],
+    pub(crate) free_frames: u64,
+    pub(crate) free_share: f64,
+    pub(crate) demands: Demands,
+}
+
+impl Load<'_> {
+    /// The memory of each point: a real machine's, if there is one.
+    pub(crate) fn memories<'a>(&self, machine: Option<&'a Machine>) -> Vec<Memory<'a>> {
+        let (free_frames, free_share) = (self.free_frames, self.free_share);
+        match machine {
+            Some(machine) => vec![Memory::Machine(machine)],
+            None => {
+                let of = |size: &BlockFrames| {
+                    let block_frames = size.get();
+                    Memory::Blocks { block_frames, free_frames, free_share }
+                };
+                self.block_frames.iter().map(of).collect()
+            }
+        }
+    }
 }
 
 /// A fault in words.
@@ -155,65 +260,125 @@ impl Subject {
                 visit(&RefCell::new(prepared))
             }
             Structure::Lists => {
-                // The same blocks, as the areas of a map that is wholly free.
-                let mut ranges = Vec::new();
-                let prepared = source.prepare(BuddyConfig::BBS, &mut random);
-                let blocks: Allocator = prepared.map_err(fault)?;
-                blocks.for_each_free(&mut |block| ranges.push(ByteRange::of_frames(block)));
-                let mut areas = vec![Extent::default(); ranges.len()];
-                let map = MemoryMap::new(&ranges, &mut areas).map_err(fault)?;
-                visit(&RefCell::new(PaperLists::new(&map, self.config)))
+                visit(&RefCell::new(paper_lists(&source, self.config, &mut random, ())?))
             }
         }
     }
+
+    /// Steps of the paper's lists at each half of the work, on the memory
+    /// that [`over`](Self::over) would have.
+    ///
+    /// # Errors
+    /// The fault of the memory, or of the work.
+    pub(crate) fn steps(
+        &self,
+        memory: Memory<'_>,
+        mut random: Random,
+        demands: Demands,
+        work: Work,
+    ) -> Result<[Steps; 2], Fault> {
+        let source = memory.source();
+        let lists = paper_lists(&source, self.config, &mut random, Steps::default())?;
+        let lists = RefCell::new(lists);
+        let mut steps = [Steps::default(); 2];
+        let mut look = |act: Act, work: &mut dyn FnMut()| {
+            lists.borrow_mut().watch = Steps::default();
+            work();
+            steps[act as usize] = lists.borrow().watch;
+        };
+        self.perform(&lists, demands, work, &mut look)?;
+        Ok(steps)
+    }
+
+    /// Prepares the work, lets `measure` run each half of it once, and checks
+    /// what it did.
+    ///
+    /// # Errors
+    /// The fault, if the work was not done.
+    pub(crate) fn perform(
+        &self,
+        allocator: &RefCell<dyn FrameAllocator>,
+        demands: Demands,
+        work: Work,
+        measure: &mut dyn FnMut(Act, &mut dyn FnMut()),
+    ) -> Result<(), Fault> {
+        let before = allocator.borrow().free_frames();
+        let missing = || before - allocator.borrow().free_frames();
+        let mut frames = 0;
+        match work {
+            Work::Eager => {
+                let request = PageRange::new(Vpn::new(0x100), demands.request_frames);
+                let extent = table_extent(reach_frames(Format::ArmV7), &[request]);
+                // Written before, so that the host's own page faults are not timed.
+                let mut words = vec![!0; extent.count as usize * 512];
+                let memory = SliceMemory::new(extent.start, &mut words);
+                let tables: Allocator =
+                    new_allocator(extent, BuddyConfig::BBS, true).map_err(fault)?;
+                let tables = RefCell::new(tables);
+                let (format, coalescing) = (Format::ArmV7, self.coalescing);
+                let mut space = AddressSpace::new(format, coalescing, &memory, allocator, &tables)
+                    .map_err(fault)?;
+                measure(Act::Allocate, &mut || {
+                    let sink = &mut |block: Extent| frames += block.count;
+                    black_box(space.allocate_eager(request, Attributes::USER_DATA, sink).is_ok());
+                });
+                check(frames, missing(), frames)?;
+                measure(Act::Free, &mut || {
+                    black_box(space.unmap(request).is_ok());
+                });
+                return check(frames, missing(), 0);
+            }
+            Work::Request | Work::Demand => {
+                let wanted = match work {
+                    Work::Demand => demands.demand_frames,
+                    Work::Eager | Work::Request => demands.request_frames,
+                };
+                let mut blocks = Vec::with_capacity(wanted as usize);
+                measure(Act::Allocate, &mut || {
+                    let mut allocator = allocator.borrow_mut();
+                    if work == Work::Demand {
+                        for _ in 0..wanted {
+                            let frame = black_box(allocator.allocate_frame());
+                            blocks.extend(frame.map(|frame| Extent::new(frame, 1)));
+                        }
+                    } else {
+                        black_box(
+                            allocator.allocate(wanted, &mut |block| blocks.push(block)).is_ok(),
+                        );
+                    }
+                });
+                frames = blocks.iter().map(|block| block.count).sum();
+                check(frames, missing(), frames)?;
+                measure(Act::Free, &mut || {
+                    let mut allocator = allocator.borrow_mut();
+                    for &block in &blocks {
+                        black_box(allocator.free(block).is_ok());
+                    }
+                });
+            }
+        }
+        check(frames, missing(), 0)
+    }
 }
 
-/// Prepares the work, lets `measure` run it once, and checks what it did.
+/// The paper's lists over a state of memory: its blocks, as the areas of a map
+/// that is wholly free.
 ///
 /// # Errors
-/// The fault, if the work was not done.
-pub(crate) fn perform(
-    allocator: &RefCell<dyn FrameAllocator>,
-    demands: Demands,
-    work: Work,
-    measure: &mut dyn FnMut(&mut dyn FnMut()),
-) -> Result<(), Fault> {
-    let request = PageRange::new(Vpn::new(0x100), demands.request_frames);
-    let mut frames = 0;
-    let before = allocator.borrow().free_frames();
-    match work {
-        Work::Request => measure(&mut || {
-            let sink = &mut |block: Extent| frames += block.count;
-            black_box(allocator.borrow_mut().allocate(request.count, sink).is_ok());
-        }),
-        Work::Demand => {
-            let mut allocator = allocator.borrow_mut();
-            measure(&mut || {
-                for _ in 0..demands.demand_frames {
-                    frames += u64::from(black_box(allocator.allocate_frame()).is_some());
-                }
-            });
-        }
-        Work::Eager => {
-            let extent = table_extent(reach_frames(Format::ArmV7), &[request]);
-            let mut words = vec![0; extent.count as usize * 512];
-            let memory = SliceMemory::new(extent.start, &mut words);
-            let tables: Allocator = new_allocator(extent, BuddyConfig::BBS, true).map_err(fault)?;
-            let tables = RefCell::new(tables);
-            let coalescing = Coalescing::Pcad(ContiguityBits::Ideal(16).field());
-            let mut space =
-                AddressSpace::new(Format::ArmV7, coalescing, &memory, allocator, &tables)
-                    .map_err(fault)?;
-            measure(&mut || {
-                let sink = &mut |block: Extent| frames += block.count;
-                black_box(space.allocate_eager(request, Attributes::USER_DATA, sink).is_ok());
-            });
-            drop(space);
-            // The space has freed everything.
-            return check(frames, before - allocator.borrow().free_frames(), 0);
-        }
-    }
-    check(frames, before - allocator.borrow().free_frames(), frames)
+/// The fault of the memory.
+pub(crate) fn paper_lists<W: Watch>(
+    source: &Source<'_>,
+    config: BuddyConfig,
+    random: &mut Random,
+    watch: W,
+) -> Result<PaperLists<W>, Fault> {
+    let mut ranges = Vec::new();
+    let prepared = source.prepare(BuddyConfig::BBS, random);
+    let blocks: Allocator = prepared.map_err(fault)?;
+    blocks.for_each_free(&mut |block| ranges.push(ByteRange::of_frames(block)));
+    let mut areas = vec![Extent::default(); ranges.len()];
+    let map = MemoryMap::new(&ranges, &mut areas).map_err(fault)?;
+    Ok(PaperLists::watched(&map, config, watch))
 }
 
 /// Refuses work after which other frames are missing than were handed out.
@@ -222,4 +387,54 @@ fn check(frames: u64, missing: u64, expected: u64) -> Result<(), Fault> {
         return Err(format!("{frames} frames handed out, {missing} missing, not {expected}"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::memory::random;
+
+    const MEMORY: Memory<'_> =
+        Memory::Blocks { block_frames: 1, free_frames: 64, free_share: 0.25 };
+    const DEMANDS: Demands = Demands { request_frames: 50, demand_frames: 40 };
+
+    /// Every subject does every work, and gives all frames back.
+    #[test]
+    fn every_work_ends_with_the_memory_it_began_with() {
+        for (design, config) in [(BBS, BuddyConfig::BBS), (PBS, BuddyConfig::PBS_ARMV7)] {
+            for subject in Subject::of(design, config, &Structure::ALL) {
+                for &work in subject.works() {
+                    let done = subject.over(MEMORY, random(1, 0), |allocator| {
+                        let mut acts = Vec::new();
+                        let measure = &mut |act, work: &mut dyn FnMut()| {
+                            acts.push(act);
+                            work();
+                        };
+                        subject.perform(allocator, DEMANDS, work, measure)?;
+                        let free = allocator.borrow().free_frames();
+                        Ok((acts, free))
+                    });
+                    assert_eq!(done, Ok((Act::ALL.to_vec(), 64)), "{subject:?} {work:?}");
+                }
+            }
+        }
+    }
+
+    /// Frames that stand alone: the scan of Fig. 4, the head, and the head
+    /// again when it is taken out; one after the other they are freed behind
+    /// all that were freed before.
+    #[test]
+    fn steps_of_frames_that_stand_alone() {
+        for (design, config, lists) in
+            [(BBS, BuddyConfig::BBS, 9), (PBS, BuddyConfig::PBS_ARMV7, 3)]
+        {
+            let subject = &Subject::of(design, config, &Structure::ALL)[0];
+            let [taken, freed] =
+                subject.steps(MEMORY, random(1, 0), DEMANDS, Work::Demand).unwrap();
+            assert_eq!(taken, Steps { lists: 40 * lists, nodes: 40 * 2, changes: 40 });
+            assert_eq!((freed.lists, freed.changes), (0, 40));
+            let walked = 40 * 39;
+            assert!(freed.nodes > walked && freed.nodes < walked + 40 * 3, "{freed:?}");
+        }
+    }
 }
