@@ -5,6 +5,7 @@ mod dram;
 mod dram_golden;
 mod dram_reference;
 mod dram_timing;
+mod line;
 mod mmu;
 mod processor;
 mod rtmmu;

@@ -8,6 +8,7 @@ pub mod armv7;
 pub mod armv8;
 pub(crate) mod field;
 pub(crate) mod format;
+pub mod line;
 pub mod x86_64;
 
 pub use field::{Field, Scattered};

@@ -15,7 +15,7 @@ use swath_hw::{
 };
 use swath_trace::output;
 
-use crate::papers::page_buddy::setting::MachinePlan;
+use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan};
 use crate::papers::page_buddy::translation::{
     Design, Hardware, MeasureError, Program, with_mapped,
 };
@@ -179,6 +179,8 @@ pub(crate) struct Point<'a> {
     /// Size of the free blocks.
     pub(crate) block_frames: u64,
     pub(crate) design: &'a Design,
+    /// The place in which its table tells of contiguity.
+    pub(crate) contiguity: ContiguityBits,
 }
 
 impl TimedSystem<'_> {
@@ -207,7 +209,7 @@ impl TimedSystem<'_> {
     /// One run of one point, showing each event.
     fn simulate(
         &self,
-        Point { machine, timed, block_frames, design }: Point<'_>,
+        Point { machine, timed, block_frames, design, contiguity }: Point<'_>,
         repeat: u64,
         observe: &mut dyn FnMut(SystemEvent),
     ) -> Result<SystemStats, StudyError> {
@@ -222,7 +224,7 @@ impl TimedSystem<'_> {
             None => program.scattered(block_frames, self.free_per_requested, self.free_share),
         };
         let anchor_log2 = machine.anchor_log2.and_then(|log2| Order::new(log2.tiny()));
-        let hardware = &Hardware { anchor_log2, ..*self.hardware };
+        let hardware = &Hardware { anchor_log2, contiguity, ..*self.hardware };
         let stats =
             with_mapped(hardware, design, &source, program, &mut random, |regime, memory, _| {
                 let order = WalkOrder::default();

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::ops::Add;
 
 use foldhash::fast::FixedState;
+use swath_arch::formats::line;
 use swath_arch::{
     Attributes, BASE_PAGE_BYTES, Coalescing, ContiguityField, Extent, Format, Order, PageRange,
     Pfn, Regime, SliceMemory, VirtAddr, Vpn,
@@ -296,6 +297,7 @@ impl Hardware {
             Scheme::At => {
                 let max = match field {
                     ContiguityField::Descriptor => self.format.anchor().max(),
+                    ContiguityField::Line => line::max(self.format),
                     ContiguityField::Beside { bits } => (1 << bits) - 1,
                 };
                 let runs = blocks.iter().map(|(page, block)| PageRange::new(*page, block.count));
