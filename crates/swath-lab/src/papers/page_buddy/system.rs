@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use swath_hw::dram::trace::TraceFormat;
 
 use crate::papers::page_buddy::energy;
-use crate::papers::page_buddy::fields::{FieldsPlan, Gains, name_under};
+use crate::papers::page_buddy::fields::{self, FieldsPlan, Gains, name_under};
 use crate::papers::page_buddy::savings::{
     self, AS_MEASURED, CATEGORY, DESIGN, LEVEL, READING, WORKLOAD,
 };
@@ -98,9 +98,7 @@ fn check(plan: &SystemPlan) -> Result<(), Refused> {
     plan.machine.check()?;
     plan.system.check("system.walks_max")?;
     plan.hierarchy.as_ref().map_or(Ok(()), HierarchyPlan::check)?;
-    plan.fields
-        .as_ref()
-        .map_or(Ok(()), |fields| fields.check(&plan.machine, &plan.block_frames))?;
+    plan.fields.as_ref().map_or(Ok(()), |fields| fields.check(&plan.machine))?;
     check_free("", plan.free_per_requested, plan.free_share)?;
     if let Some(variants) = &plan.variants {
         for name in variants.workloads.full.iter().chain(&variants.workloads.quick) {
@@ -213,13 +211,8 @@ impl Study for System {
             let sizes = plan.sizes(name.category(), run.quick);
             sweep(AS_MEASURED, &plan.system, timed, own, &sizes);
             for fields in plan.fields.iter() {
-                let chosen = fields.block_frames.of(run.quick);
-                let sizes: Vec<u64> = chosen
-                    .iter()
-                    .map(|size| size.get())
-                    .filter(|size| sizes.contains(size))
-                    .collect();
-                for &field in &*fields.others {
+                let sizes = fields.sizes(&sizes, run.quick);
+                for field in fields.others(&plan.machine) {
                     sweep(AS_MEASURED, &plan.system, timed, field, &sizes);
                 }
             }
@@ -266,8 +259,11 @@ impl Study for System {
         figures.extend(energy_figures(grid));
         figures.extend(reading_figure(plan, run.quick, grid));
         let gains = plan.fields.as_ref().filter(|_| run.real.memory.is_none());
-        let gains = gains.map(|fields| Gains::of(fields, &plan.machine, run.quick, grid));
-        figures.extend(gains.iter().map(Gains::figure));
+        let gains = gains.map(|fields| {
+            let sizes = fields.sizes(&plan.sizes(Category::II, run.quick), run.quick);
+            Gains::of(fields, &plan.machine, sizes, grid)
+        });
+        figures.extend(gains.iter().filter_map(Gains::figure));
         let mut finding =
             "Cycles are those of the 400 MHz command clock until the last transaction of \
                        every master has completed. Of the readings tried, the default, one walk at \
@@ -275,10 +271,10 @@ impl Study for System {
                        TRAD and PCAD."
                 .to_owned();
         if let Some(gains) = &gains {
-            finding = format!("{finding} {}", gains.finding());
+            finding += &gains.finding();
         }
         let seeds = Self::seeds(plan, run.quick);
-        let notes = vec![
+        let mut notes = vec![
             format!("Each point is the mean over {seeds} independent states of memory."),
             "A master reads a line that another writes only once it is written: the display of a \
              rotated preview waits for the camera's whole image."
@@ -286,6 +282,9 @@ impl Study for System {
             "\"Better\" is the share of cycles saved: 1 - PBS / other.".to_owned(),
             energy::NOTE.to_owned(),
         ];
+        if gains.is_some() {
+            notes.extend(fields::NOTES.map(str::to_owned));
+        }
         Shown { finding, figures, notes, host: None }
     }
 }
@@ -433,7 +432,8 @@ fn by_level(
     grid.values(LEVEL).into_iter().filter_map(at_level).collect()
 }
 
-/// The shares of cycles behind misses and of accesses to open rows.
+/// The shares of cycles behind misses and of accesses to open rows, and what it takes to write
+/// the tables.
 fn share_figures(grid: &Grid) -> Vec<Drawn> {
     let (kind, x, x_label) = x_axis(grid);
     let drawn = |(id, y_label, y, metric): (&str, &str, &str, &str)| {
@@ -442,14 +442,19 @@ fn share_figures(grid: &Grid) -> Vec<Drawn> {
             Series::new(id, x, y, design, by_level(grid, design, |cell| cell.get(metric)))
         };
         let series = designs_of(grid).iter().map(|design| of(design)).collect();
-        Drawn { figure: figure.with_y_range(0.0, 1.0), series }
+        Drawn { figure, series }
     };
-    [
+    let writes = "words of tables written for each page";
+    let shares = [
         ("Walking", "cycles behind a miss (share)", "walk_cycles_share", "walking"),
         ("Row hits", "column accesses to an open row (share)", "row_hit_share", "row_hits"),
-    ]
-    .map(drawn)
-    .to_vec()
+    ];
+    let mut figures: Vec<Drawn> = shares
+        .map(drawn)
+        .map(|one| Drawn { figure: one.figure.with_y_range(0.0, 1.0), ..one })
+        .into();
+    figures.push(drawn(("Table writes", writes, "writes_per_page", "writes_per_page")));
+    figures
 }
 
 /// The memory's energy over the sizes, and its parts.
