@@ -391,7 +391,7 @@ fn tell_lines(tables: &Tables<'_>, blocks: &[(u64, u64)]) {
         Format::X86_64 => (8, &[9, 10, 11, 59, 60, 61, 62], &[52, 53, 54, 55, 56, 57, 58]),
     };
     let put = |line: u64, places: &[u32], number: u64| {
-        for n in (0..64 - number.leading_zeros() as u64).filter(|n| number >> n & 1 == 1) {
+        for n in (0..64 - u64::from(number.leading_zeros())).filter(|n| number >> n & 1 == 1) {
             let at = tables.leaf(line + n / places.len() as u64);
             let word = match tables.format {
                 Format::ArmV7 => tables.memory.read_u32(PhysAddr::new(at)).unwrap().into(),

@@ -233,6 +233,29 @@ fn mapping_costs() {
     }
 }
 
+/// A number of a line costs a write for each descriptor of another block whose bits change.
+#[test]
+fn numbers_of_lines_are_counted() {
+    for (format, others) in [(Format::ArmV7, 1), (Format::ArmV8, 1), (Format::X86_64, 1)] {
+        let pages = 64 / format.entry_bytes();
+        let (memory, pool) = machine();
+        let coalescing = Coalescing::Pcad(ContiguityField::Line);
+        let mut space: Space<'_> =
+            AddressSpace::new(format, coalescing, &memory, &pool, &pool).unwrap();
+        let map = |space: &mut Space<'_>, page, frame, count| {
+            let before = space.statistics().descriptor_writes;
+            space.map(Vpn::new(page), Extent::new(Pfn::new(frame), count), DATA).unwrap();
+            space.statistics().descriptor_writes - before
+        };
+        let links = format.levels().len() as u64 - 1;
+        assert_eq!(map(&mut space, 0, 9, pages - 2), links + pages - 2);
+        // Four pages follow the line: of its first block's descriptors one has the bits.
+        assert_eq!(map(&mut space, pages - 2, 100, 6), 6 + others, "{format:?}");
+        let seen = spec::look(&memory, space.regime(), pages - 2).unwrap();
+        assert_eq!((seen.ascend, seen.descend), (5, 0));
+    }
+}
+
 /// A table is given up with its last page, whatever the order, and looking for
 /// it costs little: a table's pages unmapped one by one, ascending, descending
 /// and shuffled.

@@ -107,7 +107,7 @@ impl Place {
     ) -> Result<u64, BusError> {
         match self {
             Self::Descriptor(field) => {
-                view.write(at, field.set_saturating(view.read(at)?, value))?
+                view.write(at, field.set_saturating(view.read(at)?, value))?;
             }
             Self::Line(field) => return line::set(view, at, field, value),
             Self::Beside { low, bits } => {

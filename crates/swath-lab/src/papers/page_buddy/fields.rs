@@ -91,7 +91,7 @@ fn most_lost(
 }
 
 /// Facts about the fields.
-pub(crate) const NOTES: [&str; 3] = [
+pub(crate) const NOTES: [&str; 4] = [
     "The claims are judged on the ideal field, which stands beside the table and which a walk \
      reads at no cost: the paper does not say where its 8-bit numbers stand in a 32-bit \
      descriptor. A format's own bits are those that a page's descriptor leaves free.",
@@ -100,6 +100,9 @@ pub(crate) const NOTES: [&str; 3] = [
      is so much longer; the hardware compares the descriptors of the line with each other.",
     "A line joins whatever goes on in it, and so do blocks that lie side by side by chance: that \
      helps PCAD on the binary buddy's small blocks more than PBS, whose gain over it shrinks there.",
+    "Figure \"Table writes\": a line's numbers are written with the block's own descriptors, and in \
+     those of other blocks where one block ends and another goes on over the line's end. Free blocks \
+     of one size, a power of two, never do the latter; those of a real machine's memory (--memory) do.",
 ];
 
 const OVER: [&str; 3] = ["PCAD", "AT", "TRAD"];

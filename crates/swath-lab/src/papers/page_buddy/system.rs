@@ -1,5 +1,6 @@
 //! Execution cycles in the timed system (section V-C, Fig. 15 to 18).
 
+use std::cmp::Ordering;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -429,7 +430,13 @@ fn by_level(
         };
         Some(grid.evidence(mean).ok()?.point(level.clone()))
     };
-    grid.values(LEVEL).into_iter().filter_map(at_level).collect()
+    // Category I may have been measured at fewer sizes, and comes first.
+    let mut levels = grid.values(LEVEL);
+    levels.sort_by(|one, two| match (one, two) {
+        (Value::Number(one), Value::Number(two)) => one.total_cmp(two),
+        _ => Ordering::Equal,
+    });
+    levels.into_iter().filter_map(at_level).collect()
 }
 
 /// The shares of cycles behind misses and of accesses to open rows, and what it takes to write
