@@ -371,12 +371,42 @@ fn random_blocks_translate_right_in_every_design() {
         for seed in 1..=6 {
             println!("{format:?} seed {seed}");
             let mut random = Random::new(seed);
-            for field in [ContiguityField::Descriptor, IDEAL, ContiguityField::Beside { bits: 3 }] {
+            let three = ContiguityField::Beside { bits: 3 };
+            for field in [ContiguityField::Descriptor, ContiguityField::Line, IDEAL, three] {
                 let distance = Order::known(1 + random.below(6) as u8);
                 let anchor = Coalescing::Anchor { field, distance };
                 for coalescing in [Coalescing::None, Coalescing::Pcad(field), anchor] {
                     random_blocks(format, coalescing, field, &mut random);
                 }
+            }
+        }
+    }
+}
+
+/// Says of the blocks what lies beyond the ends of each line, bit by bit.
+fn tell_lines(tables: &Tables<'_>, blocks: &[(u64, u64)]) {
+    let (pages, before, after): (u64, &[u32], &[u32]) = match tables.format {
+        Format::ArmV7 => (16, &[8], &[7]),
+        Format::ArmV8 => (8, &[59, 60, 61, 62], &[55, 56, 57, 58]),
+        Format::X86_64 => (8, &[9, 10, 11, 59, 60, 61, 62], &[52, 53, 54, 55, 56, 57, 58]),
+    };
+    let put = |line: u64, places: &[u32], number: u64| {
+        for n in (0..64 - u64::from(number.leading_zeros())).filter(|n| number >> n & 1 == 1) {
+            let at = tables.leaf(line + n / places.len() as u64);
+            let word = match tables.format {
+                Format::ArmV7 => tables.memory.read_u32(PhysAddr::new(at)).unwrap().into(),
+                _ => tables.memory.read_u64(PhysAddr::new(at)).unwrap(),
+            };
+            tables.put(at, word | 1 << places[n as usize % places.len()]);
+        }
+    };
+    for &(first, end) in blocks {
+        for line in (first / pages * pages..end).step_by(pages as usize) {
+            if line >= first {
+                put(line, before, line - first);
+            }
+            if line + pages <= end {
+                put(line, after, end - line - pages);
             }
         }
     }
@@ -408,6 +438,8 @@ fn random_blocks(
                 let word = a.set_saturating(word, ascend);
                 tables.put(at, if is_anchor { word } else { d.set_saturating(word, descend) });
             }
+            // Told when all is mapped.
+            ContiguityField::Line => {}
             ContiguityField::Beside { bits } => {
                 let max = (1 << bits) - 1;
                 let descend = if is_anchor { 0 } else { descend };
@@ -415,7 +447,7 @@ fn random_blocks(
             }
         }
     };
-    let mut page = 0;
+    let (mut page, mut blocks) = (0, Vec::new());
     while page < PAGES {
         let count = (1 + random.below(40)).min(PAGES - page);
         let frame = random.below(1 << 19);
@@ -430,7 +462,13 @@ fn random_blocks(
                 }
             }
         }
+        if frames[page as usize].is_some() {
+            blocks.push((page, page + count));
+        }
         page += count;
+    }
+    if field == ContiguityField::Line {
+        tell_lines(&tables, &blocks);
     }
     let regime = Regime { format, root: PhysAddr::new(0), coalescing };
     for (sets, ways, index_shift) in [(1, 32, 0), (4, 4, 3), (3, 2, 0)] {

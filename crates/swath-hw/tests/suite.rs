@@ -6,6 +6,7 @@ mod dram_golden;
 mod dram_reference;
 mod dram_streams;
 mod dram_timing;
+mod line;
 mod mmu;
 mod processor;
 mod rtmmu;

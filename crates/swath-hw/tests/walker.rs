@@ -436,6 +436,7 @@ fn permissions() {
 fn any_coalescing() -> impl Strategy<Value = Coalescing> {
     let field = prop_oneof![
         Just(ContiguityField::Descriptor),
+        Just(ContiguityField::Line),
         (1u8..=16).prop_map(|bits| ContiguityField::Beside { bits }),
     ];
     (field, 0u8..=16).prop_map(|(field, k)| match k {

@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use rand::RngExt;
+use swath_arch::formats::line;
 use swath_arch::formats::{armv7, armv8, x86_64};
 use swath_arch::{
     Attributes, Coalescing, ContiguityField, Extent, Field, Format, MemoryKind, Order, PageRange,
@@ -45,7 +46,7 @@ const ALLOCATORS: [(&str, BuddyConfig); 3] = [
 ];
 
 /// Every kind of coalescing, in the bits that are free and in ideal ones.
-fn coalescings(format: Format, random: &mut Random) -> [Coalescing; 5] {
+fn coalescings(format: Format, random: &mut Random) -> [Coalescing; 7] {
     let bits = [3, 8, format.beside_half_bits() as u8][random.random_range(0..3)];
     let distance = Order::known([1, 3, 6][random.random_range(0..3)]);
     let beside = ContiguityField::Beside { bits };
@@ -53,8 +54,10 @@ fn coalescings(format: Format, random: &mut Random) -> [Coalescing; 5] {
     [
         Coalescing::None,
         Coalescing::Pcad(ContiguityField::Descriptor),
+        Coalescing::Pcad(ContiguityField::Line),
         Coalescing::Pcad(beside),
         anchor(ContiguityField::Descriptor),
+        anchor(ContiguityField::Line),
         anchor(beside),
     ]
 }
@@ -63,6 +66,7 @@ fn coalescings(format: Format, random: &mut Random) -> [Coalescing; 5] {
 fn widest(format: Format, coalescing: Coalescing) -> (u64, u64) {
     let most = |field, places: [Scattered; 2]| match field {
         ContiguityField::Descriptor => (places[0].max(), places[1].max()),
+        ContiguityField::Line => (line::max(format), line::max(format)),
         ContiguityField::Beside { bits } => ((1 << bits) - 1, (1 << bits) - 1),
     };
     match coalescing {
@@ -373,24 +377,31 @@ impl Bench<'_> {
         }
     }
 
-    /// A block just mapped says all that its fields can hold.
+    /// A block just mapped says all that its fields can hold; what goes on from it in a line
+    /// is claimed besides, if rightly ([`claims`](Self::claims) sees to that).
     fn fresh(&self, start: u64, count: u64) {
         let regime = self.space.regime();
         let (ascend_max, descend_max) = widest(regime.format, regime.coalescing);
+        let (Coalescing::Pcad(field) | Coalescing::Anchor { field, .. }) = regime.coalescing else {
+            return;
+        };
+        let says = |said: u64, block: u64| match field {
+            ContiguityField::Line => assert!(said >= block, "{said} of {block}"),
+            _ => assert_eq!(said, block),
+        };
         for page in start..start + count {
             let found = walk(&regime, Vpn::new(page), self.memory, &mut 0).unwrap();
             let after = start + count - page;
             match found.contiguity {
                 LeafContiguity::None => assert!(match regime.coalescing {
-                    Coalescing::None => true,
-                    Coalescing::Pcad(_) => false,
                     Coalescing::Anchor { distance, .. } => page & (distance.frames() - 1) != 0,
+                    _ => false,
                 }),
                 LeafContiguity::Pcad { ascend, descend } => {
-                    assert_eq!(ascend, (after - 1).min(ascend_max));
-                    assert_eq!(descend, (page - start).min(descend_max));
+                    says(ascend, (after - 1).min(ascend_max));
+                    says(descend, (page - start).min(descend_max));
                 }
-                LeafContiguity::Anchor { count } => assert_eq!(count, after.min(ascend_max)),
+                LeafContiguity::Anchor { count } => says(count, after.min(ascend_max)),
             }
         }
     }

@@ -15,7 +15,7 @@ use swath_lab::study::claim::Claim;
 use swath_lab::study::grid::{Grid, metrics};
 use swath_lab::study::kind::{ReadyStudy, Study};
 use swath_lab::study::registry;
-use swath_lab::study::results::StudyResult;
+use swath_lab::study::results::{Series, StudyResult};
 use swath_lab::study::run::{Run, Unwatched};
 use swath_lab::study::tally::Tally;
 use swath_lab::study::verdict::Verdict;
@@ -127,6 +127,31 @@ fn cycles_of_the_rotated_display_alone_judge_nothing() {
         plan.remove("variants");
     });
     assert_all(&claims(&*study), Verdict::NotMeasured, "axis workload: no ");
+}
+
+/// What the format's bits leave of the gain, each page's own and those of a line together.
+#[test]
+fn a_line_of_descriptors_keeps_the_gain_of_an_ideal_field() {
+    let study = edited("pbs-system", |plan| {
+        plan.insert("workloads".to_owned(), words(&["rotated-display"]));
+        plan.insert("block_frames".to_owned(), numbers(&[8]));
+        plan.insert("repeats".to_owned(), 1.into());
+        plan.remove("variants");
+    });
+    let result = with_run(true, |run| study.run(run)).unwrap().result;
+    assert_eq!(result.fitted.len(), 3);
+    let saved = |over: &str| -> Vec<f64> {
+        let of = |series: &&Series| series.figure == "Contiguity fields" && series.design == over;
+        result.series.iter().find(of).unwrap().points.iter().map(|point| point.y).collect()
+    };
+    for over in ["over PCAD", "over AT", "over TRAD"] {
+        let [ideal, own, line] = saved(over)[..] else { panic!("{over}: three fields") };
+        assert!(own < 0.6 * ideal && line > 0.9 * ideal, "{over}: {ideal} {own} {line}");
+    }
+    let names: Vec<&str> = result.series.iter().map(|series| series.design.as_str()).collect();
+    for name in ["PBS", "PBS, ARMv7's own bits", "AT, ARMv7's bits of a line"] {
+        assert!(names.contains(&name), "{name}");
+    }
 }
 
 /// Cycles that nobody simulated, of every workload on blocks of these sizes.
@@ -442,6 +467,7 @@ fn a_plan_that_cannot_be_run_is_refused_by_its_key() {
         ("pbs-tlb-real", &[("file", "1")], "file"),
         ("pbs-system", &[("walks_max", "2")], "system.walks_max"),
         ("pbs-system", &[("name", "\"as measured\"")], "variants.readings"),
+        ("pbs-system", &[("others", "[40]")], "fields.others"),
         ("pbs-system-cpu", &[("l2_sets", "48")], "hierarchy.l2_sets"),
         ("pbs-freelist", &[("free_share", "1e-300")], "free_share"),
         ("pbs-freelist", &[("granularity", "1"), ("top_order", "32")], "pbs"),

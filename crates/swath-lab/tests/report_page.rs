@@ -84,6 +84,7 @@ fn sample() -> StudyResult {
             Figure::new("Nothing", "No series at all", FigureKind::LinesLog2, axis, rate),
         ],
         series,
+        fitted: vec!["columns of 128 bytes".to_owned(), "blocks of 16 × 16 pixels".to_owned()],
         claims: vec![
             judged(
                 Statement::about("Section V-B, 2", "up to 22% better", 0.22, 0.05)

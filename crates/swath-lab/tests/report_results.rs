@@ -42,6 +42,7 @@ fn sample() -> StudyResult {
                 [("display", 0.98), ("sensor", 0.99)],
             ),
         ],
+        fitted: vec!["columns of 128 bytes".to_owned(), "blocks of 16 × 16 pixels".to_owned()],
         claims: vec![
             judged(
                 Statement::about("Section V-B, 2", "up to 22% better", 0.22, 0.05)

@@ -84,8 +84,13 @@ impl Model {
     /// Ascend and Descend by their definition.
     fn contiguity(&self, page: u64, at: &Page) -> (u64, u64) {
         let (first, end) = (at.block.0, at.block.0 + at.block.1);
+        if let Coalescing::Pcad(ContiguityField::Line)
+        | Coalescing::Anchor { field: ContiguityField::Line, .. } = self.coalescing
+        {
+            return self.in_line(page, at);
+        }
         let width = |field, real: u32| match field {
-            ContiguityField::Descriptor => (1_u64 << real) - 1,
+            ContiguityField::Descriptor | ContiguityField::Line => (1_u64 << real) - 1,
             ContiguityField::Beside { bits } => (1 << bits) - 1,
         };
         let (real_pcad, real_anchor) = match self.format {
@@ -104,6 +109,41 @@ impl Model {
                 let anchor = page.is_multiple_of(distance.frames());
                 (if anchor { (end - page).min(width(field, real_anchor)) } else { 0 }, 0)
             }
+        }
+    }
+
+    /// The same where the pages of a line are compared, and its ends told.
+    fn in_line(&self, page: u64, at: &Page) -> (u64, u64) {
+        if at.order > 0 {
+            return (0, 0);
+        }
+        let pages = if self.format == Format::ArmV7 { 16 } else { 8 };
+        let first = page / pages * pages;
+        let alike = |page: u64| {
+            let (Some(one), Some(two)) = (self.pages.get(&page), self.pages.get(&(page + 1)))
+            else {
+                return false;
+            };
+            let said = |page: &Page| (page.order, page.attributes, page.owned);
+            one.order == 0 && said(one) == said(two) && one.frame + 1 == two.frame
+        };
+        let end = (page..first + pages).find(|&p| p + 1 == first + pages || !alike(p)).unwrap();
+        let begin = (first..=page).rev().find(|&p| p == first || !alike(p - 1)).unwrap();
+        let mut ascend = end - page;
+        if end + 1 == first + pages {
+            let (start, count) = self.pages[&end].block;
+            ascend += start + count - 1 - end;
+        }
+        let mut descend = page - begin;
+        if begin == first {
+            descend += begin - self.pages[&begin].block.0;
+        }
+        match self.coalescing {
+            Coalescing::Anchor { distance, .. } if !page.is_multiple_of(distance.frames()) => {
+                (0, 0)
+            }
+            Coalescing::Anchor { .. } => (ascend + 1, 0),
+            _ => (ascend, descend),
         }
     }
 

@@ -79,11 +79,13 @@ fn coalescing(format: Format, random: &mut Random) -> Coalescing {
     let bits = [3, 8, format.beside_half_bits() as u8][random.index(3)];
     let beside = ContiguityField::Beside { bits };
     let distance = Order::known([1, 3, 6][random.index(3)]);
-    match random.below(5) {
+    match random.below(7) {
         0 => Coalescing::None,
         1 => Coalescing::Pcad(ContiguityField::Descriptor),
         2 => Coalescing::Pcad(beside),
         3 => Coalescing::Anchor { field: ContiguityField::Descriptor, distance },
+        4 => Coalescing::Pcad(ContiguityField::Line),
+        5 => Coalescing::Anchor { field: ContiguityField::Line, distance },
         _ => Coalescing::Anchor { field: beside, distance },
     }
 }

@@ -24,7 +24,8 @@
 //! have **one bit each** here ([`ASCEND`], [`DESCEND`]), and an anchor's
 //! contiguity has **two** ([`ANCHOR`]). The papers' block sizes of up to 256
 //! need eight: they fit only beside the table
-//! ([`crate::ContiguityField::Beside`]).
+//! ([`crate::ContiguityField::Beside`]), or spread over the 16 descriptors of a
+//! [`line`](crate::formats::line).
 
 use crate::formats::field::{Field, Scattered};
 

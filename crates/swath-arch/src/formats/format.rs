@@ -151,6 +151,10 @@ impl Format {
 pub enum ContiguityField {
     /// In the bits that the format leaves free: what a real table can do.
     Descriptor,
+    /// In the same bits of all the descriptors of a line, taken together: also what a
+    /// real table can do, for hardware that takes in the 64 bytes that a walk's last read
+    /// can bring. Layout and rules stand in [`line`](crate::formats::line).
+    Line,
     /// The ideal: every leaf table takes two frames, aligned to two, and the
     /// word for the entry at address `a` stands at `a + 4096`. It arrives with
     /// the descriptor, at no cost. Ascend (or an anchor's contiguity) is its

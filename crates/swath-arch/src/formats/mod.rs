@@ -2,12 +2,14 @@
 //!
 //! [`Format`] gathers what the three architectures have in common (levels, sizes,
 //! the bits that are free for contiguity); the modules name every [`Field`] of
-//! their descriptors and cite its specification.
+//! their descriptors and cite its specification. [`line`] says how those free bits serve
+//! together.
 
 pub mod armv7;
 pub mod armv8;
 pub(crate) mod field;
 pub(crate) mod format;
+pub mod line;
 pub mod x86_64;
 
 pub use field::{Field, Scattered};

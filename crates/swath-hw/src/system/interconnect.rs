@@ -8,7 +8,8 @@
 //! DRAM channel has a place and, for a write, if the write data channel is free.
 //!
 //! **Data** move in beats of [`beat_bytes`](InterconnectConfig::beat_bytes), one a cycle: four for
-//! 64 bytes on 128 bits, one for a descriptor. A write occupies its channel from the cycle in which
+//! 64 bytes on 128 bits, one for a descriptor, four for a line of them
+//! ([`ContiguityField::Line`](swath_arch::ContiguityField::Line)). A write occupies its channel from the cycle in which
 //! it is accepted (the memory wants the data later than that). Read data that are all there wait
 //! for the read data channel, each master's and each walker's in a queue of its own, in the order
 //! in which the memory had them; the channel serves these queues round-robin, a transaction at a
@@ -165,8 +166,9 @@ pub(crate) struct Interconnect {
     idle: Cycle,
     /// The next cycle in which a request can go, but for those that were refused.
     next: Cycle,
-    /// Read data that wait, by master: the slots of its own, and of its walks.
-    returns: Box<[VecDeque<u16>]>,
+    /// Read data that wait, by master: the slots of its own, and of its walks, with
+    /// their beats.
+    returns: Box<[VecDeque<(u16, Cycle)>]>,
     returning: u64,
     read_channels: Box<[ReadChannel]>,
     write_free: Box<[Cycle]>,
@@ -341,11 +343,12 @@ impl Interconnect {
         if next == Cycle::MAX { next } else { next.max(now + 1).max(self.idle) }
     }
 
-    /// Queues the data of a read, which are there. O(1).
+    /// Queues the data of a read, so many bytes, which are there. O(1).
     #[inline]
-    pub(crate) fn read_back(&mut self, id: Id) {
+    pub(crate) fn read_back(&mut self, id: Id, bytes: u64) {
         let queue = 2 * usize::from(id.master) + usize::from(id.walk);
-        self.returns[queue].push_back(id.slot);
+        let beats = bytes.div_ceil(self.config.beat_bytes.into()).max(1);
+        self.returns[queue].push_back((id.slot, beats));
         self.returning |= 1 << queue;
     }
 
@@ -364,12 +367,11 @@ impl Interconnect {
         let after = waiting & channel.after;
         let queue = if after == 0 { waiting } else { after }.trailing_zeros() as usize;
         channel.after = (u64::MAX << queue) << 1;
-        let slot = self.returns[queue].pop_front()?;
+        let (slot, beats) = self.returns[queue].pop_front()?;
         if self.returns[queue].is_empty() {
             self.returning &= !(1 << queue);
         }
         let id = Id { master: (queue / 2) as u16, walk: queue % 2 == 1, slot };
-        let beats = if id.walk { 1 } else { self.data_beats };
         channel.free = now + beats;
         self.stats.read_beats += beats;
         Some((channel.free + Cycle::from(self.config.response_cycles), id))

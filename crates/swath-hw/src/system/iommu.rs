@@ -219,6 +219,12 @@ impl<T: Translate> Iommu<T> {
         Ok(Stepped { known: Some((access.addr.frame(), access.attributes)), next_read: None })
     }
 
+    /// Returns the bytes that a walk reads next.
+    #[inline]
+    pub(crate) fn read_bytes(&self, walk: u16) -> u64 {
+        self.walks[usize::from(walk)].as_ref().map_or(0, |walk| walk.miss.next_read_bytes())
+    }
+
     /// Returns the number and the address of the transaction that a walk is for.
     pub(crate) fn walking(&self, walk: u16) -> (u64, VirtAddr) {
         let walk = self.walks[usize::from(walk)].as_ref();

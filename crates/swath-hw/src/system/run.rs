@@ -155,7 +155,11 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
                 while let Some(Completion { id, write, .. }) = done {
                     let id = Id::unpack(id);
                     if !write {
-                        self.interconnect.read_back(id);
+                        let bytes = match id.walk {
+                            true => self.masters[usize::from(id.master)].iommu.read_bytes(id.slot),
+                            false => TRANSACTION_BYTES,
+                        };
+                        self.interconnect.read_back(id, bytes);
                     } else if let Some(cycle) = self.interconnect.written(now) {
                         self.arrive(cycle, id);
                     }

@@ -144,10 +144,16 @@ impl Miss {
         self.page
     }
 
-    /// Returns the address of the next read, [`Format::entry_bytes`] long. O(1).
+    /// Returns the address of the next descriptor. O(1).
     #[inline]
     pub fn next_read(&self) -> PhysAddr {
         self.walk.next_read()
+    }
+
+    /// Returns the bytes of the next read, as [`Walk::next_read_bytes`] does. O(1).
+    #[inline]
+    pub fn next_read_bytes(&self) -> u64 {
+        self.walk.next_read_bytes()
     }
 
     /// Returns the walk under way.

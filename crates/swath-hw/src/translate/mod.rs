@@ -7,6 +7,7 @@
 
 pub mod decode;
 pub mod hierarchy;
+pub(crate) mod line;
 pub mod miss;
 pub mod mmu;
 pub mod permit;

@@ -5,12 +5,14 @@
 //! functional models step it in a loop; a timed model lets each read take its
 //! time first. A large page ends the walk early, so it takes fewer reads.
 
+use swath_arch::formats::line::LINE_BYTES;
 use swath_arch::{
     Attributes, BASE_PAGE_BYTES, BASE_PAGE_SHIFT, BusError, Coalescing, ContiguityField, Extent,
     Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn,
 };
 
 use crate::translate::decode::{Descriptor, TableRights, decode};
+use crate::translate::line;
 
 /// Reasons why a page has no translation. Levels count from the root's, which is 0, as
 /// in [`Format::levels`].
@@ -206,10 +208,24 @@ impl Walk {
         self.level
     }
 
-    /// Returns the address of the next descriptor, [`Format::entry_bytes`] long. O(1).
+    /// Returns the address of the next descriptor. O(1).
     #[inline]
     pub fn next_read(&self) -> PhysAddr {
         self.read_at(self.format)
+    }
+
+    /// Returns the bytes of the next read: a descriptor, or the whole line around it where a
+    /// base page's contiguity is spread over that ([`ContiguityField::Line`]). O(1).
+    #[inline]
+    pub fn next_read_bytes(&self) -> u64 {
+        let in_line = match self.coalescing {
+            Coalescing::Pcad(field) | Coalescing::Anchor { field, .. } => {
+                field == ContiguityField::Line && self.says_contiguity()
+            }
+            Coalescing::None => false,
+        };
+        let at_end = usize::from(self.level) + 1 >= self.format.levels().len();
+        if in_line && at_end { LINE_BYTES } else { self.format.entry_bytes() }
     }
 
     #[inline(always)]
@@ -222,8 +238,8 @@ impl Walk {
     }
 
     /// Reads the descriptor at [`next_read`](Self::next_read) and follows it.
-    /// A contiguity word beside the table arrives with it, as part of the same
-    /// read. After a fault or the end the walk is over; what more steps do is
+    /// A contiguity word beside the table arrives with it, and so does the line, as part of the
+    /// same read. After a fault or the end the walk is over; what more steps do is
     /// harmless and means nothing. O(1).
     ///
     /// # Errors
@@ -337,6 +353,7 @@ impl Walk {
                     ContiguityField::Descriptor => {
                         (format.ascend().get(word), format.descend().get(word))
                     }
+                    ContiguityField::Line => line::contiguity(format, at, memory)?,
                     ContiguityField::Beside { bits } => beside(format, at, bits, memory)?,
                 };
                 LeafContiguity::Pcad { ascend, descend }
@@ -344,6 +361,7 @@ impl Walk {
             Coalescing::Anchor { field, .. } => {
                 let count = match field {
                     ContiguityField::Descriptor => format.anchor().get(word),
+                    ContiguityField::Line => line::contiguity(format, at, memory)?.0 + 1,
                     ContiguityField::Beside { bits } => beside(format, at, bits, memory)?.0,
                 };
                 LeafContiguity::Anchor { count }

@@ -213,6 +213,7 @@ fn section(found: &Found) -> Result<Markup, FigureError> {
             (drawings)
             @if !result.claims.is_empty() {
                 h3 id={ (result.study) "-claims" } { "What the paper says, and what was measured" }
+                (fitted(result))
                 (claims(&result.title, &result.claims))
             }
             (notes(&result.notes))
@@ -230,6 +231,21 @@ fn section(found: &Found) -> Result<Markup, FigureError> {
             @if let Some(part) = of_host { (part) }
         }
     })
+}
+
+/// The score, with the parameters that were chosen after looking.
+fn fitted(result: &StudyResult) -> Markup {
+    let count = result.fitted.len();
+    let noun = if count == 1 { "parameter was" } else { "parameters were" };
+    html! {
+        @if count > 0 {
+            p.fitted {
+                (Tally::of(&result.claims)) ". " (count) " " (noun)
+                " chosen after looking at the paper’s figures: "
+                (result.fitted.join("; ")) "."
+            }
+        }
+    }
 }
 
 fn host_section(host: &HostResult, palette: &Palette) -> Result<Markup, FigureError> {

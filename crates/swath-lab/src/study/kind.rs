@@ -46,6 +46,12 @@ pub trait Study: Sync + 'static {
     /// The paper's statements, all of them, whatever the plan leaves out.
     fn claims(plan: &Self::Plan, run: &Run<'_>) -> Vec<Statement<Self::Found>>;
 
+    /// The parameters that were chosen by their results, after the paper's figures were
+    /// known: each with its value and what leaves it open. They are shown with the claims.
+    fn fitted(_plan: &Self::Plan) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The figures, the finding and the notes.
     fn show(plan: &Self::Plan, run: &Run<'_>, found: &Self::Found) -> Shown;
 
@@ -266,6 +272,7 @@ impl<S: Study> ReadyStudy for Ready<S> {
             finding: format!("{} {}", about.purpose, shown.finding).trim().to_owned(),
             figures,
             series,
+            fitted: S::fitted(&self.plan),
             claims: judge(claims),
             notes: shown.notes,
         };

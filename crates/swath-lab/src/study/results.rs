@@ -46,6 +46,10 @@ pub struct StudyResult {
     pub figures: Vec<Figure>,
     /// The measured series of all figures.
     pub series: Vec<Series>,
+    /// The parameters that were chosen after the paper's figures were known, each with
+    /// its value and what leaves it open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted: Vec<String>,
     /// The paper's claims beside the measurements.
     pub claims: Vec<Claim>,
     /// Facts that a reader must know to judge the figures, one paragraph each.

@@ -11,6 +11,8 @@ pub struct Tally {
     counts: [u64; Verdict::ALL.len()],
     /// Worked examples that come out, and all of them.
     pub examples: (u64, u64),
+    /// Claims that hold with a parameter that was chosen after looking.
+    pub fitted: u64,
 }
 
 impl Tally {
@@ -23,6 +25,7 @@ impl Tally {
                 tally.examples.1 += 1;
             } else {
                 tally.counts[claim.verdict() as usize] += 1;
+                tally.fitted += u64::from(claim.holds() && !claim.fitted().is_empty());
             }
         }
         tally
@@ -44,12 +47,13 @@ impl Tally {
 }
 
 impl Tally {
-    /// The counts by verdict, and the worked examples.
+    /// The counts by verdict, those that hold with a fitted parameter, and the worked examples.
     pub fn to_json(&self) -> serde_json::Value {
         let counts = Verdict::ALL
             .iter()
             .map(|verdict| (verdict.title().replace(' ', "-"), self.count(*verdict).into()));
         let mut json: serde_json::Map<_, _> = counts.collect();
+        json.insert("fitted".to_owned(), self.fitted.into());
         let (held, of) = self.examples;
         json.insert("examples".to_owned(), serde_json::json!({ "hold": held, "of": of }));
         json.into()
@@ -64,12 +68,13 @@ impl std::ops::Add for Tally {
         sum.counts.iter_mut().zip(other.counts).for_each(|(one, two)| *one += two);
         sum.examples.0 += other.examples.0;
         sum.examples.1 += other.examples.1;
+        sum.fitted += other.fitted;
         sum
     }
 }
 
 impl fmt::Display for Tally {
-    /// In one line: "8 of 10 claims hold, 1 differs, 1 undecided".
+    /// In one line: "8 of 10 claims hold (2 with fitted parameters), 1 differs, 1 undecided".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (held, of) = self.examples;
         let claims = self.counts.iter().sum::<u64>();
@@ -79,6 +84,10 @@ impl fmt::Display for Tally {
                 0 => write!(f, "no claim to be judged")?,
                 1 => write!(f, "{holds} of 1 claim holds")?,
                 _ => write!(f, "{holds} of {comparable} claims hold")?,
+            }
+            match self.fitted {
+                0 => {}
+                fitted => write!(f, " ({fitted} with fitted parameters)")?,
             }
             for verdict in &Verdict::ALL[1..] {
                 match self.count(*verdict) {
@@ -121,6 +130,8 @@ mod unit {
             tally.to_string(),
             "1 of 1 claim holds, 1 identity; 1 of 1 worked examples hold"
         );
+        let fitted = Tally::of(&[judged(of()), judged(of().fitted("columns of 128 bytes"))]);
+        assert_eq!(fitted.to_string(), "2 of 2 claims hold (1 with fitted parameters)");
         assert_eq!(Tally::default().to_string(), "no claims");
         let identity = Tally::of(&[judged(of().identity("2 x 64 x 256"))]);
         assert_eq!(identity.to_string(), "no claim to be judged, 1 identity");

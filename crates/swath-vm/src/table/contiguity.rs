@@ -13,6 +13,8 @@
 
 use swath_arch::{BusError, Coalescing, ContiguityField, Format, PhysAddr, PhysMemory, Scattered};
 
+use crate::table::line;
+use crate::table::piece::Piece;
 use crate::table::walk::View;
 
 /// Distance of a descriptor from the word beside it.
@@ -32,6 +34,9 @@ pub struct PageContiguity {
 pub(crate) enum Place {
     /// In the descriptor.
     Descriptor(Scattered),
+    /// In the same bits of all the descriptors of its line: a number of the line's, which
+    /// the page at its end alone carries.
+    Line(Scattered),
     /// In the word beside it.
     Beside {
         /// The number's lowest bit.
@@ -53,6 +58,10 @@ impl Place {
             Coalescing::Anchor { field: ContiguityField::Descriptor, .. } => {
                 Some(Self::Descriptor(format.anchor()))
             }
+            Coalescing::Pcad(ContiguityField::Line)
+            | Coalescing::Anchor { field: ContiguityField::Line, .. } => {
+                Some(Self::Line(format.ascend()))
+            }
             Coalescing::Pcad(ContiguityField::Beside { bits })
             | Coalescing::Anchor { field: ContiguityField::Beside { bits }, .. } => {
                 Some(Self::Beside { low: 0, bits: bits as u32 })
@@ -66,18 +75,11 @@ impl Place {
             Coalescing::Pcad(ContiguityField::Descriptor) => {
                 Some(Self::Descriptor(format.descend()))
             }
+            Coalescing::Pcad(ContiguityField::Line) => Some(Self::Line(format.descend())),
             Coalescing::Pcad(ContiguityField::Beside { bits }) => {
                 Some(Self::Beside { low: format.beside_half_bits(), bits: bits as u32 })
             }
             _ => None,
-        }
-    }
-
-    /// Returns the largest number that fits.
-    pub(crate) const fn max(self) -> u64 {
-        match self {
-            Self::Descriptor(field) => field.max(),
-            Self::Beside { bits, .. } => (1 << bits) - 1,
         }
     }
 
@@ -90,47 +92,41 @@ impl Place {
     ) -> Result<u64, BusError> {
         match self {
             Self::Descriptor(field) => Ok(field.get(word)),
-            Self::Beside { low, .. } => Ok((view.read(beside(at))? >> low) & self.max()),
+            Self::Line(field) => line::get(view, at, field),
+            Self::Beside { low, bits } => Ok((view.read(beside(at))? >> low) & mask(bits)),
         }
     }
 
-    /// Writes the number of the entry at `at`; one write.
+    /// Writes the number of the entry at `at`, and returns the number of writes: one,
+    /// but for a line's.
     pub(crate) fn set<M: PhysMemory>(
         self,
         view: View<'_, M>,
         at: PhysAddr,
         value: u64,
-    ) -> Result<(), BusError> {
+    ) -> Result<u64, BusError> {
         match self {
-            Self::Descriptor(field) => view.write(at, field.set_saturating(view.read(at)?, value)),
-            Self::Beside { low, .. } => {
-                let rest = view.read(beside(at))? & !(self.max() << low);
-                view.write(beside(at), rest | value.min(self.max()) << low)
+            Self::Descriptor(field) => {
+                view.write(at, field.set_saturating(view.read(at)?, value))?;
+            }
+            Self::Line(field) => return line::set(view, at, field, value),
+            Self::Beside { low, bits } => {
+                let rest = view.read(beside(at))? & !(mask(bits) << low);
+                view.write(beside(at), rest | value.min(mask(bits)) << low)?;
             }
         }
+        Ok(1)
     }
+}
+
+/// Returns the largest number of so many bits.
+const fn mask(bits: u32) -> u64 {
+    (1 << bits) - 1
 }
 
 /// Returns the address of the word beside the entry at `at`.
 pub(crate) fn beside(at: PhysAddr) -> PhysAddr {
     at + BESIDE_BYTES
-}
-
-/// A piece of a block whose entries follow one another in one leaf table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    /// The first entry.
-    pub(crate) at: PhysAddr,
-    /// The first page's number.
-    pub(crate) page: u64,
-    /// The first page's descriptor without contiguity.
-    pub(crate) word: u64,
-    /// Number of pages of the block that precede the first.
-    pub(crate) before: u64,
-    /// Number of pages of the block from the first on.
-    pub(crate) after: u64,
-    /// Number of entries to write: at most `after`.
-    pub(crate) count: u64,
 }
 
 /// The way of a format's words to memory: a type rather than a value, so that the
@@ -164,28 +160,28 @@ impl Words for X86Words {
 }
 
 /// Writes the piece's descriptors with their contiguity, ascending: one write
-/// per page, two with [`ContiguityField::Beside`], the word beside first.
+/// per page, two with [`ContiguityField::Beside`], the word beside first; with
+/// [`ContiguityField::Line`] as [`line::write_piece`] does. Returns the number of descriptors of
+/// others that were written.
 ///
 /// # Errors
-/// The bus error, and how many descriptors were written before it.
+/// The bus error, and how many descriptors of the piece were written before it.
 pub(crate) fn write_piece<M: PhysMemory>(
-    format: Format,
-    memory: &M,
-    coalescing: Coalescing,
+    view: View<'_, M>,
     piece: Piece,
-) -> Result<(), (BusError, u64)> {
-    match format {
-        Format::ArmV7 => write_words::<ArmV7Words, M>(memory, coalescing, piece),
-        Format::ArmV8 => write_words::<ArmV8Words, M>(memory, coalescing, piece),
-        Format::X86_64 => write_words::<X86Words, M>(memory, coalescing, piece),
+) -> Result<u64, (BusError, u64)> {
+    match view.format() {
+        Format::ArmV7 => write_words::<ArmV7Words, M>(view, piece),
+        Format::ArmV8 => write_words::<ArmV8Words, M>(view, piece),
+        Format::X86_64 => write_words::<X86Words, M>(view, piece),
     }
 }
 
 fn write_words<W: Words, M: PhysMemory>(
-    memory: &M,
-    coalescing: Coalescing,
+    view: View<'_, M>,
     piece: Piece,
-) -> Result<(), (BusError, u64)> {
+) -> Result<u64, (BusError, u64)> {
+    let (memory, coalescing) = (view.memory, view.regime.coalescing);
     let format = W::FORMAT;
     let Piece { page, before, after, .. } = piece;
     // The number of pages from the i-th on, if it is an anchor.
@@ -195,6 +191,10 @@ fn write_words<W: Words, M: PhysMemory>(
     };
     match coalescing {
         Coalescing::None => each::<W, M>(memory, piece, |_, word| word),
+        Coalescing::Pcad(ContiguityField::Line) => return line::write_piece(view, true, piece),
+        Coalescing::Anchor { field: ContiguityField::Line, .. } => {
+            return line::write_piece(view, false, piece);
+        }
         Coalescing::Pcad(ContiguityField::Descriptor) => each::<W, M>(memory, piece, |i, word| {
             let word = format.ascend().set_saturating(word, after - i - 1);
             format.descend().set_saturating(word, before + i)
@@ -214,7 +214,8 @@ fn write_words<W: Words, M: PhysMemory>(
             let max = (1_u64 << bits) - 1;
             each_beside::<W, M>(memory, piece, |i| anchored(i, distance).min(max))
         }
-    }
+    }?;
+    Ok(0)
 }
 
 #[inline(always)]

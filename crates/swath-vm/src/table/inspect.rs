@@ -2,13 +2,15 @@
 //! the invariants of all.
 
 use swath_arch::{
-    Attributes, BusError, Coalescing, Order, PageRange, Pfn, PhysAddr, PhysMemory, Regime, Vpn,
+    Attributes, BusError, Coalescing, ContiguityField, Order, PageRange, Pfn, PhysAddr, PhysMemory,
+    Regime, Vpn,
 };
 use swath_frame::FrameAllocator;
 
 use crate::table::contiguity::{PageContiguity, Place};
 use crate::table::encode::{self, Entry, Leaf};
 use crate::table::error::{SpaceFault, TranslateError};
+use crate::table::line;
 use crate::table::space::{AddressSpace, first_not_canonical};
 use crate::table::walk::{Below, Visit};
 
@@ -29,7 +31,7 @@ pub struct PageMapping {
 
 impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> {
     /// Translates a page. Reads at most l descriptors, and the word
-    /// beside one; changes nothing.
+    /// beside one or the line of one; changes nothing.
     ///
     /// # Errors
     /// [`TranslateError`].
@@ -48,15 +50,37 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             order: leaf.order,
             attributes: leaf.attributes,
             owned: leaf.owned,
-            contiguity: self.contiguity(leaf, found.at, found.word)?,
+            contiguity: self.contiguity(page, leaf, found.at, found.word)?,
         })
     }
 
-    fn contiguity(&self, leaf: Leaf, at: PhysAddr, word: u64) -> Result<PageContiguity, BusError> {
+    /// Returns what is said of the neighbours of a page.
+    fn contiguity(
+        &self,
+        page: Vpn,
+        leaf: Leaf,
+        at: PhysAddr,
+        word: u64,
+    ) -> Result<PageContiguity, BusError> {
         let Regime { format, coalescing, .. } = self.regime;
+        if leaf.order != Order::BASE {
+            return Ok(PageContiguity::default());
+        }
+        match coalescing {
+            Coalescing::Pcad(ContiguityField::Line) => {
+                let (ascend, descend) = line::contiguity(self.view(), at)?;
+                return Ok(PageContiguity { ascend, descend });
+            }
+            Coalescing::Anchor { field: ContiguityField::Line, distance } => {
+                let anchor = page.is_aligned(distance.k());
+                let ascend = if anchor { line::contiguity(self.view(), at)?.0 + 1 } else { 0 };
+                return Ok(PageContiguity { ascend, descend: 0 });
+            }
+            _ => {}
+        }
         let number = |place: Option<Place>| match place {
-            Some(place) if leaf.order == Order::BASE => place.get(self.view(), at, word),
-            _ => Ok(0),
+            Some(place) => place.get(self.view(), at, word),
+            None => Ok(0),
         };
         Ok(PageContiguity {
             ascend: number(Place::ascend(format, coalescing))?,
@@ -125,7 +149,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 if leaf.order != Order::BASE && (word != expected || !alike) {
                     wrong.get_or_insert(SpaceFault::Copies { page });
                 }
-                let said = self.contiguity(leaf, at, word).unwrap_or_default();
+                let said = self.contiguity(page, leaf, at, word).unwrap_or_default();
                 let frame = leaf.frame.raw() + within;
                 let base = leaf.order == Order::BASE;
                 let goes_on = base

@@ -5,14 +5,13 @@
 //! and e, the entries of a table. A table costs one clearing of its frames when
 //! it is made.
 
-use swath_arch::{
-    Attributes, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, Regime, Vpn,
-};
+use swath_arch::{Attributes, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, Vpn};
 use swath_frame::FrameAllocator;
 
-use crate::table::contiguity::{self, Piece};
+use crate::table::contiguity;
 use crate::table::encode::{self, Leaf};
 use crate::table::error::{DemandPagingError, EagerPagingError, MapPagesError, PageSizeError};
+use crate::table::piece::Piece;
 use crate::table::space::{AddressSpace, first_not_canonical, free_allocated};
 use crate::table::walk::Way;
 
@@ -43,7 +42,10 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// alignment.
     ///
     /// n descriptor writes, at most n reads (none in tables that are made for
-    /// it), t walks of l - 1 reads.
+    /// it), t walks of l - 1 reads; with [`ContiguityField::Line`] the lines at the two ends are read
+    /// besides, and of their other descriptors those written whose bits change.
+    ///
+    /// [`ContiguityField::Line`]: swath_arch::ContiguityField::Line
     ///
     /// # Errors
     /// [`MapPagesError`]; nothing has changed.
@@ -261,7 +263,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         attributes: Attributes,
         owned: bool,
     ) -> Result<(), (MapPagesError, u64)> {
-        let Regime { format, coalescing, .. } = self.regime;
+        let format = self.regime.format;
         let last = 1_u64 << (format.pa_bits() - swath_arch::BASE_PAGE_SHIFT);
         if block.start.raw() >= last || block.count > last - block.start.raw() {
             let frame = Pfn::new(block.start.raw().max(last));
@@ -308,13 +310,14 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 after: block.count - done,
                 count,
             };
-            let written = contiguity::write_piece(format, &self.memory, coalescing, piece);
-            if let Err((bus, i)) = written {
-                self.statistics.descriptor_writes += i;
-                self.recount(level, link, table);
-                return Err((MapPagesError::Bus(bus), done + i));
+            match contiguity::write_piece(view, piece) {
+                Ok(others) => self.statistics.descriptor_writes += count + others,
+                Err((bus, i)) => {
+                    self.statistics.descriptor_writes += i;
+                    self.recount(level, link, table);
+                    return Err((MapPagesError::Bus(bus), done + i));
+                }
             }
-            self.statistics.descriptor_writes += count;
             done += count;
         }
         Ok(())

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`space`], [`map`], [`unmap`], [`protect`], [`inspect`] | the space and its operations |
 //! | [`superpage`], [`sizes`] | promotion and demotion of one space's pages |
-//! | [`contiguity`], [`anchor`] | PCAD's and the anchors' numbers, and their distance |
+//! | [`contiguity`], `line`, [`anchor`] | PCAD's and the anchors' numbers, spread over a line, and their distance |
 //! | [`flush`], [`error`] | the TLB maintenance owed, and the errors |
 
 pub mod anchor;
@@ -14,8 +14,10 @@ pub(crate) mod encode;
 pub mod error;
 pub mod flush;
 pub mod inspect;
+pub(crate) mod line;
 pub mod map;
 pub(crate) mod parts;
+pub(crate) mod piece;
 #[cfg(test)]
 mod proofs;
 pub mod protect;

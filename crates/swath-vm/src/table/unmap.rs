@@ -5,8 +5,10 @@
 //! remains on both sides; make the descriptors invalid, keeping what they said;
 //! and only then give back frames, and tables that have become empty.
 
+use swath_arch::formats::line;
 use swath_arch::{
-    BusError, Coalescing, Extent, Format, Order, PageRange, PhysAddr, PhysMemory, Vpn,
+    BusError, Coalescing, ContiguityField, Extent, Format, Order, PageRange, PhysAddr, PhysMemory,
+    Vpn,
 };
 use swath_frame::{FrameAllocator, FrameFreeError};
 
@@ -55,7 +57,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// or two where a neighbour is mapped, e at most). Pages of the blocks that
     /// remain in part cost two reads and a write each where what they claim
     /// changes: as many as their field can count (anchors: divided by the
-    /// distance), at most what is left of the block.
+    /// distance), at most what is left of the block. With a field of lines it is two reads of
+    /// each descriptor of each line beyond the hole, and at most two writes.
     ///
     /// # Errors
     /// [`UnmapError`]; nothing has changed, except after
@@ -448,17 +451,17 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                 if claim <= limit {
                     return Ok(None);
                 }
-                place.set(self.view(), at, limit)?;
-                Ok(Some(claim - limit))
+                let writes = place.set(self.view(), at, limit)?;
+                Ok(Some((claim - limit, writes)))
             });
             match step {
                 Ok(None) => break,
-                Ok(Some(extra)) => {
+                Ok(Some((extra, writes))) => {
                     if trimmed.count == 0 {
                         trimmed.extra = extra;
                     }
                     trimmed.count += 1;
-                    self.statistics.descriptor_writes += 1;
+                    self.statistics.descriptor_writes += writes;
                 }
                 Err(bus) => {
                     self.restore(trimmed);
@@ -479,8 +482,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             let Some((page, limit)) = self.beyond(trimmed.side, i) else { return };
             if let Ok(Some((at, _))) = self.base_page(&mut leaf_table, page) {
                 // Claiming less than is there does no harm.
-                if place.set(self.view(), at, limit + trimmed.extra).is_ok() {
-                    self.statistics.descriptor_writes += 1;
+                if let Ok(writes) = place.set(self.view(), at, limit + trimmed.extra) {
+                    self.statistics.descriptor_writes += writes;
                 }
             }
         }
@@ -497,7 +500,23 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     /// Returns the i-th page away from the edge that carries contiguity, and the most
     /// that it may claim.
     fn beyond(&self, side: Side, i: u64) -> Option<(Vpn, u64)> {
-        match (side, self.regime.coalescing) {
+        let coalescing = self.regime.coalescing;
+        if let Coalescing::Pcad(ContiguityField::Line)
+        | Coalescing::Anchor { field: ContiguityField::Line, .. } = coalescing
+        {
+            let entries = line::entries(self.regime.format);
+            return match side {
+                Side::Before(edge) => {
+                    let end = (edge.raw() & !(entries - 1)).checked_sub(i * entries)?;
+                    Some((Vpn::new(end.checked_sub(1)?), edge.raw() - end))
+                }
+                Side::After(edge) => {
+                    let first = edge.raw().next_multiple_of(entries) + i * entries;
+                    Some((Vpn::new(first), first - edge.raw()))
+                }
+            };
+        }
+        match (side, coalescing) {
             (Side::Before(edge), Coalescing::Anchor { distance, .. }) => {
                 let nearest = edge.checked_sub(1)?.align_down(distance.k());
                 nearest.checked_sub(i << distance.k()).map(|page| (page, edge - page))

@@ -178,6 +178,7 @@ pub(crate) fn coalescings(format: Format) -> Vec<Coalescing> {
     let mut all = vec![Coalescing::None];
     for field in [
         ContiguityField::Descriptor,
+        ContiguityField::Line,
         ContiguityField::Beside { bits: 3 },
         ContiguityField::Beside { bits: most },
     ] {

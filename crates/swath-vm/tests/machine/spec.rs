@@ -29,19 +29,34 @@ pub(crate) fn look<M: PhysMemory>(memory: &M, regime: Regime, page: u64) -> Opti
         Format::X86_64 => x86_64(memory, regime.root.raw(), va)?,
     };
     if seen.order == 0 {
-        (seen.ascend, seen.descend) = contiguity(memory, regime, at, word);
+        (seen.ascend, seen.descend) = contiguity(memory, regime, page, at, word);
     }
     Some(seen)
 }
 
 /// Where the documentation of the formats in swath-arch puts the numbers.
-fn contiguity<M: PhysMemory>(memory: &M, regime: Regime, at: u64, word: u64) -> (u64, u64) {
+fn contiguity<M: PhysMemory>(
+    memory: &M,
+    regime: Regime,
+    page: u64,
+    at: u64,
+    word: u64,
+) -> (u64, u64) {
     let (field, anchor) = match regime.coalescing {
         Coalescing::None => return (0, 0),
         Coalescing::Pcad(field) => (field, false),
         Coalescing::Anchor { field, .. } => (field, true),
     };
     match (field, regime.format) {
+        (ContiguityField::Line, format) => {
+            let (ascend, descend) = line(memory, format, at);
+            match regime.coalescing {
+                Coalescing::Anchor { distance, .. } => {
+                    (if page.is_multiple_of(distance.frames()) { ascend + 1 } else { 0 }, 0)
+                }
+                _ => (ascend, descend),
+            }
+        }
         (ContiguityField::Beside { .. }, Format::ArmV7) => {
             let word = memory.read_u32(PhysAddr::new(at + 4096)).unwrap();
             (u64::from(word & 0xffff), u64::from(word >> 16))
@@ -61,6 +76,53 @@ fn contiguity<M: PhysMemory>(memory: &M, regime: Regime, at: u64, word: u64) -> 
             (bits(word, 58, 52), bits(word, 11, 9) | bits(word, 62, 59) << 3)
         }
     }
+}
+
+/// Ascend and Descend as the 64 bytes around a descriptor say them.
+fn line<M: PhysMemory>(memory: &M, format: Format, at: u64) -> (u64, u64) {
+    let first = at & !63;
+    let at_index = |i: u64| match format {
+        Format::ArmV7 => u64::from(memory.read_u32(PhysAddr::new(first + 4 * i)).unwrap()),
+        _ => memory.read_u64(PhysAddr::new(first + 8 * i)).unwrap(),
+    };
+    let (count, page) = match format {
+        Format::ArmV7 => (16, (at - first) / 4),
+        _ => (8, (at - first) / 8),
+    };
+    let words: Vec<u64> = (0..count).map(at_index).collect();
+    let small = |word: u64| match format {
+        Format::ArmV7 => word & 2 == 2,
+        Format::ArmV8 => word & 3 == 3 && bits(word, 52, 52) == 0,
+        Format::X86_64 => word & 1 == 1,
+    };
+    let (address, free) = match format {
+        Format::ArmV7 => (0xffff_f000, 0x180),
+        Format::ArmV8 => (0x0000_ffff_ffff_f000, 0x7f80_0000_0000_0000),
+        Format::X86_64 => (0x000f_ffff_ffff_f000, 0x7ff0_0000_0000_0e00),
+    };
+    let joined = |i: u64| {
+        let (one, two) = (words[i as usize], words[i as usize + 1]);
+        small(one)
+            && small(two)
+            && (one & address) + 4096 == two & address
+            && one & !address & !free == two & !address & !free
+    };
+    let begin = (0..=page).rev().find(|&i| i == 0 || !joined(i - 1)).unwrap();
+    let end = (page..count).find(|&i| i + 1 == count || !joined(i)).unwrap();
+    let (mut before, mut after) = (0, 0);
+    for (i, &word) in words.iter().enumerate() {
+        let (preceding, following, width) = match format {
+            Format::ArmV7 => (bits(word, 8, 8), bits(word, 7, 7), 1),
+            Format::ArmV8 => (bits(word, 62, 59), bits(word, 58, 55), 4),
+            Format::X86_64 => (bits(word, 11, 9) | bits(word, 62, 59) << 3, bits(word, 58, 52), 7),
+        };
+        before += preceding << (width * i);
+        after += following << (width * i);
+    }
+    (
+        end - page + if end + 1 == count { after } else { 0 },
+        page - begin + if begin == 0 { before } else { 0 },
+    )
 }
 
 /// DDI 0406C, figures B3-4 and B3-5; {TEX[0], C, B} through the remap

@@ -8,7 +8,7 @@
 //! | Table 3, the machine and its memory; Table 4, the workloads | [`setting`], [`workload`] |
 //! | TRAD, PCAD, AT and PBS translating (sections III-B, IV-E) | [`translation`] |
 //! | section V-B, TLB hit rates: Fig. 10 to 14 | [`tlb`] |
-//! | Fig. 9, the timed system; section V-C, cycles: Fig. 15 to 18 | [`timed`], [`system`], [`savings`], `energy` |
+//! | Fig. 9, the timed system; section V-C, cycles: Fig. 15 to 18 | [`timed`], [`system`], [`savings`], `fields`, `energy` |
 //! | section V-D, cost of allocation: Fig. 19, 20 | `subject`, [`allocation`], [`costs`] |
 //! | section V-E, nodes of the free lists: Fig. 21 | [`lists`], [`freelist`] |
 //! | not in the paper: width of the fields, readings of Table 4, best fit | [`widths`], [`readings`], [`fit`] |
@@ -17,6 +17,7 @@ pub mod allocation;
 pub mod cases;
 pub mod costs;
 pub(crate) mod energy;
+pub(crate) mod fields;
 pub mod fit;
 pub mod freelist;
 pub mod lists;

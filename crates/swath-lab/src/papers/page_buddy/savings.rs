@@ -20,14 +20,12 @@ pub const DESIGN: &str = "design";
 /// The reading on which claims are judged: the plan's own.
 pub const AS_MEASURED: &str = "as measured";
 
-/// Returns the shares of cycles that PBS saves over a design: 1 - PBS / other.
+/// Returns the shares of cycles that a design saves over another: 1 - one / other.
 ///
 /// # Errors
 /// [`Missing`] if a cell has no partner.
-pub fn saved(cells: &Selection<'_>, over: &str) -> Result<Vec<f64>, Missing> {
-    cells.pairs(DESIGN, "PBS", over, |pbs, other| {
-        Ok(1.0 - pbs.get("cycles")? / other.get("cycles")?)
-    })
+pub fn saved(cells: &Selection<'_>, by: &str, over: &str) -> Result<Vec<f64>, Missing> {
+    cells.pairs(DESIGN, by, over, |one, other| Ok(1.0 - one.get("cycles")? / other.get("cycles")?))
 }
 
 const REFERENCES: [&str; 3] = ["TRAD", "PCAD", "AT"];
@@ -48,7 +46,7 @@ fn workloads<'v>(view: &'v View<'_>, category: Category) -> Selection<'v> {
 
 /// The savings on category II at these sizes, each of which there must be.
 fn on_two(view: &View<'_>, sizes: &[u64], over: &str) -> Result<Vec<f64>, Missing> {
-    saved(&workloads(view, Category::II).all(LEVEL, sizes.iter().copied()), over)
+    saved(&workloads(view, Category::II).all(LEVEL, sizes.iter().copied()), "PBS", over)
 }
 
 /// The largest magnitude.
@@ -97,7 +95,7 @@ pub(crate) fn claims(conditions: &Conditions) -> Vec<Statement<Grid>> {
                 |size| matches!(size, Value::Number(size) if (1.0..=256.0).contains(size)),
             );
             let all: Result<Vec<_>, Missing> =
-                REFERENCES.into_iter().map(|over| saved(&cells, over)).collect();
+                REFERENCES.into_iter().map(|over| saved(&cells, "PBS", over)).collect();
             Ok(widest(&all?.concat()))
         })
     })];

@@ -69,18 +69,20 @@ impl FormatName {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ContiguityBits {
-    /// `"format"`: the bits that the format's descriptors leave free.
+    /// `"format"` or `"line"`: the bits that the format's descriptors leave free.
     Format(FormatWord),
     /// A number: an ideal field of so many bits beside the table.
     Ideal(u8),
 }
 
-/// The word `"format"`.
+/// The way in which the free bits are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FormatWord {
-    /// The only word.
+    /// A page's own descriptor tells of it.
     Format,
+    /// The descriptors of the line that a walk's last read brings, together.
+    Line,
 }
 
 impl ContiguityBits {
@@ -88,7 +90,17 @@ impl ContiguityBits {
     pub const fn field(self) -> ContiguityField {
         match self {
             Self::Format(FormatWord::Format) => ContiguityField::Descriptor,
+            Self::Format(FormatWord::Line) => ContiguityField::Line,
             Self::Ideal(bits) => ContiguityField::Beside { bits },
+        }
+    }
+
+    /// Its name in a report.
+    pub fn title(self, format: FormatName) -> String {
+        match self {
+            Self::Format(FormatWord::Format) => format!("{}'s own bits", format.title()),
+            Self::Format(FormatWord::Line) => format!("{}'s bits of a line", format.title()),
+            Self::Ideal(bits) => format!("ideal {bits} bits"),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Execution cycles in the timed system (section V-C, Fig. 15 to 18).
 
+use std::cmp::Ordering;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -7,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use swath_hw::dram::trace::TraceFormat;
 
 use crate::papers::page_buddy::energy;
+use crate::papers::page_buddy::fields::{self, FieldsPlan, Gains, name_under};
 use crate::papers::page_buddy::savings::{
     self, AS_MEASURED, CATEGORY, DESIGN, LEVEL, READING, WORKLOAD,
 };
@@ -17,7 +19,7 @@ use crate::papers::page_buddy::setting::{
 use crate::papers::page_buddy::timed::{
     HierarchyPlan, Point as TimedPoint, SystemMachine, Timed, TimedSystem, designs, hardware,
 };
-use crate::papers::page_buddy::translation::Hardware;
+use crate::papers::page_buddy::translation::{Hardware, Scheme};
 use crate::papers::page_buddy::workload::{Category, Shapes, WorkloadName};
 use crate::study::bounds::{Ascending, Distinct, Forms, Repeats, Share};
 use crate::study::claim::{Conditions, Statement};
@@ -48,6 +50,8 @@ pub struct SystemPlan {
     pub hierarchy: Option<HierarchyPlan>,
     /// The machine between the masters and the memory.
     pub system: SystemMachine,
+    /// Contiguity fields beside the machine's own, on which the figures are shown, too.
+    pub fields: Option<FieldsPlan>,
     /// Other readings of what Table 3 leaves open.
     pub variants: Option<SystemVariants>,
     /// Sizes of the free blocks, one point of the x axis each.
@@ -95,6 +99,7 @@ fn check(plan: &SystemPlan) -> Result<(), Refused> {
     plan.machine.check()?;
     plan.system.check("system.walks_max")?;
     plan.hierarchy.as_ref().map_or(Ok(()), HierarchyPlan::check)?;
+    plan.fields.as_ref().map_or(Ok(()), |fields| fields.check(&plan.machine))?;
     check_free("", plan.free_per_requested, plan.free_share)?;
     if let Some(variants) = &plan.variants {
         for name in variants.workloads.full.iter().chain(&variants.workloads.quick) {
@@ -116,12 +121,13 @@ fn check(plan: &SystemPlan) -> Result<(), Refused> {
 
 impl SystemPlan {
     /// Sizes of the free blocks for a category.
-    fn sizes(&self, category: Category, quick: bool) -> &[BlockFrames] {
+    fn sizes(&self, category: Category, quick: bool) -> Vec<u64> {
         let all = &self.block_frames;
-        match category {
+        let sizes = match category {
             Category::I => self.category_i_block_frames.as_ref().unwrap_or(all).of(quick),
             Category::II => all.of(quick),
-        }
+        };
+        sizes.iter().map(|size| size.get()).collect()
     }
 
     fn timed<'a>(&'a self, hardware: &'a Hardware) -> TimedSystem<'a> {
@@ -136,9 +142,6 @@ impl SystemPlan {
         }
     }
 }
-
-/// The paper's designs.
-const DESIGNS: [&str; 4] = ["TRAD", "PCAD", "AT", "PBS"];
 
 /// One measured point with its reading and its place on the x axis.
 struct Placed<'a> {
@@ -188,35 +191,47 @@ impl Study for System {
             .map(|name| (*name, Timed::new(&name.build(&plan.shapes))))
             .collect();
         let mut points = Vec::new();
-        let mut sweep = |reading, machine, timed, sizes: &[BlockFrames]| {
+        let mut sweep = |reading, machine, timed, contiguity, sizes: &[u64]| {
             let levels: Vec<(Value, u64)> = match real {
                 Some(real) => vec![(real.name.clone().into(), 1)],
-                None => sizes.iter().map(|size| (size.get().into(), size.get())).collect(),
+                None => sizes.iter().map(|&size| (size.into(), size)).collect(),
             };
+            // A table that tells of no contiguity is the same with every field.
+            let own = contiguity == plan.machine.contiguity_bits;
+            let designs = designs.iter().filter(|design| own || design.scheme != Scheme::Trad);
             for (x, block_frames) in levels {
-                points.extend(designs.iter().map(|design| Placed {
+                points.extend(designs.clone().map(|design| Placed {
                     reading,
                     x: x.clone(),
-                    point: TimedPoint { machine, timed, block_frames, design },
+                    point: TimedPoint { machine, timed, block_frames, design, contiguity },
                 }));
             }
         };
+        let own = plan.machine.contiguity_bits;
         for (name, timed) in &timed {
             let sizes = plan.sizes(name.category(), run.quick);
-            sweep(AS_MEASURED, &plan.system, timed, sizes);
+            sweep(AS_MEASURED, &plan.system, timed, own, &sizes);
+            for fields in plan.fields.iter() {
+                let sizes = fields.sizes(&sizes, run.quick);
+                for field in fields.others(&plan.machine) {
+                    sweep(AS_MEASURED, &plan.system, timed, field, &sizes);
+                }
+            }
         }
         for variants in plan.variants.iter().filter(|_| real.is_none()) {
+            let sizes: Vec<u64> = variants.block_frames.iter().map(|size| size.get()).collect();
             for variant in &variants.readings {
                 let chosen = variants.workloads.of(run.quick);
                 for (_, timed) in timed.iter().filter(|(name, _)| chosen.contains(name)) {
-                    sweep(&variant.name, &variant.system, timed, &variants.block_frames);
+                    sweep(&variant.name, &variant.system, timed, own, &sizes);
                 }
             }
         }
         let at = |Placed { reading, x, point }: &Placed<'_>| {
-            let TimedPoint { timed, design, .. } = point;
+            let TimedPoint { timed, design, contiguity, .. } = point;
             let category = timed.category.title().into();
-            vec![(*reading).into(), category, timed.name.into(), x.clone(), design.name.into()]
+            let design = name_under(&plan.machine, *contiguity, design.name).into();
+            vec![(*reading).into(), category, timed.name.into(), x.clone(), design]
         };
         let axes = [READING, CATEGORY, WORKLOAD, LEVEL, DESIGN];
         let seeds = Self::seeds(plan, run.quick);
@@ -229,17 +244,38 @@ impl Study for System {
         if plan.claims { savings::claims(&conditions(plan, run)) } else { Vec::new() }
     }
 
+    fn fitted(plan: &SystemPlan) -> Vec<String> {
+        if !plan.claims {
+            return Vec::new();
+        }
+        let walks = "one walk at a time that nothing passes, open in Table 3 (figure \"Readings\")";
+        let mut fitted = plan.shapes.fitted();
+        fitted.push(walks.to_owned());
+        fitted
+    }
+
     fn show(plan: &SystemPlan, run: &Run<'_>, grid: &Grid) -> Shown {
         let mut figures = cycle_figures(plan, grid);
         figures.extend(share_figures(grid));
         figures.extend(energy_figures(grid));
         figures.extend(reading_figure(plan, run.quick, grid));
-        let finding = "Cycles are those of the 400 MHz command clock until the last transaction of \
+        let gains = plan.fields.as_ref().filter(|_| run.real.memory.is_none());
+        let gains = gains.map(|fields| {
+            let sizes = fields.sizes(&plan.sizes(Category::II, run.quick), run.quick);
+            Gains::of(fields, &plan.machine, sizes, grid)
+        });
+        figures.extend(gains.iter().filter_map(Gains::figure));
+        let mut finding =
+            "Cycles are those of the 400 MHz command clock until the last transaction of \
                        every master has completed. Of the readings tried, the default, one walk at \
                        a time and nothing passing a miss, comes closest to the paper's figures for \
-                       TRAD and PCAD.";
+                       TRAD and PCAD."
+                .to_owned();
+        if let Some(gains) = &gains {
+            finding += &gains.finding();
+        }
         let seeds = Self::seeds(plan, run.quick);
-        let notes = vec![
+        let mut notes = vec![
             format!("Each point is the mean over {seeds} independent states of memory."),
             "A master reads a line that another writes only once it is written: the display of a \
              rotated preview waits for the camera's whole image."
@@ -247,7 +283,10 @@ impl Study for System {
             "\"Better\" is the share of cycles saved: 1 - PBS / other.".to_owned(),
             energy::NOTE.to_owned(),
         ];
-        Shown { finding: finding.to_owned(), figures, notes, host: None }
+        if gains.is_some() {
+            notes.extend(fields::NOTES.map(str::to_owned));
+        }
+        Shown { finding, figures, notes, host: None }
     }
 }
 
@@ -283,7 +322,9 @@ pub fn export(
     })?;
     let timed = Timed::new(&workload.build(&plan.shapes));
     let hardware = hardware(&plan.machine);
-    let point = TimedPoint { machine: &plan.system, timed: &timed, block_frames, design };
+    let contiguity = plan.machine.contiguity_bits;
+    let machine = &plan.system;
+    let point = TimedPoint { machine, timed: &timed, block_frames, design, contiguity };
     plan.timed(&hardware).export(point, format, path)
 }
 
@@ -293,6 +334,13 @@ fn x_axis(grid: &Grid) -> (FigureKind, &'static str, &'static str) {
         Some(Value::Word(_)) => (FigureKind::Bars, "memory", "memory"),
         _ => (FigureKind::LinesLog2, "free_block_frames", "free block size (pages)"),
     }
+}
+
+/// The designs in the order of the figures, those of other fields last.
+fn designs_of(grid: &Grid) -> Vec<String> {
+    let mut designs: Vec<String> = grid.values(DESIGN).iter().map(ToString::to_string).collect();
+    designs.sort_by_key(|design| design.contains(','));
+    designs
 }
 
 /// The workloads of a category that were measured.
@@ -332,7 +380,10 @@ fn cycle_figures(plan: &SystemPlan, grid: &Grid) -> Vec<Drawn> {
             Series::new(id, x, "cycles_millions", design, points)
         };
         let figure = Figure::new(id, title, kind, x_label, "execution (million cycles)");
-        figures.push(Drawn { figure, series: DESIGNS.map(of).to_vec() });
+        figures.push(Drawn {
+            figure,
+            series: designs_of(grid).iter().map(|design| of(design)).collect(),
+        });
     }
     let linear = measured(grid, Category::I);
     if !linear.is_empty() {
@@ -357,7 +408,10 @@ fn cycle_figures(plan: &SystemPlan, grid: &Grid) -> Vec<Drawn> {
             Series::new(id, "workload", "cycles_to_trad", design, points)
         };
         let figure = Figure::new(id, "execution", FigureKind::Bars, "workload", y_label);
-        figures.push(Drawn { figure, series: DESIGNS.map(of).to_vec() });
+        figures.push(Drawn {
+            figure,
+            series: designs_of(grid).iter().map(|design| of(design)).collect(),
+        });
     }
     figures
 }
@@ -376,10 +430,17 @@ fn by_level(
         };
         Some(grid.evidence(mean).ok()?.point(level.clone()))
     };
-    grid.values(LEVEL).into_iter().filter_map(at_level).collect()
+    // Category I may have been measured at fewer sizes, and comes first.
+    let mut levels = grid.values(LEVEL);
+    levels.sort_by(|one, two| match (one, two) {
+        (Value::Number(one), Value::Number(two)) => one.total_cmp(two),
+        _ => Ordering::Equal,
+    });
+    levels.into_iter().filter_map(at_level).collect()
 }
 
-/// The shares of cycles behind misses and of accesses to open rows.
+/// The shares of cycles behind misses and of accesses to open rows, and what it takes to write
+/// the tables.
 fn share_figures(grid: &Grid) -> Vec<Drawn> {
     let (kind, x, x_label) = x_axis(grid);
     let drawn = |(id, y_label, y, metric): (&str, &str, &str, &str)| {
@@ -387,21 +448,27 @@ fn share_figures(grid: &Grid) -> Vec<Drawn> {
         let of = |design: &str| {
             Series::new(id, x, y, design, by_level(grid, design, |cell| cell.get(metric)))
         };
-        let series = DESIGNS.map(of).to_vec();
-        Drawn { figure: figure.with_y_range(0.0, 1.0), series }
+        let series = designs_of(grid).iter().map(|design| of(design)).collect();
+        Drawn { figure, series }
     };
-    [
+    let writes = "words of tables written for each page";
+    let shares = [
         ("Walking", "cycles behind a miss (share)", "walk_cycles_share", "walking"),
         ("Row hits", "column accesses to an open row (share)", "row_hit_share", "row_hits"),
-    ]
-    .map(drawn)
-    .to_vec()
+    ];
+    let mut figures: Vec<Drawn> = shares
+        .map(drawn)
+        .map(|one| Drawn { figure: one.figure.with_y_range(0.0, 1.0), ..one })
+        .into();
+    figures.push(drawn(("Table writes", writes, "writes_per_page", "writes_per_page")));
+    figures
 }
 
 /// The memory's energy over the sizes, and its parts.
 fn energy_figures(grid: &Grid) -> Vec<Drawn> {
     let (kind, x, x_label) = x_axis(grid);
     let [total, split] = energy::figures(kind, x_label);
+    let designs = designs_of(grid);
     let total_of = |design: &str| {
         let points =
             by_level(grid, design, |cell| energy::PARTS.iter().map(|part| cell.get(part)).sum());
@@ -418,8 +485,8 @@ fn energy_figures(grid: &Grid) -> Vec<Drawn> {
         Series::new(energy::SPLIT, "part", energy::Y, design, points)
     };
     vec![
-        Drawn { figure: total, series: DESIGNS.map(total_of).to_vec() },
-        Drawn { figure: split, series: DESIGNS.map(parts_of).to_vec() },
+        Drawn { figure: total, series: designs.iter().map(|design| total_of(design)).collect() },
+        Drawn { figure: split, series: designs.iter().map(|design| parts_of(design)).collect() },
     ]
 }
 
@@ -449,7 +516,7 @@ fn reading_figure(plan: &SystemPlan, quick: bool, grid: &Grid) -> Option<Drawn> 
                 let cells = view.select().is(READING, reading.clone());
                 let cells = cells.all(WORKLOAD, workloads.iter().copied());
                 let cells = cells.all(LEVEL, sizes.iter().copied());
-                Ok(largest(&savings::saved(&cells, over)?))
+                Ok(largest(&savings::saved(&cells, "PBS", over)?))
             };
             Some(grid.evidence(most).ok()?.point(reading.clone()))
         });

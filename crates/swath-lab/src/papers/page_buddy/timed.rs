@@ -15,7 +15,7 @@ use swath_hw::{
 };
 use swath_trace::output;
 
-use crate::papers::page_buddy::setting::MachinePlan;
+use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan};
 use crate::papers::page_buddy::translation::{
     Design, Hardware, MeasureError, Program, with_mapped,
 };
@@ -179,16 +179,19 @@ pub(crate) struct Point<'a> {
     /// Size of the free blocks.
     pub(crate) block_frames: u64,
     pub(crate) design: &'a Design,
+    /// The place in which its table tells of contiguity.
+    pub(crate) contiguity: ContiguityBits,
 }
 
 impl TimedSystem<'_> {
     /// The cycles of one run with one seed, the shares of them behind misses
-    /// and of column accesses to open rows, and the memory's energy.
+    /// and of column accesses to open rows, the writes that mapping took, and the memory's
+    /// energy.
     ///
     /// # Errors
     /// [`StudyError`].
     pub(crate) fn measure(&self, point: Point<'_>, repeat: u64) -> Result<Metrics, StudyError> {
-        let stats = self.simulate(point, repeat, &mut |_| {})?;
+        let (stats, writes_per_page) = self.simulate(point, repeat, &mut |_| {})?;
         let walking: u64 = stats.masters.iter().map(|master| master.walk_cycles).sum();
         let busy: u64 = stats.masters.iter().map(|master| master.cycles()).sum();
         let dram = stats.dram.total();
@@ -197,6 +200,7 @@ impl TimedSystem<'_> {
             ("cycles".to_owned(), stats.total_cycles as f64),
             ("walking".to_owned(), walking as f64 / busy.max(1) as f64),
             ("row_hits".to_owned(), dram.row_hits as f64 / columns.max(1) as f64),
+            ("writes_per_page".to_owned(), writes_per_page),
         ];
         let config = config(point.machine, point.timed);
         let parts = energy::per_transaction(&config.dram, &stats);
@@ -204,13 +208,14 @@ impl TimedSystem<'_> {
         Ok(metrics)
     }
 
-    /// One run of one point, showing each event.
+    /// One run of one point, showing each event: its figures, and the words of tables
+    /// written for each page.
     fn simulate(
         &self,
-        Point { machine, timed, block_frames, design }: Point<'_>,
+        Point { machine, timed, block_frames, design, contiguity }: Point<'_>,
         repeat: u64,
         observe: &mut dyn FnMut(SystemEvent),
-    ) -> Result<SystemStats, StudyError> {
+    ) -> Result<(SystemStats, f64), StudyError> {
         let mut random = random(self.seed, repeat);
         let program = &timed.program;
         let below;
@@ -222,11 +227,11 @@ impl TimedSystem<'_> {
             None => program.scattered(block_frames, self.free_per_requested, self.free_share),
         };
         let anchor_log2 = machine.anchor_log2.and_then(|log2| Order::new(log2.tiny()));
-        let hardware = &Hardware { anchor_log2, ..*self.hardware };
+        let hardware = &Hardware { anchor_log2, contiguity, ..*self.hardware };
         let stats =
-            with_mapped(hardware, design, &source, program, &mut random, |regime, memory, _| {
-                let order = WalkOrder::default();
-                match self.hierarchy {
+            with_mapped(hardware, design, &source, program, &mut random, |mapped, memory| {
+                let (regime, order) = (mapped.regime, WalkOrder::default());
+                let stats = match self.hierarchy {
                     None => masters(machine, timed, memory, observe, || {
                         Mmu::new(regime, hardware.tlb, order).map_err(failed)
                     }),
@@ -234,7 +239,8 @@ impl TimedSystem<'_> {
                         let config = hierarchy_config(behind, hardware, order);
                         Hierarchy::new(regime, &config).map_err(failed)
                     }),
-                }
+                };
+                Ok((stats?, mapped.writes_per_page))
             });
         stats.map_err(|error| StudyError::Machine {
             study: self.study.to_owned(),

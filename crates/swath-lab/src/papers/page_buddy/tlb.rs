@@ -165,6 +165,13 @@ impl Study for Tlb {
         if plan.claims { claims(&conditions(plan, run)) } else { Vec::new() }
     }
 
+    fn fitted(plan: &TlbPlan) -> Vec<String> {
+        match &plan.accesses {
+            AccessPlan::Table4 { shapes, .. } if plan.claims => shapes.fitted(),
+            _ => Vec::new(),
+        }
+    }
+
     fn show(plan: &TlbPlan, run: &Run<'_>, grid: &Grid) -> Shown {
         let mut figures = rate_figures(plan, grid);
         figures.extend(sum_figures(plan, grid));

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::ops::Add;
 
 use foldhash::fast::FixedState;
+use swath_arch::formats::line;
 use swath_arch::{
     Attributes, BASE_PAGE_BYTES, Coalescing, ContiguityField, Extent, Format, Order, PageRange,
     Pfn, Regime, SliceMemory, VirtAddr, Vpn,
@@ -296,6 +297,7 @@ impl Hardware {
             Scheme::At => {
                 let max = match field {
                     ContiguityField::Descriptor => self.format.anchor().max(),
+                    ContiguityField::Line => line::max(self.format),
                     ContiguityField::Beside { bits } => (1 << bits) - 1,
                 };
                 let runs = blocks.iter().map(|(page, block)| PageRange::new(*page, block.count));
@@ -388,8 +390,19 @@ pub fn table_extent(memory_frames: u64, requests: &[PageRange]) -> Extent {
     Extent::new(Pfn::new(memory_frames - frames), frames)
 }
 
+/// A program's requests, mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapped {
+    /// All that the hardware is told.
+    pub regime: Regime,
+    /// Blocks that serve the requests.
+    pub blocks: u64,
+    /// Words of tables written for each page; a word beside a descriptor comes with it.
+    pub writes_per_page: f64,
+}
+
 /// Serves the program's requests in this memory and maps them; then hands over
-/// what the hardware is told, physical memory, and the number of blocks.
+/// what has been mapped, and physical memory.
 ///
 /// # Errors
 /// [`MeasureError`], or that of `run`.
@@ -399,7 +412,7 @@ pub fn with_mapped<T>(
     source: &Source<'_>,
     program: &Program,
     random: &mut Random,
-    run: impl FnOnce(Regime, &SliceMemory<'_>, u64) -> Result<T, MeasureError>,
+    run: impl FnOnce(Mapped, &SliceMemory<'_>) -> Result<T, MeasureError>,
 ) -> Result<T, MeasureError> {
     let blocks = if design.best_fit {
         blocks(source.prepare::<BestFit>(design.allocator, random)?, program)?
@@ -418,7 +431,10 @@ pub fn with_mapped<T>(
             .map(page, block, Attributes::USER_DATA)
             .map_err(|error| MeasureError::Map(error.to_string()))?;
     }
-    run(space.regime(), &memory, blocks.len() as u64)
+    let pages = blocks.iter().map(|(_, block)| block.count).sum::<u64>().max(1);
+    let writes_per_page = space.statistics().descriptor_writes as f64 / pages as f64;
+    let blocks = blocks.len() as u64;
+    run(Mapped { regime: space.regime(), blocks, writes_per_page }, &memory)
 }
 
 /// The blocks that serve the program's requests, each at its place.
@@ -450,10 +466,10 @@ pub fn measure(
     program: &Program,
     random: &mut Random,
 ) -> Result<Measured, MeasureError> {
-    with_mapped(hardware, design, source, program, random, |regime, memory, blocks| {
-        let mut measured = Measured { blocks, ..Measured::default() };
+    with_mapped(hardware, design, source, program, random, |mapped, memory| {
+        let mut measured = Measured { blocks: mapped.blocks, ..Measured::default() };
         for master in &program.masters {
-            let mut mmu = Mmu::new(regime, hardware.tlb, WalkOrder::default())
+            let mut mmu = Mmu::new(mapped.regime, hardware.tlb, WalkOrder::default())
                 .map_err(|error| MeasureError::Hardware(error.to_string()))?;
             master.visit(&mut |address| match mmu.access(address, memory) {
                 Ok(_) => Ok(()),

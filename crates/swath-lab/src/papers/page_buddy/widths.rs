@@ -1,6 +1,6 @@
 //! The cost of the real width of a format's contiguity fields: hit rates
-//! against the width, with the width that the descriptors leave free beside
-//! ideal ones.
+//! against the width, with the width that the descriptors leave free, and that of a
+//! line of them, beside ideal ones.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,9 @@ const DESIGN: &str = "design";
 /// The width of the format's own field.
 const OWN: &str = "own";
 
+/// The width of a line's.
+const LINE: &str = "line";
+
 /// The designs that write contiguity.
 const NAMES: [&str; 3] = ["PCAD", "AT", "PBS"];
 
@@ -99,7 +102,7 @@ impl Study for Widths {
         let sizes = [plan.block_frames];
         let memory = blocks_bytes(pages, &sizes, plan.free_per_requested, plan.free_share);
         let formats = plan.formats.len() as u64;
-        let points = bytes(&[formats, plan.widths.len() as u64 + 1, 3]);
+        let points = bytes(&[formats, plan.widths.len() as u64 + 2, 3]);
         Needs::small()
             .once("workload", bytes(&[16, workload.transactions_max(), formats]))
             .once("repeats", bytes(&[256, plan.repeats.of(run.quick).get(), points]))
@@ -116,11 +119,11 @@ impl Study for Widths {
         };
         let programs: Result<Vec<Program>, StudyError> = plan.formats.iter().map(program).collect();
         let programs = programs?;
-        let own = ContiguityBits::Format(FormatWord::Format);
+        let real = [FormatWord::Format, FormatWord::Line].map(ContiguityBits::Format);
         let mut points = Vec::new();
         for (&format, program) in plan.formats.iter().zip(&programs) {
             let widths = plan.widths.iter().map(|&bits| ContiguityBits::Ideal(bits));
-            for contiguity in widths.chain([own]) {
+            for contiguity in widths.chain(real) {
                 let point = |design| Point { format, contiguity, design, program };
                 points.extend(designs(format)?.map(point));
             }
@@ -128,7 +131,8 @@ impl Study for Widths {
         let at = |point: &Point<'_>| {
             let width: Value = match point.contiguity {
                 ContiguityBits::Ideal(bits) => u32::from(bits).into(),
-                ContiguityBits::Format(_) => OWN.into(),
+                ContiguityBits::Format(FormatWord::Format) => OWN.into(),
+                ContiguityBits::Format(FormatWord::Line) => LINE.into(),
             };
             vec![point.format.title().into(), width, point.design.name.into()]
         };
@@ -148,6 +152,9 @@ impl Study for Widths {
              window around its own page, and a block takes several TLB entries.",
             "The ideal field stands beside the table and arrives with the descriptor at no \
              cost; no processor has it.",
+            "A line is the 64 bytes of descriptors in which a walk's last read falls. Hardware that \
+             takes it in whole compares the descriptors in it, and their free bits together tell how \
+             far the blocks at its two ends go on (swath-arch, formats::line).",
         ];
         let (figures, notes) = (figures(plan, grid), notes.map(str::to_owned).to_vec());
         Shown { finding: finding(plan, grid), figures, notes, host: None }
@@ -197,15 +204,18 @@ fn rate(cell: &CellView<'_>) -> Result<f64, Missing> {
 
 fn figures(plan: &WidthsPlan, grid: &Grid) -> Vec<Drawn> {
     let y_label = "TLB hit rate (share of accesses)";
-    let id = "The format's own width";
-    let title = "With the bits that each format leaves free";
-    let figure = Figure::new(id, title, FigureKind::Bars, "format", y_label);
-    let own = |name: &str| {
-        let points = grid.points(FORMAT, |all| all.is(WIDTH, OWN).is(DESIGN, name), rate);
-        Series::new(id, "format", "tlb_hit_rate", name, points)
+    let real = |(id, title, width): (&str, &str, &str)| {
+        let figure = Figure::new(id, title, FigureKind::Bars, "format", y_label);
+        let of = |name: &str| {
+            let points = grid.points(FORMAT, |all| all.is(WIDTH, width).is(DESIGN, name), rate);
+            Series::new(id, "format", "tlb_hit_rate", name, points)
+        };
+        Drawn { figure: figure.with_y_range(0.0, 1.0), series: NAMES.map(of).to_vec() }
     };
-    let figure = figure.with_y_range(0.0, 1.0);
-    let mut figures = vec![Drawn { figure, series: NAMES.map(own).to_vec() }];
+    let own = "With the bits that each format leaves free";
+    let line = "With the free bits of all descriptors of 64 bytes, which a walk reads together";
+    let mut figures =
+        [("The format's own width", own, OWN), ("A line's width", line, LINE)].map(real).to_vec();
     for format in &plan.formats {
         let id = format!("Ideal width, {}", format.title());
         let x_label = "width of each contiguity number (bits)";
@@ -237,10 +247,11 @@ fn finding(plan: &WidthsPlan, grid: &Grid) -> String {
     let cost = |&format: &FormatName| {
         let of = format.format();
         let own = percent(format, OWN.into()).ok()?;
+        let line = percent(format, LINE.into()).ok()?;
         let ideal = percent(format, u32::from(widest).into()).ok()?;
         Some(format!(
             "{} leaves {} + {} bits for PCAD and {} for an anchor: PBS hits {own:.1}% instead of \
-             {ideal:.1}%",
+             {ideal:.1}%, and with the bits of a line {line:.1}%",
             format.title(),
             of.ascend().width(),
             of.descend().width(),

@@ -259,6 +259,19 @@ impl Default for Shapes {
     }
 }
 
+impl Shapes {
+    /// The sizes that were chosen by their results, as a study's list of fitted parameters
+    /// has them.
+    pub fn fitted(&self) -> Vec<String> {
+        let open = "open in Table 4 (study pbs-readings)";
+        let elements = self.block_bytes / self.element_bytes.max(1);
+        vec![
+            format!("columns of {} bytes in vertical scans, {open}", self.column_bytes),
+            format!("blocks of {elements} × {} elements, {open}", self.block_rows),
+        ]
+    }
+}
+
 /// The names of Table 4's workloads, as a plan writes them.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema,
