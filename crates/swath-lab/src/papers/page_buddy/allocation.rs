@@ -198,7 +198,7 @@ impl Study for Allocation {
     fn claims(plan: &AllocationPlan, run: &Run<'_>) -> Vec<Statement<Costs>> {
         let conditions = lists::conditions(plan.bbs_max_order, &plan.pbs)
             .met(run.real.memory.is_none(), "the free memory of a real machine");
-        costs::claims(&conditions, &plan.load(run.quick))
+        costs::claims(&conditions, &plan.counted_load(run.quick))
     }
 
     fn show(plan: &AllocationPlan, run: &Run<'_>, found: &Costs) -> Shown {
