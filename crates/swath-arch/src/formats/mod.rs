@@ -2,7 +2,7 @@
 //!
 //! [`Format`] gathers what the three architectures have in common (levels, sizes,
 //! the bits that are free for contiguity); the modules name every [`Field`] of
-//! their descriptors and cite its specification. [`line`] says how those free bits serve
+//! their descriptors and cite its specification. [`mod@line`] says how those free bits serve
 //! together.
 
 pub mod armv7;
