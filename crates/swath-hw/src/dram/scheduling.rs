@@ -37,9 +37,9 @@ impl Scheduling {
     /// Creates the default: first ready, first come first served, queues of `entries` reads and
     /// of as many writes, and drains from five sixths of the writes' places to a fifth.
     ///
-    /// Under it, with 32 entries, 24 streams at three shares of reads take as long on DDR3-800,
+    /// Under it, with 32 entries, 36 streams at three shares of reads take as long on DDR3-800,
     /// DDR4-3200 and LPDDR4-3200 as in DRAMsim3 and Ramulator 2.1, or between them, give or take
-    /// 3%; half of the streams were not looked at when it was chosen (the matrix is in this
+    /// 3%; twelve of the streams were written after it had been chosen (the matrix is in this
     /// crate's tests).
     pub const fn fr_fcfs(entries: u32) -> Self {
         let (high, low) = (entries - entries / 6, entries / 5);

@@ -1,6 +1,6 @@
-//! The cost of allocation and de-allocation (section V-D, Fig. 19 and 20): times as
-//! ratios within one run, instructions, counted exactly in a child process, and
-//! the steps of the paper's lists.
+//! The cost of allocation and de-allocation (section V-D, Fig. 19 and 20): instructions,
+//! counted exactly in a child process, times as ratios within one run, and the steps of the
+//! paper's lists.
 //!
 //! Blocks and steps follow from the plan; all that depends on the machine stands
 //! apart as a host result.
