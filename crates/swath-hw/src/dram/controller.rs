@@ -90,8 +90,8 @@ struct Choice {
     slot: u16,
 }
 
-/// The commands among which to choose for a bank: at most one for its claim, one for a hit of each
-/// class and one for a miss, and never the first and the last together.
+/// The commands among which to choose for a bank: one for its claim, which stands first, one for a
+/// hit of each class and one for a miss, and never the first and the last together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Choices {
     list: [Choice; 3],
@@ -341,16 +341,6 @@ impl Controller {
         }
     }
 
-    /// Returns the classes that are served.
-    #[inline]
-    fn served(&self) -> &'static [usize] {
-        match self.scheduling.writes {
-            WritePolicy::Unified => &[READ, WRITE],
-            WritePolicy::Watermark { .. } if self.draining => &[WRITE],
-            WritePolicy::Watermark { .. } => &[READ],
-        }
-    }
-
     /// Begins or ends a drain from `cycle` on, as the counts want it. Returns true if the
     /// class that is served is another one now.
     #[inline]
@@ -375,8 +365,8 @@ impl Controller {
     /// Returns the oldest request that may be served.
     #[inline]
     fn oldest(&self) -> First {
-        let oldest = |&class: &usize| self.queue.oldest(class);
-        self.served().iter().map(oldest).fold(First::NONE, First::min)
+        let served = [READ, WRITE].into_iter().filter(|&class| self.is_served(class));
+        served.map(|class| self.queue.oldest(class)).fold(First::NONE, First::min)
     }
 
     /// Finds the next command. O(banks), most of which are only compared: what is known of a bank
@@ -482,14 +472,8 @@ impl Controller {
     /// Returns the first of a bank's choices, of which there is one, at a cycle.
     #[inline]
     fn plan_of(&self, bank: BankIndex, cycle: Cycle) -> Plan {
-        let Choices { list: [only, ..], count } = &self.choices[bank as usize];
-        let choice = match count {
-            1 => only,
-            _ => {
-                &self.choices[bank as usize].list[usize::from(self.leads[bank as usize].index) % 3]
-            }
-        };
-        let Choice { age, command, slot } = *choice;
+        let index = usize::from(self.leads[bank as usize].index);
+        let Choice { age, command, slot } = self.choices[bank as usize].list[index % 3];
         Plan { cycle, age, command, bank, slot }
     }
 
@@ -536,10 +520,8 @@ impl Controller {
     fn plan_for_oldest(&self) -> Plan {
         let mut best = NOTHING;
         for number in bits(self.queue.claims()) {
-            let slot = self.queue.bank(number).claim;
-            let arrival = &self.queue.slot(slot).arrival;
-            let age = CLAIM | arrival.order;
-            best.consider(self.plan_for(age, COMMAND[arrival.class()], number, slot));
+            let [Choice { age, command, slot }, ..] = self.choices[number as usize].list;
+            best.consider(self.plan_for(age, command, number, slot));
         }
         let First { order, slot } = self.oldest();
         let arrival = &self.queue.slot(slot).arrival;

@@ -65,26 +65,82 @@ pub(crate) struct Slot {
     pub(crate) arrival: Arrival,
     pub(crate) accepted: Cycle,
     pub(crate) needed: Needed,
-    /// Neighbours in the list of the bank, by age.
+    /// Neighbours in the lists, [`OF_BANK`] and [`OF_CLASS`].
+    links: [Ends; 2],
+}
+
+/// The list of a bank and class.
+const OF_BANK: usize = 0;
+/// The list of a class.
+const OF_CLASS: usize = 1;
+
+/// The two slots at the ends of a list in order of age, or next to a slot in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Ends {
     older: u16,
     younger: u16,
-    /// Neighbours in the list of the class, by age.
-    class_older: u16,
-    class_younger: u16,
+}
+
+impl Ends {
+    const NONE: Self = Self { older: NIL, younger: NIL };
+
+    /// Puts a slot into its place in the list with these ends, whose links are those of `list`.
+    /// O(1) for the youngest; only what was parked has further to go.
+    #[inline]
+    fn insert(&mut self, slots: &mut [Slot], list: usize, index: u16) {
+        let order = slots[usize::from(index)].arrival.order;
+        let mut links = Self { older: self.younger, younger: NIL };
+        while links.older != NIL && slots[usize::from(links.older)].arrival.order > order {
+            links.younger = links.older;
+            links.older = slots[usize::from(links.older)].links[list].older;
+        }
+        slots[usize::from(index)].links[list] = links;
+        self.join(slots, list, links, Self { older: index, younger: index });
+    }
+
+    /// Returns the slots of the list, the oldest first, after testing their order, their links and
+    /// both ends. O(slots).
+    fn check(self, slots: &[Slot], list: usize) -> Result<Vec<u16>, &'static str> {
+        let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
+        let (mut older, mut at, mut found) = (NIL, self.older, Vec::new());
+        while at != NIL {
+            let slot = &slots[usize::from(at)];
+            ensure(slot.links[list].older == older, "a list's links disagree")?;
+            let before = slots.get(usize::from(older)).map(|older| older.arrival.order);
+            ensure(before < Some(slot.arrival.order), "a list is not in order of age")?;
+            found.push(at);
+            (older, at) = (at, slot.links[list].younger);
+        }
+        ensure(self.younger == older, "a list does not end at its youngest")?;
+        Ok(found)
+    }
+
+    /// Takes a slot out of the list. O(1).
+    #[inline]
+    fn remove(&mut self, slots: &mut [Slot], list: usize, index: u16) {
+        let links = slots[usize::from(index)].links[list];
+        self.join(slots, list, links, Self { older: links.younger, younger: links.older });
+    }
+
+    /// Makes `next.older` what follows the slot `links.older`, and `next.younger` what precedes
+    /// `links.younger`; where there is no such slot, the end of the list.
+    #[inline]
+    fn join(&mut self, slots: &mut [Slot], list: usize, links: Self, next: Self) {
+        match links.older {
+            NIL => self.older = next.older,
+            older => slots[usize::from(older)].links[list].younger = next.older,
+        }
+        match links.younger {
+            NIL => self.younger = next.younger,
+            younger => slots[usize::from(younger)].links[list].older = next.younger,
+        }
+    }
 }
 
 impl Slot {
     /// A request that is in no list.
     fn alone(arrival: Arrival, accepted: Cycle) -> Self {
-        Self {
-            arrival,
-            accepted,
-            needed: Needed::Nothing,
-            older: NIL,
-            younger: NIL,
-            class_older: NIL,
-            class_younger: NIL,
-        }
+        Self { arrival, accepted, needed: Needed::Nothing, links: [Ends::NONE; 2] }
     }
 }
 
@@ -107,8 +163,7 @@ pub(crate) struct Bank {
     pub(crate) row: u32,
     /// The request for which it was opened, until it is served; or [`NIL`].
     pub(crate) claim: u16,
-    oldest: [u16; 2],
-    youngest: [u16; 2],
+    lists: [Ends; 2],
     pub(crate) hit: [First; 2],
     /// The oldest request for another row; of a closed bank, the oldest of all.
     pub(crate) miss: [First; 2],
@@ -142,9 +197,8 @@ pub(crate) struct Queue {
     listed: [u32; 2],
     held: [u32; 2],
     claimed: [u32; 2],
-    /// The ends of the lists of the classes.
-    oldest: [u16; 2],
-    youngest: [u16; 2],
+    /// The lists of the classes.
+    classes: [Ends; 2],
     slots: Box<[Slot]>,
     /// For each slot, its burst twice, plus 1 for a write.
     keys: Box<[u64]>,
@@ -156,9 +210,8 @@ impl Queue {
     /// Creates a queue of `entries` places (at most 2^14) for `banks` closed banks (at most 64).
     /// Claims need a slot for each bank beside them.
     pub(crate) fn new(entries: u32, banks: u32) -> Self {
-        let (none, first) = ([NIL; 2], [First::NONE; 2]);
-        let bank =
-            Bank { row: CLOSED, claim: NIL, oldest: none, youngest: none, hit: first, miss: first };
+        let (lists, first) = ([Ends::NONE; 2], [First::NONE; 2]);
+        let bank = Bank { row: CLOSED, claim: NIL, lists, hit: first, miss: first };
         let slots = entries + banks;
         let arrival = Arrival { id: 0, order: 0, burst: 0, bank: 0, row: 0, write: false };
         let slot = Slot::alone(arrival, 0);
@@ -170,8 +223,7 @@ impl Queue {
             listed: [0; 2],
             held: [0; 2],
             claimed: [0; 2],
-            oldest: none,
-            youngest: none,
+            classes: lists,
             slots: vec![slot; slots as usize].into(),
             keys: vec![EMPTY; slots as usize].into(),
             free: (0..slots as u16).rev().collect(),
@@ -216,7 +268,7 @@ impl Queue {
     /// Returns the oldest listed request of a class.
     #[inline]
     pub(crate) fn oldest(&self, class: usize) -> First {
-        self.first(self.oldest[class])
+        self.first(self.classes[class].older)
     }
 
     #[inline]
@@ -263,33 +315,16 @@ impl Queue {
         Some(self.list(index))
     }
 
-    /// Puts a request into the list of its bank, in order of age. Tells whether
+    /// Puts a request into the lists of its bank and its class, in order of age. Tells whether
     /// it is the oldest hit or miss there.
     fn list(&mut self, index: u16) -> bool {
         let arrival = self.slot(index).arrival;
         let class = arrival.class();
+        self.classes[class].insert(&mut self.slots, OF_CLASS, index);
         let bank = &mut self.banks[arrival.bank as usize];
-        let mut older = bank.youngest[class];
-        let mut younger = NIL;
-        // A new request is the youngest; only a parked one may have to go further.
-        while older != NIL && self.slots[usize::from(older)].arrival.order > arrival.order {
-            younger = older;
-            older = self.slots[usize::from(older)].older;
-        }
-        self.slots[usize::from(index)].older = older;
-        self.slots[usize::from(index)].younger = younger;
-        match older {
-            NIL => bank.oldest[class] = index,
-            _ => self.slots[usize::from(older)].younger = index,
-        }
-        match younger {
-            NIL => bank.youngest[class] = index,
-            _ => self.slots[usize::from(younger)].older = index,
-        }
+        bank.lists[class].insert(&mut self.slots, OF_BANK, index);
         self.listed[class] += 1;
         self.waiting |= 1 << arrival.bank;
-        self.list_in_class(index);
-        let bank = &mut self.banks[arrival.bank as usize];
         let first =
             if arrival.row == bank.row { &mut bank.hit[class] } else { &mut bank.miss[class] };
         let own = First { order: arrival.order, slot: index };
@@ -298,62 +333,27 @@ impl Queue {
         leads
     }
 
-    /// Puts a request into the list of its class, in order of age.
-    fn list_in_class(&mut self, index: u16) {
-        let arrival = self.slot(index).arrival;
-        let class = arrival.class();
-        let (mut older, mut younger) = (self.youngest[class], NIL);
-        while older != NIL && self.slot(older).arrival.order > arrival.order {
-            younger = older;
-            older = self.slot(older).class_older;
-        }
-        self.slot_mut(index).class_older = older;
-        self.slot_mut(index).class_younger = younger;
-        match older {
-            NIL => self.oldest[class] = index,
-            _ => self.slot_mut(older).class_younger = index,
-        }
-        match younger {
-            NIL => self.youngest[class] = index,
-            _ => self.slot_mut(younger).class_older = index,
-        }
-    }
-
     /// Takes the oldest hit of a list or a claim out, and lists the writes that no read
     /// holds back any more. O(requests until the next hit), and O(entries) if
     /// writes are parked.
     pub(crate) fn remove(&mut self, index: u16) {
-        let Slot { arrival, older, younger, class_older, class_younger, .. } = *self.slot(index);
+        let Slot { arrival, links, .. } = *self.slot(index);
         let class = arrival.class();
         // A write that was parked may be listed before the claim.
         let hit = match self.bank(arrival.bank).hit[class] {
-            hit if hit.slot == index => self.first_of_row(younger, arrival.row),
+            hit if hit.slot == index => self.first_of_row(links[OF_BANK].younger, arrival.row),
             hit => hit,
         };
+        self.classes[class].remove(&mut self.slots, OF_CLASS, index);
         let bank = &mut self.banks[arrival.bank as usize];
-        match older {
-            NIL => bank.oldest[class] = younger,
-            _ => self.slots[usize::from(older)].younger = younger,
-        }
-        match younger {
-            NIL => bank.youngest[class] = older,
-            _ => self.slots[usize::from(younger)].older = older,
-        }
+        bank.lists[class].remove(&mut self.slots, OF_BANK, index);
         bank.hit[class] = hit;
-        match class_older {
-            NIL => self.oldest[class] = class_younger,
-            _ => self.slots[usize::from(class_older)].class_younger = class_younger,
-        }
-        match class_younger {
-            NIL => self.youngest[class] = class_older,
-            _ => self.slots[usize::from(class_younger)].class_older = class_older,
-        }
         if bank.claim == index {
             bank.claim = NIL;
             self.claims &= !(1 << arrival.bank);
             self.claimed[class] -= 1;
         }
-        if bank.oldest == [NIL; 2] {
+        if bank.lists == [Ends::NONE; 2] {
             self.waiting &= !(1 << arrival.bank);
         }
         self.keys[usize::from(index)] = EMPTY;
@@ -377,7 +377,7 @@ impl Queue {
     /// O(requests until the first hit and the first miss).
     pub(crate) fn open_row(&mut self, index: u16) {
         let arrival = self.slot(index).arrival;
-        let oldest = self.bank(arrival.bank).oldest;
+        let oldest = self.bank(arrival.bank).lists.map(|list| list.older);
         let hit = oldest.map(|at| self.first_of_row(at, arrival.row));
         let miss = oldest.map(|at| self.first_of_another(at, arrival.row));
         let bank = &mut self.banks[arrival.bank as usize];
@@ -390,7 +390,7 @@ impl Queue {
     /// Closes the banks of `mask`, none of which has a claim. O(banks).
     pub(crate) fn close(&mut self, mask: u64) {
         for bank in bits(self.open & mask) {
-            let miss = self.bank(bank).oldest.map(|slot| self.first(slot));
+            let miss = self.bank(bank).lists.map(|list| self.first(list.older));
             let bank = &mut self.banks[bank as usize];
             *bank = Bank { row: CLOSED, hit: [First::NONE; 2], miss, ..*bank };
         }
@@ -400,7 +400,7 @@ impl Queue {
     /// Returns the first request for another row than `row` from `at` on, along the list.
     fn first_of_another(&self, mut at: u16, row: u32) -> First {
         while at != NIL && self.slot(at).arrival.row == row {
-            at = self.slot(at).younger;
+            at = self.slot(at).links[OF_BANK].younger;
         }
         self.first(at)
     }
@@ -409,7 +409,7 @@ impl Queue {
     #[inline]
     fn first_of_row(&self, mut at: u16, row: u32) -> First {
         while at != NIL && self.slot(at).arrival.row != row {
-            at = self.slot(at).younger;
+            at = self.slot(at).links[OF_BANK].younger;
         }
         self.first(at)
     }
@@ -417,32 +417,24 @@ impl Queue {
     /// Tests every invariant. O(entries²).
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
-        let (mut listed, mut claimed) = ([0; 2], [0; 2]);
+        let (mut listed, mut claimed) = ([0_u32; 2], [0; 2]);
         for (number, bank) in self.banks.iter().enumerate() {
             let mut claim_listed = false;
             for class in [READ, WRITE] {
-                let (mut older, mut at) = (NIL, bank.oldest[class]);
                 let (mut hit, mut miss) = (NIL, NIL);
-                while at != NIL {
+                for at in bank.lists[class].check(&self.slots, OF_BANK)? {
                     let slot = self.slot(at);
                     let key = slot.arrival.burst << 1 | class as u64;
                     ensure(self.keys[usize::from(at)] == key, "a listed slot has another key")?;
                     ensure(slot.arrival.class() == class, "a request is of another class")?;
                     ensure(slot.arrival.bank as usize == number, "a request is of another bank")?;
-                    ensure(slot.older == older, "a list's links disagree")?;
-                    ensure(
-                        older == NIL || self.slot(older).arrival.order < slot.arrival.order,
-                        "a list is not in order of age",
-                    )?;
                     let first = if slot.arrival.row == bank.row { &mut hit } else { &mut miss };
                     if *first == NIL {
                         *first = at;
                     }
                     claim_listed |= at == bank.claim && slot.arrival.row == bank.row;
                     listed[class] += 1;
-                    (older, at) = (at, slot.younger);
                 }
-                ensure(bank.youngest[class] == older, "a list does not end at its youngest")?;
                 ensure(bank.hit[class] == self.first(hit), "the oldest hit is another one")?;
                 ensure(bank.miss[class] == self.first(miss), "the oldest miss is another one")?;
             }
@@ -451,28 +443,19 @@ impl Queue {
                 claimed[self.slot(bank.claim).arrival.class()] += 1;
             }
             let bit = |mask: u64| mask >> number & 1 == 1;
-            ensure(bit(self.waiting) == (bank.oldest != [NIL; 2]), "waiting banks are wrong")?;
+            ensure(
+                bit(self.waiting) == (bank.lists != [Ends::NONE; 2]),
+                "waiting banks are wrong",
+            )?;
             ensure(bit(self.open) == (bank.row != CLOSED), "open banks are wrong")?;
             ensure(bit(self.claims) == (bank.claim != NIL), "banks with a claim are wrong")?;
         }
         ensure(claimed == self.claimed, "claims are miscounted")?;
         ensure(listed == self.listed, "listed requests are miscounted")?;
         for class in [READ, WRITE] {
-            let (mut older, mut at, mut count) = (NIL, self.oldest[class], 0);
-            while at != NIL {
-                let slot = self.slot(at);
-                ensure(slot.class_older == older, "a class's links disagree")?;
-                ensure(
-                    older == NIL || self.slot(older).arrival.order < slot.arrival.order,
-                    "a class is not in order of age",
-                )?;
-                count += 1;
-                (older, at) = (at, slot.class_younger);
-            }
-            ensure(self.youngest[class] == older, "a class does not end at its youngest")?;
-            ensure(count == listed[class], "a class lacks a request")?;
-        }
-        for class in [READ, WRITE] {
+            let slots = self.classes[class].check(&self.slots, OF_CLASS)?;
+            let own = slots.iter().all(|&at| self.slot(at).arrival.class() == class);
+            ensure(own && slots.len() == listed[class] as usize, "a class lacks a request")?;
             let keys = self.keys.iter().filter(|&&key| key != EMPTY && key & 1 == class as u64);
             let parked = if class == WRITE { self.parked.len() } else { 0 };
             ensure(keys.count() == self.held[class] as usize, "slots are miscounted")?;
