@@ -37,11 +37,15 @@
 //!
 //! [`Descriptor`]: crate::ContiguityField::Descriptor
 
+use crate::formats::field::Scattered;
 use crate::formats::format::Format;
 
 /// Bytes of a line, aligned to as many: a burst of the memories in use, and a line of
 /// most caches.
 pub const LINE_BYTES: u64 = 64;
+
+/// The most descriptors in a line.
+pub const ENTRIES_MAX: usize = 16;
 
 /// Returns the number of descriptors in a line.
 pub const fn entries(format: Format) -> u64 {
@@ -58,6 +62,18 @@ pub const fn max(format: Format) -> u64 {
     (1 << bits(format)) - 1
 }
 
+/// Returns the bits that the two numbers take in each descriptor.
+pub fn free_bits(format: Format) -> u64 {
+    let fields = format.ascend().0.iter().chain(format.descend().0);
+    fields.fold(0, |bits, field| bits | field.mask())
+}
+
+/// Returns the number that a field's bits make over the descriptors of a line: After of
+/// [`Format::ascend`], Before of [`Format::descend`]. O(descriptors).
+pub fn number(field: Scattered, words: &[u64]) -> u64 {
+    words.iter().rev().fold(0, |number, &word| number << field.width() | field.get(word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +87,12 @@ mod tests {
             assert_eq!((entries(format), bits(format)), (descriptors, wide));
             assert_eq!(format.ascend().width(), format.descend().width());
             assert_eq!(max(format), (1 << wide) - 1);
+            assert!(entries(format) as usize <= ENTRIES_MAX);
+            assert_eq!(free_bits(format).count_ones(), 2 * format.ascend().width());
+            let words = [u64::MAX; ENTRIES_MAX];
+            let words = &words[..entries(format) as usize];
+            assert_eq!(number(format.ascend(), words), max(format));
+            assert_eq!(number(format.descend(), words), max(format));
         }
     }
 }

@@ -2,12 +2,9 @@
 //! [`swath_arch::formats::line`] says.
 
 use swath_arch::formats::line;
-use swath_arch::{BusError, Format, Order, PhysAddr, PhysMemory, Scattered};
+use swath_arch::{BusError, Format, Order, PhysAddr, PhysMemory};
 
 use crate::translate::decode::{Descriptor, Leaf, decode};
-
-/// The most descriptors in a line.
-const ENTRIES_MAX: usize = 16;
 
 /// Returns Ascend and Descend of the base page whose descriptor stands at `at`. Takes in
 /// the line, which is one read of memory. O(descriptors of a line).
@@ -21,7 +18,7 @@ pub(crate) fn contiguity<M: PhysMemory + ?Sized>(
 ) -> Result<(u64, u64), BusError> {
     let bytes = format.entry_bytes();
     let start = at.raw() & !(line::LINE_BYTES - 1);
-    let mut words = [0; ENTRIES_MAX];
+    let mut words = [0; line::ENTRIES_MAX];
     let words = &mut words[..line::entries(format) as usize];
     for (word, at) in words.iter_mut().zip((start..).step_by(bytes as usize)) {
         let at = PhysAddr::new(at);
@@ -32,12 +29,8 @@ pub(crate) fn contiguity<M: PhysMemory + ?Sized>(
     let preceding = (0..page).rev().take_while(|&i| goes_on(format, words[i], words[i + 1]));
     let following = (page..last).take_while(|&i| goes_on(format, words[i], words[i + 1]));
     let (preceding, following) = (preceding.count(), following.count());
-    let number = |field: Scattered| {
-        let put = |number, &word: &u64| number << field.width() | field.get(word);
-        words.iter().rev().fold(0, put)
-    };
-    let before = if preceding == page { number(format.descend()) } else { 0 };
-    let after = if page + following == last { number(format.ascend()) } else { 0 };
+    let before = if preceding == page { line::number(format.descend(), words) } else { 0 };
+    let after = if page + following == last { line::number(format.ascend(), words) } else { 0 };
     Ok((following as u64 + after, preceding as u64 + before))
 }
 
@@ -49,9 +42,6 @@ fn goes_on(format: Format, one: u64, next: u64) -> bool {
         _ => None,
     };
     let (Some(first), Some(second)) = (base_page(one), base_page(next)) else { return false };
-    let free = [format.ascend(), format.descend()];
-    let fields = free.iter().flat_map(|scattered| scattered.0);
-    let told = !fields.fold(0, |bits, field| bits | field.mask());
     let address = (first ^ second) << swath_arch::BASE_PAGE_SHIFT;
-    first + 1 == second && (one ^ next) & told == address
+    first + 1 == second && (one ^ next) & !line::free_bits(format) == address
 }

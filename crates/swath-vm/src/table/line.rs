@@ -8,22 +8,19 @@ use crate::table::encode::{self, Kind};
 use crate::table::piece::Piece;
 use crate::table::walk::View;
 
-/// The most descriptors in a line.
-const ENTRIES_MAX: usize = 16;
-
 /// The descriptors of a line.
 #[derive(Clone, Copy)]
 struct Line {
     /// The first of them.
     at: PhysAddr,
-    words: [u64; ENTRIES_MAX],
+    words: [u64; line::ENTRIES_MAX],
     entries: usize,
 }
 
 impl Line {
     /// A line that is not known, to be written whole.
     fn new(format: Format, at: PhysAddr) -> Self {
-        Self { at, words: [0; ENTRIES_MAX], entries: line::entries(format) as usize }
+        Self { at, words: [0; line::ENTRIES_MAX], entries: line::entries(format) as usize }
     }
 
     /// Reads the line in which the entry at `at` stands.
@@ -38,8 +35,7 @@ impl Line {
 
     /// Returns the number that the field's bits make over the line.
     fn get(&self, field: Scattered) -> u64 {
-        let words = self.words[..self.entries].iter().rev();
-        words.fold(0, |number, &word| number << field.width() | field.get(word))
+        line::number(field, &self.words[..self.entries])
     }
 
     /// Sets it; a greater one than fits saturates.
@@ -50,12 +46,6 @@ impl Line {
             rest >>= field.width();
         }
     }
-}
-
-/// Returns the bits that the numbers take.
-fn free_bits(format: Format) -> u64 {
-    let fields = format.ascend().0.iter().chain(format.descend().0);
-    fields.fold(0, |bits, field| bits | field.mask())
 }
 
 /// Returns the number of the line in which the entry at `at` stands.
@@ -113,7 +103,7 @@ pub(crate) fn contiguity<M: PhysMemory>(
     let goes_on = |i: usize| {
         let [one, next] = [line.words[i], line.words[i + 1]];
         let base = |word| encode::kind(format, level, word) == Kind::Leaf(Order::BASE);
-        let said = |word| word & !free_bits(format);
+        let said = |word| word & !line::free_bits(format);
         base(one) && base(next) && said(one) + BASE_PAGE_BYTES == said(next)
     };
     let page = ((at.raw() - line.at.raw()) / format.entry_bytes()) as usize;
@@ -169,7 +159,7 @@ pub(crate) fn write_piece<M: PhysMemory>(
         }
         for i in 0..count {
             let word = piece.word.wrapping_add((done + i) * BASE_PAGE_BYTES);
-            let said = line.words[(first + i) as usize] & free_bits(format);
+            let said = line.words[(first + i) as usize] & line::free_bits(format);
             view.write(view.entry(at, i), word | said).map_err(|bus| (bus, done + i))?;
         }
         done += count;
