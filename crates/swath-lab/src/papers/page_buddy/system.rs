@@ -265,12 +265,11 @@ impl Study for System {
             Gains::of(fields, &plan.machine, sizes, grid)
         });
         figures.extend(gains.iter().filter_map(Gains::figure));
-        let mut finding =
-            "Cycles are those of the 400 MHz command clock until the last transaction of \
-                       every master has completed. Of the readings tried, the default, one walk at \
-                       a time and nothing passing a miss, comes closest to the paper's figures for \
-                       TRAD and PCAD."
-                .to_owned();
+        let mut finding = "Cycles are those of the 400 MHz command clock until the last \
+                           transaction of every master has completed. In the default reading \
+                           one walk is under way at a time and nothing passes a miss; figure \
+                           \"Readings\" has others."
+            .to_owned();
         if let Some(gains) = &gains {
             finding += &gains.finding();
         }
