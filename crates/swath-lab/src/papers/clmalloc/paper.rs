@@ -10,7 +10,7 @@ use crate::study::citation::Citation;
 use crate::study::paper::Paper;
 
 /// The paper and its studies.
-pub static PAPER: Paper = Paper {
+pub const PAPER: Paper = Paper {
     citation: Citation {
         key: "Zhang, Lu and Zhang",
         authors: "Y. Zhang, K. Lu and W. Zhang",

@@ -12,7 +12,7 @@ use crate::study::citation::Citation;
 use crate::study::paper::Paper;
 
 /// The paper and its studies.
-pub static PAPER: Paper = Paper {
+pub const PAPER: Paper = Paper {
     citation: Citation {
         key: "Panwar and Gopinath 2015",
         authors: "A. Panwar and K. Gopinath",

@@ -13,7 +13,7 @@ use crate::study::citation::Citation;
 use crate::study::paper::Paper;
 
 /// The paper and its studies.
-pub static PAPER: Paper = Paper {
+pub const PAPER: Paper = Paper {
     citation: Citation {
         key: "Duong and Hur 2023",
         authors: "T. D. Duong and J. Y. Hur",

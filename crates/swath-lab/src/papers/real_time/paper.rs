@@ -8,7 +8,7 @@ use crate::study::citation::Citation;
 use crate::study::paper::Paper;
 
 /// The paper and its studies.
-pub static PAPER: Paper = Paper {
+pub const PAPER: Paper = Paper {
     citation: Citation {
         key: "Böhnert and Scholl 2014",
         authors: "M. Böhnert and C. Scholl",

@@ -6,7 +6,7 @@ use crate::study::citation::Citation;
 use crate::study::paper::Paper;
 
 /// The paper and its studies.
-pub static PAPER: Paper = Paper {
+pub const PAPER: Paper = Paper {
     citation: Citation {
         key: "Bodek 2014",
         authors: "Z. Bodek",
