@@ -63,8 +63,11 @@ impl Run<'_> {
     ) -> Result<Vec<R>, StudyError> {
         let stage = self.stage(about, points.len());
         let jobs: Vec<(u32, &P)> = (0..).zip(points).collect();
+        // Point by point: one takes a hundred times as long as another, and a thread that has
+        // nothing to do cannot take from the points of a piece that is begun.
+        let each = jobs.par_iter().with_max_len(1);
         let results: Vec<Result<R, StudyError>> =
-            jobs.par_iter().map(|&(nth, point)| self.one(stage, nth, || measure(point))).collect();
+            each.map(|&(nth, point)| self.one(stage, nth, || measure(point))).collect();
         results.into_iter().collect()
     }
 

@@ -13,13 +13,14 @@ enum Place {
     Nowhere,
     /// Its request failed; its release has nothing to give back.
     Failed,
-    /// One block.
-    Block(Pfn),
+    /// One block, which begins this many frames after the first.
+    Block(u32),
     /// Single frames, in `parts`.
     Parts,
 }
 
-/// A handle's block.
+/// A handle's block. Twelve bytes: handles come back in no order, and most of a removal is the
+/// wait for one of them.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     place: Place,
@@ -86,9 +87,20 @@ impl Blocks {
         self.entries[id as usize] = Entry { place, order, cpu, movable };
     }
 
+    /// Returns the number of a frame from the first. The studies' machines have far fewer than
+    /// 2^32 frames.
+    fn number(&self, frame: Pfn) -> u32 {
+        debug_assert!(frame - self.first <= u64::from(u32::MAX));
+        (frame - self.first) as u32
+    }
+
+    fn frame(&self, number: u32) -> Pfn {
+        self.first + u64::from(number)
+    }
+
     /// Names a block by the vacant handle.
     pub(crate) fn place(&mut self, id: u32, start: Pfn, order: Order, cpu: u16, movable: bool) {
-        self.enter(id, Place::Block(start), order, cpu, movable);
+        self.enter(id, Place::Block(self.number(start)), order, cpu, movable);
         self.set_head(start, id + 1);
     }
 
@@ -115,7 +127,8 @@ impl Blocks {
         let released = match place {
             Place::Nowhere => return None,
             Place::Failed => Released::Nothing,
-            Place::Block(start) => {
+            Place::Block(number) => {
+                let start = self.frame(number);
                 self.set_head(start, 0);
                 Released::Extent(Extent::new(start, order.frames()))
             }
@@ -138,8 +151,9 @@ impl Blocks {
             let id = self.head(start)?;
             let entry = self.entries[id as usize];
             match entry.place {
-                Place::Block(at) if frame - at < entry.order.frames() => {
-                    Some((id, at, entry.order))
+                Place::Block(number) => {
+                    let at = self.frame(number);
+                    (frame - at < entry.order.frames()).then_some((id, at, entry.order))
                 }
                 Place::Parts if k == 0 => Some((id, start, Order::BASE)),
                 _ => None,
@@ -160,8 +174,9 @@ impl Blocks {
         }
         self.set_head(from, 0);
         self.set_head(to, id + 1);
+        let number = self.number(to);
         match &mut self.entries[id as usize].place {
-            Place::Block(start) => *start = to,
+            Place::Block(start) => *start = number,
             _ => {
                 let parts = self.parts.get_mut(&id).into_iter().flatten();
                 parts.filter(|part| **part == from).for_each(|part| *part = to);
@@ -190,7 +205,8 @@ impl Blocks {
     pub(crate) fn for_each(&self, visit: &mut dyn FnMut(Extent, bool)) {
         for (id, entry) in self.entries.iter().enumerate() {
             match entry.place {
-                Place::Block(start) => {
+                Place::Block(number) => {
+                    let start = self.frame(number);
                     visit(Extent::new(start, entry.order.frames()), entry.movable);
                 }
                 Place::Parts => {
@@ -210,7 +226,7 @@ impl Blocks {
             let is_own = |frame: &Pfn| self.head(*frame) == Some(id as u32);
             let parts = self.parts.get(&(id as u32));
             match entry.place {
-                Place::Block(start) if is_own(&start) => heads += 1,
+                Place::Block(number) if is_own(&self.frame(number)) => heads += 1,
                 Place::Parts if parts.is_some_and(|parts| parts.iter().all(is_own)) => {
                     heads += parts.map_or(0, Vec::len);
                 }
