@@ -54,7 +54,8 @@ impl Scheduling {
     /// Under it, with 32 entries, 36 streams at three shares of reads take as long on DDR3-800,
     /// DDR4-3200 and LPDDR4-3200 as in DRAMsim3 and Ramulator 2.1, or between them, give or take
     /// 3%; twelve of the streams were written after it had been chosen (the matrix is in this
-    /// crate's tests).
+    /// crate's tests, with DDR5-4800 and LPDDR5-6400, for which nothing was chosen, beside
+    /// Ramulator alone).
     pub const fn fr_fcfs(entries: u32) -> Self {
         let (high, low) = (entries - entries / 6, entries / 5);
         let writes = WritePolicy::Watermark { entries, high, low };

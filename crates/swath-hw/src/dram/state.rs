@@ -43,6 +43,8 @@ pub struct TimingState {
     starts: [u16; Command::COUNT + 1],
     others: Box<[(Command, Command, Cycle)]>,
     set_lines: Box<[(Command, Cycle)]>,
+    /// True if any of either can apply.
+    spreads: bool,
     /// Sets of banks in a rank that are refreshed together.
     sets: u32,
     /// For each command, the commands to other banks that it may hold back, by bit.
@@ -119,6 +121,7 @@ impl TimingState {
         Ok(Self {
             lines: lines.into(),
             starts,
+            spreads: ranks > 1 || !set_lines.is_empty(),
             others: others.into(),
             set_lines: set_lines.into(),
             sets,
@@ -187,25 +190,34 @@ impl TimingState {
             let ready = &mut rows[row][usize::from(line.to) % 8];
             *ready = (*ready).max(cycle + Cycle::from(line.cycles));
         }
-        if self.windows.len() > 1 {
-            let first = rows.len() - self.windows.len();
-            for &(_, to, cycles) in self.others.iter().filter(|other| other.0 == command) {
-                for (rank, row) in rows[first..].iter_mut().enumerate() {
-                    if rank != own {
-                        row[to as usize] = row[to as usize].max(cycle + cycles);
-                    }
-                }
-            }
+        if self.spreads {
+            self.spread(cycle, command, bank);
         }
         if command == Command::Activate {
             let Window { leaves, oldest } = &mut self.windows[own];
             leaves[usize::from(*oldest) % 4] = cycle + self.four_activates_cycles;
             *oldest = (*oldest + 1) % 4;
-            let ready = &mut rows[places[2] as usize][c];
+            let ready = &mut self.ready[places[2] as usize][c];
             *ready = (*ready).max(leaves[usize::from(*oldest) % 4]);
-        } else if command == Command::RefreshSet {
-            let after = (own as u32 + 1) << self.rank_shift;
-            for of in (places[3]..after).step_by(self.sets as usize) {
+        }
+    }
+
+    /// Applies the lines that move other rows than the four of the bank: those to other ranks, and
+    /// those from the refresh of a set to its banks.
+    fn spread(&mut self, cycle: Cycle, command: Command, bank: BankIndex) {
+        let own = self.rank_of(bank);
+        let rows = &mut *self.ready;
+        let first = rows.len() - self.windows.len();
+        for &(_, to, cycles) in self.others.iter().filter(|other| other.0 == command) {
+            for (rank, row) in (0..).zip(&mut rows[first..]) {
+                if rank != own {
+                    row[to as usize] = row[to as usize].max(cycle + cycles);
+                }
+            }
+        }
+        if command == Command::RefreshSet {
+            let [.., first] = self.places[bank as usize];
+            for of in (first..(own + 1) << self.rank_shift).step_by(self.sets as usize) {
                 for &(to, cycles) in &self.set_lines {
                     let ready = &mut rows[of as usize][to as usize];
                     *ready = (*ready).max(cycle + cycles);
