@@ -81,6 +81,8 @@ impl Refreshes {
     }
 
     /// Makes the unit of a bank due a period later. O(banks).
+    // Out of line, as other commands would pay for it.
+    #[inline(never)]
     pub(crate) fn refresh(&mut self, bank: BankIndex) {
         for bank in bits(self.unit_of(bank)) {
             self.due[bank as usize] += self.period;

@@ -190,20 +190,22 @@ impl TimingState {
             let ready = &mut rows[row][usize::from(line.to) % 8];
             *ready = (*ready).max(cycle + Cycle::from(line.cycles));
         }
-        if self.spreads {
-            self.spread(cycle, command, bank);
-        }
         if command == Command::Activate {
             let Window { leaves, oldest } = &mut self.windows[own];
             leaves[usize::from(*oldest) % 4] = cycle + self.four_activates_cycles;
             *oldest = (*oldest + 1) % 4;
-            let ready = &mut self.ready[places[2] as usize][c];
+            let ready = &mut rows[places[2] as usize][c];
             *ready = (*ready).max(leaves[usize::from(*oldest) % 4]);
+        }
+        if self.spreads {
+            self.spread(cycle, command, bank);
         }
     }
 
     /// Applies the lines that move other rows than the four of the bank: those to other ranks, and
     /// those from the refresh of a set to its banks.
+    // Out of line, as it would cost the commands that need none of it.
+    #[inline(never)]
     fn spread(&mut self, cycle: Cycle, command: Command, bank: BankIndex) {
         let own = self.rank_of(bank);
         let rows = &mut *self.ready;
