@@ -8,7 +8,9 @@
 //! A simulator is offered one request in each cycle, in order, waiting while it takes none; its
 //! figure is the cycles until it has taken the last. With `DIR/dramsim3.txt` and
 //! `DIR/ramulator.txt`, a line for each file with its name and the figure, `dram_streams DIR
-//! MATRIX` then writes the matrix that the tests hold the memory against.
+//! MATRIX` then writes the matrix that the tests hold the memory against, with the figures of
+//! `DIR/ramulator_split.txt`, where activates are two commands. Where a simulator has no such part,
+//! its column is empty.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -67,15 +69,19 @@ fn gather(dir: &Path, matrix: &Path) -> Result<(), Box<dyn Error>> {
         });
         pairs.collect()
     };
-    let simulators = [read("dramsim3.txt")?, read("ramulator.txt")?];
-    let mut text = "memory,stream,read_percent,held_out,dramsim3,ramulator\n".to_owned();
+    let simulators = [read("dramsim3.txt")?, read("ramulator.txt")?, read("ramulator_split.txt")?];
+    let mut text =
+        "memory,stream,read_percent,held_out,dramsim3,ramulator,ramulator_split\n".to_owned();
     for (memory, stream, percent, file) in points() {
-        let figure = |of: &HashMap<String, u64>| of.get(&file).copied().ok_or(file.clone());
-        let [dramsim3, ramulator] = simulators.each_ref().map(figure);
+        let figures = simulators.each_ref().map(|of| of.get(&file));
+        if figures == [None; 3] {
+            return Err(file.into());
+        }
+        let [dramsim3, ramulator, split] =
+            figures.map(|figure| figure.map_or(String::new(), u64::to_string));
         let stream = &STREAMS[stream];
-        let (dramsim3, ramulator) = (dramsim3?, ramulator?);
         text += &format!(
-            "{memory},{:?},{percent},{},{dramsim3},{ramulator}\n",
+            "{memory},{:?},{percent},{},{dramsim3},{ramulator},{split}\n",
             stream.name, stream.held_out
         );
     }

@@ -7,8 +7,9 @@ use swath_hw::Cycle;
 use swath_hw::dram::{AddressField, AddressMapping, AddressMappingError, Coordinate, Location};
 use swath_hw::dram::{Command, PARTS, Part, PartError, Scope};
 use swath_hw::dram::{Completion, Dram, DramConfig, DramConfigError, DramRequest, OfferError};
+use swath_hw::dram::{DDR3_800, DDR5_4800, LPDDR5_6400};
 use swath_hw::dram::{TraceFormat, write_trace};
-use swath_hw::{Histogram, Scheduling, WritePolicy};
+use swath_hw::{Histogram, RefreshMode, Scheduling, WritePolicy};
 
 /// One channel of one rank of a part.
 fn one_channel(part: &Part) -> DramConfig {
@@ -18,6 +19,7 @@ fn one_channel(part: &Part) -> DramConfig {
         writes: WritePolicy::Unified,
         hits_first: true,
         bypasses_max: u32::MAX,
+        refresh: RefreshMode::AllBank,
     };
     DramConfig { part: part.clone(), channels: 1, ranks: 1, mapping, scheduling }
 }
@@ -215,6 +217,61 @@ fn a_read_that_comes_with_a_refresh_waits_for_it() {
 }
 
 #[test]
+fn a_set_of_banks_is_refreshed_while_the_others_work() {
+    for part in [DDR5_4800, LPDDR5_6400] {
+        let mut config = one_channel(&part);
+        config.scheduling.refresh = RefreshMode::SameBank;
+        let Times { rcd, read, ccd, .. } = times(&part);
+        let refresh = part.set_refresh.unwrap();
+        let rfc = line(&part, Command::RefreshSet, Command::Activate, Scope::Set);
+        let elsewhere = line(&part, Command::RefreshSet, Command::Activate, Scope::Rank);
+        let at = |bank: u32, row| DramRequest {
+            id: 0,
+            addr: config.mapping.address(&Location {
+                group: bank / part.banks_per_group,
+                bank: bank % part.banks_per_group,
+                row,
+                ..Location::default()
+            }),
+            write: false,
+        };
+        for nth in 0..2 * refresh.sets {
+            // The sets take turns; the others are only kept from activates for a while.
+            let due = Cycle::from((nth + 1) * refresh.interval_cycles);
+            for bank in 0..part.banks() {
+                let mut dram = Dram::new(&config).unwrap();
+                let own = bank % refresh.sets == nth % refresh.sets;
+                let wait = if own { rfc } else { elsewhere };
+                assert_eq!(alone(&mut dram, due, at(bank, 0)), wait + rcd + read, "{bank}");
+                // A row that is open before is still there, but for the set.
+                let mut dram = Dram::new(&config).unwrap();
+                stream(&mut dram, due - 200, &[at(bank, 0)]);
+                let late = alone(&mut dram, due + ccd, at(bank, 0));
+                assert_eq!(late == read, !own, "{} {nth} {bank}: {late}", part.name);
+                dram.check().unwrap();
+            }
+        }
+        let mut dram = Dram::new(&config).unwrap();
+        dram.advance(Cycle::from(16 * refresh.interval_cycles) + 1);
+        let total = dram.stats().total();
+        assert_eq!((total.set_refreshes, total.refreshes, total.precharges), (16, 0, 0));
+    }
+}
+
+#[test]
+fn a_ddr5_module_is_two_channels_of_32_bits() {
+    let config = DramConfig::ddr5_module();
+    let dram = Dram::new(&config).unwrap();
+    assert_eq!((config.channels, config.ranks, config.part.bus_bytes), (2, 1, 4));
+    assert_eq!(config.len_bytes(), 16 << 30);
+    let channel = |raw| dram.locate(PhysAddr::new(raw)).unwrap().channel;
+    assert_eq!([0, 63, 64, 127, 128].map(channel), [0, 0, 1, 1, 0]);
+    // 2,400 MHz, two transfers of 4 bytes in a cycle, two channels: 38.4 GB/s.
+    let each_cycle = config.part.burst_bytes() / config.part.burst_cycles();
+    assert_eq!((each_cycle, config.part.clock_period_ps), (8, 416));
+}
+
+#[test]
 fn requests_for_one_burst_keep_their_order() {
     let config = one_channel(&PARTS[0]);
     for writes in [WritePolicy::Unified, WritePolicy::Watermark { entries: 8, high: 1, low: 0 }] {
@@ -291,6 +348,10 @@ fn memories_that_cannot_be_are_refused() {
     assert_eq!(error(DramConfig { channels: 3, ..good.clone() }), count("channels", 3));
     assert_eq!(error(DramConfig { channels: 128, ..good.clone() }), count("channels", 128));
     assert_eq!(error(DramConfig { ranks: 32, ..good.clone() }), count("ranks", 32));
+    let refresh = RefreshMode::SameBank;
+    let scheduling = Scheduling { refresh, ..good.scheduling };
+    let part = DDR3_800.name;
+    assert_eq!(error(DramConfig { scheduling, ..good.clone() }), DramConfigError::Refresh { part });
     let part = Part { groups: 5, ..good.part.clone() };
     assert_eq!(
         error(DramConfig { part, ..good.clone() }),

@@ -11,8 +11,9 @@ use std::borrow::Cow;
 use swath_arch::PhysAddr;
 use swath_arch::testing::Random;
 use swath_hw::Cycle;
-use swath_hw::dram::{Command, DDR3_800, DDR4_3200, LPDDR4_3200, Part, Scope};
+use swath_hw::dram::{Command, Part, RefreshMode, Scope, SetRefresh};
 use swath_hw::dram::{Completion, Dram, DramConfig, DramRequest, IssuedCommand, OfferError};
+use swath_hw::dram::{DDR3_800, DDR4_3200, DDR5_4800, LPDDR4_3200, LPDDR5_6400};
 use swath_hw::{AddressMapping, Location, Scheduling, WritePolicy};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +49,7 @@ struct Channel {
     queue: Vec<Waiting>,
     rows: Vec<Option<u32>>,
     history: Vec<(Cycle, Command, u32)>,
+    /// For each rank, or for each set of each rank, when its refresh is due.
     due: Vec<Cycle>,
     draining: bool,
     passed: Option<(u64, u32)>,
@@ -56,12 +58,18 @@ struct Channel {
 
 impl Channel {
     fn new(config: &DramConfig) -> Self {
-        let interval = u64::from(config.part.refresh_interval_cycles);
+        let due = match (config.scheduling.refresh, config.part.set_refresh) {
+            (RefreshMode::SameBank, Some(SetRefresh { sets, interval_cycles })) => (0..config
+                .ranks)
+                .flat_map(|_| (1..=sets).map(|nth| u64::from(nth * interval_cycles)))
+                .collect(),
+            _ => vec![config.part.refresh_interval_cycles.into(); config.ranks as usize],
+        };
         Self {
+            due,
             queue: Vec::new(),
             rows: vec![None; (config.ranks * config.part.banks()) as usize],
             history: Vec::new(),
-            due: vec![interval; config.ranks as usize],
             draining: false,
             passed: None,
             counts: Counts::default(),
@@ -71,6 +79,25 @@ impl Channel {
 
     fn rank(&self, bank: u32) -> u32 {
         bank / self.config.part.banks()
+    }
+
+    fn sets(&self) -> u32 {
+        self.config.part.set_refresh.map_or(1, |refresh| refresh.sets)
+    }
+
+    fn refreshes_sets(&self) -> bool {
+        self.config.scheduling.refresh == RefreshMode::SameBank
+    }
+
+    /// The place in `due` of what a bank is refreshed with.
+    fn refreshed_with(&self, bank: u32) -> usize {
+        let rank = self.rank(bank);
+        let place = if self.refreshes_sets() {
+            rank * self.sets() + bank % self.config.part.banks() % self.sets()
+        } else {
+            rank
+        };
+        place as usize
     }
 
     fn is_legal(&self, now: Cycle, command: Command, bank: u32) -> bool {
@@ -93,6 +120,7 @@ impl Channel {
                             Scope::Group => {
                                 at / part.banks_per_group == bank / part.banks_per_group
                             }
+                            Scope::Set => same_rank && at % self.sets() == bank % self.sets(),
                             Scope::Rank => same_rank,
                             Scope::OtherRanks => !same_rank,
                         };
@@ -165,6 +193,33 @@ impl Channel {
         Ok(None)
     }
 
+    /// The refresh that is due, or a precharge before it; of several, that of the lowest bank.
+    fn choose_for_refresh(&self, now: Cycle) -> Option<(Command, u32)> {
+        let banks = 0..self.rows.len() as u32;
+        let mut wanted = Vec::new();
+        for (place, _) in self.due.iter().enumerate().filter(|(_, due)| now >= **due) {
+            let own: Vec<u32> =
+                banks.clone().filter(|&bank| self.refreshed_with(bank) == place).collect();
+            let open = |bank: &u32| self.rows[*bank as usize].is_some();
+            let claimed = |bank: &u32| {
+                self.queue.iter().any(|waiting| waiting.claim && waiting.bank == *bank)
+            };
+            if !own.iter().any(open) {
+                let sets = self.refreshes_sets();
+                let refresh = if sets { Command::RefreshSet } else { Command::Refresh };
+                wanted.push((own[0], refresh));
+            } else if self.refreshes_sets() {
+                let closing = own.iter().filter(|bank| open(bank) && !claimed(bank));
+                wanted.extend(closing.map(|&bank| (bank, Command::Precharge)));
+            } else if !own.iter().any(claimed) {
+                wanted.push((own[0], Command::PrechargeAll));
+            }
+        }
+        wanted.sort();
+        let ready = wanted.iter().find(|&&(bank, command)| self.is_legal(now, command, bank));
+        ready.map(|&(bank, command)| (command, bank))
+    }
+
     /// What to issue in this cycle, and for which request.
     fn choose(&self, now: Cycle) -> Option<(Command, u32, Option<u64>)> {
         let column = |waiting: &Waiting| {
@@ -177,15 +232,8 @@ impl Channel {
         if let Some(claim) = ready.first() {
             return Some((column(claim), claim.bank, Some(claim.order)));
         }
-        let banks = self.config.part.banks();
-        for (rank, due) in (0..).zip(&self.due) {
-            let mut rows = self.rows[(rank * banks) as usize..].iter().take(banks as usize);
-            let command =
-                if rows.any(Option::is_some) { Command::PrechargeAll } else { Command::Refresh };
-            let claimed = claims().any(|waiting| self.rank(waiting.bank) == rank);
-            if now >= *due && !claimed && self.is_legal(now, command, rank * banks) {
-                return Some((command, rank * banks, None));
-            }
+        if let Some((command, bank)) = self.choose_for_refresh(now) {
+            return Some((command, bank, None));
         }
         let Scheduling { hits_first, bypasses_max, .. } = self.config.scheduling;
         let served = self.served();
@@ -208,7 +256,7 @@ impl Channel {
                 Some(_) => Command::Precharge,
                 None => Command::Activate,
             };
-            if now < self.due[self.rank(bank) as usize] && self.is_legal(now, command, bank) {
+            if now < self.due[self.refreshed_with(bank)] && self.is_legal(now, command, bank) {
                 ready.push((hits_first && !hits(waiting), waiting.order, command, bank));
             }
         }
@@ -242,6 +290,12 @@ impl Channel {
                 let rank = self.rank(bank) as usize;
                 self.due[rank] += u64::from(part.refresh_interval_cycles);
             }
+            (Command::RefreshSet, None) => {
+                let SetRefresh { sets, interval_cycles } = part.set_refresh.unwrap();
+                let place = self.refreshed_with(bank);
+                self.due[place] += u64::from(sets * interval_cycles);
+            }
+            (Command::Precharge, None) => self.rows[bank as usize] = None,
             (Command::PrechargeAll, None) => {
                 self.rows[bank as usize..][..part.banks() as usize].fill(None);
             }
@@ -398,6 +452,7 @@ fn compare(config: &DramConfig, seed: u64, cycles: Cycle, load: u64) {
         assert_eq!(stats.activates, counted(&[Command::Activate]));
         assert_eq!(stats.precharges, counted(&[Command::Precharge, Command::PrechargeAll]));
         assert_eq!(stats.refreshes, counted(&[Command::Refresh]));
+        assert_eq!(stats.set_refreshes, counted(&[Command::RefreshSet]));
     }
     assert_eq!(stats.total().full, full);
     // Let what waits come to its end; what the naive one has ended must be among it.
@@ -428,8 +483,17 @@ fn compare(config: &DramConfig, seed: u64, cycles: Cycle, load: u64) {
 
 /// The part with refreshes as often as it can bear, so that they matter in short runs.
 fn hurried(part: &Part) -> Part {
-    let longest = part.constraints.iter().map(|line| line.cycles).max().unwrap();
-    Part { refresh_interval_cycles: 3 * (longest + 1) + 7, ..part.clone() }
+    let interval_without = |command: Command| {
+        let lines = part.constraints.iter();
+        let lines = lines.filter(|line| line.from != command && line.to != command);
+        3 * (lines.map(|line| line.cycles).max().unwrap() + 1) + 7
+    };
+    let set_refresh = part.set_refresh.map(|refresh| SetRefresh {
+        interval_cycles: interval_without(Command::Refresh),
+        ..refresh
+    });
+    let refresh_interval_cycles = interval_without(Command::RefreshSet);
+    Part { refresh_interval_cycles, set_refresh, ..part.clone() }
 }
 
 fn config(part: Part, channels: u32, ranks: u32, scheduling: Scheduling) -> DramConfig {
@@ -446,16 +510,25 @@ fn same_commands_in_the_same_cycles() {
         WritePolicy::Watermark { entries: 1, high: 1, low: 0 },
     ];
     let mut seed = 0;
-    for part in [DDR3_800, DDR4_3200, LPDDR4_3200] {
+    for (part, refresh, cycles) in [
+        (DDR3_800, RefreshMode::AllBank, 2500),
+        (DDR4_3200, RefreshMode::AllBank, 2500),
+        (LPDDR4_3200, RefreshMode::AllBank, 2500),
+        (DDR5_4800, RefreshMode::AllBank, 3000),
+        (DDR5_4800, RefreshMode::SameBank, 4500),
+        (LPDDR5_6400, RefreshMode::AllBank, 2500),
+        (LPDDR5_6400, RefreshMode::SameBank, 3500),
+    ] {
         for writes in policies {
             let limits =
                 [(1, true, 9), (5, false, 0), (8, true, 7), (8, false, 2), (16, false, u32::MAX)];
             for (entries, hits_first, bypasses_max) in limits {
                 for (channels, ranks, load) in [(1, 1, 30), (1, 2, 90), (2, 2, 60)] {
                     seed += 1;
-                    let scheduling = Scheduling { entries, writes, hits_first, bypasses_max };
+                    let scheduling =
+                        Scheduling { entries, writes, hits_first, bypasses_max, refresh };
                     let config = config(hurried(&part), channels, ranks, scheduling);
-                    compare(&config, seed, 2500, load);
+                    compare(&config, seed, cycles, load);
                 }
             }
         }
@@ -470,8 +543,13 @@ fn a_table_that_says_nothing_is_followed_too() {
         refresh_interval_cycles: 50,
         ..DDR3_800
     };
-    let scheduling =
-        Scheduling { entries: 4, writes: WritePolicy::Unified, hits_first: true, bypasses_max: 3 };
+    let scheduling = Scheduling {
+        entries: 4,
+        writes: WritePolicy::Unified,
+        hits_first: true,
+        bypasses_max: 3,
+        refresh: RefreshMode::AllBank,
+    };
     for seed in 100..110 {
         compare(&config(part.clone(), 1, 2, scheduling), seed, 2000, 95);
     }
@@ -480,42 +558,54 @@ fn a_table_that_says_nothing_is_followed_too() {
 #[test]
 fn long_idle_times_are_passed_over_and_leave_the_same_state() {
     for ranks in [1, 2] {
-        let config = config(DDR3_800, 2, ranks, DramConfig::paper().scheduling);
-        let mut stepped = Dram::new(&config).unwrap();
-        // A log keeps every refresh, so this one passes over nothing.
-        stepped.record_commands();
-        let mut skipped = Dram::new(&config).unwrap();
-        let mut random = Random::new(7);
-        let mut now = 0;
-        for id in 0..200 {
-            now += random.below(40_000);
-            if id % 3 == 0 {
-                // The very cycle in which a refresh is due.
-                now = now.next_multiple_of(u64::from(DDR3_800.refresh_interval_cycles));
-                stepped.advance(now);
-                skipped.advance(now);
-                assert_eq!(stepped.stats(), skipped.stats());
-            }
-            let addr = PhysAddr::new(random.below(1 << 20));
-            let request = DramRequest { id, addr, write: false };
-            assert_eq!(stepped.offer(now, request), skipped.offer(now, request));
-            assert_eq!(stepped.next_event(), skipped.next_event());
-        }
-        now += 1 << 20;
-        stepped.advance(now);
-        skipped.advance(now);
-        assert_eq!(stepped.stats(), skipped.stats());
-        loop {
-            let (one, other) = (stepped.take_done(now), skipped.take_done(now));
-            assert_eq!(one, other);
-            if one.is_none() {
-                break;
-            }
-        }
-        skipped.check().unwrap();
-        // To the end of time.
-        skipped.advance(u64::MAX);
-        assert!(skipped.stats().total().refreshes > 1 << 40);
-        skipped.check().unwrap();
+        let all_bank = DramConfig::paper().scheduling;
+        long_idle_times(&config(DDR3_800, 2, ranks, all_bank));
+        let same_bank = Scheduling { refresh: RefreshMode::SameBank, ..all_bank };
+        long_idle_times(&config(DDR5_4800, 2, ranks, same_bank));
+        long_idle_times(&config(LPDDR5_6400, 1, ranks, same_bank));
     }
+}
+
+fn long_idle_times(config: &DramConfig) {
+    let mut stepped = Dram::new(config).unwrap();
+    // A log keeps every refresh, so this one passes over nothing.
+    stepped.record_commands();
+    let mut skipped = Dram::new(config).unwrap();
+    let mut random = Random::new(7);
+    let interval = match config.scheduling.refresh {
+        RefreshMode::AllBank => config.part.refresh_interval_cycles,
+        RefreshMode::SameBank => config.part.set_refresh.unwrap().interval_cycles,
+    };
+    let mut now = 0;
+    for id in 0..200 {
+        now += random.below(40_000);
+        if id % 3 == 0 {
+            // The very cycle in which a refresh is due.
+            now = now.next_multiple_of(interval.into());
+            stepped.advance(now);
+            skipped.advance(now);
+            assert_eq!(stepped.stats(), skipped.stats());
+        }
+        let addr = PhysAddr::new(random.below(1 << 20));
+        let request = DramRequest { id, addr, write: false };
+        assert_eq!(stepped.offer(now, request), skipped.offer(now, request));
+        assert_eq!(stepped.next_event(), skipped.next_event());
+    }
+    now += 1 << 20;
+    stepped.advance(now);
+    skipped.advance(now);
+    assert_eq!(stepped.stats(), skipped.stats());
+    loop {
+        let (one, other) = (stepped.take_done(now), skipped.take_done(now));
+        assert_eq!(one, other);
+        if one.is_none() {
+            break;
+        }
+    }
+    skipped.check().unwrap();
+    // To the end of time.
+    skipped.advance(u64::MAX);
+    let total = skipped.stats().total();
+    assert!(total.refreshes + total.set_refreshes > 1 << 40);
+    skipped.check().unwrap();
 }

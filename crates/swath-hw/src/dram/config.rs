@@ -1,8 +1,8 @@
 //! The configuration of a memory.
 
 use crate::dram::mapping::{AddressMapping, AddressMappingError};
-use crate::dram::parts::DDR3_800;
-use crate::dram::scheduling::{Scheduling, WritePolicy};
+use crate::dram::parts::{DDR3_800, DDR5_4800};
+use crate::dram::scheduling::{RefreshMode, Scheduling, WritePolicy};
 use crate::dram::timing::{BANKS_MAX, Part, PartError};
 
 /// The configuration of a memory.
@@ -41,6 +41,12 @@ pub enum DramConfigError {
     /// order.
     #[error("queues of 1 to 4096 places, 0 <= low < high <= places: {0:?}")]
     Scheduling(Scheduling),
+    /// A refresh of sets of banks that the part does not have.
+    #[error("{part} cannot be refreshed by sets of banks")]
+    Refresh {
+        /// The part's name.
+        part: &'static str,
+    },
 }
 
 /// Places in a queue, at most.
@@ -61,6 +67,22 @@ impl DramConfig {
             mapping: AddressMapping::interleaved(&DDR3_800, 4, 1, 64)
                 .expect("the mapping of a constant part, which a test makes"),
             scheduling: Scheduling { hits_first: true, ..Scheduling::fr_fcfs(16) },
+        }
+    }
+
+    /// Returns the memory of one DDR5-4800 module (DIMM) of a rank: **two channels of 32 bits**,
+    /// the module's two sub-channels. Each has its own command and address bus, its own four chips
+    /// of 16 Gb x8 and its own controller, so nothing but the address mapping binds them; together
+    /// they are 16 GiB. The channels take turns every 64 bytes, a burst, and each schedules by
+    /// [`Scheduling::fr_fcfs`] with 32 entries. Two modules are four channels.
+    pub fn ddr5_module() -> Self {
+        Self {
+            part: DDR5_4800,
+            channels: 2,
+            ranks: 1,
+            mapping: AddressMapping::interleaved(&DDR5_4800, 2, 1, 64)
+                .expect("the mapping of a constant part, which a test makes"),
+            scheduling: Scheduling::fr_fcfs(32),
         }
     }
 
@@ -88,6 +110,9 @@ impl DramConfig {
         };
         if !writes || !places.contains(&self.scheduling.entries) {
             return Err(DramConfigError::Scheduling(self.scheduling));
+        }
+        if self.scheduling.refresh == RefreshMode::SameBank && self.part.set_refresh.is_none() {
+            return Err(DramConfigError::Refresh { part: self.part.name });
         }
         Ok(())
     }

@@ -19,8 +19,12 @@
 //! * **Refresh.** The ranks of a channel are due together, every
 //!   [`refresh_interval_cycles`](crate::dram::timing::Part::refresh_interval_cycles). From then
 //!   on a rank gets no other command, but for its claims, until its banks are closed (by one
-//!   precharge for all) and the refresh is issued. Refreshes are neither postponed nor brought
-//!   forward.
+//!   precharge for all) and the refresh is issued. With [`SameBank`](crate::dram::scheduling::RefreshMode::SameBank) one set of each
+//!   rank's banks is due every [`interval_cycles`](crate::dram::timing::SetRefresh::interval_cycles),
+//!   the next one each time, and the rule is that of the set: its banks get nothing but their claims
+//!   until they are closed, each by a precharge of its own as soon as it has no claim, and the set
+//!   is refreshed; all others go on. Of what refreshes want in the same cycle, the lowest bank goes
+//!   first. Refreshes are neither postponed nor brought forward.
 //! * **Writes** follow a [`WritePolicy`]. Which class is served is decided anew in each cycle,
 //!   after its arrivals.
 //! * **Order.** Requests for the same burst keep theirs: a read that finds a
@@ -45,6 +49,7 @@ use core::cmp::Reverse;
 
 use crate::clock::Cycle;
 use crate::dram::queue::{Arrival, First, NIL, Needed, Queue, READ, Slot, WRITE, bits};
+use crate::dram::refresh::Refreshes;
 use crate::dram::request::{Completion, IssuedCommand};
 use crate::dram::scheduling::{Scheduling, WritePolicy};
 use crate::dram::state::TimingState;
@@ -174,8 +179,7 @@ pub(crate) enum Accepted {
 /// One channel.
 ///
 /// Invariants, which [`check`](Self::check) tests:
-/// * Those of the queue.
-/// * `first_due` is the least of `due`.
+/// * Those of the queue and of the refreshes.
 /// * `plan` is what [`replan`](Self::replan) would find, and not before `now`.
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
@@ -200,12 +204,7 @@ pub(crate) struct Controller {
     moved: u64,
     several: u64,
     wanting: [u64; Command::COUNT],
-    /// For each rank, when its next refresh is due.
-    due: Box<[Cycle]>,
-    /// The first of them.
-    first_due: Cycle,
-    refresh_interval: Cycle,
-    rank_banks: u32,
+    refreshes: Refreshes,
     latency: [Cycle; 2],
     burst_cycles: u64,
     stats: ChannelStats,
@@ -221,29 +220,26 @@ impl Controller {
             WritePolicy::Unified => scheduling.entries,
             WritePolicy::Watermark { entries, .. } => scheduling.entries + entries,
         };
-        let interval = Cycle::from(part.refresh_interval_cycles);
+        let banks = timing.banks();
         let burst = Cycle::from(part.burst_cycles());
         let latency = [part.read_latency_cycles, part.write_latency_cycles];
         let mut controller = Self {
             plan: NOTHING,
             now: 0,
-            queue: Queue::new(entries, timing.banks()),
+            queue: Queue::new(entries, banks),
             timing,
             draining: false,
             drained: false,
             decided: 0,
             scheduling,
             bypasses: Bypasses::NONE,
-            choices: vec![Choices::NONE; (ranks * part.banks()) as usize].into(),
-            leads: vec![Lead::NONE; (ranks * part.banks()) as usize].into(),
+            choices: vec![Choices::NONE; banks as usize].into(),
+            leads: vec![Lead::NONE; banks as usize].into(),
             moved: 0,
             several: 0,
             wanting: [0; Command::COUNT],
             stale: u64::MAX,
-            first_due: interval,
-            due: vec![interval; ranks as usize].into(),
-            refresh_interval: interval,
-            rank_banks: part.banks(),
+            refreshes: Refreshes::new(part, ranks, scheduling.refresh),
             latency: latency.map(|first| Cycle::from(first) + burst),
             burst_cycles: burst,
             stats: ChannelStats::default(),
@@ -282,17 +278,21 @@ impl Controller {
         }
     }
 
-    /// Passes over the refresh intervals before `until` but the last one: with all banks
-    /// closed and nothing waiting, one is like the other. O(ranks).
+    /// Passes over the refreshes before `until` but those of the last period: with all banks
+    /// closed and nothing waiting, one period is like the other. O(banks).
     fn skip(&mut self, until: Cycle) {
-        let intervals = ((until - self.plan.cycle) / self.refresh_interval).saturating_sub(1);
-        if intervals > 0 {
-            for due in &mut self.due {
-                *due += intervals * self.refresh_interval;
-            }
-            self.first_due += intervals * self.refresh_interval;
-            self.stats.refreshes += intervals * self.due.len() as u64;
+        let periods = ((until - self.plan.cycle) / self.refreshes.period()).saturating_sub(1);
+        if periods > 0 {
+            self.refreshes.skip(periods);
+            self.count_refreshes(periods * self.refreshes.units().len() as u64);
             self.replan();
+        }
+    }
+
+    fn count_refreshes(&mut self, count: u64) {
+        match self.refreshes.command() {
+            Command::RefreshSet => self.stats.set_refreshes += count,
+            _ => self.stats.refreshes += count,
         }
     }
 
@@ -397,7 +397,7 @@ impl Controller {
         if self.is_passed_over() {
             best = self.plan_for_oldest();
         }
-        if best.cycle >= self.first_due {
+        if best.cycle >= self.refreshes.first_due() {
             best.consider(self.plan_refresh());
         }
         self.plan = best;
@@ -448,7 +448,7 @@ impl Controller {
             let cycle = self.timing.earliest(only.command, number);
             return Lead { cycle, age: only.age, index: 0 };
         }
-        let due = self.due[self.timing.rank_of(number) as usize];
+        let due = self.refreshes.due(number);
         let mut lead = Lead::NONE;
         for (index, choice) in (0..).zip(choices.as_slice()) {
             let cycle = self.timing.earliest(choice.command, number).max(self.now);
@@ -461,12 +461,10 @@ impl Controller {
     }
 
     /// Returns true if a command of a bank is allowed at a cycle: from the time that its refresh
-    /// is due, a rank gets nothing but its claims.
+    /// is due, it gets nothing but its claim.
     #[inline]
     fn may_come(&self, number: BankIndex, cycle: Cycle, age: u64) -> bool {
-        cycle < self.first_due
-            || age < REFRESH
-            || cycle < self.due[self.timing.rank_of(number) as usize]
+        cycle < self.refreshes.first_due() || age < REFRESH || cycle < self.refreshes.due(number)
     }
 
     /// Returns the first of a bank's choices, of which there is one, at a cycle.
@@ -533,7 +531,7 @@ impl Controller {
         } else {
             NOTHING
         };
-        if own.cycle < self.due[self.timing.rank_of(number) as usize] {
+        if own.cycle < self.refreshes.due(number) {
             best.consider(own);
         }
         best
@@ -544,26 +542,29 @@ impl Controller {
         Plan { cycle, age, command, bank, slot }
     }
 
-    /// Returns the next refresh, or the precharge that must come before it; nothing for a rank
-    /// with a claim. O(ranks).
+    /// Returns the next refresh, or the precharge that must come before it: one for a rank without
+    /// a claim, or one for each bank of a set that has none. O(banks).
     fn plan_refresh(&self) -> Plan {
         let mut best = NOTHING;
-        for (rank, due) in (0..).zip(&self.due) {
-            let bank = self.timing.first_bank(rank);
-            let mask = self.rank_mask(rank);
-            if self.queue.claims() & mask != 0 {
-                continue;
+        for &unit in self.refreshes.units() {
+            let first = unit.trailing_zeros();
+            let due = self.refreshes.due(first).max(self.now);
+            let plan = |command, bank: BankIndex| {
+                let cycle = self.timing.earliest(command, bank).max(due);
+                Plan { cycle, age: REFRESH | u64::from(bank), command, bank, slot: NIL }
+            };
+            let (open, claims) = (self.queue.open() & unit, self.queue.claims() & unit);
+            if open == 0 {
+                best.consider(plan(self.refreshes.command(), first));
+            } else if self.refreshes.command() == Command::RefreshSet {
+                for bank in bits(open & !claims) {
+                    best.consider(plan(Command::Precharge, bank));
+                }
+            } else if claims == 0 {
+                best.consider(plan(Command::PrechargeAll, first));
             }
-            let closed = self.queue.open() & mask == 0;
-            let command = if closed { Command::Refresh } else { Command::PrechargeAll };
-            let cycle = self.timing.earliest(command, bank).max(*due).max(self.now);
-            best.consider(Plan { cycle, age: REFRESH | u64::from(rank), command, bank, slot: NIL });
         }
         best
-    }
-
-    fn rank_mask(&self, rank: u32) -> u64 {
-        (u64::MAX >> (64 - self.rank_banks)) << self.timing.first_bank(rank)
     }
 
     /// Issues the planned command and plans the next.
@@ -582,20 +583,22 @@ impl Controller {
         }
         let mut row = self.queue.bank(number).row;
         match command {
-            Command::Refresh => {
-                self.due[self.timing.rank_of(number) as usize] += self.refresh_interval;
-                self.first_due = self.due.iter().copied().fold(Cycle::MAX, Cycle::min);
-                self.stats.refreshes += 1;
+            Command::Refresh | Command::RefreshSet => {
+                self.refreshes.refresh(number);
+                self.count_refreshes(1);
             }
             Command::PrechargeAll => {
-                let mask = self.rank_mask(self.timing.rank_of(number));
+                let mask = self.refreshes.unit_of(number);
                 self.queue.close(mask);
                 self.stale |= mask;
                 self.stats.precharges += 1;
             }
             Command::Precharge => {
                 self.queue.close(1 << number);
-                self.queue.slot_mut(slot).needed = Needed::Precharge;
+                // A refresh closes a bank for no request.
+                if slot != NIL {
+                    self.queue.slot_mut(slot).needed = Needed::Precharge;
+                }
                 self.stats.precharges += 1;
             }
             Command::Activate => {
@@ -672,8 +675,7 @@ impl Controller {
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
         self.queue.check()?;
-        let first_due = self.due.iter().min();
-        ensure(first_due == Some(&self.first_due), "the first refresh is due at another time")?;
+        self.refreshes.check()?;
         ensure(self.plan.cycle >= self.now, "the plan lies in the past")?;
         let mut fresh = self.clone();
         fresh.replan();

@@ -14,7 +14,8 @@
 //! | refresh | VDD · (IDD5B - IDD3N) · tRFC |
 //!
 //! Every rank stands in IDD3N, active standby: the controller leaves rows open
-//! until a refresh. What drivers and termination take depends on the board and
+//! until a refresh. Refreshes of sets of banks have a test current of their own (IDD5C), which is
+//! not among [`Currents`]: they are not counted. What drivers and termination take depends on the board and
 //! is not counted.
 
 use crate::dram::stats::ChannelStats;
@@ -105,7 +106,7 @@ impl DramEnergy {
         let t_rc = cycles("tRC", Command::Activate, Command::Activate);
         let t_ras = cycles("tRAS", Command::Activate, Command::Precharge);
         let t_rfc = cycles("tRFC", Command::Refresh, Command::Activate);
-        let burst = u128::from(part.burst_transfers / 2);
+        let burst = u128::from(part.burst_cycles());
         let [idd0, idd2n, idd3n] =
             [currents.idd0_ma, currents.idd2n_ma, currents.idd3n_ma].map(u128::from);
         let above = |ma: u32| u128::from(ma).saturating_sub(idd3n);

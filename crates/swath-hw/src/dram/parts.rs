@@ -2,10 +2,10 @@
 
 use alloc::borrow::Cow;
 
-use Command::{Activate, Precharge, PrechargeAll, Read, Refresh, Write};
-use Scope::{Bank, Group, OtherRanks, Rank};
+use Command::{Activate, Precharge, PrechargeAll, Read, Refresh, RefreshSet, Write};
+use Scope::{Bank, Group, OtherRanks, Rank, Set};
 
-use crate::dram::timing::{Command, Constraint, Part, Scope};
+use crate::dram::timing::{Command, Constraint, Part, Scope, SetRefresh};
 
 const fn line(
     name: &'static str,
@@ -106,9 +106,11 @@ pub const DDR3_800: Part = {
         column_bits: 10,
         bus_bytes: 8,
         burst_transfers: 2 * DDR3_BURST,
+        transfers_per_cycle: 2,
         read_latency_cycles: DISTANCES.cl,
         write_latency_cycles: DISTANCES.cwl,
         refresh_interval_cycles: 3120,
+        set_refresh: None,
         four_activates_cycles: 16,
         bus_cycles: [1; Command::COUNT],
         constraints: Cow::Borrowed(&CONSTRAINTS),
@@ -146,9 +148,11 @@ pub const DDR3_1600: Part = {
         column_bits: 10,
         bus_bytes: 8,
         burst_transfers: 2 * DDR3_BURST,
+        transfers_per_cycle: 2,
         read_latency_cycles: DISTANCES.cl,
         write_latency_cycles: DISTANCES.cwl,
         refresh_interval_cycles: 6240,
+        set_refresh: None,
         four_activates_cycles: 24,
         bus_cycles: [1; Command::COUNT],
         constraints: Cow::Borrowed(&CONSTRAINTS),
@@ -201,9 +205,11 @@ pub const DDR4_3200: Part = {
         column_bits: 10,
         bus_bytes: 8,
         burst_transfers: 2 * BURST,
+        transfers_per_cycle: 2,
         read_latency_cycles: CL,
         write_latency_cycles: CWL,
         refresh_interval_cycles: 12480,
+        set_refresh: None,
         four_activates_cycles: 34,
         bus_cycles: [1; Command::COUNT],
         constraints: Cow::Borrowed(&[
@@ -291,11 +297,13 @@ pub const LPDDR4_3200: Part = {
         column_bits: 10,
         bus_bytes: 4,
         burst_transfers: 2 * BURST,
+        transfers_per_cycle: 2,
         read_latency_cycles: RL + DQSCK,
         write_latency_cycles: WL + 1,
         refresh_interval_cycles: 6246,
+        set_refresh: None,
         four_activates_cycles: 64,
-        bus_cycles: [4, 2, 2, 4, 4, 2],
+        bus_cycles: [4, 2, 2, 4, 4, 2, 2],
         constraints: Cow::Borrowed(&[
             line("tRCD", Activate, Read, Bank, RCD),
             line("tRCD", Activate, Write, Bank, RCD),
@@ -328,5 +336,245 @@ pub const LPDDR4_3200: Part = {
     }
 };
 
+/// DDR5-4800, 40-39-39 (speed bin 4800B), a sub-channel of a module: bursts of 16 on 32 bits,
+/// eight groups of four banks, activates, reads and writes that take two cycles of the command
+/// bus, and a same-bank refresh.
+///
+/// The distances are counted from the last cycle of a command to the last of the next, so that a
+/// line between one of two cycles and one of one differs from the figure by 1, and data follow
+/// CL and CWL after the second cycle.
+///
+/// | parameter | cycles | source (JEDEC JESD79-5, by the titles of its tables) |
+/// |---|---|---|
+/// | tCK | 0.416 ns | speed bins, DDR5-4800; 2,400 MHz, by which the times are divided |
+/// | CL, tRCD, tRP | 40, 39, 39 | speed bin 4800B: 16.67 ns, 16 ns, 16 ns |
+/// | tRAS, tRC | 77, 116 | speed bins: 32 ns, tRAS + tRP |
+/// | CWL | 38 | CL - 2 |
+/// | tCCD_S | 8 | timing parameters: 8 nCK |
+/// | tCCD_L | 12 | max(8 nCK, 5 ns) |
+/// | tCCD_L_WR | 24 | max(16 nCK, 10 ns), `tCCD_L_WR2`: whole bursts of an x8 chip need no read-modify-write (that of x4 chips and masked writes is 48) |
+/// | tRRD_S, tRRD_L | 8, 12 | 1 KB page: 8 nCK, max(8 nCK, 5 ns) |
+/// | tFAW | 32 | 1 KB page: max(32 nCK, 13.333 ns) |
+/// | tWTR_S, tWTR_L | 6, 24 | max(4 nCK, 2.5 ns), max(16 nCK, 10 ns) |
+/// | tWR, tRTP | 72, 18 | 30 ns, max(12 nCK, 7.5 ns) |
+/// | tPPD | 2 | 2 nCK |
+/// | read to write | 14 | CL - CWL + BL/2 + 2 nCK + tWPRE (2), tRPST of 0.5 nCK |
+/// | command bus | 2, 1 | command truth table |
+/// | tRFC1 | 708 | refresh parameters, 16 Gb: 295 ns |
+/// | tREFI1 | 9360 | up to 85 °C: 3.9 µs |
+/// | tRFCsb, tREFSBRD | 312, 72 | 16 Gb: 130 ns; REFsb to an activate of another bank: 30 ns |
+/// | tREFIsb | 1170 | tREFI2 / 4 = 487.5 ns: same-bank refreshes need the fine granularity (tREFI2 = 1.95 µs), in which each of the four banks of all groups is due once |
+/// | rank to rank | 2 idle | as for DDR3 |
+///
+/// The same figures stand in the serial presence detect of modules with such chips (bytes 30 to
+/// 93: tAA 16.64 ns, tRAS 32 ns, tWR 30 ns, tRFC1, tRFC2 and tRFCsb 295, 160 and 130 ns, and the
+/// pairs of ns and nCK above), and in Micron's *DDR5 SDRAM core data sheet*.
+///
+/// Four chips of 16 Gb x8 on 32 bits: 2^16 rows of 4 KiB in each bank, 8 GiB. A module has two
+/// such channels ([`DramConfig::ddr5_module`](crate::dram::config::DramConfig::ddr5_module)).
+/// A precharge closes one bank or the rank; that of the same bank in all groups (PREsb) is not used.
+pub const DDR5_4800: Part = {
+    const CL: u32 = 40;
+    const CWL: u32 = 38;
+    const BURST: u32 = 8;
+    const RCD: u32 = 39;
+    const RP: u32 = 39;
+    const RAS: u32 = 77;
+    const RFC: u32 = 708;
+    const RFC_SB: u32 = 312;
+    const REFSBRD: u32 = 72;
+    const RRD_S: u32 = 8;
+    const RRD_L: u32 = 12;
+    const CCD_S: u32 = 8;
+    const CCD_L: u32 = 12;
+    const CCD_L_WR: u32 = 24;
+    const WTR_S: u32 = 6;
+    const WTR_L: u32 = 24;
+    const RTP: u32 = 18;
+    const WR: u32 = 72;
+    const PPD: u32 = 2;
+    const TURN: u32 = 2;
+    const BUS: [u32; Command::COUNT] = [2, 1, 1, 2, 2, 1, 1];
+    /// Counts a distance from the last cycle of a command to the last of another.
+    const fn late(
+        name: &'static str,
+        from: Command,
+        to: Command,
+        scope: Scope,
+        cycles: u32,
+    ) -> Constraint {
+        line(name, from, to, scope, cycles + BUS[from as usize] - BUS[to as usize])
+    }
+    Part {
+        name: "DDR5-4800 40-39-39",
+        clock_period_ps: 416,
+        groups: 8,
+        banks_per_group: 4,
+        row_bits: 16,
+        column_bits: 10,
+        bus_bytes: 4,
+        burst_transfers: 2 * BURST,
+        transfers_per_cycle: 2,
+        read_latency_cycles: CL + 1,
+        write_latency_cycles: CWL + 1,
+        refresh_interval_cycles: 9360,
+        set_refresh: Some(SetRefresh { sets: 4, interval_cycles: 1170 }),
+        four_activates_cycles: 32,
+        bus_cycles: BUS,
+        constraints: Cow::Borrowed(&[
+            late("tRCD", Activate, Read, Bank, RCD),
+            late("tRCD", Activate, Write, Bank, RCD),
+            late("tRAS", Activate, Precharge, Bank, RAS),
+            late("tRAS", Activate, PrechargeAll, Rank, RAS),
+            late("tRC", Activate, Activate, Bank, RAS + RP),
+            late("tRRD_L", Activate, Activate, Group, RRD_L),
+            late("tRRD_S", Activate, Activate, Rank, RRD_S),
+            late("tRP", Precharge, Activate, Bank, RP),
+            late("tRP", Precharge, Refresh, Rank, RP),
+            late("tRP", PrechargeAll, Activate, Rank, RP),
+            late("tRP", PrechargeAll, Refresh, Rank, RP),
+            late("tPPD", Precharge, Precharge, Rank, PPD),
+            late("tPPD", Precharge, PrechargeAll, Rank, PPD),
+            late("tCCD_L", Read, Read, Group, CCD_L),
+            late("tCCD_S", Read, Read, Rank, CCD_S),
+            late("tCCD_L_WR", Write, Write, Group, CCD_L_WR),
+            late("tCCD_S", Write, Write, Rank, CCD_S),
+            late("CL-CWL+BL/2+2+tWPRE", Read, Write, Rank, CL + BURST + 2 + 2 - CWL),
+            late("CWL+BL/2+tWTR_L", Write, Read, Group, CWL + BURST + WTR_L),
+            late("CWL+BL/2+tWTR_S", Write, Read, Rank, CWL + BURST + WTR_S),
+            late("tRTP", Read, Precharge, Bank, RTP),
+            late("tRTP", Read, PrechargeAll, Rank, RTP),
+            late("CWL+BL/2+tWR", Write, Precharge, Bank, CWL + BURST + WR),
+            late("CWL+BL/2+tWR", Write, PrechargeAll, Rank, CWL + BURST + WR),
+            late("tRFC1", Refresh, Activate, Rank, RFC),
+            late("tRFC1", Refresh, Refresh, Rank, RFC),
+            late("tRFC1", Refresh, RefreshSet, Rank, RFC),
+            late("tRP", Precharge, RefreshSet, Set, RP),
+            late("tRP", PrechargeAll, RefreshSet, Rank, RP),
+            late("tRRD_L", Activate, RefreshSet, Rank, RRD_L),
+            late("tRFCsb", RefreshSet, Activate, Set, RFC_SB),
+            late("tREFSBRD", RefreshSet, Activate, Rank, REFSBRD),
+            late("tRFCsb", RefreshSet, RefreshSet, Rank, RFC_SB),
+            late("tRFCsb", RefreshSet, Refresh, Rank, RFC_SB),
+            late("rank to rank", Read, Read, OtherRanks, BURST + TURN),
+            late("rank to rank", Write, Write, OtherRanks, BURST),
+            late("rank to rank", Read, Write, OtherRanks, CL + BURST + TURN - CWL),
+            late("rank to rank", Write, Read, OtherRanks, CWL + BURST + TURN - CL),
+        ]),
+    }
+};
+
+/// LPDDR5-6400 with bank groups: commands at 800 MHz, data at eight transfers in such a cycle, and
+/// a refresh of pairs of banks.
+///
+/// | parameter | cycles | source (JEDEC JESD209-5B, by the titles of its tables) |
+/// |---|---|---|
+/// | tCK | 1.25 ns | 6400 MT/s, WCK to CK 4:1 |
+/// | RL, WL | 17, 9 | mode register 2, 6400: set 0, WL set A |
+/// | tWCK2DQO | 2 | max. 1.6 ns, added to RL |
+/// | tRCD, tRPpb, tRPab | 15, 15, 17 | core timing: 18 ns, 18 ns, 21 ns |
+/// | tRAS, tRC | 34, 49 | core timing: 42 ns, tRAS + tRPpb |
+/// | tRRD, tFAW | 4, 16 | core timing, bank groups: 5 ns, 20 ns |
+/// | tCCD_S, tCCD_L | 2, 4 | effective burst length, bank groups, BL16: BL/n_min, BL/n_max |
+/// | tWTR_S, tWTR_L | 5, 10 | core timing, bank groups: 6.25 ns, 12 ns |
+/// | tWR, nRBTP | 28, 4 | core timing: 34 ns; 7.5 ns - 2 nCK |
+/// | tPPD | 2 | core timing: 2 nCK |
+/// | read to write | 12, 14 | RL + BL/n + tWCK2DQO - WL, BL/n_max within a group |
+/// | write to read | 16, 23 | WL + BL/n + tWTR, BL/n_max within a group |
+/// | read to precharge | 6 | BL/n_min + nRBTP |
+/// | write to precharge | 40 | WL + BL/n_min + 1 + tWR |
+/// | command bus | 2, 1 | command truth table: an activate is two commands (ACT-1, ACT-2), here one after the other; distances are counted from the first, as Ramulator 2.1 counts them |
+/// | tRFCab | 224 | refresh requirements, 16 Gb per channel: 280 ns |
+/// | tREFI | 3124 | refresh requirements: 3.906 µs |
+/// | tRFCpb, tpbR2pbR, tpbR2act | 112, 72, 6 | refresh requirements, 16 Gb: 140 ns, 90 ns, 7.5 ns |
+/// | tREFIpb | 390 | tREFI / 8: with 16 banks, a per-bank refresh takes a pair |
+/// | rank to rank | 2 idle | as for DDR3 |
+///
+/// The data clock runs all the time (the standard's WCK always-on mode), so no command
+/// synchronises it before a read or a write after a pause (WCK2CK, a CAS of one cycle).
+///
+/// Two 16-bit channels of 16 Gb run in step as one of 32 bits, as with [`LPDDR4_3200`], so that a
+/// burst of 16 moves 64 bytes: four groups of four banks, 2^16 rows of 4 KiB.
+pub const LPDDR5_6400: Part = {
+    const RL: u32 = 17;
+    const WCK2DQO: u32 = 2;
+    const WL: u32 = 9;
+    const BURST: u32 = 2;
+    const BURST_MAX: u32 = 4;
+    const RCD: u32 = 15;
+    const RP_PB: u32 = 15;
+    const RP_AB: u32 = 17;
+    const RAS: u32 = 34;
+    const RFC_AB: u32 = 224;
+    const RFC_PB: u32 = 112;
+    const PBR_TO_PBR: u32 = 72;
+    const PBR_TO_ACT: u32 = 6;
+    const RRD: u32 = 4;
+    const WTR_S: u32 = 5;
+    const WTR_L: u32 = 10;
+    const RBTP: u32 = 4;
+    const WR: u32 = 28;
+    const PPD: u32 = 2;
+    const TURN: u32 = 2;
+    Part {
+        name: "LPDDR5-6400",
+        clock_period_ps: 1250,
+        groups: 4,
+        banks_per_group: 4,
+        row_bits: 16,
+        column_bits: 10,
+        bus_bytes: 4,
+        burst_transfers: 8 * BURST,
+        transfers_per_cycle: 8,
+        read_latency_cycles: RL + WCK2DQO,
+        write_latency_cycles: WL,
+        refresh_interval_cycles: 3124,
+        set_refresh: Some(SetRefresh { sets: 8, interval_cycles: 390 }),
+        four_activates_cycles: 16,
+        bus_cycles: [2, 1, 1, 1, 1, 1, 1],
+        constraints: Cow::Borrowed(&[
+            line("tRCD", Activate, Read, Bank, RCD),
+            line("tRCD", Activate, Write, Bank, RCD),
+            line("tRAS", Activate, Precharge, Bank, RAS),
+            line("tRAS", Activate, PrechargeAll, Rank, RAS),
+            line("tRC", Activate, Activate, Bank, RAS + RP_PB),
+            line("tRRD", Activate, Activate, Rank, RRD),
+            line("tRPpb", Precharge, Activate, Bank, RP_PB),
+            line("tRPpb", Precharge, Refresh, Rank, RP_PB),
+            line("tRPab", PrechargeAll, Activate, Rank, RP_AB),
+            line("tRPab", PrechargeAll, Refresh, Rank, RP_AB),
+            line("tPPD", Precharge, Precharge, Rank, PPD),
+            line("tPPD", Precharge, PrechargeAll, Rank, PPD),
+            line("tCCD_L", Read, Read, Group, BURST_MAX),
+            line("tCCD_S", Read, Read, Rank, BURST),
+            line("tCCD_L", Write, Write, Group, BURST_MAX),
+            line("tCCD_S", Write, Write, Rank, BURST),
+            line("RL+BL/n_max+tWCK2DQO-WL", Read, Write, Group, RL + BURST_MAX + WCK2DQO - WL),
+            line("RL+BL/n_min+tWCK2DQO-WL", Read, Write, Rank, RL + BURST + WCK2DQO - WL),
+            line("WL+BL/n_max+tWTR_L", Write, Read, Group, WL + BURST_MAX + WTR_L),
+            line("WL+BL/n_min+tWTR_S", Write, Read, Rank, WL + BURST + WTR_S),
+            line("BL/n_min+nRBTP", Read, Precharge, Bank, BURST + RBTP),
+            line("BL/n_min+nRBTP", Read, PrechargeAll, Rank, BURST + RBTP),
+            line("WL+BL/n_min+1+tWR", Write, Precharge, Bank, WL + BURST + 1 + WR),
+            line("WL+BL/n_min+1+tWR", Write, PrechargeAll, Rank, WL + BURST + 1 + WR),
+            line("tRFCab", Refresh, Activate, Rank, RFC_AB),
+            line("tRFCab", Refresh, Refresh, Rank, RFC_AB),
+            line("tRFCab", Refresh, RefreshSet, Rank, RFC_AB),
+            line("tRPpb", Precharge, RefreshSet, Set, RP_PB),
+            line("tRPab", PrechargeAll, RefreshSet, Rank, RP_AB),
+            line("tRRD", Activate, RefreshSet, Rank, RRD),
+            line("tRFCpb", RefreshSet, Activate, Set, RFC_PB),
+            line("tpbR2act", RefreshSet, Activate, Rank, PBR_TO_ACT),
+            line("tpbR2pbR", RefreshSet, RefreshSet, Rank, PBR_TO_PBR),
+            line("tRFCpb", RefreshSet, Refresh, Rank, RFC_PB),
+            line("rank to rank", Read, Read, OtherRanks, BURST + TURN),
+            line("rank to rank", Write, Write, OtherRanks, BURST),
+            line("rank to rank", Read, Write, OtherRanks, RL + WCK2DQO + BURST + TURN - WL),
+            // The other direction has room: the read's data come later anyway.
+            line("rank to rank", Write, Read, OtherRanks, 1),
+        ]),
+    }
+};
+
 /// The parts of this module.
-pub const PARTS: [Part; 4] = [DDR3_800, DDR4_3200, LPDDR4_3200, DDR3_1600];
+pub const PARTS: [Part; 6] = [DDR3_800, DDR4_3200, LPDDR4_3200, DDR3_1600, DDR5_4800, LPDDR5_6400];

@@ -18,6 +18,17 @@ pub enum WritePolicy {
     },
 }
 
+/// The banks that are refreshed at once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RefreshMode {
+    /// All banks of a rank.
+    AllBank,
+    /// One set of the banks of a rank after the other, while the others work: DDR5's same-bank
+    /// and LPDDR5's per-bank refresh, for parts that have one
+    /// ([`Part::set_refresh`](crate::dram::timing::Part::set_refresh)).
+    SameBank,
+}
+
 /// The rules by which a controller schedules.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Scheduling {
@@ -31,19 +42,24 @@ pub struct Scheduling {
     pub hits_first: bool,
     /// Number of column commands of the channel that may pass the oldest request of all.
     pub bypasses_max: u32,
+    /// The banks that are refreshed at once.
+    pub refresh: RefreshMode,
 }
 
 impl Scheduling {
     /// Creates the default: first ready, first come first served, queues of `entries` reads and
-    /// of as many writes, and drains from five sixths of the writes' places to a fifth.
+    /// of as many writes, drains from five sixths of the writes' places to a fifth, and refreshes
+    /// of whole ranks.
     ///
     /// Under it, with 32 entries, 36 streams at three shares of reads take as long on DDR3-800,
     /// DDR4-3200 and LPDDR4-3200 as in DRAMsim3 and Ramulator 2.1, or between them, give or take
     /// 3%; twelve of the streams were written after it had been chosen (the matrix is in this
-    /// crate's tests).
+    /// crate's tests, with DDR5-4800 and LPDDR5-6400, for which nothing was chosen, beside
+    /// Ramulator alone).
     pub const fn fr_fcfs(entries: u32) -> Self {
         let (high, low) = (entries - entries / 6, entries / 5);
         let writes = WritePolicy::Watermark { entries, high, low };
-        Self { entries, writes, hits_first: false, bypasses_max: 64 }
+        let refresh = RefreshMode::AllBank;
+        Self { entries, writes, hits_first: false, bypasses_max: 64, refresh }
     }
 }

@@ -19,13 +19,13 @@ type Ready = [Cycle; 8];
 #[derive(Clone, Copy, Debug)]
 struct Line {
     to: u8,
-    /// The place of the bank, its group or its rank among the three that concern a bank.
+    /// The place of the row that it moves among the four of a bank.
     place: u8,
     cycles: u32,
 }
 
-/// The rows of `ready` that concern a bank: its own, its group's and its rank's, and that once
-/// more, as one of four needs no test of its index.
+/// The rows of `ready` that concern a bank: its own, its group's, its rank's, and that of the
+/// first bank of its refresh set, which holds what the set's refresh waits for.
 type Places = [u32; 4];
 
 /// The clockwork of one channel.
@@ -33,7 +33,8 @@ type Places = [u32; 4];
 /// Knows the table, not the rows: whether a bank is open is for the caller.
 ///
 /// Invariants: `lines` holds the part's table in the order of the earlier command, but for the
-/// lines to other ranks, and `starts[c]..starts[c + 1]` are those of the command c;
+/// lines to other ranks (`others`) and those from the refresh of a set to the commands of its
+/// banks (`set_lines`), and `starts[c]..starts[c + 1]` are those of the command c;
 /// `ready` has a row for each bank, then for each group, then for each rank, and `places` those
 /// of a bank. The first cycle of an activate in a rank's row is not before its window has room.
 #[derive(Clone, Debug)]
@@ -41,6 +42,11 @@ pub struct TimingState {
     lines: Box<[Line]>,
     starts: [u16; Command::COUNT + 1],
     others: Box<[(Command, Command, Cycle)]>,
+    set_lines: Box<[(Command, Cycle)]>,
+    /// True if any of either can apply.
+    spreads: bool,
+    /// Sets of banks in a rank that are refreshed together.
+    sets: u32,
     /// For each command, the commands to other banks that it may hold back, by bit.
     moves: [u8; Command::COUNT],
     bus_cycles: [u32; Command::COUNT],
@@ -76,13 +82,18 @@ impl TimingState {
         }
         let mut starts = [0; Command::COUNT + 1];
         let mut lines = Vec::with_capacity(part.constraints.len());
-        let mut others = Vec::new();
+        let (mut others, mut set_lines) = (Vec::new(), Vec::new());
         for from in Command::ALL {
             for constraint in part.constraints.iter().filter(|c| c.from == from) {
                 let place = match constraint.scope {
                     Scope::Bank => 0,
                     Scope::Group => 1,
                     Scope::Rank => 2,
+                    Scope::Set if constraint.to == Command::RefreshSet => 3,
+                    Scope::Set => {
+                        set_lines.push((constraint.to, constraint.cycles.into()));
+                        continue;
+                    }
                     Scope::OtherRanks => {
                         others.push((from, constraint.to, constraint.cycles.into()));
                         continue;
@@ -100,15 +111,20 @@ impl TimingState {
         let (banks, groups) = (ranks * part.banks(), ranks * part.groups);
         let group_shift = part.banks_per_group.trailing_zeros();
         let rank_shift = part.banks().trailing_zeros();
+        let sets = part.set_refresh.map_or(1, |refresh| refresh.sets);
         let places = (0..banks).map(|bank| {
-            let rank = banks + groups + (bank >> rank_shift);
-            [bank, banks + (bank >> group_shift), rank, rank]
+            let (rank, in_rank) = (bank >> rank_shift, bank & (part.banks() - 1));
+            let first_of_set = bank - in_rank + in_rank % sets;
+            [bank, banks + (bank >> group_shift), banks + groups + rank, first_of_set]
         });
         let window = Window { leaves: [0; 4], oldest: 0 };
         Ok(Self {
             lines: lines.into(),
             starts,
+            spreads: ranks > 1 || !set_lines.is_empty(),
             others: others.into(),
+            set_lines: set_lines.into(),
+            sets,
             moves,
             bus_cycles: part.bus_cycles,
             four_activates_cycles: part.four_activates_cycles.into(),
@@ -125,11 +141,6 @@ impl TimingState {
     #[inline]
     pub const fn rank_of(&self, bank: BankIndex) -> u32 {
         bank >> self.rank_shift
-    }
-
-    /// Returns the first bank of a rank.
-    pub const fn first_bank(&self, rank: u32) -> BankIndex {
-        rank << self.rank_shift
     }
 
     /// Returns the number of cycles for which a command occupies the command bus.
@@ -150,7 +161,7 @@ impl TimingState {
     }
 
     /// Returns the first cycle at which `command` may be issued to `bank`, or to its
-    /// rank if it is one for ranks. O(1).
+    /// rank if it is one for ranks, or to the set of which it is the first bank. O(1).
     ///
     /// # Panics
     /// `bank` is not one of the channel.
@@ -179,22 +190,41 @@ impl TimingState {
             let ready = &mut rows[row][usize::from(line.to) % 8];
             *ready = (*ready).max(cycle + Cycle::from(line.cycles));
         }
-        if self.windows.len() > 1 {
-            let first = rows.len() - self.windows.len();
-            for &(_, to, cycles) in self.others.iter().filter(|other| other.0 == command) {
-                for (rank, row) in rows[first..].iter_mut().enumerate() {
-                    if rank != own {
-                        row[to as usize] = row[to as usize].max(cycle + cycles);
-                    }
-                }
-            }
-        }
         if command == Command::Activate {
             let Window { leaves, oldest } = &mut self.windows[own];
             leaves[usize::from(*oldest) % 4] = cycle + self.four_activates_cycles;
             *oldest = (*oldest + 1) % 4;
             let ready = &mut rows[places[2] as usize][c];
             *ready = (*ready).max(leaves[usize::from(*oldest) % 4]);
+        }
+        if self.spreads {
+            self.spread(cycle, command, bank);
+        }
+    }
+
+    /// Applies the lines that move other rows than the four of the bank: those to other ranks, and
+    /// those from the refresh of a set to its banks.
+    // Out of line, as it would cost the commands that need none of it.
+    #[inline(never)]
+    fn spread(&mut self, cycle: Cycle, command: Command, bank: BankIndex) {
+        let own = self.rank_of(bank);
+        let rows = &mut *self.ready;
+        let first = rows.len() - self.windows.len();
+        for &(_, to, cycles) in self.others.iter().filter(|other| other.0 == command) {
+            for (rank, row) in (0..).zip(&mut rows[first..]) {
+                if rank != own {
+                    row[to as usize] = row[to as usize].max(cycle + cycles);
+                }
+            }
+        }
+        if command == Command::RefreshSet {
+            let [.., first] = self.places[bank as usize];
+            for of in (first..(own + 1) << self.rank_shift).step_by(self.sets as usize) {
+                for &(to, cycles) in &self.set_lines {
+                    let ready = &mut rows[of as usize][to as usize];
+                    *ready = (*ready).max(cycle + cycles);
+                }
+            }
         }
     }
 

@@ -25,6 +25,8 @@ pub struct ChannelStats {
     pub precharges: u64,
     /// Refresh commands, each of one rank.
     pub refreshes: u64,
+    /// Refresh commands, each of one set of a rank's banks.
+    pub set_refreshes: u64,
     /// Offers that were turned away because the queue was full.
     pub full: u64,
     /// Cycles from the acceptance of a read to its last data, forwarded ones included.
@@ -69,6 +71,7 @@ impl ChannelStats {
         self.activates += other.activates;
         self.precharges += other.precharges;
         self.refreshes += other.refreshes;
+        self.set_refreshes += other.set_refreshes;
         self.full += other.full;
         self.read_latency.merge(&other.read_latency);
         self.write_latency.merge(&other.write_latency);

@@ -10,7 +10,8 @@
 //! latencies, and one line for each constraint.
 //!
 //! Cycles are periods of the command clock, [`Part::clock_period_ps`] each.
-//! Data move at twice that rate, so a burst of 8 takes 4 cycles.
+//! Data move at twice that rate, so a burst of 8 takes 4 cycles, or faster where they
+//! have a clock of their own ([`Part::transfers_per_cycle`]).
 //!
 //! [`TimingState`]: crate::dram::state::TimingState
 
@@ -40,11 +41,13 @@ pub enum Command {
     Write,
     /// Refreshes all banks of a rank, which must be closed.
     Refresh,
+    /// Refreshes one set of the banks of a rank ([`SetRefresh`]), which must be closed.
+    RefreshSet,
 }
 
 impl Command {
     /// Number of commands.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
 
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
@@ -54,6 +57,7 @@ impl Command {
         Self::Read,
         Self::Write,
         Self::Refresh,
+        Self::RefreshSet,
     ];
 
     /// Returns true if it is told to a whole rank, not to one bank.
@@ -69,6 +73,9 @@ pub enum Scope {
     Bank,
     /// Those to any bank of the same bank group, the same bank included.
     Group,
+    /// Those to the same set of banks that are refreshed together, where one of the two commands
+    /// is [`Command::RefreshSet`].
+    Set,
     /// Those to the same rank, the same bank included.
     Rank,
     /// Those to the other ranks of the channel.
@@ -91,10 +98,24 @@ pub struct Constraint {
     pub cycles: u32,
 }
 
+/// The sets of a rank's banks that a part refreshes one after another with
+/// [`Command::RefreshSet`], while the other banks work.
+///
+/// A set holds the banks whose numbers in the rank leave the same remainder by `sets`. With as
+/// many sets as a group has banks it is the same bank of every group (DDR5's same-bank refresh),
+/// with half as many as the rank has banks a pair (LPDDR5's per-bank refresh of 16 banks).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SetRefresh {
+    /// Sets in a rank: a power of two, up to its banks.
+    pub sets: u32,
+    /// Cycles between the refreshes of sets that a rank is due: the next set each time.
+    pub interval_cycles: u32,
+}
+
 /// A DRAM part as one channel sees it: all chips of a rank in step.
 ///
 /// Invariants, which [`Part::validate`] tests: the sizes that are counted are powers of two
-/// and not 0; a burst moves at least a byte; a rank can recover from a refresh
+/// and not 0; a burst moves at least a byte; a rank can recover from a refresh of either kind
 /// before the next is due; every constraint is one that can be met.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
@@ -114,12 +135,16 @@ pub struct Part {
     pub bus_bytes: u32,
     /// Transfers in a burst: a burst moves this many times `bus_bytes`.
     pub burst_transfers: u32,
+    /// Transfers of the data bus in a cycle of the command clock.
+    pub transfers_per_cycle: u32,
     /// Cycles from a read command to its first data.
     pub read_latency_cycles: u32,
     /// Cycles from a write command to its first data.
     pub write_latency_cycles: u32,
     /// Cycles between the refreshes that a rank is due (tREFI).
     pub refresh_interval_cycles: u32,
+    /// The sets of banks that can be refreshed in place of whole ranks, if the part has them.
+    pub set_refresh: Option<SetRefresh>,
     /// Cycles in which a rank takes at most four activates (tFAW); 0 without such a limit.
     pub four_activates_cycles: u32,
     /// Cycles for which each command occupies the command bus, by [`Command`].
@@ -139,9 +164,9 @@ pub enum PartError {
         /// Its value.
         value: u32,
     },
-    /// A line between commands of which one is for a whole rank, with a scope
-    /// narrower than a rank.
-    #[error("{} ({:?} to {:?}) concerns a rank, not a {:?}", .constraint.name, .constraint.from, .constraint.to, .constraint.scope)]
+    /// A line whose scope its commands do not have: narrower than a rank where one is for a
+    /// whole rank, a bank or a group where one is for a set of banks, a set where none is.
+    #[error("{} ({:?} to {:?}) has no scope {:?}", .constraint.name, .constraint.from, .constraint.to, .constraint.scope)]
     Scope {
         /// The line.
         constraint: Constraint,
@@ -164,7 +189,7 @@ impl Part {
 
     /// Returns the number of cycles that a burst occupies the data bus.
     pub const fn burst_cycles(&self) -> u32 {
-        self.burst_transfers / 2
+        self.burst_transfers / self.transfers_per_cycle
     }
 
     /// Returns the number of bytes that a burst moves.
@@ -192,6 +217,7 @@ impl Part {
             ("banks_per_group", self.banks_per_group, 16),
             ("bus_bytes", self.bus_bytes, 1 << 10),
             ("burst_transfers", self.burst_transfers, 1 << 10),
+            ("transfers_per_cycle", self.transfers_per_cycle, 1 << 10),
         ];
         for (field, value, max) in powers {
             if !value.is_power_of_two() || value > max {
@@ -201,6 +227,7 @@ impl Part {
         let counts = [
             ("clock_period_ps", self.clock_period_ps, 1, 1 << 20),
             ("burst_transfers", self.burst_transfers, 2, 1 << 10),
+            ("transfers_per_cycle", self.transfers_per_cycle, 1, self.burst_transfers),
             ("row_bits", self.row_bits, 1, 24),
             ("column_bits", self.column_bits, self.burst_transfers.trailing_zeros(), 16),
             ("read_latency_cycles", self.read_latency_cycles, 1, 1 << 20),
@@ -225,24 +252,42 @@ impl Part {
         if self.banks() > BANKS_MAX {
             return Err(PartError::Size { field: "banks", value: self.banks() });
         }
-        let mut longest = 0;
+        let sets = self.set_refresh.map_or(1, |refresh| refresh.sets);
+        if !sets.is_power_of_two() || sets > self.banks() {
+            return Err(PartError::Size { field: "set_refresh.sets", value: sets });
+        }
+        // The longest lines that a memory meets which refreshes ranks, and which refreshes sets.
+        let (mut longest, mut longest_of_sets) = (0, 0);
         for constraint in self.constraints.iter() {
+            let either = |command| constraint.from == command || constraint.to == command;
             let rank = constraint.from.is_for_rank() || constraint.to.is_for_rank();
-            if rank && matches!(constraint.scope, Scope::Bank | Scope::Group) {
+            let set = either(Command::RefreshSet);
+            let fits = match constraint.scope {
+                Scope::Bank | Scope::Group => !rank && !set,
+                Scope::Set => !rank && set && self.set_refresh.is_some(),
+                Scope::Rank | Scope::OtherRanks => true,
+            };
+            if !fits {
                 return Err(PartError::Scope { constraint: *constraint });
             }
             if constraint.cycles > 1 << 20 {
                 return Err(PartError::Size { field: constraint.name, value: constraint.cycles });
             }
-            longest = longest.max(constraint.cycles);
+            longest = longest.max(if set { 0 } else { constraint.cycles });
+            let of_ranks = either(Command::Refresh);
+            longest_of_sets = longest_of_sets.max(if of_ranks { 0 } else { constraint.cycles });
         }
-        // From the moment that it is due: what runs ends, all banks are closed,
-        // and the refresh itself runs. None takes longer than the longest line.
-        let needed_cycles = 3 * (u64::from(longest) + 1);
-        if needed_cycles > u64::from(self.refresh_interval_cycles) {
-            let interval_cycles = self.refresh_interval_cycles;
-            return Err(PartError::Refresh { interval_cycles, needed_cycles });
-        }
-        Ok(())
+        let recovers = |interval_cycles: u32, longest: u32| {
+            // From the moment that it is due: what runs ends, all banks are closed,
+            // and the refresh itself runs. None takes longer than the longest line.
+            let needed_cycles = 3 * (u64::from(longest) + 1);
+            if needed_cycles > u64::from(interval_cycles) {
+                return Err(PartError::Refresh { interval_cycles, needed_cycles });
+            }
+            Ok(())
+        };
+        recovers(self.refresh_interval_cycles, longest)?;
+        self.set_refresh
+            .map_or(Ok(()), |refresh| recovers(refresh.interval_cycles, longest_of_sets))
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 
 use swath_arch::testing::Random;
-use swath_hw::dram::{DDR3_800, DDR4_3200, LPDDR4_3200};
+use swath_hw::dram::{DDR3_800, DDR4_3200, LPDDR4_3200, LPDDR5_6400};
 use swath_hw::dram::{DramConfig, Part};
 use swath_hw::{AddressMapping, Scheduling};
 
@@ -30,7 +30,8 @@ const LINE_BYTES: u64 = 1280 * 4;
 const LINES: u64 = 720;
 
 /// The memories, by name.
-pub(crate) const MEMORIES: [&str; 3] = ["DDR3-800", "DDR4-3200", "LPDDR4-3200"];
+pub(crate) const MEMORIES: [&str; 5] =
+    ["DDR3-800", "DDR4-3200", "LPDDR4-3200", "DDR5-4800", "LPDDR5-6400"];
 
 /// The shares of reads in percent.
 pub(crate) const READ_PERCENT: [u32; 3] = [100, 75, 50];
@@ -200,6 +201,8 @@ pub(crate) fn memory(name: &str) -> DramConfig {
         "DDR3-800" => (DDR3_800, 4, 1),
         "DDR4-3200" => (DDR4_3200, 1, 2),
         "LPDDR4-3200" => (LPDDR4_3200, 1, 1),
+        "DDR5-4800" => return DramConfig::ddr5_module(),
+        "LPDDR5-6400" => (LPDDR5_6400, 1, 1),
         _ => panic!("no memory {name}"),
     };
     let mapping = AddressMapping::interleaved(&part, channels, ranks, BURST).unwrap();
