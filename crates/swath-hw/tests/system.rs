@@ -7,7 +7,7 @@ use swath_arch::VirtAddr;
 use swath_arch::testing::Random;
 use swath_hw::{
     Cycle, Geometry, Hierarchy, HierarchyConfig, Mmu, Pace, SharedBuffer, System, SystemConfig,
-    SystemEvent, SystemStats, Transaction, Translate, Wiring, WriteResponse,
+    SystemEvent, SystemStats, Transaction, Translate, WalkOrder, Wiring, WriteResponse,
 };
 
 // The memory of SystemConfig::paper(), unloaded: to a closed bank, to an open row.
@@ -591,5 +591,50 @@ fn a_hierarchy_translates_as_an_mmu_does() {
         hierarchy.check().unwrap();
         assert_eq!(hierarchy.l1().peek(VirtAddr::new(0).page()), None);
         assert_eq!(hierarchy.l2().peek(VirtAddr::new(0).page()), None);
+    }
+}
+
+/// A second TLB of one entry that takes no time never has what the first lacks: a hierarchy with
+/// it is one TLB, beside which a walk cache can stand.
+#[test]
+fn a_second_tlb_of_one_entry_is_none() {
+    for coalescing in [TRAD, PCAD, AT] {
+        let mut words = Vec::new();
+        let tables = Tables::new(&mut words);
+        let mut random = Random::new(11);
+        let mut page = 0;
+        while page < 1800 {
+            let count = 1 + random.below(12);
+            match coalescing {
+                AT => tables.map_anchors(page, 0x1000 + page * 3, count, DATA),
+                _ => tables.map(page, 0x1000 + page * 3, count, DATA),
+            }
+            page += count;
+        }
+        let of = HierarchyConfig {
+            l1: Geometry::fully_associative(4).into(),
+            l2: Geometry::fully_associative(1).into(),
+            l2_cycles: 0,
+            walk_cache_entries: 0,
+            ..HierarchyConfig::default()
+        };
+        let stream = |random: &mut Random| -> Vec<Transaction> {
+            let at = (0..3000).map(|_| random.below(40) * random.below(40) << 12);
+            at.map(|at| read(at | 0x40)).collect()
+        };
+        for walks_max in [1, 4] {
+            let mut config = SystemConfig::paper();
+            config.iommu.walks_max = walks_max;
+            config.iommu.hit_under_miss = walks_max > 1;
+            let stream = stream(&mut random);
+            let alone = || {
+                Mmu::new(regime(coalescing), Geometry::fully_associative(4), WalkOrder::default())
+            };
+            let (_, alone) = observed(&config, &tables, [(alone().unwrap(), stream.clone())]);
+            let hierarchy = Hierarchy::new(regime(coalescing), &of).unwrap();
+            let (stats, ours) = observed(&config, &tables, [(hierarchy, stream)]);
+            assert_eq!(stats.masters[0].translation.l2.hits(), 0);
+            assert!(ours == alone, "{coalescing:?}, {walks_max} walks");
+        }
     }
 }

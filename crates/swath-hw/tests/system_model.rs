@@ -215,13 +215,14 @@ fn model<T: Translate, M: PhysMemory>(
         for (index, master) in masters.iter_mut().enumerate() {
             let Some(&transaction) = master.stream.get(master.next) else { continue };
             let counts = |number: &&u64| {
-                !config.outstanding_each || master.stream[**number as usize].write == transaction.write
+                !config.outstanding_each
+                    || master.stream[**number as usize].write == transaction.write
             };
             let in_flight = master.in_flight.iter().filter(counts).count();
             let full = in_flight == config.outstanding_max as usize;
             let pace = config.paces.get(index).copied().flatten();
-            let paced = pace
-                .is_some_and(|pace| master.next as u64 * pace.cycles / pace.transactions > now);
+            let paced =
+                pace.is_some_and(|pace| master.next as u64 * pace.cycles / pace.transactions > now);
             let behind_miss = !iommu.hit_under_miss && !master.walks.is_empty();
             let Transaction { addr, write } = transaction;
             let too_early = !write && is_shared(addr) && !written.contains(&addr);

@@ -250,7 +250,8 @@ impl<T: Translate> Iommu<T> {
         walk: u16,
         memory: &M,
     ) -> Result<Stepped, (VirtAddr, u64, TranslationFault)> {
-        if let Some(read) = self.walks[usize::from(walk)].as_ref().map(|walk| walk.miss.next_read()) {
+        if let Some(read) = self.walks[usize::from(walk)].as_ref().map(|walk| walk.miss.next_read())
+        {
             self.keep_line(read);
         }
         let place = &mut self.walks[usize::from(walk)];

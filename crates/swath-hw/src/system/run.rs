@@ -24,9 +24,7 @@ use crate::system::config::{Pace, SystemConfig, SystemConfigError};
 use crate::system::error::{SystemError, SystemErrorCause};
 use crate::system::event::SystemEvent;
 use crate::system::interconnect::{Granted, Id, Interconnect, MASTERS_MAX, PortKind};
-use crate::system::iommu::{
-    DESCRIPTOR_CYCLES_MAX, DESCRIPTOR_LINES_MAX, Iommu, Lookup, WALKS_MAX,
-};
+use crate::system::iommu::{DESCRIPTOR_CYCLES_MAX, DESCRIPTOR_LINES_MAX, Iommu, Lookup, WALKS_MAX};
 use crate::system::master::{Blocked, Master, OUTSTANDING_MAX, Slot};
 use crate::system::shared::Lines;
 use crate::system::stats::{MasterStats, SystemStats};
