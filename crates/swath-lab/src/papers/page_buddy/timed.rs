@@ -533,3 +533,42 @@ fn config(machine: &SystemMachine, dram: &DramPlan, timed: &Timed) -> SystemConf
     config.shared.clone_from(&timed.shared);
     config
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_without_a_memory_has_the_papers() {
+        let paper = SystemConfig::paper().dram;
+        let mut config = paper.clone();
+        config.scheduling = Scheduling::fr_fcfs(1);
+        DramPlan::default().apply(&mut config);
+        assert_eq!(config, paper);
+        let plan: DramPlan = toml::from_str("interleave_bytes = 256\nwrite_entries = 0").unwrap();
+        assert_eq!(plan.check(), Ok(()));
+        plan.apply(&mut config);
+        assert_eq!(config.scheduling.writes, WritePolicy::Unified);
+        let channel =
+            |addr| config.mapping.locate(swath_arch::PhysAddr::new(addr)).unwrap().channel;
+        assert_eq!([0, 255, 256, 1024].map(channel), [0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn devices_with_frames_have_a_pace_and_accelerators_none() {
+        use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
+        let plan: toml::Table = toml::from_str(include_str!("system.toml")).unwrap();
+        let machine: SystemMachine = plan["system"].clone().try_into().unwrap();
+        let machine = SystemMachine { frames_per_second: Bounded::new(60), ..machine };
+        let paces = |name: WorkloadName| {
+            let timed = Timed::new(&name.build(&Shapes::default()));
+            config(&machine, &DramPlan::default(), &timed).paces
+        };
+        // 57,600 lines of a frame in a sixtieth of a second at 400 MHz.
+        let frame = Some(Pace { transactions: 57_600, cycles: 6_666_666 });
+        assert_eq!(paces(WorkloadName::RotatedPreview), [frame, frame]);
+        assert_eq!(paces(WorkloadName::MatrixTranspose), [None]);
+        let scaled = paces(WorkloadName::ImageScaling);
+        assert_eq!((scaled[0], scaled[1], scaled[2].unwrap().transactions), (frame, None, 129_600));
+    }
+}
