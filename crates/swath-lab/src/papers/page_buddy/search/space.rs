@@ -1,6 +1,6 @@
 //! The declared space of readings: its axes, their product, and the part that is measured.
 
-use rand::seq::index;
+use rand::seq::SliceRandom;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -121,8 +121,9 @@ impl SpacePlan {
     }
 
     /// The readings to measure, the base first, and the number that there are. Of more than `max`
-    /// all that differ from the base in one parameter are taken and of the rest a sample, each
-    /// machine with every value of the axes that change AT alone. O(combinations).
+    /// those that differ from the base in the fewest parameters are taken, of those that differ in as
+    /// many a random sample, each machine with every value of the axes that change AT alone: so
+    /// the search is complete up to some number of parameters. O(n log n) of n combinations.
     pub fn readings(&self, base: SystemMachine, max: u64, seed: u64) -> (Vec<SystemMachine>, u64) {
         let (axes, anchors) = (self.machine_axes(), self.anchor_axes());
         let others = product(base, &axes);
@@ -134,7 +135,7 @@ impl SpacePlan {
         all += usize::from(!with_anchors(&base).contains(&base));
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         let machines = match all > max {
-            true => sample(&base, machines, max / each, seed),
+            true => nearest(&base, machines, max / each, seed),
             false => machines,
         };
         let mut readings = vec![base];
@@ -144,22 +145,19 @@ impl SpacePlan {
     }
 }
 
-/// So many machines, in their order: the base, those nearest to it, and a random sample of the
-/// others.
-fn sample(
+/// So many machines, the base first: those with the fewest parameters that differ from it, in a
+/// random order of those with as many.
+fn nearest(
     base: &SystemMachine,
     machines: Vec<SystemMachine>,
     count: usize,
     seed: u64,
 ) -> Vec<SystemMachine> {
-    let is_near = |machine: &SystemMachine| differences(base, machine).len() <= 1;
-    let (mut near, far): (Vec<_>, Vec<_>) = machines.into_iter().partition(is_near);
-    near.truncate(count.max(1));
-    let wanted = count.saturating_sub(near.len()).min(far.len());
-    let mut places = index::sample(&mut random(seed, 0), far.len(), wanted).into_vec();
-    places.sort_unstable();
-    near.extend(places.into_iter().map(|place| far[place]));
-    near
+    let mut machines = machines;
+    machines.shuffle(&mut random(seed, 0));
+    machines.sort_by_cached_key(|machine| differences(base, machine).len());
+    machines.truncate(count.max(1));
+    machines
 }
 
 /// The parameters in which a reading differs from the base, each in a few words.

@@ -220,7 +220,9 @@ fn finding(plan: &SearchPlan, found: &Searched) -> String {
     let Searched { readings, of, runs, .. } = found;
     let sample = match readings.len() as u64 == *of {
         true => "all there are".to_owned(),
-        false => format!("of {of}, drawn with seed {}", plan.about.seed),
+        false => {
+            format!("of {of}, those with the fewest parameters first, seed {}", plan.about.seed)
+        }
     };
     let mut text = format!("{} readings ({sample}) took {runs} different runs.", readings.len());
     if let Some(best) = found.best() {
