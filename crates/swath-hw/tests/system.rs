@@ -619,7 +619,7 @@ fn a_second_tlb_of_one_entry_is_none() {
             ..HierarchyConfig::default()
         };
         let stream = |random: &mut Random| -> Vec<Transaction> {
-            let at = (0..3000).map(|_| random.below(40) * random.below(40) << 12);
+            let at = (0..3000).map(|_| (random.below(40) * random.below(40)) << 12);
             at.map(|at| read(at | 0x40)).collect()
         };
         for walks_max in [1, 4] {

@@ -72,11 +72,14 @@ pub fn built_in() -> Result<Vec<Box<dyn ReadyStudy>>, PlanError> {
         .collect()
 }
 
+/// A search with the name of its study.
+pub type NamedSearch = (String, Box<dyn ReadyStudy>);
+
 /// The searches that come with the program, each with the name of its study.
 ///
 /// # Errors
 /// [`PlanError`]; never for the plans that come with the program, which a test reads.
-pub fn built_in_searches() -> Result<Vec<(String, Box<dyn ReadyStudy>)>, PlanError> {
+pub fn built_in_searches() -> Result<Vec<NamedSearch>, PlanError> {
     searches()
         .map(|(paper, entry, search)| {
             let of = read_head(entry.code.kind(), entry.plan)?.study;
