@@ -4,9 +4,10 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use swath_lab::papers::page_buddy::search::found::Searched;
 use swath_lab::papers::page_buddy::search::plan::SearchPlan;
 use swath_lab::papers::page_buddy::search::space::differences;
-use swath_lab::papers::page_buddy::search::study::{Search, Searched};
+use swath_lab::papers::page_buddy::search::study::Search;
 use swath_lab::papers::page_buddy::system::SystemPlan;
 use swath_lab::papers::page_buddy::timed::SystemMachine;
 use swath_lab::source::real::RealInput;

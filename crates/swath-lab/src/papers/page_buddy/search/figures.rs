@@ -1,7 +1,7 @@
 //! The figures of a search: all readings, the front, and the pairs of claims.
 
+use crate::papers::page_buddy::search::found::{Reading, Searched};
 use crate::papers::page_buddy::search::front::Standing;
-use crate::papers::page_buddy::search::study::{Reading, Searched};
 use crate::study::kind::Drawn;
 use crate::study::results::{Claim, Figure, FigureKind, Point, Series, Verdict};
 

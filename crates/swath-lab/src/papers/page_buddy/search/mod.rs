@@ -9,6 +9,7 @@
 //! number of parameters that were.
 
 pub(crate) mod figures;
+pub mod found;
 pub mod front;
 pub mod measure;
 pub mod plan;
