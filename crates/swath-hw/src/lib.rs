@@ -37,7 +37,7 @@ pub use rtmmu::tables::{
 };
 pub use rtmmu::unit::{RtAccess, RtStats, Rtmmu};
 pub use rtmmu::walk::{RtLatency, RtWalk};
-pub use system::config::{SystemConfig, SystemConfigError};
+pub use system::config::{Pace, SystemConfig, SystemConfigError};
 pub use system::error::{SystemError, SystemErrorCause};
 pub use system::event::SystemEvent;
 pub use system::interconnect::{InterconnectConfig, Wiring, WriteResponse};

@@ -6,8 +6,8 @@ use crate::system_tables::{AT, DATA, PCAD, TRAD, Tables, mmu, raster, read, regi
 use swath_arch::VirtAddr;
 use swath_arch::testing::Random;
 use swath_hw::{
-    Cycle, Geometry, Hierarchy, HierarchyConfig, Mmu, SharedBuffer, System, SystemConfig,
-    SystemEvent, SystemStats, Transaction, Translate, Wiring, WriteResponse,
+    Cycle, Geometry, Hierarchy, HierarchyConfig, Mmu, Pace, SharedBuffer, System, SystemConfig,
+    SystemEvent, SystemStats, Transaction, Translate, WalkOrder, Wiring, WriteResponse,
 };
 
 // The memory of SystemConfig::paper(), unloaded: to a closed bank, to an open row.
@@ -167,6 +167,101 @@ fn a_miss_takes_its_dependent_reads() {
         assert_eq!(stats.masters[0].translation.walk.anchor_walks, 1);
         assert_eq!(stats.dram.total().reads, 5);
     }
+}
+
+/// A second walk finds both lines: it takes no more than the lookup and two answers, and the
+/// third, of another line of leaves, reads that one line whole.
+#[test]
+fn a_descriptor_cache_answers_for_the_lines_that_it_has() {
+    let mut words = Vec::new();
+    let tables = Tables::new(&mut words);
+    tables.map(0x10, 0x110, 20, DATA);
+    let line = GO + CLOSED + DATA_BEATS + BACK;
+    let line_open = GO + HIT + DATA_BEATS + BACK;
+    let mut config = SystemConfig { outstanding_max: 1, ..SystemConfig::paper() };
+    config.iommu.descriptor_lines = 2;
+    for cycles in [1, 7] {
+        config.iommu.descriptor_cycles = cycles;
+        let answer = Cycle::from(cycles);
+        let stream = vec![read(0x10_000), read(0x11_000), read(0x20_000)];
+        let (stats, events) = observed(&config, &tables, [(mmu(TRAD), stream)]);
+        let stats = &stats.masters[0];
+        // The two of the second walk, and the upper level of the third.
+        assert_eq!(stats.descriptor_hits, 3);
+        let mut issued = [0; 3];
+        let mut accepted = Vec::new();
+        for event in events {
+            match event {
+                SystemEvent::Issued { cycle, number, .. } => issued[number as usize] = cycle,
+                SystemEvent::Accepted { cycle, walk, .. } => accepted.push((cycle, walk)),
+                SystemEvent::Completed { .. } => {}
+            }
+        }
+        let walks: Vec<bool> = accepted.iter().map(|&(_, walk)| walk).collect();
+        assert_eq!(walks, [true, true, false, false, true, false]);
+        assert_eq!(accepted[2].0, LOOKUP + 2 * line + GO);
+        // The data's request leaves in the cycle of the last answer, not one before.
+        assert_eq!(accepted[3].0, issued[1] + LOOKUP + 2 * answer + GO);
+        let third = issued[2] + LOOKUP + answer;
+        assert_eq!(accepted[4].0, third + GO);
+        let waited = accepted[5].0 - third;
+        assert!([line, line_open].map(|line| line + GO).contains(&waited), "{waited}");
+    }
+    // One line holds either level but not both: the second walk reads both again.
+    config.iommu.descriptor_lines = 1;
+    let stats = run(&config, &tables, [(mmu(TRAD), vec![read(0x10_000), read(0x11_000)])]);
+    assert_eq!(stats.masters[0].descriptor_hits, 0);
+    assert_eq!(stats.interconnect.walk_requests, 4);
+    assert_eq!(stats.interconnect.read_beats, (4 + 2) * DATA_BEATS);
+}
+
+/// The issue cycles of one master's transactions.
+fn issues(config: &SystemConfig, tables: &Tables<'_>, stream: Vec<Transaction>) -> Vec<Cycle> {
+    let (_, events) = observed(config, tables, [(warm(tables, [0x10, 0x11]), stream)]);
+    let issued = events.into_iter().filter_map(|event| match event {
+        SystemEvent::Issued { cycle, .. } => Some(cycle),
+        _ => None,
+    });
+    issued.collect()
+}
+
+/// A read waits for a read and a write for a write where each has a limit of its own; nothing passes
+/// the one that waits, as a master issues in order.
+#[test]
+fn reads_and_writes_in_flight_have_a_limit_each_if_they_may() {
+    let mut words = Vec::new();
+    let tables = Tables::new(&mut words);
+    tables.map(0x10, 0x110, 2, DATA);
+    let stream = vec![read(0x10_000), write(0x11_040), read(0x10_080), write(0x11_0c0)];
+    let mut config = SystemConfig { outstanding_max: 1, ..SystemConfig::paper() };
+    let whole = LOOKUP + GO + CLOSED + DATA_BEATS + BACK;
+    let together = issues(&config, &tables, stream.clone());
+    assert_eq!(together[..2], [0, whole]);
+    config.outstanding_each = true;
+    let each = issues(&config, &tables, stream);
+    // The write goes beside the read; the second read waits for the first, to the cycle.
+    assert_eq!(each[..3], [0, 1, whole]);
+    assert!(each[3] > whole);
+}
+
+/// A transaction is held back until its cycle and not a cycle longer; one that was held up by
+/// others catches up.
+#[test]
+fn a_pace_holds_back_to_the_cycle() {
+    let mut words = Vec::new();
+    let tables = Tables::new(&mut words);
+    tables.map(0x10, 0x110, 2, DATA);
+    let mut config = SystemConfig::paper();
+    config.paces = vec![Some(Pace { transactions: 2, cycles: 201 })];
+    assert_eq!(issues(&config, &tables, raster(0x10_000, 5)), [0, 100, 201, 301, 402]);
+    config.paces = vec![Some(Pace { transactions: 1, cycles: 10 })];
+    config.outstanding_max = 1;
+    let whole = LOOKUP + GO + CLOSED + DATA_BEATS + BACK;
+    // 21 cycles each, then an open row's 16.
+    assert_eq!(issues(&config, &tables, raster(0x10_000, 3))[..2], [0, whole]);
+    config.paces = vec![None];
+    config.outstanding_max = 16;
+    assert_eq!(issues(&config, &tables, raster(0x10_000, 3)), [0, 1, 2]);
 }
 
 /// What follows a miss waits for it, or not.
@@ -496,5 +591,50 @@ fn a_hierarchy_translates_as_an_mmu_does() {
         hierarchy.check().unwrap();
         assert_eq!(hierarchy.l1().peek(VirtAddr::new(0).page()), None);
         assert_eq!(hierarchy.l2().peek(VirtAddr::new(0).page()), None);
+    }
+}
+
+/// A second TLB of one entry that takes no time never has what the first lacks: a hierarchy with
+/// it is one TLB, beside which a walk cache can stand.
+#[test]
+fn a_second_tlb_of_one_entry_is_none() {
+    for coalescing in [TRAD, PCAD, AT] {
+        let mut words = Vec::new();
+        let tables = Tables::new(&mut words);
+        let mut random = Random::new(11);
+        let mut page = 0;
+        while page < 1800 {
+            let count = 1 + random.below(12);
+            match coalescing {
+                AT => tables.map_anchors(page, 0x1000 + page * 3, count, DATA),
+                _ => tables.map(page, 0x1000 + page * 3, count, DATA),
+            }
+            page += count;
+        }
+        let of = HierarchyConfig {
+            l1: Geometry::fully_associative(4).into(),
+            l2: Geometry::fully_associative(1).into(),
+            l2_cycles: 0,
+            walk_cache_entries: 0,
+            ..HierarchyConfig::default()
+        };
+        let stream = |random: &mut Random| -> Vec<Transaction> {
+            let at = (0..3000).map(|_| (random.below(40) * random.below(40)) << 12);
+            at.map(|at| read(at | 0x40)).collect()
+        };
+        for walks_max in [1, 4] {
+            let mut config = SystemConfig::paper();
+            config.iommu.walks_max = walks_max;
+            config.iommu.hit_under_miss = walks_max > 1;
+            let stream = stream(&mut random);
+            let alone = || {
+                Mmu::new(regime(coalescing), Geometry::fully_associative(4), WalkOrder::default())
+            };
+            let (_, alone) = observed(&config, &tables, [(alone().unwrap(), stream.clone())]);
+            let hierarchy = Hierarchy::new(regime(coalescing), &of).unwrap();
+            let (stats, ours) = observed(&config, &tables, [(hierarchy, stream)]);
+            assert_eq!(stats.masters[0].translation.l2.hits(), 0);
+            assert!(ours == alone, "{coalescing:?}, {walks_max} walks");
+        }
     }
 }

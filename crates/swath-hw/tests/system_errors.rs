@@ -4,7 +4,7 @@ use crate::system_tables::{
     DATA, PCAD, READ_ONLY, TRAD, Tables, mmu, raster, read, regime, run, write,
 };
 use swath_arch::{PhysAddr, VirtAddr};
-use swath_hw::system::{System, SystemConfig, SystemConfigError, SystemErrorCause};
+use swath_hw::system::{Pace, System, SystemConfig, SystemConfigError, SystemErrorCause};
 use swath_hw::{
     Denied, DramConfigError, Hierarchy, HierarchyConfig, InterconnectConfig, IommuConfig,
     OfferError, SharedBuffer, Transaction, TranslationFault,
@@ -117,6 +117,28 @@ fn systems_that_cannot_be_are_refused() {
         let config = SystemConfig { iommu, ..paper() };
         assert_eq!(refused(&config, 1), count("walks_max", value.into(), 64));
     }
+    for (lines, cycles, error) in [
+        (1024, 4096, None),
+        (
+            1025,
+            1,
+            Some(SystemConfigError::Count {
+                field: "descriptor_lines",
+                value: 1025,
+                min: 0,
+                max: 1024,
+            }),
+        ),
+        (1, 0, count("descriptor_cycles", 0, 4096)),
+    ] {
+        let mut config = paper();
+        config.iommu.descriptor_lines = lines;
+        config.iommu.descriptor_cycles = cycles;
+        assert_eq!(refused(&config, 1), error);
+    }
+    let paces = vec![None, Some(Pace { transactions: 0, cycles: 1 })];
+    let error = count("transactions of a pace", 0, u64::MAX);
+    assert_eq!(refused(&SystemConfig { paces, ..paper() }, 1), error);
     for beat_bytes in [0, 4, 24, 128] {
         let interconnect = InterconnectConfig { beat_bytes, ..Default::default() };
         let config = SystemConfig { interconnect, ..paper() };

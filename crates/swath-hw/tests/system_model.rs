@@ -10,7 +10,7 @@ use std::collections::{HashSet, VecDeque};
 use crate::system_tables::{AT, DATA, PCAD, TRAD, Tables, read, regime, write};
 use swath_arch::testing::Random;
 use swath_arch::{Coalescing, PhysAddr, PhysMemory, VirtAddr};
-use swath_hw::system::{System, SystemConfig, SystemErrorCause, SystemEvent};
+use swath_hw::system::{Pace, System, SystemConfig, SystemErrorCause, SystemEvent};
 use swath_hw::system::{Wiring, WriteResponse};
 use swath_hw::{
     Cycle, Dram, DramRequest, Geometry, Miss, Mmu, OfferError, SharedBuffer, Transaction,
@@ -46,6 +46,8 @@ struct Master<T> {
     /// Whether the next transaction has missed while all walkers were busy.
     stalled: bool,
     walks: Vec<Walking>,
+    /// Lines of the descriptor cache, the most recently used one last.
+    lines: Vec<u64>,
     /// Requests on their way: reads, writes, walks.
     ports: [VecDeque<Sent>; 3],
     /// Read data that wait: of transactions, of walks.
@@ -81,6 +83,7 @@ fn model<T: Translate, M: PhysMemory>(
             looked_up: 0,
             stalled: false,
             walks: Vec::new(),
+            lines: Vec::new(),
             ports: Default::default(),
             returns: Default::default(),
         })
@@ -136,7 +139,8 @@ fn model<T: Translate, M: PhysMemory>(
                     continue;
                 }
                 if let Some(what) = masters[master].returns[usize::from(walk)].pop_front() {
-                    read_free[channel] = now + if walk { 1 } else { beats };
+                    let one = walk && iommu.descriptor_lines == 0;
+                    read_free[channel] = now + if one { 1 } else { beats };
                     last_return[channel] = queue;
                     let at = read_free[channel] + Cycle::from(bus.response_cycles);
                     coming.push(Coming { at, master, walk, what });
@@ -145,7 +149,7 @@ fn model<T: Translate, M: PhysMemory>(
             }
         }
         // What arrives at the masters.
-        let mut later = Vec::new();
+        let (mut later, mut answered) = (Vec::new(), Vec::new());
         for Coming { at, master: index, walk, what } in std::mem::take(&mut coming) {
             assert!(at >= now);
             if at > now {
@@ -170,11 +174,19 @@ fn model<T: Translate, M: PhysMemory>(
             }
             let place = master.walks.iter().position(|walk| walk.name == what).unwrap();
             let walking = &mut master.walks[place];
+            touch(&mut master.lines, walking.miss.next_read(), iommu.descriptor_lines);
             let found = master.mmu.step(&mut walking.miss, memory).unwrap();
             let mut frame = None;
             match found {
                 None => {
-                    send(&mut master.ports[2], now, walking.miss.next_read(), what);
+                    let read = walking.miss.next_read();
+                    if master.lines.contains(&(read.raw() / 64)) {
+                        touch(&mut master.lines, read, iommu.descriptor_lines);
+                        let at = now + Cycle::from(iommu.descriptor_cycles);
+                        answered.push(Coming { at, master: index, walk, what });
+                    } else {
+                        send(&mut master.ports[2], now, read, what);
+                    }
                     if iommu.early_regular {
                         frame = walking.miss.demanded().map(|found| found.frame);
                     }
@@ -198,14 +210,23 @@ fn model<T: Translate, M: PhysMemory>(
             }
         }
         coming = later;
+        coming.append(&mut answered);
         // What the masters issue.
         for (index, master) in masters.iter_mut().enumerate() {
             let Some(&transaction) = master.stream.get(master.next) else { continue };
-            let full = master.in_flight.len() == config.outstanding_max as usize;
+            let counts = |number: &&u64| {
+                !config.outstanding_each
+                    || master.stream[**number as usize].write == transaction.write
+            };
+            let in_flight = master.in_flight.iter().filter(counts).count();
+            let full = in_flight == config.outstanding_max as usize;
+            let pace = config.paces.get(index).copied().flatten();
+            let paced =
+                pace.is_some_and(|pace| master.next as u64 * pace.cycles / pace.transactions > now);
             let behind_miss = !iommu.hit_under_miss && !master.walks.is_empty();
             let Transaction { addr, write } = transaction;
             let too_early = !write && is_shared(addr) && !written.contains(&addr);
-            if full || behind_miss || master.stalled || too_early {
+            if full || paced || behind_miss || master.stalled || too_early {
                 continue;
             }
             let number = master.next as u64;
@@ -225,7 +246,14 @@ fn model<T: Translate, M: PhysMemory>(
             } else {
                 let miss = master.mmu.begin(addr).unwrap();
                 names += 1;
-                send(&mut master.ports[2], master.looked_up, miss.next_read(), names);
+                let read = miss.next_read();
+                if master.lines.contains(&(read.raw() / 64)) {
+                    touch(&mut master.lines, read, iommu.descriptor_lines);
+                    let at = master.looked_up + Cycle::from(iommu.descriptor_cycles);
+                    coming.push(Coming { at, master: index, walk: true, what: names });
+                } else {
+                    send(&mut master.ports[2], master.looked_up, read, names);
+                }
                 master.walks.push(Walking { name: names, miss, addr, waiters: vec![number] });
             }
             last_change = now;
@@ -273,6 +301,15 @@ fn model<T: Translate, M: PhysMemory>(
     (events, waiting.map(|index| (index, masters[index].next as u64)))
 }
 
+/// Makes the line of `read` the most recently used one of so many.
+fn touch(lines: &mut Vec<u64>, read: PhysAddr, most: u32) {
+    let line = read.raw() / 64;
+    lines.retain(|&other| other != line);
+    lines.push(line);
+    let over = lines.len().saturating_sub(most as usize);
+    lines.drain(..over);
+}
+
 fn pick<V: Copy>(random: &mut Random, values: &[V]) -> V {
     values[random.index(values.len())]
 }
@@ -280,6 +317,14 @@ fn pick<V: Copy>(random: &mut Random, values: &[V]) -> V {
 fn random_config(random: &mut Random) -> SystemConfig {
     let mut config = SystemConfig::paper();
     config.outstanding_max = pick(random, &[1, 2, 5, 16]);
+    config.outstanding_each = random.below(3) == 0;
+    let pace = |random: &mut Random| {
+        let (transactions, cycles) = (1 + random.below(5), random.below(90));
+        (random.below(4) == 0).then_some(Pace { transactions, cycles })
+    };
+    config.paces = (0..random.below(3)).map(|_| pace(random)).collect();
+    config.iommu.descriptor_lines = pick(random, &[0, 0, 1, 2, 8]);
+    config.iommu.descriptor_cycles = 1 + random.below(4) as u32;
     config.iommu.lookup_cycles = random.below(4) as u32;
     config.iommu.walks_max = pick(random, &[1, 1, 2, 3]);
     config.iommu.hit_under_miss = random.below(2) == 0;

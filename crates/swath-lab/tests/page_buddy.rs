@@ -497,3 +497,30 @@ fn a_plan_that_cannot_be_run_is_refused_by_its_key() {
         assert!(said.contains("line "), "{replaced:?}: {said}");
     }
 }
+
+#[test]
+fn the_memory_of_the_timed_study_is_part_of_its_plan() {
+    let with = |dram: &str| {
+        registry::parse("mutant", &format!("{}\n[dram]\n{dram}\n", text("pbs-system")))
+    };
+    for (dram, key) in [
+        ("interleave_bytes = 96", "dram.interleave_bytes"),
+        ("interleave_bytes = 32", "interleave_bytes"),
+        ("queue_entries = 0", "queue_entries"),
+        ("write_high = 3", "dram.write_high"),
+        ("write_entries = 8", "dram.write_high"),
+        ("bypasses = 1", "unknown field `bypasses`"),
+    ] {
+        let said = with(dram).err().unwrap().to_string();
+        assert!(said.contains(key) && said.contains("line "), "{dram}: {said}");
+    }
+    // Without the table the plan is run with Table 3's, and says so.
+    let plain = edited("pbs-system", |_| {});
+    let plan = |study: &dyn ReadyStudy| study.plan().downcast_ref::<SystemPlan>().unwrap().dram;
+    assert_eq!(plan(&*with("").unwrap()), plan(&*plain));
+    assert!(
+        plan(&*plain).describe().contains("every 64 bytes; queues of 16 requests, bank hits first")
+    );
+    assert_incomparable(&*with("queue_entries = 32").unwrap(), "memory's queue: 32 here, 16 in");
+    assert_incomparable(&*with("hits_first = false").unwrap(), "bank hits first");
+}

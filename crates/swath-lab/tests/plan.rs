@@ -170,7 +170,7 @@ impl Study for Waves {
 const WAVES: &str = "repeats = { full = 9, quick = 3 }\nsizes = [2, 4]\n[about]\nstudy = \"waves\"\n\
     kind = \"waves\"\ntitle = \"Waves\"\nseed = 5\npurpose = \"Water.\"\n";
 
-static ENTRY: Entry = Entry { code: &Waves, plan: WAVES };
+static ENTRY: Entry = Entry { code: &Waves, plan: WAVES, search: None };
 static CITATION: Citation = Citation {
     key: "Poseidon",
     authors: "Poseidon",

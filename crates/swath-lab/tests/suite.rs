@@ -18,4 +18,5 @@ mod regions_meet_rtmmu;
 mod report_page;
 mod report_results;
 mod rt_heap;
+mod search;
 mod verdicts_small;

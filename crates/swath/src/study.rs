@@ -35,6 +35,10 @@ pub(crate) struct StudyArgs {
     /// The report's directory.
     #[arg(long, value_name = "DIR", default_value = "report")]
     out: PathBuf,
+    /// Search the open parameters of a study jointly, instead of running it; of all studies that
+    /// have a search, in its quick form, if none is named.
+    #[arg(long, conflicts_with_all = ["plan", "check"])]
+    search: bool,
     /// Fewer seeds for each point, or less work.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
@@ -363,19 +367,23 @@ fn plans(args: &StudyArgs) -> Result<Plans, Failure> {
         };
         return files.iter().map(read).collect();
     }
-    let mut all: Vec<Option<_>> = registry::built_in()
-        .map_err(|error| Failure::new(1, error))?
-        .into_iter()
-        .map(Some)
-        .collect();
-    if args.names.is_empty() {
-        return Ok(all.into_iter().flatten().collect());
+    let (names, all): (Vec<String>, Plans) = match args.search {
+        true => registry::built_in_searches().map_err(|error| Failure::new(1, error))?,
+        false => {
+            let all = registry::built_in().map_err(|error| Failure::new(1, error))?;
+            all.into_iter().map(|plan| (plan.about().study.clone(), plan)).collect()
+        }
     }
-    let names: Vec<String> = all.iter().flatten().map(|plan| plan.about().study.clone()).collect();
+    .into_iter()
+    .unzip();
+    if args.names.is_empty() {
+        return Ok(all);
+    }
+    let mut all: Vec<Option<_>> = all.into_iter().map(Some).collect();
     let mut chosen = Plans::new();
     for wanted in &args.names {
         let Some(at) = names.iter().position(|name| name == wanted) else {
-            return Err(Failure::new(2, unknown(wanted, &names)));
+            return Err(Failure::new(2, unknown(wanted, &names, args.search)));
         };
         let twice = || Failure::new(2, format!("study {wanted:?} is given twice"));
         chosen.push(all[at].take().ok_or_else(twice)?);
@@ -384,13 +392,14 @@ fn plans(args: &StudyArgs) -> Result<Plans, Failure> {
 }
 
 /// A name that is no study's, and the one that is meant.
-fn unknown(wanted: &str, names: &[String]) -> String {
+fn unknown(wanted: &str, names: &[String], search: bool) -> String {
+    let study = if search { "study with a search" } else { "study" };
     let likeness =
         |name: &&String| (strsim::normalized_damerau_levenshtein(wanted, name) * 1e6) as u64;
     let nearest = names.iter().max_by_key(likeness).filter(|name| likeness(name) >= 700_000);
     match nearest {
-        Some(name) => format!("no study {wanted:?}; did you mean {name}?"),
-        None => format!("no study {wanted:?}; there are {}", names.join(", ")),
+        Some(name) => format!("no {study} {wanted:?}; did you mean {name}?"),
+        None => format!("no {study} {wanted:?}; there are {}", names.join(", ")),
     }
 }
 

@@ -46,6 +46,26 @@ fn the_list_is_text_or_json() {
 }
 
 #[test]
+fn a_search_is_found_by_its_study_and_runs_only_if_it_is_asked_for() {
+    let room = tempfile::tempdir().unwrap();
+    let (code, text, _) = run(room.path(), &["study", "--search", "--list"]);
+    assert_eq!((code, text.lines().count()), (Some(0), 1));
+    assert!(text.starts_with("pbs-system-search"), "{text}");
+    let (code, text, _) = run(room.path(), &["study", "pbs-system", "--search", "--list"]);
+    assert!(code == Some(0) && text.starts_with("pbs-system-search"), "{text}");
+    for (name, words) in [
+        ("pbs-tlb", "no study with a search \"pbs-tlb\"; there are pbs-system"),
+        ("pbs-systen", "did you mean pbs-system?"),
+    ] {
+        let (code, _, said) = run(room.path(), &["study", name, "--search"]);
+        assert_eq!(code, Some(2));
+        assert!(said.contains(words), "{said}");
+    }
+    let (code, _, said) = run(room.path(), &["study", "pbs-system-search"]);
+    assert!(code == Some(2) && said.contains("no study"), "{said}");
+}
+
+#[test]
 fn a_check_runs_nothing_and_says_what_cannot_be_compared() {
     let room = tempfile::tempdir().unwrap();
     let text = plan("pbs-tlb");

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::clock::Cycle;
 use crate::dram::config::{DramConfig, DramConfigError};
 use crate::system::interconnect::InterconnectConfig;
 use crate::system::iommu::IommuConfig;
@@ -19,9 +20,34 @@ pub struct SystemConfig {
     pub iommu: IommuConfig,
     /// Transactions that a master may have in flight: 1 to 4096.
     pub outstanding_max: u32,
+    /// True if a master may have so many reads in flight and as many writes, as AXI has channels
+    /// of their own for both; false if they count together.
+    pub outstanding_each: bool,
+    /// The pace of each master, in their order; those beyond the list go as fast as they can.
+    pub paces: Vec<Option<Pace>>,
     /// The buffers that masters hand to each other; they may not overlap, and have up to 64 GiB in
     /// all.
     pub shared: Vec<SharedBuffer>,
+}
+
+/// The rate at which a device has something to transfer, as a camera or a display has by its frames:
+/// transaction n, from 0, is issued no earlier than in cycle n `cycles` / `transactions`, rounded down.
+/// A device that was held up catches up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Pace {
+    /// So many transactions, 1 and more,
+    pub transactions: u64,
+    /// in so many cycles.
+    pub cycles: u64,
+}
+
+impl Pace {
+    /// Returns the first cycle in which transaction `number` may be issued.
+    #[inline]
+    pub(crate) fn due(self, number: u64) -> Cycle {
+        let due = u128::from(number) * u128::from(self.cycles) / u128::from(self.transactions);
+        Cycle::try_from(due).unwrap_or(Cycle::MAX)
+    }
 }
 
 impl SystemConfig {
@@ -34,6 +60,8 @@ impl SystemConfig {
             interconnect: InterconnectConfig::default(),
             iommu: IommuConfig::default(),
             outstanding_max: 16,
+            outstanding_each: false,
+            paces: Vec::new(),
             shared: Vec::new(),
         }
     }

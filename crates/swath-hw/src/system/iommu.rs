@@ -16,6 +16,10 @@
 //!   waits for that walk; one that finds all walkers busy
 //!   waits, and all behind it, until a walk ends, and is then looked up
 //!   again (the TLB counts both lookups).
+//! * A **descriptor cache** of [`descriptor_lines`](IommuConfig::descriptor_lines) lines of tables,
+//!   fully associative, the least recently used line evicted, answers a walk's read after
+//!   [`descriptor_cycles`](IommuConfig::descriptor_cycles) if it has the line. Otherwise the whole
+//!   line comes over the interconnect and is filled when it arrives.
 //! * **AT's two walks** make one miss: its entry is known only when both are
 //!   done, so by default the transaction waits for both.
 //!   [`early_regular`](IommuConfig::early_regular) lets it go on when its own page is known,
@@ -29,6 +33,7 @@ use swath_arch::{Attributes, Pfn, PhysAddr, PhysMemory, VirtAddr};
 
 use crate::clock::Cycle;
 use crate::histogram::Histogram;
+use crate::system::transaction::TRANSACTION_BYTES;
 use crate::translate::miss::{Miss, TranslatedAccess};
 use crate::translate::translator::Translate;
 use crate::translate::walker::TranslationFault;
@@ -46,16 +51,34 @@ pub struct IommuConfig {
     /// True if a transaction goes on after AT's regular walk (of
     /// [`WalkOrder::RegularFirst`](crate::WalkOrder::RegularFirst)), before the anchor's.
     pub early_regular: bool,
+    /// Lines of 64 bytes in the cache of descriptors: 0 for none, up to
+    /// [`DESCRIPTOR_LINES_MAX`].
+    pub descriptor_lines: u32,
+    /// Cycles in which it answers, 1 to 4096.
+    pub descriptor_cycles: u32,
 }
+
+/// The most lines in a cache of descriptors.
+pub const DESCRIPTOR_LINES_MAX: u32 = 1024;
+
+/// The most cycles in which it may answer.
+pub(crate) const DESCRIPTOR_CYCLES_MAX: u32 = 4096;
 
 /// The most walks in flight at once in one IOMMU.
 pub const WALKS_MAX: u32 = 64;
 
 impl Default for IommuConfig {
     /// Returns one cycle, one walk, nothing that passes a miss, and misses that end when both
-    /// of AT's walks have. *Duong and Hur* say nothing of these.
+    /// of AT's walks have; no cache of descriptors. *Duong and Hur* say nothing of these.
     fn default() -> Self {
-        Self { lookup_cycles: 1, walks_max: 1, hit_under_miss: false, early_regular: false }
+        Self {
+            lookup_cycles: 1,
+            walks_max: 1,
+            hit_under_miss: false,
+            early_regular: false,
+            descriptor_lines: 0,
+            descriptor_cycles: 1,
+        }
     }
 }
 
@@ -72,7 +95,8 @@ struct UnderWay {
 /// A machine that translates for one master, with its walks.
 ///
 /// Invariants: `active` counts the walks under way; a walk that is not under way
-/// has no waiters.
+/// has no waiters; `lines` has no more lines than it may, none twice, and the most recently used
+/// one last.
 #[derive(Clone, Debug)]
 pub(crate) struct Iommu<T> {
     pub(crate) mmu: T,
@@ -81,6 +105,9 @@ pub(crate) struct Iommu<T> {
     /// The slots of the transactions that wait for each walk.
     waiters: Box<[Vec<u16>]>,
     active: u32,
+    /// The lines in the cache of descriptors, by their number in memory.
+    lines: Vec<u64>,
+    pub(crate) descriptor_hits: u64,
     /// The cycle in which the last lookup ends.
     looked_up: Cycle,
     busy_since: Cycle,
@@ -119,6 +146,8 @@ impl<T: Translate> Iommu<T> {
             walks: vec![None; walks].into(),
             waiters: vec![Vec::new(); walks].into(),
             active: 0,
+            lines: Vec::with_capacity(config.descriptor_lines as usize),
+            descriptor_hits: 0,
             looked_up: 0,
             busy_since: 0,
             walk_cycles: 0,
@@ -183,6 +212,33 @@ impl<T: Translate> Iommu<T> {
         Ok(Lookup::Walk(walk as u16, read, end))
     }
 
+    /// Returns the cycle in which the cache of descriptors answers a read of `now`, if it has the
+    /// line. O(lines).
+    #[inline]
+    pub(crate) fn cached(&mut self, now: Cycle, read: PhysAddr) -> Option<Cycle> {
+        let line = read.raw() / TRANSACTION_BYTES;
+        let at = self.lines.iter().rposition(|&other| other == line)?;
+        self.lines[at..].rotate_left(1);
+        self.descriptor_hits += 1;
+        Some(now + Cycle::from(self.config.descriptor_cycles))
+    }
+
+    /// Fills the line of a read that has arrived; it is the most recently used one. O(lines).
+    fn keep_line(&mut self, read: PhysAddr) {
+        if self.config.descriptor_lines == 0 {
+            return;
+        }
+        let line = read.raw() / TRANSACTION_BYTES;
+        if let Some(at) = self.lines.iter().rposition(|&other| other == line) {
+            self.lines[at..].rotate_left(1);
+            return;
+        }
+        if self.lines.len() == self.config.descriptor_lines as usize {
+            self.lines.remove(0);
+        }
+        self.lines.push(line);
+    }
+
     /// Steps the walk whose descriptor has arrived in the cycle `now`.
     ///
     /// # Errors
@@ -194,6 +250,10 @@ impl<T: Translate> Iommu<T> {
         walk: u16,
         memory: &M,
     ) -> Result<Stepped, (VirtAddr, u64, TranslationFault)> {
+        if let Some(read) = self.walks[usize::from(walk)].as_ref().map(|walk| walk.miss.next_read())
+        {
+            self.keep_line(read);
+        }
         let place = &mut self.walks[usize::from(walk)];
         let Some(UnderWay { miss, addr, number, began }) = place else {
             return Ok(Stepped { known: None, next_read: None });
@@ -219,9 +279,12 @@ impl<T: Translate> Iommu<T> {
         Ok(Stepped { known: Some((access.addr.frame(), access.attributes)), next_read: None })
     }
 
-    /// Returns the bytes that a walk reads next.
+    /// Returns the bytes that a walk reads next over the interconnect.
     #[inline]
     pub(crate) fn read_bytes(&self, walk: u16) -> u64 {
+        if self.config.descriptor_lines > 0 {
+            return TRANSACTION_BYTES;
+        }
         self.walks[usize::from(walk)].as_ref().map_or(0, |walk| walk.miss.next_read_bytes())
     }
 

@@ -17,11 +17,11 @@ pub mod shared;
 pub mod stats;
 pub mod transaction;
 
-pub use config::{SystemConfig, SystemConfigError};
+pub use config::{Pace, SystemConfig, SystemConfigError};
 pub use error::{SystemError, SystemErrorCause};
 pub use event::SystemEvent;
 pub use interconnect::{InterconnectConfig, Wiring, WriteResponse};
-pub use iommu::{IommuConfig, WALKS_MAX};
+pub use iommu::{DESCRIPTOR_LINES_MAX, IommuConfig, WALKS_MAX};
 pub use run::System;
 pub use shared::SharedBuffer;
 pub use stats::{InterconnectStats, MasterStats, SystemStats};

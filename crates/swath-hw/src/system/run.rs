@@ -13,17 +13,18 @@ use alloc::collections::BinaryHeap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use core::iter;
 
 use swath_arch::{Attributes, Format, PhysAddr, PhysMemory, VirtAddr};
 
 use crate::clock::Cycle;
 use crate::dram::memory::Dram;
 use crate::dram::request::Completion;
-use crate::system::config::{SystemConfig, SystemConfigError};
+use crate::system::config::{Pace, SystemConfig, SystemConfigError};
 use crate::system::error::{SystemError, SystemErrorCause};
 use crate::system::event::SystemEvent;
 use crate::system::interconnect::{Granted, Id, Interconnect, MASTERS_MAX, PortKind};
-use crate::system::iommu::{Iommu, Lookup, WALKS_MAX};
+use crate::system::iommu::{DESCRIPTOR_CYCLES_MAX, DESCRIPTOR_LINES_MAX, Iommu, Lookup, WALKS_MAX};
 use crate::system::master::{Blocked, Master, OUTSTANDING_MAX, Slot};
 use crate::system::shared::Lines;
 use crate::system::stats::{MasterStats, SystemStats};
@@ -70,7 +71,7 @@ pub struct System<T, I> {
 impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
     /// Creates a system of the masters given, each with what translates for it and its
     /// transactions in order, which are taken one at a time.
-    /// O(masters outstanding_max + shared bytes / 512), and the memory's.
+    /// O(masters (outstanding_max + descriptor_lines) + shared bytes / 512), and the memory's.
     ///
     /// # Errors
     /// [`SystemConfigError`].
@@ -79,13 +80,20 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         masters: impl IntoIterator<Item = (T, I)>,
     ) -> Result<Self, SystemConfigError> {
         let masters: Vec<(T, I)> = masters.into_iter().take(MASTERS_MAX + 1).collect();
-        let in_range = |field, value: u64, max: u64| {
-            let fits = (1..=max).contains(&value);
-            if fits { Ok(()) } else { Err(SystemConfigError::Count { field, value, min: 1, max }) }
+        let within = |field, value: u64, min: u64, max: u64| {
+            let fits = (min..=max).contains(&value);
+            if fits { Ok(()) } else { Err(SystemConfigError::Count { field, value, min, max }) }
         };
+        let in_range = |field, value, max| within(field, value, 1, max);
         in_range("masters", masters.len() as u64, MASTERS_MAX as u64)?;
         in_range("outstanding_max", config.outstanding_max.into(), OUTSTANDING_MAX.into())?;
         in_range("walks_max", config.iommu.walks_max.into(), WALKS_MAX.into())?;
+        let (lines, cycles) = (config.iommu.descriptor_lines, config.iommu.descriptor_cycles);
+        within("descriptor_lines", lines.into(), 0, DESCRIPTOR_LINES_MAX.into())?;
+        in_range("descriptor_cycles", cycles.into(), DESCRIPTOR_CYCLES_MAX.into())?;
+        for Pace { transactions, .. } in config.paces.iter().flatten() {
+            in_range("transactions of a pace", *transactions, u64::MAX)?;
+        }
         let beat_bytes = config.interconnect.beat_bytes;
         if !beat_bytes.is_power_of_two() || !(8..=64).contains(&beat_bytes) {
             return Err(SystemConfigError::Beat { beat_bytes });
@@ -102,14 +110,20 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             number: 0,
             issued: 0,
         };
-        let masters = masters.into_iter().map(|(mmu, mut stream)| Master {
+        let slots = config.outstanding_max << u32::from(config.outstanding_each);
+        let paces = config.paces.iter().copied().chain(iter::repeat(None));
+        let masters = masters.into_iter().zip(paces).map(|((mmu, mut stream), pace)| Master {
             next: stream.next(),
             stream,
             number: 0,
             blocked: Blocked::Not(0),
             idle: 0,
-            slots: vec![slot; config.outstanding_max as usize].into(),
-            free: (0..config.outstanding_max as u16).rev().collect(),
+            pace,
+            outstanding_max: config.outstanding_max,
+            outstanding_each: config.outstanding_each,
+            in_flight: [0; 2],
+            slots: vec![slot; slots as usize].into(),
+            free: (0..slots as u16).rev().collect(),
             iommu: Iommu::new(&config.iommu, mmu),
             stats: MasterStats::default(),
         });
@@ -240,7 +254,13 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             master.blocked = Blocked::Ended;
             return Ok(());
         };
-        let Some(&slot) = master.free.last() else {
+        let due = master.pace.map_or(0, |pace| pace.due(master.number));
+        if due > now {
+            master.blocked = Blocked::Not(due);
+            return Ok(());
+        }
+        let slot = master.free.last().copied().filter(|_| !master.is_full(transaction.write));
+        let Some(slot) = slot else {
             master.blocked = Blocked::Outstanding;
             return Ok(());
         };
@@ -266,6 +286,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             .iommu
             .lookup(now, addr, number, slot)
             .map_err(|fault| error(SystemErrorCause::Fault(fault)))?;
+        let mut cached = None;
         match lookup {
             Lookup::Stall => {
                 master.blocked = Blocked::Miss;
@@ -279,11 +300,15 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             }
             Lookup::Walk(walk, read, end) => {
                 let id = Id { master: index as u16, walk: true, slot: walk };
-                self.interconnect.send(end, id, PortKind::Walk, read);
+                cached = master.iommu.cached(end, read).map(|cycle| (cycle, id));
+                if cached.is_none() {
+                    self.interconnect.send(end, id, PortKind::Walk, read);
+                }
             }
             Lookup::Join => {}
         }
         master.free.pop();
+        master.in_flight[usize::from(write)] += 1;
         master.slots[usize::from(slot)] = Slot { transaction, number, issued: now };
         master.next = master.stream.next();
         master.number += 1;
@@ -296,6 +321,9 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         stats.in_flight_max =
             stats.in_flight_max.max((master.slots.len() - master.free.len()) as u32);
         observe(SystemEvent::Issued { cycle: now, master: index, number, transaction });
+        if let Some((cycle, id)) = cached {
+            self.arrive(cycle, id);
+        }
         Ok(())
     }
 
@@ -330,7 +358,10 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             master.iommu.recycle(id.slot, waiters);
         }
         match stepped.next_read {
-            Some(read) => self.interconnect.send(now, id, PortKind::Walk, read),
+            Some(read) => match master.iommu.cached(now, read) {
+                Some(cycle) => self.arrive(cycle, id),
+                None => self.interconnect.send(now, id, PortKind::Walk, read),
+            },
             None if master.blocked == Blocked::Miss => master.wake(now),
             None => {}
         }
@@ -345,6 +376,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         let master = &mut self.masters[index];
         let Slot { transaction, number, issued } = master.slots[usize::from(id.slot)];
         master.free.push(id.slot);
+        master.in_flight[usize::from(transaction.write)] -= 1;
         if master.blocked == Blocked::Outstanding {
             master.wake(now);
         }
@@ -428,6 +460,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         let masters = self.masters.into_iter().map(|master| MasterStats {
             translation: master.iommu.mmu.stats(),
             walk_cycles: master.iommu.walk_cycles,
+            descriptor_hits: master.iommu.descriptor_hits,
             miss_latency: master.iommu.miss_latency,
             ..master.stats
         });

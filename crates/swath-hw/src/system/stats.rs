@@ -35,6 +35,8 @@ pub struct MasterStats {
     pub shared_wait_cycles: Cycle,
     /// The most transactions that were in flight at once.
     pub in_flight_max: u32,
+    /// Reads of walks that its cache of descriptors answered.
+    pub descriptor_hits: u64,
     /// The counters of its IOMMU.
     pub translation: TranslationStats,
 }

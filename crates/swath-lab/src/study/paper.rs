@@ -19,12 +19,21 @@ pub struct Entry {
     pub code: &'static dyn AnyStudy,
     /// The plan.
     pub plan: &'static str,
+    /// The search over the study's open parameters, if it has one. It runs only if it is asked for.
+    pub search: Option<&'static Entry>,
 }
 
-/// An entry: the code and the plan of a study.
+/// An entry: the code and the plan of a study, and the entry of its search.
 #[macro_export]
 macro_rules! entry {
     ($code:expr, $plan:literal) => {
-        $crate::study::paper::Entry { code: &$code, plan: include_str!($plan) }
+        $crate::study::paper::Entry { code: &$code, plan: include_str!($plan), search: None }
+    };
+    ($code:expr, $plan:literal, search: $search:expr) => {
+        $crate::study::paper::Entry {
+            code: &$code,
+            plan: include_str!($plan),
+            search: Some(&$search),
+        }
     };
 }

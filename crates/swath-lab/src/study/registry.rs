@@ -28,6 +28,16 @@ pub fn entries() -> impl Iterator<Item = (&'static Paper, Entry)> {
     PAPERS.into_iter().flat_map(|paper| paper.studies.iter().map(move |entry| (paper, *entry)))
 }
 
+/// Entries of the studies' searches, each with its study's.
+fn searches() -> impl Iterator<Item = (&'static Paper, Entry, Entry)> {
+    entries().filter_map(|(paper, entry)| Some((paper, entry, *entry.search?)))
+}
+
+/// The entries of studies and of their searches.
+fn all() -> impl Iterator<Item = (&'static Paper, Entry)> {
+    entries().chain(searches().map(|(paper, _, search)| (paper, search)))
+}
+
 /// The code of a kind.
 ///
 /// # Errors
@@ -36,9 +46,9 @@ fn code_of(
     kind: &str,
     plan: &str,
 ) -> Result<(&'static Citation, &'static dyn AnyStudy), PlanError> {
-    let found = entries().find(|(_, entry)| entry.code.kind() == kind);
+    let found = all().find(|(_, entry)| entry.code.kind() == kind);
     found.map(|(paper, entry)| (&paper.citation, entry.code)).ok_or_else(|| {
-        let mut kinds: Vec<&str> = entries().map(|(_, entry)| entry.code.kind()).collect();
+        let mut kinds: Vec<&str> = all().map(|(_, entry)| entry.code.kind()).collect();
         kinds.dedup();
         let message = format!("about.kind: no kind {kind:?}; there are {}", kinds.join(", "));
         PlanError::Parse { plan: plan.to_owned(), message }
@@ -65,9 +75,25 @@ pub fn built_in() -> Result<Vec<Box<dyn ReadyStudy>>, PlanError> {
         .collect()
 }
 
+/// A search with the name of its study.
+pub type NamedSearch = (String, Box<dyn ReadyStudy>);
+
+/// The searches that come with the program, each with the name of its study.
+///
+/// # Errors
+/// [`PlanError`]; never for the plans that come with the program, which a test reads.
+pub fn built_in_searches() -> Result<Vec<NamedSearch>, PlanError> {
+    searches()
+        .map(|(paper, entry, search)| {
+            let of = read_head(entry.code.kind(), entry.plan)?.study;
+            Ok((of, search.code.read(&paper.citation, search.code.kind(), search.plan)?))
+        })
+        .collect()
+}
+
 /// The JSON Schema of every kind's plans, by kind.
 pub fn schemas() -> Json {
-    let all = entries().map(|(_, entry)| (entry.code.kind().to_owned(), entry.code.schema()));
+    let all = all().map(|(_, entry)| (entry.code.kind().to_owned(), entry.code.schema()));
     Json::Object(all.collect())
 }
 

@@ -9,6 +9,7 @@
 //! | TRAD, PCAD, AT and PBS translating (sections III-B, IV-E) | [`translation`] |
 //! | section V-B, TLB hit rates: Fig. 10 to 14 | [`tlb`] |
 //! | Fig. 9, the timed system; section V-C, cycles: Fig. 15 to 18 | [`timed`], [`system`], [`savings`], `fields`, `energy` |
+//! | not in the paper: readings of the timed system searched jointly | [`search`] |
 //! | section V-D, cost of allocation: Fig. 19, 20 | `subject`, [`allocation`], [`costs`] |
 //! | section V-E, nodes of the free lists: Fig. 21 | [`lists`], [`freelist`] |
 //! | not in the paper: width of the fields, readings of Table 4, best fit | [`widths`], [`readings`], [`fit`] |
@@ -24,6 +25,7 @@ pub mod lists;
 pub mod paper;
 pub mod readings;
 pub mod savings;
+pub mod search;
 pub mod setting;
 pub(crate) mod subject;
 pub mod system;

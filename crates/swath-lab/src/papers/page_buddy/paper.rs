@@ -6,6 +6,7 @@ use crate::papers::page_buddy::cases;
 use crate::papers::page_buddy::fit;
 use crate::papers::page_buddy::freelist;
 use crate::papers::page_buddy::readings;
+use crate::papers::page_buddy::search;
 use crate::papers::page_buddy::system;
 use crate::papers::page_buddy::tlb;
 use crate::papers::page_buddy::widths;
@@ -28,7 +29,11 @@ pub const PAPER: Paper = Paper {
         entry!(tlb::Tlb, "tlb_armv8.toml"),
         entry!(tlb::Tlb, "tlb_aged.toml"),
         entry!(tlb::Tlb, "tlb_real.toml"),
-        entry!(system::System, "system.toml"),
+        entry!(
+            system::System,
+            "system.toml",
+            search: entry!(search::study::Search, "search/search.toml")
+        ),
         entry!(system::System, "system_cpu.toml"),
         entry!(readings::Readings, "readings.toml"),
         entry!(widths::Widths, "widths.toml"),

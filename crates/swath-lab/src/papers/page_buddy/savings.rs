@@ -38,15 +38,39 @@ const LARGE: &[u64] = &[128, 256];
 /// all that were measured are judged: both ends and the middle at least.
 const LINEAR: [u64; 3] = [1, 16, 256];
 
-/// All workloads of a category on the plan's own system.
-fn workloads<'v>(view: &'v View<'_>, category: Category) -> Selection<'v> {
-    let names = WorkloadName::ALL.into_iter().filter(|name| name.category() == category);
-    view.select().is(READING, AS_MEASURED).all(WORKLOAD, names.map(WorkloadName::title))
+/// The cells that the statements are about: workloads, and sizes of free blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub(crate) workloads: Vec<WorkloadName>,
+    /// Those that category I must have.
+    pub(crate) linear: Vec<u64>,
+    /// Those from 2 to 64.
+    pub(crate) small: Vec<u64>,
+    /// Those from 128 to 256.
+    pub(crate) large: Vec<u64>,
 }
 
-/// The savings on category II at these sizes, each of which there must be.
-fn on_two(view: &View<'_>, sizes: &[u64], over: &str) -> Result<Vec<f64>, Missing> {
-    saved(&workloads(view, Category::II).all(LEVEL, sizes.iter().copied()), "PBS", over)
+impl Scope {
+    /// All that the paper's statements are about.
+    pub(crate) fn paper() -> Self {
+        Self {
+            workloads: WorkloadName::ALL.into(),
+            linear: LINEAR.into(),
+            small: SMALL.into(),
+            large: LARGE.into(),
+        }
+    }
+
+    /// All workloads of a category on the plan's own system.
+    fn of<'v>(&self, view: &'v View<'_>, category: Category) -> Selection<'v> {
+        let names = self.workloads.iter().filter(|name| name.category() == category);
+        view.select().is(READING, AS_MEASURED).all(WORKLOAD, names.map(|name| name.title()))
+    }
+
+    /// The savings on category II at these sizes, each of which there must be.
+    fn on_two(&self, view: &View<'_>, sizes: &[u64], over: &str) -> Result<Vec<f64>, Missing> {
+        saved(&self.of(view, Category::II).all(LEVEL, sizes.iter().copied()), "PBS", over)
+    }
 }
 
 /// The largest magnitude.
@@ -81,14 +105,15 @@ fn share(statement: Statement<Grid>, conditions: &Conditions, cause: &str) -> St
 /// saved. Tolerances: "less than 2%" has none and "the same" a tenth of a
 /// per cent; gains that the paper gives in whole per cent and that are read
 /// off small figures have 5 points.
-pub(crate) fn claims(conditions: &Conditions) -> Vec<Statement<Grid>> {
+pub(crate) fn claims(conditions: &Conditions, scope: &Scope) -> Vec<Statement<Grid>> {
     let says = "Category I: the differences between all designs are less than 2%";
     let statement = Statement::at_most("Section V-C", says, 0.02, 0.0).fitted(FITTED);
     let cause = format!("{LINEAR_CAUSE} {OPEN}");
-    let mut claims = vec![share(statement, conditions, &cause).measured(|grid: &Grid| {
+    let all = scope.clone();
+    let mut claims = vec![share(statement, conditions, &cause).measured(move |grid: &Grid| {
         grid.evidence(|view| {
-            let cells = workloads(view, Category::I);
-            cells.clone().all(LEVEL, LINEAR).cells()?;
+            let cells = all.of(view, Category::I);
+            cells.clone().all(LEVEL, all.linear.iter().copied()).cells()?;
             let cells = cells.some(
                 LEVEL,
                 "1 to 256",
@@ -102,39 +127,44 @@ pub(crate) fn claims(conditions: &Conditions) -> Vec<Statement<Grid>> {
     let same = |name: &'static str| {
         let says = format!("Block size 1: PBS is the same as {name} (largest difference)");
         let statement = Statement::within("Section V-C, 1", &says, 0.0, 0.001);
+        let scope = scope.clone();
         share(statement, conditions, OPEN).measured(move |grid: &Grid| {
-            grid.evidence(|view| Ok(widest(&on_two(view, ONE, name)?)))
+            grid.evidence(|view| Ok(widest(&scope.on_two(view, ONE, name)?)))
         })
     };
     claims.extend(["TRAD", "PCAD"].map(same));
-    claims.extend(up_to(conditions));
+    claims.extend(up_to(conditions, scope));
     let says = "Block sizes 128 to 256: PBS is close to PCAD (largest difference)";
     let statement = Statement::within("Section V-C, 3", says, 0.0, 0.05).fitted(FITTED);
-    let close = share(statement, conditions, OPEN)
-        .measured(|grid: &Grid| grid.evidence(|view| Ok(widest(&on_two(view, LARGE, "PCAD")?))));
+    let all = scope.clone();
+    let close = share(statement, conditions, OPEN).measured(move |grid: &Grid| {
+        grid.evidence(|view| Ok(widest(&all.on_two(view, &all.large, "PCAD")?)))
+    });
     claims.push(close);
     claims
 }
 
 /// The statements of the form "up to so many per cent better".
-fn up_to(conditions: &Conditions) -> Vec<Statement<Grid>> {
+fn up_to(conditions: &Conditions, scope: &Scope) -> Vec<Statement<Grid>> {
     let (one, small, large) = ("Section V-C, 1", "Section V-C, 2", "Section V-C, 3");
-    let rows: [(&str, &str, &'static [u64], &'static str, f64); 6] = [
-        (one, "Block size 1", ONE, "AT", 0.52),
-        (small, "Block sizes 2 to 64", SMALL, "PCAD", 0.30),
-        (small, "Block sizes 2 to 64", SMALL, "AT", 0.67),
-        (small, "Block sizes 2 to 64", SMALL, "TRAD", 0.78),
-        (large, "Block sizes 128 to 256", LARGE, "AT", 0.45),
-        (large, "Block sizes 128 to 256", LARGE, "TRAD", 0.79),
+    let sizes = [(one, ONE), (small, &scope.small), (large, &scope.large)];
+    let rows: [(&str, &str, &'static str, f64); 6] = [
+        (one, "Block size 1", "AT", 0.52),
+        (small, "Block sizes 2 to 64", "PCAD", 0.30),
+        (small, "Block sizes 2 to 64", "AT", 0.67),
+        (small, "Block sizes 2 to 64", "TRAD", 0.78),
+        (large, "Block sizes 128 to 256", "AT", 0.45),
+        (large, "Block sizes 128 to 256", "TRAD", 0.79),
     ];
-    let statement =
-        |(place, at, sizes, over, paper): (&str, &str, &'static [u64], &'static str, f64)| {
-            let says = format!("{at}: PBS is up to {:.0}% better than {over}", 100.0 * paper);
-            let statement = Statement::within(place, &says, paper, 0.05).fitted(FITTED);
-            let cause = if over == "AT" { ANCHORS } else { OPEN };
-            share(statement, conditions, cause).measured(move |grid: &Grid| {
-                grid.evidence(|view| Ok(largest(&on_two(view, sizes, over)?)))
-            })
-        };
+    let statement = |(place, at, over, paper): (&str, &str, &'static str, f64)| {
+        let says = format!("{at}: PBS is up to {:.0}% better than {over}", 100.0 * paper);
+        let statement = Statement::within(place, &says, paper, 0.05).fitted(FITTED);
+        let cause = if over == "AT" { ANCHORS } else { OPEN };
+        let sizes = sizes.iter().find(|(of, _)| *of == place).map_or(ONE, |(_, sizes)| sizes);
+        let (scope, sizes) = (scope.clone(), sizes.to_vec());
+        share(statement, conditions, cause).measured(move |grid: &Grid| {
+            grid.evidence(|view| Ok(largest(&scope.on_two(view, &sizes, over)?)))
+        })
+    };
     rows.map(statement).into()
 }

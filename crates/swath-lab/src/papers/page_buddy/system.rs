@@ -10,14 +10,15 @@ use swath_hw::dram::trace::TraceFormat;
 use crate::papers::page_buddy::energy;
 use crate::papers::page_buddy::fields::{self, FieldsPlan, Gains, name_under};
 use crate::papers::page_buddy::savings::{
-    self, AS_MEASURED, CATEGORY, DESIGN, LEVEL, READING, WORKLOAD,
+    self, AS_MEASURED, CATEGORY, DESIGN, LEVEL, READING, Scope, WORKLOAD,
 };
 use crate::papers::page_buddy::setting::blocks_bytes;
 use crate::papers::page_buddy::setting::{
     BlockFrames, MachinePlan, check_free, check_shapes, free_conditions,
 };
 use crate::papers::page_buddy::timed::{
-    HierarchyPlan, Point as TimedPoint, SystemMachine, Timed, TimedSystem, designs, hardware,
+    DramPlan, HierarchyPlan, Point as TimedPoint, SystemMachine, Timed, TimedSystem, designs,
+    hardware,
 };
 use crate::papers::page_buddy::translation::{Hardware, Scheme};
 use crate::papers::page_buddy::workload::{Category, Shapes, WorkloadName};
@@ -50,6 +51,9 @@ pub struct SystemPlan {
     pub hierarchy: Option<HierarchyPlan>,
     /// The machine between the masters and the memory.
     pub system: SystemMachine,
+    /// The memory; Table 3's if not given.
+    #[serde(default)]
+    pub dram: DramPlan,
     /// Contiguity fields beside the machine's own, on which the figures are shown, too.
     pub fields: Option<FieldsPlan>,
     /// Other readings of what Table 3 leaves open.
@@ -98,7 +102,10 @@ crate::plan!(SystemPlan, check);
 fn check(plan: &SystemPlan) -> Result<(), Refused> {
     plan.machine.check()?;
     plan.system.check("system.walks_max")?;
+    plan.dram.check()?;
     plan.hierarchy.as_ref().map_or(Ok(()), HierarchyPlan::check)?;
+    let caches = plan.hierarchy.is_none() || plan.system.walk_cache_entries.is_none();
+    require(caches, "system.walk_cache_entries", || "the hierarchy has its own".to_owned())?;
     plan.fields.as_ref().map_or(Ok(()), |fields| fields.check(&plan.machine))?;
     check_free("", plan.free_per_requested, plan.free_share)?;
     if let Some(variants) = &plan.variants {
@@ -139,6 +146,7 @@ impl SystemPlan {
             free_per_requested: self.free_per_requested,
             free_share: self.free_share.get(),
             real: None,
+            dram: self.dram,
         }
     }
 }
@@ -241,7 +249,11 @@ impl Study for System {
     }
 
     fn claims(plan: &SystemPlan, run: &Run<'_>) -> Vec<Statement<Grid>> {
-        if plan.claims { savings::claims(&conditions(plan, run)) } else { Vec::new() }
+        if plan.claims {
+            savings::claims(&conditions(plan, run), &Scope::paper())
+        } else {
+            Vec::new()
+        }
     }
 
     fn fitted(plan: &SystemPlan) -> Vec<String> {
@@ -281,6 +293,7 @@ impl Study for System {
                 .to_owned(),
             "\"Better\" is the share of cycles saved: 1 - PBS / other.".to_owned(),
             energy::NOTE.to_owned(),
+            plan.dram.describe(),
         ];
         if gains.is_some() {
             notes.extend(fields::NOTES.map(str::to_owned));
@@ -295,6 +308,8 @@ fn conditions(plan: &SystemPlan, run: &Run<'_>) -> Conditions {
     let conditions = plan.machine.conditions();
     free_conditions(conditions, plan.free_per_requested, plan.free_share)
         .same("transactions in flight", 16, plan.system.outstanding_max.get())
+        .same("requests in the memory's queue", 16, plan.dram.queue_entries.get())
+        .met(plan.dram.hits_first, "a memory that does not serve bank hits first")
         .met(plan.hierarchy.is_none(), "a second TLB and a page-walk cache")
         .met(plan.shapes == Shapes::default(), "other sizes than those of Table 4")
         .met(run.real.memory.is_none(), "the free memory of a real machine")

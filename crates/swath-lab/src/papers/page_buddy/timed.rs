@@ -7,8 +7,11 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_arch::{BASE_PAGE_BYTES, Order, SliceMemory};
+use swath_hw::dram::config::DramConfig;
+use swath_hw::dram::mapping::AddressMapping;
+use swath_hw::dram::scheduling::{Scheduling, WritePolicy};
 use swath_hw::dram::trace::{TraceFormat, write_trace};
-use swath_hw::system::{System, SystemConfig, SystemEvent, WriteResponse};
+use swath_hw::system::{Pace, System, SystemConfig, SystemEvent, WriteResponse};
 use swath_hw::{
     DramRequest, Geometry, Hierarchy, HierarchyConfig, Mmu, SharedBuffer, SystemStats, Transaction,
     Translate, WalkOrder,
@@ -57,12 +60,15 @@ impl HierarchyPlan {
     }
 }
 
+/// Picoseconds in a second.
+const PS_PER_SECOND: u64 = 1_000_000_000_000;
+
 /// Cycles on the way to or from the memory.
 pub type WayCycles = Bounded<0, 1000>;
 
 /// The machine between the masters and the memory. Table 3 states only the
 /// number of transactions in flight.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SystemMachine {
     /// Transactions that a master may have in flight.
@@ -83,19 +89,135 @@ pub struct SystemMachine {
     /// log2 of AT's anchor distance in pages; the distance that suits the mapped
     /// blocks best if not given.
     pub anchor_log2: Option<Bounded<1, 16>>,
+    /// True if a transaction goes on early, after AT's regular walk and before the anchor's.
+    #[serde(default)]
+    pub early_regular: bool,
+    /// True if a master may have so many reads in flight and as many writes, and not so many of
+    /// both together.
+    #[serde(default)]
+    pub outstanding_each: bool,
+    /// Entries of a page-walk cache in each IOMMU; none if not given.
+    pub walk_cache_entries: Option<Bounded<1, 1024>>,
+    /// Lines of 64 bytes in a cache of descriptors in each IOMMU, which answers in a cycle; none if
+    /// not given.
+    pub descriptor_lines: Option<Bounded<1, 1024>>,
+    /// Frames a second for which cameras and displays transfer, each at an even pace; as fast as
+    /// they can if not given. Accelerators always go as fast as they can.
+    pub frames_per_second: Option<Bounded<1, 1000>>,
 }
 
 impl SystemMachine {
+    /// Returns true if walks side by side may begin: nothing passes a miss otherwise.
+    pub(crate) const fn can_be(&self) -> bool {
+        self.walks_max.get() == 1 || self.hit_under_miss
+    }
+
     /// Refuses walks side by side where nothing passes a miss.
     ///
     /// # Errors
     /// [`Refused`].
     pub fn check(&self, key: &str) -> Result<(), Refused> {
-        require(self.walks_max.get() == 1 || self.hit_under_miss, key, || {
-            "more than one walk needs hit_under_miss".to_owned()
-        })
+        require(self.can_be(), key, || "more than one walk needs hit_under_miss".to_owned())
     }
 }
+
+/// The memory's choices: those of Table 3 and those that it leaves open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DramPlan {
+    /// Bytes after which the channels take turns in the mapping *Row, Bank, Column, Channel,
+    /// Column*, of which Table 3 does not give the positions: a power of two.
+    pub interleave_bytes: Bounded<64, 8192>,
+    /// Places in a channel's queue; in that of the reads, if writes have their own.
+    pub queue_entries: Bounded<1, 4096>,
+    /// True for bank hits first: a row stays open while a request for it waits.
+    pub hits_first: bool,
+    /// Column commands that may pass the oldest request.
+    pub bypasses_max: Bounded<0, 1_000_000>,
+    /// Places in a queue of writes; 0 if they share that of the reads.
+    pub write_entries: Bounded<0, 4096>,
+    /// Writes waiting that begin a drain.
+    pub write_high: Bounded<1, 4096>,
+    /// Writes waiting that end one; fewer than `write_high`.
+    pub write_low: Bounded<0, 4095>,
+}
+
+impl Default for DramPlan {
+    /// The memory of [`SystemConfig::paper`].
+    fn default() -> Self {
+        Self {
+            interleave_bytes: const { Bounded::new(64).unwrap() },
+            queue_entries: const { Bounded::new(16).unwrap() },
+            hits_first: true,
+            bypasses_max: const { Bounded::new(64).unwrap() },
+            write_entries: const { Bounded::new(16).unwrap() },
+            write_high: const { Bounded::new(14).unwrap() },
+            write_low: const { Bounded::new(3).unwrap() },
+        }
+    }
+}
+
+impl DramPlan {
+    /// Refuses an interleave and marks that no memory can have.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn check(&self) -> Result<(), Refused> {
+        let interleave = self.interleave_bytes.get();
+        require(interleave.is_power_of_two(), "dram.interleave_bytes", || {
+            format!("{interleave} is not a power of two")
+        })?;
+        let (low, high) = (self.write_low.get(), self.write_high.get());
+        let entries = self.write_entries.get();
+        require(entries == 0 || low < high && high <= entries, "dram.write_high", || {
+            format!("of {entries} places, a drain from {high} to {low}")
+        })
+    }
+
+    /// The memory in words, for a report.
+    pub fn describe(&self) -> String {
+        let writes = match self.write_entries.get() {
+            0 => "writes wait among the reads".to_owned(),
+            places => format!(
+                "writes wait in {places} places of their own, drained from {} to {}",
+                self.write_high, self.write_low
+            ),
+        };
+        let first = if self.hits_first { "bank hits first" } else { "the oldest request first" };
+        format!(
+            "The memory: channels take turns every {} bytes; queues of {} requests, {first}, up to {} \
+             column commands past the oldest; {writes}.",
+            self.interleave_bytes, self.queue_entries, self.bypasses_max
+        )
+    }
+
+    /// The paper's memory with these choices.
+    fn apply(&self, config: &mut DramConfig) {
+        let interleave = self.interleave_bytes.get();
+        // A plan that was checked has none that fails.
+        if let Ok(mapping) =
+            AddressMapping::interleaved(&config.part, config.channels, config.ranks, interleave)
+        {
+            config.mapping = mapping;
+        }
+        config.scheduling = Scheduling {
+            entries: self.queue_entries.small(),
+            hits_first: self.hits_first,
+            bypasses_max: self.bypasses_max.small(),
+            writes: match self.write_entries.small() {
+                0 => WritePolicy::Unified,
+                entries => WritePolicy::Watermark {
+                    entries,
+                    high: self.write_high.small(),
+                    low: self.write_low.small(),
+                },
+            },
+        };
+    }
+}
+
+/// The masters that show or take frames.
+const FRAMED: [&str; 2] = ["camera", "display"];
 
 /// A workload ready to run: the places of its buffers, and what its masters do.
 pub(crate) struct Timed {
@@ -103,6 +225,10 @@ pub(crate) struct Timed {
     pub(crate) category: Category,
     program: Program,
     masters: Vec<Vec<Transaction>>,
+    /// True for each master that has frames to keep up with.
+    framed: Vec<bool>,
+    /// True if there are reads, and if there are writes.
+    kinds: [bool; 2],
     shared: Vec<SharedBuffer>,
 }
 
@@ -137,9 +263,26 @@ impl Timed {
             name: workload.name,
             category: workload.category,
             masters: masters.collect(),
+            kinds: [false, true].map(|write| {
+                let streams = workload.masters.iter().flat_map(|master| &master.streams);
+                streams.into_iter().any(|stream| stream.write == write)
+            }),
+            framed: workload.masters.iter().map(|one| FRAMED.contains(&one.name)).collect(),
             shared: shared.collect(),
             program,
         }
+    }
+}
+
+impl Timed {
+    /// Returns true if a master has frames to keep up with.
+    pub(crate) fn has_frames(&self) -> bool {
+        self.framed.contains(&true)
+    }
+
+    /// Returns true if there are reads, and if there are writes.
+    pub(crate) const fn kinds(&self) -> [bool; 2] {
+        self.kinds
     }
 }
 
@@ -155,6 +298,7 @@ pub(crate) struct TimedSystem<'a> {
     pub(crate) free_share: f64,
     /// A real machine's memory in place of free blocks of one size.
     pub(crate) real: Option<&'a Machine>,
+    pub(crate) dram: DramPlan,
 }
 
 /// A plan's hardware before the memory of the paper's system.
@@ -202,10 +346,18 @@ impl TimedSystem<'_> {
             ("row_hits".to_owned(), dram.row_hits as f64 / columns.max(1) as f64),
             ("writes_per_page".to_owned(), writes_per_page),
         ];
-        let config = config(point.machine, point.timed);
+        let config = config(point.machine, &self.dram, point.timed);
         let parts = energy::per_transaction(&config.dram, &stats);
         metrics.extend(energy::PARTS.iter().map(|part| (*part).to_owned()).zip(parts));
         Ok(metrics)
+    }
+
+    /// The cycles alone of one run with one seed.
+    ///
+    /// # Errors
+    /// [`StudyError`].
+    pub(crate) fn cycles(&self, point: Point<'_>, repeat: u64) -> Result<u64, StudyError> {
+        Ok(self.simulate(point, repeat, &mut |_| {})?.0.total_cycles)
     }
 
     /// One run of one point, showing each event: its figures, and the words of tables
@@ -231,12 +383,17 @@ impl TimedSystem<'_> {
         let stats =
             with_mapped(hardware, design, &source, program, &mut random, |mapped, memory| {
                 let (regime, order) = (mapped.regime, WalkOrder::default());
-                let stats = match self.hierarchy {
-                    None => masters(machine, timed, memory, observe, || {
+                let system = config(machine, &self.dram, timed);
+                let behind = match (self.hierarchy, machine.walk_cache_entries) {
+                    (Some(behind), _) => Some(hierarchy_config(behind, hardware, order)),
+                    (None, Some(cache)) => Some(walk_cache_config(cache.small(), hardware, order)),
+                    (None, None) => None,
+                };
+                let stats = match behind {
+                    None => masters(&system, timed, memory, observe, || {
                         Mmu::new(regime, hardware.tlb, order).map_err(failed)
                     }),
-                    Some(behind) => masters(machine, timed, memory, observe, || {
-                        let config = hierarchy_config(behind, hardware, order);
+                    Some(config) => masters(&system, timed, memory, observe, || {
                         Hierarchy::new(regime, &config).map_err(failed)
                     }),
                 };
@@ -318,9 +475,22 @@ fn hierarchy_config(
     }
 }
 
+/// One TLB and a page-walk cache. The second TLB, without which no hierarchy is, has one entry
+/// and takes no time: it is the one that was filled last into the first, so that it never has
+/// what the first lacks.
+fn walk_cache_config(entries: u32, hardware: &Hardware, order: WalkOrder) -> HierarchyConfig {
+    HierarchyConfig {
+        l1: hardware.tlb.into(),
+        l2: Geometry { sets: 1, ways: 1, index_shift: 0 }.into(),
+        l2_cycles: 0,
+        walk_cache_entries: entries,
+        order,
+    }
+}
+
 /// Runs the masters of a workload, each with a translating machine of its own.
 fn masters<T: Translate>(
-    machine: &SystemMachine,
+    config: &SystemConfig,
     timed: &Timed,
     memory: &SliceMemory<'_>,
     observe: &mut dyn FnMut(SystemEvent),
@@ -330,14 +500,27 @@ fn masters<T: Translate>(
     for transactions in &timed.masters {
         masters.push((translating()?, transactions.iter().copied()));
     }
-    let system = System::new(&config(machine, timed), masters).map_err(failed)?;
+    let system = System::new(config, masters).map_err(failed)?;
     system.run_observed(memory, observe).map_err(failed)
 }
 
 /// The paper's system with what it leaves open, and with the buffers that the
 /// workload's masters share.
-fn config(machine: &SystemMachine, timed: &Timed) -> SystemConfig {
+fn config(machine: &SystemMachine, dram: &DramPlan, timed: &Timed) -> SystemConfig {
     let mut config = SystemConfig::paper();
+    dram.apply(&mut config.dram);
+    config.outstanding_each = machine.outstanding_each;
+    config.iommu.early_regular = machine.early_regular;
+    config.iommu.descriptor_lines = machine.descriptor_lines.map_or(0, Bounded::small);
+    if let Some(frames) = machine.frames_per_second {
+        let second_cycles = PS_PER_SECOND / u64::from(config.dram.part.clock_period_ps);
+        let cycles = second_cycles / frames.get();
+        let pace = |(stream, framed): (&Vec<Transaction>, &bool)| {
+            let transactions = stream.len() as u64;
+            framed.then_some(Pace { transactions, cycles }).filter(|_| transactions > 0)
+        };
+        config.paces = timed.masters.iter().zip(&timed.framed).map(pace).collect();
+    }
     config.outstanding_max = machine.outstanding_max.small();
     config.iommu.lookup_cycles = machine.lookup_cycles.small();
     config.iommu.walks_max = machine.walks_max.small();
@@ -349,4 +532,43 @@ fn config(machine: &SystemMachine, timed: &Timed) -> SystemConfig {
     }
     config.shared.clone_from(&timed.shared);
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_without_a_memory_has_the_papers() {
+        let paper = SystemConfig::paper().dram;
+        let mut config = paper.clone();
+        config.scheduling = Scheduling::fr_fcfs(1);
+        DramPlan::default().apply(&mut config);
+        assert_eq!(config, paper);
+        let plan: DramPlan = toml::from_str("interleave_bytes = 256\nwrite_entries = 0").unwrap();
+        assert_eq!(plan.check(), Ok(()));
+        plan.apply(&mut config);
+        assert_eq!(config.scheduling.writes, WritePolicy::Unified);
+        let channel =
+            |addr| config.mapping.locate(swath_arch::PhysAddr::new(addr)).unwrap().channel;
+        assert_eq!([0, 255, 256, 1024].map(channel), [0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn devices_with_frames_have_a_pace_and_accelerators_none() {
+        use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
+        let plan: toml::Table = toml::from_str(include_str!("system.toml")).unwrap();
+        let machine: SystemMachine = plan["system"].clone().try_into().unwrap();
+        let machine = SystemMachine { frames_per_second: Bounded::new(60), ..machine };
+        let paces = |name: WorkloadName| {
+            let timed = Timed::new(&name.build(&Shapes::default()));
+            config(&machine, &DramPlan::default(), &timed).paces
+        };
+        // 57,600 lines of a frame in a sixtieth of a second at 400 MHz.
+        let frame = Some(Pace { transactions: 57_600, cycles: 6_666_666 });
+        assert_eq!(paces(WorkloadName::RotatedPreview), [frame, frame]);
+        assert_eq!(paces(WorkloadName::MatrixTranspose), [None]);
+        let scaled = paces(WorkloadName::ImageScaling);
+        assert_eq!((scaled[0], scaled[1], scaled[2].unwrap().transactions), (frame, None, 129_600));
+    }
 }
