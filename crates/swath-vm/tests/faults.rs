@@ -11,7 +11,7 @@ use swath_arch::{
 use swath_frame::{FrameAllocator, FrameFreeError};
 use swath_vm::{
     AddressSpace, DemandPagingError, EagerPagingError, MapPagesError, NewSpaceError, PageSizeError,
-    TranslateError, UnmapError,
+    Sizes, TranslateError, UnmapError,
 };
 
 const POOL: u64 = 0x100;
@@ -46,7 +46,7 @@ fn prepare(space: &mut Space<'_>) {
     space.map(Vpn::new(next), Extent::new(Pfn::new(0x9003), 0x90), DATA).unwrap();
 }
 
-const OPERATIONS: [Operation; 8] = [
+const OPERATIONS: [Operation; 9] = [
     ("map over new tables", |space| {
         space.map(Vpn::new(0x7f0), Extent::new(Pfn::new(0x7777), 0x120), DATA).map_err(say)
     }),
@@ -56,6 +56,11 @@ const OPERATIONS: [Operation; 8] = [
     ("map a larger page", |space| {
         let order = *space.regime().format.levels().last().unwrap().leaves.last().unwrap();
         space.map_page_size(Vpn::new(0x800), Pfn::new(0xa000), order, DATA).map_err(say)
+    }),
+    ("map in pages as large as they may be", |space| {
+        let sizes = Sizes::all(space.regime().format);
+        let extent = Extent::new(Pfn::new(0xa7f1), 0x14f);
+        space.map_largest(Vpn::new(0x7f1), extent, sizes, DATA).map_err(say)
     }),
     ("map a joined page above the leaves", |space| {
         let leaves = space.regime().format.levels().iter().rev().nth(1).unwrap().leaves;
