@@ -175,6 +175,45 @@ fn every_write_fails_x86_64() {
     fail_all(Format::X86_64, true);
 }
 
+/// Blocks become one, and each write of that fails in turn: what pages claim is true all the
+/// while, and stays so when one of them goes.
+#[test]
+fn every_write_of_joining_fails() {
+    let mut failures = 0;
+    for format in Format::ALL {
+        for coalescing in coalescings(format) {
+            for gone in [0x3f5, 0x400, 0x40b] {
+                for n in 1.. {
+                    let memory = Memory::new(0, POOL + FRAMES);
+                    let pool = RefCell::new(Pool::new(POOL, FRAMES, 24, 11));
+                    let mut space: Space<'_> =
+                        AddressSpace::new(format, coalescing, &memory, &pool, &pool).unwrap();
+                    // Pages of demand paging, not in their order, and two longer blocks.
+                    let blocks = [(0x3f8, 7), (0x3f0, 1), (0x3f7, 1), (0x3ff, 1), (0x3f1, 6)];
+                    for (page, count) in blocks.into_iter().chain([(0x400, 0x20)]) {
+                        let extent = Extent::new(Pfn::new(0x5000 + page), count);
+                        space.map(Vpn::new(page), extent, DATA).unwrap();
+                    }
+                    memory.fail_in.set(n);
+                    let result = space.join_blocks(Vpn::new(0x3f9));
+                    let failed = memory.fail_in.replace(0) == 0;
+                    let context = format!("{format:?} {coalescing:?}, failure {n}");
+                    space.check().unwrap_or_else(|error| panic!("{context}: {error}"));
+                    space.unmap(range(gone, 3)).unwrap();
+                    space.check().unwrap_or_else(|error| panic!("{context}, {gone:#x}: {error}"));
+                    if result.is_ok() {
+                        assert!(!failed, "{context}");
+                        assert_eq!(result, Ok(range(0x3f0, 0x30)), "{context}");
+                        break;
+                    }
+                    failures += 1;
+                }
+            }
+        }
+    }
+    assert!(failures > 300, "{failures}");
+}
+
 #[test]
 fn every_request_fails() {
     for format in Format::ALL {

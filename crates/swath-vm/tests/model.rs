@@ -91,7 +91,7 @@ impl Model {
                 let size = order.frames();
                 page.is_multiple_of(size) && at.is_multiple_of(size) && page + size <= end
             };
-            let order = sizes.iter().filter(fits).last().unwrap_or(Order::BASE);
+            let order = sizes.iter().rfind(fits).unwrap_or(Order::BASE);
             let extent = Extent::new(Pfn::new(at), order.frames());
             self.map(page, extent, order.k(), attributes, false);
             let before = page.checked_sub(1).filter(|before| *before >= start);

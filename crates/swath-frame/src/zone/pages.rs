@@ -190,7 +190,7 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> PageZone<W, R> {
         while start < extent.end() {
             let unit = self.unit_of(start);
             self.storage[self.isolated_at + unit / 64] ^= 1 << (unit % 64);
-            start = start + order.frames();
+            start += order.frames();
         }
         let is_free = |zone: &Self, frame: Pfn| match isolate {
             true => zone.state.is_free(&zone.storage, frame),
@@ -200,11 +200,11 @@ impl<W: DerefMut<Target = [u64]>, R: Rule> PageZone<W, R> {
         while start < extent.end() {
             let mut past = start;
             while past < extent.end() && is_free(self, past) {
-                past = past + 1;
+                past += 1;
             }
             let run = Extent::between(start, past);
             if run.is_empty() {
-                start = start + 1;
+                start += 1;
                 continue;
             }
             self.set_aside(run, isolate);

@@ -37,8 +37,8 @@ use crate::study::results::{Figure, FigureKind, Series};
 pub struct DemandPlan {
     /// The workloads.
     pub workloads: Forms<Distinct<WorkloadName>>,
-    /// How many programs run at once, each with buffers and masters of its own, and how many
-    /// transactions a master makes in its turn: with one, all go on in step.
+    /// Number of programs at once, each with buffers and masters of its own, and the transactions
+    /// that a master makes in its turn: with one, all go on in step.
     pub together: Forms<Distinct<(Bounded<1, 64>, Bounded<1, { 1 << 20 }>)>>,
     /// Pages that a fault brings: powers of two up to 256.
     pub fault_around: Ascending<Bounded<1, 256>>,
@@ -142,7 +142,7 @@ impl Together {
         Self { name: name.title(), turns: turns(programs, turn), program, accesses }
     }
 
-    /// Bytes that it takes.
+    /// Bytes of its accesses, also while they are made.
     pub(crate) fn needs_bytes(name: WorkloadName, programs: u64) -> u64 {
         name.build(&Shapes::default())
             .transactions_max()
@@ -199,7 +199,7 @@ fn place(
         let (mut page, mut blocks) = (window.start, Vec::new());
         let sink = &mut |block: Extent| {
             blocks.push((page, block));
-            page = page + block.count;
+            page += block.count;
         };
         let pages = window.count;
         allocator.allocate(pages, sink).map_err(|why| MeasureError::Request { pages, why })?;

@@ -12,7 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_arch::{Extent, Order, Pfn, Vpn};
 use swath_frame::{
-    BuddyConfig, ByteRange, FrameAllocateError, MemoryMap, Mobility, PageZone, ZoneAllocator,
+    BestFit, BuddyConfig, ByteRange, FrameAllocateError, HeadOfList, MemoryMap, Mobility, PageZone,
+    Rule, ZoneAllocator,
 };
 
 use crate::papers::page_buddy::translation::{
@@ -20,7 +21,7 @@ use crate::papers::page_buddy::translation::{
 };
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::{PrepareError, Random, allocator_bytes};
-use crate::study::bounds::{Ascending, Bounded, Forms, Share};
+use crate::study::bounds::{Ascending, Bounded, Forms, Repeats, Share};
 use crate::study::grid::{CellView, Grid, Metrics, Missing, metrics};
 use crate::study::kind::Drawn;
 use crate::study::plan::{Refused, require};
@@ -30,6 +31,8 @@ use crate::study::results::{Figure, FigureKind, Series};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MixedPlan {
+    /// Number of seeds with which each point is measured.
+    pub repeats: Forms<Repeats>,
     /// Frames of the memory.
     pub frames: Bounded<4096, { 1 << 19 }>,
     /// The share of the frames that the devices may have, and that are their zone where there are two.
@@ -70,8 +73,8 @@ impl MixedPlan {
     }
 
     pub(crate) fn needs_bytes(&self) -> u64 {
-        // What is held, at most a block for each frame.
-        allocator_bytes(self.frames.get()).saturating_add(self.frames.get() * 48)
+        // What is held, at most a request for each frame.
+        allocator_bytes(self.frames.get()).saturating_add(self.frames.get() * 160)
     }
 }
 
@@ -79,34 +82,45 @@ impl MixedPlan {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Design {
     pub(crate) name: &'static str,
+    /// True if the CPU has a zone of its own, a binary buddy.
     two: bool,
-    /// The allocator of the CPU's zone, or of the only one, is the page buddy.
-    cpu_pages: bool,
-    dma_pages: bool,
+    /// True if the devices' zone, or the only one, is a page buddy.
+    pages: bool,
+    best_fit: bool,
 }
 
-pub(crate) const DESIGNS: [Design; 4] = [
-    Design { name: "BBS for both", two: false, cpu_pages: false, dma_pages: false },
-    Design { name: "PBS for both", two: false, cpu_pages: true, dma_pages: true },
-    Design { name: "two zones, BBS and BBS", two: true, cpu_pages: false, dma_pages: false },
-    Design { name: "two zones, BBS and PBS", two: true, cpu_pages: false, dma_pages: true },
+const fn design(name: &'static str, two: bool, pages: bool, best_fit: bool) -> Design {
+    Design { name, two, pages, best_fit }
+}
+
+pub(crate) const DESIGNS: [Design; 5] = [
+    design("BBS for both", false, false, false),
+    design("PBS for both", false, true, false),
+    design("two zones, BBS and BBS", true, false, false),
+    design("two zones, BBS and PBS", true, true, false),
+    design("two zones, BBS and PBS with best fit", true, true, true),
 ];
 
 /// Pageblocks of 2 MiB, as in Linux; nothing is isolated here.
 const UNIT: Order = Order::known(9);
 
-type Zone = PageZone<Vec<u64>>;
+type Zone<R> = PageZone<Vec<u64>, R>;
 
-fn zone(frames: Extent, config: BuddyConfig) -> Result<Zone, PrepareError> {
+fn zone<R: Rule>(frames: Extent, config: BuddyConfig) -> Result<Zone<R>, PrepareError> {
     let mut areas = [Extent::default()];
     let map = MemoryMap::new(&[ByteRange::of_frames(frames)], &mut areas)?;
-    let words = Zone::storage_words(&map, config, UNIT);
+    let words = Zone::<R>::storage_words(&map, config, UNIT);
     Ok(Zone::new(&map, config, UNIT, vec![0; words])?)
 }
 
+/// The blocks of a program's requests, and the CPU's large requests with those that failed.
+type Served = Result<(Vec<(Vpn, Extent)>, (u64, u64)), PrepareError>;
+
 /// The memory of one point, with what is in use.
-struct Memory {
-    zones: Vec<Zone>,
+struct Memory<R> {
+    /// The CPU's zone; without one it uses that of the devices.
+    cpu_zone: Option<Zone<HeadOfList>>,
+    dma_zone: Zone<R>,
     /// Blocks of the CPU.
     cpu: Vec<(Pfn, Order)>,
     cpu_frames: u64,
@@ -117,32 +131,32 @@ struct Memory {
     large: (u64, u64),
 }
 
-impl Memory {
+impl<R: Rule> Memory<R> {
     fn new(
         plan: &MixedPlan,
         design: Design,
-        bbs: BuddyConfig,
-        pbs: BuddyConfig,
+        (bbs, pbs): (BuddyConfig, BuddyConfig),
     ) -> Result<Self, PrepareError> {
         let (cpu, dma) = plan.parts();
-        let config = |pages| if pages { pbs } else { bbs };
-        let zones = if design.two {
-            let first = zone(Extent::new(Pfn::new(0), cpu), config(design.cpu_pages))?;
-            vec![first, zone(Extent::new(Pfn::new(cpu), dma), config(design.dma_pages))?]
-        } else {
-            vec![zone(Extent::new(Pfn::new(0), cpu + dma), config(design.cpu_pages))?]
-        };
-        let (cpu, dma) = (Vec::new(), Vec::new());
-        Ok(Self { zones, cpu, cpu_frames: 0, dma, dma_frames: 0, large: (0, 0) })
+        let own = |first| zone(Extent::new(Pfn::new(0), first), bbs);
+        let start = if design.two { cpu } else { 0 };
+        let frames = Extent::new(Pfn::new(start), cpu + dma - start);
+        Ok(Self {
+            cpu_zone: if design.two { Some(own(cpu)?) } else { None },
+            dma_zone: zone(frames, if design.pages { pbs } else { bbs })?,
+            cpu: Vec::new(),
+            cpu_frames: 0,
+            dma: Vec::new(),
+            dma_frames: 0,
+            large: (0, 0),
+        })
     }
 
-    fn of_cpu(&mut self) -> &mut Zone {
-        &mut self.zones[0]
-    }
-
-    fn of_dma(&mut self) -> &mut Zone {
-        let last = self.zones.len() - 1;
-        &mut self.zones[last]
+    fn of_cpu(&mut self) -> &mut dyn ZoneAllocator {
+        match &mut self.cpu_zone {
+            Some(zone) => zone,
+            None => &mut self.dma_zone,
+        }
     }
 
     /// A request of the CPU if it may have it, else a release.
@@ -197,7 +211,7 @@ impl Memory {
             let request = self.dma.swap_remove(random.random_range(0..self.dma.len()));
             for block in request {
                 self.dma_frames -= block.count;
-                self.of_dma().free_range(block)?;
+                self.dma_zone.free_range(block)?;
             }
         }
         Ok(())
@@ -205,8 +219,29 @@ impl Memory {
 
     fn dma_request(&mut self, frames: u64) -> Result<Vec<Extent>, FrameAllocateError> {
         let mut blocks = Vec::new();
-        self.of_dma().allocate_range(frames, &mut |block| blocks.push(block))?;
+        self.dma_zone.allocate_range(frames, &mut |block| blocks.push(block))?;
         Ok(blocks)
+    }
+
+    /// Both owners come and go, then the program asks for its buffers.
+    fn age(
+        mut self,
+        plan: &MixedPlan,
+        used: Share,
+        operations: u64,
+        program: &Program,
+        random: &mut Random,
+    ) -> Served {
+        let (cpu, dma) = plan.parts();
+        let limit = |frames: u64| (frames as f64 * used.get()) as u64;
+        for _ in 0..operations {
+            if random.random::<bool>() {
+                self.cpu_turn(plan, limit(cpu), random)?;
+            } else {
+                self.dma_turn(plan, limit(dma), random)?;
+            }
+        }
+        Ok((self.serve(plan, program, random)?, self.large))
     }
 
     /// The blocks of a program's requests; devices release what stands in the way of their share.
@@ -225,7 +260,7 @@ impl Memory {
             let mut page = request.start;
             for block in self.dma_request(request.count)? {
                 blocks.push((page, block));
-                page = page + block.count;
+                page += block.count;
             }
         }
         Ok(blocks)
@@ -240,29 +275,27 @@ pub(crate) fn measure(
     plan: &MixedPlan,
     hardware: &Hardware,
     (design, used): (Design, Share),
-    (bbs, pbs): (BuddyConfig, BuddyConfig),
+    orders: (BuddyConfig, BuddyConfig),
     operations: u64,
     random: &mut Random,
 ) -> Result<Metrics, MeasureError> {
-    let mut memory = Memory::new(plan, design, bbs, pbs)?;
-    let (cpu, dma) = plan.parts();
-    let limit = |frames: u64| (frames as f64 * used.get()) as u64;
-    for _ in 0..operations {
-        if random.random::<bool>() {
-            memory.cpu_turn(plan, limit(cpu), random)?;
-        } else {
-            memory.dma_turn(plan, limit(dma), random)?;
-        }
-    }
     let program = Program::of(&plan.workload.build(&Shapes::default()));
-    let blocks = memory.serve(plan, &program, random)?;
-    let measured = measure_blocks(hardware, Scheme::Pcad, &program, &blocks)?;
-    let (large, failed) = memory.large;
-    Ok(metrics([
-        ("hit_rate", measured.hit_rate()),
-        ("block_pages", program.requested_pages() as f64 / measured.blocks.max(1) as f64),
-        ("failed", failed as f64 / large.max(1) as f64),
-    ]))
+    let work = |serve: Served| {
+        let (blocks, (large, failed)) = serve?;
+        let measured = measure_blocks(hardware, Scheme::Pcad, &program, &blocks)?;
+        Ok(metrics([
+            ("hit_rate", measured.hit_rate()),
+            ("blocks", measured.blocks as f64),
+            ("failed", failed as f64 / large.max(1) as f64),
+        ]))
+    };
+    if design.best_fit {
+        let memory = Memory::<BestFit>::new(plan, design, orders)?;
+        work(memory.age(plan, used, operations, &program, random))
+    } else {
+        let memory = Memory::<HeadOfList>::new(plan, design, orders)?;
+        work(memory.age(plan, used, operations, &program, random))
+    }
 }
 
 pub(crate) const LEVEL: &str = "used_share";
@@ -281,13 +314,7 @@ pub(crate) fn figures(plan: &MixedPlan, grid: &Grid) -> Vec<Drawn> {
             "tlb_hit_rate",
             "hit_rate",
         ),
-        (
-            "Mixed memory, blocks",
-            workload,
-            "pages in a block of its requests",
-            "block_pages",
-            "block_pages",
-        ),
+        ("Mixed memory, blocks", workload, "blocks for its requests", "blocks", "blocks"),
         ("Mixed memory, CPU", "large blocks", &large, "failed_share", "failed"),
     ];
     let drawn = |(id, title, y_label, y, metric): (&str, &str, &str, &str, &str)| {
@@ -310,16 +337,20 @@ pub(crate) fn finding(plan: &MixedPlan, grid: &Grid) -> String {
         let found = grid.evidence(|view| {
             view.select().is(LEVEL, used.get()).is(DESIGN, design.name).one(metric)
         });
-        found.map_or_else(|_| "-".to_owned(), |found| format!("{:.1}", found.estimate().value))
+        found.map_or(f64::NAN, |found| found.estimate().value)
     };
-    let all: Vec<String> = DESIGNS
-        .iter()
-        .map(|design| format!("{} on {}", of(design, "block_pages"), design.name))
-        .collect();
+    let said = |design: &Design| {
+        let (blocks, failed) = (of(design, "blocks"), 100.0 * of(design, "failed"));
+        format!("{}: {blocks:.1}, {failed:.1}%", design.name)
+    };
+    let all: Vec<String> = DESIGNS.iter().map(said).collect();
     format!(
-        "In a memory that the CPU shares, {} of it in use, a device's block has {} pages in the mean.",
+        "Mixed memory, the blocks that a device gets for its {} pages, and the share of the CPU's \
+         requests of order {} and more that fail, with {} in use: {}.",
+        plan.workload.build(&Shapes::default()).pages(),
+        plan.cpu_order_large,
         used.get(),
-        all.join(", ")
+        all.join("; ")
     )
 }
 
@@ -331,6 +362,7 @@ mod tests {
     fn plan() -> MixedPlan {
         let bounded = |value| Bounded::new(value).unwrap();
         MixedPlan {
+            repeats: Forms { full: Bounded::new(1).unwrap(), quick: Bounded::new(1).unwrap() },
             frames: Bounded::new(4096).unwrap(),
             dma_share: Share::new(0.5).unwrap(),
             used_shares: Ascending::new(vec![Share::new(0.75).unwrap()]).unwrap(),
@@ -345,45 +377,54 @@ mod tests {
     /// No frame has two owners, each zone has its own owner's alone, and all frames come back.
     #[test]
     fn owners_stay_apart() {
-        let plan = plan();
         for design in DESIGNS {
-            let mut random = random(7, 0);
-            let mut memory =
-                Memory::new(&plan, design, BuddyConfig::BBS, BuddyConfig::PBS_ARMV7).unwrap();
-            for step in 0..3000 {
-                if step % 2 == 0 {
-                    memory.cpu_turn(&plan, 1536, &mut random).unwrap();
-                } else {
-                    memory.dma_turn(&plan, 1536, &mut random).unwrap();
-                }
-                if step % 100 > 0 {
-                    continue;
-                }
-                let mut owned = vec![false; 4096];
-                let cpu =
-                    memory.cpu.iter().map(|&(start, order)| Extent::new(start, order.frames()));
-                let (cpu, dma): (Vec<Extent>, Vec<Extent>) =
-                    (cpu.collect(), memory.dma.iter().flatten().copied().collect());
-                for frame in cpu.iter().chain(&dma).flat_map(|block| block.iter()) {
-                    assert!(!std::mem::replace(&mut owned[frame.raw() as usize], true));
-                }
-                let count = |blocks: &[Extent]| blocks.iter().map(|block| block.count).sum::<u64>();
-                assert_eq!((memory.cpu_frames, memory.dma_frames), (count(&cpu), count(&dma)));
-                let free: u64 = memory.zones.iter().map(ZoneAllocator::free_frames).sum();
-                assert_eq!(free + memory.cpu_frames + memory.dma_frames, 4096);
-                assert!(memory.cpu_frames <= 1536 && memory.dma_frames <= 1536);
-                if design.two {
-                    assert!(cpu.iter().all(|block| block.end().raw() <= 2048));
-                    assert!(dma.iter().all(|block| block.start.raw() >= 2048));
-                }
+            if design.best_fit {
+                stay_apart::<BestFit>(design);
+            } else {
+                stay_apart::<HeadOfList>(design);
             }
-            for (start, order) in std::mem::take(&mut memory.cpu) {
-                memory.of_cpu().free(start, order).unwrap();
-            }
-            while !memory.dma.is_empty() {
-                memory.dma_release(&mut random).unwrap();
-            }
-            assert!(memory.zones.iter().all(|zone| zone.free_frames() == zone.total_frames()));
         }
+    }
+
+    fn stay_apart<R: Rule>(design: Design) {
+        let plan = plan();
+        let mut random = random(7, 0);
+        let orders = (BuddyConfig::BBS, BuddyConfig::PBS_ARMV7);
+        let mut memory = Memory::<R>::new(&plan, design, orders).unwrap();
+        for step in 0..3000 {
+            if step % 2 == 0 {
+                memory.cpu_turn(&plan, 1536, &mut random).unwrap();
+            } else {
+                memory.dma_turn(&plan, 1536, &mut random).unwrap();
+            }
+            if step % 100 > 0 {
+                continue;
+            }
+            let mut owned = vec![false; 4096];
+            let cpu = memory.cpu.iter().map(|&(start, order)| Extent::new(start, order.frames()));
+            let (cpu, dma): (Vec<Extent>, Vec<Extent>) =
+                (cpu.collect(), memory.dma.iter().flatten().copied().collect());
+            for frame in cpu.iter().chain(&dma).flat_map(|block| block.iter()) {
+                assert!(!std::mem::replace(&mut owned[frame.raw() as usize], true));
+            }
+            let count = |blocks: &[Extent]| blocks.iter().map(|block| block.count).sum::<u64>();
+            assert_eq!((memory.cpu_frames, memory.dma_frames), (count(&cpu), count(&dma)));
+            let of_cpu = memory.cpu_zone.as_ref().map_or(0, ZoneAllocator::free_frames);
+            let free = of_cpu + memory.dma_zone.free_frames();
+            assert_eq!(free + memory.cpu_frames + memory.dma_frames, 4096);
+            assert!(memory.cpu_frames <= 1536 && memory.dma_frames <= 1536);
+            if design.two {
+                assert!(cpu.iter().all(|block| block.end().raw() <= 2048));
+                assert!(dma.iter().all(|block| block.start.raw() >= 2048));
+            }
+        }
+        for (start, order) in std::mem::take(&mut memory.cpu) {
+            memory.of_cpu().free(start, order).unwrap();
+        }
+        while !memory.dma.is_empty() {
+            memory.dma_release(&mut random).unwrap();
+        }
+        assert_eq!(memory.of_cpu().free_frames(), memory.of_cpu().total_frames());
+        assert_eq!(memory.dma_zone.free_frames(), memory.dma_zone.total_frames());
     }
 }

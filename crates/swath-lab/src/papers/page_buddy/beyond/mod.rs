@@ -1,5 +1,5 @@
-//! What *Duong and Hur* leave out or leave for later, in hit rates: one study of several parts, none
-//! of which has a claim to judge.
+//! Beyond *Duong and Hur*: what they leave out or for later, in hit rates, as one study of several
+//! parts, none of which has a claim to judge.
 //!
 //! | part | file |
 //! |---|---|

@@ -154,7 +154,8 @@ fn products(plan: &OrdersPlan, quick: bool) -> impl Iterator<Item = Product> {
 
 /// Bytes of all programs.
 pub(crate) fn needs_bytes(plan: &OrdersPlan, quick: bool) -> u64 {
-    products(plan, quick).map(|one| one.transactions_max().saturating_mul(8)).sum()
+    let one = |product: Product| product.transactions_max().saturating_mul(8);
+    products(plan, quick).map(one).fold(0, u64::saturating_add)
 }
 
 /// The paper's reading, and each order with each tile.
@@ -165,7 +166,9 @@ pub(crate) fn readings(plan: &OrdersPlan, quick: bool) -> Vec<Reading> {
     };
     let of = |product: Product| {
         let mut program = matrices();
-        let mut listed: Vec<VirtAddr> = Vec::new();
+        let mut count = 0;
+        product.visit(&mut |_, _| count += 1);
+        let mut listed: Vec<VirtAddr> = Vec::with_capacity(count);
         product.visit(&mut |buffer, offset| listed.push(program.address(buffer, offset)));
         program.masters = vec![Accesses::Listed(listed)];
         Reading { name: product.named(), program }

@@ -89,6 +89,19 @@ impl BeyondPlan {
         Ok(designs.into_iter().filter(|design| !design.best_fit).collect())
     }
 
+    /// Points of all parts.
+    fn points(&self, quick: bool) -> u64 {
+        let (orders, large, demand) = (&self.orders, &self.large, &self.demand);
+        let together = demand.workloads.of(quick).len() * demand.together.of(quick).len();
+        let parts = [
+            [1 + 6 * orders.tile_elements.of(quick).len(), orders.block_frames.len(), 4],
+            [large.workloads.len(), large.block_frames.len(), 5],
+            [together * Paging::all(demand).len(), demand.block_frames.of(quick).len(), 4],
+            [1, self.mixed.used_shares.len(), mixed::DESIGNS.len()],
+        ];
+        parts.map(|part| part.iter().product::<usize>() as u64).iter().sum()
+    }
+
     fn failed(&self, what: &str, error: &MeasureError) -> StudyError {
         StudyError::Machine { study: self.about.study.clone(), what: format!("{what}: {error}") }
     }
@@ -121,32 +134,40 @@ impl Study for Beyond {
     }
 
     fn needs(plan: &BeyondPlan, run: &Run<'_>) -> Needs {
-        let shapes = Shapes::default();
-        let of = |names: &[WorkloadName]| {
-            let built: Vec<_> = names.iter().map(|name| name.build(&shapes)).collect();
-            let once = built.iter().map(|one| bytes(&[16, one.transactions_max()]));
-            (once.fold(0, u64::saturating_add), built.iter().map(|one| one.pages()).max())
+        let (shapes, quick) = (Shapes::default(), run.quick);
+        let pages = |names: &[WorkloadName]| {
+            names.iter().map(|name| name.build(&shapes).pages()).max().unwrap_or(0)
         };
-        let (large, pages) = of(&plan.large.workloads);
-        let names = plan.demand.workloads.of(run.quick);
-        let (_, demanded) = of(names);
-        let programs = plan.demand.together.of(run.quick).iter().map(|together| together.0.get());
+        let transactions = plan.large.workloads.iter().map(|name| name.build(&shapes));
+        let large = transactions.map(|one| bytes(&[16, one.transactions_max()]));
+        let names = plan.demand.workloads.of(quick);
+        let programs = plan.demand.together.of(quick).iter().map(|together| together.0.get());
         let most = programs.clone().max().unwrap_or(1);
         let together = programs.flat_map(|programs| {
             names.iter().map(move |&name| Together::needs_bytes(name, programs))
         });
         let (share, per_requested) = (plan.free_share, plan.free_per_requested);
-        let memory = |pages: Option<u64>, sizes: &[_]| {
-            blocks_bytes(pages.unwrap_or(0), sizes, per_requested, share)
-        };
-        let demanded = demanded.map(|pages| bytes(&[pages, most]));
+        let memory = |pages, sizes: &[_]| blocks_bytes(pages, sizes, per_requested, share);
+        let demanded = bytes(&[pages(names), most]);
+        let sizes = plan.demand.block_frames.of(quick);
+        // What comes with each fault, and the tables of a request.
+        let faults = bytes(&[256, demanded]).saturating_add(bytes(&[1 << 17, most]));
+        // No workload has more than three masters.
+        let tlbs = bytes(&[256, plan.machine.tlb_entries.get(), 3, most]);
+        let seeds = plan.repeats.of(quick).get().max(plan.mixed.repeats.of(quick).get());
+        let cells = bytes(&[512, plan.points(quick), seeds]);
         Needs::small()
-            .once("orders.tile_elements", orders::needs_bytes(&plan.orders, run.quick))
-            .once("large.workloads", large)
+            .once("orders.tile_elements", orders::needs_bytes(&plan.orders, quick))
+            .once("large.workloads", large.fold(0, u64::saturating_add))
             .once("demand.together", together.fold(0, u64::saturating_add))
-            .each("large.block_frames", memory(pages, &plan.large.block_frames))
-            .each("orders.block_frames", memory(pages, &plan.orders.block_frames))
-            .each("demand.block_frames", memory(demanded, plan.demand.block_frames.of(run.quick)))
+            .once("repeats", cells)
+            .each(
+                "large.block_frames",
+                memory(pages(&plan.large.workloads), &plan.large.block_frames),
+            )
+            .each("orders.block_frames", memory(demanded.max(2000), &plan.orders.block_frames))
+            .each("demand.block_frames", memory(demanded, sizes).saturating_add(faults))
+            .each("machine.tlb_entries", tlbs)
             .each("mixed.frames", plan.mixed.needs_bytes())
     }
 
@@ -177,7 +198,11 @@ impl Study for Beyond {
             mixed::finding(&plan.mixed, &found.mixed),
         ];
         let notes = vec![
-            format!("Each point is {} independent states of memory.", Self::seeds(plan, run.quick)),
+            format!(
+                "Each point is {} independent states of memory, {} where the CPU shares it.",
+                Self::seeds(plan, run.quick),
+                plan.mixed.repeats.of(run.quick)
+            ),
             "None of this is in the paper, so nothing of it is judged; its own order of matrix \
              multiplication is the one pass of Table 4."
                 .to_owned(),
@@ -266,7 +291,7 @@ fn in_mixed(plan: &BeyondPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
     let at = |(design, used): &(mixed::Design, Share)| vec![used.get().into(), design.name.into()];
     let (hardware, orders) = (Hardware::of(&plan.machine), orders_of(&plan.machine)?);
     let operations = mixed.operations.of(run.quick).get();
-    let (axes, seeds) = ([mixed::LEVEL, mixed::DESIGN], Beyond::seeds(plan, run.quick));
+    let (axes, seeds) = ([mixed::LEVEL, mixed::DESIGN], mixed.repeats.of(run.quick).get());
     run.grid(&plan.about, &axes, seeds, &points, at, |&point, repeat| {
         let mut random = random(plan.about.seed, repeat);
         let measured = mixed::measure(mixed, &hardware, point, orders, operations, &mut random);
