@@ -199,7 +199,7 @@ fn every_write_of_joining_fails() {
                     let failed = memory.fail_in.replace(0) == 0;
                     let context = format!("{format:?} {coalescing:?}, failure {n}");
                     space.check().unwrap_or_else(|error| panic!("{context}: {error}"));
-                    space.unmap(range(gone, 3)).unwrap();
+                    space.unmap(range(gone, 3)).map(drop).unwrap();
                     space.check().unwrap_or_else(|error| panic!("{context}, {gone:#x}: {error}"));
                     if result.is_ok() {
                         assert!(!failed, "{context}");

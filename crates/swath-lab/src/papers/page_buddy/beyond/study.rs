@@ -209,6 +209,7 @@ impl Study for Beyond {
             "A fault counts as a miss. Split and joined are two readings of the paper's words that the \
              pages of a block need to be split to multiple TLB entries on demand."
                 .to_owned(),
+            "The boundary between two zones is fixed, and no owner gets frames of the other's.".to_owned(),
         ];
         Shown { finding: findings.join(" "), figures, notes, host: None }
     }
