@@ -33,4 +33,4 @@ pub use machine::{
 pub use map::{ByteRange, MemoryMap, MemoryMapError};
 pub use reserve::{PopulateError, Populated, Reservation, ReservationLevels, Reservations};
 pub use zone::linux::LinuxZone;
-pub use zone::{IsolateError, Mobility, ZoneAllocator};
+pub use zone::{IsolateError, Mobility, PageZone, ZoneAllocator};

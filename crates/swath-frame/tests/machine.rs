@@ -17,9 +17,9 @@ use swath_frame::zone::bank::{
     ArrayPlacement, BankBuddy, BankLayout, ListPlacement, Placement, PoolPlacement,
 };
 use swath_frame::{
-    BlockRequest, ByteRange, FrameAllocator, FrameFreeError, IsolateError, Isolation, LinuxZone,
-    Machine, MachineConfig, MachineHandle, MemoryMap, MemoryUnit, Mobility, PerCpuLists,
-    ZoneAllocator,
+    BlockRequest, BuddyConfig, ByteRange, FrameAllocator, FrameFreeError, IsolateError, Isolation,
+    LinuxZone, Machine, MachineConfig, MachineHandle, MemoryMap, MemoryUnit, Mobility, PageZone,
+    PerCpuLists, ZoneAllocator,
 };
 
 type Linux = Machine<Vec<LinuxZone<Vec<u64>>>, Vec<PerCpuLists>, Vec<u64>>;
@@ -136,6 +136,37 @@ fn bank_aware_zones_make_a_machine_too() {
     run(|| ArrayPlacement, 1);
     run(|| ListPlacement::new(true), 2);
     run(PoolPlacement::default, 3);
+}
+
+/// The same with the binary buddy in one zone and the page buddy in the other.
+#[test]
+fn page_buddies_make_a_machine_too() {
+    let areas = [extent(0, 9000), extent(12_000, 9_000)];
+    with_map(&areas, |map| {
+        let layout_config = LayoutConfig { movable_frames_per_node: 8000, ..small_units() };
+        let layout = Layout::new(map, &[extent(0, 30_000)], layout_config).unwrap();
+        let binary = BuddyConfig::new(1, Order::known(10)).unwrap();
+        let zone = |zone: &LayoutZone| {
+            let config =
+                if zone.kind == ZoneKind::Movable { BuddyConfig::PBS_ARMV8 } else { binary };
+            let mine = map.areas().iter().map(|area| area.intersect(zone.span));
+            let mine: Vec<Extent> = mine.filter(|area| !area.is_empty()).collect();
+            with_map(&mine, |map| {
+                let unit = Order::known(9);
+                let words = PageZone::<Vec<u64>>::storage_words(map, config, unit);
+                PageZone::<_>::new(map, config, unit, vec![0x5a5a; words]).unwrap()
+            })
+        };
+        let zones: Vec<_> = layout.zones().iter().map(zone).collect();
+        assert_eq!(zones.last().unwrap().config(), BuddyConfig::PBS_ARMV8);
+        type Paged = Machine<Vec<PageZone<Vec<u64>>>, Vec<PerCpuLists>, Vec<u64>>;
+        let size = Paged::size(map, &layout, config(3));
+        let lists = vec![PerCpuLists::default(); size.lists];
+        let (sections, banks) = (layout.sections(), layout.banks());
+        let mut machine =
+            Machine::new(map, layout, config(3), zones, lists, vec![0; size.words]).unwrap();
+        random_work(&mut machine, 4, sections, banks);
+    });
 }
 
 fn random_work<Z: ZoneAllocator>(

@@ -17,6 +17,7 @@ mod linux_follow;
 mod machine;
 mod map;
 mod page_buddy;
+mod pages_conformance;
 mod quick_fit;
 mod reservation;
 mod reservation_model;

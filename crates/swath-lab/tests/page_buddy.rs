@@ -491,6 +491,11 @@ fn a_plan_that_cannot_be_run_is_refused_by_its_key() {
         ("pbs-cases", &[("request_frames", "9")], "fig_8.request_frames"),
         ("pbs-cases", &[("a", "[[4, 4], [0, 4]]")], "fig_8.a"),
         ("pbs-fit", &[("requests", "0")], "requests"),
+        ("pbs-beyond", &[("tile_elements", "[0]")], "tile_elements"),
+        ("pbs-beyond", &[("fault_around", "[3]")], "demand.fault_around"),
+        ("pbs-beyond", &[("dma_share", "0.01")], "mixed.dma_share"),
+        ("pbs-beyond", &[("cpu_order_max", "9")], "mixed.cpu_order_max"),
+        ("pbs-beyond", &[("cpu_order_large", "9")], "mixed.cpu_order_large"),
     ] {
         let said = refused(study, replaced);
         assert!(said.contains("plan mutant") && said.contains(key), "{replaced:?}: {said}");

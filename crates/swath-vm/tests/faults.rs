@@ -11,7 +11,7 @@ use swath_arch::{
 use swath_frame::{FrameAllocator, FrameFreeError};
 use swath_vm::{
     AddressSpace, DemandPagingError, EagerPagingError, MapPagesError, NewSpaceError, PageSizeError,
-    TranslateError, UnmapError,
+    Sizes, TranslateError, UnmapError,
 };
 
 const POOL: u64 = 0x100;
@@ -46,7 +46,7 @@ fn prepare(space: &mut Space<'_>) {
     space.map(Vpn::new(next), Extent::new(Pfn::new(0x9003), 0x90), DATA).unwrap();
 }
 
-const OPERATIONS: [Operation; 8] = [
+const OPERATIONS: [Operation; 9] = [
     ("map over new tables", |space| {
         space.map(Vpn::new(0x7f0), Extent::new(Pfn::new(0x7777), 0x120), DATA).map_err(say)
     }),
@@ -56,6 +56,11 @@ const OPERATIONS: [Operation; 8] = [
     ("map a larger page", |space| {
         let order = *space.regime().format.levels().last().unwrap().leaves.last().unwrap();
         space.map_page_size(Vpn::new(0x800), Pfn::new(0xa000), order, DATA).map_err(say)
+    }),
+    ("map in pages as large as they may be", |space| {
+        let sizes = Sizes::all(space.regime().format);
+        let extent = Extent::new(Pfn::new(0xa7f1), 0x14f);
+        space.map_largest(Vpn::new(0x7f1), extent, sizes, DATA).map_err(say)
     }),
     ("map a joined page above the leaves", |space| {
         let leaves = space.regime().format.levels().iter().rev().nth(1).unwrap().leaves;
@@ -168,6 +173,45 @@ fn every_write_fails_armv8() {
 #[test]
 fn every_write_fails_x86_64() {
     fail_all(Format::X86_64, true);
+}
+
+/// Blocks become one, and each write of that fails in turn: what pages claim is true all the
+/// while, and stays so when one of them goes.
+#[test]
+fn every_write_of_joining_fails() {
+    let mut failures = 0;
+    for format in Format::ALL {
+        for coalescing in coalescings(format) {
+            for gone in [0x3f5, 0x400, 0x40b] {
+                for n in 1.. {
+                    let memory = Memory::new(0, POOL + FRAMES);
+                    let pool = RefCell::new(Pool::new(POOL, FRAMES, 24, 11));
+                    let mut space: Space<'_> =
+                        AddressSpace::new(format, coalescing, &memory, &pool, &pool).unwrap();
+                    // Pages of demand paging, not in their order, and two longer blocks.
+                    let blocks = [(0x3f8, 7), (0x3f0, 1), (0x3f7, 1), (0x3ff, 1), (0x3f1, 6)];
+                    for (page, count) in blocks.into_iter().chain([(0x400, 0x20)]) {
+                        let extent = Extent::new(Pfn::new(0x5000 + page), count);
+                        space.map(Vpn::new(page), extent, DATA).unwrap();
+                    }
+                    memory.fail_in.set(n);
+                    let result = space.join_blocks(Vpn::new(0x3f9));
+                    let failed = memory.fail_in.replace(0) == 0;
+                    let context = format!("{format:?} {coalescing:?}, failure {n}");
+                    space.check().unwrap_or_else(|error| panic!("{context}: {error}"));
+                    space.unmap(range(gone, 3)).map(drop).unwrap();
+                    space.check().unwrap_or_else(|error| panic!("{context}, {gone:#x}: {error}"));
+                    if result.is_ok() {
+                        assert!(!failed, "{context}");
+                        assert_eq!(result, Ok(range(0x3f0, 0x30)), "{context}");
+                        break;
+                    }
+                    failures += 1;
+                }
+            }
+        }
+    }
+    assert!(failures > 300, "{failures}");
 }
 
 #[test]

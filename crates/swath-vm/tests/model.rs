@@ -13,7 +13,7 @@ use swath_arch::{
 };
 use swath_frame::FrameAllocator;
 use swath_vm::{
-    AddressSpace, DemandPagingError, EagerPagingError, MapPagesError, PageSizeError,
+    AddressSpace, DemandPagingError, EagerPagingError, MapPagesError, PageSizeError, Sizes,
     TranslateError, UnmapError,
 };
 
@@ -79,6 +79,54 @@ impl Model {
                 at.block = (end, first + count - end);
             }
         }
+    }
+
+    /// Page by page the largest size that fits there, or a base page of the block before.
+    fn map_largest(&mut self, range: PageRange, frame: u64, sizes: Sizes, attributes: Attributes) {
+        let (start, end) = (range.start.raw(), range.end().raw());
+        let mut page = start;
+        while page < end {
+            let at = frame + (page - start);
+            let fits = |order: &Order| {
+                let size = order.frames();
+                page.is_multiple_of(size) && at.is_multiple_of(size) && page + size <= end
+            };
+            let order = sizes.iter().rfind(fits).unwrap_or(Order::BASE);
+            let extent = Extent::new(Pfn::new(at), order.frames());
+            self.map(page, extent, order.k(), attributes, false);
+            let before = page.checked_sub(1).filter(|before| *before >= start);
+            if order == Order::BASE
+                && let Some(before) = before.and_then(|before| self.pages.get(&before))
+                && before.order == 0
+            {
+                let first = before.block.0;
+                for inside in first..=page {
+                    self.pages.get_mut(&inside).unwrap().block = (first, page + 1 - first);
+                }
+            }
+            page += order.frames();
+        }
+    }
+
+    /// Makes one block of the base pages around that are alike, and returns it.
+    fn join(&mut self, page: u64) -> Option<(u64, u64)> {
+        let at = *self.pages.get(&page)?;
+        if at.order > 0 {
+            return Some((page >> at.order << at.order, 1 << at.order));
+        }
+        let delta = |page: u64, at: &Page| at.frame.wrapping_sub(page);
+        let alike = |other: u64| {
+            self.pages.get(&other).is_some_and(|found| {
+                let said = |at: &Page| (at.order, at.attributes, at.owned);
+                said(found) == said(&at) && delta(other, found) == delta(page, &at)
+            })
+        };
+        let first = (0..page).rev().find(|&other| !alike(other)).map_or(0, |other| other + 1);
+        let end = (page..).find(|&other| !alike(other))?;
+        for page in first..end {
+            self.pages.get_mut(&page)?.block = (first, end - first);
+        }
+        Some((first, end - first))
     }
 
     /// Ascend and Descend by their definition.
@@ -216,6 +264,7 @@ fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
             AddressSpace::new(format, coalescing, &memory, &pool, &pool).unwrap();
         let mut model = Model { format, coalescing, pages: BTreeMap::new() };
         let windows = windows(format);
+        let mut joined = 0;
         for _ in 0..steps {
             let window = windows[random.below(windows.len() as u64) as usize];
             let offset = random.below(window.count);
@@ -223,10 +272,18 @@ fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
             let mut range =
                 PageRange::new(Vpn::new(window.start.raw() + offset), 1 + random.below(most));
             let attributes = random_attributes(&mut random);
-            match random.below(8) {
+            match random.below(11) {
                 0 | 1 => {
                     let frame =
                         random.below(1 << (format.pa_bits() - 12)).max(range.count) - range.count;
+                    // Now and then what goes on from the page before.
+                    let before = range.start.raw().checked_sub(1);
+                    let before = before.and_then(|page| model.pages.get(&page));
+                    let before = before.filter(|at| !at.owned && random.below(2) == 0);
+                    let (frame, attributes) =
+                        before.map_or((frame, attributes), |at| (at.frame + 1, at.attributes));
+                    let reach = 1 << (format.pa_bits() - 12);
+                    let frame = frame.min(reach - range.count);
                     let extent = Extent::new(Pfn::new(frame), range.count);
                     let result = space.map(range.start, extent, attributes);
                     if model.mapped_in(range) {
@@ -299,6 +356,37 @@ fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
                         model.map(page.raw(), extent, order.k(), attributes, false);
                     }
                 }
+                6 => {
+                    let frame = random.below(1 << (format.pa_bits() - 12 - 10)) << 10;
+                    let mut frame =
+                        frame + if random.below(2) == 0 { range.start.raw() } else { 7 };
+                    frame %= (1 << (format.pa_bits() - 12)) - range.count;
+                    let extent = Extent::new(Pfn::new(frame), range.count);
+                    let sizes = [Sizes::all(format), Sizes::NONE][random.below(2) as usize];
+                    let result = space.map_largest(range.start, extent, sizes, attributes);
+                    if model.mapped_in(range) {
+                        let refused = matches!(
+                            result,
+                            Err(PageSizeError::Map(MapPagesError::AlreadyMapped { .. }))
+                        );
+                        assert!(refused, "{result:?}");
+                    } else {
+                        result.unwrap();
+                        model.map_largest(range, frame, sizes, attributes);
+                    }
+                }
+                7 | 8 => {
+                    let page = model.pages.range(range.start.raw()..).next();
+                    let page = Vpn::new(page.map_or(range.start.raw(), |(&page, _)| page));
+                    let run = model.join(page.raw());
+                    let run = run.map(|(first, count)| PageRange::new(Vpn::new(first), count));
+                    assert_eq!(
+                        space.join_blocks(page),
+                        run.ok_or(TranslateError::NotMapped { page })
+                    );
+                    joined += run.map_or(0, |run| run.count);
+                    range = run.unwrap_or(range);
+                }
                 _ => {
                     // Mostly something that is mapped: a run from a page on.
                     if let Some((&page, _)) = model.pages.range(range.start.raw()..).next()
@@ -338,6 +426,7 @@ fn run(format: Format, coalescing: Coalescing, seed: u64, steps: u32) {
             assert_eq!(taken, space.table_frames() + model.owned_frames());
         }
         model.windows_compare(&memory, &space, &windows);
+        assert!(joined > 0, "nothing was joined");
     }
     assert_eq!(pool.borrow().taken_frames(), 0, "a dropped space gives everything back");
 }

@@ -73,15 +73,16 @@ fn layout<R: Rule>(span: Extent, config: BuddyConfig, i: usize, at: u64) -> Layo
     Layout { base, units, rule_at, end }
 }
 
-/// Words of the bitmap of allocated frames.
-fn allocated_words(span: Extent) -> u64 {
-    (span.end().raw() - (span.start.raw() & !63)).div_ceil(64)
-}
-
 impl<R: Rule, H: Hardening> State<R, H> {
+    /// Words of the bitmap of allocated frames.
+    pub(crate) fn allocated_words(span: Extent) -> u64 {
+        (span.end().raw() - (span.start.raw() & !63)).div_ceil(64)
+    }
+
     pub(crate) fn storage_words(map: &MemoryMap<'_>, config: BuddyConfig) -> usize {
-        let words = (0..config.classes())
-            .fold(allocated_words(map.span()), |at, i| layout::<R>(map.span(), config, i, at).end);
+        let words = (0..config.classes()).fold(Self::allocated_words(map.span()), |at, i| {
+            layout::<R>(map.span(), config, i, at).end
+        });
         let areas = if H::CHECKED { Areas::storage_words(map) } else { 0 };
         usize::try_from(words.saturating_add(areas)).unwrap_or(usize::MAX)
     }
@@ -110,7 +111,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
             parent_firsts,
             parent_lasts: parent_firsts << (size - 1),
             nonempty: 0,
-            allocated_words: allocated_words(span) as usize,
+            allocated_words: Self::allocated_words(span) as usize,
             span,
             total: map.total_frames(),
             free: 0,
@@ -119,7 +120,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
             solid_word: 0,
             latch: H::Latch::default(),
         };
-        let mut at = allocated_words(span);
+        let mut at = Self::allocated_words(span);
         for i in 0..config.classes() {
             let Layout { base, units, rule_at, end } = layout::<R>(span, config, i, at);
             if !R::can_index(units) {
@@ -546,7 +547,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
 
     /// The lowest multiple of `units`, a power of two, from which as many
     /// units of class `i` are free, by a scan over the class's runs.
-    fn find_aligned(&self, s: &[u64], i: usize, units: u64) -> Option<u64> {
+    pub(crate) fn find_aligned(&self, s: &[u64], i: usize, units: u64) -> Option<u64> {
         let class = &self.classes[i];
         let mut from = 0;
         while let Some(unit) = class.free.next(s, from) {
@@ -559,6 +560,35 @@ impl<R: Rule, H: Hardening> State<R, H> {
             from = at + run + 1;
         }
         None
+    }
+
+    /// Allocates these frames, all of which are free. O(C·L) for each unit that they meet.
+    pub(crate) fn allocate_at(&mut self, s: &mut [u64], extent: Extent) {
+        let (mut at, high) = (extent.start.raw(), extent.end().raw());
+        while at < high {
+            let holds = |&i: &usize| {
+                let unit = at >> (i as u32 * self.granularity);
+                self.classes[i].free.contains(s, (unit - self.classes[i].base) as usize)
+            };
+            let Some(i) = (0..=self.last).find(holds) else {
+                debug_assert!(false, "frame {at:#x} is not free");
+                return;
+            };
+            let order = i as u32 * self.granularity;
+            let unit = at >> order;
+            let (start, end) = (unit << order, (unit + 1) << order);
+            let past = end.min(high);
+            self.remove(s, i, unit, unit + 1);
+            // Of this unit a frame goes, so none of what is left completes it.
+            if start < at {
+                self.release(s, start, at);
+            }
+            if past < end {
+                self.release(s, past, end);
+            }
+            self.taken(s, at, past, i);
+            at = past;
+        }
     }
 
     /// Notes that the free frames `start..end`, in no class now, are allocated.

@@ -12,6 +12,7 @@ use crate::table::contiguity;
 use crate::table::encode::{self, Leaf};
 use crate::table::error::{DemandPagingError, EagerPagingError, MapPagesError, PageSizeError};
 use crate::table::piece::Piece;
+use crate::table::sizes::Sizes;
 use crate::table::space::{AddressSpace, first_not_canonical, free_allocated};
 use crate::table::walk::Way;
 
@@ -147,6 +148,58 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             }
         }
         self.statistics.blocks_mapped += 1;
+        Ok(())
+    }
+
+    /// Maps frames that somebody else gives in pages as large as place and length allow: from the
+    /// start on, each time the largest of `sizes` to which page and frame are aligned and which the
+    /// rest holds, else base pages up to the next place where one fits, as one block.
+    ///
+    /// Costs as for [`map_page_size`](Self::map_page_size) and [`map`](Self::map), for each page and
+    /// block.
+    ///
+    /// # Errors
+    /// [`PageSizeError::NoSuchSize`] or [`PageSizeError::Map`]; nothing has changed.
+    pub fn map_largest(
+        &mut self,
+        start: Vpn,
+        extent: Extent,
+        sizes: Sizes,
+        attributes: Attributes,
+    ) -> Result<(), PageSizeError> {
+        let there = Sizes::all(self.regime.format);
+        if let Some(order) = sizes.iter().find(|&order| !there.contains(order)) {
+            return Err(PageSizeError::NoSuchSize { order });
+        }
+        self.check_range(PageRange::new(start, extent.count)).map_err(PageSizeError::Map)?;
+        let fits = |done: u64, order: Order| {
+            let (page, frame) = (start + done, extent.start + done);
+            page.is_aligned(order.k())
+                && frame.is_aligned(order.k())
+                && order.frames() <= extent.count - done
+        };
+        let largest = |done| sizes.iter().rev().find(|&order| fits(done, order));
+        let smallest = sizes.iter().next().map_or(extent.count, Order::frames);
+        let mut done = 0;
+        while done < extent.count {
+            let (page, frame) = (start + done, extent.start + done);
+            let (count, mapped) = if let Some(order) = largest(done) {
+                (order.frames(), self.map_page_size(page, frame, order, attributes))
+            } else {
+                let mut past = done;
+                while past < extent.count && largest(past).is_none() {
+                    let next = smallest - (start + past).raw() % smallest;
+                    past = (past + next).min(extent.count);
+                }
+                let block = Extent::new(frame, past - done);
+                (past - done, self.map(page, block, attributes).map_err(PageSizeError::Map))
+            };
+            if let Err(error) = mapped {
+                self.undo(PageRange::new(start, done));
+                return Err(error);
+            }
+            done += count;
+        }
         Ok(())
     }
 

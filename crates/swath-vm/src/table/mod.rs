@@ -3,7 +3,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | [`space`], [`map`], [`unmap`], [`protect`], [`inspect`] | the space and its operations |
+//! | [`space`], [`map`], [`unmap`], [`join`], [`protect`], [`inspect`] | the space and its operations |
 //! | [`superpage`], [`sizes`] | promotion and demotion of one space's pages |
 //! | [`contiguity`], `line`, [`anchor`] | PCAD's and the anchors' numbers, spread over a line, and their distance |
 //! | [`flush`], [`error`] | the TLB maintenance owed, and the errors |
@@ -14,6 +14,7 @@ pub(crate) mod encode;
 pub mod error;
 pub mod flush;
 pub mod inspect;
+pub mod join;
 pub(crate) mod line;
 pub mod map;
 pub(crate) mod parts;

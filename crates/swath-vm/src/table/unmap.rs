@@ -32,7 +32,7 @@ struct Trimmed {
 
 /// On which side of the range the remaining pages stand, and the range's edge.
 #[derive(Clone, Copy, Debug)]
-enum Side {
+pub(crate) enum Side {
     Before(Vpn),
     After(Vpn),
 }
@@ -489,7 +489,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         }
     }
 
-    const fn place(&self, side: Side) -> Option<Place> {
+    pub(crate) const fn place(&self, side: Side) -> Option<Place> {
         let regime = self.regime;
         match side {
             Side::Before(_) => Place::ascend(regime.format, regime.coalescing),
@@ -499,7 +499,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
 
     /// Returns the i-th page away from the edge that carries contiguity, and the most
     /// that it may claim.
-    fn beyond(&self, side: Side, i: u64) -> Option<(Vpn, u64)> {
+    pub(crate) fn beyond(&self, side: Side, i: u64) -> Option<(Vpn, u64)> {
         let coalescing = self.regime.coalescing;
         if let Coalescing::Pcad(ContiguityField::Line)
         | Coalescing::Anchor { field: ContiguityField::Line, .. } = coalescing
@@ -528,7 +528,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
 
     /// Returns the entry of a mapped base page, and its word; `None` for everything
     /// else. `leaf_table` keeps the way from one page to the next.
-    fn base_page(
+    pub(crate) fn base_page(
         &self,
         leaf_table: &mut Option<(u64, PhysAddr)>,
         page: Vpn,

@@ -13,8 +13,10 @@
 //! | section V-D, cost of allocation: Fig. 19, 20 | `subject`, [`allocation`], [`costs`] |
 //! | section V-E, nodes of the free lists: Fig. 21 | [`lists`], [`freelist`] |
 //! | not in the paper: width of the fields, readings of Table 4, best fit | [`widths`], [`readings`], [`fit`] |
+//! | not in the paper: orders of loops, large pages, demand paging | [`beyond`] |
 
 pub mod allocation;
+pub mod beyond;
 pub mod cases;
 pub mod costs;
 pub(crate) mod energy;

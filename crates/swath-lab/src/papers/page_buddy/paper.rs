@@ -2,6 +2,7 @@
 
 use crate::entry;
 use crate::papers::page_buddy::allocation;
+use crate::papers::page_buddy::beyond;
 use crate::papers::page_buddy::cases;
 use crate::papers::page_buddy::fit;
 use crate::papers::page_buddy::freelist;
@@ -40,5 +41,6 @@ pub const PAPER: Paper = Paper {
         entry!(allocation::Allocation, "allocation.toml"),
         entry!(freelist::Freelist, "freelist.toml"),
         entry!(fit::Fit, "fit.toml"),
+        entry!(beyond::study::Beyond, "beyond/beyond.toml"),
     ],
 };

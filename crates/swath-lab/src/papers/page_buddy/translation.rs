@@ -18,7 +18,7 @@ use swath_arch::{
 };
 use swath_frame::{BestFit, BuddyConfig, FrameAllocator, HeadOfList, Rule};
 use swath_hw::{Geometry, Mmu, MmuStats, WalkOrder};
-use swath_vm::{AddressSpace, anchor_distance};
+use swath_vm::{AddressSpace, Sizes, anchor_distance};
 
 use crate::papers::page_buddy::setting::{ContiguityBits, MachinePlan, bbs, pbs};
 use crate::papers::page_buddy::workload::Workload;
@@ -193,6 +193,8 @@ impl Program {
 pub enum Scheme {
     /// Not at all.
     Trad,
+    /// Not at all, but pages are as large as the format and the blocks' places allow.
+    Large,
     /// Ascend and Descend.
     Pcad,
     /// Anchors, at the distance that suits the mapped blocks best.
@@ -289,10 +291,10 @@ impl Hardware {
 
     /// Returns the contiguity that the tables tell of for a scheme, once it is known
     /// what they will map.
-    fn coalescing(&self, scheme: Scheme, blocks: &[(Vpn, Extent)]) -> Coalescing {
+    pub(crate) fn coalescing(&self, scheme: Scheme, blocks: &[(Vpn, Extent)]) -> Coalescing {
         let field = self.contiguity.field();
         match scheme {
-            Scheme::Trad => Coalescing::None,
+            Scheme::Trad | Scheme::Large => Coalescing::None,
             Scheme::Pcad => Coalescing::Pcad(field),
             Scheme::At => {
                 let max = match field {
@@ -419,16 +421,32 @@ pub fn with_mapped<T>(
     } else {
         blocks(source.prepare::<HeadOfList>(design.allocator, random)?, program)?
     };
+    with_blocks(hardware, design.scheme, program, &blocks, run)
+}
+
+/// Maps blocks that serve the program's requests; then hands over what has been mapped, and
+/// physical memory.
+///
+/// # Errors
+/// [`MeasureError`], or that of `run`.
+pub fn with_blocks<T>(
+    hardware: &Hardware,
+    scheme: Scheme,
+    program: &Program,
+    blocks: &[(Vpn, Extent)],
+    run: impl FnOnce(Mapped, &SliceMemory<'_>) -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
     let extent = table_extent(hardware.frames, &program.requests);
     let mut words = vec![0; extent.count as usize * 512];
     let memory = SliceMemory::new(extent.start, &mut words);
     let tables: RefCell<Allocator> = RefCell::new(new_allocator(extent, BuddyConfig::BBS, true)?);
-    let coalescing = hardware.coalescing(design.scheme, &blocks);
+    let coalescing = hardware.coalescing(scheme, blocks);
     let mut space = AddressSpace::new(hardware.format, coalescing, &memory, &tables, &tables)
         .map_err(|error| MeasureError::Map(error.to_string()))?;
-    for &(page, block) in &blocks {
+    let sizes = if scheme == Scheme::Large { Sizes::all(hardware.format) } else { Sizes::NONE };
+    for &(page, block) in blocks {
         space
-            .map(page, block, Attributes::USER_DATA)
+            .map_largest(page, block, sizes, Attributes::USER_DATA)
             .map_err(|error| MeasureError::Map(error.to_string()))?;
     }
     let pages = blocks.iter().map(|(_, block)| block.count).sum::<u64>().max(1);
@@ -467,16 +485,41 @@ pub fn measure(
     random: &mut Random,
 ) -> Result<Measured, MeasureError> {
     with_mapped(hardware, design, source, program, random, |mapped, memory| {
-        let mut measured = Measured { blocks: mapped.blocks, ..Measured::default() };
-        for master in &program.masters {
-            let mut mmu = Mmu::new(mapped.regime, hardware.tlb, WalkOrder::default())
-                .map_err(|error| MeasureError::Hardware(error.to_string()))?;
-            master.visit(&mut |address| match mmu.access(address, memory) {
-                Ok(_) => Ok(()),
-                Err(fault) => Err(MeasureError::Hardware(format!("{address}: {fault}"))),
-            })?;
-            measured = measured + mmu.stats().into();
-        }
-        Ok(measured)
+        access_all(hardware, program, mapped, memory)
     })
+}
+
+/// Measures a scheme on a program whose requests are served by these blocks.
+///
+/// # Errors
+/// [`MeasureError`].
+pub fn measure_blocks(
+    hardware: &Hardware,
+    scheme: Scheme,
+    program: &Program,
+    blocks: &[(Vpn, Extent)],
+) -> Result<Measured, MeasureError> {
+    with_blocks(hardware, scheme, program, blocks, |mapped, memory| {
+        access_all(hardware, program, mapped, memory)
+    })
+}
+
+/// Lets each master's accesses go through a TLB of its own.
+fn access_all(
+    hardware: &Hardware,
+    program: &Program,
+    mapped: Mapped,
+    memory: &SliceMemory<'_>,
+) -> Result<Measured, MeasureError> {
+    let mut measured = Measured { blocks: mapped.blocks, ..Measured::default() };
+    for master in &program.masters {
+        let mut mmu = Mmu::new(mapped.regime, hardware.tlb, WalkOrder::default())
+            .map_err(|error| MeasureError::Hardware(error.to_string()))?;
+        master.visit(&mut |address| match mmu.access(address, memory) {
+            Ok(_) => Ok(()),
+            Err(fault) => Err(MeasureError::Hardware(format!("{address}: {fault}"))),
+        })?;
+        measured = measured + mmu.stats().into();
+    }
+    Ok(measured)
 }

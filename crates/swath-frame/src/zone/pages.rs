@@ -1,0 +1,297 @@
+//! A zone whose frames the page buddy system keeps.
+//!
+//! *Duong and Hur* (section IV-G) see a use in the binary buddy for general-purpose programs on the
+//! CPU and the page buddy for DMA devices, in one system. As [`PageZone`] both are allocators of
+//! zones, by their [`BuddyConfig`]: what asks for blocks of an order sees a [`ZoneAllocator`], and
+//! what asks for a range of any length [`PageZone::allocate_range`].
+//!
+//! Mobilities are not kept apart. A unit that is isolated keeps its free frames aside, bit by bit.
+
+use core::ops::DerefMut;
+
+use swath_arch::{Extent, Order, Pfn};
+
+use crate::allocator::{BuildError, FrameAllocateError, FrameFreeError};
+use crate::buddy::config::BuddyConfig;
+use crate::buddy::rule::{HeadOfList, Rule};
+use crate::buddy::state::State;
+use crate::hardening::Trusting;
+use crate::map::MemoryMap;
+use crate::zone::allocator::{IsolateError, Mobility, ZoneAllocator};
+
+/// The frames of a zone in a page buddy system.
+///
+/// `W` is any owner of a slice of words. For n frames of the span, c classes and u units that can be
+/// isolated, it holds what a [`PageBuddy`](crate::PageBuddy) does, a bit for each frame and a bit
+/// for each unit.
+///
+/// Invariants, walked by [`check`](ZoneAllocator::check): those of the page buddy; a frame that is
+/// aside lies in an isolated unit, and to the page buddy it is allocated; no free frame lies in an
+/// isolated unit.
+#[derive(Clone, Debug)]
+pub struct PageZone<W, R = HeadOfList> {
+    storage: W,
+    state: State<R, Trusting>,
+    /// The first word of the bits of frames that are aside; they stand as those of allocated frames.
+    aside_at: usize,
+    /// The first word of the bits of isolated units.
+    isolated_at: usize,
+    unit: Order,
+}
+
+/// Units of this order around the span, whole or in part.
+fn units(span: Extent, unit: Order) -> u64 {
+    ((span.end().raw() - 1) >> unit.k()) - (span.start.raw() >> unit.k()) + 1
+}
+
+impl<W: DerefMut<Target = [u64]>, R: Rule> PageZone<W, R> {
+    /// Counts the words of storage that a zone of the frames of `map` needs; `usize::MAX` if they
+    /// cannot be addressed. O(c).
+    pub fn storage_words(map: &MemoryMap<'_>, config: BuddyConfig, unit: Order) -> usize {
+        let buddy = State::<R, Trusting>::storage_words(map, config);
+        let frames = State::<R, Trusting>::allocated_words(map.span());
+        let isolated = units(map.span(), unit).div_ceil(64);
+        let more = usize::try_from(frames + isolated).unwrap_or(usize::MAX);
+        buddy.saturating_add(more)
+    }
+
+    /// A zone of the frames of `map`, all of them free, of which units of order `unit` can be
+    /// isolated. Overwrites what `storage` holds. O(words).
+    ///
+    /// # Errors
+    /// [`BuildError`] if `storage` is too small, or the map's span too long for the rule.
+    pub fn new(
+        map: &MemoryMap<'_>,
+        config: BuddyConfig,
+        unit: Order,
+        mut storage: W,
+    ) -> Result<Self, BuildError> {
+        let (needed_words, given_words) = (Self::storage_words(map, config, unit), storage.len());
+        if needed_words > given_words {
+            return Err(BuildError::Storage { needed_words, given_words });
+        }
+        let mut state = State::new(map, config, &mut storage)?;
+        state.free_all(map, &mut storage);
+        let aside_at = State::<R, Trusting>::storage_words(map, config);
+        let isolated_at = aside_at + state.allocated_words;
+        storage[aside_at..needed_words].fill(0);
+        Ok(Self { storage, state, aside_at, isolated_at, unit })
+    }
+
+    /// The orders that have a list.
+    pub fn config(&self) -> BuddyConfig {
+        self.state.config()
+    }
+
+    /// Allocates `count_frames` frames in blocks of any length, as the page buddy system does,
+    /// handing each to `sink`. Costs as for [`PageBuddy`](crate::PageBuddy).
+    ///
+    /// # Errors
+    /// [`FrameAllocateError::Empty`] or [`FrameAllocateError::OutOfFrames`]; nothing changes.
+    pub fn allocate_range(
+        &mut self,
+        count_frames: u64,
+        sink: &mut dyn FnMut(Extent),
+    ) -> Result<(), FrameAllocateError> {
+        self.state.allocate(&mut self.storage, count_frames, sink)
+    }
+
+    /// Frees frames, which may be any part of what was allocated. O(n) for n frames, and what the
+    /// page buddy takes.
+    ///
+    /// # Errors
+    /// A [`FrameFreeError`] if any frame of `extent` is not allocated; nothing changes.
+    pub fn free_range(&mut self, extent: Extent) -> Result<(), FrameFreeError> {
+        if extent.is_empty() {
+            return Err(FrameFreeError::Empty);
+        }
+        let Some(end) = extent.checked_end() else {
+            return Err(FrameFreeError::Overflow { extent });
+        };
+        if let Some(frame) = extent.iter().find(|&frame| !self.is_used(frame)) {
+            let is_free = self.is_aside(frame) || self.state.is_free(&self.storage, frame);
+            return Err(match is_free {
+                true => FrameFreeError::NotAllocated { frame },
+                false => FrameFreeError::Foreign { frame },
+            });
+        }
+        let mut start = extent.start;
+        while start < end {
+            let past = self.unit_end(start).min(end);
+            let part = Extent::between(start, past);
+            if self.is_isolated(start) {
+                self.set_aside(part, true);
+            } else {
+                self.state.free(&mut self.storage, part)?;
+            }
+            start = past;
+        }
+        Ok(())
+    }
+
+    /// The first frame behind the unit around a frame.
+    fn unit_end(&self, frame: Pfn) -> Pfn {
+        frame.align_down(self.unit.k()) + self.unit.frames()
+    }
+
+    fn bit(&self, at: usize, number: usize) -> bool {
+        self.storage[at + number / 64] >> (number % 64) & 1 == 1
+    }
+
+    /// Returns true if the frame is free and its unit isolated.
+    fn is_aside(&self, frame: Pfn) -> bool {
+        self.state.span.contains(frame) && self.bit(self.aside_at, self.state.frame(frame.raw()))
+    }
+
+    fn is_used(&self, frame: Pfn) -> bool {
+        self.state.is_allocated(&self.storage, frame) && !self.is_aside(frame)
+    }
+
+    /// The number of the unit around a frame of the span.
+    fn unit_of(&self, frame: Pfn) -> usize {
+        let first = self.state.span.start.raw() >> self.unit.k();
+        ((frame.raw() >> self.unit.k()) - first) as usize
+    }
+
+    fn is_isolated(&self, frame: Pfn) -> bool {
+        self.bit(self.isolated_at, self.unit_of(frame))
+    }
+
+    fn set_aside(&mut self, extent: Extent, aside: bool) {
+        for frame in extent.iter() {
+            let number = self.state.frame(frame.raw());
+            let word = &mut self.storage[self.aside_at + number / 64];
+            *word = *word & !(1 << (number % 64)) | u64::from(aside) << (number % 64);
+        }
+    }
+
+    /// Isolates the units of the extent, or ends that.
+    fn turn(&mut self, extent: Extent, isolate: bool) -> Result<(), IsolateError> {
+        let order = self.unit;
+        if extent.is_empty() {
+            return Err(IsolateError::Empty);
+        }
+        if !extent.start.is_aligned(order.k()) || !extent.count.is_multiple_of(order.frames()) {
+            return Err(IsolateError::Misaligned { extent, order });
+        }
+        let is_mine = |&frame: &Pfn| {
+            self.is_aside(frame)
+                || self.state.is_allocated(&self.storage, frame)
+                || self.state.is_free(&self.storage, frame)
+        };
+        if let Some(frame) = extent.iter().find(|frame| !is_mine(frame)) {
+            return Err(IsolateError::Foreign { frame });
+        }
+        let mut units = extent.iter().step_by(order.frames() as usize);
+        if let Some(frame) = units.find(|&frame| self.is_isolated(frame) == isolate) {
+            return Err(IsolateError::State { frame });
+        }
+        let mut start = extent.start;
+        while start < extent.end() {
+            let unit = self.unit_of(start);
+            self.storage[self.isolated_at + unit / 64] ^= 1 << (unit % 64);
+            start += order.frames();
+        }
+        let is_free = |zone: &Self, frame: Pfn| match isolate {
+            true => zone.state.is_free(&zone.storage, frame),
+            false => zone.is_aside(frame),
+        };
+        let mut start = extent.start;
+        while start < extent.end() {
+            let mut past = start;
+            while past < extent.end() && is_free(self, past) {
+                past += 1;
+            }
+            let run = Extent::between(start, past);
+            if run.is_empty() {
+                start += 1;
+                continue;
+            }
+            self.set_aside(run, isolate);
+            if isolate {
+                self.state.allocate_at(&mut self.storage, run);
+            } else {
+                let freed = self.state.free(&mut self.storage, run);
+                debug_assert!(freed.is_ok(), "{run}: {freed:?}");
+            }
+            start = past;
+        }
+        Ok(())
+    }
+}
+
+impl<W: DerefMut<Target = [u64]>, R: Rule> ZoneAllocator for PageZone<W, R> {
+    /// O(c·L), as [`PageBuddy`](crate::PageBuddy) allocates an aligned block; `None` beyond the
+    /// largest order that has a list.
+    fn allocate(&mut self, order: Order, _mobility: Mobility) -> Option<Pfn> {
+        if order > self.config().top() {
+            return None;
+        }
+        self.state.allocate_aligned(&mut self.storage, order).ok().map(|block| block.start)
+    }
+
+    fn free(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
+        if !start.is_aligned(order.k()) {
+            return Err(FrameFreeError::Misaligned { frame: start, order });
+        }
+        self.free_range(Extent::new(start, order.frames()))
+    }
+
+    fn free_frames(&self) -> u64 {
+        self.state.free_frames()
+    }
+
+    fn total_frames(&self) -> u64 {
+        self.state.total_frames()
+    }
+
+    /// O(G·(r + u/64)) for r runs and u units of the highest class that has any.
+    fn largest_free(&self) -> Option<Order> {
+        let class = self.state.nonempty.checked_ilog2()? as usize;
+        let granularity = self.state.granularity;
+        let most = if class == self.state.last { 1 } else { granularity };
+        let found = |k: &u32| self.state.find_aligned(&self.storage, class, 1 << k).is_some();
+        let k = (0..most).rev().find(found)?;
+        Order::new((class as u32 * granularity + k) as u8)
+    }
+
+    fn for_each_free(&self, visit: &mut dyn FnMut(Extent)) {
+        self.state.for_each_free(&self.storage, visit);
+    }
+
+    /// O(n·c) for the n frames of the extent.
+    fn isolate(&mut self, extent: Extent) -> Result<(), IsolateError> {
+        self.turn(extent, true)
+    }
+
+    fn rejoin(&mut self, extent: Extent) -> Result<(), IsolateError> {
+        self.turn(extent, false)
+    }
+
+    fn isolation_order(&self) -> Order {
+        self.unit
+    }
+
+    /// This struct and the bits of units: all else are bits for frames.
+    fn structure_bytes(&self) -> usize {
+        let units = units(self.state.span, self.unit).div_ceil(64) as usize;
+        size_of::<Self>() + 8 * units
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        self.state.check(&self.storage)?;
+        for frame in self.state.span.iter() {
+            let free = self.state.is_free(&self.storage, frame);
+            if free && self.is_isolated(frame) {
+                return Err("a free frame lies in an isolated unit");
+            }
+            if self.is_aside(frame) && !self.is_isolated(frame) {
+                return Err("a frame is aside, but its unit is not isolated");
+            }
+            if self.is_aside(frame) && !self.state.is_allocated(&self.storage, frame) {
+                return Err("a frame that is aside is none that the buddy has out");
+            }
+        }
+        Ok(())
+    }
+}
