@@ -212,6 +212,7 @@ impl DramPlan {
                     low: self.write_low.small(),
                 },
             },
+            ..config.scheduling
         };
     }
 }
