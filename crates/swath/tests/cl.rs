@@ -103,8 +103,8 @@ fn studies_of_time_run() {
             "cl-latency",
             &[
                 ("quick = [8, 12]", "quick = [8]"),
-                ("quick = 3", "quick = 2"),
-                ("quick = 5", "quick = 2"),
+                ("rounds = { full = 5, quick = 3", "rounds = { full = 5, quick = 2"),
+                ("repeats = { full = 20, quick = 3", "repeats = { full = 20, quick = 2"),
             ],
         ),
         ("cl-large", &[("quick = [100, 1000, 10000]", "quick = [100, 1000]")]),

@@ -217,7 +217,7 @@ impl Bench<'_> {
             Benchmark::RandomLatency { mib, reads } => {
                 let ring = RandomLatency {
                     start: BASE,
-                    len_bytes: mib.get() << 20,
+                    len_bytes: mib.of(self.quick).get() << 20,
                     stride_bytes: 64,
                     loads: reads.of(self.quick).get(),
                     seed,

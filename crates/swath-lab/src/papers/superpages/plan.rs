@@ -187,7 +187,7 @@ pub enum Benchmark {
     /// LMbench: random reads, each after the other.
     RandomLatency {
         /// The memory that is read.
-        mib: BufferMib,
+        mib: Forms<BufferMib>,
         /// Number of reads.
         reads: Forms<AccessCount>,
     },
@@ -236,10 +236,11 @@ impl Benchmark {
     pub fn mib(&self) -> u64 {
         let larger = |mib: &Forms<BufferMib>| mib.full.max(mib.quick).get();
         match self {
-            Self::Gups { table_mib: mib, .. } | Self::RandomLatency { mib, .. } => mib.get(),
-            Self::MmapReread { mib } | Self::MemRead { mib } | Self::MemWrite { mib } => {
-                larger(mib)
-            }
+            Self::Gups { table_mib, .. } => table_mib.get(),
+            Self::MmapReread { mib }
+            | Self::MemRead { mib }
+            | Self::MemWrite { mib }
+            | Self::RandomLatency { mib, .. } => larger(mib),
             Self::BcopyLibc { mib } | Self::BcopyHand { mib } => 2 * larger(mib),
         }
     }
