@@ -34,7 +34,10 @@ fn talk() -> String {
             "table_mib = 64, updates = { full = 2_000_000, quick = 250_000 }",
             "table_mib = 1, updates = 1000",
         )
-        .replace("mib = 64, reads = { full = 1_000_000, quick = 125_000 }", "mib = 1, reads = 1000")
+        .replace(
+            "mib = { full = 64, quick = 16 }, reads = { full = 1_000_000, quick = 125_000 }",
+            "mib = 1, reads = 1000",
+        )
         .replace("table_mib = 16\nupdates = 100_000", "table_mib = 1\nupdates = 1000")
         .replace("quick = [1, 16, 64, 256, 512, 2048]", "quick = [1]")
         .replace("quick = 3 }\nloop", "quick = 2 }\nloop")

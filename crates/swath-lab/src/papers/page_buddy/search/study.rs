@@ -132,9 +132,10 @@ fn finding(plan: &SearchPlan, found: &Searched) -> String {
     let mut text = format!("{} readings ({sample}) took {runs} different runs.", readings.len());
     if let Some(best) = found.best() {
         let Standing { met, chosen, .. } = best.standing();
+        let parameters = if chosen == 1 { "parameter" } else { "parameters" };
         text += &format!(
             " With Table 3's 16 transactions in flight the best meets {met} of {} claims, with \
-             {chosen} parameters chosen after looking: {}.",
+             {chosen} {parameters} chosen after looking: {}.",
             best.claims.len(),
             best.name()
         );
