@@ -14,8 +14,9 @@ use swath_arch::Extent;
 use swath_trace::machine::UnknownFrames;
 
 use crate::host::count::{CountError, Counter, Marks};
-use crate::papers::page_buddy::costs::{self, COST_AXES, Costs, DESIGN, LEVEL, at};
+use crate::papers::page_buddy::costs::{self, COST_AXES, Costs, at};
 use crate::papers::page_buddy::lists::{self, MaxOrder, PbsVariant};
+use crate::papers::page_buddy::savings::{DESIGN, LEVEL};
 use crate::papers::page_buddy::setting::{BlockFrames, check_free};
 use crate::papers::page_buddy::subject::{
     Act, BBS_WRITING, Demands, Fault, Load, Memory, PBS_INSIDE, Structure, Subject, Work,

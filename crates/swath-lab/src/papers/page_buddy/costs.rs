@@ -12,6 +12,7 @@
 
 use crate::host::machine::host_name;
 use crate::papers::page_buddy::lists::{BBS, PBS};
+use crate::papers::page_buddy::savings::{DESIGN, LEVEL};
 use crate::papers::page_buddy::subject::{
     Act, BBS_WRITING, Load, Memory, PBS_INSIDE, Structure, Subject, Work,
 };
@@ -22,9 +23,7 @@ use crate::study::results::{Figure, FigureKind, Series};
 use crate::study::verdict::Unit;
 
 const WORK: &str = "work";
-pub(crate) const DESIGN: &str = "design";
 const STRUCTURE: &str = "structure";
-pub(crate) const LEVEL: &str = "free_block_frames";
 /// The axes of everything that has a cost.
 pub(crate) const COST_AXES: [&str; 4] = [WORK, DESIGN, STRUCTURE, LEVEL];
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use swath_arch::Format;
 use swath_frame::BuddyConfig;
 
+use crate::papers::page_buddy::savings::{DESIGN, LEVEL, READING, WORKLOAD};
 use crate::papers::page_buddy::setting::blocks_bytes;
 use crate::papers::page_buddy::setting::{BlockFrames, ContiguityBits, check_free};
 use crate::papers::page_buddy::translation::{Design, Hardware, Program, measure};
@@ -51,11 +52,6 @@ crate::plan!(ReadingsPlan, check);
 fn check(plan: &ReadingsPlan) -> Result<(), Refused> {
     check_free("", plan.free_per_requested, plan.free_share)
 }
-
-const WORKLOAD: &str = "workload";
-const READING: &str = "reading";
-const LEVEL: &str = "free_block_frames";
-const DESIGN: &str = "design";
 
 /// The workload that reads columns, and the one that reads blocks.
 const VERTICAL: WorkloadName = WorkloadName::RotatedDisplay;

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_trace::machine::UnknownFrames;
 
+use crate::papers::page_buddy::savings::{CATEGORY, DESIGN, LEVEL, WORKLOAD};
 use crate::papers::page_buddy::setting::{
     AccessPlan, Blocks, MachinePlan, MemoryPlan, blocks_bytes,
 };
@@ -86,11 +87,6 @@ struct Point<'a> {
 
 /// Pages of a recorded program that an estimate of memory allows for.
 const TRACED_PAGES_MAX: u64 = 1 << 16;
-
-const CATEGORY: &str = "category";
-const WORKLOAD: &str = "workload";
-const LEVEL: &str = "free_block_frames";
-const DESIGN: &str = "design";
 
 impl Study for Tlb {
     const KIND: &'static str = "tlb";

@@ -462,14 +462,36 @@ fn blocks<R: Rule>(
 ) -> Result<Vec<(Vpn, Extent)>, MeasureError> {
     let mut blocks = Vec::new();
     for request in &program.requests {
-        let mut page = request.start.raw();
-        allocator
-            .allocate(request.count, &mut |block| {
-                blocks.push((Vpn::new(page), block));
-                page += block.count;
-            })
-            .map_err(|why| MeasureError::Request { pages: request.count, why })?;
+        blocks.extend(serve(*request, &mut allocator)?);
     }
+    Ok(blocks)
+}
+
+/// Returns the blocks that an allocator gives for a request, each at its place.
+///
+/// # Errors
+/// [`MeasureError::Request`].
+pub(crate) fn serve<R: Rule>(
+    request: PageRange,
+    allocator: &mut Allocator<R>,
+) -> Result<Vec<(Vpn, Extent)>, MeasureError> {
+    blocks_at(request, |pages, sink| allocator.allocate(pages, sink))
+        .map_err(|why| MeasureError::Request { pages: request.count, why })
+}
+
+/// Returns the blocks that `allocate` hands over for a request, each at its place.
+///
+/// # Errors
+/// Those of `allocate`.
+pub(crate) fn blocks_at<E>(
+    request: PageRange,
+    allocate: impl FnOnce(u64, &mut dyn FnMut(Extent)) -> Result<(), E>,
+) -> Result<Vec<(Vpn, Extent)>, E> {
+    let (mut page, mut blocks) = (request.start, Vec::new());
+    allocate(request.count, &mut |block| {
+        blocks.push((page, block));
+        page += block.count;
+    })?;
     Ok(blocks)
 }
 

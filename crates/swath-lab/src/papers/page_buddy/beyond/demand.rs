@@ -15,13 +15,14 @@ use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 
 use swath_arch::{Attributes, Extent, PageRange, SliceMemory, VirtAddr, Vpn};
-use swath_frame::{BuddyConfig, FrameAllocator};
+use swath_frame::BuddyConfig;
 use swath_hw::{Mmu, TlbOutcome, TranslationFault, WalkOrder};
 use swath_vm::AddressSpace;
 
+use crate::papers::page_buddy::savings::DESIGN;
 use crate::papers::page_buddy::setting::BlockFrames;
 use crate::papers::page_buddy::translation::{
-    Accesses, Design, Hardware, MeasureError, Program, table_extent,
+    Accesses, Design, Hardware, MeasureError, Program, serve, table_extent,
 };
 use crate::papers::page_buddy::workload::{Master, Shapes, Stream, Workload, WorkloadName};
 use crate::source::memory::{Allocator, Random, Source, new_allocator};
@@ -195,17 +196,7 @@ fn place(
     mut allocator: Allocator,
     windows: &[PageRange],
 ) -> Result<Vec<Vec<(Vpn, Extent)>>, MeasureError> {
-    let place = |window: &PageRange| {
-        let (mut page, mut blocks) = (window.start, Vec::new());
-        let sink = &mut |block: Extent| {
-            blocks.push((page, block));
-            page += block.count;
-        };
-        let pages = window.count;
-        allocator.allocate(pages, sink).map_err(|why| MeasureError::Request { pages, why })?;
-        Ok(blocks)
-    };
-    windows.iter().map(place).collect()
+    windows.iter().map(|window| serve(*window, &mut allocator)).collect()
 }
 
 /// Blocks joined where pages and frames go on, ascending.
@@ -314,11 +305,8 @@ fn translate(
     Ok(Passes { first, second })
 }
 
-pub(crate) const WORKLOAD: &str = "workload";
 pub(crate) const TURNS: &str = "programs";
 pub(crate) const PAGING: &str = "paging";
-pub(crate) const LEVEL: &str = "free_block_frames";
-pub(crate) const DESIGN: &str = "design";
 
 /// The mean of a metric over workloads and block sizes.
 fn of(

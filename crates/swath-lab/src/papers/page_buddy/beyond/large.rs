@@ -8,11 +8,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::papers::page_buddy::savings::{DESIGN, LEVEL, WORKLOAD};
 use crate::papers::page_buddy::setting::BlockFrames;
 use crate::papers::page_buddy::translation::{Design, Scheme};
 use crate::papers::page_buddy::workload::WorkloadName;
 use crate::study::bounds::{Ascending, Distinct};
-use crate::study::grid::{Grid, View, mean};
+use crate::study::grid::{Evidence, Grid, Value, View, mean};
 use crate::study::kind::Drawn;
 use crate::study::results::{Figure, FigureKind, Series};
 
@@ -42,9 +43,14 @@ pub(crate) fn designs(four: &[Design]) -> Vec<Design> {
     .collect()
 }
 
-pub(crate) const WORKLOAD: &str = "workload";
-pub(crate) const LEVEL: &str = "free_block_frames";
-pub(crate) const DESIGN: &str = "design";
+/// The mean hit rate over the workloads.
+fn rate(grid: &Grid, level: &Value, design: &str) -> Option<Evidence> {
+    let mean_rate = |view: &View<'_>| {
+        let cells = view.select().is(LEVEL, level.clone()).is(DESIGN, design);
+        Ok(mean(&cells.numbers("hit_rate")?))
+    };
+    grid.evidence(mean_rate).ok()
+}
 
 /// The hit rates, mean over the workloads.
 pub(crate) fn figures(grid: &Grid) -> Vec<Drawn> {
@@ -56,13 +62,10 @@ pub(crate) fn figures(grid: &Grid) -> Vec<Drawn> {
     let figure = Figure::new(id, title, FigureKind::LinesLog2, x_label, y_label);
     let figure = figure.with_y_range(0.0, 1.0).with_caption(&format!("{}.", workloads.join(", ")));
     let of = |design: &String| {
-        let points = grid.values(LEVEL).into_iter().filter_map(|level| {
-            let rate = |view: &View<'_>| {
-                let cells = view.select().is(LEVEL, level.clone()).is(DESIGN, design.as_str());
-                Ok(mean(&cells.numbers("hit_rate")?))
-            };
-            Some(grid.evidence(rate).ok()?.point(level.clone()))
-        });
+        let points = grid
+            .values(LEVEL)
+            .into_iter()
+            .filter_map(|level| Some(rate(grid, level, design)?.point(level.clone())));
         Series::new(id, LEVEL, "tlb_hit_rate", design, points.collect::<Vec<_>>())
     };
     let designs: Vec<String> = grid.values(DESIGN).iter().map(ToString::to_string).collect();
@@ -71,19 +74,15 @@ pub(crate) fn figures(grid: &Grid) -> Vec<Drawn> {
 
 /// The finding in one sentence.
 pub(crate) fn finding(grid: &Grid) -> String {
-    let rate = |design: &str, level: u64| {
-        let found = grid.evidence(|view: &View<'_>| {
-            let cells = view.select().is(LEVEL, level).is(DESIGN, design);
-            Ok(mean(&cells.numbers("hit_rate")?))
-        });
-        found.map_or_else(
-            |_| "-".to_owned(),
+    let said = |design: &str, level: u64| {
+        rate(grid, &level.into(), design).map_or_else(
+            || "-".to_owned(),
             |found| format!("{:.1}%", 100.0 * found.estimate().value),
         )
     };
     let at = |level| {
         let designs =
-            ["TRAD", "TRAD, large pages", "PCAD", "PBS"].map(|design| rate(design, level));
+            ["TRAD", "TRAD, large pages", "PCAD", "PBS"].map(|design| said(design, level));
         format!(
             "{} ({} as it was, {} with PCAD, {} with PBS)",
             designs[1], designs[0], designs[2], designs[3]

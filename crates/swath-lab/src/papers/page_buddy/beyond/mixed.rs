@@ -16,8 +16,9 @@ use swath_frame::{
     Rule, ZoneAllocator,
 };
 
+use crate::papers::page_buddy::savings::DESIGN;
 use crate::papers::page_buddy::translation::{
-    Hardware, MeasureError, Program, Scheme, measure_blocks,
+    Hardware, MeasureError, Program, Scheme, blocks_at, measure_blocks,
 };
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::{PrepareError, Random, allocator_bytes};
@@ -257,11 +258,9 @@ impl<R: Rule> Memory<R> {
         }
         let mut blocks = Vec::new();
         for request in &program.requests {
-            let mut page = request.start;
-            for block in self.dma_request(request.count)? {
-                blocks.push((page, block));
-                page += block.count;
-            }
+            let allocate =
+                |frames, sink: &mut dyn FnMut(Extent)| self.dma_zone.allocate_range(frames, sink);
+            blocks.extend(blocks_at(*request, allocate)?);
         }
         Ok(blocks)
     }
@@ -299,7 +298,6 @@ pub(crate) fn measure(
 }
 
 pub(crate) const LEVEL: &str = "used_share";
-pub(crate) const DESIGN: &str = "design";
 
 /// What a device's workload gets, and what the CPU does not.
 pub(crate) fn figures(plan: &MixedPlan, grid: &Grid) -> Vec<Drawn> {

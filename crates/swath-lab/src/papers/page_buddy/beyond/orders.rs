@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_arch::VirtAddr;
 
+use crate::papers::page_buddy::savings::{DESIGN, READING};
 use crate::papers::page_buddy::setting::BlockFrames;
 use crate::papers::page_buddy::translation::{Accesses, Program};
 use crate::papers::page_buddy::workload::{Shapes, TRANSACTION_BYTES, Tiles, WorkloadName};
@@ -176,10 +177,6 @@ pub(crate) fn readings(plan: &OrdersPlan, quick: bool) -> Vec<Reading> {
     let paper = Reading { name: TABLE_4.to_owned(), program: matrices() };
     std::iter::once(paper).chain(products(plan, quick).map(of)).collect()
 }
-
-pub(crate) const READING: &str = "reading";
-pub(crate) const LEVEL: &str = "free_block_frames";
-pub(crate) const DESIGN: &str = "design";
 
 fn rate(cell: &CellView<'_>) -> Result<f64, Missing> {
     cell.get("hit_rate")

@@ -8,6 +8,7 @@ use crate::papers::page_buddy::beyond::demand::{self, DemandPlan, Paging, Togeth
 use crate::papers::page_buddy::beyond::large::{self, LargePlan};
 use crate::papers::page_buddy::beyond::mixed::{self, MixedPlan};
 use crate::papers::page_buddy::beyond::orders::{self, OrdersPlan, Reading};
+use crate::papers::page_buddy::savings::{DESIGN, LEVEL, READING, WORKLOAD};
 use crate::papers::page_buddy::setting::{MachinePlan, bbs, blocks_bytes, check_free, pbs};
 use crate::papers::page_buddy::translation::{Design, Hardware, MeasureError, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
@@ -226,7 +227,7 @@ fn by_order(plan: &BeyondPlan, run: &Run<'_>, designs: &[Design]) -> Result<Grid
     let at = |(reading, size, design): &(&Reading, u64, &Design)| {
         vec![reading.name.as_str().into(), (*size).into(), design.name.into()]
     };
-    let axes = [orders::READING, orders::LEVEL, orders::DESIGN];
+    let axes = [READING, LEVEL, DESIGN];
     let seeds = Beyond::seeds(plan, run.quick);
     run.grid(&plan.about, &axes, seeds, &points, at, |(reading, size, design), repeat| {
         plan.eager(design, &reading.program, *size, repeat)
@@ -246,7 +247,7 @@ fn with_large(plan: &BeyondPlan, run: &Run<'_>, designs: &[Design]) -> Result<Gr
     let at = |(program, size, design): &(&(&str, Program), u64, &Design)| {
         vec![program.0.into(), (*size).into(), design.name.into()]
     };
-    let axes = [large::WORKLOAD, large::LEVEL, large::DESIGN];
+    let axes = [WORKLOAD, LEVEL, DESIGN];
     let seeds = Beyond::seeds(plan, run.quick);
     run.grid(&plan.about, &axes, seeds, &points, at, |(program, size, design), repeat| {
         plan.eager(design, &program.1, *size, repeat)
@@ -272,7 +273,7 @@ fn on_demand(plan: &BeyondPlan, run: &Run<'_>, designs: &[Design]) -> Result<Gri
         let (name, turns) = (one.name.into(), one.turns.as_str().into());
         vec![name, turns, paging.title().into(), (*size).into(), design.name.into()]
     };
-    let axes = [demand::WORKLOAD, demand::TURNS, demand::PAGING, demand::LEVEL, demand::DESIGN];
+    let axes = [WORKLOAD, demand::TURNS, demand::PAGING, LEVEL, DESIGN];
     let hardware = Hardware::of(&plan.machine);
     let seeds = Beyond::seeds(plan, run.quick);
     run.grid(&plan.about, &axes, seeds, &points, at, |&(one, paging, size, design), repeat| {
@@ -292,7 +293,7 @@ fn in_mixed(plan: &BeyondPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
     let at = |(design, used): &(mixed::Design, Share)| vec![used.get().into(), design.name.into()];
     let (hardware, orders) = (Hardware::of(&plan.machine), orders_of(&plan.machine)?);
     let operations = mixed.operations.of(run.quick).get();
-    let (axes, seeds) = ([mixed::LEVEL, mixed::DESIGN], mixed.repeats.of(run.quick).get());
+    let (axes, seeds) = ([mixed::LEVEL, DESIGN], mixed.repeats.of(run.quick).get());
     run.grid(&plan.about, &axes, seeds, &points, at, |&point, repeat| {
         let mut random = random(plan.about.seed, repeat);
         let measured = mixed::measure(mixed, &hardware, point, orders, operations, &mut random);
