@@ -47,6 +47,7 @@ targets! {
     page_buddy, 1024, operations::page_buddy::run, "BBS and PBS with both rules: a set of frames, and the definition of nodes";
     quick_fit, 1024, operations::quick_fit::run, "Quick Fit over the page buddy system: a set of frames";
     linux_zone, 1024, operations::linux_zone::run, "Linux's zone: a state for each frame";
+    page_zone, 1024, operations::page_zone::run, "The page buddy system as a zone's allocator: a state for each frame";
     bank_zone, 1024, operations::bank_zone::run, "The bank-aware zones, array, list and pools: a state for each frame";
     segments, 1024, operations::segments::run, "Segments across areas, all four rules: flags and loops";
     reservations, 1024, operations::reservations::run, "Reservations of one to four levels: plain sets";

@@ -190,7 +190,7 @@ fn a_repeated_string_instruction_is_one() {
 fn the_same_work_counts_the_same_each_time() {
     let Some(first) = counts("copies") else { return };
     assert_eq!(first.len(), 4);
-    for _ in 0..5 {
+    for _ in 0..2 {
         assert_eq!(counts("copies").as_ref(), Some(&first));
     }
 }

@@ -102,13 +102,14 @@ fn studies_of_time_run() {
         (
             "cl-latency",
             &[
+                ("request_mib = 20", "request_mib = 2"),
                 ("quick = [8, 12]", "quick = [8]"),
                 ("rounds = { full = 5, quick = 3", "rounds = { full = 5, quick = 2"),
                 ("repeats = { full = 20, quick = 3", "repeats = { full = 20, quick = 2"),
             ],
         ),
         ("cl-large", &[("quick = [100, 1000, 10000]", "quick = [100, 1000]")]),
-        ("cl-structures", &[("quick = 5 }", "quick = 2 }")]),
+        ("cl-structures", &[("quick = 5 }", "quick = 2 }"), ("quick = 2000 }", "quick = 200 }")]),
     ];
     for (name, edits) in studies {
         let results = edited(name, edits, out, "2");

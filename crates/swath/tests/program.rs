@@ -232,9 +232,9 @@ fn json_for_machines() {
 fn results_are_a_function_of_plan_and_seed() {
     let room = Room::new();
     let run = |out: &str, more: &[&str]| {
-        let args = ["study", "pbs-freelist", "--quick", "--out", out];
+        let args = ["study", "pbs-widths", "--quick", "--out", out];
         room.run(&[&args, more].concat()).succeeds();
-        room.results(out, "pbs-freelist")
+        room.results(out, "pbs-widths")
     };
     let one = run("one", &["--jobs", "1"]);
     assert!(one == run("two", &["--jobs", "2"]));
@@ -255,7 +255,8 @@ fn real_input_in_place_of_the_plans() {
     let room = Room::new();
     let results =
         |study: &str| -> Value { serde_json::from_slice(&room.results("out", study)).unwrap() };
-    room.run(&["study", "pbs-freelist", "--memory", &machine(), "--out", "out"]).succeeds();
+    let args = ["study", "pbs-freelist", "--quick", "--memory", &machine(), "--out", "out"];
+    room.run(&args).succeeds();
     let freelist = results("pbs-freelist");
     assert_eq!(freelist["plan"]["real_memory"], "machine.swsnap");
     let nodes = |design: &str| {

@@ -13,6 +13,7 @@ pub mod machine;
 mod memory;
 pub mod migration;
 pub mod page_buddy;
+pub mod page_zone;
 pub mod pmap;
 pub mod pool;
 pub mod quick_fit;
