@@ -114,15 +114,19 @@ impl<A: SegmentAllocator, M: SegmentMapping> SegmentAllocator for MappedSegments
         Ok(segment)
     }
 
-    /// Frees, releases the frames, and then unmaps: nothing is unmapped if the segment is refused.
+    /// Nothing is unmapped if the segment is refused; frames are released when they are unmapped.
     fn free(&mut self, segment: Segment) -> Result<(), SegmentFreeError> {
-        self.allocator.free_to(segment, &mut self.mapping)?;
-        self.mapping.unmap(segment, self.allocator.space().extents(segment));
+        self.allocator.free(segment)?;
+        let space = self.allocator.space();
+        self.mapping.unmap(segment, space.extents(segment));
+        let acquired = space.pieces(self.allocator.acquired(segment));
+        acquired.for_each(|run| self.mapping.release(run));
         Ok(())
     }
 
+    /// None: the frames are the mapping's.
     fn acquired(&self, segment: Segment) -> Segment {
-        self.allocator.acquired(segment)
+        Segment::new(segment.start, 0)
     }
 
     fn free_frames(&self) -> u64 {
