@@ -17,17 +17,17 @@
 use crate::addr::number::{BASE_PAGE_SHIFT, PhysAddr};
 use crate::formats::field::Field;
 
-/// Where in the list the number of entries stands.
+/// The place of the number of entries in the list.
 pub const COUNT_BYTES: u64 = 0;
 /// Bytes of an entry: half a line of memory, so that no entry lies in two.
 pub const ENTRY_BYTES: u64 = 32;
-/// Where in an entry its first page stands.
+/// The place of the first page in an entry.
 pub const BASE_BYTES: u64 = 0;
-/// Where in an entry the page past its last stands.
+/// The place of the page past the last in an entry.
 pub const BOUND_BYTES: u64 = 8;
-/// Where in an entry the frame of its first page stands.
+/// The place of the first page's frame in an entry.
 pub const TARGET_BYTES: u64 = 16;
-/// Where in an entry its rights stand.
+/// The place of the rights in an entry.
 pub const RIGHTS_BYTES: u64 = 24;
 /// Rights: the pages may be written.
 pub const WRITE: Field = Field::bit(0);

@@ -189,7 +189,7 @@ impl<'m> NaiveSegments<'m> {
         Ok(self.hand_out(place))
     }
 
-    /// What a request acquires, told by `true`, and releases again, unit by unit: in the reverse walk
+    /// The units that a request acquires, told by `true`, and releases again: in the reverse walk
     /// of section 3.2 area by area, otherwise the units that its answer `found` holds.
     fn told(
         &self,
