@@ -11,7 +11,7 @@ use crate::papers::clmalloc::areas::{AreasPlan, MIB_FRAMES};
 use crate::papers::clmalloc::segments::Candidate;
 use crate::source::memory::Random;
 
-/// What an accelerator does with its segments.
+/// The work of an accelerator on its segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
