@@ -426,7 +426,8 @@ fn served_claims(conditions: &Conditions) -> Vec<Statement<Found>> {
         Statement::exactly(place, baseline, 8.0).measured(served(Variant::Baseline)),
         Statement::exactly(place, bitmap, 9.0).measured(served(Variant::GlobalBitmap)).cause(
             "How blocks of a power of two are placed is not told. Here the piece of a segment in \
-             each area is one block, aligned to its size from the area's start on.",
+             each area is one block, aligned to its size from the area's start on. The study \
+             cl-bitmap has six readings: they serve 8, 10 or 12, and none 9.",
         ),
         Statement::exactly(place, pool, 12.0).measured(served(Variant::Pool)),
         Statement::about("Abstract", space, 2.0, 0.1)

@@ -21,7 +21,7 @@ pub(crate) struct Churn {
     pub(crate) request_frames: u64,
 }
 
-/// What a load of requests and releases has come to.
+/// The counts of a load of requests and releases.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Churned {
     /// Requests made.

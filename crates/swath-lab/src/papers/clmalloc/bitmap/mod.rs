@@ -3,8 +3,9 @@
 //!
 //! [`table_1`] is the paper's search word for word, whose cost is the words that it reads; [`churn`]
 //! runs it beside the allocators of `swath-frame` on the same requests and releases. [`study`] puts
-//! them together.
+//! them together, with other [`readings`] of how blocks are placed.
 
 pub(crate) mod churn;
+pub(crate) mod readings;
 pub mod study;
 pub(crate) mod table_1;

@@ -8,6 +8,7 @@ use swath_frame::segment::GlobalBitmap;
 
 use crate::papers::clmalloc::areas::{AreasPlan, MIB_FRAMES};
 use crate::papers::clmalloc::bitmap::churn::{Churn, Churned, mib};
+use crate::papers::clmalloc::bitmap::readings::Reading;
 use crate::papers::clmalloc::segments::Candidate;
 use crate::source::memory::random;
 use crate::study::bounds::{Ascending, Bounded, Forms, Repeats, Share};
@@ -81,12 +82,19 @@ pub struct Found {
     churned: Grid,
     /// By machine and frames of a bit; nothing in it is random.
     sizes: Grid,
+    /// By reading of the blocks' places, on the machine of the claims; nothing in it is random.
+    readings: Grid,
 }
 
 const MACHINE: &str = "machine";
 const UNIT: &str = "frames_of_a_bit";
 const ALLOCATOR: &str = "allocator";
+const READING: &str = "reading";
 
+/// The request of the paper's Table 2 and Fig. 6.
+const REQUEST_MIB: u64 = 20;
+
+const READINGS: &str = "Readings";
 const OVERHEAD: &str = "Overhead";
 const WORDS: &str = "Table 1";
 const REFUSED: &str = "Refused";
@@ -144,7 +152,18 @@ impl Study for BitmapCosts {
             |(machine, order)| vec![machine.name.as_str().into(), order.frames().into()],
             |(machine, order), _| overhead(machine, *order).map_err(failed),
         )?;
-        Ok(Found { churned, sizes })
+        let readings = run.grid(
+            &plan.about,
+            &[READING],
+            0,
+            &Reading::ALL,
+            |reading| vec![reading.name().into()],
+            |reading, _| {
+                let served = reading.served(plan.papers(), REQUEST_MIB);
+                Ok(metrics([("served", served as f64)]))
+            },
+        )?;
+        Ok(Found { churned, sizes, readings })
     }
 
     fn claims(plan: &BitmapPlan, _: &Run<'_>) -> Vec<Statement<Found>> {
@@ -154,6 +173,7 @@ impl Study for BitmapCosts {
     fn show(plan: &BitmapPlan, run: &Run<'_>, found: &Found) -> Shown {
         let mut figures = vec![overhead_figure(plan, found), words_figure(plan, found)];
         figures.extend(churn_figures(plan, found));
+        figures.push(readings_figure(plan, found));
         Shown { finding: finding(plan, found), figures, notes: notes(plan, run), host: None }
     }
 }
@@ -305,6 +325,17 @@ fn churn_figures(plan: &BitmapPlan, found: &Found) -> Vec<Drawn> {
             "in_vain_mib",
         ),
     ]
+}
+
+fn readings_figure(plan: &BitmapPlan, found: &Found) -> Drawn {
+    let title = format!("of blocks' places: requests of 20 MiB served, {}", plan.papers().name);
+    let figure = Figure::new(READINGS, &title, FigureKind::Bars, "", "requests").with_caption(
+        "Of the global bitmap with frames on demand. The paper has one more than the baseline's \
+         eight, and tells of the rounding to a power of two, not of the places.",
+    );
+    let of = |cell: &CellView<'_>| cell.get("served");
+    let points = found.readings.points(READING, |all| all, of);
+    Drawn { figure, series: vec![Series::new(READINGS, READING, "served", "served", points)] }
 }
 
 /// Frames of a bit at the finest granularity of the plan.
