@@ -8,6 +8,7 @@ extern crate alloc;
 pub mod addr;
 pub mod formats;
 pub mod memory;
+pub mod segments;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod validity;
@@ -20,5 +21,6 @@ pub use formats::{
     Attributes, Coalescing, ContiguityField, Field, Format, Level, MemoryKind, Regime, Scattered,
 };
 pub use memory::{BusError, PhysMemory, SliceMemory};
+pub use segments::SegmentList;
 pub use validity::{NodeTables, ValidityTables};
 pub use word::Word;

@@ -5,11 +5,13 @@ use std::iter;
 use swath_arch::testing::Random;
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::segment::{
-    Area, AreaSpace, Baseline, CountedPages, FrameSupply, GlobalBitmap, HugePages, MappedSegments,
-    MappingRefused, Segment, SegmentAllocator, SegmentError, SegmentFreeError, SegmentMapping,
-    SegmentRequest,
+    Area, AreaFrames, AreaSpace, Baseline, CountedPages, FrameSupply, GlobalBitmap, HugePages,
+    MappedSegments, MappingRefused, Segment, SegmentAllocator, SegmentError, SegmentFreeError,
+    SegmentMapping, SegmentRequest,
 };
-use swath_frame::testing::segments::{NaiveSegments, SegmentRule, conform, free_runs};
+use swath_frame::testing::segments::{
+    NaiveSegments, SegmentRule, conform, conform_frames, free_runs,
+};
 use swath_frame::{BuildError, MemoryMapError};
 
 fn extent(start: u64, count: u64) -> Extent {
@@ -70,8 +72,11 @@ fn every_candidate_conforms() {
                 let mut mapped =
                     MappedSegments::new(bitmap(space, frames), CountedPages::default());
                 conform(space, rule, &mut mapped, seed, 100, &mut |mapped| {
-                    let CountedPages { mapped: pages, unmapped } = *mapped.mapping();
+                    let CountedPages { mapped: pages, unmapped, acquired, released } =
+                        *mapped.mapping();
                     let held = space.total_frames() - mapped.free_frames();
+                    let on_demand = frames == FrameSupply::OnDemand;
+                    assert_eq!(acquired - released, if on_demand { held } else { 0 });
                     assert!(pages - unmapped <= held);
                     assert!(pages - unmapped == held || frames == FrameSupply::OnDemand);
                 });
@@ -89,6 +94,27 @@ fn every_candidate_conforms() {
             conform(space, SegmentRule::Page, &mut huge(space), seed, steps, &mut |huge| {
                 assert_eq!(huge.check(), Ok(()), "seed {seed}");
             });
+        });
+    }
+}
+
+/// The frames behind segments, in the order in which they are acquired and released.
+#[test]
+fn frames_are_acquired_and_released_by_rule() {
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        let unit = [0, 0, 1, 3][seed as usize % 4];
+        let areas = match seed % 2 {
+            0 => random_areas(&mut random, 1 << unit, 24 << unit),
+            _ => (0..6).map(|i| extent(i * (24 << unit), 16 << unit)).collect(),
+        };
+        with_space(&areas, unit, |space| {
+            let mut on_demand = bitmap(space, FrameSupply::OnDemand);
+            conform_frames(space, SegmentRule::Blocks, &mut on_demand, seed, 150);
+            let mut pre_allocated = bitmap(space, FrameSupply::PreAllocated);
+            conform_frames(space, SegmentRule::Lowest, &mut pre_allocated, seed, 50);
+            conform_frames(space, SegmentRule::Baseline, &mut baseline(space), seed, 300);
+            conform_frames(space, SegmentRule::Page, &mut huge(space), seed, 50);
         });
     }
 }
@@ -381,6 +407,14 @@ fn freed_ranges_join_across_areas() {
 #[test]
 fn a_refused_mapping_gives_the_segment_back() {
     struct Two(Vec<Segment>);
+    impl AreaFrames for Two {
+        fn acquire(&mut self, run: Extent) {
+            panic!("{run:?} was acquired at start");
+        }
+        fn release(&mut self, run: Extent) {
+            panic!("{run:?} was acquired at start");
+        }
+    }
     impl SegmentMapping for Two {
         fn map(
             &mut self,

@@ -3,8 +3,8 @@
 
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::segment::{
-    Area, AreaSpace, Baseline, FrameSupply, GlobalBitmap, HugePages, Segment, SegmentAllocator,
-    SegmentError, SegmentRequest,
+    Area, AreaFrames, AreaSpace, Baseline, FrameSupply, GlobalBitmap, HugePages, Segment,
+    SegmentAllocator, SegmentError, SegmentRequest,
 };
 
 /// Frames of a mebibyte.
@@ -140,6 +140,62 @@ fn the_reverse_search() {
         baseline.free(Segment::new(64, 64)).unwrap();
         assert_eq!(baseline.largest_frames(), 192);
         assert_eq!(baseline.allocate(&request), Ok(Segment::new(127, 65)));
+    });
+}
+
+/// The walk acquires each free area that it comes to, though the next may be in use; what it
+/// acquired in vain, and the excess of the last area, it releases.
+#[test]
+fn the_reverse_search_acquires_and_releases() {
+    #[derive(Default)]
+    struct Told(Vec<(char, Extent)>);
+    impl AreaFrames for Told {
+        fn acquire(&mut self, run: Extent) {
+            self.0.push(('+', run));
+        }
+        fn release(&mut self, run: Extent) {
+            self.0.push(('-', run));
+        }
+    }
+    with_space(6, 64, 0, |space| {
+        let mut baseline = baseline(space);
+        // Areas 0 to 5 begin at frames 0, 96, 192, 288, 384 and 480; area 4 is in use.
+        let small = |area: u64| SegmentRequest { lower: 64 * area, ..SegmentRequest::new(10) };
+        let mut told = Told::default();
+        let four = baseline.allocate_from(&small(4), &mut told).unwrap();
+        let run = |start, count| Extent::new(Pfn::new(start), count);
+        assert_eq!(told.0, [('+', run(384, 16))], "a block of a power of two");
+        let mut told = Told::default();
+        let segment = baseline.allocate_from(&SegmentRequest::new(100), &mut told);
+        assert_eq!(segment, Ok(Segment::new(156, 100)));
+        let steps = [
+            ('+', run(480, 64)),
+            ('-', run(480, 64)),
+            ('+', run(288, 64)),
+            ('+', run(192, 64)),
+            ('-', run(192, 28)),
+        ];
+        assert_eq!(told.0, steps);
+        // "Repetitive work before reporting the error": areas 5, 1 and 0 for three areas' request.
+        let mut told = Told::default();
+        let request = SegmentRequest::new(160);
+        let error = baseline.allocate_from(&request, &mut told);
+        assert_eq!(error, Err(SegmentError::NoSegment { wanted: 160 }));
+        let steps = [
+            ('+', run(480, 64)),
+            ('-', run(480, 64)),
+            ('+', run(96, 64)),
+            ('+', run(0, 64)),
+            ('-', run(0, 64)),
+            ('-', run(96, 64)),
+        ];
+        assert_eq!(told.0, steps);
+        let mut told = Told::default();
+        baseline.free_to(segment.unwrap(), &mut told).unwrap();
+        baseline.free_to(four, &mut told).unwrap();
+        let steps = [('-', run(220, 36)), ('-', run(288, 64)), ('-', run(384, 16))];
+        assert_eq!(told.0, steps);
+        assert_eq!(baseline.free_frames(), 6 * 64);
     });
 }
 

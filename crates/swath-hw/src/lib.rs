@@ -57,5 +57,6 @@ pub use translate::miss::{Miss, Resolved, TlbOutcome, TranslatedAccess, WalkOrde
 pub use translate::mmu::{Mmu, MmuStats};
 pub use translate::permit::{AccessKind, Denied, Operation, permit};
 pub use translate::regime::MmuConfigError;
-pub use translate::translator::{Translate, TranslationStats};
+pub use translate::segments::{SegmentMiss, SegmentRegisters};
+pub use translate::translator::{PendingMiss, Translate, TranslationStats};
 pub use translate::walker::{LeafContiguity, Translation, TranslationFault, Walk, WalkStep, walk};

@@ -12,6 +12,7 @@ mod processor;
 mod rtmmu;
 mod rtmmu_arrays;
 mod rtmmu_tlb;
+mod segments;
 mod superpage_walks;
 mod system;
 mod system_errors;

@@ -9,12 +9,12 @@ use std::collections::{HashSet, VecDeque};
 
 use crate::system_tables::{AT, DATA, PCAD, TRAD, Tables, read, regime, write};
 use swath_arch::testing::Random;
-use swath_arch::{Coalescing, PhysAddr, PhysMemory, VirtAddr};
+use swath_arch::{Coalescing, PhysAddr, PhysMemory, SegmentList, VirtAddr};
 use swath_hw::system::{Pace, System, SystemConfig, SystemErrorCause, SystemEvent};
 use swath_hw::system::{Wiring, WriteResponse};
 use swath_hw::{
-    Cycle, Dram, DramRequest, Geometry, Miss, Mmu, OfferError, SharedBuffer, Transaction,
-    Translate, WalkOrder, WritePolicy,
+    Cycle, Dram, DramRequest, Geometry, Mmu, OfferError, PendingMiss, SegmentRegisters,
+    SharedBuffer, Transaction, Translate, WalkOrder, WritePolicy,
 };
 use swath_hw::{Hierarchy, HierarchyConfig};
 
@@ -30,14 +30,14 @@ struct Sent {
     refused: Option<u32>,
 }
 
-struct Walking {
+struct Walking<M> {
     name: u64,
-    miss: Miss,
+    miss: M,
     addr: VirtAddr,
     waiters: Vec<u64>,
 }
 
-struct Master<T> {
+struct Master<T: Translate> {
     mmu: T,
     stream: Vec<Transaction>,
     next: usize,
@@ -45,7 +45,7 @@ struct Master<T> {
     looked_up: Cycle,
     /// Whether the next transaction has missed while all walkers were busy.
     stalled: bool,
-    walks: Vec<Walking>,
+    walks: Vec<Walking<T::Miss>>,
     /// Lines of the descriptor cache, the most recently used one last.
     lines: Vec<u64>,
     /// Requests on their way: reads, writes, walks.
@@ -139,8 +139,14 @@ fn model<T: Translate, M: PhysMemory>(
                     continue;
                 }
                 if let Some(what) = masters[master].returns[usize::from(walk)].pop_front() {
-                    let one = walk && iommu.descriptor_lines == 0;
-                    read_free[channel] = now + if one { 1 } else { beats };
+                    let walking = masters[master].walks.iter().find(|walk| walk.name == what);
+                    let took = match walking.filter(|_| walk && iommu.descriptor_lines == 0) {
+                        Some(walking) => {
+                            walking.miss.next_read_bytes().div_ceil(bus.beat_bytes.into())
+                        }
+                        None => beats,
+                    };
+                    read_free[channel] = now + took;
                     last_return[channel] = queue;
                     let at = read_free[channel] + Cycle::from(bus.response_cycles);
                     coming.push(Coming { at, master, walk, what });
@@ -188,7 +194,7 @@ fn model<T: Translate, M: PhysMemory>(
                         send(&mut master.ports[2], now, read, what);
                     }
                     if iommu.early_regular {
-                        frame = walking.miss.demanded().map(|found| found.frame);
+                        frame = walking.miss.known().map(|(frame, _)| frame);
                     }
                 }
                 Some(resolved) => {
@@ -390,13 +396,17 @@ fn compare<T: Translate>(
 fn random_systems_show_the_same_events_in_the_same_cycles() {
     let mut ended = 0;
     let mut walks = 0;
+    let mut registers = 0;
     for seed in 1..=200_u64 {
         println!("seed {seed}");
         let mut random = Random::new(seed);
         let coalescing: Coalescing = pick(&mut random, &[TRAD, PCAD, AT]);
         let mut words = Vec::new();
         let tables = Tables::new(&mut words);
+        // The same pages in a list, between the root and the leaves.
+        let list = SegmentList { root: PhysAddr::new(0x4000) };
         let mut page = 0;
+        let mut entries = 0;
         while page < 0x300 {
             let count = 1 + random.below(12).min(0x2ff - page);
             let frame = 0x100 + random.below(0x1000);
@@ -404,8 +414,14 @@ fn random_systems_show_the_same_events_in_the_same_cycles() {
                 AT => tables.map_anchors(page, frame, count, DATA),
                 _ => tables.map(page, frame, count, DATA),
             }
+            let words = [page, page + count, frame, 1];
+            for (at, word) in (list.entry(entries).raw()..).step_by(8).zip(words) {
+                tables.memory.write_u64(PhysAddr::new(at), word).unwrap();
+            }
             page += count;
+            entries += 1;
         }
+        tables.memory.write_u64(list.count(), entries).unwrap();
         let mut config = random_config(&mut random);
         if random.below(2) == 0 {
             let start = VirtAddr::new(random.below(0x40) << 12);
@@ -432,7 +448,13 @@ fn random_systems_show_the_same_events_in_the_same_cycles() {
             order,
         };
         let with = |stream: &Vec<Transaction>| stream.clone();
-        ended += u32::from(if random.below(3) == 0 {
+        let way = random.below(4);
+        ended += u32::from(if way == 0 {
+            let count = pick(&mut random, &[1, 4, 32, 256]);
+            let unit = || SegmentRegisters::new(list, count).unwrap();
+            registers += 1;
+            compare(&config, || streams.iter().map(|s| (unit(), with(s))).collect(), &tables)
+        } else if way == 1 {
             let hierarchy = || Hierarchy::new(regime(coalescing), &of).unwrap();
             compare(&config, || streams.iter().map(|s| (hierarchy(), with(s))).collect(), &tables)
         } else {
@@ -442,4 +464,5 @@ fn random_systems_show_the_same_events_in_the_same_cycles() {
         walks += u32::from(coalescing == AT);
     }
     assert!(ended > 150 && walks > 30, "{ended} ended, {walks} with anchors");
+    assert!(registers > 30, "{registers} with segment registers");
 }

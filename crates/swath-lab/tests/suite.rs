@@ -19,4 +19,5 @@ mod report_page;
 mod report_results;
 mod rt_heap;
 mod search;
+mod segments_meet_registers;
 mod verdicts_small;

@@ -44,7 +44,7 @@ pub fn run(bytes: &[u8]) {
             let bitmap = bitmap(space, FrameSupply::PreAllocated);
             let mut mapped = MappedSegments::new(bitmap, CountedPages::default());
             let check = |mapped: &MappedSegments<_, CountedPages>| {
-                let CountedPages { mapped: pages, unmapped } = *mapped.mapping();
+                let CountedPages { mapped: pages, unmapped, .. } = *mapped.mapping();
                 assert_eq!(pages - unmapped, space.total_frames() - mapped.free_frames());
             };
             conform(space, SegmentRule::Lowest, &mut mapped, random, STEPS_MAX, &mut { check });

@@ -11,7 +11,7 @@
 
 use core::fmt;
 
-use swath_arch::Order;
+use swath_arch::{Extent, Order};
 
 use crate::hardening::WordFault;
 use crate::segment::space::{AreaSpace, Segment};
@@ -153,6 +153,16 @@ impl Segment {
     }
 }
 
+/// The frames behind the areas, which an allocator acquires and releases with its segments: a kernel's
+/// buddy system. Each call names frames of one area.
+pub trait AreaFrames {
+    /// Acquires the frames of `run`, none of which is acquired.
+    fn acquire(&mut self, run: Extent);
+
+    /// Releases the frames of `run`, all of which were acquired.
+    fn release(&mut self, run: Extent);
+}
+
 /// Allocates segments of an accelerator's address space and frees them.
 ///
 /// A segment is freed as it was allocated, whole. So a stale segment is
@@ -182,6 +192,43 @@ pub trait SegmentAllocator {
     /// # Errors
     /// A [`SegmentFreeError`]; nothing has changed then.
     fn free(&mut self, segment: Segment) -> Result<(), SegmentFreeError>;
+
+    /// Returns the frames that are acquired for a segment that is handed out, and released with it:
+    /// itself, unless blocks hold more or all frames were acquired at start (then none).
+    fn acquired(&self, segment: Segment) -> Segment {
+        segment
+    }
+
+    /// Allocates as [`allocate`](Self::allocate) does, and acquires the frames behind the segment. An
+    /// allocator that acquires on its way what it does not keep releases that again.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate); all that was acquired is released then.
+    fn allocate_from(
+        &mut self,
+        request: &SegmentRequest,
+        frames: &mut dyn AreaFrames,
+    ) -> Result<Segment, SegmentError> {
+        let segment = self.allocate(request)?;
+        let acquired = self.acquired(segment);
+        self.space().pieces(acquired).for_each(|run| frames.acquire(run));
+        Ok(segment)
+    }
+
+    /// Frees as [`free`](Self::free) does, and releases the frames that were acquired for the segment.
+    ///
+    /// # Errors
+    /// As [`free`](Self::free); nothing has changed then.
+    fn free_to(
+        &mut self,
+        segment: Segment,
+        frames: &mut dyn AreaFrames,
+    ) -> Result<(), SegmentFreeError> {
+        self.free(segment)?;
+        let acquired = self.acquired(segment);
+        self.space().pieces(acquired).for_each(|run| frames.release(run));
+        Ok(())
+    }
 
     /// Returns the number of free frames. All others are **held**: what the
     /// held frames exceed the requests by is waste.

@@ -8,12 +8,14 @@
 //! wholly free on, neighbours are taken as long as they are wholly free, too,
 //! until there are enough; what is too much goes back from the head of the
 //! last area taken. If the walk meets an area in use before that, all are
-//! released and it goes on behind.
+//! released and it goes on behind. Areas do not see each other, so each is acquired when
+//! the walk reaches it, bits and frames, whether or not the next will do.
 //!
 //! ```text
-//!  areas     0 [........]  1 [...#....]  2 [........]  3 [........]
-//!  request of 12 of 8                        [....####]    [########]
-//!                                     released ^  ^ the segment
+//!  areas     0 [........]  1 [........]  2 [...#....]  3 [........]
+//!  request of 12 of 8                                    [########] acquired, and released
+//!                [....####]    [########]
+//!         released ^  ^ the segment
 //! ```
 //!
 //! So a large request finds wholly free areas only, and the outcome depends on
@@ -21,9 +23,13 @@
 
 use core::ops::DerefMut;
 
+use swath_arch::Extent;
+
 use crate::allocator::BuildError;
 use crate::bits::words::{all_set, clear, first_clear, set};
-use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
+use crate::segment::allocator::{
+    AreaFrames, SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest,
+};
 use crate::segment::global_bitmap::{check_size, largest_by_halving, of_units};
 use crate::segment::ledger::Ledger;
 use crate::segment::place::{Place, held_end, units};
@@ -32,7 +38,9 @@ use crate::segment::space::{AreaSpace, Segment};
 /// First fit within an area, and the reverse search over areas.
 ///
 /// A request costs O(n/64 + r) for n units and r free runs that are too short;
-/// to free c units costs O(c/64). Areas of unequal size: a request is small if
+/// to free c units costs O(c/64). Beyond an area's size, the walk acquires each free area that it
+/// reaches and releases what it does not keep: with constraints, O(n/64) for each area.
+/// Areas of unequal size: a request is small if
 /// the largest area could hold it. The reverse search knows no constraints: a
 /// place that does not meet those of the request is passed by.
 ///
@@ -51,6 +59,42 @@ pub struct Baseline<'m, W> {
     /// Units of the largest area.
     area_max: u64,
     ledger: Ledger,
+}
+
+/// A walk over the areas, from the last to the first: those from `low` on to below `high`, of `taken`
+/// units, are acquired.
+struct Walk {
+    high: usize,
+    low: usize,
+    taken: u64,
+}
+
+impl Walk {
+    /// Nothing acquired yet, of the areas below `high`.
+    const fn from(high: usize) -> Self {
+        Self { high, low: high, taken: 0 }
+    }
+}
+
+/// A step of the reverse search, with the first of some units and the one past the last.
+enum Step {
+    Acquire((u64, u64)),
+    Release((u64, u64)),
+    /// The segment ends where the walk began; what is acquired from `base` on is too much.
+    Found {
+        base: u64,
+        start: u64,
+    },
+    End,
+}
+
+/// No frames behind the areas.
+struct NoFrames;
+
+impl AreaFrames for NoFrames {
+    fn acquire(&mut self, _: Extent) {}
+
+    fn release(&mut self, _: Extent) {}
 }
 
 impl<'m, W: DerefMut<Target = [u64]>> Baseline<'m, W> {
@@ -153,30 +197,82 @@ impl<'m, W: DerefMut<Target = [u64]>> Baseline<'m, W> {
         all_set(self.bits(), base as usize, (end - base) as usize).then_some(end - base)
     }
 
+    /// The next step of the reverse search. Areas that the walk has acquired are not looked at again,
+    /// so that it takes the same steps whether or not they are done.
+    fn step(&self, place: &Place<'_>, walk: &mut Walk) -> Step {
+        if walk.high == 0 {
+            return Step::End;
+        }
+        let short = walk.taken < place.count;
+        if short
+            && let Some(area) = walk.low.checked_sub(1)
+            && let Some(taken) = self.is_free(area)
+        {
+            (walk.low, walk.taken) = (area, walk.taken + taken);
+            return Step::Acquire(units(&self.space, &self.space.areas()[area]));
+        }
+        let past = units(&self.space, &self.space.areas()[walk.high - 1]).1;
+        let base = past - walk.taken;
+        if !short && place.admit(past - place.count) == Some(past - place.count) {
+            return Step::Found { base, start: past - place.count };
+        }
+        *walk = Walk::from(if short { walk.low.saturating_sub(1) } else { walk.high - 1 });
+        Step::Release((base, past))
+    }
+
     fn reverse_search(&self, place: &Place<'_>) -> Option<u64> {
-        let areas = self.space.areas();
-        // The areas from `low` on to below `high` are taken.
-        let mut high = areas.len();
-        while high > 0 {
-            let (mut low, mut taken) = (high, 0);
-            while low > 0
-                && taken < place.count
-                && let Some(units) = self.is_free(low - 1)
-            {
-                low -= 1;
-                taken += units;
-            }
-            if taken >= place.count {
-                let start = units(&self.space, &areas[high - 1]).1 - place.count;
-                if place.admit(start) == Some(start) {
-                    return Some(start);
-                }
-                high -= 1;
-            } else {
-                high = low.saturating_sub(1);
+        let mut walk = Walk::from(self.space.areas().len());
+        loop {
+            match self.step(place, &mut walk) {
+                Step::Acquire(_) | Step::Release(_) => {}
+                Step::Found { start, .. } => return Some(start),
+                Step::End => return None,
             }
         }
-        None
+    }
+
+    /// Takes the steps of the reverse search: what is acquired and not released is the segment.
+    fn reverse_allocate(
+        &mut self,
+        request: &SegmentRequest,
+        frames: &mut dyn AreaFrames,
+    ) -> Result<(u64, u64), SegmentError> {
+        let space = self.space;
+        let place = Place::new(&space, request, false, self.free_frames())?;
+        let mut walk = Walk::from(space.areas().len());
+        loop {
+            match self.step(&place, &mut walk) {
+                Step::Acquire((start, past)) => {
+                    self.take(start, past);
+                    let run = of_units(&space, start, past);
+                    space.pieces(run).for_each(|run| frames.acquire(run));
+                }
+                Step::Release((start, past)) => self.release(start, past, frames),
+                Step::Found { base, start } => {
+                    self.release(base, start, frames);
+                    return Ok((start, start + place.count));
+                }
+                Step::End => return Err(SegmentError::NoSegment { wanted: request.count }),
+            }
+        }
+    }
+
+    fn take(&mut self, start: u64, past: u64) {
+        clear(&mut self.storage[..self.words], start as usize, (past - start) as usize);
+        self.free_units -= past - start;
+    }
+
+    fn give(&mut self, start: u64, past: u64) {
+        set(&mut self.storage[..self.words], start as usize, (past - start) as usize);
+        self.free_units += past - start;
+    }
+
+    fn release(&mut self, start: u64, past: u64, frames: &mut dyn AreaFrames) {
+        if start < past {
+            self.give(start, past);
+            let run = of_units(&self.space, start, past);
+            self.space.pieces(run).for_each(|run| frames.release(run));
+        }
     }
 
     fn find_units(&self, request: &SegmentRequest) -> Result<(u64, u64), SegmentError> {
@@ -199,20 +295,41 @@ impl<W: DerefMut<Target = [u64]>> SegmentAllocator for Baseline<'_, W> {
     }
 
     fn allocate(&mut self, request: &SegmentRequest) -> Result<Segment, SegmentError> {
-        let (start, past) = self.find_units(request)?;
-        let held = self.held_end(start, past) - start;
-        clear(&mut self.storage[..self.words], start as usize, held as usize);
-        self.free_units -= held;
+        self.allocate_from(request, &mut NoFrames)
+    }
+
+    fn acquired(&self, segment: Segment) -> Segment {
+        match segment.units(&self.space) {
+            Ok((start, past)) => of_units(&self.space, start, self.held_end(start, past)),
+            Err(_) => Segment::new(segment.start, 0),
+        }
+    }
+
+    fn allocate_from(
+        &mut self,
+        request: &SegmentRequest,
+        frames: &mut dyn AreaFrames,
+    ) -> Result<Segment, SegmentError> {
+        let small = self.is_small(request.count.div_ceil(self.space.unit().frames()));
+        let (start, past) = if small {
+            let (start, past) = self.find_units(request)?;
+            let held = self.held_end(start, past);
+            self.take(start, held);
+            let run = of_units(&self.space, start, held);
+            self.space.pieces(run).for_each(|run| frames.acquire(run));
+            (start, past)
+        } else {
+            self.reverse_allocate(request, frames)?
+        };
         self.ledger.hand_out(&mut self.storage, start, past);
         Ok(of_units(&self.space, start, past))
     }
 
     fn free(&mut self, segment: Segment) -> Result<(), SegmentFreeError> {
         let (start, past) = self.ledger.find(&self.storage, &self.space, segment)?;
-        let held = self.held_end(start, past) - start;
+        let held = self.held_end(start, past);
         self.ledger.take_back(&mut self.storage, start, past);
-        set(&mut self.storage[..self.words], start as usize, held as usize);
-        self.free_units += held;
+        self.give(start, held);
         Ok(())
     }
 

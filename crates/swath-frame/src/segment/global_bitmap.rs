@@ -367,6 +367,15 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> SegmentAllocator for GlobalBitma
         Ok(())
     }
 
+    fn acquired(&self, segment: Segment) -> Segment {
+        match (self.frames, segment.units(&self.space)) {
+            (FrameSupply::OnDemand, Ok((start, past))) => {
+                of_units(&self.space, start, held_end(&self.space, start, past))
+            }
+            _ => Segment::new(segment.start, 0),
+        }
+    }
+
     #[inline]
     fn free_frames(&self) -> u64 {
         self.runs.free() << self.space.unit().k()

@@ -17,7 +17,7 @@ pub(crate) mod place;
 pub(crate) mod runs;
 pub mod space;
 
-pub use allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
+pub use allocator::{AreaFrames, SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
 pub use baseline::Baseline;
 pub use global_bitmap::{FrameSupply, GlobalBitmap};
 pub use huge::HugePages;

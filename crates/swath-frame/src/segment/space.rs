@@ -202,6 +202,17 @@ impl<'m> AreaSpace<'m> {
     /// joined: what an accelerator's segment map is loaded with. What lies
     /// beyond the space is left out. O(log a) to begin, then O(1) for each area.
     pub fn extents(&self, segment: Segment) -> SegmentExtents<'m> {
+        self.behind(segment)
+    }
+
+    /// The physical extents behind `segment`, one for each area, even where areas touch. Costs as
+    /// [`extents`](Self::extents).
+    pub fn pieces(&self, segment: Segment) -> impl Iterator<Item = Extent> + use<'m> {
+        let mut extents = self.behind(segment);
+        core::iter::from_fn(move || extents.piece())
+    }
+
+    fn behind(&self, segment: Segment) -> SegmentExtents<'m> {
         let end = segment.start.saturating_add(segment.count).min(self.total);
         let first = self.areas.partition_point(|area| area.end() <= segment.start);
         SegmentExtents { areas: &self.areas[first..], at: segment.start, end }

@@ -4,16 +4,18 @@
 //! segments, every rule a loop over all places, tried one by one. [`conform`]
 //! drives an allocator and the naive one through the same random requests,
 //! frees and abuses, and every answer has to be the same, but for places that the
-//! [`SegmentRule`] leaves to choice.
+//! [`SegmentRule`] leaves to choice. [`conform_frames`] does so with the frames behind the areas.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use swath_arch::Order;
 use swath_arch::testing::Random;
+use swath_arch::{Extent, Order};
 
-use crate::segment::allocator::{SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest};
+use crate::segment::allocator::{
+    AreaFrames, SegmentAllocator, SegmentError, SegmentFreeError, SegmentRequest,
+};
 use crate::segment::place::TRIES;
 use crate::segment::space::{AreaSpace, Segment};
 
@@ -185,6 +187,66 @@ impl<'m> NaiveSegments<'m> {
         let other = found.ok().and_then(|found| self.instead(request, place, found));
         place = other.unwrap_or(place);
         Ok(self.hand_out(place))
+    }
+
+    /// The units that a request acquires, told by `true`, and releases again: in the reverse walk
+    /// of section 3.2 area by area, otherwise the units that its answer `found` holds.
+    fn told(
+        &self,
+        request: &SegmentRequest,
+        found: Result<Segment, SegmentError>,
+    ) -> Vec<(bool, usize)> {
+        let past = match found {
+            Ok(found) => Some(((found.start + found.count) / self.unit()) as usize),
+            Err(SegmentError::NoSegment { .. }) => None,
+            Err(_) => return Vec::new(),
+        };
+        let count = request.count.div_ceil(self.unit()) as usize;
+        let largest = self.areas.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
+        if self.rule != SegmentRule::Baseline || count <= largest {
+            let blocks = matches!(self.rule, SegmentRule::Blocks | SegmentRule::Baseline);
+            let held = match past {
+                Some(past) if blocks => {
+                    past - count..self.blocks_end(past - count, past).unwrap_or(past)
+                }
+                Some(past) if self.rule == SegmentRule::Page => past - count..past,
+                _ => 0..0,
+            };
+            return held.map(|unit| (true, unit)).collect();
+        }
+        let (mut told, mut last) = (Vec::new(), self.areas.len());
+        while last > 0 {
+            let (mut area, end) = (last, self.areas[last - 1].end);
+            let mut base = end;
+            while end - base < count && area > 0 {
+                let units = self.areas[area - 1].clone();
+                if !self.all_free(units.start, units.end) {
+                    break;
+                }
+                told.extend(units.map(|unit| (true, unit)));
+                area -= 1;
+                base = self.areas[area].start;
+            }
+            let enough = end - base >= count;
+            if past == Some(end) {
+                told.extend((base..end - count).map(|unit| (false, unit)));
+                break;
+            }
+            told.extend((base..end).map(|unit| (false, unit)));
+            last = if enough { last - 1 } else { area.saturating_sub(1) };
+        }
+        told
+    }
+
+    /// The units that are held for a segment that is handed out.
+    fn held(&self, segment: Segment) -> Range<usize> {
+        let (start, past) =
+            (segment.start / self.unit(), (segment.start + segment.count) / self.unit());
+        let of = |held: &&[usize; 3]| held[..2] == [start as usize, past as usize];
+        match self.segments.iter().find(of) {
+            Some(&[start, _, held]) if self.rule != SegmentRule::Lowest => start..held,
+            _ => 0..0,
+        }
     }
 
     fn hand_out(&mut self, [start, past, held]: [usize; 3]) -> Segment {
@@ -370,6 +432,99 @@ pub fn conform<A: SegmentAllocator>(
     }
     assert_eq!(free_runs(allocator), [Segment::new(0, total)], "seed {seed}, at last");
     inspect(allocator);
+}
+
+/// Frames that are told as acquired and released, unit by unit.
+struct Told<'m> {
+    space: AreaSpace<'m>,
+    steps: Vec<(bool, usize)>,
+}
+
+impl Told<'_> {
+    fn tell(&mut self, acquired: bool, run: Extent) {
+        let unit = self.space.unit().frames();
+        let (area, of) = self
+            .space
+            .areas()
+            .iter()
+            .enumerate()
+            .find(|(_, area)| area.frames().contains(run.start))
+            .expect("frames of an area");
+        assert!(run.end() <= of.frames().end(), "{run:?} is more than area {area} has");
+        for frame in run.iter().step_by(unit as usize) {
+            let number = self.space.number_of(frame).expect("frames of an area");
+            self.steps.push((acquired, (number / unit) as usize));
+        }
+    }
+}
+
+impl AreaFrames for Told<'_> {
+    fn acquire(&mut self, run: Extent) {
+        self.tell(true, run);
+    }
+
+    fn release(&mut self, run: Extent) {
+        self.tell(false, run);
+    }
+}
+
+/// Drives `allocator`, all of whose frames are free, with frames behind its areas, beside a naive one
+/// of the same rule: each unit is acquired and released when the naive one does it, and what is
+/// acquired is what segments hold.
+///
+/// # Panics
+/// At the first step that differs; the message names seed and step.
+pub fn conform_frames<A: SegmentAllocator>(
+    space: AreaSpace<'_>,
+    rule: SegmentRule,
+    allocator: &mut A,
+    seed: u64,
+    steps: usize,
+) {
+    let mut random = Random::new(seed);
+    let mut naive = NaiveSegments::new(space, rule);
+    let (total, unit) = (space.total_frames(), space.unit().frames());
+    let mut acquired = vec![false; naive.free.len()];
+    for step in 0..steps {
+        let place = format_args!("seed {seed}, step {step}, {rule:?}");
+        let mut told = Told { space, steps: Vec::new() };
+        let segments = naive.segments();
+        let expected = if random.below(3) < 2 || segments.is_empty() {
+            let mut request = request(&mut random, total, unit);
+            if random.below(2) == 0 {
+                // Whole areas, without constraints: what the reverse walk is for.
+                request = SegmentRequest::new(1 + random.below(total));
+            }
+            let found = allocator.allocate_from(&request, &mut told);
+            let expected = naive.told(&request, found);
+            assert_eq!(naive.follow(&request, found), found, "{place}: {request:?}");
+            expected
+        } else {
+            let segment = segments[random.below(segments.len() as u64) as usize];
+            let held = naive.held(segment);
+            assert_eq!(naive.free(segment), Ok(()));
+            assert_eq!(allocator.free_to(segment, &mut told), Ok(()), "{place}: {segment}");
+            assert!(allocator.free_to(segment, &mut told).is_err(), "{place}: {segment}");
+            held.map(|unit| (false, unit)).collect()
+        };
+        for &(now, unit) in &told.steps {
+            assert_ne!(acquired[unit], now, "{place}: unit {unit}");
+            acquired[unit] = now;
+        }
+        let sorted = |mut steps: Vec<(bool, usize)>| {
+            steps.chunk_by_mut(|a, b| a.0 == b.0).for_each(<[_]>::sort_unstable);
+            steps
+        };
+        assert_eq!(sorted(told.steps), sorted(expected), "{place}");
+        let mut held = vec![false; acquired.len()];
+        for segment in naive.segments() {
+            held[naive.held(segment)].fill(true);
+            let whole = allocator.acquired(segment);
+            let units = naive.held(segment);
+            assert_eq!(whole.count / unit, units.len() as u64, "{place}: {segment}");
+        }
+        assert_eq!(acquired, held, "{place}");
+    }
 }
 
 /// Mostly small, without constraints half of the time.

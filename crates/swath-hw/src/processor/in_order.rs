@@ -40,7 +40,7 @@ use crate::processor::config::{ProcessorConfig, ProcessorConfigError, WalksFrom}
 use crate::processor::data_path::{Clocks, DataPath, Ready, Waiting};
 use crate::translate::miss::TranslatedAccess;
 use crate::translate::permit::{AccessKind, Denied, Operation, permit};
-use crate::translate::translator::{Translate, TranslationStats};
+use crate::translate::translator::{PendingMiss, Translate, TranslationStats};
 
 /// The counters of a processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -193,7 +193,7 @@ impl<T: Translate> Processor<T> {
         };
         let operation = if write { Operation::Write } else { Operation::Read };
         let kind = AccessKind { operation, privileged: self.privileged };
-        if let Err(denied) = permit(self.mmu.regime().format, &found.attributes, kind) {
+        if let Err(denied) = permit(self.mmu.format(), &found.attributes, kind) {
             self.forget_denied(addr, denied);
             return Err(self.stop(access, ExceptionCause::Denied(denied)));
         }
@@ -277,7 +277,7 @@ impl<T: Translate> Processor<T> {
     /// an x86-64 page fault drops what was cached for its address (SDM volume 3, section
     /// 4.10.4.1): there, software owes nothing after it has granted more.
     fn forget_denied(&mut self, addr: VirtAddr, denied: Denied) {
-        let x86 = matches!(self.mmu.regime().format, swath_arch::Format::X86_64);
+        let x86 = matches!(self.mmu.format(), swath_arch::Format::X86_64);
         if x86 || denied == Denied::AccessFlag {
             self.mmu.invalidate_page(addr.page());
         }

@@ -1,7 +1,8 @@
 //! The IOMMU of a master: any [`Translate`] in simulated time.
 //!
-//! The parts are those of the functional mode ([`Mmu`](crate::Mmu), or a
-//! [`Hierarchy`](crate::translate::hierarchy::Hierarchy)); what is added is when.
+//! The parts are those of the functional mode ([`Mmu`](crate::Mmu), a
+//! [`Hierarchy`](crate::translate::hierarchy::Hierarchy), or
+//! [`SegmentRegisters`](crate::SegmentRegisters)); what is added is when.
 //!
 //! * A **lookup** takes [`lookup_cycles`](IommuConfig::lookup_cycles) and is
 //!   pipelined: one may begin each cycle, and they end in their order. What it
@@ -34,8 +35,8 @@ use swath_arch::{Attributes, Pfn, PhysAddr, PhysMemory, VirtAddr};
 use crate::clock::Cycle;
 use crate::histogram::Histogram;
 use crate::system::transaction::TRANSACTION_BYTES;
-use crate::translate::miss::{Miss, TranslatedAccess};
-use crate::translate::translator::Translate;
+use crate::translate::miss::TranslatedAccess;
+use crate::translate::translator::{PendingMiss, Translate};
 use crate::translate::walker::TranslationFault;
 
 /// The configuration of an IOMMU.
@@ -84,8 +85,8 @@ impl Default for IommuConfig {
 
 /// A walk under way.
 #[derive(Clone, Debug)]
-struct UnderWay {
-    miss: Miss,
+struct UnderWay<M> {
+    miss: M,
     addr: VirtAddr,
     /// The number of the transaction that missed.
     number: u64,
@@ -98,10 +99,10 @@ struct UnderWay {
 /// has no waiters; `lines` has no more lines than it may, none twice, and the most recently used
 /// one last.
 #[derive(Clone, Debug)]
-pub(crate) struct Iommu<T> {
+pub(crate) struct Iommu<T: Translate> {
     pub(crate) mmu: T,
     config: IommuConfig,
-    walks: Box<[Option<UnderWay>]>,
+    walks: Box<[Option<UnderWay<T::Miss>>]>,
     /// The slots of the transactions that wait for each walk.
     waiters: Box<[Vec<u16>]>,
     active: u32,
@@ -191,7 +192,7 @@ impl<T: Translate> Iommu<T> {
         number: u64,
         slot: u16,
     ) -> Result<Lookup, TranslationFault> {
-        let same = |walk: &Option<UnderWay>| {
+        let same = |walk: &Option<UnderWay<T::Miss>>| {
             walk.as_ref().is_some_and(|walk| walk.addr.page() == addr.page())
         };
         if let Some(walk) = self.walks.iter().position(same) {
@@ -261,8 +262,7 @@ impl<T: Translate> Iommu<T> {
         let (addr, number, began) = (*addr, *number, *began);
         let result = match self.mmu.step(miss, memory) {
             Ok(None) => {
-                let demanded = miss.demanded().filter(|_| self.config.early_regular);
-                let known = demanded.map(|found| (found.frame, found.attributes));
+                let known = miss.known().filter(|_| self.config.early_regular);
                 return Ok(Stepped { known, next_read: Some(miss.next_read()) });
             }
             Ok(Some(resolved)) => Ok(resolved),

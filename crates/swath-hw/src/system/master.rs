@@ -15,6 +15,7 @@ use crate::system::iommu::Iommu;
 use crate::system::shared::Line;
 use crate::system::stats::MasterStats;
 use crate::system::transaction::Transaction;
+use crate::translate::translator::Translate;
 
 /// The most transactions that a master may have in flight.
 pub(crate) const OUTSTANDING_MAX: u32 = 4096;
@@ -46,7 +47,7 @@ pub(crate) enum Blocked {
 ///
 /// Invariants: `free` lists the slots without a transaction in flight, and `in_flight` counts the
 /// others; `next` is transaction `number` of the stream.
-pub(crate) struct Master<T, I> {
+pub(crate) struct Master<T: Translate, I> {
     pub(crate) stream: I,
     pub(crate) next: Option<Transaction>,
     pub(crate) number: u64,
@@ -65,7 +66,7 @@ pub(crate) struct Master<T, I> {
     pub(crate) stats: MasterStats,
 }
 
-impl<T, I> Master<T, I> {
+impl<T: Translate, I> Master<T, I> {
     /// Returns true if as many transactions are in flight as may be for another of this kind.
     #[inline]
     pub(crate) const fn is_full(&self, write: bool) -> bool {

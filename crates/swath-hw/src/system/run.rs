@@ -55,7 +55,7 @@ use crate::translate::translator::Translate;
 /// assert_eq!(stats.masters[0].reads, 64);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct System<T, I> {
+pub struct System<T: Translate, I> {
     now: Cycle,
     dram: Dram,
     /// The memory's next event; what is before it changes nothing there.
@@ -293,7 +293,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
                 return Ok(());
             }
             Lookup::Hit(access, end) => {
-                check(master.iommu.mmu.regime().format, &access.attributes, write)
+                check(master.iommu.mmu.format(), &access.attributes, write)
                     .map_err(|denied| error(SystemErrorCause::Denied(denied)))?;
                 let id = Id { master: index as u16, walk: false, slot };
                 self.interconnect.send(end, id, kind(write), access.addr);
@@ -342,7 +342,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
                 SystemError { master: index, transaction: number, addr, cycle: now, cause }
             })?;
         if let Some((frame, attributes)) = stepped.known {
-            let format = master.iommu.mmu.regime().format;
+            let format = master.iommu.mmu.format();
             let waiters = master.iommu.take_waiters(id.slot);
             for &slot in &waiters {
                 let Slot { transaction: Transaction { addr, write }, number, .. } =

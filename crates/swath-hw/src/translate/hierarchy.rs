@@ -202,8 +202,10 @@ fn prefix(format: Format, level: u8, page: Vpn) -> u64 {
 }
 
 impl Translate for Hierarchy {
-    fn regime(&self) -> &Regime {
-        &self.regime
+    type Miss = Miss;
+
+    fn format(&self) -> Format {
+        self.regime.format
     }
 
     #[inline]

@@ -6,7 +6,7 @@
 //! and as steps: one state machine for both made functional runs take half as long
 //! again. A test holds the two equal (`tests/mmu.rs`).
 
-use swath_arch::{Order, PageRange, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn};
+use swath_arch::{Format, Order, PageRange, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn};
 
 use crate::tlb::array::Tlb;
 use crate::tlb::fill::TlbHit;
@@ -241,8 +241,10 @@ impl Mmu {
 }
 
 impl Translate for Mmu {
-    fn regime(&self) -> &Regime {
-        Self::regime(self)
+    type Miss = Miss;
+
+    fn format(&self) -> Format {
+        self.regime.format
     }
 
     #[inline]

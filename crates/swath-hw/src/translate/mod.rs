@@ -2,7 +2,7 @@
 //!
 //! A [`Walk`] reads one descriptor after another and [`decode()`] says what each of them means.
 //! An [`Mmu`] is a TLB in front of such walks; a [`Hierarchy`] has two TLBs and a page-walk
-//! cache. Both implement [`Translate`], the interface through which a timed model drives them
+//! cache. [`SegmentRegisters`] have no table of pages but a list of extents. All implement [`Translate`], the interface through which a timed model drives them
 //! one memory read at a time.
 
 pub mod decode;
@@ -12,6 +12,7 @@ pub mod miss;
 pub mod mmu;
 pub mod permit;
 pub mod regime;
+pub mod segments;
 pub mod translator;
 pub mod walker;
 
@@ -21,5 +22,6 @@ pub use miss::{Miss, Resolved, TlbOutcome, TranslatedAccess, WalkOrder, WalkStat
 pub use mmu::{Mmu, MmuStats};
 pub use permit::{AccessKind, Denied, Operation, permit};
 pub use regime::MmuConfigError;
-pub use translator::{Translate, TranslationStats};
+pub use segments::{SegmentMiss, SegmentRegisters};
+pub use translator::{PendingMiss, Translate, TranslationStats};
 pub use walker::{LeafContiguity, Translation, TranslationFault, Walk, WalkStep, walk};

@@ -1,6 +1,6 @@
 //! The interface of every machine that translates, one step at a time.
 
-use swath_arch::{PageRange, PhysAddr, PhysMemory, Regime, VirtAddr, Vpn};
+use swath_arch::{Attributes, Format, PageRange, Pfn, PhysAddr, PhysMemory, VirtAddr, Vpn};
 
 use crate::tlb::stats::TlbStats;
 use crate::translate::miss::{Miss, Resolved, TranslatedAccess, WalkStats};
@@ -23,10 +23,41 @@ pub struct TranslationStats {
     pub walk_cache_saved_reads: u64,
 }
 
+/// A miss under way, between two of its reads.
+pub trait PendingMiss: Clone + core::fmt::Debug {
+    /// Returns the address of the next read.
+    fn next_read(&self) -> PhysAddr;
+
+    /// Returns the bytes of the next read.
+    fn next_read_bytes(&self) -> u64;
+
+    /// Returns the demanded page's frame and attributes, if they are known before the miss ends.
+    fn known(&self) -> Option<(Pfn, Attributes)>;
+}
+
+impl PendingMiss for Miss {
+    #[inline]
+    fn next_read(&self) -> PhysAddr {
+        Self::next_read(self)
+    }
+
+    #[inline]
+    fn next_read_bytes(&self) -> u64 {
+        Self::next_read_bytes(self)
+    }
+
+    fn known(&self) -> Option<(Pfn, Attributes)> {
+        self.demanded().map(|found| (found.frame, found.attributes))
+    }
+}
+
 /// A machine that translates, one step at a time: the interface of [`Mmu`](crate::Mmu).
 pub trait Translate {
-    /// Returns the description of the table that the hardware works with.
-    fn regime(&self) -> &Regime;
+    /// A miss of this machine.
+    type Miss: PendingMiss;
+
+    /// Returns the format by whose rules [`permit`](crate::permit) decides.
+    fn format(&self) -> Format;
 
     /// Looks `addr` up in the TLBs; returns the hit and the cycles beyond those of the first TLB.
     fn lookup(&mut self, addr: VirtAddr) -> (Option<TranslatedAccess>, u32);
@@ -35,15 +66,15 @@ pub trait Translate {
     ///
     /// # Errors
     /// [`TranslationFault::NotCanonical`].
-    fn begin(&mut self, addr: VirtAddr) -> Result<Miss, TranslationFault>;
+    fn begin(&mut self, addr: VirtAddr) -> Result<Self::Miss, TranslationFault>;
 
-    /// Makes the read at [`Miss::next_read`]; returns `None` if another is needed.
+    /// Makes the read at [`PendingMiss::next_read`]; returns `None` if another is needed.
     ///
     /// # Errors
     /// The [`TranslationFault`] of the demanded page, for [`complete`](Self::complete).
     fn step<M: PhysMemory + ?Sized>(
         &mut self,
-        miss: &mut Miss,
+        miss: &mut Self::Miss,
         memory: &M,
     ) -> Result<Option<Resolved>, TranslationFault>;
 
@@ -54,7 +85,7 @@ pub trait Translate {
     fn complete(
         &mut self,
         addr: VirtAddr,
-        miss: &Miss,
+        miss: &Self::Miss,
         result: Result<Resolved, TranslationFault>,
     ) -> Result<TranslatedAccess, TranslationFault>;
 

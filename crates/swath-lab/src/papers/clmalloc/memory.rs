@@ -14,7 +14,9 @@ use std::ptr::{self, NonNull};
 
 use nix::libc;
 use swath_arch::{BASE_PAGE_BYTES, Extent, Pfn};
-use swath_frame::segment::{FrameSupply, MappingRefused, Segment, SegmentExtents, SegmentMapping};
+use swath_frame::segment::{
+    AreaFrames, CountedPages, FrameSupply, MappingRefused, Segment, SegmentExtents, SegmentMapping,
+};
 
 use crate::papers::clmalloc::areas::{AreasPlan, MIB_FRAMES};
 use crate::papers::clmalloc::variant::CountsPages;
@@ -28,9 +30,9 @@ pub(crate) struct FileMemory {
     reserved: *mut u8,
     reserved_len: usize,
     base: NonNull<u8>,
-    frames: FrameSupply,
-    mapped: u64,
-    unmapped: u64,
+    pages: CountedPages,
+    /// True if frames were to be acquired and could not be.
+    lacking: bool,
 }
 
 fn mapped(at: *mut libc::c_void) -> io::Result<*mut u8> {
@@ -42,7 +44,7 @@ fn bytes(frames: u64) -> usize {
 }
 
 impl FileMemory {
-    /// The memory of `machine`, its frames taken now or when they are mapped.
+    /// The memory of `machine`, its frames taken now or when they are acquired.
     pub(crate) fn new(machine: &AreasPlan, frames: FrameSupply) -> io::Result<Self> {
         // SAFETY: a name that ends with a zero; the file is this value's own.
         let file = unsafe {
@@ -62,8 +64,8 @@ impl FileMemory {
         let reserved = mapped(at)?;
         let base = reserved.wrapping_add(reserved.align_offset(ALIGN_BYTES));
         let base = NonNull::new(base).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let mut memory =
-            Self { file, reserved, reserved_len, base, frames, mapped: 0, unmapped: 0 };
+        let pages = CountedPages::default();
+        let mut memory = Self { file, reserved, reserved_len, base, pages, lacking: false };
         if frames == FrameSupply::PreAllocated {
             for (first, len) in machine.areas() {
                 let extent = Extent::new(Pfn::new(first * MIB_FRAMES), len * MIB_FRAMES);
@@ -77,6 +79,14 @@ impl FileMemory {
     /// The address at which frame 0 of the accelerator's space is mapped.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
+    }
+
+    /// Calls `fallocate` on a run of frames; true if it did as it was told.
+    fn fallocate(&self, run: Extent, how: libc::c_int) -> bool {
+        let (offset, len) = (bytes(run.start.raw()), bytes(run.count));
+        let (offset, len) = (offset as libc::off_t, len as libc::off_t);
+        // SAFETY: pages of this value's file; those that go are mapped nowhere any more.
+        unsafe { libc::fallocate(self.file.as_raw_fd(), how, offset, len) == 0 }
     }
 
     /// Maps `extent` from page `page` of the space on; its frames are taken if they were not.
@@ -106,8 +116,25 @@ impl FileMemory {
     }
 }
 
+impl AreaFrames for FileMemory {
+    /// Takes pages of the file, which are cleared when they are mapped.
+    fn acquire(&mut self, run: Extent) {
+        self.lacking |= !self.fallocate(run, 0);
+        self.pages.acquire(run);
+    }
+
+    fn release(&mut self, run: Extent) {
+        // What does not go stays taken: more than there should be.
+        let _ = self.fallocate(run, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE);
+        self.pages.release(run);
+    }
+}
+
 impl SegmentMapping for FileMemory {
     fn map(&mut self, segment: Segment, extents: SegmentExtents<'_>) -> Result<(), MappingRefused> {
+        if self.lacking {
+            return Err(MappingRefused);
+        }
         let mut page = segment.start;
         for extent in extents.clone() {
             if self.place(page, extent).is_err() {
@@ -116,32 +143,20 @@ impl SegmentMapping for FileMemory {
             }
             page += extent.count;
         }
-        self.mapped += segment.count;
+        self.pages.mapped += segment.count;
         Ok(())
     }
 
-    fn unmap(&mut self, segment: Segment, extents: SegmentExtents<'_>) {
-        // A part that fails stays mapped, and its frames taken: more than there should be.
+    fn unmap(&mut self, segment: Segment, _: SegmentExtents<'_>) {
+        // A part that fails stays mapped.
         let _ = self.hide(segment.start, segment.count);
-        self.unmapped += segment.count;
-        if self.frames == FrameSupply::PreAllocated {
-            return;
-        }
-        for extent in extents {
-            let (offset, len) = (bytes(extent.start.raw()), bytes(extent.count));
-            let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            // SAFETY: pages of this value's file, mapped nowhere any more.
-            unsafe {
-                let (offset, len) = (offset as libc::off_t, len as libc::off_t);
-                libc::fallocate(self.file.as_raw_fd(), how, offset, len)
-            };
-        }
+        self.pages.unmapped += segment.count;
     }
 }
 
 impl CountsPages for FileMemory {
-    fn pages(&self) -> (u64, u64) {
-        (self.mapped, self.unmapped)
+    fn pages(&self) -> CountedPages {
+        self.pages
     }
 }
 
@@ -173,6 +188,9 @@ mod tests {
                 .with_space(Order::BASE, |space| {
                     // Across the vacuum.
                     let segment = Segment::new(200, 100);
+                    let on_demand = frames == FrameSupply::OnDemand;
+                    let behind = || space.extents(segment).filter(|_| on_demand);
+                    behind().for_each(|run| memory.acquire(run));
                     memory.map(segment, space.extents(segment)).unwrap();
                     for page in 200..300 {
                         // SAFETY: mapped by the call above.
@@ -182,12 +200,16 @@ mod tests {
                         }
                     }
                     memory.unmap(segment, space.extents(segment));
+                    behind().for_each(|run| memory.release(run));
+                    behind().for_each(|run| memory.acquire(run));
                     memory.map(segment, space.extents(segment)).unwrap();
                     for page in 200..300 {
                         // SAFETY: as above.
                         assert_eq!(unsafe { byte(&memory, page).read() }, kept, "{page}");
                     }
-                    assert_eq!(memory.pages(), (200, 100));
+                    let (acquired, released) = if on_demand { (200, 100) } else { (0, 0) };
+                    let pages = CountedPages { acquired, released, mapped: 200, unmapped: 100 };
+                    assert_eq!(memory.pages(), pages);
                 })
                 .unwrap();
         }

@@ -2,10 +2,12 @@
 
 use crate::entry;
 use crate::papers::clmalloc::availability;
+use crate::papers::clmalloc::bitmap::study as bitmap;
 use crate::papers::clmalloc::large;
 use crate::papers::clmalloc::latency;
 use crate::papers::clmalloc::order;
 use crate::papers::clmalloc::structures;
+use crate::papers::clmalloc::translation::study as translation;
 use crate::study::citation::Citation;
 use crate::study::paper::Paper;
 
@@ -22,8 +24,10 @@ pub const PAPER: Paper = Paper {
     studies: &[
         entry!(availability::Availability, "availability.toml"),
         entry!(order::RequestOrder, "order.toml"),
+        entry!(bitmap::BitmapCosts, "bitmap/study.toml"),
         entry!(latency::Latency, "latency.toml"),
         entry!(large::Large, "large.toml"),
         entry!(structures::Structures, "structures.toml"),
+        entry!(translation::SegmentTranslation, "translation/study.toml"),
     ],
 };

@@ -67,19 +67,19 @@ pub(crate) trait Requests {
     fn allocate(&mut self) -> bool;
     /// Frees all of them, in the order in which they were made.
     fn free_all(&mut self) -> Result<(), String>;
-    /// Pages that were mapped, and pages that were unmapped again.
-    fn pages(&self) -> (u64, u64);
+    /// Frames that were acquired and released, and pages that were mapped and unmapped.
+    fn pages(&self) -> CountedPages;
 }
 
 /// A mapping that counts.
 pub(crate) trait CountsPages: SegmentMapping {
-    /// Pages mapped and unmapped.
-    fn pages(&self) -> (u64, u64);
+    /// Counts since the start.
+    fn pages(&self) -> CountedPages;
 }
 
 impl CountsPages for CountedPages {
-    fn pages(&self) -> (u64, u64) {
-        (self.mapped, self.unmapped)
+    fn pages(&self) -> CountedPages {
+        *self
     }
 }
 
@@ -104,7 +104,7 @@ impl<A: SegmentAllocator, M: CountsPages> Requests for Plain<A, M> {
         Ok(())
     }
 
-    fn pages(&self) -> (u64, u64) {
+    fn pages(&self) -> CountedPages {
         self.allocator.mapping().pages()
     }
 }
@@ -197,7 +197,7 @@ impl<M: CountsPages> Requests for Pooled<'_, '_, M> {
         Ok(())
     }
 
-    fn pages(&self) -> (u64, u64) {
+    fn pages(&self) -> CountedPages {
         self.heap.pool().with_source(|source| source.mapping.pages())
     }
 }
