@@ -45,6 +45,7 @@ use crate::timed;
 use crate::translate::Traffic::*;
 use crate::translate::{self};
 use crate::zones::Design::*;
+use crate::zones::Side::*;
 use crate::zones::Work::*;
 use crate::zones::{
     Work, Worst, {self},
@@ -77,7 +78,8 @@ const fn gate(name: &'static str, bound: f64, run: fn() -> Result<u64, String>) 
 /// calls on regions of one page and of all pages, between free pages, with free pages below or above
 /// only, and between regions, with the same bound for all.
 /// Last the allocators of a zone, each doing the same ([`zones`]): the green memory
-/// manager's beside Linux's, and its longest calls with 16 banks and with 1,024.
+/// manager's beside Linux's, also in an aged zone with 60% and 90% of the frames in use (a take
+/// and a give, each, and by order), and its longest calls with 16 banks and with 1,024.
 /// And the segment allocators, a get and a put in one ([`segments`]), and a search past free runs,
 /// some hundred and some thousands, that are long enough and have no place.
 const GATES: &[Gate] = &[
@@ -229,20 +231,44 @@ const GATES: &[Gate] = &[
     gate("linux-pair", 320.0, || zone(Linux, Pair)),
     gate("array-pair", 490.0, || zone(Array, Pair)),
     gate("list-pair", 215.0, || zone(List, Pair)),
-    gate("adaptive-pair", 420.0, || zone(Adaptive, Pair)),
+    gate("adaptive-pair", 365.0, || zone(Adaptive, Pair)),
     gate("paper-pair", 410.0, || zone(Paper, Pair)),
     gate("linux-take-mixed", 120.0, || zone(Linux, TakeMixed)),
     gate("array-take-mixed", 250.0, || zone(Array, TakeMixed)),
     gate("list-take-mixed", 220.0, || zone(List, TakeMixed)),
-    gate("adaptive-take-mixed", 145.0, || zone(Adaptive, TakeMixed)),
+    gate("adaptive-take-mixed", 115.0, || zone(Adaptive, TakeMixed)),
     gate("linux-give-mixed", 340.0, || zone(Linux, GiveMixed)),
     gate("array-give-mixed", 190.0, || zone(Array, GiveMixed)),
     gate("list-give-mixed", 195.0, || zone(List, GiveMixed)),
-    gate("adaptive-give-mixed", 225.0, || zone(Adaptive, GiveMixed)),
+    gate("adaptive-give-mixed", 215.0, || zone(Adaptive, GiveMixed)),
     gate("linux-pair-mixed", 370.0, || zone(Linux, PairMixed)),
     gate("array-pair-mixed", 470.0, || zone(Array, PairMixed)),
     gate("list-pair-mixed", 430.0, || zone(List, PairMixed)),
-    gate("adaptive-pair-mixed", 490.0, || zone(Adaptive, PairMixed)),
+    gate("adaptive-pair-mixed", 410.0, || zone(Adaptive, PairMixed)),
+    gate("linux-aged60", 370.0, || zone(Linux, Aged(60, TakesAndGives, ALL_ORDERS))),
+    gate("adaptive-aged60", 405.0, || zone(Adaptive, Aged(60, TakesAndGives, ALL_ORDERS))),
+    gate("linux-aged60-take", 125.0, || zone(Linux, Aged(60, Takes, ALL_ORDERS))),
+    gate("adaptive-aged60-take", 200.0, || zone(Adaptive, Aged(60, Takes, ALL_ORDERS))),
+    gate("linux-aged60-give", 250.0, || zone(Linux, Aged(60, Gives, ALL_ORDERS))),
+    gate("adaptive-aged60-give", 205.0, || zone(Adaptive, Aged(60, Gives, ALL_ORDERS))),
+    gate("linux-aged90", 370.0, || zone(Linux, Aged(90, TakesAndGives, ALL_ORDERS))),
+    gate("adaptive-aged90", 420.0, || zone(Adaptive, Aged(90, TakesAndGives, ALL_ORDERS))),
+    gate("linux-aged90-take", 125.0, || zone(Linux, Aged(90, Takes, ALL_ORDERS))),
+    gate("adaptive-aged90-take", 215.0, || zone(Adaptive, Aged(90, Takes, ALL_ORDERS))),
+    gate("linux-aged90-give", 245.0, || zone(Linux, Aged(90, Gives, ALL_ORDERS))),
+    gate("adaptive-aged90-give", 210.0, || zone(Adaptive, Aged(90, Gives, ALL_ORDERS))),
+    gate("linux-aged90-take-0", 120.0, || zone(Linux, Aged(90, Takes, (0, 0)))),
+    gate("adaptive-aged90-take-0", 170.0, || zone(Adaptive, Aged(90, Takes, (0, 0)))),
+    gate("linux-aged90-give-0", 200.0, || zone(Linux, Aged(90, Gives, (0, 0)))),
+    gate("adaptive-aged90-give-0", 170.0, || zone(Adaptive, Aged(90, Gives, (0, 0)))),
+    gate("linux-aged90-take-1-5", 140.0, || zone(Linux, Aged(90, Takes, (1, 5)))),
+    gate("adaptive-aged90-take-1-5", 370.0, || zone(Adaptive, Aged(90, Takes, (1, 5)))),
+    gate("linux-aged90-give-1-5", 380.0, || zone(Linux, Aged(90, Gives, (1, 5)))),
+    gate("adaptive-aged90-give-1-5", 310.0, || zone(Adaptive, Aged(90, Gives, (1, 5)))),
+    gate("linux-aged90-take-6-9", 205.0, || zone(Linux, Aged(90, Takes, (6, 9)))),
+    gate("adaptive-aged90-take-6-9", 580.0, || zone(Adaptive, Aged(90, Takes, (6, 9)))),
+    gate("linux-aged90-give-6-9", 740.0, || zone(Linux, Aged(90, Gives, (6, 9)))),
+    gate("adaptive-aged90-give-6-9", 640.0, || zone(Adaptive, Aged(90, Gives, (6, 9)))),
     gate("linux-fresh-checked", 210.0, || zone(LinuxChecked, Fresh)),
     gate("linux-take-checked", 121.0, || zone(LinuxChecked, Take(Movable))),
     gate("linux-take-kernel-checked", 121.0, || zone(LinuxChecked, Take(Unmovable))),
@@ -302,11 +328,21 @@ const NOT_ABOVE: &[(&str, &str)] = &[
     ("adaptive-give-mixed", "linux-give-mixed"),
     ("paper-take", "linux-take"),
     ("paper-give", "linux-give"),
+    ("adaptive-take-mixed", "linux-take-mixed"),
+    ("adaptive-aged60-give", "linux-aged60-give"),
+    ("adaptive-aged90-give", "linux-aged90-give"),
+    ("adaptive-aged90-give-0", "linux-aged90-give-0"),
+    ("adaptive-aged90-give-1-5", "linux-aged90-give-1-5"),
+    ("adaptive-aged90-give-6-9", "linux-aged90-give-6-9"),
 ];
 
-/// Gates whose first may take so much of the second: the checked tier, and the one
+/// Gates whose first may take so much of the second: Adaptive-Buddy in an aged zone and Linux's,
+/// which takes blocks from lists that no bank divides; and the checked tier, and the one
 /// without checks.
 const NOT_ABOVE_BY: &[(&str, &str, f64)] = &[
+    ("adaptive-aged60", "linux-aged60", 1.12),
+    ("adaptive-aged90", "linux-aged90", 1.16),
+    ("adaptive-aged90-take-1-5", "linux-aged90-take-1-5", 2.7),
     ("bbs-get-checked", "bbs-get", 1.05),
     ("bbs-put-checked", "bbs-put", 1.05),
     ("bbs-request-checked", "bbs-request", 1.05),
@@ -347,6 +383,9 @@ const TURN: f64 = 9.0;
 
 /// Calls measured by each entry for single frames.
 const CALLS: usize = 1 << 16;
+
+/// The orders of the mixture of blocks.
+const ALL_ORDERS: zones::Span = (0, 9);
 
 /// Callgrind counts inside this function only, and what it calls. Its name is
 /// what `--toggle-collect` looks for.

@@ -5,7 +5,9 @@
 //! A zone of 4 GiB has 16 banks of 256 MiB, as the paper's. **Half-used** is a
 //! zone that was taken whole, of which a random half of the blocks has been
 //! given back; everything in it has the mobility that is asked for, so that
-//! nobody has to fall back.
+//! nobody has to fall back. **Aged** is a zone that was taken whole and given back in part, and
+//! that has then seen several times as many requests as it holds blocks, so that each design has
+//! what its own rules leave of it.
 
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::zone::bank::{
@@ -52,7 +54,21 @@ pub(crate) enum Work {
     GiveMixed,
     /// A random one of such blocks comes back, and another is taken.
     PairMixed,
+    /// The calls of the [aged](aged) zone with so many percent of its frames in use.
+    Aged(u64, Side, Span),
 }
+
+/// The calls of an aged zone that are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    Takes,
+    Gives,
+    /// One call is a take and a give.
+    TakesAndGives,
+}
+
+/// The orders of which calls are counted, from the first to the last.
+pub(crate) type Span = (u32, u32);
 
 /// The longest calls, in a zone of so many banks of 16 MiB: one call each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -191,17 +207,72 @@ fn check(zone: &Zone, blocks: &[Block], frames: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// Counts calls in a zone of which `percent` of the frames stay in use while blocks of all orders
+/// and mobilities come and go, for four times as many calls as there are blocks before any is
+/// counted. Each counted call is counted by itself, with the ten instructions or so that
+/// start one, so that the order of the calls is that of the mixture whatever is counted.
+fn aged(
+    design: Design,
+    (percent, side, orders): (u64, Side, Span),
+    counted: Counted,
+) -> Result<u64, String> {
+    let mut random = Random::new(3);
+    let (mut zone, mut used) = half_used(design, || request(&mut random))?;
+    let mut free = zone.free_frames();
+    let floor = FRAMES * (100 - percent) / 100;
+    let (mut takes, mut gives, mut failed) = (0_u64, 0_u64, false);
+    let warm = 4 * used.len();
+    for step in 0..warm + 8 * BLOCKS {
+        let counts = |order: Order, own: Side| {
+            step >= warm
+                && (side == own || side == Side::TakesAndGives)
+                && (orders.0..=orders.1).contains(&order.k())
+        };
+        if free > floor {
+            let (order, mobility) = request(&mut random);
+            let order = if zone.largest_free() >= Some(order) { order } else { Order::BASE };
+            let (zone, mut start) = (&mut *zone, None);
+            let mut take = || start = zone.allocate(order, mobility);
+            if counts(order, Side::Takes) {
+                takes += 1;
+                counted(&mut take);
+            } else {
+                take();
+            }
+            used.push((start.ok_or("a request failed")?, order, mobility));
+            free -= order.frames();
+        } else {
+            let (start, order, _) = used.swap_remove(random.below(used.len() as u64) as usize);
+            let zone = &mut *zone;
+            let mut give = || failed |= zone.free(start, order).is_err();
+            if counts(order, Side::Gives) {
+                gives += 1;
+                counted(&mut give);
+            } else {
+                give();
+            }
+            free += order.frames();
+        }
+    }
+    if failed {
+        return Err("a block did not come back".into());
+    }
+    check(&zone, &used, FRAMES)?;
+    Ok(if side == Side::TakesAndGives { (takes + gives) / 2 } else { takes + gives })
+}
+
 /// Runs the calls of `work`; how many there were.
 pub(crate) fn gate(design: Design, work: Work, counted: Counted) -> Result<u64, String> {
+    if let Work::Aged(percent, side, orders) = work {
+        return aged(design, (percent, side, orders), counted);
+    }
     let mut random = Random::new(3);
     let movable = || (Order::BASE, Mobility::Movable);
     let (mut zone, mut used) = match work {
         Work::Fresh => (design.zone(FRAMES, BANK_FRAMES)?, Vec::new()),
         Work::Take(mobility) => half_used(design, || (Order::BASE, mobility))?,
         Work::Give | Work::Pair => half_used(design, movable)?,
-        Work::TakeMixed | Work::GiveMixed | Work::PairMixed => {
-            half_used(design, || request(&mut random))?
-        }
+        _ => half_used(design, || request(&mut random))?,
     };
     let requests: Vec<(Order, Mobility)> = match work {
         Work::Fresh | Work::Give | Work::Pair => vec![movable(); SINGLES],
@@ -231,7 +302,7 @@ pub(crate) fn gate(design: Design, work: Work, counted: Counted) -> Result<u64, 
                 }
             });
         }
-        Work::Pair | Work::PairMixed => {
+        _ => {
             // Long enough for a steady state of the words and lists.
             for round in 0..8 {
                 random.shuffle(&mut used);

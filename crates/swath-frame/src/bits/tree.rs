@@ -60,7 +60,7 @@ impl Tree {
     }
 
     /// Adds a number to the set at `at`; whether the set was empty. O(L).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert<W: Word, S: Store<W> + ?Sized>(
         &self,
         s: &mut S,
@@ -153,6 +153,11 @@ impl Tree {
             return None;
         }
         let mut index = 0;
+        if self.depth == 2 {
+            // Most sets: without a loop.
+            let above = s.word(at + self.levels[1] as usize).trailing_zeros() as usize;
+            return Some(above << 6 | s.word(at + above).trailing_zeros() as usize);
+        }
         for &level in self.levels().iter().rev() {
             index = index << 6 | s.word(at + level as usize + index).trailing_zeros() as usize;
         }

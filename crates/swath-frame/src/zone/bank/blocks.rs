@@ -30,7 +30,7 @@ use crate::bits::store::{Store, Words};
 use crate::bits::tree::Tree;
 use crate::bits::words::{ones, set};
 use crate::map::MemoryMap;
-use crate::zone::bank::open::{Open, Released, Taken};
+use crate::zone::bank::open::{Open, Record, Released, Taken};
 use crate::zone::bank::ranges::{BANKS_MAX, BLOCK_ORDER_MAX, BankLayout, BankLayoutError};
 
 /// No bank.
@@ -54,8 +54,8 @@ pub(crate) const ISOLATED: u32 = 1 << 31;
 pub(crate) const CROSSES: u32 = 1 << 30;
 pub(crate) const FLAGS: u32 = ISOLATED | CROSSES;
 
-/// In a word, the frames at which a block of order j may start.
-const STARTS: [u64; 7] = [
+/// In a word, the frames at which a block of order j may start; none of order 7.
+const STARTS: [u64; 8] = [
     u64::MAX,
     0x5555_5555_5555_5555,
     0x1111_1111_1111_1111,
@@ -63,6 +63,7 @@ const STARTS: [u64; 7] = [
     0x0001_0001_0001_0001,
     0x0000_0001_0000_0001,
     1,
+    0,
 ];
 
 /// The 32-bit half `index` of the storage.
@@ -83,6 +84,14 @@ pub(crate) fn set_half<S: Store + ?Sized>(s: &mut S, index: usize, value: u32) {
 #[inline(always)]
 pub(crate) fn paired(starts: u64, j: u32) -> u64 {
     starts & starts >> (1 << j) & STARTS[j as usize + 1]
+}
+
+/// The frames of a word at which free blocks of this order, at most 6, start.
+#[inline(always)]
+pub(crate) fn starts(word: u64, order: u32) -> u64 {
+    // Which of up to six steps are done is all that the order decides: no loop.
+    let step = |runs: u64, j: u32| if order > j { runs & runs >> (1 << j) } else { runs };
+    (0..6).fold(word, step) & STARTS[order as usize & 7]
 }
 
 /// One order's tree in each bank.
@@ -333,7 +342,7 @@ impl BankBlocks {
     /// Allocates 2^`order` frames of a bank that [`serves`](Self::serves) them: from
     /// the smallest block that is large enough, or from the `largest`.
     /// O(L + 2^order/64) for each order between.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn allocate<S: Store + ?Sized>(
         &mut self,
         s: &mut S,
@@ -341,31 +350,28 @@ impl BankBlocks {
         order: u32,
         largest: bool,
     ) -> (Pfn, Taken) {
-        let classes = self.trees(s, bank);
+        let was = self.record(s, bank);
+        // An open word serves single frames only.
+        let classes = if order == 0 { self.trees(s, bank) } else { was.classes() };
         let from =
             if largest { classes.ilog2() } else { order + (classes >> order).trailing_zeros() };
-        let class = &self.classes[from as usize & 31];
-        let at = self.words_of(bank);
-        let unit = class.tree.first(s, at + class.at as usize).unwrap_or_default();
-        let taken = if from < 6 {
-            self.allocate_in_word(s, bank, unit, order)
+        let (at, record) = if from < 6 {
+            self.allocate_in_word(s, bank, from, order, was)
         } else {
-            self.allocate_words(s, bank, unit, from, order)
+            self.allocate_words(s, bank, from, order, was)
         };
-        self.unfile(s, bank, 1 << order);
+        let record = Record { counts: record.counts - (1 << order), ..record };
+        let reordered = self.put_record(s, bank, was, record);
         self.free -= 1 << order;
-        let frame = Pfn::new(self.first_of(bank) + taken as u64);
-        (frame, Taken { bank, filed: 1 << order, reordered: true })
+        let frame = Pfn::new(self.first_of(bank) + at as u64);
+        (frame, Taken { bank, filed: 1 << order, reordered, record })
     }
 
     /// The smallest free block of a word that is large enough: where it starts,
     /// its order, and whether it is the last of this order with none above.
     #[inline(always)]
     fn smallest(&self, word: u64, order: u32) -> Option<(u32, u32, bool)> {
-        let mut starts = word;
-        for j in 0..order {
-            starts = paired(starts, j);
-        }
+        let mut starts = starts(word, order);
         for from in order..6 {
             let above = if from < self.top_in_word { paired(starts, from) } else { 0 };
             let alone = starts & !(above | above << (1 << from));
@@ -379,66 +385,78 @@ impl BankBlocks {
     }
 
     /// From a word that has a block of this order and is not wholly free (or
-    /// cannot be one block).
+    /// cannot be one block): the first of those whose largest blocks are of order `from`.
+    #[inline(always)]
     fn allocate_in_word<S: Store + ?Sized>(
         &self,
         s: &mut S,
         bank: usize,
-        unit: usize,
-        order: u32,
-    ) -> usize {
-        let at = self.words_of(bank) + unit;
-        let (first, from, is_last) = self.smallest(s.word(at), order).unwrap_or_default();
-        let now = s.word(at) & !(ones::<u64>(1 << order) << first);
-        s.put(at, now);
-        if is_last {
-            self.reclass(s, bank, unit, from, order, now);
-        }
-        unit * 64 + first as usize
-    }
-
-    /// The last largest block of a word, of order `from`, is broken up.
-    #[inline(never)]
-    fn reclass<S: Store + ?Sized>(
-        &self,
-        s: &mut S,
-        bank: usize,
-        unit: usize,
         from: u32,
         order: u32,
-        now: u64,
-    ) {
-        self.leave(s, bank, from, unit);
+        mut record: Record,
+    ) -> (usize, Record) {
+        let class = &self.classes[from as usize & 31];
+        let words = self.words_of(bank);
+        let tree = words + class.at as usize;
+        // Most words have one largest block, and leave the tree with it.
+        let (unit, is_empty) = class.tree.pop_first(s, tree);
+        let word = s.word(words + unit);
+        let (first, own, is_last) = if from == order {
+            let starts = starts(word, order);
+            (starts.trailing_zeros() & 63, order, starts & starts.wrapping_sub(1) == 0)
+        } else {
+            self.smallest(word, order).unwrap_or_default()
+        };
+        let now = word & !(ones::<u64>(1 << order) << first);
+        s.put(words + unit, now);
+        if !is_last {
+            class.tree.insert(s, tree, unit);
+            return (unit * 64 + first as usize, record);
+        }
+        if is_empty {
+            record.set_class(from, from == 0 && self.has_open(bank));
+        }
         if now != 0 {
             // The upper half of the block is the largest now.
-            let to = if from > order { from - 1 } else { self.largest(now) };
-            self.enter(s, bank, to, unit);
+            let to = if own > order { own - 1 } else { self.largest(now) };
+            let class = &self.classes[to as usize & 31];
+            if class.tree.insert(s, words + class.at as usize, unit) {
+                record.set_class(to, true);
+            }
         }
+        (unit * 64 + first as usize, record)
     }
 
-    /// From a block of whole words.
+    /// From the first block of order `from`, of whole words.
+    #[inline(never)]
     fn allocate_words<S: Store + ?Sized>(
         &self,
         s: &mut S,
         bank: usize,
-        mut unit: usize,
         from: u32,
         order: u32,
-    ) -> usize {
-        self.leave(s, bank, from, unit);
+        mut record: Record,
+    ) -> (usize, Record) {
+        let at = self.words_of(bank);
+        let class = &self.classes[from as usize & 31];
+        let (mut unit, is_empty) = class.tree.pop_first(s, at + class.at as usize);
+        record.set_class(from, !is_empty);
         for half in (order.max(6)..from).rev() {
             unit <<= 1;
-            self.enter(s, bank, half, unit | 1);
+            let class = &self.classes[half as usize & 31];
+            class.tree.insert(s, at + class.at as usize, unit | 1);
+            record.set_class(half, true);
         }
-        let at = self.words_of(bank);
         if order < 6 {
             s.put(at + unit, !ones::<u64>(1 << order));
-            self.enter(s, bank, 5, unit);
-            return unit * 64;
+            let class = &self.classes[5];
+            class.tree.insert(s, at + class.at as usize, unit);
+            record.set_class(5, true);
+            return (unit * 64, record);
         }
         let words = 1 << (order - 6);
         s.put_all(at + unit * words..at + (unit + 1) * words, 0);
-        unit << order
+        (unit << order, record)
     }
 
     /// Makes the aligned 2^`order` frames from `at` on free; `None` if one of
@@ -522,10 +540,7 @@ impl BankBlocks {
         was: u64,
     ) -> bool {
         // Where blocks of this order started before.
-        let mut starts = was;
-        for j in 0..order {
-            starts = paired(starts, j);
-        }
+        let mut starts = if order == 0 { was } else { starts(was, order) };
         let given = order;
         while order < self.top_in_word && starts >> (first ^ 1 << order) & 1 == 1 {
             starts = paired(starts, order);

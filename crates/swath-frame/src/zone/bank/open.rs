@@ -16,6 +16,8 @@
 //! the exact number of a bank's frames in its record, closes it: that takes as
 //! long as freeing a block.
 
+use crate::zone::bank::blocks::FLAGS;
+
 /// The word from which single frames of one mobility are allocated, if there is
 /// one.
 ///
@@ -41,8 +43,45 @@ pub struct Taken {
     pub(crate) bank: usize,
     /// Frames that the trees have lost.
     pub(crate) filed: u32,
-    /// True if the orders that the bank serves may have changed.
+    /// True if the orders that the bank serves have changed.
     pub(crate) reordered: bool,
+    /// The bank's record as it is now.
+    pub(crate) record: Record,
+}
+
+/// The first two words of a bank's record, read once and written once in a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// The free frames but for those of open words, and the frames of the zone.
+    pub(crate) counts: u64,
+    /// The orders that the bank serves, and the placement's note with its flags.
+    pub(crate) state: u64,
+}
+
+impl Record {
+    /// The free frames but for those of open words.
+    #[inline(always)]
+    pub(crate) const fn filed(self) -> u32 {
+        self.counts as u32
+    }
+
+    /// The orders that the bank serves.
+    #[inline(always)]
+    pub(crate) const fn classes(self) -> u32 {
+        self.state as u32
+    }
+
+    /// Returns the placement's note, without flags.
+    #[inline(always)]
+    pub(crate) const fn note(self) -> u32 {
+        (self.state >> 32) as u32 & !FLAGS
+    }
+
+    /// Notes whether the bank serves an order.
+    #[inline(always)]
+    pub(crate) fn set_class(&mut self, order: u32, serves: bool) {
+        self.state = self.state & !(1 << order) | u64::from(serves) << order;
+    }
 }
 
 /// The changes to a bank to which a block was freed.

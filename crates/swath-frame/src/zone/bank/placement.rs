@@ -3,7 +3,7 @@
 
 use crate::bits::store::{Store, Words};
 use crate::zone::bank::blocks::BankBlocks;
-use crate::zone::bank::open::Taken;
+use crate::zone::bank::open::{Record, Taken};
 use crate::zone::bank::ranges::BankPool;
 
 /// The numbers of the lists, as a bank's note has them.
@@ -50,12 +50,13 @@ pub trait Placement {
     fn freed<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, frames: u32);
 
     /// As [`freed`](Self::freed), for a bank that is not wholly free, nor
-    /// isolated, and serves the same orders as before.
+    /// isolated, and serves the same orders as before; its record is this now.
     fn freed_some<S: Store + ?Sized>(
         &mut self,
         b: &BankBlocks,
         s: &mut S,
         bank: usize,
+        record: Record,
         frames: u32,
     );
 

@@ -18,8 +18,8 @@
 //!  full      -+-----+-----+-----+-----+-       of a pool: a list of banks in
 //!   1/32      |  4  |     |     |     |        each field, a word of bits in
 //!   2/32      |     | 7>2 |     |     |        each column (fields not empty),
-//!   ...       |     |     |  5  |  1  |        and a set of the banks in each
-//!  31/32      |     |     |     |  3  |        column, by number
+//!   ...       |     |     |  5  |  1  |        and where banks are chosen by
+//!  31/32      |     |     |     |  3  |        place, each column's banks as a set
 //!  free frames of the bank
 //! ```
 //!
@@ -42,7 +42,7 @@
 use crate::bits::store::{Store, Words};
 use crate::bits::tree::Tree;
 use crate::zone::bank::blocks::{BankBlocks, NONE, ORDERS, half};
-use crate::zone::bank::open::Taken;
+use crate::zone::bank::open::{Record, Taken};
 use crate::zone::bank::placement::{ABSENT, KERNEL, OFFLINE, POOLS, Pick, Placement, USER};
 use crate::zone::bank::ranges::BankPool;
 
@@ -117,8 +117,9 @@ pub struct PoolMoves {
 /// POOL_KERNEL, POOL_USER and POOL_OFFLINE.
 ///
 /// Invariants: a bank with a free frame that is not isolated is in exactly the
-/// field and the set of its pool, its largest block and its bucket, as its note
-/// says; a column's bits are its lists that are not empty, and a
+/// field of its pool, its largest block and its bucket, as its note
+/// says, and in the column's set if the pool has sets (POOL_OFFLINE, and one whose
+/// preference is outermost); a column's bits are its lists that are not empty, and a
 /// pool's its columns; POOL_OFFLINE has the
 /// wholly free banks that do not cross, and no others; `current` are banks of
 /// their pools; `free` are the pools' free frames but for those of open words.
@@ -174,6 +175,13 @@ impl PoolPlacement {
         if pool == KERNEL { self.policy.kernel } else { self.policy.user }
     }
 
+    /// Returns true if a pool's banks are kept in sets by number, too: where the lowest or
+    /// the highest is asked for.
+    #[inline(always)]
+    fn has_sets(&self, pool: usize) -> bool {
+        pool == OFFLINE || self.preference(pool) == BankPreference::Outermost
+    }
+
     #[inline(always)]
     fn head(&self, pool: usize, order: usize, bucket: usize) -> usize {
         self.heads + (pool * self.columns + order) * BUCKETS + bucket
@@ -185,10 +193,10 @@ impl PoolPlacement {
 
     /// Returns a bank's note but for its pool.
     #[inline(always)]
-    fn key<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> u32 {
+    fn key(&self, record: Record) -> u32 {
         // A bank that is wholly free and stays (it crosses) has bucket 32.
-        let bucket = (b.filed_of(s, bank) >> self.bucket_shift).min(BUCKETS as u32 - 1);
-        (32 - b.classes(s, bank).leading_zeros()) << LARGEST_SHIFT | bucket << BUCKET_SHIFT
+        let bucket = (record.filed() >> (self.bucket_shift & 31)).min(BUCKETS as u32 - 1);
+        (32 - record.classes().leading_zeros()) << LARGEST_SHIFT | bucket << BUCKET_SHIFT
     }
 
     /// Returns true if a bank with `free` frames belongs in another bucket with
@@ -200,11 +208,13 @@ impl PoolPlacement {
 
     /// Notes a bank in its field of a pool.
     fn link<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, pool: usize) {
-        let key = self.key(b, s, bank);
+        let key = self.key(b.record(s, bank));
         b.set_note(s, bank, pool as u32 | key);
         let Some((order, bucket)) = field(key) else { return };
-        self.set.insert(s, self.set_at(pool, order), bank);
         self.serving[pool] |= 1 << order;
+        if self.has_sets(pool) {
+            self.set.insert(s, self.set_at(pool, order), bank);
+        }
         if pool != OFFLINE {
             b.link(s, self.head(pool, order, bucket), bank);
             self.fields[pool][order] |= 1 << bucket;
@@ -216,11 +226,16 @@ impl PoolPlacement {
         let note = b.note(s, bank);
         let Some((order, bucket)) = field(note) else { return };
         let pool = (note & POOL_MASK) as usize;
-        if self.set.remove(s, self.set_at(pool, order), bank) {
-            self.serving[pool] &= !(1 << order);
+        let mut is_last = false;
+        if self.has_sets(pool) {
+            is_last = self.set.remove(s, self.set_at(pool, order), bank);
         }
         if pool != OFFLINE && b.unlink(s, self.head(pool, order, bucket), bank) {
             self.fields[pool][order] &= !(1 << bucket);
+            is_last = self.fields[pool][order] == 0;
+        }
+        if is_last {
+            self.serving[pool] &= !(1 << order);
         }
     }
 
@@ -439,7 +454,7 @@ impl PoolPlacement {
         if (note & APART != 0) != apart || (pool == ABSENT) != (b.frames_of(s, bank) == 0) {
             return Err("a bank without frames or isolated is in a pool, or another is not");
         }
-        if !apart && note != pool as u32 | self.key(b, s, bank) {
+        if !apart && note != pool as u32 | self.key(b.record(s, bank)) {
             return Err("a bank's note differs from what it has");
         }
         if !apart && b.can_rest(s, bank) != (pool == OFFLINE) {
@@ -449,7 +464,7 @@ impl PoolPlacement {
         for pool in [KERNEL, USER, OFFLINE] {
             for order in 0..self.columns {
                 let held = self.set.contains(s, self.set_at(pool, order), bank);
-                if held != (own == Some((pool, order))) {
+                if held != (self.has_sets(pool) && own == Some((pool, order))) {
                     return Err("a bank is in a set that it does not belong to, or not in its own");
                 }
             }
@@ -507,7 +522,7 @@ impl Placement for PoolPlacement {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn choose<S: Store + ?Sized>(
         &mut self,
         b: &mut BankBlocks,
@@ -528,18 +543,17 @@ impl Placement for PoolPlacement {
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn allocated<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, taken: &Taken) {
-        let &Taken { bank, filed, reordered } = taken;
-        let note = b.note(s, bank);
+        let &Taken { bank, filed, reordered, record } = taken;
+        let note = record.note();
         let pool = (note & POOL_MASK) as usize;
         self.free[pool] -= u64::from(filed);
-        let free = b.filed_of(s, bank);
         // A bank that has just come to its pool is in no field yet.
         let moves = if reordered || note & !POOL_MASK == 0 {
-            note & !POOL_MASK != self.key(b, s, bank)
+            note & !POOL_MASK != self.key(record)
         } else {
-            self.crosses_bucket(free, filed)
+            self.crosses_bucket(record.filed(), filed)
         };
         if moves {
             self.requeue(b, s, bank, pool);
@@ -557,7 +571,7 @@ impl Placement for PoolPlacement {
         if b.is_whole(s, bank) {
             return self.requeue(b, s, bank, OFFLINE);
         }
-        if note & !POOL_MASK != self.key(b, s, bank) {
+        if note & !POOL_MASK != self.key(b.record(s, bank)) {
             self.requeue(b, s, bank, pool);
         }
         if self.preference(pool) == BankPreference::Recent {
@@ -571,12 +585,12 @@ impl Placement for PoolPlacement {
         b: &BankBlocks,
         s: &mut S,
         bank: usize,
+        record: Record,
         frames: u32,
     ) {
-        let pool = (b.note(s, bank) & POOL_MASK) as usize;
-        let free = b.filed_of(s, bank);
+        let pool = (record.note() & POOL_MASK) as usize;
         self.free[pool] += u64::from(frames);
-        if self.crosses_bucket(free - frames, frames) {
+        if self.crosses_bucket(record.filed() - frames, frames) {
             self.requeue(b, s, bank, pool);
         }
         if self.preference(pool) == BankPreference::Recent {
@@ -663,7 +677,10 @@ impl Placement for PoolPlacement {
                 if !self.set.check(s, set, b.count) {
                     return Err("the levels of a set of banks differ");
                 }
-                let is_empty = Tree::len(s, set, b.count) == 0;
+                let is_empty = match self.fields.get(pool) {
+                    Some(fields) => fields[order] == 0,
+                    None => Tree::len(s, set, b.count) == 0,
+                };
                 if is_empty == (self.serving[pool] >> order & 1 == 1) {
                     return Err("the columns of a pool differ from its sets");
                 }

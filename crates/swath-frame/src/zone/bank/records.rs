@@ -6,6 +6,7 @@ use crate::zone::bank::blocks::{
     BankBlocks, CLASSES, CROSSES, FLAGS, ISOLATED, NEXT, NONE, NOTE, PREV, RECORD_WORDS, half,
     record, set_half,
 };
+use crate::zone::bank::open::Record;
 
 impl BankBlocks {
     /// The bank's free frames.
@@ -14,28 +15,51 @@ impl BankBlocks {
         self.filed_of(s, bank) + self.open_of(s, bank)
     }
 
+    /// The bank's record.
+    #[inline(always)]
+    pub(crate) fn record<S: Words + ?Sized>(&self, s: &S, bank: usize) -> Record {
+        let [counts, state] = s.two(bank * RECORD_WORDS);
+        Record { counts, state }
+    }
+
+    /// Writes a bank's record, which was `was`; whether the orders that it serves have changed.
+    #[inline(always)]
+    pub(crate) fn put_record<S: Store + ?Sized>(
+        &self,
+        s: &mut S,
+        bank: usize,
+        was: Record,
+        record: Record,
+    ) -> bool {
+        s.put(bank * RECORD_WORDS, record.counts);
+        let reordered = record.state != was.state;
+        if reordered {
+            s.put(bank * RECORD_WORDS + 1, record.state);
+        }
+        reordered
+    }
+
     /// The bank's free frames but for those of open words.
     #[inline(always)]
     pub(crate) fn filed_of<S: Words + ?Sized>(&self, s: &S, bank: usize) -> u32 {
         s.word(bank * RECORD_WORDS) as u32
     }
 
-    /// Counts frames of a bank that its trees have got; whether the bank is
-    /// isolated, or all of it could be free. O(1), a cache line.
+    /// Counts frames of a bank that its trees have got: its record now, and whether the
+    /// bank is isolated, or all of it could be free. O(1), a cache line.
     #[inline(always)]
-    pub(crate) fn file<S: Store + ?Sized>(&self, s: &mut S, bank: usize, frames: u32) -> bool {
-        let [counts, state] = s.two(bank * RECORD_WORDS);
-        let counts = counts + u64::from(frames);
-        s.put(bank * RECORD_WORDS, counts);
+    pub(crate) fn file<S: Store + ?Sized>(
+        &self,
+        s: &mut S,
+        bank: usize,
+        frames: u32,
+    ) -> (Record, bool) {
+        let mut record = self.record(s, bank);
+        record.counts += u64::from(frames);
+        s.put(bank * RECORD_WORDS, record.counts);
         // Two open words may have the rest.
-        let could_rest = (counts >> 32) as u32 - counts as u32 <= 128;
-        could_rest || (state >> 32) as u32 & ISOLATED != 0
-    }
-
-    /// Counts frames of a bank that its trees have lost.
-    #[inline(always)]
-    pub(crate) fn unfile<S: Store + ?Sized>(&self, s: &mut S, bank: usize, frames: u32) {
-        s.put(bank * RECORD_WORDS, s.word(bank * RECORD_WORDS) - u64::from(frames));
+        let could_rest = (record.counts >> 32) as u32 - record.filed() <= 128;
+        (record, could_rest || (record.state >> 32) as u32 & ISOLATED != 0)
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@
 
 use crate::bits::store::{Store, Words};
 use crate::zone::bank::blocks::{BankBlocks, NONE, half, set_half};
-use crate::zone::bank::open::Taken;
+use crate::zone::bank::open::{Record, Taken};
 use crate::zone::bank::placement::{ABSENT, KERNEL, OFFLINE, POOLS, Pick, Placement, USER};
 use crate::zone::bank::ranges::BankPool;
 
@@ -66,6 +66,7 @@ impl Placement for ArrayPlacement {
         _b: &BankBlocks,
         _s: &mut S,
         _bank: usize,
+        _record: Record,
         _frames: u32,
     ) {
     }
@@ -267,6 +268,7 @@ impl Placement for ListPlacement {
         _b: &BankBlocks,
         _s: &mut S,
         _bank: usize,
+        _record: Record,
         _frames: u32,
     ) {
     }

@@ -4,7 +4,7 @@ use swath_arch::Pfn;
 
 use crate::bits::store::{Store, Words, agreeing};
 use crate::zone::bank::blocks::BankBlocks;
-use crate::zone::bank::open::{Open, Released, Taken};
+use crate::zone::bank::open::{Open, Record, Released, Taken};
 
 impl BankBlocks {
     /// Allocates a frame of the open word, unless it is the last one. O(1): two
@@ -43,21 +43,26 @@ impl BankBlocks {
         Some(Pfn::new(open.first + u64::from(word.trailing_zeros())))
     }
 
-    /// Allocates a frame of a word that is open; the last one ends that. O(1).
-    #[inline]
+    /// Allocates a frame of a word that is open; the last one ends that. Returns true if the
+    /// bank serves no single frame any more: else its record is as before. O(1).
+    #[inline(always)]
     pub(crate) fn allocate_last<S: Store + ?Sized>(
         &mut self,
         s: &mut S,
         slot: usize,
-    ) -> (Pfn, Taken) {
+    ) -> (Pfn, bool) {
         let Open { at, first, bank } = self.open[slot];
         let word = s.word(at);
         let rest = word & word.wrapping_sub(1);
         s.put(at, rest);
         self.free -= 1;
-        let reordered = rest == 0 && self.shut(s, slot, bank);
-        let taken = Taken { bank, filed: 0, reordered };
-        (Pfn::new(first + u64::from(word.trailing_zeros())), taken)
+        let falls = rest == 0 && self.shut(s, slot, bank);
+        (Pfn::new(first + u64::from(word.trailing_zeros())), falls)
+    }
+
+    /// The change to a bank that serves no single frame any more.
+    pub(crate) fn fallen<S: Words + ?Sized>(&self, s: &S, bank: usize) -> Taken {
+        Taken { bank, filed: 0, reordered: true, record: self.record(s, bank) }
     }
 
     /// The bank of an open word.
@@ -159,28 +164,32 @@ impl BankBlocks {
     /// Allocates a single frame of a bank that serves one, and opens its word for
     /// those that follow. No word is open in this slot. O(L), and O(L) for each
     /// order from the block found down to 6.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn allocate_opening<S: Store + ?Sized>(
         &mut self,
         s: &mut S,
         bank: usize,
         slot: usize,
-    ) -> (Pfn, Taken) {
-        let trees = self.trees(s, bank);
+    ) -> (Pfn, Option<Taken>) {
+        let was = self.record(s, bank);
+        let has_open = self.open[slot ^ 1].bank == bank;
+        let odd = has_open && self.has_no_odd_word(s, bank);
+        let trees = was.classes() & !u32::from(odd);
         if trees == 0 {
             // What it has is open for the others.
-            return self.allocate_last(s, slot ^ 1);
+            let (frame, falls) = self.allocate_last(s, slot ^ 1);
+            return (frame, falls.then(|| self.fallen(s, bank)));
         }
         let from = trees.trailing_zeros();
         let class = &self.classes[from as usize & 31];
         let words = self.words_of(bank);
-        let (mut unit, mut reordered) = class.tree.pop_first(s, words + class.at as usize);
-        if reordered {
-            self.set_class(s, bank, from, from == 0 && self.has_open(bank));
+        let (mut unit, is_empty) = class.tree.pop_first(s, words + class.at as usize);
+        let mut record = was;
+        if is_empty {
+            record.set_class(from, from == 0 && has_open);
         }
         if from > 5 {
-            unit = self.split_to_word(s, bank, unit, from);
-            reordered = true;
+            (unit, record) = self.split_to_word(s, bank, unit, from, record);
         }
         let word = s.word(words + unit);
         let rest = word & word.wrapping_sub(1);
@@ -189,13 +198,14 @@ impl BankBlocks {
         let mut filed = 1;
         if rest != 0 {
             self.open[slot] = Open { at: words + unit, first, bank };
-            self.set_class(s, bank, 0, true);
+            record.set_class(0, true);
             filed = word.count_ones();
         }
-        self.unfile(s, bank, filed);
+        record.counts -= u64::from(filed);
+        let reordered = self.put_record(s, bank, was, record);
         self.free -= 1;
-        let taken = Taken { bank, filed, reordered };
-        (Pfn::new(first + u64::from(word.trailing_zeros())), taken)
+        let taken = Taken { bank, filed, reordered, record };
+        (Pfn::new(first + u64::from(word.trailing_zeros())), Some(taken))
     }
 
     /// The first word of a block that was taken out of its tree; the rest of it is
@@ -207,12 +217,15 @@ impl BankBlocks {
         bank: usize,
         mut unit: usize,
         from: u32,
-    ) -> usize {
+        mut record: Record,
+    ) -> (usize, Record) {
         for half in (6..from).rev() {
             unit <<= 1;
-            self.enter(s, bank, half, unit | 1);
+            let class = &self.classes[half as usize & 31];
+            class.tree.insert(s, self.words_of(bank) + class.at as usize, unit | 1);
+            record.set_class(half, true);
         }
-        unit
+        (unit, record)
     }
 
     /// Walks the invariants of the open words.
