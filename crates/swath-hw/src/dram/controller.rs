@@ -49,6 +49,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::clock::Cycle;
+use crate::dram::bypasses::Bypasses;
+use crate::dram::plan::{NOTHING, Plan};
 use crate::dram::queue::{Arrival, First, NIL, Needed, Queue, READ, Slot, WRITE, bits};
 use crate::dram::refresh::Refreshes;
 use crate::dram::request::{Completion, IssuedCommand};
@@ -57,18 +59,6 @@ use crate::dram::state::{RankTiming, TimingState};
 use crate::dram::stats::ChannelStats;
 use crate::dram::timing::{BankIndex, Command, Part, PartError};
 
-/// The command that comes next if nothing else arrives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Plan {
-    cycle: Cycle,
-    /// Of two commands that can come in the same cycle, the one with the lesser age goes: a
-    /// [`CLAIM`], a [`REFRESH`], a [`COLUMN`] or [`ROW`] command, and the order of its request.
-    age: u64,
-    command: Command,
-    bank: BankIndex,
-    slot: u16,
-}
-
 /// The place in time of an end that does not come.
 pub(crate) const NEVER: u128 = u128::MAX;
 
@@ -76,25 +66,6 @@ pub(crate) const NEVER: u128 = u128::MAX;
 #[inline]
 fn place_of(done: &Completion) -> u128 {
     u128::from(done.cycle) << 64 | u128::from(done.order)
-}
-
-/// No command ever.
-const NOTHING: Plan =
-    Plan { cycle: Cycle::MAX, age: u64::MAX, command: Command::Refresh, bank: 0, slot: NIL };
-
-impl Plan {
-    /// Takes another command if it comes first.
-    #[inline]
-    fn consider(&mut self, other: Self) {
-        if other.comes_before(self) {
-            *self = other;
-        }
-    }
-
-    #[inline]
-    fn comes_before(&self, other: &Self) -> bool {
-        self.cycle < other.cycle || (self.cycle == other.cycle && self.age < other.age)
-    }
 }
 
 /// A command that would bring a request of a bank forward.
@@ -132,31 +103,6 @@ const CLAIM: u64 = 0;
 const REFRESH: u64 = 1 << 62;
 const COLUMN: u64 = 2 << 62;
 const ROW: u64 = 3 << 62;
-
-/// Number of column commands that have passed the request that was the oldest.
-#[derive(Clone, Copy, Debug)]
-struct Bypasses {
-    order: u64,
-    count: u32,
-}
-
-impl Bypasses {
-    const NONE: Self = Self { order: u64::MAX, count: 0 };
-
-    /// Returns the number that have passed this one.
-    fn of(self, order: u64) -> u32 {
-        if order == self.order { self.count } else { 0 }
-    }
-
-    /// Counts a request that is served while `oldest` is the oldest.
-    fn serve(&mut self, order: u64, oldest: u64) {
-        *self = if order == oldest {
-            Self::NONE
-        } else {
-            Self { order: oldest, count: self.of(oldest).saturating_add(1) }
-        };
-    }
-}
 
 /// The result of an arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
