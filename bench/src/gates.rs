@@ -144,11 +144,11 @@ const GATES: &[Gate] = &[
     gate("buffer-pair", 55.0, || buffer::gate(Call::Pair, swath_bench_counted)),
     gate("buffer-remote", 115.0, || buffer::gate(Call::PutRemote, swath_bench_counted)),
     gate("buffer-returned", 31.0, || buffer::gate(Call::GetReturned, swath_bench_counted)),
-    gate("dram-raster", 1600.0, || timed::dram(Raster, swath_bench_counted)),
-    gate("dram-random", 3400.0, || timed::dram_random(swath_bench_counted)),
-    gate("dram-vertical", 3800.0, || timed::dram(Vertical, swath_bench_counted)),
-    gate("system-raster", 3100.0, || timed::system("pcad", true, Raster, swath_bench_counted)),
-    gate("system-vertical", 3500.0, || timed::system("pcad", true, Vertical, swath_bench_counted)),
+    gate("dram-raster", 1250.0, || timed::dram(Raster, swath_bench_counted)),
+    gate("dram-random", 2500.0, || timed::dram_random(swath_bench_counted)),
+    gate("dram-vertical", 2520.0, || timed::dram(Vertical, swath_bench_counted)),
+    gate("system-raster", 2700.0, || timed::system("pcad", true, Raster, swath_bench_counted)),
+    gate("system-vertical", 2720.0, || timed::system("pcad", true, Vertical, swath_bench_counted)),
     gate("system-walks", 10_300.0, || timed::system("trad", false, Vertical, swath_bench_counted)),
     gate("populate", 500.0, || {
         reserve::gate::<Trusting>(ReservationLevels::ARMV8, Populate, swath_bench_counted)

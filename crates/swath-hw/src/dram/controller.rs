@@ -39,100 +39,62 @@
 //! **Time moves from command to command.** The next command and its cycle are
 //! known as soon as nothing else arrives, so nothing is done for the cycles between.
 //! Each bank knows its claim, its oldest hit and its oldest miss, so a decision
-//! looks at the banks, not at the queue, and an arrival at its own bank alone.
+//! looks at the banks, not at the queue, and an arrival at its own bank alone. What would bring a
+//! bank forward, and how long the bank itself holds that back, is kept until a command to the bank;
+//! the rest of the table is asked in each decision, two numbers for a command.
 
 use alloc::boxed::Box;
-use alloc::collections::BinaryHeap;
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 use crate::clock::Cycle;
+use crate::dram::bypasses::Bypasses;
+use crate::dram::plan::{NOTHING, Plan};
 use crate::dram::queue::{Arrival, First, NIL, Needed, Queue, READ, Slot, WRITE, bits};
 use crate::dram::refresh::Refreshes;
 use crate::dram::request::{Completion, IssuedCommand};
 use crate::dram::scheduling::{Scheduling, WritePolicy};
-use crate::dram::state::TimingState;
+use crate::dram::state::{RankTiming, TimingState};
 use crate::dram::stats::ChannelStats;
 use crate::dram::timing::{BankIndex, Command, Part, PartError};
 
-/// The command that comes next if nothing else arrives.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Plan {
-    cycle: Cycle,
-    /// Of two commands that can come in the same cycle, the one with the lesser age goes: a
-    /// [`CLAIM`], a [`REFRESH`], a [`COLUMN`] or [`ROW`] command, and the order of its request.
-    age: u64,
-    command: Command,
-    bank: BankIndex,
-    slot: u16,
+/// The place in time of an end that does not come.
+pub(crate) const NEVER: u128 = u128::MAX;
+
+/// Returns the place in time of an end: its cycle, and then the order of its request.
+#[inline]
+fn place_of(done: &Completion) -> u128 {
+    u128::from(done.cycle) << 64 | u128::from(done.order)
 }
 
-/// No command ever.
-const NOTHING: Plan =
-    Plan { cycle: Cycle::MAX, age: u64::MAX, command: Command::Refresh, bank: 0, slot: NIL };
-
-impl Plan {
-    /// Takes another command if it comes first.
-    #[inline]
-    fn consider(&mut self, other: Self) {
-        if other.comes_before(self) {
-            *self = other;
-        }
-    }
-
-    #[inline]
-    fn comes_before(&self, other: &Self) -> bool {
-        self.cycle < other.cycle || (self.cycle == other.cycle && self.age < other.age)
-    }
-}
-
-/// A command that would bring a request of a bank forward, with its [`Plan::age`].
+/// A command that would bring a request of a bank forward.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Choice {
+    /// The first cycle at which the bank itself lets it come.
+    own: Cycle,
+    /// Its [`Plan::age`].
     age: u64,
-    command: Command,
     slot: u16,
+    bank: u8,
+    command: Command,
 }
 
-/// The commands among which to choose for a bank: one for its claim, which stands first, one for a
-/// hit of each class and one for a miss, and never the first and the last together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Choices {
-    list: [Choice; 3],
-    count: u8,
-}
+impl Choice {
+    const NONE: Self =
+        Self { own: Cycle::MAX, age: u64::MAX, slot: NIL, bank: 0, command: Command::Refresh };
 
-impl Choices {
-    const NONE: Self = Self {
-        list: [Choice { age: u64::MAX, command: Command::Refresh, slot: NIL }; 3],
-        count: 0,
-    };
-
+    /// Returns its plan for a cycle.
     #[inline]
-    fn as_slice(&self) -> &[Choice] {
-        &self.list[..usize::from(self.count).min(3)]
-    }
-
-    #[inline]
-    fn push(&mut self, age: u64, command: Command, slot: u16) {
-        self.list[usize::from(self.count)] = Choice { age, command, slot };
-        self.count += 1;
+    fn plan(&self, cycle: Cycle) -> Plan {
+        let Self { age, command, bank, slot, .. } = *self;
+        Plan { cycle, age, command, bank: bank.into(), slot }
     }
 }
 
-/// The first of a bank's choices, and the cycle at which it may come unless time or the command
-/// bus are further.
-#[derive(Clone, Copy, Debug)]
-struct Lead {
-    cycle: Cycle,
-    age: u64,
-    index: u8,
-}
-
-impl Lead {
-    const NONE: Self = Self { cycle: Cycle::MAX, age: u64::MAX, index: 0 };
-}
+/// The commands among which to choose for a bank, by place: one for its claim, or for a miss if it
+/// has none, and one for a hit of each class.
+const CHOICES: usize = 3;
 
 /// The column commands, by class.
 const COMMAND: [Command; 2] = [Command::Read, Command::Write];
@@ -142,38 +104,13 @@ const REFRESH: u64 = 1 << 62;
 const COLUMN: u64 = 2 << 62;
 const ROW: u64 = 3 << 62;
 
-/// Number of column commands that have passed the request that was the oldest.
-#[derive(Clone, Copy, Debug)]
-struct Bypasses {
-    order: u64,
-    count: u32,
-}
-
-impl Bypasses {
-    const NONE: Self = Self { order: u64::MAX, count: 0 };
-
-    /// Returns the number that have passed this one.
-    fn of(self, order: u64) -> u32 {
-        if order == self.order { self.count } else { 0 }
-    }
-
-    /// Counts a request that is served while `oldest` is the oldest.
-    fn serve(&mut self, order: u64, oldest: u64) {
-        *self = if order == oldest {
-            Self::NONE
-        } else {
-            Self { order: oldest, count: self.of(oldest).saturating_add(1) }
-        };
-    }
-}
-
 /// The result of an arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Accepted {
     Full,
     Queued,
-    /// A read that a waiting write answers, at this cycle.
-    Forwarded(Cycle),
+    /// A read that a waiting write has answered.
+    Forwarded,
 }
 
 /// One channel.
@@ -181,29 +118,33 @@ pub(crate) enum Accepted {
 /// Invariants, which [`check`](Self::check) tests:
 /// * Those of the queue and of the refreshes.
 /// * `plan` is what [`replan`](Self::replan) would find, and not before `now`.
+/// * `done` is in the order of the ends, and then of acceptance, and `first_done` its first.
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
     plan: Plan,
     now: Cycle,
     timing: TimingState,
     queue: Queue,
+    /// The requests that have ended or will by commands that were issued.
+    done: VecDeque<Completion>,
+    first_done: u128,
+    /// The cycle of [`next_change`](Self::next_change).
+    change: Cycle,
     /// True if writes are served, where they have a queue of their own.
     draining: bool,
+    /// True for each class that is served.
+    served: [bool; 2],
     /// What it was before the cycle in which it was decided, and that cycle: another arrival
     /// in it decides again.
     drained: bool,
     decided: Cycle,
     scheduling: Scheduling,
     bypasses: Bypasses,
-    /// For each bank its commands, and by bit the banks of which they may be others now.
-    choices: Box<[Choices]>,
+    /// For each bank its choices, and by bit, for each place among them, the banks that have one
+    /// there, as far as requests wait for them; and the banks of which they may be others now.
+    choices: Box<[[Choice; CHOICES]]>,
+    wanting: [u64; CHOICES],
     stale: u64,
-    /// For each bank the first of its choices, and by bit the banks of which a command may have
-    /// moved it, those that have several choices, and, by command, those that have one of it.
-    leads: Box<[Lead]>,
-    moved: u64,
-    several: u64,
-    wanting: [u64; Command::COUNT],
     refreshes: Refreshes,
     latency: [Cycle; 2],
     burst_cycles: u64,
@@ -227,17 +168,18 @@ impl Controller {
             plan: NOTHING,
             now: 0,
             queue: Queue::new(entries, banks),
+            done: VecDeque::new(),
+            first_done: NEVER,
+            change: Cycle::MAX,
             timing,
             draining: false,
+            served: [true, scheduling.writes == WritePolicy::Unified],
             drained: false,
             decided: 0,
             scheduling,
             bypasses: Bypasses::NONE,
-            choices: vec![Choices::NONE; banks as usize].into(),
-            leads: vec![Lead::NONE; banks as usize].into(),
-            moved: 0,
-            several: 0,
-            wanting: [0; Command::COUNT],
+            choices: vec![[Choice::NONE; CHOICES]; banks as usize].into(),
+            wanting: [0; CHOICES],
             stale: u64::MAX,
             refreshes: Refreshes::new(part, ranks, scheduling.refresh),
             latency: latency.map(|first| Cycle::from(first) + burst),
@@ -251,31 +193,96 @@ impl Controller {
     }
 
     /// Returns a cycle before which no place in the queue gets free: the one after the next
-    /// command, and if that frees none, the one after the bus is free for another.
-    /// `None` if none waits.
-    pub(crate) fn next_change(&self) -> Option<Cycle> {
+    /// command, and if that frees none, the one after the bus is free for another; the greatest
+    /// if none waits.
+    #[inline]
+    pub(crate) fn next_change(&self) -> Cycle {
+        self.change
+    }
+
+    #[inline]
+    fn find_change(&self) -> Cycle {
         let Plan { cycle, command, .. } = self.plan;
         let before = match command {
             Command::Read | Command::Write | Command::Activate => cycle,
             _ => cycle + self.timing.bus_cycles(command),
         };
-        (self.queue.waiting() != 0).then_some(before + 1)
+        if self.queue.waiting() == 0 { Cycle::MAX } else { before + 1 }
+    }
+
+    /// Returns the cycle of the next command, if nothing else arrives.
+    #[inline]
+    pub(crate) fn next_command(&self) -> Cycle {
+        self.plan.cycle
+    }
+
+    /// Returns the place in time of the end that comes first, or [`NEVER`].
+    #[inline]
+    pub(crate) fn first_done(&self) -> u128 {
+        self.first_done
+    }
+
+    /// Takes the request that ends first.
+    #[inline]
+    pub(crate) fn take_done(&mut self) -> Option<Completion> {
+        let done = self.done.pop_front();
+        self.first_done = self.done.front().map_or(NEVER, place_of);
+        done
+    }
+
+    /// Returns the number of requests that have ended and were not taken.
+    pub(crate) fn done(&self) -> usize {
+        self.done.len()
+    }
+
+    /// Notes the end of a request.
+    #[inline(always)]
+    fn finish(&mut self, completion: Completion) {
+        let place = place_of(&completion);
+        self.first_done = self.first_done.min(place);
+        let overtakes = self.done.back().is_some_and(|last| place < place_of(last));
+        self.done.push_back(completion);
+        if overtakes {
+            self.overtake();
+        }
+    }
+
+    /// Puts the last of `done` into its place. Only what overtakes data on their way has far to go:
+    /// O(requests whose data have a command and are not there).
+    #[inline(never)]
+    fn overtake(&mut self) {
+        let mut at = self.done.len() - 1;
+        while at > 0 && self.done[at - 1] > self.done[at] {
+            self.done.swap(at - 1, at);
+            at -= 1;
+        }
     }
 
     /// Issues all commands before the cycle `until`. O(banks) for each.
-    #[inline]
     pub(crate) fn advance(
         &mut self,
         until: Cycle,
-        done: &mut BinaryHeap<Reverse<Completion>>,
         mut log: Option<(&mut Vec<IssuedCommand>, u32)>,
     ) {
         while self.plan.cycle < until {
             if self.queue.waiting() | self.queue.open() == 0 && log.is_none() {
                 self.skip(until);
             }
-            self.execute(done, &mut log);
+            if let Some((log, channel)) = &mut log {
+                log.push(self.issued(*channel));
+            }
+            self.execute();
         }
+    }
+
+    /// Returns the planned command as one that is issued.
+    fn issued(&self, channel: u32) -> IssuedCommand {
+        let Plan { cycle, command, bank, slot, .. } = self.plan;
+        let row = match command {
+            Command::Activate => self.queue.slot(slot).arrival.row,
+            _ => self.queue.bank(bank).row,
+        };
+        IssuedCommand { cycle, channel, command, bank, row }
     }
 
     /// Passes over the refreshes before `until` but those of the last period: with all banks
@@ -312,7 +319,9 @@ impl Controller {
         if !arrival.write && self.queue.holds(WRITE, arrival.burst) {
             self.stats.forwarded_reads += 1;
             self.stats.read_latency.record(1);
-            return Accepted::Forwarded(now + 1);
+            let Arrival { id, order, write, .. } = *arrival;
+            self.finish(Completion { cycle: now + 1, order, id, write });
+            return Accepted::Forwarded;
         }
         if !self.has_room(arrival.write) {
             self.stats.full += 1;
@@ -326,19 +335,11 @@ impl Controller {
         self.stats.queued_max = self.stats.queued_max.max(self.queue.len());
         if self.decide_class(now) {
             self.replan();
-        } else if leads && self.is_served(arrival.class()) {
+        } else if leads && self.served[arrival.class()] {
             self.replan_for(arrival.bank);
         }
+        self.change = self.find_change();
         Accepted::Queued
-    }
-
-    /// Returns true if requests of a class may be served.
-    #[inline]
-    fn is_served(&self, class: usize) -> bool {
-        match self.scheduling.writes {
-            WritePolicy::Unified => true,
-            WritePolicy::Watermark { .. } => self.draining == (class == WRITE),
-        }
     }
 
     /// Begins or ends a drain from `cycle` on, as the counts want it. Returns true if the
@@ -348,15 +349,20 @@ impl Controller {
         let WritePolicy::Watermark { high, low, .. } = self.scheduling.writes else {
             return false;
         };
+        let [reads, writes] = self.queue.listed();
+        // As it was and will be, whatever was decided before in this cycle.
+        if writes == 0 && !self.draining {
+            return false;
+        }
         if cycle > self.decided {
             self.drained = self.draining;
             self.decided = cycle;
         }
-        let [reads, writes] = self.queue.listed();
         let mark = if self.drained { writes > low } else { writes >= high };
         let draining = mark || (writes > 0 && reads == 0);
         let other = core::mem::replace(&mut self.draining, draining) != draining;
         if other {
+            self.served = [!draining, draining];
             self.stale = u64::MAX;
         }
         other
@@ -365,42 +371,75 @@ impl Controller {
     /// Returns the oldest request that may be served.
     #[inline]
     fn oldest(&self) -> First {
-        let served = [READ, WRITE].into_iter().filter(|&class| self.is_served(class));
-        served.map(|class| self.queue.oldest(class)).fold(First::NONE, First::min)
+        let of = |class: usize| match self.served[class] {
+            true => self.queue.oldest(class),
+            false => First::NONE,
+        };
+        of(READ).min(of(WRITE))
     }
 
-    /// Finds the next command. O(banks), most of which are only compared: what is known of a bank
-    /// with one choice holds until a command moves that.
-    #[inline]
+    /// Finds the next command. O(banks), each of which is only compared.
+    // Inline, as it follows each command.
+    #[inline(always)]
     fn replan(&mut self) {
         let waiting = self.queue.waiting();
         for number in bits(self.stale & waiting) {
             self.renew(number);
         }
         self.stale &= !waiting;
-        for number in bits((self.moved | self.several) & waiting) {
-            self.leads[number as usize] = self.lead_of(number);
-        }
-        self.moved &= !waiting;
-        let from = self.now.max(self.timing.bus_free());
-        let (mut first, mut age, mut bank) = (Cycle::MAX, u64::MAX, None);
-        for number in bits(waiting) {
-            let lead = &self.leads[number as usize];
-            let cycle = lead.cycle.max(from);
-            if (cycle < first || (cycle == first && lead.age < age))
-                && self.may_come(number, cycle, lead.age)
-            {
-                (first, age, bank) = (cycle, lead.age, Some(number));
-            }
-        }
-        let mut best = bank.map_or(NOTHING, |number| self.plan_of(number, first));
+        let mut best = match self.timing.is_grouped() {
+            true => self.first::<true, false>(),
+            false => self.first::<false, false>(),
+        };
         if self.is_passed_over() {
             best = self.plan_for_oldest();
         }
         if best.cycle >= self.refreshes.first_due() {
-            best.consider(self.plan_refresh());
+            best = self.plan_with_refreshes();
         }
         self.plan = best;
+        self.change = self.find_change();
+    }
+
+    /// Returns the command that comes next where some refresh is due before the first one.
+    // Out of line, as it is rare.
+    #[inline(never)]
+    fn plan_with_refreshes(&self) -> Plan {
+        let mut best = match self.is_passed_over() {
+            true => self.plan_for_oldest(),
+            false => self.first::<true, true>(),
+        };
+        best.consider(self.plan_refresh());
+        best
+    }
+
+    /// Returns the first of all choices; with `DUE`, of those that the refreshes allow. Groups are
+    /// asked where `GROUPED` says that there are several.
+    #[inline(always)]
+    fn first<const GROUPED: bool, const DUE: bool>(&self) -> Plan {
+        let from = self.now.max(self.timing.bus_free());
+        let (mut best, mut first) = (u128::MAX, &Choice::NONE);
+        for RankTiming { banks, ready, .. } in self.timing.ranks() {
+            let waiting = self.queue.waiting() & banks;
+            let mut shared = [0; 8];
+            for command in [Command::Activate, Command::Precharge, Command::Read, Command::Write] {
+                shared[command as usize] = ready[command as usize].max(from);
+            }
+            for (place, wanting) in self.wanting.iter().enumerate() {
+                for number in bits(wanting & waiting) {
+                    let choice = &self.choices[number as usize][place];
+                    let mut cycle = choice.own.max(shared[choice.command as usize]);
+                    if GROUPED {
+                        cycle = cycle.max(self.timing.of_group(choice.command, number));
+                    }
+                    let key = u128::from(cycle) << 64 | u128::from(choice.age);
+                    if key < best && (!DUE || self.may_come(number, cycle, choice.age)) {
+                        (best, first) = (key, choice);
+                    }
+                }
+            }
+        }
+        first.plan((best >> 64) as Cycle)
     }
 
     /// Finds the next command after a request for a bank has become its oldest hit or miss.
@@ -414,50 +453,53 @@ impl Controller {
             return;
         }
         self.renew(number);
-        self.leads[number as usize] = self.lead_of(number);
         self.stale &= !(1 << number);
-        self.moved &= !(1 << number);
-        let Lead { cycle, age, .. } = self.leads[number as usize];
-        let cycle = cycle.max(self.now).max(self.timing.bus_free());
-        if self.may_come(number, cycle, age) {
-            self.plan.consider(self.plan_of(number, cycle));
-        }
-    }
-
-    /// Finds the choices of a bank.
-    #[inline]
-    fn renew(&mut self, number: BankIndex) {
-        let (bit, choices) = (1 << number, self.choices_of(number));
-        for choice in self.choices[number as usize].as_slice() {
-            self.wanting[choice.command as usize] &= !bit;
-        }
-        for choice in choices.as_slice() {
-            self.wanting[choice.command as usize] |= bit;
-        }
-        self.several = self.several & !bit | u64::from(choices.count > 1) << number;
-        self.moved |= bit;
-        self.choices[number as usize] = choices;
-    }
-
-    /// Returns the first of a bank's choices. O(1).
-    #[inline]
-    fn lead_of(&self, number: BankIndex) -> Lead {
-        let choices = &self.choices[number as usize];
-        let [only, ..] = choices.list;
-        if choices.count == 1 {
-            let cycle = self.timing.earliest(only.command, number);
-            return Lead { cycle, age: only.age, index: 0 };
-        }
-        let due = self.refreshes.due(number);
-        let mut lead = Lead::NONE;
-        for (index, choice) in (0..).zip(choices.as_slice()) {
+        for (choice, wanting) in self.choices[number as usize].iter().zip(self.wanting) {
+            if wanting >> number & 1 == 0 {
+                continue;
+            }
             let cycle = self.timing.earliest(choice.command, number).max(self.now);
-            let first = cycle < lead.cycle || (cycle == lead.cycle && choice.age < lead.age);
-            if first && (choice.age < REFRESH || cycle < due) {
-                lead = Lead { cycle, age: choice.age, index };
+            if self.may_come(number, cycle, choice.age) {
+                self.plan.consider(choice.plan(cycle));
             }
         }
-        lead
+    }
+
+    /// Finds the choices of a bank. O(1).
+    #[inline(always)]
+    fn renew(&mut self, number: BankIndex) {
+        let (bank, timing, bit) = (self.queue.bank(number), self.timing.bank(number), 1 << number);
+        let choice = |age, command, slot| {
+            let own = timing.own(command);
+            Choice { own, age, slot, bank: number as u8, command }
+        };
+        let [first, hits @ ..] = &mut self.choices[number as usize];
+        let [mut wanting, mut wanting_hits @ ..] = self.wanting.map(|wanting| wanting & !bit);
+        let hits_first = self.scheduling.hits_first;
+        let mut keeps_row = bank.claim != NIL;
+        if keeps_row {
+            let arrival = &self.queue.slot(bank.claim).arrival;
+            *first = choice(CLAIM | arrival.order, COMMAND[arrival.class()], bank.claim);
+            wanting |= bit;
+        }
+        let mut miss = First::NONE;
+        for class in [READ, WRITE] {
+            if self.served[class] {
+                let First { order, slot } = bank.hit[class];
+                if slot != NIL && slot != bank.claim {
+                    let tier = if hits_first { COLUMN } else { ROW };
+                    hits[class] = choice(tier | order, COMMAND[class], slot);
+                    wanting_hits[class] |= bit;
+                    keeps_row |= hits_first;
+                }
+                miss = miss.min(bank.miss[class]);
+            }
+        }
+        if !keeps_row && miss.slot != NIL {
+            *first = choice(ROW | miss.order, bank.row_command(), miss.slot);
+            wanting |= bit;
+        }
+        self.wanting = [wanting, wanting_hits[READ], wanting_hits[WRITE]];
     }
 
     /// Returns true if a command of a bank is allowed at a cycle: from the time that its refresh
@@ -465,14 +507,6 @@ impl Controller {
     #[inline]
     fn may_come(&self, number: BankIndex, cycle: Cycle, age: u64) -> bool {
         cycle < self.refreshes.first_due() || age < REFRESH || cycle < self.refreshes.due(number)
-    }
-
-    /// Returns the first of a bank's choices, of which there is one, at a cycle.
-    #[inline]
-    fn plan_of(&self, bank: BankIndex, cycle: Cycle) -> Plan {
-        let index = usize::from(self.leads[bank as usize].index);
-        let Choice { age, command, slot } = self.choices[bank as usize].list[index % 3];
-        Plan { cycle, age, command, bank, slot }
     }
 
     /// Returns true if so many have passed the oldest request that no other may.
@@ -484,41 +518,11 @@ impl Controller {
         }
     }
 
-    /// Returns the commands for a bank: for its claim, by class for its oldest hit, and for its
-    /// oldest miss. O(1).
-    #[inline]
-    fn choices_of(&self, number: BankIndex) -> Choices {
-        let mut choices = Choices::NONE;
-        let bank = self.queue.bank(number);
-        let hits_first = self.scheduling.hits_first;
-        let mut keeps_row = bank.claim != NIL;
-        if bank.claim != NIL {
-            let arrival = &self.queue.slot(bank.claim).arrival;
-            choices.push(CLAIM | arrival.order, COMMAND[arrival.class()], bank.claim);
-        }
-        let mut miss = First::NONE;
-        for class in [READ, WRITE] {
-            if self.is_served(class) {
-                let First { order, slot } = bank.hit[class];
-                if slot != NIL && slot != bank.claim {
-                    let tier = if hits_first { COLUMN } else { ROW };
-                    choices.push(tier | order, COMMAND[class], slot);
-                    keeps_row |= hits_first;
-                }
-                miss = miss.min(bank.miss[class]);
-            }
-        }
-        if !keeps_row && miss.slot != NIL {
-            choices.push(ROW | miss.order, bank.row_command(), miss.slot);
-        }
-        choices
-    }
-
     /// Returns the best command of the claims and the oldest request. O(banks).
     fn plan_for_oldest(&self) -> Plan {
         let mut best = NOTHING;
         for number in bits(self.queue.claims()) {
-            let [Choice { age, command, slot }, ..] = self.choices[number as usize].list;
+            let [Choice { age, command, slot, .. }, ..] = self.choices[number as usize];
             best.consider(self.plan_for(age, command, number, slot));
         }
         let First { order, slot } = self.oldest();
@@ -568,30 +572,21 @@ impl Controller {
     }
 
     /// Issues the planned command and plans the next.
-    fn execute(
-        &mut self,
-        done: &mut BinaryHeap<Reverse<Completion>>,
-        log: &mut Option<(&mut Vec<IssuedCommand>, u32)>,
-    ) {
+    fn execute(&mut self) {
         let Plan { cycle, command, bank: number, slot, .. } = self.plan;
         self.now = cycle;
         self.stale |= 1 << number;
         self.timing.issue(cycle, command, number);
-        let moves = self.timing.moves(command);
-        for of in bits(moves.into()) {
-            self.moved |= self.wanting[of as usize];
-        }
-        let mut row = self.queue.bank(number).row;
         match command {
-            Command::Refresh | Command::RefreshSet => {
-                self.refreshes.refresh(number);
-                self.count_refreshes(1);
-            }
-            Command::PrechargeAll => {
-                let mask = self.refreshes.unit_of(number);
-                self.queue.close(mask);
-                self.stale |= mask;
-                self.stats.precharges += 1;
+            Command::Read | Command::Write => self.column(cycle, slot),
+            Command::Activate => {
+                let request = self.queue.slot_mut(slot);
+                if request.needed == Needed::Nothing {
+                    request.needed = Needed::Activate;
+                }
+                self.queue.open_row(slot);
+                self.decide_class(cycle + 1);
+                self.stats.activates += 1;
             }
             Command::Precharge => {
                 self.queue.close(1 << number);
@@ -601,25 +596,24 @@ impl Controller {
                 }
                 self.stats.precharges += 1;
             }
-            Command::Activate => {
-                let request = self.queue.slot_mut(slot);
-                row = request.arrival.row;
-                if request.needed == Needed::Nothing {
-                    request.needed = Needed::Activate;
-                }
-                self.queue.open_row(slot);
-                self.decide_class(cycle + 1);
-                self.stats.activates += 1;
+            Command::PrechargeAll => {
+                let mask = self.refreshes.unit_of(number);
+                self.queue.close(mask);
+                self.stale |= mask;
+                self.stats.precharges += 1;
             }
-            Command::Read | Command::Write => self.column(cycle, slot, done),
-        }
-        if let Some((log, channel)) = log {
-            log.push(IssuedCommand { cycle, channel: *channel, command, bank: number, row });
+            Command::Refresh | Command::RefreshSet => {
+                // The refresh of a set holds each of its banks back by itself.
+                self.stale |= self.refreshes.unit_of(number);
+                self.refreshes.refresh(number);
+                self.count_refreshes(1);
+            }
         }
         self.replan();
     }
 
-    fn column(&mut self, cycle: Cycle, index: u16, done: &mut BinaryHeap<Reverse<Completion>>) {
+    #[inline]
+    fn column(&mut self, cycle: Cycle, index: u16) {
         let Slot { arrival, accepted, needed, .. } = *self.queue.slot(index);
         let Arrival { id, order, write, .. } = arrival;
         self.bypasses.serve(order, self.oldest().order);
@@ -640,7 +634,7 @@ impl Controller {
             self.stats.read_latency.record(end - accepted);
         }
         self.decide_class(cycle + 1);
-        done.push(Reverse(Completion { cycle: end, order, id, write }));
+        self.finish(Completion { cycle: end, order, id, write });
     }
 
     /// Accounts for the requests in the queue before `cycle`.
@@ -680,8 +674,12 @@ impl Controller {
         let mut fresh = self.clone();
         fresh.replan();
         ensure(fresh.plan == self.plan, "the plan is out of date")?;
-        (fresh.stale, fresh.moved) = (u64::MAX, u64::MAX);
+        fresh.stale = u64::MAX;
         fresh.replan();
-        ensure(fresh.plan == self.plan, "the choices of a bank are out of date")
+        ensure(fresh.plan == self.plan, "the choices of a bank are out of date")?;
+        ensure(self.change == self.find_change(), "the next change is another one")?;
+        let first = self.done.front().map_or(NEVER, place_of);
+        ensure(first == self.first_done, "the first end is another one")?;
+        ensure(self.done.iter().is_sorted(), "the ends are not in order")
     }
 }

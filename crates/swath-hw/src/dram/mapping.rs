@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use swath_arch::PhysAddr;
 
-use crate::dram::timing::Part;
+use crate::dram::timing::{BankIndex, Part};
 
 /// The coordinate that a bit field chooses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -266,6 +266,35 @@ impl AddressMapping {
         Some(Location { channel, rank, group, bank, row, column, byte })
     }
 
+    /// Returns what finds the channel, the bank and the row of an address with one step for each
+    /// field that chooses them. O(fields).
+    pub(crate) fn decoder(&self, part: &Part) -> Decoder {
+        let pieces = |kinds: &[(Coordinate, u32)]| {
+            let mut pieces = Vec::new();
+            for &(of, first_bit) in kinds {
+                let own = self.segments.iter().filter(|segment| segment.kind == of);
+                pieces.extend(own.map(|&Segment { at, shift, bits, .. }| Piece {
+                    at,
+                    mask: (1 << bits) - 1,
+                    shift: first_bit + shift,
+                }));
+            }
+            pieces
+        };
+        let group_bit = part.banks_per_group.trailing_zeros();
+        let rank_bit = part.banks().trailing_zeros();
+        Decoder {
+            channel: pieces(&[(Coordinate::Channel, 0)]),
+            bank: pieces(&[
+                (Coordinate::Bank, 0),
+                (Coordinate::Group, group_bit),
+                (Coordinate::Rank, rank_bit),
+            ]),
+            row: pieces(&[(Coordinate::Row, 0)]),
+            bits: self.bits,
+        }
+    }
+
     /// Returns the address of a place, of which bits that the mapping lacks are
     /// dropped. The inverse of [`locate`](Self::locate). O(fields).
     pub fn address(&self, location: &Location) -> PhysAddr {
@@ -275,5 +304,48 @@ impl AddressMapping {
             let value = u64::from(values[kind as usize] >> shift) & ((1u64 << bits) - 1);
             addr | value << at
         }))
+    }
+}
+
+/// A field of an address that chooses some bits of a number.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    at: u32,
+    mask: u32,
+    shift: u32,
+}
+
+/// The channel of an address, its bank on the channel, and its row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) channel: u32,
+    pub(crate) bank: BankIndex,
+    pub(crate) row: u32,
+}
+
+/// An [`AddressMapping`] as a memory asks it for each request.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoder {
+    channel: Vec<Piece>,
+    bank: Vec<Piece>,
+    row: Vec<Piece>,
+    bits: u32,
+}
+
+impl Decoder {
+    /// Returns the place of `addr`; `None` above the memory. O(fields that choose it).
+    #[inline]
+    pub(crate) fn place(&self, addr: PhysAddr) -> Option<Place> {
+        let addr = addr.raw();
+        if addr >> self.bits != 0 {
+            return None;
+        }
+        let value = |pieces: &[Piece]| {
+            pieces.iter().fold(0, |value, &Piece { at, mask, shift }| {
+                value | ((addr >> at) as u32 & mask) << shift
+            })
+        };
+        let (channel, bank) = (value(&self.channel), value(&self.bank));
+        Some(Place { channel, bank, row: value(&self.row) })
     }
 }

@@ -27,16 +27,14 @@
 //! request whose column command is issued is free in the next.
 
 use alloc::boxed::Box;
-use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 use swath_arch::PhysAddr;
 
 use crate::clock::Cycle;
 use crate::dram::config::{DramConfig, DramConfigError};
-use crate::dram::controller::{Accepted, Controller};
-use crate::dram::mapping::{AddressMapping, Location};
+use crate::dram::controller::{Accepted, Controller, NEVER};
+use crate::dram::mapping::{AddressMapping, Decoder, Location, Place};
 use crate::dram::queue::Arrival;
 use crate::dram::request::{Completion, DramRequest, IssuedCommand, OfferError};
 use crate::dram::stats::DramStats;
@@ -48,18 +46,19 @@ const CYCLE_MAX: Cycle = 1 << 62;
 ///
 /// Invariants, which [`check`](Self::check) tests: those of the channels; all
 /// commands before `now` have been issued, and none after; the requests that were accepted
-/// are in the queues, in `done`, or taken.
+/// are in the queues, have ended, or are taken, and `first_done` is the first end of those that
+/// are not; no channel's next command is before `next_command`.
 #[derive(Clone, Debug)]
 pub struct Dram {
     now: Cycle,
     accepted: u64,
     taken: u64,
+    first_done: u128,
+    next_command: Cycle,
     mapping: AddressMapping,
-    group_shift: u32,
-    rank_shift: u32,
+    decoder: Decoder,
     burst_shift: u32,
     channels: Box<[Controller]>,
-    done: BinaryHeap<Reverse<Completion>>,
     log: Option<Vec<IssuedCommand>>,
 }
 
@@ -75,12 +74,12 @@ impl Dram {
             now: 0,
             accepted: 0,
             taken: 0,
+            first_done: NEVER,
+            next_command: 0,
+            decoder: config.mapping.decoder(&config.part),
             mapping: config.mapping.clone(),
-            group_shift: config.part.banks_per_group.trailing_zeros(),
-            rank_shift: config.part.banks().trailing_zeros(),
             burst_shift: config.part.burst_bytes().trailing_zeros(),
             channels: alloc::vec![channel; config.channels as usize].into(),
-            done: BinaryHeap::new(),
             log: None,
         })
     }
@@ -105,24 +104,20 @@ impl Dram {
             return Err(OfferError::Time { cycle: now, now: self.now });
         }
         let DramRequest { id, addr, write } = request;
-        let Some(location) = self.mapping.locate(addr) else {
+        let Some(Place { channel, bank, row }) = self.decoder.place(addr) else {
             return Err(OfferError::Address { addr, len_bytes: 1 << self.mapping.bits() });
         };
         self.advance(now);
-        let Location { channel, rank, group, bank, row, .. } = location;
-        let arrival = Arrival {
-            id,
-            order: self.accepted,
-            burst: addr.raw() >> self.burst_shift,
-            bank: rank << self.rank_shift | group << self.group_shift | bank,
-            row,
-            write,
-        };
-        match self.channels[channel as usize].accept(now, &arrival) {
+        let burst = addr.raw() >> self.burst_shift;
+        let arrival = Arrival { id, order: self.accepted, burst, bank, row, write };
+        let controller = &mut self.channels[channel as usize];
+        match controller.accept(now, &arrival) {
             Accepted::Full => return Err(OfferError::Full { channel }),
-            Accepted::Queued => {}
-            Accepted::Forwarded(cycle) => {
-                self.done.push(Reverse(Completion { cycle, order: arrival.order, id, write }));
+            Accepted::Queued => {
+                self.next_command = self.next_command.min(controller.next_command());
+            }
+            Accepted::Forwarded => {
+                self.first_done = self.first_done.min(controller.first_done());
             }
         }
         self.accepted += 1;
@@ -139,9 +134,24 @@ impl Dram {
             return;
         }
         self.now = until;
-        for (number, channel) in (0..).zip(&mut self.channels) {
-            channel.advance(until, &mut self.done, self.log.as_mut().map(|log| (log, number)));
+        if self.next_command < until {
+            self.issue_before(until);
         }
+    }
+
+    /// Issues all commands before the cycle `until`, of which there may be some.
+    // Out of line, as most cycles have none.
+    #[inline(never)]
+    fn issue_before(&mut self, until: Cycle) {
+        let (mut first_done, mut next_command) = (self.first_done, Cycle::MAX);
+        for (number, channel) in (0..).zip(&mut self.channels) {
+            if channel.next_command() < until {
+                channel.advance(until, self.log.as_mut().map(|log| (log, number)));
+                first_done = first_done.min(channel.first_done());
+            }
+            next_command = next_command.min(channel.next_command());
+        }
+        (self.first_done, self.next_command) = (first_done, next_command);
     }
 
     /// Returns the next cycle at which there may be something to see: a completion to take,
@@ -149,19 +159,30 @@ impl Dram {
     /// completion that was not taken when it was time is still one to take. `None` if
     /// all is done and taken. O(channels).
     pub fn next_event(&self) -> Option<Cycle> {
-        let done = self.done.peek().map(|Reverse(done)| done.cycle);
-        self.channels.iter().filter_map(Controller::next_change).chain(done).min()
+        let done = (self.first_done >> 64) as Cycle;
+        let changes = self.channels.iter().map(Controller::next_change);
+        let next = changes.fold(done, Cycle::min);
+        (next != Cycle::MAX).then_some(next)
     }
 
     /// Returns the first request that has ended by the cycle `now`, in the order of their ends
     /// and then of acceptance. Everything before the present cycle is known: call
-    /// [`advance`](Self::advance) first. O(log requests).
+    /// [`advance`](Self::advance) first. O(channels).
+    #[inline]
     pub fn take_done(&mut self, now: Cycle) -> Option<Completion> {
-        if self.done.peek()?.0.cycle > now.min(self.now) {
+        if (self.first_done >> 64) as Cycle > now.min(self.now) {
             return None;
         }
-        self.taken += 1;
-        self.done.pop().map(|Reverse(done)| done)
+        self.take_first()
+    }
+
+    /// Takes the request that has ended first of all.
+    fn take_first(&mut self) -> Option<Completion> {
+        let is_first = |channel: &&mut Controller| channel.first_done() == self.first_done;
+        let done = self.channels.iter_mut().find(is_first)?.take_done();
+        self.first_done = self.channels.iter().map(Controller::first_done).fold(NEVER, u128::min);
+        self.taken += u64::from(done.is_some());
+        done
     }
 
     /// Returns true if a channel's queue has a place for a read, or for a write, in the
@@ -206,16 +227,24 @@ impl Dram {
     /// # Errors
     /// The invariant that does not hold, in words.
     pub fn check(&self) -> Result<(), &'static str> {
-        let mut queued = 0;
+        let (mut queued, mut done, mut first_done) = (0, 0, NEVER);
         for channel in &self.channels {
             channel.check()?;
             queued += u64::from(channel.queued());
-            if channel.next_change().is_some_and(|cycle| cycle <= self.now) {
+            done += channel.done() as u64;
+            first_done = first_done.min(channel.first_done());
+            if channel.next_command() < self.next_command {
+                return Err("a command comes before the next one");
+            }
+            if channel.next_change() <= self.now {
                 return Err("a command lies in the past");
             }
         }
-        if queued + self.done.len() as u64 + self.taken != self.accepted {
+        if queued + done + self.taken != self.accepted {
             return Err("a request is lost");
+        }
+        if first_done != self.first_done {
+            return Err("the first end is another one");
         }
         Ok(())
     }

@@ -5,12 +5,14 @@
 //! command, and a [`Dram`] puts the channels behind one [address mapping](mapping). Time
 //! goes from event to event, so cycles in which nothing happens cost nothing.
 
+pub(crate) mod bypasses;
 pub mod config;
 pub(crate) mod controller;
 pub mod energy;
 pub mod mapping;
 pub mod memory;
 pub mod parts;
+pub(crate) mod plan;
 pub(crate) mod queue;
 pub(crate) mod refresh;
 pub mod request;

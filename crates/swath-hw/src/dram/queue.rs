@@ -378,21 +378,33 @@ impl Queue {
     pub(crate) fn open_row(&mut self, index: u16) {
         let arrival = self.slot(index).arrival;
         let oldest = self.bank(arrival.bank).lists.map(|list| list.older);
-        let hit = oldest.map(|at| self.first_of_row(at, arrival.row));
-        let miss = oldest.map(|at| self.first_of_another(at, arrival.row));
+        for (class, at) in oldest.into_iter().enumerate() {
+            // Of a closed bank, all are misses.
+            if at != NIL {
+                let hit = self.first_of_row(at, arrival.row);
+                let miss = self.first_of_another(at, arrival.row);
+                let bank = &mut self.banks[arrival.bank as usize];
+                (bank.hit[class], bank.miss[class]) = (hit, miss);
+            }
+        }
         let bank = &mut self.banks[arrival.bank as usize];
-        *bank = Bank { row: arrival.row, claim: index, hit, miss, ..*bank };
+        (bank.row, bank.claim) = (arrival.row, index);
         self.open |= 1 << arrival.bank;
         self.claims |= 1 << arrival.bank;
         self.claimed[arrival.class()] += 1;
     }
 
     /// Closes the banks of `mask`, none of which has a claim. O(banks).
+    #[inline]
     pub(crate) fn close(&mut self, mask: u64) {
         for bank in bits(self.open & mask) {
-            let miss = self.bank(bank).lists.map(|list| self.first(list.older));
             let bank = &mut self.banks[bank as usize];
-            *bank = Bank { row: CLOSED, hit: [First::NONE; 2], miss, ..*bank };
+            bank.row = CLOSED;
+            for class in [READ, WRITE] {
+                // The oldest of all is the oldest hit or the oldest miss.
+                bank.miss[class] = bank.miss[class].min(bank.hit[class]);
+                bank.hit[class] = First::NONE;
+            }
         }
         self.open &= !mask;
     }

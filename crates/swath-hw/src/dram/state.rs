@@ -3,7 +3,8 @@
 //! Each bank, bank group and rank keeps, for each command, the first cycle at which
 //! it may come. A command that is issued moves these forward, one step for each line of
 //! the table that begins with it; the earliest cycle of a command is the latest
-//! of the three that concern it.
+//! of the three that concern it. That of the bank itself moves only with the bank's own commands
+//! and its set's refreshes, so the controller keeps it and asks for the others alone.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -13,59 +14,91 @@ use crate::clock::Cycle;
 use crate::dram::timing::{BANKS_MAX, BankIndex, Command, Part, PartError, Scope};
 
 /// For each command, a first cycle. As long as a cache line, and wider than the commands.
-type Ready = [Cycle; 8];
+pub(crate) type Ready = [Cycle; 8];
 
 /// A line of the table for one command: what it holds back, and for how long.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     to: u8,
-    /// The place of the row that it moves among the four of a bank.
-    place: u8,
     cycles: u32,
 }
 
-/// The rows of `ready` that concern a bank: its own, its group's, its rank's, and that of the
-/// first bank of its refresh set, which holds what the set's refresh waits for.
-type Places = [u32; 4];
+/// The lines that begin with one command, by the row that they move.
+#[derive(Clone, Default, Debug)]
+struct Lines {
+    bank: Vec<Line>,
+    group: Vec<Line>,
+    rank: Vec<Line>,
+    /// Those to the refresh of the bank's set, which waits in the row of the set's first bank.
+    to_set: Vec<Line>,
+    /// Those from the refresh of a set to the commands of its banks.
+    of_set: Vec<Line>,
+    other_ranks: Vec<Line>,
+}
+
+/// A bank: what it holds back itself, and where the rest stands.
+#[derive(Clone, Debug)]
+pub(crate) struct BankTiming {
+    ready: Ready,
+    rank: u8,
+    group: u8,
+    /// The first bank of its set.
+    set: u8,
+}
+
+/// A rank: what it holds back, and the activates that count towards its limit of four.
+#[derive(Clone, Debug)]
+pub(crate) struct RankTiming {
+    /// Its banks, by bit.
+    pub(crate) banks: u64,
+    pub(crate) ready: Ready,
+    /// For each of the last four activates, when it leaves the window.
+    leaves: [Cycle; 4],
+    /// The oldest of them.
+    oldest: u8,
+}
+
+impl BankTiming {
+    /// Returns the first cycle at which `command` may be issued as far as the bank itself
+    /// holds it back: the same until a command to the bank or a refresh of its set.
+    #[inline]
+    pub(crate) fn own(&self, command: Command) -> Cycle {
+        self.ready[command as usize]
+    }
+}
 
 /// The clockwork of one channel.
 ///
 /// Knows the table, not the rows: whether a bank is open is for the caller.
 ///
-/// Invariants: `lines` holds the part's table in the order of the earlier command, but for the
-/// lines to other ranks (`others`) and those from the refresh of a set to the commands of its
-/// banks (`set_lines`), and `starts[c]..starts[c + 1]` are those of the command c;
-/// `ready` has a row for each bank, then for each group, then for each rank, and `places` those
-/// of a bank. The first cycle of an activate in a rank's row is not before its window has room.
+/// Invariants: `lines` holds the part's table by the earlier command, those of groups among those
+/// of ranks where a rank is one group, and then no group holds anything back. The first cycle of an
+/// activate in a rank's row is not before its window has room.
 #[derive(Clone, Debug)]
 pub struct TimingState {
-    lines: Box<[Line]>,
-    starts: [u16; Command::COUNT + 1],
-    others: Box<[(Command, Command, Cycle)]>,
-    set_lines: Box<[(Command, Cycle)]>,
-    /// True if any of either can apply.
+    bus_free: Cycle,
+    lines: [Lines; Command::COUNT],
+    banks: Box<[BankTiming]>,
+    groups: Box<[Ready]>,
+    ranks: Box<[RankTiming]>,
+    bus_cycles: [u32; Command::COUNT],
+    rank_shift: u32,
+    four_activates_cycles: Cycle,
+    /// True if there are lines that move other rows than the bank's and its rank's.
     spreads: bool,
+    /// True if a rank has several groups.
+    grouped: bool,
     /// Sets of banks in a rank that are refreshed together.
     sets: u32,
-    /// For each command, the commands to other banks that it may hold back, by bit.
-    moves: [u8; Command::COUNT],
-    bus_cycles: [u32; Command::COUNT],
-    four_activates_cycles: Cycle,
-    banks_per_rank: u32,
-    rank_shift: u32,
-    places: Box<[Places]>,
-    ready: Box<[Ready]>,
-    windows: Box<[Window]>,
-    bus_free: Cycle,
 }
 
-/// The activates of a rank that count towards its limit of four.
-#[derive(Clone, Copy, Debug)]
-struct Window {
-    /// For each of the last four, when it leaves the window.
-    leaves: [Cycle; 4],
-    /// The oldest of them.
-    oldest: u8,
+/// Moves a row forward by the lines of a command that is issued.
+#[inline(always)]
+fn raise(row: &mut Ready, lines: &[Line], cycle: Cycle) {
+    for line in lines {
+        let ready = &mut row[usize::from(line.to) % 8];
+        *ready = (*ready).max(cycle + Cycle::from(line.cycles));
+    }
 }
 
 impl TimingState {
@@ -80,60 +113,52 @@ impl TimingState {
         if !ranks.is_power_of_two() || ranks > BANKS_MAX / part.banks() {
             return Err(PartError::Size { field: "ranks", value: ranks });
         }
-        let mut starts = [0; Command::COUNT + 1];
-        let mut lines = Vec::with_capacity(part.constraints.len());
-        let (mut others, mut set_lines) = (Vec::new(), Vec::new());
-        for from in Command::ALL {
-            for constraint in part.constraints.iter().filter(|c| c.from == from) {
-                let place = match constraint.scope {
-                    Scope::Bank => 0,
-                    Scope::Group => 1,
-                    Scope::Rank => 2,
-                    Scope::Set if constraint.to == Command::RefreshSet => 3,
-                    Scope::Set => {
-                        set_lines.push((constraint.to, constraint.cycles.into()));
-                        continue;
-                    }
-                    Scope::OtherRanks => {
-                        others.push((from, constraint.to, constraint.cycles.into()));
-                        continue;
-                    }
-                };
-                lines.push(Line { to: constraint.to as u8, place, cycles: constraint.cycles });
-            }
-            starts[from as usize + 1] = lines.len() as u16;
+        let grouped = part.groups > 1;
+        let mut lines: [Lines; Command::COUNT] = Default::default();
+        for constraint in part.constraints.iter() {
+            let Lines { bank, group, rank, to_set, of_set, other_ranks } =
+                &mut lines[constraint.from as usize];
+            let list = match constraint.scope {
+                Scope::Bank => bank,
+                Scope::Group if grouped => group,
+                Scope::Group | Scope::Rank => rank,
+                Scope::Set if constraint.to == Command::RefreshSet => to_set,
+                Scope::Set => of_set,
+                Scope::OtherRanks if ranks > 1 => other_ranks,
+                Scope::OtherRanks => continue,
+            };
+            list.push(Line { to: constraint.to as u8, cycles: constraint.cycles });
         }
-        let mut moves = [0; Command::COUNT];
-        for constraint in part.constraints.iter().filter(|c| c.scope != Scope::Bank) {
-            moves[constraint.from as usize] |= 1 << constraint.to as u8;
-        }
-        moves[Command::Activate as usize] |= 1 << Command::Activate as u8;
-        let (banks, groups) = (ranks * part.banks(), ranks * part.groups);
         let group_shift = part.banks_per_group.trailing_zeros();
         let rank_shift = part.banks().trailing_zeros();
         let sets = part.set_refresh.map_or(1, |refresh| refresh.sets);
-        let places = (0..banks).map(|bank| {
+        let bank = |bank| {
             let (rank, in_rank) = (bank >> rank_shift, bank & (part.banks() - 1));
-            let first_of_set = bank - in_rank + in_rank % sets;
-            [bank, banks + (bank >> group_shift), banks + groups + rank, first_of_set]
-        });
-        let window = Window { leaves: [0; 4], oldest: 0 };
+            let [rank, group, set] =
+                [rank, bank >> group_shift, bank - in_rank + in_rank % sets].map(|of| of as u8);
+            BankTiming { ready: [0; 8], rank, group, set }
+        };
+        let banks = u64::MAX >> (64 - part.banks());
+        let rank = |rank| RankTiming {
+            banks: banks << (rank << rank_shift),
+            ready: [0; 8],
+            leaves: [0; 4],
+            oldest: 0,
+        };
         Ok(Self {
-            lines: lines.into(),
-            starts,
-            spreads: ranks > 1 || !set_lines.is_empty(),
-            others: others.into(),
-            set_lines: set_lines.into(),
-            sets,
-            moves,
-            bus_cycles: part.bus_cycles,
-            four_activates_cycles: part.four_activates_cycles.into(),
-            banks_per_rank: part.banks(),
-            rank_shift,
-            places: places.collect(),
-            ready: vec![[0; 8]; (banks + groups + ranks) as usize].into(),
-            windows: vec![window; ranks as usize].into(),
             bus_free: 0,
+            spreads: lines.iter().any(|Lines { group, to_set, of_set, other_ranks, .. }| {
+                [group, to_set, of_set, other_ranks].iter().any(|list| !list.is_empty())
+            }),
+            lines,
+            banks: (0..ranks * part.banks()).map(bank).collect(),
+            groups: vec![[0; 8]; (ranks * part.groups) as usize].into(),
+            ranks: (0..ranks).map(rank).collect(),
+            bus_cycles: part.bus_cycles,
+            rank_shift,
+            four_activates_cycles: part.four_activates_cycles.into(),
+            grouped,
+            sets,
         })
     }
 
@@ -144,20 +169,40 @@ impl TimingState {
     }
 
     /// Returns the number of cycles for which a command occupies the command bus.
+    #[inline]
     pub fn bus_cycles(&self, command: Command) -> Cycle {
         self.bus_cycles[command as usize].into()
-    }
-
-    /// Returns the commands, by bit, of which one to another bank may be held back by `command`.
-    #[inline]
-    pub(crate) fn moves(&self, command: Command) -> u8 {
-        self.moves[command as usize]
     }
 
     /// Returns the cycle from which the command bus is free.
     #[inline]
     pub(crate) fn bus_free(&self) -> Cycle {
         self.bus_free
+    }
+
+    /// Returns true if a rank has several groups.
+    #[inline]
+    pub(crate) fn is_grouped(&self) -> bool {
+        self.grouped
+    }
+
+    /// Returns a bank.
+    #[inline]
+    pub(crate) fn bank(&self, bank: BankIndex) -> &BankTiming {
+        &self.banks[bank as usize]
+    }
+
+    /// Returns the ranks.
+    #[inline]
+    pub(crate) fn ranks(&self) -> &[RankTiming] {
+        &self.ranks
+    }
+
+    /// Returns the first cycle at which `command` may be issued to `bank` as far as its group
+    /// holds it back.
+    #[inline]
+    pub(crate) fn of_group(&self, command: Command, bank: BankIndex) -> Cycle {
+        self.groups[usize::from(self.bank(bank).group)][command as usize]
     }
 
     /// Returns the first cycle at which `command` may be issued to `bank`, or to its
@@ -167,10 +212,11 @@ impl TimingState {
     /// `bank` is not one of the channel.
     #[inline]
     pub fn earliest(&self, command: Command, bank: BankIndex) -> Cycle {
-        let [own, group, rank, _] = self.places[bank as usize];
-        let ready = |row: u32| self.ready[row as usize][command as usize % 8];
-        let cycle = ready(rank).max(self.bus_free);
-        if command.is_for_rank() { cycle } else { cycle.max(ready(group)).max(ready(own)) }
+        // No line of a bank or a group holds back a command for a rank.
+        let timing = self.bank(bank);
+        let of_rank = self.ranks[usize::from(timing.rank)].ready[command as usize];
+        let around = of_rank.max(self.of_group(command, bank));
+        timing.own(command).max(around).max(self.bus_free)
     }
 
     /// Issues `command` at `cycle`, which is not before [`earliest`](Self::earliest).
@@ -178,23 +224,19 @@ impl TimingState {
     ///
     /// # Panics
     /// `bank` is not one of the channel; with debug assertions, also where `cycle` is too early.
+    #[inline]
     pub fn issue(&mut self, cycle: Cycle, command: Command, bank: BankIndex) {
         debug_assert!(cycle >= self.earliest(command, bank));
-        let c = command as usize;
         self.bus_free = cycle + self.bus_cycles(command);
-        let places = self.places[bank as usize];
-        let own = self.rank_of(bank) as usize;
-        let rows = &mut *self.ready;
-        for line in &self.lines[self.starts[c].into()..self.starts[c + 1].into()] {
-            let row = places[usize::from(line.place) % 4] as usize;
-            let ready = &mut rows[row][usize::from(line.to) % 8];
-            *ready = (*ready).max(cycle + Cycle::from(line.cycles));
-        }
+        let lines = &self.lines[command as usize];
+        let own = &mut self.banks[bank as usize];
+        raise(&mut own.ready, &lines.bank, cycle);
+        let RankTiming { ready, leaves, oldest, .. } = &mut self.ranks[usize::from(own.rank)];
+        raise(ready, &lines.rank, cycle);
         if command == Command::Activate {
-            let Window { leaves, oldest } = &mut self.windows[own];
             leaves[usize::from(*oldest) % 4] = cycle + self.four_activates_cycles;
             *oldest = (*oldest + 1) % 4;
-            let ready = &mut rows[places[2] as usize][c];
+            let ready = &mut ready[Command::Activate as usize];
             *ready = (*ready).max(leaves[usize::from(*oldest) % 4]);
         }
         if self.spreads {
@@ -202,34 +244,31 @@ impl TimingState {
         }
     }
 
-    /// Applies the lines that move other rows than the four of the bank: those to other ranks, and
-    /// those from the refresh of a set to its banks.
-    // Out of line, as it would cost the commands that need none of it.
+    /// Applies the lines that move other rows than the bank's and its rank's.
+    // Out of line, as it would cost the parts that need none of it.
     #[inline(never)]
     fn spread(&mut self, cycle: Cycle, command: Command, bank: BankIndex) {
-        let own = self.rank_of(bank);
-        let rows = &mut *self.ready;
-        let first = rows.len() - self.windows.len();
-        for &(_, to, cycles) in self.others.iter().filter(|other| other.0 == command) {
-            for (rank, row) in (0..).zip(&mut rows[first..]) {
-                if rank != own {
-                    row[to as usize] = row[to as usize].max(cycle + cycles);
-                }
+        let BankTiming { rank, group, set, .. } = self.banks[bank as usize];
+        let end = (self.rank_of(bank) + 1) << self.rank_shift;
+        let lines = &self.lines[command as usize];
+        raise(&mut self.groups[usize::from(group)], &lines.group, cycle);
+        raise(&mut self.banks[usize::from(set)].ready, &lines.to_set, cycle);
+        if !lines.of_set.is_empty() {
+            for of in (usize::from(set)..end as usize).step_by(self.sets as usize) {
+                raise(&mut self.banks[of].ready, &lines.of_set, cycle);
             }
         }
-        if command == Command::RefreshSet {
-            let [.., first] = self.places[bank as usize];
-            for of in (first..(own + 1) << self.rank_shift).step_by(self.sets as usize) {
-                for &(to, cycles) in &self.set_lines {
-                    let ready = &mut rows[of as usize][to as usize];
-                    *ready = (*ready).max(cycle + cycles);
-                }
+        if !lines.other_ranks.is_empty() {
+            let own = usize::from(rank);
+            for (_, other) in self.ranks.iter_mut().enumerate().filter(|&(rank, _)| rank != own) {
+                raise(&mut other.ready, &lines.other_ranks, cycle);
             }
         }
     }
 
     /// Returns the number of banks of the channel.
+    #[inline]
     pub fn banks(&self) -> u32 {
-        self.banks_per_rank * self.windows.len() as u32
+        self.banks.len() as u32
     }
 }

@@ -245,6 +245,7 @@ impl Interconnect {
     ///
     /// # Errors
     /// The request that the memory does not take, and why.
+    #[inline]
     pub(crate) fn arbitrate(
         &mut self,
         now: Cycle,
@@ -253,12 +254,23 @@ impl Interconnect {
         if self.next > now && !self.has_turn(dram) {
             return Ok(None);
         }
-        let granted = self.grant(now, dram);
+        self.grant(now, dram)
+    }
+
+    // Out of line, as most cycles have no turn.
+    #[inline(never)]
+    fn grant(
+        &mut self,
+        now: Cycle,
+        dram: &mut Dram,
+    ) -> Result<Option<Granted>, (Id, PhysAddr, OfferError)> {
+        let granted = self.offer_first(now, dram);
         self.next = self.next_try(now, dram);
         granted
     }
 
-    fn grant(
+    #[inline]
+    fn offer_first(
         &mut self,
         now: Cycle,
         dram: &mut Dram,

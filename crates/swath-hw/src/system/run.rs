@@ -9,10 +9,9 @@
 //! the same cycle, and with an interconnect of no cycles the memory sees the request in that
 //! cycle, too.
 
-use alloc::collections::BinaryHeap;
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use core::iter;
 
 use swath_arch::{Attributes, Format, PhysAddr, PhysMemory, VirtAddr};
@@ -64,8 +63,7 @@ pub struct System<T: Translate, I> {
     masters: Vec<Master<T, I>>,
     lines: Lines,
     /// The arrivals at the masters, by cycle and then by the order in which they were sent.
-    arrivals: BinaryHeap<Reverse<(Cycle, u64, Id)>>,
-    sent: u64,
+    arrivals: VecDeque<(Cycle, Id)>,
 }
 
 impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
@@ -134,8 +132,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             interconnect,
             masters: masters.collect(),
             lines,
-            arrivals: BinaryHeap::new(),
-            sent: 0,
+            arrivals: VecDeque::new(),
         })
     }
 
@@ -185,10 +182,10 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
                 self.arrive(cycle, id);
             }
             let mut may_issue = next_issue <= now;
-            while let Some(&Reverse((cycle, _, id))) = self.arrivals.peek()
+            while let Some(&(cycle, id)) = self.arrivals.front()
                 && cycle <= now
             {
-                self.arrivals.pop();
+                self.arrivals.pop_front();
                 may_issue = true;
                 if id.walk {
                     self.walk_arrived(id, memory)?;
@@ -208,7 +205,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
                 }
             }
             self.arbitrate(&mut observe)?;
-            let arrival = self.arrivals.peek().map_or(Cycle::MAX, |&Reverse((cycle, ..))| cycle);
+            let arrival = self.arrivals.front().map_or(Cycle::MAX, |&(cycle, _)| cycle);
             let next = next_issue
                 .min(arrival)
                 .min(self.interconnect.next_request())
@@ -235,11 +232,18 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         }
     }
 
-    /// Schedules an arrival at a master in `cycle`.
+    /// Schedules an arrival at a master in `cycle`. O(arrivals that are later).
     #[inline]
     fn arrive(&mut self, cycle: Cycle, id: Id) {
-        self.arrivals.push(Reverse((cycle, self.sent, id)));
-        self.sent += 1;
+        let overtakes = self.arrivals.back().is_some_and(|&(last, _)| cycle < last);
+        self.arrivals.push_back((cycle, id));
+        if overtakes {
+            let mut at = self.arrivals.len() - 1;
+            while at > 0 && self.arrivals[at - 1].0 > cycle {
+                self.arrivals.swap(at - 1, at);
+                at -= 1;
+            }
+        }
     }
 
     /// Lets a master issue its next transaction, or notes what it waits for.
