@@ -20,6 +20,8 @@ use swath_frame::{
     Trusting,
 };
 
+use swath_vm::Status::{InReverseMap, InTable};
+
 use crate::buffer::{
     Call, {self},
 };
@@ -132,7 +134,20 @@ const GATES: &[Gate] = &[
     gate("promote-vain", 9000.0, || superpages::gate(Measure::PromoteInVain, swath_bench_counted)),
     gate("demote-recall", 800.0, || superpages::gate(Measure::Recall, swath_bench_counted)),
     gate("demote-new", 15_500.0, || superpages::gate(Measure::Recreate, swath_bench_counted)),
+    gate("pmap-promote", 8000.0, || {
+        superpages::gate(Measure::PmapPromote(InTable), swath_bench_counted)
+    }),
+    gate("pmap-promote-flags", 8000.0, || {
+        superpages::gate(Measure::PmapPromote(InReverseMap), swath_bench_counted)
+    }),
+    gate("pmap-protect", 8000.0, || {
+        superpages::gate(Measure::PmapProtect(InTable), swath_bench_counted)
+    }),
+    gate("pmap-protect-flags", 8000.0, || {
+        superpages::gate(Measure::PmapProtect(InReverseMap), swath_bench_counted)
+    }),
     gate("enter", 1000.0, || superpages::gate(Measure::Enter, swath_bench_counted)),
+    gate("enter-off", 700.0, || superpages::gate(Measure::EnterOff, swath_bench_counted)),
     gate("enter-grow", 1450.0, || superpages::gate(Measure::EnterAndPromote, swath_bench_counted)),
     gate("enter-flags", 1600.0, || {
         superpages::gate(Measure::EnterAndPromoteFlags, swath_bench_counted)

@@ -476,9 +476,9 @@ fn writes_make_clean_superpages_dirty_ones() {
         let order = fold_order(format);
         let count = order.frames();
         let frames = Extent::new(Pfn::new(count), 2 * count);
-        let needed = ReverseMap::words_needed(frames, sizes, 2000).unwrap();
-        let reverse = ReverseMap::new(frames, sizes, vec![0; needed]).unwrap();
-        let mut pmap = Pmap::new(reverse, status);
+        let needed = ReverseMap::words_needed(frames, sizes, status, 2000).unwrap();
+        let reverse = ReverseMap::new(frames, sizes, status, vec![0; needed]).unwrap();
+        let mut pmap = Pmap::new(reverse);
         let mut all = [space(format, sizes, &memory, &pool), space(format, sizes, &memory, &pool)];
         let spaces = &mut (&mut all[..], |_, _| ());
         let site = |space, page| Site { space: SpaceId(space), page: Vpn::new(page) };
@@ -574,10 +574,12 @@ fn hostile_input() {
     }
     let frames = Extent::new(Pfn::new(3), 5);
     let sizes = Sizes::NONE.with(Order::known(4));
-    assert_eq!(ReverseMap::words_needed(frames, sizes, 2), Some(10));
-    let refused = ReverseMap::new(frames, sizes, vec![0; 5]);
-    assert_eq!(refused.map(drop), Err(ReverseError::Short { needed: 6, given: 5 }));
+    let status = Status::InTable;
+    assert_eq!(ReverseMap::words_needed(frames, sizes, status, 2), Some(5));
+    assert_eq!(ReverseMap::words_needed(frames, sizes, Status::InReverseMap, 2), Some(7));
+    let refused = ReverseMap::new(frames, sizes, status, vec![0; 0]);
+    assert_eq!(refused.map(drop), Err(ReverseError::Short { needed: 1, given: 0 }));
     let frames = Extent::new(Pfn::new(u64::MAX), 5);
-    let refused = ReverseMap::new(frames, sizes, vec![0; 5]);
+    let refused = ReverseMap::new(frames, sizes, status, vec![0; 5]);
     assert_eq!(refused.map(drop), Err(ReverseError::TooMany { frames }));
 }

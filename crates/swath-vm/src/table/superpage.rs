@@ -65,6 +65,10 @@ use crate::table::flush::Flush;
 use crate::table::parts::{Parts, compared};
 use crate::table::space::{AddressSpace, first_not_canonical};
 
+/// As many base pages as a promotion asks about together: of the pages that become a
+/// superpage, some multiple.
+pub(crate) const GROUP: Order = Order::known(4);
+
 /// A promotion that was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Promoted {
@@ -152,8 +156,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         self.promote_if(page, order, invalidate, |_, _| true)
     }
 
-    /// Does as [`promote`](Self::promote), if `accept` says yes to every part: its
-    /// first page and its first frame.
+    /// Does as [`promote`](Self::promote), if `accept` says yes to every [`GROUP`] of base
+    /// pages, or every larger part: their first page and first frame.
     pub(crate) fn promote_if(
         &mut self,
         page: Vpn,
@@ -299,7 +303,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         }
         let parts = Parts::new(view.format(), level, entry_order, first, count);
         let mask = compared(view.format());
-        let part_mask = (1 << (from.k() - entry_order.k())) - 1;
+        // Of the entries that `accept` is asked about together, the last comes first.
+        let together = (1 << (from.max(GROUP).k() - entry_order.k())) - 1;
         for i in (0..count).rev() {
             if i > 0 {
                 *words_read += 1;
@@ -308,8 +313,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
                     return Err(refused(self.difference(&parts, page, i, word)));
                 }
             }
-            if i & part_mask == 0 {
-                let offset = i << entry_order.k();
+            if i & together == together {
+                let offset = (i - together) << entry_order.k();
                 let page = page + offset;
                 if !accept(page, first.frame + offset) {
                     return Err(refused(Refusal::Different { page }));
