@@ -535,6 +535,32 @@ fn writes_make_clean_superpages_dirty_ones() {
     }
 }
 
+/// Bytes of a reverse map for each frame that is mapped once, times 16, as its documentation says:
+/// pages that follow their frames, though not aligned as they are, and pages that follow nothing.
+#[test]
+fn reverse_map_memory() {
+    for (status, dense, scattered) in [(Status::InTable, 24, 264), (Status::InReverseMap, 32, 392)]
+    {
+        for (step, bytes) in [(1, dense), (2, scattered)] {
+            let (memory, pool) = machine();
+            let frames = Extent::new(Pfn::new(0x400), 512);
+            let words = ReverseMap::words_needed(frames, Sizes::NONE, status, 512).unwrap();
+            let reverse = ReverseMap::new(frames, Sizes::NONE, status, vec![0; words]).unwrap();
+            let mut pmap = Pmap::new(reverse);
+            let mut all = [space(Format::ArmV7, Sizes::NONE, &memory, &pool)];
+            let spaces = &mut (&mut all[..], |_, _| ());
+            for (i, frame) in (0..).zip(frames.iter()) {
+                let site = Site { space: SpaceId(0), page: Vpn::new(0x803 + step * i) };
+                pmap.enter(spaces, site, frame, WRITE, PageAccess::Read, None).unwrap();
+            }
+            pmap.check(spaces, [SpaceId(0)].into_iter()).unwrap();
+            let used = pmap.reverse().used_entries();
+            let words = ReverseMap::words_needed(frames, Sizes::NONE, status, used).unwrap();
+            assert_eq!(16 * 8 * words, bytes * 512, "{status:?}, pages {step} apart");
+        }
+    }
+}
+
 /// What is asked wrongly, each with the error that names it.
 #[test]
 fn hostile_input() {

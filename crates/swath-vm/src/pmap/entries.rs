@@ -6,7 +6,6 @@ use core::ops::DerefMut;
 use swath_arch::{Extent, Order, Pfn, Vpn};
 
 use crate::table::sizes::Sizes;
-use crate::table::superpage::GROUP;
 
 /// The number of a space, given by the owner of the spaces.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -99,7 +98,9 @@ pub enum ReverseFault {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OutOfEntries;
 
-/// A bit for each frame of a [`GROUP`], whose base pages share PV entries.
+/// The frames of a group whose base pages share PV entries.
+pub(crate) const GROUP: Order = Order::known(4);
+/// A bit for each frame of a group.
 pub(crate) const ALL: u64 = 0xffff;
 /// The number of an entry plus one, in the low half of a head or of an entry's
 /// second word; 0 ends a list.
@@ -442,7 +443,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
     }
 
     /// Returns the entry with this key and the one before it (0 for the head).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_in(
         &self,
         head: usize,

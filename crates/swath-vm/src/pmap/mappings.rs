@@ -18,8 +18,17 @@
 //! **Where the flags stand.** The tables say whether a page was accessed and
 //! written ([`Status::InTable`], Bodek's "What's next"). With
 //! [`Status::InReverseMap`] they stand in the PV entries, as they did in the
-//! talk of Bodek, and a promotion must look at each page's PV entry too;
-//! [`PmapStatistics`] counts what that costs where it fails.
+//! talk of Bodek, and a promotion must look at its parts' PV entries too, though
+//! here one tells of 16 pages; [`PmapStatistics`] counts what that costs where
+//! it fails.
+//!
+//! # What it costs
+//! Instructions per call, counted on x86-64 in ARMv7's format over a slice of
+//! memory, with the flags in the table and in the PV entries: 4,400 and 5,500 for
+//! the promotion of 256 pages to 1 MiB; 3,600 and 4,100 for a permission taken
+//! from one page of it, with its demotion to 256 pages whose table was kept. A
+//! page that is entered costs 660, with superpages or without; 870 and 910 with all
+//! promotions to 64 KiB and 1 MiB.
 
 use core::ops::DerefMut;
 
@@ -169,7 +178,7 @@ pub(crate) enum DemotionCause {
 /// The mappings of all spaces.
 ///
 /// Invariants, walked by [`check`](Self::check): every mapping in the spaces has
-/// one PV entry of its size at its frame, and there are no others; with
+/// its place in one PV entry of its size at its frame, and no other has; with
 /// [`Status::InReverseMap`] its flags are those of the table.
 #[derive(Debug)]
 pub struct Pmap<W> {
@@ -200,15 +209,15 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         self.statistics
     }
 
-    /// Maps a page that is not mapped, with one PV entry. It is writable only if
+    /// Maps a page that is not mapped, in the PV entry that it fits or a new one. It is writable only if
     /// the access is a write, and accessed if there is an access at all. Then
     /// promotes it as [`promote`](Self::promote) does; `full` is the largest
     /// order of which all frames around this one are populated, as the
     /// reservation says (`None`: not even the smallest). Returns the order of the
     /// page that maps it now.
     ///
-    /// A walk, two writes of a table, three of the reverse map; and the
-    /// promotions.
+    /// A walk, two writes of a table, at most five of the reverse map, whose list it searches in
+    /// O(s), s long; and the promotions, for which nothing is read unless an order is full.
     ///
     /// # Errors
     /// [`PmapError`]; nothing has changed.
@@ -289,7 +298,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(Attributes { writable, accessed, ..attributes })
     }
 
-    /// Adds the PV entry of a mapping that was made, for which one is free.
+    /// Adds a mapping that was made to the PV entries, for which there is room.
     fn note(&mut self, order: Order, frame: Pfn, site: Site, attributes: Attributes) {
         let _ = self.reverse.insert(order, frame, site, self.flags(attributes));
     }
@@ -367,15 +376,10 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         let (space, invalidate) = reach(spaces, site.space).map_err(|_| None)?;
         let part = space.part_of(to).ok_or(None)?;
         let mut words = 0;
-        let mut first: Option<Flags> = None;
         let Self { reverse, statistics } = self;
-        let in_table = reverse.status() == Status::InTable;
         let alike = |page, frame| {
             let site = Site { page, ..site };
-            in_table
-                || reverse
-                    .alike(part, frame, site, &mut words)
-                    .is_some_and(|flags| *first.get_or_insert(flags) == flags)
+            reverse.status() == Status::InTable || reverse.alike(part, to, frame, site, &mut words)
         };
         let done =
             space.promote_if(site.page, to, &mut |flush| invalidate(site.space, flush), alike);
@@ -471,7 +475,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(true)
     }
 
-    /// Unmaps one mapping, takes its PV entry away and remembers its flags.
+    /// Unmaps one mapping, takes it out of the PV entries and remembers its flags.
     pub(crate) fn unmap<M: PhysMemory, A: FrameAllocator, T: FrameAllocator>(
         &mut self,
         space: &mut AddressSpace<M, A, T>,
@@ -488,7 +492,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         Ok(flush)
     }
 
-    /// Takes the PV entry of a mapping away and remembers its flags.
+    /// Takes a mapping out of the PV entries and remembers its flags.
     pub(crate) fn forget(
         &mut self,
         site: Site,

@@ -11,7 +11,7 @@
 //! 3. **Make.** Each mapping is made valid again with its new frame; every other
 //!    bit, also one that the hardware has set, stays. What was invalid is in no
 //!    TLB, so none has to be told.
-//! 4. The lists of PV entries and what is remembered of the frames go over.
+//! 4. The mappings in PV entries and what is remembered of the frames go over.
 //!    Nothing can fail any more.
 //!
 //! A failure up to step 2 makes the old mappings valid again. In step 3 some

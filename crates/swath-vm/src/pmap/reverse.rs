@@ -39,10 +39,9 @@ use core::ops::DerefMut;
 use swath_arch::{Extent, Order, Pfn, Vpn};
 
 use crate::pmap::entries::{
-    ALL, ENTRY_REFERENCED_AT, Flags, MAPPED, MAPPED_AT, MODIFIED_AT, ORDER_AT, OutOfEntries, PAGE,
-    REFERENCED_AT, ReverseMap, Site, list_orders,
+    ALL, ENTRY_REFERENCED_AT, Flags, GROUP, MAPPED, MAPPED_AT, MODIFIED_AT, ORDER_AT, OutOfEntries,
+    PAGE, REFERENCED_AT, ReverseMap, Site, list_orders,
 };
-use crate::table::superpage::GROUP;
 
 /// Returns the bits of a mapping's frames in its group.
 fn bits(order: Order, frame: Pfn) -> u64 {
@@ -68,6 +67,7 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
     }
 
     /// Returns the head of a mapping's list, its entry, and the one before that.
+    #[inline]
     fn find(
         &self,
         order: Order,
@@ -119,23 +119,32 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
         mapped.then(|| self.flags_at(at, bits))
     }
 
-    /// Returns the flags of all 16 base pages from an aligned frame on, or of a
-    /// superpage, if they are alike; counts the words read. Flags stand here.
+    /// Returns true if the parts, of order `from`, of what may become a superpage of order
+    /// `to` are all there and their flags, which stand here, alike; counts the words read.
     pub(crate) fn alike(
         &self,
-        order: Order,
+        from: Order,
+        to: Order,
         frame: Pfn,
         site: Site,
         read: &mut u64,
-    ) -> Option<Flags> {
-        let (_, _, at) = self.find(order, frame, site, read)?;
-        *read += 1;
-        let masks = self.flag_masks(at);
-        let is_uniform = |mask: u64| matches!(mask & ALL, 0 | ALL);
-        (is_uniform(self.mapped_bits(at))
-            && is_uniform(masks)
-            && is_uniform(masks >> ENTRY_REFERENCED_AT))
-        .then(|| self.flags_at(at, ALL))
+    ) -> bool {
+        let Some(head) = self.head(from, frame) else { return false };
+        let (first, k) = (key(from, frame, site.page), from.max(GROUP).k());
+        let mut flags = None;
+        for i in (0..1 << (to.k() - k)).rev() {
+            let part = first + (i << k);
+            let Some((_, at)) = self.find_in(head + i as usize, part, site.space, read) else {
+                return false;
+            };
+            *read += 1;
+            let masks = self.flag_masks(at);
+            if self.mapped_bits(at) != ALL || *flags.get_or_insert(masks) != masks {
+                return false;
+            }
+        }
+        let is_one = |mask: u64| matches!(mask & ALL, 0 | ALL);
+        flags.is_some_and(|masks| is_one(masks) && is_one(masks >> ENTRY_REFERENCED_AT))
     }
 
     pub(crate) fn set_flags(&mut self, order: Order, frame: Pfn, site: Site, flags: Flags) {
@@ -167,16 +176,18 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
     /// Makes the entries of the parts, of order `from`, the one of a superpage
     /// of order `to`, with the flags of the first: the parts are all there.
     pub(crate) fn promote(&mut self, from: Order, to: Order, frame: Pfn, site: Site) {
-        let Some((head, before, first)) = self.find(from, frame, site, &mut 0) else { return };
-        let step = from.max(GROUP).frames();
-        for offset in (step..to.frames()).step_by(step as usize) {
-            let part = Site { page: site.page + offset, ..site };
-            if let Some((head, before, at)) = self.find(from, frame + offset, part, &mut 0) {
-                self.unlink(head, before, at);
+        let Some(found) = self.find(from, frame, site, &mut 0) else { return };
+        // The groups of the parts follow one another, and so do their lists' heads.
+        let (head, first, k) = (found.0, key(from, frame, site.page), from.max(GROUP).k());
+        for i in 1..1 << (to.k() - k) {
+            let part = first + (i << k);
+            let other = head + i as usize;
+            if let Some((before, at)) = self.find_in(other, part, site.space, &mut 0) {
+                self.unlink(other, before, at);
                 self.free_entry(at);
             }
         }
-        self.turn(to, frame, site, (head, before, first));
+        self.turn(to, frame, site, found);
     }
 
     /// Makes an entry, found so, that of a mapping of another order, or of 16 base pages, at the
@@ -201,13 +212,12 @@ impl<W: DerefMut<Target = [u64]>> ReverseMap<W> {
     /// entries are free.
     pub(crate) fn demote(&mut self, from: Order, to: Order, frame: Pfn, site: Site) {
         let Some(found) = self.find(from, frame, site, &mut 0) else { return };
+        let Some(head) = self.head(to, frame) else { return };
         let flags = self.flag_masks(found.2);
         self.turn(to, frame, site, found);
-        let step = to.max(GROUP).frames();
-        for offset in (step..from.frames()).step_by(step as usize) {
-            let Some(head) = self.head(to, frame + offset) else { continue };
-            let first = key(to, frame + offset, site.page + offset) | MAPPED;
-            let _ = self.add(head, site.space, first, flags);
+        let (first, k) = (key(to, frame, site.page) | MAPPED, to.max(GROUP).k());
+        for i in 1..1 << (from.k() - k) {
+            let _ = self.add(head + i as usize, site.space, first + (i << k), flags);
         }
     }
 
