@@ -361,7 +361,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
     ) -> Result<u64, BusError> {
         let entry_bytes = parts.format.entry_bytes();
         let together = 8 / entry_bytes;
-        if entries.end % together != 0 {
+        if !entries.end.is_multiple_of(together) {
             return Ok(0);
         }
         let mask = compared(parts.format);
