@@ -19,6 +19,7 @@ use swath_frame::{
     BestFit, BuddyConfig, Checked, FrameAllocator, Hardening, HeadOfList, PageBuddy, QuickFit,
     Trusting,
 };
+use swath_vm::Status::{InReverseMap, InTable};
 
 use crate::buffer::{
     Call, {self},
@@ -130,13 +131,26 @@ const GATES: &[Gate] = &[
     gate("trad-misses", 550.0, || translate::gate("trad", Vertical, swath_bench_counted)),
     gate("pcad-misses", 600.0, || translate::gate("pcad", Vertical, swath_bench_counted)),
     gate("at-misses", 850.0, || translate::gate("at", Vertical, swath_bench_counted)),
-    gate("promote-256", 9000.0, || superpages::gate(Measure::Promote, swath_bench_counted)),
-    gate("promote-vain", 9000.0, || superpages::gate(Measure::PromoteInVain, swath_bench_counted)),
+    gate("promote-256", 3000.0, || superpages::gate(Measure::Promote, swath_bench_counted)),
+    gate("promote-vain", 3000.0, || superpages::gate(Measure::PromoteInVain, swath_bench_counted)),
     gate("demote-recall", 800.0, || superpages::gate(Measure::Recall, swath_bench_counted)),
     gate("demote-new", 15_500.0, || superpages::gate(Measure::Recreate, swath_bench_counted)),
-    gate("enter", 1000.0, || superpages::gate(Measure::Enter, swath_bench_counted)),
-    gate("enter-grow", 1450.0, || superpages::gate(Measure::EnterAndPromote, swath_bench_counted)),
-    gate("enter-flags", 1600.0, || {
+    gate("pmap-promote", 4900.0, || {
+        superpages::gate(Measure::PmapPromote(InTable), swath_bench_counted)
+    }),
+    gate("pmap-promote-flags", 6000.0, || {
+        superpages::gate(Measure::PmapPromote(InReverseMap), swath_bench_counted)
+    }),
+    gate("pmap-protect", 4000.0, || {
+        superpages::gate(Measure::PmapProtect(InTable), swath_bench_counted)
+    }),
+    gate("pmap-protect-flags", 4600.0, || {
+        superpages::gate(Measure::PmapProtect(InReverseMap), swath_bench_counted)
+    }),
+    gate("enter", 700.0, || superpages::gate(Measure::Enter, swath_bench_counted)),
+    gate("enter-off", 700.0, || superpages::gate(Measure::EnterOff, swath_bench_counted)),
+    gate("enter-grow", 960.0, || superpages::gate(Measure::EnterAndPromote, swath_bench_counted)),
+    gate("enter-flags", 1000.0, || {
         superpages::gate(Measure::EnterAndPromoteFlags, swath_bench_counted)
     }),
     gate("buffer-get", 30.0, || buffer::gate(Call::Get, swath_bench_counted)),

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use swath_arch::{Attributes, Extent, Format, Order, PageRange, Pfn, SliceMemory, Vpn};
 use swath_frame::{BuddyConfig, ByteRange, HeadOfList, MemoryMap, PageBuddy};
 use swath_vm::{
-    AddressSpace, DemotedTable, PageAccess, Pmap, PromoteError, ReverseMap, Site, Sizes, SpaceId,
-    Status,
+    AddressSpace, DemotedTable, KeptPermissions, PageAccess, Pmap, PromoteError, ReverseMap, Site,
+    Sizes, SpaceId, Status,
 };
 
 type Allocator = RefCell<PageBuddy<Vec<u64>, HeadOfList>>;
@@ -32,8 +32,14 @@ pub(crate) enum Measure {
     Recall,
     /// A table is taken and filled with 256 entries.
     Recreate,
+    /// 256 pages of a pmap are folded, with the status flags here.
+    PmapPromote(Status),
+    /// One page of a pmap's section loses a permission, for which the kept table is put back.
+    PmapProtect(Status),
     /// A page is entered, and nothing is promoted.
     Enter,
+    /// A page is entered into a space whose superpages are off, while its reservation fills up.
+    EnterOff,
     /// A page is entered; each sixteenth completes a large page and each 256th a
     /// section.
     EnterAndPromote,
@@ -52,15 +58,32 @@ pub(crate) fn gate(measure: Measure, counted: fn(&mut dyn FnMut())) -> Result<u6
     let tables = RefCell::new(allocator);
     let mut words = vec![0; TABLES.count as usize * 512];
     let memory = SliceMemory::new(TABLES.start, &mut words);
-    let by_page = matches!(
-        measure,
-        Measure::Enter | Measure::EnterAndPromote | Measure::EnterAndPromoteFlags
-    );
     let all = Sizes::all(Format::ArmV7);
-    let sizes = if by_page { all } else { all.without(Order::known(4)) };
+    let sizes = match measure {
+        Measure::Enter | Measure::EnterAndPromote | Measure::EnterAndPromoteFlags => all,
+        Measure::EnterOff => Sizes::NONE,
+        _ => all.without(Order::known(4)),
+    };
     let space = AddressSpace::with_superpages(Format::ArmV7, sizes, &memory, &tables, &tables)
         .map_err(|error| error.to_string())?;
-    if by_page { by_pages(measure, space, counted) } else { by_sections(measure, space, counted) }
+    match measure {
+        Measure::Enter => by_pages(Status::InTable, |_| None, space, counted),
+        Measure::EnterOff => by_pages(Status::InTable, filled, space, counted),
+        Measure::EnterAndPromote => by_pages(Status::InTable, filled, space, counted),
+        Measure::EnterAndPromoteFlags => by_pages(Status::InReverseMap, filled, space, counted),
+        Measure::PmapPromote(status) => pmap_sections(status, false, space, counted),
+        Measure::PmapProtect(status) => pmap_sections(status, true, space, counted),
+        _ => by_sections(measure, space, counted),
+    }
+}
+
+/// What a reservation that fills up would say when this page is there: the order that is full.
+fn filled(page: u64) -> Option<Order> {
+    match page + 1 {
+        done if done % 256 == 0 => Some(SECTION),
+        done if done % 16 == 0 => Some(Order::known(4)),
+        _ => None,
+    }
 }
 
 fn section(i: u64) -> Vpn {
@@ -114,39 +137,80 @@ fn by_sections(
     if right == CALLS { Ok(CALLS) } else { Err(format!("{right} of {CALLS} calls were right")) }
 }
 
+fn pmap(status: Status) -> Result<Pmap<Vec<u64>>, String> {
+    let pages = CALLS << SECTION.k();
+    let frames = Extent::new(Pfn::new(FIRST), pages);
+    let sizes = Sizes::all(Format::ArmV7);
+    let words = ReverseMap::words_needed(frames, sizes, status, pages as u32).ok_or("too many")?;
+    let reverse = ReverseMap::new(frames, sizes, status, vec![0; words]);
+    Ok(Pmap::new(reverse.map_err(|error| error.to_string())?))
+}
+
+const fn site(page: Vpn) -> Site {
+    Site { space: SpaceId(0), page }
+}
+
 fn by_pages(
-    measure: Measure,
+    status: Status,
+    full: fn(u64) -> Option<Order>,
     space: Space<'_>,
     counted: fn(&mut dyn FnMut()),
 ) -> Result<u64, String> {
     let pages = CALLS << SECTION.k();
-    let frames = Extent::new(Pfn::new(FIRST), pages);
-    let sizes = Sizes::all(Format::ArmV7);
-    let words = ReverseMap::words_needed(frames, sizes, pages as u32).ok_or("too many")?;
-    let reverse =
-        ReverseMap::new(frames, sizes, vec![0; words]).map_err(|error| error.to_string())?;
-    let flags = matches!(measure, Measure::EnterAndPromoteFlags);
-    let status = if flags { Status::InReverseMap } else { Status::InTable };
-    let promote = !matches!(measure, Measure::Enter);
-    let mut pmap = Pmap::new(reverse, status);
+    let mut pmap = pmap(status)?;
+    let sizes = space.sizes().unwrap_or_default();
     let mut spaces = [space];
     let mut spaces = (&mut spaces[..], |_, _| ());
     let mut right = 0;
     counted(&mut || {
         for i in 0..pages {
-            // As a reservation that fills up would say.
-            let full = match i + 1 {
-                _ if !promote => None,
-                done if done % 256 == 0 => Some(SECTION),
-                done if done % 16 == 0 => Some(Order::known(4)),
-                _ => None,
-            };
-            let site = Site { space: SpaceId(0), page: Vpn::new(FIRST + i) };
-            let frame = Pfn::new(FIRST + i);
-            let entered = pmap.enter(&mut spaces, site, frame, READ, PageAccess::Read, full);
-            right += u64::from(entered.is_ok_and(|order| order == full.unwrap_or_default()));
+            let full = full(i);
+            let (at, frame) = (site(Vpn::new(FIRST + i)), Pfn::new(FIRST + i));
+            let entered = pmap.enter(&mut spaces, at, frame, READ, PageAccess::Read, full);
+            let expected = full.filter(|&full| sizes.contains(full)).unwrap_or_default();
+            right += u64::from(entered.is_ok_and(|order| order == expected));
         }
     });
     pmap.check(&mut spaces, [SpaceId(0)].into_iter()).map_err(|error| error.to_string())?;
     if right == pages { Ok(pages) } else { Err(format!("{right} of {pages} calls were right")) }
+}
+
+/// Promotes each section, and if `protect`, measures not that but that one page of it loses a
+/// permission.
+fn pmap_sections(
+    status: Status,
+    protect: bool,
+    space: Space<'_>,
+    counted: fn(&mut dyn FnMut()),
+) -> Result<u64, String> {
+    let mut pmap = pmap(status)?;
+    let mut spaces = [space];
+    let mut spaces = (&mut spaces[..], |_, _| ());
+    for i in 0..CALLS << SECTION.k() {
+        let (at, frame) = (site(Vpn::new(FIRST + i)), Pfn::new(FIRST + i));
+        pmap.enter(&mut spaces, at, frame, READ, PageAccess::Read, None)
+            .map_err(|error| error.to_string())?;
+    }
+    let mut right = 0;
+    let mut promote = |pmap: &mut Pmap<_>| {
+        for page in (0..CALLS).map(section) {
+            right += u64::from(pmap.promote(&mut spaces, site(page), Some(SECTION)) == SECTION);
+        }
+    };
+    if !protect {
+        counted(&mut || promote(&mut pmap));
+    } else {
+        promote(&mut pmap);
+        right = 0;
+        let kept = KeptPermissions { writable: false, executable: false };
+        counted(&mut || {
+            for page in (0..CALLS).map(section) {
+                let range = PageRange::new(page + 35, 1);
+                right += u64::from(pmap.protect(&mut spaces, SpaceId(0), range, kept).is_ok());
+            }
+        });
+        right = right.min(pmap.statistics().recalled);
+    }
+    pmap.check(&mut spaces, [SpaceId(0)].into_iter()).map_err(|error| error.to_string())?;
+    if right == CALLS { Ok(CALLS) } else { Err(format!("{right} of {CALLS} calls were right")) }
 }

@@ -178,8 +178,8 @@ fn a_pmap_keeps_a_tlb_right() {
         let pages = 1200;
         let frames = Extent::new(Pfn::new(FIRST), pages);
         let sizes = Sizes::all(format);
-        let words = ReverseMap::words_needed(frames, sizes, 1500).unwrap();
-        let mut pmap = Pmap::new(ReverseMap::new(frames, sizes, vec![0; words]).unwrap(), status);
+        let words = ReverseMap::words_needed(frames, sizes, status, 1500).unwrap();
+        let mut pmap = Pmap::new(ReverseMap::new(frames, sizes, status, vec![0; words]).unwrap());
         with_space(format, sizes, |memory, space| {
             let mut random = random(7, 0);
             let mmu = RefCell::new(mmu(&space));

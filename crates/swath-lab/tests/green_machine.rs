@@ -178,9 +178,9 @@ fn run(rule: Rule, seed: u64) -> Outcome {
     let space =
         AddressSpace::with_superpages(Format::X86_64, sizes, &memory, tables(), tables()).unwrap();
     let mut spaces = [space];
-    let words = ReverseMap::words_needed(all, sizes, FRAMES as u32).unwrap();
-    let reverse = ReverseMap::new(all, sizes, vec![0; words]).unwrap();
-    let mut pmap = Pmap::new(reverse, Status::InTable);
+    let words = ReverseMap::words_needed(all, sizes, Status::InTable, FRAMES as u32).unwrap();
+    let reverse = ReverseMap::new(all, sizes, Status::InTable, vec![0; words]).unwrap();
+    let mut pmap = Pmap::new(reverse);
     let mut frames = Frames::default();
     let mut random = Random::new(seed);
     let (mut pages, mut outcome) = (0, Outcome::default());

@@ -363,8 +363,8 @@ fn run(format: Format, status: Status, sizes: Sizes, seed: u64, steps: u64) -> P
     let frames = Extent::new(Pfn::new(FRAME), pages);
     // Now and then too few for all pages of both spaces.
     let entries = if seed.is_multiple_of(2) { 2 * pages } else { pages + pages / 4 } as u32;
-    let words = vec![u64::MAX; ReverseMap::words_needed(frames, sizes, entries).unwrap()];
-    let reverse = ReverseMap::new(frames, sizes, words).unwrap();
+    let words = vec![u64::MAX; ReverseMap::words_needed(frames, sizes, status, entries).unwrap()];
+    let reverse = ReverseMap::new(frames, sizes, status, words).unwrap();
     assert_eq!(reverse.free_entries(), entries);
     let mut run = Run {
         format,
@@ -372,7 +372,7 @@ fn run(format: Format, status: Status, sizes: Sizes, seed: u64, steps: u64) -> P
         memory: &memory,
         pool: &pool,
         spaces: vec![make(), make()],
-        pmap: Pmap::new(reverse, status),
+        pmap: Pmap::new(reverse),
         model: Model::default(),
         tlb: Tlb::new(),
         random: Random::new(seed),

@@ -105,9 +105,9 @@ impl<'m> World<'m> {
         let sizes = Sizes::all(format);
         let make = || AddressSpace::with_superpages(format, sizes, faulty, pool, pool).unwrap();
         let frames = Extent::new(Pfn::new(FIRST), FRAMES);
-        let words = ReverseMap::words_needed(frames, sizes, 3000).unwrap();
-        let reverse = ReverseMap::new(frames, sizes, vec![0; words]).unwrap();
-        let (spaces, pmap) = (vec![make(), make()], Pmap::new(reverse, status));
+        let words = ReverseMap::words_needed(frames, sizes, status, 3000).unwrap();
+        let reverse = ReverseMap::new(frames, sizes, status, vec![0; words]).unwrap();
+        let (spaces, pmap) = (vec![make(), make()], Pmap::new(reverse));
         let mut world = Self { faulty, spaces, pmap, flushes: Vec::new() };
         let enter = |world: &mut Self, at, frame: u64, access, full| {
             let spaces = &mut (&mut world.spaces[..], |_, _| ());

@@ -159,10 +159,10 @@ fn fail(
     let make = || AddressSpace::with_superpages(format, sizes, &memory, &pool, &pool).unwrap();
     let table = if format == Format::ArmV7 { 256 } else { 512 };
     let frames = Extent::new(Pfn::new(FIRST), 4 * table);
-    let words = ReverseMap::words_needed(frames, sizes, 3000).unwrap();
-    let reverse = ReverseMap::new(frames, sizes, vec![0; words]).unwrap();
+    let words = ReverseMap::words_needed(frames, sizes, status, 3000).unwrap();
+    let reverse = ReverseMap::new(frames, sizes, status, vec![0; words]).unwrap();
     let spaces = [make(), make()];
-    let mut machine = Machine { memory: &memory, spaces, pmap: Pmap::new(reverse, status), table };
+    let mut machine = Machine { memory: &memory, spaces, pmap: Pmap::new(reverse), table };
     machine.prepare();
     let before = machine.snapshot();
     if writes {

@@ -476,9 +476,9 @@ fn writes_make_clean_superpages_dirty_ones() {
         let order = fold_order(format);
         let count = order.frames();
         let frames = Extent::new(Pfn::new(count), 2 * count);
-        let needed = ReverseMap::words_needed(frames, sizes, 2000).unwrap();
-        let reverse = ReverseMap::new(frames, sizes, vec![0; needed]).unwrap();
-        let mut pmap = Pmap::new(reverse, status);
+        let needed = ReverseMap::words_needed(frames, sizes, status, 2000).unwrap();
+        let reverse = ReverseMap::new(frames, sizes, status, vec![0; needed]).unwrap();
+        let mut pmap = Pmap::new(reverse);
         let mut all = [space(format, sizes, &memory, &pool), space(format, sizes, &memory, &pool)];
         let spaces = &mut (&mut all[..], |_, _| ());
         let site = |space, page| Site { space: SpaceId(space), page: Vpn::new(page) };
@@ -535,6 +535,32 @@ fn writes_make_clean_superpages_dirty_ones() {
     }
 }
 
+/// Bytes of a reverse map for each frame that is mapped once, times 16, as its documentation says:
+/// pages that follow their frames, though not aligned as they are, and pages that follow nothing.
+#[test]
+fn reverse_map_memory() {
+    for (status, dense, scattered) in [(Status::InTable, 24, 264), (Status::InReverseMap, 32, 392)]
+    {
+        for (step, bytes) in [(1, dense), (2, scattered)] {
+            let (memory, pool) = machine();
+            let frames = Extent::new(Pfn::new(0x400), 512);
+            let words = ReverseMap::words_needed(frames, Sizes::NONE, status, 512).unwrap();
+            let reverse = ReverseMap::new(frames, Sizes::NONE, status, vec![0; words]).unwrap();
+            let mut pmap = Pmap::new(reverse);
+            let mut all = [space(Format::ArmV7, Sizes::NONE, &memory, &pool)];
+            let spaces = &mut (&mut all[..], |_, _| ());
+            for (i, frame) in (0..).zip(frames.iter()) {
+                let site = Site { space: SpaceId(0), page: Vpn::new(0x803 + step * i) };
+                pmap.enter(spaces, site, frame, WRITE, PageAccess::Read, None).unwrap();
+            }
+            pmap.check(spaces, [SpaceId(0)].into_iter()).unwrap();
+            let used = pmap.reverse().used_entries();
+            let words = ReverseMap::words_needed(frames, Sizes::NONE, status, used).unwrap();
+            assert_eq!(16 * 8 * words, bytes * 512, "{status:?}, pages {step} apart");
+        }
+    }
+}
+
 /// What is asked wrongly, each with the error that names it.
 #[test]
 fn hostile_input() {
@@ -574,10 +600,12 @@ fn hostile_input() {
     }
     let frames = Extent::new(Pfn::new(3), 5);
     let sizes = Sizes::NONE.with(Order::known(4));
-    assert_eq!(ReverseMap::words_needed(frames, sizes, 2), Some(10));
-    let refused = ReverseMap::new(frames, sizes, vec![0; 5]);
-    assert_eq!(refused.map(drop), Err(ReverseError::Short { needed: 6, given: 5 }));
+    let status = Status::InTable;
+    assert_eq!(ReverseMap::words_needed(frames, sizes, status, 2), Some(5));
+    assert_eq!(ReverseMap::words_needed(frames, sizes, Status::InReverseMap, 2), Some(7));
+    let refused = ReverseMap::new(frames, sizes, status, vec![0; 0]);
+    assert_eq!(refused.map(drop), Err(ReverseError::Short { needed: 1, given: 0 }));
     let frames = Extent::new(Pfn::new(u64::MAX), 5);
-    let refused = ReverseMap::new(frames, sizes, vec![0; 5]);
+    let refused = ReverseMap::new(frames, sizes, status, vec![0; 5]);
     assert_eq!(refused.map(drop), Err(ReverseError::TooMany { frames }));
 }

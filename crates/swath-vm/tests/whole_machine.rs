@@ -764,9 +764,9 @@ fn with_world<Z: ZoneAllocator>(
     });
     // With an odd seed too few for all that is mapped, now and then.
     let entries = if seed.is_multiple_of(2) { 12_000 } else { 4000 };
-    let words = ReverseMap::words_needed(all, sizes, entries).unwrap();
     let status = if seed.is_multiple_of(3) { Status::InReverseMap } else { Status::InTable };
-    let reverse = ReverseMap::new(all, sizes, vec![0; words]).unwrap();
+    let words = ReverseMap::words_needed(all, sizes, status, entries).unwrap();
+    let reverse = ReverseMap::new(all, sizes, status, vec![0; words]).unwrap();
     test(&mut World {
         format,
         machine: &machine,
@@ -774,7 +774,7 @@ fn with_world<Z: ZoneAllocator>(
         known: &known,
         faults: &faults,
         spaces: spaces.collect(),
-        pmap: Pmap::new(reverse, status),
+        pmap: Pmap::new(reverse),
         random: Random::new(seed),
         tags: 0,
         removed: 0,

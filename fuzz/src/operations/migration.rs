@@ -231,15 +231,16 @@ pub fn run(bytes: &[u8]) {
         Mmu::new(space.regime(), Geometry::default(), WalkOrder::default()).expect("a good regime")
     };
     let mmus = RefCell::new(spaces.iter().map(mmu).collect());
-    let words = ReverseMap::words_needed(DATA, sizes, 200).expect("a small map");
-    let reverse = ReverseMap::new(DATA, sizes, vec![GARBAGE; words]).expect("words as needed");
     let status = if random.one_in(2) { Status::InTable } else { Status::InReverseMap };
+    let words = ReverseMap::words_needed(DATA, sizes, status, 200).expect("a small map");
+    let reverse =
+        ReverseMap::new(DATA, sizes, status, vec![GARBAGE; words]).expect("words as needed");
     let mut bench = Bench {
         bus: &bus,
         tables: &tables,
         world: &world,
         spaces,
-        pmap: Pmap::new(reverse, status),
+        pmap: Pmap::new(reverse),
         mmus,
         daemon: Daemon::new(EAGER),
         pages: BTreeMap::new(),

@@ -52,15 +52,16 @@ pub fn run(bytes: &[u8]) {
     let frames = Extent::new(Pfn::new(FRAME), PAGES);
     // Now and then too few for all pages of both spaces.
     let entries = [3 * PAGES as u32, 400][random.index(2)];
-    let words = ReverseMap::words_needed(frames, sizes, entries).expect("a small map");
-    let reverse = ReverseMap::new(frames, sizes, vec![GARBAGE; words]).expect("words as needed");
+    let words = ReverseMap::words_needed(frames, sizes, status, entries).expect("a small map");
+    let reverse =
+        ReverseMap::new(frames, sizes, status, vec![GARBAGE; words]).expect("words as needed");
     let make = |_| AddressSpace::with_superpages(format, sizes, &bus, &tables, &tables);
     let spaces: Vec<_> = (0..2).map(|space| make(space).expect("room for a root")).collect();
     let mmu = |space: &Space<'_>| {
         Mmu::new(space.regime(), Geometry::default(), WalkOrder::default()).expect("a good regime")
     };
     let mmus = RefCell::new(spaces.iter().map(mmu).collect());
-    let pmap = Pmap::new(reverse, status);
+    let pmap = Pmap::new(reverse);
     let (bus, tables, model) = (&bus, &tables, Model::new());
     let mut bench = Bench { bus, tables, spaces, pmap, mmus, model, random };
     for step in 0..STEPS_MAX as u64 {

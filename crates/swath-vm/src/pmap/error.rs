@@ -2,7 +2,7 @@
 
 use swath_arch::{BusError, Pfn, Vpn};
 
-use crate::pmap::reverse::{ReverseFault, Site, SpaceId};
+use crate::pmap::entries::{ReverseFault, Site, SpaceId};
 use crate::table::error::{DemoteError, MapPagesError, PageSizeError, SpaceFault, UnmapError};
 
 /// Reasons why a pmap refuses an operation. Mappings are as before, except that
@@ -81,24 +81,24 @@ pub enum PmapFault {
     /// The reverse map's own check failed.
     #[error(transparent)]
     Reverse(ReverseFault),
-    /// A mapping has no PV entry.
-    #[error("page {} of space {} has no PV entry", site.page, site.space.0)]
+    /// A mapping is in no PV entry.
+    #[error("page {} of space {} is in no PV entry", site.page, site.space.0)]
     Missing {
         /// The mapping.
         site: Site,
     },
-    /// A PV entry's flags differ from the table's.
+    /// The flags in a PV entry differ from the table's.
     #[error("page {} of space {}: flags differ", site.page, site.space.0)]
     Flags {
         /// The mapping.
         site: Site,
     },
-    /// There are more PV entries than mappings.
-    #[error("{entries} PV entries for {mappings} mappings")]
+    /// PV entries say more mappings than there are.
+    #[error("{entered} mappings in PV entries, {mappings} in tables")]
     Surplus {
-        /// PV entries in use.
-        entries: u64,
-        /// Mappings.
+        /// Mappings in PV entries.
+        entered: u64,
+        /// Mappings in tables.
         mappings: u64,
     },
 }

@@ -7,11 +7,9 @@ use core::ops::DerefMut;
 use swath_arch::{Attributes, Extent, Order, PageRange, Pfn, PhysMemory};
 use swath_frame::FrameAllocator;
 
+use crate::pmap::entries::{Flags, Site, SpaceId, Status};
 use crate::pmap::error::{PmapError, PmapFault};
-use crate::pmap::mappings::{
-    DemotionCause, KeptPermissions, Pmap, Spaces, Status, reach, translation,
-};
-use crate::pmap::reverse::{Flags, Site, SpaceId};
+use crate::pmap::mappings::{DemotionCause, KeptPermissions, Pmap, Spaces, reach, translation};
 use crate::table::encode::Leaf;
 use crate::table::error::UnmapError;
 use crate::table::flush::Flush;
@@ -140,7 +138,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             }
         })?;
         let changed = space.protect(range, change, &mut |flush| invalidate(id, flush));
-        if self.status == Status::InReverseMap {
+        if self.reverse.status() == Status::InReverseMap {
             each(space, &mut |Mapped { page, leaf, .. }| {
                 let flags = self.flags(leaf.attributes);
                 self.reverse.set_flags(leaf.order, leaf.frame, Site { space: id, page }, flags);
@@ -159,7 +157,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
     pub fn page_out<S: Spaces>(&mut self, spaces: &mut S, frame: Pfn) -> Result<u64, PmapError> {
         self.known(frame)?;
         let mut removed = 0;
-        while let Some((order, site)) = self.reverse.first(frame) {
+        while let Some((order, site)) = self.reverse.first(None, frame) {
             let within = frame.offset_in(order.k());
             let site = Site { page: site.page + within, ..site };
             if order > Order::BASE {
@@ -202,7 +200,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
                     &mut |flush| invalidate(site.space, flush),
                 )
                 .map_err(|error| PmapError::demotion(site.space, site.page, error))?;
-            if self.status == Status::InReverseMap {
+            if self.reverse.status() == Status::InReverseMap {
                 self.reverse.set_flags(order, frame, site, Flags { modified: false, ..flags });
             }
         }
@@ -245,24 +243,18 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         frame: Pfn,
         wanted: impl Fn(Flags) -> bool,
     ) -> Result<Option<(Order, Site, Flags)>, PmapError> {
-        let orders = core::iter::once(Order::BASE).chain(self.reverse.sizes().iter());
-        for order in orders {
-            let mut n = 0;
-            while let Some((site, mut flags)) = self.reverse.nth(order, frame, n) {
-                n += 1;
-                let within = frame.offset_in(order.k());
-                let site = Site { page: site.page + within, ..site };
-                if self.status == Status::InTable {
-                    let (space, _) = reach(spaces, site.space)?;
-                    let mapping = space
-                        .translate(site.page)
-                        .map_err(|error| translation(site.page, error))?;
-                    let Attributes { writable, accessed, .. } = mapping.attributes;
-                    flags = Flags { modified: writable, referenced: accessed };
-                }
-                if wanted(flags) {
-                    return Ok(Some((order, site, flags)));
-                }
+        for (order, site, mut flags) in self.reverse.mappings(frame) {
+            let within = frame.offset_in(order.k());
+            let site = Site { page: site.page + within, ..site };
+            if self.reverse.status() == Status::InTable {
+                let (space, _) = reach(spaces, site.space)?;
+                let mapping =
+                    space.translate(site.page).map_err(|error| translation(site.page, error))?;
+                let Attributes { writable, accessed, .. } = mapping.attributes;
+                flags = Flags { modified: writable, referenced: accessed };
+            }
+            if wanted(flags) {
+                return Ok(Some((order, site, flags)));
             }
         }
         Ok(None)
@@ -278,7 +270,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         spaces: &mut S,
         ids: impl Iterator<Item = SpaceId>,
     ) -> Result<(), PmapFault> {
-        self.reverse.check().map_err(PmapFault::Reverse)?;
+        let entered = self.reverse.walk().map_err(PmapFault::Reverse)?;
         let mut mappings = 0;
         for id in ids {
             let (space, _) = spaces.reach(id).ok_or(PmapFault::NoSpace { space: id })?;
@@ -291,7 +283,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
                 }
                 mappings += 1;
                 let site = Site { space: id, page };
-                match self.reverse.flags(leaf.order, leaf.frame, site, &mut 0) {
+                match self.reverse.flags(leaf.order, leaf.frame, site) {
                     None => wrong = wrong.or(Some(PmapFault::Missing { site })),
                     Some(flags) if flags != self.flags(leaf.attributes) => {
                         wrong = wrong.or(Some(PmapFault::Flags { site }));
@@ -305,9 +297,8 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
             })?;
             wrong.map_or(Ok(()), Err)?;
         }
-        let entries = u64::from(self.reverse.used_entries());
-        if entries != mappings {
-            return Err(PmapFault::Surplus { entries, mappings });
+        if entered != mappings {
+            return Err(PmapFault::Surplus { entered, mappings });
         }
         Ok(())
     }

@@ -11,13 +11,15 @@
 //! 3. **Make.** Each mapping is made valid again with its new frame; every other
 //!    bit, also one that the hardware has set, stays. What was invalid is in no
 //!    TLB, so none has to be told.
-//! 4. The lists of PV entries and what is remembered of the frames go over.
+//! 4. The mappings in PV entries and what is remembered of the frames go over.
 //!    Nothing can fail any more.
 //!
 //! A failure up to step 2 makes the old mappings valid again. In step 3 some
 //! already lead to the new frames, and may have been written through: these are
 //! broken once more and the content is copied back before. So a failure leaves
-//! all as it was, and no step needs a PV entry, a table or other memory.
+//! all as it was, and no step needs a table or other memory. PV entries are needed only where
+//! less than 16 frames move, for pages that leave the entry that they shared; whether they are
+//! there is seen before the first step, and they are if there are as many as mappings.
 //!
 //! A superpage moves as one entry (or 16 that are joined), to a block of its
 //! own order. The table kept for its demotion says the old frames and so is
@@ -32,9 +34,10 @@
 //! | content | 512·2^k | 512·2^k |
 //! | mappings | 2·m·(d + e - 1) | 2·m·e |
 //!
-//! and m invalidations. In the reverse map, with c sizes of pages and G groups of
-//! the sizes up to k among the frames (base pages among them): 4·G + 2·c heads and
-//! 2·m entries read, and G heads moved. A base page that is mapped once so costs 514 writes; 512
+//! and m invalidations. In the reverse map, with c sizes of pages, G groups of 16 frames
+//! and of the larger sizes up to k among the frames, and s entries in all their lists:
+//! O(c·(G + s)) words are read, and G heads moved; for less than 16 frames it is
+//! O(c·s + s²), and the entries of the m mappings written. A base page that is mapped once so costs 514 writes; 512
 //! of them moved as a superpage cost 512.004 each.
 
 use core::ops::DerefMut;
@@ -44,9 +47,9 @@ use swath_arch::{
 };
 use swath_frame::FrameAllocator;
 
+use crate::pmap::entries::{ReverseMap, Site, SpaceId};
 use crate::pmap::error::PmapError;
 use crate::pmap::mappings::{DemotionCause, Pmap, Spaces};
-use crate::pmap::reverse::{ReverseMap, Site, SpaceId};
 use crate::table::encode::{self, Entry, Leaf};
 use crate::table::flush::Flush;
 use crate::table::space::AddressSpace;
@@ -80,6 +83,9 @@ pub enum MoveError {
         /// The superpage's order.
         order: Order,
     },
+    /// Pages that shared PV entries would not at the target, and too few entries are free.
+    #[error("no PV entry is free")]
+    OutOfEntries,
     /// A descriptor of the space's format cannot say a frame of the target.
     #[error("space {} cannot map the target", space.0)]
     OutOfReach {
@@ -183,14 +189,9 @@ fn each_mapping<W: DerefMut<Target = [u64]>, E>(
     order: Order,
     mut act: impl FnMut(Order, Pfn, Site) -> Result<(), E>,
 ) -> Result<(), E> {
-    for (class, frame) in reverse.groups(start, order) {
-        let mut at = 0;
-        while let Some((next, site)) = reverse.following(class, frame, at) {
-            act(class, frame, site)?;
-            at = next;
-        }
-    }
-    Ok(())
+    reverse
+        .mappings_within(start, order)
+        .try_for_each(|(order, frame, site)| act(order, frame, site))
 }
 
 /// Copies 2^`order` frames, or a first part.
@@ -285,14 +286,15 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         if let Some(order) = self.reverse.largest(from).filter(|&largest| largest > order) {
             return Err(MoveError::Superpage { order });
         }
-        let mut groups = self.reverse.groups(to, order);
-        let mapped = groups.find(|&(class, frame)| {
-            frame == from || self.reverse.following(class, frame, 0).is_some()
-        });
-        match mapped.map(|(_, frame)| frame).or(self.reverse.largest(to).map(|_| to)) {
-            Some(frame) => Err(MoveError::TargetMapped { frame }),
-            None => Ok(()),
+        let around = self.reverse.largest(to).map(|_| to);
+        let within = || self.reverse.mappings_within(to, order).map(|(_, frame, _)| frame).min();
+        if let Some(frame) = around.or_else(within).or((from == to).then_some(to)) {
+            return Err(MoveError::TargetMapped { frame });
         }
+        if self.reverse.entries_to_move(from, to, order) > u64::from(self.reverse.free_entries()) {
+            return Err(MoveError::OutOfEntries);
+        }
+        Ok(())
     }
 
     /// Makes those mappings of the block valid again that are not.
@@ -346,7 +348,7 @@ impl<W: DerefMut<Target = [u64]>> Pmap<W> {
         start: Pfn,
         order: Order,
     ) -> Result<bool, PmapError> {
-        while let Some((_, site)) = self.reverse.following(order, start, 0) {
+        while let Some((_, site)) = self.reverse.first(Some(order), start) {
             if order == Order::BASE || !self.demote_or_keep(spaces, site, DemotionCause::Move)? {
                 return Ok(false);
             }

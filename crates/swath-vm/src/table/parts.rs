@@ -55,6 +55,12 @@ impl Parts {
     pub(crate) const fn word(&self, i: u64) -> u64 {
         self.word + (i >> self.shift) * self.step_bytes
     }
+
+    /// Returns the difference between one entry's word and the next one's, of the same part if
+    /// a part has several entries that are the same.
+    pub(crate) const fn step(&self) -> u64 {
+        if self.shift == 0 { self.step_bytes } else { 0 }
+    }
 }
 
 /// Returns the bits that are compared.

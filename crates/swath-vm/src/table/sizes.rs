@@ -43,8 +43,32 @@ impl Sizes {
         others.0 & !self.0 == 0
     }
 
-    /// Returns the orders, ascending.
+    /// Returns the orders, ascending. A few steps for each that is there.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = Order> + Clone {
-        (0..=Order::MAX.k() as u8).filter_map(Order::new).filter(move |&order| self.contains(order))
+        Orders(self.0)
+    }
+}
+
+/// The orders that are still to come.
+#[derive(Clone)]
+struct Orders(u64);
+
+impl Iterator for Orders {
+    type Item = Order;
+
+    #[inline]
+    fn next(&mut self) -> Option<Order> {
+        let order = Order::new(self.0.trailing_zeros() as u8)?;
+        self.0 &= self.0 - 1;
+        Some(order)
+    }
+}
+
+impl DoubleEndedIterator for Orders {
+    #[inline]
+    fn next_back(&mut self) -> Option<Order> {
+        let k = self.0.checked_ilog2()?;
+        self.0 &= !(1 << k);
+        Order::new(k as u8)
     }
 }

@@ -18,7 +18,7 @@
 //! table, 0 if the superpage was created directly. The hardware looks at neither.
 //!
 //! **The check** reads the first entry, then the others from the last
-//! backwards, so that pages that are filled or written upwards make it fail at
+//! backwards, eight bytes at a time, so that pages that are filled or written upwards make it fail at
 //! once. All say the same: attributes, permissions and owner, and frames that
 //! follow one another from an aligned one on. They must also have been accessed,
 //! as FreeBSD's pmaps for ARM demand: a superpage whose pages are only there in
@@ -48,11 +48,10 @@
 //! fold; where the table is stale or new it writes e words besides.
 //!
 //! Instructions per call, counted on x86-64 in ARMv7's format over a slice of
-//! memory: 8,200 for a fold of 256 entries, as many for one that fails at the
-//! last of them; 660 for a demotion that recalls its table, 13,900 where a new
-//! one is taken and filled. A page that is entered through a pmap costs 910, and
-//! 1,310 with all promotions to 64 KiB and 1 MiB, 1,440 if those compare flags
-//! in PV entries.
+//! memory: 2,700 for a fold of 256 entries, as many for one that fails at the
+//! last of them; 670 for a demotion that recalls its table, 13,900 where a new
+//! one is taken and filled. With PV entries it is more:
+//! [`mappings`](crate::pmap::mappings) says how much.
 
 use swath_arch::{
     Attributes, BusError, Extent, Format, Order, PageRange, Pfn, PhysAddr, PhysMemory, Vpn,
@@ -152,14 +151,15 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         self.promote_if(page, order, invalidate, |_, _| true)
     }
 
-    /// Does as [`promote`](Self::promote), if `accept` says yes to every part: its
-    /// first page and its first frame.
+    /// Does as [`promote`](Self::promote), if `accept` says yes to the first page and
+    /// the first frame. It is asked as soon as two entries are known to be alike, of which the
+    /// last is one.
     pub(crate) fn promote_if(
         &mut self,
         page: Vpn,
         order: Order,
         invalidate: &mut dyn FnMut(Flush),
-        accept: impl FnMut(Vpn, Pfn) -> bool,
+        accept: impl FnOnce(Vpn, Pfn) -> bool,
     ) -> Result<Promoted, PromoteError> {
         let format = self.regime.format;
         let Some(sizes) = self.sizes else { return Err(PromoteError::NotForSuperpages) };
@@ -210,7 +210,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         page: Vpn,
         order: Order,
         invalidate: &mut dyn FnMut(Flush),
-        accept: impl FnMut(Vpn, Pfn) -> bool,
+        accept: impl FnOnce(Vpn, Pfn) -> bool,
         words_read: &mut u64,
     ) -> Result<Promoted, PromoteError> {
         let (at, _) = self.entry_at(level, page, words_read)?;
@@ -229,7 +229,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         page: Vpn,
         order: Order,
         invalidate: &mut dyn FnMut(Flush),
-        accept: impl FnMut(Vpn, Pfn) -> bool,
+        accept: impl FnOnce(Vpn, Pfn) -> bool,
         words_read: &mut u64,
     ) -> Result<Promoted, PromoteError> {
         let (at, _) = self.entry_at(level, page, words_read)?;
@@ -274,7 +274,7 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         page: Vpn,
         from: Order,
         to: Order,
-        mut accept: impl FnMut(Vpn, Pfn) -> bool,
+        accept: impl FnOnce(Vpn, Pfn) -> bool,
         words_read: &mut u64,
     ) -> Result<Parts, PromoteError> {
         let view = self.view();
@@ -298,25 +298,90 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             return Err(refused(Refusal::NotAccessed));
         }
         let parts = Parts::new(view.format(), level, entry_order, first, count);
-        let mask = compared(view.format());
-        let part_mask = (1 << (from.k() - entry_order.k())) - 1;
-        for i in (0..count).rev() {
-            if i > 0 {
-                *words_read += 1;
-                let word = view.read(view.entry(at, i))?;
-                if (word ^ parts.word(i)) & mask != 0 {
-                    return Err(refused(self.difference(&parts, page, i, word)));
-                }
+        // Pages that are written upwards differ in the last.
+        let last = count.saturating_sub(2).max(1);
+        self.compare(at, &parts, page, last..count, words_read)?;
+        let different = Err(refused(Refusal::Different { page }));
+        if from == Order::BASE {
+            if !accept(page, first.frame) {
+                return different;
             }
-            if i & part_mask == 0 {
-                let offset = i << entry_order.k();
-                let page = page + offset;
-                if !accept(page, first.frame + offset) {
-                    return Err(refused(Refusal::Different { page }));
-                }
+            self.compare(at, &parts, page, 1..last, words_read)?;
+        } else {
+            // Smaller parts are to be found before `accept` is asked.
+            self.compare(at, &parts, page, 1..last, words_read)?;
+            if !accept(page, first.frame) {
+                return different;
             }
         }
         Ok(parts)
+    }
+
+    /// Compares these entries of the parts, whose first stands at `at`, with what they should be,
+    /// from the last backwards.
+    fn compare(
+        &self,
+        at: PhysAddr,
+        parts: &Parts,
+        page: Vpn,
+        entries: core::ops::Range<u64>,
+        words_read: &mut u64,
+    ) -> Result<(), PromoteError> {
+        let view = self.view();
+        let mask = compared(parts.format);
+        let mut end = entries.end;
+        let mut different = None;
+        while end > entries.start {
+            end -= self.alike(at, parts, entries.start..end)?;
+            if end == entries.start {
+                break;
+            }
+            // Read alone: half of what was different, or half of which was not to be read.
+            let word = view.read(view.entry(at, end - 1))?;
+            if (word ^ parts.word(end - 1)) & mask != 0 {
+                different = Some((end - 1, word));
+                break;
+            }
+            end -= 1;
+        }
+        *words_read += entries.end.saturating_sub(different.map_or(entries.start, |(i, _)| i));
+        match different {
+            Some((i, word)) => Err(refused(self.difference(parts, page, i, word))),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts the entries, from the last backwards, that are as they should be, eight bytes at a
+    /// time.
+    fn alike(
+        &self,
+        at: PhysAddr,
+        parts: &Parts,
+        entries: core::ops::Range<u64>,
+    ) -> Result<u64, BusError> {
+        let entry_bytes = parts.format.entry_bytes();
+        let together = 8 / entry_bytes;
+        if !entries.end.is_multiple_of(together) {
+            return Ok(0);
+        }
+        let mask = compared(parts.format);
+        let mut next = at + entry_bytes * entries.end;
+        let (mut expected, mut step) = (parts.word(entries.end - 1), parts.step());
+        if together == 2 {
+            expected = expected << 32 | parts.word(entries.end - 2);
+            step = step << 33 | step << 1;
+        }
+        let mut left = (entries.end - entries.start) / together;
+        let all = left;
+        while left > 0 {
+            next = PhysAddr::new(next.raw() - 8);
+            if (self.memory.read_u64(next)? ^ expected) & mask != 0 {
+                break;
+            }
+            expected = expected.wrapping_sub(step);
+            left -= 1;
+        }
+        Ok((all - left) * together)
     }
 
     /// Returns the reason why the i-th entry is no part.

@@ -227,9 +227,10 @@ pub fn boot<T: Translate, R>(
     let frames = Reservations::new(&map, levels, under, storage).map_err(machine)?;
 
     let sizes = config.sizes;
-    let needed = ReverseMap::words_needed(span, sizes, config.reverse_entries);
+    let needed = ReverseMap::words_needed(span, sizes, config.status, config.reverse_entries);
     let needed = needed.ok_or(KernelError::Machine("too much memory for a reverse map".into()))?;
-    let reverse = ReverseMap::new(span, config.sizes, vec![0; needed]).map_err(machine)?;
+    let reverse =
+        ReverseMap::new(span, config.sizes, config.status, vec![0; needed]).map_err(machine)?;
 
     // A translation of nothing, until the first process runs.
     let nothing =
@@ -240,7 +241,7 @@ pub fn boot<T: Translate, R>(
         memory: &memory,
         tables: &tables,
         frames,
-        pmap: Pmap::new(reverse, config.status),
+        pmap: Pmap::new(reverse),
         config,
         core,
         processes: Vec::new(),
