@@ -174,7 +174,7 @@ fn files_are_shared() {
 
 /// A program's read-only file, whose first mapping lies 5 pages off its superpages, is in
 /// memory when it is mapped: its whole sections take a fault each, the ends a fault for each
-/// page of 64 KiB or page, and a second process finds the same frames.
+/// page, and a second process finds the same frames.
 #[test]
 fn read_only_files_are_entered_whole() {
     let section = Sizes::NONE.with(Order::known(8));
@@ -204,7 +204,7 @@ fn read_only_files_are_entered_whole() {
             let one = PageRange::new(Vpn::new(HEAP + 256 + 9), 1);
             kernel.protect(0, one, false, false)?;
             kernel.access(0, &MemoryAccess::read(at(HEAP + 256 + 9)))?;
-            assert_eq!(kernel.stats()?.pmap.demotions_protect, created.min(1));
+            assert_eq!(kernel.stats()?.pmap.demotions_protect > 0, created > 0);
             kernel.check()
         });
     }
