@@ -28,6 +28,8 @@ fn config() -> ProcessorConfig {
         tlb_miss_cycles: 0,
         outstanding_max: 1,
         write_buffer_entries: 0,
+        stream_after_lines: 0,
+        prefetch_lines: 0,
         privileged: false,
     }
 }
@@ -72,6 +74,20 @@ impl Alone {
 
     fn read(&mut self, at: Cycle, addr: u64) -> Cycle {
         self.reads(&[(at, addr)])[0]
+    }
+
+    fn write(&mut self, at: Cycle, addr: u64) -> Cycle {
+        let (core, memory) = self.clocks;
+        let request = DramRequest { id: 0, addr: PhysAddr::new(addr), write: true };
+        self.dram.offer((at * memory).div_ceil(core), request).unwrap();
+        let mut done = 0;
+        while let Some(cycle) = self.dram.next_event() {
+            self.dram.advance(cycle);
+            while let Some(end) = self.dram.take_done(cycle) {
+                done = (end.cycle * core).div_ceil(memory);
+            }
+        }
+        done
     }
 }
 
@@ -233,6 +249,86 @@ fn blocked_until_the_arrival_and_no_longer() {
     let mut core = processor(&self::config());
     assert_eq!(core.access_physical(PhysAddr::new(0), true), Ok(a));
     assert_eq!(core.access_physical(PhysAddr::new(8), true), Ok(a + L1));
+}
+
+/// Two lines written from end to end are fetched; from the third on, each goes out as it is
+/// begun, and with a single place the next one waits until the memory has it.
+#[test]
+fn writes_that_stream_fetch_nothing() {
+    let config = ProcessorConfig { stream_after_lines: 2, write_buffer_entries: 1, ..config() };
+    let mut core = processor(&config);
+    let mut alone = Alone::new(&config);
+    let (mut now, mut free) = (0, 0);
+    for line in 0..10 {
+        let began = std::cmp::max(now, free);
+        for word in 0..8 {
+            let end = core.access_physical(PhysAddr::new(64 * line + 8 * word), true).unwrap();
+            assert_eq!(end, began + 1 + word, "word {word} of line {line}");
+        }
+        let at = began + L1 + L2;
+        free = if line < 2 { alone.read(at, 64 * line) } else { alone.write(at, 64 * line) };
+        now = began + 8;
+        core.check().unwrap();
+    }
+    let stats = core.stats();
+    assert_eq!((stats.dram_reads, stats.dram_writes), (2, 8));
+    assert_eq!(core.finish(), Ok(free));
+    // A gap ends the run: the line is fetched, and so are the two after it.
+    core.reset_stats();
+    for word in 0..32 {
+        core.access_physical(PhysAddr::new(0x1_0008 + 8 * word), true).unwrap();
+    }
+    core.finish().unwrap();
+    assert_eq!((core.stats().dram_reads, core.stats().dram_writes), (3, 2));
+    // A line that a cache has is written there, with a place until it is.
+    core.reset_stats();
+    for line in 0x1000..0x1003 {
+        core.access_physical(PhysAddr::new(64 * line), false).unwrap();
+    }
+    for word in 0..24 {
+        core.access_physical(PhysAddr::new(0x4_0000 + 8 * word), true).unwrap();
+    }
+    core.finish().unwrap();
+    assert_eq!((core.stats().dram_reads, core.stats().dram_writes), (3, 0));
+    assert_eq!(core.l1().peek(PhysAddr::new(0x4_0080)), Some(true));
+    core.check().unwrap();
+}
+
+/// Three misses at one distance, either way, bring the next two lines on their way with the third; the
+/// page's end stops them, and loads of other lines in between do not.
+#[test]
+fn lines_are_read_ahead_of_a_stride() {
+    for (first, step) in [(0x2_0000_u64, 64_i64), (0x2_0f00, -128)] {
+        let config = ProcessorConfig { prefetch_lines: 2, ..config() };
+        let mut core = processor(&config);
+        let mut alone = Alone::new(&config);
+        let line = |i: i64| first.wrapping_add_signed(i * step);
+        let mut load = |at: u64| core.access_physical(PhysAddr::new(at), false).unwrap();
+        let other = alone.read(L1 + L2, 0x5_0000);
+        assert_eq!(load(0x5_0000), other);
+        let mut now = other;
+        for i in 0..2 {
+            now = alone.read(now + L1 + L2, line(i));
+            assert_eq!(load(line(i)), now);
+            // It hits, and is no part of the pattern.
+            now += L1;
+            assert_eq!(load(0x5_0008), now);
+        }
+        let at = now + L1 + L2;
+        let done = alone.reads(&[(at, line(2)), (at, line(3)), (at, line(4))]);
+        assert_eq!(load(line(2)), done[0], "{step}");
+        assert_eq!(load(line(3)), done[1].max(done[0] + L1));
+        core.check().unwrap();
+    }
+    // Each line of a page is read once, and none beyond.
+    let mut core = processor(&ProcessorConfig { prefetch_lines: 8, ..config() });
+    for i in 0..64 {
+        core.access_physical(PhysAddr::new(0x2_0000 + 64 * i), false).unwrap();
+    }
+    core.finish().unwrap();
+    let stats = core.stats();
+    assert_eq!((stats.dram_reads, stats.l1.misses, stats.l1.hits), (64, 3, 61));
+    core.check().unwrap();
 }
 
 /// Lines and whether they are dirty.
@@ -574,6 +670,8 @@ fn presets_can_be_made() {
             "tlb_miss_cycles",
             "outstanding_max",
             "write_buffer_entries",
+            "stream_after_lines",
+            "prefetch_lines",
             "translation.l2_cycles",
             "translation.walk_cache_entries",
         ] {
@@ -605,6 +703,11 @@ fn impossible_processors_are_refused() {
         field(&ProcessorConfig { write_buffer_entries: 65, ..good.clone() }),
         "write_buffer_entries"
     );
+    assert_eq!(
+        field(&ProcessorConfig { stream_after_lines: 1025, ..good.clone() }),
+        "stream_after_lines"
+    );
+    assert_eq!(field(&ProcessorConfig { prefetch_lines: 65, ..good.clone() }), "prefetch_lines");
     let lines = |line_bytes| {
         let cache = CacheConfig { len_bytes: 1 << 12, ways: 2, line_bytes };
         new(&ProcessorConfig { l2: cache, ..good.clone() })

@@ -172,6 +172,65 @@ fn files_are_shared() {
     });
 }
 
+/// A program's read-only file, whose first mapping lies 5 pages off its superpages, is in
+/// memory when it is mapped: its whole sections take a fault each, the ends a fault for each
+/// page, and a second process finds the same frames.
+#[test]
+fn read_only_files_are_entered_whole() {
+    let section = Sizes::NONE.with(Order::known(8));
+    // 251 pages, two sections, 16 + 16 + 5 pages.
+    let pages = 251 + 512 + 37;
+    for (sizes, created, faults) in [
+        (Sizes::NONE, 0, 251 + 512 + 37),
+        (section, 2, 251 + 2 + 37),
+        (section.with(Order::known(4)), 2, 251 + 2 + 37),
+    ] {
+        with(&config(sizes, 4096), |kernel| {
+            let file = MapBacking::File { file: 1, first_page: 3 };
+            let range = PageRange::new(Vpn::new(HEAP + 5), pages);
+            for id in [kernel.spawn()?, kernel.spawn()?] {
+                let before = kernel.stats()?;
+                kernel.map(id, range, false, true, file)?;
+                for page in 0..pages {
+                    kernel.access(id, &MemoryAccess::read(at(HEAP + 5 + page)))?;
+                }
+                let after = kernel.stats()?;
+                assert_eq!(after.pmap.created - before.pmap.created, created, "{sizes:?}");
+                assert_eq!(after.faults - before.faults, faults, "{sizes:?}");
+                kernel.check()?;
+                assert_eq!(kernel.free_frames(), 4096 - pages);
+            }
+            // One page protected anew takes its section apart, and no more.
+            let one = PageRange::new(Vpn::new(HEAP + 256 + 9), 1);
+            kernel.protect(0, one, false, false)?;
+            kernel.access(0, &MemoryAccess::read(at(HEAP + 256 + 9)))?;
+            assert_eq!(kernel.stats()?.pmap.demotions_protect > 0, created > 0);
+            kernel.check()
+        });
+    }
+}
+
+/// Pages that may be written are entered one by one, and a file shown shifted against its
+/// first mapping has no superpage there.
+#[test]
+fn what_is_writable_or_shifted_is_entered_page_by_page() {
+    with(&config(Sizes::NONE.with(Order::known(8)), 4096), |kernel| {
+        let id = kernel.spawn()?;
+        let file = MapBacking::File { file: 1, first_page: 0 };
+        kernel.map(id, PageRange::new(Vpn::new(HEAP), 256), true, false, file)?;
+        touch_all(kernel, id, 256, false)?;
+        let shifted = PageRange::new(Vpn::new(HEAP + 0x100 + 1), 256);
+        kernel.map(id, shifted, false, false, file)?;
+        for page in 0..256 {
+            kernel.access(id, &MemoryAccess::read(shifted.start.address() + page * 4096))?;
+        }
+        let stats = kernel.stats()?;
+        assert_eq!((stats.pmap.created, stats.pmap.promotions, stats.faults), (0, 1, 512));
+        assert_eq!(kernel.free_frames(), 4096 - 256);
+        kernel.check()
+    });
+}
+
 /// A machine that is too small says so, and loses nothing.
 #[test]
 fn memory_runs_out() {

@@ -189,13 +189,24 @@ impl Cache {
         CacheOutcome::Miss(Some(Victim { addr, dirty }))
     }
 
+    /// Returns the address of the first byte of a line.
+    #[inline]
+    pub(crate) const fn addr(&self, line: u64) -> PhysAddr {
+        PhysAddr::new(line << self.line_shift)
+    }
+
+    /// Makes an access that is counted as neither hit nor miss. O(ways).
+    pub(crate) fn place(&mut self, addr: PhysAddr, write: bool) -> CacheOutcome {
+        let CacheStats { hits, misses, .. } = self.stats;
+        let outcome = self.access(addr, write);
+        (self.stats.hits, self.stats.misses) = (hits, misses);
+        outcome
+    }
+
     /// Takes a dirty line from the level above: writes all of it, fetching nothing. Counted
     /// as neither hit nor miss. O(ways).
     pub(crate) fn take_back(&mut self, addr: PhysAddr) -> Option<Victim> {
-        let CacheStats { hits, misses, .. } = self.stats;
-        let outcome = self.access(addr, true);
-        (self.stats.hits, self.stats.misses) = (hits, misses);
-        match outcome {
+        match self.place(addr, true) {
             CacheOutcome::Hit => None,
             CacheOutcome::Miss(victim) => victim,
         }

@@ -30,6 +30,13 @@ pub struct ProcessorConfig {
     pub outstanding_max: u32,
     /// Missing lines that writes may wait for behind the core's back: 0 to 64.
     pub write_buffer_entries: u32,
+    /// Lines that must have been written from end to end, one after the other, before writes
+    /// stream, so that one that misses goes out and fetches no line: 0 to 1024, and 0 for
+    /// never. It needs a write buffer.
+    pub stream_after_lines: u32,
+    /// Lines that are read ahead of loads that miss at an even stride, and at most under way:
+    /// 0 to 64.
+    pub prefetch_lines: u32,
     /// True if the code is privileged.
     pub privileged: bool,
 }

@@ -17,12 +17,15 @@ use crate::dram::memory::Dram;
 use crate::dram::request::{Completion, DramRequest, OfferError};
 use crate::processor::cache::{Cache, CacheOutcome};
 use crate::processor::config::WalksFrom;
+use crate::processor::patterns::{Runs, Strides};
 
 /// The kind of access that waits for a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiting {
     Load,
     Store,
+    /// None: it was read ahead.
+    Prefetch,
 }
 
 /// The time of arrival of data.
@@ -98,6 +101,8 @@ pub(crate) struct DataPath {
     offers: BinaryHeap<Reverse<Offer>>,
     /// Requests made so far: the names of flights, and the order of offers.
     made: u64,
+    pub(crate) runs: Runs,
+    pub(crate) strides: Strides,
     pub(crate) dram_reads: u64,
     pub(crate) dram_writes: u64,
 }
@@ -124,6 +129,8 @@ impl DataPath {
             flights: Vec::new(),
             offers: BinaryHeap::new(),
             made: 0,
+            runs: Runs::default(),
+            strides: Strides::default(),
             dram_reads: 0,
             dram_writes: 0,
         }
@@ -165,6 +172,83 @@ impl DataPath {
             return Ok((now, Ready::At(hit_at)));
         }
         self.access_slowly(now, addr, outcome, waiting, flights_max)
+    }
+
+    /// Loads at `addr`, and reads lines ahead of it. As [`access`](Self::access).
+    ///
+    /// # Errors
+    /// A time that the memory cannot count.
+    pub(crate) fn load_and_look_ahead(
+        &mut self,
+        now: Cycle,
+        addr: PhysAddr,
+        flights_max: u32,
+    ) -> Result<(Cycle, Ready), OfferError> {
+        let outcome = self.l1.access(addr, false);
+        let (began, ready) = self.access_slowly(now, addr, outcome, Waiting::Load, flights_max)?;
+        let missed = outcome != CacheOutcome::Hit;
+        let Some(stride) = self.strides.note(self.l1.line(addr), missed) else {
+            return Ok((began, ready));
+        };
+        let at = began.saturating_add(self.l1_cycles);
+        let places = self.strides.lines_ahead as usize;
+        for line in self.strides.ahead(stride) {
+            let addr = self.l1.addr(line);
+            let known = self.l1.peek(addr).is_some()
+                || self.flights.iter().any(|flight| flight.line == line);
+            if known || self.locate(addr).is_err() {
+                continue;
+            }
+            if self.in_flight(Waiting::Prefetch) >= places {
+                break;
+            }
+            let outcome = self.l1.place(addr, false);
+            self.evicted(at, outcome)?;
+            self.below(at, addr, line, Waiting::Prefetch)?;
+        }
+        Ok((began, ready))
+    }
+
+    /// Writes at `addr` past what does not have it, fetching nothing. The line's place in
+    /// the write buffer is free again when the level that takes it has it. Results as for
+    /// [`access`](Self::access).
+    ///
+    /// # Errors
+    /// A time that the memory cannot count.
+    pub(crate) fn stream(
+        &mut self,
+        now: Cycle,
+        addr: PhysAddr,
+        flights_max: u32,
+    ) -> Result<(Cycle, Ready), OfferError> {
+        let line = self.l1.line(addr);
+        if self.runs.streamed == Some(line) {
+            return Ok((now, Ready::At(now)));
+        }
+        self.settle(now)?;
+        let in_flight = self.flights.iter().any(|flight| flight.line == line);
+        if in_flight || self.l1.peek(addr).is_some() {
+            return self.access(now, addr, true, Waiting::Store, flights_max);
+        }
+        let mut now = now;
+        while self.in_flight(Waiting::Store) >= flights_max as usize {
+            now = now.max(self.first_arrival(Waiting::Store)?);
+            self.settle(now)?;
+        }
+        self.runs.streamed = Some(line);
+        let at = now.saturating_add(self.l1_cycles).saturating_add(self.l2_cycles);
+        self.made += 1;
+        let id = self.made;
+        let ready = if self.l2.peek(addr).is_some() {
+            self.l2.place(addr, true);
+            at
+        } else {
+            self.dram_writes += 1;
+            self.offers.push(Reverse((self.clocks.to_dram(at), id, id, addr, true)));
+            UNKNOWN
+        };
+        self.flights.push(Flight { id, line, ready, waiting: Waiting::Store });
+        Ok((now, Ready::At(now)))
     }
 
     #[inline(never)]
@@ -358,9 +442,9 @@ impl DataPath {
         }
         if event == Some(cycle) {
             self.dram.advance(cycle);
-            while let Some(Completion { cycle, id, write, .. }) = self.dram.take_done(cycle) {
+            while let Some(Completion { cycle, id, .. }) = self.dram.take_done(cycle) {
                 let ready = self.clocks.to_core(cycle).saturating_add(self.memory_cycles);
-                let flight = self.flights.iter_mut().find(|flight| !write && flight.id == id);
+                let flight = self.flights.iter_mut().find(|flight| flight.id == id);
                 if let Some(flight) = flight {
                     flight.ready = ready;
                 }

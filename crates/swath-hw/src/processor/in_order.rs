@@ -21,8 +21,11 @@
 //!   buffer until the line is there (write-allocate); the core waits if there is none. Writes
 //!   to one line share a place. Without a write buffer a write takes what a read does.
 //! * A dirty line that is replaced costs no time but the memory's.
+//! * Writes [stream](ProcessorConfig::stream_after_lines), and lines are
+//!   [prefetched](ProcessorConfig::prefetch_lines), where the processor does that:
+//!   [`patterns`](crate::processor::patterns) says when.
 //!
-//! No instructions are fetched, nothing is prefetched or speculated, and there is one core.
+//! No instructions are fetched, nothing is speculated, and there is one core.
 //!
 //! **Costs.** An access that hits touches neither queue nor memory: a few dozen
 //! instructions. One that misses both caches is one request and two to four events of the
@@ -38,6 +41,7 @@ use crate::processor::access::{Exception, ExceptionCause, MemoryAccess};
 use crate::processor::cache::{Cache, CacheStats};
 use crate::processor::config::{ProcessorConfig, ProcessorConfigError, WalksFrom};
 use crate::processor::data_path::{Clocks, DataPath, Ready, Waiting};
+use crate::processor::patterns::{Runs, Strides};
 use crate::translate::miss::TranslatedAccess;
 use crate::translate::permit::{AccessKind, Denied, Operation, permit};
 use crate::translate::translator::{PendingMiss, Translate, TranslationStats};
@@ -131,6 +135,8 @@ impl<T: Translate> Processor<T> {
             ("dram_clock", config.dram_clock, 1, u32::MAX),
             ("outstanding_max", config.outstanding_max, 1, 64),
             ("write_buffer_entries", config.write_buffer_entries, 0, 64),
+            ("stream_after_lines", config.stream_after_lines, 0, 1024),
+            ("prefetch_lines", config.prefetch_lines, 0, 64),
         ];
         for (field, value, min, max) in counts {
             if value < min || value > max {
@@ -147,12 +153,15 @@ impl<T: Translate> Processor<T> {
         }
         let cycles = [config.l1_cycles, config.l2_cycles, config.memory_cycles];
         let clocks = Clocks { core: config.core_clock, dram: config.dram_clock };
+        let mut path = DataPath::new([l1, l2], cycles, dram, config.dram.len_bytes(), clocks);
+        path.runs = Runs::new(config.stream_after_lines, l1_bytes);
+        path.strides = Strides::new(config.prefetch_lines, l1_bytes);
         Ok(Self {
             now: 0,
             hits_until: 0,
             last: Ready::At(0),
             mmu,
-            path: DataPath::new([l1, l2], cycles, dram, config.dram.len_bytes(), clocks),
+            path,
             walks_from: config.walks_from,
             tlb_miss_cycles: config.tlb_miss_cycles.into(),
             outstanding_max: config.outstanding_max,
@@ -300,7 +309,13 @@ impl<T: Translate> Processor<T> {
         } else {
             (Waiting::Load, self.outstanding_max)
         };
-        let (began, ready) = self.path.access(self.now, addr, write, waiting, flights_max)?;
+        let (began, ready) = if buffered && self.path.runs.streams(addr) {
+            self.path.stream(self.now, addr, flights_max)?
+        } else if !write && self.path.strides.lines_ahead > 0 {
+            self.path.load_and_look_ahead(self.now, addr, flights_max)?
+        } else {
+            self.path.access(self.now, addr, write, waiting, flights_max)?
+        };
         if buffered {
             self.now = began.saturating_add(1);
             self.last = Ready::At(self.now);

@@ -10,6 +10,7 @@ pub mod cache;
 pub mod config;
 pub(crate) mod data_path;
 pub mod in_order;
+pub(crate) mod patterns;
 pub mod presets;
 
 pub use access::{Exception, ExceptionCause, MemoryAccess};

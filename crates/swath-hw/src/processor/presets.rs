@@ -72,6 +72,10 @@ pub struct ProcessorPreset {
     pub outstanding_max: u32,
     /// Missing lines that writes may wait for.
     pub write_buffer_entries: u32,
+    /// Full lines after which writes stream, 0 for never.
+    pub stream_after_lines: u32,
+    /// Lines read ahead of loads.
+    pub prefetch_lines: u32,
     /// The sources of the numbers.
     pub sources: &'static [NumberSource],
 }
@@ -92,6 +96,8 @@ impl ProcessorPreset {
             tlb_miss_cycles: self.tlb_miss_cycles,
             outstanding_max: self.outstanding_max,
             write_buffer_entries: self.write_buffer_entries,
+            stream_after_lines: self.stream_after_lines,
+            prefetch_lines: self.prefetch_lines,
             privileged: false,
         }
     }
@@ -150,6 +156,8 @@ pub const ARMADA_XP: ProcessorPreset = ProcessorPreset {
     tlb_miss_cycles: 0,
     outstanding_max: 4,
     write_buffer_entries: 4,
+    stream_after_lines: 0,
+    prefetch_lines: 0,
     sources: &[
         documented(
             "core_clock_mhz, l2.len_bytes, part, dram_clock_mhz",
@@ -179,6 +187,12 @@ pub const ARMADA_XP: ProcessorPreset = ProcessorPreset {
         assumed("memory_cycles", "25 ns, so that a read takes about 65 ns in all"),
         assumed("walks_from, tlb_miss_cycles", "nothing: set them in the study"),
         assumed("outstanding_max, write_buffer_entries", "common for ARMv7 cores of 2010"),
+        assumed(
+            "stream_after_lines, prefetch_lines",
+            "left out, as Marvell publishes neither. Arm's in-order cores of \
+             these years have 3 full lines until writes stream (Cortex-A53, DDI 0500, section 6.2) and \
+             prefetch after 3 misses (Cortex-A7, DDI 0464, section 6.5.2)",
+        ),
     ],
 };
 
@@ -205,6 +219,8 @@ pub const CORTEX_A53: ProcessorPreset = ProcessorPreset {
     tlb_miss_cycles: 0,
     outstanding_max: 3,
     write_buffer_entries: 4,
+    stream_after_lines: 0,
+    prefetch_lines: 0,
     sources: &[
         documented(
             "translation.l1 (10 entries), translation.l2, translation.walk_cache_entries, l1, l2",
@@ -219,6 +235,7 @@ pub const CORTEX_A53: ProcessorPreset = ProcessorPreset {
             "walks_from, tlb_miss_cycles, write_buffer_entries",
             "nothing: set them in the study",
         ),
+        assumed("stream_after_lines, prefetch_lines", "left out: the core has both"),
     ],
 };
 
@@ -248,6 +265,8 @@ pub const SKYLAKE: ProcessorPreset = ProcessorPreset {
     tlb_miss_cycles: 0,
     outstanding_max: 10,
     write_buffer_entries: 10,
+    stream_after_lines: 0,
+    prefetch_lines: 0,
     sources: &[
         documented(
             "translation.l1, translation.l2, l1, l1_cycles, l2 and l2_cycles (its third level)",
@@ -260,6 +279,10 @@ pub const SKYLAKE: ProcessorPreset = ProcessorPreset {
         assumed("memory_cycles, core_clock_mhz, part, dram_clock_mhz", "a client of 2017"),
         assumed("walks_from, tlb_miss_cycles", "walks read as loads do; no other cost"),
         assumed("outstanding_max, write_buffer_entries", "line-fill buffers: 10, of any use"),
+        assumed(
+            "stream_after_lines, prefetch_lines",
+            "left out: its prefetching is of several kinds",
+        ),
     ],
 };
 

@@ -87,8 +87,8 @@ pub(crate) fn gain(title: &str, speedup: f64) -> f64 {
 
 const MISSES_CAUSE: &str = "2 x 64 sections are 128 misses; the talk's other 65 are the program's \
      own and the kernel's, which are not simulated.";
-const COMPILER_CAUSE: &str = "One run of GCC's cc1 on a small file, a sample of its accesses. A world build has larger \
-     files, many processes and a disc.";
+const COMPILER_CAUSE: &str = "One run of GCC's cc1 on a small file that is in memory, a sample of its accesses. A world \
+     build has larger files, many processes and a disc.";
 const LMBENCH_CAUSE: &str = "What a benchmark gains is the share of its time that it walks. Where walks read from memory, \
      as the talk's cost of a miss suggests, streams gain more than the talk says and random reads \
      much more; where they find the second cache, both gain less (series \"walks from L2\"). The \

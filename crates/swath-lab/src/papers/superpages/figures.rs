@@ -102,6 +102,14 @@ impl Drawing<'_> {
              forkbomb and the compiler count theirs."
                 .to_owned(),
         );
+        notes.push(
+            "The compiler is a sample of one run of GCC's cc1 on a file of 20 lines; the talk's world build \
+             runs it thousands of times, beside other programs and a disc. Files are in memory before \
+             they are mapped, and lie so that their superpages align: FreeBSD's run-time linker maps \
+             libraries so, and a program that is linked to a multiple of a superpage; where the \
+             talk's system linked its compilers is not known."
+                .to_owned(),
+        );
         notes.push(format!(
             "GUPS, random reads and free blocks are measured with {} seeds; the other programs \
              depend on none.",

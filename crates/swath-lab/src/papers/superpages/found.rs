@@ -92,6 +92,7 @@ pub(crate) fn numbers(cost: &Cost) -> Metrics {
         ("table_frames", cost.table_frames_max as f64),
         ("reserved_frames", cost.reserved_frames as f64),
         ("promotions", cost.total.pmap.promotions as f64),
+        ("created", cost.total.pmap.created as f64),
         ("failed_table_words", cost.total.pmap.failed_table_words as f64),
         ("failed_reverse_words", cost.total.pmap.failed_reverse_words as f64),
     ])

@@ -15,8 +15,9 @@
 //!
 //! **Pages are numbered in an object as they are in the space** where it was
 //! first mapped, so that index and page agree modulo every superpage and a
-//! reservation's frames can be promoted. A file's pages are numbered as in the
-//! file; where a mapping shows them shifted, promotion finds them not aligned.
+//! reservation's frames can be promoted. A file's pages are numbered as its first
+//! mapping shows them ([`files`](crate::papers::superpages::files)); where another
+//! shows them shifted, promotion finds them not aligned.
 //!
 //! One processor runs all processes in turn; a switch flushes its TLBs (no
 //! address-space identifiers). What the kernel does takes the time that its
@@ -119,12 +120,12 @@ fn machine(error: impl std::fmt::Display) -> KernelError {
 
 /// A part of a process's space.
 #[derive(Clone, Copy, Debug)]
-struct Mapping {
-    pages: u64,
+pub(super) struct Mapping {
+    pub(super) pages: u64,
     object: u64,
     /// The object's index of the first page.
     index: u64,
-    writable: bool,
+    pub(super) writable: bool,
     executable: bool,
     /// The object is shared with others, who must not see what is written here.
     copy: bool,
@@ -166,18 +167,18 @@ pub struct KernelStats {
 pub struct Kernel<'m, T> {
     memory: &'m SliceMemory<'m>,
     tables: Tables<'m>,
-    frames: Allocator,
+    pub(super) frames: Allocator,
     pmap: Pmap<Vec<u64>>,
-    config: &'m Config,
+    pub(super) config: &'m Config,
     core: Processor<T>,
     processes: Vec<Option<Process<'m>>>,
-    objects: Objects,
+    pub(super) objects: Objects,
     running: Option<usize>,
     stats: KernelStats,
 }
 
 /// The processes' spaces, as a pmap reaches them.
-struct Reach<'k, 'm, I> {
+pub(super) struct Reach<'k, 'm, I> {
     processes: &'k mut [Option<Process<'m>>],
     invalidate: I,
 }
@@ -301,7 +302,10 @@ impl<'m, T: Translate> Kernel<'m, T> {
         let (object, index, copy) = match backing {
             MapBacking::Anonymous => (self.objects.make(None), start, false),
             // What is written stays private.
-            MapBacking::File { file, first_page } => (self.objects.file(file), first_page, true),
+            MapBacking::File { file, first_page } => {
+                let (object, index) = self.map_file(file, start, first_page, range.count)?;
+                (object, index, true)
+            }
         };
         let mapping = Mapping { pages: range.count, object, index, writable, executable, copy };
         self.process_mut(id)?.mappings.insert(start, mapping);
@@ -507,7 +511,7 @@ impl<'m, T: Translate> Kernel<'m, T> {
 
     /// Runs an operation of the pmap; the TLBs of the running process are kept
     /// right. `id` only has to exist.
-    fn with_pmap<R>(
+    pub(super) fn with_pmap<R>(
         &mut self,
         id: usize,
         operation: impl FnOnce(
@@ -635,14 +639,19 @@ impl<'m, T: Translate> Kernel<'m, T> {
             executable: mapping.executable,
             ..Attributes::USER_DATA
         };
-        self.with_pmap(id, |pmap, spaces| {
-            pmap.enter(spaces, site, frame, attributes, access, full)
-        })?;
+        let whole =
+            own.is_some() && self.enter_whole(id, site, (start, &mapping), frame, attributes)?;
+        if !whole {
+            self.with_pmap(id, |pmap, spaces| {
+                pmap.enter(spaces, site, frame, attributes, access, full)
+            })?;
+        }
         self.note_tables();
         Ok(())
     }
 
-    fn populate(
+    /// Gives a page of an object a frame, of a reservation within `bounds` if it can.
+    pub(super) fn populate(
         &mut self,
         object: u64,
         index: u64,

@@ -3,17 +3,18 @@
 //! demoted when a part of it changes.
 //!
 //! [`kernel`] holds the talk's rules of reserving, promoting and demoting over
-//! [`objects`] that own the frames; [`process`] and [`execute`] let programs run
-//! there, which are the talk's ([`benchmark`]). [`machine`] is the talk's
-//! machine and [`bench`](mod@bench) the points that are measured; [`study`] with [`found`],
-//! [`claims`] and [`figures`] is the study, and [`real`] measures the machine
-//! that runs it.
+//! [`objects`] that own the frames, [`files`] among them; [`process`] and
+//! [`execute`] let programs run there, which are the talk's ([`benchmark`]).
+//! [`machine`] is the talk's machine and [`bench`](mod@bench) the points that are
+//! measured; [`study`] with [`found`], [`claims`] and [`figures`] is the study, and
+//! [`real`] measures the machine that runs it.
 
 pub(crate) mod bench;
 pub mod benchmark;
 pub(crate) mod claims;
 pub mod execute;
 pub(crate) mod figures;
+pub(crate) mod files;
 pub mod found;
 pub mod kernel;
 pub(crate) mod machine;

@@ -24,8 +24,8 @@ struct Object {
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     all: HashMap<u64, Object, FixedState>,
-    /// The objects of files, by the files' numbers.
-    files: HashMap<u64, u64, FixedState>,
+    /// The objects of files and their colours, by the files' numbers.
+    files: HashMap<u64, (u64, u64), FixedState>,
     next: u64,
 }
 
@@ -39,18 +39,19 @@ impl Objects {
         id
     }
 
-    /// The object of a file, with one more user.
-    pub(crate) fn file(&mut self, file: u64) -> u64 {
-        let object = match self.files.get(&file) {
-            Some(&object) => object,
+    /// The object of a file, with one more user, and its colour, which is `colour` if
+    /// the file has no object yet.
+    pub(crate) fn file(&mut self, file: u64, colour: u64) -> (u64, u64) {
+        let known = match self.files.get(&file) {
+            Some(&known) => known,
             None => {
-                let object = self.make(None);
-                self.files.insert(file, object);
-                object
+                let made = (self.make(None), colour);
+                self.files.insert(file, made);
+                made
             }
         };
-        self.share(object);
-        object
+        self.share(known.0);
+        known
     }
 
     /// One user more.
