@@ -55,14 +55,14 @@ struct Choice {
 }
 
 /// The places of the parts of a class.
-struct Layout {
+struct ClassLayout {
     base: u64,
     units: u64,
     rule_at: u64,
     end: u64,
 }
 
-fn layout<R: Rule>(span: Extent, config: BuddyConfig, i: usize, at: u64) -> Layout {
+fn layout<R: Rule>(span: Extent, config: BuddyConfig, i: usize, at: u64) -> ClassLayout {
     let order = i as u32 * config.granularity;
     let first = span.start.raw() >> order;
     let past = ((span.end().raw() - 1) >> order) + 1;
@@ -70,7 +70,7 @@ fn layout<R: Rule>(span: Extent, config: BuddyConfig, i: usize, at: u64) -> Layo
     let units = past - base;
     let rule_at = at + Bitmap::storage_words(units);
     let end = rule_at.saturating_add(R::storage_words(units, config.node_max(i)));
-    Layout { base, units, rule_at, end }
+    ClassLayout { base, units, rule_at, end }
 }
 
 impl<R: Rule, H: Hardening> State<R, H> {
@@ -122,7 +122,7 @@ impl<R: Rule, H: Hardening> State<R, H> {
         };
         let mut at = Self::allocated_words(span);
         for i in 0..config.classes() {
-            let Layout { base, units, rule_at, end } = layout::<R>(span, config, i, at);
+            let ClassLayout { base, units, rule_at, end } = layout::<R>(span, config, i, at);
             if !R::can_index(units) {
                 return Err(BuildError::Span { frames: span.count });
             }

@@ -84,7 +84,7 @@ pub struct Machine<Zs, Ls, W> {
 
 /// The watermark that a request has to leave untouched.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum WatermarkLevel {
     Low,
     Min,
     None,
@@ -288,12 +288,18 @@ where
 
     /// Returns true if a zone keeps its watermark, and has such a block.
     #[inline]
-    fn may_allocate(&self, zone: usize, order: Order, highest: ZoneKind, level: Level) -> bool {
+    fn may_allocate(
+        &self,
+        zone: usize,
+        order: Order,
+        highest: ZoneKind,
+        level: WatermarkLevel,
+    ) -> bool {
         let marks = &self.states[zone].marks;
         let mark = match level {
-            Level::None => return true,
-            Level::Min => marks.min,
-            Level::Low => marks.low,
+            WatermarkLevel::None => return true,
+            WatermarkLevel::Min => marks.min,
+            WatermarkLevel::Low => marks.low,
         };
         // Of a larger block, the kernel lets the frames beyond the first count
         // as gone already.
@@ -328,7 +334,7 @@ where
     fn scan(
         &mut self,
         request: &BlockRequest,
-        level: Level,
+        level: WatermarkLevel,
         unmixed: bool,
         from: usize,
     ) -> Option<Pfn> {
@@ -400,7 +406,7 @@ where
         let (first, unmixed) = self.preferred[request.node][request.highest as usize]?;
         let first = usize::from(first);
         // Most often the first zone serves; only else the list is walked.
-        if self.may_allocate(first, request.order, request.highest, Level::Low) {
+        if self.may_allocate(first, request.order, request.highest, WatermarkLevel::Low) {
             let taken = self.allocate_in(first, request, unmixed);
             if taken.is_some() {
                 return taken;
@@ -412,12 +418,12 @@ where
     /// As [`allocate_checked`](Self::allocate_checked), once the first zone has failed.
     #[cold]
     fn allocate_slowly(&mut self, request: &BlockRequest, unmixed: bool) -> Option<Pfn> {
-        let last = if request.urgent { Level::None } else { Level::Min };
-        let mut taken = self.scan(request, Level::Low, unmixed, 1);
+        let last = if request.urgent { WatermarkLevel::None } else { WatermarkLevel::Min };
+        let mut taken = self.scan(request, WatermarkLevel::Low, unmixed, 1);
         if unmixed {
-            taken = taken.or_else(|| self.scan(request, Level::Low, false, 0));
+            taken = taken.or_else(|| self.scan(request, WatermarkLevel::Low, false, 0));
         }
-        taken = taken.or_else(|| self.scan(request, Level::Min, false, 0));
+        taken = taken.or_else(|| self.scan(request, WatermarkLevel::Min, false, 0));
         if request.urgent {
             taken = taken.or_else(|| self.scan(request, last, false, 0));
         }

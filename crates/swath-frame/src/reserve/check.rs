@@ -4,7 +4,7 @@ use core::ops::DerefMut;
 
 use crate::allocator::FrameAllocator;
 use crate::hardening::Hardening;
-use crate::reserve::reservations::{Place, Reservations};
+use crate::reserve::reservations::{PagePlace, Reservations};
 use crate::reserve::slots::{NONE, Slot};
 use crate::reserve::table::Entry;
 
@@ -63,7 +63,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
                     if index % frames.count != 0 {
                         return Err("a reservation's pages are not aligned");
                     }
-                    if !matches!(self.place(object, index), Place::Root(_, found) if found == slot)
+                    if !matches!(self.place(object, index), PagePlace::Root(_, found) if found == slot)
                     {
                         return Err("a reservation is not found by its object and page");
                     }

@@ -10,7 +10,7 @@ use swath_arch::Extent;
 
 use crate::allocator::FrameAllocator;
 use crate::hardening::{Checked, Hardening, Latch, Table as Words, WordFault};
-use crate::reserve::reservations::{Place, Reservations};
+use crate::reserve::reservations::{PagePlace, Reservations};
 use crate::reserve::slots::Slot;
 use crate::reserve::table::{Entry, Key};
 
@@ -158,7 +158,7 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         let fault = |word| Err(WordFault { table: Words::Reservations, word, value: words[word] });
         if slots.is_root(words, slot) {
             let place = self.place(words[object], words[index]);
-            if !matches!(place, Place::Root(_, found) if found == slot) {
+            if !matches!(place, PagePlace::Root(_, found) if found == slot) {
                 return fault(count);
             }
         } else if let Some(word) = [object, index].into_iter().find(|&word| words[word] != 0) {

@@ -154,7 +154,7 @@ pub struct Reservations<A, W, H: Hardening = Trusting> {
 }
 
 /// The place of a page, as the table has it.
-pub(crate) enum Place {
+pub(crate) enum PagePlace {
     /// It lies in this reservation.
     Root(usize, Slot),
     /// In none; this is the highest level that could be reserved for it
@@ -276,13 +276,13 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
             return Err(PopulateError::OutOfBounds { index, start, end });
         }
         let (level, slot, source) = match self.place(object, index) {
-            Place::Root(level, slot) => {
+            PagePlace::Root(level, slot) => {
                 if H::CHECKED && !self.is_root_of(level, slot, object, index) {
                     return Err(PopulateError::Corrupt(self.stop(Words::Ranges)));
                 }
                 (level, slot, FrameSource::InReservation(self.slots.order(level)))
             }
-            Place::Vacant(top) => {
+            PagePlace::Vacant(top) => {
                 if H::CHECKED && self.look(object, index).is_err() {
                     return Err(PopulateError::Corrupt(self.stop(Words::Ranges)));
                 }
@@ -320,17 +320,17 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
     }
 
     /// Returns the place of page `index` of `object`. O(L) expected.
-    pub(crate) fn place(&self, object: u64, index: u64) -> Place {
+    pub(crate) fn place(&self, object: u64, index: u64) -> PagePlace {
         for (level, order) in self.slots.levels.orders().iter().enumerate().rev() {
             let key = Key { object, index: index & !(order.frames() - 1), level };
             match self.table.get(&self.storage, key) {
-                Some(Entry::Root(slot)) => return Place::Root(level, slot),
+                Some(Entry::Root(slot)) => return PagePlace::Root(level, slot),
                 Some(Entry::Below(_)) => {}
-                None => return Place::Vacant(level),
+                None => return PagePlace::Vacant(level),
             }
         }
         // At the lowest level nothing lies below.
-        Place::Vacant(0)
+        PagePlace::Vacant(0)
     }
 
     /// Reserves frames for the range of `level` around page `index`, if it
@@ -748,11 +748,11 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
     /// The reservation that covers page `index` of `object`. O(L) expected.
     pub fn reservation_at(&self, object: u64, index: u64) -> Option<Reservation> {
         match self.place(object, index) {
-            Place::Root(level, slot) => {
+            PagePlace::Root(level, slot) => {
                 let known = !H::CHECKED || self.is_root_of(level, slot, object, index);
                 known.then(|| self.view(level, slot))
             }
-            Place::Vacant(_) => None,
+            PagePlace::Vacant(_) => None,
         }
     }
 

@@ -22,17 +22,17 @@ use crate::map::MemoryMap;
 pub struct FrameOracle {
     frames: BTreeSet<u64>,
     free: BTreeSet<u64>,
-    place: Place,
+    place: SeedStep,
 }
 
 /// The position of a run, for the messages.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct SeedStep {
     seed: u64,
     step: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SeedStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "seed {}, step {}", self.seed, self.step)
     }
@@ -43,7 +43,7 @@ impl FrameOracle {
     pub fn new(map: &MemoryMap<'_>) -> Self {
         let frames: BTreeSet<u64> =
             map.areas().iter().flat_map(|area| area.iter()).map(Pfn::raw).collect();
-        Self { free: frames.clone(), frames, place: Place { seed: 0, step: 0 } }
+        Self { free: frames.clone(), frames, place: SeedStep { seed: 0, step: 0 } }
     }
 
     /// The free frames.

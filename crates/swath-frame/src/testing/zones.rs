@@ -17,7 +17,7 @@ use crate::map::MemoryMap;
 use crate::zone::allocator::{IsolateError, Mobility, ZoneAllocator};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum FrameState {
     Hole,
     Free,
     Used,
@@ -28,7 +28,7 @@ enum State {
 pub struct ZoneOracle {
     span: Extent,
     /// By frame, from the span's start on.
-    states: Vec<State>,
+    states: Vec<FrameState>,
     /// By unit, from the unit of the span's start on.
     isolated: Vec<bool>,
     unit: Order,
@@ -41,7 +41,7 @@ impl ZoneOracle {
     /// The frames of `map` in `span`, all of them free. `unit` is the order of
     /// what can be isolated, `order_max` that of the largest block.
     pub fn new(map: &MemoryMap<'_>, span: Extent, unit: Order, order_max: Order) -> Self {
-        let state = |frame| if map.contains(frame) { State::Free } else { State::Hole };
+        let state = |frame| if map.contains(frame) { FrameState::Free } else { FrameState::Hole };
         let units = ((span.end().raw() - 1) >> unit.k()) - (span.start.raw() >> unit.k()) + 1;
         Self {
             span,
@@ -54,11 +54,11 @@ impl ZoneOracle {
         }
     }
 
-    fn state(&self, frame: Pfn) -> State {
+    fn state(&self, frame: Pfn) -> FrameState {
         if self.span.contains(frame) {
             self.states[(frame - self.span.start) as usize]
         } else {
-            State::Hole
+            FrameState::Hole
         }
     }
 
@@ -68,12 +68,12 @@ impl ZoneOracle {
 
     /// Returns true if the frame is free and not isolated.
     pub fn is_free(&self, frame: Pfn) -> bool {
-        self.state(frame) == State::Free && !self.isolated[self.unit_of(frame)]
+        self.state(frame) == FrameState::Free && !self.isolated[self.unit_of(frame)]
     }
 
     /// Returns true if the frame is in use.
     pub fn is_used(&self, frame: Pfn) -> bool {
-        self.state(frame) == State::Used
+        self.state(frame) == FrameState::Used
     }
 
     /// Returns true if the unit around a frame of the span is isolated.
@@ -103,7 +103,7 @@ impl ZoneOracle {
         largest
     }
 
-    fn set(&mut self, block: Extent, from: State, to: State) {
+    fn set(&mut self, block: Extent, from: FrameState, to: FrameState) {
         for frame in block.iter() {
             assert!(
                 self.state(frame) == from,
@@ -122,7 +122,7 @@ impl ZoneOracle {
         for frame in block.iter() {
             assert!(self.is_free(frame), "{place}: {frame} of {block} was not free");
         }
-        self.set(block, State::Free, State::Used);
+        self.set(block, FrameState::Free, FrameState::Used);
     }
 
     /// Returns what freeing the block has to return, and frees if that is `Ok`.
@@ -135,12 +135,12 @@ impl ZoneOracle {
             return Err(FrameFreeError::Overflow { extent });
         }
         match extent.iter().find(|frame| !self.is_used(*frame)) {
-            Some(frame) if self.state(frame) == State::Hole => {
+            Some(frame) if self.state(frame) == FrameState::Hole => {
                 Err(FrameFreeError::Foreign { frame })
             }
             Some(frame) => Err(FrameFreeError::NotAllocated { frame }),
             None => {
-                self.set(extent, State::Used, State::Free);
+                self.set(extent, FrameState::Used, FrameState::Free);
                 Ok(())
             }
         }
@@ -156,7 +156,7 @@ impl ZoneOracle {
         if !extent.start.is_aligned(order.k()) || !extent.count.is_multiple_of(order.frames()) {
             return Err(IsolateError::Misaligned { extent, order });
         }
-        if let Some(frame) = extent.iter().find(|frame| self.state(*frame) == State::Hole) {
+        if let Some(frame) = extent.iter().find(|frame| self.state(*frame) == FrameState::Hole) {
             return Err(IsolateError::Foreign { frame });
         }
         let units = extent.iter().step_by(order.frames() as usize);
@@ -327,7 +327,7 @@ fn batch<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut ZoneOracle, random: &mut R
 
 /// Gives an aligned run of used frames, whichever requests they came from.
 fn free<Z: ZoneAllocator>(zone: &mut Z, oracle: &mut ZoneOracle, random: &mut Random) {
-    let used = oracle.states.iter().filter(|state| **state == State::Used).count() as u64;
+    let used = oracle.states.iter().filter(|state| **state == FrameState::Used).count() as u64;
     if used == 0 {
         return;
     }

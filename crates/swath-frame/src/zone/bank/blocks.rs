@@ -30,7 +30,7 @@ use crate::bits::store::{Store, Words};
 use crate::bits::tree::Tree;
 use crate::bits::words::{ones, set};
 use crate::map::MemoryMap;
-use crate::zone::bank::open::{Open, Record, Released, Taken};
+use crate::zone::bank::open::{CROSSES, Open, Record, Released, Taken};
 use crate::zone::bank::ranges::{BANKS_MAX, BLOCK_ORDER_MAX, BankLayout, BankLayoutError};
 
 /// No bank.
@@ -49,10 +49,6 @@ pub(crate) const CLASSES: usize = 2;
 pub(crate) const NOTE: usize = 3;
 pub(crate) const NEXT: usize = 4;
 pub(crate) const PREV: usize = 5;
-
-pub(crate) const ISOLATED: u32 = 1 << 31;
-pub(crate) const CROSSES: u32 = 1 << 30;
-pub(crate) const FLAGS: u32 = ISOLATED | CROSSES;
 
 /// In a word, the frames at which a block of order j may start; none of order 7.
 const STARTS: [u64; 8] = [

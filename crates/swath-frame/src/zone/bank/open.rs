@@ -16,7 +16,12 @@
 //! the exact number of a bank's frames in its record, closes it: that takes as
 //! long as freeing a block.
 
-use crate::zone::bank::blocks::FLAGS;
+/// In the half of a bank's record that the placement's note shares: the bank is isolated.
+pub(crate) const ISOLATED: u32 = 1 << 31;
+/// There: see [`BankBlocks::crosses`](crate::zone::bank::blocks::BankBlocks).
+pub(crate) const CROSSES: u32 = 1 << 30;
+/// There: the bits that are not the placement's.
+pub(crate) const FLAGS: u32 = ISOLATED | CROSSES;
 
 /// The word from which single frames of one mobility are allocated, if there is
 /// one.

@@ -3,10 +3,9 @@
 
 use crate::bits::store::{Store, Words};
 use crate::zone::bank::blocks::{
-    BankBlocks, CLASSES, CROSSES, FLAGS, ISOLATED, NEXT, NONE, NOTE, PREV, RECORD_WORDS, half,
-    record, set_half,
+    BankBlocks, CLASSES, NEXT, NONE, NOTE, PREV, RECORD_WORDS, half, record, set_half,
 };
-use crate::zone::bank::open::Record;
+use crate::zone::bank::open::{CROSSES, FLAGS, ISOLATED, Record};
 
 impl BankBlocks {
     /// The bank's free frames.

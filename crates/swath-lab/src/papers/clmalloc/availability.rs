@@ -75,7 +75,7 @@ impl AvailabilityPlan {
 }
 
 /// The measurements; nothing in them is random.
-pub struct Found {
+pub struct AvailabilityFound {
     /// By machine, row of the table and allocator.
     rows: Grid,
     /// By machine, size and allocator.
@@ -109,7 +109,7 @@ type Pair<'a> = (&'a AreasPlan, Candidate);
 impl Study for Availability {
     const KIND: &'static str = "cl-availability";
     type Plan = AvailabilityPlan;
-    type Found = Found;
+    type Found = AvailabilityFound;
 
     fn seeds(_: &AvailabilityPlan, _: bool) -> u64 {
         0
@@ -124,7 +124,7 @@ impl Study for Availability {
             .each("machines.0.areas_mib", bytes(&[2, MIB_FRAMES, most]))
     }
 
-    fn measure(plan: &AvailabilityPlan, run: &Run<'_>) -> Result<Found, StudyError> {
+    fn measure(plan: &AvailabilityPlan, run: &Run<'_>) -> Result<AvailabilityFound, StudyError> {
         let about = &plan.about;
         let unit = plan.unit();
         let failed = |what| StudyError::Machine { study: about.study.clone(), what };
@@ -181,10 +181,10 @@ impl Study for Availability {
         let one = |pair: &Pair<'_>, _| whole(pair, unit).map_err(failed);
         let axes = [MACHINE, ALLOCATOR];
         let whole = run.grid(about, &axes, 0, &pairs, |pair| name(pair).to_vec(), one)?;
-        Ok(Found { rows, sizes, whole })
+        Ok(AvailabilityFound { rows, sizes, whole })
     }
 
-    fn claims(plan: &AvailabilityPlan, _: &Run<'_>) -> Vec<Statement<Found>> {
+    fn claims(plan: &AvailabilityPlan, _: &Run<'_>) -> Vec<Statement<AvailabilityFound>> {
         let first = &plan.machines[0];
         let machine = plan.papers().unwrap_or(first);
         let mut claims = table_claims(&machine.conditions(), &machine.name);
@@ -192,7 +192,7 @@ impl Study for Availability {
         claims
     }
 
-    fn show(plan: &AvailabilityPlan, _: &Run<'_>, found: &Found) -> Shown {
+    fn show(plan: &AvailabilityPlan, _: &Run<'_>, found: &AvailabilityFound) -> Shown {
         let mut figures: Vec<Drawn> =
             plan.machines.iter().map(|machine| table_figure(plan, machine, found)).collect();
         figures.extend(plan.machines.iter().map(|machine| space_figure(plan, machine, found)));
@@ -223,7 +223,7 @@ fn id(plan: &AvailabilityPlan, of: &str, machine: &AreasPlan) -> String {
     if plan.papers() == Some(machine) { of.to_owned() } else { format!("{of}, {}", machine.name) }
 }
 
-fn table_figure(plan: &AvailabilityPlan, machine: &AreasPlan, found: &Found) -> Drawn {
+fn table_figure(plan: &AvailabilityPlan, machine: &AreasPlan, found: &AvailabilityFound) -> Drawn {
     let id = id(plan, TABLE, machine);
     let title = format!("requests served, {}", machine.name);
     let series = |candidate: Candidate| {
@@ -240,7 +240,7 @@ fn table_figure(plan: &AvailabilityPlan, machine: &AreasPlan, found: &Found) -> 
     Drawn { figure, series: Candidate::ALL.into_iter().map(series).collect() }
 }
 
-fn space_figure(plan: &AvailabilityPlan, machine: &AreasPlan, found: &Found) -> Drawn {
+fn space_figure(plan: &AvailabilityPlan, machine: &AreasPlan, found: &AvailabilityFound) -> Drawn {
     let id = id(plan, SPACE, machine);
     let title = format!("memory that requests of one size can have, {}", machine.name);
     let series = |candidate: Candidate| {
@@ -256,7 +256,7 @@ fn space_figure(plan: &AvailabilityPlan, machine: &AreasPlan, found: &Found) -> 
     Drawn { figure, series: Candidate::ALL.into_iter().map(series).collect() }
 }
 
-fn whole_figures(plan: &AvailabilityPlan, found: &Found) -> Vec<Drawn> {
+fn whole_figures(plan: &AvailabilityPlan, found: &AvailabilityFound) -> Vec<Drawn> {
     let bars = FigureKind::Bars;
     let by_machine = |figure: Figure, y: &str, metric: &str| {
         let series = |candidate: Candidate| {
@@ -306,7 +306,7 @@ fn whole_figures(plan: &AvailabilityPlan, found: &Found) -> Vec<Drawn> {
     ]
 }
 
-fn finding(plan: &AvailabilityPlan, found: &Found) -> String {
+fn finding(plan: &AvailabilityPlan, found: &AvailabilityFound) -> String {
     let on = |machine: &AreasPlan| {
         let served = |candidate: Candidate| {
             let served = found.whole.evidence(|view| {
@@ -338,7 +338,7 @@ fn notes(plan: &AvailabilityPlan) -> Vec<String> {
 
 /// The cells of Table 2: MiB, number of requests, and whether huge pages, the baseline and
 /// CLMalloc serve them all. Each is a yes or a no, so there is no tolerance.
-fn table_claims(conditions: &Conditions, machine: &str) -> Vec<Statement<Found>> {
+fn table_claims(conditions: &Conditions, machine: &str) -> Vec<Statement<AvailabilityFound>> {
     const PAPER: [(u64, u64, [bool; 3]); 6] = [
         (1, 1, [true, true, true]),
         (8, 1, [false, true, true]),
@@ -358,7 +358,7 @@ fn table_claims(conditions: &Conditions, machine: &str) -> Vec<Statement<Found>>
             let paper = f64::from(u8::from(expected));
             let machine = machine.to_owned();
             let statement = Statement::exactly(TABLE, &says, paper);
-            let statement = statement.measured(move |found: &Found| {
+            let statement = statement.measured(move |found: &AvailabilityFound| {
                 found.rows.evidence(|view| {
                     let cell = view.select().is(MACHINE, machine.as_str());
                     cell.is(ALLOCATOR, name).is(REQUEST, row.as_str()).one("all")
@@ -380,7 +380,7 @@ fn table_claims(conditions: &Conditions, machine: &str) -> Vec<Statement<Found>>
 const SPACE_MIB: std::ops::RangeInclusive<u64> = 1..=32;
 
 /// The statements on space utilization. "2×" and "nearly 2×" have a tenth.
-fn space_claims(conditions: &Conditions, machine: &str) -> [Statement<Found>; 2] {
+fn space_claims(conditions: &Conditions, machine: &str) -> [Statement<AvailabilityFound>; 2] {
     let at = |machine: &str| machine.to_owned();
     let (first, second) = (at(machine), at(machine));
     let (ours, baseline) = (Candidate::PreAllocated.name(), Candidate::Baseline.name());
@@ -390,7 +390,7 @@ fn space_claims(conditions: &Conditions, machine: &str) -> [Statement<Found>; 2]
             "By the paper's own Table 2 it is 12 to 8. Twice as much is where a request is little \
              longer than an area; see the next row.",
         )
-        .measured(move |found: &Found| {
+        .measured(move |found: &AvailabilityFound| {
             found.whole.evidence(|view| {
                 let of = |name| {
                     let cell = view.select().is(MACHINE, first.as_str());
@@ -400,14 +400,15 @@ fn space_claims(conditions: &Conditions, machine: &str) -> [Statement<Found>; 2]
             })
         });
     let says = "space utilization is increased by nearly 2×: most over all sizes of requests";
-    let best = Statement::about("Section 1", says, 2.0, 0.1).measured(move |found: &Found| {
-        found.sizes.evidence(|view| {
-            let cells = view.select().is(MACHINE, second.as_str()).all(SIZE, SPACE_MIB);
-            let ratios = cells.pairs(ALLOCATOR, ours, baseline, |ours, baseline| {
-                Ok(ours.get("served")? / baseline.get("served")?.max(1.0))
-            });
-            Ok(largest(&ratios?))
-        })
-    });
+    let best =
+        Statement::about("Section 1", says, 2.0, 0.1).measured(move |found: &AvailabilityFound| {
+            found.sizes.evidence(|view| {
+                let cells = view.select().is(MACHINE, second.as_str()).all(SIZE, SPACE_MIB);
+                let ratios = cells.pairs(ALLOCATOR, ours, baseline, |ours, baseline| {
+                    Ok(ours.get("served")? / baseline.get("served")?.max(1.0))
+                });
+                Ok(largest(&ratios?))
+            })
+        });
     [of_20, best].map(|statement| statement.unit(Unit::Ratio).under(conditions))
 }

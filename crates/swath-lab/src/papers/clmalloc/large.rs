@@ -54,7 +54,7 @@ fn check(plan: &LargePlan) -> Result<(), Refused> {
 }
 
 /// The measurements.
-pub struct Found {
+pub struct LargeFound {
     /// By threads and number of requests; a matter of the seed alone.
     sizes: Grid,
     /// By use, threads and number of requests; each round is a repeat.
@@ -102,7 +102,7 @@ impl Use {
 impl Study for Large {
     const KIND: &'static str = "cl-large";
     type Plan = LargePlan;
-    type Found = Found;
+    type Found = LargeFound;
 
     fn seeds(plan: &LargePlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
@@ -121,7 +121,7 @@ impl Study for Large {
             .each("requests", bytes(&[16, requests]))
     }
 
-    fn measure(plan: &LargePlan, run: &Run<'_>) -> Result<Found, StudyError> {
+    fn measure(plan: &LargePlan, run: &Run<'_>) -> Result<LargeFound, StudyError> {
         let times = measure_times(plan, run)?;
         let mut points = Vec::new();
         for threads in plan.threads.of(run.quick) {
@@ -139,14 +139,14 @@ impl Study for Large {
                 Ok(metrics([("gib", bytes as f64 / f64::from(1 << 30))]))
             },
         )?;
-        Ok(Found { sizes, times })
+        Ok(LargeFound { sizes, times })
     }
 
-    fn claims(plan: &LargePlan, _: &Run<'_>) -> Vec<Statement<Found>> {
+    fn claims(plan: &LargePlan, _: &Run<'_>) -> Vec<Statement<LargeFound>> {
         claims(&conditions(plan))
     }
 
-    fn show(plan: &LargePlan, run: &Run<'_>, found: &Found) -> Shown {
+    fn show(plan: &LargePlan, run: &Run<'_>, found: &LargeFound) -> Shown {
         let mut figures = vec![];
         for &how in plan.uses.of(run.quick) {
             figures.push(ratio_figure(plan, run, found, how));
@@ -230,7 +230,7 @@ fn ratio(cell: &CellView<'_>) -> Result<f64, Missing> {
     Ok(cell.get("log_ratio")?.exp())
 }
 
-fn sizes_figure(plan: &LargePlan, run: &Run<'_>, found: &Found) -> Drawn {
+fn sizes_figure(plan: &LargePlan, run: &Run<'_>, found: &LargeFound) -> Drawn {
     let lines = FigureKind::LinesLog2;
     let figure = Figure::new(SIZES, "of the requests", lines, "requests", "GiB in all")
         .with_caption("The same for both allocators and any number of threads, about.");
@@ -243,7 +243,7 @@ fn sizes_figure(plan: &LargePlan, run: &Run<'_>, found: &Found) -> Drawn {
     Drawn { figure, series: threads.map(|threads| series(threads.get())).collect() }
 }
 
-fn ratio_figure(plan: &LargePlan, run: &Run<'_>, found: &Found, how: Use) -> Drawn {
+fn ratio_figure(plan: &LargePlan, run: &Run<'_>, found: &LargeFound, how: Use) -> Drawn {
     let (least, most) = plan.size_kib;
     let threads = || plan.threads.of(run.quick).iter().map(|threads| threads.get());
     let caption = format!(
@@ -269,7 +269,7 @@ fn ratio_figure(plan: &LargePlan, run: &Run<'_>, found: &Found, how: Use) -> Dra
     }
 }
 
-fn time_figure(found: &Found, how: Use, threads: u64) -> Drawn {
+fn time_figure(found: &LargeFound, how: Use, threads: u64) -> Drawn {
     let id = format!("{}, {}", how.ratio_figure(), threads_title(threads));
     let title = format!("{}, {}", threads_remark(threads), how.title());
     let y = "time of a request and its free (µs)";
@@ -314,7 +314,7 @@ fn conditions(plan: &LargePlan) -> Conditions {
 
 /// The statement on Fig. 7, for each number of threads and each use, over the paper's numbers
 /// of requests. "Similar performance" is read as at most a tenth slower.
-fn claims(conditions: &Conditions) -> Vec<Statement<Found>> {
+fn claims(conditions: &Conditions) -> Vec<Statement<LargeFound>> {
     const REQUESTS_OF_PAPER: [u64; 4] = [100, 1000, 10_000, 100_000];
     let mut claims = Vec::new();
     for how in Use::ALL {
@@ -329,7 +329,7 @@ fn claims(conditions: &Conditions) -> Vec<Statement<Found>> {
                 .unit(Unit::Ratio)
                 .under(&side_by_side(conditions.clone(), threads))
                 .on_host();
-            claims.push(statement.measured(move |found: &Found| {
+            claims.push(statement.measured(move |found: &LargeFound| {
                 found.times.evidence(|view| {
                     let cells = view.select().is(USE, how.title()).is(THREADS, threads);
                     let cells = cells.all(REQUESTS, REQUESTS_OF_PAPER.map(Value::from));

@@ -57,7 +57,7 @@ fn check(plan: &LatencyPlan) -> Result<(), Refused> {
 }
 
 /// The measurements.
-pub struct Found {
+pub struct LatencyFound {
     /// By design; nothing in it is random.
     simulated: Grid,
     /// By design and number of requests; a child is a repeat.
@@ -83,7 +83,7 @@ const INSTRUCTIONS: &str = "Instructions";
 impl Study for Latency {
     const KIND: &'static str = "cl-latency";
     type Plan = LatencyPlan;
-    type Found = Found;
+    type Found = LatencyFound;
 
     /// Times are of the host; all else is no matter of chance.
     fn seeds(_: &LatencyPlan, _: bool) -> u64 {
@@ -95,7 +95,7 @@ impl Study for Latency {
         Needs::small().once("machine.areas_mib", bytes(&[1 << 20, plan.machine.total_mib()]))
     }
 
-    fn measure(plan: &LatencyPlan, run: &Run<'_>) -> Result<Found, StudyError> {
+    fn measure(plan: &LatencyPlan, run: &Run<'_>) -> Result<LatencyFound, StudyError> {
         let settings = Variant::ALL.map(|variant| Setting {
             variant,
             machine: plan.machine.clone(),
@@ -119,10 +119,10 @@ impl Study for Latency {
         let mut lacking = Vec::new();
         let times = times(plan, run, &settings, &mut lacking)?;
         let instructions = instructions(plan, run, &settings, &mut lacking)?;
-        Ok(Found { simulated, times, instructions, lacking })
+        Ok(LatencyFound { simulated, times, instructions, lacking })
     }
 
-    fn claims(plan: &LatencyPlan, _: &Run<'_>) -> Vec<Statement<Found>> {
+    fn claims(plan: &LatencyPlan, _: &Run<'_>) -> Vec<Statement<LatencyFound>> {
         let conditions =
             plan.machine.conditions().same("MiB of a request", 20, plan.request_mib.get());
         let mut claims = served_claims(&conditions);
@@ -130,7 +130,7 @@ impl Study for Latency {
         claims
     }
 
-    fn show(plan: &LatencyPlan, run: &Run<'_>, found: &Found) -> Shown {
+    fn show(plan: &LatencyPlan, run: &Run<'_>, found: &LatencyFound) -> Shown {
         let figures = host_figures(plan, found);
         let lacking = found.lacking.clone();
         let host = HostShown { machine: host_name(), figures, notes: lacking };
@@ -278,7 +278,7 @@ fn instructions(
     Ok(grid)
 }
 
-fn served_figure(plan: &LatencyPlan, found: &Found) -> Drawn {
+fn served_figure(plan: &LatencyPlan, found: &LatencyFound) -> Drawn {
     let title = format!("of so many of {} MiB", plan.request_mib);
     let lines = FigureKind::Lines;
     let series = |variant: Variant| {
@@ -297,7 +297,7 @@ fn served_figure(plan: &LatencyPlan, found: &Found) -> Drawn {
     }
 }
 
-fn pages_figure(plan: &LatencyPlan, found: &Found) -> Drawn {
+fn pages_figure(plan: &LatencyPlan, found: &LatencyFound) -> Drawn {
     let title = format!("of 4 KiB for each request of {} MiB", plan.request_mib);
     let figure = Figure::new(PAGES, &title, FigureKind::Bars, "", "pages").with_caption(
         "All requests are made, released, and made again. Acquired: from the areas' buddy systems; \
@@ -317,7 +317,7 @@ fn pages_figure(plan: &LatencyPlan, found: &Found) -> Drawn {
     Drawn { figure, series: Variant::ALL.into_iter().map(series).collect() }
 }
 
-fn host_figures(plan: &LatencyPlan, found: &Found) -> Vec<Drawn> {
+fn host_figures(plan: &LatencyPlan, found: &LatencyFound) -> Vec<Drawn> {
     let lines = FigureKind::Lines;
     let drawn = |grid: &Grid, axis: &str, figure: Figure, y: &str, of: Of| {
         let series = |variant: Variant| {
@@ -374,7 +374,7 @@ fn host_figures(plan: &LatencyPlan, found: &Found) -> Vec<Drawn> {
     figures
 }
 
-fn finding(found: &Found) -> String {
+fn finding(found: &LatencyFound) -> String {
     let served = |variant: Variant| {
         let served =
             found.simulated.evidence(|view| view.select().is(DESIGN, variant.name()).one("served"));
@@ -411,10 +411,10 @@ fn notes(plan: &LatencyPlan, run: &Run<'_>) -> Vec<String> {
 }
 
 /// The statements on numbers of requests, which are exact; "2×" has a tenth.
-fn served_claims(conditions: &Conditions) -> Vec<Statement<Found>> {
+fn served_claims(conditions: &Conditions) -> Vec<Statement<LatencyFound>> {
     let place = "Section 5.2, 5.3";
     let served = |variant: Variant| {
-        move |found: &Found| {
+        move |found: &LatencyFound| {
             found.simulated.evidence(|view| view.select().is(DESIGN, variant.name()).one("served"))
         }
     };
@@ -436,7 +436,7 @@ fn served_claims(conditions: &Conditions) -> Vec<Statement<Found>> {
                 "The paper's own numbers, 12 and 8, give 1.5. The study cl-availability has the \
                  sizes at which it is nearly 2.",
             )
-            .measured(|found: &Found| {
+            .measured(|found: &LatencyFound| {
                 found.simulated.evidence(|view| {
                     let of =
                         |variant: Variant| view.select().is(DESIGN, variant.name()).one("served");
@@ -450,7 +450,7 @@ fn served_claims(conditions: &Conditions) -> Vec<Statement<Found>> {
 /// The statements on times, of 8 requests: the most that all designs serve. The bounds "80% to
 /// 90%" have no tolerance. The paper gives no number for "a certain improvement", which is
 /// taken for any, nor for "significantly", which is taken for a fifth.
-fn time_claims(conditions: &Conditions) -> Vec<Statement<Found>> {
+fn time_claims(conditions: &Conditions) -> Vec<Statement<LatencyFound>> {
     let claim = |place: &str, says: &str, paper: f64, slack: f64| {
         let says = format!("8 requests: {says}");
         Statement::at_least(place, &says, paper, slack)
@@ -459,7 +459,7 @@ fn time_claims(conditions: &Conditions) -> Vec<Statement<Found>> {
             .on_host()
     };
     let saved = |variant: Variant, metric: &'static str| {
-        move |found: &Found| {
+        move |found: &LatencyFound| {
             found.times.evidence(|view| {
                 let of = |variant: Variant| {
                     view.select().is(DESIGN, variant.name()).is(REQUESTS, 8_u64).one(metric)

@@ -72,7 +72,7 @@ fn check(plan: &OrderPlan) -> Result<(), Refused> {
 }
 
 /// The measurements; nothing in them is random.
-pub struct Found {
+pub struct OrderFound {
     /// By order of the plan and allocator.
     named: Grid,
     /// By order of all that there are and allocator.
@@ -93,7 +93,7 @@ const COMPARED: [Candidate; 3] =
 impl Study for RequestOrder {
     const KIND: &'static str = "cl-order";
     type Plan = OrderPlan;
-    type Found = Found;
+    type Found = OrderFound;
 
     fn seeds(_: &OrderPlan, _: bool) -> u64 {
         0
@@ -107,18 +107,18 @@ impl Study for RequestOrder {
             .each("machine.areas_mib", bytes(&[2, MIB_FRAMES, plan.machine.total_mib()]))
     }
 
-    fn measure(plan: &OrderPlan, run: &Run<'_>) -> Result<Found, StudyError> {
+    fn measure(plan: &OrderPlan, run: &Run<'_>) -> Result<OrderFound, StudyError> {
         let named = plan.orders.iter().map(|row| (row.name.clone(), row.sizes())).collect();
         let all = orders_of(&plan.orders[0].sizes());
         let all = all.into_iter().map(|sizes| (title(&sizes), sizes)).collect();
-        Ok(Found { named: grid(plan, run, named)?, all: grid(plan, run, all)? })
+        Ok(OrderFound { named: grid(plan, run, named)?, all: grid(plan, run, all)? })
     }
 
-    fn claims(plan: &OrderPlan, _: &Run<'_>) -> Vec<Statement<Found>> {
+    fn claims(plan: &OrderPlan, _: &Run<'_>) -> Vec<Statement<OrderFound>> {
         claims(&conditions(plan))
     }
 
-    fn show(plan: &OrderPlan, _: &Run<'_>, found: &Found) -> Shown {
+    fn show(plan: &OrderPlan, _: &Run<'_>, found: &OrderFound) -> Shown {
         let figures = figures(plan, found);
         Shown { finding: String::new(), figures, notes: notes(plan), host: None }
     }
@@ -210,7 +210,7 @@ fn orders_of(sizes: &[u64]) -> BTreeSet<Vec<u64>> {
         .collect()
 }
 
-fn figures(plan: &OrderPlan, found: &Found) -> Vec<Drawn> {
+fn figures(plan: &OrderPlan, found: &OrderFound) -> Vec<Drawn> {
     let bars = FigureKind::Bars;
     let requests = plan.orders[0].requests_mib.len();
     let by_order = |figure: Figure, y: &str, metric: &str| {
@@ -287,10 +287,10 @@ fn conditions(plan: &OrderPlan) -> Conditions {
 }
 
 /// The statements on Fig. 4. They are on numbers of requests, which are exact.
-fn claims(conditions: &Conditions) -> Vec<Statement<Found>> {
+fn claims(conditions: &Conditions) -> Vec<Statement<OrderFound>> {
     const REQUESTS: f64 = 4.0;
     let baseline = |order: &'static str, metric: &'static str| {
-        move |found: &Found| {
+        move |found: &OrderFound| {
             found.named.evidence(|view| {
                 let cell = view.select().is(ORDER, order);
                 cell.is(ALLOCATOR, Candidate::Baseline.name()).one(metric)
@@ -305,7 +305,7 @@ fn claims(conditions: &Conditions) -> Vec<Statement<Found>> {
         Statement::exactly(FIGURE, all, REQUESTS).measured(baseline(A, "served")),
         Statement::at_most(FIGURE, not_all, REQUESTS - 1.0, 0.0).measured(baseline(B, "served")),
         Statement::at_least(FIGURE, moved, 1.0, 0.0).measured(baseline(B, "moved_mib")),
-        Statement::exactly("Section 4.1", any, REQUESTS).measured(|found: &Found| {
+        Statement::exactly("Section 4.1", any, REQUESTS).measured(|found: &OrderFound| {
             found.all.evidence(|view| {
                 view.select().is(ALLOCATOR, Candidate::GlobalBitmap.name()).min("served")
             })

@@ -46,7 +46,7 @@ pub struct StructuresPlan {
 crate::plan!(StructuresPlan);
 
 /// The measurements.
-pub struct Found {
+pub struct StructuresFound {
     /// By structure and workload; a matter of the seed alone.
     requests: Grid,
     /// By structure, threads and workload; each round is a repeat.
@@ -67,7 +67,7 @@ const PEAK: &str = "Memory";
 impl Study for Structures {
     const KIND: &'static str = "cl-structures";
     type Plan = StructuresPlan;
-    type Found = Found;
+    type Found = StructuresFound;
 
     fn seeds(plan: &StructuresPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
@@ -80,7 +80,7 @@ impl Study for Structures {
             .each("records", bytes(&[RECORD_BYTES, records]))
     }
 
-    fn measure(plan: &StructuresPlan, run: &Run<'_>) -> Result<Found, StudyError> {
+    fn measure(plan: &StructuresPlan, run: &Run<'_>) -> Result<StructuresFound, StudyError> {
         let records = plan.records.of(run.quick).get();
         let points: Vec<(Structure, Workload)> = plan
             .structures
@@ -101,15 +101,15 @@ impl Study for Structures {
                 requests(structure, &parts, records).map_err(|what| failed(plan, what))
             },
         )?;
-        Ok(Found { requests, times: measure_times(plan, run)? })
+        Ok(StructuresFound { requests, times: measure_times(plan, run)? })
     }
 
-    fn claims(plan: &StructuresPlan, run: &Run<'_>) -> Vec<Statement<Found>> {
+    fn claims(plan: &StructuresPlan, run: &Run<'_>) -> Vec<Statement<StructuresFound>> {
         let records = plan.records.of(run.quick).get();
         claims(&Conditions::new().same("records", 100_000, records))
     }
 
-    fn show(plan: &StructuresPlan, run: &Run<'_>, found: &Found) -> Shown {
+    fn show(plan: &StructuresPlan, run: &Run<'_>, found: &StructuresFound) -> Shown {
         let structures = || plan.structures.iter();
         let mut figures: Vec<Drawn> =
             structures().map(|&structure| ratio_figure(plan, run, found, structure)).collect();
@@ -197,7 +197,7 @@ fn round(
     Ok(found.metrics(records as f64))
 }
 
-fn request_figures(plan: &StructuresPlan, run: &Run<'_>, found: &Found) -> Vec<Drawn> {
+fn request_figures(plan: &StructuresPlan, run: &Run<'_>, found: &StructuresFound) -> Vec<Drawn> {
     let records = plan.records.of(run.quick);
     let of = format!("{records} records, as many operations, one thread");
     let bars = FigureKind::Bars;
@@ -239,7 +239,7 @@ fn threads(plan: &StructuresPlan, run: &Run<'_>) -> impl Iterator<Item = u64> {
 fn ratio_figure(
     plan: &StructuresPlan,
     run: &Run<'_>,
-    found: &Found,
+    found: &StructuresFound,
     structure: Structure,
 ) -> Drawn {
     let caption = format!(
@@ -263,7 +263,12 @@ fn ratio_figure(
     Drawn { figure: figure.with_caption(caption.trim_end()), series }
 }
 
-fn time_figure(plan: &StructuresPlan, run: &Run<'_>, found: &Found, structure: Structure) -> Drawn {
+fn time_figure(
+    plan: &StructuresPlan,
+    run: &Run<'_>,
+    found: &StructuresFound,
+    structure: Structure,
+) -> Drawn {
     let id = format!("{FIGURE}, {}, time", structure.name());
     let (title, y) = ("geometric mean over YCSB's workloads", "µs for each record");
     let figure = Figure::new(&id, title, FigureKind::LinesLog2, "threads", y);
@@ -303,7 +308,7 @@ fn notes(plan: &StructuresPlan, run: &Run<'_>) -> Vec<String> {
 
 /// The statement on Fig. 8, for each structure and number of threads, over all of YCSB's
 /// workloads: the paper does not say which. "Outperforms" has no tolerance.
-fn claims(conditions: &Conditions) -> Vec<Statement<Found>> {
+fn claims(conditions: &Conditions) -> Vec<Statement<StructuresFound>> {
     let mut claims = Vec::new();
     for structure in Structure::ALL {
         for threads in [1_u64, 2, 4, 8] {
@@ -316,7 +321,7 @@ fn claims(conditions: &Conditions) -> Vec<Statement<Found>> {
                 .unit(Unit::Ratio)
                 .under(&side_by_side(conditions.clone(), threads))
                 .on_host();
-            claims.push(statement.measured(move |found: &Found| {
+            claims.push(statement.measured(move |found: &StructuresFound| {
                 found.times.evidence(|view| {
                     let cells = view.select().is(STRUCTURE, structure.name()).is(THREADS, threads);
                     let cells = cells.all(WORKLOAD, Workload::ALL.map(Workload::name));

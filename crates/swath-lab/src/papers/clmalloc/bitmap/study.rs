@@ -77,7 +77,7 @@ impl BitmapPlan {
 }
 
 /// The measurements.
-pub struct Found {
+pub struct BitmapFound {
     /// By machine, frames of a bit and allocator.
     churned: Grid,
     /// By machine and frames of a bit; nothing in it is random.
@@ -105,12 +105,12 @@ const COMPARED: [Candidate; 3] =
     [Candidate::Baseline, Candidate::GlobalBitmap, Candidate::PreAllocated];
 
 /// A machine, an order of units and an allocator.
-type Place<'a> = (&'a AreasPlan, Order, Candidate);
+type BitmapPoint<'a> = (&'a AreasPlan, Order, Candidate);
 
 impl Study for BitmapCosts {
     const KIND: &'static str = "cl-bitmap";
     type Plan = BitmapPlan;
-    type Found = Found;
+    type Found = BitmapFound;
 
     fn seeds(plan: &BitmapPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
@@ -121,7 +121,7 @@ impl Study for BitmapCosts {
         Needs::small().each("machines.0.areas_mib", bytes(&[1, MIB_FRAMES, most]))
     }
 
-    fn measure(plan: &BitmapPlan, run: &Run<'_>) -> Result<Found, StudyError> {
+    fn measure(plan: &BitmapPlan, run: &Run<'_>) -> Result<BitmapFound, StudyError> {
         let failed = |what| StudyError::Machine { study: plan.about.study.clone(), what };
         let orders: Vec<Order> =
             plan.unit_orders.iter().filter_map(|order| Order::new(order.tiny())).collect();
@@ -130,7 +130,7 @@ impl Study for BitmapCosts {
             .iter()
             .flat_map(|machine| orders.iter().map(move |&order| (machine, order)))
             .collect();
-        let places: Vec<Place<'_>> = pairs
+        let places: Vec<BitmapPoint<'_>> = pairs
             .iter()
             .flat_map(|&(machine, order)| COMPARED.map(|candidate| (machine, order, candidate)))
             .collect();
@@ -163,14 +163,14 @@ impl Study for BitmapCosts {
                 Ok(metrics([("served", served as f64)]))
             },
         )?;
-        Ok(Found { churned, sizes, readings })
+        Ok(BitmapFound { churned, sizes, readings })
     }
 
-    fn claims(plan: &BitmapPlan, _: &Run<'_>) -> Vec<Statement<Found>> {
+    fn claims(plan: &BitmapPlan, _: &Run<'_>) -> Vec<Statement<BitmapFound>> {
         claims(plan)
     }
 
-    fn show(plan: &BitmapPlan, run: &Run<'_>, found: &Found) -> Shown {
+    fn show(plan: &BitmapPlan, run: &Run<'_>, found: &BitmapFound) -> Shown {
         let mut figures = vec![overhead_figure(plan, found), words_figure(plan, found)];
         figures.extend(churn_figures(plan, found));
         figures.push(readings_figure(plan, found));
@@ -182,7 +182,7 @@ impl Study for BitmapCosts {
 fn churn(
     plan: &BitmapPlan,
     quick: bool,
-    (machine, unit, candidate): Place<'_>,
+    (machine, unit, candidate): BitmapPoint<'_>,
     repeat: u64,
 ) -> Result<Metrics, String> {
     let churn = Churn {
@@ -226,7 +226,7 @@ fn overhead(machine: &AreasPlan, unit: Order) -> Result<Metrics, String> {
     })
 }
 
-fn overhead_figure(plan: &BitmapPlan, found: &Found) -> Drawn {
+fn overhead_figure(plan: &BitmapPlan, found: &BitmapFound) -> Drawn {
     let machine = plan.papers();
     let title = format!("of the bitmap and of rounding, {}", machine.name);
     let figure = Figure::new(
@@ -261,7 +261,7 @@ fn overhead_figure(plan: &BitmapPlan, found: &Found) -> Drawn {
     Drawn { figure, series }
 }
 
-fn words_figure(plan: &BitmapPlan, found: &Found) -> Drawn {
+fn words_figure(plan: &BitmapPlan, found: &BitmapFound) -> Drawn {
     let title = "words that a search reads";
     let (x, y) = ("frames of one bit", "log10 of words, or of lines");
     let figure = Figure::new(WORDS, title, FigureKind::Lines, x, y).with_caption(
@@ -293,7 +293,7 @@ fn words_figure(plan: &BitmapPlan, found: &Found) -> Drawn {
 }
 
 /// Bars by machine, of the finest granularity.
-fn churn_figures(plan: &BitmapPlan, found: &Found) -> Vec<Drawn> {
+fn churn_figures(plan: &BitmapPlan, found: &BitmapFound) -> Vec<Drawn> {
     let bars = |figure: Figure, y: &str, metric: &'static str| {
         let series = |candidate: Candidate| {
             let points = found.churned.points(
@@ -327,7 +327,7 @@ fn churn_figures(plan: &BitmapPlan, found: &Found) -> Vec<Drawn> {
     ]
 }
 
-fn readings_figure(plan: &BitmapPlan, found: &Found) -> Drawn {
+fn readings_figure(plan: &BitmapPlan, found: &BitmapFound) -> Drawn {
     let title = format!("of blocks' places: requests of 20 MiB served, {}", plan.papers().name);
     let figure = Figure::new(READINGS, &title, FigureKind::Bars, "", "requests").with_caption(
         "Of the global bitmap with frames on demand. The paper has one more than the baseline's \
@@ -343,7 +343,7 @@ fn finest(plan: &BitmapPlan) -> u64 {
     plan.unit_orders.first().map_or(1, |order| 1 << order.get())
 }
 
-fn finding(plan: &BitmapPlan, found: &Found) -> String {
+fn finding(plan: &BitmapPlan, found: &BitmapFound) -> String {
     let of = |machine: &AreasPlan| {
         let refused = COMPARED.iter().filter_map(|candidate| {
             let share = found.churned.evidence(|view| {
@@ -380,14 +380,14 @@ fn notes(plan: &BitmapPlan, run: &Run<'_>) -> Vec<String> {
 
 /// The paper's answers to its questions, which it does not measure. "Negligible" is taken for a
 /// hundredth, "significantly" for a fifth; all were chosen before looking.
-fn claims(plan: &BitmapPlan) -> Vec<Statement<Found>> {
+fn claims(plan: &BitmapPlan) -> Vec<Statement<BitmapFound>> {
     const PLACE: &str = "Section 4.1";
     let (machine, unit) = (plan.papers(), finest(plan));
     let conditions: Conditions = machine.conditions();
     let name = machine.name.clone();
     let churned = move |candidate: Candidate, metric: &'static str| {
         let name = name.clone();
-        move |found: &Found| {
+        move |found: &BitmapFound| {
             found.churned.evidence(|view| {
                 let all = view.select().is(MACHINE, name.as_str()).is(UNIT, unit);
                 all.is(ALLOCATOR, candidate.name()).one(metric)
@@ -403,7 +403,7 @@ fn claims(plan: &BitmapPlan) -> Vec<Statement<Found>> {
                 a tenth at least";
     let claims = vec![
         Statement::at_most(PLACE, share, 0.01, 0.0).unit(Unit::Share).measured(
-            move |found: &Found| {
+            move |found: &BitmapFound| {
                 found.sizes.evidence(|view| {
                     view.select().is(MACHINE, name.as_str()).is(UNIT, unit).one("tree_share")
                 })
@@ -413,7 +413,7 @@ fn claims(plan: &BitmapPlan) -> Vec<Statement<Found>> {
             .unit(Unit::Share)
             .measured(churned(Candidate::PreAllocated, "waste")),
         Statement::at_least(PLACE, migration, 0.2, 0.0).unit(Unit::Share).measured(
-            move |found: &Found| {
+            move |found: &BitmapFound| {
                 found.churned.evidence(|view| {
                     let of = |candidate: Candidate| {
                         let all = view.select().is(MACHINE, other.as_str()).is(UNIT, unit);

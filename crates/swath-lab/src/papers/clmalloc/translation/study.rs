@@ -59,7 +59,7 @@ fn check(plan: &TranslationPlan) -> Result<(), Refused> {
 }
 
 /// The measurements: by load, number of segments and way of translation.
-pub struct Found(Grid);
+pub struct TranslationFound(Grid);
 
 const LOAD: &str = "load";
 const SEGMENTS: &str = "segments";
@@ -83,7 +83,7 @@ impl TranslationPlan {
 impl Study for SegmentTranslation {
     const KIND: &'static str = "cl-translation";
     type Plan = TranslationPlan;
-    type Found = Found;
+    type Found = TranslationFound;
 
     fn seeds(plan: &TranslationPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
@@ -97,7 +97,7 @@ impl Study for SegmentTranslation {
             .each("segments", bytes(&[16 * 256, pages]))
     }
 
-    fn measure(plan: &TranslationPlan, run: &Run<'_>) -> Result<Found, StudyError> {
+    fn measure(plan: &TranslationPlan, run: &Run<'_>) -> Result<TranslationFound, StudyError> {
         let failed = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
         let mut placed: Vec<(u64, Placed)> = Vec::new();
         for count in plan.segments.iter().map(|count| count.get()) {
@@ -126,14 +126,14 @@ impl Study for SegmentTranslation {
                     .map_err(|error| failed(format!("{}, {}: {error}", way.name(), load.name())))
             },
         )?;
-        Ok(Found(grid))
+        Ok(TranslationFound(grid))
     }
 
-    fn claims(plan: &TranslationPlan, _: &Run<'_>) -> Vec<Statement<Found>> {
+    fn claims(plan: &TranslationPlan, _: &Run<'_>) -> Vec<Statement<TranslationFound>> {
         claims(plan)
     }
 
-    fn show(plan: &TranslationPlan, run: &Run<'_>, found: &Found) -> Shown {
+    fn show(plan: &TranslationPlan, run: &Run<'_>, found: &TranslationFound) -> Shown {
         let figures = vec![
             by_load(plan, found, TIME, "cycles for each request", "cycles"),
             by_load(plan, found, READS, "of lists or tables for each request", "reads"),
@@ -150,7 +150,7 @@ fn most(plan: &TranslationPlan) -> u64 {
 
 fn by_load(
     plan: &TranslationPlan,
-    found: &Found,
+    found: &TranslationFound,
     id: &str,
     title: &str,
     metric: &'static str,
@@ -170,7 +170,7 @@ fn by_load(
     Drawn { figure, series }
 }
 
-fn growing(plan: &TranslationPlan, found: &Found) -> Drawn {
+fn growing(plan: &TranslationPlan, found: &TranslationFound) -> Drawn {
     let load = plan.loads.iter().last().copied().unwrap_or(Load::Random);
     let title = format!("cycles for each request, {}, over the number of segments", load.name());
     let x = format!("segments of {} MiB", plan.request_mib);
@@ -199,7 +199,7 @@ fn saved(view: &View<'_>, plan: &TranslationPlan, other: Way) -> Result<f64, Mis
     Ok(least(&saved?))
 }
 
-fn finding(plan: &TranslationPlan, found: &Found) -> String {
+fn finding(plan: &TranslationPlan, found: &TranslationFound) -> String {
     let of = |way: Way| {
         let saved = found.0.evidence(|view| saved(view, plan, way)).ok()?;
         Some(format!("{} {:.1}%", way.name(), 100.0 * saved.estimate().value))
@@ -243,7 +243,7 @@ fn notes(plan: &TranslationPlan, run: &Run<'_>) -> Vec<String> {
 
 /// The paper's statement, which it gives without a number or a machine: taken for any time saved,
 /// against each way of an IOMMU.
-fn claims(plan: &TranslationPlan) -> Vec<Statement<Found>> {
+fn claims(plan: &TranslationPlan) -> Vec<Statement<TranslationFound>> {
     let claim = |scheme: Scheme| {
         let way = Way::Iommu(scheme, plan.tlb_entries.small());
         let says = format!(
@@ -261,7 +261,9 @@ fn claims(plan: &TranslationPlan) -> Vec<Statement<Found>> {
                  the list by halves, four or five entries one after the other, and a page table's \
                  walk two descriptors.",
             )
-            .measured(move |found: &Found| found.0.evidence(|view| saved(view, &plan, way)))
+            .measured(move |found: &TranslationFound| {
+                found.0.evidence(|view| saved(view, &plan, way))
+            })
     };
     SCHEMES.into_iter().map(claim).collect()
 }
