@@ -283,7 +283,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
 
     /// A block from the list of `class` or a higher one, still in its list.
     #[inline(always)]
-    fn find(&self, class: usize) -> Option<Result<Found, AllocateBytesError>> {
+    fn find(&self, class: usize) -> Option<Result<FoundBlock, AllocateBytesError>> {
         let (class, head) = self.bins.find(class)?;
         let Some(head) = head else {
             return H::HEADERS.then(|| Err(AllocateBytesError::Corrupt(self.bits_fault(class))));
@@ -295,7 +295,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
                 Err(fault) => return Some(Err(AllocateBytesError::Corrupt(fault))),
             }
         }
-        Some(Ok(Found { class, head, size: head.header() & SIZE_MASK, pool }))
+        Some(Ok(FoundBlock { class, head, size: head.header() & SIZE_MASK, pool }))
     }
 
     /// Checks the lists into which an allocation of `need_bytes` of `size_bytes`, `gap_bytes` behind
@@ -323,11 +323,11 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
     #[inline(always)]
     fn allocate_from(
         &mut self,
-        found: Found,
+        found: FoundBlock,
         gap_bytes: usize,
         need_bytes: usize,
     ) -> Result<NonNull<u8>, AllocateBytesError> {
-        let Found { class, head, size: size_bytes, pool } = found;
+        let FoundBlock { class, head, size: size_bytes, pool } = found;
         self.rests_intact(size_bytes, gap_bytes, need_bytes, pool)
             .map_err(AllocateBytesError::Corrupt)?;
         if S::RELEASES {
@@ -404,7 +404,7 @@ impl<F: Fit, S: PageSource, H: Hardening> Heap<'_, F, S, H> {
 
 /// A free block that serves a request, still in its list.
 #[derive(Clone, Copy)]
-struct Found {
+struct FoundBlock {
     class: usize,
     head: Block,
     size: usize,

@@ -109,7 +109,7 @@ fn studies_of_time_run() {
             ],
         ),
         ("cl-large", &[("quick = [100, 1000, 10000]", "quick = [100, 1000]")]),
-        ("cl-structures", &[("quick = 5 }", "quick = 2 }"), ("quick = 2000 }", "quick = 200 }")]),
+        ("cl-structures", &[("quick = 5 }", "quick = 2 }"), ("quick = 2000 }", "quick = 640 }")]),
     ];
     for (name, edits) in studies {
         let results = edited(name, edits, out, "2");

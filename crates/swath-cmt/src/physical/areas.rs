@@ -20,7 +20,7 @@ use crate::physical::file::File;
 /// [`PhysicalUnknown`] if the process may not know them.
 pub fn areas(mut visit: impl FnMut(Extent)) -> Result<(), PhysicalUnknown> {
     let file = File::open(c"/proc/iomem").ok_or(PhysicalUnknown)?;
-    let mut line = Line { bytes: [0; 160], len: 0 };
+    let mut line = IomemLine { bytes: [0; 160], len: 0 };
     let (mut buffer, mut offset, mut any) = ([0; 1024], 0, false);
     while let Some(read @ 1..) = file.read_at(&mut buffer, offset) {
         offset += read as u64;
@@ -40,12 +40,12 @@ pub fn areas(mut visit: impl FnMut(Extent)) -> Result<(), PhysicalUnknown> {
 }
 
 /// One line of `/proc/iomem`, such as `00100000-bfffffff : System RAM`.
-struct Line {
+struct IomemLine {
     bytes: [u8; 160],
     len: usize,
 }
 
-impl Line {
+impl IomemLine {
     /// Adds a byte. A line that is too long is none of memory, whose name is short.
     fn push(&mut self, byte: u8) {
         if let Some(place) = self.bytes.get_mut(self.len) {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn area(text: &str) -> Option<Extent> {
-        let mut line = Line { bytes: [0; 160], len: 0 };
+        let mut line = IomemLine { bytes: [0; 160], len: 0 };
         text.bytes().for_each(|byte| line.push(byte));
         line.area()
     }

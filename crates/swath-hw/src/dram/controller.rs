@@ -51,7 +51,7 @@ use alloc::vec::Vec;
 use crate::clock::Cycle;
 use crate::dram::bypasses::Bypasses;
 use crate::dram::plan::{NOTHING, Plan};
-use crate::dram::queue::{Arrival, First, NIL, Needed, Queue, READ, Slot, WRITE, bits};
+use crate::dram::queue::{Arrival, First, NIL, Needed, Queue, QueueSlot, READ, WRITE, bits};
 use crate::dram::refresh::Refreshes;
 use crate::dram::request::{Completion, IssuedCommand};
 use crate::dram::scheduling::{Scheduling, WritePolicy};
@@ -614,7 +614,7 @@ impl Controller {
 
     #[inline]
     fn column(&mut self, cycle: Cycle, index: u16) {
-        let Slot { arrival, accepted, needed, .. } = *self.queue.slot(index);
+        let QueueSlot { arrival, accepted, needed, .. } = *self.queue.slot(index);
         let Arrival { id, order, write, .. } = arrival;
         self.bypasses.serve(order, self.oldest().order);
         self.queue_change(cycle + 1);

@@ -317,7 +317,7 @@ struct Piece {
 
 /// The channel of an address, its bank on the channel, and its row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct BankRow {
     pub(crate) channel: u32,
     pub(crate) bank: BankIndex,
     pub(crate) row: u32,
@@ -335,7 +335,7 @@ pub(crate) struct Decoder {
 impl Decoder {
     /// Returns the place of `addr`; `None` above the memory. O(fields that choose it).
     #[inline]
-    pub(crate) fn place(&self, addr: PhysAddr) -> Option<Place> {
+    pub(crate) fn place(&self, addr: PhysAddr) -> Option<BankRow> {
         let addr = addr.raw();
         if addr >> self.bits != 0 {
             return None;
@@ -346,6 +346,6 @@ impl Decoder {
             })
         };
         let (channel, bank) = (value(&self.channel), value(&self.bank));
-        Some(Place { channel, bank, row: value(&self.row) })
+        Some(BankRow { channel, bank, row: value(&self.row) })
     }
 }

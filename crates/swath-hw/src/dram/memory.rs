@@ -34,7 +34,7 @@ use swath_arch::PhysAddr;
 use crate::clock::Cycle;
 use crate::dram::config::{DramConfig, DramConfigError};
 use crate::dram::controller::{Accepted, Controller, NEVER};
-use crate::dram::mapping::{AddressMapping, Decoder, Location, Place};
+use crate::dram::mapping::{AddressMapping, BankRow, Decoder, Location};
 use crate::dram::queue::Arrival;
 use crate::dram::request::{Completion, DramRequest, IssuedCommand, OfferError};
 use crate::dram::stats::DramStats;
@@ -104,7 +104,7 @@ impl Dram {
             return Err(OfferError::Time { cycle: now, now: self.now });
         }
         let DramRequest { id, addr, write } = request;
-        let Some(Place { channel, bank, row }) = self.decoder.place(addr) else {
+        let Some(BankRow { channel, bank, row }) = self.decoder.place(addr) else {
             return Err(OfferError::Address { addr, len_bytes: 1 << self.mapping.bits() });
         };
         self.advance(now);

@@ -61,7 +61,7 @@ pub(crate) enum Needed {
 
 /// A request in the queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot {
+pub(crate) struct QueueSlot {
     pub(crate) arrival: Arrival,
     pub(crate) accepted: Cycle,
     pub(crate) needed: Needed,
@@ -87,7 +87,7 @@ impl Ends {
     /// Puts a slot into its place in the list with these ends, whose links are those of `list`.
     /// O(1) for the youngest; only what was parked has further to go.
     #[inline]
-    fn insert(&mut self, slots: &mut [Slot], list: usize, index: u16) {
+    fn insert(&mut self, slots: &mut [QueueSlot], list: usize, index: u16) {
         let order = slots[usize::from(index)].arrival.order;
         let mut links = Self { older: self.younger, younger: NIL };
         while links.older != NIL && slots[usize::from(links.older)].arrival.order > order {
@@ -100,7 +100,7 @@ impl Ends {
 
     /// Returns the slots of the list, the oldest first, after testing their order, their links and
     /// both ends. O(slots).
-    fn check(self, slots: &[Slot], list: usize) -> Result<Vec<u16>, &'static str> {
+    fn check(self, slots: &[QueueSlot], list: usize) -> Result<Vec<u16>, &'static str> {
         let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
         let (mut older, mut at, mut found) = (NIL, self.older, Vec::new());
         while at != NIL {
@@ -117,7 +117,7 @@ impl Ends {
 
     /// Takes a slot out of the list. O(1).
     #[inline]
-    fn remove(&mut self, slots: &mut [Slot], list: usize, index: u16) {
+    fn remove(&mut self, slots: &mut [QueueSlot], list: usize, index: u16) {
         let links = slots[usize::from(index)].links[list];
         self.join(slots, list, links, Self { older: links.younger, younger: links.older });
     }
@@ -125,7 +125,7 @@ impl Ends {
     /// Makes `next.older` what follows the slot `links.older`, and `next.younger` what precedes
     /// `links.younger`; where there is no such slot, the end of the list.
     #[inline]
-    fn join(&mut self, slots: &mut [Slot], list: usize, links: Self, next: Self) {
+    fn join(&mut self, slots: &mut [QueueSlot], list: usize, links: Self, next: Self) {
         match links.older {
             NIL => self.older = next.older,
             older => slots[usize::from(older)].links[list].younger = next.older,
@@ -137,7 +137,7 @@ impl Ends {
     }
 }
 
-impl Slot {
+impl QueueSlot {
     /// A request that is in no list.
     fn alone(arrival: Arrival, accepted: Cycle) -> Self {
         Self { arrival, accepted, needed: Needed::Nothing, links: [Ends::NONE; 2] }
@@ -199,7 +199,7 @@ pub(crate) struct Queue {
     claimed: [u32; 2],
     /// The lists of the classes.
     classes: [Ends; 2],
-    slots: Box<[Slot]>,
+    slots: Box<[QueueSlot]>,
     /// For each slot, its burst twice, plus 1 for a write.
     keys: Box<[u64]>,
     free: Vec<u16>,
@@ -214,7 +214,7 @@ impl Queue {
         let bank = Bank { row: CLOSED, claim: NIL, lists, hit: first, miss: first };
         let slots = entries + banks;
         let arrival = Arrival { id: 0, order: 0, burst: 0, bank: 0, row: 0, write: false };
-        let slot = Slot::alone(arrival, 0);
+        let slot = QueueSlot::alone(arrival, 0);
         Self {
             banks: vec![bank; banks as usize].into(),
             waiting: 0,
@@ -284,11 +284,11 @@ impl Queue {
         &self.banks[bank as usize]
     }
 
-    pub(crate) fn slot(&self, index: u16) -> &Slot {
+    pub(crate) fn slot(&self, index: u16) -> &QueueSlot {
         &self.slots[usize::from(index)]
     }
 
-    pub(crate) fn slot_mut(&mut self, index: u16) -> &mut Slot {
+    pub(crate) fn slot_mut(&mut self, index: u16) -> &mut QueueSlot {
         &mut self.slots[usize::from(index)]
     }
 
@@ -305,7 +305,7 @@ impl Queue {
         let index = self.free.pop()?;
         let class = arrival.class();
         let behind_read = arrival.write && self.holds(READ, arrival.burst);
-        *self.slot_mut(index) = Slot::alone(arrival, accepted);
+        *self.slot_mut(index) = QueueSlot::alone(arrival, accepted);
         self.keys[usize::from(index)] = arrival.burst << 1 | class as u64;
         self.held[class] += 1;
         if behind_read {
@@ -337,7 +337,7 @@ impl Queue {
     /// holds back any more. O(requests until the next hit), and O(entries) if
     /// writes are parked.
     pub(crate) fn remove(&mut self, index: u16) {
-        let Slot { arrival, links, .. } = *self.slot(index);
+        let QueueSlot { arrival, links, .. } = *self.slot(index);
         let class = arrival.class();
         // A write that was parked may be listed before the claim.
         let hit = match self.bank(arrival.bank).hit[class] {

@@ -18,7 +18,7 @@ pub(crate) type Ready = [Cycle; 8];
 
 /// A line of the table for one command: what it holds back, and for how long.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct Spacing {
     to: u8,
     cycles: u32,
 }
@@ -26,14 +26,14 @@ struct Line {
 /// The lines that begin with one command, by the row that they move.
 #[derive(Clone, Default, Debug)]
 struct Lines {
-    bank: Vec<Line>,
-    group: Vec<Line>,
-    rank: Vec<Line>,
+    bank: Vec<Spacing>,
+    group: Vec<Spacing>,
+    rank: Vec<Spacing>,
     /// Those to the refresh of the bank's set, which waits in the row of the set's first bank.
-    to_set: Vec<Line>,
+    to_set: Vec<Spacing>,
     /// Those from the refresh of a set to the commands of its banks.
-    of_set: Vec<Line>,
-    other_ranks: Vec<Line>,
+    of_set: Vec<Spacing>,
+    other_ranks: Vec<Spacing>,
 }
 
 /// A bank: what it holds back itself, and where the rest stands.
@@ -94,7 +94,7 @@ pub struct TimingState {
 
 /// Moves a row forward by the lines of a command that is issued.
 #[inline(always)]
-fn raise(row: &mut Ready, lines: &[Line], cycle: Cycle) {
+fn raise(row: &mut Ready, lines: &[Spacing], cycle: Cycle) {
     for line in lines {
         let ready = &mut row[usize::from(line.to) % 8];
         *ready = (*ready).max(cycle + Cycle::from(line.cycles));
@@ -127,7 +127,7 @@ impl TimingState {
                 Scope::OtherRanks if ranks > 1 => other_ranks,
                 Scope::OtherRanks => continue,
             };
-            list.push(Line { to: constraint.to as u8, cycles: constraint.cycles });
+            list.push(Spacing { to: constraint.to as u8, cycles: constraint.cycles });
         }
         let group_shift = part.banks_per_group.trailing_zeros();
         let rank_shift = part.banks().trailing_zeros();

@@ -17,7 +17,7 @@ use crate::dram::memory::Dram;
 use crate::dram::request::{Completion, DramRequest, OfferError};
 use crate::processor::cache::{Cache, CacheOutcome};
 use crate::processor::config::WalksFrom;
-use crate::processor::patterns::{Runs, Strides};
+use crate::processor::patterns::{Strides, WriteRuns};
 
 /// The kind of access that waits for a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,7 +101,7 @@ pub(crate) struct DataPath {
     offers: BinaryHeap<Reverse<Offer>>,
     /// Requests made so far: the names of flights, and the order of offers.
     made: u64,
-    pub(crate) runs: Runs,
+    pub(crate) runs: WriteRuns,
     pub(crate) strides: Strides,
     pub(crate) dram_reads: u64,
     pub(crate) dram_writes: u64,
@@ -129,7 +129,7 @@ impl DataPath {
             flights: Vec::new(),
             offers: BinaryHeap::new(),
             made: 0,
-            runs: Runs::default(),
+            runs: WriteRuns::default(),
             strides: Strides::default(),
             dram_reads: 0,
             dram_writes: 0,

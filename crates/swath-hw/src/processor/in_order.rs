@@ -41,7 +41,7 @@ use crate::processor::access::{Exception, ExceptionCause, MemoryAccess};
 use crate::processor::cache::{Cache, CacheStats};
 use crate::processor::config::{ProcessorConfig, ProcessorConfigError, WalksFrom};
 use crate::processor::data_path::{Clocks, DataPath, Ready, Waiting};
-use crate::processor::patterns::{Runs, Strides};
+use crate::processor::patterns::{Strides, WriteRuns};
 use crate::translate::miss::TranslatedAccess;
 use crate::translate::permit::{AccessKind, Denied, Operation, permit};
 use crate::translate::translator::{PendingMiss, Translate, TranslationStats};
@@ -154,7 +154,7 @@ impl<T: Translate> Processor<T> {
         let cycles = [config.l1_cycles, config.l2_cycles, config.memory_cycles];
         let clocks = Clocks { core: config.core_clock, dram: config.dram_clock };
         let mut path = DataPath::new([l1, l2], cycles, dram, config.dram.len_bytes(), clocks);
-        path.runs = Runs::new(config.stream_after_lines, l1_bytes);
+        path.runs = WriteRuns::new(config.stream_after_lines, l1_bytes);
         path.strides = Strides::new(config.prefetch_lines, l1_bytes);
         Ok(Self {
             now: 0,

@@ -24,7 +24,7 @@ const STEPS: u32 = 2;
 
 /// The run of writes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Runs {
+pub(crate) struct WriteRuns {
     after_lines: u64,
     line_bytes: u64,
     /// The first address of the run, the last one, and the distance between writes; 0 before
@@ -36,7 +36,7 @@ pub(crate) struct Runs {
     pub(crate) streamed: Option<u64>,
 }
 
-impl Runs {
+impl WriteRuns {
     pub(crate) const fn new(after_lines: u32, line_bytes: u32) -> Self {
         Self {
             after_lines: after_lines as u64,

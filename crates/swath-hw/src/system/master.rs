@@ -22,7 +22,7 @@ pub(crate) const OUTSTANDING_MAX: u32 = 4096;
 
 /// A transaction in flight.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot {
+pub(crate) struct InFlight {
     pub(crate) transaction: Transaction,
     pub(crate) number: u64,
     pub(crate) issued: Cycle,
@@ -60,7 +60,7 @@ pub(crate) struct Master<T: Translate, I> {
     pub(crate) outstanding_each: bool,
     /// Reads and writes in flight.
     pub(crate) in_flight: [u32; 2],
-    pub(crate) slots: Box<[Slot]>,
+    pub(crate) slots: Box<[InFlight]>,
     pub(crate) free: Vec<u16>,
     pub(crate) iommu: Iommu<T>,
     pub(crate) stats: MasterStats,

@@ -24,7 +24,7 @@ use crate::system::error::{SystemError, SystemErrorCause};
 use crate::system::event::SystemEvent;
 use crate::system::interconnect::{Granted, Id, Interconnect, MASTERS_MAX, PortKind};
 use crate::system::iommu::{DESCRIPTOR_CYCLES_MAX, DESCRIPTOR_LINES_MAX, Iommu, Lookup, WALKS_MAX};
-use crate::system::master::{Blocked, Master, OUTSTANDING_MAX, Slot};
+use crate::system::master::{Blocked, InFlight, Master, OUTSTANDING_MAX};
 use crate::system::shared::Lines;
 use crate::system::stats::{MasterStats, SystemStats};
 use crate::system::transaction::{TRANSACTION_BYTES, Transaction};
@@ -103,7 +103,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         }
         let lines = Lines::new(&config.shared).map_err(SystemConfigError::Shared)?;
         let interconnect = Interconnect::new(&config.interconnect, masters.len());
-        let slot = Slot {
+        let slot = InFlight {
             transaction: Transaction { addr: VirtAddr::new(0), write: false },
             number: 0,
             issued: 0,
@@ -313,7 +313,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         }
         master.free.pop();
         master.in_flight[usize::from(write)] += 1;
-        master.slots[usize::from(slot)] = Slot { transaction, number, issued: now };
+        master.slots[usize::from(slot)] = InFlight { transaction, number, issued: now };
         master.next = master.stream.next();
         master.number += 1;
         master.idle = now + 1;
@@ -349,7 +349,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             let format = master.iommu.mmu.format();
             let waiters = master.iommu.take_waiters(id.slot);
             for &slot in &waiters {
-                let Slot { transaction: Transaction { addr, write }, number, .. } =
+                let InFlight { transaction: Transaction { addr, write }, number, .. } =
                     master.slots[usize::from(slot)];
                 check(format, &attributes, write).map_err(|denied| {
                     let cause = SystemErrorCause::Denied(denied);
@@ -378,7 +378,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         let now = self.now;
         let index = usize::from(id.master);
         let master = &mut self.masters[index];
-        let Slot { transaction, number, issued } = master.slots[usize::from(id.slot)];
+        let InFlight { transaction, number, issued } = master.slots[usize::from(id.slot)];
         master.free.push(id.slot);
         master.in_flight[usize::from(transaction.write)] -= 1;
         if master.blocked == Blocked::Outstanding {
@@ -420,7 +420,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             let (transaction, of) = if id.walk {
                 master.iommu.walking(id.slot)
             } else {
-                let Slot { transaction, number, .. } = master.slots[usize::from(id.slot)];
+                let InFlight { transaction, number, .. } = master.slots[usize::from(id.slot)];
                 (number, transaction.addr)
             };
             SystemError {

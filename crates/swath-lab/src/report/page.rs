@@ -9,7 +9,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::report::figure::{
     FigureError, Palette, {self},
 };
-use crate::report::write::{Found, palette};
+use crate::report::write::{StudyResults, palette};
 use crate::study::results::{
     Claim, Figure, FigureKind, HostResult, Place, Point, Series, StudyResult, Tally, Unit, Verdict,
 };
@@ -22,7 +22,7 @@ const STYLE: &str = include_str!("../../assets/report.css");
 /// The page over these studies, in this order, and those that it leaves out since their
 /// figures cannot be drawn. The same studies give the same bytes. O(p + c) with p points
 /// and c claims.
-pub(crate) fn page(found: &[Found]) -> (String, Vec<(String, FigureError)>) {
+pub(crate) fn page(found: &[StudyResults]) -> (String, Vec<(String, FigureError)>) {
     let (mut studies, mut sections, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for one in found {
         match section(one) {
@@ -36,7 +36,7 @@ pub(crate) fn page(found: &[Found]) -> (String, Vec<(String, FigureError)>) {
     (whole(&studies, &sections).into_string(), left_out)
 }
 
-fn whole(studies: &[&Found], sections: &[Markup]) -> Markup {
+fn whole(studies: &[&StudyResults], sections: &[Markup]) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -77,7 +77,7 @@ fn whole(studies: &[&Found], sections: &[Markup]) -> Markup {
     }
 }
 
-fn contents(studies: &[&Found]) -> Markup {
+fn contents(studies: &[&StudyResults]) -> Markup {
     html! {
         nav aria-label="Contents" {
             h2 { "Contents" }
@@ -110,11 +110,11 @@ fn contents(studies: &[&Found]) -> Markup {
 }
 
 /// All claims of a study, those of the machine that ran it included.
-fn all_claims(found: &Found) -> impl Iterator<Item = &Claim> {
+fn all_claims(found: &StudyResults) -> impl Iterator<Item = &Claim> {
     found.result.claims.iter().chain(found.host.iter().flat_map(|host| &host.claims))
 }
 
-fn summary(studies: &[&Found]) -> Markup {
+fn summary(studies: &[&StudyResults]) -> Markup {
     let total: Tally = studies
         .iter()
         .map(|found| Tally::of(all_claims(found)))
@@ -154,7 +154,7 @@ fn summary(studies: &[&Found]) -> Markup {
                             th.paper scope="col" { "Paper" }
                         } }
                         tbody {
-                            @for Found { result, host } in studies {
+                            @for StudyResults { result, host } in studies {
                                 (row(html! {
                                     a href={ "#" (result.study) } { (result.title) } " " (form(result))
                                 }, &result.paper, &result.claims))
@@ -194,8 +194,8 @@ fn form(result: &StudyResult) -> Markup {
     html! { span.badge { (words) } }
 }
 
-fn section(found: &Found) -> Result<Markup, FigureError> {
-    let Found { result, host } = found;
+fn section(found: &StudyResults) -> Result<Markup, FigureError> {
+    let StudyResults { result, host } = found;
     let palette = palette(result, host.as_ref());
     let drawings = figures(&result.study, &result.figures, &result.series, &palette)?;
     let of_host = match host {

@@ -28,7 +28,7 @@ pub const HOST_FILE: &str = "host.json";
 
 /// A study's two results, as written or read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct StudyResults {
     /// The part that follows from plan and seed.
     pub result: StudyResult,
     /// The part that depends on the machine.
@@ -111,7 +111,7 @@ pub struct Rendered {
 /// As [`write_index`].
 pub fn render(folder: &Folder) -> Result<Rendered, ReportError> {
     let (studies, mut left_out) = find_studies(folder.path())?;
-    for Found { result, host } in &studies {
+    for StudyResults { result, host } in &studies {
         let dir = folder.path().join(&result.study);
         let drawn = drawings(&dir, result, host.as_ref()).and_then(|mut files| {
             let names = [RESULTS_FILE, HOST_FILE].iter().take(1 + usize::from(host.is_some()));
@@ -157,7 +157,7 @@ pub fn write_index(folder: &Folder) -> Result<Rendered, ReportError> {
 ///
 /// # Errors
 /// [`ReportError::File`] if the directory cannot be read.
-pub fn find_studies(dir: &Path) -> Result<(Vec<Found>, Vec<ReportError>), ReportError> {
+pub fn find_studies(dir: &Path) -> Result<(Vec<StudyResults>, Vec<ReportError>), ReportError> {
     let at = |source| ReportError::File { path: dir.to_owned(), source };
     let mut places = Vec::new();
     for entry in fs::read_dir(dir).map_err(at)? {
@@ -186,7 +186,7 @@ pub fn find_studies(dir: &Path) -> Result<(Vec<Found>, Vec<ReportError>), Report
 ///
 /// # Errors
 /// As [`find_studies`].
-pub fn read_study(place: &Path) -> Result<Found, ReportError> {
+pub fn read_study(place: &Path) -> Result<StudyResults, ReportError> {
     let path = place.join(RESULTS_FILE);
     let result: StudyResult = read(&path)?;
     if place.file_name().is_none_or(|name| *name != *result.study) {
@@ -201,7 +201,7 @@ pub fn read_study(place: &Path) -> Result<Found, ReportError> {
     let wrong = |path, source| ReportError::Result { path, source };
     result.check().map_err(|source| wrong(path, source))?;
     check_pair(&result, host.as_ref()).map_err(|source| wrong(host_path, source))?;
-    Ok(Found { result, host })
+    Ok(StudyResults { result, host })
 }
 
 /// The palette over all of a study's designs.

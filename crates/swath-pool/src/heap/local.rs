@@ -22,7 +22,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use lock_api::RawMutex;
 
 use crate::error::{BufferAllocateError, BufferFreeError};
-use crate::heap::slot::{HeapSlot, Partial, Place};
+use crate::heap::slot::{HeapSlot, Partial, WordPlace};
 use crate::pool::buffer_pool::BufferPool;
 use crate::source::segment_source::SegmentSource;
 use crate::superblock::class::{
@@ -180,7 +180,7 @@ impl<'p, 'm, L: RawMutex, S: SegmentSource> LocalHeap<'p, 'm, L, S> {
     #[inline]
     fn next_open(&self, class: usize) -> Option<NonNull<u8>> {
         let pool = self.pool();
-        let Place { index, word } = self.slot.current(class, pool.superblocks())?;
+        let WordPlace { index, word } = self.slot.current(class, pool.superblocks())?;
         let superblock = &pool.superblocks()[index as usize];
         let mut open = superblock.open.load(Relaxed) & !(1 << word);
         while open != 0 {

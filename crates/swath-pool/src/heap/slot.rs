@@ -59,7 +59,7 @@ const NO_WORD: u64 = u64::MAX;
 
 /// The place of a word of free slots.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct WordPlace {
     /// The superblock.
     pub(crate) index: u32,
     /// The word's number.
@@ -143,7 +143,10 @@ impl Current {
     ///
     /// # Errors
     /// [`Overwritten`]: the addresses are not those that were stored.
-    pub(crate) fn place(&self, superblocks: &[Superblock]) -> Result<Option<Place>, Overwritten> {
+    pub(crate) fn place(
+        &self,
+        superblocks: &[Superblock],
+    ) -> Result<Option<WordPlace>, Overwritten> {
         let (word, first) = (self.word.load(Relaxed), self.first.load(Relaxed));
         if word.is_null() && first.is_null() && self.seal.load(Relaxed) == NO_WORD {
             return Ok(None);
@@ -155,7 +158,7 @@ impl Current {
         let superblock = superblocks.get(index).ok_or(Overwritten)?;
         let word =
             word.addr().wrapping_sub(superblock.free.as_ptr().addr()) / size_of::<Shared64>();
-        Ok(Some(Place { index: index as u32, word: word & (WORDS - 1) }))
+        Ok(Some(WordPlace { index: index as u32, word: word & (WORDS - 1) }))
     }
 
     /// Returns true if the slots that are ready are free in `word`.
@@ -280,7 +283,7 @@ impl HeapSlot {
 
     /// Where the current word of `class` lies; none without one, or if its address was overwritten:
     /// the superblock stays with the heap then, and nothing more is allocated from it.
-    pub(crate) fn current(&self, class: usize, superblocks: &[Superblock]) -> Option<Place> {
+    pub(crate) fn current(&self, class: usize, superblocks: &[Superblock]) -> Option<WordPlace> {
         self.current[class].place(superblocks).ok().flatten()
     }
 

@@ -36,7 +36,7 @@ pub(crate) const TABLE_BYTES_MAX: usize = 1024;
 
 /// The layout of the superblocks of one class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct SuperblockLayout {
     /// Bytes of a slot: an odd number times two to the power of `twos`.
     pub(crate) size: u32,
     /// Slots, all from the superblock's first byte on.
@@ -82,7 +82,7 @@ pub(crate) const fn word_of(slot: u32) -> usize {
     (slot as usize / 64) & (WORDS - 1)
 }
 
-const fn layout(class: usize) -> Layout {
+const fn layout(class: usize) -> SuperblockLayout {
     let size = slot_bytes(class);
     let units = (SLOTS_MIN * size).div_ceil(UNIT_BYTES).next_power_of_two();
     let fit = (units << UNIT_SHIFT) / size;
@@ -97,11 +97,11 @@ const fn layout(class: usize) -> Layout {
         inverse = inverse.wrapping_mul(2_u32.wrapping_sub(odd.wrapping_mul(inverse)));
         step += 1;
     }
-    Layout { size: size as u32, slots: slots as u32, inverse, twos, units: units as u32 }
+    SuperblockLayout { size: size as u32, slots: slots as u32, inverse, twos, units: units as u32 }
 }
 
 /// The layouts of all classes.
-pub(crate) static LAYOUTS: [Layout; CLASSES] = {
+pub(crate) static LAYOUTS: [SuperblockLayout; CLASSES] = {
     let mut layouts = [layout(0); CLASSES];
     let mut class = 0;
     while class < CLASSES {

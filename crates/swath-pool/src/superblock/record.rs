@@ -27,7 +27,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 use crate::superblock::atomic::{Shared32, Shared64};
-use crate::superblock::class::{LAYOUTS, Layout, WORDS, slot_at, word_of};
+use crate::superblock::class::{LAYOUTS, SuperblockLayout, WORDS, slot_at, word_of};
 use crate::superblock::owner::Owner;
 
 /// The record of one unit: storage that the caller supplies, one for each unit of
@@ -193,7 +193,7 @@ impl Superblock {
     /// the class's. What is not on the way of nearly every call asks this before it believes any.
     pub(crate) fn class(&self) -> Option<usize> {
         let class = self.class.load(Relaxed) as usize;
-        let Layout { slots, inverse, twos, units, .. } = *LAYOUTS.get(class)?;
+        let SuperblockLayout { slots, inverse, twos, units, .. } = *LAYOUTS.get(class)?;
         let whole = self.slots.load(Relaxed) == slots
             && self.inverse.load(Relaxed) == inverse
             && self.twos.load(Relaxed) == twos
@@ -213,7 +213,7 @@ impl Superblock {
     /// summary of returned slots stay: a list may still hold the unit from an
     /// earlier use.
     pub(crate) fn begin(&self, class: usize, owner: Owner) {
-        let Layout { slots, inverse, twos, units, .. } = LAYOUTS[class];
+        let SuperblockLayout { slots, inverse, twos, units, .. } = LAYOUTS[class];
         self.slots.store(slots, Relaxed);
         self.inverse.store(inverse, Relaxed);
         self.twos.store(twos, Relaxed);

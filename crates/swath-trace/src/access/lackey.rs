@@ -34,7 +34,7 @@ pub(crate) struct Lackey {
 }
 
 /// Line at the start of some bytes.
-enum Line {
+enum LackeyLine {
     /// An access, ` M` if `modifies`, and the bytes that its line takes.
     Access { access: MemoryAccess, modifies: bool, len: usize },
     /// Something else.
@@ -59,61 +59,61 @@ const HEX: [u8; 256] = {
 };
 
 #[inline]
-fn parse(bytes: &[u8]) -> Line {
+fn parse(bytes: &[u8]) -> LackeyLine {
     let (kind, modifies) = match bytes {
         [b'I', b' ', b' ', ..] => (AccessKind::Fetch, false),
         [b' ', b'L', b' ', ..] => (AccessKind::Read, false),
         [b' ', b'S', b' ', ..] => (AccessKind::Write, false),
         [b' ', b'M', b' ', ..] => (AccessKind::Read, true),
-        _ => return Line::Other,
+        _ => return LackeyLine::Other,
     };
     let mut at = 3;
     let mut addr = 0u64;
     loop {
-        let Some(&byte) = bytes.get(at) else { return Line::Cut };
+        let Some(&byte) = bytes.get(at) else { return LackeyLine::Cut };
         let digit = HEX[usize::from(byte)];
         if digit == NO_DIGIT {
             break;
         }
         if at == 3 + 16 {
-            return Line::Wrong("an address of more than 16 digits");
+            return LackeyLine::Wrong("an address of more than 16 digits");
         }
         addr = addr << 4 | u64::from(digit);
         at += 1;
     }
     if at == 3 {
-        return Line::Wrong("no hexadecimal address");
+        return LackeyLine::Wrong("no hexadecimal address");
     }
     if bytes[at] != b',' {
-        return Line::Wrong("no comma after the address");
+        return LackeyLine::Wrong("no comma after the address");
     }
     let digits = at + 1;
     at = digits;
     let mut len_bytes = 0u32;
     loop {
-        let Some(&byte) = bytes.get(at) else { return Line::Cut };
+        let Some(&byte) = bytes.get(at) else { return LackeyLine::Cut };
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             break;
         }
         if at == digits + 5 {
-            return Line::Wrong("a length of more than 5 digits");
+            return LackeyLine::Wrong("a length of more than 5 digits");
         }
         len_bytes = len_bytes * 10 + u32::from(digit);
         at += 1;
     }
     if at == digits {
-        return Line::Wrong("no length");
+        return LackeyLine::Wrong("no length");
     }
     if bytes[at] != b'\n' {
-        return Line::Wrong("something after the length");
+        return LackeyLine::Wrong("something after the length");
     }
     let Ok(len_bytes) = u16::try_from(len_bytes) else {
-        return Line::Wrong("a length of more than 65535 bytes");
+        return LackeyLine::Wrong("a length of more than 65535 bytes");
     };
     match MemoryAccess::new(VirtAddr::new(addr), len_bytes, kind) {
-        Some(access) => Line::Access { access, modifies, len: at + 1 },
-        None => Line::Wrong("an access of no bytes or beyond the last address"),
+        Some(access) => LackeyLine::Access { access, modifies, len: at + 1 },
+        None => LackeyLine::Wrong("an access of no bytes or beyond the last address"),
     }
 }
 
@@ -140,7 +140,7 @@ impl Lackey {
             let mut lines = 0;
             let stop = loop {
                 match parse(&bytes[at..]) {
-                    Line::Access { access, modifies, len } => {
+                    LackeyLine::Access { access, modifies, len } => {
                         out.accesses.push(access);
                         if modifies {
                             out.accesses.push(MemoryAccess { kind: AccessKind::Write, ..access });
@@ -151,7 +151,7 @@ impl Lackey {
                     other => break other,
                 }
                 if bytes.len() - at < LINE_BYTES || out.len() >= BATCH {
-                    break Line::Cut;
+                    break LackeyLine::Cut;
                 }
             };
             self.any |= lines > 0;
@@ -159,17 +159,17 @@ impl Lackey {
             self.input.consume(at);
             let offset = self.input.offset();
             match stop {
-                Line::Access { .. } => {}
-                Line::Other => self.other_line(out)?,
-                Line::Wrong(what) => {
+                LackeyLine::Access { .. } => {}
+                LackeyLine::Other => self.other_line(out)?,
+                LackeyLine::Wrong(what) => {
                     return Err(TraceError::Line { line: self.lines + 1, offset, what });
                 }
                 // Cut with nothing done: a refill gave all there is.
-                Line::Cut if at == 0 => {
+                LackeyLine::Cut if at == 0 => {
                     let offset = offset + self.input.buffered().len() as u64;
                     return Err(TraceError::Truncated { offset, what: "a line" });
                 }
-                Line::Cut => {}
+                LackeyLine::Cut => {}
             }
         }
         Ok(())

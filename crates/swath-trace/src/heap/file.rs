@@ -75,7 +75,7 @@ struct Block {
 /// Every block of `recent[..recent_len]` is in `live`, none twice; `live_bytes` is the sum
 /// of all sizes in `live`.
 #[derive(Default)]
-struct State {
+struct HeapState {
     live: HashMap<u64, Block, FixedState>,
     /// Those last used, the last first.
     recent: [u64; RECENT],
@@ -92,7 +92,7 @@ struct State {
     skipped: u64,
 }
 
-impl State {
+impl HeapState {
     /// Returns the reason why this event cannot come next, if there is one.
     fn fault(&self, event: &HeapEvent) -> Option<&'static str> {
         const NONE: &str = "a block that is not allocated";
@@ -231,7 +231,7 @@ impl State {
 pub struct HeapWriter<W: Write> {
     packer: Packer<W>,
     chunk: Vec<u8>,
-    state: State,
+    state: HeapState,
 }
 
 impl<W: Write> HeapWriter<W> {
@@ -252,7 +252,7 @@ impl<W: Write> HeapWriter<W> {
         put_name(&mut chunk, &head.program);
         put_number(&mut chunk, burst);
         put_number(&mut chunk, period);
-        Ok(Self { packer, chunk, state: State::default() })
+        Ok(Self { packer, chunk, state: HeapState::default() })
     }
 
     /// Adds an event. O(1).
@@ -388,7 +388,7 @@ fn numbers(totals: &HeapTotals) -> [u64; 6] {
 pub struct HeapReader<R: Read> {
     content: Content<R>,
     head: HeapHeader,
-    state: State,
+    state: HeapState,
     totals: Option<HeapTotals>,
     programs: Option<CommandPrograms>,
     ended: bool,
@@ -424,7 +424,7 @@ impl<R: Read> HeapReader<R> {
         Ok(Self {
             content,
             head,
-            state: State::default(),
+            state: HeapState::default(),
             totals: None,
             programs: None,
             ended: false,

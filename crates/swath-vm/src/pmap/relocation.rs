@@ -112,23 +112,23 @@ pub enum MoveError {
 
 /// Entries of a mapping: its first, and how many.
 #[derive(Clone, Copy)]
-struct Place {
+struct MappingEntries {
     level: usize,
     at: PhysAddr,
     count: u64,
 }
 
 /// The word that one entry is changed to, if it is.
-type Change<'c> = &'c dyn Fn(&Place, u64, u64) -> Option<u64>;
+type Change<'c> = &'c dyn Fn(&MappingEntries, u64, u64) -> Option<u64>;
 
 /// Returns true if the word is of a page of this order and these frames.
-fn leads_to(format: Format, place: &Place, word: u64, order: Order, frame: Pfn) -> bool {
+fn leads_to(format: Format, place: &MappingEntries, word: u64, order: Order, frame: Pfn) -> bool {
     let entry = encode::decode(format, place.level, word);
     matches!(entry, Entry::Leaf(leaf) if (leaf.order, leaf.frame) == (order, frame))
 }
 
 /// Returns the word of the i-th entry of a mapping, in use, leading to `to` instead.
-fn retarget(format: Format, place: &Place, i: u64, word: u64, to: Pfn) -> u64 {
+fn retarget(format: Format, place: &MappingEntries, i: u64, word: u64, to: Pfn) -> u64 {
     let Entry::Leaf(leaf) = encode::decode(format, place.level, word) else { return word };
     let entry_order = Order::known((leaf.order.frames() / place.count).ilog2() as u8);
     let offset = i * encode::copy_stride_bytes(format, entry_order);
@@ -139,15 +139,15 @@ fn retarget(format: Format, place: &Place, i: u64, word: u64, to: Pfn) -> u64 {
 
 impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> {
     /// Returns the place of a mapping of this order, and the first entry's word.
-    fn mapping_at(&self, page: Vpn, order: Order) -> Result<(Place, u64), BusError> {
+    fn mapping_at(&self, page: Vpn, order: Order) -> Result<(MappingEntries, u64), BusError> {
         let found = self.view().find(page)?;
         let count = order.frames() >> self.view().entry_order(found.level).k();
-        Ok((Place { level: found.level, at: found.at, count }, found.word))
+        Ok((MappingEntries { level: found.level, at: found.at, count }, found.word))
     }
 
     /// Writes what `change` makes of each entry of a mapping; returns whether
     /// it made anything of one.
-    fn change(&mut self, at: (Place, u64), change: Change<'_>) -> Result<bool, BusError> {
+    fn change(&mut self, at: (MappingEntries, u64), change: Change<'_>) -> Result<bool, BusError> {
         let (place, first) = at;
         let mut changed = false;
         for i in 0..place.count {
@@ -168,7 +168,8 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         if !leads_to(format, &at.0, at.1, order, frame) {
             return Err(MoveError::NotMapped { site });
         }
-        let suspend = |place: &Place, _, word| Some(encode::suspend(format, place.level, word));
+        let suspend =
+            |place: &MappingEntries, _, word| Some(encode::suspend(format, place.level, word));
         Ok(self.change(at, &suspend).map(drop)?)
     }
 

@@ -31,7 +31,7 @@ pub struct PageContiguity {
 
 /// The place of one of the numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum NumberPlace {
     /// In the descriptor.
     Descriptor(Scattered),
     /// In the same bits of all the descriptors of its line: a number of the line's, which
@@ -46,7 +46,7 @@ pub(crate) enum Place {
     },
 }
 
-impl Place {
+impl NumberPlace {
     /// Returns the place of Ascend or an anchor's contiguity; `None` without
     /// coalescing.
     pub(crate) const fn ascend(format: Format, coalescing: Coalescing) -> Option<Self> {
@@ -131,7 +131,7 @@ pub(crate) fn beside(at: PhysAddr) -> PhysAddr {
 
 /// The way of a format's words to memory: a type rather than a value, so that the
 /// loop over the pages of a block holds no decision that is the same for all.
-trait Words {
+trait FormatWords {
     const FORMAT: Format;
     const STEP_BYTES: u64 = Self::FORMAT.entry_bytes();
 
@@ -149,13 +149,13 @@ struct ArmV7Words;
 struct ArmV8Words;
 struct X86Words;
 
-impl Words for ArmV7Words {
+impl FormatWords for ArmV7Words {
     const FORMAT: Format = Format::ArmV7;
 }
-impl Words for ArmV8Words {
+impl FormatWords for ArmV8Words {
     const FORMAT: Format = Format::ArmV8;
 }
-impl Words for X86Words {
+impl FormatWords for X86Words {
     const FORMAT: Format = Format::X86_64;
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn write_piece<M: PhysMemory>(
     }
 }
 
-fn write_words<W: Words, M: PhysMemory>(
+fn write_words<W: FormatWords, M: PhysMemory>(
     view: View<'_, M>,
     piece: Piece,
 ) -> Result<u64, (BusError, u64)> {
@@ -219,7 +219,7 @@ fn write_words<W: Words, M: PhysMemory>(
 }
 
 #[inline(always)]
-fn each<W: Words, M: PhysMemory>(
+fn each<W: FormatWords, M: PhysMemory>(
     memory: &M,
     piece: Piece,
     annotate: impl Fn(u64, u64) -> u64,
@@ -235,7 +235,7 @@ fn each<W: Words, M: PhysMemory>(
 }
 
 #[inline(always)]
-fn each_beside<W: Words, M: PhysMemory>(
+fn each_beside<W: FormatWords, M: PhysMemory>(
     memory: &M,
     piece: Piece,
     annotation: impl Fn(u64) -> u64,

@@ -7,7 +7,7 @@ use swath_arch::{
 };
 use swath_frame::FrameAllocator;
 
-use crate::table::contiguity::{PageContiguity, Place};
+use crate::table::contiguity::{NumberPlace, PageContiguity};
 use crate::table::encode::{self, Entry, Leaf};
 use crate::table::error::{SpaceFault, TranslateError};
 use crate::table::line;
@@ -78,13 +78,13 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
             }
             _ => {}
         }
-        let number = |place: Option<Place>| match place {
+        let number = |place: Option<NumberPlace>| match place {
             Some(place) => place.get(self.view(), at, word),
             None => Ok(0),
         };
         Ok(PageContiguity {
-            ascend: number(Place::ascend(format, coalescing))?,
-            descend: number(Place::descend(format, coalescing))?,
+            ascend: number(NumberPlace::ascend(format, coalescing))?,
+            descend: number(NumberPlace::descend(format, coalescing))?,
         })
     }
 

@@ -10,14 +10,14 @@ use crate::table::walk::View;
 
 /// The descriptors of a line.
 #[derive(Clone, Copy)]
-struct Line {
+struct DescriptorLine {
     /// The first of them.
     at: PhysAddr,
     words: [u64; line::ENTRIES_MAX],
     entries: usize,
 }
 
-impl Line {
+impl DescriptorLine {
     /// A line that is not known, to be written whole.
     fn new(format: Format, at: PhysAddr) -> Self {
         Self { at, words: [0; line::ENTRIES_MAX], entries: line::entries(format) as usize }
@@ -54,7 +54,7 @@ pub(crate) fn get<M: PhysMemory>(
     at: PhysAddr,
     field: Scattered,
 ) -> Result<u64, BusError> {
-    Ok(Line::read(view, at)?.get(field))
+    Ok(DescriptorLine::read(view, at)?.get(field))
 }
 
 /// Sets the number of the line in which the entry at `at` stands, and returns the
@@ -70,7 +70,7 @@ pub(crate) fn set<M: PhysMemory>(
     number: u64,
 ) -> Result<u64, BusError> {
     let format = view.format();
-    let old = Line::read(view, at)?;
+    let old = DescriptorLine::read(view, at)?;
     let number = number.min(line::max(format));
     let mut new = old;
     let mut writes = 0;
@@ -99,7 +99,7 @@ pub(crate) fn contiguity<M: PhysMemory>(
     at: PhysAddr,
 ) -> Result<(u64, u64), BusError> {
     let (format, level) = (view.format(), view.leaf_level());
-    let line = Line::read(view, at)?;
+    let line = DescriptorLine::read(view, at)?;
     let goes_on = |i: usize| {
         let [one, next] = [line.words[i], line.words[i + 1]];
         let base = |word| encode::kind(format, level, word) == Kind::Leaf(Order::BASE);
@@ -140,7 +140,11 @@ pub(crate) fn write_piece<M: PhysMemory>(
         let at = view.entry(piece.at, done);
         let first = (piece.page + done) & (entries - 1);
         let count = (entries - first).min(piece.count - done);
-        let read = if count == entries { Ok(Line::new(format, at)) } else { Line::read(view, at) };
+        let read = if count == entries {
+            Ok(DescriptorLine::new(format, at))
+        } else {
+            DescriptorLine::read(view, at)
+        };
         let old = read.map_err(|bus| (bus, done))?;
         let mut line = old;
         if first == 0 && with_before {

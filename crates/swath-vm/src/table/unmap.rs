@@ -12,7 +12,7 @@ use swath_arch::{
 };
 use swath_frame::{FrameAllocator, FrameFreeError};
 
-use crate::table::contiguity::Place;
+use crate::table::contiguity::NumberPlace;
 use crate::table::encode::{self, Kind};
 use crate::table::error::UnmapError;
 use crate::table::flush::Flush;
@@ -489,11 +489,11 @@ impl<M: PhysMemory, A: FrameAllocator, T: FrameAllocator> AddressSpace<M, A, T> 
         }
     }
 
-    pub(crate) const fn place(&self, side: Side) -> Option<Place> {
+    pub(crate) const fn place(&self, side: Side) -> Option<NumberPlace> {
         let regime = self.regime;
         match side {
-            Side::Before(_) => Place::ascend(regime.format, regime.coalescing),
-            Side::After(_) => Place::descend(regime.format, regime.coalescing),
+            Side::Before(_) => NumberPlace::ascend(regime.format, regime.coalescing),
+            Side::After(_) => NumberPlace::descend(regime.format, regime.coalescing),
         }
     }
 

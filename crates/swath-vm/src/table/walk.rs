@@ -30,7 +30,7 @@ impl<M> Copy for View<'_, M> {}
 
 /// An entry where the way down ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct EntryAt {
     pub(crate) level: usize,
     pub(crate) at: PhysAddr,
     pub(crate) word: u64,
@@ -173,7 +173,7 @@ impl<M: PhysMemory> View<'_, M> {
 
     /// Returns the entry at which the way to the page ends: a leaf, or an entry not in
     /// use. At most one read per level.
-    pub(crate) fn find(self, page: Vpn) -> Result<Found, BusError> {
+    pub(crate) fn find(self, page: Vpn) -> Result<EntryAt, BusError> {
         let mut table = self.regime.root;
         let mut level = 0;
         loop {
@@ -184,7 +184,7 @@ impl<M: PhysMemory> View<'_, M> {
                     table = next;
                     level += 1;
                 }
-                _ => return Ok(Found { level, at, word }),
+                _ => return Ok(EntryAt { level, at, word }),
             }
         }
     }
@@ -215,7 +215,7 @@ impl<M: PhysMemory> View<'_, M> {
     /// The first bus error, once all the rest has been visited.
     pub(crate) fn visit(self, mut visit: impl FnMut(Visit)) -> Result<(), BusError> {
         #[derive(Clone, Copy)]
-        struct Step {
+        struct WalkStep {
             below: Below,
             next: u64,
             page: u64,
@@ -223,7 +223,7 @@ impl<M: PhysMemory> View<'_, M> {
         let mut result = Ok(());
         let root = self.regime.root;
         let below = Below { level: 0, table: root, link: root, kept: false, in_use: 0 };
-        let mut path = [Step { below, next: 0, page: 0 }; LEVELS_MAX];
+        let mut path = [WalkStep { below, next: 0, page: 0 }; LEVELS_MAX];
         let mut level = 0;
         loop {
             let step = &mut path[level];
@@ -267,7 +267,7 @@ impl<M: PhysMemory> View<'_, M> {
                 let below = Below { level, table, link: at, kept, in_use: 0 };
                 // Nothing hangs on a kept table of leaves.
                 let next = if kept && !self.has_half(level) { self.entries(level) } else { 0 };
-                path[level] = Step { below, next, page };
+                path[level] = WalkStep { below, next, page };
             }
         }
     }

@@ -60,7 +60,7 @@ fn check(plan: &RecordedPlan) -> Result<(), Refused> {
 }
 
 /// The measurements.
-pub struct Found {
+pub struct RecordedFound {
     recordings: Vec<Recording>,
     /// Every design under every recording.
     grid: Grid,
@@ -95,7 +95,7 @@ const KIND: &str = "kind";
 impl Study for Recorded {
     const KIND: &'static str = "green-replay";
     type Plan = RecordedPlan;
-    type Found = Found;
+    type Found = RecordedFound;
 
     fn seeds(plan: &RecordedPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
@@ -118,12 +118,12 @@ impl Study for Recorded {
             .each("load.minutes", bytes(&[LOOK_BYTES, LOOKS_A_MINUTE, minutes]))
     }
 
-    fn measure(plan: &RecordedPlan, run: &Run<'_>) -> Result<Found, StudyError> {
+    fn measure(plan: &RecordedPlan, run: &Run<'_>) -> Result<RecordedFound, StudyError> {
         measure(plan, run)
     }
 
-    fn claims(plan: &RecordedPlan, _: &Run<'_>) -> Vec<Statement<Found>> {
-        let mut claims = followed_claims(|found: &Found| found.followed.grid());
+    fn claims(plan: &RecordedPlan, _: &Run<'_>) -> Vec<Statement<RecordedFound>> {
+        let mut claims = followed_claims(|found: &RecordedFound| found.followed.grid());
         let mut names: Vec<String> = SHIPPED.iter().map(|(name, _)| (*name).to_owned()).collect();
         let own = plan.recordings.iter().filter(|name| !names.contains(name));
         let own: Vec<String> = own.cloned().collect();
@@ -132,7 +132,7 @@ impl Study for Recorded {
         claims
     }
 
-    fn show(plan: &RecordedPlan, run: &Run<'_>, found: &Found) -> Shown {
+    fn show(plan: &RecordedPlan, run: &Run<'_>, found: &RecordedFound) -> Shown {
         let mut figures = bars(plan, run, found);
         figures.insert(2, mixtures(found));
         figures.push(found.followed.drawn().clone());
@@ -143,7 +143,7 @@ impl Study for Recorded {
     }
 }
 
-fn measure(plan: &RecordedPlan, run: &Run<'_>) -> Result<Found, StudyError> {
+fn measure(plan: &RecordedPlan, run: &Run<'_>) -> Result<RecordedFound, StudyError> {
     let study = || plan.about.study.clone();
     let fault =
         |error: RecordingError| StudyError::Machine { study: study(), what: error.to_string() };
@@ -185,7 +185,7 @@ fn measure(plan: &RecordedPlan, run: &Run<'_>) -> Result<Found, StudyError> {
         kernel.add(vec![recording.name.as_str().into()], &[metrics([("as_ruled", share)])]);
     }
     let followed = followed().map_err(|what| StudyError::Machine { study: study(), what })?;
-    Ok(Found { recordings, grid, mixture, kernel, followed, sections })
+    Ok(RecordedFound { recordings, grid, mixture, kernel, followed, sections })
 }
 
 /// The baseline.
@@ -294,7 +294,7 @@ fn add_mixture(mixture: &mut Grid, recording: &Recording, tracks: &[Track]) {
 }
 
 /// The kernel's and the baseline's fallbacks by kind.
-fn mixtures(found: &Found) -> Drawn {
+fn mixtures(found: &RecordedFound) -> Drawn {
     let id = "Fallbacks";
     let title = "of the kernel and of the baseline";
     let x_label = "wanted from found, taken or claimed";
@@ -318,7 +318,7 @@ fn mixtures(found: &Found) -> Drawn {
     Drawn { figure: figure.with_caption(caption), series }
 }
 
-fn bars(plan: &RecordedPlan, run: &Run<'_>, found: &Found) -> Vec<Drawn> {
+fn bars(plan: &RecordedPlan, run: &Run<'_>, found: &RecordedFound) -> Vec<Drawn> {
     let figures = [
         ("Removable sections", "at the end", "share of all sections", "removable_share"),
         ("Free blocks", "at the end", "blocks", "free_blocks"),
@@ -352,7 +352,12 @@ fn cell<'v>(view: &'v View<'_>, recording: &str, design: Design) -> Selection<'v
     view.select().is(RECORDING, recording).is(DESIGN, design.title())
 }
 
-fn finding(plan: &RecordedPlan, run: &Run<'_>, found: &Found, recording: &Recording) -> String {
+fn finding(
+    plan: &RecordedPlan,
+    run: &Run<'_>,
+    found: &RecordedFound,
+    recording: &Recording,
+) -> String {
     let mean = |design: Design, metric: &str| {
         let of = |view: &View<'_>| cell(view, &recording.name, design).one(metric);
         Some(found.grid.evidence(of).ok()?.estimate().value)
@@ -371,7 +376,7 @@ fn finding(plan: &RecordedPlan, run: &Run<'_>, found: &Found, recording: &Record
     )
 }
 
-fn notes(plan: &RecordedPlan, run: &Run<'_>, found: &Found) -> Vec<String> {
+fn notes(plan: &RecordedPlan, run: &Run<'_>, found: &RecordedFound) -> Vec<String> {
     let mut notes = vec![format!(
         "The machine is aged by the synthetic load {} for {} simulated minutes, with each of {} \
          seeds. A recording begins when the load has ended; its memory stays in use. Looks and \
@@ -400,7 +405,7 @@ fn notes(plan: &RecordedPlan, run: &Run<'_>, found: &Found) -> Vec<String> {
 
 /// The statements on a recording: none is a figure of the paper. Fallbacks
 /// happen up to some dozens of times in a thousand requests: within 5.
-fn recording_claims(name: &str) -> Vec<Statement<Found>> {
+fn recording_claims(name: &str) -> Vec<Statement<RecordedFound>> {
     let (place, own) = ("recorded mm_page_alloc_extfrag", name.to_owned());
     let says = format!("{name}: fallbacks in a thousand requests beyond those recorded");
     let frequency = Statement::within(place, &says, 0.0, 5.0).cause(
@@ -408,7 +413,7 @@ fn recording_claims(name: &str) -> Vec<Statement<Found>> {
          request finds its own lists empty.",
     );
     let recording = own.clone();
-    let frequency = frequency.measured(move |found: &Found| {
+    let frequency = frequency.measured(move |found: &RecordedFound| {
         let metric = "fallbacks_beyond_kernel_per_1000";
         found.grid.evidence(|view| cell(view, &recording, LINUX).one(metric))
     });
@@ -418,13 +423,13 @@ fn recording_claims(name: &str) -> Vec<Statement<Found>> {
     );
     let recording = own.clone();
     let rules = Statement::at_least(place, &says, 1.0, 0.0).unit(Unit::Share);
-    let rules = rules.measured(move |found: &Found| {
+    let rules = rules.measured(move |found: &RecordedFound| {
         let of = |view: &View<'_>| view.select().is(RECORDING, recording.as_str()).one("as_ruled");
         found.kernel.evidence(of)
     });
     let says = format!("{name}: no request fails on any allocator");
     let failed = Statement::exactly("recorded requests", &says, 0.0);
-    let failed = failed.measured(move |found: &Found| {
+    let failed = failed.measured(move |found: &RecordedFound| {
         found.grid.evidence(|view| {
             let designs = AllocatorName::ALL.map(|name| Design::plain(name).title());
             let cells = view.select().is(RECORDING, own.as_str()).all(DESIGN, designs);

@@ -208,7 +208,7 @@ struct Recording {
 }
 
 /// The measurements. Nothing depends on a seed.
-pub struct Found {
+pub struct WorkingSetFound {
     recordings: Vec<Recording>,
     grid: Grid,
 }
@@ -232,7 +232,7 @@ impl Study for WorkingSet {
     const KIND: &'static str = "green-working-set";
     const USES: Uses = Uses { memory: false, accesses: true, machine: false };
     type Plan = WorkingSetPlan;
-    type Found = Found;
+    type Found = WorkingSetFound;
 
     fn seeds(_: &WorkingSetPlan, _: bool) -> u64 {
         0
@@ -250,7 +250,7 @@ impl Study for WorkingSet {
             .each("window_accesses", bytes(&[32, window.min(1 << 24)]))
     }
 
-    fn measure(plan: &WorkingSetPlan, run: &Run<'_>) -> Result<Found, StudyError> {
+    fn measure(plan: &WorkingSetPlan, run: &Run<'_>) -> Result<WorkingSetFound, StudyError> {
         let compilers: &[bool] =
             if run.real.accesses.is_some() { &[false] } else { &[false, true] };
         let recordings =
@@ -263,15 +263,15 @@ impl Study for WorkingSet {
                 grid.add(vec![name.as_str().into(), threads.into()], &[shares]);
             }
         }
-        Ok(Found { recordings, grid })
+        Ok(WorkingSetFound { recordings, grid })
     }
 
-    fn claims(_: &WorkingSetPlan, run: &Run<'_>) -> Vec<Statement<Found>> {
+    fn claims(_: &WorkingSetPlan, run: &Run<'_>) -> Vec<Statement<WorkingSetFound>> {
         let given = run.real.accesses.as_deref();
         claims(&given.map_or_else(|| COMPILER.to_owned(), |file| Trace::new(Some(file)).name()))
     }
 
-    fn show(plan: &WorkingSetPlan, _: &Run<'_>, found: &Found) -> Shown {
+    fn show(plan: &WorkingSetPlan, _: &Run<'_>, found: &WorkingSetFound) -> Shown {
         let windows = found.recordings.iter().map(|recording| windows_figure(plan, recording));
         let mut figures: Vec<Drawn> = windows.collect();
         figures.push(threads_figure(found));
@@ -348,7 +348,7 @@ fn windows_figure(plan: &WorkingSetPlan, recording: &Recording) -> Drawn {
 }
 
 /// The shares of the resident set by threads, beside facesim's.
-fn threads_figure(found: &Found) -> Drawn {
+fn threads_figure(found: &WorkingSetFound) -> Drawn {
     let id = "Section III-B";
     let title = "pages referenced in a window";
     let y_label = "share of the resident set";
@@ -377,7 +377,7 @@ fn threads_figure(found: &Found) -> Drawn {
 
 /// The statements on facesim, which is not recorded. Read off the text in whole
 /// per cent, the last as "approximately": 5 points.
-fn claims(program: &str) -> Vec<Statement<Found>> {
+fn claims(program: &str) -> Vec<Statement<WorkingSetFound>> {
     let conditions = Conditions::new().same("program", "facesim", program).met(
         false,
         "windows counted in accesses, not of 10 ms, and threads made up of shifted copies",
@@ -390,7 +390,7 @@ fn claims(program: &str) -> Vec<Statement<Found>> {
         );
         let statement = Statement::within("Section III-B, Fig. 3", &says, share, 0.05);
         let program = program.to_owned();
-        statement.unit(Unit::Share).under(&conditions).measured(move |found: &Found| {
+        statement.unit(Unit::Share).under(&conditions).measured(move |found: &WorkingSetFound| {
             found.grid.evidence(|view| {
                 let cells = view.select().is(RECORDING, program.as_str());
                 cells.is(THREADS, Value::Number(threads as f64)).one("once")

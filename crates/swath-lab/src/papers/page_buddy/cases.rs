@@ -102,7 +102,7 @@ const FIG_7: &str = "Fig. 7";
 const TABLE_2: [&str; 4] = ["(a)", "(b)", "(c)", "(d)"];
 
 /// A request in a layout of free frames.
-struct Layout {
+struct CaseLayout {
     name: &'static str,
     free: Vec<Extent>,
     /// The pages to which the request is mapped.
@@ -111,7 +111,7 @@ struct Layout {
     pbs: BuddyConfig,
 }
 
-impl Layout {
+impl CaseLayout {
     fn new(name: &'static str, free: Vec<Extent>, first_page: u64, pages: u64) -> Self {
         let pages = PageRange::new(Vpn::new(first_page), pages);
         Self { name, free, pages, format: Format::ArmV7, pbs: BuddyConfig::PBS_ARMV7 }
@@ -177,8 +177,8 @@ fn failed(about: &Head, example: &str, what: &dyn std::fmt::Display) -> StudyErr
 }
 
 /// One measured point.
-enum Point<'a> {
-    Layout(&'a Layout, Design),
+enum CasePoint<'a> {
+    CaseLayout(&'a CaseLayout, Design),
     Fig7,
 }
 
@@ -197,17 +197,19 @@ impl Study for Cases {
     }
 
     fn measure(plan: &CasesPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
-        let layouts = Layout::all(plan);
-        let of = |layout| Layout::designs(layout).map(|design| Point::Layout(layout, design));
-        let mut points: Vec<Point<'_>> = layouts.iter().flat_map(of).collect();
-        points.push(Point::Fig7);
-        let at = |point: &Point<'_>| match point {
-            Point::Layout(layout, design) => vec![layout.name.into(), design.name.into()],
-            Point::Fig7 => vec![FIG_7.into(), PBS.into()],
+        let layouts = CaseLayout::all(plan);
+        let of = |layout| {
+            CaseLayout::designs(layout).map(|design| CasePoint::CaseLayout(layout, design))
+        };
+        let mut points: Vec<CasePoint<'_>> = layouts.iter().flat_map(of).collect();
+        points.push(CasePoint::Fig7);
+        let at = |point: &CasePoint<'_>| match point {
+            CasePoint::CaseLayout(layout, design) => vec![layout.name.into(), design.name.into()],
+            CasePoint::Fig7 => vec![FIG_7.into(), PBS.into()],
         };
         run.grid(&plan.about, &[EXAMPLE, DESIGN], 0, &points, at, |point, _| match point {
-            Point::Layout(layout, design) => layout.measure(design, &plan.about),
-            Point::Fig7 => fig_7(&plan.about),
+            CasePoint::CaseLayout(layout, design) => layout.measure(design, &plan.about),
+            CasePoint::Fig7 => fig_7(&plan.about),
         })
     }
 

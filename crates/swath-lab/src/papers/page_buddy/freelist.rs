@@ -104,7 +104,7 @@ const ALIGNED: &str = "aligned";
 const WORD_BYTES: f64 = 4.0;
 
 /// One state of memory with its place on the x axis.
-type Level<'a> = (Value, Source<'a>);
+type MemoryLevel<'a> = (Value, Source<'a>);
 
 impl Study for Freelist {
     const KIND: &'static str = "freelist";
@@ -150,7 +150,7 @@ impl Study for Freelist {
             let (free, share) = (plan.free_frames.get(), plan.free_share.get());
             (size.get().into(), Source::blocks(size.get(), free, share))
         };
-        let blocks: Vec<Level<'_>> = plan.block_frames.iter().map(blocks).collect();
+        let blocks: Vec<MemoryLevel<'_>> = plan.block_frames.iter().map(blocks).collect();
         let aged = plan.aged.iter().flat_map(|aged| {
             aged.used_shares.iter().map(|&share| {
                 let frames = aged.frames.get();
@@ -158,7 +158,7 @@ impl Study for Freelist {
                 (share.get().into(), Source::Aged { frames, ageing })
             })
         });
-        let aged: Vec<Level<'_>> = aged.collect();
+        let aged: Vec<MemoryLevel<'_>> = aged.collect();
         let seeds = Self::seeds(plan, run.quick);
         let blocks = nodes(plan, run, seeds, &blocks, true)?;
         let aged = match aged.as_slice() {
@@ -207,13 +207,14 @@ fn nodes(
     plan: &FreelistPlan,
     run: &Run<'_>,
     seeds: u64,
-    levels: &[Level<'_>],
+    levels: &[MemoryLevel<'_>],
     lists: bool,
 ) -> Result<Grid, StudyError> {
     let designs = lists::designs(plan.bbs_max_order, &plan.pbs)?;
     let of = |level| designs.iter().map(move |design| (level, design));
-    let points: Vec<(&Level<'_>, &(String, BuddyConfig))> = levels.iter().flat_map(of).collect();
-    let at = |(level, design): &(&Level<'_>, &(String, BuddyConfig))| {
+    let points: Vec<(&MemoryLevel<'_>, &(String, BuddyConfig))> =
+        levels.iter().flat_map(of).collect();
+    let at = |(level, design): &(&MemoryLevel<'_>, &(String, BuddyConfig))| {
         vec![level.0.clone(), design.0.as_str().into()]
     };
     run.grid(&plan.about, &AXES, seeds, &points, at, |(level, design), repeat| {

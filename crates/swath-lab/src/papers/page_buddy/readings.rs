@@ -87,7 +87,7 @@ impl Reading {
 }
 
 /// A state of memory: free blocks of a size, or a real machine's.
-struct Level {
+struct MemoryLevel {
     x: Value,
     block_frames: Option<u64>,
 }
@@ -118,11 +118,13 @@ impl Study for Readings {
 
     fn measure(plan: &ReadingsPlan, run: &Run<'_>) -> Result<Grid, StudyError> {
         let readings = Reading::all(plan);
-        let levels: Vec<Level> = match &run.real.memory {
-            Some(machine) => vec![Level { x: machine.name.clone().into(), block_frames: None }],
+        let levels: Vec<MemoryLevel> = match &run.real.memory {
+            Some(machine) => {
+                vec![MemoryLevel { x: machine.name.clone().into(), block_frames: None }]
+            }
             None => {
                 let sizes = plan.block_frames.iter().map(|size| size.get());
-                sizes.map(|size| Level { x: size.into(), block_frames: Some(size) }).collect()
+                sizes.map(|size| MemoryLevel { x: size.into(), block_frames: Some(size) }).collect()
             }
         };
         let mut designs = Design::all(BuddyConfig::BBS, BuddyConfig::PBS_ARMV7).to_vec();
@@ -133,7 +135,7 @@ impl Study for Readings {
                 points.extend(designs.iter().map(|design| (reading, level, design)));
             }
         }
-        let at = |&(reading, level, design): &(&Reading, &Level, &Design)| {
+        let at = |&(reading, level, design): &(&Reading, &MemoryLevel, &Design)| {
             let (workload, name) = (reading.workload.title(), design.name);
             vec![workload.into(), reading.x.clone(), level.x.clone(), name.into()]
         };
@@ -165,7 +167,7 @@ impl Study for Readings {
 fn one(
     plan: &ReadingsPlan,
     run: &Run<'_>,
-    (reading, level, design): (&Reading, &Level, &Design),
+    (reading, level, design): (&Reading, &MemoryLevel, &Design),
     repeat: u64,
 ) -> Result<Metrics, StudyError> {
     let program = &reading.program;

@@ -60,12 +60,12 @@ fn check(plan: &TlbPlan) -> Result<(), Refused> {
 }
 
 /// One state of memory: a column of the x axis.
-struct Level {
+struct MemoryLevel {
     x: Value,
-    state: State,
+    state: MemoryOf,
 }
 
-enum State {
+enum MemoryOf {
     Blocks { block_frames: u64, free_per_requested: f64, free_share: f64 },
     Aged { frames: u64, ageing: Ageing },
     Machine(Arc<Machine>),
@@ -79,9 +79,9 @@ struct Named {
 }
 
 /// One measured point.
-struct Point<'a> {
+struct TlbPoint<'a> {
     named: &'a Named,
-    level: &'a Level,
+    level: &'a MemoryLevel,
     design: Design,
 }
 
@@ -143,17 +143,17 @@ impl Study for Tlb {
         let mut points = Vec::new();
         for named in &programs {
             for level in &levels {
-                points.extend(designs.iter().map(|&design| Point { named, level, design }));
+                points.extend(designs.iter().map(|&design| TlbPoint { named, level, design }));
             }
         }
         let axes = [CATEGORY, WORKLOAD, LEVEL, DESIGN];
-        let at = |point: &Point<'_>| {
+        let at = |point: &TlbPoint<'_>| {
             let name = point.named.name.clone().into();
             let category = point.named.category.title().into();
             vec![category, name, point.level.x.clone(), point.design.name.into()]
         };
         let seeds = Self::seeds(plan, run.quick);
-        let one = |point: &Point<'_>, repeat| one(&hardware, point, &plan.about, repeat);
+        let one = |point: &TlbPoint<'_>, repeat| one(&hardware, point, &plan.about, repeat);
         run.grid(&plan.about, &axes, seeds, &points, at, one)
     }
 
@@ -216,9 +216,9 @@ fn traced(file: Option<&Path>, plan: &TlbPlan) -> Result<Named, StudyError> {
 }
 
 /// The states of memory: the plan's, or a real machine's.
-fn levels(plan: &TlbPlan, run: &Run<'_>) -> Result<Vec<Level>, StudyError> {
+fn levels(plan: &TlbPlan, run: &Run<'_>) -> Result<Vec<MemoryLevel>, StudyError> {
     let machine = |machine: Arc<Machine>| {
-        vec![Level { x: machine.name.clone().into(), state: State::Machine(machine) }]
+        vec![MemoryLevel { x: machine.name.clone().into(), state: MemoryOf::Machine(machine) }]
     };
     if let Some(real) = &run.real.memory {
         return Ok(machine(real.clone()));
@@ -229,9 +229,9 @@ fn levels(plan: &TlbPlan, run: &Run<'_>) -> Result<Vec<Level>, StudyError> {
             machine(Arc::new(Machine::load(file, UnknownFrames::Used)?))
         }
         MemoryPlan::Blocks(blocks) => {
-            let level = |size: u64| Level {
+            let level = |size: u64| MemoryLevel {
                 x: size.into(),
-                state: State::Blocks {
+                state: MemoryOf::Blocks {
                     block_frames: size,
                     free_per_requested: blocks.free_per_requested,
                     free_share: blocks.free_share.get(),
@@ -240,9 +240,9 @@ fn levels(plan: &TlbPlan, run: &Run<'_>) -> Result<Vec<Level>, StudyError> {
             blocks.block_frames.iter().map(|size| level(size.get())).collect()
         }
         MemoryPlan::Aged(aged) => {
-            let level = |share: Share| Level {
+            let level = |share: Share| MemoryLevel {
                 x: Value::Number(share.get()),
-                state: State::Aged {
+                state: MemoryOf::Aged {
                     frames: aged.frames.get(),
                     ageing: aged.ageing(share, run.quick),
                 },
@@ -256,7 +256,7 @@ fn levels(plan: &TlbPlan, run: &Run<'_>) -> Result<Vec<Level>, StudyError> {
 /// the repeat alone, so that all designs see the same memory.
 fn one(
     hardware: &Hardware,
-    point: &Point<'_>,
+    point: &TlbPoint<'_>,
     about: &Head,
     repeat: u64,
 ) -> Result<Metrics, StudyError> {
@@ -264,11 +264,11 @@ fn one(
     let mut random = random(about.seed, repeat);
     let below;
     let source = match &point.level.state {
-        State::Blocks { block_frames, free_per_requested, free_share } => {
+        MemoryOf::Blocks { block_frames, free_per_requested, free_share } => {
             program.scattered(*block_frames, *free_per_requested, *free_share)
         }
-        State::Aged { frames, ageing } => Source::Aged { frames: *frames, ageing: *ageing },
-        State::Machine(machine) => {
+        MemoryOf::Aged { frames, ageing } => Source::Aged { frames: *frames, ageing: *ageing },
+        MemoryOf::Machine(machine) => {
             below = hardware.free_of(machine, program);
             Source::Free(&below)
         }

@@ -79,7 +79,7 @@ const LINE: &str = "line";
 const NAMES: [&str; 3] = ["PCAD", "AT", "PBS"];
 
 /// One measured point.
-struct Point<'a> {
+struct WidthPoint<'a> {
     format: FormatName,
     contiguity: ContiguityBits,
     design: Design,
@@ -124,11 +124,11 @@ impl Study for Widths {
         for (&format, program) in plan.formats.iter().zip(&programs) {
             let widths = plan.widths.iter().map(|&bits| ContiguityBits::Ideal(bits));
             for contiguity in widths.chain(real) {
-                let point = |design| Point { format, contiguity, design, program };
+                let point = |design| WidthPoint { format, contiguity, design, program };
                 points.extend(designs(format)?.map(point));
             }
         }
-        let at = |point: &Point<'_>| {
+        let at = |point: &WidthPoint<'_>| {
             let width: Value = match point.contiguity {
                 ContiguityBits::Ideal(bits) => u32::from(bits).into(),
                 ContiguityBits::Format(FormatWord::Format) => OWN.into(),
@@ -137,7 +137,7 @@ impl Study for Widths {
             vec![point.format.title().into(), width, point.design.name.into()]
         };
         let seeds = Self::seeds(plan, run.quick);
-        let one = |point: &Point<'_>, repeat| one(plan, run, point, repeat);
+        let one = |point: &WidthPoint<'_>, repeat| one(plan, run, point, repeat);
         run.grid(&plan.about, &[FORMAT, WIDTH, DESIGN], seeds, &points, at, one)
     }
 
@@ -172,10 +172,10 @@ fn designs(format: FormatName) -> Result<impl Iterator<Item = Design>, StudyErro
 fn one(
     plan: &WidthsPlan,
     run: &Run<'_>,
-    point: &Point<'_>,
+    point: &WidthPoint<'_>,
     repeat: u64,
 ) -> Result<Metrics, StudyError> {
-    let Point { format, contiguity, design, program } = point;
+    let WidthPoint { format, contiguity, design, program } = point;
     let hardware = Hardware::new(format.format(), plan.tlb_entries.small(), *contiguity);
     let below;
     let source = match &run.real.memory {

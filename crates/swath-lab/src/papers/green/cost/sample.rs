@@ -163,7 +163,7 @@ impl ClassSizes {
     /// for c classes and s stepped.
     pub fn estimate(&self, stepped: &[(Sample, u64)]) -> Vec<CostEstimate> {
         let Self { sizes, .. } = self;
-        let mut found = vec![Found::default(); sizes.len()];
+        let mut found = vec![Stepped::default(); sizes.len()];
         let mut worst = vec![0; self.ends.len()];
         for &(sample, instructions) in stepped {
             let class = sample.class as usize;
@@ -199,7 +199,7 @@ impl ClassSizes {
 
 /// The stepped members of a class.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct Stepped {
     /// Those of the average.
     count: u64,
     sum: u64,
@@ -209,7 +209,7 @@ struct Found {
     any: bool,
 }
 
-impl Found {
+impl Stepped {
     fn add(&mut self, instructions: u64, average: bool) {
         self.least = if self.any { self.least.min(instructions) } else { instructions };
         self.most = self.most.max(instructions);

@@ -22,7 +22,7 @@ use crate::study::verdict::Unit;
 pub struct Cost;
 
 /// The measurements.
-pub struct Found {
+pub struct CostFound {
     /// Bytes of the management structures.
     structures: Grid,
     /// Frames taken from a zone of which nothing was taken before.
@@ -42,7 +42,7 @@ const BANKS: &str = "banks";
 impl Study for Cost {
     const KIND: &'static str = "green-cost";
     type Plan = CostPlan;
-    type Found = Found;
+    type Found = CostFound;
 
     fn seeds(plan: &CostPlan, quick: bool) -> u64 {
         plan.repeats.of(quick).get()
@@ -59,18 +59,18 @@ impl Study for Cost {
             .each("scattered.banks", bytes(&[32, scattered]))
     }
 
-    fn measure(plan: &CostPlan, run: &Run<'_>) -> Result<Found, StudyError> {
+    fn measure(plan: &CostPlan, run: &Run<'_>) -> Result<CostFound, StudyError> {
         measure(plan, run)
     }
 
-    fn claims(plan: &CostPlan, _: &Run<'_>) -> Vec<Statement<Found>> {
+    fn claims(plan: &CostPlan, _: &Run<'_>) -> Vec<Statement<CostFound>> {
         let conditions = plan.conditions();
-        let mut claims = structures::claims(&conditions, |found: &Found| &found.structures);
+        let mut claims = structures::claims(&conditions, |found: &CostFound| &found.structures);
         claims.extend(TABLE_III.iter().flat_map(|row| time_claims(row, &conditions)));
         claims
     }
 
-    fn show(plan: &CostPlan, run: &Run<'_>, found: &Found) -> Shown {
+    fn show(plan: &CostPlan, run: &Run<'_>, found: &CostFound) -> Shown {
         let host = HostShown {
             machine: host_name(),
             figures: host_figures(plan, found),
@@ -98,7 +98,7 @@ struct Row {
     runs: Vec<Vec<Metrics>>,
 }
 
-fn measure(plan: &CostPlan, run: &Run<'_>) -> Result<Found, StudyError> {
+fn measure(plan: &CostPlan, run: &Run<'_>) -> Result<CostFound, StudyError> {
     let failed = |what: String| StudyError::Machine { study: plan.about.study.clone(), what };
     let repeats = Cost::seeds(plan, run.quick);
     let (mut rows, mut stepped, mut uncounted) = (Vec::<Row>::new(), 0, None);
@@ -154,7 +154,7 @@ fn measure(plan: &CostPlan, run: &Run<'_>) -> Result<Found, StudyError> {
         }
     }
     let structures = structures(plan).map_err(failed)?;
-    Ok(Found { structures, whole, scattered, stepped, uncounted })
+    Ok(CostFound { structures, whole, scattered, stepped, uncounted })
 }
 
 /// The costs of a design up to an end, beside those of Linux.
@@ -173,7 +173,7 @@ fn costs(own: &Measured, baseline: &Measured, end: usize) -> Metrics {
 }
 
 /// The figures that depend on the machine: instructions and times.
-fn host_figures(plan: &CostPlan, found: &Found) -> Vec<Drawn> {
+fn host_figures(plan: &CostPlan, found: &CostFound) -> Vec<Drawn> {
     let scattered = format!(
         "Unmovable requests until nothing is left. All memory was movable, and {:.0}% of it, at \
          random places, has been freed: no bank is wholly free. Banks of {} frames.",
@@ -232,7 +232,7 @@ fn draw(
     Drawn { figure, series }
 }
 
-fn host_notes(plan: &CostPlan, run: &Run<'_>, found: &Found) -> Vec<String> {
+fn host_notes(plan: &CostPlan, run: &Run<'_>, found: &CostFound) -> Vec<String> {
     if let Some(why) = &found.uncounted {
         return vec![format!("Instructions were not measured: {why}.")];
     }
@@ -305,7 +305,7 @@ impl RatioOf {
 fn time_claims(
     &(taken, [buddy_average, average, buddy_worst, worst]): &(u64, [f64; 4]),
     conditions: &Conditions,
-) -> Vec<Statement<Found>> {
+) -> Vec<Statement<CostFound>> {
     use AllocatorName::{Adaptive, AdaptivePacked, Linux};
     let claim = |says: &str, paper: f64, cause: &str, ratio: RatioOf| {
         let says = format!("{taken} frames: {says} (instructions)");
@@ -314,7 +314,7 @@ fn time_claims(
             .cause(cause)
             .under(conditions)
             .on_host()
-            .measured(move |found: &Found| found.whole.evidence(|view| ratio.of(view)))
+            .measured(move |found: &CostFound| found.whole.evidence(|view| ratio.of(view)))
     };
     let ratio =
         |design, metric, over, over_metric| RatioOf { taken, design, metric, over, over_metric };

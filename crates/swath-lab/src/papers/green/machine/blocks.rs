@@ -8,7 +8,7 @@ use swath_vm::migrate::daemon::{Owners, Stuck};
 
 /// The place of a handle's frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum HandlePlace {
     /// The handle is not in use.
     Nowhere,
     /// Its request failed; its release has nothing to give back.
@@ -22,8 +22,8 @@ enum Place {
 /// A handle's block. Twelve bytes: handles come back in no order, and most of a removal is the
 /// wait for one of them.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    place: Place,
+struct BlockEntry {
+    place: HandlePlace,
     order: Order,
     cpu: u16,
     movable: bool,
@@ -49,7 +49,7 @@ pub(crate) enum Released {
 pub(crate) struct Blocks {
     first: Pfn,
     heads: Vec<u32>,
-    entries: Vec<Entry>,
+    entries: Vec<BlockEntry>,
     parts: HashMap<u32, Vec<Pfn>>,
 }
 
@@ -76,15 +76,16 @@ impl Blocks {
 
     /// Returns true if the handle may name a new block.
     pub(crate) fn is_vacant(&self, id: u32) -> bool {
-        self.entries.get(id as usize).is_none_or(|entry| entry.place == Place::Nowhere)
+        self.entries.get(id as usize).is_none_or(|entry| entry.place == HandlePlace::Nowhere)
     }
 
-    fn enter(&mut self, id: u32, place: Place, order: Order, cpu: u16, movable: bool) {
-        let vacant = Entry { place: Place::Nowhere, order: Order::BASE, cpu: 0, movable: false };
+    fn enter(&mut self, id: u32, place: HandlePlace, order: Order, cpu: u16, movable: bool) {
+        let vacant =
+            BlockEntry { place: HandlePlace::Nowhere, order: Order::BASE, cpu: 0, movable: false };
         if id as usize >= self.entries.len() {
             self.entries.resize(id as usize + 1, vacant);
         }
-        self.entries[id as usize] = Entry { place, order, cpu, movable };
+        self.entries[id as usize] = BlockEntry { place, order, cpu, movable };
     }
 
     /// Returns the number of a frame from the first. The studies' machines have far fewer than
@@ -100,7 +101,7 @@ impl Blocks {
 
     /// Names a block by the vacant handle.
     pub(crate) fn place(&mut self, id: u32, start: Pfn, order: Order, cpu: u16, movable: bool) {
-        self.enter(id, Place::Block(self.number(start)), order, cpu, movable);
+        self.enter(id, HandlePlace::Block(self.number(start)), order, cpu, movable);
         self.set_head(start, id + 1);
     }
 
@@ -109,30 +110,30 @@ impl Blocks {
         for &frame in &frames {
             self.set_head(frame, id + 1);
         }
-        self.enter(id, Place::Parts, order, cpu, true);
+        self.enter(id, HandlePlace::Parts, order, cpu, true);
         self.parts.insert(id, frames);
     }
 
     /// The vacant handle's request has failed.
     pub(crate) fn fail(&mut self, id: u32) {
-        self.enter(id, Place::Failed, Order::BASE, 0, false);
+        self.enter(id, HandlePlace::Failed, Order::BASE, 0, false);
     }
 
     /// Makes the handle vacant: its frames, and the CPU on which they were taken.
     /// `None` if it was vacant.
     pub(crate) fn remove(&mut self, id: u32) -> Option<(Released, u16)> {
         let entry = self.entries.get_mut(id as usize)?;
-        let place = std::mem::replace(&mut entry.place, Place::Nowhere);
-        let Entry { order, cpu, .. } = *entry;
+        let place = std::mem::replace(&mut entry.place, HandlePlace::Nowhere);
+        let BlockEntry { order, cpu, .. } = *entry;
         let released = match place {
-            Place::Nowhere => return None,
-            Place::Failed => Released::Nothing,
-            Place::Block(number) => {
+            HandlePlace::Nowhere => return None,
+            HandlePlace::Failed => Released::Nothing,
+            HandlePlace::Block(number) => {
                 let start = self.frame(number);
                 self.set_head(start, 0);
                 Released::Extent(Extent::new(start, order.frames()))
             }
-            Place::Parts => {
+            HandlePlace::Parts => {
                 let frames = self.parts.remove(&id).unwrap_or_default();
                 for &frame in &frames {
                     self.set_head(frame, 0);
@@ -151,11 +152,11 @@ impl Blocks {
             let id = self.head(start)?;
             let entry = self.entries[id as usize];
             match entry.place {
-                Place::Block(number) => {
+                HandlePlace::Block(number) => {
                     let at = self.frame(number);
                     (frame - at < entry.order.frames()).then_some((id, at, entry.order))
                 }
-                Place::Parts if k == 0 => Some((id, start, Order::BASE)),
+                HandlePlace::Parts if k == 0 => Some((id, start, Order::BASE)),
                 _ => None,
             }
         })
@@ -176,7 +177,7 @@ impl Blocks {
         self.set_head(to, id + 1);
         let number = self.number(to);
         match &mut self.entries[id as usize].place {
-            Place::Block(start) => *start = number,
+            HandlePlace::Block(start) => *start = number,
             _ => {
                 let parts = self.parts.get_mut(&id).into_iter().flatten();
                 parts.filter(|part| **part == from).for_each(|part| *part = to);
@@ -195,7 +196,7 @@ impl Blocks {
         for &frame in &frames {
             self.set_head(frame, id + 1);
         }
-        self.entries[id as usize].place = Place::Parts;
+        self.entries[id as usize].place = HandlePlace::Parts;
         self.parts.insert(id, frames);
         true
     }
@@ -205,16 +206,16 @@ impl Blocks {
     pub(crate) fn for_each(&self, visit: &mut dyn FnMut(Extent, bool)) {
         for (id, entry) in self.entries.iter().enumerate() {
             match entry.place {
-                Place::Block(number) => {
+                HandlePlace::Block(number) => {
                     let start = self.frame(number);
                     visit(Extent::new(start, entry.order.frames()), entry.movable);
                 }
-                Place::Parts => {
+                HandlePlace::Parts => {
                     for &frame in &self.parts[&(id as u32)] {
                         visit(Extent::new(frame, 1), entry.movable);
                     }
                 }
-                Place::Nowhere | Place::Failed => {}
+                HandlePlace::Nowhere | HandlePlace::Failed => {}
             }
         }
     }
@@ -226,14 +227,16 @@ impl Blocks {
             let is_own = |frame: &Pfn| self.head(*frame) == Some(id as u32);
             let parts = self.parts.get(&(id as u32));
             match entry.place {
-                Place::Block(number) if is_own(&self.frame(number)) => heads += 1,
-                Place::Parts if parts.is_some_and(|parts| parts.iter().all(is_own)) => {
+                HandlePlace::Block(number) if is_own(&self.frame(number)) => heads += 1,
+                HandlePlace::Parts if parts.is_some_and(|parts| parts.iter().all(is_own)) => {
                     heads += parts.map_or(0, Vec::len);
                 }
-                Place::Nowhere | Place::Failed => {}
-                Place::Block(_) | Place::Parts => return Err("a handle whose frame is another's"),
+                HandlePlace::Nowhere | HandlePlace::Failed => {}
+                HandlePlace::Block(_) | HandlePlace::Parts => {
+                    return Err("a handle whose frame is another's");
+                }
             }
-            if parts.is_some() != (entry.place == Place::Parts) {
+            if parts.is_some() != (entry.place == HandlePlace::Parts) {
                 return Err("parts of a handle that is not in parts");
             }
         }

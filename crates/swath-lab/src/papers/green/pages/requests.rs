@@ -332,12 +332,12 @@ pub fn held_before<E: From<FileError>>(
     let mut held = Vec::new();
     pair(events, &[], blocks_max, &mut |_| {}, &mut |found| {
         match found {
-            Found::Unseen(block) => {
+            Observed::Unseen(block) => {
                 if seen.add(block.start.raw(), block.order) {
                     held.push(block);
                 }
             }
-            Found::Allocated(block) => {
+            Observed::Allocated(block) => {
                 seen.add(block.start.raw(), block.order);
             }
         }
@@ -354,7 +354,7 @@ fn within(count: usize, blocks_max: usize) -> Result<(), FileError> {
 }
 
 /// The part of an event that [`held_before`] looks at.
-enum Found {
+enum Observed {
     Unseen(HeldBlock),
     Allocated(HeldBlock),
 }
@@ -364,7 +364,7 @@ fn pair<E: From<FileError>>(
     held: &[HeldBlock],
     blocks_max: usize,
     sink: &mut impl FnMut(TimedOp),
-    found: &mut impl FnMut(Found) -> Result<(), FileError>,
+    found: &mut impl FnMut(Observed) -> Result<(), FileError>,
 ) -> Result<ReplayCounts, E> {
     let mut blocks = Blocks::new();
     let mut counts = ReplayCounts::default();
@@ -398,7 +398,7 @@ fn pair<E: From<FileError>>(
                     counts.frees_in_parts += u64::from(parted);
                     sink(TimedOp { time_us, op: ReplayOp::Free { id } });
                 }
-                found(Found::Allocated(HeldBlock { start, order }))?;
+                found(Observed::Allocated(HeldBlock { start, order }))?;
                 let id = blocks.add(start.raw(), order);
                 counts.allocs += 1;
                 counts.peak_frames = counts.peak_frames.max(blocks.frames);
@@ -412,7 +412,7 @@ fn pair<E: From<FileError>>(
                 let mut unseen = |block: HeldBlock| {
                     counts.unseen_frames += block.order.frames();
                     if failed.is_ok() {
-                        failed = found(Found::Unseen(block));
+                        failed = found(Observed::Unseen(block));
                     }
                 };
                 blocks.release(start.raw(), order, &mut gone, &mut unseen);
