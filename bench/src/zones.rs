@@ -54,7 +54,7 @@ pub(crate) enum Work {
     GiveMixed,
     /// A random one of such blocks comes back, and another is taken.
     PairMixed,
-    /// The calls of the [aged](aged) zone with so many percent of its frames in use.
+    /// The calls of the [`aged`] zone with so many percent of its frames in use.
     Aged(u64, Side, Span),
 }
 

@@ -92,7 +92,7 @@ impl Strides {
     pub(crate) fn note(&mut self, line: u64, missed: bool) -> Option<u64> {
         let step = line.wrapping_sub(self.last);
         let kept = step == self.step && step != 0;
-        if !missed && !(kept && self.seen >= STEPS) {
+        if !(missed || kept && self.seen >= STEPS) {
             return None;
         }
         let short = step.wrapping_add(STRIDE_MAX) <= 2 * STRIDE_MAX && step != 0;

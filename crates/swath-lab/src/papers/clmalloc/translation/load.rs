@@ -57,7 +57,7 @@ pub(crate) fn place(machine: &AreasPlan, mib: u64, count: u64) -> Result<Placed,
             placed.segments.push(PageRange::new(page, segment.count));
             for extent in allocator.space().extents(segment) {
                 placed.extents.push((page, extent));
-                page = page + extent.count;
+                page += extent.count;
             }
         }
         Ok(placed)
