@@ -19,7 +19,7 @@
 //! All of it stands in words that the caller gives
 //! ([`words_needed`](ReverseMap::words_needed)): one for each group of 16 frames
 //! and each aligned group of a larger size as the head of its list, and two or
-//! three for each PV entry ([`Status`]). The head of 16 frames also keeps what is
+//! three for each PV entry ([`Status`](crate::pmap::entries::Status)). The head of 16 frames also keeps what is
 //! known of frames that no mapping says any more: that they were written, that
 //! they were accessed.
 //!
