@@ -80,7 +80,9 @@ const fn gate(name: &'static str, bound: f64, run: fn() -> Result<u64, String>) 
 /// only, and between regions, with the same bound for all.
 /// Last the allocators of a zone, each doing the same ([`zones`]): the green memory
 /// manager's beside Linux's, also in an aged zone with 60% and 90% of the frames in use (a take
-/// and a give, each, and by order), and its longest calls with 16 banks and with 1,024.
+/// and a give, each, and by order), and its longest calls with 16 banks and with 1,024. The bounds of
+/// the aged zones stop regressions and no more: there the manager takes 1.1 times Linux's
+/// instructions for both calls, and 2.6 times for a take of orders 1 to 5.
 /// And the segment allocators, a get and a put in one ([`segments`]), and a search past free runs,
 /// some hundred and some thousands, that are long enough and have no place.
 const GATES: &[Gate] = &[
@@ -329,7 +331,7 @@ const GATES: &[Gate] = &[
     gate("segment-passed-16k", 9500.0, || segments::hostile(1 << 14, swath_bench_counted)),
     gate("segment-passed-1m", 9500.0, || segments::hostile(1 << 20, swath_bench_counted)),
     gate("baseline-frame", 2300.0, || segments::baseline(Pair::Frame, swath_bench_counted)),
-    gate("baseline-20m", 2000.0, || segments::baseline(Pair::Large, swath_bench_counted)),
+    gate("baseline-20m", 2650.0, || segments::baseline(Pair::Large, swath_bench_counted)),
 ];
 
 /// Gates whose first may take no more than the second, where both are run: the
