@@ -5,13 +5,19 @@ use swath_lab::source::real::RealInput;
 use swath_lab::study::claim::Claim;
 use swath_lab::study::kind::ReadyStudy;
 use swath_lab::study::registry;
-use swath_lab::study::run::{Outcome, Run, Unwatched};
+use swath_lab::study::run::{Outcome, Run, Shared, Unwatched};
 use swath_lab::study::verdict::Verdict;
 use toml::{Table, Value};
 
 /// Calls `visit` with a quick or full run without real input.
 fn with_run<T>(quick: bool, visit: impl FnOnce(&Run<'_>) -> T) -> T {
-    visit(&Run { quick, real: &RealInput::default(), watch: &Unwatched, journal: None })
+    visit(&Run {
+        quick,
+        real: &RealInput::default(),
+        watch: &Unwatched,
+        journal: None,
+        shared: &Shared::default(),
+    })
 }
 
 /// The text of a built-in plan.

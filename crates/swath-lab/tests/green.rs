@@ -6,10 +6,16 @@ use swath_lab::source::real::RealInput;
 use swath_lab::study::kind::ReadyStudy;
 use swath_lab::study::registry::parse;
 use swath_lab::study::results::Verdict;
-use swath_lab::study::run::{Run, Unwatched};
+use swath_lab::study::run::{Run, Shared, Unwatched};
 
 fn quick<R>(of: impl FnOnce(&Run<'_>) -> R) -> R {
-    of(&Run { quick: true, real: &RealInput::default(), watch: &Unwatched, journal: None })
+    of(&Run {
+        quick: true,
+        real: &RealInput::default(),
+        watch: &Unwatched,
+        journal: None,
+        shared: &Shared::default(),
+    })
 }
 
 fn text(kind: &str) -> &'static str {

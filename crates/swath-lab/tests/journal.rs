@@ -14,7 +14,7 @@ use swath_arch::testing::Random;
 use swath_lab::source::real::RealInput;
 use swath_lab::study::journal::Journal;
 use swath_lab::study::plan::Head;
-use swath_lab::study::run::{Run, Unwatched};
+use swath_lab::study::run::{Run, Shared, Unwatched};
 
 const POINTS: u32 = 300;
 const THREADS: usize = 2;
@@ -40,7 +40,13 @@ fn child() {
     let witness = Mutex::new(witness);
     let (journal, _) = Journal::open(&room.join("journal"), "key").unwrap();
     let real = RealInput::default();
-    let run = Run { quick: true, real: &real, watch: &Unwatched, journal: Some(&journal) };
+    let run = Run {
+        quick: true,
+        real: &real,
+        watch: &Unwatched,
+        journal: Some(&journal),
+        shared: &Shared::default(),
+    };
     let text = |word: &str| word.to_owned();
     let about =
         Head { study: text("a"), kind: text("b"), title: text("c"), seed: 1, purpose: text("d") };

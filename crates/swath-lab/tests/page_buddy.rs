@@ -16,14 +16,20 @@ use swath_lab::study::grid::{Grid, metrics};
 use swath_lab::study::kind::{ReadyStudy, Study};
 use swath_lab::study::registry;
 use swath_lab::study::results::{Series, StudyResult};
-use swath_lab::study::run::{Run, Unwatched};
+use swath_lab::study::run::{Run, Shared, Unwatched};
 use swath_lab::study::tally::Tally;
 use swath_lab::study::verdict::Verdict;
 use toml::{Table, Value};
 
 /// Hands `visit` a quick or full run without real input.
 fn with_run<T>(quick: bool, visit: impl FnOnce(&Run<'_>) -> T) -> T {
-    visit(&Run { quick, real: &RealInput::default(), watch: &Unwatched, journal: None })
+    visit(&Run {
+        quick,
+        real: &RealInput::default(),
+        watch: &Unwatched,
+        journal: None,
+        shared: &Shared::default(),
+    })
 }
 
 /// The text of a built-in plan.

@@ -14,12 +14,12 @@ use swath_lab::study::paper::Entry;
 use swath_lab::study::plan::Head;
 use swath_lab::study::registry;
 use swath_lab::study::results::{Figure, FigureKind, Series};
-use swath_lab::study::run::{Outcome, Run, StudyError, Unwatched};
+use swath_lab::study::run::{Outcome, Run, Shared, StudyError, Unwatched};
 use swath_lab::study::verdict::Verdict;
 
 fn run_with<T>(quick: bool, does: impl FnOnce(&Run<'_>) -> T) -> T {
     let real = RealInput::default();
-    does(&Run { quick, real: &real, watch: &Unwatched, journal: None })
+    does(&Run { quick, real: &real, watch: &Unwatched, journal: None, shared: &Shared::default() })
 }
 
 #[test]

@@ -15,7 +15,7 @@ use swath_lab::study::journal::Journal;
 use swath_lab::study::kind::{ReadyStudy, Study};
 use swath_lab::study::registry;
 use swath_lab::study::results::StudyResult;
-use swath_lab::study::run::{Run, StudyError, Unwatched, Watch};
+use swath_lab::study::run::{Run, Shared, StudyError, Unwatched, Watch};
 use toml::{Table, Value};
 
 /// The search of the timed system, edited.
@@ -46,7 +46,13 @@ fn plan_of(study: &dyn ReadyStudy) -> &SearchPlan {
 }
 
 fn quick<T>(watch: &dyn Watch, journal: Option<&Journal>, does: impl FnOnce(&Run<'_>) -> T) -> T {
-    does(&Run { quick: true, real: &RealInput::default(), watch, journal })
+    does(&Run {
+        quick: true,
+        real: &RealInput::default(),
+        watch,
+        journal,
+        shared: &Shared::default(),
+    })
 }
 
 /// The tiny search, run once for all tests.

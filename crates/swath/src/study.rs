@@ -13,7 +13,7 @@ use swath_lab::study::kind::{ReadyStudy, Uses};
 use swath_lab::study::needs::{Limits, mib};
 use swath_lab::study::registry;
 use swath_lab::study::results::{Claim, StudyResult};
-use swath_lab::study::run::{Outcome, Run};
+use swath_lab::study::run::{Outcome, Run, Shared};
 use swath_lab::study::tally::Tally;
 use swath_trace::machine::UnknownFrames;
 use swath_trace::whole;
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &StudyArgs) -> Result<(), Failure> {
     let bar = Bar::new();
     let named = !args.names.is_empty() || !args.plan.is_empty();
     let quick = args.quick || !(named || args.full);
-    let run = Run { quick, real: &real, watch: &bar, journal: None };
+    let run = Run { quick, real: &real, watch: &bar, journal: None, shared: &Shared::default() };
     if !args.check.is_empty() {
         return check(args, &plans, &run);
     }

@@ -17,7 +17,7 @@ use swath_lab::source::real::RealInput;
 use swath_lab::study::needs::Limits;
 use swath_lab::study::plan::PlanError;
 use swath_lab::study::registry;
-use swath_lab::study::run::{Run, Unwatched};
+use swath_lab::study::run::{Run, Shared, Unwatched};
 use toml::Value;
 
 /// The memory that the plans of this test may take.
@@ -139,7 +139,8 @@ fn outcome(text: &str, quick: bool) -> Outcome {
         Err(error) => return Outcome::Refused(error.to_string()),
     };
     let real = RealInput::default();
-    let run = Run { quick, real: &real, watch: &Unwatched, journal: None };
+    let run =
+        Run { quick, real: &real, watch: &Unwatched, journal: None, shared: &Shared::default() };
     // A reader is told what cannot be compared, whatever the plan.
     let _ = plan.statements(&run);
     match plan.threads_within(&run, 1, LIMITS) {

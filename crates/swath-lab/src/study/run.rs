@@ -6,6 +6,10 @@
 //! number of threads. What each gave is written into the run's
 //! [journal](crate::study::journal), if it has one, and read from there by the next run.
 
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use rayon::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,6 +41,35 @@ impl Watch for Unwatched {
     }
 }
 
+/// Results that several studies of a process have in common, each by all that it follows from.
+#[derive(Default)]
+pub struct Shared(Mutex<BTreeMap<String, Box<dyn Any + Send>>>);
+
+impl Shared {
+    /// The result of `measure`, or what it gave for the same key. The lock is not held meanwhile: two
+    /// threads that ask for one key at a time measure both.
+    ///
+    /// # Errors
+    /// That of `measure`, of which nothing is kept.
+    pub fn get_or_measure<R: Clone + Send + 'static, E>(
+        &self,
+        key: &str,
+        measure: impl FnOnce() -> Result<R, E>,
+    ) -> Result<R, E> {
+        let known = self.lock().get(key).and_then(|known| known.downcast_ref::<R>().cloned());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let result = measure()?;
+        self.lock().insert(key.to_owned(), Box::new(result.clone()));
+        Ok(result)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Box<dyn Any + Send>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The circumstances of a run.
 pub struct Run<'a> {
     /// True for the quick form of the plan.
@@ -47,6 +80,8 @@ pub struct Run<'a> {
     pub watch: &'a dyn Watch,
     /// The journal of the study, if its points are to outlive the process.
     pub journal: Option<&'a Journal>,
+    /// What studies before this one have measured that others need, too.
+    pub shared: &'a Shared,
 }
 
 impl Run<'_> {
@@ -210,4 +245,26 @@ pub enum StudyError {
     /// The journal cannot be written.
     #[error(transparent)]
     Journal(#[from] JournalError),
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn what_is_shared_is_measured_once_for_each_key() {
+        let shared = Shared::default();
+        let mut measured = Vec::new();
+        let mut get = |key: &str, result: Result<u64, &'static str>| {
+            shared.get_or_measure(key, || {
+                measured.push(key.to_owned());
+                result
+            })
+        };
+        assert_eq!(get("a", Err("no")), Err("no"));
+        assert_eq!(get("a", Ok(1)), Ok(1));
+        assert_eq!(get("a", Ok(2)), Ok(1));
+        assert_eq!(get("b", Ok(2)), Ok(2));
+        assert_eq!(measured, ["a", "a", "b"]);
+    }
 }

@@ -74,7 +74,10 @@ pub(crate) fn compare(
             trials.extend((0..repeats).map(|repeat| Trial { about, daemon, load, design, repeat }));
         }
     }
-    let mut tracks = run.points(about, &trials, |trial| track(trial, run, None))?.into_iter();
+    let one = |trial: &Trial<'_>| {
+        run.shared.get_or_measure(&trial.key(run.quick), || track(trial, run, None))
+    };
+    let mut tracks = run.points(about, &trials, one)?.into_iter();
     let mut grid = Grid::new(&[MACHINE, LOAD, INTERLEAVING, BANK, DESIGN], plan_seeds(repeats));
     let (mut courses, mut first) = (Vec::new(), Vec::new());
     for load in &loads {

@@ -50,7 +50,7 @@ pub(crate) const fn machine_bytes(frames: u64) -> u64 {
 }
 
 /// Sections at one moment.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Sections {
     pub(crate) look: Look,
     pub(crate) states: Vec<SectionUse>,
@@ -59,7 +59,7 @@ pub(crate) struct Sections {
 }
 
 /// The course of a design under a load.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Track {
     /// After boot, evenly over time.
     pub(crate) looks: Vec<Look>,
@@ -79,7 +79,7 @@ pub(crate) struct Track {
 }
 
 /// Energy of the memory's banks, and their time together.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Energy {
     /// Thousandths of a bank's full power × nanoseconds.
     permille_ns: u128,
@@ -112,6 +112,20 @@ pub(crate) struct Trial<'p> {
     pub(crate) load: LoadRun,
     pub(crate) design: Design,
     pub(crate) repeat: u64,
+}
+
+impl Trial<'_> {
+    /// All that its track follows from: studies have trials in common.
+    pub(crate) fn key(&self, quick: bool) -> String {
+        let Self { about, daemon, load, design, repeat } = self;
+        let LoadRun { machine, load: name, interleaved, bank_mib, .. } = load;
+        let (minutes, seed) = (load.minutes(quick), load_seed(about.seed, *repeat));
+        let daemon = design.migrate.then_some(daemon);
+        let bank_mib = bank_mib.get();
+        format!(
+            "{machine:?} {name:?} {interleaved} {bank_mib} {minutes} {design:?} {daemon:?} {seed}"
+        )
+    }
 }
 
 /// Runs a design under a load, and then the tail's requests, if any. Looks are

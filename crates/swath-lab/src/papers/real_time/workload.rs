@@ -37,22 +37,6 @@ pub enum Action {
     },
 }
 
-impl Action {
-    /// The same with all sizes and offsets multiplied.
-    #[must_use]
-    pub fn times(self, factor: u64) -> Self {
-        match self {
-            Self::Allocate { id, size_bytes, align_bytes } => {
-                Self::Allocate { id, size_bytes: factor * size_bytes, align_bytes }
-            }
-            Self::Access { id, offset, write } => {
-                Self::Access { id, offset: factor * offset, write }
-            }
-            Self::Free { id } => Self::Free { id },
-        }
-    }
-}
-
 /// The usual alignment of `malloc`.
 pub const ALIGN_BYTES: u64 = 16;
 
@@ -72,20 +56,20 @@ pub struct Synthetic {
 impl Synthetic {
     /// Its actions. An action on an allocation while there is none is an allocation.
     pub fn actions(self) -> impl Iterator<Item = Action> {
-        let mut state = State { live: Vec::new(), unused: Vec::new(), next: 0 };
+        let mut state = WorkloadState { live: Vec::new(), unused: Vec::new(), next: 0 };
         let mut random = random(self.seed, self.repeat);
         (0..self.actions).map(move |_| state.action(self.size_bytes_max, &mut random))
     }
 }
 
 /// Numbers and sizes of what is allocated.
-struct State {
+struct WorkloadState {
     live: Vec<(u32, u64)>,
     unused: Vec<u32>,
     next: u32,
 }
 
-impl State {
+impl WorkloadState {
     fn action(&mut self, size_bytes_max: u64, random: &mut Random) -> Action {
         let tenth = random.random_range(0..10_u32);
         if tenth == 0 || self.live.is_empty() {
