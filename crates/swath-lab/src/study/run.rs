@@ -80,7 +80,7 @@ pub struct Run<'a> {
     pub watch: &'a dyn Watch,
     /// The journal of the study, if its points are to outlive the process.
     pub journal: Option<&'a Journal>,
-    /// What studies before this one have measured that others need, too.
+    /// Results that studies before this one have measured and others need, too.
     pub shared: &'a Shared,
 }
 
