@@ -362,7 +362,7 @@ fn run(format: Format, status: Status, sizes: Sizes, seed: u64, steps: u64) -> P
     let pages = if format == Format::ArmV7 { 0x300 } else { 0x600 };
     let frames = Extent::new(Pfn::new(FRAME), pages);
     // Now and then too few for all pages of both spaces.
-    let entries = if seed.is_multiple_of(2) { 2 * pages } else { pages + pages / 4 } as u32;
+    let entries = if seed.is_multiple_of(2) { 2 * pages } else { pages / 16 + 8 } as u32;
     let words = vec![u64::MAX; ReverseMap::words_needed(frames, sizes, status, entries).unwrap()];
     let reverse = ReverseMap::new(frames, sizes, status, words).unwrap();
     assert_eq!(reverse.free_entries(), entries);

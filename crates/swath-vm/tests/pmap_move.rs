@@ -365,3 +365,41 @@ fn refusals() {
     after[(FRAMES + 5) as usize] = before[(FRAMES + 5) as usize];
     assert!(after == before);
 }
+
+/// A page that leaves the group of 16 with which it shares a PV entry needs one of its own.
+#[test]
+fn a_move_that_lacks_a_pv_entry_changes_nothing() {
+    for (format, status) in CASES {
+        for (entries, moves) in [(1, false), (2, true)] {
+            let memory = Memory::new(0, FIRST + FRAMES);
+            let faulty = Faulty::new(&memory);
+            let pool = RefCell::new(Pool::new(POOL, POOL_FRAMES, 24, 3));
+            let sizes = Sizes::all(format);
+            let space = AddressSpace::with_superpages(format, sizes, &faulty, &pool, &pool);
+            let frames = Extent::new(Pfn::new(FIRST), FRAMES);
+            let words = ReverseMap::words_needed(frames, sizes, status, entries).unwrap();
+            let reverse = ReverseMap::new(frames, sizes, status, vec![0; words]).unwrap();
+            let (spaces, pmap) = (vec![space.unwrap()], Pmap::new(reverse));
+            let mut world = World { faulty: &faulty, spaces, pmap, flushes: Vec::new() };
+            for page in [FIRST, FIRST + 1] {
+                let spaces = &mut (&mut world.spaces[..], |_, _| ());
+                let (at, frame) = (site(0, page), Pfn::new(page));
+                world.pmap.enter(spaces, at, frame, USER, PageAccess::Write, None).unwrap();
+            }
+            assert_eq!(world.pmap.reverse().free_entries(), entries - 1);
+            let before = world.seen();
+            let moved = world.move_block(FIRST, FIRST + 64, Order::BASE);
+            let spaces = &mut (&mut world.spaces[..], |_, _| ());
+            world.pmap.check(spaces, [SpaceId(0)].into_iter()).unwrap();
+            if moves {
+                assert_eq!(moved, Ok(1), "{format:?} {status:?}");
+                let lead = |page: u64| world.seen()[(page - FIRST) as usize].map(|seen| seen.0);
+                assert_eq!((lead(FIRST), lead(FIRST + 1)), (Some(FIRST + 64), Some(FIRST + 1)));
+            } else {
+                assert_eq!(moved, Err(MoveError::OutOfEntries), "{format:?} {status:?}");
+                assert!(world.seen() == before, "{format:?} {status:?}");
+            }
+            assert_eq!(world.pmap.reverse().free_entries(), 0);
+        }
+    }
+}

@@ -51,7 +51,7 @@ pub fn run(bytes: &[u8]) {
     let tables = Frames::new(TABLES);
     let frames = Extent::new(Pfn::new(FRAME), PAGES);
     // Now and then too few for all pages of both spaces.
-    let entries = [3 * PAGES as u32, 400][random.index(2)];
+    let entries = [3 * PAGES as u32, 80][random.index(2)];
     let words = ReverseMap::words_needed(frames, sizes, status, entries).expect("a small map");
     let reverse =
         ReverseMap::new(frames, sizes, status, vec![GARBAGE; words]).expect("words as needed");
