@@ -104,7 +104,6 @@ fn studies_of_time_run() {
             &[
                 ("request_mib = 20", "request_mib = 2"),
                 ("quick = [8, 12]", "quick = [8]"),
-                ("rounds = { full = 5, quick = 3", "rounds = { full = 5, quick = 2"),
                 ("repeats = { full = 20, quick = 3", "repeats = { full = 20, quick = 2"),
             ],
         ),
