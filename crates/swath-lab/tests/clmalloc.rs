@@ -1,31 +1,13 @@
 //! The studies of CLMalloc under plans that a reader cuts down: nothing is judged on a part of
 //! what the paper states, or on another machine or load.
 
-use swath_lab::source::real::RealInput;
+use crate::runs::{text, with_run};
 use swath_lab::study::claim::Claim;
 use swath_lab::study::kind::ReadyStudy;
 use swath_lab::study::registry;
-use swath_lab::study::run::{Outcome, Run, Shared, Unwatched};
+use swath_lab::study::run::Outcome;
 use swath_lab::study::verdict::Verdict;
 use toml::{Table, Value};
-
-/// Calls `visit` with a quick or full run without real input.
-fn with_run<T>(quick: bool, visit: impl FnOnce(&Run<'_>) -> T) -> T {
-    visit(&Run {
-        quick,
-        real: &RealInput::default(),
-        watch: &Unwatched,
-        journal: None,
-        shared: &Shared::default(),
-    })
-}
-
-/// The text of a built-in plan.
-fn text(study: &str) -> &'static str {
-    let wanted = format!("study = \"{study}\"");
-    let plans: Vec<_> = registry::entries().map(|(_, entry)| entry.plan).collect();
-    plans.into_iter().find(|plan| plan.contains(&wanted)).unwrap()
-}
 
 /// A built-in plan with other values of some keys, which are TOML.
 fn edited(study: &str, edits: &[(&str, &str)]) -> Box<dyn ReadyStudy> {

@@ -1,22 +1,11 @@
 //! The green memory manager's plans cut down as a reader would: the paper's
 //! statements stay, and those that cannot be compared say why.
 
+use crate::runs::with_run;
 use swath_lab::papers::green::paper::PAPER;
-use swath_lab::source::real::RealInput;
 use swath_lab::study::kind::ReadyStudy;
 use swath_lab::study::registry::parse;
 use swath_lab::study::results::Verdict;
-use swath_lab::study::run::{Run, Shared, Unwatched};
-
-fn quick<R>(of: impl FnOnce(&Run<'_>) -> R) -> R {
-    of(&Run {
-        quick: true,
-        real: &RealInput::default(),
-        watch: &Unwatched,
-        journal: None,
-        shared: &Shared::default(),
-    })
-}
 
 fn text(kind: &str) -> &'static str {
     PAPER.studies.iter().find(|entry| entry.code.kind() == kind).unwrap().plan
@@ -35,7 +24,7 @@ fn plan(kind: &str, replaced: &[(&str, &str)]) -> Result<Box<dyn ReadyStudy>, St
 /// Places of the statements, and the reasons of those that cannot be compared.
 fn statements(kind: &str, replaced: &[(&str, &str)]) -> Vec<(String, Option<String>)> {
     let plan = plan(kind, replaced).unwrap();
-    quick(|run| plan.statements(run))
+    with_run(true, |run| plan.statements(run))
 }
 
 /// The reason of the first statement whose words contain `words`.
@@ -115,7 +104,7 @@ fn a_wrong_plan_names_the_key() {
 #[test]
 fn another_program_has_numbers_but_no_verdict() {
     let study = plan("green-working-set", &[]).unwrap();
-    let outcome = quick(|run| study.run(run)).unwrap();
+    let outcome = with_run(true, |run| study.run(run)).unwrap();
     let claims = &outcome.result.claims;
     assert!(claims.iter().all(|claim| claim.verdict() == Verdict::NotComparable));
     assert!(claims.iter().all(|claim| claim.measured().is_some()));
@@ -131,7 +120,7 @@ fn repeats_have_loads_of_their_own() {
         ("full = 5, quick = 3", "full = 5, quick = 2"),
     ];
     let study = plan("green-power", &cut).unwrap();
-    let run = || quick(|run| study.run(run)).unwrap().result;
+    let run = || with_run(true, |run| study.run(run)).unwrap().result;
     let result = run();
     assert_eq!(result.n, 2);
     let c = result.series.iter().find(|series| series.y == "c").unwrap();

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::runs::{text, with_run};
 use swath_lab::papers::page_buddy::allocation::{Allocation, AllocationPlan};
 use swath_lab::papers::page_buddy::costs::Costs;
 use swath_lab::papers::page_buddy::savings::{
@@ -10,34 +11,14 @@ use swath_lab::papers::page_buddy::savings::{
 };
 use swath_lab::papers::page_buddy::system::{System, SystemPlan};
 use swath_lab::papers::page_buddy::workload::{Category, WorkloadName};
-use swath_lab::source::real::RealInput;
 use swath_lab::study::claim::Claim;
 use swath_lab::study::grid::{Grid, metrics};
 use swath_lab::study::kind::{ReadyStudy, Study};
 use swath_lab::study::registry;
 use swath_lab::study::results::{Series, StudyResult};
-use swath_lab::study::run::{Run, Shared, Unwatched};
 use swath_lab::study::tally::Tally;
 use swath_lab::study::verdict::Verdict;
 use toml::{Table, Value};
-
-/// Hands `visit` a quick or full run without real input.
-fn with_run<T>(quick: bool, visit: impl FnOnce(&Run<'_>) -> T) -> T {
-    visit(&Run {
-        quick,
-        real: &RealInput::default(),
-        watch: &Unwatched,
-        journal: None,
-        shared: &Shared::default(),
-    })
-}
-
-/// The text of a built-in plan.
-fn text(study: &str) -> &'static str {
-    let wanted = format!("study = \"{study}\"");
-    let plans: Vec<_> = registry::entries().map(|(_, entry)| entry.plan).collect();
-    plans.into_iter().find(|plan| plan.contains(&wanted)).unwrap()
-}
 
 /// A built-in plan, edited.
 fn edited(study: &str, edit: impl FnOnce(&mut Table)) -> Box<dyn ReadyStudy> {

@@ -1,9 +1,9 @@
 //! Plans: those that come with the program are read, and a wrong value is
 //! refused with its key and line. A study of a test's own runs like any other.
 
+use crate::runs::with_run;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use swath_lab::source::real::RealInput;
 use swath_lab::study::bounds::{Ascending, Bounded, Forms, Repeats};
 use swath_lab::study::citation::Citation;
 use swath_lab::study::claim::{Conditions, Statement};
@@ -14,13 +14,8 @@ use swath_lab::study::paper::Entry;
 use swath_lab::study::plan::Head;
 use swath_lab::study::registry;
 use swath_lab::study::results::{Figure, FigureKind, Series};
-use swath_lab::study::run::{Outcome, Run, Shared, StudyError, Unwatched};
+use swath_lab::study::run::{Outcome, Run, StudyError};
 use swath_lab::study::verdict::Verdict;
-
-fn run_with<T>(quick: bool, does: impl FnOnce(&Run<'_>) -> T) -> T {
-    let real = RealInput::default();
-    does(&Run { quick, real: &real, watch: &Unwatched, journal: None, shared: &Shared::default() })
-}
 
 #[test]
 fn every_plan_of_the_registry_is_read_and_has_a_name_of_its_own() {
@@ -182,7 +177,7 @@ static CITATION: Citation = Citation {
 
 fn waves(text: &str, quick: bool) -> Outcome {
     let study = ENTRY.code.read(&CITATION, "waves", text).unwrap();
-    run_with(quick, |run| study.run(run)).unwrap()
+    with_run(quick, |run| study.run(run)).unwrap()
 }
 
 #[test]

@@ -4,18 +4,18 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::runs::with_run;
 use swath_lab::papers::page_buddy::search::found::Searched;
 use swath_lab::papers::page_buddy::search::plan::SearchPlan;
 use swath_lab::papers::page_buddy::search::space::differences;
 use swath_lab::papers::page_buddy::search::study::Search;
 use swath_lab::papers::page_buddy::system::SystemPlan;
 use swath_lab::papers::page_buddy::timed::SystemMachine;
-use swath_lab::source::real::RealInput;
 use swath_lab::study::journal::Journal;
 use swath_lab::study::kind::{ReadyStudy, Study};
 use swath_lab::study::registry;
 use swath_lab::study::results::StudyResult;
-use swath_lab::study::run::{Run, Shared, StudyError, Unwatched, Watch};
+use swath_lab::study::run::{Run, StudyError, Unwatched, Watch};
 use toml::{Table, Value};
 
 /// The search of the timed system, edited.
@@ -46,13 +46,7 @@ fn plan_of(study: &dyn ReadyStudy) -> &SearchPlan {
 }
 
 fn quick<T>(watch: &dyn Watch, journal: Option<&Journal>, does: impl FnOnce(&Run<'_>) -> T) -> T {
-    does(&Run {
-        quick: true,
-        real: &RealInput::default(),
-        watch,
-        journal,
-        shared: &Shared::default(),
-    })
+    with_run(true, |run| does(&Run { watch, journal, ..*run }))
 }
 
 /// The tiny search, run once for all tests.

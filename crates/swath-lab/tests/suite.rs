@@ -18,6 +18,7 @@ mod regions_meet_rtmmu;
 mod report_page;
 mod report_results;
 mod rt_heap;
+mod runs;
 mod search;
 mod segments_meet_registers;
 mod verdicts_small;

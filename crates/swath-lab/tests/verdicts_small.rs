@@ -1,28 +1,14 @@
 //! Studies on superpages and on constant bounds with plans that a reader cuts down.
 
-use swath_lab::papers::{real_time, superpages};
-use swath_lab::source::real::RealInput;
+use crate::runs::{text, with_run};
 use swath_lab::study::claim::Claim;
-use swath_lab::study::paper::Paper;
 use swath_lab::study::registry::parse;
-use swath_lab::study::run::{Outcome, Run, Shared, Unwatched};
+use swath_lab::study::run::Outcome;
 use swath_lab::study::verdict::Verdict;
 
-/// The plan of a paper's study.
-fn plan(paper: &Paper, study: &str) -> &'static str {
-    let name = format!("study = \"{study}\"");
-    paper.studies.iter().find(|entry| entry.plan.contains(&name)).unwrap().plan
-}
-
 fn run(text: &str) -> Outcome {
-    let run = Run {
-        quick: true,
-        real: &RealInput::default(),
-        watch: &Unwatched,
-        journal: None,
-        shared: &Shared::default(),
-    };
-    parse("test", text).unwrap_or_else(|error| panic!("{error}")).run(&run).unwrap()
+    let study = parse("test", text).unwrap_or_else(|error| panic!("{error}"));
+    with_run(true, |run| study.run(run)).unwrap()
 }
 
 fn claim<'o>(outcome: &'o Outcome, says: &str) -> &'o Claim {
@@ -31,7 +17,7 @@ fn claim<'o>(outcome: &'o Outcome, says: &str) -> &'o Claim {
 
 /// The talk's study on a small machine.
 fn talk() -> String {
-    let text = plan(&superpages::paper::PAPER, "superpages");
+    let text = text("superpages");
     let cut = text
         .replace("memory_mib = 512", "memory_mib = 64")
         .replace("heap_kib = 4096", "heap_kib = 64")
@@ -77,12 +63,10 @@ fn another_processor_is_not_comparable() {
 
 #[test]
 fn programs_that_are_left_out_are_not_measured() {
-    let text = plan(&real_time::paper::PAPER, "rt-programs")
-        .replace("actions = 1_000_000", "actions = 1000")
-        .replace(
-            "[\"transcode\", \"mc\", \"minisat\", \"picosat\", \"fft\", \"neural\"]",
-            "[\"transcode\"]",
-        );
+    let text = text("rt-programs").replace("actions = 1_000_000", "actions = 1000").replace(
+        "[\"transcode\", \"mc\", \"minisat\", \"picosat\", \"fft\", \"neural\"]",
+        "[\"transcode\"]",
+    );
     let outcome = run(&text);
     let claims = &outcome.result.claims;
     assert_eq!(claims.len(), 12);
@@ -97,7 +81,7 @@ fn programs_that_are_left_out_are_not_measured() {
 
 #[test]
 fn another_size_of_the_space_is_not_comparable() {
-    let text = plan(&real_time::paper::PAPER, "rt-footprint")
+    let text = text("rt-footprint")
         .replace("actions = 1_000_000", "actions = 2000")
         .replace("quick = 5 }", "quick = 2 }")
         .replace("pool_pages = 1_048_576", "pool_pages = 131_072");
@@ -111,7 +95,7 @@ fn another_size_of_the_space_is_not_comparable() {
 /// space. With a frame for each page addresses end first, which a run counts.
 #[test]
 fn memory_lasts_as_long_as_addresses() {
-    let text = plan(&real_time::paper::PAPER, "rt-footprint")
+    let text = text("rt-footprint")
         .replace("actions = 1_000_000", "actions = 20_000")
         .replace("quick = 5 }", "quick = 2 }")
         .replace("pool_pages = 1_048_576", "pool_pages = 1024")
