@@ -23,7 +23,7 @@ use crate::translate::miss::{
     Miss, Resolved, TlbOutcome, TranslatedAccess, WalkOrder, WalkStats, byte,
 };
 use crate::translate::regime::{MmuConfigError, check_regime};
-use crate::translate::translator::{Translate, TranslationStats};
+use crate::translate::translator::{Translate, TranslationStats, access_by_steps};
 use crate::translate::walker::{TranslationFault, Walk};
 
 /// The configuration of a hierarchy.
@@ -118,18 +118,7 @@ impl Hierarchy {
         addr: VirtAddr,
         memory: &M,
     ) -> Result<TranslatedAccess, TranslationFault> {
-        if let (Some(access), _) = self.lookup(addr) {
-            return Ok(access);
-        }
-        let mut miss = self.begin(addr)?;
-        let result = loop {
-            match self.step(&mut miss, memory) {
-                Ok(None) => {}
-                Ok(Some(resolved)) => break Ok(resolved),
-                Err(fault) => break Err(fault),
-            }
-        };
-        self.complete(addr, &miss, result)
+        access_by_steps(self, addr, memory)
     }
 
     /// Returns the first TLB.

@@ -2,8 +2,8 @@
 //!
 //! A [`Walk`] reads one descriptor after another and [`decode()`] says what each of them means.
 //! An [`Mmu`] is a TLB in front of such walks; a [`Hierarchy`] has two TLBs and a page-walk
-//! cache. [`SegmentRegisters`] have no table of pages but a list of extents. All implement [`Translate`], the interface through which a timed model drives them
-//! one memory read at a time.
+//! cache. [`SegmentRegisters`] have no table of pages but a list of extents. All implement
+//! [`Translate`], the interface through which a timed model drives them one memory read at a time.
 
 pub mod decode;
 pub mod hierarchy;

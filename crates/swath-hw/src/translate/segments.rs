@@ -29,7 +29,7 @@ use crate::tlb::fill::{EntryKind, TlbFill};
 use crate::tlb::geometry::Geometry;
 use crate::translate::miss::{Resolved, TlbOutcome, TranslatedAccess, WalkStats, byte};
 use crate::translate::regime::MmuConfigError;
-use crate::translate::translator::{PendingMiss, Translate, TranslationStats};
+use crate::translate::translator::{PendingMiss, Translate, TranslationStats, access_by_steps};
 use crate::translate::walker::TranslationFault;
 
 /// Bytes of the number of entries.
@@ -151,18 +151,7 @@ impl SegmentRegisters {
         addr: VirtAddr,
         memory: &M,
     ) -> Result<TranslatedAccess, TranslationFault> {
-        if let (Some(access), _) = self.lookup(addr) {
-            return Ok(access);
-        }
-        let mut miss = self.begin(addr)?;
-        let result = loop {
-            match self.step(&mut miss, memory) {
-                Ok(None) => {}
-                Ok(Some(resolved)) => break Ok(resolved),
-                Err(fault) => break Err(fault),
-            }
-        };
-        self.complete(addr, &miss, result)
+        access_by_steps(self, addr, memory)
     }
 }
 

@@ -112,3 +112,23 @@ pub trait Translate {
     /// Sets every counter to 0; the entries stay.
     fn reset_stats(&mut self);
 }
+
+/// Translates `addr` by the steps of `translator`, one after the other.
+pub(crate) fn access_by_steps<T: Translate, M: PhysMemory + ?Sized>(
+    translator: &mut T,
+    addr: VirtAddr,
+    memory: &M,
+) -> Result<TranslatedAccess, TranslationFault> {
+    if let (Some(access), _) = translator.lookup(addr) {
+        return Ok(access);
+    }
+    let mut miss = translator.begin(addr)?;
+    let result = loop {
+        match translator.step(&mut miss, memory) {
+            Ok(None) => {}
+            Ok(Some(resolved)) => break Ok(resolved),
+            Err(fault) => break Err(fault),
+        }
+    };
+    translator.complete(addr, &miss, result)
+}

@@ -118,7 +118,8 @@ impl Trial<'_> {
     /// All that its track follows from: studies have trials in common.
     pub(crate) fn key(&self, quick: bool) -> String {
         let Self { about, daemon, load, design, repeat } = self;
-        let LoadRun { machine, load: name, interleaved, bank_mib, .. } = load;
+        // The other form's minutes make no difference; what else a row gets does, and stands here.
+        let LoadRun { machine, load: name, interleaved, bank_mib, minutes: _ } = load;
         let (minutes, seed) = (load.minutes(quick), load_seed(about.seed, *repeat));
         let daemon = design.migrate.then_some(daemon);
         let bank_mib = bank_mib.get();

@@ -311,8 +311,8 @@ fn microseconds(plan: &ProgramsPlan, found: &ProgramsFound) -> Option<Drawn> {
     let y = "log10_microseconds";
     let measured = |system: SystemName| {
         let of = |&(program, _): &(&str, _)| {
-            let us = |view: &View<'_>| Ok(words(view, program, system)? * word_us);
-            let log = |view: &View<'_>| us(view).map(|us| us.max(1.0).log10());
+            let log =
+                |view: &View<'_>| Ok((words(view, program, system)? * word_us).max(1.0).log10());
             Some(found.of(program).evidence(log).ok()?.point(program))
         };
         Series::new(id, PROGRAM, y, system.name(), rows.iter().filter_map(of))
@@ -389,4 +389,17 @@ fn row(program: ProgramName, conditions: &Conditions) -> [Statement<ProgramsFoun
                 found.of(program).evidence(|view| ratio(view, program, metric))
             })
     })
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn no_recording_has_more_actions_than_memory_is_estimated_for() {
+        for program in ProgramName::ALL {
+            let actions = program.actions().unwrap().len() as u64;
+            assert!(actions <= RECORDED_ACTIONS, "{}: {actions}", program.title());
+        }
+    }
 }
