@@ -4,9 +4,6 @@
 //! [`counted`] around the measured calls, checks every result and says how
 //! many calls there were. A worst case is an entry with one call.
 
-use std::hint::black_box;
-use std::io::ErrorKind;
-use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 
 use rayon::prelude::*;
@@ -24,6 +21,7 @@ use swath_vm::Status::{InReverseMap, InTable};
 use crate::buffer::{
     Call, {self},
 };
+use crate::callgrind::{self, count};
 use crate::failure::Failure;
 use crate::random::Random;
 use crate::regions::Ask::*;
@@ -127,81 +125,73 @@ const GATES: &[Gate] = &[
     gate("front-pair", 100.0, front_pair),
     gate("front-get-runs", 60.0, || front_get(false)),
     gate("front-put-runs", 100.0, || front_put(false)),
-    gate("trad-raster", 50.0, || translate::gate("trad", Raster, swath_bench_counted)),
-    gate("pcad-raster", 50.0, || translate::gate("pcad", Raster, swath_bench_counted)),
-    gate("at-raster", 55.0, || translate::gate("at", Raster, swath_bench_counted)),
-    gate("trad-misses", 550.0, || translate::gate("trad", Vertical, swath_bench_counted)),
-    gate("pcad-misses", 600.0, || translate::gate("pcad", Vertical, swath_bench_counted)),
-    gate("at-misses", 850.0, || translate::gate("at", Vertical, swath_bench_counted)),
-    gate("promote-256", 3000.0, || superpages::gate(Measure::Promote, swath_bench_counted)),
-    gate("promote-vain", 3000.0, || superpages::gate(Measure::PromoteInVain, swath_bench_counted)),
-    gate("demote-recall", 800.0, || superpages::gate(Measure::Recall, swath_bench_counted)),
-    gate("demote-new", 15_500.0, || superpages::gate(Measure::Recreate, swath_bench_counted)),
-    gate("pmap-promote", 4900.0, || {
-        superpages::gate(Measure::PmapPromote(InTable), swath_bench_counted)
-    }),
+    gate("trad-raster", 50.0, || translate::gate("trad", Raster, count)),
+    gate("pcad-raster", 50.0, || translate::gate("pcad", Raster, count)),
+    gate("at-raster", 55.0, || translate::gate("at", Raster, count)),
+    gate("trad-misses", 550.0, || translate::gate("trad", Vertical, count)),
+    gate("pcad-misses", 600.0, || translate::gate("pcad", Vertical, count)),
+    gate("at-misses", 850.0, || translate::gate("at", Vertical, count)),
+    gate("promote-256", 3000.0, || superpages::gate(Measure::Promote, count)),
+    gate("promote-vain", 3000.0, || superpages::gate(Measure::PromoteInVain, count)),
+    gate("demote-recall", 800.0, || superpages::gate(Measure::Recall, count)),
+    gate("demote-new", 15_500.0, || superpages::gate(Measure::Recreate, count)),
+    gate("pmap-promote", 4900.0, || superpages::gate(Measure::PmapPromote(InTable), count)),
     gate("pmap-promote-flags", 6000.0, || {
-        superpages::gate(Measure::PmapPromote(InReverseMap), swath_bench_counted)
+        superpages::gate(Measure::PmapPromote(InReverseMap), count)
     }),
-    gate("pmap-protect", 4000.0, || {
-        superpages::gate(Measure::PmapProtect(InTable), swath_bench_counted)
-    }),
+    gate("pmap-protect", 4000.0, || superpages::gate(Measure::PmapProtect(InTable), count)),
     gate("pmap-protect-flags", 4600.0, || {
-        superpages::gate(Measure::PmapProtect(InReverseMap), swath_bench_counted)
+        superpages::gate(Measure::PmapProtect(InReverseMap), count)
     }),
-    gate("enter", 700.0, || superpages::gate(Measure::Enter, swath_bench_counted)),
-    gate("enter-off", 700.0, || superpages::gate(Measure::EnterOff, swath_bench_counted)),
-    gate("enter-grow", 960.0, || superpages::gate(Measure::EnterAndPromote, swath_bench_counted)),
-    gate("enter-flags", 1000.0, || {
-        superpages::gate(Measure::EnterAndPromoteFlags, swath_bench_counted)
-    }),
-    gate("buffer-get", 30.0, || buffer::gate(Call::Get, swath_bench_counted)),
-    gate("buffer-put", 58.0, || buffer::gate(Call::Put, swath_bench_counted)),
-    gate("buffer-pair", 55.0, || buffer::gate(Call::Pair, swath_bench_counted)),
-    gate("buffer-remote", 115.0, || buffer::gate(Call::PutRemote, swath_bench_counted)),
-    gate("buffer-returned", 31.0, || buffer::gate(Call::GetReturned, swath_bench_counted)),
-    gate("dram-raster", 1250.0, || timed::dram(Raster, swath_bench_counted)),
-    gate("dram-random", 2500.0, || timed::dram_random(swath_bench_counted)),
-    gate("dram-vertical", 2520.0, || timed::dram(Vertical, swath_bench_counted)),
-    gate("system-raster", 2700.0, || timed::system("pcad", true, Raster, swath_bench_counted)),
-    gate("system-vertical", 2720.0, || timed::system("pcad", true, Vertical, swath_bench_counted)),
-    gate("system-walks", 10_300.0, || timed::system("trad", false, Vertical, swath_bench_counted)),
+    gate("enter", 700.0, || superpages::gate(Measure::Enter, count)),
+    gate("enter-off", 700.0, || superpages::gate(Measure::EnterOff, count)),
+    gate("enter-grow", 960.0, || superpages::gate(Measure::EnterAndPromote, count)),
+    gate("enter-flags", 1000.0, || superpages::gate(Measure::EnterAndPromoteFlags, count)),
+    gate("buffer-get", 30.0, || buffer::gate(Call::Get, count)),
+    gate("buffer-put", 58.0, || buffer::gate(Call::Put, count)),
+    gate("buffer-pair", 55.0, || buffer::gate(Call::Pair, count)),
+    gate("buffer-remote", 115.0, || buffer::gate(Call::PutRemote, count)),
+    gate("buffer-returned", 31.0, || buffer::gate(Call::GetReturned, count)),
+    gate("dram-raster", 1250.0, || timed::dram(Raster, count)),
+    gate("dram-random", 2500.0, || timed::dram_random(count)),
+    gate("dram-vertical", 2520.0, || timed::dram(Vertical, count)),
+    gate("system-raster", 2700.0, || timed::system("pcad", true, Raster, count)),
+    gate("system-vertical", 2720.0, || timed::system("pcad", true, Vertical, count)),
+    gate("system-walks", 10_300.0, || timed::system("trad", false, Vertical, count)),
     gate("populate", 500.0, || {
-        reserve::gate::<Trusting>(ReservationLevels::ARMV8, Populate, swath_bench_counted)
+        reserve::gate::<Trusting>(ReservationLevels::ARMV8, Populate, count)
     }),
     gate("populate-checked", 550.0, || {
-        reserve::gate::<Checked>(ReservationLevels::ARMV8, Populate, swath_bench_counted)
+        reserve::gate::<Checked>(ReservationLevels::ARMV8, Populate, count)
     }),
     gate("populate-new", 500.0, || {
-        reserve::gate::<Trusting>(ReservationLevels::ARMV8, Fault, swath_bench_counted)
+        reserve::gate::<Trusting>(ReservationLevels::ARMV8, Fault, count)
     }),
     gate("populate-new-checked", 550.0, || {
-        reserve::gate::<Checked>(ReservationLevels::ARMV8, Fault, swath_bench_counted)
+        reserve::gate::<Checked>(ReservationLevels::ARMV8, Fault, count)
     }),
-    gate("depopulate", 350.0, || {
-        reserve::gate::<Trusting>(ReservationLevels::ARMV8, Free, swath_bench_counted)
-    }),
+    gate("depopulate", 350.0, || reserve::gate::<Trusting>(ReservationLevels::ARMV8, Free, count)),
     gate("depopulate-checked", 470.0, || {
-        reserve::gate::<Checked>(ReservationLevels::ARMV8, Free, swath_bench_counted)
+        reserve::gate::<Checked>(ReservationLevels::ARMV8, Free, count)
     }),
     gate("populate-two", 650.0, || {
-        reserve::gate::<Trusting>(ReservationLevels::ARMV8_GIGABYTES, Populate, swath_bench_counted)
+        reserve::gate::<Trusting>(ReservationLevels::ARMV8_GIGABYTES, Populate, count)
     }),
     gate("populate-two-checked", 715.0, || {
-        reserve::gate::<Checked>(ReservationLevels::ARMV8_GIGABYTES, Populate, swath_bench_counted)
+        reserve::gate::<Checked>(ReservationLevels::ARMV8_GIGABYTES, Populate, count)
     }),
-    gate("vrt-split-2", 27.0, || regions::tree(Dense, Split, 2, swath_bench_counted)),
-    gate("vrt-split-4k", 27.0, || regions::tree(Dense, Split, 4096, swath_bench_counted)),
-    gate("vrt-split-64k", 27.0, || regions::tree(Dense, Split, 65536, swath_bench_counted)),
-    gate("vrt-both-2", 48.0, || regions::tree(Dense, Both, 2, swath_bench_counted)),
-    gate("vrt-both-4k", 48.0, || regions::tree(Dense, Both, 4096, swath_bench_counted)),
-    gate("vrt-both-64k", 48.0, || regions::tree(Dense, Both, 65536, swath_bench_counted)),
-    gate("vrt-find-2", 47.0 + TURN, || regions::tree(Dense, Find, 2, swath_bench_counted)),
-    gate("vrt-find-4k", 47.0 + TURN, || regions::tree(Dense, Find, 4096, swath_bench_counted)),
-    gate("vrt-find-64k", 47.0 + TURN, || regions::tree(Dense, Find, 65536, swath_bench_counted)),
-    gate("vrt-next-4k", 66.0 + TURN, || regions::tree(Dense, Next, 4096, swath_bench_counted)),
-    gate("layered-both-4k", 240.0, || regions::tree(Layered, Both, 4096, swath_bench_counted)),
-    gate("layered-find-4k", 110.0, || regions::tree(Layered, Find, 4096, swath_bench_counted)),
+    gate("vrt-split-2", 27.0, || regions::tree(Dense, Split, 2, count)),
+    gate("vrt-split-4k", 27.0, || regions::tree(Dense, Split, 4096, count)),
+    gate("vrt-split-64k", 27.0, || regions::tree(Dense, Split, 65536, count)),
+    gate("vrt-both-2", 48.0, || regions::tree(Dense, Both, 2, count)),
+    gate("vrt-both-4k", 48.0, || regions::tree(Dense, Both, 4096, count)),
+    gate("vrt-both-64k", 48.0, || regions::tree(Dense, Both, 65536, count)),
+    gate("vrt-find-2", 47.0 + TURN, || regions::tree(Dense, Find, 2, count)),
+    gate("vrt-find-4k", 47.0 + TURN, || regions::tree(Dense, Find, 4096, count)),
+    gate("vrt-find-64k", 47.0 + TURN, || regions::tree(Dense, Find, 65536, count)),
+    gate("vrt-next-4k", 66.0 + TURN, || regions::tree(Dense, Next, 4096, count)),
+    gate("layered-both-4k", 240.0, || regions::tree(Layered, Both, 4096, count)),
+    gate("layered-find-4k", 110.0, || regions::tree(Layered, Find, 4096, count)),
     gate("region-map", 280.0, || space(MapRegion, 1, FreeBoth)),
     gate("region-map-all", 280.0, || space(MapRegion, ALL, FreeBoth)),
     gate("region-map-below", 280.0, || space(MapRegion, 1, FreeBelow)),
@@ -328,10 +318,10 @@ const GATES: &[Gate] = &[
     gate("segment-20m-checked", 4620.0, || segment::<Checked>(Pair::Large)),
     gate("segment-aligned", 3600.0, || segment::<Trusting>(Pair::Constrained)),
     gate("segment-aligned-checked", 3780.0, || segment::<Checked>(Pair::Constrained)),
-    gate("segment-passed-16k", 9500.0, || segments::hostile(1 << 14, swath_bench_counted)),
-    gate("segment-passed-1m", 9500.0, || segments::hostile(1 << 20, swath_bench_counted)),
-    gate("baseline-frame", 2300.0, || segments::baseline(Pair::Frame, swath_bench_counted)),
-    gate("baseline-20m", 2650.0, || segments::baseline(Pair::Large, swath_bench_counted)),
+    gate("segment-passed-16k", 9500.0, || segments::hostile(1 << 14, count)),
+    gate("segment-passed-1m", 9500.0, || segments::hostile(1 << 20, count)),
+    gate("baseline-frame", 2300.0, || segments::baseline(Pair::Frame, count)),
+    gate("baseline-20m", 2650.0, || segments::baseline(Pair::Large, count)),
 ];
 
 /// Gates whose first may take no more than the second, where both are run: the
@@ -403,35 +393,25 @@ const CALLS: usize = 1 << 16;
 /// The orders of the mixture of blocks.
 const ALL_ORDERS: zones::Span = (0, 9);
 
-/// Callgrind counts inside this function only, and what it calls. Its name is
-/// what `--toggle-collect` looks for.
-#[unsafe(no_mangle)]
-#[inline(never)]
-fn swath_bench_counted(work: &mut dyn FnMut()) {
-    work();
-    // Something after the call, or it would become a jump out of here.
-    black_box(());
-}
-
 fn space(step: regions::Step, pages: u64, beside: Beside) -> Result<u64, String> {
-    regions::space(step, pages, beside, swath_bench_counted)
+    regions::space(step, pages, beside, count)
 }
 
 fn zone(design: zones::Design, work: Work) -> Result<u64, String> {
-    zones::gate(design, work, swath_bench_counted)
+    zones::gate(design, work, count)
 }
 
 fn worst(call: Worst, banks: u64) -> Result<u64, String> {
-    zones::worst(call, banks, swath_bench_counted)
+    zones::worst(call, banks, count)
 }
 
 fn segment<H: Hardening>(pair: Pair) -> Result<u64, String> {
-    segments::global::<H>(pair, swath_bench_counted)
+    segments::global::<H>(pair, count)
 }
 
 /// Runs the measured calls.
 fn counted(mut work: impl FnMut()) {
-    swath_bench_counted(&mut work);
+    count(&mut work);
 }
 
 /// The allocator and, in random order, the frames in use.
@@ -646,7 +626,7 @@ pub(crate) fn run(names: &[&str]) -> Result<(), Failure> {
     println!("{:<20} {:>10} {:>12} {:>8}", "gate", "calls", "instr/call", "bound");
     let (mut broken, mut means) = (Vec::new(), Vec::new());
     // Instructions are the same whatever else runs. The rows keep their order.
-    let counts: Vec<_> = chosen.par_iter().map(|gate| callgrind(gate.name)).collect();
+    let counts: Vec<_> = chosen.par_iter().map(|gate| callgrind::run(gate.name)).collect();
     for (gate, count) in chosen.into_iter().zip(counts) {
         let (calls, instructions) = count?;
         let mean = instructions as f64 / calls as f64;
@@ -670,37 +650,5 @@ pub(crate) fn run(names: &[&str]) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure::Result(format!("over the bound: {}", broken.join(", "))))
-    }
-}
-
-/// Runs one entry under callgrind: calls and instructions.
-fn callgrind(name: &str) -> Result<(u64, u64), Failure> {
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::Setup(format!("cannot find this program: {error}")))?;
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--toggle-collect=swath_bench_counted"])
-        .arg("--callgrind-out-file=/dev/null")
-        .arg(program)
-        .args(["measure", name])
-        .output()
-        .map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Failure::Setup(
-                "gates need valgrind, which is not installed (package `valgrind` in most systems)"
-                    .into(),
-            ),
-            _ => Failure::Setup(format!("cannot start valgrind: {error}")),
-        })?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        return Err(Failure::Result(format!("{name} failed ({}):\n{stderr}", output.status)));
-    }
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    let calls = stdout.lines().find_map(|line| line.strip_prefix("calls "));
-    // "==PID== Collected : N"
-    let collected = stderr.lines().find_map(|line| line.split("== Collected :").nth(1));
-    let number = |text: Option<&str>| text.and_then(|text| text.trim().parse().ok());
-    match (number(calls), number(collected)) {
-        (Some(calls @ 1..), Some(instructions @ 1..)) => Ok((calls, instructions)),
-        _ => Err(Failure::Result(format!("{name}: nothing was counted:\n{stderr}"))),
     }
 }

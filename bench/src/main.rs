@@ -97,6 +97,7 @@ use std::process::ExitCode;
 use crate::failure::Failure;
 
 mod buffer;
+mod callgrind;
 mod failure;
 mod gates;
 mod heap;

@@ -14,7 +14,7 @@ use crate::lint::tree::Tree;
 /// names a folder with all that is in it: tests, which call what the library offers.
 const MODULES: &[&str] = &[
     "bench/src/buffer.rs",
-    "bench/src/gates.rs",
+    "bench/src/callgrind.rs",
     "bench/src/heap.rs",
     "bench/src/setup.rs",
     "crates/swath-cmt/src/allocate.rs",
