@@ -238,25 +238,36 @@ impl<T> Forms<T> {
     }
 }
 
+impl<T: DeserializeOwned + Clone> Forms<T> {
+    /// Apart from what gave the value, of which there are several for each type of value.
+    fn read(value: toml::Value) -> Result<Self, toml::de::Error> {
+        let (full, quick) = forms(value)?;
+        let full = T::deserialize(full)?;
+        let quick = quick.map_or_else(|| Ok(full.clone()), T::deserialize)?;
+        Ok(Self { full, quick })
+    }
+}
+
 impl<'de, T: DeserializeOwned + Clone> Deserialize<'de> for Forms<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Both<T> {
-            full: T,
-            quick: T,
-        }
-        let value = toml::Value::deserialize(from)?;
-        let is_both = value
-            .as_table()
-            .is_some_and(|table| table.contains_key("full") || table.contains_key("quick"));
-        if is_both {
-            let Both { full, quick } = value.try_into().map_err(D::Error::custom)?;
-            return Ok(Self { full, quick });
-        }
-        let one: T = value.try_into().map_err(D::Error::custom)?;
-        Ok(Self { full: one.clone(), quick: one })
+        Self::read(toml::Value::deserialize(from)?).map_err(D::Error::custom)
     }
+}
+
+/// A full run's value, and a quick run's if it has its own.
+fn forms(value: toml::Value) -> Result<(toml::Value, Option<toml::Value>), toml::de::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Both {
+        full: toml::Value,
+        quick: toml::Value,
+    }
+    let named = |table: &toml::Table| table.contains_key("full") || table.contains_key("quick");
+    if value.as_table().is_some_and(named) {
+        let Both { full, quick } = value.try_into()?;
+        return Ok((full, Some(quick)));
+    }
+    Ok((value, None))
 }
 
 impl<T: JsonSchema> JsonSchema for Forms<T> {

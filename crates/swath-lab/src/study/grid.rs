@@ -111,6 +111,14 @@ impl Grid {
         &self,
         statistic: impl Fn(&View<'_>) -> Result<f64, Missing>,
     ) -> Result<Evidence, Missing> {
+        self.evidence_of(&statistic)
+    }
+
+    /// [`evidence`](Self::evidence), once for all statistics: there are hundreds.
+    fn evidence_of(
+        &self,
+        statistic: &dyn Fn(&View<'_>) -> Result<f64, Missing>,
+    ) -> Result<Evidence, Missing> {
         let all = View::new(self, None);
         let value = statistic(&all)?;
         if !value.is_finite() {
@@ -141,9 +149,18 @@ impl Grid {
     ) -> Vec<Point> {
         let view = View::new(self, None);
         let cells = select(view.select()).cells().unwrap_or_default();
+        self.points_of(axis, &cells, &statistic)
+    }
+
+    fn points_of(
+        &self,
+        axis: &str,
+        cells: &[CellView<'_>],
+        statistic: &dyn Fn(&CellView<'_>) -> Result<f64, Missing>,
+    ) -> Vec<Point> {
         let points = cells.iter().filter_map(|cell| {
             let of = |view: &View<'_>| statistic(&CellView { view, index: cell.index });
-            Some(self.evidence(of).ok()?.point(cell.at(axis)?.clone()))
+            Some(self.evidence_of(&of).ok()?.point(cell.at(axis)?.clone()))
         });
         points.collect()
     }
@@ -159,7 +176,7 @@ pub type Metrics = Vec<(String, f64)>;
 
 /// Metrics from pairs of a name and a number.
 pub fn metrics<const N: usize>(pairs: [(&str, f64); N]) -> Metrics {
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    pairs.as_slice().iter().map(|&(name, value)| (name.to_owned(), value)).collect()
 }
 
 impl Evidence {
@@ -226,13 +243,16 @@ impl<'v> Selection<'v> {
     /// The cells with this value on the axis.
     #[must_use]
     pub fn is(self, axis: &str, value: impl Into<Value>) -> Self {
-        self.all(axis, [value])
+        self.all_of(axis, vec![value.into()])
     }
 
     /// The cells with one of these values, each of which there must be.
     #[must_use]
-    pub fn all<V: Into<Value>>(mut self, axis: &str, values: impl IntoIterator<Item = V>) -> Self {
-        let wanted: Vec<Value> = values.into_iter().map(Into::into).collect();
+    pub fn all<V: Into<Value>>(self, axis: &str, values: impl IntoIterator<Item = V>) -> Self {
+        self.all_of(axis, values.into_iter().map(Into::into).collect())
+    }
+
+    fn all_of(mut self, axis: &str, wanted: Vec<Value>) -> Self {
         let found = self.clone();
         self.keep(axis, |value| wanted.contains(value));
         let at = self.view.grid.axes.iter().position(|name| name == axis);
@@ -349,7 +369,16 @@ impl<'v> Selection<'v> {
         second: impl Into<Value>,
         of: impl Fn(&CellView<'v>, &CellView<'v>) -> Result<f64, Missing>,
     ) -> Result<Vec<f64>, Missing> {
-        let (first, second) = (first.into(), second.into());
+        self.pairs_of(axis, first.into(), second.into(), &of)
+    }
+
+    fn pairs_of(
+        &self,
+        axis: &str,
+        first: Value,
+        second: Value,
+        of: &dyn Fn(&CellView<'v>, &CellView<'v>) -> Result<f64, Missing>,
+    ) -> Result<Vec<f64>, Missing> {
         let firsts = self.clone().is(axis, first.clone());
         let seconds = self.clone().is(axis, second.clone());
         let others = seconds.cells()?;

@@ -97,13 +97,17 @@ impl Run<'_> {
         measure: impl Fn(&P) -> Result<R, StudyError> + Sync,
     ) -> Result<Vec<R>, StudyError> {
         let stage = self.stage(about, points.len());
-        let jobs: Vec<(u32, &P)> = (0..).zip(points).collect();
-        // Point by point: one takes a hundred times as long as another, and a thread that has
-        // nothing to do cannot take from the points of a piece that is begun.
-        let each = jobs.par_iter().with_max_len(1);
-        let results: Vec<Result<R, StudyError>> =
-            each.map(|&(nth, point)| self.one(stage, nth, || measure(point))).collect();
-        results.into_iter().collect()
+        let results: Vec<Mutex<Option<Result<R, StudyError>>>> =
+            points.iter().map(|_| Mutex::default()).collect();
+        side_by_side(points.len(), &|nth| {
+            let result = self.one(stage, nth as u32, || measure(&points[nth]));
+            *results[nth].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        });
+        let each = results.into_iter().map(|result| {
+            let result = result.into_inner().unwrap_or_else(PoisonError::into_inner);
+            result.unwrap_or(Err(StudyError::Interrupted))
+        });
+        each.collect()
     }
 
     /// As [`points`](Self::points), one after the other on this thread: for times, which
@@ -198,6 +202,14 @@ impl Run<'_> {
         }
         Ok(grid)
     }
+}
+
+/// Does so many jobs on the current thread pool, each by its number. It is one function for all
+/// studies, as what the pool makes of a job is much code.
+fn side_by_side(jobs: usize, job: &(dyn Fn(usize) + Sync)) {
+    // One by one: one takes a hundred times as long as another, and a thread that has nothing to
+    // do cannot take from the jobs of a piece that is begun.
+    (0..jobs).into_par_iter().with_max_len(1).for_each(job);
 }
 
 /// Results of a study.
