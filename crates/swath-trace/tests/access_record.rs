@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use swath_trace::access::{
     AccessKind, AccessRecording, MapBacking, Sampling, TraceEvent, TraceFormat, TraceItem,
@@ -22,6 +23,7 @@ fn run(
     let mut progress = |count| told.push(count);
     let mut options = RecordOptions {
         accesses_max: None,
+        time_max: None,
         sampling: None,
         level: 3,
         valgrind: "valgrind".into(),
@@ -82,12 +84,21 @@ fn a_limit_stops_a_program_that_never_ends() {
     let recording = run(&endless, &output, |o| o.accesses_max = Some(100_000)).unwrap();
     assert_eq!((recording.accesses, recording.exit), (100_000, None));
     assert_eq!(TraceReader::open(&output).unwrap().map(Result::unwrap).count(), 100_000);
+    // Time ends a program as well, one that does nothing too.
+    for command in [&endless[..], &["sh", "-c", "sleep 1000; :"]] {
+        let time = |o: &mut RecordOptions<'_>| o.time_max = Some(Duration::from_secs(2));
+        let recording = run(command, &output, time).unwrap();
+        assert_eq!(recording.exit, None);
+        let kept = TraceReader::open(&output).unwrap().map(Result::unwrap).count();
+        assert_eq!(kept as u64, recording.accesses);
+    }
     // Cancelled: the old file is as it was, and nothing lies beside it.
     let before = fs::read(&output).unwrap();
     let cancel = AtomicBool::new(true);
     let mut progress = |_| {};
     let mut options = RecordOptions {
         accesses_max: None,
+        time_max: None,
         sampling: None,
         level: 3,
         valgrind: "valgrind".into(),

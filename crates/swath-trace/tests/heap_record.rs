@@ -65,6 +65,7 @@ fn record(
     let command: Vec<OsString> = command.iter().map(Into::into).collect();
     let mut options = RecordOptions {
         accesses_max: None,
+        time_max: None,
         sampling,
         level: 3,
         valgrind: "valgrind".into(),

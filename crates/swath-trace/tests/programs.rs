@@ -45,6 +45,7 @@ fn compile(dir: &Path) -> String {
 fn options(progress: &mut dyn FnMut(u64)) -> RecordOptions<'_> {
     RecordOptions {
         accesses_max: None,
+        time_max: None,
         sampling: None,
         level: 1,
         valgrind: "valgrind".into(),

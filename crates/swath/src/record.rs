@@ -1,10 +1,12 @@
 //! `swath record`: a module of the program, over the library's recorders.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use clap::Subcommand;
 use swath_trace::access::{AccessRecording, Sampling, record_accesses as record_trace};
@@ -20,6 +22,30 @@ use crate::progress::{INTERRUPTED, bytes_bar, watch_for_interrupts};
 /// less than half a minute on a slow machine.
 const LIMIT: u64 = 4_000_000;
 
+/// The seconds that a recording without limits of its own takes at most, however slow or busy
+/// the machine.
+const SECONDS: u32 = 25;
+
+/// Where a recording is stopped, by what comes first.
+#[derive(Clone, Copy)]
+struct Bounds {
+    accesses: Option<u64>,
+    seconds: Option<u32>,
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.accesses, self.seconds) {
+            (Some(accesses), Some(seconds)) => {
+                write!(to, "{accesses} accesses or {seconds} seconds")
+            }
+            (Some(accesses), None) => write!(to, "{accesses} accesses"),
+            (None, Some(seconds)) => write!(to, "{seconds} seconds"),
+            (None, None) => to.write_str("its end"),
+        }
+    }
+}
+
 #[derive(Subcommand)]
 pub(crate) enum RecordCommand {
     /// Record every memory access of a command, and what it does to its address
@@ -30,8 +56,12 @@ pub(crate) enum RecordCommand {
         out: PathBuf,
         /// Stop after so many accesses of all the command's programs together; 0
         /// records to the end. Valgrind gives up to a million a second.
-        #[arg(long, value_name = "N", default_value_t = LIMIT)]
-        limit: u64,
+        /// [default: 4000000, or 25 seconds if that is less]
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+        /// Stop after so many seconds.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        seconds: Option<u32>,
         /// Write only so many accesses at a stretch, and what can fault in
         /// between; with --every.
         #[arg(long, value_name = "N", requires = "every")]
@@ -52,6 +82,9 @@ pub(crate) enum RecordCommand {
         /// Stop after so many accesses, fetches and all others included.
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
+        /// Stop after so many seconds.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        seconds: Option<u32>,
         /// Write only so many accesses to blocks at a stretch, and the first
         /// to each piece of a block in between; with --every.
         #[arg(long, value_name = "N", requires = "every")]
@@ -85,12 +118,18 @@ pub(crate) enum RecordCommand {
 
 pub(crate) fn run(command: RecordCommand) -> Result<ExitCode, Failure> {
     match command {
-        RecordCommand::Accesses { out, limit, burst, every, command } => {
-            let limit = Some(limit).filter(|&limit| limit > 0);
-            record_accesses(&out, limit, sampling(burst, every), &command)
+        RecordCommand::Accesses { out, limit, seconds, burst, every, command } => {
+            // Whoever names one limit means that one alone.
+            let bounds = if limit.is_none() && seconds.is_none() {
+                Bounds { accesses: Some(LIMIT), seconds: Some(SECONDS) }
+            } else {
+                Bounds { accesses: limit.filter(|&limit| limit > 0), seconds }
+            };
+            record_accesses(&out, bounds, sampling(burst, every), &command)
         }
-        RecordCommand::Heap { out, limit, burst, every, command } => {
-            record_heap(&out, limit, sampling(burst, every), &command)
+        RecordCommand::Heap { out, limit, seconds, burst, every, command } => {
+            let bounds = Bounds { accesses: limit, seconds };
+            record_heap(&out, bounds, sampling(burst, every), &command)
         }
         RecordCommand::Pages { out, system, buffer_kib, command } => {
             record_pages(&out, system, buffer_kib, &command)
@@ -123,14 +162,15 @@ fn sampling(burst: Option<u64>, every: Option<u64>) -> Option<Sampling> {
 
 /// Records with valgrind, a bar of accesses beside it.
 fn with_valgrind<T>(
-    limit: Option<u64>,
+    bounds: Bounds,
     sampling: Option<Sampling>,
     record: impl FnOnce(&mut RecordOptions<'_>) -> Result<T, RecordError>,
 ) -> Result<T, Failure> {
     watch_for_interrupts();
     let bar = bytes_bar("accesses");
     let recording = record(&mut RecordOptions {
-        accesses_max: limit,
+        accesses_max: bounds.accesses,
+        time_max: bounds.seconds.map(|seconds| Duration::from_secs(seconds.into())),
         sampling,
         level: 12,
         valgrind: PathBuf::from("valgrind"),
@@ -148,12 +188,12 @@ fn with_valgrind<T>(
 
 fn record_heap(
     out: &Path,
-    limit: Option<u64>,
+    bounds: Bounds,
     sampling: Option<Sampling>,
     command: &[OsString],
 ) -> Result<ExitCode, Failure> {
     let recording =
-        with_valgrind(limit, sampling, |options| heap::record_heap(command, out, options))?;
+        with_valgrind(bounds, sampling, |options| heap::record_heap(command, out, options))?;
     let HeapTotals { reads, writes, failed_calls, unknown_calls, lost_calls, .. } =
         recording.totals;
     say!(
@@ -164,7 +204,7 @@ fn record_heap(
         recording.file_bytes,
         out.display()
     );
-    left_out(&recording.programs, limit, recording.exit);
+    left_out(&recording.programs, bounds, recording.exit);
     Ok(exit_code(recording.exit))
 }
 
@@ -175,14 +215,14 @@ fn recorded(programs: &CommandPrograms) -> &str {
 }
 
 /// Says on standard error what is not in the recording.
-fn left_out(programs: &CommandPrograms, limit: Option<u64>, exit: Option<ExitStatus>) {
+fn left_out(programs: &CommandPrograms, bounds: Bounds, exit: Option<ExitStatus>) {
     for line in programs.left_out() {
         let _ = writeln!(std::io::stderr(), "swath: {line}");
     }
-    if let (None, Some(limit)) = (exit, limit) {
+    if exit.is_none() {
         let _ = writeln!(
             std::io::stderr(),
-            "swath: left out: everything after {limit} accesses, where the command was stopped \
+            "swath: left out: everything after {bounds}, where the command was stopped \
              (--limit 0 records to its end; behind a launcher, name the program itself)"
         );
     }
@@ -190,19 +230,19 @@ fn left_out(programs: &CommandPrograms, limit: Option<u64>, exit: Option<ExitSta
 
 fn record_accesses(
     out: &Path,
-    limit: Option<u64>,
+    bounds: Bounds,
     sampling: Option<Sampling>,
     command: &[OsString],
 ) -> Result<ExitCode, Failure> {
-    if let Some(limit) = limit {
+    if let Some(accesses) = bounds.accesses {
         // Valgrind gives 0.2 to 1 million accesses a second.
-        let (least, most) = (limit.div_ceil(1_000_000), limit.div_ceil(200_000));
+        let (least, most) = (accesses.div_ceil(1_000_000), accesses.div_ceil(200_000));
         let _ = writeln!(
             std::io::stderr(),
-            "swath: at most {limit} accesses, in some {least} to {most} seconds"
+            "swath: at most {bounds}; the accesses alone take some {least} to {most} seconds"
         );
     }
-    let recording = with_valgrind(limit, sampling, |options| record_trace(command, out, options))?;
+    let recording = with_valgrind(bounds, sampling, |options| record_trace(command, out, options))?;
     let AccessRecording { accesses, events, run_accesses, programs, file_bytes, exit } = recording;
     let of = match run_accesses {
         run if run == accesses => String::new(),
@@ -213,7 +253,7 @@ fn record_accesses(
         "{program}: {accesses}{of} accesses, {events} events, {file_bytes} bytes, {}",
         out.display()
     );
-    left_out(&programs, limit, exit);
+    left_out(&programs, bounds, exit);
     Ok(exit_code(exit))
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use crate::access::content::TraceError;
 use crate::access::event::Sampling;
@@ -13,6 +14,8 @@ use crate::access::event::Sampling;
 pub struct RecordOptions<'a> {
     /// Stop the program after so many accesses; `None` lets it run to its end.
     pub accesses_max: Option<u64>,
+    /// Stop the program after so long; `None` lets it run to its end.
+    pub time_max: Option<Duration>,
     /// Write only bursts of the run; `None` writes every access.
     pub sampling: Option<Sampling>,
     /// zstd's level, 1 (fast) to 19 (small).

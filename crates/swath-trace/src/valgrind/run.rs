@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::access::content::TraceError;
 use crate::access::reader::{TraceFormat, TraceItems, TraceReader};
@@ -40,6 +40,13 @@ impl Limit {
     pub(crate) fn share(self: &Arc<Self>) -> Share {
         Share { limit: Arc::clone(self), left: 0 }
     }
+
+    /// Stops the command as one that has come to its limit.
+    fn reach(&self) {
+        self.left.store(0, Ordering::Relaxed);
+        self.reached.store(true, Ordering::Relaxed);
+        self.processes.stop();
+    }
 }
 
 /// One program's part of the limit.
@@ -67,8 +74,7 @@ impl Share {
         let taken = taken.map_or(0, |left| left.min(SHARE));
         self.limit.seen.fetch_add(taken, Ordering::Relaxed);
         if taken == 0 {
-            self.limit.reached.store(true, Ordering::Relaxed);
-            self.limit.processes.stop();
+            self.limit.reach();
             return false;
         }
         self.left = taken - 1;
@@ -240,6 +246,7 @@ fn collect<S>(
 ) -> Result<(Vec<Known<S>>, io::Result<Ended>), RecordError> {
     let mut known: Vec<Known<S>> = Vec::new();
     let (mut converting, mut ended, mut failure) = (0, None, None);
+    let began = Instant::now();
     while ended.is_none() || converting > 0 {
         match messages.recv_timeout(LOOK_EVERY) {
             Ok(Message::Begun(begun)) => {
@@ -270,6 +277,10 @@ fn collect<S>(
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
         (options.progress)(limit.seen.load(Ordering::Relaxed));
+        let is_late = options.time_max.is_some_and(|most| began.elapsed() >= most);
+        if is_late && ended.is_none() {
+            limit.reach();
+        }
         if cancelled(options.cancel) {
             failure = Some(RecordError::Cancelled);
             limit.processes.stop();
