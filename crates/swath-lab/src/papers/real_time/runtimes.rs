@@ -150,9 +150,12 @@ impl Study for Runtimes {
             host.figures.push(real.drawn());
             host.notes.extend(real.notes());
         }
+        let mut figures = words::drawn(&found.words, &found.first);
+        let release_us = PAPER_CONVENTIONAL[1];
+        figures.extend(words::drawn_in_microseconds(&found.words, &found.first, release_us));
         Shown {
             finding: String::new(),
-            figures: words::drawn(&found.words, &found.first),
+            figures,
             notes: notes(plan, run.quick, &found.words),
             host: Some(host),
         }

@@ -155,6 +155,54 @@ pub(crate) fn drawn(grid: &Grid, drawn: &[(SystemName, Scatter)]) -> Vec<Drawn> 
     figures().into_iter().zip(series).map(|(figure, series)| Drawn { figure, series }).collect()
 }
 
+/// One of a run's two lists of points.
+type PointsOf = fn(&Scatter) -> &[(f64, f64)];
+
+/// The points of Fig. 5 and 6 on the paper's axes: words times the constant at which the longest
+/// conventional release, over the seeds, takes `release_us`, the paper's. Nothing without such a
+/// release.
+///
+/// The paper gives no clock. That one of its times is taken for the unit; all others follow from it.
+pub(crate) fn drawn_in_microseconds(
+    grid: &Grid,
+    drawn: &[(SystemName, Scatter)],
+    release_us: f64,
+) -> Vec<Drawn> {
+    let longest = |view: &View<'_>| {
+        view.select().is(SYSTEM, SystemName::Conventional.name()).one("release_words")
+    };
+    let words = grid.evidence(longest).map_or(0.0, |longest| longest.estimate().value);
+    if words < 1.0 {
+        return Vec::new();
+    }
+    let word_us = release_us / words;
+    let caption = format!(
+        "The first seed, on the paper's axes. A word is taken for {word_us:.2} µs, at which the \
+         longest conventional release takes the paper's {release_us} µs in the mean over seeds. No \
+         claim is made from it."
+    );
+    let figure = |id: &str, title: &str, systems: &[SystemName], points: PointsOf| {
+        let of = |(system, found): &(SystemName, Scatter)| {
+            let points = points(found).iter().map(|&(x, words)| (x, words * word_us));
+            let series = || Series::new(id, "size_kib", "microseconds", system.name(), points);
+            systems.contains(system).then(series)
+        };
+        Drawn {
+            figure: Figure::new(id, title, FigureKind::Scatter, "size (KiB)", "µs")
+                .with_caption(&caption),
+            series: drawn.iter().filter_map(of).collect(),
+        }
+    };
+    let (both, regions) = (&SystemName::ALL[..], &[SystemName::Regions][..]);
+    vec![
+        figure("Fig. 5, microseconds", "time of each allocation", both, |found| &found.allocations),
+        figure("Fig. 6, microseconds", "time of each release", both, |found| &found.releases),
+        figure("Fig. 6a, microseconds", "time of each release, regions alone", regions, |found| {
+            &found.releases
+        }),
+    ]
+}
+
 /// Categories of the access times, and their metrics.
 const CYCLES: [(&str, &str); 4] = [
     ("mean without TLB", "access_cycles_mean"),
