@@ -139,7 +139,9 @@ pub(crate) struct Controller {
     burst_cycles: u64,
     stats: ChannelStats,
     stats_since: Cycle,
-    queue_changed: Cycle,
+    /// The sum over requests of the cycle in which each left the queue, less that in which it came,
+    /// modulo 2^128; of those that are there, only the latter.
+    queued_before: u128,
 }
 
 impl Controller {
@@ -177,7 +179,7 @@ impl Controller {
             burst_cycles: burst,
             stats: ChannelStats::default(),
             stats_since: 0,
-            queue_changed: 0,
+            queued_before: 0,
         };
         controller.replan();
         Ok(controller)
@@ -282,10 +284,10 @@ impl Controller {
             self.stats.full += 1;
             return Accepted::Full;
         }
-        self.queue_change(now);
         let Some(leads) = self.queue.push(*arrival, now) else {
             return Accepted::Full;
         };
+        self.queued_before = self.queued_before.wrapping_sub(now.into());
         self.now = now;
         self.stats.queued_max = self.stats.queued_max.max(self.queue.len());
         if self.decide_class(now) {
@@ -578,12 +580,12 @@ impl Controller {
         self.replan();
     }
 
-    #[inline]
+    #[inline(always)]
     fn column(&mut self, cycle: Cycle, index: u16, ends: &mut Ends) {
         let QueueSlot { arrival, accepted, needed, .. } = *self.queue.slot(index);
         let Arrival { id, order, write, .. } = arrival;
         self.bypasses.serve(order, self.oldest().order);
-        self.queue_change(cycle + 1);
+        self.queued_before = self.queued_before.wrapping_add((cycle + 1).into());
         self.queue.remove(index);
         match needed {
             Needed::Nothing => self.stats.row_hits += 1,
@@ -603,11 +605,9 @@ impl Controller {
         ends.add(Completion { cycle: end, order, id, write });
     }
 
-    /// Accounts for the requests in the queue before `cycle`.
-    fn queue_change(&mut self, cycle: Cycle) {
-        let queued = u128::from(self.queue.len());
-        self.stats.queued_cycles += queued * u128::from(cycle - self.queue_changed);
-        self.queue_changed = cycle;
+    /// Returns the sum over the cycles before `now` of the requests in the queue.
+    fn queued_cycles(&self, now: Cycle) -> u128 {
+        self.queued_before.wrapping_add(u128::from(self.queue.len()) * u128::from(now))
     }
 
     /// Returns the number of requests in the queue.
@@ -618,8 +618,7 @@ impl Controller {
     /// Returns the counters up to the cycle `now`, which no command lies behind.
     pub(crate) fn stats(&self, now: Cycle) -> ChannelStats {
         let mut stats = self.stats.clone();
-        let since = now.saturating_sub(self.queue_changed);
-        stats.queued_cycles += u128::from(self.queue.len()) * u128::from(since);
+        stats.queued_cycles = self.queued_cycles(now);
         stats.elapsed_cycles = now - self.stats_since;
         stats
     }
@@ -628,7 +627,7 @@ impl Controller {
     pub(crate) fn reset_stats(&mut self, now: Cycle) {
         self.stats = ChannelStats { queued_max: self.queued(), ..ChannelStats::default() };
         self.stats_since = now;
-        self.queue_changed = now;
+        self.queued_before = self.queued_before.wrapping_sub(self.queued_cycles(now));
     }
 
     /// Tests every invariant. O(entries²).

@@ -44,7 +44,9 @@ impl Ends {
     #[inline(always)]
     pub(crate) fn add(&mut self, done: Completion) {
         self.first = self.first.min(done.cycle);
-        let overtakes = self.queue.back().is_some_and(|last| done.cycle <= last.cycle);
+        let overtakes = self.queue.back().is_some_and(|last| {
+            done.cycle < last.cycle || done.cycle == last.cycle && done.order < last.order
+        });
         self.queue.push_back(done);
         if overtakes {
             self.overtake();

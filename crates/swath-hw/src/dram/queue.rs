@@ -326,6 +326,7 @@ impl Queue {
 
     /// Puts a request into the lists of its bank and its class, in order of age. Tells whether
     /// it is the oldest hit or miss there.
+    #[inline(always)]
     fn list(&mut self, index: u16) -> bool {
         let arrival = self.slot(index).arrival;
         let class = arrival.class();
@@ -345,6 +346,7 @@ impl Queue {
     /// Takes the oldest hit of a list or a claim out, and lists the writes that no read
     /// holds back any more. O(requests until the next hit), and O(entries) if
     /// writes are parked.
+    #[inline(always)]
     pub(crate) fn remove(&mut self, index: u16) {
         let QueueSlot { arrival, links, .. } = *self.slot(index);
         let class = arrival.class();
@@ -369,21 +371,32 @@ impl Queue {
         self.free.push(index);
         self.listed[class] -= 1;
         self.held[class] -= 1;
-        if !self.parked.is_empty() && class == READ && !self.holds(READ, arrival.burst) {
-            let mut parked = core::mem::take(&mut self.parked);
-            parked.retain(|&index| {
-                let freed = self.slot(index).arrival.burst == arrival.burst;
-                if freed {
-                    self.list(index);
-                }
-                !freed
-            });
-            self.parked = parked;
+        if !self.parked.is_empty() && class == READ {
+            self.list_parked(arrival.burst);
         }
+    }
+
+    /// Lists the writes that were parked for a burst, if no read of it is left. O(entries).
+    // Out of line, as it is rare.
+    #[inline(never)]
+    fn list_parked(&mut self, burst: u64) {
+        if self.holds(READ, burst) {
+            return;
+        }
+        let mut parked = core::mem::take(&mut self.parked);
+        parked.retain(|&index| {
+            let freed = self.slot(index).arrival.burst == burst;
+            if freed {
+                self.list(index);
+            }
+            !freed
+        });
+        self.parked = parked;
     }
 
     /// Opens the row that a request of a closed bank wants, and gives it the claim.
     /// O(requests until the first hit and the first miss).
+    #[inline(always)]
     pub(crate) fn open_row(&mut self, index: u16) {
         let arrival = self.slot(index).arrival;
         let oldest = self.bank(arrival.bank).lists.map(|list| list.older);
