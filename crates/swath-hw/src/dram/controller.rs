@@ -44,29 +44,19 @@
 //! the rest of the table is asked in each decision, two numbers for a command.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::clock::Cycle;
 use crate::dram::bypasses::Bypasses;
+use crate::dram::ends::Ends;
 use crate::dram::plan::{NOTHING, Plan};
-use crate::dram::queue::{Arrival, First, NIL, Needed, Queue, QueueSlot, READ, WRITE, bits};
+use crate::dram::queue::{Arrival, BANKS, First, NIL, Needed, Queue, QueueSlot, READ, WRITE, bits};
 use crate::dram::refresh::Refreshes;
 use crate::dram::request::{Completion, IssuedCommand};
 use crate::dram::scheduling::{Scheduling, WritePolicy};
 use crate::dram::state::{RankTiming, TimingState};
 use crate::dram::stats::ChannelStats;
 use crate::dram::timing::{BankIndex, Command, Part, PartError};
-
-/// The place in time of an end that does not come.
-pub(crate) const NEVER: u128 = u128::MAX;
-
-/// Returns the place in time of an end: its cycle, and then the order of its request.
-#[inline]
-fn place_of(done: &Completion) -> u128 {
-    u128::from(done.cycle) << 64 | u128::from(done.order)
-}
 
 /// A command that would bring a request of a bank forward.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,16 +108,12 @@ pub(crate) enum Accepted {
 /// Invariants, which [`check`](Self::check) tests:
 /// * Those of the queue and of the refreshes.
 /// * `plan` is what [`replan`](Self::replan) would find, and not before `now`.
-/// * `done` is in the order of the ends, and then of acceptance, and `first_done` its first.
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
     plan: Plan,
     now: Cycle,
     timing: TimingState,
     queue: Queue,
-    /// The requests that have ended or will by commands that were issued.
-    done: VecDeque<Completion>,
-    first_done: u128,
     /// The cycle of [`next_change`](Self::next_change).
     change: Cycle,
     /// True if writes are served, where they have a queue of their own.
@@ -142,15 +128,20 @@ pub(crate) struct Controller {
     bypasses: Bypasses,
     /// For each bank its choices, and by bit, for each place among them, the banks that have one
     /// there, as far as requests wait for them; and the banks of which they may be others now.
-    choices: Box<[[Choice; CHOICES]]>,
+    choices: Box<[[Choice; BANKS]; CHOICES]>,
     wanting: [u64; CHOICES],
     stale: u64,
     refreshes: Refreshes,
     latency: [Cycle; 2],
+    /// Cycles from a command until a place may be free: those until the next one, but for commands
+    /// that free a place themselves.
+    place_free: [Cycle; Command::COUNT],
     burst_cycles: u64,
     stats: ChannelStats,
     stats_since: Cycle,
-    queue_changed: Cycle,
+    /// The sum over requests of the cycle in which each left the queue, less that in which it came,
+    /// modulo 2^128; of those that are there, only the latter.
+    queued_before: u128,
 }
 
 impl Controller {
@@ -168,8 +159,6 @@ impl Controller {
             plan: NOTHING,
             now: 0,
             queue: Queue::new(entries, banks),
-            done: VecDeque::new(),
-            first_done: NEVER,
             change: Cycle::MAX,
             timing,
             draining: false,
@@ -178,15 +167,19 @@ impl Controller {
             decided: 0,
             scheduling,
             bypasses: Bypasses::NONE,
-            choices: vec![[Choice::NONE; CHOICES]; banks as usize].into(),
+            choices: Box::new([[Choice::NONE; BANKS]; CHOICES]),
             wanting: [0; CHOICES],
             stale: u64::MAX,
             refreshes: Refreshes::new(part, ranks, scheduling.refresh),
+            place_free: Command::ALL.map(|command| match command {
+                Command::Read | Command::Write | Command::Activate => 1,
+                _ => 1 + Cycle::from(part.bus_cycles[command as usize]),
+            }),
             latency: latency.map(|first| Cycle::from(first) + burst),
             burst_cycles: burst,
             stats: ChannelStats::default(),
             stats_since: 0,
-            queue_changed: 0,
+            queued_before: 0,
         };
         controller.replan();
         Ok(controller)
@@ -203,11 +196,10 @@ impl Controller {
     #[inline]
     fn find_change(&self) -> Cycle {
         let Plan { cycle, command, .. } = self.plan;
-        let before = match command {
-            Command::Read | Command::Write | Command::Activate => cycle,
-            _ => cycle + self.timing.bus_cycles(command),
-        };
-        if self.queue.waiting() == 0 { Cycle::MAX } else { before + 1 }
+        match self.queue.waiting() {
+            0 => Cycle::MAX,
+            _ => cycle + self.place_free[command as usize],
+        }
     }
 
     /// Returns the cycle of the next command, if nothing else arrives.
@@ -216,62 +208,27 @@ impl Controller {
         self.plan.cycle
     }
 
-    /// Returns the place in time of the end that comes first, or [`NEVER`].
-    #[inline]
-    pub(crate) fn first_done(&self) -> u128 {
-        self.first_done
-    }
-
-    /// Takes the request that ends first.
-    #[inline]
-    pub(crate) fn take_done(&mut self) -> Option<Completion> {
-        let done = self.done.pop_front();
-        self.first_done = self.done.front().map_or(NEVER, place_of);
-        done
-    }
-
-    /// Returns the number of requests that have ended and were not taken.
-    pub(crate) fn done(&self) -> usize {
-        self.done.len()
-    }
-
-    /// Notes the end of a request.
-    #[inline(always)]
-    fn finish(&mut self, completion: Completion) {
-        let place = place_of(&completion);
-        self.first_done = self.first_done.min(place);
-        let overtakes = self.done.back().is_some_and(|last| place < place_of(last));
-        self.done.push_back(completion);
-        if overtakes {
-            self.overtake();
-        }
-    }
-
-    /// Puts the last of `done` into its place. Only what overtakes data on their way has far to go:
-    /// O(requests whose data have a command and are not there).
-    #[inline(never)]
-    fn overtake(&mut self) {
-        let mut at = self.done.len() - 1;
-        while at > 0 && self.done[at - 1] > self.done[at] {
-            self.done.swap(at - 1, at);
-            at -= 1;
-        }
-    }
-
     /// Issues all commands before the cycle `until`. O(banks) for each.
-    pub(crate) fn advance(
-        &mut self,
-        until: Cycle,
-        mut log: Option<(&mut Vec<IssuedCommand>, u32)>,
-    ) {
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, until: Cycle, ends: &mut Ends) {
         while self.plan.cycle < until {
-            if self.queue.waiting() | self.queue.open() == 0 && log.is_none() {
+            if self.queue.waiting() | self.queue.open() == 0 {
                 self.skip(until);
             }
-            if let Some((log, channel)) = &mut log {
-                log.push(self.issued(*channel));
-            }
-            self.execute();
+            self.execute(ends);
+        }
+    }
+
+    /// Issues all commands before the cycle `until`, and keeps each. O(banks) for each.
+    pub(crate) fn advance_logged(
+        &mut self,
+        until: Cycle,
+        ends: &mut Ends,
+        (log, channel): (&mut Vec<IssuedCommand>, u32),
+    ) {
+        while self.plan.cycle < until {
+            log.push(self.issued(channel));
+            self.execute(ends);
         }
     }
 
@@ -315,22 +272,22 @@ impl Controller {
 
     /// Takes a request in at the cycle `now`, before which everything has been
     /// issued. O(banks + entries).
-    pub(crate) fn accept(&mut self, now: Cycle, arrival: &Arrival) -> Accepted {
+    pub(crate) fn accept(&mut self, now: Cycle, arrival: &Arrival, ends: &mut Ends) -> Accepted {
         if !arrival.write && self.queue.holds(WRITE, arrival.burst) {
             self.stats.forwarded_reads += 1;
             self.stats.read_latency.record(1);
             let Arrival { id, order, write, .. } = *arrival;
-            self.finish(Completion { cycle: now + 1, order, id, write });
+            ends.add(Completion { cycle: now + 1, order, id, write });
             return Accepted::Forwarded;
         }
         if !self.has_room(arrival.write) {
             self.stats.full += 1;
             return Accepted::Full;
         }
-        self.queue_change(now);
         let Some(leads) = self.queue.push(*arrival, now) else {
             return Accepted::Full;
         };
+        self.queued_before = self.queued_before.wrapping_sub(now.into());
         self.now = now;
         self.stats.queued_max = self.stats.queued_max.max(self.queue.len());
         if self.decide_class(now) {
@@ -375,42 +332,42 @@ impl Controller {
             true => self.queue.oldest(class),
             false => First::NONE,
         };
-        of(READ).min(of(WRITE))
+        of(READ).or_older(of(WRITE))
     }
 
     /// Finds the next command. O(banks), each of which is only compared.
     // Inline, as it follows each command.
     #[inline(always)]
     fn replan(&mut self) {
-        let waiting = self.queue.waiting();
-        for number in bits(self.stale & waiting) {
-            self.renew(number);
+        if self.stale & self.queue.waiting() != 0 {
+            self.renew_stale();
         }
-        self.stale &= !waiting;
-        let mut best = match self.timing.is_grouped() {
+        self.plan = match self.timing.is_grouped() {
             true => self.first::<true, false>(),
             false => self.first::<false, false>(),
         };
-        if self.is_passed_over() {
-            best = self.plan_for_oldest();
+        if self.plan.cycle >= self.refreshes.first_due() || self.is_passed_over() {
+            self.replan_rarely();
         }
-        if best.cycle >= self.refreshes.first_due() {
-            best = self.plan_with_refreshes();
-        }
-        self.plan = best;
         self.change = self.find_change();
     }
 
-    /// Returns the command that comes next where some refresh is due before the first one.
+    /// Finds the next command where a request has waited for long, or some refresh is due before
+    /// the first of all choices.
     // Out of line, as it is rare.
     #[inline(never)]
-    fn plan_with_refreshes(&self) -> Plan {
-        let mut best = match self.is_passed_over() {
-            true => self.plan_for_oldest(),
-            false => self.first::<true, true>(),
-        };
-        best.consider(self.plan_refresh());
-        best
+    fn replan_rarely(&mut self) {
+        let passed_over = self.is_passed_over();
+        if passed_over {
+            self.plan = self.plan_for_oldest();
+        }
+        if self.plan.cycle >= self.refreshes.first_due() {
+            if !passed_over {
+                self.plan = self.first::<true, true>();
+            }
+            let refresh = self.plan_refresh();
+            self.plan.consider(refresh);
+        }
     }
 
     /// Returns the first of all choices; with `DUE`, of those that the refreshes allow. Groups are
@@ -421,14 +378,11 @@ impl Controller {
         let (mut best, mut first) = (u128::MAX, &Choice::NONE);
         for RankTiming { banks, ready, .. } in self.timing.ranks() {
             let waiting = self.queue.waiting() & banks;
-            let mut shared = [0; 8];
-            for command in [Command::Activate, Command::Precharge, Command::Read, Command::Write] {
-                shared[command as usize] = ready[command as usize].max(from);
-            }
-            for (place, wanting) in self.wanting.iter().enumerate() {
+            for (choices, wanting) in self.choices.iter().zip(self.wanting) {
                 for number in bits(wanting & waiting) {
-                    let choice = &self.choices[number as usize][place];
-                    let mut cycle = choice.own.max(shared[choice.command as usize]);
+                    let choice = &choices[number as usize % BANKS];
+                    let of_rank = ready[choice.command as usize].max(from);
+                    let mut cycle = choice.own.max(of_rank);
                     if GROUPED {
                         cycle = cycle.max(self.timing.of_group(choice.command, number));
                     }
@@ -454,15 +408,26 @@ impl Controller {
         }
         self.renew(number);
         self.stale &= !(1 << number);
-        for (choice, wanting) in self.choices[number as usize].iter().zip(self.wanting) {
+        for (choices, wanting) in self.choices.iter().zip(self.wanting) {
             if wanting >> number & 1 == 0 {
                 continue;
             }
+            let choice = &choices[number as usize % BANKS];
             let cycle = self.timing.earliest(choice.command, number).max(self.now);
             if self.may_come(number, cycle, choice.age) {
                 self.plan.consider(choice.plan(cycle));
             }
         }
+    }
+
+    /// Finds the choices of the banks of which they may be others. O(banks).
+    // Out of line, as it is rare.
+    #[inline(never)]
+    fn renew_stale(&mut self) {
+        for number in bits(self.stale & self.queue.waiting()) {
+            self.renew(number);
+        }
+        self.stale &= !self.queue.waiting();
     }
 
     /// Finds the choices of a bank. O(1).
@@ -473,7 +438,8 @@ impl Controller {
             let own = timing.own(command);
             Choice { own, age, slot, bank: number as u8, command }
         };
-        let [first, hits @ ..] = &mut self.choices[number as usize];
+        let [first, hits @ ..] =
+            self.choices.each_mut().map(|choices| &mut choices[number as usize % BANKS]);
         let [mut wanting, mut wanting_hits @ ..] = self.wanting.map(|wanting| wanting & !bit);
         let hits_first = self.scheduling.hits_first;
         let mut keeps_row = bank.claim != NIL;
@@ -488,11 +454,11 @@ impl Controller {
                 let First { order, slot } = bank.hit[class];
                 if slot != NIL && slot != bank.claim {
                     let tier = if hits_first { COLUMN } else { ROW };
-                    hits[class] = choice(tier | order, COMMAND[class], slot);
+                    *hits[class] = choice(tier | order, COMMAND[class], slot);
                     wanting_hits[class] |= bit;
                     keeps_row |= hits_first;
                 }
-                miss = miss.min(bank.miss[class]);
+                miss = miss.or_older(bank.miss[class]);
             }
         }
         if !keeps_row && miss.slot != NIL {
@@ -522,7 +488,7 @@ impl Controller {
     fn plan_for_oldest(&self) -> Plan {
         let mut best = NOTHING;
         for number in bits(self.queue.claims()) {
-            let [Choice { age, command, slot, .. }, ..] = self.choices[number as usize];
+            let Choice { age, command, slot, .. } = self.choices[0][number as usize % BANKS];
             best.consider(self.plan_for(age, command, number, slot));
         }
         let First { order, slot } = self.oldest();
@@ -572,13 +538,13 @@ impl Controller {
     }
 
     /// Issues the planned command and plans the next.
-    fn execute(&mut self) {
+    #[inline(always)]
+    fn execute(&mut self, ends: &mut Ends) {
         let Plan { cycle, command, bank: number, slot, .. } = self.plan;
         self.now = cycle;
-        self.stale |= 1 << number;
         self.timing.issue(cycle, command, number);
         match command {
-            Command::Read | Command::Write => self.column(cycle, slot),
+            Command::Read | Command::Write => self.column(cycle, slot, ends),
             Command::Activate => {
                 let request = self.queue.slot_mut(slot);
                 if request.needed == Needed::Nothing {
@@ -609,15 +575,17 @@ impl Controller {
                 self.count_refreshes(1);
             }
         }
+        self.renew(number);
+        self.stale &= !(1 << number);
         self.replan();
     }
 
-    #[inline]
-    fn column(&mut self, cycle: Cycle, index: u16) {
+    #[inline(always)]
+    fn column(&mut self, cycle: Cycle, index: u16, ends: &mut Ends) {
         let QueueSlot { arrival, accepted, needed, .. } = *self.queue.slot(index);
         let Arrival { id, order, write, .. } = arrival;
         self.bypasses.serve(order, self.oldest().order);
-        self.queue_change(cycle + 1);
+        self.queued_before = self.queued_before.wrapping_add((cycle + 1).into());
         self.queue.remove(index);
         match needed {
             Needed::Nothing => self.stats.row_hits += 1,
@@ -634,14 +602,12 @@ impl Controller {
             self.stats.read_latency.record(end - accepted);
         }
         self.decide_class(cycle + 1);
-        self.finish(Completion { cycle: end, order, id, write });
+        ends.add(Completion { cycle: end, order, id, write });
     }
 
-    /// Accounts for the requests in the queue before `cycle`.
-    fn queue_change(&mut self, cycle: Cycle) {
-        let queued = u128::from(self.queue.len());
-        self.stats.queued_cycles += queued * u128::from(cycle - self.queue_changed);
-        self.queue_changed = cycle;
+    /// Returns the sum over the cycles before `now` of the requests in the queue.
+    fn queued_cycles(&self, now: Cycle) -> u128 {
+        self.queued_before.wrapping_add(u128::from(self.queue.len()) * u128::from(now))
     }
 
     /// Returns the number of requests in the queue.
@@ -652,8 +618,7 @@ impl Controller {
     /// Returns the counters up to the cycle `now`, which no command lies behind.
     pub(crate) fn stats(&self, now: Cycle) -> ChannelStats {
         let mut stats = self.stats.clone();
-        let since = now.saturating_sub(self.queue_changed);
-        stats.queued_cycles += u128::from(self.queue.len()) * u128::from(since);
+        stats.queued_cycles = self.queued_cycles(now);
         stats.elapsed_cycles = now - self.stats_since;
         stats
     }
@@ -662,7 +627,7 @@ impl Controller {
     pub(crate) fn reset_stats(&mut self, now: Cycle) {
         self.stats = ChannelStats { queued_max: self.queued(), ..ChannelStats::default() };
         self.stats_since = now;
-        self.queue_changed = now;
+        self.queued_before = self.queued_before.wrapping_sub(self.queued_cycles(now));
     }
 
     /// Tests every invariant. O(entries²).
@@ -677,9 +642,6 @@ impl Controller {
         fresh.stale = u64::MAX;
         fresh.replan();
         ensure(fresh.plan == self.plan, "the choices of a bank are out of date")?;
-        ensure(self.change == self.find_change(), "the next change is another one")?;
-        let first = self.done.front().map_or(NEVER, place_of);
-        ensure(first == self.first_done, "the first end is another one")?;
-        ensure(self.done.iter().is_sorted(), "the ends are not in order")
+        ensure(self.change == self.find_change(), "the next change is another one")
     }
 }

@@ -5,6 +5,7 @@
 //! Columns count words of the data bus; below them stand the bits of the byte
 //! in the word.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use swath_arch::PhysAddr;
@@ -279,7 +280,7 @@ impl AddressMapping {
                     shift: first_bit + shift,
                 }));
             }
-            pieces
+            Chooser::new(&pieces)
         };
         let group_bit = part.banks_per_group.trailing_zeros();
         let rank_bit = part.banks().trailing_zeros();
@@ -323,12 +324,44 @@ pub(crate) struct BankRow {
     pub(crate) row: u32,
 }
 
+/// A coordinate as the fields of an address that choose it: most often one.
+#[derive(Clone, Debug)]
+struct Chooser {
+    first: Piece,
+    more: Box<[Piece]>,
+}
+
+impl Piece {
+    #[inline]
+    fn of(self, addr: u64) -> u32 {
+        ((addr >> self.at) as u32 & self.mask) << self.shift
+    }
+}
+
+impl Chooser {
+    fn new(pieces: &[Piece]) -> Self {
+        match pieces {
+            [] => Self { first: Piece { at: 0, mask: 0, shift: 0 }, more: Box::default() },
+            [first, more @ ..] => Self { first: *first, more: more.into() },
+        }
+    }
+
+    #[inline]
+    fn of(&self, addr: u64) -> u32 {
+        let first = self.first.of(addr);
+        if self.more.is_empty() {
+            return first;
+        }
+        self.more.iter().fold(first, |value, piece| value | piece.of(addr))
+    }
+}
+
 /// An [`AddressMapping`] as a memory asks it for each request.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoder {
-    channel: Vec<Piece>,
-    bank: Vec<Piece>,
-    row: Vec<Piece>,
+    channel: Chooser,
+    bank: Chooser,
+    row: Chooser,
     bits: u32,
 }
 
@@ -340,12 +373,7 @@ impl Decoder {
         if addr >> self.bits != 0 {
             return None;
         }
-        let value = |pieces: &[Piece]| {
-            pieces.iter().fold(0, |value, &Piece { at, mask, shift }| {
-                value | ((addr >> at) as u32 & mask) << shift
-            })
-        };
-        let (channel, bank) = (value(&self.channel), value(&self.bank));
-        Some(BankRow { channel, bank, row: value(&self.row) })
+        let [channel, bank, row] = [&self.channel, &self.bank, &self.row].map(|by| by.of(addr));
+        Some(BankRow { channel, bank, row })
     }
 }

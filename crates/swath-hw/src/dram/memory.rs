@@ -33,7 +33,8 @@ use swath_arch::PhysAddr;
 
 use crate::clock::Cycle;
 use crate::dram::config::{DramConfig, DramConfigError};
-use crate::dram::controller::{Accepted, Controller, NEVER};
+use crate::dram::controller::{Accepted, Controller};
+use crate::dram::ends::Ends;
 use crate::dram::mapping::{AddressMapping, BankRow, Decoder, Location};
 use crate::dram::queue::Arrival;
 use crate::dram::request::{Completion, DramRequest, IssuedCommand, OfferError};
@@ -46,14 +47,14 @@ const CYCLE_MAX: Cycle = 1 << 62;
 ///
 /// Invariants, which [`check`](Self::check) tests: those of the channels; all
 /// commands before `now` have been issued, and none after; the requests that were accepted
-/// are in the queues, have ended, or are taken, and `first_done` is the first end of those that
-/// are not; no channel's next command is before `next_command`.
+/// are in the queues, have ended, or are taken; no channel's next command is before
+/// `next_command`.
 #[derive(Clone, Debug)]
 pub struct Dram {
     now: Cycle,
     accepted: u64,
     taken: u64,
-    first_done: u128,
+    ends: Ends,
     next_command: Cycle,
     mapping: AddressMapping,
     decoder: Decoder,
@@ -74,7 +75,7 @@ impl Dram {
             now: 0,
             accepted: 0,
             taken: 0,
-            first_done: NEVER,
+            ends: Ends::new(),
             next_command: 0,
             decoder: config.mapping.decoder(&config.part),
             mapping: config.mapping.clone(),
@@ -111,14 +112,12 @@ impl Dram {
         let burst = addr.raw() >> self.burst_shift;
         let arrival = Arrival { id, order: self.accepted, burst, bank, row, write };
         let controller = &mut self.channels[channel as usize];
-        match controller.accept(now, &arrival) {
+        match controller.accept(now, &arrival, &mut self.ends) {
             Accepted::Full => return Err(OfferError::Full { channel }),
             Accepted::Queued => {
                 self.next_command = self.next_command.min(controller.next_command());
             }
-            Accepted::Forwarded => {
-                self.first_done = self.first_done.min(controller.first_done());
-            }
+            Accepted::Forwarded => {}
         }
         self.accepted += 1;
         Ok(())
@@ -143,15 +142,19 @@ impl Dram {
     // Out of line, as most cycles have none.
     #[inline(never)]
     fn issue_before(&mut self, until: Cycle) {
-        let (mut first_done, mut next_command) = (self.first_done, Cycle::MAX);
-        for (number, channel) in (0..).zip(&mut self.channels) {
-            if channel.next_command() < until {
-                channel.advance(until, self.log.as_mut().map(|log| (log, number)));
-                first_done = first_done.min(channel.first_done());
+        let mut next_command = Cycle::MAX;
+        if let Some(log) = &mut self.log {
+            for (number, channel) in (0..).zip(&mut self.channels) {
+                channel.advance_logged(until, &mut self.ends, (log, number));
+                next_command = next_command.min(channel.next_command());
             }
-            next_command = next_command.min(channel.next_command());
+        } else {
+            for channel in &mut self.channels {
+                channel.advance(until, &mut self.ends);
+                next_command = next_command.min(channel.next_command());
+            }
         }
-        (self.first_done, self.next_command) = (first_done, next_command);
+        self.next_command = next_command;
     }
 
     /// Returns the next cycle at which there may be something to see: a completion to take,
@@ -159,28 +162,20 @@ impl Dram {
     /// completion that was not taken when it was time is still one to take. `None` if
     /// all is done and taken. O(channels).
     pub fn next_event(&self) -> Option<Cycle> {
-        let done = (self.first_done >> 64) as Cycle;
         let changes = self.channels.iter().map(Controller::next_change);
-        let next = changes.fold(done, Cycle::min);
+        let next = changes.fold(self.ends.first(), Cycle::min);
         (next != Cycle::MAX).then_some(next)
     }
 
     /// Returns the first request that has ended by the cycle `now`, in the order of their ends
     /// and then of acceptance. Everything before the present cycle is known: call
-    /// [`advance`](Self::advance) first. O(channels).
+    /// [`advance`](Self::advance) first. O(1).
     #[inline]
     pub fn take_done(&mut self, now: Cycle) -> Option<Completion> {
-        if (self.first_done >> 64) as Cycle > now.min(self.now) {
+        if self.ends.first() > now.min(self.now) {
             return None;
         }
-        self.take_first()
-    }
-
-    /// Takes the request that has ended first of all.
-    fn take_first(&mut self) -> Option<Completion> {
-        let is_first = |channel: &&mut Controller| channel.first_done() == self.first_done;
-        let done = self.channels.iter_mut().find(is_first)?.take_done();
-        self.first_done = self.channels.iter().map(Controller::first_done).fold(NEVER, u128::min);
+        let done = self.ends.take();
         self.taken += u64::from(done.is_some());
         done
     }
@@ -227,12 +222,11 @@ impl Dram {
     /// # Errors
     /// The invariant that does not hold, in words.
     pub fn check(&self) -> Result<(), &'static str> {
-        let (mut queued, mut done, mut first_done) = (0, 0, NEVER);
+        self.ends.check()?;
+        let mut queued = 0;
         for channel in &self.channels {
             channel.check()?;
             queued += u64::from(channel.queued());
-            done += channel.done() as u64;
-            first_done = first_done.min(channel.first_done());
             if channel.next_command() < self.next_command {
                 return Err("a command comes before the next one");
             }
@@ -240,11 +234,8 @@ impl Dram {
                 return Err("a command lies in the past");
             }
         }
-        if queued + done + self.taken != self.accepted {
+        if queued + self.ends.len() as u64 + self.taken != self.accepted {
             return Err("a request is lost");
-        }
-        if first_done != self.first_done {
-            return Err("the first end is another one");
         }
         Ok(())
     }

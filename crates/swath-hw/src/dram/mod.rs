@@ -8,6 +8,7 @@
 pub(crate) mod bypasses;
 pub mod config;
 pub(crate) mod controller;
+pub(crate) mod ends;
 pub mod energy;
 pub mod mapping;
 pub mod memory;

@@ -17,7 +17,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::clock::Cycle;
-use crate::dram::timing::{BankIndex, Command};
+use crate::dram::timing::{BANKS_MAX, BankIndex, Command};
+
+/// [`BANKS_MAX`] as a length: rows of so many banks are asked without a test of the number.
+pub(crate) const BANKS: usize = BANKS_MAX as usize;
 
 /// No slot.
 pub(crate) const NIL: u16 = u16::MAX;
@@ -144,8 +147,8 @@ impl QueueSlot {
     }
 }
 
-/// The first of some requests in a list: its order and slot.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// The first of some requests in a list: its order, which no two share, and its slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct First {
     pub(crate) order: u64,
     pub(crate) slot: u16,
@@ -154,6 +157,12 @@ pub(crate) struct First {
 impl First {
     /// There is none.
     pub(crate) const NONE: Self = Self { order: u64::MAX, slot: NIL };
+
+    /// Returns the older of two.
+    #[inline(always)]
+    pub(crate) fn or_older(self, other: Self) -> Self {
+        if other.order < self.order { other } else { self }
+    }
 }
 
 /// The lists of a bank, by class.
@@ -190,7 +199,7 @@ impl Bank {
 ///   list that is not empty, `open` for each open bank, `claims` for each with a claim.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
-    banks: Box<[Bank]>,
+    banks: Box<[Bank; BANKS]>,
     waiting: u64,
     open: u64,
     claims: u64,
@@ -216,7 +225,7 @@ impl Queue {
         let arrival = Arrival { id: 0, order: 0, burst: 0, bank: 0, row: 0, write: false };
         let slot = QueueSlot::alone(arrival, 0);
         Self {
-            banks: vec![bank; banks as usize].into(),
+            banks: Box::new([bank; BANKS]),
             waiting: 0,
             open: 0,
             claims: 0,
@@ -281,7 +290,7 @@ impl Queue {
 
     #[inline]
     pub(crate) fn bank(&self, bank: BankIndex) -> &Bank {
-        &self.banks[bank as usize]
+        &self.banks[bank as usize % BANKS]
     }
 
     pub(crate) fn slot(&self, index: u16) -> &QueueSlot {
@@ -317,25 +326,27 @@ impl Queue {
 
     /// Puts a request into the lists of its bank and its class, in order of age. Tells whether
     /// it is the oldest hit or miss there.
+    #[inline(always)]
     fn list(&mut self, index: u16) -> bool {
         let arrival = self.slot(index).arrival;
         let class = arrival.class();
         self.classes[class].insert(&mut self.slots, OF_CLASS, index);
-        let bank = &mut self.banks[arrival.bank as usize];
+        let bank = &mut self.banks[arrival.bank as usize % BANKS];
         bank.lists[class].insert(&mut self.slots, OF_BANK, index);
         self.listed[class] += 1;
         self.waiting |= 1 << arrival.bank;
         let first =
             if arrival.row == bank.row { &mut bank.hit[class] } else { &mut bank.miss[class] };
         let own = First { order: arrival.order, slot: index };
-        let leads = own < *first;
-        *first = own.min(*first);
+        let leads = own.order < first.order;
+        *first = first.or_older(own);
         leads
     }
 
     /// Takes the oldest hit of a list or a claim out, and lists the writes that no read
     /// holds back any more. O(requests until the next hit), and O(entries) if
     /// writes are parked.
+    #[inline(always)]
     pub(crate) fn remove(&mut self, index: u16) {
         let QueueSlot { arrival, links, .. } = *self.slot(index);
         let class = arrival.class();
@@ -345,7 +356,7 @@ impl Queue {
             hit => hit,
         };
         self.classes[class].remove(&mut self.slots, OF_CLASS, index);
-        let bank = &mut self.banks[arrival.bank as usize];
+        let bank = &mut self.banks[arrival.bank as usize % BANKS];
         bank.lists[class].remove(&mut self.slots, OF_BANK, index);
         bank.hit[class] = hit;
         if bank.claim == index {
@@ -360,21 +371,32 @@ impl Queue {
         self.free.push(index);
         self.listed[class] -= 1;
         self.held[class] -= 1;
-        if !self.parked.is_empty() && class == READ && !self.holds(READ, arrival.burst) {
-            let mut parked = core::mem::take(&mut self.parked);
-            parked.retain(|&index| {
-                let freed = self.slot(index).arrival.burst == arrival.burst;
-                if freed {
-                    self.list(index);
-                }
-                !freed
-            });
-            self.parked = parked;
+        if !self.parked.is_empty() && class == READ {
+            self.list_parked(arrival.burst);
         }
+    }
+
+    /// Lists the writes that were parked for a burst, if no read of it is left. O(entries).
+    // Out of line, as it is rare.
+    #[inline(never)]
+    fn list_parked(&mut self, burst: u64) {
+        if self.holds(READ, burst) {
+            return;
+        }
+        let mut parked = core::mem::take(&mut self.parked);
+        parked.retain(|&index| {
+            let freed = self.slot(index).arrival.burst == burst;
+            if freed {
+                self.list(index);
+            }
+            !freed
+        });
+        self.parked = parked;
     }
 
     /// Opens the row that a request of a closed bank wants, and gives it the claim.
     /// O(requests until the first hit and the first miss).
+    #[inline(always)]
     pub(crate) fn open_row(&mut self, index: u16) {
         let arrival = self.slot(index).arrival;
         let oldest = self.bank(arrival.bank).lists.map(|list| list.older);
@@ -383,11 +405,11 @@ impl Queue {
             if at != NIL {
                 let hit = self.first_of_row(at, arrival.row);
                 let miss = self.first_of_another(at, arrival.row);
-                let bank = &mut self.banks[arrival.bank as usize];
+                let bank = &mut self.banks[arrival.bank as usize % BANKS];
                 (bank.hit[class], bank.miss[class]) = (hit, miss);
             }
         }
-        let bank = &mut self.banks[arrival.bank as usize];
+        let bank = &mut self.banks[arrival.bank as usize % BANKS];
         (bank.row, bank.claim) = (arrival.row, index);
         self.open |= 1 << arrival.bank;
         self.claims |= 1 << arrival.bank;
@@ -398,11 +420,11 @@ impl Queue {
     #[inline]
     pub(crate) fn close(&mut self, mask: u64) {
         for bank in bits(self.open & mask) {
-            let bank = &mut self.banks[bank as usize];
+            let bank = &mut self.banks[bank as usize % BANKS];
             bank.row = CLOSED;
             for class in [READ, WRITE] {
                 // The oldest of all is the oldest hit or the oldest miss.
-                bank.miss[class] = bank.miss[class].min(bank.hit[class]);
+                bank.miss[class] = bank.miss[class].or_older(bank.hit[class]);
                 bank.hit[class] = First::NONE;
             }
         }
