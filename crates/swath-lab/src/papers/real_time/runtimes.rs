@@ -151,8 +151,7 @@ impl Study for Runtimes {
             host.notes.extend(real.notes());
         }
         let mut figures = words::drawn(&found.words, &found.first);
-        let release_us = PAPER_CONVENTIONAL[1];
-        figures.extend(words::drawn_in_microseconds(&found.words, &found.first, release_us));
+        figures.extend(words::drawn_in_microseconds(&found.first));
         Shown {
             finding: String::new(),
             figures,
