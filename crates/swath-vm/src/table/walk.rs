@@ -2,7 +2,8 @@
 //! of them.
 
 use swath_arch::{
-    BusError, Coalescing, ContiguityField, Format, Order, Pfn, PhysAddr, PhysMemory, Regime, Vpn,
+    BASE_PAGE_SHIFT, BusError, Coalescing, ContiguityField, Format, Order, Pfn, PhysAddr,
+    PhysMemory, Regime, Vpn,
 };
 
 use crate::table::encode::{self, Entry, Kind};
@@ -273,10 +274,11 @@ impl<M: PhysMemory> View<'_, M> {
     }
 }
 
-/// Returns the page number with the upper half of x86-64's addresses extended in sign.
+/// Returns the page number with the upper half of the addresses, if there is one, extended in sign.
 const fn canonical(format: Format, page: u64) -> Vpn {
-    match format {
-        Format::X86_64 if page >> 35 != 0 => Vpn::new(page | 0xffff << 36),
-        _ => Vpn::new(page),
+    let bits = format.va_bits() - BASE_PAGE_SHIFT;
+    if format.has_halves() && page >> (bits - 1) != 0 {
+        return Vpn::new(page | ((1 << 52) - (1 << bits)));
     }
+    Vpn::new(page)
 }
