@@ -1,4 +1,4 @@
-//! Promotion and demotion one by one: the bytes of the tables in three formats,
+//! Promotion and demotion one by one: the bytes of the tables in all formats,
 //! what is kept and recalled, when the TLBs are asked to forget, and all orders
 //! of small cases.
 
