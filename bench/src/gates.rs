@@ -152,12 +152,12 @@ const GATES: &[Gate] = &[
     gate("buffer-pair", 55.0, || buffer::gate(Call::Pair, count)),
     gate("buffer-remote", 115.0, || buffer::gate(Call::PutRemote, count)),
     gate("buffer-returned", 31.0, || buffer::gate(Call::GetReturned, count)),
-    gate("dram-raster", 960.0, || timed::dram(Raster, count)),
+    gate("dram-raster", 990.0, || timed::dram(Raster, count)),
     gate("dram-random", 2000.0, || timed::dram_random(count)),
     gate("dram-vertical", 2080.0, || timed::dram(Vertical, count)),
-    gate("system-raster", 2500.0, || timed::system("pcad", true, Raster, count)),
-    gate("system-vertical", 2450.0, || timed::system("pcad", true, Vertical, count)),
-    gate("system-walks", 8300.0, || timed::system("trad", false, Vertical, count)),
+    gate("system-raster", 2300.0, || timed::system("pcad", true, Raster, count)),
+    gate("system-vertical", 2380.0, || timed::system("pcad", true, Vertical, count)),
+    gate("system-walks", 7500.0, || timed::system("trad", false, Vertical, count)),
     gate("populate", 500.0, || {
         reserve::gate::<Trusting>(ReservationLevels::ARMV8, Populate, count)
     }),

@@ -17,6 +17,7 @@ mod superpage_walks;
 mod system;
 mod system_errors;
 mod system_model;
+mod system_paging;
 mod system_tables;
 mod tlb_model;
 mod tlb_split;

@@ -3,14 +3,15 @@
 //! The model shares the memory and the translating machines with the system, and
 //! nothing else: no events, no wake-ups, no bit sets. Each cycle it tries all
 //! that could happen, in the order that the system promises. Random
-//! systems and streams must show the same events in the same cycles.
+//! systems and streams must show the same events in the same cycles, with pages that are there and
+//! with pages that come when they are touched.
 
 use std::collections::{HashSet, VecDeque};
 
 use crate::system_tables::{AT, DATA, PCAD, TRAD, Tables, read, regime, write};
 use swath_arch::testing::Random;
 use swath_arch::{Coalescing, PhysAddr, PhysMemory, SegmentList, VirtAddr};
-use swath_hw::system::{Pace, System, SystemConfig, SystemErrorCause, SystemEvent};
+use swath_hw::system::{Pace, Paging, System, SystemConfig, SystemErrorCause, SystemEvent};
 use swath_hw::system::{Wiring, WriteResponse};
 use swath_hw::{
     Cycle, Dram, DramRequest, Geometry, Mmu, OfferError, PendingMiss, SegmentRegisters,
@@ -35,6 +36,7 @@ struct Walking<M> {
     miss: M,
     addr: VirtAddr,
     waiters: Vec<u64>,
+    awaits_page: bool,
 }
 
 struct Master<T: Translate> {
@@ -62,12 +64,40 @@ struct Coming {
     what: u64,
 }
 
-/// Runs the streams; gives the events, and who still waits for a line at the end.
+/// Pages that are not there at first: the words of their descriptors, by block.
+struct Absent {
+    fault_cycles: u32,
+    blocks: Vec<(u64, Vec<(PhysAddr, u32)>)>,
+}
+
+impl Absent {
+    /// Unmaps them all.
+    fn hide(&self, memory: &impl PhysMemory) {
+        for (at, _) in self.blocks.iter().flat_map(|(_, words)| words) {
+            memory.write_u32(*at, 0).unwrap();
+        }
+    }
+
+    /// Maps the block of an address.
+    fn bring(&self, addr: VirtAddr, memory: &impl PhysMemory) -> bool {
+        let page = addr.page().raw();
+        let holds =
+            |(first, words): &&(u64, Vec<_>)| (*first..first + words.len() as u64).contains(&page);
+        let block = self.blocks.iter().find(holds);
+        for &(at, word) in block.iter().flat_map(|(_, words)| words) {
+            memory.write_u32(at, word).unwrap();
+        }
+        block.is_some()
+    }
+}
+
+/// Runs the streams; gives the events, who still waits for a line at the end, and the faults.
 fn model<T: Translate, M: PhysMemory>(
     config: &SystemConfig,
     masters: Vec<(T, Vec<Transaction>)>,
     memory: &M,
-) -> (Vec<SystemEvent>, Option<(usize, u64)>) {
+    absent: &Absent,
+) -> (Vec<SystemEvent>, Option<(usize, u64)>, u64) {
     let bus = &config.interconnect;
     let iommu = &config.iommu;
     let beats = 64 / Cycle::from(bus.beat_bytes);
@@ -107,6 +137,7 @@ fn model<T: Translate, M: PhysMemory>(
     let mut last_return = vec![2 * count - 1; count];
     let mut last_port = 3 * count - 1;
     let mut names = 0;
+    let mut faults = 0;
     let mut last_change = 0;
     let mut now = 0;
     let send = |port: &mut VecDeque<Sent>, sent: Cycle, addr, what| {
@@ -180,8 +211,26 @@ fn model<T: Translate, M: PhysMemory>(
             }
             let place = master.walks.iter().position(|walk| walk.name == what).unwrap();
             let walking = &mut master.walks[place];
-            touch(&mut master.lines, walking.miss.next_read(), iommu.descriptor_lines);
-            let found = master.mmu.step(&mut walking.miss, memory).unwrap();
+            let step = if walking.awaits_page {
+                walking.awaits_page = false;
+                assert!(absent.bring(walking.addr, memory));
+                walking.miss = master.mmu.begin(walking.addr).unwrap();
+                Ok(None)
+            } else {
+                touch(&mut master.lines, walking.miss.next_read(), iommu.descriptor_lines);
+                master.mmu.step(&mut walking.miss, memory)
+            };
+            let found = match step {
+                Ok(found) => found,
+                Err(fault) => {
+                    assert!(master.mmu.complete(walking.addr, &walking.miss, Err(fault)).is_err());
+                    walking.awaits_page = true;
+                    faults += 1;
+                    let at = now + Cycle::from(absent.fault_cycles);
+                    answered.push(Coming { at, master: index, walk, what });
+                    continue;
+                }
+            };
             let mut frame = None;
             match found {
                 None => {
@@ -260,7 +309,8 @@ fn model<T: Translate, M: PhysMemory>(
                 } else {
                     send(&mut master.ports[2], master.looked_up, read, names);
                 }
-                master.walks.push(Walking { name: names, miss, addr, waiters: vec![number] });
+                let waiters = vec![number];
+                master.walks.push(Walking { name: names, miss, addr, waiters, awaits_page: false });
             }
             last_change = now;
             master.in_flight.insert(number);
@@ -304,7 +354,7 @@ fn model<T: Translate, M: PhysMemory>(
         now += 1;
     }
     let waiting = masters.iter().position(|master| master.next < master.stream.len());
-    (events, waiting.map(|index| (index, masters[index].next as u64)))
+    (events, waiting.map(|index| (index, masters[index].next as u64)), faults)
 }
 
 /// Makes the line of `read` the most recently used one of so many.
@@ -371,22 +421,36 @@ fn compare<T: Translate>(
     config: &SystemConfig,
     masters: impl Fn() -> Vec<(T, Vec<Transaction>)>,
     tables: &Tables<'_>,
-) -> bool {
-    let (expected, waiting) = model(config, masters(), &tables.memory);
+    absent: &Absent,
+) -> (bool, u64) {
+    absent.hide(&tables.memory);
+    let (expected, waiting, faults) = model(config, masters(), &tables.memory, absent);
+    absent.hide(&tables.memory);
     let streams = masters().into_iter().map(|(mmu, stream)| (mmu, stream.into_iter()));
     let mut events = Vec::new();
-    let result =
-        System::new(config, streams).unwrap().run_observed(&tables.memory, |e| events.push(e));
+    let system = System::new(config, streams).unwrap();
+    let observe = |event| events.push(event);
+    let result = if absent.blocks.is_empty() {
+        system.run_observed(&tables.memory, observe)
+    } else {
+        let fault_cycles = absent.fault_cycles;
+        let bring = |addr| absent.bring(addr, &tables.memory);
+        system.run_paged(&tables.memory, Paging { fault_cycles, bring }, observe)
+    };
+    if let Ok(stats) = &result {
+        let counted = stats.masters.iter().map(|master| master.translation.walk.faults);
+        assert_eq!(counted.sum::<u64>(), faults);
+    }
     for (at, (ours, theirs)) in events.iter().zip(&expected).enumerate() {
         assert_eq!(ours, theirs, "event {at} of {config:?}");
     }
     assert_eq!(events.len(), expected.len());
     match (result, waiting) {
-        (Ok(_), None) => true,
+        (Ok(_), None) => (true, faults),
         (Err(error), Some(waiting)) => {
             assert_eq!((error.master, error.transaction), waiting);
             assert_eq!(error.cause, SystemErrorCause::NeverWritten);
-            false
+            (false, faults)
         }
         (result, waiting) => panic!("{:?} against {waiting:?}", result.err()),
     }
@@ -397,6 +461,7 @@ fn random_systems_show_the_same_events_in_the_same_cycles() {
     let mut ended = 0;
     let mut walks = 0;
     let mut registers = 0;
+    let mut faults = 0;
     for seed in 1..=200_u64 {
         println!("seed {seed}");
         let mut random = Random::new(seed);
@@ -407,6 +472,8 @@ fn random_systems_show_the_same_events_in_the_same_cycles() {
         let list = SegmentList { root: PhysAddr::new(0x4000) };
         let mut page = 0;
         let mut entries = 0;
+        let mut absent = Absent { fault_cycles: 1 + random.below(700) as u32, blocks: Vec::new() };
+        let share = pick(&mut random, &[0, 2, 4]);
         while page < 0x300 {
             let count = 1 + random.below(12).min(0x2ff - page);
             let frame = 0x100 + random.below(0x1000);
@@ -417,6 +484,13 @@ fn random_systems_show_the_same_events_in_the_same_cycles() {
             let words = [page, page + count, frame, 1];
             for (at, word) in (list.entry(entries).raw()..).step_by(8).zip(words) {
                 tables.memory.write_u64(PhysAddr::new(at), word).unwrap();
+            }
+            if random.below(4) < share {
+                let word = |i: u64| {
+                    let at = PhysAddr::new(Tables::leaf(page + i));
+                    (at, tables.memory.read_u32(at).unwrap())
+                };
+                absent.blocks.push((page, (0..count).map(word).collect()));
             }
             page += count;
             entries += 1;
@@ -449,20 +523,38 @@ fn random_systems_show_the_same_events_in_the_same_cycles() {
         };
         let with = |stream: &Vec<Transaction>| stream.clone();
         let way = random.below(4);
-        ended += u32::from(if way == 0 {
+        let (all, faulted) = if way == 0 {
             let count = pick(&mut random, &[1, 4, 32, 256]);
             let unit = || SegmentRegisters::new(list, count).unwrap();
             registers += 1;
-            compare(&config, || streams.iter().map(|s| (unit(), with(s))).collect(), &tables)
+            compare(
+                &config,
+                || streams.iter().map(|s| (unit(), with(s))).collect(),
+                &tables,
+                &absent,
+            )
         } else if way == 1 {
             let hierarchy = || Hierarchy::new(regime(coalescing), &of).unwrap();
-            compare(&config, || streams.iter().map(|s| (hierarchy(), with(s))).collect(), &tables)
+            compare(
+                &config,
+                || streams.iter().map(|s| (hierarchy(), with(s))).collect(),
+                &tables,
+                &absent,
+            )
         } else {
             let mmu = || Mmu::new(regime(coalescing), geometry, order).unwrap();
-            compare(&config, || streams.iter().map(|s| (mmu(), with(s))).collect(), &tables)
-        });
+            compare(
+                &config,
+                || streams.iter().map(|s| (mmu(), with(s))).collect(),
+                &tables,
+                &absent,
+            )
+        };
+        ended += u32::from(all);
+        faults += faulted;
         walks += u32::from(coalescing == AT);
     }
     assert!(ended > 150 && walks > 30, "{ended} ended, {walks} with anchors");
     assert!(registers > 30, "{registers} with segment registers");
+    assert!(faults > 1000, "{faults} faults");
 }

@@ -336,9 +336,25 @@ impl Controller {
     }
 
     /// Finds the next command. O(banks), each of which is only compared.
+    #[inline]
+    fn replan(&mut self) {
+        if self.queue.waiting() == 0 {
+            self.plan_idle();
+        } else {
+            self.plan_waiting();
+        }
+    }
+
+    /// Finds the next command where nothing waits.
+    #[inline]
+    fn plan_idle(&mut self) {
+        (self.plan, self.change) = (self.plan_refresh(), Cycle::MAX);
+    }
+
+    /// Finds the next command where something waits.
     // Inline, as it follows each command.
     #[inline(always)]
-    fn replan(&mut self) {
+    fn plan_waiting(&mut self) {
         if self.stale & self.queue.waiting() != 0 {
             self.renew_stale();
         }
@@ -349,7 +365,7 @@ impl Controller {
         if self.plan.cycle >= self.refreshes.first_due() || self.is_passed_over() {
             self.replan_rarely();
         }
-        self.change = self.find_change();
+        self.change = self.plan.cycle + self.place_free[self.plan.command as usize];
     }
 
     /// Finds the next command where a request has waited for long, or some refresh is due before
@@ -514,6 +530,8 @@ impl Controller {
 
     /// Returns the next refresh, or the precharge that must come before it: one for a rank without
     /// a claim, or one for each bank of a set that has none. O(banks).
+    // Out of line, as it is rare but where nothing waits.
+    #[inline(never)]
     fn plan_refresh(&self) -> Plan {
         let mut best = NOTHING;
         for &unit in self.refreshes.units() {
@@ -555,7 +573,7 @@ impl Controller {
                 self.stats.activates += 1;
             }
             Command::Precharge => {
-                self.queue.close(1 << number);
+                self.queue.close_bank(number);
                 // A refresh closes a bank for no request.
                 if slot != NIL {
                     self.queue.slot_mut(slot).needed = Needed::Precharge;
@@ -575,9 +593,16 @@ impl Controller {
                 self.count_refreshes(1);
             }
         }
+        if self.queue.waiting() == 0 {
+            self.stale |= 1 << number;
+            self.plan_idle();
+            return;
+        }
         self.renew(number);
-        self.stale &= !(1 << number);
-        self.replan();
+        if self.stale != 0 {
+            self.stale &= !(1 << number);
+        }
+        self.plan_waiting();
     }
 
     #[inline(always)]

@@ -48,7 +48,7 @@ const CYCLE_MAX: Cycle = 1 << 62;
 /// Invariants, which [`check`](Self::check) tests: those of the channels; all
 /// commands before `now` have been issued, and none after; the requests that were accepted
 /// are in the queues, have ended, or are taken; no channel's next command is before
-/// `next_command`.
+/// `next_command`, and `next_change` is the first cycle before which no channel has a place.
 #[derive(Clone, Debug)]
 pub struct Dram {
     now: Cycle,
@@ -56,6 +56,7 @@ pub struct Dram {
     taken: u64,
     ends: Ends,
     next_command: Cycle,
+    next_change: Cycle,
     mapping: AddressMapping,
     decoder: Decoder,
     burst_shift: u32,
@@ -77,6 +78,7 @@ impl Dram {
             taken: 0,
             ends: Ends::new(),
             next_command: 0,
+            next_change: Cycle::MAX,
             decoder: config.mapping.decoder(&config.part),
             mapping: config.mapping.clone(),
             burst_shift: config.part.burst_bytes().trailing_zeros(),
@@ -112,10 +114,15 @@ impl Dram {
         let burst = addr.raw() >> self.burst_shift;
         let arrival = Arrival { id, order: self.accepted, burst, bank, row, write };
         let controller = &mut self.channels[channel as usize];
+        let before = controller.next_change();
         match controller.accept(now, &arrival, &mut self.ends) {
             Accepted::Full => return Err(OfferError::Full { channel }),
             Accepted::Queued => {
                 self.next_command = self.next_command.min(controller.next_command());
+                let change = controller.next_change();
+                if change != before {
+                    self.next_change = self.first_change();
+                }
             }
             Accepted::Forwarded => {}
         }
@@ -142,28 +149,36 @@ impl Dram {
     // Out of line, as most cycles have none.
     #[inline(never)]
     fn issue_before(&mut self, until: Cycle) {
-        let mut next_command = Cycle::MAX;
+        let (mut next_command, mut next_change) = (Cycle::MAX, Cycle::MAX);
         if let Some(log) = &mut self.log {
             for (number, channel) in (0..).zip(&mut self.channels) {
                 channel.advance_logged(until, &mut self.ends, (log, number));
                 next_command = next_command.min(channel.next_command());
+                next_change = next_change.min(channel.next_change());
             }
         } else {
             for channel in &mut self.channels {
                 channel.advance(until, &mut self.ends);
                 next_command = next_command.min(channel.next_command());
+                next_change = next_change.min(channel.next_change());
             }
         }
-        self.next_command = next_command;
+        (self.next_command, self.next_change) = (next_command, next_change);
+    }
+
+    /// Returns the first cycle before which no channel has a place. O(channels).
+    #[inline]
+    fn first_change(&self) -> Cycle {
+        self.channels.iter().map(Controller::next_change).fold(Cycle::MAX, Cycle::min)
     }
 
     /// Returns the next cycle at which there may be something to see: a completion to take,
     /// or a place in a queue. Nothing is before it unless a request is offered. A
     /// completion that was not taken when it was time is still one to take. `None` if
-    /// all is done and taken. O(channels).
+    /// all is done and taken. O(1).
+    #[inline]
     pub fn next_event(&self) -> Option<Cycle> {
-        let changes = self.channels.iter().map(Controller::next_change);
-        let next = changes.fold(self.ends.first(), Cycle::min);
+        let next = self.ends.first().min(self.next_change);
         (next != Cycle::MAX).then_some(next)
     }
 
@@ -233,6 +248,9 @@ impl Dram {
             if channel.next_change() <= self.now {
                 return Err("a command lies in the past");
             }
+        }
+        if self.next_change != self.first_change() {
+            return Err("the next change is another one");
         }
         if queued + self.ends.len() as u64 + self.taken != self.accepted {
             return Err("a request is lost");

@@ -417,18 +417,23 @@ impl Queue {
     }
 
     /// Closes the banks of `mask`, none of which has a claim. O(banks).
-    #[inline]
     pub(crate) fn close(&mut self, mask: u64) {
         for bank in bits(self.open & mask) {
-            let bank = &mut self.banks[bank as usize % BANKS];
-            bank.row = CLOSED;
-            for class in [READ, WRITE] {
-                // The oldest of all is the oldest hit or the oldest miss.
-                bank.miss[class] = bank.miss[class].or_older(bank.hit[class]);
-                bank.hit[class] = First::NONE;
-            }
+            self.close_bank(bank);
         }
-        self.open &= !mask;
+    }
+
+    /// Closes a bank without a claim.
+    #[inline(always)]
+    pub(crate) fn close_bank(&mut self, number: BankIndex) {
+        let bank = &mut self.banks[number as usize % BANKS];
+        bank.row = CLOSED;
+        for class in [READ, WRITE] {
+            // The oldest of all is the oldest hit or the oldest miss.
+            bank.miss[class] = bank.miss[class].or_older(bank.hit[class]);
+            bank.hit[class] = First::NONE;
+        }
+        self.open &= !(1 << number);
     }
 
     /// Returns the first request for another row than `row` from `at` on, along the list.

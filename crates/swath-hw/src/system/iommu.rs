@@ -21,6 +21,9 @@
 //!   fully associative, the least recently used line evicted, answers a walk's read after
 //!   [`descriptor_cycles`](IommuConfig::descriptor_cycles) if it has the line. Otherwise the whole
 //!   line comes over the interconnect and is filled when it arrives.
+//! * A **page that is not there** ends the run with its fault, or, where
+//!   [`Paging`](crate::system::Paging) brings pages, its walk stands still until it has come and is
+//!   then made anew, as under the stall model of Arm's SMMU.
 //! * **AT's two walks** make one miss: its entry is known only when both are
 //!   done, so by default the transaction waits for both.
 //!   [`early_regular`](IommuConfig::early_regular) lets it go on when its own page is known,
@@ -91,6 +94,17 @@ struct UnderWay<M> {
     /// The number of the transaction that missed.
     number: u64,
     began: Cycle,
+    page: Page,
+}
+
+/// What a walk knows of its page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Page {
+    Sought,
+    /// The walk found none, and stands still until it comes.
+    Awaited(TranslationFault),
+    /// It came, and the walk was made anew.
+    Came,
 }
 
 /// A machine that translates for one master, with its walks.
@@ -204,7 +218,7 @@ impl<T: Translate> Iommu<T> {
         };
         let miss = self.mmu.begin(addr)?;
         let read = miss.next_read();
-        self.walks[walk] = Some(UnderWay { miss, addr, number, began: now });
+        self.walks[walk] = Some(UnderWay { miss, addr, number, began: now, page: Page::Sought });
         self.waiters[walk].push(slot);
         if self.active == 0 {
             self.busy_since = now;
@@ -256,7 +270,7 @@ impl<T: Translate> Iommu<T> {
             self.keep_line(read);
         }
         let place = &mut self.walks[usize::from(walk)];
-        let Some(UnderWay { miss, addr, number, began }) = place else {
+        let Some(UnderWay { miss, addr, number, began, .. }) = place else {
             return Ok(Stepped { known: None, next_read: None });
         };
         let (addr, number, began) = (*addr, *number, *began);
@@ -277,6 +291,39 @@ impl<T: Translate> Iommu<T> {
         }
         self.miss_latency.record(now - began);
         Ok(Stepped { known: Some((access.addr.frame(), access.attributes)), next_read: None })
+    }
+
+    /// Lets a walk that ended in a fault stand still until its page comes. Returns false if that is
+    /// vain: the fault is another one, or the page has been said to have come.
+    pub(crate) fn await_page(&mut self, walk: u16, fault: TranslationFault) -> bool {
+        let absent = matches!(fault, TranslationFault::Translation { .. });
+        match &mut self.walks[usize::from(walk)] {
+            Some(UnderWay { page: page @ Page::Sought, .. }) if absent => {
+                *page = Page::Awaited(fault);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the fault of a walk that stands still until its page comes.
+    #[inline]
+    pub(crate) fn awaits(&self, walk: u16) -> Option<TranslationFault> {
+        match self.walks[usize::from(walk)] {
+            Some(UnderWay { page: Page::Awaited(fault), .. }) => Some(fault),
+            _ => None,
+        }
+    }
+
+    /// Begins a walk anew whose page has come: its first read.
+    ///
+    /// # Errors
+    /// None where the walk could begin before.
+    pub(crate) fn begin_anew(&mut self, walk: u16) -> Result<Option<PhysAddr>, TranslationFault> {
+        let Some(walk) = &mut self.walks[usize::from(walk)] else { return Ok(None) };
+        walk.miss = self.mmu.begin(walk.addr)?;
+        walk.page = Page::Came;
+        Ok(Some(walk.miss.next_read()))
     }
 
     /// Returns the bytes that a walk reads next over the interconnect.

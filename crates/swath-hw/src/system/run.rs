@@ -25,6 +25,7 @@ use crate::system::event::SystemEvent;
 use crate::system::interconnect::{Granted, Id, Interconnect, MASTERS_MAX, PortKind};
 use crate::system::iommu::{DESCRIPTOR_CYCLES_MAX, DESCRIPTOR_LINES_MAX, Iommu, Lookup, WALKS_MAX};
 use crate::system::master::{Blocked, InFlight, Master, OUTSTANDING_MAX};
+use crate::system::paging::Paging;
 use crate::system::shared::Lines;
 use crate::system::stats::{MasterStats, SystemStats};
 use crate::system::transaction::{TRANSACTION_BYTES, Transaction};
@@ -154,8 +155,31 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
     /// # Errors
     /// [`SystemError`].
     pub fn run_observed<M: PhysMemory + ?Sized>(
+        self,
+        memory: &M,
+        observe: impl FnMut(SystemEvent),
+    ) -> Result<SystemStats, SystemError> {
+        self.run_on(memory, None::<Paging<fn(VirtAddr) -> bool>>, observe)
+    }
+
+    /// Runs as [`run_observed`](Self::run_observed) does, with pages that come when a master touches
+    /// them: a walk that finds none stands still until `paging` has brought it.
+    ///
+    /// # Errors
+    /// [`SystemError`], among them the fault of a page that is not brought.
+    pub fn run_paged<M: PhysMemory + ?Sized, F: FnMut(VirtAddr) -> bool>(
+        self,
+        memory: &M,
+        paging: Paging<F>,
+        observe: impl FnMut(SystemEvent),
+    ) -> Result<SystemStats, SystemError> {
+        self.run_on(memory, Some(paging), observe)
+    }
+
+    fn run_on<M: PhysMemory + ?Sized, F: FnMut(VirtAddr) -> bool>(
         mut self,
         memory: &M,
+        mut paging: Option<Paging<F>>,
         mut observe: impl FnMut(SystemEvent),
     ) -> Result<SystemStats, SystemError> {
         let mut done = None;
@@ -188,7 +212,7 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
                 self.arrivals.pop_front();
                 may_issue = true;
                 if id.walk {
-                    self.walk_arrived(id, memory)?;
+                    self.walk_arrived(id, memory, &mut paging)?;
                 } else {
                     self.completed(id, &mut observe);
                 }
@@ -331,20 +355,44 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
         Ok(())
     }
 
-    /// Steps the walk whose descriptor has arrived.
-    fn walk_arrived<M: PhysMemory + ?Sized>(
+    /// Steps the walk whose descriptor has arrived, or begins it anew if its page has come.
+    fn walk_arrived<M: PhysMemory + ?Sized, F: FnMut(VirtAddr) -> bool>(
         &mut self,
         id: Id,
         memory: &M,
+        paging: &mut Option<Paging<F>>,
     ) -> Result<(), SystemError> {
         let now = self.now;
         let index = usize::from(id.master);
         let master = &mut self.masters[index];
-        let stepped =
-            master.iommu.arrive(now, id.slot, memory).map_err(|(addr, number, fault)| {
-                let cause = SystemErrorCause::Fault(fault);
-                SystemError { master: index, transaction: number, addr, cycle: now, cause }
-            })?;
+        let failed = |(addr, transaction, fault)| {
+            let cause = SystemErrorCause::Fault(fault);
+            SystemError { master: index, transaction, addr, cycle: now, cause }
+        };
+        if let Some(paging) = paging
+            && let Some(fault) = master.iommu.awaits(id.slot)
+        {
+            let (number, addr) = master.iommu.walking(id.slot);
+            if !(paging.bring)(addr) {
+                return Err(failed((addr, number, fault)));
+            }
+            let read = master.iommu.begin_anew(id.slot);
+            if let Some(read) = read.map_err(|fault| failed((addr, number, fault)))? {
+                self.read_descriptor(id, read);
+            }
+            return Ok(());
+        }
+        let stepped = match master.iommu.arrive(now, id.slot, memory) {
+            Ok(stepped) => stepped,
+            Err(error) => {
+                let Some(Paging { fault_cycles, .. }) = paging else { return Err(failed(error)) };
+                if !master.iommu.await_page(id.slot, error.2) {
+                    return Err(failed(error));
+                }
+                self.arrive(now + Cycle::from(*fault_cycles), id);
+                return Ok(());
+            }
+        };
         if let Some((frame, attributes)) = stepped.known {
             let format = master.iommu.mmu.format();
             let waiters = master.iommu.take_waiters(id.slot);
@@ -362,14 +410,20 @@ impl<T: Translate, I: Iterator<Item = Transaction>> System<T, I> {
             master.iommu.recycle(id.slot, waiters);
         }
         match stepped.next_read {
-            Some(read) => match master.iommu.cached(now, read) {
-                Some(cycle) => self.arrive(cycle, id),
-                None => self.interconnect.send(now, id, PortKind::Walk, read),
-            },
+            Some(read) => self.read_descriptor(id, read),
             None if master.blocked == Blocked::Miss => master.wake(now),
             None => {}
         }
         Ok(())
+    }
+
+    /// Lets a walk read its next descriptor.
+    #[inline]
+    fn read_descriptor(&mut self, id: Id, read: PhysAddr) {
+        match self.masters[usize::from(id.master)].iommu.cached(self.now, read) {
+            Some(cycle) => self.arrive(cycle, id),
+            None => self.interconnect.send(self.now, id, PortKind::Walk, read),
+        }
     }
 
     /// Ends a transaction that has completed.

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use swath_arch::{BASE_PAGE_BYTES, Order, SliceMemory};
+use swath_arch::{BASE_PAGE_BYTES, Order, Regime, SliceMemory, VirtAddr};
 use swath_hw::dram::config::DramConfig;
 use swath_hw::dram::mapping::AddressMapping;
 use swath_hw::dram::scheduling::{Scheduling, WritePolicy};
 use swath_hw::dram::trace::{TraceFormat, write_trace};
-use swath_hw::system::{Pace, System, SystemConfig, SystemEvent, WriteResponse};
+use swath_hw::system::{Pace, Paging, System, SystemConfig, SystemEvent, WriteResponse};
 use swath_hw::{
     DramRequest, Geometry, Hierarchy, HierarchyConfig, Mmu, SharedBuffer, SystemStats, Transaction,
     Translate, WalkOrder,
@@ -217,6 +217,9 @@ impl DramPlan {
     }
 }
 
+/// Pages that come on demand.
+pub(crate) type Bringing<'a> = Paging<&'a mut dyn FnMut(VirtAddr) -> bool>;
+
 /// The masters that show or take frames.
 const FRAMED: [&str; 2] = ["camera", "display"];
 
@@ -383,27 +386,53 @@ impl TimedSystem<'_> {
         let hardware = &Hardware { anchor_log2, contiguity, ..*self.hardware };
         let stats =
             with_mapped(hardware, design, &source, program, &mut random, |mapped, memory| {
-                let (regime, order) = (mapped.regime, WalkOrder::default());
-                let system = config(machine, &self.dram, timed);
-                let behind = match (self.hierarchy, machine.walk_cache_entries) {
-                    (Some(behind), _) => Some(hierarchy_config(behind, hardware, order)),
-                    (None, Some(cache)) => Some(walk_cache_config(cache.small(), hardware, order)),
-                    (None, None) => None,
-                };
-                let stats = match behind {
-                    None => masters(&system, timed, memory, observe, || {
-                        Mmu::new(regime, hardware.tlb, order).map_err(failed)
-                    }),
-                    Some(config) => masters(&system, timed, memory, observe, || {
-                        Hierarchy::new(regime, &config).map_err(failed)
-                    }),
-                };
+                let stats = self.run(machine, timed, mapped.regime, memory, None, observe);
                 Ok((stats?, mapped.writes_per_page))
             });
-        stats.map_err(|error| StudyError::Machine {
+        stats.map_err(|error| self.failed(design, timed, &error))
+    }
+
+    /// The error of a run.
+    pub(crate) fn failed(
+        &self,
+        design: &Design,
+        timed: &Timed,
+        error: &MeasureError,
+    ) -> StudyError {
+        StudyError::Machine {
             study: self.study.to_owned(),
             what: format!("{} on {}: {error}", design.name, timed.name),
-        })
+        }
+    }
+
+    /// Runs a workload's masters on tables, whose pages come on demand if `paging` brings them.
+    ///
+    /// # Errors
+    /// [`MeasureError::Hardware`].
+    pub(crate) fn run(
+        &self,
+        machine: &SystemMachine,
+        timed: &Timed,
+        regime: Regime,
+        memory: &SliceMemory<'_>,
+        paging: Option<Bringing<'_>>,
+        observe: &mut dyn FnMut(SystemEvent),
+    ) -> Result<SystemStats, MeasureError> {
+        let (hardware, order) = (self.hardware, WalkOrder::default());
+        let system = config(machine, &self.dram, timed);
+        let behind = match (self.hierarchy, machine.walk_cache_entries) {
+            (Some(behind), _) => Some(hierarchy_config(behind, hardware, order)),
+            (None, Some(cache)) => Some(walk_cache_config(cache.small(), hardware, order)),
+            (None, None) => None,
+        };
+        match behind {
+            None => masters(&system, timed, memory, paging, observe, || {
+                Mmu::new(regime, hardware.tlb, order).map_err(failed)
+            }),
+            Some(config) => masters(&system, timed, memory, paging, observe, || {
+                Hierarchy::new(regime, &config).map_err(failed)
+            }),
+        }
     }
 
     /// Writes to `path` the requests that the memory receives in one run, walks
@@ -494,6 +523,7 @@ fn masters<T: Translate>(
     config: &SystemConfig,
     timed: &Timed,
     memory: &SliceMemory<'_>,
+    paging: Option<Bringing<'_>>,
     observe: &mut dyn FnMut(SystemEvent),
     translating: impl Fn() -> Result<T, MeasureError>,
 ) -> Result<SystemStats, MeasureError> {
@@ -502,7 +532,11 @@ fn masters<T: Translate>(
         masters.push((translating()?, transactions.iter().copied()));
     }
     let system = System::new(config, masters).map_err(failed)?;
-    system.run_observed(memory, observe).map_err(failed)
+    match paging {
+        None => system.run_observed(memory, observe),
+        Some(paging) => system.run_paged(memory, paging, observe),
+    }
+    .map_err(failed)
 }
 
 /// The paper's system with what it leaves open, and with the buffers that the

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 
-use swath_arch::{Attributes, Extent, PageRange, SliceMemory, VirtAddr, Vpn};
+use swath_arch::{Attributes, Extent, PageRange, Regime, SliceMemory, VirtAddr, Vpn};
 use swath_frame::BuddyConfig;
 use swath_hw::{Mmu, TlbOutcome, TranslationFault, WalkOrder};
 use swath_vm::AddressSpace;
@@ -86,6 +86,11 @@ impl Paging {
         }
     }
 
+    /// Returns true if pages come when they are touched.
+    pub(crate) const fn is_on_demand(self) -> bool {
+        matches!(self, Self::Demand { .. })
+    }
+
     const fn is_joined(self) -> bool {
         match self {
             Self::Eager { joined } | Self::Demand { joined, .. } => joined,
@@ -103,7 +108,8 @@ pub(crate) struct Together {
     accesses: Vec<(u32, VirtAddr)>,
 }
 
-fn workload(name: WorkloadName, programs: u64) -> Workload {
+/// A workload of so many programs, each with buffers and masters of its own.
+pub(crate) fn workload(name: WorkloadName, programs: u64) -> Workload {
     let one = name.build(&Shapes::default());
     let mut all = Workload { buffers: Vec::new(), masters: Vec::new(), ..one };
     for _ in 0..programs {
@@ -191,12 +197,50 @@ fn interleaved(masters: &[Vec<VirtAddr>], turn: u64) -> Vec<(u32, VirtAddr)> {
     all
 }
 
-/// The blocks behind each window, as the allocator gives them when they are asked for in this order.
-fn place(
-    mut allocator: Allocator,
-    windows: &[PageRange],
-) -> Result<Vec<Vec<(Vpn, Extent)>>, MeasureError> {
-    windows.iter().map(|window| serve(*window, &mut allocator)).collect()
+/// The frames of programs that run together.
+pub(crate) struct Placed {
+    /// The pages of each fault, in the order of the first touches; the requests of eager paging.
+    pub(crate) windows: Vec<PageRange>,
+    /// The blocks that each brings.
+    faults: Vec<Vec<(Vpn, Extent)>>,
+    /// All blocks, joined.
+    runs: Vec<(Vpn, Extent)>,
+}
+
+impl Placed {
+    /// Asks an allocator for the frames of each window, in their order.
+    fn new(mut allocator: Allocator, windows: Vec<PageRange>) -> Result<Self, MeasureError> {
+        let serve = |window: &PageRange| serve(*window, &mut allocator);
+        let faults: Vec<_> = windows.iter().map(serve).collect::<Result<_, _>>()?;
+        let runs = joined(faults.iter().flatten().copied());
+        Ok(Self { windows, faults, runs })
+    }
+
+    /// Asks the allocator of a design in this memory, as `measure` does.
+    ///
+    /// # Errors
+    /// [`MeasureError`].
+    pub(crate) fn of(
+        design: &Design,
+        paging: Paging,
+        together: &Together,
+        (block_frames, free_per_requested, free_share): (u64, f64, f64),
+        random: &mut Random,
+    ) -> Result<Self, MeasureError> {
+        let source: Source<'_> =
+            together.program.scattered(block_frames, free_per_requested, free_share);
+        Self::new(source.prepare(design.allocator, random)?, together.windows(paging))
+    }
+
+    /// Returns the number of the window that holds an address. O(windows).
+    pub(crate) fn window_of(&self, address: VirtAddr) -> Option<usize> {
+        self.windows.iter().position(|window| window.contains(address.page()))
+    }
+
+    /// Returns the blocks of a window.
+    pub(crate) fn blocks_of(&self, window: usize) -> &[(Vpn, Extent)] {
+        &self.faults[window]
+    }
 }
 
 /// Blocks joined where pages and frames go on, ascending.
@@ -233,13 +277,9 @@ pub(crate) fn measure(
     memory: (u64, f64, f64),
     random: &mut Random,
 ) -> Result<Metrics, MeasureError> {
-    let (block_frames, free_per_requested, free_share) = memory;
-    let source: Source<'_> =
-        together.program.scattered(block_frames, free_per_requested, free_share);
-    let windows = together.windows(paging);
-    let placed = place(source.prepare(design.allocator, random)?, &windows)?;
-    let runs = joined(placed.iter().flatten().copied());
-    let passes = translate(hardware, design, paging, together, &placed, &runs)?;
+    let placed = Placed::of(design, paging, together, memory, random)?;
+    let passes = translate(hardware, design, paging, together, &placed)?;
+    let runs = &placed.runs;
     let pages = runs.iter().map(|(_, run)| run.count).sum::<u64>();
     let accesses = together.accesses.len().max(1) as f64;
     Ok(metrics([
@@ -249,19 +289,27 @@ pub(crate) fn measure(
     ]))
 }
 
-fn translate(
+/// Tables of programs that run together, under a way of paging: hands over what the hardware is told,
+/// physical memory, and what maps the blocks of one more fault. Of eager paging all is mapped.
+///
+/// # Errors
+/// [`MeasureError`], or that of `run`.
+pub(crate) fn with_tables<T>(
     hardware: &Hardware,
     design: &Design,
     paging: Paging,
     together: &Together,
-    placed: &[Vec<(Vpn, Extent)>],
-    runs: &[(Vpn, Extent)],
-) -> Result<Passes, MeasureError> {
+    placed: &Placed,
+    run: impl FnOnce(
+        Regime,
+        &SliceMemory<'_>,
+        &mut dyn FnMut(&[(Vpn, Extent)]) -> Result<(), MeasureError>,
+    ) -> Result<T, MeasureError>,
+) -> Result<T, MeasureError> {
     let map_error = |error: &dyn std::fmt::Display| MeasureError::Map(error.to_string());
-    let failed = |error: &dyn std::fmt::Display| MeasureError::Hardware(error.to_string());
     let join = paging.is_joined();
-    let blocks: Vec<(Vpn, Extent)> = placed.iter().flatten().copied().collect();
-    let coalescing = hardware.coalescing(design.scheme, if join { runs } else { &blocks });
+    let blocks: Vec<(Vpn, Extent)> = placed.faults.iter().flatten().copied().collect();
+    let coalescing = hardware.coalescing(design.scheme, if join { &placed.runs } else { &blocks });
     let extent = table_extent(hardware.frames, &together.program.requests);
     let mut words = vec![0; extent.count as usize * 512];
     let memory = SliceMemory::new(extent.start, &mut words);
@@ -269,7 +317,6 @@ fn translate(
     let mut space = AddressSpace::new(hardware.format, coalescing, &memory, &tables, &tables)
         .map_err(|error| map_error(&error))?;
     let regime = space.regime();
-    let mut coming = placed.iter();
     let mut fault = |blocks: &[(Vpn, Extent)]| {
         for &(page, block) in blocks {
             space.map(page, block, Attributes::USER_DATA).map_err(|error| map_error(&error))?;
@@ -279,30 +326,45 @@ fn translate(
         }
         Ok::<(), MeasureError>(())
     };
-    if matches!(paging, Paging::Eager { .. }) {
-        coming.by_ref().try_for_each(|blocks| fault(blocks))?;
+    if !paging.is_on_demand() {
+        placed.faults.iter().try_for_each(|blocks| fault(blocks))?;
     }
-    let masters = together.accesses.iter().map(|access| access.0).max().map_or(0, |last| last + 1);
-    let mmu = |_| Mmu::new(regime, hardware.tlb, WalkOrder::default()).map_err(|e| failed(&e));
-    let mut mmus = (0..masters).map(mmu).collect::<Result<Vec<Mmu>, _>>()?;
-    let mut pass = || {
-        let mut hits = 0;
-        for &(master, address) in &together.accesses {
-            let mmu = &mut mmus[master as usize];
-            let mut access = mmu.access(address, &memory);
-            if let Err(TranslationFault::Translation { .. }) = access
-                && let Some(blocks) = coming.next()
-            {
-                fault(blocks)?;
-                access = mmu.access(address, &memory);
+    run(regime, &memory, &mut fault)
+}
+
+fn translate(
+    hardware: &Hardware,
+    design: &Design,
+    paging: Paging,
+    together: &Together,
+    placed: &Placed,
+) -> Result<Passes, MeasureError> {
+    let failed = |error: &dyn std::fmt::Display| MeasureError::Hardware(error.to_string());
+    with_tables(hardware, design, paging, together, placed, |regime, memory, fault| {
+        let mut coming = placed.faults.iter().filter(|_| paging.is_on_demand());
+        let masters =
+            together.accesses.iter().map(|access| access.0).max().map_or(0, |last| last + 1);
+        let mmu = |_| Mmu::new(regime, hardware.tlb, WalkOrder::default()).map_err(|e| failed(&e));
+        let mut mmus = (0..masters).map(mmu).collect::<Result<Vec<Mmu>, _>>()?;
+        let mut pass = || {
+            let mut hits = 0;
+            for &(master, address) in &together.accesses {
+                let mmu = &mut mmus[master as usize];
+                let mut access = mmu.access(address, memory);
+                if let Err(TranslationFault::Translation { .. }) = access
+                    && let Some(blocks) = coming.next()
+                {
+                    fault(blocks)?;
+                    access = mmu.access(address, memory);
+                }
+                let outcome = access.map_err(|error| failed(&error))?.outcome;
+                hits += u64::from(matches!(outcome, TlbOutcome::Hit(_)));
             }
-            let outcome = access.map_err(|error| failed(&error))?.outcome;
-            hits += u64::from(matches!(outcome, TlbOutcome::Hit(_)));
-        }
-        Ok::<u64, MeasureError>(hits)
-    };
-    let (first, second) = (pass()?, pass()?);
-    Ok(Passes { first, second })
+            Ok::<u64, MeasureError>(hits)
+        };
+        let (first, second) = (pass()?, pass()?);
+        Ok(Passes { first, second })
+    })
 }
 
 pub(crate) const TURNS: &str = "programs";
@@ -506,12 +568,12 @@ mod tests {
                     for design in [&designs[0], &designs[1], &designs[3]] {
                         let source = together.program.scattered(8, 1.2, 0.25);
                         let allocator = source.prepare(design.allocator, &mut random).unwrap();
-                        let placed = place(allocator, &windows).unwrap();
-                        let runs = joined(placed.iter().flatten().copied());
-                        let found = translate(&hardware, design, paging, &together, &placed, &runs);
+                        let placed = Placed::new(allocator, windows.clone()).unwrap();
+                        let found = translate(&hardware, design, paging, &together, &placed);
                         let found = found.unwrap();
                         let pcad = design.name != "TRAD";
-                        let expected = naive(&together, paging, pcad, &placed, entries as usize);
+                        let expected =
+                            naive(&together, paging, pcad, &placed.faults, entries as usize);
                         let place = format!("seed {seed}, {}, {}", paging.title(), design.name);
                         assert_eq!((found.first, found.second), expected, "{place}");
                     }

@@ -4,12 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swath_frame::BuddyConfig;
 
+use crate::papers::page_buddy::beyond::cycles::{self, CyclesPlan, TimedTogether};
 use crate::papers::page_buddy::beyond::demand::{self, DemandPlan, Paging, Together};
 use crate::papers::page_buddy::beyond::large::{self, LargePlan};
 use crate::papers::page_buddy::beyond::mixed::{self, MixedPlan};
 use crate::papers::page_buddy::beyond::orders::{self, OrdersPlan, Reading};
 use crate::papers::page_buddy::savings::{DESIGN, LEVEL, READING, WORKLOAD};
 use crate::papers::page_buddy::setting::{MachinePlan, bbs, blocks_bytes, check_free, pbs};
+use crate::papers::page_buddy::timed::{self, DramPlan, Point, Timed, TimedSystem};
 use crate::papers::page_buddy::translation::{Design, Hardware, MeasureError, Program, measure};
 use crate::papers::page_buddy::workload::{Shapes, WorkloadName};
 use crate::source::memory::random;
@@ -21,7 +23,7 @@ use crate::study::needs::{Needs, bytes};
 use crate::study::plan::{Head, PlanError, Refused};
 use crate::study::run::{Run, StudyError};
 
-/// Orders of loops, large pages, demand paging and mixed memory.
+/// Orders of loops, large pages, demand paging and mixed memory; two of them in cycles, too.
 pub struct Beyond;
 
 /// The plan.
@@ -44,6 +46,8 @@ pub struct BeyondPlan {
     pub large: LargePlan,
     /// Demand paging.
     pub demand: DemandPlan,
+    /// Large pages and demand paging in the timed system.
+    pub cycles: CyclesPlan,
     /// The CPU and devices in one memory.
     pub mixed: MixedPlan,
 }
@@ -54,6 +58,7 @@ fn check(plan: &BeyondPlan) -> Result<(), Refused> {
     check_free("", plan.free_per_requested, plan.free_share)?;
     plan.machine.check()?;
     plan.demand.check()?;
+    plan.cycles.check()?;
     let (bbs, _) = orders_of(&plan.machine).map_err(|error| Refused {
         key: "machine.bbs_max_order".to_owned(),
         why: error.to_string(),
@@ -75,6 +80,10 @@ pub struct BeyondFound {
     pub large: Grid,
     /// Hit rates on demand.
     pub demand: Grid,
+    /// Cycles with large pages.
+    pub large_cycles: Grid,
+    /// Cycles on demand.
+    pub demand_cycles: Grid,
     /// Blocks and hit rates in a memory that the CPU shares.
     pub mixed: Grid,
 }
@@ -94,10 +103,14 @@ impl BeyondPlan {
     fn points(&self, quick: bool) -> u64 {
         let (orders, large, demand) = (&self.orders, &self.large, &self.demand);
         let together = demand.workloads.of(quick).len() * demand.together.of(quick).len();
+        let (in_large, in_demand) = (&self.cycles.large, &self.cycles.demand);
+        let programs = in_demand.workloads.of(quick).len() * self.cycles.programs.of(quick).len();
         let parts = [
             [1 + 6 * orders.tile_elements.of(quick).len(), orders.block_frames.len(), 4],
             [large.workloads.len(), large.block_frames.len(), 5],
             [together * Paging::all(demand).len(), demand.block_frames.of(quick).len(), 4],
+            [in_large.workloads.of(quick).len(), in_large.block_frames.of(quick).len(), 5],
+            [programs * Paging::all(demand).len(), in_demand.block_frames.of(quick).len(), 4],
             [1, self.mixed.used_shares.len(), mixed::DESIGNS.len()],
         ];
         parts.map(|part| part.iter().product::<usize>() as u64).iter().sum()
@@ -157,6 +170,10 @@ impl Study for Beyond {
         let tlbs = bytes(&[256, plan.machine.tlb_entries.get(), 3, most]);
         let seeds = plan.repeats.of(quick).get().max(plan.mixed.repeats.of(quick).get());
         let cells = bytes(&[512, plan.points(quick), seeds]);
+        let timed = plan.cycles.needs(quick);
+        let timed_memory = memory(timed.pages, plan.cycles.large.block_frames.of(quick))
+            .max(memory(timed.pages, plan.cycles.demand.block_frames.of(quick)));
+        let timed_faults = bytes(&[256, timed.pages]).saturating_add(bytes(&[1 << 17, 4]));
         Needs::small()
             .once("orders.tile_elements", orders::needs_bytes(&plan.orders, quick))
             .once("large.workloads", large.fold(0, u64::saturating_add))
@@ -169,6 +186,8 @@ impl Study for Beyond {
             .each("orders.block_frames", memory(demanded.max(2000), &plan.orders.block_frames))
             .each("demand.block_frames", memory(demanded, sizes).saturating_add(faults))
             .each("machine.tlb_entries", tlbs)
+            .once("cycles.demand.workloads", timed.accesses_bytes)
+            .each("cycles.demand.block_frames", timed_memory.saturating_add(timed_faults))
             .each("mixed.frames", plan.mixed.needs_bytes())
     }
 
@@ -178,6 +197,8 @@ impl Study for Beyond {
             orders: by_order(plan, run, &designs)?,
             large: with_large(plan, run, &designs)?,
             demand: on_demand(plan, run, &designs)?,
+            large_cycles: cycles_with_large(plan, run, &designs)?,
+            demand_cycles: cycles_on_demand(plan, run, &designs)?,
             mixed: in_mixed(plan, run)?,
         })
     }
@@ -191,11 +212,15 @@ impl Study for Beyond {
         let mut figures = orders::figures(&found.orders);
         figures.extend(large::figures(&found.large));
         figures.extend(demand::figures(&plan.demand, &found.demand));
+        let (pagings, fault_cycles) = (Paging::all(&plan.demand), plan.cycles.fault_cycles.get());
+        figures.extend(cycles::large_figures(&found.large_cycles));
+        figures.extend(cycles::demand_figures(&pagings, fault_cycles, &found.demand_cycles));
         figures.extend(mixed::figures(&plan.mixed, &found.mixed));
         let findings = [
             orders::finding(&found.orders),
             large::finding(&found.large),
             demand::finding(&found.demand),
+            cycles::finding(&found.large_cycles, &found.demand_cycles),
             mixed::finding(&plan.mixed, &found.mixed),
         ];
         let notes = vec![
@@ -281,6 +306,87 @@ fn on_demand(plan: &BeyondPlan, run: &Run<'_>, designs: &[Design]) -> Result<Gri
         let measured =
             demand::measure(&hardware, design, paging, one, plan.memory(size), &mut random);
         measured.map_err(|error| plan.failed(&format!("{} on {}", design.name, one.name), &error))
+    })
+}
+
+/// The timed system in this study's memory.
+fn timed_system<'a>(plan: &'a BeyondPlan, hardware: &'a Hardware) -> TimedSystem<'a> {
+    TimedSystem {
+        study: &plan.about.study,
+        seed: plan.about.seed,
+        hardware,
+        hierarchy: None,
+        free_per_requested: plan.free_per_requested,
+        free_share: plan.free_share.get(),
+        real: None,
+        dram: DramPlan::default(),
+    }
+}
+
+fn cycles_with_large(
+    plan: &BeyondPlan,
+    run: &Run<'_>,
+    designs: &[Design],
+) -> Result<Grid, StudyError> {
+    let load = &plan.cycles.large;
+    let designs = large::designs(designs);
+    let names = load.workloads.of(run.quick).iter();
+    let timed: Vec<Timed> = names.map(|name| Timed::new(&name.build(&Shapes::default()))).collect();
+    let mut points: Vec<Point<'_>> = Vec::new();
+    for timed in &timed {
+        for block_frames in load.block_frames.of(run.quick).iter().map(|size| size.get()) {
+            points.extend(designs.iter().map(|design| Point {
+                machine: &plan.cycles.system,
+                timed,
+                block_frames,
+                design,
+                contiguity: plan.machine.contiguity_bits,
+            }));
+        }
+    }
+    let at = |point: &Point<'_>| {
+        vec![point.timed.name.into(), point.block_frames.into(), point.design.name.into()]
+    };
+    let hardware = timed::hardware(&plan.machine);
+    let system = timed_system(plan, &hardware);
+    let (axes, seeds) = ([WORKLOAD, LEVEL, DESIGN], Beyond::seeds(plan, run.quick));
+    run.grid(&plan.about, &axes, seeds, &points, at, |&point, repeat| {
+        Ok(metrics([("cycles", system.cycles(point, repeat)? as f64)]))
+    })
+}
+
+fn cycles_on_demand(
+    plan: &BeyondPlan,
+    run: &Run<'_>,
+    designs: &[Design],
+) -> Result<Grid, StudyError> {
+    let load = &plan.cycles.demand;
+    let mut together = Vec::new();
+    for programs in plan.cycles.programs.of(run.quick).iter() {
+        let names = load.workloads.of(run.quick).iter();
+        together.extend(names.map(|&name| TimedTogether::new(name, programs.get())));
+    }
+    let pagings = Paging::all(&plan.demand);
+    let mut points: Vec<(&TimedTogether, Paging, u64, &Design)> = Vec::new();
+    for one in &together {
+        for &paging in &pagings {
+            for size in load.block_frames.of(run.quick).iter().map(|size| size.get()) {
+                points.extend(designs.iter().map(|design| (one, paging, size, design)));
+            }
+        }
+    }
+    let at = |(one, paging, size, design): &(&TimedTogether, Paging, u64, &Design)| {
+        let (name, turns) = (one.together.name.into(), one.together.turns.as_str().into());
+        vec![name, turns, paging.title().into(), (*size).into(), design.name.into()]
+    };
+    let axes = [WORKLOAD, demand::TURNS, demand::PAGING, LEVEL, DESIGN];
+    let hardware = timed::hardware(&plan.machine);
+    let system = timed_system(plan, &hardware);
+    let seeds = Beyond::seeds(plan, run.quick);
+    run.grid(&plan.about, &axes, seeds, &points, at, |&(one, paging, size, design), repeat| {
+        let (memory, mut random) = (plan.memory(size), random(plan.about.seed, repeat));
+        cycles::on_demand(&plan.cycles, &system, design, paging, one, memory, &mut random)
+            .map_err(|error| system.failed(design, &one.timed, &error))
     })
 }
 
