@@ -299,6 +299,74 @@ impl Usage {
         });
     }
 
+    /// Marks free blocks of one order, at most 6, as in use: those that follow one another in a
+    /// word at once.
+    #[inline]
+    pub(crate) fn allocate_run(
+        &self,
+        words: &mut [u64],
+        layout: &Layout,
+        (mut blocks, k): (&[Pfn], u32),
+        movable: bool,
+    ) {
+        let (shift, block) = (if movable { 0 } else { 32 }, u64::MAX >> (64 - (1 << k)));
+        while let Some((&first, others)) = blocks.split_first() {
+            let (word, bit) = self.place(first);
+            let mut mask = block << bit;
+            let mut rest = others;
+            while let Some((&next, others)) = rest.split_first()
+                && let (at, bit) = self.place(next)
+                && at == word
+            {
+                mask |= block << bit;
+                rest = others;
+            }
+            self.allocate_bits(words, word, mask, movable);
+            let frames = u64::from(mask.count_ones()) << shift;
+            self.count(words, layout, first, |word| word + frames);
+            blocks = rest;
+        }
+    }
+
+    /// Of frames of which the first is in use, those from the first on that stand in one word,
+    /// each once, all in use by owners of its kind: the word and their number.
+    #[inline]
+    pub(crate) fn used_row(&self, words: &[u64], frames: &[Pfn]) -> (usize, usize) {
+        let (word, first) = self.place(frames[0]);
+        let (used, movable) = (words[word], words[self.bitmap_words + word]);
+        let mut others = if movable >> first & 1 == 1 { used & movable } else { used & !movable };
+        let taken = |frame: &&Pfn| {
+            let (at, bit) = self.place(**frame);
+            let takes = at == word && others >> bit & 1 == 1;
+            others &= !(1 << bit);
+            takes
+        };
+        (word, frames.iter().take_while(taken).count())
+    }
+
+    /// Marks frames of one word, all in use, as free.
+    #[inline]
+    pub(crate) fn free_row(
+        &self,
+        words: &mut [u64],
+        layout: &Layout,
+        word: usize,
+        frames: &[Pfn],
+    ) {
+        let Some(&first) = frames.first() else { return };
+        let mask = frames.iter().fold(0, |mask, &frame| mask | 1 << self.place(frame).1);
+        let movable = self.free_bits(words, word, mask);
+        let counts = movable | (frames.len() as u64 - movable) << 32;
+        self.count(words, layout, first, |word| word - counts);
+    }
+
+    /// The word of a frame and the bit in it, as if the span were without end.
+    #[inline(always)]
+    fn place(&self, frame: Pfn) -> (usize, u32) {
+        let bit = frame.raw().wrapping_sub(self.base);
+        ((bit / 64) as usize, (bit % 64) as u32)
+    }
+
     fn index(&self, frame: Pfn) -> Option<(usize, u64)> {
         let bit = frame.raw().wrapping_sub(self.base);
         self.span.contains(frame).then_some(((bit / 64) as usize, 1 << (bit % 64)))

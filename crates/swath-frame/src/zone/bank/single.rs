@@ -27,6 +27,76 @@ impl BankBlocks {
         Some(Pfn::new(frame))
     }
 
+    /// Allocates up to `count` frames of the open word, but for its last one; returns their
+    /// number. O(1) and O(1) for each.
+    #[inline(always)]
+    pub(crate) fn allocate_row<S: Store + ?Sized>(
+        &mut self,
+        s: &mut S,
+        slot: usize,
+        count: u32,
+        sink: &mut dyn FnMut(Pfn),
+    ) -> u32 {
+        let Open { at, first, .. } = self.open[slot];
+        let Some(mut word) = s.find(at) else { return 0 };
+        let mut taken = 0;
+        while taken < count && word & word.wrapping_sub(1) != 0 {
+            sink(Pfn::new(first + u64::from(word.trailing_zeros())));
+            word &= word - 1;
+            taken += 1;
+        }
+        s.put(at, word);
+        self.free -= u64::from(taken);
+        taken
+    }
+
+    /// Frees those of the frames, from the first on, that stand in one word, each once, if all of
+    /// them are in use: their bank, their number, and the changes to it. None, and nothing has changed,
+    /// if the first is not. O(L) as for one frame.
+    #[inline]
+    pub(crate) fn release_row<S: Store + ?Sized>(
+        &mut self,
+        s: &mut S,
+        frames: &[Pfn],
+    ) -> Option<(usize, usize, Released)> {
+        let (bank, at) = self.place(frames.first()?.raw())?;
+        let (words, unit) = (self.words_of(bank), at / 64);
+        let word = words + unit;
+        let was = s.word(word);
+        // What lies beyond the bank is not present.
+        let present = s.word(word + self.frame_words);
+        let start = self.first_of(bank) + unit as u64 * 64;
+        let (mut now, mut count) = (was, 0);
+        for frame in frames {
+            let bit = frame.raw().wrapping_sub(start);
+            if bit >= 64 || (present & !now) >> bit & 1 == 0 {
+                break;
+            }
+            now |= 1 << bit;
+            count += 1;
+        }
+        if count == 0 {
+            return None;
+        }
+        s.put(word, now);
+        self.free += count as u64;
+        if self.open[0].at == word || self.open[1].at == word {
+            return Some((bank, count, self.release_in_open(s, word)));
+        }
+        let largest = |word| (word != 0).then(|| self.largest(word));
+        let (from, to) = (largest(was), self.largest(now));
+        let whole = now == u64::MAX && self.top > 5;
+        let mut reordered = false;
+        if whole || from != Some(to) {
+            reordered = from.is_some_and(|from| self.leave(s, bank, from, unit));
+            reordered |= match whole {
+                true => self.merge_words(s, bank, unit, 6),
+                false => self.enter(s, bank, to, unit),
+            };
+        }
+        Some((bank, count, Released { filed: count as u32, reordered }))
+    }
+
     /// As [`allocate_open`](Self::allocate_open), of a word of which there are copies, if
     /// they agree.
     #[inline(always)]
