@@ -54,8 +54,7 @@ where
             return 0;
         }
         let movable = mobility == Mobility::Movable;
-        let highest =
-            if movable { request.highest } else { request.highest.min(ZoneKind::Normal) };
+        let highest = if movable { request.highest } else { request.highest.min(ZoneKind::Normal) };
         let Some((zone, _)) = self.preferred[node][highest as usize] else { return 0 };
         let zone = usize::from(zone);
         if self.states[zone].lists.is_none()
@@ -67,7 +66,12 @@ where
         let entries = &mut self.words[entries];
         let taken = self.lists[at].allocate_run(entries, (order, mobility), blocks);
         self.states[zone].waiting_frames -= (taken as u64) << order.k();
-        self.usage.allocate_run(&mut self.words, &self.layout, (&blocks[..taken], order.k()), movable);
+        self.usage.allocate_run(
+            &mut self.words,
+            &self.layout,
+            (&blocks[..taken], order.k()),
+            movable,
+        );
         taken
     }
 

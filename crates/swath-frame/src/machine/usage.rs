@@ -346,13 +346,7 @@ impl Usage {
 
     /// Marks frames of one word, all in use, as free.
     #[inline]
-    pub(crate) fn free_row(
-        &self,
-        words: &mut [u64],
-        layout: &Layout,
-        word: usize,
-        frames: &[Pfn],
-    ) {
+    pub(crate) fn free_row(&self, words: &mut [u64], layout: &Layout, word: usize, frames: &[Pfn]) {
         let Some(&first) = frames.first() else { return };
         let mask = frames.iter().fold(0, |mask, &frame| mask | 1 << self.place(frame).1);
         let movable = self.free_bits(words, word, mask);

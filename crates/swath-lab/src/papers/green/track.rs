@@ -11,6 +11,7 @@ use crate::papers::green::machine::config::GreenConfig;
 use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, MachineView};
 use crate::papers::green::pages::load::{BOOT_US, PageLoad};
 use crate::papers::green::pages::requests::TimedOp;
+use crate::papers::green::pages::runs::TimedRun;
 use crate::papers::green::setting::{DaemonPlan, Design, LoadRun};
 use crate::source::memory::random;
 use crate::study::grid::{Metrics, metrics};
@@ -149,10 +150,13 @@ pub(crate) fn track(
     let seed = load_seed(about.seed, repeat);
     let load = PageLoad::new(row.machine.load(), row.load.kind(), seed);
     let load = load.ok_or_else(|| fault("a machine that is no load's".to_owned()))?;
-    // Handles of the load are even, those of the tail odd.
-    let load = load.take_while(|op| op.time_us < load_us).map(|op| op.renamed(|id| id * 2, 0));
+    // Handles of the load follow those of the tail.
     let tail_ops = tail.map_or(&[][..], |tail| tail.ops).iter();
-    let mut ops = load.chain(tail_ops.map(|op| op.renamed(|id| id * 2 + 1, load_us)));
+    let tail_ids = tail_ops.clone().map(|op| op.op.id() + 1).max().unwrap_or(0);
+    let load = load.take_while(|run| run.time_us(0) < load_us);
+    let load = load.map(|run| run.with_ids_from(tail_ids));
+    let tail_ops = tail_ops.map(|op| TimedOp { time_us: op.time_us + load_us, ..*op });
+    let mut runs = load.chain(tail_ops.map(TimedRun::from));
     let config = GreenConfig {
         interleaved: row.interleaved,
         bank_frames: row.bank_mib.get() << 8,
@@ -165,7 +169,7 @@ pub(crate) fn track(
         watcher.see(view);
         !run.watch.cancelled()
     };
-    drive(config, &mut ops, until_us, every_us, &mut observe)
+    drive(config, &mut runs, until_us, every_us, &mut observe)
         .map_err(|error| fault(error.to_string()))?;
     let track = watcher.track().ok_or_else(|| match run.watch.cancelled() {
         true => StudyError::Interrupted,

@@ -25,9 +25,7 @@ use std::cell::RefCell;
 
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::layout::{Interleaving, Layout, LayoutConfig, ZoneKind};
-use swath_frame::machine::{
-    Isolation, MachineAllocateError, MachineConfig, MachineFreeError, MemoryUnit, UnitState,
-};
+use swath_frame::machine::{Isolation, MachineAllocateError, MachineConfig, MemoryUnit, UnitState};
 use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankLayout, ListBuddy};
 use swath_frame::zone::linux::ORDER_MAX;
 use swath_frame::{BlockRequest, LinuxZone, Machine, MemoryMap, Mobility, PerCpuLists};
@@ -39,10 +37,11 @@ use swath_vm::migrate::units::NodeBanks;
 use crate::papers::green::machine::allocator::{
     AllocatorName, FallbackTally, GreenZone, ZonePlace,
 };
-use crate::papers::green::machine::blocks::{Blocks, NodeOwners, Released};
+use crate::papers::green::machine::blocks::{Blocks, NodeOwners};
 use crate::papers::green::machine::config::{GreenConfig, GreenError};
 use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, MachineView};
-use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
+use crate::papers::green::pages::requests::ReplayOp;
+use crate::papers::green::pages::runs::TimedRun;
 use swath_trace::pages::ZoneMax;
 
 /// Simulated microseconds from one step of the daemons to the next.
@@ -54,6 +53,9 @@ pub const LOOK_US: u64 = 1_000_000;
 /// Blocks above this order are requested only if there is one at once.
 const COSTLY_ORDER: Order = Order::known(3);
 
+/// Requests of a run that are served at once.
+const AT_ONCE: usize = 64;
+
 /// True if a run goes on after a look.
 pub type GoOn = bool;
 
@@ -64,7 +66,7 @@ pub type GoOn = bool;
 /// A [`GreenError`].
 pub fn drive(
     config: GreenConfig,
-    ops: &mut dyn Iterator<Item = TimedOp>,
+    runs: &mut dyn Iterator<Item = TimedRun>,
     until_us: u64,
     every_us: u64,
     observe: &mut dyn FnMut(&dyn MachineView) -> GoOn,
@@ -73,16 +75,16 @@ pub fn drive(
     type Linux = LinuxZone<Vec<u64>, FallbackTally>;
     match config.allocator {
         Name::Linux | Name::LinuxMovable => {
-            GreenMachine::<Linux>::new(config)?.drive(ops, until_us, every_us, observe)
+            GreenMachine::<Linux>::new(config)?.drive(runs, until_us, every_us, observe)
         }
         Name::BankArray => {
-            GreenMachine::<ArrayBuddy<_>>::new(config)?.drive(ops, until_us, every_us, observe)
+            GreenMachine::<ArrayBuddy<_>>::new(config)?.drive(runs, until_us, every_us, observe)
         }
         Name::BankList => {
-            GreenMachine::<ListBuddy<_>>::new(config)?.drive(ops, until_us, every_us, observe)
+            GreenMachine::<ListBuddy<_>>::new(config)?.drive(runs, until_us, every_us, observe)
         }
         Name::Adaptive | Name::AdaptivePacked => {
-            GreenMachine::<AdaptiveBuddy<_>>::new(config)?.drive(ops, until_us, every_us, observe)
+            GreenMachine::<AdaptiveBuddy<_>>::new(config)?.drive(runs, until_us, every_us, observe)
         }
     }
 }
@@ -158,7 +160,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         });
         Ok(Self {
             config,
-            blocks: Blocks::new(map.span()),
+            blocks: Blocks::new(map.span(), config.daemon.is_some()),
             daemons: daemon.map_or_else(Vec::new, |daemon| vec![daemon; nodes]),
             machine: RefCell::new(machine),
             layout,
@@ -177,7 +179,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
 
     fn drive(
         &mut self,
-        ops: &mut dyn Iterator<Item = TimedOp>,
+        runs: &mut dyn Iterator<Item = TimedRun>,
         until_us: u64,
         every_us: u64,
         observe: &mut dyn FnMut(&dyn MachineView) -> GoOn,
@@ -197,17 +199,29 @@ impl<Z: GreenZone> GreenMachine<Z> {
             green.now_us = to_us;
             Ok(true)
         };
-        for TimedOp { time_us, op } in ops {
-            if time_us >= until_us {
-                break;
+        'runs: for mut run in runs {
+            loop {
+                let time_us = run.time_us(0);
+                if time_us >= until_us {
+                    break 'runs;
+                }
+                if time_us < self.now_us {
+                    return Err(GreenError::Past { time_us, now_us: self.now_us });
+                }
+                if !pass(self, time_us)? {
+                    return Ok(());
+                }
+                // The machine stands still up to the next tick.
+                let still_until_us = ((time_us / TICK_US + 1) * TICK_US).min(until_us);
+                let count = run.count_before(still_until_us);
+                if count == run.count() {
+                    self.apply(&run)?;
+                    break;
+                }
+                let (now, rest) = run.split_at(count);
+                self.apply(&now)?;
+                run = rest;
             }
-            if time_us < self.now_us {
-                return Err(GreenError::Past { time_us, now_us: self.now_us });
-            }
-            if !pass(self, time_us)? {
-                return Ok(());
-            }
-            self.apply(op)?;
         }
         if pass(self, until_us)? {
             observe(self);
@@ -215,71 +229,135 @@ impl<Z: GreenZone> GreenMachine<Z> {
         Ok(())
     }
 
-    #[inline]
-    fn apply(&mut self, op: ReplayOp) -> Result<(), GreenError> {
-        match op {
-            ReplayOp::Alloc { id, order, mobility, zone_max, cpu } => {
-                if !self.blocks.is_vacant(id) {
-                    return Err(GreenError::HandleInUse { time_us: self.now_us, id });
+    /// Serves requests between which nothing else happens.
+    fn apply(&mut self, run: &TimedRun) -> Result<(), GreenError> {
+        let mut done = 0;
+        while done < run.count() {
+            self.now_us = run.time_us(done);
+            done += match run.first() {
+                ReplayOp::Alloc { order, mobility, zone_max, cpu, .. } => {
+                    let cpu = cpu % self.config.cpus;
+                    let highest = match zone_max {
+                        ZoneMax::Dma => ZoneKind::Dma,
+                        ZoneMax::Dma32 => ZoneKind::Dma32,
+                        ZoneMax::Normal => ZoneKind::Normal,
+                        ZoneMax::Movable => ZoneKind::Movable,
+                    };
+                    let nodes = self.layout.nodes();
+                    let node = usize::from(cpu) * nodes / usize::from(self.config.cpus);
+                    let cpu = cpu.into();
+                    let request =
+                        BlockRequest { order, mobility, highest, node, cpu, urgent: false };
+                    self.allocate_some(run, done, request)?
                 }
-                self.counts.requests += 1;
-                let cpu = cpu % self.config.cpus;
-                let highest = match zone_max {
-                    ZoneMax::Dma => ZoneKind::Dma,
-                    ZoneMax::Dma32 => ZoneKind::Dma32,
-                    ZoneMax::Normal => ZoneKind::Normal,
-                    ZoneMax::Movable => ZoneKind::Movable,
-                };
-                let nodes = self.layout.nodes();
-                let node = usize::from(cpu) * nodes / usize::from(self.config.cpus);
-                let request =
-                    BlockRequest { order, mobility, highest, node, cpu: cpu.into(), urgent: false };
-                self.allocate(id, request)
-            }
-            ReplayOp::Free { id } => {
-                let Some((released, cpu)) = self.blocks.remove(id) else {
-                    return Err(GreenError::NoHandle { time_us: self.now_us, id });
-                };
-                let mut give = |extent| self.machine.get_mut().free(extent, cpu.into());
-                let given: Result<(), MachineFreeError> = match released {
-                    Released::Nothing => Ok(()),
-                    Released::Extent(extent) => give(extent),
-                    Released::Frames(frames) => {
-                        frames.into_iter().try_for_each(|frame| give(Extent::new(frame, 1)))
-                    }
-                };
-                given.map_err(|error| self.fault(error))
+                ReplayOp::Free { .. } => self.free_some(run, done)?,
+            };
+        }
+        self.now_us = run.time_us(run.count() - 1);
+        Ok(())
+    }
+
+    /// Serves requests of a run from number `done` on; returns how many.
+    fn allocate_some(
+        &mut self,
+        run: &TimedRun,
+        done: u32,
+        request: BlockRequest,
+    ) -> Result<u32, GreenError> {
+        let id = run.first().id() + done;
+        let count = self.blocks.count_vacant(id, (run.count() - done).min(AT_ONCE as u32));
+        if count == 0 {
+            return Err(GreenError::HandleInUse { time_us: self.now_us, id });
+        }
+        let movable = request.mobility == Mobility::Movable;
+        // Whether an unmovable block spoils a section is to be seen before the next.
+        if count == 1 || !movable {
+            self.counts.requests += 1;
+            self.allocate(id, request)?;
+            return Ok(1);
+        }
+        let mut blocks = [Pfn::new(0); AT_ONCE];
+        let blocks = &mut blocks[..count as usize];
+        let taken = match self.machine.get_mut().allocate_run(request, blocks) {
+            Ok(()) => blocks.len(),
+            Err((taken, MachineAllocateError::NoBlock { .. })) => taken,
+            Err((_, error)) => return Err(self.fault(error)),
+        };
+        let (served, BlockRequest { order, cpu, .. }) = (taken as u32, request);
+        self.counts.requests += u64::from(served);
+        self.blocks.place(id, &blocks[..taken], order, cpu as u16, true);
+        for (number, &block) in (done..).zip(&blocks[..taken]) {
+            if let Some(bank) = self.down_bank(block) {
+                self.now_us = run.time_us(number);
+                self.wake_bank(bank)?;
             }
         }
+        if served < count {
+            self.counts.requests += 1;
+            self.now_us = run.time_us(done + served);
+            self.allocate_refused(id + served, request)?;
+            return Ok(served + 1);
+        }
+        Ok(served)
+    }
+
+    /// Frees blocks of a run from number `done` on; returns how many handles.
+    fn free_some(&mut self, run: &TimedRun, done: u32) -> Result<u32, GreenError> {
+        let id = run.first().id() + done;
+        let mut blocks = [Pfn::new(0); AT_ONCE];
+        let most = (run.count() - done).min(AT_ONCE as u32) as usize;
+        let (count, order, cpu) = self.blocks.remove_row(id, &mut blocks[..most]);
+        if count > 0 {
+            let given = self.machine.get_mut().free_run(&blocks[..count], order, cpu.into());
+            given.map_err(|(_, error)| self.fault(error))?;
+            return Ok(count as u32);
+        }
+        let Some((frames, cpu)) = self.blocks.remove_parts(id) else {
+            return Err(GreenError::NoHandle { time_us: self.now_us, id });
+        };
+        let given = self.machine.get_mut().free_run(&frames, Order::BASE, cpu.into());
+        given.map_err(|(_, error)| self.fault(error))?;
+        Ok(1)
     }
 
     fn take(&mut self, request: BlockRequest) -> Result<Option<Pfn>, GreenError> {
-        loop {
-            match self.machine.get_mut().allocate(request) {
-                Ok(start) => {
-                    self.wake(start)?;
-                    return Ok(Some(start));
-                }
-                Err(MachineAllocateError::NoBlock { .. }) if self.online_any()? => {}
-                Err(MachineAllocateError::NoBlock { .. }) => return Ok(None),
-                Err(error) => return Err(self.fault(error)),
+        match self.machine.get_mut().allocate(request) {
+            Ok(start) => {
+                self.wake(start)?;
+                Ok(Some(start))
             }
+            Err(MachineAllocateError::NoBlock { .. }) if self.online_any()? => self.take(request),
+            Err(MachineAllocateError::NoBlock { .. }) => Ok(None),
+            Err(error) => Err(self.fault(error)),
         }
     }
 
     fn allocate(&mut self, id: u32, request: BlockRequest) -> Result<(), GreenError> {
         let BlockRequest { order, mobility, cpu, .. } = request;
-        let (cpu, movable) = (cpu as u16, mobility == Mobility::Movable);
-        if let Some(start) = self.take(request)? {
-            self.blocks.place(id, start, order, cpu, movable);
-            if !movable {
-                self.note_spoiled(start, order);
-            }
-            return Ok(());
+        let movable = mobility == Mobility::Movable;
+        let Some(start) = self.take(request)? else { return self.allocate_parts(id, request) };
+        self.blocks.place(id, &[start], order, cpu as u16, movable);
+        if !movable {
+            self.note_spoiled(start, order);
         }
+        Ok(())
+    }
+
+    /// Goes on with a request that the machine has just refused.
+    #[cold]
+    fn allocate_refused(&mut self, id: u32, request: BlockRequest) -> Result<(), GreenError> {
+        if self.online_any()? {
+            return self.allocate(id, request);
+        }
+        self.allocate_parts(id, request)
+    }
+
+    /// Serves a request for which there is no block by single frames, if the kernel would.
+    fn allocate_parts(&mut self, id: u32, request: BlockRequest) -> Result<(), GreenError> {
+        let BlockRequest { order, mobility, cpu, .. } = request;
         // Longer ones than a zone's no kernel gives in parts: only a recording that was made up
         // asks for them.
-        if !movable || order <= COSTLY_ORDER || order > ORDER_MAX {
+        if mobility != Mobility::Movable || order <= COSTLY_ORDER || order > ORDER_MAX {
             self.counts.failed += 1;
             self.blocks.fail(id);
             return Ok(());
@@ -289,10 +367,8 @@ impl<Z: GreenZone> GreenMachine<Z> {
             match self.take(BlockRequest { order: Order::BASE, ..request })? {
                 Some(frame) => frames.push(frame),
                 None => {
-                    for frame in frames {
-                        let given = self.machine.get_mut().free(Extent::new(frame, 1), cpu.into());
-                        given.map_err(|error| self.fault(error))?;
-                    }
+                    let given = self.machine.get_mut().free_run(&frames, Order::BASE, cpu);
+                    given.map_err(|(_, error)| self.fault(error))?;
                     self.counts.failed += 1;
                     self.blocks.fail(id);
                     return Ok(());
@@ -300,7 +376,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
             }
         }
         self.counts.split += 1;
-        self.blocks.place_parts(id, frames, order, cpu);
+        self.blocks.place_parts(id, frames, order, cpu as u16);
         Ok(())
     }
 
@@ -312,11 +388,16 @@ impl<Z: GreenZone> GreenMachine<Z> {
         self.counts.spoiled += u64::from(state.is_some_and(spoils));
     }
 
+    /// The bank around a frame, if it is down.
+    #[inline]
+    fn down_bank(&self, frame: Pfn) -> Option<usize> {
+        self.layout.bank_of(frame).filter(|&bank| self.down[bank])
+    }
+
     /// A frame of this bank is in use from now on.
     #[inline]
     fn wake(&mut self, frame: Pfn) -> Result<(), GreenError> {
-        let bank = self.layout.bank_of(frame);
-        match bank.filter(|&bank| self.down[bank]) {
+        match self.down_bank(frame) {
             Some(bank) => self.wake_bank(bank),
             None => Ok(()),
         }
