@@ -3,7 +3,7 @@
 use swath_frame::Mobility;
 use swath_lab::papers::green::pages::load::{BOOT_US, LoadKind, LoadMachine, PageLoad};
 use swath_lab::papers::green::pages::requests::{ReplayOp, TimedOp};
-use swath_lab::papers::green::pages::runs::TimedRun;
+use swath_lab::papers::green::pages::runs::Requests;
 use swath_trace::pages::ZoneMax;
 
 const MINUTE_US: u64 = 60_000_000;
@@ -61,10 +61,7 @@ fn range(machine: LoadMachine, kind: LoadKind, seed: u64, minutes: u64) -> (f64,
     let mut range = (f64::MAX, 0f64);
     let mut load = PageLoad::new(machine, kind, seed).unwrap();
     let (low, high) = kind.bounds_percent();
-    for op in load.by_ref().flat_map(TimedRun::ops) {
-        if op.time_us >= minutes * MINUTE_US {
-            break;
-        }
+    for op in load.ops_before(minutes * MINUTE_US) {
         ledger.take(op, machine);
         let share = 100.0 * ledger.frames as f64 / machine.frames as f64;
         assert!(share <= high as f64, "seed {seed}: {share}% at {}", op.time_us);
@@ -113,7 +110,7 @@ fn the_papers_machines() {
 fn the_invariants_hold_after_each_tick() {
     let mut load = PageLoad::new(SMALL, LoadKind::Medium, 11).unwrap();
     let mut next = 0;
-    while let Some(time_us) = load.next().map(|run| run.time_us(0)) {
+    while let Some(time_us) = load.next_stretch().map(|stretch| stretch.time_us(0)) {
         if time_us >= next {
             load.check().unwrap();
             next = time_us + 7 * MINUTE_US / 10;
@@ -127,8 +124,8 @@ fn the_invariants_hold_after_each_tick() {
 #[test]
 fn a_function_of_machine_kind_and_seed() {
     let take = |kind, seed| -> Vec<TimedOp> {
-        let ops = PageLoad::new(SMALL, kind, seed).unwrap().flat_map(TimedRun::ops);
-        ops.skip(50_000).take(100_000).collect()
+        let mut load = PageLoad::new(SMALL, kind, seed).unwrap();
+        load.ops_before(u64::MAX).skip(50_000).take(100_000).collect()
     };
     assert_eq!(take(LoadKind::Light, 1), take(LoadKind::Light, 1));
     assert_ne!(take(LoadKind::Light, 1), take(LoadKind::Light, 2));

@@ -46,8 +46,9 @@ where
         Ok(())
     }
 
-    /// Allocates what the preferred zone's per-CPU list holds, if it may serve; returns the
-    /// number of blocks.
+    /// Allocates what the per-CPU list holds of the zone that would serve; returns the number of
+    /// blocks, 0 if it is to be refilled or the zone to be looked for among those that are low.
+    #[inline]
     fn allocate_waiting(&mut self, request: &BlockRequest, blocks: &mut [Pfn]) -> usize {
         let BlockRequest { order, mobility, node, cpu, .. } = *request;
         if node >= self.layout.nodes() || cpu >= self.cpus() || order.k() > LIST_ORDER_MAX {
@@ -55,23 +56,32 @@ where
         }
         let movable = mobility == Mobility::Movable;
         let highest = if movable { request.highest } else { request.highest.min(ZoneKind::Normal) };
-        let Some((zone, _)) = self.preferred[node][highest as usize] else { return 0 };
-        let zone = usize::from(zone);
-        if self.states[zone].lists.is_none()
-            || !self.may_allocate(zone, order, highest, WatermarkLevel::Low)
-        {
+        let Some((first, unmixed)) = self.preferred[node][highest as usize] else { return 0 };
+        let first = usize::from(first);
+        let level = WatermarkLevel::Low;
+        let zone = if self.may_allocate(first, order, highest, level) {
+            first
+        } else {
+            let mut zones = self.layout.zonelist(node, highest).skip(1);
+            let may = |&zone: &usize| self.may_allocate(zone, order, highest, level);
+            let Some(zone) = zones.find(may) else { return 0 };
+            // First, the own node's zones are looked through for unmixed pageblocks.
+            if unmixed && self.layout.zones()[zone].node != node {
+                return 0;
+            }
+            zone
+        };
+        if self.states[zone].lists.is_none() {
             return 0;
         }
         let (entries, at) = (self.entries(zone, cpu), self.list_at(zone, cpu));
         let entries = &mut self.words[entries];
         let taken = self.lists[at].allocate_run(entries, (order, mobility), blocks);
-        self.states[zone].waiting_frames -= (taken as u64) << order.k();
-        self.usage.allocate_run(
-            &mut self.words,
-            &self.layout,
-            (&blocks[..taken], order.k()),
-            movable,
-        );
+        if taken > 0 {
+            self.states[zone].waiting_frames -= (taken as u64) << order.k();
+            let blocks = (&blocks[..taken], order.k());
+            self.usage.allocate_run(&mut self.words, &self.layout, blocks, movable);
+        }
         taken
     }
 

@@ -138,24 +138,28 @@ impl Blocks {
         self.enter(id, BlockEntry { place: HandlePlace::Failed, ..BlockEntry::VACANT });
     }
 
-    /// Makes handles in a row vacant, from `id` on, as long as each has one block, all of one
-    /// order and taken on one CPU, and `blocks` has room for them: their number, order and CPU.
-    pub(crate) fn remove_row(&mut self, id: u32, blocks: &mut [Pfn]) -> (usize, Order, u16) {
+    /// Makes handles in a row vacant, from `id` on, as long as each has one block of this order,
+    /// taken on this CPU (if none is said, those of the first), and `blocks` has room for them;
+    /// returns their number.
+    pub(crate) fn remove_row(
+        &mut self,
+        id: u32,
+        kind: &mut Option<(Order, u16)>,
+        blocks: &mut [Pfn],
+    ) -> usize {
         let first = self.first;
         let entries = self.entries.get_mut(id as usize..).unwrap_or_default();
-        let Some(&BlockEntry { order, cpu, .. }) = entries.first() else {
-            return (0, Order::BASE, 0);
-        };
         let mut count = 0;
         for (block, entry) in blocks.iter_mut().zip(entries) {
-            if !entry.is_block() || (entry.order, entry.cpu) != (order, cpu) {
+            let own = (entry.order, entry.cpu);
+            if !entry.is_block() || *kind.get_or_insert(own) != own {
                 break;
             }
             *block = first + u64::from(entry.number);
             entry.place = HandlePlace::Nowhere;
             count += 1;
         }
-        (count, order, cpu)
+        count
     }
 
     /// Makes a handle vacant that has no block: its single frames, of which there are none if its

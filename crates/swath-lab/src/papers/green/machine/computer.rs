@@ -40,8 +40,8 @@ use crate::papers::green::machine::allocator::{
 use crate::papers::green::machine::blocks::{Blocks, NodeOwners};
 use crate::papers::green::machine::config::{GreenConfig, GreenError};
 use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, MachineView};
-use crate::papers::green::pages::requests::ReplayOp;
-use crate::papers::green::pages::runs::TimedRun;
+use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
+use crate::papers::green::pages::runs::{OpRun, Requests, Stretch, share_us};
 use swath_trace::pages::ZoneMax;
 
 /// Simulated microseconds from one step of the daemons to the next.
@@ -54,7 +54,7 @@ pub const LOOK_US: u64 = 1_000_000;
 const COSTLY_ORDER: Order = Order::known(3);
 
 /// Requests of a run that are served at once.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
 
 /// True if a run goes on after a look.
 pub type GoOn = bool;
@@ -66,7 +66,7 @@ pub type GoOn = bool;
 /// A [`GreenError`].
 pub fn drive(
     config: GreenConfig,
-    runs: &mut dyn Iterator<Item = TimedRun>,
+    requests: &mut dyn Requests,
     until_us: u64,
     every_us: u64,
     observe: &mut dyn FnMut(&dyn MachineView) -> GoOn,
@@ -75,21 +75,44 @@ pub fn drive(
     type Linux = LinuxZone<Vec<u64>, FallbackTally>;
     match config.allocator {
         Name::Linux | Name::LinuxMovable => {
-            GreenMachine::<Linux>::new(config)?.drive(runs, until_us, every_us, observe)
+            GreenMachine::<Linux>::new(config)?.drive(requests, until_us, every_us, observe)
         }
         Name::BankArray => {
-            GreenMachine::<ArrayBuddy<_>>::new(config)?.drive(runs, until_us, every_us, observe)
+            GreenMachine::<ArrayBuddy<_>>::new(config)?.drive(requests, until_us, every_us, observe)
         }
         Name::BankList => {
-            GreenMachine::<ListBuddy<_>>::new(config)?.drive(runs, until_us, every_us, observe)
+            GreenMachine::<ListBuddy<_>>::new(config)?.drive(requests, until_us, every_us, observe)
         }
-        Name::Adaptive | Name::AdaptivePacked => {
-            GreenMachine::<AdaptiveBuddy<_>>::new(config)?.drive(runs, until_us, every_us, observe)
-        }
+        Name::Adaptive | Name::AdaptivePacked => GreenMachine::<AdaptiveBuddy<_>>::new(config)?
+            .drive(requests, until_us, every_us, observe),
     }
 }
 
 type Zones<Z> = Machine<Vec<Z>, Vec<PerCpuLists>, Vec<u64>>;
+
+/// The time now: that of a request among those that share a stretch of time.
+#[derive(Clone, Copy)]
+struct Clock {
+    start_us: u64,
+    length_us: u32,
+    count: u32,
+    number: u32,
+}
+
+impl Clock {
+    const fn at(time_us: u64) -> Self {
+        Self { start_us: time_us, length_us: 0, count: 1, number: 0 }
+    }
+
+    const fn begin(stretch: &Stretch<'_>) -> Self {
+        let &Stretch { start_us, length_us, count, .. } = stretch;
+        Self { start_us, length_us, count, number: 0 }
+    }
+
+    fn now_us(&self) -> u64 {
+        share_us(self.start_us, self.length_us, self.number, self.count)
+    }
+}
 
 /// The machine. Invariants: `blocks` and the machine agree on every frame in
 /// use; a bank that is `down` has no frame in use.
@@ -104,7 +127,9 @@ struct GreenMachine<Z> {
     total_frames: u64,
     counts: MachineCounts,
     emptied: Vec<u64>,
-    now_us: u64,
+    clock: Clock,
+    /// Blocks on their way between handles and machine.
+    buffer: [Pfn; AT_ONCE],
 }
 
 impl<Z: GreenZone> GreenMachine<Z> {
@@ -169,58 +194,64 @@ impl<Z: GreenZone> GreenMachine<Z> {
             total_frames,
             counts: MachineCounts::default(),
             emptied: Vec::new(),
-            now_us: 0,
+            clock: Clock::at(0),
+            buffer: [Pfn::new(0); AT_ONCE],
         })
     }
 
     fn fault(&self, what: impl std::fmt::Display) -> GreenError {
-        GreenError::Machine { time_us: self.now_us, what: what.to_string() }
+        GreenError::Machine { time_us: self.clock.now_us(), what: what.to_string() }
     }
 
     fn drive(
         &mut self,
-        runs: &mut dyn Iterator<Item = TimedRun>,
+        requests: &mut dyn Requests,
         until_us: u64,
         every_us: u64,
         observe: &mut dyn FnMut(&dyn MachineView) -> GoOn,
     ) -> Result<(), GreenError> {
         let mut next_look_us = every_us.max(1);
         let mut pass = |green: &mut Self, to_us: u64| -> Result<GoOn, GreenError> {
-            while (green.now_us / TICK_US + 1) * TICK_US <= to_us {
-                green.now_us = (green.now_us / TICK_US + 1) * TICK_US;
+            let mut now_us = green.clock.now_us();
+            if to_us < now_us {
+                return Err(GreenError::Past { time_us: to_us, now_us });
+            }
+            while (now_us / TICK_US + 1) * TICK_US <= to_us {
+                now_us = (now_us / TICK_US + 1) * TICK_US;
+                green.clock = Clock::at(now_us);
                 green.tick()?;
-                if green.now_us >= next_look_us {
-                    next_look_us = green.now_us + every_us.max(1);
+                if now_us >= next_look_us {
+                    next_look_us = now_us + every_us.max(1);
                     if !observe(green) {
                         return Ok(false);
                     }
                 }
             }
-            green.now_us = to_us;
+            green.clock = Clock::at(to_us);
             Ok(true)
         };
-        'runs: for mut run in runs {
-            loop {
-                let time_us = run.time_us(0);
-                if time_us >= until_us {
-                    break 'runs;
+        'requests: while let Some(stretch) = requests.next_stretch() {
+            // The machine stands still up to the next tick.
+            let still_until_us = (stretch.start_us / TICK_US + 1) * TICK_US;
+            let end_us = stretch.start_us + u64::from(stretch.length_us);
+            if end_us <= still_until_us.min(until_us) && stretch.start_us < until_us {
+                if !pass(self, stretch.start_us)? {
+                    return Ok(());
                 }
-                if time_us < self.now_us {
-                    return Err(GreenError::Past { time_us, now_us: self.now_us });
+                self.serve(&stretch)?;
+                continue;
+            }
+            for TimedOp { time_us, op } in stretch.ops() {
+                if time_us >= until_us {
+                    break 'requests;
                 }
                 if !pass(self, time_us)? {
                     return Ok(());
                 }
-                // The machine stands still up to the next tick.
-                let still_until_us = ((time_us / TICK_US + 1) * TICK_US).min(until_us);
-                let count = run.count_before(still_until_us);
-                if count == run.count() {
-                    self.apply(&run)?;
-                    break;
-                }
-                let (now, rest) = run.split_at(count);
-                self.apply(&now)?;
-                run = rest;
+                let runs = &[OpRun { first: op, count: 1 }];
+                let stretch =
+                    Stretch { runs, count: 1, start_us: time_us, length_us: 0, ids_from: 0 };
+                self.serve(&stretch)?;
             }
         }
         if pass(self, until_us)? {
@@ -230,54 +261,80 @@ impl<Z: GreenZone> GreenMachine<Z> {
     }
 
     /// Serves requests between which nothing else happens.
-    fn apply(&mut self, run: &TimedRun) -> Result<(), GreenError> {
-        let mut done = 0;
-        while done < run.count() {
-            self.now_us = run.time_us(done);
-            done += match run.first() {
-                ReplayOp::Alloc { order, mobility, zone_max, cpu, .. } => {
-                    let cpu = cpu % self.config.cpus;
-                    let highest = match zone_max {
-                        ZoneMax::Dma => ZoneKind::Dma,
-                        ZoneMax::Dma32 => ZoneKind::Dma32,
-                        ZoneMax::Normal => ZoneKind::Normal,
-                        ZoneMax::Movable => ZoneKind::Movable,
-                    };
-                    let nodes = self.layout.nodes();
-                    let node = usize::from(cpu) * nodes / usize::from(self.config.cpus);
-                    let cpu = cpu.into();
-                    let request =
-                        BlockRequest { order, mobility, highest, node, cpu, urgent: false };
-                    self.allocate_some(run, done, request)?
-                }
-                ReplayOp::Free { .. } => self.free_some(run, done)?,
-            };
+    fn serve(&mut self, stretch: &Stretch<'_>) -> Result<(), GreenError> {
+        self.clock = Clock::begin(stretch);
+        let mut rest = stretch.runs;
+        while let Some((run, others)) = rest.split_first() {
+            let first = run.first.renamed(|id| id + stretch.ids_from);
+            if let ReplayOp::Alloc { id, order, mobility, zone_max, cpu } = first {
+                let request = self.request(order, mobility, zone_max, cpu);
+                self.allocate_run(id, run.count, request)?;
+                rest = others;
+            } else {
+                let is_free = |run: &&OpRun| matches!(run.first, ReplayOp::Free { .. });
+                let frees = rest.iter().take_while(is_free).count();
+                self.free_runs(&rest[..frees], stretch.ids_from)?;
+                rest = &rest[frees..];
+            }
         }
-        self.now_us = run.time_us(run.count() - 1);
+        self.clock = Clock::at(stretch.time_us(stretch.count.saturating_sub(1)));
         Ok(())
     }
 
-    /// Serves requests of a run from number `done` on; returns how many.
+    fn request(
+        &self,
+        order: Order,
+        mobility: Mobility,
+        zone_max: ZoneMax,
+        cpu: u16,
+    ) -> BlockRequest {
+        let cpu = cpu % self.config.cpus;
+        let highest = match zone_max {
+            ZoneMax::Dma => ZoneKind::Dma,
+            ZoneMax::Dma32 => ZoneKind::Dma32,
+            ZoneMax::Normal => ZoneKind::Normal,
+            ZoneMax::Movable => ZoneKind::Movable,
+        };
+        let node = usize::from(cpu) * self.layout.nodes() / usize::from(self.config.cpus);
+        BlockRequest { order, mobility, highest, node, cpu: cpu.into(), urgent: false }
+    }
+
+    /// Serves requests that are alike, with handles from `id` on.
+    fn allocate_run(
+        &mut self,
+        mut id: u32,
+        mut count: u32,
+        request: BlockRequest,
+    ) -> Result<(), GreenError> {
+        while count > 0 {
+            let vacant = self.blocks.count_vacant(id, count.min(AT_ONCE as u32));
+            if vacant == 0 {
+                return Err(GreenError::HandleInUse { time_us: self.clock.now_us(), id });
+            }
+            let served = if request.mobility != Mobility::Movable {
+                // Whether an unmovable block spoils a section is to be seen before the next.
+                self.counts.requests += 1;
+                self.allocate(id, request)?;
+                1
+            } else {
+                self.allocate_some(id, vacant, request)?
+            };
+            self.clock.number += served;
+            id += served;
+            count -= served;
+        }
+        Ok(())
+    }
+
+    /// Serves movable requests with vacant handles from `id` on, up to the first that the machine
+    /// refuses; returns how many.
     fn allocate_some(
         &mut self,
-        run: &TimedRun,
-        done: u32,
+        id: u32,
+        count: u32,
         request: BlockRequest,
     ) -> Result<u32, GreenError> {
-        let id = run.first().id() + done;
-        let count = self.blocks.count_vacant(id, (run.count() - done).min(AT_ONCE as u32));
-        if count == 0 {
-            return Err(GreenError::HandleInUse { time_us: self.now_us, id });
-        }
-        let movable = request.mobility == Mobility::Movable;
-        // Whether an unmovable block spoils a section is to be seen before the next.
-        if count == 1 || !movable {
-            self.counts.requests += 1;
-            self.allocate(id, request)?;
-            return Ok(1);
-        }
-        let mut blocks = [Pfn::new(0); AT_ONCE];
-        let blocks = &mut blocks[..count as usize];
+        let blocks = &mut self.buffer[..count as usize];
         let taken = match self.machine.get_mut().allocate_run(request, blocks) {
             Ok(()) => blocks.len(),
             Err((taken, MachineAllocateError::NoBlock { .. })) => taken,
@@ -286,38 +343,67 @@ impl<Z: GreenZone> GreenMachine<Z> {
         let (served, BlockRequest { order, cpu, .. }) = (taken as u32, request);
         self.counts.requests += u64::from(served);
         self.blocks.place(id, &blocks[..taken], order, cpu as u16, true);
-        for (number, &block) in (done..).zip(&blocks[..taken]) {
-            if let Some(bank) = self.down_bank(block) {
-                self.now_us = run.time_us(number);
+        let first = self.clock.number;
+        for nth in 0..taken {
+            if let Some(bank) = self.down_bank(self.buffer[nth]) {
+                self.clock.number = first + nth as u32;
                 self.wake_bank(bank)?;
             }
         }
+        self.clock.number = first;
         if served < count {
+            self.clock.number += served;
             self.counts.requests += 1;
-            self.now_us = run.time_us(done + served);
             self.allocate_refused(id + served, request)?;
+            self.clock.number = first;
             return Ok(served + 1);
         }
         Ok(served)
     }
 
-    /// Frees blocks of a run from number `done` on; returns how many handles.
-    fn free_some(&mut self, run: &TimedRun, done: u32) -> Result<u32, GreenError> {
-        let id = run.first().id() + done;
-        let mut blocks = [Pfn::new(0); AT_ONCE];
-        let most = (run.count() - done).min(AT_ONCE as u32) as usize;
-        let (count, order, cpu) = self.blocks.remove_row(id, &mut blocks[..most]);
-        if count > 0 {
-            let given = self.machine.get_mut().free_run(&blocks[..count], order, cpu.into());
-            given.map_err(|(_, error)| self.fault(error))?;
-            return Ok(count as u32);
+    /// Frees the blocks of runs of handles, to each of which `ids_from` is added.
+    fn free_runs(&mut self, runs: &[OpRun], ids_from: u32) -> Result<(), GreenError> {
+        // Blocks of one order that were taken on one CPU go back together.
+        let (mut waiting, mut kind) = (0, None);
+        for run in runs {
+            let (mut id, mut left) = (run.first.id() + ids_from, run.count as usize);
+            while left > 0 {
+                let past = AT_ONCE.min(waiting + left);
+                let blocks = &mut self.buffer[waiting..past];
+                let removed = self.blocks.remove_row(id, &mut kind, blocks);
+                waiting += removed;
+                left -= removed;
+                id += removed as u32;
+                if left > 0 && waiting > 0 {
+                    self.free_waiting(waiting, kind.take())?;
+                    waiting = 0;
+                } else if left > 0 {
+                    let Some((frames, cpu)) = self.blocks.remove_parts(id) else {
+                        return Err(GreenError::NoHandle { time_us: self.clock.now_us(), id });
+                    };
+                    self.give(&frames, Order::BASE, cpu)?;
+                    self.clock.number += 1;
+                    left -= 1;
+                    id += 1;
+                }
+            }
         }
-        let Some((frames, cpu)) = self.blocks.remove_parts(id) else {
-            return Err(GreenError::NoHandle { time_us: self.now_us, id });
-        };
-        let given = self.machine.get_mut().free_run(&frames, Order::BASE, cpu.into());
+        self.free_waiting(waiting, kind)
+    }
+
+    /// Frees the first blocks of the buffer, of this order and CPU.
+    fn free_waiting(&mut self, count: usize, kind: Option<(Order, u16)>) -> Result<(), GreenError> {
+        let Some((order, cpu)) = kind else { return Ok(()) };
+        let blocks = &self.buffer[..count];
+        let given = self.machine.get_mut().free_run(blocks, order, cpu.into());
         given.map_err(|(_, error)| self.fault(error))?;
-        Ok(1)
+        self.clock.number += count as u32;
+        Ok(())
+    }
+
+    fn give(&mut self, frames: &[Pfn], order: Order, cpu: u16) -> Result<(), GreenError> {
+        let given = self.machine.get_mut().free_run(frames, order, cpu.into());
+        given.map_err(|(_, error)| self.fault(error))
     }
 
     fn take(&mut self, request: BlockRequest) -> Result<Option<Pfn>, GreenError> {
@@ -367,8 +453,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
             match self.take(BlockRequest { order: Order::BASE, ..request })? {
                 Some(frame) => frames.push(frame),
                 None => {
-                    let given = self.machine.get_mut().free_run(&frames, Order::BASE, cpu);
-                    given.map_err(|(_, error)| self.fault(error))?;
+                    self.give(&frames, Order::BASE, cpu as u16)?;
                     self.counts.failed += 1;
                     self.blocks.fail(id);
                     return Ok(());
@@ -407,7 +492,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
     fn wake_bank(&mut self, bank: usize) -> Result<(), GreenError> {
         self.down[bank] = false;
         self.counts.woken += 1;
-        let now_ns = self.now_us * 1000;
+        let now_ns = self.clock.now_us() * 1000;
         let ready = self.power.set(now_ns, bank, PowerState::ActiveIdle, &mut |_| {});
         ready.map(|_| ()).map_err(|error| self.fault(error))
     }
@@ -449,7 +534,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
                 }
             }
         }
-        if self.now_us.is_multiple_of(LOOK_US) {
+        if self.clock.now_us().is_multiple_of(LOOK_US) {
             self.let_rest()?;
         }
         Ok(())
@@ -462,7 +547,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
     }
 
     fn step_daemon(&mut self, node: usize, budget_frames: u64) -> Result<(), GreenError> {
-        let now_ns = self.now_us * 1000;
+        let now_ns = self.clock.now_us() * 1000;
         let Some(mut banks) = NodeBanks::new(&self.machine, node, 0) else { return Ok(()) };
         let mut owners = NodeOwners::new(&mut self.blocks);
         let step = self.daemons[node].step(now_ns, budget_frames, &mut banks, &mut owners);
@@ -494,7 +579,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
 
     /// Powers down the banks that rest.
     fn let_rest(&mut self) -> Result<(), GreenError> {
-        let now_ns = self.now_us * 1000;
+        let now_ns = self.clock.now_us() * 1000;
         for bank in 0..self.down.len() {
             if self.down[bank] || !self.rests(bank) {
                 continue;
@@ -519,7 +604,7 @@ impl<Z: GreenZone> MachineView for GreenMachine<Z> {
         let present = |state: &UnitState| state.present > 0;
         let banks = (0..layout.banks()).filter_map(|bank| Some((bank, machine.bank_state(bank)?)));
         let mut look = Look {
-            time_us: self.now_us,
+            time_us: self.clock.now_us(),
             total_frames: self.total_frames,
             free_frames: 0,
             unmovable_frames: 0,
@@ -578,7 +663,7 @@ impl<Z: GreenZone> MachineView for GreenMachine<Z> {
     }
 
     fn energy(&self) -> BankEnergy {
-        self.power.energy(self.now_us * 1000)
+        self.power.energy(self.clock.now_us() * 1000)
     }
 
     fn tally(&self) -> Option<FallbackTally> {

@@ -147,7 +147,7 @@ mod tests {
                     let (before, count) = (row.count(), random.below(40) as u32);
                     let mut got = Vec::new();
                     row.extend(&mut handles, count, |first, count| {
-                        got.extend(first..first + count)
+                        got.extend(first..first + count);
                     });
                     assert!((before..row.count()).map(|number| row.get(number)).eq(got));
                     let all = row.pieces().flat_map(|(first, count)| first..first + count);

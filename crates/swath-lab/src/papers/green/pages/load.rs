@@ -3,7 +3,7 @@
 //! The green memory manager's paper (section V) measures under a **light**
 //! load, whose footprint varies between 10% and 50% of memory, and a **medium**
 //! one, between 30% and 80%, over hours. A [`PageLoad`] is such a load as an
-//! endless, seeded iterator of the same requests that a recording gives, as [`TimedRun`]s.
+//! endless, seeded iterator of the same requests that a recording gives, in [runs](OpRun).
 //!
 //! Its figures of Linux's layout (Fig. 1 and 2) are of a machine that has been up
 //! for long and has run file benchmarks. The **filled** load is the light one but
@@ -45,7 +45,7 @@ use swath_frame::Mobility;
 use crate::papers::green::pages::handles::{HandleRow, Handles};
 use crate::papers::green::pages::owners::{CachedFile, Group, Owner, Process};
 use crate::papers::green::pages::requests::ReplayOp;
-use crate::papers::green::pages::runs::TimedRun;
+use crate::papers::green::pages::runs::{OpRun, Requests, Stretch};
 use swath_trace::pages::ZoneMax;
 
 /// Simulated time from one decision to the next, in microseconds.
@@ -131,13 +131,9 @@ pub struct PageLoad {
     high: u64,
     used: u64,
     handles: Handles,
-    /// This tick's requests, as the first of each run and its length; the number of runs that
-    /// were handed out.
-    runs: Vec<(ReplayOp, u32)>,
-    at: usize,
-    /// Number of this tick's requests, and of those that were handed out.
+    /// This tick's requests, and their number.
+    runs: Vec<OpRun>,
     requests: u32,
-    passed: u32,
     tick_us: u64,
     next_tick_us: u64,
     lasting: Vec<Process>,
@@ -177,9 +173,7 @@ impl PageLoad {
             used: 0,
             handles: Handles::default(),
             runs: Vec::new(),
-            at: 0,
             requests: 0,
-            passed: 0,
             tick_us: 0,
             next_tick_us: 0,
             lasting: Vec::new(),
@@ -236,8 +230,8 @@ impl PageLoad {
     fn push(&mut self, op: ReplayOp, count: u32) {
         self.requests += count;
         match self.runs.last_mut() {
-            Some((first, before)) if first.renamed(|id| id + *before) == op => *before += count,
-            _ => self.runs.push((op, count)),
+            Some(last) if last.first.renamed(|id| id + last.count) == op => last.count += count,
+            _ => self.runs.push(OpRun { first: op, count }),
         }
     }
 
@@ -464,7 +458,7 @@ impl PageLoad {
 impl PageLoad {
     fn step(&mut self) {
         self.runs.clear();
-        (self.at, self.requests, self.passed) = (0, 0, 0);
+        self.requests = 0;
         self.tick_us = self.next_tick_us;
         self.next_tick_us += TICK_US;
         if self.tick_us < BOOT_US {
@@ -697,18 +691,14 @@ impl PageLoad {
     }
 }
 
-impl Iterator for PageLoad {
-    type Item = TimedRun;
-
-    fn next(&mut self) -> Option<TimedRun> {
-        while self.at == self.runs.len() {
+impl Requests for PageLoad {
+    /// The requests of a tick in which there are some, spread over it.
+    fn next_stretch(&mut self) -> Option<Stretch<'_>> {
+        self.step();
+        while self.runs.is_empty() {
             self.step();
         }
-        let (first, count) = self.runs[self.at];
-        // Spread over the tick.
-        let place = (self.passed, self.requests);
-        self.at += 1;
-        self.passed += count;
-        Some(TimedRun::new(first, count, place, (self.tick_us, TICK_US as u32)))
+        let (count, start_us) = (self.requests, self.tick_us);
+        Some(Stretch { runs: &self.runs, count, start_us, length_us: TICK_US as u32, ids_from: 0 })
     }
 }

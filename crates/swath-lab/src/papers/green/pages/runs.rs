@@ -2,93 +2,94 @@
 
 use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
 
-/// Requests that differ in their handles and times alone, one after the other. Each handle is one
-/// more than that of the request before, and no time is before that of the request before.
+/// Requests that are alike but for their handles, each of which is one more than that of the
+/// request before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TimedRun {
-    first: ReplayOp,
-    count: u32,
-    /// Where among the requests that share a stretch of time the first is, and how many
-    /// there are. They divide it evenly.
-    nth: u32,
-    of: u32,
-    start_us: u64,
-    length_us: u32,
+pub struct OpRun {
+    /// The first of them.
+    pub first: ReplayOp,
+    /// Number of them, at least 1.
+    pub count: u32,
 }
 
-impl From<TimedOp> for TimedRun {
-    fn from(TimedOp { time_us, op }: TimedOp) -> Self {
-        Self { first: op, count: 1, nth: 0, of: 1, start_us: time_us, length_us: 0 }
-    }
+/// Requests that divide a stretch of time evenly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stretch<'r> {
+    /// The requests, one run after the other.
+    pub(crate) runs: &'r [OpRun],
+    /// Number of requests in all runs.
+    pub(crate) count: u32,
+    /// The time of the first request, and the length of the stretch, which ends before
+    /// the next request.
+    pub(crate) start_us: u64,
+    pub(crate) length_us: u32,
+    /// A number that is added to all handles.
+    pub(crate) ids_from: u32,
 }
 
-impl TimedRun {
-    /// Makes a run of `count` requests, at least one, the first of which is the `nth` of `of` in
-    /// the stretch of time from `start_us` on. There are handles for all.
-    pub(crate) fn new(
-        first: ReplayOp,
-        count: u32,
-        (nth, of): (u32, u32),
-        (start_us, length_us): (u64, u32),
-    ) -> Self {
-        debug_assert!(count > 0 && nth + count <= of);
-        Self { first, count, nth, of, start_us, length_us }
-    }
-
-    /// Returns the first request.
-    pub const fn first(&self) -> ReplayOp {
-        self.first
-    }
-
-    /// Returns the number of requests, at least 1.
-    pub const fn count(&self) -> u32 {
-        self.count
-    }
-
+impl Stretch<'_> {
     /// The time of the request with this number, from 0, in microseconds.
-    pub const fn time_us(&self, number: u32) -> u64 {
-        let passed = (self.nth as u64 + number as u64) * self.length_us as u64;
-        self.start_us + passed / self.of as u64
-    }
-
-    /// Counts the requests that come before a time.
-    pub fn count_before(&self, time_us: u64) -> u32 {
-        if self.time_us(self.count - 1) < time_us {
-            return self.count;
-        }
-        let Some(left_us) = time_us.checked_sub(self.start_us) else { return 0 };
-        // No request of these is at the end of the stretch or later: the product is small.
-        let of = u64::from(self.of);
-        let nth =
-            if self.length_us == 0 { 0 } else { (left_us * of).div_ceil(self.length_us.into()) };
-        nth.saturating_sub(self.nth.into()) as u32
-    }
-
-    /// Returns the first `count` requests, at least one and not all, and the others.
-    #[must_use]
-    pub fn split_at(self, count: u32) -> (Self, Self) {
-        debug_assert!(count > 0 && count < self.count);
-        let rest = Self {
-            first: self.first.renamed(|id| id + count),
-            count: self.count - count,
-            nth: self.nth + count,
-            ..self
-        };
-        (Self { count, ..self }, rest)
+    pub fn time_us(&self, number: u32) -> u64 {
+        share_us(self.start_us, self.length_us, number, self.count)
     }
 
     /// The requests one by one.
-    pub fn ops(self) -> impl Iterator<Item = TimedOp> {
-        (0..self.count).map(move |number| TimedOp {
-            time_us: self.time_us(number),
-            op: self.first.renamed(|id| id + number),
-        })
+    pub fn ops(&self) -> impl Iterator<Item = TimedOp> {
+        let each = |run: &OpRun| {
+            let (first, ids_from) = (run.first, self.ids_from);
+            (ids_from..ids_from + run.count).map(move |more| first.renamed(|id| id + more))
+        };
+        let ops = self.runs.iter().flat_map(each);
+        (0..).zip(ops).map(|(number, op)| TimedOp { time_us: self.time_us(number), op })
     }
+}
 
-    /// The same requests with handles that are so much higher.
-    #[must_use]
-    pub fn with_ids_from(self, ids: u32) -> Self {
-        Self { first: self.first.renamed(|id| id + ids), ..self }
+/// The time of request `number`, from 0, of `count` that divide a stretch of time.
+pub(crate) fn share_us(start_us: u64, length_us: u32, number: u32, count: u32) -> u64 {
+    start_us + u64::from(number) * u64::from(length_us) / u64::from(count.max(1))
+}
+
+/// A source of requests in the order of time.
+pub trait Requests {
+    /// Returns the next requests; `None` if there are no more.
+    fn next_stretch(&mut self) -> Option<Stretch<'_>>;
+
+    /// The requests up to the first that comes at this time or later, one by one. What else is
+    /// in its stretch is passed over.
+    fn ops_before(&mut self, time_us: u64) -> impl Iterator<Item = TimedOp>
+    where
+        Self: Sized,
+    {
+        let stretches = std::iter::from_fn(move || {
+            let stretch = self.next_stretch()?;
+            (stretch.start_us < time_us).then(|| stretch.ops().collect::<Vec<_>>())
+        });
+        stretches.flatten().take_while(move |op| op.time_us < time_us)
+    }
+}
+
+/// Recorded requests, each by itself.
+#[derive(Clone, Debug)]
+pub struct Recorded<'r> {
+    ops: std::slice::Iter<'r, TimedOp>,
+    later_us: u64,
+    /// The request that was handed out last.
+    run: Option<OpRun>,
+}
+
+impl<'r> Recorded<'r> {
+    /// Makes a source of requests, each of which comes so much later than it says.
+    pub fn new(ops: &'r [TimedOp], later_us: u64) -> Self {
+        Self { ops: ops.iter(), later_us, run: None }
+    }
+}
+
+impl Requests for Recorded<'_> {
+    fn next_stretch(&mut self) -> Option<Stretch<'_>> {
+        let &TimedOp { time_us, op } = self.ops.next()?;
+        let start_us = time_us + self.later_us;
+        let runs = std::slice::from_ref(self.run.insert(OpRun { first: op, count: 1 }));
+        Some(Stretch { runs, count: 1, start_us, length_us: 0, ids_from: 0 })
     }
 }
 
@@ -98,32 +99,22 @@ mod tests {
 
     #[test]
     fn requests_divide_their_time_evenly() {
-        for of in [1, 2, 3, 7, 64, 100] {
-            for nth in 0..of {
-                let count = of - nth;
-                let run = TimedRun::new(ReplayOp::Free { id: 5 }, count, (nth, of), (1000, 50));
-                let ops: Vec<TimedOp> = run.ops().collect();
-                for (number, op) in (0..).zip(&ops) {
-                    let time_us = 1000 + u64::from(nth + number) * 50 / u64::from(of);
-                    assert_eq!(*op, TimedOp { time_us, op: ReplayOp::Free { id: 5 + number } });
-                }
-                for time_us in 990..1060 {
-                    let before = ops.iter().filter(|op| op.time_us < time_us).count();
-                    assert_eq!(run.count_before(time_us) as usize, before, "{nth} of {of}");
-                }
-                for at in 1..count {
-                    let (first, rest) = run.split_at(at);
-                    assert!(first.ops().chain(rest.ops()).eq(ops.iter().copied()));
-                }
-            }
-        }
+        let free = |id| ReplayOp::Free { id };
+        let runs = [OpRun { first: free(5), count: 3 }, OpRun { first: free(0), count: 4 }];
+        let stretch = Stretch { runs: &runs, count: 7, start_us: 1000, length_us: 50, ids_from: 2 };
+        let expected = [7, 8, 9, 2, 3, 4, 5].map(free);
+        let times_us = [1000, 1007, 1014, 1021, 1028, 1035, 1042];
+        let expected = times_us.into_iter().zip(expected);
+        assert!(stretch.ops().eq(expected.map(|(time_us, op)| TimedOp { time_us, op })));
     }
 
     #[test]
-    fn a_request_is_a_run_of_one() {
-        let op = TimedOp { time_us: 7, op: ReplayOp::Free { id: u32::MAX } };
-        let run = TimedRun::from(op);
-        assert!(run.ops().eq([op]));
-        assert_eq!([6, 7, 8].map(|time_us| run.count_before(time_us)), [0, 0, 1]);
+    fn recorded_requests_come_one_by_one_and_later() {
+        let op = |time_us| TimedOp { time_us, op: ReplayOp::Free { id: u32::MAX } };
+        let ops = [op(7), op(7), op(9)];
+        let mut recorded = Recorded::new(&ops, 100);
+        assert!(recorded.clone().ops_before(109).eq([op(107), op(107)]));
+        assert_eq!(recorded.next_stretch().map(|stretch| stretch.count), Some(1));
+        assert!(recorded.ops_before(u64::MAX).eq([op(107), op(109)]));
     }
 }
