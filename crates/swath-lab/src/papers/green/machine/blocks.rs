@@ -138,6 +138,21 @@ impl Blocks {
         self.enter(id, BlockEntry { place: HandlePlace::Failed, ..BlockEntry::VACANT });
     }
 
+    /// Reads what handles have that are about to be removed, so that one wait for memory does for
+    /// all of them.
+    pub(crate) fn fetch(&self, rows: impl Iterator<Item = (u32, u32)>) {
+        let mut all = 0;
+        for (id, count) in rows {
+            let past = (id as usize + count as usize).min(self.entries.len());
+            let mut at = id as usize;
+            while at < past {
+                all ^= self.entries[at].number;
+                at += 8;
+            }
+        }
+        std::hint::black_box(all);
+    }
+
     /// Makes handles in a row vacant, from `id` on, as long as each has one block of this order,
     /// taken on this CPU (if none is said, those of the first), and `blocks` has room for them;
     /// returns their number.

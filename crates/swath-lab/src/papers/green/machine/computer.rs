@@ -56,6 +56,9 @@ const COSTLY_ORDER: Order = Order::known(3);
 /// Requests of a run that are served at once.
 const AT_ONCE: usize = 256;
 
+/// Runs whose handles are fetched together.
+const RUNS_AHEAD: usize = 16;
+
 /// True if a run goes on after a look.
 pub type GoOn = bool;
 
@@ -365,7 +368,11 @@ impl<Z: GreenZone> GreenMachine<Z> {
     fn free_runs(&mut self, runs: &[OpRun], ids_from: u32) -> Result<(), GreenError> {
         // Blocks of one order that were taken on one CPU go back together.
         let (mut waiting, mut kind) = (0, None);
-        for run in runs {
+        for (nth, run) in runs.iter().enumerate() {
+            if nth % RUNS_AHEAD == 0 {
+                let ahead = &runs[nth..runs.len().min(nth + RUNS_AHEAD)];
+                self.blocks.fetch(ahead.iter().map(|run| (run.first.id() + ids_from, run.count)));
+            }
             let (mut id, mut left) = (run.first.id() + ids_from, run.count as usize);
             while left > 0 {
                 let past = AT_ONCE.min(waiting + left);
