@@ -50,9 +50,10 @@ impl BankBlocks {
         taken
     }
 
-    /// Frees those of the frames, from the first on, that stand in one word, each once, if all of
-    /// them are in use: their bank, their number, and the changes to it. None, and nothing has changed,
-    /// if the first is not. O(L) as for one frame.
+    /// Frees those of the frames, from the first on, that stand in one word and are in use: their
+    /// bank, their number, and the changes to it. The frame that completes the bank comes by
+    /// itself, since the placement is to see the bank before it is whole. None, and nothing
+    /// has changed, if the first is not in use. O(L) as for one frame.
     #[inline]
     pub(crate) fn release_row<S: Store + ?Sized>(
         &mut self,
@@ -66,8 +67,10 @@ impl BankBlocks {
         // What lies beyond the bank is not present.
         let present = s.word(word + self.frame_words);
         let start = self.first_of(bank) + unit as u64 * 64;
+        let used = self.frames_of(s, bank) - self.free_of(s, bank);
+        let most = used.saturating_sub(1).max(1) as usize;
         let (mut now, mut count) = (was, 0);
-        for frame in frames {
+        for frame in frames.iter().take(most) {
             let bit = frame.raw().wrapping_sub(start);
             if bit >= 64 || (present & !now) >> bit & 1 == 0 {
                 break;
