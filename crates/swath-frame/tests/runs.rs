@@ -155,7 +155,7 @@ fn zone_alike<Z: ZoneAllocator + Clone + Debug>(zone: Z, top: u8, seed: u64, ste
             assert_eq!(freed, singles.free_batch(order, &blocks), "seed {seed}, step {step}");
             if freed.is_err() {
                 // Which blocks are held is no longer known: all is freed, frame by frame.
-                let owned = held.iter_mut().flat_map(|blocks| std::mem::take(blocks));
+                let owned = held.iter_mut().flat_map(std::mem::take);
                 let frames = owned.chain(blocks).flat_map(|block| (0..8).map(move |n| (block, n)));
                 for (block, n) in frames.filter(|(block, _)| block.raw() < u64::MAX - 8) {
                     let freed = batches.free(block + n, Order::BASE);
@@ -175,8 +175,9 @@ fn zone_alike<Z: ZoneAllocator + Clone + Debug>(zone: Z, top: u8, seed: u64, ste
 #[test]
 fn zones_take_and_give_batches_as_single_frames() {
     fn banks<P: Placement + Clone + Debug>(rule: impl Fn() -> P) {
-        type Areas = &'static [(u64, u64)];
-        let shapes: [(Areas, (u64, u64), (u64, u8)); 6] = [
+        /// Areas, the zone's span, frames of a bank and the order of the largest block.
+        type Shape = (&'static [(u64, u64)], (u64, u64), (u64, u8));
+        let shapes: [Shape; 6] = [
             (&[(0, 256)], (0, 256), (32, 5)),
             (&[(0, 300)], (0, 300), (64, 0)),
             (&[(0, 1024)], (0, 1024), (256, 3)),

@@ -523,7 +523,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     /// A bank was given frames, and may be wholly free now, be isolated or serve
     /// other orders than before.
     #[inline(never)]
-    fn freed(&mut self, bank: usize, released: &Released) {
+    pub(crate) fn freed(&mut self, bank: usize, released: &Released) {
         let mut words = H::write(&mut self.storage);
         let (b, s) = (&mut self.blocks, &mut *words);
         if b.is_isolated(s, bank) {
@@ -569,24 +569,6 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
             self.rule.freed_some(&self.blocks, &mut *s, bank, record, released.filed);
         }
         true
-    }
-
-    /// Single frames of one word, those at the beginning of `frames`; returns their number, 0
-    /// where the first is to be looked at by itself.
-    #[inline]
-    fn free_row(&mut self, frames: &[Pfn]) -> usize {
-        let mut s = H::write(&mut self.storage);
-        let Some((bank, count, released)) = self.blocks.release_row(&mut *s, frames) else {
-            return 0;
-        };
-        let (record, could_rest) = self.blocks.file(&mut *s, bank, released.filed);
-        if could_rest || released.reordered {
-            drop(s);
-            self.freed(bank, &released);
-        } else {
-            self.rule.freed_some(&self.blocks, &mut *s, bank, record, released.filed);
-        }
-        count
     }
 
     /// Blocks of any size, and all errors.
@@ -650,23 +632,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> ZoneAllocator for 
         sink: &mut dyn FnMut(Pfn),
     ) -> u32 {
         let _ = unmixed;
-        let movable = mobility == Mobility::Movable;
-        let slot = usize::from(movable);
-        let mut taken = 0;
-        while taken < count {
-            if !H::CHECKED
-                && order == Order::BASE
-                && self.rule.keeps(self.blocks.open[slot].bank, movable)
-            {
-                taken += self.blocks.allocate_row(&mut *self.storage, slot, count - taken, sink);
-            }
-            if taken < count {
-                let Some(frame) = self.allocate(order, mobility) else { break };
-                sink(frame);
-                taken += 1;
-            }
-        }
-        taken
+        self.allocate_rows(order, mobility, count, sink)
     }
 
     /// O(L + 2^order/64) plus O(L) for each order that merges, whatever the
@@ -686,16 +652,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> ZoneAllocator for 
 
     /// Single frames that stand in one word cost as much as one, and a few instructions each.
     fn free_batch(&mut self, order: Order, blocks: &[Pfn]) -> Result<(), FrameFreeError> {
-        let mut rest = blocks;
-        while let Some((&first, others)) = rest.split_first() {
-            let freed = if H::CHECKED || order > Order::BASE { 0 } else { self.free_row(rest) };
-            rest = rest.get(freed..).unwrap_or_default();
-            if freed == 0 {
-                self.free(first, order)?;
-                rest = others;
-            }
-        }
-        Ok(())
+        self.free_rows(order, blocks)
     }
 
     #[inline]

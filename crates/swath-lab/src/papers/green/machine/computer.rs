@@ -41,7 +41,7 @@ use crate::papers::green::machine::blocks::{Blocks, NodeOwners};
 use crate::papers::green::machine::config::{GreenConfig, GreenError};
 use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, MachineView};
 use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
-use crate::papers::green::pages::runs::{OpRun, Requests, Stretch, share_us};
+use crate::papers::green::pages::runs::{Clock, OpRun, Requests, Stretch};
 use swath_trace::pages::ZoneMax;
 
 /// Simulated microseconds from one step of the daemons to the next.
@@ -92,30 +92,6 @@ pub fn drive(
 }
 
 type Zones<Z> = Machine<Vec<Z>, Vec<PerCpuLists>, Vec<u64>>;
-
-/// The time now: that of a request among those that share a stretch of time.
-#[derive(Clone, Copy)]
-struct Clock {
-    start_us: u64,
-    length_us: u32,
-    count: u32,
-    number: u32,
-}
-
-impl Clock {
-    const fn at(time_us: u64) -> Self {
-        Self { start_us: time_us, length_us: 0, count: 1, number: 0 }
-    }
-
-    const fn begin(stretch: &Stretch<'_>) -> Self {
-        let &Stretch { start_us, length_us, count, .. } = stretch;
-        Self { start_us, length_us, count, number: 0 }
-    }
-
-    fn now_us(&self) -> u64 {
-        share_us(self.start_us, self.length_us, self.number, self.count)
-    }
-}
 
 /// The machine. Invariants: `blocks` and the machine agree on every frame in
 /// use; a bank that is `down` has no frame in use.
@@ -265,7 +241,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
 
     /// Serves requests between which nothing else happens.
     fn serve(&mut self, stretch: &Stretch<'_>) -> Result<(), GreenError> {
-        self.clock = Clock::begin(stretch);
+        self.clock = stretch.clock();
         let mut rest = stretch.runs;
         while let Some((run, others)) = rest.split_first() {
             let first = run.first.renamed(|id| id + stretch.ids_from);

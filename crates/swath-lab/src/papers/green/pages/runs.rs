@@ -30,7 +30,13 @@ pub struct Stretch<'r> {
 impl Stretch<'_> {
     /// The time of the request with this number, from 0, in microseconds.
     pub fn time_us(&self, number: u32) -> u64 {
-        share_us(self.start_us, self.length_us, number, self.count)
+        Clock { number, ..self.clock() }.now_us()
+    }
+
+    /// The time of the first request.
+    pub(crate) const fn clock(&self) -> Clock {
+        let &Self { start_us, length_us, count, .. } = self;
+        Clock { start_us, length_us, count, number: 0 }
     }
 
     /// The requests one by one.
@@ -44,9 +50,26 @@ impl Stretch<'_> {
     }
 }
 
-/// The time of request `number`, from 0, of `count` that divide a stretch of time.
-pub(crate) fn share_us(start_us: u64, length_us: u32, number: u32, count: u32) -> u64 {
-    start_us + u64::from(number) * u64::from(length_us) / u64::from(count.max(1))
+/// The time of a request among those that divide a stretch of time evenly.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start_us: u64,
+    length_us: u32,
+    count: u32,
+    /// The request's number, from 0.
+    pub(crate) number: u32,
+}
+
+impl Clock {
+    /// A time by itself.
+    pub(crate) const fn at(time_us: u64) -> Self {
+        Self { start_us: time_us, length_us: 0, count: 1, number: 0 }
+    }
+
+    pub(crate) fn now_us(&self) -> u64 {
+        let passed = u64::from(self.number) * u64::from(self.length_us);
+        self.start_us + passed / u64::from(self.count.max(1))
+    }
 }
 
 /// A source of requests in the order of time.
