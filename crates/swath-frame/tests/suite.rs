@@ -21,6 +21,7 @@ mod pages_conformance;
 mod quick_fit;
 mod reservation;
 mod reservation_model;
+mod runs;
 mod segment;
 mod segment_paper;
 mod segment_small;

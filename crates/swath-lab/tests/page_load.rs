@@ -3,6 +3,7 @@
 use swath_frame::Mobility;
 use swath_lab::papers::green::pages::load::{BOOT_US, LoadKind, LoadMachine, PageLoad};
 use swath_lab::papers::green::pages::requests::{ReplayOp, TimedOp};
+use swath_lab::papers::green::pages::runs::Requests;
 use swath_trace::pages::ZoneMax;
 
 const MINUTE_US: u64 = 60_000_000;
@@ -14,6 +15,8 @@ const SMALL: LoadMachine = LoadMachine { frames: 1 << 16, nodes: 2, cpus: 4 };
 #[derive(Default)]
 struct Ledger {
     live: Vec<Option<u64>>,
+    count: usize,
+    count_most: usize,
     frames: u64,
     time_us: u64,
     ops: u64,
@@ -30,10 +33,11 @@ impl Ledger {
         match op {
             ReplayOp::Alloc { id, order, mobility, zone_max, cpu } => {
                 let id = id as usize;
-                assert!(id <= self.live.len(), "handles are dense");
-                if id == self.live.len() {
-                    self.live.push(None);
+                if id >= self.live.len() {
+                    self.live.resize(id + 1, None);
                 }
+                self.count += 1;
+                self.count_most = self.count_most.max(self.count);
                 assert_eq!(self.live[id].replace(order.frames()), None, "handle {id} is in use");
                 assert!(cpu < machine.cpus && machine.node(cpu) < machine.nodes);
                 assert_eq!(zone_max == ZoneMax::Movable, mobility == Mobility::Movable);
@@ -44,6 +48,7 @@ impl Ledger {
             }
             ReplayOp::Free { id } => {
                 let frames = self.live[id as usize].take().expect("freed once");
+                self.count -= 1;
                 self.frames -= frames;
             }
         }
@@ -56,10 +61,7 @@ fn range(machine: LoadMachine, kind: LoadKind, seed: u64, minutes: u64) -> (f64,
     let mut range = (f64::MAX, 0f64);
     let mut load = PageLoad::new(machine, kind, seed).unwrap();
     let (low, high) = kind.bounds_percent();
-    for op in &mut load {
-        if op.time_us >= minutes * MINUTE_US {
-            break;
-        }
+    for op in load.ops_before(minutes * MINUTE_US) {
         ledger.take(op, machine);
         let share = 100.0 * ledger.frames as f64 / machine.frames as f64;
         assert!(share <= high as f64, "seed {seed}: {share}% at {}", op.time_us);
@@ -69,6 +71,8 @@ fn range(machine: LoadMachine, kind: LoadKind, seed: u64, minutes: u64) -> (f64,
         }
     }
     load.check().unwrap();
+    let (handles, most) = (ledger.live.len(), ledger.count_most);
+    assert!(handles < 3 * most, "{handles} handles for {most} blocks: they are dense");
     (range.0, range.1, ledger)
 }
 
@@ -106,12 +110,12 @@ fn the_papers_machines() {
 fn the_invariants_hold_after_each_tick() {
     let mut load = PageLoad::new(SMALL, LoadKind::Medium, 11).unwrap();
     let mut next = 0;
-    while let Some(op) = load.next() {
-        if op.time_us >= next {
+    while let Some(time_us) = load.next_stretch().map(|stretch| stretch.time_us(0)) {
+        if time_us >= next {
             load.check().unwrap();
-            next = op.time_us + 7 * MINUTE_US / 10;
+            next = time_us + 7 * MINUTE_US / 10;
         }
-        if op.time_us > 60 * MINUTE_US {
+        if time_us > 60 * MINUTE_US {
             break;
         }
     }
@@ -120,7 +124,8 @@ fn the_invariants_hold_after_each_tick() {
 #[test]
 fn a_function_of_machine_kind_and_seed() {
     let take = |kind, seed| -> Vec<TimedOp> {
-        PageLoad::new(SMALL, kind, seed).unwrap().skip(50_000).take(100_000).collect()
+        let mut load = PageLoad::new(SMALL, kind, seed).unwrap();
+        load.ops_before(u64::MAX).skip(50_000).take(100_000).collect()
     };
     assert_eq!(take(LoadKind::Light, 1), take(LoadKind::Light, 1));
     assert_ne!(take(LoadKind::Light, 1), take(LoadKind::Light, 2));

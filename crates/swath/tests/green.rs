@@ -17,6 +17,7 @@ use swath_lab::papers::green::machine::config::{
 };
 use swath_lab::papers::green::machine::view::{Look, MachineView};
 use swath_lab::papers::green::pages::requests::{ReplayOp, TimedOp};
+use swath_lab::papers::green::pages::runs::Recorded;
 use swath_lab::papers::green::paper::PAPER;
 use swath_trace::pages::ZoneMax;
 
@@ -81,7 +82,7 @@ fn looks(config: GreenConfig, ops: &[TimedOp]) -> Vec<Look> {
         looks.push(look);
         true
     };
-    drive(config, &mut ops.iter().copied(), 60_000_000, 6_000_000, &mut observe).unwrap();
+    drive(config, &mut Recorded::new(ops, 0), 60_000_000, 6_000_000, &mut observe).unwrap();
     looks
 }
 
@@ -147,7 +148,7 @@ fn wrong_requests_are_refused() {
     let free = |time_us, id| TimedOp { time_us, op: ReplayOp::Free { id } };
     let run = |ops: &[TimedOp]| {
         let config = GreenConfig::new(AllocatorName::Linux, MachineName::FourGib);
-        drive(config, &mut ops.iter().copied(), 1 << 24, 1 << 20, &mut |view| {
+        drive(config, &mut Recorded::new(ops, 0), 1 << 24, 1 << 20, &mut |view| {
             view.check().unwrap();
             true
         })
@@ -179,7 +180,7 @@ fn requests_fail_where_memory_ends() {
     for allocator in AllocatorName::ALL {
         let mut end = None;
         let config = four_gib(allocator, false);
-        drive(config, &mut ops.iter().copied(), 60_000_000, 1_000_000, &mut |view| {
+        drive(config, &mut Recorded::new(&ops, 0), 60_000_000, 1_000_000, &mut |view| {
             view.check().unwrap();
             end = Some(view.look());
             true
@@ -195,7 +196,7 @@ fn requests_fail_where_memory_ends() {
 fn an_observer_ends_the_run() {
     let mut seen = 0;
     let config = four_gib(AllocatorName::BankArray, false);
-    drive(config, &mut work(5).into_iter(), 60_000_000, 1_000_000, &mut |_| {
+    drive(config, &mut Recorded::new(&work(5), 0), 60_000_000, 1_000_000, &mut |_| {
         seen += 1;
         seen < 3
     })

@@ -14,6 +14,7 @@ pub mod hotplug;
 pub mod nodes;
 pub mod per_cpu;
 pub mod request;
+pub(crate) mod runs;
 pub mod usage;
 pub mod watermark;
 

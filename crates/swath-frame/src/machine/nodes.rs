@@ -72,19 +72,19 @@ pub(crate) struct ZoneState {
 pub struct Machine<Zs, Ls, W> {
     pub(crate) layout: Layout,
     pub(crate) zones: Zs,
-    lists: Ls,
+    pub(crate) lists: Ls,
     pub(crate) words: W,
     pub(crate) usage: Usage,
     pub(crate) states: [ZoneState; ZONES_MAX],
     /// By node and highest kind, the first of the zonelist, and whether requests
     /// from there first try to leave pageblocks unmixed.
-    preferred: [[Option<(u8, bool)>; ZoneKind::ALL.len()]; NODES_MAX],
+    pub(crate) preferred: [[Option<(u8, bool)>; ZoneKind::ALL.len()]; NODES_MAX],
     config: MachineConfig,
 }
 
 /// The watermark that a request has to leave untouched.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum WatermarkLevel {
+pub(crate) enum WatermarkLevel {
     Low,
     Min,
     None,
@@ -258,11 +258,11 @@ where
         (self.is_used(frame) == Some(true)).then_some(mobility)
     }
 
-    fn list_at(&self, zone: usize, cpu: usize) -> usize {
+    pub(crate) fn list_at(&self, zone: usize, cpu: usize) -> usize {
         zone * self.config.cpus + cpu
     }
 
-    fn entries(&self, zone: usize, cpu: usize) -> Range<usize> {
+    pub(crate) fn entries(&self, zone: usize, cpu: usize) -> Range<usize> {
         let state = &self.states[zone];
         let start = state.entries_at + cpu * state.entries_words;
         start..start + state.entries_words
@@ -288,7 +288,7 @@ where
 
     /// Returns true if a zone keeps its watermark, and has such a block.
     #[inline]
-    fn may_allocate(
+    pub(crate) fn may_allocate(
         &self,
         zone: usize,
         order: Order,

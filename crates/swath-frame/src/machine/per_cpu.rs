@@ -28,6 +28,8 @@ pub(crate) const LISTS: usize = HUGE_LISTS + 2;
 /// The number of times that a batch may double (`CONFIG_PCP_BATCH_SCALE_MAX`).
 const SCALE_MAX: u32 = 5;
 const NONE: u32 = u32::MAX;
+/// The number of blocks that go back to a zone at once.
+const BLOCKS_AT_ONCE: usize = 64;
 /// Words of one entry: its block's first frame; the entries before and after.
 const ENTRY_WORDS: usize = 2;
 
@@ -149,61 +151,126 @@ impl PerCpuLists {
         }
     }
 
-    /// Adds a block to a list; `false` if all entries are used.
+    /// Adds a block to the head of a list; `false` if all entries are used.
     #[inline]
-    fn push(&mut self, entries: &mut [u64], list: usize, block: Pfn, last: bool) -> bool {
+    fn push(&mut self, entries: &mut [u64], list: usize, block: Pfn) -> bool {
         let entry = self.unused;
         if entry == NONE {
             return false;
         }
         self.unused = links(entries, entry).1;
         entries[entry as usize * ENTRY_WORDS] = block.raw();
-        let List { first: old_first, last: old_last } = self.lists[list];
-        if last {
-            set_links(entries, entry, old_last, NONE);
+        let old_first = self.lists[list].first;
+        set_links(entries, entry, NONE, old_first);
+        self.lists[list].first = entry;
+        if old_first == NONE {
             self.lists[list].last = entry;
-            if old_last == NONE {
-                self.lists[list].first = entry;
-            } else {
-                set_links(entries, old_last, links(entries, old_last).0, entry);
-            }
         } else {
-            set_links(entries, entry, NONE, old_first);
-            self.lists[list].first = entry;
-            if old_first == NONE {
-                self.lists[list].last = entry;
-            } else {
-                set_links(entries, old_first, entry, links(entries, old_first).1);
-            }
+            set_links(entries, old_first, entry, links(entries, old_first).1);
         }
         self.count_frames += 1 << order_of(list).k();
         true
     }
 
-    /// Removes an end of a list, which is not empty.
+    /// Removes the first block of a list, which is not empty.
     #[inline]
-    fn pop(&mut self, entries: &mut [u64], list: usize, last: bool) -> Pfn {
-        let ends = &mut self.lists[list];
-        let entry = if last { ends.last } else { ends.first };
-        let (previous, next) = links(entries, entry);
-        if last {
-            ends.last = previous;
+    fn pop(&mut self, entries: &mut [u64], list: usize) -> Pfn {
+        let entry = self.lists[list].first;
+        let next = links(entries, entry).1;
+        self.lists[list].first = next;
+        if next == NONE {
+            self.lists[list].last = NONE;
         } else {
-            ends.first = next;
-        }
-        let (neighbour, end) =
-            if last { (previous, &mut ends.first) } else { (next, &mut ends.last) };
-        if neighbour == NONE {
-            *end = NONE;
-        } else {
-            let (before, after) = links(entries, neighbour);
-            let (before, after) = if last { (before, NONE) } else { (NONE, after) };
-            set_links(entries, neighbour, before, after);
+            set_links(entries, next, NONE, links(entries, next).1);
         }
         set_links(entries, entry, NONE, self.unused);
         self.unused = entry;
         self.count_frames -= 1 << order_of(list).k();
         frame(entries, entry)
+    }
+
+    /// Removes blocks from the head of a list, up to as many as `blocks` has room for;
+    /// returns their number.
+    #[inline]
+    fn pop_first(&mut self, entries: &mut [u64], list: usize, blocks: &mut [Pfn]) -> usize {
+        let first = self.lists[list].first;
+        let (mut at, mut last, mut count) = (first, NONE, 0);
+        while count < blocks.len() && at != NONE {
+            blocks[count] = frame(entries, at);
+            count += 1;
+            last = at;
+            at = links(entries, at).1;
+        }
+        if count == 0 {
+            return 0;
+        }
+        // They hang together as unused entries do.
+        set_links(entries, last, NONE, self.unused);
+        self.unused = first;
+        self.lists[list].first = at;
+        if at == NONE {
+            self.lists[list].last = NONE;
+        } else {
+            set_links(entries, at, NONE, links(entries, at).1);
+        }
+        self.count_frames -= (count as u32) << order_of(list).k();
+        count
+    }
+
+    /// Removes blocks from the tail of a list, up to as many as `blocks` has room for, the
+    /// last one first; returns their number.
+    #[inline]
+    fn pop_last(&mut self, entries: &mut [u64], list: usize, blocks: &mut [Pfn]) -> usize {
+        let last = self.lists[list].last;
+        let (mut at, mut first, mut count) = (last, NONE, 0);
+        while count < blocks.len() && at != NONE {
+            blocks[count] = frame(entries, at);
+            count += 1;
+            first = at;
+            at = links(entries, at).0;
+        }
+        if count == 0 {
+            return 0;
+        }
+        set_links(entries, last, NONE, self.unused);
+        self.unused = first;
+        self.lists[list].last = at;
+        if at == NONE {
+            self.lists[list].first = NONE;
+        } else {
+            set_links(entries, at, links(entries, at).0, NONE);
+        }
+        self.count_frames -= (count as u32) << order_of(list).k();
+        count
+    }
+
+    /// Adds blocks to a list, each at the head; returns false if there are not as many unused
+    /// entries.
+    #[inline]
+    fn push_first(&mut self, entries: &mut [u64], list: usize, blocks: &[Pfn]) -> bool {
+        let (behind, last) = (self.lists[list].first, self.unused);
+        let (mut first, mut count) = (behind, 0);
+        while count < blocks.len() && self.unused != NONE {
+            let entry = self.unused;
+            self.unused = links(entries, entry).1;
+            entries[entry as usize * ENTRY_WORDS] = blocks[count].raw();
+            // The next unused one will stand before it.
+            set_links(entries, entry, self.unused, first);
+            first = entry;
+            count += 1;
+        }
+        if count == 0 {
+            return blocks.is_empty();
+        }
+        set_links(entries, first, NONE, links(entries, first).1);
+        self.lists[list].first = first;
+        if behind == NONE {
+            self.lists[list].last = last;
+        } else {
+            set_links(entries, behind, last, links(entries, behind).1);
+        }
+        self.count_frames += (count as u32) << order_of(list).k();
+        count == blocks.len()
     }
 
     /// Returns the number of blocks in the next batch.
@@ -240,7 +307,7 @@ impl PerCpuLists {
         {
             return None;
         }
-        Some(self.pop(entries, list, false))
+        Some(self.pop(entries, list))
     }
 
     #[cold]
@@ -255,12 +322,42 @@ impl PerCpuLists {
     ) -> bool {
         let list = list_of(order, mobility);
         let count = self.batch(marks, order);
-        let mut pushed = true;
-        zone.allocate_batch(order, mobility, unmixed, count, &mut |block| {
-            pushed &= self.push(entries, list, block, true);
+        let first = self.unused;
+        let (mut last, mut pushed) = (NONE, 0);
+        // The list is empty, and unused entries hang together as its own will.
+        let taken = zone.allocate_batch(order, mobility, unmixed, count, &mut |block| {
+            let entry = self.unused;
+            if entry != NONE {
+                self.unused = links(entries, entry).1;
+                entries[entry as usize * ENTRY_WORDS] = block.raw();
+                set_links(entries, entry, last, self.unused);
+                last = entry;
+                pushed += 1;
+            }
         });
-        debug_assert!(pushed, "more entries than there can be");
-        self.lists[list].first != NONE
+        debug_assert!(pushed == taken, "more entries than there can be");
+        if last == NONE {
+            return false;
+        }
+        set_links(entries, last, links(entries, last).0, NONE);
+        self.lists[list] = List { first, last };
+        self.count_frames += pushed << order.k();
+        true
+    }
+
+    /// Allocates blocks of an order that has lists, up to as many as `blocks` has room for,
+    /// without the zone; returns their number. Changes what as many calls of
+    /// [`allocate`](Self::allocate) would.
+    #[inline]
+    pub(crate) fn allocate_run(
+        &mut self,
+        entries: &mut [u64],
+        (order, mobility): (Order, Mobility),
+        blocks: &mut [Pfn],
+    ) -> usize {
+        let count = self.pop_first(entries, list_of(order, mobility), blocks);
+        self.given_frames = self.given_frames.checked_shr(count as u32).unwrap_or(0);
+        count
     }
 
     /// Keeps a freed block of an order that has lists, and returns others to the zone
@@ -275,7 +372,7 @@ impl PerCpuLists {
     ) {
         self.scale >>= 1;
         let list = list_of(order, mobility);
-        let pushed = self.push(entries, list, block, false);
+        let pushed = self.push(entries, list, block);
         debug_assert!(pushed, "more entries than there can be");
         let fragments = order.k() > 0 && order.k() <= LIST_ORDER_MAX;
         let give_all = fragments
@@ -289,14 +386,49 @@ impl PerCpuLists {
         if give_all || self.count_frames >= marks.high {
             let frames = if give_all {
                 self.count_frames.min(marks.batch << SCALE_MAX)
-            } else if marks.high < marks.batch {
-                1
             } else {
-                let most = (marks.high - marks.batch).max(marks.batch);
-                self.given_frames.clamp(marks.batch, most)
+                self.given_back(marks)
             };
             self.give_back(entries, zone, frames, list);
         }
+    }
+
+    /// Keeps freed single frames, as many calls of [`free`](Self::free) would.
+    #[inline]
+    pub(crate) fn free_singles(
+        &mut self,
+        entries: &mut [u64],
+        marks: Marks,
+        zone: &mut impl ZoneAllocator,
+        mobility: Mobility,
+        mut frames: &[Pfn],
+    ) {
+        let list = list_of(Order::BASE, mobility);
+        while !frames.is_empty() {
+            let room = marks.high.saturating_sub(self.count_frames).max(1);
+            let (kept, rest) = frames.split_at(frames.len().min(room as usize));
+            frames = rest;
+            let pushed = self.push_first(entries, list, kept);
+            debug_assert!(pushed, "more entries than there can be");
+            self.scale = self.scale.checked_shr(kept.len() as u32).unwrap_or(0);
+            self.gave_high_order = false;
+            let most = marks.batch << SCALE_MAX;
+            if self.given_frames < most {
+                self.given_frames = (self.given_frames + kept.len() as u32).min(most);
+            }
+            if self.count_frames >= marks.high {
+                self.give_back(entries, zone, self.given_back(marks), list);
+            }
+        }
+    }
+
+    /// Returns the number of frames that go back to the zone where there are too many.
+    #[inline]
+    fn given_back(&self, marks: Marks) -> u32 {
+        if marks.high < marks.batch {
+            return 1;
+        }
+        self.given_frames.clamp(marks.batch, (marks.high - marks.batch).max(marks.batch))
     }
 
     /// Drains everything to the zone.
@@ -315,14 +447,16 @@ impl PerCpuLists {
         list: usize,
     ) {
         let mut rest = frames.min(self.count_frames);
+        let mut blocks = [Pfn::new(0); BLOCKS_AT_ONCE];
         for nth in 0..LISTS {
             let list = (list + nth) % LISTS;
             let order = order_of(list);
             while rest > 0 && self.lists[list].last != NONE {
-                let block = self.pop(entries, list, true);
-                let given = zone.free(block, order);
+                let most = rest.div_ceil(1 << order.k()).min(BLOCKS_AT_ONCE as u32);
+                let count = self.pop_last(entries, list, &mut blocks[..most as usize]);
+                let given = zone.free_batch(order, &blocks[..count]);
                 debug_assert!(given.is_ok(), "a waiting block that the zone does not know");
-                rest = rest.saturating_sub(1 << order.k());
+                rest = rest.saturating_sub((count as u32) << order.k());
             }
         }
     }

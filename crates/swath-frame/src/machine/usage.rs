@@ -10,6 +10,8 @@
 //! | 1 | 0 | in use, unmovable or reclaimable |
 //! | 1 | 1 | in use, movable |
 //!
+//! The words of both stand side by side, so that a frame's bits are in one cache line.
+//!
 //! A section or bank (a **unit**) has two words: its frames that are not
 //! holes, with its isolation and zone; its frames in use by either kind.
 
@@ -92,14 +94,22 @@ pub(crate) struct Usage {
     /// The frame of bit 0: the span's start, rounded down to a unit, so that
     /// the bits of a small aligned block are in one word.
     base: u64,
+    /// Words of each bitmap.
     bitmap_words: usize,
     sections_at: usize,
     banks_at: usize,
     end: usize,
 }
 
-fn bits(words: &[u64], at: usize, mask: u64) -> u64 {
-    words[at] & mask
+/// The word of the frames in use that stands for 64 frames, and that of the movable ones.
+#[inline(always)]
+const fn used_at(at: usize) -> usize {
+    2 * at
+}
+
+#[inline(always)]
+const fn movable_at(at: usize) -> usize {
+    2 * at + 1
 }
 
 /// The words that a range of bits touches, and which of their bits.
@@ -134,11 +144,12 @@ impl Usage {
 
     /// Nothing is in use; what `map` does not have is a hole.
     pub(crate) fn reset(&self, words: &mut [u64], map: &MemoryMap<'_>, layout: &Layout) {
-        words[..self.bitmap_words].fill(0);
-        words[self.bitmap_words..self.sections_at].fill(u64::MAX);
+        for at in 0..self.bitmap_words {
+            (words[used_at(at)], words[movable_at(at)]) = (0, u64::MAX);
+        }
         for area in map.areas() {
             for (at, mask) in masks(area.start.raw() - self.base, area.count) {
-                words[self.bitmap_words + at] &= !mask;
+                words[movable_at(at)] &= !mask;
             }
         }
         let units = (0..layout.sections()).map(MemoryUnit::Section);
@@ -236,15 +247,15 @@ impl Usage {
     /// one, [`find_unused`](Self::find_unused) says more.
     #[inline]
     pub(crate) fn is_used_small(&self, words: &[u64], extent: Extent) -> bool {
-        self.small(extent).is_some_and(|(at, mask)| words[at] & mask == mask)
+        self.small(extent).is_some_and(|(at, mask)| words[used_at(at)] & mask == mask)
     }
 
     #[inline]
     fn allocate_bits(&self, words: &mut [u64], at: usize, mask: u64, movable: bool) {
-        debug_assert_eq!(bits(words, at, mask), 0, "a frame that is handed out twice");
-        words[at] |= mask;
+        debug_assert_eq!(words[used_at(at)] & mask, 0, "a frame that is handed out twice");
+        words[used_at(at)] |= mask;
         if movable {
-            words[self.bitmap_words + at] |= mask;
+            words[movable_at(at)] |= mask;
         }
     }
 
@@ -274,9 +285,9 @@ impl Usage {
     /// Frees the frames of some bits; how many of them were movable.
     #[inline]
     fn free_bits(&self, words: &mut [u64], at: usize, mask: u64) -> u64 {
-        words[at] &= !mask;
-        let movable = bits(words, self.bitmap_words + at, mask).count_ones();
-        words[self.bitmap_words + at] &= !mask;
+        words[used_at(at)] &= !mask;
+        let movable = (words[movable_at(at)] & mask).count_ones();
+        words[movable_at(at)] &= !mask;
         u64::from(movable)
     }
 
@@ -299,6 +310,68 @@ impl Usage {
         });
     }
 
+    /// Marks free blocks of one order, at most 6, as in use: those that follow one another in a
+    /// word at once.
+    #[inline]
+    pub(crate) fn allocate_run(
+        &self,
+        words: &mut [u64],
+        layout: &Layout,
+        (mut blocks, k): (&[Pfn], u32),
+        movable: bool,
+    ) {
+        let (shift, block) = (if movable { 0 } else { 32 }, u64::MAX >> (64 - (1 << k)));
+        while let Some((&first, others)) = blocks.split_first() {
+            let (word, bit) = self.place(first);
+            let mut mask = block << bit;
+            let mut rest = others;
+            while let Some((&next, others)) = rest.split_first()
+                && let (at, bit) = self.place(next)
+                && at == word
+            {
+                mask |= block << bit;
+                rest = others;
+            }
+            self.allocate_bits(words, word, mask, movable);
+            let frames = u64::from(mask.count_ones()) << shift;
+            self.count(words, layout, first, |word| word + frames);
+            blocks = rest;
+        }
+    }
+
+    /// Of frames of which the first is in use, those from the first on that stand in one word,
+    /// each once, all in use by owners of its kind: the word and their number.
+    #[inline]
+    pub(crate) fn used_row(&self, words: &[u64], frames: &[Pfn]) -> (usize, usize) {
+        let (word, first) = self.place(frames[0]);
+        let (used, movable) = (words[used_at(word)], words[movable_at(word)]);
+        let mut others = if movable >> first & 1 == 1 { used & movable } else { used & !movable };
+        let taken = |frame: &&Pfn| {
+            let (at, bit) = self.place(**frame);
+            let takes = at == word && others >> bit & 1 == 1;
+            others &= !(1 << bit);
+            takes
+        };
+        (word, frames.iter().take_while(taken).count())
+    }
+
+    /// Marks frames of one word, all in use, as free.
+    #[inline]
+    pub(crate) fn free_row(&self, words: &mut [u64], layout: &Layout, word: usize, frames: &[Pfn]) {
+        let Some(&first) = frames.first() else { return };
+        let mask = frames.iter().fold(0, |mask, &frame| mask | 1 << self.place(frame).1);
+        let movable = self.free_bits(words, word, mask);
+        let counts = movable | (frames.len() as u64 - movable) << 32;
+        self.count(words, layout, first, |word| word - counts);
+    }
+
+    /// The word of a frame and the bit in it, as if the span were without end.
+    #[inline(always)]
+    fn place(&self, frame: Pfn) -> (usize, u32) {
+        let bit = frame.raw().wrapping_sub(self.base);
+        ((bit / 64) as usize, (bit % 64) as u32)
+    }
+
     fn index(&self, frame: Pfn) -> Option<(usize, u64)> {
         let bit = frame.raw().wrapping_sub(self.base);
         self.span.contains(frame).then_some(((bit / 64) as usize, 1 << (bit % 64)))
@@ -308,17 +381,16 @@ impl Usage {
     #[inline]
     pub(crate) fn is_used(&self, words: &[u64], frame: Pfn) -> Option<bool> {
         let (at, mask) = self.index(frame)?;
-        let used = bits(words, at, mask) != 0;
-        let other = bits(words, self.bitmap_words + at, mask) != 0;
+        let used = words[used_at(at)] & mask != 0;
+        let other = words[movable_at(at)] & mask != 0;
         (used || !other).then_some(used)
     }
 
     /// Returns true if the frame is in use by a movable owner.
     #[inline]
     pub(crate) fn is_movable(&self, words: &[u64], frame: Pfn) -> bool {
-        self.index(frame).is_some_and(|(at, mask)| {
-            bits(words, at, mask) & bits(words, self.bitmap_words + at, mask) != 0
-        })
+        self.index(frame)
+            .is_some_and(|(at, mask)| words[used_at(at)] & words[movable_at(at)] & mask != 0)
     }
 
     /// The first frame of `extent`, whose end is a frame number, for which the
@@ -329,7 +401,7 @@ impl Usage {
             return None;
         }
         masks(inside.start.raw() - self.base, inside.count).find_map(|(at, mask)| {
-            let found = select(words[at], words[self.bitmap_words + at]) & mask;
+            let found = select(words[used_at(at)], words[movable_at(at)]) & mask;
             let bit = at as u64 * 64 + u64::from(found.trailing_zeros());
             (found != 0).then(|| Pfn::new(self.base + bit))
         })
@@ -369,7 +441,7 @@ impl Usage {
             return state;
         }
         for (at, mask) in masks(inside.start.raw() - self.base, inside.count) {
-            let (used, movable) = (words[at] & mask, words[self.bitmap_words + at] & mask);
+            let (used, movable) = (words[used_at(at)] & mask, words[movable_at(at)] & mask);
             state.free += u64::from((mask & !(used | movable)).count_ones());
             state.movable += u64::from((used & movable).count_ones());
             state.unmovable += u64::from((used & !movable).count_ones());

@@ -135,6 +135,16 @@ pub trait ZoneAllocator {
     /// wrong; else another [`FrameFreeError`] if any of the frames is not allocated. Nothing changes.
     fn free(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError>;
 
+    /// Frees blocks of one order, as [`free`](Self::free) does one after the other: what
+    /// empties a per-CPU list.
+    ///
+    /// # Errors
+    /// That of the first block that cannot be freed. Those before it have been freed, those
+    /// behind it have not.
+    fn free_batch(&mut self, order: Order, blocks: &[Pfn]) -> Result<(), FrameFreeError> {
+        blocks.iter().try_for_each(|&start| self.free(start, order))
+    }
+
     /// Frames that are free and not isolated.
     fn free_frames(&self) -> u64;
 

@@ -523,7 +523,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     /// A bank was given frames, and may be wholly free now, be isolated or serve
     /// other orders than before.
     #[inline(never)]
-    fn freed(&mut self, bank: usize, released: &Released) {
+    pub(crate) fn freed(&mut self, bank: usize, released: &Released) {
         let mut words = H::write(&mut self.storage);
         let (b, s) = (&mut self.blocks, &mut *words);
         if b.is_isolated(s, bank) {
@@ -621,6 +621,20 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> ZoneAllocator for 
         self.allocate_any(order.k(), movable)
     }
 
+    /// Single frames come from an [open word](crate::zone::bank::open) together, as long as it
+    /// has more.
+    fn allocate_batch(
+        &mut self,
+        order: Order,
+        mobility: Mobility,
+        unmixed: bool,
+        count: u32,
+        sink: &mut dyn FnMut(Pfn),
+    ) -> u32 {
+        let _ = unmixed;
+        self.allocate_rows(order, mobility, count, sink)
+    }
+
     /// O(L + 2^order/64) plus O(L) for each order that merges, whatever the
     /// placement. A single frame that merges with none: O(1), four cache lines.
     /// A size beyond the largest block is freed block by block.
@@ -634,6 +648,11 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> ZoneAllocator for 
             None => freed,
             Some(fault) => Err(FrameFreeError::Corrupt(fault)),
         }
+    }
+
+    /// Single frames that stand in one word cost as much as one, and a few instructions each.
+    fn free_batch(&mut self, order: Order, blocks: &[Pfn]) -> Result<(), FrameFreeError> {
+        self.free_rows(order, blocks)
     }
 
     #[inline]

@@ -13,6 +13,7 @@ pub(crate) mod placement;
 pub mod pools;
 pub mod ranges;
 pub(crate) mod records;
+pub(crate) mod rows;
 pub mod scan;
 pub(crate) mod single;
 pub(crate) mod walk;

@@ -11,7 +11,7 @@ use crate::papers::green::machine::config::{DaemonConfig, GreenConfig, GreenErro
 use crate::papers::green::machine::view::Look;
 use crate::papers::green::pages::load::{LoadKind, PageLoad};
 use crate::papers::green::pages::recordings::{HOURS_MAX, RecordingError, read_recording};
-use crate::papers::green::pages::requests::TimedOp;
+use crate::papers::green::pages::runs::{Recorded, Requests};
 
 /// The source of requests.
 #[derive(Clone, PartialEq, Debug)]
@@ -118,14 +118,14 @@ pub fn run(
             }
             RequestSource::Recording(_) => None,
         };
-        let mut recorded = recorded.iter().flatten().copied();
-        let ops: &mut dyn Iterator<Item = TimedOp> = match &mut load {
+        let mut recorded = Recorded::new(recorded.as_deref().unwrap_or_default(), 0);
+        let requests: &mut dyn Requests = match &mut load {
             Some(load) => load,
             None => &mut recorded,
         };
         let (mut rows, mut stopped) = (Vec::new(), false);
         let every_us = until_us.div_ceil(options.rows.max(1));
-        let driven = drive(config, ops, until_us, every_us, &mut |view| {
+        let driven = drive(config, requests, until_us, every_us, &mut |view| {
             let blocks = view.free_blocks();
             let row = ReplayRow {
                 look: view.look(),

@@ -11,6 +11,7 @@ use crate::papers::green::machine::config::GreenConfig;
 use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, MachineView};
 use crate::papers::green::pages::load::{BOOT_US, PageLoad};
 use crate::papers::green::pages::requests::TimedOp;
+use crate::papers::green::pages::runs::{Recorded, Requests, Stretch};
 use crate::papers::green::setting::{DaemonPlan, Design, LoadRun};
 use crate::source::memory::random;
 use crate::study::grid::{Metrics, metrics};
@@ -99,6 +100,35 @@ pub(crate) struct Tail<'a> {
     pub(crate) duration_us: u64,
 }
 
+/// A load until a time, and then recorded requests. The load's handles follow theirs.
+struct AgedRecording<'r> {
+    load: PageLoad,
+    load_us: u64,
+    ids_from: u32,
+    recorded: Recorded<'r>,
+    is_aged: bool,
+}
+
+impl<'r> AgedRecording<'r> {
+    fn new(load: PageLoad, load_us: u64, ops: &'r [TimedOp]) -> Self {
+        let ids_from = ops.iter().map(|op| op.op.id() + 1).max().unwrap_or(0);
+        Self { load, load_us, ids_from, recorded: Recorded::new(ops, load_us), is_aged: false }
+    }
+}
+
+impl Requests for AgedRecording<'_> {
+    fn next_stretch(&mut self) -> Option<Stretch<'_>> {
+        if !self.is_aged {
+            let stretch = self.load.next_stretch()?;
+            if stretch.start_us < self.load_us {
+                return Some(Stretch { ids_from: self.ids_from, ..stretch });
+            }
+            self.is_aged = true;
+        }
+        self.recorded.next_stretch()
+    }
+}
+
 /// The seed of a load's random numbers: the plan's for the first repeat.
 pub(crate) fn load_seed(seed: u64, repeat: u64) -> u64 {
     if repeat == 0 { seed } else { random(seed, repeat).random() }
@@ -149,10 +179,8 @@ pub(crate) fn track(
     let seed = load_seed(about.seed, repeat);
     let load = PageLoad::new(row.machine.load(), row.load.kind(), seed);
     let load = load.ok_or_else(|| fault("a machine that is no load's".to_owned()))?;
-    // Handles of the load are even, those of the tail odd.
-    let load = load.take_while(|op| op.time_us < load_us).map(|op| op.renamed(|id| id * 2, 0));
-    let tail_ops = tail.map_or(&[][..], |tail| tail.ops).iter();
-    let mut ops = load.chain(tail_ops.map(|op| op.renamed(|id| id * 2 + 1, load_us)));
+    // Handles of the load follow those of the tail.
+    let mut requests = AgedRecording::new(load, load_us, tail.map_or(&[], |tail| tail.ops));
     let config = GreenConfig {
         interleaved: row.interleaved,
         bank_frames: row.bank_mib.get() << 8,
@@ -165,7 +193,7 @@ pub(crate) fn track(
         watcher.see(view);
         !run.watch.cancelled()
     };
-    drive(config, &mut ops, until_us, every_us, &mut observe)
+    drive(config, &mut requests, until_us, every_us, &mut observe)
         .map_err(|error| fault(error.to_string()))?;
     let track = watcher.track().ok_or_else(|| match run.watch.cancelled() {
         true => StudyError::Interrupted,

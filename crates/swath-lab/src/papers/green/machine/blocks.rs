@@ -13,38 +13,38 @@ enum HandlePlace {
     Nowhere,
     /// Its request failed; its release has nothing to give back.
     Failed,
-    /// One block, which begins this many frames after the first.
-    Block(u32),
-    /// Single frames, in `parts`.
+    /// One block, which cannot be moved.
+    Block,
+    /// One block that can.
+    Movable,
+    /// Single frames that can be moved, in `parts`.
     Parts,
 }
 
-/// A handle's block. Twelve bytes: handles come back in no order, and most of a removal is the
-/// wait for one of them.
+/// A handle's block. Eight bytes: most of a removal is the wait for one of them.
 #[derive(Clone, Copy, Debug)]
 struct BlockEntry {
-    place: HandlePlace,
-    order: Order,
+    /// The number of a block's first frame.
+    number: u32,
     cpu: u16,
-    movable: bool,
+    order: Order,
+    place: HandlePlace,
 }
 
-/// The frames that a handle has given up.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Released {
-    /// Its request had failed.
-    Nothing,
-    /// One extent.
-    Extent(Extent),
-    /// Single frames.
-    Frames(Vec<Pfn>),
+impl BlockEntry {
+    const VACANT: Self =
+        Self { number: 0, cpu: 0, order: Order::BASE, place: HandlePlace::Nowhere };
+
+    fn is_block(&self) -> bool {
+        matches!(self.place, HandlePlace::Block | HandlePlace::Movable)
+    }
 }
 
-/// Handles and frames both ways.
+/// Handles and, if frames are moved, frames the other way round.
 ///
-/// Invariants: `heads[f - first]` is one more than the handle whose block
-/// begins at frame f, or of which f is a single part; 0 for all other frames.
-/// `parts` has exactly the handles in parts.
+/// Invariants: `heads[f - first]`, where there are heads, is one more than the handle whose block
+/// begins at frame f, or of which f is a single part; for other frames it is 0 or one more than a handle
+/// that has no block there any more. `parts` has exactly the handles in parts.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     first: Pfn,
@@ -54,16 +54,18 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// No handles, over the frames of `span`.
-    pub(crate) fn new(span: Extent) -> Self {
+    /// No handles, over the frames of `span`; the handles of frames are known only if frames
+    /// are `moved`.
+    pub(crate) fn new(span: Extent, moved: bool) -> Self {
         Self {
             first: span.start,
-            heads: vec![0; span.count as usize],
+            heads: vec![0; if moved { span.count as usize } else { 0 }],
             entries: Vec::new(),
             parts: HashMap::new(),
         }
     }
 
+    /// The handle that last had a block or part that begins at a frame.
     fn head(&self, frame: Pfn) -> Option<u32> {
         let at = frame.raw().checked_sub(self.first.raw())?;
         self.heads.get(at as usize)?.checked_sub(1)
@@ -71,21 +73,30 @@ impl Blocks {
 
     fn set_head(&mut self, frame: Pfn, head: u32) {
         let at = frame - self.first;
-        self.heads[at as usize] = head;
-    }
-
-    /// Returns true if the handle may name a new block.
-    pub(crate) fn is_vacant(&self, id: u32) -> bool {
-        self.entries.get(id as usize).is_none_or(|entry| entry.place == HandlePlace::Nowhere)
-    }
-
-    fn enter(&mut self, id: u32, place: HandlePlace, order: Order, cpu: u16, movable: bool) {
-        let vacant =
-            BlockEntry { place: HandlePlace::Nowhere, order: Order::BASE, cpu: 0, movable: false };
-        if id as usize >= self.entries.len() {
-            self.entries.resize(id as usize + 1, vacant);
+        if let Some(place) = self.heads.get_mut(at as usize) {
+            *place = head;
         }
-        self.entries[id as usize] = BlockEntry { place, order, cpu, movable };
+    }
+
+    /// Counts the handles from this one on, up to `count`, that may name new blocks.
+    pub(crate) fn count_vacant(&self, id: u32, count: u32) -> u32 {
+        let known = self.entries.iter().skip(id as usize).take(count as usize);
+        let mut used = known.enumerate();
+        let used = used.find(|(_, entry)| entry.place != HandlePlace::Nowhere);
+        used.map_or(count, |(nth, _)| nth as u32)
+    }
+
+    fn enter(&mut self, id: u32, entry: BlockEntry) {
+        self.reach(id, 1)[0] = entry;
+    }
+
+    /// The entries of handles in a row.
+    fn reach(&mut self, id: u32, count: usize) -> &mut [BlockEntry] {
+        let first = id as usize;
+        if first + count > self.entries.len() {
+            self.entries.resize(first + count, BlockEntry::VACANT);
+        }
+        &mut self.entries[first..first + count]
     }
 
     /// Returns the number of a frame from the first. The studies' machines have far fewer than
@@ -99,10 +110,18 @@ impl Blocks {
         self.first + u64::from(number)
     }
 
-    /// Names a block by the vacant handle.
-    pub(crate) fn place(&mut self, id: u32, start: Pfn, order: Order, cpu: u16, movable: bool) {
-        self.enter(id, HandlePlace::Block(self.number(start)), order, cpu, movable);
-        self.set_head(start, id + 1);
+    /// Names blocks of one order by vacant handles in a row, the first of which is `id`.
+    pub(crate) fn place(&mut self, id: u32, blocks: &[Pfn], order: Order, cpu: u16, movable: bool) {
+        let place = if movable { HandlePlace::Movable } else { HandlePlace::Block };
+        let first = self.first;
+        for (entry, &block) in self.reach(id, blocks.len()).iter_mut().zip(blocks) {
+            *entry = BlockEntry { number: (block - first) as u32, cpu, order, place };
+        }
+        if !self.heads.is_empty() {
+            for (head, &block) in (id + 1..).zip(blocks) {
+                self.set_head(block, head);
+            }
+        }
     }
 
     /// Names single frames by the vacant handle, in place of a block.
@@ -110,38 +129,63 @@ impl Blocks {
         for &frame in &frames {
             self.set_head(frame, id + 1);
         }
-        self.enter(id, HandlePlace::Parts, order, cpu, true);
+        self.enter(id, BlockEntry { number: 0, cpu, order, place: HandlePlace::Parts });
         self.parts.insert(id, frames);
     }
 
     /// The vacant handle's request has failed.
     pub(crate) fn fail(&mut self, id: u32) {
-        self.enter(id, HandlePlace::Failed, Order::BASE, 0, false);
+        self.enter(id, BlockEntry { place: HandlePlace::Failed, ..BlockEntry::VACANT });
     }
 
-    /// Makes the handle vacant: its frames, and the CPU on which they were taken.
-    /// `None` if it was vacant.
-    pub(crate) fn remove(&mut self, id: u32) -> Option<(Released, u16)> {
+    /// Reads what handles have that are about to be removed, so that one wait for memory does for
+    /// all of them.
+    pub(crate) fn fetch(&self, rows: impl Iterator<Item = (u32, u32)>) {
+        let mut all = 0;
+        for (id, count) in rows {
+            let past = (id as usize + count as usize).min(self.entries.len());
+            let mut at = id as usize;
+            while at < past {
+                all ^= self.entries[at].number;
+                at += 8;
+            }
+        }
+        std::hint::black_box(all);
+    }
+
+    /// Makes handles in a row vacant, from `id` on, as long as each has one block of this order,
+    /// taken on this CPU (if none is said, those of the first), and `blocks` has room for them;
+    /// returns their number.
+    pub(crate) fn remove_row(
+        &mut self,
+        id: u32,
+        kind: &mut Option<(Order, u16)>,
+        blocks: &mut [Pfn],
+    ) -> usize {
+        let first = self.first;
+        let entries = self.entries.get_mut(id as usize..).unwrap_or_default();
+        let mut count = 0;
+        for (block, entry) in blocks.iter_mut().zip(entries) {
+            let own = (entry.order, entry.cpu);
+            if !entry.is_block() || *kind.get_or_insert(own) != own {
+                break;
+            }
+            *block = first + u64::from(entry.number);
+            entry.place = HandlePlace::Nowhere;
+            count += 1;
+        }
+        count
+    }
+
+    /// Makes a handle vacant that has no block: its single frames, of which there are none if its
+    /// request had failed, and the CPU on which they were taken. `None` if it was vacant.
+    pub(crate) fn remove_parts(&mut self, id: u32) -> Option<(Vec<Pfn>, u16)> {
         let entry = self.entries.get_mut(id as usize)?;
-        let place = std::mem::replace(&mut entry.place, HandlePlace::Nowhere);
-        let BlockEntry { order, cpu, .. } = *entry;
-        let released = match place {
-            HandlePlace::Nowhere => return None,
-            HandlePlace::Failed => Released::Nothing,
-            HandlePlace::Block(number) => {
-                let start = self.frame(number);
-                self.set_head(start, 0);
-                Released::Extent(Extent::new(start, order.frames()))
-            }
-            HandlePlace::Parts => {
-                let frames = self.parts.remove(&id).unwrap_or_default();
-                for &frame in &frames {
-                    self.set_head(frame, 0);
-                }
-                Released::Frames(frames)
-            }
-        };
-        Some((released, cpu))
+        if !matches!(entry.place, HandlePlace::Failed | HandlePlace::Parts) {
+            return None;
+        }
+        entry.place = HandlePlace::Nowhere;
+        Some((self.parts.remove(&id).unwrap_or_default(), entry.cpu))
     }
 
     /// The handle and the block around a frame: of a handle in parts, the frame
@@ -150,21 +194,21 @@ impl Blocks {
         (0..=ORDER_MAX.k()).find_map(|k| {
             let start = frame.align_down(k);
             let id = self.head(start)?;
-            let entry = self.entries[id as usize];
-            match entry.place {
-                HandlePlace::Block(number) => {
-                    let at = self.frame(number);
-                    (frame - at < entry.order.frames()).then_some((id, at, entry.order))
-                }
-                HandlePlace::Parts if k == 0 => Some((id, start, Order::BASE)),
-                _ => None,
+            let entry = self.entries.get(id as usize)?;
+            if entry.place == HandlePlace::Parts {
+                let is_part = k == 0 && self.parts.get(&id)?.contains(&start);
+                return is_part.then_some((id, start, Order::BASE));
             }
+            let covers = frame - start < entry.order.frames();
+            let is_own = entry.is_block() && self.frame(entry.number) == start;
+            (is_own && covers).then_some((id, start, entry.order))
         })
     }
 
     /// Returns true if a handle's frames may be moved.
     pub(crate) fn is_movable(&self, id: u32) -> bool {
-        self.entries.get(id as usize).is_some_and(|entry| entry.movable)
+        let entry = self.entries.get(id as usize);
+        entry.is_some_and(|entry| matches!(entry.place, HandlePlace::Movable | HandlePlace::Parts))
     }
 
     /// Notes that the block at `from` has moved to `to`. Returns false if there is none.
@@ -176,12 +220,11 @@ impl Blocks {
         self.set_head(from, 0);
         self.set_head(to, id + 1);
         let number = self.number(to);
-        match &mut self.entries[id as usize].place {
-            HandlePlace::Block(start) => *start = number,
-            _ => {
-                let parts = self.parts.get_mut(&id).into_iter().flatten();
-                parts.filter(|part| **part == from).for_each(|part| *part = to);
+        match self.parts.get_mut(&id) {
+            Some(parts) => {
+                parts.iter_mut().filter(|part| **part == from).for_each(|part| *part = to);
             }
+            None => self.entries[id as usize].number = number,
         }
         true
     }
@@ -206,13 +249,13 @@ impl Blocks {
     pub(crate) fn for_each(&self, visit: &mut dyn FnMut(Extent, bool)) {
         for (id, entry) in self.entries.iter().enumerate() {
             match entry.place {
-                HandlePlace::Block(number) => {
-                    let start = self.frame(number);
-                    visit(Extent::new(start, entry.order.frames()), entry.movable);
+                HandlePlace::Block | HandlePlace::Movable => {
+                    let extent = Extent::new(self.frame(entry.number), entry.order.frames());
+                    visit(extent, entry.place == HandlePlace::Movable);
                 }
                 HandlePlace::Parts => {
                     for &frame in &self.parts[&(id as u32)] {
-                        visit(Extent::new(frame, 1), entry.movable);
+                        visit(Extent::new(frame, 1), true);
                     }
                 }
                 HandlePlace::Nowhere | HandlePlace::Failed => {}
@@ -222,26 +265,18 @@ impl Blocks {
 
     /// Walks the invariants. O(frames and handles).
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        let mut heads = 0;
         for (id, entry) in self.entries.iter().enumerate() {
-            let is_own = |frame: &Pfn| self.head(*frame) == Some(id as u32);
+            let is_own =
+                |frame: &Pfn| self.heads.is_empty() || self.head(*frame) == Some(id as u32);
             let parts = self.parts.get(&(id as u32));
-            match entry.place {
-                HandlePlace::Block(number) if is_own(&self.frame(number)) => heads += 1,
-                HandlePlace::Parts if parts.is_some_and(|parts| parts.iter().all(is_own)) => {
-                    heads += parts.map_or(0, Vec::len);
-                }
-                HandlePlace::Nowhere | HandlePlace::Failed => {}
-                HandlePlace::Block(_) | HandlePlace::Parts => {
-                    return Err("a handle whose frame is another's");
-                }
+            if entry.is_block() && !is_own(&self.frame(entry.number))
+                || parts.is_some_and(|parts| !parts.iter().all(is_own))
+            {
+                return Err("a handle whose frame is another's");
             }
             if parts.is_some() != (entry.place == HandlePlace::Parts) {
                 return Err("parts of a handle that is not in parts");
             }
-        }
-        if self.heads.iter().filter(|head| **head != 0).count() != heads {
-            return Err("a frame whose handle has no such block");
         }
         Ok(())
     }

@@ -25,9 +25,7 @@ use std::cell::RefCell;
 
 use swath_arch::{Extent, Order, Pfn};
 use swath_frame::layout::{Interleaving, Layout, LayoutConfig, ZoneKind};
-use swath_frame::machine::{
-    Isolation, MachineAllocateError, MachineConfig, MachineFreeError, MemoryUnit, UnitState,
-};
+use swath_frame::machine::{Isolation, MachineAllocateError, MachineConfig, MemoryUnit, UnitState};
 use swath_frame::zone::bank::{AdaptiveBuddy, ArrayBuddy, BankLayout, ListBuddy};
 use swath_frame::zone::linux::ORDER_MAX;
 use swath_frame::{BlockRequest, LinuxZone, Machine, MemoryMap, Mobility, PerCpuLists};
@@ -39,10 +37,11 @@ use swath_vm::migrate::units::NodeBanks;
 use crate::papers::green::machine::allocator::{
     AllocatorName, FallbackTally, GreenZone, ZonePlace,
 };
-use crate::papers::green::machine::blocks::{Blocks, NodeOwners, Released};
+use crate::papers::green::machine::blocks::{Blocks, NodeOwners};
 use crate::papers::green::machine::config::{GreenConfig, GreenError};
 use crate::papers::green::machine::view::{FreeBlocks, Look, MachineCounts, MachineView};
 use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
+use crate::papers::green::pages::runs::{Clock, OpRun, Requests, Stretch};
 use swath_trace::pages::ZoneMax;
 
 /// Simulated microseconds from one step of the daemons to the next.
@@ -54,6 +53,12 @@ pub const LOOK_US: u64 = 1_000_000;
 /// Blocks above this order are requested only if there is one at once.
 const COSTLY_ORDER: Order = Order::known(3);
 
+/// Requests of a run that are served at once.
+const AT_ONCE: usize = 256;
+
+/// Runs whose handles are fetched together.
+const RUNS_AHEAD: usize = 16;
+
 /// True if a run goes on after a look.
 pub type GoOn = bool;
 
@@ -64,7 +69,7 @@ pub type GoOn = bool;
 /// A [`GreenError`].
 pub fn drive(
     config: GreenConfig,
-    ops: &mut dyn Iterator<Item = TimedOp>,
+    requests: &mut dyn Requests,
     until_us: u64,
     every_us: u64,
     observe: &mut dyn FnMut(&dyn MachineView) -> GoOn,
@@ -73,17 +78,16 @@ pub fn drive(
     type Linux = LinuxZone<Vec<u64>, FallbackTally>;
     match config.allocator {
         Name::Linux | Name::LinuxMovable => {
-            GreenMachine::<Linux>::new(config)?.drive(ops, until_us, every_us, observe)
+            GreenMachine::<Linux>::new(config)?.drive(requests, until_us, every_us, observe)
         }
         Name::BankArray => {
-            GreenMachine::<ArrayBuddy<_>>::new(config)?.drive(ops, until_us, every_us, observe)
+            GreenMachine::<ArrayBuddy<_>>::new(config)?.drive(requests, until_us, every_us, observe)
         }
         Name::BankList => {
-            GreenMachine::<ListBuddy<_>>::new(config)?.drive(ops, until_us, every_us, observe)
+            GreenMachine::<ListBuddy<_>>::new(config)?.drive(requests, until_us, every_us, observe)
         }
-        Name::Adaptive | Name::AdaptivePacked => {
-            GreenMachine::<AdaptiveBuddy<_>>::new(config)?.drive(ops, until_us, every_us, observe)
-        }
+        Name::Adaptive | Name::AdaptivePacked => GreenMachine::<AdaptiveBuddy<_>>::new(config)?
+            .drive(requests, until_us, every_us, observe),
     }
 }
 
@@ -102,7 +106,9 @@ struct GreenMachine<Z> {
     total_frames: u64,
     counts: MachineCounts,
     emptied: Vec<u64>,
-    now_us: u64,
+    clock: Clock,
+    /// Blocks on their way between handles and machine.
+    buffer: [Pfn; AT_ONCE],
 }
 
 impl<Z: GreenZone> GreenMachine<Z> {
@@ -158,7 +164,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
         });
         Ok(Self {
             config,
-            blocks: Blocks::new(map.span()),
+            blocks: Blocks::new(map.span(), config.daemon.is_some()),
             daemons: daemon.map_or_else(Vec::new, |daemon| vec![daemon; nodes]),
             machine: RefCell::new(machine),
             layout,
@@ -167,47 +173,65 @@ impl<Z: GreenZone> GreenMachine<Z> {
             total_frames,
             counts: MachineCounts::default(),
             emptied: Vec::new(),
-            now_us: 0,
+            clock: Clock::at(0),
+            buffer: [Pfn::new(0); AT_ONCE],
         })
     }
 
     fn fault(&self, what: impl std::fmt::Display) -> GreenError {
-        GreenError::Machine { time_us: self.now_us, what: what.to_string() }
+        GreenError::Machine { time_us: self.clock.now_us(), what: what.to_string() }
     }
 
     fn drive(
         &mut self,
-        ops: &mut dyn Iterator<Item = TimedOp>,
+        requests: &mut dyn Requests,
         until_us: u64,
         every_us: u64,
         observe: &mut dyn FnMut(&dyn MachineView) -> GoOn,
     ) -> Result<(), GreenError> {
         let mut next_look_us = every_us.max(1);
         let mut pass = |green: &mut Self, to_us: u64| -> Result<GoOn, GreenError> {
-            while (green.now_us / TICK_US + 1) * TICK_US <= to_us {
-                green.now_us = (green.now_us / TICK_US + 1) * TICK_US;
+            let mut now_us = green.clock.now_us();
+            if to_us < now_us {
+                return Err(GreenError::Past { time_us: to_us, now_us });
+            }
+            while (now_us / TICK_US + 1) * TICK_US <= to_us {
+                now_us = (now_us / TICK_US + 1) * TICK_US;
+                green.clock = Clock::at(now_us);
                 green.tick()?;
-                if green.now_us >= next_look_us {
-                    next_look_us = green.now_us + every_us.max(1);
+                if now_us >= next_look_us {
+                    next_look_us = now_us + every_us.max(1);
                     if !observe(green) {
                         return Ok(false);
                     }
                 }
             }
-            green.now_us = to_us;
+            green.clock = Clock::at(to_us);
             Ok(true)
         };
-        for TimedOp { time_us, op } in ops {
-            if time_us >= until_us {
-                break;
+        'requests: while let Some(stretch) = requests.next_stretch() {
+            // The machine stands still up to the next tick.
+            let still_until_us = (stretch.start_us / TICK_US + 1) * TICK_US;
+            let end_us = stretch.start_us + u64::from(stretch.length_us);
+            if end_us <= still_until_us.min(until_us) && stretch.start_us < until_us {
+                if !pass(self, stretch.start_us)? {
+                    return Ok(());
+                }
+                self.serve(&stretch)?;
+                continue;
             }
-            if time_us < self.now_us {
-                return Err(GreenError::Past { time_us, now_us: self.now_us });
+            for TimedOp { time_us, op } in stretch.ops() {
+                if time_us >= until_us {
+                    break 'requests;
+                }
+                if !pass(self, time_us)? {
+                    return Ok(());
+                }
+                let runs = &[OpRun { first: op, count: 1 }];
+                let stretch =
+                    Stretch { runs, count: 1, start_us: time_us, length_us: 0, ids_from: 0 };
+                self.serve(&stretch)?;
             }
-            if !pass(self, time_us)? {
-                return Ok(());
-            }
-            self.apply(op)?;
         }
         if pass(self, until_us)? {
             observe(self);
@@ -215,71 +239,194 @@ impl<Z: GreenZone> GreenMachine<Z> {
         Ok(())
     }
 
-    #[inline]
-    fn apply(&mut self, op: ReplayOp) -> Result<(), GreenError> {
-        match op {
-            ReplayOp::Alloc { id, order, mobility, zone_max, cpu } => {
-                if !self.blocks.is_vacant(id) {
-                    return Err(GreenError::HandleInUse { time_us: self.now_us, id });
-                }
-                self.counts.requests += 1;
-                let cpu = cpu % self.config.cpus;
-                let highest = match zone_max {
-                    ZoneMax::Dma => ZoneKind::Dma,
-                    ZoneMax::Dma32 => ZoneKind::Dma32,
-                    ZoneMax::Normal => ZoneKind::Normal,
-                    ZoneMax::Movable => ZoneKind::Movable,
-                };
-                let nodes = self.layout.nodes();
-                let node = usize::from(cpu) * nodes / usize::from(self.config.cpus);
-                let request =
-                    BlockRequest { order, mobility, highest, node, cpu: cpu.into(), urgent: false };
-                self.allocate(id, request)
-            }
-            ReplayOp::Free { id } => {
-                let Some((released, cpu)) = self.blocks.remove(id) else {
-                    return Err(GreenError::NoHandle { time_us: self.now_us, id });
-                };
-                let mut give = |extent| self.machine.get_mut().free(extent, cpu.into());
-                let given: Result<(), MachineFreeError> = match released {
-                    Released::Nothing => Ok(()),
-                    Released::Extent(extent) => give(extent),
-                    Released::Frames(frames) => {
-                        frames.into_iter().try_for_each(|frame| give(Extent::new(frame, 1)))
-                    }
-                };
-                given.map_err(|error| self.fault(error))
+    /// Serves requests between which nothing else happens.
+    fn serve(&mut self, stretch: &Stretch<'_>) -> Result<(), GreenError> {
+        self.clock = stretch.clock();
+        let mut rest = stretch.runs;
+        while let Some((run, others)) = rest.split_first() {
+            let first = run.first.renamed(|id| id + stretch.ids_from);
+            if let ReplayOp::Alloc { id, order, mobility, zone_max, cpu } = first {
+                let request = self.request(order, mobility, zone_max, cpu);
+                self.allocate_run(id, run.count, request)?;
+                rest = others;
+            } else {
+                let is_free = |run: &&OpRun| matches!(run.first, ReplayOp::Free { .. });
+                let frees = rest.iter().take_while(is_free).count();
+                self.free_runs(&rest[..frees], stretch.ids_from)?;
+                rest = &rest[frees..];
             }
         }
+        self.clock = Clock::at(stretch.time_us(stretch.count.saturating_sub(1)));
+        Ok(())
+    }
+
+    fn request(
+        &self,
+        order: Order,
+        mobility: Mobility,
+        zone_max: ZoneMax,
+        cpu: u16,
+    ) -> BlockRequest {
+        let cpu = cpu % self.config.cpus;
+        let highest = match zone_max {
+            ZoneMax::Dma => ZoneKind::Dma,
+            ZoneMax::Dma32 => ZoneKind::Dma32,
+            ZoneMax::Normal => ZoneKind::Normal,
+            ZoneMax::Movable => ZoneKind::Movable,
+        };
+        let node = usize::from(cpu) * self.layout.nodes() / usize::from(self.config.cpus);
+        BlockRequest { order, mobility, highest, node, cpu: cpu.into(), urgent: false }
+    }
+
+    /// Serves requests that are alike, with handles from `id` on.
+    fn allocate_run(
+        &mut self,
+        mut id: u32,
+        mut count: u32,
+        request: BlockRequest,
+    ) -> Result<(), GreenError> {
+        while count > 0 {
+            let vacant = self.blocks.count_vacant(id, count.min(AT_ONCE as u32));
+            if vacant == 0 {
+                return Err(GreenError::HandleInUse { time_us: self.clock.now_us(), id });
+            }
+            let served = if request.mobility != Mobility::Movable {
+                // Whether an unmovable block spoils a section is to be seen before the next.
+                self.counts.requests += 1;
+                self.allocate(id, request)?;
+                1
+            } else {
+                self.allocate_some(id, vacant, request)?
+            };
+            self.clock.number += served;
+            id += served;
+            count -= served;
+        }
+        Ok(())
+    }
+
+    /// Serves movable requests with vacant handles from `id` on, up to the first that the machine
+    /// refuses; returns how many.
+    fn allocate_some(
+        &mut self,
+        id: u32,
+        count: u32,
+        request: BlockRequest,
+    ) -> Result<u32, GreenError> {
+        let blocks = &mut self.buffer[..count as usize];
+        let taken = match self.machine.get_mut().allocate_run(request, blocks) {
+            Ok(()) => blocks.len(),
+            Err((taken, MachineAllocateError::NoBlock { .. })) => taken,
+            Err((_, error)) => return Err(self.fault(error)),
+        };
+        let (served, BlockRequest { order, cpu, .. }) = (taken as u32, request);
+        self.counts.requests += u64::from(served);
+        self.blocks.place(id, &blocks[..taken], order, cpu as u16, true);
+        let first = self.clock.number;
+        for nth in 0..taken {
+            if let Some(bank) = self.down_bank(self.buffer[nth]) {
+                self.clock.number = first + nth as u32;
+                self.wake_bank(bank)?;
+            }
+        }
+        self.clock.number = first;
+        if served < count {
+            self.clock.number += served;
+            self.counts.requests += 1;
+            self.allocate_refused(id + served, request)?;
+            self.clock.number = first;
+            return Ok(served + 1);
+        }
+        Ok(served)
+    }
+
+    /// Frees the blocks of runs of handles, to each of which `ids_from` is added.
+    fn free_runs(&mut self, runs: &[OpRun], ids_from: u32) -> Result<(), GreenError> {
+        // Blocks of one order that were taken on one CPU go back together.
+        let (mut waiting, mut kind) = (0, None);
+        for (nth, run) in runs.iter().enumerate() {
+            if nth % RUNS_AHEAD == 0 {
+                let ahead = &runs[nth..runs.len().min(nth + RUNS_AHEAD)];
+                self.blocks.fetch(ahead.iter().map(|run| (run.first.id() + ids_from, run.count)));
+            }
+            let (mut id, mut left) = (run.first.id() + ids_from, run.count as usize);
+            while left > 0 {
+                let past = AT_ONCE.min(waiting + left);
+                let blocks = &mut self.buffer[waiting..past];
+                let removed = self.blocks.remove_row(id, &mut kind, blocks);
+                waiting += removed;
+                left -= removed;
+                id += removed as u32;
+                if left > 0 && waiting > 0 {
+                    self.free_waiting(waiting, kind.take())?;
+                    waiting = 0;
+                } else if left > 0 {
+                    let Some((frames, cpu)) = self.blocks.remove_parts(id) else {
+                        return Err(GreenError::NoHandle { time_us: self.clock.now_us(), id });
+                    };
+                    self.give(&frames, Order::BASE, cpu)?;
+                    self.clock.number += 1;
+                    left -= 1;
+                    id += 1;
+                }
+            }
+        }
+        self.free_waiting(waiting, kind)
+    }
+
+    /// Frees the first blocks of the buffer, of this order and CPU.
+    fn free_waiting(&mut self, count: usize, kind: Option<(Order, u16)>) -> Result<(), GreenError> {
+        let Some((order, cpu)) = kind else { return Ok(()) };
+        let blocks = &self.buffer[..count];
+        let given = self.machine.get_mut().free_run(blocks, order, cpu.into());
+        given.map_err(|(_, error)| self.fault(error))?;
+        self.clock.number += count as u32;
+        Ok(())
+    }
+
+    fn give(&mut self, frames: &[Pfn], order: Order, cpu: u16) -> Result<(), GreenError> {
+        let given = self.machine.get_mut().free_run(frames, order, cpu.into());
+        given.map_err(|(_, error)| self.fault(error))
     }
 
     fn take(&mut self, request: BlockRequest) -> Result<Option<Pfn>, GreenError> {
-        loop {
-            match self.machine.get_mut().allocate(request) {
-                Ok(start) => {
-                    self.wake(start)?;
-                    return Ok(Some(start));
-                }
-                Err(MachineAllocateError::NoBlock { .. }) if self.online_any()? => {}
-                Err(MachineAllocateError::NoBlock { .. }) => return Ok(None),
-                Err(error) => return Err(self.fault(error)),
+        match self.machine.get_mut().allocate(request) {
+            Ok(start) => {
+                self.wake(start)?;
+                Ok(Some(start))
             }
+            Err(MachineAllocateError::NoBlock { .. }) if self.online_any()? => self.take(request),
+            Err(MachineAllocateError::NoBlock { .. }) => Ok(None),
+            Err(error) => Err(self.fault(error)),
         }
     }
 
     fn allocate(&mut self, id: u32, request: BlockRequest) -> Result<(), GreenError> {
         let BlockRequest { order, mobility, cpu, .. } = request;
-        let (cpu, movable) = (cpu as u16, mobility == Mobility::Movable);
-        if let Some(start) = self.take(request)? {
-            self.blocks.place(id, start, order, cpu, movable);
-            if !movable {
-                self.note_spoiled(start, order);
-            }
-            return Ok(());
+        let movable = mobility == Mobility::Movable;
+        let Some(start) = self.take(request)? else { return self.allocate_parts(id, request) };
+        self.blocks.place(id, &[start], order, cpu as u16, movable);
+        if !movable {
+            self.note_spoiled(start, order);
         }
+        Ok(())
+    }
+
+    /// Goes on with a request that the machine has just refused.
+    #[cold]
+    fn allocate_refused(&mut self, id: u32, request: BlockRequest) -> Result<(), GreenError> {
+        if self.online_any()? {
+            return self.allocate(id, request);
+        }
+        self.allocate_parts(id, request)
+    }
+
+    /// Serves a request for which there is no block by single frames, if the kernel would.
+    fn allocate_parts(&mut self, id: u32, request: BlockRequest) -> Result<(), GreenError> {
+        let BlockRequest { order, mobility, cpu, .. } = request;
         // Longer ones than a zone's no kernel gives in parts: only a recording that was made up
         // asks for them.
-        if !movable || order <= COSTLY_ORDER || order > ORDER_MAX {
+        if mobility != Mobility::Movable || order <= COSTLY_ORDER || order > ORDER_MAX {
             self.counts.failed += 1;
             self.blocks.fail(id);
             return Ok(());
@@ -289,10 +436,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
             match self.take(BlockRequest { order: Order::BASE, ..request })? {
                 Some(frame) => frames.push(frame),
                 None => {
-                    for frame in frames {
-                        let given = self.machine.get_mut().free(Extent::new(frame, 1), cpu.into());
-                        given.map_err(|error| self.fault(error))?;
-                    }
+                    self.give(&frames, Order::BASE, cpu as u16)?;
                     self.counts.failed += 1;
                     self.blocks.fail(id);
                     return Ok(());
@@ -300,7 +444,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
             }
         }
         self.counts.split += 1;
-        self.blocks.place_parts(id, frames, order, cpu);
+        self.blocks.place_parts(id, frames, order, cpu as u16);
         Ok(())
     }
 
@@ -312,11 +456,16 @@ impl<Z: GreenZone> GreenMachine<Z> {
         self.counts.spoiled += u64::from(state.is_some_and(spoils));
     }
 
+    /// The bank around a frame, if it is down.
+    #[inline]
+    fn down_bank(&self, frame: Pfn) -> Option<usize> {
+        self.layout.bank_of(frame).filter(|&bank| self.down[bank])
+    }
+
     /// A frame of this bank is in use from now on.
     #[inline]
     fn wake(&mut self, frame: Pfn) -> Result<(), GreenError> {
-        let bank = self.layout.bank_of(frame);
-        match bank.filter(|&bank| self.down[bank]) {
+        match self.down_bank(frame) {
             Some(bank) => self.wake_bank(bank),
             None => Ok(()),
         }
@@ -326,7 +475,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
     fn wake_bank(&mut self, bank: usize) -> Result<(), GreenError> {
         self.down[bank] = false;
         self.counts.woken += 1;
-        let now_ns = self.now_us * 1000;
+        let now_ns = self.clock.now_us() * 1000;
         let ready = self.power.set(now_ns, bank, PowerState::ActiveIdle, &mut |_| {});
         ready.map(|_| ()).map_err(|error| self.fault(error))
     }
@@ -368,7 +517,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
                 }
             }
         }
-        if self.now_us.is_multiple_of(LOOK_US) {
+        if self.clock.now_us().is_multiple_of(LOOK_US) {
             self.let_rest()?;
         }
         Ok(())
@@ -381,7 +530,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
     }
 
     fn step_daemon(&mut self, node: usize, budget_frames: u64) -> Result<(), GreenError> {
-        let now_ns = self.now_us * 1000;
+        let now_ns = self.clock.now_us() * 1000;
         let Some(mut banks) = NodeBanks::new(&self.machine, node, 0) else { return Ok(()) };
         let mut owners = NodeOwners::new(&mut self.blocks);
         let step = self.daemons[node].step(now_ns, budget_frames, &mut banks, &mut owners);
@@ -413,7 +562,7 @@ impl<Z: GreenZone> GreenMachine<Z> {
 
     /// Powers down the banks that rest.
     fn let_rest(&mut self) -> Result<(), GreenError> {
-        let now_ns = self.now_us * 1000;
+        let now_ns = self.clock.now_us() * 1000;
         for bank in 0..self.down.len() {
             if self.down[bank] || !self.rests(bank) {
                 continue;
@@ -438,7 +587,7 @@ impl<Z: GreenZone> MachineView for GreenMachine<Z> {
         let present = |state: &UnitState| state.present > 0;
         let banks = (0..layout.banks()).filter_map(|bank| Some((bank, machine.bank_state(bank)?)));
         let mut look = Look {
-            time_us: self.now_us,
+            time_us: self.clock.now_us(),
             total_frames: self.total_frames,
             free_frames: 0,
             unmovable_frames: 0,
@@ -497,7 +646,7 @@ impl<Z: GreenZone> MachineView for GreenMachine<Z> {
     }
 
     fn energy(&self) -> BankEnergy {
-        self.power.energy(self.now_us * 1000)
+        self.power.energy(self.clock.now_us() * 1000)
     }
 
     fn tally(&self) -> Option<FallbackTally> {

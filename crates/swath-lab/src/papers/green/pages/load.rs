@@ -3,7 +3,7 @@
 //! The green memory manager's paper (section V) measures under a **light**
 //! load, whose footprint varies between 10% and 50% of memory, and a **medium**
 //! one, between 30% and 80%, over hours. A [`PageLoad`] is such a load as an
-//! endless, seeded iterator of the same [`TimedOp`]s that a recording gives.
+//! endless, seeded iterator of the same requests that a recording gives, in [runs](OpRun).
 //!
 //! Its figures of Linux's layout (Fig. 1 and 2) are of a machine that has been up
 //! for long and has run file benchmarks. The **filled** load is the light one but
@@ -42,7 +42,10 @@ use rand_pcg::Pcg64Mcg;
 use swath_arch::Order;
 use swath_frame::Mobility;
 
-use crate::papers::green::pages::requests::{ReplayOp, TimedOp};
+use crate::papers::green::pages::handles::{HandleRow, Handles};
+use crate::papers::green::pages::owners::{CachedFile, Group, Owner, Process};
+use crate::papers::green::pages::requests::ReplayOp;
+use crate::papers::green::pages::runs::{OpRun, Requests, Stretch};
 use swath_trace::pages::ZoneMax;
 
 /// Simulated time from one decision to the next, in microseconds.
@@ -114,48 +117,11 @@ impl LoadKind {
     }
 }
 
-/// The owner of a block of frames.
-#[derive(Clone, Copy)]
-struct Owner {
-    mobility: Mobility,
-    cpu: u16,
-}
-
-/// A process: its anonymous blocks and the kernel's for it.
-struct Process {
-    cpu: u16,
-    anonymous: Vec<u32>,
-    kernel: Vec<u32>,
-    /// All of its frames, both kinds.
-    frames: u64,
-    /// Anonymous frames now, and how many there will be.
-    grown: u64,
-    want: u64,
-    /// True if some of its memory comes as blocks of order 9.
-    huge: bool,
-    /// Begin and end, for a job.
-    born_us: u64,
-    exit_us: u64,
-}
-
-/// A file in the page cache.
-struct CachedFile {
-    blocks: Vec<u32>,
-}
-
-/// A group of processes.
-#[derive(Clone, Copy)]
-enum Group {
-    Lasting,
-    Workers,
-    Jobs,
-}
-
 /// A load as an endless row of requests. The same machine, kind and seed give
 /// the same requests.
 ///
-/// Invariants: `used` is the sum of 2^order over allocated handles, each of
-/// which is in exactly one process, file or slab list.
+/// Invariants: `used` is the sum of the frames of all processes, files and slabs; each handle is
+/// free or in exactly one of them.
 pub struct PageLoad {
     machine: LoadMachine,
     kind: LoadKind,
@@ -164,12 +130,10 @@ pub struct PageLoad {
     low: u64,
     high: u64,
     used: u64,
-    /// By handle.
-    orders: Vec<u8>,
-    free_ids: Vec<u32>,
-    /// This tick's requests, and how many were handed out.
-    ops: Vec<ReplayOp>,
-    at: usize,
+    handles: Handles,
+    /// This tick's requests, and their number.
+    runs: Vec<OpRun>,
+    requests: u32,
     tick_us: u64,
     next_tick_us: u64,
     lasting: Vec<Process>,
@@ -177,9 +141,10 @@ pub struct PageLoad {
     jobs: Vec<Process>,
     files: VecDeque<CachedFile>,
     cache_frames: u64,
-    unmovable: Vec<u32>,
+    /// Handles and orders.
+    unmovable: Vec<(u32, u8)>,
     unmovable_frames: u64,
-    reclaimable: Vec<u32>,
+    reclaimable: Vec<(u32, u8)>,
     reclaimable_frames: u64,
     /// The leg of the target that the load is on: times and frames.
     leg: [(u64, u64); 2],
@@ -206,10 +171,9 @@ impl PageLoad {
             low,
             high: machine.frames * high / 100,
             used: 0,
-            orders: Vec::new(),
-            free_ids: Vec::new(),
-            ops: Vec::new(),
-            at: 0,
+            handles: Handles::default(),
+            runs: Vec::new(),
+            requests: 0,
             tick_us: 0,
             next_tick_us: 0,
             lasting: Vec::new(),
@@ -252,40 +216,61 @@ impl PageLoad {
         (f64::from(self.machine.cpus) * u * u) as u16
     }
 
-    fn allocate(&mut self, order: u8, owner: Owner) -> Option<u32> {
-        let frames = 1 << order;
-        while self.used + frames > self.high {
-            // Nothing left to drop: the request waits.
+    /// Makes room for a block, if files can be dropped for it. If not, the request waits.
+    fn make_room(&mut self, order: u8) -> bool {
+        while self.used + (1 << order) > self.high {
             if !self.drop_file() {
-                return None;
+                return false;
             }
         }
-        let id = self.free_ids.pop().unwrap_or_else(|| {
-            self.orders.push(0);
-            // At most 2^30 frames are used, so it fits.
-            (self.orders.len() - 1) as u32
-        });
-        self.orders[id as usize] = order;
-        self.used += frames;
+        true
+    }
+
+    /// Adds requests that are alike, the first with this handle, to the tick's.
+    fn push(&mut self, op: ReplayOp, count: u32) {
+        self.requests += count;
+        match self.runs.last_mut() {
+            Some(last) if last.first.renamed(|id| id + last.count) == op => last.count += count,
+            _ => self.runs.push(OpRun { first: op, count }),
+        }
+    }
+
+    /// Requests a block, for which there is room.
+    fn request(&mut self, id: u32, order: u8, owner: Owner) {
         let zone_max = match owner.mobility {
             Mobility::Movable => ZoneMax::Movable,
             Mobility::Unmovable if self.random.random::<u32>() % 256 == 0 => ZoneMax::Dma32,
             _ => ZoneMax::Normal,
         };
-        let order = Order::new(order)?;
-        let Owner { mobility, cpu } = owner;
-        self.ops.push(ReplayOp::Alloc { id, order, mobility, zone_max, cpu });
-        Some(id)
+        let (order, Owner { mobility, cpu }) = (Order::known(order), owner);
+        self.used += order.frames();
+        self.push(ReplayOp::Alloc { id, order, mobility, zone_max, cpu }, 1);
     }
 
-    fn frames_of(&self, id: u32) -> u64 {
-        1 << self.orders[id as usize]
+    /// Requests a block, for which there is room, for an owner with other handles.
+    fn request_in(&mut self, row: &mut HandleRow, order: u8, owner: Owner) {
+        let mut id = 0;
+        row.extend(&mut self.handles, 1, |first, _| id = first);
+        self.request(id, order, owner);
     }
 
-    fn free(&mut self, id: u32) {
-        self.used -= self.frames_of(id);
-        self.free_ids.push(id);
-        self.ops.push(ReplayOp::Free { id });
+    /// Requests movable single frames, for which there is room.
+    fn request_frames(&mut self, row: &mut HandleRow, count: u32, cpu: u16) {
+        let (order, mobility, zone_max) = (Order::BASE, Mobility::Movable, ZoneMax::Movable);
+        let mut handles = std::mem::take(&mut self.handles);
+        row.extend(&mut handles, count, |id, count| {
+            self.push(ReplayOp::Alloc { id, order, mobility, zone_max, cpu }, count);
+        });
+        self.handles = handles;
+        self.used += u64::from(count);
+    }
+
+    /// Frees all blocks of an owner, in the order in which it got them.
+    fn free_all(&mut self, row: HandleRow) {
+        for (id, count) in row.pieces() {
+            self.push(ReplayOp::Free { id }, count);
+        }
+        self.handles.give(row);
     }
 
     fn spare(&self) -> u64 {
@@ -303,12 +288,16 @@ impl PageLoad {
 
     fn add_slab(&mut self, mobility: Mobility) {
         let (order, cpu) = (self.slab_order(), self.cpu());
-        let Some(id) = self.allocate(order, Owner { mobility, cpu }) else { return };
+        if !self.make_room(order) {
+            return;
+        }
+        let id = self.handles.single();
+        self.request(id, order, Owner { mobility, cpu });
         if mobility == Mobility::Reclaimable {
-            self.reclaimable.push(id);
+            self.reclaimable.push((id, order));
             self.reclaimable_frames += 1 << order;
         } else {
-            self.unmovable.push(id);
+            self.unmovable.push((id, order));
             self.unmovable_frames += 1 << order;
         }
     }
@@ -321,23 +310,23 @@ impl PageLoad {
             return false;
         }
         let which = self.random.random_range(0..count);
-        let id = if reclaimable {
-            let id = self.reclaimable.swap_remove(which);
-            self.reclaimable_frames -= self.frames_of(id);
-            id
+        let (slabs, frames) = if reclaimable {
+            (&mut self.reclaimable, &mut self.reclaimable_frames)
         } else {
-            let id = self.unmovable.swap_remove(which);
-            self.unmovable_frames -= self.frames_of(id);
-            id
+            (&mut self.unmovable, &mut self.unmovable_frames)
         };
-        self.free(id);
+        let (id, order) = slabs.swap_remove(which);
+        *frames -= 1 << order;
+        self.used -= 1 << order;
+        self.push(ReplayOp::Free { id }, 1);
+        self.handles.give_single(id);
         true
     }
 
     /// Reads a file of so many frames into the page cache.
     fn read_file(&mut self, frames: u64) {
         let owner = Owner { mobility: Mobility::Movable, cpu: self.cpu() };
-        let mut blocks = Vec::new();
+        let mut file = CachedFile { blocks: HandleRow::default(), frames: 0 };
         let mut left = frames;
         while left > 0 {
             let order = match self.random.random::<u32>() % 10 {
@@ -349,13 +338,13 @@ impl PageLoad {
             if self.used + (1 << order) > self.high {
                 break;
             }
-            let Some(id) = self.allocate(order, owner) else { break };
-            blocks.push(id);
-            self.cache_frames += 1 << order;
+            self.request_in(&mut file.blocks, order, owner);
+            file.frames += 1 << order;
             left -= 1 << order;
         }
-        if !blocks.is_empty() {
-            self.files.push_back(CachedFile { blocks });
+        if file.frames > 0 {
+            self.cache_frames += file.frames;
+            self.files.push_back(file);
         }
     }
 
@@ -367,16 +356,14 @@ impl PageLoad {
 
     /// Drops the oldest file, if there is one and the bound allows it.
     fn drop_file(&mut self) -> bool {
-        let Some(file) = self.files.front() else { return false };
-        let frames: u64 = file.blocks.iter().map(|&id| self.frames_of(id)).sum();
-        if frames > self.spare() {
+        let spare = self.spare();
+        if self.files.front().is_none_or(|file| file.frames > spare) {
             return false;
         }
         let Some(file) = self.files.pop_front() else { return false };
-        self.cache_frames -= frames;
-        for id in file.blocks {
-            self.free(id);
-        }
+        self.cache_frames -= file.frames;
+        self.used -= file.frames;
+        self.free_all(file.blocks);
         true
     }
 
@@ -384,8 +371,8 @@ impl PageLoad {
         let cpu = self.cpu();
         let mut process = Process {
             cpu,
-            anonymous: Vec::new(),
-            kernel: Vec::new(),
+            anonymous: HandleRow::default(),
+            kernel: HandleRow::default(),
             frames: 0,
             grown: 0,
             want,
@@ -401,48 +388,77 @@ impl PageLoad {
 
     fn add_kernel(&mut self, process: &mut Process, order: u8) {
         let owner = Owner { mobility: Mobility::Unmovable, cpu: process.cpu };
-        if let Some(id) = self.allocate(order, owner) {
-            process.kernel.push(id);
+        if self.make_room(order) {
+            self.request_in(&mut process.kernel, order, owner);
             process.frames += 1 << order;
         }
     }
 
     /// Grows a process to so many anonymous frames, or by a large block beyond.
     fn grow(&mut self, process: &mut Process, to: u64) {
-        let owner = Owner { mobility: Mobility::Movable, cpu: process.cpu };
         while process.grown < to {
-            let huge = process.huge && process.want.saturating_sub(process.grown) >= 512;
-            let huge = huge && self.random.random::<u32>() % HUGE_STEPS == 0;
+            // Single frames follow one another up to the process's next slab.
+            let room = self.high.saturating_sub(self.used);
+            let most = (to - process.grown).min(64 - process.grown % 64).min(room);
+            let (mut count, mut huge) = (0, false);
+            while count < most && !huge {
+                huge = self.is_huge(process, count);
+                count += u64::from(!huge);
+            }
+            if count > 0 {
+                self.request_frames(&mut process.anonymous, count as u32, process.cpu);
+                self.add_grown(process, count, false);
+            }
+            if count > 0 && !huge {
+                continue;
+            }
+            huge = huge || self.is_huge(process, 0);
             let order = if huge { 9 } else { 0 };
-            let Some(id) = self.allocate(order, owner) else { break };
-            process.anonymous.push(id);
-            let (before, frames) = (process.grown, 1 << order);
-            process.grown += frames;
-            process.frames += frames;
-            if process.grown / 512 > before / 512 {
-                self.add_kernel(process, 0);
+            if !self.make_room(order) {
+                break;
             }
-            if process.grown / 64 > before / 64 && !huge {
-                let order = self.slab_order();
-                self.add_kernel(process, order);
-            }
+            let owner = Owner { mobility: Mobility::Movable, cpu: process.cpu };
+            self.request_in(&mut process.anonymous, order, owner);
+            self.add_grown(process, 1 << order, huge);
+        }
+    }
+
+    /// Returns true if a process's next request, once it has grown by so many frames more, is for
+    /// a large block.
+    fn is_huge(&mut self, process: &Process, more: u64) -> bool {
+        process.huge
+            && process.want.saturating_sub(process.grown + more) >= 512
+            && self.random.random::<u32>() % HUGE_STEPS == 0
+    }
+
+    /// Counts frames that a process has grown by, with what the kernel needs for them.
+    fn add_grown(&mut self, process: &mut Process, frames: u64, huge: bool) {
+        let before = process.grown;
+        process.grown += frames;
+        process.frames += frames;
+        if process.grown / 512 > before / 512 {
+            self.add_kernel(process, 0);
+        }
+        if process.grown / 64 > before / 64 && !huge {
+            let order = self.slab_order();
+            self.add_kernel(process, order);
         }
     }
 
     /// Frees all that a process has: its memory in the order in which it was
     /// touched, then what the kernel had for it.
     fn exit(&mut self, process: Process) {
-        for id in process.anonymous.into_iter().chain(process.kernel) {
-            self.free(id);
-        }
+        self.used -= process.frames;
+        self.free_all(process.anonymous);
+        self.free_all(process.kernel);
     }
 }
 
 /// The events of a tick.
 impl PageLoad {
     fn step(&mut self) {
-        self.ops.clear();
-        self.at = 0;
+        self.runs.clear();
+        self.requests = 0;
         self.tick_us = self.next_tick_us;
         self.next_tick_us += TICK_US;
         if self.tick_us < BOOT_US {
@@ -522,17 +538,17 @@ impl PageLoad {
 
     fn churn_lasting(&mut self) {
         for i in 0..self.lasting.len() {
-            let (count, cpu) = (self.lasting[i].anonymous.len(), self.lasting[i].cpu);
-            for _ in 0..self.times(count as u64, LASTING_LIFE_US) {
+            let (count, cpu) = (self.lasting[i].anonymous.count(), self.lasting[i].cpu);
+            for _ in 0..self.times(count.into(), LASTING_LIFE_US) {
                 if self.spare() == 0 {
                     break;
                 }
-                let which = self.random.random_range(0..count);
-                self.free(self.lasting[i].anonymous[which]);
+                let which = self.random.random_range(0..count as usize);
+                let id = self.lasting[i].anonymous.get(which as u32);
+                self.push(ReplayOp::Free { id }, 1);
                 // There is room: a frame was just given back.
-                if let Some(id) = self.allocate(0, Owner { mobility: Mobility::Movable, cpu }) {
-                    self.lasting[i].anonymous[which] = id;
-                }
+                self.used -= 1;
+                self.request(id, 0, Owner { mobility: Mobility::Movable, cpu });
             }
         }
     }
@@ -650,25 +666,23 @@ impl PageLoad {
     /// # Errors
     /// The first that does not hold.
     pub fn check(&self) -> Result<(), &'static str> {
-        let processes = self.lasting.iter().chain(&self.workers).chain(&self.jobs);
-        let process_ids = processes.flat_map(|p| p.anonymous.iter().chain(&p.kernel));
-        let file_ids = self.files.iter().flat_map(|file| &file.blocks);
-        let slab_ids = self.unmovable.iter().chain(&self.reclaimable);
-        let mut owned = vec![false; self.orders.len()];
-        let mut frames = 0;
-        for &id in process_ids.chain(file_ids).chain(slab_ids) {
-            match owned.get_mut(id as usize) {
-                None => return Err("a handle that was never handed out"),
-                Some(owned) if *owned => return Err("a handle with two owners"),
-                Some(owned) => *owned = true,
-            }
-            frames += self.frames_of(id);
+        let processes = || self.lasting.iter().chain(&self.workers).chain(&self.jobs);
+        let rows = processes().flat_map(|process| [&process.anonymous, &process.kernel]);
+        let files = self.files.iter().map(|file| &file.blocks);
+        let slabs = self.unmovable.iter().chain(&self.reclaimable).map(|&(id, _)| id);
+        self.handles.check(rows.chain(files), slabs)?;
+        let sum = |slabs: &[(u32, u8)]| slabs.iter().map(|&(_, order)| 1 << order).sum::<u64>();
+        if (sum(&self.unmovable), sum(&self.reclaimable))
+            != (self.unmovable_frames, self.reclaimable_frames)
+        {
+            return Err("slabs with other frames than are counted");
         }
-        if frames != self.used {
+        if self.files.iter().map(|file| file.frames).sum::<u64>() != self.cache_frames {
+            return Err("files with other frames than are counted");
+        }
+        let others = self.unmovable_frames + self.reclaimable_frames + self.cache_frames;
+        if processes().map(|process| process.frames).sum::<u64>() + others != self.used {
             return Err("the footprint is not the sum of what is owned");
-        }
-        if owned.iter().filter(|owned| !**owned).count() != self.free_ids.len() {
-            return Err("a handle that is neither owned nor free");
         }
         if self.used > self.high {
             return Err("a footprint beyond the upper bound");
@@ -677,18 +691,14 @@ impl PageLoad {
     }
 }
 
-impl Iterator for PageLoad {
-    type Item = TimedOp;
-
-    #[inline]
-    fn next(&mut self) -> Option<TimedOp> {
-        while self.at == self.ops.len() {
+impl Requests for PageLoad {
+    /// The requests of a tick in which there are some, spread over it.
+    fn next_stretch(&mut self) -> Option<Stretch<'_>> {
+        self.step();
+        while self.runs.is_empty() {
             self.step();
         }
-        let op = self.ops[self.at];
-        // Spread over the tick.
-        let time_us = self.tick_us + self.at as u64 * TICK_US / self.ops.len() as u64;
-        self.at += 1;
-        Some(TimedOp { time_us, op })
+        let (count, start_us) = (self.requests, self.tick_us);
+        Some(Stretch { runs: &self.runs, count, start_us, length_us: TICK_US as u32, ids_from: 0 })
     }
 }

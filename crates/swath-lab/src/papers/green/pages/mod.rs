@@ -3,7 +3,10 @@
 //! the kernel's free lists rebuilt.
 
 pub mod follow;
+pub(crate) mod handles;
 pub mod load;
+pub(crate) mod owners;
 pub mod recordings;
 pub mod requests;
+pub mod runs;
 pub(crate) mod steps;

@@ -74,6 +74,26 @@ pub enum ReplayOp {
     },
 }
 
+impl ReplayOp {
+    /// The same request with another handle.
+    #[must_use]
+    pub fn renamed(self, rename: impl Fn(u32) -> u32) -> Self {
+        match self {
+            Self::Alloc { id, order, mobility, zone_max, cpu } => {
+                Self::Alloc { id: rename(id), order, mobility, zone_max, cpu }
+            }
+            Self::Free { id } => Self::Free { id: rename(id) },
+        }
+    }
+
+    /// Returns the handle.
+    pub const fn id(self) -> u32 {
+        match self {
+            Self::Alloc { id, .. } | Self::Free { id } => id,
+        }
+    }
+}
+
 /// A request and when it comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimedOp {
@@ -81,20 +101,6 @@ pub struct TimedOp {
     pub time_us: u64,
     /// The request.
     pub op: ReplayOp,
-}
-
-impl TimedOp {
-    /// The same request with another handle and so much later.
-    #[must_use]
-    pub fn renamed(self, rename: impl Fn(u32) -> u32, later_us: u64) -> Self {
-        let op = match self.op {
-            ReplayOp::Alloc { id, order, mobility, zone_max, cpu } => {
-                ReplayOp::Alloc { id: rename(id), order, mobility, zone_max, cpu }
-            }
-            ReplayOp::Free { id } => ReplayOp::Free { id: rename(id) },
-        };
-        Self { time_us: self.time_us + later_us, op }
-    }
 }
 
 /// A block that was allocated before the recording began.
