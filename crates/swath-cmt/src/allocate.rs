@@ -14,6 +14,8 @@ use crate::process::own::{own_heap, with_thread};
 use crate::process::state::begun;
 use crate::process::thread::Local;
 use crate::report::report;
+use crate::reserve::grow::grow_for;
+use crate::source::chunk::CHUNK_BYTES;
 
 /// Alignment of every block.
 pub(crate) const ALIGN_BYTES: usize = 16;
@@ -71,6 +73,7 @@ pub(crate) fn out_of_memory() -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn allocate_any(size: usize, align: usize) -> Option<NonNull<u8>> {
+    prepare_reserve(size);
     let (block, looks_at_clock) = with_thread(|thread| {
         let block = thread.allocate(size, align).or_else(|| {
             thread.heap.collect();
@@ -82,6 +85,16 @@ fn allocate_any(size: usize, align: usize) -> Option<NonNull<u8>> {
         purge_if_due();
     }
     block
+}
+
+/// Makes the reserve longer if it cannot serve a long request.
+#[inline]
+fn prepare_reserve(size: usize) {
+    if size >= CHUNK_BYTES
+        && let Some(process) = begun()
+    {
+        grow_for(process, size);
+    }
 }
 
 /// Allocates bytes for `layout`, at any alignment.
@@ -120,6 +133,7 @@ pub fn allocate_aligned(layout: Layout) -> Result<NonNull<u8>, OutOfMemory> {
 /// [`OutOfMemory`].
 #[inline]
 pub fn allocate_zeroed(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
+    prepare_reserve(size);
     let (block, zero) = match with_thread(|thread| thread.allocate(size, ALIGN_BYTES)) {
         Some(Some(found)) => found,
         _ => (allocate_any(size, ALIGN_BYTES).ok_or(OutOfMemory)?, false),

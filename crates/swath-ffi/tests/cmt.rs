@@ -145,7 +145,7 @@ fn statistics_and_the_options_once_it_has_begun() {
     let mut stats = cmt_stats::default();
     // SAFETY: all pointers are to what is here; the block is freed once.
     unsafe {
-        assert_eq!(cmt_stats_get(&mut stats).status, SWATH_OK);
+        assert_eq!(cmt_stats_get(&mut stats, size_of::<cmt_stats>()).status, SWATH_OK);
         assert!(stats.segment_bytes >= 5 << 20 && stats.live_bytes >= 5 << 20, "{stats:?}");
         let backed =
             stats.hugetlb_1g_bytes + stats.hugetlb_2m_bytes + stats.thp_bytes + stats.small_bytes;
@@ -156,7 +156,7 @@ fn statistics_and_the_options_once_it_has_begun() {
         assert_eq!(cmt_init(&options).status, SWATH_STATE);
         options.empty_eighths = 8;
         assert_eq!(cmt_init(&options), swath_result { status: SWATH_ARGUMENT, at: 8 });
-        assert_eq!(cmt_stats_get(ptr::null_mut()).status, SWATH_NULL);
+        assert_eq!(cmt_stats_get(ptr::null_mut(), 8).status, SWATH_NULL);
         cmt_free(block);
     }
 }
@@ -169,7 +169,7 @@ fn extents_are_the_block_or_the_kernel_does_not_say() {
     let mut extents = [cmt_extent::default(); 2000];
     // SAFETY: all pointers are to what is here; the block is freed once.
     unsafe {
-        cmt_stats_get(&mut stats);
+        cmt_stats_get(&mut stats, size_of::<cmt_stats>());
         let ask = |offset, len, extents: &mut [cmt_extent]| {
             let (at, mut found) = (extents.as_mut_ptr(), 0);
             (cmt_extents(block, offset, len, at, extents.len(), &mut found).status, found)

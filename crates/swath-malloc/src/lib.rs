@@ -10,12 +10,12 @@ use swath_cmt::{Purge, c};
 /// Bytes of a page, for the functions that align to it.
 const PAGE_BYTES: usize = 4096;
 
-/// A program's memory is not touched before the program does.
+/// A program's memory is not touched before the program does, and the hugetlb pools are others'.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = {
     extern "C" fn begin() {
-        swath_cmt::set_populate_default(false);
+        swath_cmt::override_malloc();
     }
     begin
 };

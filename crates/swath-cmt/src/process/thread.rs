@@ -4,7 +4,7 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::slice;
 
-use swath_pool::{BufferFreeError, BufferPool, BufferResizeError, LocalHeap};
+use swath_pool::{BufferFreeError, BufferPool, BufferResizeError, LocalHeap, Placement};
 
 use crate::error::{FreeError, OutOfMemory, ResizeError};
 use crate::lock::Futex;
@@ -57,6 +57,18 @@ impl Thread {
         let (block, zero) = self.heap.allocate_zeroable(bytes, align).ok()?;
         self.mark(block);
         Some((block, zero))
+    }
+
+    /// Allocates a block that is one run of physical memory where `placement` admits it.
+    pub(crate) fn allocate_placed(
+        &mut self,
+        size: usize,
+        placement: &Placement,
+    ) -> Option<NonNull<u8>> {
+        let bytes = if self.canary.is_some() { size.checked_add(CANARY_BYTES)? } else { size };
+        let (block, _) = self.heap.pool().allocate_placed(bytes, placement)?;
+        self.mark(block);
+        Some(block)
     }
 
     /// Writes the canary of a block that was just allocated, or resized.

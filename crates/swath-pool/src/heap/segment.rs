@@ -10,7 +10,8 @@ use crate::error::{BufferAllocateError, BufferFreeError, BufferResizeError};
 use crate::heap::kept::{Run, SEGMENT_UNITS_MAX};
 use crate::heap::local::LocalHeap;
 use crate::pool::buffer_pool::BufferPool;
-use crate::source::segment_source::SegmentSource;
+use crate::pool::global::Global;
+use crate::source::segment_source::{Placement, SegmentSource};
 use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, class_for};
 use crate::superblock::owner::Owner;
 
@@ -31,9 +32,31 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn allocate_segment(&self, size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
         let units = self.units_for(size)?;
         let align_units = u32::try_from(align >> UNIT_SHIFT).ok()?.max(1);
+        self.begin_segment(units, |global| global.acquire_segment(units, align_units))
+    }
+
+    /// Allocates a segment for `size` bytes, one run of physical memory where `placement` admits it, and
+    /// says if they are zero; `None` if the source has no such run.
+    #[cold]
+    #[inline(never)]
+    pub fn allocate_placed(
+        &self,
+        size: usize,
+        placement: &Placement,
+    ) -> Option<(NonNull<u8>, bool)> {
+        let units = self.units_for(size)?;
+        self.begin_segment(units, |global| global.acquire_placed(units, placement))
+    }
+
+    /// Makes a segment of units that `acquire` acquires.
+    fn begin_segment(
+        &self,
+        units: u32,
+        acquire: impl Fn(&mut Global<'m, S>) -> Option<(u32, bool)>,
+    ) -> Option<(NonNull<u8>, bool)> {
         let mut global = self.lock();
         let (first, zero) = loop {
-            if let Some(found) = global.acquire(units, align_units) {
+            if let Some(found) = acquire(&mut global) {
                 break found;
             }
             if !self.gather(&mut global) {

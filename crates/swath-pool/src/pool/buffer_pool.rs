@@ -151,6 +151,15 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         look(&self.lock().source)
     }
 
+    /// Calls `change` with the source, under the pool's lock: it must not call the pool.
+    ///
+    /// # Safety
+    /// The units that the pool has acquired stay acquired and usable, and those that it has not stay
+    /// such as it may acquire.
+    pub unsafe fn with_source_mut<T>(&self, change: impl FnOnce(&mut S) -> T) -> T {
+        change(&mut self.lock().source)
+    }
+
     #[inline]
     pub(crate) fn superblocks(&self) -> &'m [Superblock] {
         self.tables.superblocks
