@@ -164,6 +164,31 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
         Ok(())
     }
 
+    /// Makes `block` at least `size` bytes long where it is, if it lies at a multiple of `align` there and
+    /// has the room: in place within its class, or a segment by whole units. Returns false, and changes
+    /// nothing, if not.
+    ///
+    /// # Errors
+    /// [`BufferResizeError`]; nothing changes.
+    ///
+    /// # Safety
+    /// If `block` was in use, no byte beyond `size` is used after, and no other thread uses it meanwhile.
+    pub unsafe fn resize_in_place(
+        &mut self,
+        block: NonNull<u8>,
+        size: usize,
+        align: usize,
+    ) -> Result<bool, BufferResizeError> {
+        let pool = self.pool();
+        let old = pool.usable_size(block)?;
+        let address = block.addr().get();
+        let (index, slot) = pool.find(address)?;
+        if !align.is_power_of_two() {
+            return Err(BufferAllocateError { size_bytes: size, align_bytes: align }.into());
+        }
+        Ok(address.is_multiple_of(align) && pool.fits(index, slot, old, size, align))
+    }
+
     /// Makes `block` at least `size` bytes long, at a multiple of `align`: in
     /// place within its class, or a segment by whole units; else the bytes
     /// are copied. Returns where it is now.
@@ -180,16 +205,11 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
         size: usize,
         align: usize,
     ) -> Result<NonNull<u8>, BufferResizeError> {
-        let pool = self.pool();
-        let old = pool.usable_size(block)?;
-        let address = block.addr().get();
-        let (index, slot) = pool.find(address)?;
-        if !align.is_power_of_two() {
-            return Err(BufferAllocateError { size_bytes: size, align_bytes: align }.into());
-        }
-        if address.is_multiple_of(align) && pool.fits(index, slot, old, size, align) {
+        // SAFETY: as the caller says.
+        if unsafe { self.resize_in_place(block, size, align)? } {
             return Ok(block);
         }
+        let old = self.pool().usable_size(block)?;
         let moved = self.allocate(size, align)?;
         // SAFETY: both are blocks in use, different ones, and at least so long.
         unsafe { block.copy_to_nonoverlapping(moved, old.min(size)) };
