@@ -24,6 +24,7 @@ use crate::reserve::grow::grow;
 use crate::source::backing::{Backing, Records};
 use crate::source::chunk::CHUNK_BYTES;
 use crate::source::mapping::{Mapped, Zeroed};
+use crate::source::runs::Runs;
 
 /// The most threads that have a heap at a time; others share one.
 const HEAPS: usize = 8192;
@@ -133,6 +134,7 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
     let physical = page_map::known();
     let records = Records {
         used: mapped.table(chunks)?,
+        tree: mapped.table(Runs::tree_bytes(chunks))?,
         guarded: mapped.table(chunks)?,
         chunks: mapped.table(chunks)?,
         frames: mapped.table(chunks)?,

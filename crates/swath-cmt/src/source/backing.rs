@@ -76,6 +76,8 @@ unsafe impl Send for Backing {}
 /// The tables of a backing, with a record for each chunk; all zeroes.
 pub(crate) struct Records {
     pub(crate) used: &'static mut [u32],
+    /// Of [`Runs::tree_bytes`] bytes.
+    pub(crate) tree: &'static mut [u8],
     pub(crate) guarded: &'static mut [u32],
     pub(crate) chunks: &'static mut [u8],
     pub(crate) frames: &'static mut [u64],
@@ -92,9 +94,9 @@ impl Backing {
         options: &Options,
         order: bool,
     ) -> Self {
-        let Records { used, guarded, chunks, frames } = records;
+        let Records { used, tree, guarded, chunks, frames } = records;
         Self {
-            runs: Runs::new(used, base.addr() / CHUNK_BYTES),
+            runs: Runs::new(used, tree, base.addr() / CHUNK_BYTES),
             guarded,
             base,
             chunks,
