@@ -101,7 +101,7 @@ fn lies_in(block: NonNull<u8>, size: usize, placement: &Placement) -> bool {
     let bytes = size.max(1).next_multiple_of(BASE_PAGE_BYTES as usize);
     // What a fork's child shares is copied by this, and not later.
     // SAFETY: a block in use that nobody has, of whole units.
-    if !unsafe { touch(block.as_ptr(), bytes) } {
+    if !unsafe { touch(block.as_ptr(), bytes, false) } {
         return false;
     }
     let pages = bytes / BASE_PAGE_BYTES as usize;

@@ -31,6 +31,6 @@ pub use pin::{Held, Pin, pin};
 pub use process::begin::{begin, begin_with};
 pub use purge::{Purge, purge};
 pub use reserve::extent::{Pages, ReserveExtent};
-pub use source::backing::override_malloc;
+pub use source::pages::override_malloc;
 pub use stats::{Stats, reserve_extents, stats};
 pub use swath_pool::Placement;

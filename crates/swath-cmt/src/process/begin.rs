@@ -5,7 +5,7 @@
 
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use lock_api::Mutex;
 use swath_pool::{
@@ -21,9 +21,10 @@ use crate::process::exit::thread_ends;
 use crate::process::fork::{before_fork, in_child, in_parent};
 use crate::process::state::{Process, begun, publish};
 use crate::reserve::grow::grow;
-use crate::source::backing::{Backing, Records};
+use crate::source::backing::Backing;
 use crate::source::chunk::CHUNK_BYTES;
 use crate::source::mapping::{Mapped, Zeroed};
+use crate::source::pages::ArenaPages;
 use crate::source::runs::Runs;
 
 /// The most threads that have a heap at a time; others share one.
@@ -132,15 +133,13 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
     let reserved = mapped.map(chunks.checked_add(1)?.checked_mul(CHUNK_BYTES)?, libc::PROT_NONE)?;
     let base = reserved.wrapping_add(reserved.align_offset(CHUNK_BYTES));
     let physical = page_map::known();
-    let records = Records {
-        used: mapped.table(chunks)?,
-        tree: mapped.table(Runs::tree_bytes(chunks))?,
-        guarded: mapped.table(chunks)?,
-        chunks: mapped.table(chunks)?,
-        frames: mapped.table(chunks)?,
-    };
+    let tables: [&[AtomicU32]; 2] = [mapped.table(chunks)?, mapped.table(chunks)?];
+    let [pages] = mapped.table::<MaybeUninit<ArenaPages>>(1)? else { return None };
     // SAFETY: the arena was just reserved; a chunk more than that allows for the alignment.
-    let backing = unsafe { Backing::new(base, records, &options, physical) };
+    let pages = pages.write(unsafe { ArenaPages::new(base, tables, &options, physical) });
+    let tree = mapped.table(Runs::tree_bytes(chunks))?;
+    let runs = Runs::new(mapped.table(chunks)?, tree, base.addr() / CHUNK_BYTES);
+    let backing = Backing::new(runs, pages, mapped.table(chunks)?);
     let storage = Storage {
         superblocks: mapped.table::<Superblock>(units)?,
         returned: mapped.table::<Returned>(units)?,

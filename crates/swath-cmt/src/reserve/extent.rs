@@ -29,10 +29,10 @@ impl Pages {
     }
 
     /// Returns the pages of a chunk's record, if it has any.
-    pub(crate) fn of(chunk: u8) -> Option<Self> {
+    pub(crate) fn of(chunk: u32) -> Option<Self> {
         [Self::Hugetlb1G, Self::Hugetlb2M, Self::Transparent, Self::Small]
             .into_iter()
-            .find(|pages| pages.chunk() as u8 == chunk)
+            .find(|pages| pages.chunk() as u32 == chunk)
     }
 }
 

@@ -143,7 +143,7 @@ fn take(process: &Process, pages: Pages, wanted: usize, beside: usize, run: usiz
         let (chunks, frame) = stock.run(index);
         let Some((chunk, at)) = place(process, chunks, page_chunks) else { break };
         // SAFETY: addresses that were acquired just now; each run moves once.
-        let moved = unsafe { stock.move_run(index, at) };
+        let moved = unsafe { stock.move_run(index, at, chunks) };
         let frame = process.physical.then_some(frame);
         got += change(process, |source| source.enter_extent(chunk, moved, frame, pages));
         if moved < chunks {
@@ -161,7 +161,7 @@ fn simulate(process: &Process, wanted: usize) -> usize {
     // SAFETY: addresses that were acquired just now.
     let Some(huge) = (unsafe { make_usable(at, len_bytes, process.options.thp) }) else { return 0 };
     // SAFETY: as above.
-    if !unsafe { touch(at, len_bytes) } {
+    if !unsafe { touch(at, len_bytes, false) } {
         return 0;
     }
     let pages = if huge { Pages::Transparent } else { Pages::Small };

@@ -38,6 +38,7 @@ pub(crate) struct Stock {
     /// The first page.
     start: *mut u8,
     page_bytes: usize,
+    is_pooled: bool,
     /// For each page its frame and its number in the mapping; behind them as many runs.
     table: *mut [u64; 2],
     table_pages: usize,
@@ -89,6 +90,7 @@ impl Stock {
             mapped_len,
             start,
             page_bytes,
+            is_pooled: matches!(pages, Pages::Hugetlb1G | Pages::Hugetlb2M),
             table: table.cast(),
             table_pages: most,
             found: 0,
@@ -114,13 +116,14 @@ impl Stock {
         let Wanted { pages: count, per_run, run, .. } = wanted;
         let map = if known { PageMap::open() } else { None };
         let (step, page_bytes, start) = (self.step(), self.page_bytes, self.start);
+        let is_pooled = self.is_pooled;
         let (mut tried, mut most) = (0, self.table_pages);
         let mut goal = count + if known { count.div_ceil(4) } else { 0 };
         loop {
             while tried < goal.min(most) {
                 let at = start.wrapping_add(tried * page_bytes);
                 // SAFETY: a page of the mapping.
-                if !unsafe { touch(at, page_bytes) } {
+                if !unsafe { touch(at, page_bytes, is_pooled) } {
                     most = tried;
                     break;
                 }
@@ -174,14 +177,15 @@ impl Stock {
     }
 
     /// Moves a run to reserved addresses, in the order of its frames, and returns the chunks that are
-    /// there: all of them, or those before a page that the kernel did not move.
+    /// there: `most` of them at most, or those before a page that the kernel did not move.
     ///
     /// # Safety
     /// Nothing uses the addresses; the run was not moved before.
-    pub(crate) unsafe fn move_run(&mut self, index: usize, to: *mut u8) -> usize {
+    pub(crate) unsafe fn move_run(&mut self, index: usize, to: *mut u8, most: usize) -> usize {
         let (page_bytes, start) = (self.page_bytes, self.start);
         let (pages, runs) = self.tables();
         let [len, first] = runs[index].map(|number| number as usize);
+        let len = len.min(most / (page_bytes / CHUNK_BYTES));
         let mut moved = 0;
         let pages = &mut pages[first..first + len];
         // Pages that are neighbours in the mapping, too, move at once, and stay one mapping.

@@ -18,226 +18,50 @@
 //! ordinary pages before the fork; the child has the copies, and none of the pool's pages.
 
 use core::ops::Range;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::Relaxed;
 
 use swath_arch::{BASE_PAGE_BYTES, PhysAddr};
-use swath_pool::{Placement, SegmentSource, UNIT_BYTES};
+use swath_pool::{MakeUsable, Placement, SegmentSource, UNIT_BYTES};
 
-use crate::options::{Hugetlb, Options, Populate};
 use crate::reserve::extent::{Pages, ReserveExtent};
 use crate::reserve::frames::{CHUNK_FRAMES, Frames, Run, UNIT_FRAMES};
-use crate::reserve::stock::{Stock, Wanted};
-use crate::source::chunk::{CHUNK_BYTES, CHUNK_UNITS, Chunk, Chunks, GIANT_BYTES, GIANT_CHUNKS};
-use crate::source::mapping::{make_usable, move_pages, place_huge, touch};
-use crate::source::runs::{Runs, pieces};
+use crate::source::chunk::{CHUNK_BYTES, CHUNK_UNITS, Chunk, Chunks};
+use crate::source::mapping::move_pages;
+use crate::source::pages::ArenaPages;
+use crate::source::runs::Runs;
 use crate::source::scratch::Scratch;
 
-/// The most chunks that one segment's populating orders at once; longer segments are ordered
-/// piece by piece.
-const ORDER_MAX: usize = 1024;
-
-/// True if the library overrides `malloc`: its programs do not expect that memory is touched before they
-/// touch it, nor that the pages of the hugetlb pools go.
-static OVERRIDES: AtomicBool = AtomicBool::new(false);
-
-/// Sets the meaning of [`Populate::Default`] and [`Hugetlb::Default`] for a library that overrides
-/// `malloc`: its programs know nothing of this one, so no memory is touched before they touch it, and
-/// the kernel's hugetlb pools are left to those for whom they were made.
-pub fn override_malloc() {
-    OVERRIDES.store(true, Relaxed);
-}
-
-/// The kernel's pages as a buffer pool's source.
+/// The kernel's pages as a buffer pool's source: what is under the pool's lock.
 pub(crate) struct Backing {
     runs: Runs,
-    /// Units that fault at every access, by chunk. Those of them that are free are such that the
-    /// kernel did not make usable again.
-    guarded: &'static mut [u32],
-    base: *mut u8,
-    chunks: &'static mut [u8],
+    pages: &'static ArenaPages,
     /// The first frame of each chunk of the reserve; 0 for the others.
     frames: &'static mut [u64],
     reserve: Option<Frames>,
-    counts: Chunks,
-    hugetlb: Hugetlb,
-    thp: bool,
-    populate: Populate,
-    /// True if populated chunks are ordered: physical addresses are known.
-    order: bool,
     /// During a fork: what is in use of the pools' pages, at the places that the chunks have in the
     /// arena.
     copies: Option<Scratch>,
 }
 
-// SAFETY: it owns the arena; the pointer is not shared.
-unsafe impl Send for Backing {}
-
-/// The tables of a backing, with a record for each chunk; all zeroes.
-pub(crate) struct Records {
-    pub(crate) used: &'static mut [u32],
-    /// Of [`Runs::tree_bytes`] bytes.
-    pub(crate) tree: &'static mut [u8],
-    pub(crate) guarded: &'static mut [u32],
-    pub(crate) chunks: &'static mut [u8],
-    pub(crate) frames: &'static mut [u64],
-}
-
 impl Backing {
-    /// Makes the backing of the arena from `base` on, reserved, of as many chunks as there are records.
-    ///
-    /// # Safety
-    /// The range is mapped without access, aligned to a chunk, and used by nothing else.
-    pub(crate) unsafe fn new(
-        base: *mut u8,
-        records: Records,
-        options: &Options,
-        order: bool,
-    ) -> Self {
-        let Records { used, tree, guarded, chunks, frames } = records;
-        Self {
-            runs: Runs::new(used, tree, base.addr() / CHUNK_BYTES),
-            guarded,
-            base,
-            chunks,
-            frames,
-            reserve: None,
-            counts: Chunks::default(),
-            hugetlb: options.hugetlb,
-            thp: options.thp,
-            populate: options.populate,
-            order: order && options.thp,
-            copies: None,
-        }
+    /// Makes the backing of an arena with free units; `frames`, a record for each of its chunks, is
+    /// zeroed.
+    pub(crate) fn new(runs: Runs, pages: &'static ArenaPages, frames: &'static mut [u64]) -> Self {
+        Self { runs, pages, frames, reserve: None, copies: None }
     }
 
-    /// Counts the chunks by what backs them.
+    /// Counts the chunks by what backs them. O(c) for c chunks used so far.
     pub(crate) fn counts(&self) -> Chunks {
-        self.counts
-    }
-
-    pub(crate) fn address(&self, chunk: usize) -> *mut u8 {
-        self.base.wrapping_add(chunk * CHUNK_BYTES)
-    }
-
-    /// Notes that the chunks are made of this from now on.
-    fn note(&mut self, chunk: usize, count: usize, what: Chunk) {
-        for was in &mut self.chunks[chunk..chunk + count] {
-            if let Some(counter) = self.counts.of(*was) {
-                *counter -= 1;
-            }
-            *was = what as u8;
-        }
-        if let Some(counter) = self.counts.of(what as u8) {
-            *counter += count as u64;
-        }
-    }
-
-    fn is(&self, chunk: usize, what: Chunk) -> bool {
-        self.chunks[chunk] == what as u8
-    }
-
-    /// Makes units usable that the kernel did not make so at the end of a guard, and returns true if none
-    /// is left.
-    fn unguard(&mut self, first: u32, units: u32) -> bool {
-        !pieces(first, units).any(|(chunk, mask)| self.guarded[chunk] & mask != 0)
-            || self.protect(first, units, false)
-    }
-
-    /// Makes the chunks of some units usable; on failure those that became so stay.
-    fn prepare(&mut self, first: u32, units: u32) -> bool {
-        if !self.unguard(first, units) {
-            return false;
-        }
-        let populate = units > CHUNK_UNITS
-            && match self.populate {
-                Populate::Never => false,
-                Populate::Always => true,
-                Populate::Default => !OVERRIDES.load(Relaxed),
-            };
-        let end = ((first + units).div_ceil(CHUNK_UNITS)) as usize;
-        let mut at = (first / CHUNK_UNITS) as usize;
-        while at < end {
-            if !self.is(at, Chunk::Reserved) {
-                at += 1;
-                continue;
-            }
-            let reserved = self.chunks[at..end].iter().take_while(|&&chunk| chunk == 0).count();
-            let prepared = self.prepare_run(at, reserved, populate);
-            if prepared == 0 {
-                return false;
-            }
-            at += prepared;
-        }
-        true
-    }
-
-    /// Makes units of chunks in use fault at every access, or usable, and returns true if it could.
-    fn protect(&mut self, first: u32, units: u32, on: bool) -> bool {
-        let access = if on { libc::PROT_NONE } else { libc::PROT_READ | libc::PROT_WRITE };
-        let at = self.base.wrapping_add(first as usize * UNIT_BYTES);
-        // SAFETY: units that the pool has acquired, and no block's.
-        if unsafe { libc::mprotect(at.cast(), units as usize * UNIT_BYTES, access) } != 0 {
-            return false;
-        }
-        for (chunk, mask) in pieces(first, units) {
-            let word = &mut self.guarded[chunk];
-            *word = if on { *word | mask } else { *word & !mask };
-        }
-        true
-    }
-
-    /// Makes some of `count` reserved chunks from `chunk` on usable, populates them if told to, and
-    /// returns their number.
-    fn prepare_run(&mut self, chunk: usize, count: usize, populate: bool) -> usize {
-        let at = self.address(chunk);
-        let hugetlb = match self.hugetlb {
-            Hugetlb::Never => false,
-            Hugetlb::Always => true,
-            Hugetlb::Default => !OVERRIDES.load(Relaxed),
-        };
-        if hugetlb {
-            let flags = if populate { libc::MAP_POPULATE } else { 0 };
-            if count >= GIANT_CHUNKS
-                && at.addr().is_multiple_of(GIANT_BYTES)
-                && place_huge(at, GIANT_BYTES, libc::MAP_HUGE_1GB | flags)
-            {
-                self.note(chunk, GIANT_CHUNKS, Chunk::Giant);
-                return GIANT_CHUNKS;
-            }
-            if place_huge(at, CHUNK_BYTES, libc::MAP_HUGE_2MB | flags) {
-                self.note(chunk, 1, Chunk::Huge);
-                return 1;
-            }
-        }
-        // Up to where a page of 1 GiB could begin.
-        let to_giant = (GIANT_BYTES - at.addr() % GIANT_BYTES) / CHUNK_BYTES;
-        let count = count.min(to_giant);
-        if self.order && populate {
-            let placed = self.place_ordered(chunk, count.min(ORDER_MAX * 4 / 5));
-            if placed > 0 {
-                return placed;
-            }
-        }
-        let len = count * CHUNK_BYTES;
-        // SAFETY: reserved addresses of the arena, which nothing uses yet.
-        let Some(advised) = (unsafe { make_usable(at, len, self.thp) }) else { return 0 };
-        self.note(chunk, count, if advised { Chunk::Advised } else { Chunk::Small });
-        if populate {
-            // A page that is missing now is tried again at the first touch.
-            // SAFETY: as above.
-            unsafe { touch(at, len) };
-        }
-        count
+        self.pages.counts(self.runs.end())
     }
 
     /// Finds the first run of neighbouring chunks of the hugetlb pools that begins at `from` or
     /// behind it.
     fn next_pooled(&self, from: usize) -> Option<Range<usize>> {
-        let pooled = |&what: &u8| what == Chunk::Huge as u8 || what == Chunk::Giant as u8;
-        let chunks = &self.chunks[..self.runs.end()];
-        let first = from + chunks.get(from..)?.iter().position(pooled)?;
-        let count = chunks[first..].iter().take_while(|what| pooled(what)).count();
+        let pooled = |chunk: &usize| {
+            self.pages.is(*chunk, Chunk::Huge) || self.pages.is(*chunk, Chunk::Giant)
+        };
+        let first = (from..self.runs.end()).find(pooled)?;
+        let count = (first..self.runs.end()).take_while(pooled).count();
         Some(first..first + count)
     }
 
@@ -247,32 +71,6 @@ impl Backing {
             (frame @ 1.., Some(reserve)) => !reserve.is_free(frame),
             _ => self.runs.is_used(chunk),
         }
-    }
-
-    /// Fills `count` reserved chunks from `chunk` on with the best of some more, and returns the
-    /// number that it filled: all, or none if there are no huge pages.
-    fn place_ordered(&mut self, chunk: usize, count: usize) -> usize {
-        let more = count.div_ceil(4).min(ORDER_MAX - count);
-        let wanted = Wanted { pages: count, more, per_run: 0, run: 0 };
-        let Some(mut stock) = Stock::take(Pages::Transparent, wanted, true) else {
-            return 0;
-        };
-        if stock.chosen() < count {
-            return 0;
-        }
-        let mut placed = 0;
-        for index in 0..stock.runs() {
-            let (len, _) = stock.run(index);
-            // SAFETY: reserved addresses of the arena, which nothing uses yet; each run moves once.
-            let moved = unsafe { stock.move_run(index, self.address(chunk + placed)) };
-            placed += moved;
-            if moved < len {
-                break;
-            }
-        }
-        self.note(chunk, placed, Chunk::Advised);
-        self.counts.ordered += placed as u64;
-        placed
     }
 }
 
@@ -293,7 +91,7 @@ impl Backing {
         let units = |chunks: usize| u32::try_from(chunks).ok()?.checked_mul(CHUNK_UNITS);
         let first = self.runs.acquire(units(align.checked_add(chunks)? + 1)?, units(align)?)?;
         let chunk = first as usize / CHUNK_UNITS as usize + align;
-        Some((chunk as u32, self.address(chunk)))
+        Some((chunk as u32, self.pages.address(chunk)))
     }
 
     /// Enters memory at addresses of [`place_extent`](Self::place_extent) into the reserve, and returns
@@ -318,17 +116,8 @@ impl Backing {
         for (place, frame) in places.iter_mut().zip((frame..).step_by(CHUNK_FRAMES as usize)) {
             *place = frame;
         }
-        self.note(chunk as usize, chunks, pages.chunk());
+        self.pages.publish(chunk as usize, chunks, pages.chunk());
         chunks
-    }
-
-    /// Returns units of the reserve if they are usable; else they are released.
-    fn unguarded(&mut self, first: u32, units: u32) -> Option<u32> {
-        if self.unguard(first, units) {
-            return Some(first);
-        }
-        self.release(first, units);
-        None
     }
 
     /// Returns the frame of a unit of the reserve, if it is one.
@@ -354,10 +143,10 @@ impl Backing {
         let run = reserve.run(index)?;
         let known = !reserve.is_simulated(run.frame);
         Some(ReserveExtent {
-            address: self.address(run.chunk as usize).addr(),
+            address: self.pages.address(run.chunk as usize).addr(),
             len_bytes: u64::from(run.chunks) * CHUNK_BYTES as u64,
             physical: known.then(|| PhysAddr::new(run.frame * BASE_PAGE_BYTES)),
-            pages: Pages::of(self.chunks[run.chunk as usize])?,
+            pages: self.pages.of(run.chunk as usize)?,
         })
     }
 }
@@ -366,17 +155,16 @@ impl Backing {
 unsafe impl SegmentSource for Backing {
     const PAGE_UNITS: u32 = CHUNK_UNITS;
 
+    fn make_usable(&self) -> Option<&'static dyn MakeUsable> {
+        Some(self.pages)
+    }
+
     fn reads_zero(&self) -> bool {
         true
     }
 
     fn acquire(&mut self, units: u32, align_units: u32) -> Option<u32> {
-        let first = self.runs.acquire(units, align_units)?;
-        if !self.prepare(first, units) {
-            self.runs.release(first, units);
-            return None;
-        }
-        Some(first)
+        self.runs.acquire(units, align_units)
     }
 
     fn acquire_segment(&mut self, units: u32, align_units: u32) -> Option<u32> {
@@ -387,15 +175,14 @@ unsafe impl SegmentSource for Backing {
             let align_bytes = u64::from(align_units) * UNIT_BYTES as u64;
             let placement = Placement { align_bytes, ..Placement::ANY };
             if let Some(first) = reserve.acquire(units, &placement) {
-                return self.unguarded(first, units);
+                return Some(first);
             }
         }
         self.acquire(units, align_units)
     }
 
     fn acquire_placed(&mut self, units: u32, placement: &Placement) -> Option<u32> {
-        let first = self.reserve.as_mut()?.acquire(units, placement)?;
-        self.unguarded(first, units)
+        self.reserve.as_mut()?.acquire(units, placement)
     }
 
     fn extend(&mut self, first: u32, units: u32, more: u32) -> bool {
@@ -406,14 +193,7 @@ unsafe impl SegmentSource for Backing {
             let reserve = self.reserve.as_mut();
             return inside && reserve.is_some_and(|reserve| reserve.acquire_at(end, more));
         }
-        if !self.runs.extend(first + units, more) {
-            return false;
-        }
-        let ready = self.prepare(first + units, more);
-        if !ready {
-            self.runs.release(first + units, more);
-        }
-        ready
+        self.runs.extend(first + units, more)
     }
 
     fn release(&mut self, first: u32, units: u32) {
@@ -428,37 +208,30 @@ unsafe impl SegmentSource for Backing {
     fn purge(&mut self, first: u32, units: u32) -> bool {
         let from = first.div_ceil(CHUNK_UNITS) as usize;
         let to = ((first + units) / CHUNK_UNITS) as usize;
-        let stays = |chunk: usize| self.is(chunk, Chunk::Giant) || self.frames[chunk] != 0;
-        if from >= to || (from..to).any(stays) {
+        let stays = |chunk: usize| self.pages.is(chunk, Chunk::Giant) || self.frames[chunk] != 0;
+        if from >= to || (from..to).any(stays) || !self.pages.purge(from, to) {
             return false;
         }
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        let (at, len) = (self.address(from).cast(), (to - from) * CHUNK_BYTES);
-        // SAFETY: chunks of the arena in which no unit is in use.
-        if unsafe { libc::mmap(at, len, libc::PROT_NONE, flags, -1, 0) } == libc::MAP_FAILED {
-            return false;
-        }
-        self.guarded[from..to].fill(0);
-        self.note(from, to - from, Chunk::Reserved);
         first.is_multiple_of(CHUNK_UNITS) && units.is_multiple_of(CHUNK_UNITS)
     }
 
     fn guard(&mut self, first: u32, units: u32, on: bool) {
         let chunk = (first / CHUNK_UNITS) as usize;
-        if self.is(chunk, Chunk::Huge) || self.is(chunk, Chunk::Giant) {
+        if self.pages.is(chunk, Chunk::Huge) || self.pages.is(chunk, Chunk::Giant) {
             return;
         }
         // What stays guarded is tried again when it is wanted.
-        self.protect(first, units, on);
+        self.pages.protect(first, units, on);
     }
 
     /// Without the memory for the copies, parent and child share the pool's pages.
     fn before_fork(&mut self) {
+        self.pages.before_fork();
         if self.next_pooled(0).is_none() {
             return;
         }
         let Some(copies) = Scratch::reserve(self.runs.end()) else { return };
-        if self.thp {
+        if self.pages.is_thp() {
             let len = self.runs.end() * CHUNK_BYTES;
             // SAFETY: within the mapping; advice changes no contents.
             unsafe { libc::madvise(copies.start.cast(), len, libc::MADV_HUGEPAGE) };
@@ -467,7 +240,7 @@ unsafe impl SegmentSource for Backing {
         while let Some(run) = self.next_pooled(from) {
             from = run.end;
             for chunk in run.filter(|&chunk| self.is_used(chunk)) {
-                let (copy, content) = (copies.at(chunk), self.address(chunk));
+                let (copy, content) = (copies.at(chunk), self.pages.address(chunk));
                 // SAFETY: a chunk of the arena that is all there, and its place among the copies. What
                 // other threads write meanwhile the child has or has not, as in any fork; it is foreign
                 // code that reads it, as the kernel would.
@@ -479,17 +252,22 @@ unsafe impl SegmentSource for Backing {
 
     fn after_fork_in_parent(&mut self) {
         self.copies = None;
+        self.pages.after_fork_in_parent();
     }
 
     fn after_fork_in_child(&mut self) {
-        let Some(copies) = self.copies.take() else { return };
+        let copies = self.copies.take();
         let mut from = 0;
-        while let Some(run) = self.next_pooled(from) {
+        while let Some(copies) = &copies
+            && let Some(run) = self.next_pooled(from)
+        {
             from = run.end;
             let len = run.len() * CHUNK_BYTES;
             // SAFETY: the copies move to where their content is from, which nothing else is to.
-            unsafe { move_pages(copies.at(run.start), self.address(run.start), len) };
-            self.note(run.start, run.len(), if self.thp { Chunk::Advised } else { Chunk::Small });
+            unsafe { move_pages(copies.at(run.start), self.pages.address(run.start), len) };
+            let what = if self.pages.is_thp() { Chunk::Advised } else { Chunk::Small };
+            self.pages.publish(run.start, run.len(), what);
         }
+        self.pages.after_fork_in_child(self.runs.end());
     }
 }

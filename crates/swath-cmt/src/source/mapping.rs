@@ -1,6 +1,9 @@
 //! Mappings of the process.
 
+use core::ffi::c_void;
 use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicU32};
 use core::{ptr, slice};
 
 /// Moves a mapping to a fixed address.
@@ -33,6 +36,17 @@ fn map_as(len_bytes: usize, access: i32, more_flags: i32) -> Option<*mut u8> {
     (at != libc::MAP_FAILED).then_some(at.cast())
 }
 
+/// Makes a part of a reservation reserved addresses without pages again, and returns true if it is so.
+///
+/// # Safety
+/// Nothing uses it.
+pub(crate) unsafe fn reserve_again(at: *mut u8, len_bytes: usize) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    // SAFETY: as the caller says.
+    let got = unsafe { libc::mmap(at.cast(), len_bytes, libc::PROT_NONE, flags, -1, 0) };
+    got != libc::MAP_FAILED
+}
+
 /// Moves pages to reserved addresses, and returns true if they are there.
 ///
 /// # Safety
@@ -60,20 +74,26 @@ pub(crate) unsafe fn make_usable(at: *mut u8, len_bytes: usize, thp: bool) -> Op
 /// Bytes that are touched at once: others wait for the process's mappings meanwhile.
 const TOUCH_BYTES: usize = 2 << 20;
 
-/// Touches memory, with what it holds, and returns true if all of it is there.
+/// Touches memory, with what it holds, and returns true if all of it is there. Of a hugetlb pool's page
+/// `is_pooled` says that it is one: it may not come.
 ///
 /// # Safety
-/// The range is mapped, readable and writable, and the caller's.
-pub(crate) unsafe fn touch(at: *mut u8, len_bytes: usize) -> bool {
+/// The range is mapped, readable and writable, as it will be all the time.
+pub(crate) unsafe fn touch(at: *mut u8, len_bytes: usize, is_pooled: bool) -> bool {
     (0..len_bytes).step_by(TOUCH_BYTES).all(|offset| {
         let len = TOUCH_BYTES.min(len_bytes - offset);
-        let at = at.wrapping_add(offset).cast();
+        let at = at.wrapping_add(offset).cast::<c_void>();
+        if !is_pooled {
+            // A huge page comes while others may change mappings, which they may not below.
+            // SAFETY: as the caller says; written as it is, by one instruction.
+            unsafe { (*at.cast::<AtomicU8>()).fetch_add(0, Relaxed) };
+        }
         // SAFETY: as the caller says; contents stay as they are.
         unsafe { libc::madvise(at, len, libc::MADV_POPULATE_WRITE) == 0 }
     })
 }
 
-/// Puts pages of a hugetlb pool, of a size and perhaps populated, at a reserved place, and returns
+/// Puts pages of a hugetlb pool, of a size that `flags` say, at a reserved place, and returns
 /// true if there were any.
 pub(crate) fn place_huge(at: *mut u8, len_bytes: usize, flags: i32) -> bool {
     // Not `MAP_FIXED` at once: on failure the reservation would be gone.
@@ -138,6 +158,8 @@ pub(crate) unsafe trait Zeroed {}
 unsafe impl Zeroed for u8 {}
 // SAFETY: as above.
 unsafe impl Zeroed for u32 {}
+// SAFETY: as above.
+unsafe impl Zeroed for AtomicU32 {}
 // SAFETY: as above.
 unsafe impl Zeroed for u64 {}
 // SAFETY: as above.

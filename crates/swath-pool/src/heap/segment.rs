@@ -63,8 +63,13 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
                 return None;
             }
         };
+        drop(global);
+        if !self.make_usable(first, units) {
+            self.lock().release(first, units);
+            return None;
+        }
         if self.guard_units() != 0 {
-            global.source.guard(first + units - 1, 1, true);
+            self.lock().source.guard(first + units - 1, 1, true);
         }
         self.superblocks()[first as usize].begin_segment(units);
         Some((self.unit_start(first), zero))
@@ -95,18 +100,17 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn resize_segment(&self, index: u32, size: usize) -> bool {
         let Some(wanted) = self.units_for(size) else { return false };
         let superblock = &self.superblocks()[index as usize];
-        // A fork finds it in use, and no thread frees it meanwhile.
-        let mut global = self.lock();
-        if superblock.segment_units().is_none() {
+        let Some(units) = superblock.segment_units() else { return false };
+        if wanted > units && !self.extend(index, units, wanted - units) {
             return false;
         }
-        let Some(units) = superblock.end_segment() else { return false };
-        if wanted > units {
-            if !global.source.extend(index, units, wanted - units) {
-                superblock.begin_segment(units);
-                return false;
+        // A fork finds it in use, and no thread frees it meanwhile.
+        let mut global = self.lock();
+        if superblock.segment_units() != Some(units) || superblock.end_segment().is_none() {
+            if wanted > units {
+                global.release(index + units, wanted - units);
             }
-            global.note_acquired(index + units, wanted - units);
+            return false;
         }
         if wanted != units && self.guard_units() != 0 {
             global.source.guard(index + units - 1, 1, false);
@@ -117,6 +121,21 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
         superblock.begin_segment(wanted);
         true
+    }
+
+    /// Acquires the `more` units behind a segment, and returns true if they are usable.
+    fn extend(&self, index: u32, units: u32, more: u32) -> bool {
+        let mut global = self.lock();
+        if !global.source.extend(index, units, more) {
+            return false;
+        }
+        global.note_acquired(index + units, more);
+        drop(global);
+        let usable = self.make_usable(index + units, more);
+        if !usable {
+            self.lock().release(index + units, more);
+        }
+        usable
     }
 
     /// Returns true if the block at `index` and `slot` can serve `size` bytes where it is.

@@ -22,6 +22,14 @@ impl Default for Placement {
     }
 }
 
+/// The part of a source that makes acquired units usable: the pool calls it without its lock, so it may
+/// take its time.
+pub trait MakeUsable: Sync {
+    /// Makes units usable that the caller has acquired, and returns true if they are; if not, the caller
+    /// releases them.
+    fn make_usable(&self, first: u32, units: u32) -> bool;
+}
+
 /// A source of units: a buffer pool acquires runs of them and releases them again.
 ///
 /// Units are numbered from the arena's start, [`UNIT_BYTES`](crate::UNIT_BYTES)
@@ -33,13 +41,19 @@ impl Default for Placement {
 /// `purge` says that it was free for long enough.
 ///
 /// # Safety
-/// From `acquire` (or `extend`) until `release`, the units lie inside the arena, can be read
-/// and written, and are used by nothing else.
+/// From `acquire` (or `extend`) until `release`, the units lie inside the arena and are used by nothing
+/// else. They can be read and written from then on, or, if the source has a
+/// [`make_usable`](Self::make_usable), once that has returned true for them.
 pub unsafe trait SegmentSource {
     /// Number of units in a page of the system, a power of two: what lies within one is contiguous in physical
     /// memory, so a segment lies in as few of them as its length allows, counted from the arena's
     /// start.
     const PAGE_UNITS: u32 = 1;
+
+    /// Returns what makes acquired units usable, if anything has to: the pool asks once.
+    fn make_usable(&self) -> Option<&'static dyn MakeUsable> {
+        None
+    }
 
     /// Returns true if units that were never released, or purged since, read as zeroes.
     fn reads_zero(&self) -> bool {

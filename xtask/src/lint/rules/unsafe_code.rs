@@ -39,6 +39,7 @@ const MODULES: &[&str] = &[
     "crates/swath-cmt/src/reserve/stock.rs",
     "crates/swath-cmt/src/source/backing.rs",
     "crates/swath-cmt/src/source/mapping.rs",
+    "crates/swath-cmt/src/source/pages.rs",
     "crates/swath-cmt/src/source/scratch.rs",
     "crates/swath-cmt/tests/",
     "crates/swath-ffi/src/banks.rs",
