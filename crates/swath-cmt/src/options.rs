@@ -4,6 +4,7 @@ use core::ffi::CStr;
 use core::ops::RangeInclusive;
 
 use crate::error::OptionError;
+use crate::physical::file::number_in;
 
 /// Settings of the process's pool.
 ///
@@ -13,8 +14,9 @@ use crate::error::OptionError;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// `SWATH_ARENA_MIB`: addresses to reserve, which bound all memory together. They cost nothing.
-    /// 2 to 16777216 (16 TiB), by default twice the machine's memory, or less in a process whose
-    /// addresses are limited.
+    /// 2 to 16777216 (16 TiB), by default eight times the machine's memory and 256 GiB at least; less in a
+    /// process whose addresses are limited, half of what it has left then, and twice the memory where
+    /// the kernel counts what is only reserved.
     pub arena_mib: u64,
     /// `SWATH_RESERVE`, in bytes or with K, M or G behind the number: bytes of a physical reserve, which
     /// is taken at once. Segments come from it as one run of physical memory each, and it grows when
@@ -134,7 +136,7 @@ impl Default for Options {
     /// The defaults, the environment not considered.
     fn default() -> Self {
         Self {
-            arena_mib: (memory_bytes() >> 19).clamp(64 << 10, *Self::ARENA_MIB.end()),
+            arena_mib: arena_mib(),
             reserve_bytes: 0,
             hugetlb: Hugetlb::Default,
             thp: true,
@@ -226,6 +228,28 @@ fn flag(value: u64) -> Option<bool> {
         1 => Some(true),
         _ => None,
     }
+}
+
+/// Returns the length of the arena where nothing says it.
+fn arena_mib() -> u64 {
+    let memory_mib = memory_bytes() >> 20;
+    let longest = *Options::ARENA_MIB.end();
+    // The tables of a long arena are mapped whole.
+    if number_in(c"/proc/sys/vm/overcommit_memory", b"") == Some(2) {
+        return (2 * memory_mib).min(longest);
+    }
+    let all = (8 * memory_mib).clamp(256 << 10, longest);
+    let Some(limit) = addresses_limit() else { return all };
+    let used = number_in(c"/proc/self/statm", b"").unwrap_or(0).saturating_mul(4096);
+    (limit.saturating_sub(used) >> 21).clamp(*Options::ARENA_MIB.start(), all)
+}
+
+/// Returns the bytes of addresses that the process may have, if that is limited.
+pub(crate) fn addresses_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+    // SAFETY: writes the limit.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
+    (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 /// Returns the bytes of the machine's memory.

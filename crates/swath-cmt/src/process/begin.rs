@@ -27,11 +27,11 @@ use crate::source::mapping::{Mapped, Zeroed};
 use crate::source::pages::ArenaPages;
 use crate::source::runs::Runs;
 
-/// The most threads that have a heap at a time; others share one.
-const HEAPS: usize = 8192;
+/// The most threads that have a heap at a time, one for each chunk at most; others share one.
+const HEAPS_MAX: usize = 8192;
 
 /// The shortest arena that is made where the environment names none.
-const ARENA_MIB_LEAST: u64 = 256;
+const ARENA_MIB_LEAST: u64 = 8;
 
 static BEGINNING: Mutex<Futex, ()> = Mutex::new(());
 
@@ -143,7 +143,7 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
     let storage = Storage {
         superblocks: mapped.table::<Superblock>(units)?,
         returned: mapped.table::<Returned>(units)?,
-        heaps: mapped.table::<HeapSlot>(HEAPS)?,
+        heaps: mapped.table::<HeapSlot>(chunks.min(HEAPS_MAX))?,
         dirty: mapped.table(dirty_words(units))?,
     };
     let shape = BufferOptions {

@@ -12,7 +12,7 @@ use lock_api::Mutex;
 use swath_pool::{MakeUsable, UNIT_BYTES};
 
 use crate::lock::{Futex, sleep_while, wake_all};
-use crate::options::{Hugetlb, Options, Populate};
+use crate::options::{Hugetlb, Options, Populate, addresses_limit};
 use crate::reserve::extent::Pages;
 use crate::reserve::stock::{Stock, Wanted};
 use crate::source::chunk::{CHUNK_BYTES, CHUNK_UNITS, Chunk, Chunks, GIANT_BYTES, GIANT_CHUNKS};
@@ -55,6 +55,8 @@ pub(crate) struct ArenaPages {
     populate: Populate,
     /// True if populated chunks are ordered: physical addresses are known.
     order: bool,
+    /// Number of chunks that are neither reserved nor claimed.
+    usable: AtomicU64,
     /// Number of chunks that were picked and ordered by their frames.
     ordered: AtomicU64,
     /// Held while a page of a hugetlb pool comes, and during a fork: its child has a copy of all of them
@@ -87,6 +89,7 @@ impl ArenaPages {
             thp: options.thp,
             populate: options.populate,
             order: order && options.thp,
+            usable: AtomicU64::new(0),
             ordered: AtomicU64::new(0),
             hugetlb_gate: Mutex::new(()),
         }
@@ -131,11 +134,22 @@ impl ArenaPages {
 
     /// Says what chunks are made of from now on.
     pub(crate) fn publish(&self, chunk: usize, count: usize, what: Chunk) {
+        let mut more = 0_i64;
         for chunk in &self.chunks[chunk..chunk + count] {
-            if chunk.swap(what as u32, AcqRel) == AWAITED {
+            let was = chunk.swap(what as u32, AcqRel);
+            more += i64::from(what != Chunk::Reserved) - i64::from(Pages::of(was).is_some());
+            if was == AWAITED {
                 wake_all(chunk);
             }
         }
+        self.usable.fetch_add(more as u64, Relaxed);
+    }
+
+    /// Returns true if so many chunks more are within the process's limit of addresses, of which those
+    /// that are only reserved are not counted here: the limit may have come after them.
+    fn may_have(&self, chunks: usize) -> bool {
+        let chunks = self.usable.load(Relaxed) + chunks as u64;
+        addresses_limit().is_none_or(|limit| chunks * CHUNK_BYTES as u64 <= limit)
     }
 
     /// Waits while another thread is about a chunk.
@@ -189,6 +203,9 @@ impl ArenaPages {
     /// returns their number: 0 if another thread is about the first; `None` if it could not.
     fn prepare(&self, chunk: usize, count: usize, populate: bool) -> Option<usize> {
         let at = self.address(chunk);
+        if !self.may_have(count) {
+            return None;
+        }
         let hugetlb = match self.hugetlb {
             Hugetlb::Never => false,
             Hugetlb::Always => true,
