@@ -9,7 +9,10 @@ use core::alloc::Layout;
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 
+use swath_pool::BufferFreeError;
+
 use crate::error::{FreeError, OutOfMemory, ResizeError};
+use crate::foreign::{Foreign, foreign};
 use crate::process::own::{own_heap, with_thread};
 use crate::process::state::begun;
 use crate::process::thread::Local;
@@ -172,6 +175,11 @@ pub unsafe fn resize(block: NonNull<u8>, size: usize) -> Result<NonNull<u8>, Res
     // SAFETY: as the caller says.
     let resized = with_thread(|thread| unsafe { thread.resize(block, size, ALIGN_BYTES) });
     if let Some(Err(ResizeError::Free(error))) = resized {
+        // SAFETY: as the caller says.
+        let others = |foreign: &Foreign| unsafe { (foreign.resize)(block, size) };
+        if let Some(moved) = foreign().filter(|_| is_foreign(error)).and_then(others) {
+            return Ok(NonNull::new(moved).ok_or(OutOfMemory)?);
+        }
         report(error);
     }
     resized.unwrap_or(Err(OutOfMemory.into()))
@@ -221,7 +229,10 @@ unsafe extern "C" fn free_in_superblock(block: *mut u8) {
 unsafe extern "C" fn free_slow(block: *mut u8) {
     let Some(block) = NonNull::new(block) else { return };
     // SAFETY: as the caller says.
-    if let Err(error) = unsafe { free_any(block) } {
+    let Err(error) = (unsafe { free_any(block) }) else { return };
+    // SAFETY: as the caller says.
+    let others = |foreign: &Foreign| unsafe { (foreign.free)(block) };
+    if !(is_foreign(error) && foreign().is_some_and(others)) {
         report(error);
     }
 }
@@ -259,5 +270,15 @@ fn purge_if_due() {
 /// pointer that is none of a block in use. Any pointer may be tried.
 #[must_use]
 pub fn usable_size(block: NonNull<u8>) -> usize {
-    begun().map_or(0, |process| process.usable_size(block).unwrap_or(0))
+    let usable = begun().map(|process| process.usable_size(block));
+    match usable {
+        Some(Ok(bytes)) => bytes,
+        Some(Err(error)) if !is_foreign(error.into()) => 0,
+        _ => foreign().map_or(0, |foreign| (foreign.usable_size)(block)),
+    }
+}
+
+/// Returns true if the pointer lies outside the arena.
+fn is_foreign(error: FreeError) -> bool {
+    matches!(error, FreeError::Pool(BufferFreeError::Foreign { .. }))
 }

@@ -5,6 +5,7 @@ pub mod c;
 mod contiguous;
 mod error;
 mod extents;
+mod foreign;
 mod global;
 mod lock;
 mod options;
@@ -24,6 +25,7 @@ pub use error::{
     PhysicalUnknown, PinError, ResizeError,
 };
 pub use extents::{PhysicalExtent, extents, virt2phys};
+pub use foreign::{Foreign, override_malloc};
 pub use global::Cmt;
 pub use options::{Hugetlb, OnError, Options, Populate};
 pub use physical::areas::areas;
@@ -31,6 +33,5 @@ pub use pin::{Held, Pin, pin};
 pub use process::begin::{begin, begin_with};
 pub use purge::{Purge, purge};
 pub use reserve::extent::{Pages, ReserveExtent};
-pub use source::pages::override_malloc;
 pub use stats::{Stats, reserve_extents, stats};
 pub use swath_pool::Placement;

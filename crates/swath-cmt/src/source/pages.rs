@@ -6,11 +6,12 @@
 //! after the publication.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use lock_api::Mutex;
 use swath_pool::{MakeUsable, UNIT_BYTES};
 
+use crate::foreign::foreign;
 use crate::lock::{Futex, sleep_while, wake_all};
 use crate::options::{Hugetlb, Options, Populate, addresses_limit};
 use crate::reserve::extent::Pages;
@@ -26,17 +27,6 @@ const ORDER_MAX: usize = 1024;
 /// In place of a [`Chunk`]: a thread is about it, and others may sleep until it is done.
 const CLAIMED: u32 = 8;
 const AWAITED: u32 = 9;
-
-/// True if the library overrides `malloc`: its programs do not expect that memory is touched before they
-/// touch it, nor that the pages of the hugetlb pools go.
-static OVERRIDES: AtomicBool = AtomicBool::new(false);
-
-/// Sets the meaning of [`Populate::Default`] and [`Hugetlb::Default`] for a library that overrides
-/// `malloc`: its programs know nothing of this one, so no memory is touched before they touch it, and
-/// the kernel's hugetlb pools are left to those for whom they were made.
-pub fn override_malloc() {
-    OVERRIDES.store(true, Relaxed);
-}
 
 /// The pages of the arena.
 ///
@@ -209,7 +199,7 @@ impl ArenaPages {
         let hugetlb = match self.hugetlb {
             Hugetlb::Never => false,
             Hugetlb::Always => true,
-            Hugetlb::Default => !OVERRIDES.load(Relaxed),
+            Hugetlb::Default => foreign().is_none(),
         };
         if hugetlb && let Some(prepared) = self.place_pooled(chunk, count) {
             if populate {
@@ -322,7 +312,7 @@ impl MakeUsable for ArenaPages {
             && match self.populate {
                 Populate::Never => false,
                 Populate::Always => true,
-                Populate::Default => !OVERRIDES.load(Relaxed),
+                Populate::Default => foreign().is_none(),
             };
         let end = ((first + units).div_ceil(CHUNK_UNITS)) as usize;
         let mut at = (first / CHUNK_UNITS) as usize;
