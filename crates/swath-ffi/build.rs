@@ -2,7 +2,7 @@
 
 /// Version of the C interface: it changes when a program that is linked to an older library would
 /// not run with a newer one.
-const SO_VERSION: &str = "1";
+const SO_VERSION: &str = "0";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

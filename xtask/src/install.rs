@@ -18,7 +18,7 @@ const FILES: &[(&str, &str)] = &[
 /// looks for the version that `crates/swath-ffi/build.rs` says.
 const LIBRARIES: &[(&str, &str)] = &[
     ("libswath.a", "libswath.a"),
-    ("libswath.so", "libswath.so.1"),
+    ("libswath.so", "libswath.so.0"),
     ("libswath_malloc.a", "libswath_malloc.a"),
     ("libswath_malloc.so", "libswath_malloc.so"),
 ];
@@ -42,7 +42,7 @@ pub(crate) fn install(shell: &Shell, metadata: &Metadata, prefix: &Path) -> Resu
     // The name that a linker looks for.
     let link = lib.join("libswath.so");
     shell.remove_path(&link)?;
-    std::os::unix::fs::symlink("libswath.so.1", &link)
+    std::os::unix::fs::symlink("libswath.so.0", &link)
         .with_context(|| link.display().to_string())?;
     println!("installed below {}", prefix.display());
     Ok(())

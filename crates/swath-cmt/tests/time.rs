@@ -1,5 +1,5 @@
-//! What a call takes where there is much, or while another thread takes much. Each test is a process of
-//! its own.
+//! Times of calls where there is much, or while another thread takes much. Each test is a process of its
+//! own.
 
 use std::process::Command;
 use std::ptr::NonNull;

@@ -275,8 +275,9 @@ typedef struct {
 // range is the default.
 typedef struct {
   // `SWATH_ARENA_MIB`: addresses to reserve, which bound all memory together. They cost
-  // nothing. 2 to 16777216 (16 TiB), by default twice the machine's memory, or less in a process
-  // whose addresses are limited.
+  // nothing. 2 to 16777216 (16 TiB), by default eight times the machine's memory and 256 GiB at least;
+  // less in a process whose addresses are limited, half of what it has left then, and twice the memory
+  // where the kernel counts what is only reserved.
   uint64_t arena_mib;
   // `SWATH_HUGETLB`: 1 takes pages of the kernel's hugetlb pools as far as there are any,
   // of 1 GiB for segments that hold them whole, else of 2 MiB. Before a fork what is in use

@@ -4,8 +4,8 @@ get_filename_component(_swath_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLU
 if(NOT TARGET swath::swath)
   add_library(swath::swath SHARED IMPORTED)
   set_target_properties(swath::swath PROPERTIES
-    IMPORTED_LOCATION "${_swath_prefix}/lib/libswath.so.1"
-    IMPORTED_SONAME "libswath.so.1"
+    IMPORTED_LOCATION "${_swath_prefix}/lib/libswath.so.0"
+    IMPORTED_SONAME "libswath.so.0"
     INTERFACE_INCLUDE_DIRECTORIES "${_swath_prefix}/include")
   find_package(Threads REQUIRED)
   add_library(swath::static STATIC IMPORTED)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The name by which a program looks for the shared library.
-const SO_NAME: &str = "libswath.so.1";
+const SO_NAME: &str = "libswath.so.0";
 
 /// Returns the directory in which this build put `libswath.a` and `libswath.so`.
 fn libraries() -> PathBuf {
