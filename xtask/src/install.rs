@@ -19,6 +19,7 @@ const FILES: &[(&str, &str)] = &[
 const LIBRARIES: &[(&str, &str)] = &[
     ("libswath.a", "libswath.a"),
     ("libswath.so", "libswath.so.0"),
+    ("libswath_malloc.a", "libswath_malloc.a"),
     ("libswath_malloc.so", "libswath_malloc.so"),
 ];
 

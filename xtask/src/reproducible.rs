@@ -7,7 +7,8 @@ use anyhow::{Result, ensure};
 use xshell::{Shell, cmd};
 
 /// Files of `target/release` that are handed on.
-const FILES: [&str; 4] = ["swath", "libswath.so", "libswath.a", "libswath_malloc.so"];
+const FILES: [&str; 5] =
+    ["swath", "libswath.so", "libswath.a", "libswath_malloc.so", "libswath_malloc.a"];
 
 /// Builds what is committed in two directories of different names and depths, and compares.
 pub(crate) fn check(shell: &Shell) -> Result<()> {

@@ -9,11 +9,16 @@ use core::alloc::Layout;
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 
+use swath_pool::BufferFreeError;
+
 use crate::error::{FreeError, OutOfMemory, ResizeError};
+use crate::foreign::{Foreign, foreign};
 use crate::process::own::{own_heap, with_thread};
 use crate::process::state::begun;
 use crate::process::thread::Local;
 use crate::report::report;
+use crate::reserve::grow::grow_for;
+use crate::source::chunk::CHUNK_BYTES;
 
 /// Alignment of every block.
 pub(crate) const ALIGN_BYTES: usize = 16;
@@ -71,6 +76,7 @@ pub(crate) fn out_of_memory() -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn allocate_any(size: usize, align: usize) -> Option<NonNull<u8>> {
+    prepare_reserve(size);
     let (block, looks_at_clock) = with_thread(|thread| {
         let block = thread.allocate(size, align).or_else(|| {
             thread.heap.collect();
@@ -82,6 +88,16 @@ fn allocate_any(size: usize, align: usize) -> Option<NonNull<u8>> {
         purge_if_due();
     }
     block
+}
+
+/// Makes the reserve longer if it cannot serve a long request.
+#[inline]
+fn prepare_reserve(size: usize) {
+    if size >= CHUNK_BYTES
+        && let Some(process) = begun()
+    {
+        grow_for(process, size);
+    }
 }
 
 /// Allocates bytes for `layout`, at any alignment.
@@ -120,6 +136,7 @@ pub fn allocate_aligned(layout: Layout) -> Result<NonNull<u8>, OutOfMemory> {
 /// [`OutOfMemory`].
 #[inline]
 pub fn allocate_zeroed(size: usize) -> Result<NonNull<u8>, OutOfMemory> {
+    prepare_reserve(size);
     let (block, zero) = match with_thread(|thread| thread.allocate(size, ALIGN_BYTES)) {
         Some(Some(found)) => found,
         _ => (allocate_any(size, ALIGN_BYTES).ok_or(OutOfMemory)?, false),
@@ -158,6 +175,11 @@ pub unsafe fn resize(block: NonNull<u8>, size: usize) -> Result<NonNull<u8>, Res
     // SAFETY: as the caller says.
     let resized = with_thread(|thread| unsafe { thread.resize(block, size, ALIGN_BYTES) });
     if let Some(Err(ResizeError::Free(error))) = resized {
+        // SAFETY: as the caller says.
+        let others = |foreign: &Foreign| unsafe { (foreign.resize)(block, size) };
+        if let Some(moved) = foreign().filter(|_| is_foreign(error)).and_then(others) {
+            return Ok(NonNull::new(moved).ok_or(OutOfMemory)?);
+        }
         report(error);
     }
     resized.unwrap_or(Err(OutOfMemory.into()))
@@ -207,7 +229,10 @@ unsafe extern "C" fn free_in_superblock(block: *mut u8) {
 unsafe extern "C" fn free_slow(block: *mut u8) {
     let Some(block) = NonNull::new(block) else { return };
     // SAFETY: as the caller says.
-    if let Err(error) = unsafe { free_any(block) } {
+    let Err(error) = (unsafe { free_any(block) }) else { return };
+    // SAFETY: as the caller says.
+    let others = |foreign: &Foreign| unsafe { (foreign.free)(block) };
+    if !(is_foreign(error) && foreign().is_some_and(others)) {
         report(error);
     }
 }
@@ -245,5 +270,15 @@ fn purge_if_due() {
 /// pointer that is none of a block in use. Any pointer may be tried.
 #[must_use]
 pub fn usable_size(block: NonNull<u8>) -> usize {
-    begun().map_or(0, |process| process.usable_size(block).unwrap_or(0))
+    let usable = begun().map(|process| process.usable_size(block));
+    match usable {
+        Some(Ok(bytes)) => bytes,
+        Some(Err(error)) if !is_foreign(error.into()) => 0,
+        _ => foreign().map_or(0, |foreign| (foreign.usable_size)(block)),
+    }
+}
+
+/// Returns true if the pointer lies outside the arena.
+fn is_foreign(error: FreeError) -> bool {
+    matches!(error, FreeError::Pool(BufferFreeError::Foreign { .. }))
 }

@@ -64,6 +64,29 @@ pub enum ResizeError {
     OutOfMemory(#[from] OutOfMemory),
 }
 
+/// Reasons why no contiguous block is allocated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ContiguousError {
+    /// An alignment or a boundary is no power of two.
+    #[error("{value} is no power of two")]
+    NoPowerOfTwo {
+        /// Its value.
+        value: u64,
+    },
+    /// There is no free run of physical memory that is long enough where the block may lie, nor memory
+    /// for one.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
+}
+
+/// An error of the kernel's when memory was to be pinned or locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("the memory cannot be held in place (error {errno})")]
+pub struct PinError {
+    /// The C library's number of it.
+    pub errno: i32,
+}
+
 /// Reasons why the physical extents of a block are not told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ExtentsError {

@@ -1,5 +1,6 @@
 //! The physical extents behind a block.
 
+use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU8;
@@ -18,6 +19,54 @@ pub struct PhysicalExtent {
     pub address: PhysAddr,
     /// Number of its bytes.
     pub len_bytes: u64,
+}
+
+/// Returns the physical address behind an address of this process, and how many of the `len_bytes` bytes
+/// from there on follow it in physical memory: one at least. Pages that can be written are made the
+/// process's own first, with what they hold, as a write would make them.
+///
+/// ```
+/// let number = 7_u64;
+/// match swath_cmt::virt2phys(&raw const number as *const u8, 8) {
+///     Ok(extent) => assert!((1..=8).contains(&extent.len_bytes)),
+///     Err(swath_cmt::PhysicalUnknown) => println!("without CAP_SYS_ADMIN"),
+/// }
+/// ```
+///
+/// # Errors
+/// [`PhysicalUnknown`] if there is no page at the address, or the process may not know where.
+pub fn virt2phys(address: *const u8, len_bytes: usize) -> Result<PhysicalExtent, PhysicalUnknown> {
+    let page = BASE_PAGE_BYTES as usize;
+    let end = address.addr().checked_add(len_bytes.max(1)).ok_or(PhysicalUnknown)?;
+    let from = address.addr() & !(page - 1);
+    let map = PageMap::open().ok_or(PhysicalUnknown)?;
+    let mut run: Option<(u64, u64)> = None;
+    // Piece by piece: a run may end long before what was asked about.
+    let mut at = from;
+    while at < end {
+        let pages = (end - at).div_ceil(page).min(512);
+        // SAFETY: contents stay as they are; where nothing is mapped, or not to be written, nothing
+        // happens.
+        unsafe {
+            let at = core::ptr::without_provenance_mut::<c_void>(at);
+            libc::madvise(at, pages * page, libc::MADV_POPULATE_WRITE);
+        }
+        let mut ends = false;
+        let read = map.frames(at, pages, &mut |frame| match (&mut run, frame) {
+            _ if ends => {}
+            (run @ None, Some(frame)) => *run = Some((frame, 1)),
+            (Some((first, count)), Some(frame)) if *first + *count == frame => *count += 1,
+            _ => ends = true,
+        });
+        if ends || !read {
+            break;
+        }
+        at += pages * page;
+    }
+    let (frame, pages) = run.ok_or(PhysicalUnknown)?;
+    let within = (address.addr() - from) as u64;
+    let len = (pages * BASE_PAGE_BYTES - within).min(len_bytes.max(1) as u64);
+    Ok(PhysicalExtent { address: PhysAddr::new(frame * BASE_PAGE_BYTES + within), len_bytes: len })
 }
 
 /// Visits the physical extents behind the bytes `range` of a block, in order, as a scatter list

@@ -2,27 +2,36 @@
 
 mod allocate;
 pub mod c;
+mod contiguous;
 mod error;
 mod extents;
+mod foreign;
 mod global;
 mod lock;
 mod options;
 mod physical;
+mod pin;
 mod process;
 mod purge;
 mod report;
+mod reserve;
 mod source;
 mod stats;
 
 pub use allocate::{allocate, allocate_aligned, allocate_zeroed, free, resize, usable_size};
+pub use contiguous::allocate_contiguous;
 pub use error::{
-    BeginError, ExtentsError, FreeError, OptionError, OutOfMemory, PhysicalUnknown, ResizeError,
+    BeginError, ContiguousError, ExtentsError, FreeError, OptionError, OutOfMemory,
+    PhysicalUnknown, PinError, ResizeError,
 };
-pub use extents::{PhysicalExtent, extents};
+pub use extents::{PhysicalExtent, extents, virt2phys};
+pub use foreign::{Foreign, override_malloc};
 pub use global::Cmt;
-pub use options::{OnError, Options, Populate};
+pub use options::{Hugetlb, OnError, Options, Populate};
 pub use physical::areas::areas;
+pub use pin::{Held, Pin, pin};
 pub use process::begin::{begin, begin_with};
 pub use purge::{Purge, purge};
-pub use source::backing::set_populate_default;
-pub use stats::{Stats, stats};
+pub use reserve::extent::{Pages, ReserveExtent};
+pub use stats::{Stats, reserve_extents, stats};
+pub use swath_pool::Placement;

@@ -15,6 +15,33 @@ const AWAITED: u32 = 2;
 /// Tries before a thread sleeps: a short call holds the lock for less.
 const SPINS: u32 = 100;
 
+/// Sleeps while a word has a value, or for less.
+pub(crate) fn sleep_while(word: &AtomicU32, value: u32) {
+    // SAFETY: the word is there; the kernel only reads it.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            ptr::from_ref(word),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            value,
+            ptr::null::<libc::timespec>(),
+        );
+    }
+}
+
+/// Wakes all threads that sleep for a word.
+pub(crate) fn wake_all(word: &AtomicU32) {
+    wake(word, i32::MAX);
+}
+
+fn wake(word: &AtomicU32, threads: i32) {
+    // SAFETY: as above.
+    unsafe {
+        let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+        libc::syscall(libc::SYS_futex, ptr::from_ref(word), wake, threads);
+    }
+}
+
 /// A mutex of one word.
 pub(crate) struct Futex(AtomicU32);
 
@@ -28,17 +55,7 @@ impl Futex {
             core::hint::spin_loop();
         }
         while self.0.swap(AWAITED, Acquire) != FREE {
-            // SAFETY: the word is there; the kernel only reads it.
-            unsafe {
-                let word = ptr::from_ref(&self.0);
-                libc::syscall(
-                    libc::SYS_futex,
-                    word,
-                    libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                    AWAITED,
-                    ptr::null::<libc::timespec>(),
-                );
-            }
+            sleep_while(&self.0, AWAITED);
         }
     }
 }
@@ -63,16 +80,8 @@ unsafe impl RawMutex for Futex {
     #[inline]
     unsafe fn unlock(&self) {
         if self.0.swap(FREE, Release) == AWAITED {
-            // SAFETY: as above; one sleeper is woken, and marks the lock awaited again.
-            unsafe {
-                let word = ptr::from_ref(&self.0);
-                libc::syscall(
-                    libc::SYS_futex,
-                    word,
-                    libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-                    1,
-                );
-            }
+            // It marks the lock awaited again.
+            wake(&self.0, 1);
         }
     }
 }

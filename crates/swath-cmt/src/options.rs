@@ -4,6 +4,7 @@ use core::ffi::CStr;
 use core::ops::RangeInclusive;
 
 use crate::error::OptionError;
+use crate::physical::file::number_in;
 
 /// Settings of the process's pool.
 ///
@@ -13,13 +14,17 @@ use crate::error::OptionError;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// `SWATH_ARENA_MIB`: addresses to reserve, which bound all memory together. They cost nothing.
-    /// 2 to 16777216 (16 TiB), by default twice the machine's memory, or less in a process whose
-    /// addresses are limited.
+    /// 2 to 16777216 (16 TiB), by default eight times the machine's memory and 256 GiB at least; less in a
+    /// process whose addresses are limited, half of what it has left then, and twice the memory where
+    /// the kernel counts what is only reserved.
     pub arena_mib: u64,
-    /// `SWATH_HUGETLB`: true takes pages of the kernel's hugetlb pools as far as there are any, of
-    /// 1 GiB for segments that hold them whole, else of 2 MiB. Before a fork what is in use of them
-    /// is copied to other pages for the child: the pool may have none for it. Default true.
-    pub hugetlb: bool,
+    /// `SWATH_RESERVE`, in bytes or with K, M or G behind the number: bytes of a physical reserve, which
+    /// is taken at once. Segments come from it as one run of physical memory each, and it grows when
+    /// it is full. Up to [`RESERVE_MAX`](Self::RESERVE_MAX); default 0, none.
+    pub reserve_bytes: u64,
+    /// `SWATH_HUGETLB`, 0 to 2 in the order of [`Hugetlb`]: the taking of pages of the kernel's hugetlb
+    /// pools.
+    pub hugetlb: Hugetlb,
     /// `SWATH_THP`: true asks for transparent huge pages of 2 MiB. Default true.
     pub thp: bool,
     /// `SWATH_POPULATE`, 0 to 2 in the order of [`Populate`]: the touching of segments of 2 MiB and
@@ -43,6 +48,20 @@ pub struct Options {
     pub canary: bool,
     /// `SWATH_ON_ERROR`, 0 to 2 in the order of [`OnError`]: the consequence of a wrong pointer.
     pub on_error: OnError,
+}
+
+/// The taking of pages of the kernel's hugetlb pools: as far as there are any, of 1 GiB for segments that
+/// hold them whole, else of 2 MiB. Before a fork what is in use of them is copied to other pages for the
+/// child: the pool may have none for it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Hugetlb {
+    /// None.
+    Never,
+    /// Any.
+    Always,
+    /// Any, but in a library that overrides `malloc` only for a reserve.
+    #[default]
+    Default,
 }
 
 /// The segments of 2 MiB and more that are touched when they are allocated. With the right to know
@@ -69,6 +88,20 @@ pub enum OnError {
     /// A line on standard error, and an abort.
     #[default]
     Abort,
+}
+
+impl TryFrom<u64> for Hugetlb {
+    type Error = u64;
+
+    /// Converts the number that the environment and C have for it; another one is the error.
+    fn try_from(number: u64) -> Result<Self, u64> {
+        match number {
+            0 => Ok(Self::Never),
+            1 => Ok(Self::Always),
+            2 => Ok(Self::Default),
+            _ => Err(number),
+        }
+    }
 }
 
 impl TryFrom<u64> for Populate {
@@ -102,13 +135,10 @@ impl TryFrom<u64> for OnError {
 impl Default for Options {
     /// The defaults, the environment not considered.
     fn default() -> Self {
-        // SAFETY: both only ask.
-        let (pages, page_bytes) =
-            unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-        let memory = u64::try_from(pages).unwrap_or(0) * u64::try_from(page_bytes).unwrap_or(0);
         Self {
-            arena_mib: (memory >> 19).clamp(64 << 10, *Self::ARENA_MIB.end()),
-            hugetlb: true,
+            arena_mib: arena_mib(),
+            reserve_bytes: 0,
+            hugetlb: Hugetlb::Default,
             thp: true,
             populate: Populate::Default,
             purge_delay_ms: 1000,
@@ -126,6 +156,8 @@ impl Options {
     pub const ARENA_MIB: RangeInclusive<u64> = 2..=16 << 20;
     /// Thresholds of emptiness that there may be.
     pub const EMPTY_EIGHTHS: RangeInclusive<u32> = 1..=7;
+    /// Bytes of the longest reserve that may be asked for.
+    pub const RESERVE_MAX: u64 = 16 << 40;
     /// Number of blocks in the longest quarantine.
     pub const QUARANTINE_MAX: u32 = 4096;
 
@@ -140,7 +172,8 @@ impl Options {
             }
         };
         read(c"SWATH_ARENA_MIB", |o, value| Some(Self { arena_mib: value, ..o }));
-        read(c"SWATH_HUGETLB", |o, value| Some(Self { hugetlb: flag(value)?, ..o }));
+        read(c"SWATH_RESERVE", |o, value| Some(Self { reserve_bytes: value, ..o }));
+        read(c"SWATH_HUGETLB", |o, value| Some(Self { hugetlb: value.try_into().ok()?, ..o }));
         read(c"SWATH_THP", |o, value| Some(Self { thp: flag(value)?, ..o }));
         read(c"SWATH_POPULATE", |o, value| Some(Self { populate: value.try_into().ok()?, ..o }));
         read(c"SWATH_PURGE_MS", |o, value| Some(Self { purge_delay_ms: value, ..o }));
@@ -177,6 +210,7 @@ impl Options {
         let (arena, eighths) = (self.arena_mib, self.empty_eighths);
         let checks = [
             ("arena_mib", arena, Self::ARENA_MIB.contains(&arena)),
+            ("reserve_bytes", self.reserve_bytes, self.reserve_bytes <= Self::RESERVE_MAX),
             ("empty_eighths", eighths.into(), Self::EMPTY_EIGHTHS.contains(&eighths)),
             ("quarantine", self.quarantine.into(), self.quarantine <= Self::QUARANTINE_MAX),
         ];
@@ -196,20 +230,84 @@ fn flag(value: u64) -> Option<bool> {
     }
 }
 
-/// Reads a decimal number of the environment.
+/// Returns the length of the arena where nothing says it.
+fn arena_mib() -> u64 {
+    let memory_mib = memory_bytes() >> 20;
+    let longest = *Options::ARENA_MIB.end();
+    // The tables of a long arena are mapped whole.
+    if number_in(c"/proc/sys/vm/overcommit_memory", b"") == Some(2) {
+        return (2 * memory_mib).min(longest);
+    }
+    let all = (8 * memory_mib).clamp(256 << 10, longest);
+    let Some(limit) = addresses_limit() else { return all };
+    let used = number_in(c"/proc/self/statm", b"").unwrap_or(0).saturating_mul(4096);
+    (limit.saturating_sub(used) >> 21).clamp(*Options::ARENA_MIB.start(), all)
+}
+
+/// Returns the bytes of addresses that the process may have, if that is limited.
+pub(crate) fn addresses_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+    // SAFETY: writes the limit.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
+    (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// Returns the bytes of the machine's memory.
+pub(crate) fn memory_bytes() -> u64 {
+    // SAFETY: both only ask.
+    let (pages, page_bytes) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0) * u64::try_from(page_bytes).unwrap_or(0)
+}
+
+/// Reads a number of the environment. A program with more rights than its caller has none there.
 fn number(name: &CStr) -> Option<u64> {
+    // SAFETY: only asks.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
+    }
     // SAFETY: read once, early, as every allocator does.
     let value = unsafe { libc::getenv(name.as_ptr()) };
     if value.is_null() {
         return None;
     }
     // SAFETY: the environment's strings end with a zero.
-    let digits = unsafe { CStr::from_ptr(value) }.to_bytes();
+    parse(unsafe { CStr::from_ptr(value) }.to_bytes())
+}
+
+/// Returns the number that decimal digits are, in units of the letter behind them.
+fn parse(text: &[u8]) -> Option<u64> {
+    let (digits, shift) = match text {
+        [digits @ .., b'K' | b'k'] => (digits, 10),
+        [digits @ .., b'M' | b'm'] => (digits, 20),
+        [digits @ .., b'G' | b'g'] => (digits, 30),
+        digits => (digits, 0),
+    };
     if digits.is_empty() {
         return None;
     }
-    digits.iter().try_fold(0_u64, |sum, digit| {
+    let number = digits.iter().try_fold(0_u64, |sum, digit| {
         let digit = digit.wrapping_sub(b'0');
         if digit > 9 { None } else { sum.checked_mul(10)?.checked_add(digit.into()) }
-    })
+    })?;
+    number.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn numbers_of_the_environment() {
+        assert_eq!(parse(b"256M"), Some(256 << 20));
+        assert_eq!(
+            [parse(b"0"), parse(b"7k"), parse(b"1G")],
+            [Some(0), Some(7 << 10), Some(1 << 30)]
+        );
+        for wrong in
+            [&b""[..], b"M", b"-1", b"1T", b"1 M", b"18446744073709551616", b"18014398509481984K"]
+        {
+            assert_eq!(parse(wrong), None);
+        }
+    }
 }

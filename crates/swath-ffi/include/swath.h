@@ -87,6 +87,18 @@ typedef uint32_t swath_status;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// The pages that back an extent.
+typedef enum {
+  // Of 1 GiB, of the kernel's hugetlb pool.
+  CMT_PAGES_HUGETLB_1G = 0,
+  // Of 2 MiB, of the kernel's hugetlb pool.
+  CMT_PAGES_HUGETLB_2M,
+  // For which transparent huge pages of 2 MiB were asked for.
+  CMT_PAGES_TRANSPARENT,
+  // Of 4 KiB.
+  CMT_PAGES_SMALL,
+} cmt_pages;
+
 // Policy by which a heap chooses blocks.
 enum swath_fit
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -243,6 +255,18 @@ typedef struct {
   uint32_t isolated;
 } swath_bank;
 
+// An extent of the reserve: a run of addresses that was one run of physical memory when it was taken.
+typedef struct {
+  // Its first address.
+  size_t start;
+  // Number of its bytes.
+  uint64_t len_bytes;
+  // The physical address of its first byte; all ones if it is not known: its frames are simulated.
+  uint64_t physical;
+  // The pages that back it.
+  cmt_pages pages;
+} cmt_reserve_extent;
+
 // Settings of `cmt_malloc`. Fill it with `cmt_options_default` first, so that it stays right
 // when members are added.
 //
@@ -251,12 +275,14 @@ typedef struct {
 // range is the default.
 typedef struct {
   // `SWATH_ARENA_MIB`: addresses to reserve, which bound all memory together. They cost
-  // nothing. 2 to 16777216 (16 TiB), by default twice the machine's memory, or less in a process
-  // whose addresses are limited.
+  // nothing. 2 to 16777216 (16 TiB), by default eight times the machine's memory and 256 GiB at least;
+  // less in a process whose addresses are limited, half of what it has left then, and twice the memory
+  // where the kernel counts what is only reserved.
   uint64_t arena_mib;
   // `SWATH_HUGETLB`: 1 takes pages of the kernel's hugetlb pools as far as there are any,
   // of 1 GiB for segments that hold them whole, else of 2 MiB. Before a fork what is in use
-  // of them is copied to other pages for the child: the pool may have none for it. Default 1.
+  // of them is copied to other pages for the child: the pool may have none for it. Default 2: 1, but
+  // in the library that overrides malloc only for a reserve.
   uint32_t hugetlb;
   // `SWATH_THP`: 1 asks for transparent huge pages of 2 MiB. Default 1.
   uint32_t thp;
@@ -281,9 +307,14 @@ typedef struct {
   // `SWATH_CANARY`: 1 puts a word behind every block that `cmt_free` and `cmt_realloc` look at: a
   // write beyond the bytes that may be used has the consequence of a wrong pointer. Default 0.
   uint32_t canary;
+  // `SWATH_RESERVE`, there in bytes or with K, M or G behind the number: bytes of a physical reserve,
+  // which is taken at once, or as much as there is memory for. Blocks longer than 32 KiB come from it
+  // as one run of physical memory each, and it grows when it is full. Default 0, none.
+  uint64_t reserve_bytes;
 } cmt_options;
 
-// Counts of what the pool holds, in bytes if not said otherwise.
+// Counts of what the pool holds, in bytes if not said otherwise. Later versions add members at the end:
+// a program says how long the struct is that it knows.
 typedef struct {
   // Blocks in use, as long as their slots and segments are.
   uint64_t live_bytes;
@@ -313,6 +344,16 @@ typedef struct {
   uint32_t threads;
   // 1 if physical addresses are known, else 0.
   uint32_t physical_known;
+  // The reserve.
+  uint64_t reserve_bytes;
+  // Free in the reserve.
+  uint64_t reserve_free_bytes;
+  // The reserve's longest free run: what one contiguous block can have.
+  uint64_t reserve_longest_bytes;
+  // Free runs of the reserve; not bytes.
+  uint64_t reserve_free_runs;
+  // Extents of the reserve, which `cmt_reserve_extents` lists; not bytes.
+  uint64_t reserve_extents;
 } cmt_stats;
 
 // A piece of a block that is contiguous in physical memory.
@@ -322,6 +363,19 @@ typedef struct {
   // Number of its bytes.
   uint64_t len_bytes;
 } cmt_extent;
+
+// Memory that `cmt_pin` holds. The members behind the first are the library's.
+typedef struct {
+  // 1 if its frames stay the same; 0 if it only stays in memory: the kernel has no io_uring for this
+  // process, may move it when it compacts memory, and copies it at a write after a fork.
+  uint32_t frames_stay;
+  // The ring that it is registered with.
+  int32_t ring;
+  // Its first address.
+  size_t start;
+  // Number of its bytes.
+  size_t len_bytes;
+} cmt_pinned;
 
 // Policy of an allocator: the orders that have a free list, and the choice of the block for a request.
 //
@@ -519,6 +573,41 @@ void *cmt_realloc(void *block, size_t size);
 // another alignment.
 void *cmt_aligned_alloc(size_t align, size_t size);
 
+// Allocates `size` bytes that are one run of physical memory, at a physical address that is a multiple of
+// `align`, all of it below the address `below`, with no two bytes on two sides of a multiple of
+// `boundary`; 0 for each of the three is no such limit. The block comes from the reserve, which grows if
+// it has no such run. Null with ENOMEM rather than in two pieces, or with EINVAL if `align` or
+// `boundary` is no power of two.
+//
+// Where physical addresses are known, the block's frames are read back before it is returned; where they
+// are not, it is laid in simulated frames. The kernel may move it later, unless its pages are of the
+// hugetlb pools or pinned.
+void *cmt_malloc_contiguous(size_t size,
+                            uint64_t align,
+                            uint64_t below,
+                            uint64_t boundary);
+
+// Returns the physical address behind `address`, or all ones if it is not known. `len_bytes` says how
+// many bytes from there on are asked about, and becomes the number of those that follow one another in
+// physical memory (0 if the address is not known); null asks about one. Any address may be tried. Pages
+// that can be written are made the process's own first, with what they hold.
+//
+// # Safety
+// `len_bytes` is null or can be read and written.
+uint64_t cmt_virt2phys(const void *address,
+                       size_t *len_bytes);
+
+// Writes the extents of the reserve, ascending by frame: up to `room`; `found` is how many there are in
+// all.
+//
+// Errors: `SWATH_NULL`.
+//
+// # Safety
+// `extents` has room for `room`, `found` can be written.
+swath_result cmt_reserve_extents(cmt_reserve_extent *extents,
+                                 size_t room,
+                                 size_t *found);
+
 // Returns the bytes of a block that may be used: as many as were asked for or more; 0 for null or a pointer
 // that is none of a block.
 //
@@ -548,13 +637,16 @@ swath_result cmt_options_default(cmt_options *options);
 // `options` is null or can be read.
 swath_result cmt_init(const cmt_options *options);
 
-// Counts what the pool holds now; all zero before anything was allocated.
+// Counts what the pool holds now; all zero before anything was allocated. `len_bytes` is
+// `sizeof(cmt_stats)`: members that the program does not know are left out, and those that the library
+// does not know are zero.
 //
 // Errors: `SWATH_NULL`.
 //
 // # Safety
-// `stats` can be written.
-swath_result cmt_stats_get(cmt_stats *stats);
+// `len_bytes` can be written from `stats` on.
+swath_result cmt_stats_get(cmt_stats *stats,
+                           size_t len_bytes);
 
 // Writes the physical extents behind `len_bytes` of a block from `offset` on, in order, as a
 // scatter list needs them: up to `room`; `found` is how many there are in all. Pages that were never
@@ -574,6 +666,26 @@ swath_result cmt_extents(const void *block,
                          cmt_extent *extents,
                          size_t room,
                          size_t *found);
+
+// Holds the pages of `len_bytes` bytes from `start` on in their frames until `cmt_unpin`, as far as the
+// kernel has a way; `pinned->frames_stay` says how far. Pages that are not there yet come first.
+//
+// Errors: `SWATH_DENIED` with the C library's error number if no memory can be written there, or the
+// process may not lock so much; `SWATH_NULL`.
+//
+// # Safety
+// `pinned` can be written.
+swath_result cmt_pin(const void *start,
+                     size_t len_bytes,
+                     cmt_pinned *pinned);
+
+// Lets memory go that `cmt_pin` holds. A second time nothing happens.
+//
+// Errors: `SWATH_NULL`.
+//
+// # Safety
+// `pinned` is from `cmt_pin`, and can be written.
+swath_result cmt_unpin(cmt_pinned *pinned);
 
 // Calls `visit` with each range of the machine's memory, ascending, in frames of 4 KiB, and with
 // `context`: the areas between which there are vacuums.

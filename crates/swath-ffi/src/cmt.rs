@@ -4,12 +4,19 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 
-use swath_cmt::{BeginError, ExtentsError, OnError, Options, PhysicalExtent, Populate, Purge, c};
+use swath_cmt::{
+    BeginError, ContiguousError, ExtentsError, Held, Hugetlb, OnError, Options, Pages,
+    PhysicalExtent, Pin, Placement, Populate, Purge, ReserveExtent, c,
+};
 
 use crate::map::swath_extent;
 use crate::object::put;
 use crate::result::swath_status::*;
 use crate::result::{Outcome, fail, swath_result};
+
+/// Errors of the C library.
+const ENOMEM: c_int = 12;
+const EINVAL: c_int = 22;
 
 /// Settings of `cmt_malloc`. Fill it with `cmt_options_default` first, so that it stays right
 /// when members are added.
@@ -21,12 +28,14 @@ use crate::result::{Outcome, fail, swath_result};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct cmt_options {
     /// `SWATH_ARENA_MIB`: addresses to reserve, which bound all memory together. They cost
-    /// nothing. 2 to 16777216 (16 TiB), by default twice the machine's memory, or less in a process
-    /// whose addresses are limited.
+    /// nothing. 2 to 16777216 (16 TiB), by default eight times the machine's memory and 256 GiB at least;
+    /// less in a process whose addresses are limited, half of what it has left then, and twice the memory
+    /// where the kernel counts what is only reserved.
     pub arena_mib: u64,
     /// `SWATH_HUGETLB`: 1 takes pages of the kernel's hugetlb pools as far as there are any,
     /// of 1 GiB for segments that hold them whole, else of 2 MiB. Before a fork what is in use
-    /// of them is copied to other pages for the child: the pool may have none for it. Default 1.
+    /// of them is copied to other pages for the child: the pool may have none for it. Default 2: 1, but
+    /// in the library that overrides malloc only for a reserve.
     pub hugetlb: u32,
     /// `SWATH_THP`: 1 asks for transparent huge pages of 2 MiB. Default 1.
     pub thp: u32,
@@ -51,13 +60,21 @@ pub struct cmt_options {
     /// `SWATH_CANARY`: 1 puts a word behind every block that `cmt_free` and `cmt_realloc` look at: a
     /// write beyond the bytes that may be used has the consequence of a wrong pointer. Default 0.
     pub canary: u32,
+    /// `SWATH_RESERVE`, there in bytes or with K, M or G behind the number: bytes of a physical reserve,
+    /// which is taken at once, or as much as there is memory for. Blocks longer than 32 KiB come from it
+    /// as one run of physical memory each, and it grows when it is full. Default 0, none.
+    pub reserve_bytes: u64,
 }
 
 impl From<Options> for cmt_options {
     fn from(options: Options) -> Self {
         Self {
             arena_mib: options.arena_mib,
-            hugetlb: options.hugetlb.into(),
+            hugetlb: match options.hugetlb {
+                Hugetlb::Never => 0,
+                Hugetlb::Always => 1,
+                Hugetlb::Default => 2,
+            },
             thp: options.thp.into(),
             populate: match options.populate {
                 Populate::Never => 0,
@@ -74,6 +91,7 @@ impl From<Options> for cmt_options {
                 OnError::Abort => 2,
             },
             canary: options.canary.into(),
+            reserve_bytes: options.reserve_bytes,
         }
     }
 }
@@ -89,7 +107,8 @@ impl TryFrom<cmt_options> for Options {
         };
         Ok(Self {
             arena_mib: options.arena_mib,
-            hugetlb: flag(options.hugetlb)?,
+            reserve_bytes: options.reserve_bytes,
+            hugetlb: u64::from(options.hugetlb).try_into().map_err(out_of_range)?,
             thp: flag(options.thp)?,
             populate: u64::from(options.populate).try_into().map_err(out_of_range)?,
             purge_delay_ms: options.purge_ms,
@@ -102,7 +121,8 @@ impl TryFrom<cmt_options> for Options {
     }
 }
 
-/// Counts of what the pool holds, in bytes if not said otherwise.
+/// Counts of what the pool holds, in bytes if not said otherwise. Later versions add members at the end:
+/// a program says how long the struct is that it knows.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct cmt_stats {
@@ -134,6 +154,16 @@ pub struct cmt_stats {
     pub threads: u32,
     /// 1 if physical addresses are known, else 0.
     pub physical_known: u32,
+    /// The reserve.
+    pub reserve_bytes: u64,
+    /// Free in the reserve.
+    pub reserve_free_bytes: u64,
+    /// The reserve's longest free run: what one contiguous block can have.
+    pub reserve_longest_bytes: u64,
+    /// Free runs of the reserve; not bytes.
+    pub reserve_free_runs: u64,
+    /// Extents of the reserve, which `cmt_reserve_extents` lists; not bytes.
+    pub reserve_extents: u64,
 }
 
 /// Allocates `size` bytes, aligned to 16 and not initialised; a size of 0 gets a block too. Null, and
@@ -177,6 +207,126 @@ pub unsafe extern "C" fn cmt_realloc(block: *mut c_void, size: usize) -> *mut c_
 #[unsafe(no_mangle)]
 pub extern "C" fn cmt_aligned_alloc(align: usize, size: usize) -> *mut c_void {
     c::aligned_alloc(align, size)
+}
+
+/// Allocates `size` bytes that are one run of physical memory, at a physical address that is a multiple of
+/// `align`, all of it below the address `below`, with no two bytes on two sides of a multiple of
+/// `boundary`; 0 for each of the three is no such limit. The block comes from the reserve, which grows if
+/// it has no such run. Null with ENOMEM rather than in two pieces, or with EINVAL if `align` or
+/// `boundary` is no power of two.
+///
+/// Where physical addresses are known, the block's frames are read back before it is returned; where they
+/// are not, it is laid in simulated frames. The kernel may move it later, unless its pages are of the
+/// hugetlb pools or pinned.
+#[unsafe(no_mangle)]
+pub extern "C" fn cmt_malloc_contiguous(
+    size: usize,
+    align: u64,
+    below: u64,
+    boundary: u64,
+) -> *mut c_void {
+    let placement = Placement {
+        align_bytes: align.max(1),
+        below: if below == 0 { u64::MAX } else { below },
+        boundary_bytes: (boundary != 0).then_some(boundary),
+    };
+    match swath_cmt::allocate_contiguous(size, placement) {
+        Ok(block) => block.as_ptr().cast(),
+        Err(ContiguousError::NoPowerOfTwo { .. }) => c::fail(EINVAL),
+        Err(ContiguousError::OutOfMemory(_)) => c::fail(ENOMEM),
+    }
+}
+
+/// Returns the physical address behind `address`, or all ones if it is not known. `len_bytes` says how
+/// many bytes from there on are asked about, and becomes the number of those that follow one another in
+/// physical memory (0 if the address is not known); null asks about one. Any address may be tried. Pages
+/// that can be written are made the process's own first, with what they hold.
+///
+/// # Safety
+/// `len_bytes` is null or can be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cmt_virt2phys(address: *const c_void, len_bytes: *mut usize) -> u64 {
+    // SAFETY: as the caller says.
+    let len = unsafe { len_bytes.as_mut() };
+    let asked = len.as_ref().map_or(1, |len| **len);
+    let extent = swath_cmt::virt2phys(address.cast(), asked).ok();
+    if let Some(len) = len {
+        *len = extent.map_or(0, |extent| extent.len_bytes as usize);
+    }
+    extent.map_or(u64::MAX, |extent| extent.address.raw())
+}
+
+/// The pages that back an extent.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum cmt_pages {
+    /// Of 1 GiB, of the kernel's hugetlb pool.
+    CMT_PAGES_HUGETLB_1G = 0,
+    /// Of 2 MiB, of the kernel's hugetlb pool.
+    CMT_PAGES_HUGETLB_2M,
+    /// For which transparent huge pages of 2 MiB were asked for.
+    CMT_PAGES_TRANSPARENT,
+    /// Of 4 KiB.
+    #[default]
+    CMT_PAGES_SMALL,
+}
+
+/// An extent of the reserve: a run of addresses that was one run of physical memory when it was taken.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct cmt_reserve_extent {
+    /// Its first address.
+    pub start: usize,
+    /// Number of its bytes.
+    pub len_bytes: u64,
+    /// The physical address of its first byte; all ones if it is not known: its frames are simulated.
+    pub physical: u64,
+    /// The pages that back it.
+    pub pages: cmt_pages,
+}
+
+impl From<ReserveExtent> for cmt_reserve_extent {
+    fn from(extent: ReserveExtent) -> Self {
+        Self {
+            start: extent.address,
+            len_bytes: extent.len_bytes,
+            physical: extent.physical.map_or(u64::MAX, |address| address.raw()),
+            pages: match extent.pages {
+                Pages::Hugetlb1G => cmt_pages::CMT_PAGES_HUGETLB_1G,
+                Pages::Hugetlb2M => cmt_pages::CMT_PAGES_HUGETLB_2M,
+                Pages::Transparent => cmt_pages::CMT_PAGES_TRANSPARENT,
+                Pages::Small => cmt_pages::CMT_PAGES_SMALL,
+            },
+        }
+    }
+}
+
+/// Writes the extents of the reserve, ascending by frame: up to `room`; `found` is how many there are in
+/// all.
+///
+/// Errors: `SWATH_NULL`.
+///
+/// # Safety
+/// `extents` has room for `room`, `found` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cmt_reserve_extents(
+    extents: *mut cmt_reserve_extent,
+    room: usize,
+    found: *mut usize,
+) -> swath_result {
+    if found.is_null() || (extents.is_null() && room > 0) {
+        return swath_result::new(SWATH_NULL, 0);
+    }
+    let mut count = 0;
+    swath_cmt::reserve_extents(|extent| {
+        if count < room {
+            // SAFETY: there is room for it.
+            unsafe { extents.add(count).write(extent.into()) };
+        }
+        count += 1;
+    });
+    // SAFETY: as the caller says.
+    swath_result::of(unsafe { put(found, count) })
 }
 
 /// Returns the bytes of a block that may be used: as many as were asked for or more; 0 for null or a pointer
@@ -234,14 +384,16 @@ pub unsafe extern "C" fn cmt_init(options: *const cmt_options) -> swath_result {
     }
 }
 
-/// Counts what the pool holds now; all zero before anything was allocated.
+/// Counts what the pool holds now; all zero before anything was allocated. `len_bytes` is
+/// `sizeof(cmt_stats)`: members that the program does not know are left out, and those that the library
+/// does not know are zero.
 ///
 /// Errors: `SWATH_NULL`.
 ///
 /// # Safety
-/// `stats` can be written.
+/// `len_bytes` can be written from `stats` on.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cmt_stats_get(stats: *mut cmt_stats) -> swath_result {
+pub unsafe extern "C" fn cmt_stats_get(stats: *mut cmt_stats, len_bytes: usize) -> swath_result {
     let now = swath_cmt::stats();
     let value = cmt_stats {
         live_bytes: now.live_bytes,
@@ -258,9 +410,22 @@ pub unsafe extern "C" fn cmt_stats_get(stats: *mut cmt_stats) -> swath_result {
         late_double_frees: now.late_double_frees,
         threads: now.threads,
         physical_known: now.physical_known.into(),
+        reserve_bytes: now.reserve_bytes,
+        reserve_free_bytes: now.reserve_free_bytes,
+        reserve_longest_bytes: now.reserve_longest_bytes,
+        reserve_free_runs: now.reserve_free_runs,
+        reserve_extents: now.reserve_extents,
     };
-    // SAFETY: as the caller says.
-    swath_result::of(unsafe { put(stats, value) })
+    if stats.is_null() {
+        return swath_result::new(SWATH_NULL, 0);
+    }
+    let known = len_bytes.min(size_of::<cmt_stats>());
+    // SAFETY: the caller's struct has so many bytes.
+    unsafe {
+        core::ptr::from_ref(&value).cast::<u8>().copy_to_nonoverlapping(stats.cast(), known);
+        stats.cast::<u8>().add(known).write_bytes(0, len_bytes - known);
+    }
+    swath_result::OK
 }
 
 /// A piece of a block that is contiguous in physical memory.
@@ -325,6 +490,70 @@ pub unsafe extern "C" fn cmt_extents(
         }
     };
     swath_result::of(list())
+}
+
+/// Memory that `cmt_pin` holds. The members behind the first are the library's.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct cmt_pinned {
+    /// 1 if its frames stay the same; 0 if it only stays in memory: the kernel has no io_uring for this
+    /// process, may move it when it compacts memory, and copies it at a write after a fork.
+    pub frames_stay: u32,
+    /// The ring that it is registered with.
+    pub ring: i32,
+    /// Its first address.
+    pub start: usize,
+    /// Number of its bytes.
+    pub len_bytes: usize,
+}
+
+/// Holds the pages of `len_bytes` bytes from `start` on in their frames until `cmt_unpin`, as far as the
+/// kernel has a way; `pinned->frames_stay` says how far. Pages that are not there yet come first.
+///
+/// Errors: `SWATH_DENIED` with the C library's error number if no memory can be written there, or the
+/// process may not lock so much; `SWATH_NULL`.
+///
+/// # Safety
+/// `pinned` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cmt_pin(
+    start: *const c_void,
+    len_bytes: usize,
+    pinned: *mut cmt_pinned,
+) -> swath_result {
+    if pinned.is_null() {
+        return swath_result::new(SWATH_NULL, 0);
+    }
+    match swath_cmt::pin(start.cast(), len_bytes) {
+        Ok(pin) => {
+            let frames_stay = (pin.held() == Held::Frames).into();
+            let (ring, start, len_bytes) = pin.into_raw();
+            let value = cmt_pinned { frames_stay, ring, start, len_bytes };
+            // SAFETY: as the caller says.
+            swath_result::of(unsafe { put(pinned, value) })
+        }
+        Err(error) => swath_result::new(SWATH_DENIED, error.errno as u64),
+    }
+}
+
+/// Lets memory go that `cmt_pin` holds. A second time nothing happens.
+///
+/// Errors: `SWATH_NULL`.
+///
+/// # Safety
+/// `pinned` is from `cmt_pin`, and can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cmt_unpin(pinned: *mut cmt_pinned) -> swath_result {
+    // SAFETY: as the caller says.
+    let Some(pinned) = (unsafe { pinned.as_mut() }) else {
+        return swath_result::new(SWATH_NULL, 0);
+    };
+    let cmt_pinned { ring, start, len_bytes, .. } = core::mem::take(pinned);
+    if len_bytes > 0 {
+        // SAFETY: as the caller says.
+        drop(unsafe { Pin::from_raw((ring, start, len_bytes)) });
+    }
+    swath_result::OK
 }
 
 /// Calls `visit` with each range of the machine's memory, ascending, in frames of 4 KiB, and with

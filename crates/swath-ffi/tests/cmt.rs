@@ -145,7 +145,7 @@ fn statistics_and_the_options_once_it_has_begun() {
     let mut stats = cmt_stats::default();
     // SAFETY: all pointers are to what is here; the block is freed once.
     unsafe {
-        assert_eq!(cmt_stats_get(&mut stats).status, SWATH_OK);
+        assert_eq!(cmt_stats_get(&mut stats, size_of::<cmt_stats>()).status, SWATH_OK);
         assert!(stats.segment_bytes >= 5 << 20 && stats.live_bytes >= 5 << 20, "{stats:?}");
         let backed =
             stats.hugetlb_1g_bytes + stats.hugetlb_2m_bytes + stats.thp_bytes + stats.small_bytes;
@@ -156,7 +156,7 @@ fn statistics_and_the_options_once_it_has_begun() {
         assert_eq!(cmt_init(&options).status, SWATH_STATE);
         options.empty_eighths = 8;
         assert_eq!(cmt_init(&options), swath_result { status: SWATH_ARGUMENT, at: 8 });
-        assert_eq!(cmt_stats_get(ptr::null_mut()).status, SWATH_NULL);
+        assert_eq!(cmt_stats_get(ptr::null_mut(), 8).status, SWATH_NULL);
         cmt_free(block);
     }
 }
@@ -169,7 +169,7 @@ fn extents_are_the_block_or_the_kernel_does_not_say() {
     let mut extents = [cmt_extent::default(); 2000];
     // SAFETY: all pointers are to what is here; the block is freed once.
     unsafe {
-        cmt_stats_get(&mut stats);
+        cmt_stats_get(&mut stats, size_of::<cmt_stats>());
         let ask = |offset, len, extents: &mut [cmt_extent]| {
             let (at, mut found) = (extents.as_mut_ptr(), 0);
             (cmt_extents(block, offset, len, at, extents.len(), &mut found).status, found)
@@ -199,6 +199,73 @@ fn extents_are_the_block_or_the_kernel_does_not_say() {
             cmt_extents(ptr::without_provenance(64), 0, 1, extents.as_mut_ptr(), 1, &mut found),
             swath_result { status: SWATH_FOREIGN, at: 64 }
         );
+    }
+}
+
+#[test]
+fn contiguous_blocks_pins_and_the_reserve() {
+    let errno = || std::io::Error::last_os_error().raw_os_error();
+    let len = 3 << 20;
+    let block = cmt_malloc_contiguous(len, 1 << 16, 0, 1 << 30);
+    let mut stats = cmt_stats::default();
+    // SAFETY: all pointers are to what is here; the block is freed once.
+    unsafe {
+        assert_eq!(cmt_stats_get(&mut stats, size_of::<cmt_stats>()).status, SWATH_OK);
+        // An older program's struct is shorter: what is behind it stays.
+        let mut older = cmt_stats { reserve_bytes: 77, ..cmt_stats::default() };
+        let known = std::mem::offset_of!(cmt_stats, reserve_bytes);
+        assert_eq!(cmt_stats_get(&mut older, known).status, SWATH_OK);
+        assert_eq!((older.arena_bytes, older.reserve_bytes), (stats.arena_bytes, 77));
+        let mut newer = [1_u8; size_of::<cmt_stats>() + 9];
+        assert_eq!(cmt_stats_get(newer.as_mut_ptr().cast(), newer.len()).status, SWATH_OK);
+        assert!(newer[size_of::<cmt_stats>()..].iter().all(|&byte| byte == 0));
+
+        let mut extents = [cmt_reserve_extent::default(); 64];
+        let mut found = 0;
+        let asked = cmt_reserve_extents(extents.as_mut_ptr(), extents.len(), &mut found);
+        assert_eq!((asked.status, found as u64), (SWATH_OK, stats.reserve_extents));
+        let sum: u64 = extents[..found.min(64)].iter().map(|extent| extent.len_bytes).sum();
+        assert!(found > 64 || sum == stats.reserve_bytes, "{stats:?}");
+        assert_eq!(cmt_reserve_extents(ptr::null_mut(), 1, &mut found).status, SWATH_NULL);
+
+        let mut follow = len;
+        let address = cmt_virt2phys(block, &mut follow);
+        if block.is_null() {
+            // The kernel has no run so long.
+            assert_eq!((errno(), address, follow), (Some(libc::ENOMEM), u64::MAX, 0));
+        } else if stats.physical_known == 1 {
+            assert_eq!((address % (1 << 16), follow), (0, len));
+            let inner = cmt_virt2phys(block.cast::<u8>().add(5000).cast(), ptr::null_mut());
+            assert_eq!(inner, address + 5000);
+        } else {
+            assert_eq!((address, follow), (u64::MAX, 0));
+        }
+        let nowhere = ptr::without_provenance(4096);
+        assert_eq!(cmt_virt2phys(nowhere, ptr::null_mut()), u64::MAX);
+        for (align, boundary) in [(3, 0), (0, 3)] {
+            assert!(cmt_malloc_contiguous(1, align, 0, boundary).is_null());
+            assert_eq!(errno(), Some(libc::EINVAL));
+        }
+        assert!(cmt_malloc_contiguous(1 << 20, 0, 1, 0).is_null());
+        assert_eq!(errno(), Some(libc::ENOMEM));
+
+        let mut pinned = cmt_pinned::default();
+        let page = cmt_aligned_alloc(4096, 4096);
+        let result = cmt_pin(page, 4096, &mut pinned);
+        // A process without the right to lock memory may have no page to lock.
+        assert!(matches!(result.status, SWATH_OK | SWATH_DENIED), "{result:?}");
+        assert_eq!(pinned.len_bytes, if result.status == SWATH_OK { 4096 } else { 0 });
+        assert_eq!(cmt_pin(nowhere, 4096, &mut cmt_pinned::default()).status, SWATH_DENIED);
+        assert_eq!(cmt_pin(page, 4096, ptr::null_mut()).status, SWATH_NULL);
+        for _ in 0..2 {
+            assert_eq!(cmt_unpin(&mut pinned).status, SWATH_OK);
+        }
+        assert_eq!(
+            (pinned, cmt_unpin(ptr::null_mut()).status),
+            (cmt_pinned::default(), SWATH_NULL)
+        );
+        cmt_free(page);
+        cmt_free(block);
     }
 }
 

@@ -47,6 +47,45 @@ fn frames_in_c() {
     }
 }
 
+/// Frees a block twice.
+const TWICE: &str = "#include <swath.h>\n#include <stdio.h>\n\
+                     int main(void) { void *block = cmt_malloc(100);\n\
+                     cmt_free(block); cmt_free(block); puts(\"alive\"); return 0; }\n";
+
+/// A program with more rights than its caller does not let the caller's environment choose what a wrong
+/// pointer comes to.
+#[test]
+fn a_privileged_program_does_not_read_the_environment() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let (source, exe) = (dir.path().join("twice.c"), dir.path().join("twice"));
+    fs::write(&source, TWICE).expect("written");
+    let mut command = Command::new("cc");
+    command.arg("-I").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"));
+    command.arg(&source).arg("-o").arg(&exe).arg(libraries().join("libswath.a"));
+    let built = command.args(["-lpthread", "-ldl", "-lm"]).output().expect("a compiler");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let run = |user: Option<u32>| {
+        let mut command = Command::new(&exe);
+        command.env("SWATH_ON_ERROR", "0");
+        if let Some(user) = user {
+            command.uid(user);
+        }
+        command.output()
+    };
+    assert_eq!(run(None).expect("it runs").stdout, b"alive\n");
+    // Set to run as its owner, and run by another: only root can make it so.
+    let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    allow(dir.path(), 0o755).and_then(|()| allow(&exe, 0o4755)).expect("the owner may");
+    match run(Some(65534)) {
+        Ok(output) if output.status.code() == Some(127) => println!("skipped: {output:?}"),
+        Ok(output) => assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}"),
+        Err(error) => println!("skipped: cannot run as another user: {error}"),
+    }
+}
+
 #[test]
 fn a_heap_in_cpp() {
     for shared in [false, true] {

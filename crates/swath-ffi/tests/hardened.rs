@@ -127,6 +127,21 @@ fn quarantine() {
     free(*last);
     assert!((0..400).any(|_| allocate(200) == block), "it comes back");
     all.into_iter().for_each(free);
+    // What a resize leaves waits, too.
+    let left = allocate(200);
+    // SAFETY: a block of so many bytes, of which only the result is used.
+    let moved = unsafe {
+        left.write_bytes(1, 200);
+        cmt_realloc(left.cast(), 5000).cast::<u8>()
+    };
+    // SAFETY: as above; the memory of the place that it left is still the process's.
+    unsafe {
+        assert!(moved != left && (0..200).all(|at| moved.add(at).read() == 1));
+        assert!((0..200).all(|at| left.add(at).read() == 0xDF));
+    }
+    assert!((0..400).all(|_| allocate(200) != left), "it is not handed out yet");
+    assert_eq!(signal_of(|| free(left)), libc::SIGABRT, "it waits, and is freed");
+    free(moved);
     // The longer one is not filled up to its canary.
     for size in [200, 100_000] {
         let block = allocate(size);

@@ -24,8 +24,9 @@ impl Reserved {
     fn new(page_kib: usize, pages: u64) -> Self {
         let pool = PathBuf::from(format!("/sys/kernel/mm/hugepages/hugepages-{page_kib}kB"));
         let before = read(&pool, "nr_hugepages");
+        let more = read(&pool, "surplus_hugepages") + pages;
         // Without the right, or without a free page, there are as many as before.
-        let _ = fs::write(pool.join("nr_hugepages"), (before + pages).to_string());
+        let _ = fs::write(pool.join("nr_hugepages"), (before + more).to_string());
         let mut reserved = Self { pool, before, pages: 0 };
         reserved.pages = reserved.available();
         reserved
@@ -51,7 +52,7 @@ fn read(pool: &std::path::Path, name: &str) -> u64 {
 fn stats() -> cmt_stats {
     let mut stats = cmt_stats::default();
     // SAFETY: a place to write to.
-    assert_eq!(unsafe { cmt_stats_get(&mut stats) }.status, SWATH_OK);
+    assert_eq!(unsafe { cmt_stats_get(&mut stats, size_of::<cmt_stats>()) }.status, SWATH_OK);
     stats
 }
 

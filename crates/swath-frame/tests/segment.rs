@@ -12,7 +12,7 @@ use swath_frame::segment::{
 use swath_frame::testing::segments::{
     NaiveSegments, SegmentRule, conform, conform_frames, free_runs,
 };
-use swath_frame::{BuildError, MemoryMapError};
+use swath_frame::{BuildError, Checked, MemoryMapError};
 
 fn extent(start: u64, count: u64) -> Extent {
     Extent::new(Pfn::new(start), count)
@@ -400,6 +400,57 @@ fn freed_ranges_join_across_areas() {
         bitmap.free(a).unwrap();
         bitmap.free(whole).unwrap();
         assert_eq!(free_runs(&bitmap), [Segment::new(0, 48)]);
+    });
+}
+
+/// Parts of segments are freed as flags say, and their rests are segments.
+#[test]
+fn parts_of_segments_are_freed_as_flags_say() {
+    const UNITS: u64 = 300;
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        with_space(&[extent(7, 113), extent(400, UNITS - 113)], 0, |space| {
+            let words = GlobalBitmap::<Vec<u64>>::storage_words(&space);
+            let mut bitmap: GlobalBitmap<'_, Vec<u64>, Checked> =
+                GlobalBitmap::new(space, FrameSupply::PreAllocated, vec![1; words]).unwrap();
+            let mut held = vec![false; UNITS as usize];
+            // All is handed out first, to nobody, as memory that is still to come.
+            bitmap.allocate(&SegmentRequest::new(UNITS)).unwrap();
+            held.fill(true);
+            for step in 0..300 {
+                let place = format!("seed {seed}, step {step}");
+                let start = random.below(UNITS);
+                let count =
+                    1 + random.below((UNITS - start).min(if step % 9 == 0 { 300 } else { 40 }));
+                let part = Segment::new(start, count);
+                let range = start as usize..(start + count) as usize;
+                if random.below(2) == 0 {
+                    let wrong = range.clone().find(|&unit| !held[unit]);
+                    let expected = wrong.map_or(Ok(()), |unit| {
+                        Err(SegmentFreeError::NotAllocated { frame: unit as u64 })
+                    });
+                    assert_eq!(bitmap.free_part(part), expected, "{place}: {part}");
+                    if expected.is_ok() {
+                        held[range].fill(false);
+                    }
+                } else if let Ok(got) = bitmap.allocate(&SegmentRequest::new(count)) {
+                    let got = got.start as usize..(got.start + got.count) as usize;
+                    assert!(held[got.clone()].iter().all(|&held| !held), "{place}");
+                    held[got].fill(true);
+                }
+                bitmap.check().unwrap_or_else(|what| panic!("{place}: {what}"));
+                bitmap.find_fault().unwrap_or_else(|fault| panic!("{place}: {fault:?}"));
+                let free = held.iter().filter(|&&held| !held).count() as u64;
+                assert_eq!(bitmap.free_frames(), free, "{place}");
+            }
+        });
+    }
+    with_space(&[extent(0, 64)], 2, |space| {
+        let mut bitmap = bitmap(space, FrameSupply::OnDemand);
+        let all = bitmap.allocate(&SegmentRequest::new(64)).unwrap();
+        let part = Segment::new(0, 4);
+        assert_eq!(bitmap.free_part(part), Err(SegmentFreeError::NotSegment { segment: part }));
+        bitmap.free(all).unwrap();
     });
 }
 

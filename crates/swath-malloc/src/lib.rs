@@ -1,21 +1,27 @@
 //! The overriding library: `LD_PRELOAD=libswath_malloc.so PROGRAM` runs a program
 //! that knows nothing of Swath on `cmt_malloc`.
 //!
-//! It exports the functions of `swath_cmt::c` by the C library's names, and adds nothing.
+//! It exports the functions of `swath_cmt::c` by the C library's names, and adds those that tell of the
+//! heap. Blocks of the C library's own heap, such as were there before, go back to it.
+
+mod foreign;
+mod info;
 
 use core::ffi::{c_int, c_void};
 
 use swath_cmt::{Purge, c};
 
+pub use info::{Mallinfo, Mallinfo2, mallinfo, mallinfo2, malloc_info, malloc_stats, mallopt};
+
 /// Bytes of a page, for the functions that align to it.
 const PAGE_BYTES: usize = 4096;
 
-/// A program's memory is not touched before the program does.
+/// A program's memory is not touched before the program does, and the hugetlb pools are others'.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = {
     extern "C" fn begin() {
-        swath_cmt::set_populate_default(false);
+        swath_cmt::override_malloc(&foreign::C_LIBRARY);
     }
     begin
 };

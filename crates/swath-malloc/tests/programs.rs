@@ -107,6 +107,59 @@ fn programs_run_as_without() {
     assert!(ran >= 2, "only {ran} of the programs are here");
 }
 
+/// Has 64 MiB of blocks of all sizes, some of them before `main`, and prints the pages of 2 MiB that the
+/// pool has left.
+const POOL: &str = r#"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+static std::vector<std::string> early(1000, std::string(5000, 'x'));
+int main() {
+    for (std::size_t size = 16; size < 40u << 20; size = size * 3 / 2)
+        std::memset(std::malloc(size), 1, size);
+    const char *name = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+    long pages = -1;
+    if (FILE *file = std::fopen(name, "r")) std::fscanf(file, "%ld", &pages);
+    std::printf("%ld\n", pages);
+}
+"#;
+
+/// The administrator's pages are not taken by a program that does not know of the library.
+#[test]
+fn hugetlb_pages_are_taken_only_when_asked_for() {
+    let pool = Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB");
+    let read = |name: &str| -> i64 {
+        let text = fs::read_to_string(pool.join(name)).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    };
+    let (before, more) = (read("nr_hugepages"), read("surplus_hugepages") + 40);
+    let set = |pages: i64| fs::write(pool.join("nr_hugepages"), pages.to_string());
+    let raised = set(before + more);
+    let free = read("free_hugepages");
+    let available = free - read("resv_hugepages");
+    let directory = tempfile::tempdir().expect("a directory");
+    let directory = directory.path();
+    fs::write(directory.join("pool.cpp"), POOL).expect("written");
+    let built = run(directory, "c++ -w -O1 pool.cpp -o pool", None).expect("c++");
+    let left = |program: &str| -> i64 {
+        let output = run(directory, program, Some(&library())).expect("it is here");
+        String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number")
+    };
+    let [by_default, asked, reserve] =
+        ["./pool", "SWATH_HUGETLB=1 ./pool", "SWATH_RESERVE=16M ./pool"].map(left);
+    let _ = set(before);
+    assert!(built.status.success(), "{built:?}");
+    if raised.is_err() || available < 40 {
+        println!("skipped: {available} pages of 2 MiB are there");
+        return;
+    }
+    assert_eq!(by_default, free, "left by default");
+    assert!(asked <= free - 20, "left of {free} when asked for: {asked}");
+    assert!(reserve <= free - 8, "left of {free} by a reserve: {reserve}");
+}
+
 #[test]
 fn wrong_frees_are_named_and_end_the_program() {
     let library = library();

@@ -17,6 +17,6 @@ pub use pool::check::BufferFault;
 pub use pool::stats::BufferStats;
 pub use pool::storage::{Storage, dirty_words};
 pub use source::first_fit::FirstFit;
-pub use source::segment_source::SegmentSource;
+pub use source::segment_source::{MakeUsable, Placement, SegmentSource};
 pub use superblock::class::{CLASSES, SLOT_BYTES_MAX, SLOT_BYTES_MIN, UNIT_BYTES, UNIT_SHIFT};
 pub use superblock::record::{Returned, Superblock};

@@ -164,7 +164,7 @@ impl Bench {
     fn stats(&self) -> cmt_stats {
         let mut stats = cmt_stats::default();
         // SAFETY: a place that can be written.
-        assert_eq!(unsafe { cmt_stats_get(&mut stats) }.status, SWATH_OK);
+        assert_eq!(unsafe { cmt_stats_get(&mut stats, size_of::<cmt_stats>()) }.status, SWATH_OK);
         stats
     }
 
@@ -424,7 +424,7 @@ impl Bench {
             cmt_free(ptr::null_mut());
             assert_eq!(cmt_usable_size(ptr::null()), 0);
             assert!(cmt_realloc(ptr::null_mut(), size).is_null());
-            assert_eq!(cmt_stats_get(ptr::null_mut()).status, SWATH_NULL);
+            assert_eq!(cmt_stats_get(ptr::null_mut(), 8).status, SWATH_NULL);
             assert_eq!(cmt_options_default(ptr::null_mut()).status, SWATH_NULL);
             assert_eq!(cmt_areas(None, ptr::null_mut()).status, SWATH_NULL);
         }

@@ -28,3 +28,37 @@ impl Drop for File {
         unsafe { libc::close(self.0) };
     }
 }
+
+/// Reads the beginning of a file.
+pub(crate) fn read<'b>(path: &CStr, bytes: &'b mut [u8]) -> Option<&'b [u8]> {
+    let len = File::open(path)?.read_at(bytes, 0)?;
+    bytes.get(..len)
+}
+
+/// Returns the decimal number behind `name` in the first 4 KiB of a file.
+pub(crate) fn number_in(path: &CStr, name: &[u8]) -> Option<u64> {
+    let mut bytes = [0; 4096];
+    number_behind(read(path, &mut bytes)?, name)
+}
+
+fn number_behind(text: &[u8], name: &[u8]) -> Option<u64> {
+    let line = text.split(|&byte| byte == b'\n').find(|line| line.starts_with(name))?;
+    let digits = line[name.len()..].trim_ascii_start();
+    let len = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    core::str::from_utf8(&digits[..len]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_files() {
+        let text = b"MemTotal:  24 kB\nMemAvailable:   17 kB\n";
+        assert_eq!(number_behind(text, b"MemAvailable:"), Some(17));
+        assert_eq!(number_behind(text, b"MemNone:"), None);
+        assert_eq!(number_behind(b"max\n", b""), None);
+        assert_eq!(number_behind(b"5000\n", b""), Some(5000));
+        assert_eq!(number_behind(b"99999999999999999999999", b""), None);
+    }
+}

@@ -4,8 +4,8 @@
 //! as they are used.
 
 use core::mem::MaybeUninit;
-use core::ptr::{self, NonNull};
-use core::slice;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use lock_api::Mutex;
 use swath_pool::{
@@ -20,15 +20,18 @@ use crate::process::canary::Canary;
 use crate::process::exit::thread_ends;
 use crate::process::fork::{before_fork, in_child, in_parent};
 use crate::process::state::{Process, begun, publish};
-use crate::source::backing::{Backing, FOUND_WORDS};
+use crate::reserve::grow::grow;
+use crate::source::backing::Backing;
 use crate::source::chunk::CHUNK_BYTES;
-use crate::source::mapping::{map, unmap};
+use crate::source::mapping::{Mapped, Zeroed};
+use crate::source::pages::ArenaPages;
+use crate::source::runs::Runs;
 
-/// The most threads that have a heap at a time; others share one.
-const HEAPS: usize = 8192;
+/// The most threads that have a heap at a time, one for each chunk at most; others share one.
+const HEAPS_MAX: usize = 8192;
 
 /// The shortest arena that is made where the environment names none.
-const ARENA_MIB_LEAST: u64 = 256;
+const ARENA_MIB_LEAST: u64 = 8;
 
 static BEGINNING: Mutex<Futex, ()> = Mutex::new(());
 
@@ -42,12 +45,12 @@ pub(crate) fn process() -> Result<&'static Process, OutOfMemory> {
 
 #[cold]
 fn begin_from_env() -> Result<&'static Process, OutOfMemory> {
-    let _one = BEGINNING.lock();
+    let one = BEGINNING.lock();
     if let Some(process) = begun() {
         return Ok(process);
     }
     let mut options = Options::from_env();
-    loop {
+    let process = loop {
         match start(options) {
             // A process whose addresses are limited gets a shorter arena.
             Err(OutOfMemory)
@@ -55,9 +58,12 @@ fn begin_from_env() -> Result<&'static Process, OutOfMemory> {
             {
                 options.arena_mib /= 2;
             }
-            started => return started,
+            started => break started?,
         }
-    }
+    };
+    drop(one);
+    grow(process, options.reserve_bytes);
+    Ok(process)
 }
 
 /// Begins with the options of the environment, unless the pool has begun. The first allocation does
@@ -70,7 +76,7 @@ pub fn begin() -> Result<(), OutOfMemory> {
 }
 
 /// Begins with these options, the environment not considered. To be called before anything is
-/// allocated.
+/// allocated. A reserve is as long as there is memory for: [`stats`](crate::stats) says how long.
 ///
 /// ```
 /// use swath_cmt::{BeginError, OnError, Options};
@@ -86,11 +92,13 @@ pub fn begin() -> Result<(), OutOfMemory> {
 /// A [`BeginError`]; nothing changes.
 pub fn begin_with(options: Options) -> Result<(), BeginError> {
     options.check()?;
-    let _one = BEGINNING.lock();
+    let one = BEGINNING.lock();
     if begun().is_some() {
         return Err(BeginError::AlreadyBegun);
     }
-    start(options)?;
+    let process = start(options)?;
+    drop(one);
+    grow(process, options.reserve_bytes);
     Ok(())
 }
 
@@ -104,46 +112,18 @@ fn start(options: Options) -> Result<&'static Process, OutOfMemory> {
     Ok(process)
 }
 
-/// Mappings made so far for a pool; they are unmapped if this is dropped before the pool is made.
-#[derive(Default)]
-struct Mapped {
-    ranges: [(usize, usize); 16],
-    count: usize,
-}
-
-impl Mapped {
-    fn map(&mut self, bytes: usize, access: i32) -> Option<*mut u8> {
-        let range = self.ranges.get_mut(self.count)?;
-        let at = map(bytes, access)?;
-        *range = (at.expose_provenance(), bytes);
-        self.count += 1;
-        Some(at)
-    }
-
-    /// Maps a table of zeroed records.
-    fn table<T>(&mut self, count: usize) -> Option<&'static mut [T]> {
-        let bytes = count.checked_mul(size_of::<T>())?;
-        let at = self.map(bytes, libc::PROT_READ | libc::PROT_WRITE)?.cast::<T>();
-        // SAFETY: mapped for this; unmapped only if the pool is not made. All callers' types may be
-        // all zeroes.
-        Some(unsafe { slice::from_raw_parts_mut(at, count) })
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        for &(at, bytes) in &self.ranges[..self.count] {
-            // SAFETY: mapped above, and the pool that would use it was not made.
-            unsafe { unmap(ptr::with_exposed_provenance_mut(at), bytes) };
-        }
-    }
-}
+// SAFETY: a pool's records may be all zeroes: they are as `new` makes them then.
+unsafe impl Zeroed for Superblock {}
+// SAFETY: as above.
+unsafe impl Zeroed for Returned {}
+// SAFETY: as above.
+unsafe impl Zeroed for HeapSlot {}
 
 /// Makes the pool and its process, all of it mapped.
 fn lay(options: Options) -> Option<&'static Process> {
     let mut mapped = Mapped::default();
     let process = lay_in(&mut mapped, options)?;
-    core::mem::forget(mapped);
+    mapped.keep();
     Some(process)
 }
 
@@ -153,15 +133,17 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
     let reserved = mapped.map(chunks.checked_add(1)?.checked_mul(CHUNK_BYTES)?, libc::PROT_NONE)?;
     let base = reserved.wrapping_add(reserved.align_offset(CHUNK_BYTES));
     let physical = page_map::known();
-    let units_of_chunks = [mapped.table(chunks)?, mapped.table(chunks)?];
-    let (records, found) = (mapped.table(chunks)?, mapped.table(FOUND_WORDS)?);
+    let tables: [&[AtomicU32]; 2] = [mapped.table(chunks)?, mapped.table(chunks)?];
+    let [pages] = mapped.table::<MaybeUninit<ArenaPages>>(1)? else { return None };
     // SAFETY: the arena was just reserved; a chunk more than that allows for the alignment.
-    let backing =
-        unsafe { Backing::new(base, units_of_chunks, records, found, &options, physical) };
+    let pages = pages.write(unsafe { ArenaPages::new(base, tables, &options, physical) });
+    let tree = mapped.table(Runs::tree_bytes(chunks))?;
+    let runs = Runs::new(mapped.table(chunks)?, tree, base.addr() / CHUNK_BYTES);
+    let backing = Backing::new(runs, pages, mapped.table(chunks)?);
     let storage = Storage {
         superblocks: mapped.table::<Superblock>(units)?,
         returned: mapped.table::<Returned>(units)?,
-        heaps: mapped.table::<HeapSlot>(HEAPS)?,
+        heaps: mapped.table::<HeapSlot>(chunks.min(HEAPS_MAX))?,
         dirty: mapped.table(dirty_words(units))?,
     };
     let shape = BufferOptions {
@@ -183,6 +165,14 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
     let first_purge_ms = Process::now_ms().saturating_add(options.purge_delay_ms);
     let canary = options.canary.then(Canary::new);
     let shared = Mutex::new(None);
-    let process = Process { pool, options, canary, physical, key, first_purge_ms, shared };
-    Some(place.write(process))
+    Some(place.write(Process {
+        pool,
+        options,
+        canary,
+        physical,
+        key,
+        first_purge_ms,
+        shared,
+        grows_from_ms: AtomicU64::new(0),
+    }))
 }

@@ -1,6 +1,7 @@
 //! A fork of the process, from before it to after it.
 
 use core::ptr::{self, NonNull};
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::process::state::begun;
 use crate::process::thread::Thread;
@@ -27,6 +28,7 @@ pub(crate) unsafe extern "C" fn in_parent() {
 pub(crate) unsafe extern "C" fn in_child() {
     let Some(process) = begun() else { return };
     let word = words::get();
+    process.grows_from_ms.store(0, Relaxed);
     // SAFETY: as in the parent, and no other thread is left. The shared heap stays attached
     // as an ended thread's would not: it is taken for gone and made anew.
     unsafe {

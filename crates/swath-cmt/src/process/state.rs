@@ -1,8 +1,8 @@
 //! The process's one pool.
 
 use core::ptr::{self, NonNull};
-use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU64};
 
 use lock_api::Mutex;
 use swath_pool::BufferFreeError;
@@ -26,6 +26,8 @@ pub(crate) struct Process {
     pub(crate) first_purge_ms: u64,
     /// For threads without a heap of their own.
     pub(crate) shared: Mutex<Futex, Option<Thread>>,
+    /// Time from which an ordinary request may make the reserve longer; never, while one does.
+    pub(crate) grows_from_ms: AtomicU64,
 }
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());

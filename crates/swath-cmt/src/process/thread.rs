@@ -4,7 +4,7 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::slice;
 
-use swath_pool::{BufferFreeError, BufferPool, BufferResizeError, LocalHeap};
+use swath_pool::{BufferFreeError, BufferPool, BufferResizeError, LocalHeap, Placement};
 
 use crate::error::{FreeError, OutOfMemory, ResizeError};
 use crate::lock::Futex;
@@ -59,6 +59,18 @@ impl Thread {
         Some((block, zero))
     }
 
+    /// Allocates a block that is one run of physical memory where `placement` admits it.
+    pub(crate) fn allocate_placed(
+        &mut self,
+        size: usize,
+        placement: &Placement,
+    ) -> Option<NonNull<u8>> {
+        let bytes = if self.canary.is_some() { size.checked_add(CANARY_BYTES)? } else { size };
+        let (block, _) = self.heap.pool().allocate_placed(bytes, placement)?;
+        self.mark(block);
+        Some(block)
+    }
+
     /// Writes the canary of a block that was just allocated, or resized.
     fn mark(&self, block: NonNull<u8>) {
         if let Some(canary) = self.canary
@@ -95,15 +107,29 @@ impl Thread {
         self.look(block)?;
         let room = if self.canary.is_some() { CANARY_BYTES } else { 0 };
         let bytes = size.checked_add(room).ok_or(OutOfMemory)?;
-        // SAFETY: as the caller says.
-        match unsafe { self.heap.resize(block, bytes, align) } {
-            Ok(block) => {
-                self.mark(block);
-                Ok(block)
-            }
-            Err(BufferResizeError::Free(error)) => Err(FreeError::from(error).into()),
-            Err(BufferResizeError::Allocate(_)) => Err(OutOfMemory.into()),
+        let refused = |error| match error {
+            BufferResizeError::Free(error) => ResizeError::from(FreeError::from(error)),
+            BufferResizeError::Allocate(_) => OutOfMemory.into(),
+        };
+        if self.waiting.is_empty() {
+            // SAFETY: as the caller says.
+            let resized = unsafe { self.heap.resize(block, bytes, align) }.map_err(refused)?;
+            self.mark(resized);
+            return Ok(resized);
         }
+        let old = self.heap.pool().usable_size(block).map_err(FreeError::from)?;
+        // SAFETY: as the caller says.
+        if unsafe { self.heap.resize_in_place(block, bytes, align) }.map_err(refused)? {
+            self.mark(block);
+            return Ok(block);
+        }
+        // The place that it leaves waits as a freed block does.
+        let (moved, _) = self.allocate(size, align).ok_or(OutOfMemory)?;
+        // SAFETY: both are blocks in use, different ones, and at least so long.
+        unsafe { block.copy_to_nonoverlapping(moved, (old - room).min(size)) };
+        // Its canary was looked at: it is freed.
+        self.quarantine(block)?;
+        Ok(moved)
     }
 
     /// Counts a slow call, and returns true if it is time to look at the clock.

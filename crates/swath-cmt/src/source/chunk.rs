@@ -13,7 +13,7 @@ pub(crate) const GIANT_BYTES: usize = GIANT_CHUNKS * CHUNK_BYTES;
 
 /// The pages that back a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
+#[repr(u32)]
 pub(crate) enum Chunk {
     /// Nothing yet.
     Reserved = 0,
@@ -40,12 +40,12 @@ pub(crate) struct Chunks {
 
 impl Chunks {
     /// Returns the count of one kind.
-    pub(crate) fn of(&mut self, what: u8) -> Option<&mut u64> {
+    pub(crate) fn of(&mut self, what: u32) -> Option<&mut u64> {
         Some(match what {
-            what if what == Chunk::Small as u8 => &mut self.small,
-            what if what == Chunk::Advised as u8 => &mut self.advised,
-            what if what == Chunk::Huge as u8 => &mut self.huge,
-            what if what == Chunk::Giant as u8 => &mut self.giant,
+            what if what == Chunk::Small as u32 => &mut self.small,
+            what if what == Chunk::Advised as u32 => &mut self.advised,
+            what if what == Chunk::Huge as u32 => &mut self.huge,
+            what if what == Chunk::Giant as u32 => &mut self.giant,
             _ => return None,
         })
     }

@@ -5,5 +5,6 @@ pub(crate) mod backing;
 pub(crate) mod choose;
 pub(crate) mod chunk;
 pub(crate) mod mapping;
+pub(crate) mod pages;
 pub(crate) mod runs;
 pub(crate) mod scratch;

@@ -1,9 +1,10 @@
-//! Chunks outside the arena, from which pages move into it.
+//! Chunks outside the arena, for the copies of a fork.
 
 use crate::source::chunk::CHUNK_BYTES;
 use crate::source::mapping::{map, unmap};
 
-/// Chunks outside the arena; those that are not moved away are unmapped in the end.
+/// Chunks outside the arena; those that are not moved away, by a process's only thread, are unmapped in
+/// the end.
 pub(crate) struct Scratch {
     mapped: *mut u8,
     mapped_len: usize,
@@ -23,23 +24,12 @@ impl Scratch {
     pub(crate) fn at(&self, chunk: usize) -> *mut u8 {
         self.start.wrapping_add(chunk * CHUNK_BYTES)
     }
-
-    /// Makes touched chunks, if the memory for them is there.
-    pub(crate) fn touched(chunks: usize) -> Option<Self> {
-        let (scratch, len) = (Self::reserve(chunks)?, chunks * CHUNK_BYTES);
-        let start = scratch.start.cast();
-        // SAFETY: within the mapping, which is new.
-        let touched = unsafe {
-            libc::madvise(start, len, libc::MADV_HUGEPAGE) == 0
-                && libc::madvise(start, len, libc::MADV_POPULATE_WRITE) == 0
-        };
-        touched.then_some(scratch)
-    }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: mapped by `reserve`; chunks that moved away are holes in it, which is allowed.
+        // SAFETY: mapped by `reserve`; chunks that moved away are holes in it, which no other
+        // thread has filled.
         unsafe { unmap(self.mapped, self.mapped_len) };
     }
 }

@@ -187,6 +187,35 @@ impl<'m, W: DerefMut<Target = [u64]>, H: Hardening> GlobalBitmap<'m, W, H> {
 }
 
 impl<W: DerefMut<Target = [u64]>, H: Hardening> GlobalBitmap<'_, W, H> {
+    /// Frees frames that are handed out, wherever segments begin and end in them: a part of one, or
+    /// several. What is left of a segment is one of its own, or two. Only where frames are
+    /// [pre-allocated](FrameSupply::PreAllocated): a block of a buddy system has no parts. O(L + c/64)
+    /// for c units.
+    ///
+    /// So an owner that hands out a segment in pieces frees them in others, and memory that arrives in
+    /// pieces is handed out first, all of it, and its pieces are freed as they arrive.
+    ///
+    /// # Errors
+    /// A [`SegmentFreeError`]; nothing has changed then.
+    pub fn free_part(&mut self, part: Segment) -> Result<(), SegmentFreeError> {
+        if let Some(fault) = self.latch.fault() {
+            return Err(SegmentFreeError::Corrupt(fault));
+        }
+        let (start, past) = part.units(&self.space)?;
+        if self.frames == FrameSupply::OnDemand {
+            return Err(SegmentFreeError::NotSegment { segment: part });
+        }
+        if let Some(unit) = self.ledger.first_free(&self.storage, start, past) {
+            let error = SegmentFreeError::NotAllocated { frame: unit << self.space.unit().k() };
+            return Err(if H::CHECKED { self.refuse(error) } else { error });
+        }
+        let less = self.ledger.segments_less(&self.storage, start, past - start);
+        self.ledger.take_back_part(&mut self.storage, start, past);
+        self.runs.give(&mut self.storage, start, past - start);
+        self.segments = self.segments.wrapping_add_signed(-less);
+        Ok(())
+    }
+
     /// Stops the allocator at a contradiction that shows in the word `word` of `table`, and looks for
     /// the word that is at fault. Nothing is handed out or taken back from here on.
     #[cold]

@@ -137,6 +137,41 @@ impl Ledger {
         })
     }
 
+    /// Returns by how many segments there are fewer once `count` units from `first` on are taken back,
+    /// all of which are handed out: those that end there, less one whose beginning stays. O(c/64).
+    pub(crate) fn segments_less(&self, storage: &[u64], first: u64, count: u64) -> i64 {
+        let joined = self.joined(storage);
+        let (mut at, mut ends) = (first, 0);
+        while at < first + count {
+            let here = (64 - at % 64).min(first + count - at);
+            let mask = (u64::MAX >> (64 - here)) << (at % 64);
+            ends += i64::from((!joined[(at / 64) as usize] & mask).count_ones());
+            at += here;
+        }
+        let begins_before = first
+            .checked_sub(1)
+            .is_some_and(|unit| joined[(unit / 64) as usize] >> (unit % 64) & 1 == 1);
+        ends - i64::from(begins_before)
+    }
+
+    /// Notes that units from `start` on to below `past`, all of them handed out, have been freed,
+    /// whatever segments they are of.
+    pub(crate) fn take_back_part(&self, storage: &mut [u64], start: u64, past: u64) {
+        let (first, count) = (start as usize, (past - start) as usize);
+        let (asked, joined) = self.split(storage);
+        clear(asked, first, count);
+        clear(joined, first, count);
+        if first > 0 {
+            clear(joined, first - 1, 1);
+        }
+    }
+
+    /// The first of some units that is not handed out.
+    pub(crate) fn first_free(&self, storage: &[u64], start: u64, past: u64) -> Option<u64> {
+        let unit = first_clear(self.asked(storage), start as usize, (past - start) as usize);
+        unit.map(|unit| unit as u64)
+    }
+
     /// Visits the segments handed out, ascending: the first unit of each, and
     /// the one past its last.
     pub(crate) fn for_each(&self, storage: &[u64], visit: &mut dyn FnMut(u64, u64)) {

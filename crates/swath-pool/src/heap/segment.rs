@@ -10,7 +10,8 @@ use crate::error::{BufferAllocateError, BufferFreeError, BufferResizeError};
 use crate::heap::kept::{Run, SEGMENT_UNITS_MAX};
 use crate::heap::local::LocalHeap;
 use crate::pool::buffer_pool::BufferPool;
-use crate::source::segment_source::SegmentSource;
+use crate::pool::global::Global;
+use crate::source::segment_source::{Placement, SegmentSource};
 use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, class_for};
 use crate::superblock::owner::Owner;
 
@@ -31,17 +32,44 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn allocate_segment(&self, size: usize, align: usize) -> Option<(NonNull<u8>, bool)> {
         let units = self.units_for(size)?;
         let align_units = u32::try_from(align >> UNIT_SHIFT).ok()?.max(1);
+        self.begin_segment(units, |global| global.acquire_segment(units, align_units))
+    }
+
+    /// Allocates a segment for `size` bytes, one run of physical memory where `placement` admits it, and
+    /// says if they are zero; `None` if the source has no such run.
+    #[cold]
+    #[inline(never)]
+    pub fn allocate_placed(
+        &self,
+        size: usize,
+        placement: &Placement,
+    ) -> Option<(NonNull<u8>, bool)> {
+        let units = self.units_for(size)?;
+        self.begin_segment(units, |global| global.acquire_placed(units, placement))
+    }
+
+    /// Makes a segment of units that `acquire` acquires.
+    fn begin_segment(
+        &self,
+        units: u32,
+        acquire: impl Fn(&mut Global<'m, S>) -> Option<(u32, bool)>,
+    ) -> Option<(NonNull<u8>, bool)> {
         let mut global = self.lock();
         let (first, zero) = loop {
-            if let Some(found) = global.acquire(units, align_units) {
+            if let Some(found) = acquire(&mut global) {
                 break found;
             }
             if !self.gather(&mut global) {
                 return None;
             }
         };
+        drop(global);
+        if !self.make_usable(first, units) {
+            self.lock().release(first, units);
+            return None;
+        }
         if self.guard_units() != 0 {
-            global.source.guard(first + units - 1, 1, true);
+            self.lock().source.guard(first + units - 1, 1, true);
         }
         self.superblocks()[first as usize].begin_segment(units);
         Some((self.unit_start(first), zero))
@@ -72,18 +100,17 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     fn resize_segment(&self, index: u32, size: usize) -> bool {
         let Some(wanted) = self.units_for(size) else { return false };
         let superblock = &self.superblocks()[index as usize];
-        // A fork finds it in use, and no thread frees it meanwhile.
-        let mut global = self.lock();
-        if superblock.segment_units().is_none() {
+        let Some(units) = superblock.segment_units() else { return false };
+        if wanted > units && !self.extend(index, units, wanted - units) {
             return false;
         }
-        let Some(units) = superblock.end_segment() else { return false };
-        if wanted > units {
-            if !global.source.extend(index, units, wanted - units) {
-                superblock.begin_segment(units);
-                return false;
+        // A fork finds it in use, and no thread frees it meanwhile.
+        let mut global = self.lock();
+        if superblock.segment_units() != Some(units) || superblock.end_segment().is_none() {
+            if wanted > units {
+                global.release(index + units, wanted - units);
             }
-            global.note_acquired(index + units, wanted - units);
+            return false;
         }
         if wanted != units && self.guard_units() != 0 {
             global.source.guard(index + units - 1, 1, false);
@@ -94,6 +121,21 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         }
         superblock.begin_segment(wanted);
         true
+    }
+
+    /// Acquires the `more` units behind a segment, and returns true if they are usable.
+    fn extend(&self, index: u32, units: u32, more: u32) -> bool {
+        let mut global = self.lock();
+        if !global.source.extend(index, units, more) {
+            return false;
+        }
+        global.note_acquired(index + units, more);
+        drop(global);
+        let usable = self.make_usable(index + units, more);
+        if !usable {
+            self.lock().release(index + units, more);
+        }
+        usable
     }
 
     /// Returns true if the block at `index` and `slot` can serve `size` bytes where it is.
@@ -141,6 +183,31 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
         Ok(())
     }
 
+    /// Makes `block` at least `size` bytes long where it is, if it lies at a multiple of `align` there and
+    /// has the room: in place within its class, or a segment by whole units. Returns false, and changes
+    /// nothing, if not.
+    ///
+    /// # Errors
+    /// [`BufferResizeError`]; nothing changes.
+    ///
+    /// # Safety
+    /// If `block` was in use, no byte beyond `size` is used after, and no other thread uses it meanwhile.
+    pub unsafe fn resize_in_place(
+        &mut self,
+        block: NonNull<u8>,
+        size: usize,
+        align: usize,
+    ) -> Result<bool, BufferResizeError> {
+        let pool = self.pool();
+        let old = pool.usable_size(block)?;
+        let address = block.addr().get();
+        let (index, slot) = pool.find(address)?;
+        if !align.is_power_of_two() {
+            return Err(BufferAllocateError { size_bytes: size, align_bytes: align }.into());
+        }
+        Ok(address.is_multiple_of(align) && pool.fits(index, slot, old, size, align))
+    }
+
     /// Makes `block` at least `size` bytes long, at a multiple of `align`: in
     /// place within its class, or a segment by whole units; else the bytes
     /// are copied. Returns where it is now.
@@ -157,16 +224,11 @@ impl<L: RawMutex, S: SegmentSource> LocalHeap<'_, '_, L, S> {
         size: usize,
         align: usize,
     ) -> Result<NonNull<u8>, BufferResizeError> {
-        let pool = self.pool();
-        let old = pool.usable_size(block)?;
-        let address = block.addr().get();
-        let (index, slot) = pool.find(address)?;
-        if !align.is_power_of_two() {
-            return Err(BufferAllocateError { size_bytes: size, align_bytes: align }.into());
-        }
-        if address.is_multiple_of(align) && pool.fits(index, slot, old, size, align) {
+        // SAFETY: as the caller says.
+        if unsafe { self.resize_in_place(block, size, align)? } {
             return Ok(block);
         }
+        let old = self.pool().usable_size(block)?;
         let moved = self.allocate(size, align)?;
         // SAFETY: both are blocks in use, different ones, and at least so long.
         unsafe { block.copy_to_nonoverlapping(moved, old.min(size)) };

@@ -11,7 +11,7 @@ use crate::heap::slot::HeapSlot;
 use crate::options::BufferOptions;
 use crate::pool::global::Global;
 use crate::pool::storage::{Storage, dirty_words};
-use crate::source::segment_source::SegmentSource;
+use crate::source::segment_source::{MakeUsable, SegmentSource};
 use crate::superblock::class::{UNIT_BYTES, UNIT_SHIFT, slot_bytes, word_of};
 use crate::superblock::list::ReturnList;
 use crate::superblock::owner::{HEAPS_MAX, Owner, Role};
@@ -43,6 +43,7 @@ struct Tables<'m> {
 pub struct BufferPool<'m, L, S> {
     tables: Tables<'m>,
     options: BufferOptions,
+    make_usable: Option<&'static dyn MakeUsable>,
     pub(crate) global: Mutex<L, Global<'m, S>>,
     /// The global heap's superblocks to which slots came back, and units that
     /// lost their owner while on a list.
@@ -98,6 +99,7 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         Ok(Self {
             tables: Tables { base: Base(base), superblocks, returned, heaps },
             options,
+            make_usable: source.make_usable(),
             global: Mutex::new(Global::new(source, dirty)),
             list: ReturnList::new(),
             late_double_frees: AtomicU64::new(0),
@@ -140,6 +142,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
         Ok(())
     }
 
+    /// Makes units usable that this thread has acquired. It does not have the lock: that takes time.
+    pub(crate) fn make_usable(&self, first: u32, units: u32) -> bool {
+        self.make_usable.is_none_or(|pages| pages.make_usable(first, units))
+    }
+
     /// Returns the settings.
     #[must_use]
     pub fn options(&self) -> &BufferOptions {
@@ -149,6 +156,15 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
     /// Calls `look` with the source, under the pool's lock: it must not call the pool.
     pub fn with_source<T>(&self, look: impl FnOnce(&S) -> T) -> T {
         look(&self.lock().source)
+    }
+
+    /// Calls `change` with the source, under the pool's lock: it must not call the pool.
+    ///
+    /// # Safety
+    /// The units that the pool has acquired stay acquired and usable, and those that it has not stay
+    /// such as it may acquire.
+    pub unsafe fn with_source_mut<T>(&self, change: impl FnOnce(&mut S) -> T) -> T {
+        change(&mut self.lock().source)
     }
 
     #[inline]

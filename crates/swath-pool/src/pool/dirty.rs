@@ -102,7 +102,7 @@ impl<'m> Dirty<'m> {
             }
         }
         run_ends(self, start, end);
-        for index in 0..self.new.len() {
+        for index in 0..high.div_ceil(64) as usize {
             if self.is_sealed(index) && self.new[index] != 0 {
                 self.store(index, 0, self.new[index] | self.old[index]);
             }
@@ -110,9 +110,11 @@ impl<'m> Dirty<'m> {
         purged
     }
 
-    /// Counts the dirty units.
-    pub(crate) fn count(&self) -> u64 {
-        self.new.iter().chain(&*self.old).map(|word| u64::from(word.count_ones())).sum()
+    /// Counts the dirty units, all of which are below `high`.
+    pub(crate) fn count(&self, high: u32) -> u64 {
+        let words = high.div_ceil(64) as usize;
+        let words = self.new[..words].iter().chain(&self.old[..words]);
+        words.map(|word| u64::from(word.count_ones())).sum()
     }
 
     pub(crate) fn has(&self, unit: u32) -> bool {

@@ -107,6 +107,11 @@ impl<'m, L: RawMutex, S: SegmentSource> BufferPool<'m, L, S> {
             }
             let units = LAYOUTS[class].units;
             if let Some((first, _)) = global.acquire(units, 1) {
+                drop(global);
+                if !self.make_usable(first, units) {
+                    self.lock().release(first, units);
+                    return None;
+                }
                 let superblocks = self.superblocks();
                 for distance in 1..units {
                     superblocks[(first + distance) as usize].set_owner(Owner::inner(distance));

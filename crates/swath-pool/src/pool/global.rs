@@ -2,7 +2,7 @@
 
 use crate::heap::kept::Kept;
 use crate::pool::dirty::Dirty;
-use crate::source::segment_source::SegmentSource;
+use crate::source::segment_source::{Placement, SegmentSource};
 use crate::superblock::class::CLASSES;
 use crate::superblock::list::List;
 
@@ -42,6 +42,22 @@ impl<'m, S: SegmentSource> Global<'m, S> {
         Some((first, self.note_acquired(first, units)))
     }
 
+    /// Acquires units for a segment, as [`acquire`](Self::acquire).
+    pub(crate) fn acquire_segment(&mut self, units: u32, align_units: u32) -> Option<(u32, bool)> {
+        let first = self.source.acquire_segment(units, align_units)?;
+        Some((first, self.note_acquired(first, units)))
+    }
+
+    /// Acquires units at a place in physical memory, as [`acquire`](Self::acquire).
+    pub(crate) fn acquire_placed(
+        &mut self,
+        units: u32,
+        placement: &Placement,
+    ) -> Option<(u32, bool)> {
+        let first = self.source.acquire_placed(units, placement)?;
+        Some((first, self.note_acquired(first, units)))
+    }
+
     /// Notes that units are in use now, and returns true if they read as zero.
     pub(crate) fn note_acquired(&mut self, first: u32, units: u32) -> bool {
         self.high = self.high.max(first + units);
@@ -73,7 +89,7 @@ impl<'m, S: SegmentSource> Global<'m, S> {
 
     /// Free units whose memory is still there.
     pub(crate) fn dirty_units(&self) -> u64 {
-        self.dirty.count()
+        self.dirty.count(self.high)
     }
 
     pub(crate) fn is_dirty(&self, unit: u32) -> bool {

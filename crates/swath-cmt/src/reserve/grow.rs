@@ -1,0 +1,169 @@
+//! Taking memory for the reserve: all system calls are outside the pool's lock.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use swath_arch::BASE_PAGE_BYTES;
+
+use crate::options::{Hugetlb, memory_bytes};
+use crate::physical::areas::areas;
+use crate::process::state::Process;
+use crate::reserve::extent::Pages;
+use crate::reserve::frames::Frames;
+use crate::reserve::room::available_bytes;
+use crate::reserve::stock::{Stock, Wanted};
+use crate::source::backing::Backing;
+use crate::source::chunk::{CHUNK_BYTES, GIANT_CHUNKS};
+use crate::source::mapping::{make_usable, touch};
+
+/// What is touched beside the pages that are kept, at most, as a multiple of these.
+const MORE: usize = 7;
+
+/// Of the memory that is available a reserve leaves an eighth.
+const LEFT_EIGHTHS: u64 = 1;
+
+/// Makes the reserve longer by extents of `bytes` or somewhat more together, or by as much as there is
+/// memory for, and returns the bytes. O(n log n) for n pages that are touched.
+pub(crate) fn grow(process: &Process, bytes: u64) -> u64 {
+    grow_with(process, bytes, 0)
+}
+
+/// Makes the reserve longer for a request of `size` bytes, by one extent at least that has as many, and
+/// by `bytes` together; nothing changes, and it returns false, where there is no such run.
+pub(crate) fn grow_to(process: &Process, size: u64, bytes: u64) -> bool {
+    grow_with(process, size.max(bytes), size) >= size
+}
+
+/// Grows by `bytes`, taking such pages only as have a run of `run_bytes` among them.
+fn grow_with(process: &Process, bytes: u64, run_bytes: u64) -> u64 {
+    let most = available_bytes() / 8 * (8 - LEFT_EIGHTHS) / CHUNK_BYTES as u64;
+    let run = run_bytes.div_ceil(CHUNK_BYTES as u64);
+    let wanted = bytes.div_ceil(CHUNK_BYTES as u64).min(most) as usize;
+    if wanted == 0 || run > most || !begin(process) {
+        return 0;
+    }
+    // Of what is available beyond, a half is touched.
+    let beside = (most as usize - wanted) / 2;
+    let mut got = 0;
+    for pages in [Pages::Hugetlb1G, Pages::Hugetlb2M, Pages::Transparent] {
+        let left = wanted.saturating_sub(got);
+        if left > 0 && takes(process, pages) {
+            // Once there is a run, the rest may be in pieces.
+            let run = if got == 0 { run as usize } else { 0 };
+            got += take(process, pages, left, beside, run);
+        }
+    }
+    // Of memory whose frames are known and are not a run it cannot be said that they are one.
+    if got < wanted && (run == 0 || !process.physical) {
+        got += simulate(process, wanted - got);
+    }
+    got as u64 * CHUNK_BYTES as u64
+}
+
+/// Time after a growth in vain until the next for an ordinary request, in ms.
+const PAUSE_MS: u64 = 1000;
+
+/// Makes the reserve longer if there is one that cannot serve an ordinary request of so many bytes, and
+/// no other thread is about it.
+#[cold]
+pub(crate) fn grow_for(process: &Process, size: usize) {
+    let serves = || {
+        process.pool.with_source(|source| {
+            !source.has_reserve() || source.reserve_longest() * BASE_PAGE_BYTES >= size as u64
+        })
+    };
+    if serves() {
+        return;
+    }
+    let (from, now) = (process.grows_from_ms.load(Relaxed), Process::now_ms());
+    let exchange = |from| process.grows_from_ms.compare_exchange(from, u64::MAX, Relaxed, Relaxed);
+    if now < from || exchange(from).is_err() {
+        return;
+    }
+    grow_to(process, size as u64, process.options.reserve_bytes / 4);
+    let from = if serves() { 0 } else { now + PAUSE_MS };
+    process.grows_from_ms.store(from, Relaxed);
+}
+
+/// Returns true if the reserve takes such pages. Its pages of the hugetlb pools were asked for with it.
+fn takes(process: &Process, pages: Pages) -> bool {
+    match pages {
+        Pages::Hugetlb1G | Pages::Hugetlb2M => process.options.hugetlb != Hugetlb::Never,
+        // Only frames tell where there is a huge page.
+        Pages::Transparent => process.options.thp && process.physical,
+        Pages::Small => true,
+    }
+}
+
+/// Changes the source under the pool's lock.
+fn change<T>(process: &Process, change: impl FnOnce(&mut Backing) -> T) -> T {
+    // SAFETY: the functions of this file only acquire addresses, and enter memory that is usable and
+    // that the pool has not.
+    unsafe { process.pool.with_source_mut(change) }
+}
+
+/// Makes the tables of the reserve, if there are none yet, and returns true if they are there.
+fn begin(process: &Process) -> bool {
+    if process.pool.with_source(|source| source.has_reserve()) {
+        return true;
+    }
+    let memory_frames = memory_bytes() / BASE_PAGE_BYTES;
+    let mut top = 0;
+    if process.physical && areas(|area| top = top.max(area.end().raw())).is_err() {
+        // What lies higher is not used then.
+        top = 2 * memory_frames;
+    }
+    let Some(frames) = Frames::new(top, memory_frames) else { return false };
+    // Another thread's, if there is one by now.
+    change(process, |source| source.begin_reserve(frames));
+    true
+}
+
+/// Acquires addresses for an extent, the first at a multiple of `align` chunks, with a hole at each end;
+/// returns the first chunk between the holes and its address.
+fn place(process: &Process, chunks: usize, align: usize) -> Option<(u32, *mut u8)> {
+    change(process, |source| source.place_extent(chunks, align))
+}
+
+/// Takes about `wanted` chunks of some pages into the reserve, if a run of them has `run` chunks, and
+/// returns their number.
+fn take(process: &Process, pages: Pages, wanted: usize, beside: usize, run: usize) -> usize {
+    let page_chunks = if pages == Pages::Hugetlb1G { GIANT_CHUNKS } else { 1 };
+    let more = beside.min(MORE * wanted) / page_chunks;
+    // So blocks of up to a twelfth of the reserve fill it as if it were one run.
+    let per_run = if page_chunks == 1 { wanted / 12 } else { 0 };
+    let wanted = Wanted {
+        pages: wanted.div_ceil(page_chunks),
+        more,
+        per_run,
+        run: run.div_ceil(page_chunks),
+    };
+    let Some(mut stock) = Stock::take(pages, wanted, process.physical) else { return 0 };
+    let mut got = 0;
+    for index in 0..stock.runs() {
+        let (chunks, frame) = stock.run(index);
+        let Some((chunk, at)) = place(process, chunks, page_chunks) else { break };
+        // SAFETY: addresses that were acquired just now; each run moves once.
+        let moved = unsafe { stock.move_run(index, at, chunks) };
+        let frame = process.physical.then_some(frame);
+        got += change(process, |source| source.enter_extent(chunk, moved, frame, pages));
+        if moved < chunks {
+            break;
+        }
+    }
+    got
+}
+
+/// Takes `wanted` chunks of ordinary memory, whose frames are simulated, into the reserve, and returns
+/// their number.
+fn simulate(process: &Process, wanted: usize) -> usize {
+    let Some((chunk, at)) = place(process, wanted, 1) else { return 0 };
+    let len_bytes = wanted * CHUNK_BYTES;
+    // SAFETY: addresses that were acquired just now.
+    let Some(huge) = (unsafe { make_usable(at, len_bytes, process.options.thp) }) else { return 0 };
+    // SAFETY: as above.
+    if !unsafe { touch(at, len_bytes, false) } {
+        return 0;
+    }
+    let pages = if huge { Pages::Transparent } else { Pages::Small };
+    change(process, |source| source.enter_extent(chunk, wanted, None, pages))
+}

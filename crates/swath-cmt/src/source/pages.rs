@@ -1,0 +1,332 @@
+//! The pages behind the arena's chunks: made usable without the pool's lock.
+//!
+//! A thread that has acquired units of a chunk that has no pages yet **claims** the chunk, asks the kernel
+//! for pages, and **publishes** what they are. Another that has units of the same chunk waits for that; it
+//! never waits for the memory of a long segment to be touched, since that comes before the claim, or
+//! after the publication.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use lock_api::Mutex;
+use swath_pool::{MakeUsable, UNIT_BYTES};
+
+use crate::foreign::foreign;
+use crate::lock::{Futex, sleep_while, wake_all};
+use crate::options::{Hugetlb, Options, Populate, addresses_limit};
+use crate::reserve::extent::Pages;
+use crate::reserve::stock::{Stock, Wanted};
+use crate::source::chunk::{CHUNK_BYTES, CHUNK_UNITS, Chunk, Chunks, GIANT_BYTES, GIANT_CHUNKS};
+use crate::source::mapping::{make_usable, place_huge, reserve_again, touch};
+use crate::source::runs::pieces;
+
+/// The most chunks that one segment's populating orders at once; longer segments are ordered
+/// piece by piece.
+const ORDER_MAX: usize = 1024;
+
+/// In place of a [`Chunk`]: a thread is about it, and others may sleep until it is done.
+const CLAIMED: u32 = 8;
+const AWAITED: u32 = 9;
+
+/// The pages of the arena.
+///
+/// Invariants: a chunk that is neither reserved nor claimed can be read and written, but for units that
+/// are guarded; only the thread that claimed a chunk changes its mapping, or one that has all its units
+/// for itself.
+pub(crate) struct ArenaPages {
+    base: *mut u8,
+    /// For each chunk a [`Chunk`], or that it is claimed.
+    chunks: &'static [AtomicU32],
+    /// Units that fault at every access, by chunk. Those of them that are free are such that the
+    /// kernel did not make usable again.
+    guarded: &'static [AtomicU32],
+    hugetlb: Hugetlb,
+    thp: bool,
+    populate: Populate,
+    /// True if populated chunks are ordered: physical addresses are known.
+    order: bool,
+    /// Number of chunks that are neither reserved nor claimed.
+    usable: AtomicU64,
+    /// Number of chunks that were picked and ordered by their frames.
+    ordered: AtomicU64,
+    /// Held while a page of a hugetlb pool comes, and during a fork: its child has a copy of all of them
+    /// that there are.
+    hugetlb_gate: Mutex<Futex, ()>,
+}
+
+// SAFETY: it owns the arena's mappings; the pointer is only offset.
+unsafe impl Send for ArenaPages {}
+// SAFETY: as above; all else is atomic, or behind a lock.
+unsafe impl Sync for ArenaPages {}
+
+impl ArenaPages {
+    /// Makes the pages of the arena from `base` on; the two tables are zeroed.
+    ///
+    /// # Safety
+    /// A range of as many chunks as the tables have is mapped without access from `base` on, which is
+    /// aligned to a chunk, and used by nothing else.
+    pub(crate) unsafe fn new(
+        base: *mut u8,
+        [chunks, guarded]: [&'static [AtomicU32]; 2],
+        options: &Options,
+        order: bool,
+    ) -> Self {
+        Self {
+            base,
+            chunks,
+            guarded,
+            hugetlb: options.hugetlb,
+            thp: options.thp,
+            populate: options.populate,
+            order: order && options.thp,
+            usable: AtomicU64::new(0),
+            ordered: AtomicU64::new(0),
+            hugetlb_gate: Mutex::new(()),
+        }
+    }
+
+    pub(crate) fn address(&self, chunk: usize) -> *mut u8 {
+        self.base.wrapping_add(chunk * CHUNK_BYTES)
+    }
+
+    pub(crate) fn is_thp(&self) -> bool {
+        self.thp
+    }
+
+    /// Returns the pages of a chunk, if it has any.
+    pub(crate) fn of(&self, chunk: usize) -> Option<Pages> {
+        Pages::of(self.chunks[chunk].load(Acquire))
+    }
+
+    pub(crate) fn is(&self, chunk: usize, what: Chunk) -> bool {
+        self.chunks[chunk].load(Acquire) == what as u32
+    }
+
+    /// Counts the chunks below `end` by what backs them. O(c) for c chunks.
+    pub(crate) fn counts(&self, end: usize) -> Chunks {
+        let mut counts = Chunks { ordered: self.ordered.load(Relaxed), ..Chunks::default() };
+        for chunk in &self.chunks[..end] {
+            if let Some(counter) = counts.of(chunk.load(Relaxed)) {
+                *counter += 1;
+            }
+        }
+        counts
+    }
+
+    /// Claims reserved chunks, `count` of them at most, from `chunk` on, and returns their number.
+    fn claim(&self, chunk: usize, count: usize) -> usize {
+        let reserved = Chunk::Reserved as u32;
+        let claim = |chunk: &&AtomicU32| {
+            chunk.compare_exchange(reserved, CLAIMED, Acquire, Relaxed).is_ok()
+        };
+        self.chunks[chunk..chunk + count].iter().take_while(claim).count()
+    }
+
+    /// Says what chunks are made of from now on.
+    pub(crate) fn publish(&self, chunk: usize, count: usize, what: Chunk) {
+        let mut more = 0_i64;
+        for chunk in &self.chunks[chunk..chunk + count] {
+            let was = chunk.swap(what as u32, AcqRel);
+            more += i64::from(what != Chunk::Reserved) - i64::from(Pages::of(was).is_some());
+            if was == AWAITED {
+                wake_all(chunk);
+            }
+        }
+        self.usable.fetch_add(more as u64, Relaxed);
+    }
+
+    /// Returns true if so many chunks more are within the process's limit of addresses, of which those
+    /// that are only reserved are not counted here: the limit may have come after them.
+    fn may_have(&self, chunks: usize) -> bool {
+        let chunks = self.usable.load(Relaxed) + chunks as u64;
+        addresses_limit().is_none_or(|limit| chunks * CHUNK_BYTES as u64 <= limit)
+    }
+
+    /// Waits while another thread is about a chunk.
+    fn wait(&self, chunk: usize) {
+        let word = &self.chunks[chunk];
+        if word.compare_exchange(CLAIMED, AWAITED, Relaxed, Relaxed).is_ok()
+            || word.load(Relaxed) == AWAITED
+        {
+            sleep_while(word, AWAITED);
+        }
+    }
+
+    /// Makes units of chunks in use fault at every access, or usable, and returns true if it could.
+    pub(crate) fn protect(&self, first: u32, units: u32, on: bool) -> bool {
+        let access = if on { libc::PROT_NONE } else { libc::PROT_READ | libc::PROT_WRITE };
+        let at = self.base.wrapping_add(first as usize * UNIT_BYTES);
+        // SAFETY: units that the pool has acquired, and no block's.
+        if unsafe { libc::mprotect(at.cast(), units as usize * UNIT_BYTES, access) } != 0 {
+            return false;
+        }
+        for (chunk, mask) in pieces(first, units) {
+            if on {
+                self.guarded[chunk].fetch_or(mask, Relaxed);
+            } else {
+                self.guarded[chunk].fetch_and(!mask, Relaxed);
+            }
+        }
+        true
+    }
+
+    /// Makes units usable that the kernel did not make so at the end of a guard, and returns true if none
+    /// is left.
+    fn unguard(&self, first: u32, units: u32) -> bool {
+        let guarded = |(chunk, mask): (usize, u32)| self.guarded[chunk].load(Relaxed) & mask != 0;
+        !pieces(first, units).any(guarded) || self.protect(first, units, false)
+    }
+
+    /// Makes whole chunks, in which no unit is in use, reserved addresses again, and returns true if it
+    /// could.
+    pub(crate) fn purge(&self, from: usize, to: usize) -> bool {
+        // SAFETY: chunks of the arena in which no unit is in use.
+        if !unsafe { reserve_again(self.address(from), (to - from) * CHUNK_BYTES) } {
+            return false;
+        }
+        self.guarded[from..to].iter().for_each(|guarded| guarded.store(0, Relaxed));
+        self.publish(from, to - from, Chunk::Reserved);
+        true
+    }
+
+    /// Makes some of `count` reserved chunks from `chunk` on usable, populates them if told to, and
+    /// returns their number: 0 if another thread is about the first; `None` if it could not.
+    fn prepare(&self, chunk: usize, count: usize, populate: bool) -> Option<usize> {
+        let at = self.address(chunk);
+        if !self.may_have(count) {
+            return None;
+        }
+        let hugetlb = match self.hugetlb {
+            Hugetlb::Never => false,
+            Hugetlb::Always => true,
+            Hugetlb::Default => foreign().is_none(),
+        };
+        if hugetlb && let Some(prepared) = self.place_pooled(chunk, count) {
+            if populate {
+                // SAFETY: this thread's units, and perhaps others', whose contents stay.
+                unsafe { touch(at, prepared * CHUNK_BYTES, true) };
+            }
+            return Some(prepared);
+        }
+        // Up to where a page of 1 GiB could begin.
+        let to_giant = (GIANT_BYTES - at.addr() % GIANT_BYTES) / CHUNK_BYTES;
+        let count = count.min(to_giant);
+        if self.order && populate {
+            let placed = self.place_ordered(chunk, count.min(ORDER_MAX * 4 / 5));
+            if placed > 0 {
+                return Some(placed);
+            }
+        }
+        let count = self.claim(chunk, count);
+        if count == 0 {
+            return Some(0);
+        }
+        let len = count * CHUNK_BYTES;
+        // SAFETY: reserved addresses of the arena, which this thread has claimed.
+        let Some(advised) = (unsafe { make_usable(at, len, self.thp) }) else {
+            self.publish(chunk, count, Chunk::Reserved);
+            return None;
+        };
+        self.publish(chunk, count, if advised { Chunk::Advised } else { Chunk::Small });
+        if populate {
+            // A page that is missing now is tried again at the first touch.
+            // SAFETY: as above, and contents stay.
+            unsafe { touch(at, len, false) };
+        }
+        Some(count)
+    }
+
+    /// Puts a page of a hugetlb pool at chunks of which `count` are reserved, and returns the number of
+    /// those that it is for; `None` without such a page.
+    fn place_pooled(&self, chunk: usize, count: usize) -> Option<usize> {
+        let at = self.address(chunk);
+        let _no_fork = self.hugetlb_gate.lock();
+        let place = |chunks, what, size| {
+            let claimed = self.claim(chunk, chunks);
+            let placed = claimed == chunks && place_huge(at, chunks * CHUNK_BYTES, size);
+            self.publish(chunk, claimed, if placed { what } else { Chunk::Reserved });
+            placed.then_some(chunks)
+        };
+        let is_giant = count >= GIANT_CHUNKS && at.addr().is_multiple_of(GIANT_BYTES);
+        let giant = || place(GIANT_CHUNKS, Chunk::Giant, libc::MAP_HUGE_1GB);
+        let giant = if is_giant { giant() } else { None };
+        giant.or_else(|| place(1, Chunk::Huge, libc::MAP_HUGE_2MB))
+    }
+
+    /// Fills reserved chunks, of which there are `count` from `chunk` on, with the best of some more, and
+    /// returns the number that it filled; 0 if there are no huge pages.
+    fn place_ordered(&self, chunk: usize, count: usize) -> usize {
+        let more = count.div_ceil(4).min(ORDER_MAX - count);
+        let wanted = Wanted { pages: count, more, per_run: 0, run: 0 };
+        let Some(mut stock) = Stock::take(Pages::Transparent, wanted, true) else { return 0 };
+        if stock.chosen() < count {
+            return 0;
+        }
+        let mut placed = 0;
+        for index in 0..stock.runs() {
+            let (len, _) = stock.run(index);
+            let place = chunk + placed;
+            let claimed = self.claim(place, len);
+            // SAFETY: reserved addresses of the arena, which this thread has claimed; each run moves once.
+            let moved = unsafe { stock.move_run(index, self.address(place), claimed) };
+            self.publish(place, moved, Chunk::Advised);
+            self.publish(place + moved, claimed - moved, Chunk::Reserved);
+            placed += moved;
+            if moved < len {
+                break;
+            }
+        }
+        self.ordered.fetch_add(placed as u64, Relaxed);
+        placed
+    }
+
+    /// Lets no page of a hugetlb pool come until the fork is over.
+    pub(crate) fn before_fork(&self) {
+        core::mem::forget(self.hugetlb_gate.lock());
+    }
+
+    /// Ends [`before_fork`](Self::before_fork) in the parent.
+    pub(crate) fn after_fork_in_parent(&self) {
+        // SAFETY: this thread took it, and left no guard.
+        unsafe { self.hugetlb_gate.force_unlock() };
+    }
+
+    /// Ends [`before_fork`](Self::before_fork) in the child: what other threads had claimed of the chunks
+    /// below `end` is reserved.
+    pub(crate) fn after_fork_in_child(&self, end: usize) {
+        for chunk in &self.chunks[..end] {
+            if chunk.load(Relaxed) >= CLAIMED {
+                chunk.store(Chunk::Reserved as u32, Release);
+            }
+        }
+        self.after_fork_in_parent();
+    }
+}
+
+impl MakeUsable for ArenaPages {
+    fn make_usable(&self, first: u32, units: u32) -> bool {
+        if !self.unguard(first, units) {
+            return false;
+        }
+        let populate = units > CHUNK_UNITS
+            && match self.populate {
+                Populate::Never => false,
+                Populate::Always => true,
+                Populate::Default => foreign().is_none(),
+            };
+        let end = ((first + units).div_ceil(CHUNK_UNITS)) as usize;
+        let mut at = (first / CHUNK_UNITS) as usize;
+        while at < end {
+            let reserved = |chunk: &&AtomicU32| chunk.load(Acquire) == Chunk::Reserved as u32;
+            match self.chunks[at..end].iter().take_while(reserved).count() {
+                0 if self.chunks[at].load(Acquire) >= CLAIMED => self.wait(at),
+                0 => at += usize::from(!self.is(at, Chunk::Reserved)),
+                count => match self.prepare(at, count, populate) {
+                    Some(prepared) => at += prepared,
+                    None => return false,
+                },
+            }
+        }
+        true
+    }
+}
