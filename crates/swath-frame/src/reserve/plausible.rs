@@ -91,7 +91,8 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         let key = Key { object, index, level };
         // An entry that has these pages and this slot is right, whatever its seal is.
         self.table.get(words, key) == Some(Entry::Root(root))
-            && (level + 1..slots.levels.orders().len()).all(|level| self.look_at(key, level).is_ok())
+            && (level + 1..slots.levels.orders().len())
+                .all(|level| self.look_at(key, level).is_ok())
             && slots.counts(
                 words,
                 slots.frames(level, root),

@@ -204,7 +204,6 @@ impl<H: Hardening> Slots<H> {
         (0..self.bits_words).find(|&word| words[word] != words[self.copy_at + word])
     }
 
-
     /// Returns the number of words that bits and records take.
     pub(crate) fn storage_words(&self) -> Option<u64> {
         let records = (u64::from(self.all) + 1) * RECORD_WORDS as u64;
