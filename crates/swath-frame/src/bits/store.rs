@@ -1,8 +1,8 @@
 //! Words by their number, and words of which each is kept three times.
 //!
 //! A structure that reads and writes through [`Kept`] and [`Keep`] works over a plain slice,
-//! and over one in which the words that it keeps, by their number, have two copies beside them: a
-//! **cell** of four words, the last of which is spare. There a word that was changed is
+//! and over one in which the words that it keeps, by their number, stand in **groups**: four words,
+//! the same four again, and again, and four that are spare. There a word that was changed is
 //! outvoted when it is read: the work goes on with the right value, and [`Copies`] notes which word
 //! it was. The other words of the slice stand once in both.
 
@@ -125,25 +125,48 @@ impl Keep for [u64] {
     }
 }
 
-/// Words of a cell.
-pub(crate) const CELL: usize = 4;
+/// Words that are kept in a group, and the words that it has: a power of two, so that there is one
+/// bound to look at. Copies do not touch each other, or the compiler would change two at once, which
+/// takes longer than one by one.
+const PARTS: usize = 4;
+pub(crate) const GROUP: usize = 4 * PARTS;
 
-/// Words of a record of which each word is kept three times: a power of two, so that there is one
-/// bound to look at.
-const RECORD: usize = 4 * CELL;
+/// Words in which so many words are kept three times.
+pub(crate) const fn kept_words(count: usize) -> usize {
+    count.div_ceil(PARTS).saturating_mul(GROUP)
+}
+
+/// The number of the first word that is kept in the groups from the word `at` on.
+pub(crate) const fn first_kept(at: usize) -> usize {
+    at / GROUP * PARTS
+}
+
+/// Makes three of a word that is kept.
+pub(crate) fn spread(storage: &mut [u64], index: usize, value: u64) {
+    let at = index / PARTS * GROUP + index % PARTS;
+    (0..3).for_each(|copy| storage[at + copy * PARTS] = value);
+}
+
+/// The copies of a word that is kept.
+#[inline(always)]
+fn copies(storage: &[u64], index: usize) -> Option<[u64; 3]> {
+    let group = storage.as_chunks::<GROUP>().0.get(index / PARTS)?;
+    let part = index % PARTS;
+    Some([group[part], group[part + PARTS], group[part + 2 * PARTS]])
+}
 
 /// A word of a storage that was outvoted: its place and the value that it had.
 pub(crate) type Outvoted = Option<(usize, u64)>;
 
-/// Returns the word of a cell of copies that differs from the others.
-pub(crate) fn differing(storage: &[u64], cell: usize) -> Outvoted {
-    let copies = *storage.as_chunks::<CELL>().0.get(cell)?;
-    let [first, second, third, _] = copies;
+/// Returns the copy of a word that is kept which differs from the others.
+pub(crate) fn differing(storage: &[u64], index: usize) -> Outvoted {
+    let copies = copies(storage, index)?;
+    let [first, second, third] = copies;
     if first == second && second == third {
         return None;
     }
     let (_, nth) = vote(first, second, third);
-    Some((cell * CELL + nth, copies[nth]))
+    Some((index / PARTS * GROUP + index % PARTS + nth * PARTS, copies[nth]))
 }
 
 /// The value of the most, and which of the three has another.
@@ -163,7 +186,7 @@ pub struct Seen<'s>(pub(crate) &'s [u64]);
 
 impl Kept for Seen<'_> {
     const CHECKED: bool = true;
-    const STRIDE: usize = RECORD / CELL;
+    const STRIDE: usize = PARTS;
 
     #[inline]
     fn words(&self) -> &[u64] {
@@ -171,9 +194,9 @@ impl Kept for Seen<'_> {
     }
 
     fn kept(&self, index: usize) -> u64 {
-        match self.0.as_chunks::<CELL>().0.get(index) {
-            Some(&[first, second, ..]) if first == second => first,
-            Some(&[first, second, third, _]) => vote(first, second, third).0,
+        match copies(self.0, index) {
+            Some([first, second, _]) if first == second => first,
+            Some([first, second, third]) => vote(first, second, third).0,
             None => 0,
         }
     }
@@ -214,7 +237,7 @@ impl<'s> Copies<'s> {
 
 impl Kept for Copies<'_> {
     const CHECKED: bool = true;
-    const STRIDE: usize = RECORD / CELL;
+    const STRIDE: usize = PARTS;
 
     #[inline(always)]
     fn words(&self) -> &[u64] {
@@ -223,23 +246,23 @@ impl Kept for Copies<'_> {
 
     #[inline(always)]
     fn kept(&self, index: usize) -> u64 {
-        match self.words.as_chunks::<CELL>().0.get(index) {
-            Some(&[first, second, ..]) if first == second => first,
+        match copies(self.words, index) {
+            Some([first, second, _]) if first == second => first,
             _ => self.outvote(index),
         }
     }
 
     #[inline(always)]
     fn kept_first(&self, index: usize) -> u64 {
-        self.words.as_chunks::<CELL>().0.get(index).map_or(0, |copies| copies[0])
+        copies(self.words, index).map_or(0, |copies| copies[0])
     }
 
     #[inline(always)]
     fn record(&self, number: usize) -> [u64; 2] {
         let outvoted = || self.outvote(number * Self::STRIDE + 1);
-        match self.words.as_chunks::<RECORD>().0.get(number) {
-            Some(&[first, _, _, _, next, copy, ..]) if next == copy => [first, next],
-            Some(&[first, ..]) => [first, outvoted()],
+        match self.words.as_chunks::<GROUP>().0.get(number) {
+            Some(group) if group[1] == group[1 + PARTS] => [group[0], group[1]],
+            Some(group) => [group[0], outvoted()],
             None => [0; 2],
         }
     }
@@ -253,22 +276,23 @@ impl Keep for Copies<'_> {
 
     #[inline(always)]
     fn keep(&mut self, index: usize, value: u64) {
-        if let Some([first, second, third, _]) = self.words.as_chunks_mut::<CELL>().0.get_mut(index)
-        {
-            (*first, *second, *third) = (value, value, value);
+        let groups = self.words.as_chunks_mut::<GROUP>().0;
+        if let Some(group) = groups.get_mut(index / PARTS) {
+            let part = index % PARTS;
+            group[part] = value;
+            group[part + PARTS] = value;
+            group[part + 2 * PARTS] = value;
         }
     }
 
     #[inline(always)]
     fn add(&mut self, number: usize, more: u64) -> [u64; 2] {
-        let records = self.words.as_chunks_mut::<RECORD>().0;
-        let Some([first, second, third, _, next, ..]) = records.get_mut(number) else {
-            return [0; 2];
-        };
-        *first = first.wrapping_add(more);
-        *second = second.wrapping_add(more);
-        *third = third.wrapping_add(more);
-        [*first, *next]
+        let records = self.words.as_chunks_mut::<GROUP>().0;
+        let Some(group) = records.get_mut(number) else { return [0; 2] };
+        group[0] = group[0].wrapping_add(more);
+        group[PARTS] = group[PARTS].wrapping_add(more);
+        group[2 * PARTS] = group[2 * PARTS].wrapping_add(more);
+        [group[0], group[1]]
     }
 }
 
@@ -329,47 +353,54 @@ impl<T> DerefMut for Own<T> {
 mod tests {
     use super::*;
 
-    const PLAIN: [u64; 12] = [7, 7, 7, 0, 8, 8, 8, 0, 9, 9, 9, 0];
+    const LEN: usize = 2 * GROUP + 3;
+
+    /// Seven words that are kept, which are 7 to 13.
+    fn plain() -> [u64; LEN] {
+        let mut storage = [0; LEN];
+        (0..7).for_each(|index| spread(&mut storage, index, 7 + index as u64));
+        storage
+    }
 
     #[test]
     fn one_changed_word_of_three_is_outvoted_and_named() {
-        for changed in 0..PLAIN.len() {
-            let mut storage = PLAIN;
+        assert_eq!((kept_words(7), first_kept(GROUP)), (2 * GROUP, 4));
+        for changed in 0..LEN {
+            let mut storage = plain();
             storage[changed] ^= 1 << 5;
-            let (was, is_spare) = (storage[changed], changed % CELL == 3);
-            let found = (0..3).find_map(|cell| differing(&storage, cell));
-            assert_eq!(found, (!is_spare).then_some((changed, was)), "{changed}");
+            let (was, part) = (storage[changed], changed % GROUP);
+            let is_kept = changed < 2 * GROUP && part < 3 * PARTS;
+            let found = (0..8).find_map(|index| differing(&storage, index));
+            assert_eq!(found, is_kept.then_some((changed, was)), "{changed}");
             let mut note = None;
             {
                 let words = Copies::new(&mut storage, &mut note);
-                for index in 0..3 {
+                for index in 0..7 {
                     assert_eq!(words.kept(index), 7 + index as u64, "{changed}");
                     assert_eq!(Seen(words.words()).kept(index), 7 + index as u64, "{changed}");
                 }
-                assert_eq!((words.kept(3), words.kept(usize::MAX)), (0, 0));
+                assert_eq!((words.kept(8), words.kept(usize::MAX)), (0, 0));
             }
-            // The third copy is not looked at as long as the others agree.
-            let noticed = (changed % CELL < 2).then_some((changed, was));
-            assert_eq!(note, noticed, "{changed}");
+            // The third copy is not looked at as long as the others agree, nor what nothing is kept in.
+            let is_read = is_kept && part < 2 * PARTS && (changed < GROUP || part % PARTS != 3);
+            assert_eq!(note, is_read.then_some((changed, was)), "{changed}");
         }
     }
 
     #[test]
     fn an_addition_leaves_a_changed_word_another() {
-        for changed in (0..3).chain(4..7) {
-            let (mut storage, mut note) = ([0; 2 * RECORD + 3], None);
-            storage[RECORD..RECORD + 12].copy_from_slice(&PLAIN);
-            storage[RECORD + changed] ^= 1 << 40;
+        for changed in (GROUP..GROUP + 3 * PARTS).filter(|changed| changed % PARTS < 2) {
+            let (mut storage, mut note) = (plain(), None);
+            storage[changed] ^= 1 << 40;
             let mut words = Copies::new(&mut storage, &mut note);
             let [first, next] = words.add(1, 2);
-            assert_eq!([first, next].map(|word| word & 0xff), [9, 8]);
+            assert_eq!([first, next].map(|word| word & 0xff), [13, 12]);
             assert_eq!((words.add(2, 1), words.record(2)), ([0; 2], [0; 2]));
-            let read = words.record(1);
-            assert_eq!((read[0], read[1]), (first, 8));
-            let found = (0..RECORD / CELL * 2).find_map(|cell| differing(&storage, cell));
-            assert_eq!(found, Some((RECORD + changed, storage[RECORD + changed])));
-            assert_eq!(Seen(&storage).record(1), [9, 8]);
-            assert_eq!(note.is_some(), changed == 4 || changed == 5);
+            assert_eq!(words.record(1), [first, 12]);
+            let found = (0..8).find_map(|index| differing(&storage, index));
+            assert_eq!(found, Some((changed, storage[changed])));
+            assert_eq!(Seen(&storage).record(1), [13, 12]);
+            assert_eq!(note.is_some(), [GROUP + 1, GROUP + PARTS + 1].contains(&changed));
         }
     }
 }

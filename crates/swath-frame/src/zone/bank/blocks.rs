@@ -26,11 +26,11 @@
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::bits::store::{CELL, Keep, Kept, Seen};
+use crate::bits::store::{Keep, Kept, Seen, kept_words, spread};
 use crate::bits::tree::Tree;
 use crate::bits::words::ones;
 use crate::map::MemoryMap;
-use crate::zone::bank::frames::PAIR;
+use crate::zone::bank::frames::{CELL, PAIR};
 use crate::zone::bank::open::{CROSSES, Open, Record, Released, Taken};
 use crate::zone::bank::ranges::{BANKS_MAX, BLOCK_ORDER_MAX, BankLayout, BankLayoutError};
 
@@ -233,8 +233,7 @@ impl BankBlocks {
             let at = bank * RECORD_WORDS;
             let words = [s[at], s[at + 1], s[at + 2], 0];
             for (nth, word) in words.into_iter().enumerate() {
-                let cell = (bank * Seen::STRIDE + nth) * CELL;
-                s[cell..cell + CELL].fill(word);
+                spread(s, bank * Seen::STRIDE + nth, word);
             }
         }
         let open = self.open.map(|open| {
@@ -484,20 +483,19 @@ impl BankBlocks {
     ) -> Option<(usize, Record)> {
         // Most words have one largest block, and leave the tree with it.
         let (unit, is_empty) = self.pop(s, bank, from)?;
-        let (mut first, mut own, mut is_last, mut now) = (0, order, true, 0);
-        Self::claim(s, self.cell(bank, unit), |word| {
-            if from == order {
-                let starts = starts(word, order);
-                (first, is_last) = (starts.trailing_zeros(), starts & starts.wrapping_sub(1) == 0);
-                if S::CHECKED && starts == 0 {
-                    return None;
-                }
-            } else {
-                (first, own, is_last) = self.smallest(word, order)?;
+        let frames = Self::claim(s, self.cell(bank, unit))?;
+        let word = frames.free;
+        let (first, own, is_last) = if from == order {
+            let starts = starts(word, order);
+            if S::CHECKED && starts == 0 {
+                return None;
             }
-            now = word & !(ones::<u64>(1 << order) << (first & 63));
-            Some(now)
-        })?;
+            (starts.trailing_zeros() & 63, order, starts & starts.wrapping_sub(1) == 0)
+        } else {
+            self.smallest(word, order)?
+        };
+        let now = word & !(ones::<u64>(1 << order) << first);
+        frames.put(now);
         let at = unit * 64 + first as usize;
         if !is_last {
             let class = &self.classes[from as usize & 31];
@@ -532,8 +530,11 @@ impl BankBlocks {
         let words = 1 << (order.max(6) - 6);
         let first = self.cell(bank, unit << (from - 6));
         if order < 6 {
-            let left = |word| (word == u64::MAX).then_some(!ones::<u64>(1 << order));
-            Self::claim(s, first, left)?;
+            let frames = Self::claim(s, first)?;
+            if S::CHECKED && frames.free != u64::MAX {
+                return None;
+            }
+            frames.put(!ones::<u64>(1 << order));
         } else {
             Self::claim_all(s, first, words)?;
         }
@@ -691,5 +692,5 @@ pub(crate) const fn record<S: Kept + ?Sized>(bank: usize, field: usize) -> usize
 
 /// Words of the records of so many banks in the checked tier.
 const fn records_checked(banks: usize) -> usize {
-    banks * Seen::STRIDE * CELL
+    kept_words(banks * Seen::STRIDE)
 }

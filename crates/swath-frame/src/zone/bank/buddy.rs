@@ -77,7 +77,7 @@ use core::ops::DerefMut;
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameFreeError;
-use crate::bits::store::CELL;
+use crate::bits::store::{first_kept, kept_words, spread};
 use crate::hardening::{Checked, Hardening, Latch, Trusting, WordFault};
 use crate::map::MemoryMap;
 use crate::zone::allocator::{IsolateError, Mobility, ZoneAllocator};
@@ -225,9 +225,11 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         rule: &P,
     ) -> Result<usize, BankLayoutError> {
         let (blocks, words) = BankBlocks::shape(map, zone, banks, true)?;
-        let words = usize::try_from(words).unwrap_or(usize::MAX);
+        if usize::try_from(words).is_err() {
+            return Ok(usize::MAX);
+        }
         let kept = rule.words(blocks.count, blocks.top);
-        Ok(words.saturating_add(kept.saturating_mul(CELL)))
+        Ok(blocks.placement_at().saturating_add(kept_words(kept)))
     }
 
     /// Returns the same zone in the [checked tier](crate::hardening), which takes its
@@ -240,15 +242,15 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         let Self { mut storage, mut blocks, mut rule, placement_bytes, .. } = self;
         let (own, kept) = (blocks.words(), placement_bytes / 8);
         let shape = blocks.checked_shape();
-        let (needed_words, given_words) = (shape.words() + kept * CELL, storage.len());
+        let (needed_words, given_words) = (shape.placement_at() + kept_words(kept), storage.len());
         if needed_words > given_words {
             return Err(BankLayoutError::Storage { needed_words, given_words });
         }
-        let to = shape.words() / CELL;
+        let to = first_kept(shape.placement_at());
         // Each word moves up, so that the last go first.
         for index in (0..kept).rev() {
             let word = storage[own + index];
-            storage[(to + index) * CELL..(to + index + 1) * CELL].fill(word);
+            spread(&mut storage, to + index, word);
         }
         blocks.spread(&mut storage, shape);
         rule.moved(own, to);
@@ -721,7 +723,9 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> ZoneAllocator for 
     /// This struct, a record for each bank, and the lists or pools.
     fn structure_bytes(&self) -> usize {
         let records = self.blocks.count * BankBlocks::record_bytes(H::CHECKED);
-        size_of::<Self>() + records + self.placement_bytes * if H::CHECKED { CELL } else { 1 }
+        let placement = self.placement_bytes / 8;
+        let placement = if H::CHECKED { kept_words(placement) } else { placement };
+        size_of::<Self>() + records + placement * 8
     }
 
     fn check(&self) -> Result<(), &'static str> {

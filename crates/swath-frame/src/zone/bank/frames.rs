@@ -6,11 +6,34 @@
 //! looked at before one of its frames is handed out; what is freed there is set in one word and cleared in
 //! the other, so that a bit that was changed goes on to differ.
 
-use crate::bits::store::{CELL, Keep, Kept};
+use crate::bits::store::{Keep, Kept};
 use crate::zone::bank::blocks::BankBlocks;
 
 /// Words of a cell without the frames in use.
 pub(crate) const PAIR: usize = 2;
+
+/// Words of a cell with them; the last is spare, so that there is one bound to look at.
+pub(crate) const CELL: usize = 4;
+
+/// The words of a cell that is to be changed.
+pub(crate) struct Frames<'s> {
+    /// The frames that are free.
+    pub(crate) free: u64,
+    present: u64,
+    cell: &'s mut [u64],
+}
+
+impl Frames<'_> {
+    /// Makes these the free frames; the others of the bank are in use.
+    #[inline(always)]
+    pub(crate) fn put(self, free: u64) {
+        match self.cell {
+            [was, _, used, _] => (*was, *used) = (free, self.present ^ free),
+            [was, ..] => *was = free,
+            [] => {}
+        }
+    }
+}
 
 impl BankBlocks {
     /// Words of a cell.
@@ -41,32 +64,20 @@ impl BankBlocks {
         open.fold(Self::frames(s, cell)[0], |free, open| free | open.bits)
     }
 
-    /// Leaves of the free frames of a cell those that `left` says: the free ones before. `None`,
-    /// and nothing changes, if `left` says so or the cell is none to believe.
+    /// Looks at a cell of which frames are to be handed out; `None` if it is none to believe.
     #[inline(always)]
-    pub(crate) fn claim<S: Keep + ?Sized>(
-        s: &mut S,
-        cell: usize,
-        left: impl FnOnce(u64) -> Option<u64>,
-    ) -> Option<u64> {
+    pub(crate) fn claim<S: Keep + ?Sized>(s: &mut S, cell: usize) -> Option<Frames<'_>> {
         if S::CHECKED {
-            let cells = s.words_mut().as_chunks_mut::<CELL>().0;
-            let [free, present, used, _] = cells.get_mut(cell)?;
-            let was = *free;
-            if was ^ *present ^ *used != 0 {
-                return None;
-            }
-            let now = left(was)?;
-            (*free, *used) = (now, *present ^ now);
-            return Some(was);
+            let cell = s.words_mut().as_chunks_mut::<CELL>().0.get_mut(cell)?;
+            let [free, present, used, _] = *cell;
+            return (free ^ present ^ used == 0).then_some(Frames { free, present, cell });
         }
-        let [free, _] = s.words_mut().as_chunks_mut::<PAIR>().0.get_mut(cell)?;
-        let was = *free;
-        *free = left(was)?;
-        Some(was)
+        let cell = s.words_mut().as_chunks_mut::<PAIR>().0.get_mut(cell)?;
+        let [free, present] = *cell;
+        Some(Frames { free, present, cell })
     }
 
-    /// As [`claim`](Self::claim), of all frames of cells that are wholly free.
+    /// Hands out all frames of cells, if they are wholly free.
     pub(crate) fn claim_all<S: Keep + ?Sized>(s: &mut S, first: usize, count: usize) -> Option<()> {
         if S::CHECKED {
             let cells = s.words_mut().as_chunks_mut::<CELL>().0.get_mut(first..first + count)?;

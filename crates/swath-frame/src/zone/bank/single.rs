@@ -178,7 +178,12 @@ impl BankBlocks {
             (unit, record) = self.split_to_word(s, bank, unit, from, record);
         }
         let cell = self.cell(bank, unit);
-        let word = Self::claim(s, cell, |word| (!S::CHECKED || word != 0).then_some(0))?;
+        let frames = Self::claim(s, cell)?;
+        let word = frames.free;
+        if S::CHECKED && word == 0 {
+            return None;
+        }
+        frames.put(0);
         let bits = word & word.wrapping_sub(1);
         let first = self.first_of(bank) + unit as u64 * 64;
         let mut filed = 1;

@@ -7,17 +7,23 @@ use core::ops::Range;
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameFreeError;
-use crate::bits::store::{CELL, Kept, differing};
+use crate::bits::store::{GROUP, Kept, differing, first_kept};
 use crate::bits::tree::Tree;
 use crate::bits::words::ones;
 use crate::hardening::Table;
 use crate::zone::allocator::IsolateError;
 use crate::zone::bank::blocks::{BankBlocks, paired, units};
+use crate::zone::bank::frames::CELL;
 
 impl BankBlocks {
     /// Words of the records and banks; those of the placement follow.
     pub(crate) fn words(&self) -> usize {
         self.records_words + self.count * self.bank_words
+    }
+
+    /// Where the words of the placement begin in the checked tier.
+    pub(crate) fn placement_at(&self) -> usize {
+        self.words().next_multiple_of(GROUP)
     }
 
     /// The table that a word of the checked tier belongs to.
@@ -37,9 +43,10 @@ impl BankBlocks {
     /// The first word of the checked tier that is not what the others say, of which the last `kept`
     /// are the placement's. O(words·orders).
     pub(crate) fn wrong_word<S: Kept + ?Sized>(&self, s: &S, kept: usize) -> Option<usize> {
-        let records = 0..self.records_words / CELL;
-        let placement = self.words() / CELL..self.words() / CELL + kept;
-        let outvoted = records.chain(placement).find_map(|cell| differing(s.words(), cell));
+        let records = 0..first_kept(self.records_words);
+        let first = first_kept(self.placement_at());
+        let kept = records.chain(first..first + kept);
+        let outvoted = kept.into_iter().find_map(|index| differing(s.words(), index));
         let wrong = || (0..self.count).find_map(|bank| self.wrong_word_of(s, bank));
         outvoted.map(|(word, _)| word).or_else(wrong)
     }
