@@ -12,7 +12,8 @@
 //! | an area's record overwritten | | by its seal |
 //! | a free frame that no word says is free | in `check()` | when it is freed, or when no other is left |
 //! | a zone's states, links and mobilities | in `check()` | before they are followed or changed |
-//! | any word of the banks | in `check()` | by its two copies, when it is read |
+//! | a bank's record, its list or pool | in `check()` | by its two copies, before it is believed |
+//! | a bank's trees, that name a word or block | in `check()` | when it is about to be handed out |
 //!
 //! An allocator of the checked tier stops at the first contradiction between its
 //! words: that call and all later ones are refused with the same [`WordFault`].
@@ -39,7 +40,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use crate::bits::store::{Copies, Own, Seen, Store, Words};
+use crate::bits::store::{Copies, Keep, Kept, Outvoted, Own, Seen};
 
 mod sealed {
     pub trait Sealed {}
@@ -55,19 +56,27 @@ pub trait Hardening: sealed::Sealed + Clone + core::fmt::Debug {
     #[doc(hidden)]
     type Latch: Latch;
 
+    /// A place for the first copy of a word that differs from the others.
+    #[doc(hidden)]
+    type Note: Clone + core::fmt::Debug + Default;
+
     /// A zone's words to be read.
     #[doc(hidden)]
-    type Read<'s>: Deref<Target: Words>;
+    type Read<'s>: Deref<Target: Kept>;
 
     /// A zone's words to be changed.
     #[doc(hidden)]
-    type Write<'s>: DerefMut<Target: Store>;
+    type Write<'s>: DerefMut<Target: Keep>;
 
     #[doc(hidden)]
     fn read(storage: &[u64]) -> Self::Read<'_>;
 
     #[doc(hidden)]
-    fn write(storage: &mut [u64]) -> Self::Write<'_>;
+    fn write<'s>(storage: &'s mut [u64], note: &'s mut Self::Note) -> Self::Write<'s>;
+
+    /// Returns the word that is noted, with its value.
+    #[doc(hidden)]
+    fn noted(note: &Self::Note) -> Option<(usize, u64)>;
 }
 
 /// A place for the first contradiction; in the tier that looks for none it is nothing.
@@ -116,6 +125,7 @@ impl sealed::Sealed for Checked {}
 impl Hardening for Trusting {
     const CHECKED: bool = false;
     type Latch = ();
+    type Note = ();
     type Read<'s> = &'s [u64];
     type Write<'s> = &'s mut [u64];
 
@@ -125,25 +135,36 @@ impl Hardening for Trusting {
     }
 
     #[inline(always)]
-    fn write(storage: &mut [u64]) -> &mut [u64] {
+    fn write<'s>(storage: &'s mut [u64], (): &'s mut ()) -> &'s mut [u64] {
         storage
+    }
+
+    #[inline(always)]
+    fn noted((): &()) -> Option<(usize, u64)> {
+        None
     }
 }
 
 impl Hardening for Checked {
     const CHECKED: bool = true;
     type Latch = Option<WordFault>;
+    type Note = Outvoted;
     type Read<'s> = Own<Seen<'s>>;
     type Write<'s> = Own<Copies<'s>>;
 
     #[inline(always)]
     fn read(storage: &[u64]) -> Own<Seen<'_>> {
-        Own(Seen::new(storage))
+        Own(Seen(storage))
     }
 
     #[inline(always)]
-    fn write(storage: &mut [u64]) -> Own<Copies<'_>> {
-        Own(Copies::new(storage))
+    fn write<'s>(storage: &'s mut [u64], note: &'s mut Outvoted) -> Own<Copies<'s>> {
+        Own(Copies::new(storage, note))
+    }
+
+    #[inline(always)]
+    fn noted(note: &Outvoted) -> Option<(usize, u64)> {
+        *note
     }
 }
 

@@ -598,6 +598,6 @@ fn structures_of_a_zone_and_of_a_node() {
     let list = sizes(&|map, zone| bytes(ListPlacement::new(true), map, zone));
     let pools = sizes(&|map, zone| bytes(PoolPlacement::default(), map, zone));
     if cfg!(target_pointer_width = "64") {
-        assert_eq!([array, list, pools], [[2000, 2952], [2040, 3072], [5432, 13_248]]);
+        assert_eq!([array, list, pools], [[2144, 3384], [2184, 3504], [5576, 13_680]]);
     }
 }

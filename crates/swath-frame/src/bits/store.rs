@@ -1,37 +1,29 @@
-//! Words by their number, which stand in a storage once or three times.
+//! Words by their number, and words of which each is kept three times.
 //!
-//! A structure that reads and writes its words through [`Words`] and [`Store`] works
-//! over a plain slice, and over one in which each word has two copies beside it. There
-//! a word that was changed is outvoted when it is read: the work goes on with
-//! the right value, and [`Copies`] notes which word it was.
+//! A structure that reads and writes through [`Kept`] and [`Keep`] works over a plain slice,
+//! and over one in which the words that it keeps, by their number, stand in **groups**: four words,
+//! the same four again, and again, and four that are spare. There a word that was changed is
+//! outvoted when it is read: the work goes on with the right value, and [`Copies`] notes which word
+//! it was. The other words of the slice stand once in both.
 
 use core::cell::Cell;
-use core::ops::{Deref, DerefMut, Range};
+use core::ops::{Deref, DerefMut};
 
 use swath_arch::Word;
 
 /// Words that can be read.
-pub trait Words<W = u64> {
+pub(crate) trait Words<W = u64> {
     /// Returns a word.
     fn word(&self, index: usize) -> W;
 
     /// Returns a word, if there is one of this number.
     fn find(&self, index: usize) -> Option<W>;
-
-    /// Returns a word and the next.
-    fn two(&self, index: usize) -> [W; 2];
-
-    /// Returns true if all words of a range have this value.
-    fn are(&self, range: Range<usize>, value: W) -> bool;
 }
 
 /// Words that can be written, too.
-pub trait Store<W = u64>: Words<W> {
+pub(crate) trait Store<W = u64>: Words<W> {
     /// Changes a word.
     fn put(&mut self, index: usize, value: W);
-
-    /// Gives all words of a range this value.
-    fn put_all(&mut self, range: Range<usize>, value: W);
 }
 
 impl<W: Word> Words<W> for [W] {
@@ -44,19 +36,6 @@ impl<W: Word> Words<W> for [W] {
     fn find(&self, index: usize) -> Option<W> {
         self.get(index).copied()
     }
-
-    #[inline(always)]
-    fn two(&self, index: usize) -> [W; 2] {
-        match self[index..].first_chunk() {
-            Some(&two) => two,
-            None => [self[index], W::ZERO],
-        }
-    }
-
-    #[inline(always)]
-    fn are(&self, range: Range<usize>, value: W) -> bool {
-        self[range].iter().all(|&word| word == value)
-    }
 }
 
 impl<W: Word> Store<W> for [W] {
@@ -64,81 +43,130 @@ impl<W: Word> Store<W> for [W] {
     fn put(&mut self, index: usize, value: W) {
         self[index] = value;
     }
+}
+
+/// A storage of which some words are kept, in the checked tier three times.
+pub trait Kept {
+    /// True if they are, and what stands once is looked at before it is believed.
+    const CHECKED: bool;
+
+    /// How many words are kept from the first of a record to that of the next; the records
+    /// begin with the first word, and have three or more words.
+    const STRIDE: usize;
+
+    /// Returns the storage as it is.
+    fn words(&self) -> &[u64];
+
+    /// Returns a word that is kept.
+    fn kept(&self, index: usize) -> u64;
+
+    /// Returns the first copy of a word that is kept, for who can do with a wrong one.
+    fn kept_first(&self, index: usize) -> u64;
+
+    /// Returns the first word of a record, as [`kept_first`](Self::kept_first) does, and the second.
+    fn record(&self, number: usize) -> [u64; 2];
+}
+
+/// Such a storage that can be changed.
+pub trait Keep: Kept {
+    /// Returns the storage as it is.
+    fn words_mut(&mut self) -> &mut [u64];
+
+    /// Changes a word that is kept.
+    fn keep(&mut self, index: usize, value: u64);
+
+    /// Adds to each copy of a record's first word, so that one that was changed stays another; returns
+    /// the first copy, and that of the second word.
+    fn add(&mut self, number: usize, more: u64) -> [u64; 2];
+}
+
+impl Kept for [u64] {
+    const CHECKED: bool = false;
+    const STRIDE: usize = 3;
 
     #[inline(always)]
-    fn put_all(&mut self, range: Range<usize>, value: W) {
-        self[range].fill(value);
+    fn words(&self) -> &[u64] {
+        self
     }
+
+    #[inline(always)]
+    fn kept(&self, index: usize) -> u64 {
+        self[index]
+    }
+
+    #[inline(always)]
+    fn kept_first(&self, index: usize) -> u64 {
+        self[index]
+    }
+
+    #[inline(always)]
+    fn record(&self, number: usize) -> [u64; 2] {
+        self[number * Self::STRIDE..].first_chunk().copied().unwrap_or_default()
+    }
+}
+
+impl Keep for [u64] {
+    #[inline(always)]
+    fn words_mut(&mut self) -> &mut [u64] {
+        self
+    }
+
+    #[inline(always)]
+    fn keep(&mut self, index: usize, value: u64) {
+        self[index] = value;
+    }
+
+    #[inline(always)]
+    fn add(&mut self, number: usize, more: u64) -> [u64; 2] {
+        let record = self[number * Self::STRIDE..].first_chunk_mut();
+        let Some([word, next]) = record else { return [0; 2] };
+        *word = word.wrapping_add(more);
+        [*word, *next]
+    }
+}
+
+/// Words that are kept in a group, and the words that it has: a power of two, so that there is one
+/// bound to look at. Copies do not touch each other, or the compiler would change two at once, which
+/// takes longer than one by one.
+const PARTS: usize = 4;
+pub(crate) const GROUP: usize = 4 * PARTS;
+
+/// Words in which so many words are kept three times.
+pub(crate) const fn kept_words(count: usize) -> usize {
+    count.div_ceil(PARTS).saturating_mul(GROUP)
+}
+
+/// The number of the first word that is kept in the groups from the word `at` on.
+pub(crate) const fn first_kept(at: usize) -> usize {
+    at / GROUP * PARTS
+}
+
+/// Makes three of a word that is kept.
+pub(crate) fn spread(storage: &mut [u64], index: usize, value: u64) {
+    let at = index / PARTS * GROUP + index % PARTS;
+    (0..3).for_each(|copy| storage[at + copy * PARTS] = value);
+}
+
+/// The copies of a word that is kept.
+#[inline(always)]
+fn copies(storage: &[u64], index: usize) -> Option<[u64; 3]> {
+    let group = storage.as_chunks::<GROUP>().0.get(index / PARTS)?;
+    let part = index % PARTS;
+    Some([group[part], group[part + PARTS], group[part + 2 * PARTS]])
 }
 
 /// A word of a storage that was outvoted: its place and the value that it had.
 pub(crate) type Outvoted = Option<(usize, u64)>;
 
-/// How often a word stands in a storage with copies.
-pub(crate) const COPIES: usize = 3;
-
-/// The header's first word as long as no word has been outvoted.
-const NONE: u64 = u64::MAX;
-
-/// Counts the words of storage in which `words` words stand three times, after a header
-/// that says which was outvoted.
-pub(crate) const fn copied_words(words: usize) -> usize {
-    words.saturating_add(1).saturating_mul(COPIES)
-}
-
-/// Makes three of each of the first `words` words, in place: `storage` has
-/// [`copied_words`].
-pub(crate) fn copy(storage: &mut [u64], words: usize) {
-    for index in (0..words).rev() {
-        let word = storage[index];
-        storage[(index + 1) * COPIES..(index + 2) * COPIES].fill(word);
+/// Returns the copy of a word that is kept which differs from the others.
+pub(crate) fn differing(storage: &[u64], index: usize) -> Outvoted {
+    let copies = copies(storage, index)?;
+    let [first, second, third] = copies;
+    if first == second && second == third {
+        return None;
     }
-    storage[..COPIES].fill(NONE);
-}
-
-/// The copies of a word, if there is one of this number and the first two, which are
-/// looked at, agree.
-#[inline(always)]
-pub(crate) fn agreeing(storage: &mut [u64], index: usize) -> Option<&mut [u64; COPIES]> {
-    let at = index.wrapping_mul(COPIES);
-    let [_, _, _, copies @ ..] = storage.get_mut(at..)?.first_chunk_mut::<{ 2 * COPIES }>()?;
-    (copies[0] == copies[1]).then_some(copies)
-}
-
-/// Returns the word that was outvoted since [`copy`], if one was.
-#[inline(always)]
-pub(crate) fn outvoted(storage: &[u64]) -> Outvoted {
-    match storage {
-        [NONE, ..] | [] => None,
-        [word, value, ..] => Some(named(storage, *word, *value)),
-        [word] => Some((0, *word)),
-    }
-}
-
-#[cold]
-fn named(storage: &[u64], word: u64, value: u64) -> (usize, u64) {
-    match usize::try_from(word) {
-        Ok(word) if (COPIES..storage.len()).contains(&word) => (word, value),
-        // What was changed is the header.
-        _ => (0, word),
-    }
-}
-
-/// Returns the first word that differs from its copies.
-pub(crate) fn find_outvoted(storage: &[u64], words: usize) -> Outvoted {
-    let (all, _) = storage.as_chunks();
-    let (header, copies) = all.split_first()?;
-    if let Some(at) = header.iter().position(|&word| word != NONE) {
-        return outvoted(storage).or(Some((at, header[at])));
-    }
-    copies.iter().take(words).zip(1..).find_map(|(copies, index)| {
-        let [first, second, third] = *copies;
-        if first == second && second == third {
-            return None;
-        }
-        let (_, nth) = vote(first, second, third);
-        Some((index * COPIES + nth, copies[nth]))
-    })
+    let (_, nth) = vote(first, second, third);
+    Some((index / PARTS * GROUP + index % PARTS + nth * PARTS, copies[nth]))
 }
 
 /// The value of the most, and which of the three has another.
@@ -152,105 +180,152 @@ fn vote(first: u64, second: u64, third: u64) -> (u64, usize) {
     }
 }
 
-/// Words that stand three times and are only read.
+/// A storage with copies that is only read.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'s>(&'s [[u64; COPIES]]);
+pub struct Seen<'s>(pub(crate) &'s [u64]);
 
-impl<'s> Seen<'s> {
-    pub(crate) fn new(storage: &'s [u64]) -> Self {
-        Self(storage.as_chunks().0)
+impl Kept for Seen<'_> {
+    const CHECKED: bool = true;
+    const STRIDE: usize = PARTS;
+
+    #[inline]
+    fn words(&self) -> &[u64] {
+        self.0
+    }
+
+    fn kept(&self, index: usize) -> u64 {
+        match copies(self.0, index) {
+            Some([first, second, _]) if first == second => first,
+            Some([first, second, third]) => vote(first, second, third).0,
+            None => 0,
+        }
+    }
+
+    fn kept_first(&self, index: usize) -> u64 {
+        self.kept(index)
+    }
+
+    fn record(&self, number: usize) -> [u64; 2] {
+        let first = number * Self::STRIDE;
+        [self.kept(first), self.kept(first + 1)]
     }
 }
 
-impl Words for Seen<'_> {
-    fn word(&self, index: usize) -> u64 {
-        self.find(index).unwrap_or(0)
-    }
-
-    fn find(&self, index: usize) -> Option<u64> {
-        let &[first, second, third] = self.0.get(index.checked_add(1)?)?;
-        Some(if first == second { first } else { vote(first, second, third).0 })
-    }
-
-    fn two(&self, index: usize) -> [u64; 2] {
-        [self.word(index), self.word(index + 1)]
-    }
-
-    fn are(&self, mut range: Range<usize>, value: u64) -> bool {
-        range.all(|index| self.word(index) == value)
-    }
-}
-
-/// Words that stand three times, after a header for the first that is outvoted.
-#[derive(Clone, Copy, Debug)]
+/// A storage with copies, and a place for the first word that is outvoted.
+#[derive(Debug)]
 pub struct Copies<'s> {
-    /// No chunk is a storage without words.
-    header: Option<&'s [Cell<u64>; COPIES]>,
-    words: &'s [[Cell<u64>; COPIES]],
+    words: &'s mut [u64],
+    note: &'s Cell<Outvoted>,
 }
 
 impl<'s> Copies<'s> {
-    pub(crate) fn new(storage: &'s mut [u64]) -> Self {
-        match Cell::from_mut(storage).as_slice_of_cells().as_chunks().0 {
-            [header, words @ ..] => Self { header: Some(header), words },
-            [] => Self { header: None, words: &[] },
-        }
+    #[inline(always)]
+    pub(crate) fn new(words: &'s mut [u64], note: &'s mut Outvoted) -> Self {
+        Self { words, note: Cell::from_mut(note) }
     }
 
     /// The right value of three that are not the same.
     #[cold]
     #[inline(never)]
     fn outvote(&self, index: usize) -> u64 {
-        let (Some(copies), Some([place, had, _])) = (self.words.get(index), self.header) else {
-            return 0;
-        };
-        let [first, second, third] = copies.each_ref().map(Cell::get);
-        let (value, nth) = vote(first, second, third);
-        if place.get() == NONE {
-            place.set(((index + 1) * COPIES + nth) as u64);
-            had.set(copies[nth].get());
+        if self.note.get().is_none() {
+            self.note.set(differing(self.words, index));
         }
-        value
+        Seen(self.words).kept(index)
     }
 }
 
-impl Words for Copies<'_> {
+impl Kept for Copies<'_> {
+    const CHECKED: bool = true;
+    const STRIDE: usize = PARTS;
+
     #[inline(always)]
-    fn word(&self, index: usize) -> u64 {
-        match self.words.get(index) {
-            Some([first, second, _]) if first.get() == second.get() => first.get(),
+    fn words(&self) -> &[u64] {
+        self.words
+    }
+
+    #[inline(always)]
+    fn kept(&self, index: usize) -> u64 {
+        match copies(self.words, index) {
+            Some([first, second, _]) if first == second => first,
             _ => self.outvote(index),
         }
     }
 
     #[inline(always)]
-    fn find(&self, index: usize) -> Option<u64> {
-        (index < self.words.len()).then(|| self.word(index))
+    fn kept_first(&self, index: usize) -> u64 {
+        copies(self.words, index).map_or(0, |copies| copies[0])
     }
 
     #[inline(always)]
-    fn two(&self, index: usize) -> [u64; 2] {
-        [self.word(index), self.word(index + 1)]
-    }
-
-    #[inline(always)]
-    fn are(&self, mut range: Range<usize>, value: u64) -> bool {
-        range.all(|index| self.word(index) == value)
+    fn record(&self, number: usize) -> [u64; 2] {
+        let outvoted = || self.outvote(number * Self::STRIDE + 1);
+        match self.words.as_chunks::<GROUP>().0.get(number) {
+            Some(group) if group[1] == group[1 + PARTS] => [group[0], group[1]],
+            Some(group) => [group[0], outvoted()],
+            None => [0; 2],
+        }
     }
 }
 
-impl Store for Copies<'_> {
+impl Keep for Copies<'_> {
     #[inline(always)]
-    fn put(&mut self, index: usize, value: u64) {
-        if let Some(copies) = self.words.get(index) {
-            copies.iter().for_each(|copy| copy.set(value));
+    fn words_mut(&mut self) -> &mut [u64] {
+        self.words
+    }
+
+    #[inline(always)]
+    fn keep(&mut self, index: usize, value: u64) {
+        let groups = self.words.as_chunks_mut::<GROUP>().0;
+        if let Some(group) = groups.get_mut(index / PARTS) {
+            let part = index % PARTS;
+            group[part] = value;
+            group[part + PARTS] = value;
+            group[part + 2 * PARTS] = value;
         }
     }
 
     #[inline(always)]
-    fn put_all(&mut self, range: Range<usize>, value: u64) {
-        let copies = self.words.get(range).unwrap_or_default();
-        copies.as_flattened().iter().for_each(|copy| copy.set(value));
+    fn add(&mut self, number: usize, more: u64) -> [u64; 2] {
+        let records = self.words.as_chunks_mut::<GROUP>().0;
+        let Some(group) = records.get_mut(number) else { return [0; 2] };
+        group[0] = group[0].wrapping_add(more);
+        group[PARTS] = group[PARTS].wrapping_add(more);
+        group[2 * PARTS] = group[2 * PARTS].wrapping_add(more);
+        [group[0], group[1]]
+    }
+}
+
+/// The words that a storage keeps, by their number.
+#[derive(Debug)]
+pub(crate) struct AsKept<R>(pub(crate) R);
+
+impl<S: Kept + ?Sized> Words for AsKept<&S> {
+    fn word(&self, index: usize) -> u64 {
+        self.0.kept(index)
+    }
+
+    fn find(&self, index: usize) -> Option<u64> {
+        Some(self.0.kept(index))
+    }
+}
+
+impl<S: Keep + ?Sized> Words for AsKept<&mut S> {
+    #[inline(always)]
+    fn word(&self, index: usize) -> u64 {
+        self.0.kept(index)
+    }
+
+    #[inline(always)]
+    fn find(&self, index: usize) -> Option<u64> {
+        Some(self.0.kept(index))
+    }
+}
+
+impl<S: Keep + ?Sized> Store for AsKept<&mut S> {
+    #[inline(always)]
+    fn put(&mut self, index: usize, value: u64) {
+        self.0.keep(index, value);
     }
 }
 
@@ -278,38 +353,54 @@ impl<T> DerefMut for Own<T> {
 mod tests {
     use super::*;
 
-    const LEN: usize = copied_words(4);
+    const LEN: usize = 2 * GROUP + 3;
+
+    /// Seven words that are kept, which are 7 to 13.
+    fn plain() -> [u64; LEN] {
+        let mut storage = [0; LEN];
+        (0..7).for_each(|index| spread(&mut storage, index, 7 + index as u64));
+        storage
+    }
 
     #[test]
     fn one_changed_word_of_three_is_outvoted_and_named() {
+        assert_eq!((kept_words(7), first_kept(GROUP)), (2 * GROUP, 4));
         for changed in 0..LEN {
-            let mut storage = [7, 8, 9, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-            copy(&mut storage, 4);
-            assert_eq!(find_outvoted(&storage, 4), None);
+            let mut storage = plain();
             storage[changed] ^= 1 << 5;
-            let was = storage[changed];
-            assert_eq!(find_outvoted(&storage, 4), Some((changed, was)), "{changed}");
-            assert_eq!(Seen::new(&storage).word(3), 10);
-            let mut words = Copies::new(&mut storage);
-            for index in 0..4 {
-                assert_eq!(words.word(index), 7 + index as u64, "{changed}");
-                assert_eq!(words.find(index), Some(7 + index as u64), "{changed}");
+            let (was, part) = (storage[changed], changed % GROUP);
+            let is_kept = changed < 2 * GROUP && part < 3 * PARTS;
+            let found = (0..8).find_map(|index| differing(&storage, index));
+            assert_eq!(found, is_kept.then_some((changed, was)), "{changed}");
+            let mut note = None;
+            {
+                let words = Copies::new(&mut storage, &mut note);
+                for index in 0..7 {
+                    assert_eq!(words.kept(index), 7 + index as u64, "{changed}");
+                    assert_eq!(Seen(words.words()).kept(index), 7 + index as u64, "{changed}");
+                }
+                assert_eq!((words.kept(8), words.kept(usize::MAX)), (0, 0));
             }
-            words.put_all(0..4, 3);
-            assert!(words.are(0..4, 3) && words.two(1) == [3, 3]);
-            assert_eq!((words.find(4), words.find(usize::MAX)), (None, None));
-            let agrees = !(COPIES..LEN).contains(&changed) || changed % COPIES == 2;
-            let index = (changed / COPIES).saturating_sub(1);
-            let mut copied = [7, 8, 9, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-            copy(&mut copied, 4);
-            copied[changed] ^= 1;
-            assert_eq!(agreeing(&mut copied, index).is_some(), agrees, "{changed}");
-            assert_eq!(agreeing(&mut copied, 4), None);
-            assert_eq!(agreeing(&mut copied, usize::MAX), None);
-            // The third copy is not looked at as long as the others agree.
-            let noticed = changed == 0 || changed >= COPIES && changed % COPIES != 2;
-            let expected = noticed.then_some((changed, was));
-            assert_eq!(outvoted(&storage), expected, "{changed}");
+            // The third copy is not looked at as long as the others agree, nor what nothing is kept in.
+            let is_read = is_kept && part < 2 * PARTS && (changed < GROUP || part % PARTS != 3);
+            assert_eq!(note, is_read.then_some((changed, was)), "{changed}");
+        }
+    }
+
+    #[test]
+    fn an_addition_leaves_a_changed_word_another() {
+        for changed in (GROUP..GROUP + 3 * PARTS).filter(|changed| changed % PARTS < 2) {
+            let (mut storage, mut note) = (plain(), None);
+            storage[changed] ^= 1 << 40;
+            let mut words = Copies::new(&mut storage, &mut note);
+            let [first, next] = words.add(1, 2);
+            assert_eq!([first, next].map(|word| word & 0xff), [13, 12]);
+            assert_eq!((words.add(2, 1), words.record(2)), ([0; 2], [0; 2]));
+            assert_eq!(words.record(1), [first, 12]);
+            let found = (0..8).find_map(|index| differing(&storage, index));
+            assert_eq!(found, Some((changed, storage[changed])));
+            assert_eq!(Seen(&storage).record(1), [13, 12]);
+            assert_eq!(note.is_some(), [GROUP + 1, GROUP + PARTS + 1].contains(&changed));
         }
     }
 }

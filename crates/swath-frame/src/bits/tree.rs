@@ -129,6 +129,54 @@ impl Tree {
         (first, above == W::ZERO)
     }
 
+    /// As [`pop_first`](Self::pop_first) of a set that may be anything; `None` if no words lead to a
+    /// number below `bound`. O(L).
+    #[inline(always)]
+    pub(crate) fn pop_below<S: Store + ?Sized>(
+        &self,
+        s: &mut S,
+        at: usize,
+        bound: usize,
+    ) -> Option<(usize, bool)> {
+        if self.depth != 2 {
+            return self.pop_below_of_any(s, at, bound);
+        }
+        let root = at + self.levels[1] as usize;
+        let above = s.find(root)?;
+        let index = above.trailing_zeros() as usize;
+        let word = s.find(at + index)?;
+        let first = index << 6 | word.trailing_zeros() as usize;
+        if word == 0 || first >= bound {
+            return None;
+        }
+        let rest = word & (word - 1);
+        s.put(at + index, rest);
+        if rest != 0 {
+            return Some((first, false));
+        }
+        let above = above & above.wrapping_sub(1);
+        s.put(root, above);
+        Some((first, above == 0))
+    }
+
+    #[inline(never)]
+    fn pop_below_of_any<S: Store + ?Sized>(
+        &self,
+        s: &mut S,
+        at: usize,
+        bound: usize,
+    ) -> Option<(usize, bool)> {
+        let mut index = 0;
+        for &level in self.levels().iter().rev() {
+            let word = s.find(at + level as usize + index)?;
+            if word == 0 {
+                return None;
+            }
+            index = index << 6 | word.trailing_zeros() as usize;
+        }
+        (index < bound).then(|| (index, self.remove(s, at, index)))
+    }
+
     /// Returns true if the set at `at` is empty. O(1).
     #[inline(always)]
     pub(crate) fn is_empty<W: Word, S: Words<W> + ?Sized>(&self, s: &S, at: usize) -> bool {
@@ -179,6 +227,35 @@ impl Tree {
     /// Counts the numbers below `bound` in the set at `at`. O(bound/64).
     pub(crate) fn len<S: Words + ?Sized>(s: &S, at: usize, bound: usize) -> usize {
         (at..at + level_words(bound)).map(|index| s.word(index).count_ones() as usize).sum()
+    }
+
+    /// The place of the first word that is another if the set at `at` has exactly the numbers below
+    /// `bound` of which `holds` is true. O(bound).
+    pub(crate) fn wrong_word<S: Words + ?Sized>(
+        &self,
+        s: &S,
+        at: usize,
+        bound: usize,
+        holds: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let mut below = bound;
+        for (level, &start) in self.levels().iter().enumerate() {
+            let is_set = |number: usize| match level {
+                0 => holds(number),
+                _ => s.word(at + self.levels[level - 1] as usize + number) != 0,
+            };
+            let right = |word: usize| {
+                let numbers = word * 64..below.min((word + 1) * 64);
+                numbers.fold(0, |bits, number| bits | u64::from(is_set(number)) << (number % 64))
+            };
+            let place = |word: usize| at + start as usize + word;
+            let wrong = (0..level_words(below)).find(|&word| s.word(place(word)) != right(word));
+            if wrong.is_some() {
+                return wrong.map(place);
+            }
+            below = level_words(below);
+        }
+        None
     }
 
     /// Returns true if the invariant holds for the set at `at`. O(bound/64).

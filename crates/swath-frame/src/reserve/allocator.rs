@@ -70,18 +70,8 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
         if !span.contains(extent.start) {
             return Err(FrameFreeError::Foreign { frame: extent.start });
         }
-        if H::CHECKED && !self.slots.agree(&self.storage, extent) {
-            return Err(FrameFreeError::Corrupt(self.stop(Table::Allocated)));
-        }
-        if let Some(frame) = self.slots.first_not_held(&self.storage, extent) {
-            let frame = Pfn::new(frame);
-            let mut is_free = false;
-            self.for_each_free(&mut |block| is_free |= block.contains(frame));
-            return Err(if is_free {
-                FrameFreeError::NotAllocated { frame }
-            } else {
-                FrameFreeError::Foreign { frame }
-            });
+        if !self.slots.may_let_go(&self.storage, extent) {
+            return Err(self.refused(extent));
         }
         if end > span.end().raw() {
             return Err(FrameFreeError::Foreign { frame: span.end() });
@@ -100,9 +90,6 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
                 }
                 let single = Extent::new(Pfn::new(at), past - at);
                 self.slots.let_go(&mut self.storage, single);
-                if H::CHECKED {
-                    self.slots.copy(&mut self.storage, single);
-                }
                 self.give_back(single);
             }
             if let Some(fault) = self.latch.fault() {
@@ -161,9 +148,6 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> FrameAllocato
             held &= !H::CHECKED || slots.may_hold(storage, block);
             if held {
                 slots.hold(storage, block);
-                if H::CHECKED {
-                    slots.copy(storage, block);
-                }
                 sink(block);
             }
         });

@@ -6,9 +6,9 @@
 
 use core::ops::DerefMut;
 
-use swath_arch::Extent;
+use swath_arch::{Extent, Pfn};
 
-use crate::allocator::FrameAllocator;
+use crate::allocator::{FrameAllocator, FrameFreeError};
 use crate::hardening::{Checked, Hardening, Latch, Table as Words, WordFault};
 use crate::reserve::reservations::{PagePlace, Reservations};
 use crate::reserve::slots::Slot;
@@ -33,21 +33,35 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
             return Err(self.stop(Words::Allocated));
         }
         self.slots.hold(&mut self.storage, block);
-        if H::CHECKED {
-            self.slots.copy(&mut self.storage, block);
-        }
         Ok(block)
+    }
+
+    /// Returns the reason why `extent`, which begins in the span, cannot be freed: a frame of it
+    /// is not held, or a word differs from its copy.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn refused(&mut self, extent: Extent) -> FrameFreeError {
+        if H::CHECKED && !self.slots.agree(&self.storage, extent) {
+            return FrameFreeError::Corrupt(self.stop(Words::Allocated));
+        }
+        let Some(frame) = self.slots.first_not_held(&self.storage, extent) else {
+            return FrameFreeError::Foreign { frame: extent.start };
+        };
+        let frame = Pfn::new(frame);
+        let mut is_free = false;
+        self.for_each_free(&mut |block| is_free |= block.contains(frame));
+        if is_free {
+            FrameFreeError::NotAllocated { frame }
+        } else {
+            FrameFreeError::Foreign { frame }
+        }
     }
 
     /// Returns true if the slot that the table has for a page is the page's reservation by its record.
     #[inline(always)]
     pub(crate) fn is_root_of(&self, level: usize, slot: Slot, object: u64, index: u64) -> bool {
-        let Self { slots, .. } = self;
-        let words = &*self.storage;
-        slots.slots(level).contains(&slot)
-            && slots.is_root(words, slot)
-            && slots.object(words, slot) == object
-            && slots.index(words, slot) == index & !(slots.order(level).frames() - 1)
+        let first = index & !(self.slots.order(level).frames() - 1);
+        self.slots.is_root_of(&self.storage, slot, object, first)
     }
 
     /// Returns true if nothing is reserved or held in a slot whose frames were just allocated.
@@ -74,11 +88,16 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
             return false;
         }
         let (object, index) = (slots.object(words, root), slots.index(words, root));
-        let frames = slots.frames(level, root);
-        self.look(object, index).is_ok()
-            && self.table.get(words, Key { object, index, level }) == Some(Entry::Root(root))
-            && slots.agree(words, frames)
-            && slots.held_of(words, frames) == slots.populated(words, root).wrapping_add(more)
+        let key = Key { object, index, level };
+        // An entry that has these pages and this slot is right, whatever its seal is.
+        self.table.get(words, key) == Some(Entry::Root(root))
+            && (level + 1..slots.levels.orders().len())
+                .all(|level| self.look_at(key, level).is_ok())
+            && slots.counts(
+                words,
+                slots.frames(level, root),
+                slots.populated(words, root).wrapping_add(more),
+            )
             && self.has_sound_parts(level, root)
     }
 
@@ -105,11 +124,14 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
     /// # Errors
     /// The word of one that was overwritten.
     pub(crate) fn look(&self, object: u64, index: u64) -> Result<(), usize> {
-        for (level, order) in self.slots.levels.orders().iter().enumerate() {
-            let key = Key { object, index: index & !(order.frames() - 1), level };
-            self.table.look(&self.storage, key)?;
-        }
-        Ok(())
+        let key = Key { object, index, level: 0 };
+        (0..self.slots.levels.orders().len()).try_for_each(|level| self.look_at(key, level))
+    }
+
+    /// Looks at the entries that a search for the range of `level` around that of `key` may read.
+    fn look_at(&self, key: Key, level: usize) -> Result<(), usize> {
+        let index = key.index & !(self.slots.order(level).frames() - 1);
+        self.table.look(&self.storage, Key { index, level, ..key })
     }
 
     /// Compares all words with each other and with the counts: the word at fault, if one is.

@@ -143,7 +143,7 @@ pub struct Reservations<A, W, H: Hardening = Trusting> {
     pub(crate) under: A,
     pub(crate) storage: W,
     pub(crate) slots: Slots<H>,
-    pub(crate) table: Table<H>,
+    pub(crate) table: Table,
     pub(crate) roots: u64,
     pub(crate) reserved: u64,
     /// The time of the last population.
@@ -167,13 +167,13 @@ pub(crate) enum PagePlace {
 fn layout<H: Hardening>(
     map: &MemoryMap<'_>,
     levels: ReservationLevels,
-) -> Option<(Slots<H>, Table<H>, usize)> {
+) -> Option<(Slots<H>, Table, usize)> {
     let mut slots = Slots::<H>::new(map, levels)?;
     // Each reservation has an entry and at most one more for each higher
     // level, and holds at least one slot of the lowest.
     let keys = slots.slots(0).len().checked_mul(levels.orders().len())?;
     let slot_words = slots.storage_words()?;
-    let words = slot_words.checked_add(Table::<H>::storage_words(keys as u64)?)?;
+    let words = slot_words.checked_add(Table::storage_words(keys as u64)?)?;
     slots.copy_at = usize::try_from(words).ok()?;
     let copy_words = if H::CHECKED { slots.bits_words() } else { 0 };
     let words = slots.copy_at.checked_add(copy_words)?;
@@ -227,9 +227,6 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         slots.build(words);
         map.areas().iter().for_each(|&area| slots.hold(words, area));
         allocator.for_each_free(&mut |block| slots.let_go(words, block));
-        if H::CHECKED {
-            slots.copy(words, span);
-        }
         Ok(Self {
             under: allocator,
             storage,
@@ -306,14 +303,15 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
                 }
             }
         };
-        let offset = index - self.slots.index(&self.storage, slot);
-        let frame = self.slots.frames(level, slot).start.raw() + offset;
-        if H::CHECKED && !self.slots.agrees_at(&self.storage, frame) {
-            return Err(PopulateError::Corrupt(self.stop(Words::Allocated)));
-        }
-        if self.slots.is_held(&self.storage, frame) {
-            let frame = Pfn::new(frame);
-            return Err(PopulateError::AlreadyPopulated { object, index, frame });
+        let frames = self.slots.frames(level, slot);
+        let frame = frames.start.raw() + (index & (frames.count - 1));
+        match self.slots.hold_one(&mut self.storage, frame) {
+            Ok(true) => {}
+            Ok(false) => {
+                let frame = Pfn::new(frame);
+                return Err(PopulateError::AlreadyPopulated { object, index, frame });
+            }
+            Err(()) => return Err(PopulateError::Corrupt(self.stop(Words::Allocated))),
         }
         let full = self.populate_frame(level, frame, now).map_err(PopulateError::Corrupt)?;
         Ok(Populated { frame: Pfn::new(frame), full, source })
@@ -365,8 +363,8 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         Some(slot)
     }
 
-    /// Populates a frame of a reservation of `level`; the largest order that
-    /// is full around it now.
+    /// Counts a frame of a reservation of `level`, which is held now, as populated; the largest
+    /// order that is full around it now.
     #[inline]
     fn populate_frame(
         &mut self,
@@ -376,10 +374,6 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
     ) -> Result<Option<Order>, WordFault> {
         let Self { slots, counters, .. } = self;
         let words = &mut *self.storage;
-        slots.hold_one(words, frame);
-        if H::CHECKED {
-            slots.copy_one(words, frame);
-        }
         self.reserved -= 1;
         self.latest = now;
         counters.populated += 1;
@@ -413,17 +407,14 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
     /// Depopulates `extent`, which lies in one slot of the lowest level and in
     /// the reservation `root` of `level`.
     pub(crate) fn depopulate(&mut self, level: usize, root: Slot, extent: Extent) {
-        let Self { slots, .. } = *self;
         let frame = extent.start.raw();
         if H::CHECKED && !self.has_populated(level, frame, extent.count) {
             self.stop(Words::Reservations);
             return;
         }
-        let words = &mut *self.storage;
+        let Self { slots, storage, .. } = self;
+        let words = &mut **storage;
         slots.let_go(words, extent);
-        if H::CHECKED {
-            slots.copy(words, extent);
-        }
         self.reserved += extent.count;
         // A part joins no later than the reservation around it stands.
         let mut time = self.latest;
@@ -617,9 +608,6 @@ impl<A: FrameAllocator, W: DerefMut<Target = [u64]>, H: Hardening> Reservations<
         // Held, the frames do not go back with the others. Where the run lies
         // in a part that stays reserved, that is broken up too.
         slots.hold(&mut self.storage, run);
-        if H::CHECKED {
-            slots.copy(&mut self.storage, run);
-        }
         self.counters.reclaimed_frames += run.count;
         while let Some((level, slot)) = slots.root_of(&self.storage, run.start.raw()) {
             self.counters.reclaimed += 1;

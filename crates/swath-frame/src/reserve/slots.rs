@@ -40,6 +40,48 @@ const fn pair(low: Slot, high: Slot) -> u64 {
     (high as u64) << 32 | low as u64
 }
 
+/// A word of a slot's record among all records.
+#[inline(always)]
+fn place(slot: Slot, word: usize) -> usize {
+    (slot as usize).wrapping_mul(RECORD_WORDS).wrapping_add(word)
+}
+
+/// The slots before and after `slot` in its queue.
+#[inline(always)]
+fn linked(records: &[u64], slot: Slot) -> (Slot, Slot) {
+    let links = records.get(place(slot, LINKS)).copied().unwrap_or(pair(NONE, NONE));
+    (links as Slot, (links >> 32) as Slot)
+}
+
+/// The last slot of the queue of `owner`.
+#[inline(always)]
+fn tail(records: &[u64], owner: Slot) -> Slot {
+    records.get(place(owner, QUEUE)).map_or(NONE, |queue| (queue >> 32) as Slot)
+}
+
+/// Takes `slot` out of the queue of `owner`.
+#[inline(always)]
+fn unlink(records: &mut [u64], owner: Slot, slot: Slot) {
+    let (before, after) = linked(records, slot);
+    link(records, owner, before, after);
+}
+
+/// Makes `after` follow `before` in the queue of `owner`; [`NONE`] is either end.
+#[inline(always)]
+fn link(records: &mut [u64], owner: Slot, before: Slot, after: Slot) {
+    let low = |word: &mut u64, slot: Slot| *word = *word & !0xffff_ffff | u64::from(slot);
+    let high = |word: &mut u64, slot: Slot| *word = *word & 0xffff_ffff | u64::from(slot) << 32;
+    let mut change = |at: usize, change: &dyn Fn(&mut u64)| records.get_mut(at).map(change);
+    match before {
+        NONE => change(place(owner, QUEUE), &|word| low(word, after)),
+        _ => change(place(before, LINKS), &|word| high(word, after)),
+    };
+    match after {
+        NONE => change(place(owner, QUEUE), &|word| high(word, before)),
+        _ => change(place(after, LINKS), &|word| low(word, before)),
+    };
+}
+
 /// The place of the state of each frame and slot. The words are given to each
 /// method.
 #[derive(Debug)]
@@ -50,6 +92,8 @@ pub(crate) struct Slots<H> {
     /// The frame of bit 0, a multiple of 64. The bits are the first words.
     bits_base: u64,
     bits_words: usize,
+    /// One past the records, which follow.
+    records_end: usize,
     /// For each level: frame number by order of the first slot, the slot's
     /// number, how many there are.
     first: [u64; LEVELS_MAX],
@@ -83,6 +127,7 @@ impl<H: Hardening> Slots<H> {
             span,
             bits_base,
             bits_words: usize::try_from((bits_end - bits_base).div_ceil(64)).ok()?,
+            records_end: 0,
             first: [0; LEVELS_MAX],
             number: [0; LEVELS_MAX],
             count: [0; LEVELS_MAX],
@@ -97,6 +142,10 @@ impl<H: Hardening> Slots<H> {
             this.number[level] = this.all;
             this.all = this.all.checked_add(this.count[level])?;
         }
+        this.records_end = (this.all as usize)
+            .checked_add(1)?
+            .checked_mul(RECORD_WORDS)?
+            .checked_add(this.bits_words)?;
         (this.all != NONE).then_some(this)
     }
 
@@ -105,46 +154,54 @@ impl<H: Hardening> Slots<H> {
         self.bits_words
     }
 
-    /// The words of the bits of `extent`, within the span.
-    fn bit_words(&self, extent: Extent) -> core::ops::Range<usize> {
+    /// Returns true if `test` does for each word of the bits of `extent`, given with the bits in
+    /// it; the first for which it does not is the last. Most extents lie in one word.
+    #[inline(always)]
+    fn all_words(&self, extent: Extent, mut test: impl FnMut(usize, u64) -> bool) -> bool {
         let (first, count) = self.bits(extent);
-        if count == 0 { 0..0 } else { first / 64..(first + count).div_ceil(64) }
+        if count == 0 {
+            return true;
+        }
+        let last = first + count - 1;
+        let (mut mask, end) = (u64::MAX << (first % 64), u64::MAX >> (63 - last % 64));
+        for word in first / 64..last / 64 {
+            if !test(word, mask) {
+                return false;
+            }
+            mask = u64::MAX;
+        }
+        test(last / 64, mask & end)
     }
 
     /// Returns true if the words of the bits of `extent` are those of their copy.
+    #[inline]
     pub(crate) fn agree(&self, words: &[u64], extent: Extent) -> bool {
-        let range = self.bit_words(extent);
-        words[range.clone()] == words[self.copy_at + range.start..self.copy_at + range.end]
+        self.all_words(extent, |word, _| words[word] == words[self.copy_at + word])
     }
 
     /// Returns true if the bits of `extent` are those of their copy, and none is held.
+    #[inline]
     pub(crate) fn may_hold(&self, words: &[u64], extent: Extent) -> bool {
-        self.agree(words, extent) && self.first_held(words, extent).is_none()
+        self.all_words(extent, |word, mask| {
+            words[word] == words[self.copy_at + word] && words[word] & mask == 0
+        })
     }
 
-    /// Copies the words of the bits of `extent`, which agreed before they were changed.
-    pub(crate) fn copy(&self, words: &mut [u64], extent: Extent) {
-        let range = self.bit_words(extent);
-        words.copy_within(range.clone(), self.copy_at + range.start);
+    /// Returns true if the words of the bits of `extent` are those of their copy, and as many
+    /// frames are held.
+    pub(crate) fn counts(&self, words: &[u64], extent: Extent, held: u64) -> bool {
+        let mut count = 0;
+        self.all_words(extent, |word, mask| {
+            let bits = words[word] & mask;
+            // Most reservations that go have none left, and counting is much work.
+            count += if bits == 0 { 0 } else { u64::from(bits.count_ones()) };
+            words[word] == words[self.copy_at + word]
+        }) && count == held
     }
 
     /// The first word of the bits that is not that of their copy.
     pub(crate) fn first_differing(&self, words: &[u64]) -> Option<usize> {
         (0..self.bits_words).find(|&word| words[word] != words[self.copy_at + word])
-    }
-
-    /// Returns true if the word of `frame`'s bit, within the span, is that of its copy.
-    #[inline(always)]
-    pub(crate) fn agrees_at(&self, words: &[u64], frame: u64) -> bool {
-        let word = ((frame - self.bits_base) / 64) as usize;
-        words[word] == words[self.copy_at + word]
-    }
-
-    /// Copies the word of `frame`'s bit.
-    #[inline(always)]
-    pub(crate) fn copy_one(&self, words: &mut [u64], frame: u64) {
-        let word = ((frame - self.bits_base) / 64) as usize;
-        words[self.copy_at + word] = words[word];
     }
 
     /// Returns the number of words that bits and records take.
@@ -192,27 +249,59 @@ impl<H: Hardening> Slots<H> {
         ((inside.start.raw() - self.bits_base) as usize, inside.count as usize)
     }
 
-    /// Marks frames as held.
+    /// Marks frames as held, in the copy too.
     pub(crate) fn hold(&self, words: &mut [u64], extent: Extent) {
-        let (first, count) = self.bits(extent);
-        if count > 0 {
-            words::set(&mut words[..self.bits_words], first, count);
-        }
+        self.change(words, extent, |word, mask| word | mask);
     }
 
-    /// Marks `frame`, within the span, as held.
+    /// Changes the bits of `extent`, and makes the words of the copy the same.
     #[inline(always)]
-    pub(crate) fn hold_one(&self, words: &mut [u64], frame: u64) {
-        let bit = frame - self.bits_base;
-        words[(bit / 64) as usize] |= 1 << (bit % 64);
+    fn change(&self, words: &mut [u64], extent: Extent, change: impl Fn(u64, u64) -> u64) {
+        self.all_words(extent, |word, mask| {
+            let changed = change(words[word], mask);
+            words[word] = changed;
+            if H::CHECKED {
+                words[self.copy_at + word] = changed;
+            }
+            true
+        });
     }
 
-    /// Marks frames as not held.
-    pub(crate) fn let_go(&self, words: &mut [u64], extent: Extent) {
-        let (first, count) = self.bits(extent);
-        if count > 0 {
-            words::clear(&mut words[..self.bits_words], first, count);
+    /// Marks `frame`, within the span, as held; `Ok(false)` if it is already.
+    ///
+    /// # Errors
+    /// In the checked tier, if its word is not that of the copy. Nothing changes.
+    #[inline(always)]
+    pub(crate) fn hold_one(&self, words: &mut [u64], frame: u64) -> Result<bool, ()> {
+        let bit = frame - self.bits_base;
+        let (word, mask) = ((bit / 64) as usize, 1 << (bit % 64));
+        let was = words[word];
+        if H::CHECKED && words[self.copy_at + word] != was {
+            return Err(());
         }
+        if was & mask != 0 {
+            return Ok(false);
+        }
+        words[word] = was | mask;
+        if H::CHECKED {
+            words[self.copy_at + word] = was | mask;
+        }
+        Ok(true)
+    }
+
+    /// Marks frames as not held, in the copy too.
+    #[inline]
+    pub(crate) fn let_go(&self, words: &mut [u64], extent: Extent) {
+        self.change(words, extent, |word, mask| word & !mask);
+    }
+
+    /// Returns true if all frames of `extent`, within the span, are held; in the checked tier by
+    /// words that are those of their copy.
+    #[inline(always)]
+    pub(crate) fn may_let_go(&self, words: &[u64], extent: Extent) -> bool {
+        self.all_words(extent, |word, mask| {
+            !words[word] & mask == 0 && (!H::CHECKED || words[word] == words[self.copy_at + word])
+        })
     }
 
     /// Returns true if the aligned 2^`order` frames around `frame`, in a
@@ -323,6 +412,19 @@ impl<H: Hardening> Slots<H> {
             let slot = self.slot(level, frame);
             self.is_root(words, slot).then_some((level, slot))
         })
+    }
+
+    /// Returns true if a slot, which may be any number, is by its record the reservation of an
+    /// object's pages from `first` on.
+    #[inline(always)]
+    pub(crate) fn is_root_of(&self, words: &[u64], slot: Slot, object: u64, first: u64) -> bool {
+        // Behind the records stands the table, whose entries could pass for one.
+        slot < self.all
+            && words.get(self.record(slot)..).and_then(<[u64]>::first_chunk).is_some_and(
+                |&[its_object, its_first, count]| {
+                    (its_object ^ object) | (its_first ^ first) == 0 && count & ROOT != 0
+                },
+            )
     }
 
     #[inline(always)]
@@ -441,44 +543,38 @@ impl<H: Hardening> Slots<H> {
         }
     }
 
-    /// Makes `after` follow `before` in the queue of `owner`; [`NONE`] is
-    /// either end.
+    /// The words of all records. In the checked tier, what leads to a record by a link that was
+    /// overwritten leads to one of them or to none.
     #[inline(always)]
-    fn link(&self, words: &mut [u64], owner: Slot, before: Slot, after: Slot) {
-        let low = |word: &mut u64, slot: Slot| *word = *word & !0xffff_ffff | u64::from(slot);
-        let high = |word: &mut u64, slot: Slot| *word = *word & 0xffff_ffff | u64::from(slot) << 32;
-        match before {
-            NONE => low(&mut words[self.record(owner) + QUEUE], after),
-            _ => high(&mut words[self.record(before) + LINKS], after),
-        }
-        match after {
-            NONE => high(&mut words[self.record(owner) + QUEUE], before),
-            _ => low(&mut words[self.record(after) + LINKS], before),
-        }
+    fn records<'w>(&self, words: &'w mut [u64]) -> &'w mut [u64] {
+        let end = if H::CHECKED { self.records_end } else { words.len() };
+        words.get_mut(self.bits_words..end).unwrap_or_default()
     }
 
     /// Takes `slot` out of the queue of `owner`.
     #[inline]
     pub(crate) fn dequeue(&self, words: &mut [u64], owner: Slot, slot: Slot) {
-        let (before, after) = self.links(words, slot);
-        self.link(words, owner, before, after);
+        unlink(self.records(words), owner, slot);
     }
 
     /// Puts `slot` into the queue of `owner` before `after`, or at its tail if
     /// that is [`NONE`].
     #[inline]
     pub(crate) fn enqueue(&self, words: &mut [u64], owner: Slot, slot: Slot, after: Slot) {
-        let before = self.before(words, owner, after);
-        self.link(words, owner, before, slot);
-        self.link(words, owner, slot, after);
+        let records = self.records(words);
+        let before = if after == NONE { tail(records, owner) } else { linked(records, after).0 };
+        link(records, owner, before, slot);
+        link(records, owner, slot, after);
     }
 
     /// Moves `slot` to the tail of the queue of `owner`, where it is already.
     #[inline]
     pub(crate) fn move_to_tail(&self, words: &mut [u64], owner: Slot, slot: Slot) {
-        if self.queue(words, owner).1 != slot {
-            self.dequeue(words, owner, slot);
-            self.enqueue(words, owner, slot, NONE);
+        let records = self.records(words);
+        if tail(records, owner) != slot {
+            unlink(records, owner, slot);
+            link(records, owner, tail(records, owner), slot);
+            link(records, owner, slot, NONE);
         }
     }
 

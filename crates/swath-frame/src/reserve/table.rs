@@ -13,10 +13,6 @@
 //!
 //! In an entry's spare bits stands a **seal** of it, which any flipped bit breaks.
 
-use core::marker::PhantomData;
-
-use crate::hardening::Hardening;
-
 /// Words of an entry: object, first page, and level with value.
 const ENTRY_WORDS: usize = 3;
 /// In the third word, above the slot or the number: which of the two, the
@@ -27,6 +23,10 @@ const PRESENT: u64 = 1 << 63;
 /// The seal lies above all but that.
 const SEAL_SHIFT: u32 = 48;
 const SEAL_BITS: u32 = 15;
+
+/// The keys that a table has room for at least: one of its entries is empty even if one that was has
+/// been overwritten, so that each search ends.
+const KEYS_MIN: usize = 2;
 
 /// The seal of an entry of these words, as it stands in the third.
 fn seal(object: u64, index: u64, tag: u64) -> u64 {
@@ -58,33 +58,24 @@ pub(crate) struct Key {
 /// A map from [`Key`] to [`Entry`], in words that each method is given.
 ///
 /// Invariants: an entry is empty exactly if its third word is 0; from a key's
-/// home to its entry none is empty; at least one entry is empty.
-#[derive(Debug)]
-pub(crate) struct Table<H> {
+/// home to its entry none is empty; at least half of the entries are empty.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
     /// The start of its words.
     at: usize,
     /// Number of its entries.
     len: usize,
-    hardening: PhantomData<H>,
 }
 
-impl<H> Clone for Table<H> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<H> Copy for Table<H> {}
-
-impl<H: Hardening> Table<H> {
+impl Table {
     /// Words for `keys` keys at once.
     pub(crate) fn storage_words(keys: u64) -> Option<u64> {
-        keys.max(1).checked_mul(2 * ENTRY_WORDS as u64)
+        keys.max(KEYS_MIN as u64).checked_mul(2 * ENTRY_WORDS as u64)
     }
 
     /// The empty table for `keys` keys, in the words from `at` on, which are 0.
     pub(crate) fn new(at: usize, keys: usize) -> Self {
-        Self { at, len: 2 * keys.max(1), hardening: PhantomData }
+        Self { at, len: 2 * keys.max(KEYS_MIN) }
     }
 
     fn home(&self, key: Key) -> usize {
@@ -112,17 +103,11 @@ impl<H: Hardening> Table<H> {
     /// The entry of `key`, or else the empty entry where it would stand.
     fn search(&self, words: &[u64], key: Key) -> Result<usize, usize> {
         let mut entry = self.home(key);
-        let mut left = self.len;
         loop {
             match self.key(words, entry) {
                 None => return Err(entry),
                 Some(other) if other == key => return Ok(entry),
                 Some(_) => entry = self.next(entry),
-            }
-            left -= usize::from(H::CHECKED);
-            if H::CHECKED && left == 0 {
-                // No entry is empty: one was overwritten.
-                return Err(entry);
             }
         }
     }
@@ -203,11 +188,7 @@ impl<H: Hardening> Table<H> {
     pub(crate) fn remove(&self, words: &mut [u64], key: Key) {
         let Ok(mut hole) = self.search(words, key) else { return };
         let mut entry = self.next(hole);
-        let mut left = self.len;
-        while left > 0
-            && let Some(other) = self.key(words, entry)
-        {
-            left -= usize::from(H::CHECKED);
+        while let Some(other) = self.key(words, entry) {
             // An entry may move up unless its home lies behind the hole.
             let distance = |from: usize| (entry + self.len - from) % self.len;
             if distance(self.home(other)) >= distance(hole) {
@@ -248,7 +229,6 @@ mod tests {
     extern crate std;
 
     use super::*;
-    use crate::hardening::Trusting;
     use std::collections::BTreeMap;
     use std::vec;
 
@@ -262,9 +242,9 @@ mod tests {
             (z >> 33) % bound
         };
         for keys in [1, 2, 3, 8, 13] {
-            let mut words = vec![0; Table::<Trusting>::storage_words(keys).unwrap() as usize + 5];
+            let mut words = vec![0; Table::storage_words(keys).unwrap() as usize + 5];
             words[..5].fill(u64::MAX);
-            let table = Table::<Trusting>::new(5, keys as usize);
+            let table = Table::new(5, keys as usize);
             let mut model = BTreeMap::new();
             for _ in 0..4000 {
                 let key = (below(3), below(4) << 1, below(2) as usize);

@@ -26,7 +26,7 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> AdaptiveBuddy<W, H> {
         let words = H::read(&self.storage);
         let (b, s) = (&self.blocks, &*words);
         let own = |&bank: &usize| self.rule.pool(b, s, bank) == Some(pool);
-        let open = b.open_banks().filter(own).map(|bank| u64::from(b.open_of(s, bank)));
+        let open = b.open_banks().filter(own).map(|bank| u64::from(b.open_of(bank)));
         self.rule.free[pool as usize] + open.sum::<u64>()
     }
 
@@ -78,14 +78,15 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> AdaptiveBuddy<W, H> {
         {
             return None;
         }
-        let mut words = H::write(&mut self.storage);
+        let mut words = H::write(&mut self.storage, &mut self.note);
         let (b, s, pool) = (&mut self.blocks, &mut *words, pool as usize);
         let mut bank = self.rule.fullest(s, pool, order.k());
         if bank.is_none() && order > Order::BASE && self.rule.close_all(b, s) {
             bank = self.rule.fullest(s, pool, order.k());
         }
         drop(words);
-        let frame = bank.map(|bank| self.allocate_from(bank, order.k(), Pick::Smallest));
-        if self.settle().is_none() { frame } else { None }
+        let frame = bank.and_then(|bank| self.allocate_from(bank, order.k(), Pick::Smallest));
+        self.settle();
+        frame
     }
 }

@@ -17,8 +17,8 @@
 //! * order c < 6 holds the words whose largest free block is of order c;
 //! * order c >= 6 holds the free blocks of that order, of whole words.
 //!
-//! A word from which single frames are being allocated is **open**, and in no tree:
-//! see [`Open`].
+//! A word from which single frames are being allocated is **open**: its free frames are in no
+//! tree, nor in the storage, but in the struct. See [`Open`].
 //!
 //! The largest order ends all merging, so below 6 a word may hold several
 //! blocks of it. Per frame that is a bit for `free`, a bit for `present` and
@@ -26,10 +26,11 @@
 
 use swath_arch::{Extent, Order, Pfn};
 
-use crate::bits::store::{Store, Words};
+use crate::bits::store::{Keep, Kept, Seen, kept_words, spread};
 use crate::bits::tree::Tree;
-use crate::bits::words::{ones, set};
+use crate::bits::words::ones;
 use crate::map::MemoryMap;
+use crate::zone::bank::frames::{CELL, PAIR};
 use crate::zone::bank::open::{CROSSES, Open, Record, Released, Taken};
 use crate::zone::bank::ranges::{BANKS_MAX, BLOCK_ORDER_MAX, BankLayout, BankLayoutError};
 
@@ -43,7 +44,7 @@ pub(crate) const ORDERS: usize = BLOCK_ORDER_MAX as usize + 1;
 /// open words, and the frames of the zone; the orders that it serves, and what the
 /// placement rule notes, with the flags below; the next and the previous bank of
 /// its list.
-pub(crate) const RECORD_WORDS: usize = 3;
+const RECORD_WORDS: usize = <[u64]>::STRIDE;
 pub(crate) const FRAMES: usize = 1;
 pub(crate) const CLASSES: usize = 2;
 pub(crate) const NOTE: usize = 3;
@@ -64,15 +65,15 @@ const STARTS: [u64; 8] = [
 
 /// The 32-bit half `index` of the storage.
 #[inline(always)]
-pub(crate) fn half<S: Words + ?Sized>(s: &S, index: usize) -> u32 {
-    (s.word(index / 2) >> (index % 2 * 32)) as u32
+pub(crate) fn half<S: Kept + ?Sized>(s: &S, index: usize) -> u32 {
+    (s.kept(index / 2) >> (index % 2 * 32)) as u32
 }
 
 #[inline(always)]
-pub(crate) fn set_half<S: Store + ?Sized>(s: &mut S, index: usize, value: u32) {
+pub(crate) fn set_half<S: Keep + ?Sized>(s: &mut S, index: usize, value: u32) {
     let shift = index % 2 * 32;
-    let others = s.word(index / 2) & !(u64::from(u32::MAX) << shift);
-    s.put(index / 2, others | u64::from(value) << shift);
+    let others = s.kept(index / 2) & !(u64::from(u32::MAX) << shift);
+    s.keep(index / 2, others | u64::from(value) << shift);
 }
 
 /// From the frames at which blocks of order `j` start, all of them free, those
@@ -96,6 +97,8 @@ pub(crate) struct Class {
     pub(crate) tree: Tree,
     /// The place of the tree within a bank's words.
     pub(crate) at: u32,
+    /// One past the words or blocks that it may hold.
+    pub(crate) bound: u32,
 }
 
 /// The shape and the sums; the words stand in a storage that each call is given.
@@ -128,12 +131,17 @@ pub struct BankBlocks {
     pub(crate) bank_words: usize,
     /// Words of all records, which stand before the banks'.
     pub(crate) records_words: usize,
+    /// [Cells](crate::zone::bank::frames) before those of bank 0, and from bank to bank.
+    pub(crate) first_cell: usize,
+    pub(crate) bank_cells: usize,
     pub(crate) classes: [Class; ORDERS],
     /// For unmovable requests and for movable ones.
     pub(crate) open: [Open; 2],
     pub(crate) free: u64,
     pub(crate) isolated: u64,
     pub(crate) total: u64,
+    /// One past the banks to which frames are freed; 0 once the zone has stopped.
+    pub(crate) reach: usize,
 }
 
 impl BankBlocks {
@@ -143,6 +151,7 @@ impl BankBlocks {
         map: &MemoryMap<'_>,
         zone: Extent,
         banks: BankLayout,
+        checked: bool,
     ) -> Result<(Self, u64), BankLayoutError> {
         let first = areas(map, zone).next().ok_or(BankLayoutError::NoFrame { zone })?.start;
         let end = areas(map, zone).last().map_or(first, Extent::end);
@@ -154,13 +163,19 @@ impl BankBlocks {
             return Err(BankLayoutError::Count { banks: count });
         }
         let frame_words = banks.frames.div_ceil(64) as usize;
-        let mut classes = [Class { tree: Tree::NONE, at: 0 }; ORDERS];
-        let mut bank_words = 2 * frame_words;
+        let mut classes = [Class { tree: Tree::NONE, at: 0, bound: 0 }; ORDERS];
+        let cell_words = Self::cell_words(checked);
+        let mut bank_words = cell_words * frame_words;
         for order in 0..=banks.top.k() {
             let units = units(banks.frames, order);
-            classes[order as usize] = Class { tree: Tree::new(units), at: bank_words as u32 };
+            let (tree, at, bound) = (Tree::new(units), bank_words as u32, units as u32);
+            classes[order as usize] = Class { tree, at, bound };
             bank_words += Tree::words(units);
         }
+        bank_words = bank_words.next_multiple_of(cell_words);
+        let records = count as usize * RECORD_WORDS;
+        let records_words =
+            if checked { records_checked(count as usize) } else { records.next_multiple_of(PAIR) };
         let blocks = Self {
             first: banks.first.raw() + lowest * banks.frames,
             bank_frames: banks.frames,
@@ -170,29 +185,79 @@ impl BankBlocks {
             top_in_word: banks.top.k().min(5),
             frame_words,
             bank_words,
-            records_words: count as usize * RECORD_WORDS,
+            records_words,
+            first_cell: records_words / cell_words,
+            bank_cells: bank_words / cell_words,
             classes,
             open: [Open::NONE; 2],
             free: 0,
             isolated: 0,
             total: areas(map, zone).map(|area| area.count).sum(),
+            reach: count as usize,
         };
-        Ok((blocks, count * (RECORD_WORDS + bank_words) as u64))
+        Ok((blocks, records_words as u64 + count * bank_words as u64))
+    }
+
+    /// The shape of the same banks in the checked tier.
+    pub(crate) fn checked_shape(&self) -> Self {
+        let more = (CELL - PAIR) * self.frame_words;
+        let mut shape = self.clone();
+        let trees = self.tree_words();
+        shape.classes.iter_mut().for_each(|class| class.at += more as u32);
+        shape.bank_words = (CELL * self.frame_words + trees).next_multiple_of(CELL);
+        shape.records_words = records_checked(self.count);
+        shape.first_cell = shape.records_words / CELL;
+        shape.bank_cells = shape.bank_words / CELL;
+        shape
+    }
+
+    /// Words of a bank's trees.
+    fn tree_words(&self) -> usize {
+        (0..=self.top).map(|order| Tree::words(units(self.bank_frames, order))).sum()
+    }
+
+    /// Moves the words to where they stand in `shape`, the checked tier's. O(words).
+    pub(crate) fn spread(&mut self, s: &mut [u64], shape: Self) {
+        // Each word moves up, so that the last go first.
+        for bank in (0..self.count).rev() {
+            let (from, to) = (self.words_of(bank), shape.words_of(bank));
+            let trees = from + PAIR * self.frame_words;
+            s.copy_within(trees..trees + self.tree_words(), to + CELL * self.frame_words);
+            for unit in (0..self.frame_words).rev() {
+                let [free, present] = [s[from + PAIR * unit], s[from + PAIR * unit + 1]];
+                let cell = [free, present, present & !free, 0];
+                s[to + CELL * unit..to + CELL * (unit + 1)].copy_from_slice(&cell);
+            }
+        }
+        for bank in (0..self.count).rev() {
+            let at = bank * RECORD_WORDS;
+            let words = [s[at], s[at + 1], s[at + 2], 0];
+            for (nth, word) in words.into_iter().enumerate() {
+                spread(s, bank * Seen::STRIDE + nth, word);
+            }
+        }
+        let open = self.open.map(|open| {
+            if open.bits == 0 {
+                return open;
+            }
+            Open { cell: open.cell - self.cell(open.bank, 0) + shape.cell(open.bank, 0), ..open }
+        });
+        *self = Self { open, ..shape };
     }
 
     /// Overwrites the storage: the frames of `map` in `zone` are `free`, or all
     /// in use.
     pub(crate) fn fill(&mut self, s: &mut [u64], map: &MemoryMap<'_>, zone: Extent, free: bool) {
-        s[..self.count * (RECORD_WORDS + self.bank_words)].fill(0);
+        s[..self.words()].fill(0);
         for bank in 0..self.count {
-            set_half(s, record(bank, NEXT), NONE);
-            set_half(s, record(bank, PREV), NONE);
+            set_half(s, record::<[u64]>(bank, NEXT), NONE);
+            set_half(s, record::<[u64]>(bank, PREV), NONE);
             // What the map has there beside the zone's frames is another zone's.
             let extent = self.extent(bank);
             let here = areas(map, extent).map(|area| area.count).sum::<u64>();
             let own = areas(map, extent.intersect(zone)).map(|area| area.count).sum::<u64>();
             if here != own {
-                set_half(s, record(bank, NOTE), CROSSES);
+                set_half(s, record::<[u64]>(bank, NOTE), CROSSES);
             }
         }
         for area in areas(map, zone) {
@@ -200,9 +265,12 @@ impl BankBlocks {
             while low < high {
                 let (bank, at) = self.position(low);
                 let count = (high - low).min(self.bank_frames - at as u64);
-                let present = self.words_of(bank) + self.frame_words;
-                set(&mut s[present..present + self.frame_words], at, count as usize);
-                let frames = record(bank, FRAMES);
+                for block in Extent::new(Pfn::new(at as u64), count).blocks(Order::known(6)) {
+                    let (start, order) = (block.0.raw(), block.1);
+                    let cell = self.cell(bank, (start / 64) as usize);
+                    s[cell * PAIR + 1] |= ones::<u64>(order.frames() as usize) << (start % 64);
+                }
+                let frames = record::<[u64]>(bank, FRAMES);
                 set_half(s, frames, half(s, frames) + count as u32);
                 low += count;
             }
@@ -223,8 +291,8 @@ impl BankBlocks {
     }
 
     /// Bytes of a bank's record.
-    pub(crate) const fn record_bytes() -> usize {
-        RECORD_WORDS * 8
+    pub(crate) const fn record_bytes(checked: bool) -> usize {
+        if checked { records_checked(1) * 8 } else { RECORD_WORDS * 8 }
     }
 
     /// Bytes of what each frame has.
@@ -276,7 +344,7 @@ impl BankBlocks {
     /// Adds a word or block to the tree of an order; whether the orders in use
     /// may have changed. O(L).
     #[inline(always)]
-    pub(crate) fn enter<S: Store + ?Sized>(
+    pub(crate) fn enter<S: Keep + ?Sized>(
         &self,
         s: &mut S,
         bank: usize,
@@ -284,7 +352,8 @@ impl BankBlocks {
         unit: usize,
     ) -> bool {
         let class = &self.classes[order as usize & 31];
-        let was_empty = class.tree.insert(s, self.words_of(bank) + class.at as usize, unit);
+        let was_empty =
+            class.tree.insert(s.words_mut(), self.words_of(bank) + class.at as usize, unit);
         if was_empty {
             self.set_class(s, bank, order, true);
         }
@@ -294,7 +363,7 @@ impl BankBlocks {
     /// Removes a word or block from the tree of an order; whether the orders in
     /// use may have changed. O(L).
     #[inline(always)]
-    pub(crate) fn leave<S: Store + ?Sized>(
+    pub(crate) fn leave<S: Keep + ?Sized>(
         &self,
         s: &mut S,
         bank: usize,
@@ -302,7 +371,8 @@ impl BankBlocks {
         unit: usize,
     ) -> bool {
         let class = &self.classes[order as usize & 31];
-        let is_empty = class.tree.remove(s, self.words_of(bank) + class.at as usize, unit);
+        let is_empty =
+            class.tree.remove(s.words_mut(), self.words_of(bank) + class.at as usize, unit);
         if is_empty {
             self.set_class(s, bank, order, order == 0 && self.has_open(bank));
         }
@@ -310,15 +380,32 @@ impl BankBlocks {
     }
 
     #[inline(always)]
-    pub(crate) fn set_class<S: Store + ?Sized>(
+    pub(crate) fn set_class<S: Keep + ?Sized>(
         &self,
         s: &mut S,
         bank: usize,
         order: u32,
         serves: bool,
     ) {
-        let at = bank * RECORD_WORDS + CLASSES / 2;
-        s.put(at, s.word(at) & !(1 << order) | u64::from(serves) << order);
+        let at = bank * S::STRIDE + CLASSES / 2;
+        s.keep(at, s.kept(at) & !(1 << order) | u64::from(serves) << order);
+    }
+
+    /// Removes the first word or block from the tree of an order, and says if that is empty now;
+    /// `None` in the checked tier if the tree leads to none. O(L).
+    #[inline(always)]
+    pub(crate) fn pop<S: Keep + ?Sized>(
+        &self,
+        s: &mut S,
+        bank: usize,
+        order: u32,
+    ) -> Option<(usize, bool)> {
+        let class = &self.classes[order as usize & 31];
+        let at = self.words_of(bank) + class.at as usize;
+        if !S::CHECKED {
+            return Some(class.tree.pop_first(s.words_mut(), at));
+        }
+        class.tree.pop_below(s.words_mut(), at, class.bound as usize)
     }
 
     /// The order of the largest block of a word that is not zero.
@@ -336,31 +423,34 @@ impl BankBlocks {
     }
 
     /// Allocates 2^`order` frames of a bank that [`serves`](Self::serves) them: from
-    /// the smallest block that is large enough, or from the `largest`.
+    /// the smallest block that is large enough, or from the `largest`. `None` in the checked tier
+    /// if the words to look at contradict each other.
     /// O(L + 2^order/64) for each order between.
     #[inline(always)]
-    pub(crate) fn allocate<S: Store + ?Sized>(
+    pub(crate) fn allocate<S: Keep + ?Sized>(
         &mut self,
         s: &mut S,
         bank: usize,
         order: u32,
         largest: bool,
-    ) -> (Pfn, Taken) {
+    ) -> Option<(Pfn, Taken)> {
         let was = self.record(s, bank);
         // An open word serves single frames only.
         let classes = if order == 0 { self.trees(s, bank) } else { was.classes() };
+        if S::CHECKED && classes >> order == 0 {
+            return None;
+        }
         let from =
             if largest { classes.ilog2() } else { order + (classes >> order).trailing_zeros() };
         let (at, record) = if from < 6 {
             self.allocate_in_word(s, bank, from, order, was)
         } else {
             self.allocate_words(s, bank, from, order, was)
-        };
-        let record = Record { counts: record.counts - (1 << order), ..record };
-        let reordered = self.put_record(s, bank, was, record);
+        }?;
+        let (record, reordered) = self.put_record(s, bank, was, record, 1 << order);
         self.free -= 1 << order;
         let frame = Pfn::new(self.first_of(bank) + at as u64);
-        (frame, Taken { bank, filed: 1 << order, reordered, record })
+        Some((frame, Taken { bank, filed: 1 << order, reordered, record }))
     }
 
     /// The smallest free block of a word that is large enough: where it starts,
@@ -383,31 +473,34 @@ impl BankBlocks {
     /// From a word that has a block of this order and is not wholly free (or
     /// cannot be one block): the first of those whose largest blocks are of order `from`.
     #[inline(always)]
-    fn allocate_in_word<S: Store + ?Sized>(
+    fn allocate_in_word<S: Keep + ?Sized>(
         &self,
         s: &mut S,
         bank: usize,
         from: u32,
         order: u32,
         mut record: Record,
-    ) -> (usize, Record) {
-        let class = &self.classes[from as usize & 31];
-        let words = self.words_of(bank);
-        let tree = words + class.at as usize;
+    ) -> Option<(usize, Record)> {
         // Most words have one largest block, and leave the tree with it.
-        let (unit, is_empty) = class.tree.pop_first(s, tree);
-        let word = s.word(words + unit);
+        let (unit, is_empty) = self.pop(s, bank, from)?;
+        let frames = Self::claim(s, self.cell(bank, unit))?;
+        let word = frames.free;
         let (first, own, is_last) = if from == order {
             let starts = starts(word, order);
+            if S::CHECKED && starts == 0 {
+                return None;
+            }
             (starts.trailing_zeros() & 63, order, starts & starts.wrapping_sub(1) == 0)
         } else {
-            self.smallest(word, order).unwrap_or_default()
+            self.smallest(word, order)?
         };
         let now = word & !(ones::<u64>(1 << order) << first);
-        s.put(words + unit, now);
+        frames.put(now);
+        let at = unit * 64 + first as usize;
         if !is_last {
-            class.tree.insert(s, tree, unit);
-            return (unit * 64 + first as usize, record);
+            let class = &self.classes[from as usize & 31];
+            class.tree.insert(s.words_mut(), self.words_of(bank) + class.at as usize, unit);
+            return Some((at, record));
         }
         if is_empty {
             record.set_class(from, from == 0 && self.has_open(bank));
@@ -416,43 +509,50 @@ impl BankBlocks {
             // The upper half of the block is the largest now.
             let to = if own > order { own - 1 } else { self.largest(now) };
             let class = &self.classes[to as usize & 31];
-            if class.tree.insert(s, words + class.at as usize, unit) {
+            if class.tree.insert(s.words_mut(), self.words_of(bank) + class.at as usize, unit) {
                 record.set_class(to, true);
             }
         }
-        (unit * 64 + first as usize, record)
+        Some((at, record))
     }
 
     /// From the first block of order `from`, of whole words.
     #[inline(never)]
-    fn allocate_words<S: Store + ?Sized>(
+    fn allocate_words<S: Keep + ?Sized>(
         &self,
         s: &mut S,
         bank: usize,
         from: u32,
         order: u32,
         mut record: Record,
-    ) -> (usize, Record) {
-        let at = self.words_of(bank);
-        let class = &self.classes[from as usize & 31];
-        let (mut unit, is_empty) = class.tree.pop_first(s, at + class.at as usize);
+    ) -> Option<(usize, Record)> {
+        let (mut unit, is_empty) = self.pop(s, bank, from)?;
+        let words = 1 << (order.max(6) - 6);
+        let first = self.cell(bank, unit << (from - 6));
+        if order < 6 {
+            let frames = Self::claim(s, first)?;
+            if S::CHECKED && frames.free != u64::MAX {
+                return None;
+            }
+            frames.put(!ones::<u64>(1 << order));
+        } else {
+            Self::claim_all(s, first, words)?;
+        }
         record.set_class(from, !is_empty);
+        let at = self.words_of(bank);
         for half in (order.max(6)..from).rev() {
             unit <<= 1;
             let class = &self.classes[half as usize & 31];
-            class.tree.insert(s, at + class.at as usize, unit | 1);
+            class.tree.insert(s.words_mut(), at + class.at as usize, unit | 1);
             record.set_class(half, true);
         }
         if order < 6 {
-            s.put(at + unit, !ones::<u64>(1 << order));
             let class = &self.classes[5];
-            class.tree.insert(s, at + class.at as usize, unit);
+            class.tree.insert(s.words_mut(), at + class.at as usize, unit);
             record.set_class(5, true);
-            return (unit * 64, record);
+            return Some((unit * 64, record));
         }
-        let words = 1 << (order - 6);
-        s.put_all(at + unit * words..at + (unit + 1) * words, 0);
-        (unit << order, record)
+        Some((unit << order, record))
     }
 
     /// Makes the aligned 2^`order` frames from `at` on free; `None` if one of
@@ -460,7 +560,7 @@ impl BankBlocks {
     /// counts them in the bank's record ([`file`](Self::file)).
     /// O(L + 2^order/64) and O(L) for each order above.
     #[inline(always)]
-    pub(crate) fn release<S: Store + ?Sized>(
+    pub(crate) fn release<S: Keep + ?Sized>(
         &mut self,
         s: &mut S,
         bank: usize,
@@ -477,23 +577,19 @@ impl BankBlocks {
     }
 
     #[inline(always)]
-    fn release_in_word<S: Store + ?Sized>(
+    fn release_in_word<S: Keep + ?Sized>(
         &mut self,
         s: &mut S,
         bank: usize,
         at: usize,
         order: u32,
     ) -> Option<Released> {
-        let (word, first) = (self.words_of(bank) + at / 64, at as u32 % 64);
+        let (cell, first) = (self.cell(bank, at / 64), at as u32 % 64);
         let mask = ones::<u64>(1 << order) << first;
-        let was = s.word(word);
-        if was & mask != 0 || s.word(word + self.frame_words) & mask != mask {
-            return None;
+        if self.open[0].cell == cell || self.open[1].cell == cell {
+            return self.release_in_open(s, cell, mask);
         }
-        s.put(word, was | mask);
-        if self.open[0].at == word || self.open[1].at == word {
-            return Some(self.release_in_open(s, word));
-        }
+        let was = Self::give(s, cell, mask)?;
         let reordered = if was == 0 {
             self.enter(s, bank, order, at / 64)
         } else {
@@ -505,20 +601,19 @@ impl BankBlocks {
     }
 
     #[inline(never)]
-    fn release_words<S: Store + ?Sized>(
+    fn release_words<S: Keep + ?Sized>(
         &self,
         s: &mut S,
         bank: usize,
         at: usize,
         order: u32,
     ) -> Option<Released> {
-        let words = self.words_of(bank);
-        let present = words + self.frame_words;
-        let (low, high) = (at / 64, at / 64 + (1 << (order - 6)));
-        if !s.are(words + low..words + high, 0) || !s.are(present + low..present + high, u64::MAX) {
+        let (first, count) = (self.cell(bank, at / 64), 1 << (order - 6));
+        // An open word has a free frame.
+        if self.open.iter().any(|open| (first..first + count).contains(&open.cell)) {
             return None;
         }
-        s.put_all(words + low..words + high, u64::MAX);
+        Self::give_all(s, first, count)?;
         let reordered = self.merge_words(s, bank, at >> order, order);
         Some(Released { filed: 1 << order, reordered })
     }
@@ -526,7 +621,7 @@ impl BankBlocks {
     /// Frames `first` to `first + 2^order` of a word, which was `was` and not zero, are
     /// free now.
     #[inline(never)]
-    fn merge_in_word<S: Store + ?Sized>(
+    fn merge_in_word<S: Keep + ?Sized>(
         &self,
         s: &mut S,
         bank: usize,
@@ -556,7 +651,7 @@ impl BankBlocks {
 
     /// The block `unit` of `order`, not below 6, is free now.
     #[inline(never)]
-    pub(crate) fn merge_words<S: Store + ?Sized>(
+    pub(crate) fn merge_words<S: Keep + ?Sized>(
         &self,
         s: &mut S,
         bank: usize,
@@ -567,7 +662,7 @@ impl BankBlocks {
         let mut reordered = false;
         while order < self.top {
             let class = &self.classes[order as usize & 31];
-            if !class.tree.contains(s, at + class.at as usize, unit ^ 1) {
+            if !class.tree.contains(s.words(), at + class.at as usize, unit ^ 1) {
                 break;
             }
             reordered |= self.leave(s, bank, order, unit ^ 1);
@@ -591,6 +686,11 @@ pub(crate) const fn units(bank_frames: u64, order: u32) -> usize {
 
 /// The half of the storage that is field `field` of a bank's record.
 #[inline(always)]
-pub(crate) const fn record(bank: usize, field: usize) -> usize {
-    bank * RECORD_WORDS * 2 + field
+pub(crate) const fn record<S: Kept + ?Sized>(bank: usize, field: usize) -> usize {
+    bank * S::STRIDE * 2 + field
+}
+
+/// Words of the records of so many banks in the checked tier.
+const fn records_checked(banks: usize) -> usize {
+    kept_words(banks * Seen::STRIDE)
 }

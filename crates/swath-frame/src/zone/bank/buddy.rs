@@ -25,9 +25,9 @@
 //!
 //! | bytes | array | list | Adaptive-Buddy |
 //! |---|---|---|---|
-//! | zone of 16 GiB, banks of 256 MiB | 2000 | 2040 | 5432 |
+//! | zone of 16 GiB, banks of 256 MiB | 2144 | 2184 | 5576 |
 //! | the paper's zone | 68864 | 71040 | 5696 |
-//! | the three zones of node 0 | 2952 | 3072 | 13248 |
+//! | the three zones of node 0 | 3384 | 3504 | 13680 |
 //! | the paper's node | 284928 | 293632 | 32256 |
 //!
 //! (The paper's node has room for zones that are not populated.)
@@ -77,7 +77,7 @@ use core::ops::DerefMut;
 use swath_arch::{Extent, Order, Pfn};
 
 use crate::allocator::FrameFreeError;
-use crate::bits::store::{COPIES, copied_words, copy, find_outvoted, outvoted};
+use crate::bits::store::{first_kept, kept_words, spread};
 use crate::hardening::{Checked, Hardening, Latch, Trusting, WordFault};
 use crate::map::MemoryMap;
 use crate::zone::allocator::{IsolateError, Mobility, ZoneAllocator};
@@ -140,6 +140,8 @@ pub struct BankBuddy<W, P, H: Hardening = Trusting> {
     pub(crate) rule: P,
     placement_bytes: usize,
     pub(crate) latch: H::Latch,
+    /// The first word that was outvoted, until the call ends.
+    pub(crate) note: H::Note,
 }
 
 impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
@@ -154,7 +156,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         banks: BankLayout,
         rule: &P,
     ) -> Result<usize, BankLayoutError> {
-        let (blocks, words) = BankBlocks::shape(map, zone, banks)?;
+        let (blocks, words) = BankBlocks::shape(map, zone, banks, false)?;
         let words = usize::try_from(words).unwrap_or(usize::MAX);
         Ok(words.saturating_add(rule.words(blocks.count, blocks.top)))
     }
@@ -205,11 +207,11 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         if needed_words > given_words {
             return Err(BankLayoutError::Storage { needed_words, given_words });
         }
-        let (mut blocks, own) = BankBlocks::shape(map, zone, banks)?;
+        let (mut blocks, own) = BankBlocks::shape(map, zone, banks, false)?;
         blocks.fill(&mut storage, map, zone, free);
         rule.build(&blocks, &mut storage[..], own as usize);
         let placement_bytes = (needed_words - own as usize) * 8;
-        Ok(Self { storage, blocks, rule, placement_bytes, latch: () })
+        Ok(Self { storage, blocks, rule, placement_bytes, latch: (), note: () })
     }
 
     /// Counts the words of storage that the [checked tier](Self::checked) of a zone needs.
@@ -222,24 +224,38 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P> {
         banks: BankLayout,
         rule: &P,
     ) -> Result<usize, BankLayoutError> {
-        Self::storage_words(map, zone, banks, rule).map(copied_words)
+        let (blocks, words) = BankBlocks::shape(map, zone, banks, true)?;
+        if usize::try_from(words).is_err() {
+            return Ok(usize::MAX);
+        }
+        let kept = rule.words(blocks.count, blocks.top);
+        Ok(blocks.placement_at().saturating_add(kept_words(kept)))
     }
 
     /// Returns the same zone in the [checked tier](crate::hardening), which takes its
-    /// words as they are now for right and keeps each of them three times. The storage
-    /// has to have [`checked_words`](Self::checked_words). O(words).
+    /// words as they are now for right. It keeps those of records and placement three times, and for
+    /// each frame a bit more. The storage has to have [`checked_words`](Self::checked_words). O(words).
     ///
     /// # Errors
     /// [`BankLayoutError::Storage`].
     pub fn checked(self) -> Result<BankBuddy<W, P, Checked>, BankLayoutError> {
-        let Self { mut storage, blocks, rule, placement_bytes, .. } = self;
-        let words = blocks.words() + placement_bytes / 8;
-        let (needed_words, given_words) = (copied_words(words), storage.len());
+        let Self { mut storage, mut blocks, mut rule, placement_bytes, .. } = self;
+        let (own, kept) = (blocks.words(), placement_bytes / 8);
+        let shape = blocks.checked_shape();
+        let (needed_words, given_words) = (shape.placement_at() + kept_words(kept), storage.len());
         if needed_words > given_words {
             return Err(BankLayoutError::Storage { needed_words, given_words });
         }
-        copy(&mut storage, words);
-        Ok(BankBuddy { storage, blocks, rule, placement_bytes, latch: None })
+        let to = first_kept(shape.placement_at());
+        // Each word moves up, so that the last go first.
+        for index in (0..kept).rev() {
+            let word = storage[own + index];
+            spread(&mut storage, to + index, word);
+        }
+        blocks.spread(&mut storage, shape);
+        rule.moved(own, to);
+        let (latch, note) = (None, None);
+        Ok(BankBuddy { storage, blocks, rule, placement_bytes, latch, note })
     }
 }
 
@@ -256,40 +272,48 @@ impl<W: DerefMut<Target = [u64]>, P: Placement> BankBuddy<W, P, Checked> {
     /// # Errors
     /// The word that is at fault.
     pub fn find_fault(&self) -> Result<(), WordFault> {
-        let words = self.blocks.words() + self.placement_bytes / 8;
-        let differing = find_outvoted(&self.storage, words).map(|word| self.fault_at(word));
-        if let Some(fault) = self.latch.or(differing) {
-            return Err(fault);
-        }
-        // More than one copy was changed, to the same: the first word stands for it.
-        let first = (COPIES, self.storage.get(COPIES).copied().unwrap_or(0));
-        self.check().map_err(|_| self.fault_at(first))
+        let found = self.latch.or_else(|| self.differing());
+        // What was changed has been written over since: the first word stands for it.
+        found.map_or_else(|| self.check().map_err(|_| self.fault_at(0)), Err)
     }
 }
 
 impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H> {
-    /// How often each word stands in the storage.
-    const COPIES: usize = if H::CHECKED { COPIES } else { 1 };
-
-    fn fault_at(&self, (word, value): (usize, u64)) -> WordFault {
-        let table = self.blocks.table_at((word / COPIES).saturating_sub(1));
-        WordFault { table, word, value }
+    fn fault_at(&self, word: usize) -> WordFault {
+        let value = self.storage.get(word).copied().unwrap_or(0);
+        WordFault { table: self.blocks.table_at(word), word, value }
     }
 
-    /// Stops the zone if a word has been outvoted: the first is the fault. Nothing is
-    /// handed out or taken back from here on.
+    /// The word that is not what the others say. O(words·orders).
+    fn differing(&self) -> Option<WordFault> {
+        let word = self.blocks.wrong_word(&*H::read(&self.storage), self.placement_bytes / 8)?;
+        Some(self.fault_at(word))
+    }
+
+    /// Stops the zone if a word has been outvoted. Nothing is handed out or taken back from here on.
     #[inline(always)]
-    pub(crate) fn settle(&mut self) -> Option<WordFault> {
-        let word = if H::CHECKED { outvoted(&self.storage) } else { None }?;
-        Some(self.stop(word))
+    pub(crate) fn settle(&mut self) {
+        if H::noted(&self.note).is_some() {
+            self.stop();
+        }
     }
 
+    /// Stops the zone at a contradiction, and looks for the word that is at fault.
     #[cold]
     #[inline(never)]
-    fn stop(&mut self, word: (usize, u64)) -> WordFault {
-        let fault = self.fault_at(word);
+    fn stop(&mut self) -> Option<WordFault> {
+        if !H::CHECKED {
+            return None;
+        }
+        let noted = H::noted(&self.note).map(|(word, value)| {
+            let table = self.blocks.table_at(word);
+            WordFault { table, word, value }
+        });
+        let known = self.latch.fault().or(noted).or_else(|| self.differing());
+        let fault = known.unwrap_or_else(|| self.fault_at(0));
         self.blocks.open = [Open::NONE; 2];
-        self.latch.close(fault)
+        self.blocks.reach = 0;
+        Some(self.latch.close(fault))
     }
 
     /// Returns the number of the zone's banks, partial ones and holes between
@@ -355,10 +379,8 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
 
     /// The end of a call that isolates banks or ends that.
     fn settled(&mut self) -> Result<(), IsolateError> {
-        match self.settle() {
-            None => Ok(()),
-            Some(fault) => Err(IsolateError::Corrupt(fault)),
-        }
+        self.settle();
+        self.latch.fault().map_or(Ok(()), |fault| Err(IsolateError::Corrupt(fault)))
     }
 
     fn isolate_banks(&mut self, extent: Extent, isolated: bool) -> Result<(), IsolateError> {
@@ -397,13 +419,13 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
 
     fn isolate_known(&mut self, bank: usize) {
         self.close_in(bank);
-        let mut s = H::write(&mut self.storage);
+        let mut s = H::write(&mut self.storage, &mut self.note);
         self.rule.isolate(&self.blocks, &mut *s, bank);
         self.blocks.set_isolated(&mut *s, bank, true);
     }
 
     fn rejoin_known(&mut self, bank: usize) {
-        let mut s = H::write(&mut self.storage);
+        let mut s = H::write(&mut self.storage, &mut self.note);
         self.blocks.set_isolated(&mut *s, bank, false);
         self.rule.rejoin(&self.blocks, &mut *s, bank);
     }
@@ -412,23 +434,22 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     /// the trees over them. [`structure_bytes`](ZoneAllocator::structure_bytes)
     /// has the rest.
     pub fn frame_bytes(&self) -> usize {
-        self.blocks.frame_bytes() * Self::COPIES
+        self.blocks.frame_bytes()
     }
 
-    /// As [`allocate_any`](Self::allocate_any), unless the zone has stopped or stops.
+    /// Allocates what an open word does not serve, unless the zone has stopped. It may stop at the end.
     #[inline(never)]
-    fn allocate_settled(&mut self, order: u32, movable: bool) -> Option<Pfn> {
+    fn allocate_any(&mut self, order: u32, movable: bool) -> Option<Pfn> {
         if self.latch.fault().is_some() {
             return None;
         }
-        let frame = self.allocate_any(order, movable);
-        if self.settle().is_none() { frame } else { None }
-    }
-
-    /// Allocates what an open word does not serve.
-    #[inline(always)]
-    fn allocate_any(&mut self, order: u32, movable: bool) -> Option<Pfn> {
-        if order == 0 { self.allocate_single(movable) } else { self.allocate_block(order, movable) }
+        let frame = if order == 0 {
+            self.allocate_single(movable)
+        } else {
+            self.allocate_block(order, movable)
+        };
+        self.settle();
+        frame
     }
 
     /// Allocates a block of more than one frame.
@@ -437,18 +458,28 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         if order > self.blocks.top {
             return None;
         }
-        let mut words = H::write(&mut self.storage);
+        let mut words = H::write(&mut self.storage, &mut self.note);
         let (b, s) = (&mut self.blocks, &mut *words);
         let (bank, from) = self.rule.choose(b, s, order, movable)?;
-        let (frame, taken) = b.allocate(s, bank, order, from == Pick::Largest);
+        let Some((frame, taken)) = b.allocate(s, bank, order, from == Pick::Largest) else {
+            drop(words);
+            return self.contradicted();
+        };
         self.rule.allocated(b, s, &taken);
         Some(frame)
     }
 
+    /// The end of a call that has met words which contradict each other.
+    #[cold]
+    fn contradicted<T>(&mut self) -> Option<T> {
+        self.stop();
+        None
+    }
+
     /// Allocates a single frame that is its word's last, or opens a word.
-    #[inline(never)]
+    #[inline(always)]
     fn allocate_single(&mut self, movable: bool) -> Option<Pfn> {
-        let mut words = H::write(&mut self.storage);
+        let mut words = H::write(&mut self.storage, &mut self.note);
         let (b, s) = (&mut self.blocks, &mut *words);
         let slot = usize::from(movable);
         let open = b.open_bank(slot);
@@ -458,10 +489,10 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         };
         if from != Pick::Open {
             drop(words);
-            return Some(self.allocate_from(bank, 0, from));
+            return self.allocate_from(bank, 0, from);
         }
         if b.open_bank(slot) == Some(bank) {
-            let (frame, falls) = b.allocate_last(s, slot);
+            let (frame, falls) = b.allocate_last(s, slot)?;
             if falls {
                 drop(words);
                 self.fell(bank);
@@ -473,7 +504,10 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         {
             self.rule.freed(b, s, bank, frames);
         }
-        let (frame, taken) = b.allocate_opening(s, bank, slot);
+        let Some((frame, taken)) = b.allocate_opening(s, bank, slot) else {
+            drop(words);
+            return self.contradicted();
+        };
         if let Some(taken) = taken {
             self.rule.allocated(b, s, &taken);
         }
@@ -482,34 +516,41 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
 
     /// Allocates a block from a bank that was chosen, and opens no word.
     #[inline(never)]
-    pub(crate) fn allocate_from(&mut self, bank: usize, order: u32, from: Pick) -> Pfn {
-        let mut words = H::write(&mut self.storage);
+    pub(crate) fn allocate_from(&mut self, bank: usize, order: u32, from: Pick) -> Option<Pfn> {
+        let mut words = H::write(&mut self.storage, &mut self.note);
         let (b, s) = (&mut self.blocks, &mut *words);
         if b.trees(s, bank) == 0 {
             // A single frame, and all that the bank has is open.
-            let (frame, falls) = b.allocate_last(s, usize::from(b.open_bank(1) == Some(bank)));
+            let slot = usize::from(b.open_bank(1) == Some(bank));
+            let Some((frame, falls)) = b.allocate_last(s, slot) else {
+                drop(words);
+                return self.contradicted();
+            };
             if falls {
                 drop(words);
                 self.fell(bank);
             }
-            return frame;
+            return Some(frame);
         }
-        let (frame, taken) = b.allocate(s, bank, order, from == Pick::Largest);
+        let Some((frame, taken)) = b.allocate(s, bank, order, from == Pick::Largest) else {
+            drop(words);
+            return self.contradicted();
+        };
         self.rule.allocated(b, s, &taken);
-        frame
+        Some(frame)
     }
 
     /// A bank has lost its last single frame, which was an open word's.
     #[inline(never)]
     fn fell(&mut self, bank: usize) {
-        let mut s = H::write(&mut self.storage);
+        let mut s = H::write(&mut self.storage, &mut self.note);
         let taken = self.blocks.fallen(&*s, bank);
         self.rule.allocated(&self.blocks, &mut *s, &taken);
     }
 
     /// Closes the bank's open words.
     fn close_in(&mut self, bank: usize) {
-        let mut words = H::write(&mut self.storage);
+        let mut words = H::write(&mut self.storage, &mut self.note);
         let (b, s) = (&mut self.blocks, &mut *words);
         for slot in 0..2 {
             if b.open_bank(slot) == Some(bank)
@@ -520,34 +561,25 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         }
     }
 
-    /// A bank was given frames, and may be wholly free now, be isolated or serve
-    /// other orders than before.
+    /// A bank was given frames, and may be wholly free now, be isolated, serve other orders than
+    /// before or belong in another field.
     #[inline(never)]
     pub(crate) fn freed(&mut self, bank: usize, released: &Released) {
-        let mut words = H::write(&mut self.storage);
+        let mut words = H::write(&mut self.storage, &mut self.note);
         let (b, s) = (&mut self.blocks, &mut *words);
+        let mut closes = false;
         if b.is_isolated(s, bank) {
-            b.isolated += u64::from(released.filed);
-        } else if b.has_open(bank) && b.can_rest(s, bank) {
+            b.isolated = b.isolated.wrapping_add(released.filed.into());
+        } else {
             // The bank goes offline once its trees have all of it.
-            self.rule.freed(b, s, bank, released.filed);
-            drop(words);
-            return self.close_in(bank);
+            closes = b.has_open(bank) && b.can_rest(s, bank);
         }
         self.rule.freed(b, s, bank, released.filed);
-    }
-
-    #[inline(always)]
-    fn free_unless_stopped(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
-        let raw = start.raw();
-        let freed = if order == Order::BASE {
-            self.free_aligned(raw, 0)
-        } else {
-            order.k() <= self.blocks.top
-                && raw & (order.frames() - 1) == 0
-                && self.free_block(raw, order.k())
-        };
-        if freed { Ok(()) } else { self.free_any(start, order) }
+        drop(words);
+        if closes {
+            self.close_in(bank);
+        }
+        self.settle();
     }
 
     /// An aligned block, not above the largest order; whether all of its frames were in use.
@@ -558,15 +590,19 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
 
     #[inline(always)]
     fn free_aligned(&mut self, start: u64, order: u32) -> bool {
-        let Some((bank, at)) = self.blocks.place(start) else { return false };
-        let mut s = H::write(&mut self.storage);
+        let (bank, at) = self.blocks.position(start);
+        if bank >= self.blocks.reach {
+            return false;
+        }
+        let mut s = H::write(&mut self.storage, &mut self.note);
         let Some(released) = self.blocks.release(&mut *s, bank, at, order) else { return false };
         let (record, could_rest) = self.blocks.file(&mut *s, bank, released.filed);
-        if could_rest || released.reordered {
+        let moves = could_rest || released.reordered;
+        if moves || self.rule.moves(record, released.filed) {
             drop(s);
             self.freed(bank, &released);
         } else {
-            self.rule.freed_some(&self.blocks, &mut *s, bank, record, released.filed);
+            self.rule.freed_some(bank, record, released.filed);
         }
         true
     }
@@ -574,11 +610,20 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     /// Blocks of any size, and all errors.
     #[inline(never)]
     fn free_any(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
+        if let Some(fault) = self.latch.fault() {
+            return Err(FrameFreeError::Corrupt(fault));
+        }
         if !start.is_aligned(order.k()) {
             return Err(FrameFreeError::Misaligned { frame: start, order });
         }
         let extent = Extent::new(start, order.frames());
-        self.blocks.can_release(&*H::write(&mut self.storage), extent)?;
+        let words = H::read(&self.storage);
+        if H::CHECKED && self.blocks.is_wrong_in(&*words, extent) {
+            drop(words);
+            return self.stop().map_or(Ok(()), |fault| Err(FrameFreeError::Corrupt(fault)));
+        }
+        self.blocks.can_release(&*words, extent)?;
+        drop(words);
         for (start, order) in self.blocks.pieces(extent) {
             self.free_block(start, order);
         }
@@ -591,7 +636,8 @@ impl<W: DerefMut<Target = [u64]>, H: Hardening> ListBuddy<W, H> {
     /// paper's kernel thread, which does so at an interval. O(B) for B banks.
     pub fn lift_emptiest(&mut self) {
         if self.latch.fault().is_none() {
-            self.rule.lift_emptiest(&self.blocks, &mut *H::write(&mut self.storage));
+            self.rule
+                .lift_emptiest(&self.blocks, &mut *H::write(&mut self.storage, &mut self.note));
             self.settle();
         }
     }
@@ -606,17 +652,10 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> ZoneAllocator for 
         let movable = mobility == Mobility::Movable;
         let slot = usize::from(movable);
         if order == Order::BASE && self.rule.keeps(self.blocks.open[slot].bank, movable) {
-            let frame = if H::CHECKED {
-                self.blocks.allocate_copied(&mut self.storage, slot)
-            } else {
-                self.blocks.allocate_open(&mut *self.storage, slot)
-            };
+            let frame = self.blocks.allocate_open(slot);
             if frame.is_some() {
                 return frame;
             }
-        }
-        if H::CHECKED {
-            return self.allocate_settled(order.k(), movable);
         }
         self.allocate_any(order.k(), movable)
     }
@@ -640,14 +679,15 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> ZoneAllocator for 
     /// A size beyond the largest block is freed block by block.
     #[inline]
     fn free(&mut self, start: Pfn, order: Order) -> Result<(), FrameFreeError> {
-        if let Some(fault) = self.latch.fault() {
-            return Err(FrameFreeError::Corrupt(fault));
-        }
-        let freed = self.free_unless_stopped(start, order);
-        match self.settle() {
-            None => freed,
-            Some(fault) => Err(FrameFreeError::Corrupt(fault)),
-        }
+        let raw = start.raw();
+        let freed = if order == Order::BASE {
+            self.free_aligned(raw, 0)
+        } else {
+            order.k() <= self.blocks.top
+                && raw & (order.frames() - 1) == 0
+                && self.free_block(raw, order.k())
+        };
+        if freed { Ok(()) } else { self.free_any(start, order) }
     }
 
     /// Single frames that stand in one word cost as much as one, and a few instructions each.
@@ -669,7 +709,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> ZoneAllocator for 
     fn largest_free(&self) -> Option<Order> {
         let words = H::read(&self.storage);
         let (b, s) = (&self.blocks, &*words);
-        let largest = self.rule.largest(b, s).max(b.largest_open(s));
+        let largest = self.rule.largest(b, s).max(b.largest_open());
         largest.and_then(|order| Order::new(order as u8))
     }
 
@@ -701,8 +741,10 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> ZoneAllocator for 
 
     /// This struct, a record for each bank, and the lists or pools.
     fn structure_bytes(&self) -> usize {
-        let records = self.blocks.count * BankBlocks::record_bytes();
-        size_of::<Self>() + (records + self.placement_bytes) * Self::COPIES
+        let records = self.blocks.count * BankBlocks::record_bytes(H::CHECKED);
+        let placement = self.placement_bytes / 8;
+        let placement = if H::CHECKED { kept_words(placement) } else { placement };
+        size_of::<Self>() + records + placement * 8
     }
 
     fn check(&self) -> Result<(), &'static str> {

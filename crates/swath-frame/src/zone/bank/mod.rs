@@ -8,6 +8,7 @@
 pub(crate) mod adaptive;
 pub(crate) mod blocks;
 pub mod buddy;
+pub(crate) mod frames;
 pub(crate) mod open;
 pub(crate) mod placement;
 pub mod pools;

@@ -2,9 +2,9 @@
 //!
 //! Most requests are for single frames. Were each to look for the smallest
 //! block, and to note in the trees what it has left, it would cost more than a
-//! free list. So a word of frames is taken out of its tree whole, and single
+//! free list. So a word of frames is taken out of its tree whole and kept in the struct, and single
 //! frames are allocated from it until it is used up: the lowest bit is found,
-//! cleared and counted.
+//! cleared and counted. In the storage its frames are in use meanwhile.
 //!
 //! ```text
 //!  trees of bank 5      0: {3 9}  1: {}  2: {4 7}  ...      open, for users
@@ -32,15 +32,17 @@ pub(crate) const FLAGS: u32 = ISOLATED | CROSSES;
 /// Two open words are two words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    /// The word's place in the storage; `usize::MAX` if none is open.
-    pub(crate) at: usize,
+    /// The word's [cell](crate::zone::bank::frames); `usize::MAX` if none is open.
+    pub(crate) cell: usize,
+    /// Its free frames; 0 if none is open.
+    pub(crate) bits: u64,
     /// The number of its first frame.
     pub(crate) first: u64,
     pub(crate) bank: usize,
 }
 
 impl Open {
-    pub(crate) const NONE: Self = Self { at: usize::MAX, first: 0, bank: usize::MAX };
+    pub(crate) const NONE: Self = Self { cell: usize::MAX, bits: 0, first: 0, bank: usize::MAX };
 }
 
 /// The changes to a bank of which a block was allocated.

@@ -1,7 +1,7 @@
 //! Placement: which bank serves a request, the one thing in which the
 //! bank-buddy allocators differ.
 
-use crate::bits::store::{Store, Words};
+use crate::bits::store::{Keep, Kept};
 use crate::zone::bank::blocks::BankBlocks;
 use crate::zone::bank::open::{Record, Taken};
 use crate::zone::bank::ranges::BankPool;
@@ -29,9 +29,12 @@ pub trait Placement {
     /// Notes every bank: each is wholly free, or has no free frame. The words from `at` on are its own.
     fn build(&mut self, b: &BankBlocks, s: &mut [u64], at: usize);
 
+    /// Its own words are kept from the number `to` on, which were from `from` on.
+    fn moved(&mut self, from: usize, to: usize);
+
     /// A bank that serves 2^`order` frames, and how. Open words whose blocks
     /// could serve are closed before.
-    fn choose<S: Store + ?Sized>(
+    fn choose<S: Keep + ?Sized>(
         &mut self,
         b: &mut BankBlocks,
         s: &mut S,
@@ -44,40 +47,36 @@ pub trait Placement {
     fn keeps(&self, bank: usize, movable: bool) -> bool;
 
     /// A bank's trees have lost frames.
-    fn allocated<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, taken: &Taken);
+    fn allocated<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, taken: &Taken);
 
     /// The bank's trees have got so many frames.
-    fn freed<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, frames: u32);
+    fn freed<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, frames: u32);
 
-    /// As [`freed`](Self::freed), for a bank that is not wholly free, nor
-    /// isolated, and serves the same orders as before; its record is this now.
-    fn freed_some<S: Store + ?Sized>(
-        &mut self,
-        b: &BankBlocks,
-        s: &mut S,
-        bank: usize,
-        record: Record,
-        frames: u32,
-    );
+    /// Returns true if a bank, which is neither wholly free nor isolated and serves the same orders
+    /// as before, belongs elsewhere now that its trees have got so many frames; its record is this.
+    fn moves(&self, record: Record, frames: u32) -> bool;
+
+    /// As [`freed`](Self::freed), for such a bank that does not.
+    fn freed_some(&mut self, bank: usize, record: Record, frames: u32);
 
     /// The bank, not isolated and without an open word, is about to be.
-    fn isolate<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize);
+    fn isolate<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize);
 
     /// The bank's isolation has ended.
-    fn rejoin<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize);
+    fn rejoin<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize);
 
     /// Returns the pool in which the bank counts.
-    fn pool<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> Option<BankPool>;
+    fn pool<S: Kept + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> Option<BankPool>;
 
     /// The largest order that a tree of a bank which is not isolated serves. O(B)
     /// for B banks where the rule knows no better.
-    fn largest<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S) -> Option<u32> {
+    fn largest<S: Kept + ?Sized>(&self, b: &BankBlocks, s: &S) -> Option<u32> {
         let open = (0..b.count).filter(|&bank| !b.is_isolated(s, bank));
         open.fold(0, |classes, bank| classes | b.classes(s, bank)).checked_ilog2()
     }
 
     /// Walks its invariants.
-    fn check<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S) -> Result<(), &'static str>;
+    fn check<S: Kept + ?Sized>(&self, b: &BankBlocks, s: &S) -> Result<(), &'static str>;
 }
 
 /// From where in a bank a block is to come.

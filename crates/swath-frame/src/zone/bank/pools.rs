@@ -39,7 +39,7 @@
 //! O(C·L); no other operation depends on B. While a pool's current bank serves,
 //! choosing is O(1).
 
-use crate::bits::store::{Store, Words};
+use crate::bits::store::{AsKept, Keep, Kept};
 use crate::bits::tree::Tree;
 use crate::zone::bank::blocks::{BankBlocks, NONE, ORDERS, half};
 use crate::zone::bank::open::{Record, Taken};
@@ -203,17 +203,17 @@ impl PoolPlacement {
     /// `more`.
     #[inline(always)]
     fn crosses_bucket(&self, free: u32, more: u32) -> bool {
-        (free ^ (free + more)) >> (self.bucket_shift & 31) != 0
+        (free ^ free.wrapping_add(more)) >> (self.bucket_shift & 31) != 0
     }
 
     /// Notes a bank in its field of a pool.
-    fn link<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, pool: usize) {
-        let key = self.key(b.record(s, bank));
+    fn link<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, pool: usize) {
+        let key = self.key(b.known_record(s, bank));
         b.set_note(s, bank, pool as u32 | key);
         let Some((order, bucket)) = field(key) else { return };
         self.serving[pool] |= 1 << order;
         if self.has_sets(pool) {
-            self.set.insert(s, self.set_at(pool, order), bank);
+            self.set.insert(&mut AsKept(&mut *s), self.set_at(pool, order), bank);
         }
         if pool != OFFLINE {
             b.link(s, self.head(pool, order, bucket), bank);
@@ -222,13 +222,13 @@ impl PoolPlacement {
     }
 
     /// Takes a bank out of its field.
-    fn unlink<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
+    fn unlink<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
         let note = b.note(s, bank);
         let Some((order, bucket)) = field(note) else { return };
         let pool = (note & POOL_MASK) as usize;
         let mut is_last = false;
         if self.has_sets(pool) {
-            is_last = self.set.remove(s, self.set_at(pool, order), bank);
+            is_last = self.set.remove(&mut AsKept(&mut *s), self.set_at(pool, order), bank);
         }
         if pool != OFFLINE && b.unlink(s, self.head(pool, order, bucket), bank) {
             self.fields[pool][order] &= !(1 << bucket);
@@ -241,14 +241,14 @@ impl PoolPlacement {
 
     /// Moves a bank to the field that it belongs to now, in pool `to`.
     #[inline(never)]
-    fn requeue<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, to: usize) {
+    fn requeue<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, to: usize) {
         self.leave(b, s, bank, to);
         self.link(b, s, bank, to);
     }
 
     /// Takes a bank out of its field, towards pool `to`.
     #[inline(always)]
-    fn leave<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, to: usize) {
+    fn leave<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, to: usize) {
         let from = (b.note(s, bank) & POOL_MASK) as usize;
         self.unlink(b, s, bank);
         let is_current = self.current.get(from) == Some(&(bank as u32));
@@ -257,10 +257,22 @@ impl PoolPlacement {
         }
         if from != to {
             let free = u64::from(b.filed_of(s, bank));
-            self.free[from] -= free;
-            self.free[to] += free;
+            self.lose(from, free);
+            self.gain(to, free);
             self.count_move(from, to);
         }
+    }
+
+    /// Counts frames that a pool has got. What is not its own by a flipped bit may lead below 0.
+    #[inline(always)]
+    fn gain(&mut self, pool: usize, frames: u64) {
+        self.free[pool] = self.free[pool].wrapping_add(frames);
+    }
+
+    /// Counts frames that a pool has lost.
+    #[inline(always)]
+    fn lose(&mut self, pool: usize, frames: u64) {
+        self.free[pool] = self.free[pool].wrapping_sub(frames);
     }
 
     fn count_move(&mut self, from: usize, to: usize) {
@@ -286,7 +298,7 @@ impl PoolPlacement {
     }
 
     /// The bank of a pool (not POOL_OFFLINE) that is to serve `order`. O(C·L).
-    fn pick<S: Words + ?Sized>(&self, s: &S, pool: usize, order: u32) -> Option<usize> {
+    fn pick<S: Kept + ?Sized>(&self, s: &S, pool: usize, order: u32) -> Option<usize> {
         let fields = &self.fields[pool];
         let order = match self.preference(pool) {
             BankPreference::Outermost => return self.outermost(s, pool, order, pool),
@@ -299,7 +311,7 @@ impl PoolPlacement {
 
     /// The bank of a pool (not POOL_OFFLINE) with the fewest free frames that
     /// serves `order`. O(C).
-    pub(crate) fn fullest<S: Words + ?Sized>(
+    pub(crate) fn fullest<S: Kept + ?Sized>(
         &self,
         s: &S,
         pool: usize,
@@ -312,7 +324,7 @@ impl PoolPlacement {
     }
 
     /// The lowest bank of a pool that serves `order` or, for users, the highest.
-    fn outermost<S: Words + ?Sized>(
+    fn outermost<S: Kept + ?Sized>(
         &self,
         s: &S,
         pool: usize,
@@ -321,14 +333,14 @@ impl PoolPlacement {
     ) -> Option<usize> {
         let sets = self.serving(pool, order).map(|order| self.set_at(pool, order));
         if owner == KERNEL {
-            sets.filter_map(|set| self.set.first(s, set)).min()
+            sets.filter_map(|set| self.set.first(&AsKept(s), set)).min()
         } else {
-            sets.filter_map(|set| self.set.last(s, set)).max()
+            sets.filter_map(|set| self.set.last(&AsKept(s), set)).max()
         }
     }
 
     /// The bank of POOL_USER with the most free frames that serves `order`. O(C).
-    fn emptiest<S: Words + ?Sized>(&self, s: &S, order: u32) -> Option<usize> {
+    fn emptiest<S: Kept + ?Sized>(&self, s: &S, order: u32) -> Option<usize> {
         let fields = &self.fields[USER];
         let order = self.serving(USER, order).max_by_key(|&order| fields[order].ilog2())?;
         let bucket = fields[order].ilog2() as usize;
@@ -337,7 +349,7 @@ impl PoolPlacement {
 
     /// A bank that the pool has.
     #[inline(always)]
-    fn choose_own<S: Words + ?Sized>(
+    fn choose_own<S: Kept + ?Sized>(
         &mut self,
         b: &BankBlocks,
         s: &S,
@@ -352,7 +364,7 @@ impl PoolPlacement {
     }
 
     #[inline(never)]
-    fn choose_next<S: Words + ?Sized>(&mut self, s: &S, pool: usize, order: u32) -> Option<usize> {
+    fn choose_next<S: Kept + ?Sized>(&mut self, s: &S, pool: usize, order: u32) -> Option<usize> {
         let bank = self.pick(s, pool, order)?;
         self.current[pool] = bank as u32;
         Some(bank)
@@ -360,7 +372,7 @@ impl PoolPlacement {
 
     /// A bank of another pool, which moves to this one unless a user borrows it.
     #[inline(never)]
-    fn fall_back<S: Store + ?Sized>(
+    fn fall_back<S: Keep + ?Sized>(
         &mut self,
         b: &mut BankBlocks,
         s: &mut S,
@@ -393,7 +405,7 @@ impl PoolPlacement {
     }
 
     /// Closes the open words, so that the fields say all; whether there were any.
-    pub(crate) fn close_all<S: Store + ?Sized>(&mut self, b: &mut BankBlocks, s: &mut S) -> bool {
+    pub(crate) fn close_all<S: Keep + ?Sized>(&mut self, b: &mut BankBlocks, s: &mut S) -> bool {
         let mut closed = false;
         for slot in 0..2 {
             if let Some((bank, frames)) = b.close(s, slot) {
@@ -406,7 +418,7 @@ impl PoolPlacement {
 
     /// The bank of POOL_USER that follows in the order of
     /// [`next_candidate`](crate::zone::bank::AdaptiveBuddy::next_candidate).
-    pub(crate) fn candidate<S: Words + ?Sized>(
+    pub(crate) fn candidate<S: Kept + ?Sized>(
         &self,
         b: &BankBlocks,
         s: &S,
@@ -442,7 +454,7 @@ impl PoolPlacement {
         Some(half(s, self.head(USER, order, bucket)) as usize)
     }
 
-    fn check_bank<S: Words + ?Sized>(
+    fn check_bank<S: Kept + ?Sized>(
         &self,
         b: &BankBlocks,
         s: &S,
@@ -454,7 +466,7 @@ impl PoolPlacement {
         if (note & APART != 0) != apart || (pool == ABSENT) != (b.frames_of(s, bank) == 0) {
             return Err("a bank without frames or isolated is in a pool, or another is not");
         }
-        if !apart && note != pool as u32 | self.key(b.record(s, bank)) {
+        if !apart && note != pool as u32 | self.key(b.known_record(s, bank)) {
             return Err("a bank's note differs from what it has");
         }
         if !apart && b.can_rest(s, bank) != (pool == OFFLINE) {
@@ -463,7 +475,7 @@ impl PoolPlacement {
         let own = field(note).map(|(order, _)| (pool, order));
         for pool in [KERNEL, USER, OFFLINE] {
             for order in 0..self.columns {
-                let held = self.set.contains(s, self.set_at(pool, order), bank);
+                let held = self.set.contains(&AsKept(s), self.set_at(pool, order), bank);
                 if held != (self.has_sets(pool) && own == Some((pool, order))) {
                     return Err("a bank is in a set that it does not belong to, or not in its own");
                 }
@@ -522,8 +534,13 @@ impl Placement for PoolPlacement {
         }
     }
 
+    fn moved(&mut self, from: usize, to: usize) {
+        self.sets = self.sets - from + to;
+        self.heads = self.heads - from * 2 + to * 2;
+    }
+
     #[inline(always)]
-    fn choose<S: Store + ?Sized>(
+    fn choose<S: Keep + ?Sized>(
         &mut self,
         b: &mut BankBlocks,
         s: &mut S,
@@ -544,11 +561,11 @@ impl Placement for PoolPlacement {
     }
 
     #[inline(always)]
-    fn allocated<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, taken: &Taken) {
+    fn allocated<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, taken: &Taken) {
         let &Taken { bank, filed, reordered, record } = taken;
         let note = record.note();
         let pool = (note & POOL_MASK) as usize;
-        self.free[pool] -= u64::from(filed);
+        self.lose(pool, filed.into());
         // A bank that has just come to its pool is in no field yet.
         let moves = if reordered || note & !POOL_MASK == 0 {
             note & !POOL_MASK != self.key(record)
@@ -561,17 +578,17 @@ impl Placement for PoolPlacement {
     }
 
     #[inline]
-    fn freed<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, frames: u32) {
+    fn freed<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, frames: u32) {
         let note = b.note(s, bank);
         if note & APART != 0 {
             return;
         }
         let pool = (note & POOL_MASK) as usize;
-        self.free[pool] += u64::from(frames);
+        self.gain(pool, frames.into());
         if b.is_whole(s, bank) {
             return self.requeue(b, s, bank, OFFLINE);
         }
-        if note & !POOL_MASK != self.key(b.record(s, bank)) {
+        if note & !POOL_MASK != self.key(b.known_record(s, bank)) {
             self.requeue(b, s, bank, pool);
         }
         if self.preference(pool) == BankPreference::Recent {
@@ -580,29 +597,24 @@ impl Placement for PoolPlacement {
     }
 
     #[inline(always)]
-    fn freed_some<S: Store + ?Sized>(
-        &mut self,
-        b: &BankBlocks,
-        s: &mut S,
-        bank: usize,
-        record: Record,
-        frames: u32,
-    ) {
+    fn moves(&self, record: Record, frames: u32) -> bool {
+        self.crosses_bucket(record.filed().wrapping_sub(frames), frames)
+    }
+
+    #[inline(always)]
+    fn freed_some(&mut self, bank: usize, record: Record, frames: u32) {
         let pool = (record.note() & POOL_MASK) as usize;
-        self.free[pool] += u64::from(frames);
-        if self.crosses_bucket(record.filed() - frames, frames) {
-            self.requeue(b, s, bank, pool);
-        }
+        self.gain(pool, frames.into());
         if self.preference(pool) == BankPreference::Recent {
             self.current[pool & 1] = bank as u32;
         }
     }
 
-    fn isolate<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
+    fn isolate<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
         let pool = b.note(s, bank) & POOL_MASK;
         self.unlink(b, s, bank);
         b.set_note(s, bank, pool | APART);
-        self.free[pool as usize] -= u64::from(b.filed_of(s, bank));
+        self.lose(pool as usize, b.filed_of(s, bank).into());
         for current in &mut self.current {
             if *current == bank as u32 {
                 *current = NONE;
@@ -610,23 +622,23 @@ impl Placement for PoolPlacement {
         }
     }
 
-    fn rejoin<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
+    fn rejoin<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
         let from = (b.note(s, bank) & POOL_MASK) as usize;
         let to = if b.can_rest(s, bank) { OFFLINE } else { from };
         self.link(b, s, bank, to);
-        self.free[to] += u64::from(b.filed_of(s, bank));
+        self.gain(to, b.filed_of(s, bank).into());
         self.count_move(from, to);
     }
 
-    fn pool<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> Option<BankPool> {
+    fn pool<S: Kept + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> Option<BankPool> {
         POOLS[(b.note(s, bank) & POOL_MASK) as usize]
     }
 
-    fn largest<S: Words + ?Sized>(&self, _b: &BankBlocks, _s: &S) -> Option<u32> {
+    fn largest<S: Kept + ?Sized>(&self, _b: &BankBlocks, _s: &S) -> Option<u32> {
         self.serving.iter().fold(0, |all, pool| all | pool).checked_ilog2()
     }
 
-    fn check<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S) -> Result<(), &'static str> {
+    fn check<S: Kept + ?Sized>(&self, b: &BankBlocks, s: &S) -> Result<(), &'static str> {
         let mut free = [0; 4];
         let mut serving = 0;
         for bank in 0..b.count {
@@ -674,12 +686,12 @@ impl Placement for PoolPlacement {
         for pool in [KERNEL, USER, OFFLINE] {
             for order in 0..self.columns {
                 let set = self.set_at(pool, order);
-                if !self.set.check(s, set, b.count) {
+                if !self.set.check(&AsKept(s), set, b.count) {
                     return Err("the levels of a set of banks differ");
                 }
                 let is_empty = match self.fields.get(pool) {
                     Some(fields) => fields[order] == 0,
-                    None => Tree::len(s, set, b.count) == 0,
+                    None => Tree::len(&AsKept(s), set, b.count) == 0,
                 };
                 if is_empty == (self.serving[pool] >> order & 1 == 1) {
                     return Err("the columns of a pool differ from its sets");

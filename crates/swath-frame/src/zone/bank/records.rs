@@ -1,167 +1,182 @@
 //! The records of banks: what each has free, which orders it serves, what its placement
 //! notes, and its neighbours in a list.
 
-use crate::bits::store::{Store, Words};
+use crate::bits::store::{Keep, Kept};
 use crate::zone::bank::blocks::{
-    BankBlocks, CLASSES, NEXT, NONE, NOTE, PREV, RECORD_WORDS, half, record, set_half,
+    BankBlocks, CLASSES, NEXT, NONE, NOTE, PREV, half, record, set_half,
 };
 use crate::zone::bank::open::{CROSSES, FLAGS, ISOLATED, Record};
 
 impl BankBlocks {
     /// The bank's free frames.
     #[inline]
-    pub(crate) fn free_of<S: Words + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        self.filed_of(s, bank) + self.open_of(s, bank)
+    pub(crate) fn free_of<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
+        self.filed_of(s, bank) + self.open_of(bank)
     }
 
-    /// The bank's record.
+    /// The bank's record. Its counts are the first copy's: what is chosen by them is no frame.
     #[inline(always)]
-    pub(crate) fn record<S: Words + ?Sized>(&self, s: &S, bank: usize) -> Record {
-        let [counts, state] = s.two(bank * RECORD_WORDS);
+    pub(crate) fn record<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> Record {
+        let [counts, state] = s.record(bank);
         Record { counts, state }
     }
 
-    /// Writes a bank's record, which was `was`; whether the orders that it serves have changed.
+    /// The bank's record, looked at.
+    pub(crate) fn known_record<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> Record {
+        let at = bank * S::STRIDE;
+        Record { counts: s.kept(at), state: s.kept(at + 1) }
+    }
+
+    /// Writes the state of a bank's record, which was `was`, and counts frames that its trees have
+    /// lost: the record now, and whether the orders that the bank serves have changed.
     #[inline(always)]
-    pub(crate) fn put_record<S: Store + ?Sized>(
+    pub(crate) fn put_record<S: Keep + ?Sized>(
         &self,
         s: &mut S,
         bank: usize,
         was: Record,
         record: Record,
-    ) -> bool {
-        s.put(bank * RECORD_WORDS, record.counts);
+        lost: u32,
+    ) -> (Record, bool) {
+        let [counts, _] = s.add(bank, u64::from(lost).wrapping_neg());
         let reordered = record.state != was.state;
         if reordered {
-            s.put(bank * RECORD_WORDS + 1, record.state);
+            s.keep(bank * S::STRIDE + 1, record.state);
         }
-        reordered
+        (Record { counts, ..record }, reordered)
     }
 
     /// The bank's free frames but for those of open words.
     #[inline(always)]
-    pub(crate) fn filed_of<S: Words + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        s.word(bank * RECORD_WORDS) as u32
+    pub(crate) fn filed_of<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
+        s.kept(bank * S::STRIDE) as u32
     }
 
     /// Counts frames of a bank that its trees have got: its record now, and whether the
     /// bank is isolated, or all of it could be free. O(1), a cache line.
     #[inline(always)]
-    pub(crate) fn file<S: Store + ?Sized>(
+    pub(crate) fn file<S: Keep + ?Sized>(
         &self,
         s: &mut S,
         bank: usize,
         frames: u32,
     ) -> (Record, bool) {
-        let mut record = self.record(s, bank);
-        record.counts += u64::from(frames);
-        s.put(bank * RECORD_WORDS, record.counts);
+        let [counts, state] = s.add(bank, frames.into());
+        let record = Record { counts, state };
         // Two open words may have the rest.
-        let could_rest = (record.counts >> 32) as u32 - record.filed() <= 128;
+        let could_rest = ((counts >> 32) as u32).wrapping_sub(record.filed()) <= 128;
         (record, could_rest || (record.state >> 32) as u32 & ISOLATED != 0)
     }
 
     #[inline(always)]
-    pub(crate) fn frames_of<S: Words + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        (s.word(bank * RECORD_WORDS) >> 32) as u32
+    pub(crate) fn frames_of<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
+        (s.kept(bank * S::STRIDE) >> 32) as u32
     }
 
     /// The orders whose trees are not empty, as bits; order 0, too, while a word
     /// of the bank is open.
     #[inline(always)]
-    pub(crate) fn classes<S: Words + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        s.word(bank * RECORD_WORDS + CLASSES / 2) as u32
+    pub(crate) fn classes<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
+        s.kept(bank * S::STRIDE + CLASSES / 2) as u32
     }
 
     /// Returns true if the bank has a free block of this order, at most 31, or
-    /// a larger one.
+    /// a larger one, by the first copy of its record: what serves is looked at then.
     #[inline(always)]
-    pub(crate) fn serves<S: Words + ?Sized>(&self, s: &S, bank: usize, order: u32) -> bool {
-        self.classes(s, bank) >> order != 0
+    pub(crate) fn serves<S: Kept + ?Sized>(&self, s: &S, bank: usize, order: u32) -> bool {
+        s.kept_first(bank * S::STRIDE + CLASSES / 2) as u32 >> order != 0
+    }
+
+    /// Returns true if [`serves`](Self::serves) says so of a bank that is not isolated.
+    #[inline(always)]
+    pub(crate) fn may_serve<S: Kept + ?Sized>(&self, s: &S, bank: usize, order: u32) -> bool {
+        let state = s.kept_first(bank * S::STRIDE + CLASSES / 2);
+        state as u32 >> order != 0 && (state >> 32) as u32 & ISOLATED == 0
     }
 
     #[inline(always)]
-    pub(crate) fn is_isolated<S: Words + ?Sized>(&self, s: &S, bank: usize) -> bool {
+    pub(crate) fn is_isolated<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> bool {
         self.state(s, bank) & ISOLATED != 0
     }
 
     /// Returns the placement's note, with the flags.
     #[inline(always)]
-    pub(crate) fn state<S: Words + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        (s.word(bank * RECORD_WORDS + NOTE / 2) >> 32) as u32
+    pub(crate) fn state<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
+        (s.kept(bank * S::STRIDE + NOTE / 2) >> 32) as u32
     }
 
-    pub(crate) fn crosses<S: Words + ?Sized>(&self, s: &S, bank: usize) -> bool {
+    pub(crate) fn crosses<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> bool {
         self.state(s, bank) & CROSSES != 0
     }
 
     /// Returns true if the bank's trees have all of it, and it may rest.
     #[inline(always)]
-    pub(crate) fn is_whole<S: Words + ?Sized>(&self, s: &S, bank: usize) -> bool {
+    pub(crate) fn is_whole<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> bool {
         self.filed_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
     }
 
     /// Returns true if all of the bank is free, and it may rest.
     #[inline]
-    pub(crate) fn can_rest<S: Words + ?Sized>(&self, s: &S, bank: usize) -> bool {
+    pub(crate) fn can_rest<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> bool {
         self.free_of(s, bank) == self.frames_of(s, bank) && !self.crosses(s, bank)
     }
 
     /// Returns the placement's note, below 2^30.
     #[inline(always)]
-    pub(crate) fn note<S: Words + ?Sized>(&self, s: &S, bank: usize) -> u32 {
+    pub(crate) fn note<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
         self.state(s, bank) & !FLAGS
     }
 
-    pub(crate) fn set_note<S: Store + ?Sized>(&self, s: &mut S, bank: usize, note: u32) {
-        let at = record(bank, NOTE);
+    pub(crate) fn set_note<S: Keep + ?Sized>(&self, s: &mut S, bank: usize, note: u32) {
+        let at = record::<S>(bank, NOTE);
         set_half(s, at, self.state(s, bank) & FLAGS | note);
     }
 
     /// Isolates a bank or ends that.
-    pub(crate) fn set_isolated<S: Store + ?Sized>(
+    pub(crate) fn set_isolated<S: Keep + ?Sized>(
         &mut self,
         s: &mut S,
         bank: usize,
         isolated: bool,
     ) {
-        let at = record(bank, NOTE);
+        let at = record::<S>(bank, NOTE);
         let free = u64::from(self.free_of(s, bank));
         set_half(s, at, half(s, at) & !ISOLATED | if isolated { ISOLATED } else { 0 });
-        self.isolated = if isolated { self.isolated + free } else { self.isolated - free };
+        let isolated_frames = if isolated { free } else { free.wrapping_neg() };
+        self.isolated = self.isolated.wrapping_add(isolated_frames);
     }
 
     /// The bank after this one in its list.
     #[inline(always)]
-    pub(crate) fn next<S: Words + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        half(s, record(bank, NEXT))
+    pub(crate) fn next<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
+        half(s, record::<S>(bank, NEXT))
     }
 
     /// The bank before this one in its list.
-    pub(crate) fn previous<S: Words + ?Sized>(&self, s: &S, bank: usize) -> u32 {
-        half(s, record(bank, PREV))
+    pub(crate) fn previous<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
+        half(s, record::<S>(bank, PREV))
     }
 
     /// Puts a bank at the head of the list whose head is the half `head`. O(1).
-    pub(crate) fn link<S: Store + ?Sized>(&self, s: &mut S, head: usize, bank: usize) {
+    pub(crate) fn link<S: Keep + ?Sized>(&self, s: &mut S, head: usize, bank: usize) {
         let first = half(s, head);
-        set_half(s, record(bank, NEXT), first);
-        set_half(s, record(bank, PREV), NONE);
+        set_half(s, record::<S>(bank, NEXT), first);
+        set_half(s, record::<S>(bank, PREV), NONE);
         if first != NONE {
-            set_half(s, record(first as usize, PREV), bank as u32);
+            set_half(s, record::<S>(first as usize, PREV), bank as u32);
         }
         set_half(s, head, bank as u32);
     }
 
     /// Takes a bank out of the list whose head is the half `head`; whether the
     /// list is empty now. O(1).
-    pub(crate) fn unlink<S: Store + ?Sized>(&self, s: &mut S, head: usize, bank: usize) -> bool {
+    pub(crate) fn unlink<S: Keep + ?Sized>(&self, s: &mut S, head: usize, bank: usize) -> bool {
         let (next, prev) = (self.next(s, bank), self.previous(s, bank));
         if next != NONE {
-            set_half(s, record(next as usize, PREV), prev);
+            set_half(s, record::<S>(next as usize, PREV), prev);
         }
         if prev != NONE {
-            set_half(s, record(prev as usize, NEXT), next);
+            set_half(s, record::<S>(prev as usize, NEXT), next);
         } else {
             set_half(s, head, next);
         }
@@ -169,8 +184,9 @@ impl BankBlocks {
     }
 
     /// The banks of a list, from its head `first` on.
-    pub(crate) fn list<S: Words + ?Sized>(&self, s: &S, first: u32) -> impl Iterator<Item = usize> {
-        let some = |bank: u32| (bank != NONE).then_some(bank as usize);
+    pub(crate) fn list<S: Kept + ?Sized>(&self, s: &S, first: u32) -> impl Iterator<Item = usize> {
+        // A bank beyond the last is one that more than one flipped bit made.
+        let some = |bank: u32| ((bank as usize) < self.count).then_some(bank as usize);
         core::iter::successors(some(first), move |&bank| some(self.next(s, bank)))
     }
 }

@@ -8,12 +8,12 @@ use core::ops::DerefMut;
 use swath_arch::{Order, Pfn};
 
 use crate::allocator::FrameFreeError;
-use crate::bits::store::Store;
+use crate::bits::store::Keep;
 use crate::hardening::Hardening;
 use crate::zone::allocator::{Mobility, ZoneAllocator};
 use crate::zone::bank::blocks::BankBlocks;
 use crate::zone::bank::buddy::BankBuddy;
-use crate::zone::bank::open::{Open, Released};
+use crate::zone::bank::open::Released;
 use crate::zone::bank::placement::Placement;
 
 impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H> {
@@ -31,7 +31,7 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         let mut taken = 0;
         while taken < count {
             if has_rows && self.rule.keeps(self.blocks.open[slot].bank, movable) {
-                taken += self.blocks.allocate_row(&mut *self.storage, slot, count - taken, sink);
+                taken += self.blocks.allocate_row(slot, count - taken, sink);
             }
             if taken < count {
                 let Some(frame) = self.allocate(order, mobility) else { break };
@@ -61,16 +61,17 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
     /// where the first is to be looked at by itself.
     #[inline]
     fn free_row(&mut self, frames: &[Pfn]) -> usize {
-        let mut s = H::write(&mut self.storage);
+        let mut s = H::write(&mut self.storage, &mut self.note);
         let Some((bank, count, released)) = self.blocks.release_row(&mut *s, frames) else {
             return 0;
         };
         let (record, could_rest) = self.blocks.file(&mut *s, bank, released.filed);
-        if could_rest || released.reordered {
+        let moves = could_rest || released.reordered;
+        if moves || self.rule.moves(record, released.filed) {
             drop(s);
             self.freed(bank, &released);
         } else {
-            self.rule.freed_some(&self.blocks, &mut *s, bank, record, released.filed);
+            self.rule.freed_some(bank, record, released.filed);
         }
         count
     }
@@ -80,22 +81,19 @@ impl BankBlocks {
     /// Allocates up to `count` frames of the open word, but for its last one; returns their
     /// number. O(1) and O(1) for each.
     #[inline(always)]
-    pub(crate) fn allocate_row<S: Store + ?Sized>(
+    pub(crate) fn allocate_row(
         &mut self,
-        s: &mut S,
         slot: usize,
         count: u32,
         sink: &mut dyn FnMut(Pfn),
     ) -> u32 {
-        let Open { at, first, .. } = self.open[slot];
-        let Some(mut word) = s.find(at) else { return 0 };
+        let open = &mut self.open[slot];
         let mut taken = 0;
-        while taken < count && word & word.wrapping_sub(1) != 0 {
-            sink(Pfn::new(first + u64::from(word.trailing_zeros())));
-            word &= word - 1;
+        while taken < count && open.bits & open.bits.wrapping_sub(1) != 0 {
+            sink(Pfn::new(open.first + u64::from(open.bits.trailing_zeros())));
+            open.bits &= open.bits - 1;
             taken += 1;
         }
-        s.put(at, word);
         self.free -= u64::from(taken);
         taken
     }
@@ -105,17 +103,21 @@ impl BankBlocks {
     /// itself, since the placement is to see the bank before it is whole. None, and nothing
     /// has changed, if the first is not in use. O(L) as for one frame.
     #[inline]
-    pub(crate) fn release_row<S: Store + ?Sized>(
+    pub(crate) fn release_row<S: Keep + ?Sized>(
         &mut self,
         s: &mut S,
         frames: &[Pfn],
     ) -> Option<(usize, usize, Released)> {
-        let (bank, at) = self.place(frames.first()?.raw())?;
-        let (words, unit) = (self.words_of(bank), at / 64);
-        let word = words + unit;
-        let was = s.word(word);
+        let (bank, at) = self.position(frames.first()?.raw());
+        if bank >= self.reach {
+            return None;
+        }
+        let unit = at / 64;
+        let cell = self.cell(bank, unit);
+        let open = self.open.iter().find(|open| open.cell == cell).map(|open| open.bits);
         // What lies beyond the bank is not present.
-        let present = s.word(word + self.frame_words);
+        let [stored, present] = Self::frames(s, cell);
+        let was = open.unwrap_or(stored);
         let start = self.first_of(bank) + unit as u64 * 64;
         let used = self.frames_of(s, bank) - self.free_of(s, bank);
         let most = used.saturating_sub(1).max(1) as usize;
@@ -131,11 +133,14 @@ impl BankBlocks {
         if count == 0 {
             return None;
         }
-        s.put(word, now);
-        self.free += count as u64;
-        if self.open[0].at == word || self.open[1].at == word {
-            return Some((bank, count, self.release_in_open(s, word)));
+        let mask = now & !was;
+        if open.is_some() {
+            let released = self.release_in_open(s, cell, mask)?;
+            self.free += count as u64;
+            return Some((bank, count, released));
         }
+        Self::give(s, cell, mask)?;
+        self.free += count as u64;
         let largest = |word| (word != 0).then(|| self.largest(word));
         let (from, to) = (largest(was), self.largest(now));
         let whole = now == u64::MAX && self.top > 5;

@@ -5,7 +5,7 @@
 //! improves on; it is not hidden here. Freeing finds its bank by the frame's
 //! number.
 
-use crate::bits::store::{Store, Words};
+use crate::bits::store::{Keep, Kept};
 use crate::zone::bank::blocks::{BankBlocks, NONE, half, set_half};
 use crate::zone::bank::open::{Record, Taken};
 use crate::zone::bank::placement::{ABSENT, KERNEL, OFFLINE, POOLS, Pick, Placement, USER};
@@ -24,8 +24,10 @@ impl Placement for ArrayPlacement {
 
     fn build(&mut self, _b: &BankBlocks, _s: &mut [u64], _at: usize) {}
 
+    fn moved(&mut self, _from: usize, _to: usize) {}
+
     #[inline]
-    fn choose<S: Store + ?Sized>(
+    fn choose<S: Keep + ?Sized>(
         &mut self,
         b: &mut BankBlocks,
         s: &mut S,
@@ -35,7 +37,7 @@ impl Placement for ArrayPlacement {
         if order > 0 {
             close_all(b, s);
         }
-        let serves = |&bank: &usize| b.serves(s, bank, order) && !b.is_isolated(s, bank);
+        let serves = |&bank: &usize| b.may_serve(s, bank, order);
         let found =
             if movable { (0..b.count).rev().find(serves) } else { (0..b.count).find(serves) };
         found.map(|bank| (bank, Pick::Open))
@@ -48,44 +50,35 @@ impl Placement for ArrayPlacement {
     }
 
     #[inline]
-    fn allocated<S: Store + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _taken: &Taken) {}
+    fn allocated<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _taken: &Taken) {}
 
     #[inline]
-    fn freed<S: Store + ?Sized>(
-        &mut self,
-        _b: &BankBlocks,
-        _s: &mut S,
-        _bank: usize,
-        _frames: u32,
-    ) {
+    fn freed<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize, _frames: u32) {
     }
 
     #[inline]
-    fn freed_some<S: Store + ?Sized>(
-        &mut self,
-        _b: &BankBlocks,
-        _s: &mut S,
-        _bank: usize,
-        _record: Record,
-        _frames: u32,
-    ) {
+    fn moves(&self, _record: Record, _frames: u32) -> bool {
+        false
     }
 
-    fn isolate<S: Store + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize) {}
+    #[inline]
+    fn freed_some(&mut self, _bank: usize, _record: Record, _frames: u32) {}
 
-    fn rejoin<S: Store + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize) {}
+    fn isolate<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize) {}
 
-    fn pool<S: Words + ?Sized>(&self, _b: &BankBlocks, _s: &S, _bank: usize) -> Option<BankPool> {
+    fn rejoin<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _bank: usize) {}
+
+    fn pool<S: Kept + ?Sized>(&self, _b: &BankBlocks, _s: &S, _bank: usize) -> Option<BankPool> {
         None
     }
 
-    fn check<S: Words + ?Sized>(&self, _b: &BankBlocks, _s: &S) -> Result<(), &'static str> {
+    fn check<S: Kept + ?Sized>(&self, _b: &BankBlocks, _s: &S) -> Result<(), &'static str> {
         Ok(())
     }
 }
 
 /// Closes the open words, so that the banks' records say all.
-fn close_all<S: Store + ?Sized>(b: &mut BankBlocks, s: &mut S) {
+fn close_all<S: Keep + ?Sized>(b: &mut BankBlocks, s: &mut S) {
     for slot in 0..2 {
         b.close(s, slot);
     }
@@ -124,7 +117,7 @@ impl ListPlacement {
         Self { recent_first, heads: 0, recent: [NONE; 2] }
     }
 
-    fn banks<'a, S: Words + ?Sized>(
+    fn banks<'a, S: Kept + ?Sized>(
         &self,
         b: &'a BankBlocks,
         s: &'a S,
@@ -133,8 +126,8 @@ impl ListPlacement {
         b.list(s, half(s, self.heads + list))
     }
 
-    fn unlink<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
-        let list = b.note(s, bank) as usize;
+    fn unlink<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
+        let list = b.note(s, bank) as usize & 3;
         b.unlink(s, self.heads + list, bank);
         for recent in &mut self.recent {
             if *recent == bank as u32 {
@@ -143,18 +136,18 @@ impl ListPlacement {
         }
     }
 
-    fn link<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, list: usize) {
+    fn link<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, list: usize) {
         b.set_note(s, bank, list as u32);
         b.link(s, self.heads + list, bank);
     }
 
-    fn shift<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, list: usize) {
+    fn shift<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, list: usize) {
         self.unlink(b, s, bank);
         self.link(b, s, bank, list);
     }
 
     /// The bank of a list with the most free frames that serves the order.
-    fn emptiest<S: Words + ?Sized>(
+    fn emptiest<S: Kept + ?Sized>(
         &self,
         b: &BankBlocks,
         s: &S,
@@ -169,7 +162,7 @@ impl ListPlacement {
         )
     }
 
-    pub(crate) fn lift_emptiest<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S) {
+    pub(crate) fn lift_emptiest<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S) {
         for list in [KERNEL, USER] {
             if let Some(bank) = self.emptiest(b, s, list, 0) {
                 let recent = self.recent;
@@ -199,8 +192,12 @@ impl Placement for ListPlacement {
         }
     }
 
+    fn moved(&mut self, from: usize, to: usize) {
+        self.heads = self.heads - from * 2 + to * 2;
+    }
+
     #[inline]
-    fn choose<S: Store + ?Sized>(
+    fn choose<S: Keep + ?Sized>(
         &mut self,
         b: &mut BankBlocks,
         s: &mut S,
@@ -253,40 +250,37 @@ impl Placement for ListPlacement {
     }
 
     #[inline]
-    fn allocated<S: Store + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _taken: &Taken) {}
+    fn allocated<S: Keep + ?Sized>(&mut self, _b: &BankBlocks, _s: &mut S, _taken: &Taken) {}
 
     #[inline]
-    fn freed<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, _frames: u32) {
+    fn freed<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize, _frames: u32) {
         if b.is_whole(s, bank) && !b.is_isolated(s, bank) {
             self.shift(b, s, bank, OFFLINE);
         }
     }
 
     #[inline]
-    fn freed_some<S: Store + ?Sized>(
-        &mut self,
-        _b: &BankBlocks,
-        _s: &mut S,
-        _bank: usize,
-        _record: Record,
-        _frames: u32,
-    ) {
+    fn moves(&self, _record: Record, _frames: u32) -> bool {
+        false
     }
 
-    fn isolate<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
+    #[inline]
+    fn freed_some(&mut self, _bank: usize, _record: Record, _frames: u32) {}
+
+    fn isolate<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
         self.unlink(b, s, bank);
     }
 
-    fn rejoin<S: Store + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
-        let list = if b.can_rest(s, bank) { OFFLINE } else { b.note(s, bank) as usize };
+    fn rejoin<S: Keep + ?Sized>(&mut self, b: &BankBlocks, s: &mut S, bank: usize) {
+        let list = if b.can_rest(s, bank) { OFFLINE } else { b.note(s, bank) as usize & 3 };
         self.link(b, s, bank, list);
     }
 
-    fn pool<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> Option<BankPool> {
+    fn pool<S: Kept + ?Sized>(&self, b: &BankBlocks, s: &S, bank: usize) -> Option<BankPool> {
         POOLS[b.note(s, bank) as usize & 3]
     }
 
-    fn check<S: Words + ?Sized>(&self, b: &BankBlocks, s: &S) -> Result<(), &'static str> {
+    fn check<S: Kept + ?Sized>(&self, b: &BankBlocks, s: &S) -> Result<(), &'static str> {
         let mut linked = 0;
         for list in [KERNEL, USER, OFFLINE] {
             let mut before = NONE;

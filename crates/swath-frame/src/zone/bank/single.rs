@@ -2,66 +2,47 @@
 
 use swath_arch::Pfn;
 
-use crate::bits::store::{Store, Words, agreeing};
+use crate::bits::store::{Keep, Kept};
 use crate::zone::bank::blocks::BankBlocks;
 use crate::zone::bank::open::{Open, Record, Released, Taken};
 
 impl BankBlocks {
-    /// Allocates a frame of the open word, unless it is the last one. O(1): two
-    /// words are written, the open one and the sum.
+    /// Allocates a frame of the open word, unless it is the last one. O(1): no word of the storage.
     #[inline(always)]
-    pub(crate) fn allocate_open<S: Store + ?Sized>(
-        &mut self,
-        s: &mut S,
-        slot: usize,
-    ) -> Option<Pfn> {
-        let open = &self.open[slot];
-        let word = s.find(open.at)?;
-        let rest = word & word.wrapping_sub(1);
+    pub(crate) fn allocate_open(&mut self, slot: usize) -> Option<Pfn> {
+        let open = &mut self.open[slot];
+        let rest = open.bits & open.bits.wrapping_sub(1);
         if rest == 0 {
             return None;
         }
-        let frame = open.first + u64::from(word.trailing_zeros());
-        s.put(open.at, rest);
+        let frame = open.first + u64::from(open.bits.trailing_zeros());
+        open.bits = rest;
         self.free -= 1;
         Some(Pfn::new(frame))
     }
 
-    /// As [`allocate_open`](Self::allocate_open), of a word of which there are copies, if
-    /// they agree.
-    #[inline(always)]
-    pub(crate) fn allocate_copied(&mut self, storage: &mut [u64], slot: usize) -> Option<Pfn> {
-        let open = &self.open[slot];
-        let copies = agreeing(storage, open.at)?;
-        let word = copies[0];
-        let rest = word & word.wrapping_sub(1);
-        if rest == 0 {
-            return None;
-        }
-        *copies = [rest; 3];
-        self.free -= 1;
-        Some(Pfn::new(open.first + u64::from(word.trailing_zeros())))
-    }
-
     /// Allocates a frame of a word that is open; the last one ends that. Returns true if the
-    /// bank serves no single frame any more: else its record is as before. O(1).
+    /// bank serves no single frame any more: else its record is as before. `None` if no word is
+    /// open. O(1).
     #[inline(always)]
-    pub(crate) fn allocate_last<S: Store + ?Sized>(
+    pub(crate) fn allocate_last<S: Keep + ?Sized>(
         &mut self,
         s: &mut S,
         slot: usize,
-    ) -> (Pfn, bool) {
-        let Open { at, first, bank } = self.open[slot];
-        let word = s.word(at);
-        let rest = word & word.wrapping_sub(1);
-        s.put(at, rest);
+    ) -> Option<(Pfn, bool)> {
+        let Open { bits, first, bank, .. } = self.open[slot];
+        if bits == 0 {
+            return None;
+        }
+        let rest = bits & (bits - 1);
+        self.open[slot].bits = rest;
         self.free -= 1;
         let falls = rest == 0 && self.shut(s, slot, bank);
-        (Pfn::new(first + u64::from(word.trailing_zeros())), falls)
+        Some((Pfn::new(first + u64::from(bits.trailing_zeros())), falls))
     }
 
     /// The change to a bank that serves no single frame any more.
-    pub(crate) fn fallen<S: Words + ?Sized>(&self, s: &S, bank: usize) -> Taken {
+    pub(crate) fn fallen<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> Taken {
         Taken { bank, filed: 0, reordered: true, record: self.record(s, bank) }
     }
 
@@ -69,7 +50,7 @@ impl BankBlocks {
     #[inline(always)]
     pub(crate) fn open_bank(&self, slot: usize) -> Option<usize> {
         let open = &self.open[slot];
-        (open.at != usize::MAX).then_some(open.bank)
+        (open.cell != usize::MAX).then_some(open.bank)
     }
 
     /// The banks that have open words, each once.
@@ -86,34 +67,34 @@ impl BankBlocks {
 
     /// The frames of a bank in open words.
     #[inline]
-    pub(crate) fn open_of<S: Words + ?Sized>(&self, s: &S, bank: usize) -> u32 {
+    pub(crate) fn open_of(&self, bank: usize) -> u32 {
         let own = self.open.iter().filter(|open| open.bank == bank);
-        own.map(|open| s.word(open.at).count_ones()).sum()
+        own.map(|open| open.bits.count_ones()).sum()
     }
 
     /// The largest order that an open word serves.
-    pub(crate) fn largest_open<S: Words + ?Sized>(&self, s: &S) -> Option<u32> {
-        let open = self.open.iter().filter(|open| open.at != usize::MAX);
-        open.map(|open| self.largest(s.word(open.at))).max()
+    pub(crate) fn largest_open(&self) -> Option<u32> {
+        let open = self.open.iter().filter(|open| open.bits != 0);
+        open.map(|open| self.largest(open.bits)).max()
     }
 
     /// The orders of a bank whose trees are not empty.
     #[inline(always)]
-    pub(crate) fn trees<S: Words + ?Sized>(&self, s: &S, bank: usize) -> u32 {
+    pub(crate) fn trees<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> u32 {
         let classes = self.classes(s, bank);
         if self.has_open(bank) && self.has_no_odd_word(s, bank) { classes & !1 } else { classes }
     }
 
     /// Returns true if the tree of order 0 is empty.
-    fn has_no_odd_word<S: Words + ?Sized>(&self, s: &S, bank: usize) -> bool {
+    fn has_no_odd_word<S: Kept + ?Sized>(&self, s: &S, bank: usize) -> bool {
         let class = &self.classes[0];
-        class.tree.is_empty(s, self.words_of(bank) + class.at as usize)
+        class.tree.is_empty(s.words(), self.words_of(bank) + class.at as usize)
     }
 
     /// No word is open there any more; whether the bank does not serve order 0 by
     /// itself any more.
     #[inline]
-    fn shut<S: Store + ?Sized>(&mut self, s: &mut S, slot: usize, bank: usize) -> bool {
+    fn shut<S: Keep + ?Sized>(&mut self, s: &mut S, slot: usize, bank: usize) -> bool {
         self.open[slot] = Open::NONE;
         let falls = !self.has_open(bank) && self.has_no_odd_word(s, bank);
         if falls {
@@ -125,65 +106,70 @@ impl BankBlocks {
     /// Files the rest of an open word in its bank: the bank, and how many frames
     /// its record got. O(L), and O(L) for each order above 5 that merges.
     #[inline(never)]
-    pub(crate) fn close<S: Store + ?Sized>(
+    pub(crate) fn close<S: Keep + ?Sized>(
         &mut self,
         s: &mut S,
         slot: usize,
     ) -> Option<(usize, u32)> {
         let bank = self.open_bank(slot)?;
-        let at = self.open[slot].at;
+        let Open { cell, bits, .. } = self.open[slot];
         self.shut(s, slot, bank);
-        let (word, unit) = (s.word(at), at - self.words_of(bank));
-        if word == u64::MAX && self.top > 5 {
+        let unit = cell - self.cell(bank, 0);
+        Self::file_open(s, cell, bits);
+        if bits == u64::MAX && self.top > 5 {
             self.merge_words(s, bank, unit, 6);
         } else {
-            self.enter(s, bank, self.largest(word), unit);
+            self.enter(s, bank, self.largest(bits), unit);
         }
-        self.file(s, bank, word.count_ones());
-        Some((bank, word.count_ones()))
+        self.file(s, bank, bits.count_ones());
+        Some((bank, bits.count_ones()))
     }
 
-    /// Handles frames of an open word that were freed. A word that is wholly free is
-    /// closed.
+    /// Handles frames of an open word that are freed; `None` if one of them is free. A word that is
+    /// wholly free is closed.
     #[inline(never)]
-    pub(crate) fn release_in_open<S: Store + ?Sized>(
+    pub(crate) fn release_in_open<S: Keep + ?Sized>(
         &mut self,
         s: &mut S,
-        word: usize,
-    ) -> Released {
-        let slot = usize::from(self.open[1].at == word);
-        if s.word(word) != u64::MAX || self.top < 6 {
-            return Released { filed: 0, reordered: false };
+        cell: usize,
+        mask: u64,
+    ) -> Option<Released> {
+        let slot = usize::from(self.open[1].cell == cell);
+        let Open { bits, bank, .. } = self.open[slot];
+        if bits & mask != 0 || !Self::are_present(s, cell, mask) {
+            return None;
         }
-        let bank = self.open[slot].bank;
+        self.open[slot].bits = bits | mask;
+        if bits | mask != u64::MAX || self.top < 6 {
+            return Some(Released { filed: 0, reordered: false });
+        }
         self.shut(s, slot, bank);
-        self.merge_words(s, bank, word - self.words_of(bank), 6);
-        Released { filed: 64, reordered: true }
+        Self::file_open(s, cell, u64::MAX);
+        self.merge_words(s, bank, cell - self.cell(bank, 0), 6);
+        Some(Released { filed: 64, reordered: true })
     }
 
     /// Allocates a single frame of a bank that serves one, and opens its word for
-    /// those that follow. No word is open in this slot. O(L), and O(L) for each
-    /// order from the block found down to 6.
+    /// those that follow. No word is open in this slot. `None` in the checked tier if the words
+    /// to look at contradict each other. O(L), and O(L) for each order from the block found down to 6.
     #[inline(always)]
-    pub(crate) fn allocate_opening<S: Store + ?Sized>(
+    pub(crate) fn allocate_opening<S: Keep + ?Sized>(
         &mut self,
         s: &mut S,
         bank: usize,
         slot: usize,
-    ) -> (Pfn, Option<Taken>) {
+    ) -> Option<(Pfn, Option<Taken>)> {
         let was = self.record(s, bank);
         let has_open = self.open[slot ^ 1].bank == bank;
         let odd = has_open && self.has_no_odd_word(s, bank);
         let trees = was.classes() & !u32::from(odd);
         if trees == 0 {
             // What it has is open for the others.
-            let (frame, falls) = self.allocate_last(s, slot ^ 1);
-            return (frame, falls.then(|| self.fallen(s, bank)));
+            let (frame, falls) = self.allocate_last(s, slot ^ 1)?;
+            return Some((frame, falls.then(|| self.fallen(s, bank))));
         }
         let from = trees.trailing_zeros();
-        let class = &self.classes[from as usize & 31];
-        let words = self.words_of(bank);
-        let (mut unit, is_empty) = class.tree.pop_first(s, words + class.at as usize);
+        let (mut unit, is_empty) = self.pop(s, bank, from)?;
         let mut record = was;
         if is_empty {
             record.set_class(from, from == 0 && has_open);
@@ -191,27 +177,31 @@ impl BankBlocks {
         if from > 5 {
             (unit, record) = self.split_to_word(s, bank, unit, from, record);
         }
-        let word = s.word(words + unit);
-        let rest = word & word.wrapping_sub(1);
-        s.put(words + unit, rest);
+        let cell = self.cell(bank, unit);
+        let frames = Self::claim(s, cell)?;
+        let word = frames.free;
+        if S::CHECKED && word == 0 {
+            return None;
+        }
+        frames.put(0);
+        let bits = word & word.wrapping_sub(1);
         let first = self.first_of(bank) + unit as u64 * 64;
         let mut filed = 1;
-        if rest != 0 {
-            self.open[slot] = Open { at: words + unit, first, bank };
+        if bits != 0 {
+            self.open[slot] = Open { cell, bits, first, bank };
             record.set_class(0, true);
             filed = word.count_ones();
         }
-        record.counts -= u64::from(filed);
-        let reordered = self.put_record(s, bank, was, record);
+        let (record, reordered) = self.put_record(s, bank, was, record, filed);
         self.free -= 1;
         let taken = Taken { bank, filed, reordered, record };
-        (Pfn::new(first + u64::from(word.trailing_zeros())), Some(taken))
+        Some((Pfn::new(first + u64::from(word.trailing_zeros())), Some(taken)))
     }
 
     /// The first word of a block that was taken out of its tree; the rest of it is
     /// entered again.
     #[inline(never)]
-    fn split_to_word<S: Store + ?Sized>(
+    fn split_to_word<S: Keep + ?Sized>(
         &self,
         s: &mut S,
         bank: usize,
@@ -222,27 +212,33 @@ impl BankBlocks {
         for half in (6..from).rev() {
             unit <<= 1;
             let class = &self.classes[half as usize & 31];
-            class.tree.insert(s, self.words_of(bank) + class.at as usize, unit | 1);
+            class.tree.insert(s.words_mut(), self.words_of(bank) + class.at as usize, unit | 1);
             record.set_class(half, true);
         }
         (unit, record)
     }
 
     /// Walks the invariants of the open words.
-    pub(crate) fn check_open<S: Words + ?Sized>(&self, s: &S) -> Result<(), &'static str> {
-        if self.open[0].at != usize::MAX && self.open[0].at == self.open[1].at {
+    pub(crate) fn check_open<S: Kept + ?Sized>(&self, s: &S) -> Result<(), &'static str> {
+        if self.open[0].cell != usize::MAX && self.open[0].cell == self.open[1].cell {
             return Err("a word is open twice");
         }
-        for open in self.open.iter().filter(|open| open.at != usize::MAX) {
-            let unit = open.at.wrapping_sub(self.words_of(open.bank));
-            if open.bank >= self.count || unit >= self.frame_words {
+        for open in self.open.iter().filter(|open| open.cell != usize::MAX) {
+            if open.bank >= self.count {
+                return Err("an open word is not its bank's");
+            }
+            let unit = open.cell.wrapping_sub(self.cell(open.bank, 0));
+            if unit >= self.frame_words {
                 return Err("an open word is not its bank's");
             }
             if open.first != self.first_of(open.bank) + unit as u64 * 64 {
                 return Err("an open word has other frames than it says");
             }
-            if s.word(open.at) == 0 || s.word(open.at) == u64::MAX && self.top > 5 {
+            if open.bits == 0 || open.bits == u64::MAX && self.top > 5 {
                 return Err("an open word is used up or wholly free");
+            }
+            if Self::frames(s, open.cell)[0] != 0 {
+                return Err("a frame of an open word is free in the storage, too");
             }
             if self.is_isolated(s, open.bank) {
                 return Err("a word of an isolated bank is open");
