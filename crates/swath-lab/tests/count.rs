@@ -6,6 +6,7 @@
 use std::hint::black_box;
 use std::process::Command;
 
+use swath_lab::host::callgrind::{self, Regions};
 use swath_lab::host::count::{CountError, Counter, Marks, Region};
 
 /// Names the part that the child plays.
@@ -45,6 +46,9 @@ mod exact {
     }
 }
 
+/// The turns of the regions that are counted in both ways.
+const TURNS: [u64; 4] = [0, 100, 200, 300];
+
 /// The child. Run as a test of its own, without a part, it has nothing to do.
 #[test]
 fn child() {
@@ -56,12 +60,22 @@ fn child() {
         println!("\nswath-count:ready minus one");
         return;
     }
+    if part == "simulated" {
+        let mut regions = Regions::begin();
+        for count in TURNS {
+            regions.region(&mut || {
+                black_box(turns(count));
+            });
+        }
+        regions.region(&mut || ());
+        return;
+    }
     let mut marks = Marks::begin().expect("a counter");
     let mut bytes = vec![0u8; 1 << 16];
     match part.as_str() {
         "turns" => {
             println!("chatter between the marks");
-            for count in [0, 100, 200, 300] {
+            for count in TURNS {
                 let mut work = || {
                     black_box(turns(count));
                 };
@@ -158,6 +172,29 @@ fn all(counter: &mut Counter) -> Vec<Region> {
 
 fn counts(part: &str) -> Option<Vec<Region>> {
     counter(part, STEPS_MAX).map(|mut counter| all(&mut counter))
+}
+
+/// A simulated processor counts what stepping counts, and a region of nothing as nothing.
+#[test]
+fn callgrind_counts_the_same() {
+    if !callgrind::is_here() {
+        eprintln!("not tested: valgrind is not installed");
+        return;
+    }
+    let simulated = callgrind::count(&command("simulated")).expect("the counts");
+    assert_eq!((simulated.len(), simulated[4]), (5, 0));
+    assert!(simulated[3] > 3 * 300, "{simulated:?}");
+    if let Some(stepped) = counts("turns") {
+        let stepped: Vec<u64> = stepped.iter().map(|region| region.instructions).collect();
+        // The closures differ by the registers that they save.
+        let turns = |counts: &[u64]| counts[3] - counts[1];
+        assert_eq!(turns(&simulated), turns(&stepped), "{simulated:?} and {stepped:?}");
+    }
+    // A child without a region, and one that ends without success.
+    let error = callgrind::count(&command("liar")).expect_err("no region");
+    assert!(matches!(error, CountError::Protocol(_)), "{error}");
+    let error = callgrind::count(&command("silent")).expect_err("no success");
+    assert!(matches!(error, CountError::ChildEnded { .. }), "{error}");
 }
 
 #[test]

@@ -2,6 +2,10 @@
 //! counted exactly in a child process, times as ratios within one run, and the steps of the
 //! paper's lists.
 //!
+//! Where valgrind is installed, instructions are counted by its callgrind, on the paper's load in
+//! both forms. Elsewhere the child is stepped, which takes half an hour for that load; a quick run
+//! then counts a smaller one, on which nothing is judged.
+//!
 //! Blocks and steps follow from the plan; all that depends on the machine stands
 //! apart as a host result.
 
@@ -13,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use swath_arch::Extent;
 use swath_trace::machine::UnknownFrames;
 
+use crate::host::callgrind::{self, Regions};
 use crate::host::count::{CountError, Counter, Marks};
 use crate::papers::page_buddy::costs::{self, COST_AXES, Costs, at};
 use crate::papers::page_buddy::lists::{self, MaxOrder, PbsVariant};
@@ -69,11 +74,30 @@ pub struct AllocationPlan {
     pub request_frames: Forms<Frames>,
     /// Single frames allocated one after the other for demand paging.
     pub demand_frames: Forms<Frames>,
-    /// The load under which instructions are counted, if not the one above.
+    /// Number of seeds with which instructions are counted where valgrind is installed; those of the
+    /// times if not given.
+    pub simulated_repeats: Option<Forms<Repeats>>,
+    /// The load under which instructions are counted by stepping, if not the one above.
     pub counted: Option<CountedLoad>,
 }
 
-/// The load under which instructions are counted.
+/// The way in which instructions are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Counting {
+    /// By stepping the child.
+    Stepped,
+    /// By valgrind's callgrind.
+    Simulated,
+}
+
+impl Counting {
+    /// Returns the better one of those that this machine has.
+    pub fn here() -> Self {
+        if callgrind::is_here() { Self::Simulated } else { Self::Stepped }
+    }
+}
+
+/// The load under which instructions are counted by stepping.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CountedLoad {
@@ -101,7 +125,8 @@ fn check(plan: &AllocationPlan) -> Result<(), Refused> {
     }
     check_free("", 1.0, plan.free_share)?;
     for quick in [false, true] {
-        for (table, load) in [("", plan.load(quick)), ("counted.", plan.counted_load(quick))] {
+        let stepped = plan.counted_load(quick, Counting::Stepped);
+        for (table, load) in [("", plan.load(quick)), ("counted.", stepped)] {
             let (free, demands) = (load.free_frames, load.demands);
             for (key, frames) in [
                 ("request_frames", demands.request_frames),
@@ -132,7 +157,11 @@ impl AllocationPlan {
     }
 
     /// The load of instructions.
-    pub(crate) fn counted_load(&self, quick: bool) -> Load<'_> {
+    pub(crate) fn counted_load(&self, quick: bool, counting: Counting) -> Load<'_> {
+        if counting == Counting::Simulated {
+            let repeats = self.simulated_repeats.as_ref().unwrap_or(&self.repeats);
+            return Load { repeats: repeats.of(quick).get(), ..self.load(quick) };
+        }
         let Some(counted) = &self.counted else { return self.load(quick) };
         Load {
             repeats: counted.repeats.of(quick).get(),
@@ -179,7 +208,8 @@ impl Study for Allocation {
             let free = blocks.saturating_add(bytes(&[64, load.free_frames]));
             (bytes(&[2, free]), bytes(&[2, 208, frames]))
         };
-        let (load, counted) = (of(plan.load(run.quick)), of(plan.counted_load(run.quick)));
+        let counted = plan.counted_load(run.quick, Counting::here());
+        let (load, counted) = (of(plan.load(run.quick)), of(counted));
         Needs::small()
             .each("free_frames", load.0.max(counted.0))
             .each("request_frames", load.1.max(counted.1))
@@ -197,14 +227,13 @@ impl Study for Allocation {
     }
 
     fn claims(plan: &AllocationPlan, run: &Run<'_>) -> Vec<Statement<Costs>> {
-        let conditions = lists::conditions(plan.bbs_max_order, &plan.pbs)
-            .met(run.real.memory.is_none(), "the free memory of a real machine");
-        costs::claims(&conditions, &plan.counted_load(run.quick))
+        claims_counted(plan, run, Counting::here())
     }
 
     fn show(plan: &AllocationPlan, run: &Run<'_>, found: &Costs) -> Shown {
         let machine = run.real.memory.is_some();
-        costs::show(&plan.load(run.quick), &plan.counted_load(run.quick), machine, found)
+        let counted = plan.counted_load(run.quick, Counting::here());
+        costs::show(&plan.load(run.quick), &counted, machine, found)
     }
 
     fn child(job: &str) -> Result<(), Box<dyn std::error::Error>> {
@@ -215,15 +244,30 @@ impl Study for Allocation {
         let machine = machine.as_ref();
         let subjects = job.plan.subjects(machine.is_some())?.concat();
         let subject = subjects.get(job.subject).ok_or("no such subject")?;
-        let load = job.plan.counted_load(job.quick);
-        let mut marks = Marks::begin()?;
+        let load = job.plan.counted_load(job.quick, job.counting);
+        let mut stepped;
+        let mut simulated;
+        let region: &mut dyn FnMut(&mut dyn FnMut()) -> Result<(), CountError> = match job.counting
+        {
+            Counting::Stepped => {
+                stepped = Marks::begin()?;
+                &mut |work| stepped.region("", work)
+            }
+            Counting::Simulated => {
+                simulated = Regions::begin();
+                &mut |work| {
+                    simulated.region(work);
+                    Ok(())
+                }
+            }
+        };
         for memory in load.memories(machine) {
             for &work in subject.works() {
                 let mut marked = Ok(());
                 let random = random(job.plan.about.seed, job.repeat);
                 subject.over(memory, random, |allocator| {
                     let measure = &mut |act: Act, work: &mut dyn FnMut()| match act {
-                        Act::Allocate => marked = marks.region("", work),
+                        Act::Allocate => marked = region(work),
                         // Walking ordered lists node by node would be stepped for hours.
                         Act::Free => work(),
                     };
@@ -236,12 +280,24 @@ impl Study for Allocation {
     }
 }
 
+/// The statements of a plan whose instructions are counted in one way or the other.
+pub fn claims_counted(
+    plan: &AllocationPlan,
+    run: &Run<'_>,
+    counting: Counting,
+) -> Vec<Statement<Costs>> {
+    let conditions = lists::conditions(plan.bbs_max_order, &plan.pbs)
+        .met(run.real.memory.is_none(), "the free memory of a real machine");
+    costs::claims(&conditions, &plan.counted_load(run.quick, counting))
+}
+
 /// The work of a counted child: all works of one subject on all memories of one
 /// seed.
 #[derive(Serialize, Deserialize)]
 struct Job {
     plan: AllocationPlan,
     quick: bool,
+    counting: Counting,
     subject: usize,
     repeat: u64,
     file: Option<PathBuf>,
@@ -255,15 +311,22 @@ type Counts = Vec<Vec<u64>>;
 fn count(job: &Job, memories: usize, works: usize) -> Result<Counts, CountError> {
     let json = serde_json::to_string(job).unwrap_or_default();
     let command = child::child_command(Allocation::KIND, &json).map_err(CountError::Spawn)?;
-    let mut counter = Counter::spawn(command, STEPS_MAX)?;
-    let mut counts = vec![vec![0; works]; memories];
-    for count in counts.iter_mut().flatten() {
-        match counter.next_region()? {
-            Some(region) => *count = region.instructions,
-            None => return Err(CountError::Protocol("fewer regions than expected".to_owned())),
+    let regions = match job.counting {
+        Counting::Simulated => callgrind::count(&command)?,
+        Counting::Stepped => {
+            let mut counter = Counter::spawn(command, STEPS_MAX)?;
+            let mut regions = Vec::new();
+            while let Some(region) = counter.next_region()? {
+                regions.push(region.instructions);
+            }
+            regions
         }
+    };
+    if regions.len() != memories * works {
+        let what = format!("{} regions, not {}", regions.len(), memories * works);
+        return Err(CountError::Protocol(what));
     }
-    Ok(counts)
+    Ok(regions.chunks(works).map(<[u64]>::to_vec).collect())
 }
 
 /// Counts the instructions of the subjects that the plan wants counted; the
@@ -274,13 +337,15 @@ fn count_all(
     subjects: &[Vec<Subject>],
 ) -> Result<Result<Grid, String>, StudyError> {
     let machine = run.real.memory.as_deref();
-    let load = plan.counted_load(run.quick);
+    let counting = Counting::here();
+    let load = plan.counted_load(run.quick, counting);
     let memories = load.memories(machine);
     let variants = usize::try_from(*plan.counted_variants.of(run.quick)).unwrap_or(usize::MAX - 1);
     let counted: Vec<&Subject> = subjects.iter().take(1 + variants).flatten().collect();
     let job = |subject, repeat| Job {
         plan: plan.clone(),
         quick: run.quick,
+        counting,
         subject,
         repeat,
         file: machine.and_then(|machine| machine.file.clone()),
@@ -296,6 +361,9 @@ fn count_all(
             // The rest of the study does not need the counts.
             Err(error @ (CountError::Unsupported { .. } | CountError::NotAllowed(_))) => {
                 Ok(Err(error.to_string()))
+            }
+            Err(error) if job.counting == Counting::Simulated => {
+                Ok(Err(format!("under valgrind, {error}")))
             }
             Err(error) => Err(plan.failed(error)),
         }

@@ -93,8 +93,9 @@ pub(crate) fn show(load: &Load<'_>, counted: &Load<'_>, machine: bool, found: &C
     if counted.demands != load.demands {
         notes.push(format!(
             "Instructions are counted for {} pages: stepping takes some thirty microseconds an \
-             instruction. The statements, which are judged on instructions, are for {} pages; \
-             times and steps are taken for {}.",
+             instruction, and valgrind, with which all are counted, is not installed. The \
+             statements, which are judged on instructions, are for {} pages; times and steps are \
+             taken for {}.",
             counted.demands.request_frames, PAGES, load.demands.request_frames
         ));
     }
