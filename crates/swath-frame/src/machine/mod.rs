@@ -4,7 +4,8 @@
 //!
 //! [`Machine`] serves a [`BlockRequest`] from the zones of a
 //! [`Layout`](crate::layout::Layout), knows of each frame whether it is in use
-//! and by whom, and takes sections and banks offline. A [`MachineHandle`] is
+//! and by whom, and takes sections and banks offline. Many requests that are alike are served
+//! as a run ([`Machine::allocate_run`]). A [`MachineHandle`] is
 //! the part of it that one kind of owner sees, as a
 //! [`FrameAllocator`](crate::FrameAllocator).
 

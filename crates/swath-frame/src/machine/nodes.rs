@@ -29,7 +29,9 @@
 //!
 //! Instructions per call over Linux's zone, counted as
 //! [there](crate::zone::linux::zone#what-it-costs): 385 to allocate a single frame and 634 to
-//! free one through per-CPU lists, 292 and 424 without.
+//! free one through per-CPU lists, 292 and 424 without. In [runs](Machine::allocate_run) of 64 frames
+//! it is half of that to allocate one, and 0.6 to free those that stand side by side; frames here and there
+//! are freed for as much as by themselves.
 
 use core::ops::{DerefMut, Range};
 

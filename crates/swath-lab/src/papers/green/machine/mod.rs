@@ -1,6 +1,6 @@
 //! The machine of the studies: zones under one of the allocators, processors with
 //! their page lists, a migration daemon for each node, and banks that rest. It is
-//! driven by requests with handles and looked at in intervals of simulated time.
+//! driven by runs of requests with handles and looked at in intervals of simulated time.
 
 pub mod allocator;
 pub(crate) mod blocks;
