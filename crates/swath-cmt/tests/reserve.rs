@@ -129,6 +129,28 @@ fn blocks_of_transparent_huge_pages_are_one_run_each() {
     });
 }
 
+#[test]
+fn a_long_block_without_a_reserve_is_ordered() {
+    alone("a_long_block_without_a_reserve_is_ordered", || {
+        if !known() || !has_thp() {
+            return;
+        }
+        begin(0, Hugetlb::Never);
+        let block = swath_cmt::allocate(6 * MIB).expect("memory");
+        let frames = frames(block, 6 * MIB).expect("known");
+        if stats().ordered_bytes == 0 {
+            println!("skipped: the kernel has no huge pages");
+        } else {
+            assert_eq!(stats().ordered_bytes, 6 * MIB as u64);
+            assert!(runs(&frames) <= 3, "{} runs of three huge pages", runs(&frames));
+            let firsts: Vec<u64> = frames.iter().copied().step_by(512).collect();
+            assert!(firsts.is_sorted() && firsts.iter().all(|first| first % 512 == 0));
+        }
+        free(block);
+        assert_eq!((stats().reserve_bytes, stats().reserve_extents), (0, 0));
+    });
+}
+
 /// More pages in a pool of the kernel, as long as this lives.
 struct Pool {
     folder: PathBuf,
