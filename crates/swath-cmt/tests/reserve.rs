@@ -465,7 +465,8 @@ fn a_fork_leaves_the_reserve(hugetlb: Hugetlb) {
     });
     assert_eq!(good, 0, "how the child ended");
     // SAFETY: a block in use, which the child does not have.
-    let touched = fork(&|| drop(unsafe { block.as_ptr().read_volatile() }));
+    let read = || unsafe { block.as_ptr().read_volatile() };
+    let touched = fork(&|| assert_eq!(read(), 0, "it is there"));
     assert!(libc::WIFSIGNALED(touched) && libc::WTERMSIG(touched) == libc::SIGSEGV);
     assert_eq!(frames(block, len).expect("known"), before);
     // SAFETY: as above.
