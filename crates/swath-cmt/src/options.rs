@@ -22,6 +22,10 @@ pub struct Options {
     /// is taken at once. Segments come from it as one run of physical memory each, and it grows when
     /// it is full. Up to [`RESERVE_MAX`](Self::RESERVE_MAX); default 0, none.
     pub reserve_bytes: u64,
+    /// `SWATH_DONTFORK`: true leaves the reserve to this process. A fork's child does not have its blocks:
+    /// it may free them, and an access faults; the parent's keep their frames when it writes.
+    /// Default false.
+    pub dontfork: bool,
     /// `SWATH_HUGETLB`, 0 to 2 in the order of [`Hugetlb`]: the taking of pages of the kernel's hugetlb
     /// pools.
     pub hugetlb: Hugetlb,
@@ -138,6 +142,7 @@ impl Default for Options {
         Self {
             arena_mib: arena_mib(),
             reserve_bytes: 0,
+            dontfork: false,
             hugetlb: Hugetlb::Default,
             thp: true,
             populate: Populate::Default,
@@ -173,6 +178,7 @@ impl Options {
         };
         read(c"SWATH_ARENA_MIB", |o, value| Some(Self { arena_mib: value, ..o }));
         read(c"SWATH_RESERVE", |o, value| Some(Self { reserve_bytes: value, ..o }));
+        read(c"SWATH_DONTFORK", |o, value| Some(Self { dontfork: flag(value)?, ..o }));
         read(c"SWATH_HUGETLB", |o, value| Some(Self { hugetlb: value.try_into().ok()?, ..o }));
         read(c"SWATH_THP", |o, value| Some(Self { thp: flag(value)?, ..o }));
         read(c"SWATH_POPULATE", |o, value| Some(Self { populate: value.try_into().ok()?, ..o }));

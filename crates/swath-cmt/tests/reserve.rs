@@ -129,6 +129,28 @@ fn blocks_of_transparent_huge_pages_are_one_run_each() {
     });
 }
 
+#[test]
+fn a_long_block_without_a_reserve_is_ordered() {
+    alone("a_long_block_without_a_reserve_is_ordered", || {
+        if !known() || !has_thp() {
+            return;
+        }
+        begin(0, Hugetlb::Never);
+        let block = swath_cmt::allocate(6 * MIB).expect("memory");
+        let frames = frames(block, 6 * MIB).expect("known");
+        if stats().ordered_bytes == 0 {
+            println!("skipped: the kernel has no huge pages");
+        } else {
+            assert_eq!(stats().ordered_bytes, 6 * MIB as u64);
+            assert!(runs(&frames) <= 3, "{} runs of three huge pages", runs(&frames));
+            let firsts: Vec<u64> = frames.iter().copied().step_by(512).collect();
+            assert!(firsts.is_sorted() && firsts.iter().all(|first| first % 512 == 0));
+        }
+        free(block);
+        assert_eq!((stats().reserve_bytes, stats().reserve_extents), (0, 0));
+    });
+}
+
 /// More pages in a pool of the kernel, as long as this lives.
 struct Pool {
     folder: PathBuf,
@@ -393,5 +415,80 @@ fn pinned_blocks_keep_their_frames() {
         blocks.into_iter().for_each(free);
         let nowhere = std::ptr::without_provenance(64);
         assert!(swath_cmt::pin(nowhere, 100).is_err() && swath_cmt::pin(nowhere, 0).is_err());
+    });
+}
+
+/// A reserve that children do not have keeps its frames when the parent writes after a fork, without pins.
+/// The child frees what it cannot touch, and has blocks of its own.
+fn a_fork_leaves_the_reserve(hugetlb: Hugetlb) {
+    let options =
+        Options { reserve_bytes: 64 << 20, dontfork: true, hugetlb, ..Options::default() };
+    begin_with(options).expect("a pool");
+    let len = 20 * MIB;
+    let block = swath_cmt::allocate_contiguous(len, Placement::ANY);
+    let Ok(block) = block else {
+        println!("skipped: memory is in too small pieces");
+        return;
+    };
+    let before = frames(block, len).expect("known");
+    let fork = |does: &dyn Fn()| {
+        // SAFETY: the child calls only this library, and ends.
+        unsafe {
+            let child = libc::fork();
+            block.write_bytes(if child == 0 { 0 } else { 2 }, if child == 0 { 0 } else { len });
+            if child == 0 {
+                does();
+                libc::_exit(0);
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+            status
+        }
+    };
+    let good = fork(&|| {
+        let own: Vec<_> = (0..3).map(|_| swath_cmt::allocate(len)).collect();
+        for own in own.into_iter().map(|own| own.expect("memory")) {
+            // SAFETY: a block of that length.
+            unsafe { own.write_bytes(1, len) };
+            free(own);
+        }
+        free(block);
+        // Its place is as good as any other then.
+        for size in [len, 2 * len, 100_000] {
+            let again = swath_cmt::allocate_zeroed(size).expect("memory");
+            // SAFETY: as above.
+            assert!(unsafe { (0..size).all(|at| again.add(at).read() == 0) });
+        }
+        assert_eq!(stats().reserve_bytes, 0);
+        let more = swath_cmt::allocate_contiguous(MIB, Placement::ANY);
+        assert!(more.is_err() || stats().reserve_bytes >= MIB as u64);
+    });
+    assert_eq!(good, 0, "how the child ended");
+    // SAFETY: a block in use, which the child does not have.
+    let read = || unsafe { block.as_ptr().read_volatile() };
+    let touched = fork(&|| assert_eq!(read(), 0, "it is there"));
+    assert!(libc::WIFSIGNALED(touched) && libc::WTERMSIG(touched) == libc::SIGSEGV);
+    assert_eq!(frames(block, len).expect("known"), before);
+    // SAFETY: as above.
+    assert_eq!(unsafe { block.add(len - 1).read() }, 2);
+    free(block);
+    assert_eq!(stats().reserve_free_bytes + borders(), stats().reserve_bytes);
+}
+
+#[test]
+fn a_fork_leaves_a_reserve_of_transparent_huge_pages() {
+    alone("a_fork_leaves_a_reserve_of_transparent_huge_pages", || {
+        if known() && has_thp() {
+            a_fork_leaves_the_reserve(Hugetlb::Never);
+        }
+    });
+}
+
+#[test]
+fn a_fork_leaves_a_reserve_of_hugetlb_pages() {
+    alone("a_fork_leaves_a_reserve_of_hugetlb_pages", || {
+        if let Some(_pool) = Pool::raised(2048, 60).filter(|_| known()) {
+            a_fork_leaves_the_reserve(Hugetlb::Default);
+        }
     });
 }

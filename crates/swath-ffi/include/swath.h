@@ -311,6 +311,9 @@ typedef struct {
   // which is taken at once, or as much as there is memory for. Blocks longer than 32 KiB come from it
   // as one run of physical memory each, and it grows when it is full. Default 0, none.
   uint64_t reserve_bytes;
+  // `SWATH_DONTFORK`: 1 leaves the reserve to this process. A fork's child does not have its blocks: it
+  // may free them, and an access faults; the parent's keep their frames when it writes. Default 0.
+  uint32_t dontfork;
 } cmt_options;
 
 // Counts of what the pool holds, in bytes if not said otherwise. Later versions add members at the end:

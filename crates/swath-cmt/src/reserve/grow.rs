@@ -13,7 +13,7 @@ use crate::reserve::room::available_bytes;
 use crate::reserve::stock::{Stock, Wanted};
 use crate::source::backing::Backing;
 use crate::source::chunk::{CHUNK_BYTES, GIANT_CHUNKS};
-use crate::source::mapping::{make_usable, touch};
+use crate::source::mapping::{keep_from_children, make_usable, touch};
 
 /// What is touched beside the pages that are kept, at most, as a multiple of these.
 const MORE: usize = 7;
@@ -144,6 +144,10 @@ fn take(process: &Process, pages: Pages, wanted: usize, beside: usize, run: usiz
         let Some((chunk, at)) = place(process, chunks, page_chunks) else { break };
         // SAFETY: addresses that were acquired just now; each run moves once.
         let moved = unsafe { stock.move_run(index, at, chunks) };
+        if process.options.dontfork {
+            // SAFETY: as above.
+            unsafe { keep_from_children(at, moved * CHUNK_BYTES) };
+        }
         let frame = process.physical.then_some(frame);
         got += change(process, |source| source.enter_extent(chunk, moved, frame, pages));
         if moved < chunks {
@@ -163,6 +167,10 @@ fn simulate(process: &Process, wanted: usize) -> usize {
     // SAFETY: as above.
     if !unsafe { touch(at, len_bytes, false) } {
         return 0;
+    }
+    if process.options.dontfork {
+        // SAFETY: as above.
+        unsafe { keep_from_children(at, len_bytes) };
     }
     let pages = if huge { Pages::Transparent } else { Pages::Small };
     change(process, |source| source.enter_extent(chunk, wanted, None, pages))

@@ -37,6 +37,8 @@ pub(crate) struct Backing {
     /// The first frame of each chunk of the reserve; 0 for the others.
     frames: &'static mut [u64],
     reserve: Option<Frames>,
+    /// True if a fork's child does not have the reserve.
+    dontfork: bool,
     /// During a fork: what is in use of the pools' pages, at the places that the chunks have in the
     /// arena.
     copies: Option<Scratch>,
@@ -45,8 +47,13 @@ pub(crate) struct Backing {
 impl Backing {
     /// Makes the backing of an arena with free units; `frames`, a record for each of its chunks, is
     /// zeroed.
-    pub(crate) fn new(runs: Runs, pages: &'static ArenaPages, frames: &'static mut [u64]) -> Self {
-        Self { runs, pages, frames, reserve: None, copies: None }
+    pub(crate) fn new(
+        runs: Runs,
+        pages: &'static ArenaPages,
+        frames: &'static mut [u64],
+        dontfork: bool,
+    ) -> Self {
+        Self { runs, pages, frames, reserve: None, dontfork, copies: None }
     }
 
     /// Counts the chunks by what backs them. O(c) for c chunks used so far.
@@ -55,10 +62,11 @@ impl Backing {
     }
 
     /// Finds the first run of neighbouring chunks of the hugetlb pools that begins at `from` or
-    /// behind it.
+    /// behind it, of those that a fork's child has.
     fn next_pooled(&self, from: usize) -> Option<Range<usize>> {
         let pooled = |chunk: &usize| {
-            self.pages.is(*chunk, Chunk::Huge) || self.pages.is(*chunk, Chunk::Giant)
+            (self.pages.is(*chunk, Chunk::Huge) || self.pages.is(*chunk, Chunk::Giant))
+                && !(self.dontfork && self.frames[*chunk] != 0)
         };
         let first = (from..self.runs.end()).find(pooled)?;
         let count = (first..self.runs.end()).take_while(pooled).count();
@@ -118,6 +126,17 @@ impl Backing {
         }
         self.pages.publish(chunk as usize, chunks, pages.chunk());
         chunks
+    }
+
+    /// Makes the reserve's addresses ordinary ones without pages. What is in use of them may be freed; what
+    /// is not stays in use.
+    fn forget_reserve(&mut self) {
+        let Some(reserve) = self.reserve.take() else { return };
+        for run in (0..).map_while(|index| reserve.run(index)) {
+            let (from, to) = (run.chunk as usize, (run.chunk + run.chunks) as usize);
+            self.pages.purge(from, to);
+            self.frames[from..to].fill(0);
+        }
     }
 
     /// Returns the frame of a unit of the reserve, if it is one.
@@ -267,6 +286,9 @@ unsafe impl SegmentSource for Backing {
             unsafe { move_pages(copies.at(run.start), self.pages.address(run.start), len) };
             let what = if self.pages.is_thp() { Chunk::Advised } else { Chunk::Small };
             self.pages.publish(run.start, run.len(), what);
+        }
+        if self.dontfork {
+            self.forget_reserve();
         }
         self.pages.after_fork_in_child(self.runs.end());
     }

@@ -71,6 +71,15 @@ pub(crate) unsafe fn make_usable(at: *mut u8, len_bytes: usize, thp: bool) -> Op
     Some(thp && unsafe { libc::madvise(at.cast(), len_bytes, libc::MADV_HUGEPAGE) } == 0)
 }
 
+/// Keeps mapped memory from the children of forks.
+///
+/// # Safety
+/// The range is the caller's.
+pub(crate) unsafe fn keep_from_children(at: *mut u8, len_bytes: usize) {
+    // SAFETY: as the caller says. A kernel that knows no such advice lets children have it.
+    unsafe { libc::madvise(at.cast(), len_bytes, libc::MADV_DONTFORK) };
+}
+
 /// Bytes that are touched at once: others wait for the process's mappings meanwhile.
 const TOUCH_BYTES: usize = 2 << 20;
 
