@@ -60,10 +60,10 @@ pub trait Kept {
     /// Returns a word that is kept.
     fn kept(&self, index: usize) -> u64;
 
-    /// Returns the first copy of a word that is kept, for who can do with a wrong one.
-    fn kept_first(&self, index: usize) -> u64;
+    /// Returns the first copy of a record's second word, for who can do with a wrong one.
+    fn second(&self, number: usize) -> u64;
 
-    /// Returns the first word of a record, as [`kept_first`](Self::kept_first) does, and the second.
+    /// Returns the first word of a record, its first copy, and the second word, looked at.
     fn record(&self, number: usize) -> [u64; 2];
 }
 
@@ -95,8 +95,8 @@ impl Kept for [u64] {
     }
 
     #[inline(always)]
-    fn kept_first(&self, index: usize) -> u64 {
-        self[index]
+    fn second(&self, number: usize) -> u64 {
+        self[number * Self::STRIDE + 1]
     }
 
     #[inline(always)]
@@ -201,8 +201,8 @@ impl Kept for Seen<'_> {
         }
     }
 
-    fn kept_first(&self, index: usize) -> u64 {
-        self.kept(index)
+    fn second(&self, number: usize) -> u64 {
+        self.kept(number * Self::STRIDE + 1)
     }
 
     fn record(&self, number: usize) -> [u64; 2] {
@@ -253,8 +253,8 @@ impl Kept for Copies<'_> {
     }
 
     #[inline(always)]
-    fn kept_first(&self, index: usize) -> u64 {
-        copies(self.words, index).map_or(0, |copies| copies[0])
+    fn second(&self, number: usize) -> u64 {
+        self.words.as_chunks::<GROUP>().0.get(number).map_or(0, |group| group[1])
     }
 
     #[inline(always)]

@@ -63,10 +63,10 @@
 //! levels make that L records. It is O(L), whatever the orders are.
 //!
 //! Instructions, counted on x86-64 with all of 2^20 frames reserved at order
-//! 9, pages in random order: 400 to populate a page at a new time, so that its
-//! reservation moves in the queue; 410 on average from empty memory, with one
-//! call in 32 making a reservation; 290 to free a frame. With a second level
-//! populating costs 515.
+//! 9, pages in random order: 415 to populate a page at a new time, so that its
+//! reservation moves in the queue; 425 on average from empty memory, with one
+//! call in 32 making a reservation; 250 to free a frame. With a second level
+//! populating costs 550.
 
 use core::ops::{DerefMut, Range};
 

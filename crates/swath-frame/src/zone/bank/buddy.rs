@@ -41,14 +41,14 @@
 //!
 //! | | Linux | array | list | Adaptive-Buddy |
 //! |---|---|---|---|---|
-//! | in a row from a zone that is free | 190 | 85 | 48 | 42 |
-//! | allocated | 103 | 92 | 51 | 46 |
-//! | freed | 276 | 157 | 157 | 176 |
+//! | in a row from a zone that is free | 190 | 87 | 44 | 37 |
+//! | allocated | 103 | 95 | 47 | 40 |
+//! | freed | 276 | 160 | 160 | 176 |
 //!
 //! Most frames come from an [open word](crate::zone::bank::open). Where one random frame
-//! comes back for each that is allocated, no word has many: the two calls take 346
+//! comes back for each that is allocated, no word has many: the two calls take 348
 //! against Linux's 302. Of a mixture of orders, a block is allocated by 106 against 110,
-//! and freed by 204 against 314. Adaptive-Buddy's longest calls take about a
+//! and freed by 203 against 314. Adaptive-Buddy's longest calls take about a
 //! thousand instructions: opening a bank, claiming the users' emptiest one, freeing
 //! the frame that empties one.
 //!
@@ -58,19 +58,19 @@
 //!
 //! | | Linux | Adaptive-Buddy | ratio |
 //! |---|---|---|---|
-//! | both, 60% in use | 355 | 388 | 1.09 |
-//! | both, 90% in use | 354 | 403 | 1.14 |
-//! | allocated, 90%: order 0, 1 to 5, 6 to 9 | 111, 134, 196 | 160, 351, 557 | 1.4, 2.6, 2.8 |
-//! | freed, 90%: order 0, 1 to 5, 6 to 9 | 188, 365, 709 | 160, 298, 615 | 0.9, 0.8, 0.9 |
+//! | both, 60% in use | 355 | 394 | 1.11 |
+//! | both, 90% in use | 354 | 408 | 1.15 |
+//! | allocated, 90%: order 0, 1 to 5, 6 to 9 | 111, 134, 196 | 159, 370, 593 | 1.4, 2.8, 3.0 |
+//! | freed, 90%: order 0, 1 to 5, 6 to 9 | 188, 365, 709 | 162, 298, 589 | 0.9, 0.8, 0.8 |
 //!
 //! Linux allocates from the head of a list; here the fullest bank is found first, and of ten
 //! words that hold a block of orders 1 to 5, nine hold one: each allocation takes a
 //! word out of its tree, and a third of them moves its bank to another field. An open word for each of
 //! these orders would not help: it would be used up by its first block.
 //!
-//! In the [checked tier](BankBuddy::checked) each word stands three times, so all of this
-//! takes thrice the bytes. From lists or pools a single frame is then allocated for 62 to
-//! 64 instructions, and freed for 203 to 232; the array allocates one for 183.
+//! In the [checked tier](BankBuddy::checked) a frame has two bits more, and records and lists
+//! take four times the bytes. From lists or pools a single frame is then allocated for 42 to
+//! 49 instructions, and freed for 165 to 180; the array allocates one for 108.
 
 use core::ops::DerefMut;
 

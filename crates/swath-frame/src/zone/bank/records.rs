@@ -84,13 +84,13 @@ impl BankBlocks {
     /// a larger one, by the first copy of its record: what serves is looked at then.
     #[inline(always)]
     pub(crate) fn serves<S: Kept + ?Sized>(&self, s: &S, bank: usize, order: u32) -> bool {
-        s.kept_first(bank * S::STRIDE + CLASSES / 2) as u32 >> order != 0
+        s.second(bank) as u32 >> order != 0
     }
 
     /// Returns true if [`serves`](Self::serves) says so of a bank that is not isolated.
     #[inline(always)]
     pub(crate) fn may_serve<S: Kept + ?Sized>(&self, s: &S, bank: usize, order: u32) -> bool {
-        let state = s.kept_first(bank * S::STRIDE + CLASSES / 2);
+        let state = s.second(bank);
         state as u32 >> order != 0 && (state >> 32) as u32 & ISOLATED == 0
     }
 
