@@ -245,29 +245,14 @@ impl Study for Allocation {
         let subjects = job.plan.subjects(machine.is_some())?.concat();
         let subject = subjects.get(job.subject).ok_or("no such subject")?;
         let load = job.plan.counted_load(job.quick, job.counting);
-        let mut stepped;
-        let mut simulated;
-        let region: &mut dyn FnMut(&mut dyn FnMut()) -> Result<(), CountError> = match job.counting
-        {
-            Counting::Stepped => {
-                stepped = Marks::begin()?;
-                &mut |work| stepped.region("", work)
-            }
-            Counting::Simulated => {
-                simulated = Regions::begin();
-                &mut |work| {
-                    simulated.region(work);
-                    Ok(())
-                }
-            }
-        };
+        let mut regions = Counted::begin(job.counting)?;
         for memory in load.memories(machine) {
             for &work in subject.works() {
                 let mut marked = Ok(());
                 let random = random(job.plan.about.seed, job.repeat);
                 subject.over(memory, random, |allocator| {
                     let measure = &mut |act: Act, work: &mut dyn FnMut()| match act {
-                        Act::Allocate => marked = region(work),
+                        Act::Allocate => marked = regions.region(work),
                         // Walking ordered lists node by node would be stepped for hours.
                         Act::Free => work(),
                     };
@@ -275,6 +260,29 @@ impl Study for Allocation {
                 })?;
                 marked?;
             }
+        }
+        Ok(())
+    }
+}
+
+/// The regions of a counted child.
+enum Counted {
+    Stepped(Marks),
+    Simulated(Regions),
+}
+
+impl Counted {
+    fn begin(counting: Counting) -> Result<Self, CountError> {
+        Ok(match counting {
+            Counting::Stepped => Self::Stepped(Marks::begin()?),
+            Counting::Simulated => Self::Simulated(Regions::begin()),
+        })
+    }
+
+    fn region(&mut self, work: &mut dyn FnMut()) -> Result<(), CountError> {
+        match self {
+            Self::Stepped(marks) => marks.region("", work)?,
+            Self::Simulated(regions) => regions.region(work),
         }
         Ok(())
     }
