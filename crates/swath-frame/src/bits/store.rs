@@ -50,7 +50,7 @@ pub trait Kept {
     /// True if they are, and what stands once is looked at before it is believed.
     const CHECKED: bool;
 
-    /// How many words are kept from the first of a record to that of the next; the records
+    /// The number of words that are kept from the first of a record to that of the next; the records
     /// begin with the first word, and have three or more words.
     const STRIDE: usize;
 

@@ -30,7 +30,6 @@ use crate::bits::store::{Keep, Kept, Seen, kept_words, spread};
 use crate::bits::tree::Tree;
 use crate::bits::words::ones;
 use crate::map::MemoryMap;
-use crate::zone::bank::frames::{CELL, PAIR};
 use crate::zone::bank::open::{CROSSES, Open, Record, Released, Taken};
 use crate::zone::bank::ranges::{BANKS_MAX, BLOCK_ORDER_MAX, BankLayout, BankLayoutError};
 
@@ -39,6 +38,12 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// Orders that can have a tree.
 pub(crate) const ORDERS: usize = BLOCK_ORDER_MAX as usize + 1;
+
+/// Words of a [cell](crate::zone::bank::frames) without the frames in use.
+pub(crate) const PAIR: usize = 2;
+
+/// Words of a cell with them; the last is spare, so that there is one bound to look at.
+pub(crate) const CELL: usize = 4;
 
 /// Words of a bank's record, of two halves each: its free frames but for those of
 /// open words, and the frames of the zone; the orders that it serves, and what the

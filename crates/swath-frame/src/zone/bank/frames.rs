@@ -7,13 +7,7 @@
 //! the other, so that a bit that was changed goes on to differ.
 
 use crate::bits::store::{Keep, Kept};
-use crate::zone::bank::blocks::BankBlocks;
-
-/// Words of a cell without the frames in use.
-pub(crate) const PAIR: usize = 2;
-
-/// Words of a cell with them; the last is spare, so that there is one bound to look at.
-pub(crate) const CELL: usize = 4;
+use crate::zone::bank::blocks::{BankBlocks, CELL, PAIR};
 
 /// The words of a cell that is to be changed.
 pub(crate) struct Frames<'s> {

@@ -12,8 +12,7 @@ use crate::bits::tree::Tree;
 use crate::bits::words::ones;
 use crate::hardening::Table;
 use crate::zone::allocator::IsolateError;
-use crate::zone::bank::blocks::{BankBlocks, paired, units};
-use crate::zone::bank::frames::CELL;
+use crate::zone::bank::blocks::{BankBlocks, CELL, paired, units};
 
 impl BankBlocks {
     /// Words of the records and banks; those of the placement follow.
