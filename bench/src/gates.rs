@@ -528,9 +528,9 @@ fn aligned<H: Hardening>(config: BuddyConfig, k: u8, put: bool) -> Result<u64, S
         taken.iter_mut().for_each(|block| *block = allocator.allocate_aligned(order).ok());
     };
     if put {
-        take()
+        take();
     } else {
-        counted(take)
+        counted(take);
     }
     let mut blocks: Vec<Extent> = taken.into_iter().flatten().collect();
     Random::new(1).shuffle(&mut blocks);

@@ -48,7 +48,7 @@ impl Run {
 ///
 /// Invariants: the runs ascend by frame and do not overlap; a free unit lies in a run, and no two runs
 /// have free units that are neighbours, so that a run of free units is one of addresses.
-pub(crate) struct Frames {
+pub(crate) struct ReserveFrames {
     /// The units of all frames that there may be, by their numbers in physical memory. What no run has
     /// is handed out, to nobody.
     bitmap: GlobalBitmap<'static, &'static mut [u64]>,
@@ -61,7 +61,7 @@ pub(crate) struct Frames {
     simulated: u64,
 }
 
-impl Frames {
+impl ReserveFrames {
     /// Makes room for the frames below `top`, and for `more` simulated ones; there are none yet.
     pub(crate) fn new(top: u64, more: u64) -> Option<Self> {
         // No chunk begins with frame 0.
@@ -190,8 +190,8 @@ mod tests {
 
     const CHUNK: u64 = CHUNK_FRAMES;
 
-    fn frames(runs: &[(u64, u32, u32)]) -> Frames {
-        let mut frames = Frames::new(100 * CHUNK, 10 * CHUNK).expect("memory");
+    fn frames(runs: &[(u64, u32, u32)]) -> ReserveFrames {
+        let mut frames = ReserveFrames::new(100 * CHUNK, 10 * CHUNK).expect("memory");
         for &(frame, chunk, chunks) in runs {
             assert!(frames.enter(Run { frame: frame * CHUNK, chunk, chunks }));
         }

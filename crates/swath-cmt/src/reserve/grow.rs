@@ -8,7 +8,7 @@ use crate::options::{Hugetlb, memory_bytes};
 use crate::physical::areas::areas;
 use crate::process::state::Process;
 use crate::reserve::extent::Pages;
-use crate::reserve::frames::Frames;
+use crate::reserve::frames::ReserveFrames;
 use crate::reserve::room::available_bytes;
 use crate::reserve::stock::{Stock, Wanted};
 use crate::source::backing::Backing;
@@ -112,7 +112,7 @@ fn begin(process: &Process) -> bool {
         // What lies higher is not used then.
         top = 2 * memory_frames;
     }
-    let Some(frames) = Frames::new(top, memory_frames) else { return false };
+    let Some(frames) = ReserveFrames::new(top, memory_frames) else { return false };
     // Another thread's, if there is one by now.
     change(process, |source| source.begin_reserve(frames));
     true

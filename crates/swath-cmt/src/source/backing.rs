@@ -23,7 +23,7 @@ use swath_arch::{BASE_PAGE_BYTES, PhysAddr};
 use swath_pool::{MakeUsable, Placement, SegmentSource, UNIT_BYTES};
 
 use crate::reserve::extent::{Pages, ReserveExtent};
-use crate::reserve::frames::{CHUNK_FRAMES, Frames, Run, UNIT_FRAMES};
+use crate::reserve::frames::{CHUNK_FRAMES, ReserveFrames, Run, UNIT_FRAMES};
 use crate::source::chunk::{CHUNK_BYTES, CHUNK_UNITS, Chunk, Chunks};
 use crate::source::mapping::move_pages;
 use crate::source::pages::ArenaPages;
@@ -36,7 +36,7 @@ pub(crate) struct Backing {
     pages: &'static ArenaPages,
     /// The first frame of each chunk of the reserve; 0 for the others.
     frames: &'static mut [u64],
-    reserve: Option<Frames>,
+    reserve: Option<ReserveFrames>,
     /// True if a fork's child does not have the reserve.
     dontfork: bool,
     /// During a fork: what is in use of the pools' pages, at the places that the chunks have in the
@@ -89,7 +89,7 @@ impl Backing {
     }
 
     /// Begins a reserve, unless there is one.
-    pub(crate) fn begin_reserve(&mut self, frames: Frames) {
+    pub(crate) fn begin_reserve(&mut self, frames: ReserveFrames) {
         self.reserve.get_or_insert(frames);
     }
 
@@ -147,12 +147,12 @@ impl Backing {
 
     /// Returns the frames of the reserve's longest free run.
     pub(crate) fn reserve_longest(&self) -> u64 {
-        self.reserve.as_ref().map_or(0, Frames::longest_frames)
+        self.reserve.as_ref().map_or(0, ReserveFrames::longest_frames)
     }
 
     /// Returns the reserve's free frames and the number of its free runs.
     pub(crate) fn reserve_free(&self) -> (u64, u64) {
-        let free = |reserve: &Frames| (reserve.free_frames(), reserve.free_runs());
+        let free = |reserve: &ReserveFrames| (reserve.free_frames(), reserve.free_runs());
         self.reserve.as_ref().map_or((0, 0), free)
     }
 

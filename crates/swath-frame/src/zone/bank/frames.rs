@@ -10,14 +10,14 @@ use crate::bits::store::{Keep, Kept};
 use crate::zone::bank::blocks::{BankBlocks, CELL, PAIR};
 
 /// The words of a cell that is to be changed.
-pub(crate) struct Frames<'s> {
+pub(crate) struct CellFrames<'s> {
     /// The frames that are free.
     pub(crate) free: u64,
     present: u64,
     cell: &'s mut [u64],
 }
 
-impl Frames<'_> {
+impl CellFrames<'_> {
     /// Makes these the free frames; the others of the bank are in use.
     #[inline(always)]
     pub(crate) fn put(self, free: u64) {
@@ -60,15 +60,15 @@ impl BankBlocks {
 
     /// Looks at a cell of which frames are to be handed out; `None` if it is none to believe.
     #[inline(always)]
-    pub(crate) fn claim<S: Keep + ?Sized>(s: &mut S, cell: usize) -> Option<Frames<'_>> {
+    pub(crate) fn claim<S: Keep + ?Sized>(s: &mut S, cell: usize) -> Option<CellFrames<'_>> {
         if S::CHECKED {
             let cell = s.words_mut().as_chunks_mut::<CELL>().0.get_mut(cell)?;
             let [free, present, used, _] = *cell;
-            return (free ^ present ^ used == 0).then_some(Frames { free, present, cell });
+            return (free ^ present ^ used == 0).then_some(CellFrames { free, present, cell });
         }
         let cell = s.words_mut().as_chunks_mut::<PAIR>().0.get_mut(cell)?;
         let [free, present] = *cell;
-        Some(Frames { free, present, cell })
+        Some(CellFrames { free, present, cell })
     }
 
     /// Hands out all frames of cells, if they are wholly free.

@@ -245,7 +245,7 @@ impl Study for Allocation {
         let subjects = job.plan.subjects(machine.is_some())?.concat();
         let subject = subjects.get(job.subject).ok_or("no such subject")?;
         let load = job.plan.counted_load(job.quick, job.counting);
-        let mut regions = Counted::begin(job.counting)?;
+        let mut regions = CountedRegions::begin(job.counting)?;
         for memory in load.memories(machine) {
             for &work in subject.works() {
                 let mut marked = Ok(());
@@ -266,12 +266,12 @@ impl Study for Allocation {
 }
 
 /// The regions of a counted child.
-enum Counted {
+enum CountedRegions {
     Stepped(Marks),
     Simulated(Regions),
 }
 
-impl Counted {
+impl CountedRegions {
     fn begin(counting: Counting) -> Result<Self, CountError> {
         Ok(match counting {
             Counting::Stepped => Self::Stepped(Marks::begin()?),
