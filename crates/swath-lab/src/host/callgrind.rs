@@ -8,7 +8,7 @@
 //! processor's features, which valgrind has fewer of, and a repeated string instruction, which
 //! counts here as often as it repeats.
 //!
-//! **How.** [`region`] calls the work from one function, and callgrind collects inside it alone and
+//! **How.** [`Regions::region`] calls the work from one function, and callgrind collects inside it alone and
 //! writes a part of its profile each time that it is left, to its standard output. The first two
 //! regions of a child are empty: one to touch every symbol on the path, and one whose instructions
 //! are those of the call, which every other count leaves out.
