@@ -34,7 +34,7 @@ pub enum TranslationFault {
     },
     /// The descriptor is reserved at this level, or (ARMv8's contiguous bit)
     /// contradicts its place. ARM hardware reports a translation fault for the
-    /// first, x86-64 a page fault with the RSVD bit, RISC-V a page fault.
+    /// first, x86-64 a page fault with the RSVD bit.
     #[error("reserved descriptor {descriptor:#x} at {at} (level {level})")]
     Reserved {
         /// The level of the descriptor.
@@ -134,23 +134,20 @@ pub(crate) fn pages_after(format: Format, page: Vpn, frame: Pfn) -> u64 {
 /// Returns the first page of the canonical range that holds `page`.
 #[inline]
 fn page_min(format: Format, page: Vpn) -> Vpn {
-    let half = format.va_bits() - 1;
-    if format.has_halves() && page.raw() >> (half - BASE_PAGE_SHIFT) != 0 {
-        return VirtAddr::new(!0 << half).page();
+    match format {
+        Format::X86_64 if page.raw() >> 35 != 0 => VirtAddr::new(!0 << 47).page(),
+        _ => Vpn::new(0),
     }
-    Vpn::new(0)
 }
 
 /// Returns the last page of the canonical range that holds `page`.
 #[inline]
 fn page_max(format: Format, page: Vpn) -> Vpn {
-    let bits = format.va_bits();
-    if !format.has_halves() {
-        return VirtAddr::new((1 << bits) - 1).page();
-    }
-    match page.raw() >> (bits - 1 - BASE_PAGE_SHIFT) {
-        0 => VirtAddr::new((1 << (bits - 1)) - 1).page(),
-        _ => VirtAddr::new(!0).page(),
+    match format {
+        Format::ArmV7 => VirtAddr::new((1 << 32) - 1).page(),
+        Format::ArmV8 => VirtAddr::new((1 << 48) - 1).page(),
+        Format::X86_64 if page.raw() >> 35 != 0 => VirtAddr::new(!0).page(),
+        Format::X86_64 => VirtAddr::new((1 << 47) - 1).page(),
     }
 }
 
@@ -258,8 +255,6 @@ impl Walk {
             Format::ArmV7 => self.step_as(Format::ArmV7, memory),
             Format::ArmV8 => self.step_as(Format::ArmV8, memory),
             Format::X86_64 => self.step_as(Format::X86_64, memory),
-            Format::Sv39 => self.step_as(Format::Sv39, memory),
-            Format::Sv48 => self.step_as(Format::Sv48, memory),
         }
     }
 
@@ -412,7 +407,5 @@ pub fn walk<M: PhysMemory + ?Sized>(
         Format::ArmV7 => walk.run_as(Format::ArmV7, memory, reads),
         Format::ArmV8 => walk.run_as(Format::ArmV8, memory, reads),
         Format::X86_64 => walk.run_as(Format::X86_64, memory, reads),
-        Format::Sv39 => walk.run_as(Format::Sv39, memory, reads),
-        Format::Sv48 => walk.run_as(Format::Sv48, memory, reads),
     }
 }

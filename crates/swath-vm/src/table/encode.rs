@@ -9,15 +9,14 @@
 //! NS1 and DS0 = DS1, so that both values of S mean shareable, DDI 0406C
 //! section B3.8.3); ARMv8 says outer in place of inner shareable (which
 //! includes it); x86-64 sets PAT (entries 4 to 7 of `IA32_PAT` repeat 0 to 3,
-//! as they do after reset, SDM volume 3A, section 11.12.4). RISC-V has a bit left for it among
-//! those of software.
+//! as they do after reset, SDM volume 3A, section 11.12.4).
 //!
 //! **What an entry was.** [`suspend`] makes a leaf invalid without losing what
 //! it said, and [`resume`] makes it valid again, so that an unmapping that
 //! fails half way can be taken back without a copy of the descriptors. An entry
 //! is empty when it is invalid, whatever else it says.
 
-use swath_arch::formats::{armv7, armv8, riscv, x86_64};
+use swath_arch::formats::{armv7, armv8, x86_64};
 use swath_arch::{Attributes, Format, MemoryKind, Order, Pfn, PhysAddr, Word};
 
 /// A shareability of ARMv8 that marks a foreign frame: outer shareable.
@@ -65,7 +64,6 @@ pub(crate) fn in_use<W: Word>(format: Format, word: W) -> bool {
         Format::ArmV7 => !armv7::TYPE.is(word, armv7::TYPE_INVALID),
         Format::ArmV8 => !armv8::VALID.is(word, 0),
         Format::X86_64 => !x86_64::P.is(word, 0),
-        Format::Sv39 | Format::Sv48 => !riscv::V.is(word, 0),
     }
 }
 
@@ -75,39 +73,26 @@ pub(crate) fn table<W: Word>(format: Format, at: PhysAddr<W>) -> W {
         Format::ArmV7 => armv7::TYPE.set(at.raw(), armv7::TYPE_TABLE),
         Format::ArmV8 => armv8::TABLE_OR_PAGE.set(armv8::VALID.set(at.raw(), 1), 1),
         Format::X86_64 => x86_64::US.set(x86_64::RW.set(x86_64::P.set(at.raw(), 1), 1), 1),
-        Format::Sv39 | Format::Sv48 => riscv::PPN.put(riscv::V.set(W::ZERO, 1), at.frame().raw()),
     }
 }
 
 /// Returns the descriptor at `level` of a page of 2^`order` frames whose first is
-/// `frame`. For a base page it is the descriptor of frame 0 plus [`word_step`] for each frame before.
+/// `frame`. For a base page it is the descriptor of frame 0 plus the address.
 pub(crate) fn leaf<W: Word>(format: Format, level: usize, leaf: Leaf<W>) -> W {
     match format {
         Format::ArmV7 => armv7_leaf(level, leaf),
         Format::ArmV8 => armv8_leaf(level, leaf),
         Format::X86_64 => x86_64_leaf(level, leaf),
-        Format::Sv39 | Format::Sv48 => riscv_leaf(depth(format, level), leaf),
     }
 }
 
-/// Returns the distance of one of 16 alike from the next, as a word: ARMv7 and RISC-V repeat the same
-/// word, ARMv8 maps the next piece.
-pub(crate) const fn copy_step(format: Format, order_of_entry: Order) -> u64 {
+/// Returns the distance of the address in a descriptor from one of 16 alike to the
+/// next: ARMv7 repeats the same word, ARMv8 maps the next piece.
+pub(crate) const fn copy_stride_bytes(format: Format, order_of_entry: Order) -> u64 {
     match format {
-        Format::ArmV7 | Format::Sv39 | Format::Sv48 => 0,
-        Format::ArmV8 | Format::X86_64 => word_step(format, order_of_entry.frames()),
+        Format::ArmV7 => 0,
+        Format::ArmV8 | Format::X86_64 => order_of_entry.len_bytes(),
     }
-}
-
-/// Returns the distance of a leaf's word from that of a page so many frames further.
-#[inline(always)]
-pub(crate) const fn word_step(format: Format, frames: u64) -> u64 {
-    frames << format.frame_bit()
-}
-
-/// Returns the level as Sv48 would count it: the last is 3.
-const fn depth(format: Format, level: usize) -> usize {
-    level + 4 - format.levels().len()
 }
 
 /// Decodes the word at `level`.
@@ -122,7 +107,6 @@ pub(crate) fn decode<W: Word>(format: Format, level: usize, word: W) -> Entry<W>
                 Format::ArmV7 => armv7_attributes(level, order, word),
                 Format::ArmV8 => armv8_attributes(word),
                 Format::X86_64 => x86_64_attributes(word),
-                Format::Sv39 | Format::Sv48 => riscv_attributes(word),
             },
             owned: owned(format, level, word),
         }),
@@ -165,15 +149,6 @@ pub(crate) fn kind<W: Word>(format: Format, level: usize, word: W) -> Kind<W> {
             }
             Kind::Leaf(entry_order_of_nine_bits(level))
         }
-        Format::Sv39 | Format::Sv48 => {
-            let depth = depth(format, level);
-            // Every leaf here can be read, so that one bit tells it from a link.
-            if depth < 3 && riscv::R.is(word, 0) {
-                return Kind::Table(Pfn::of(riscv::PPN.get(word)).address());
-            }
-            let joined = depth == 3 && riscv::N.is(word, 1);
-            Kind::Leaf(if joined { Order::known(4) } else { entry_order_of_nine_bits(depth) })
-        }
     }
 }
 
@@ -189,7 +164,6 @@ pub(crate) fn frame<W: Word>(format: Format, order: Order, word: W) -> Pfn<W> {
         Format::ArmV7 => word & W::from(armv7::SMALL_BASE.mask()),
         Format::ArmV8 => word & W::from(armv8::BASE.mask()),
         Format::X86_64 => word & W::from(x86_64::BASE.mask()),
-        Format::Sv39 | Format::Sv48 => riscv::PPN.get(word) << 12,
     };
     PhysAddr::of(address).frame().align_down(order.k())
 }
@@ -203,7 +177,6 @@ pub(crate) fn owned<W: Word>(format: Format, level: usize, word: W) -> bool {
         (Format::ArmV8, _) => armv8::SH.is(word, armv8::SH_INNER),
         (Format::X86_64, 3) => x86_64::PAT.is(word, 0),
         (Format::X86_64, _) => x86_64::LARGE_PAT.is(word, 0),
-        (Format::Sv39 | Format::Sv48, _) => riscv::FOREIGN.is(word, 0),
     }
 }
 
@@ -222,7 +195,6 @@ pub(crate) fn suspend<W: Word>(format: Format, level: usize, word: W) -> W {
         // The address is inverted: a processor with the L1 terminal fault
         // would go on speculating with it otherwise.
         Format::X86_64 => x86_64::P.set(word, 0) ^ W::from(x86_64::BASE.mask()),
-        Format::Sv39 | Format::Sv48 => riscv::V.set(word, 0),
     }
 }
 
@@ -242,7 +214,6 @@ pub(crate) fn resume<W: Word>(format: Format, level: usize, word: W) -> W {
         Format::ArmV7 => armv7::TYPE.set(word, armv7::TYPE_SECTION),
         Format::ArmV8 => armv8::VALID.set(word, 1),
         Format::X86_64 => x86_64::P.set(word, 1) ^ W::from(x86_64::BASE.mask()),
-        Format::Sv39 | Format::Sv48 => riscv::V.set(word, 1),
     }
 }
 
@@ -394,44 +365,6 @@ fn x86_64_attributes<W: Word>(word: W) -> Attributes {
         global: x86_64::G.is(word, 1),
         accessed: x86_64::A.is(word, 1),
         memory: if device { MemoryKind::Device } else { MemoryKind::Normal },
-    }
-}
-
-/// What hardware would record is set at once, as it faults where it is not (Svade).
-fn riscv_leaf<W: Word>(depth: usize, leaf: Leaf<W>) -> W {
-    let Leaf { order, frame, attributes: a, owned } = leaf;
-    let mut word = riscv::R.set(riscv::V.set(W::ZERO, 1), 1);
-    word = riscv::PPN.put(word, frame.raw());
-    word = riscv::W.set(word, u64::from(a.writable));
-    word = riscv::X.set(word, u64::from(a.executable));
-    word = riscv::U.set(word, u64::from(a.user));
-    word = riscv::G.set(word, u64::from(a.global));
-    word = riscv::A.set(word, u64::from(a.accessed));
-    word = riscv::D.set(word, u64::from(a.writable));
-    word = riscv::FOREIGN.set(word, u64::from(!owned));
-    let kind = match a.memory {
-        MemoryKind::Normal => riscv::PBMT_PMA,
-        MemoryKind::Device => riscv::PBMT_IO,
-    };
-    word = riscv::PBMT.set(word, kind);
-    if order == entry_order_of_nine_bits(depth) {
-        return word;
-    }
-    riscv::N.set(riscv::PPN_LOW.set(word, riscv::NAPOT_64K), 1)
-}
-
-fn riscv_attributes<W: Word>(word: W) -> Attributes {
-    Attributes {
-        writable: riscv::W.is(word, 1),
-        user: riscv::U.is(word, 1),
-        executable: riscv::X.is(word, 1),
-        global: riscv::G.is(word, 1),
-        accessed: riscv::A.is(word, 1),
-        memory: if riscv::PBMT.is(word, riscv::PBMT_PMA) {
-            MemoryKind::Normal
-        } else {
-            MemoryKind::Device
-        },
     }
 }
 

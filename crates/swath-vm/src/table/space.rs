@@ -1,8 +1,8 @@
 //! An address space: its making and its end.
 
 use swath_arch::{
-    BASE_PAGE_SHIFT, BusError, Coalescing, ContiguityField, Extent, Format, PageRange, PhysAddr,
-    PhysMemory, Regime, Vpn,
+    BusError, Coalescing, ContiguityField, Extent, Format, PageRange, PhysAddr, PhysMemory, Regime,
+    Vpn,
 };
 use swath_frame::FrameAllocator;
 
@@ -62,9 +62,11 @@ pub(crate) fn first_not_canonical(format: Format, range: PageRange) -> Option<Vp
     // Within one half of the addresses, what is canonical ends at a power of
     // two: the lower end of the next such range is not canonical, or is the end
     // of all.
-    let end = match range.start.raw() >> 51 {
-        0 => 1 << (format.va_bits() - BASE_PAGE_SHIFT - u32::from(format.has_halves())),
-        _ => 1 << 52,
+    let end = match format {
+        Format::ArmV7 => 1 << 20,
+        Format::ArmV8 => 1 << 36,
+        Format::X86_64 if range.start.raw() >> 51 == 0 => 1 << 35,
+        Format::X86_64 => 1 << 52,
     };
     (range.count > end - range.start.raw()).then_some(Vpn::new(end))
 }

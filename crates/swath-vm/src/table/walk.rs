@@ -2,8 +2,7 @@
 //! of them.
 
 use swath_arch::{
-    BASE_PAGE_SHIFT, BusError, Coalescing, ContiguityField, Format, Order, Pfn, PhysAddr,
-    PhysMemory, Regime, Vpn,
+    BusError, Coalescing, ContiguityField, Format, Order, Pfn, PhysAddr, PhysMemory, Regime, Vpn,
 };
 
 use crate::table::encode::{self, Entry, Kind};
@@ -274,11 +273,10 @@ impl<M: PhysMemory> View<'_, M> {
     }
 }
 
-/// Returns the page number with the upper half of the addresses, if there is one, extended in sign.
+/// Returns the page number with the upper half of x86-64's addresses extended in sign.
 const fn canonical(format: Format, page: u64) -> Vpn {
-    let bits = format.va_bits() - BASE_PAGE_SHIFT;
-    if format.has_halves() && page >> (bits - 1) != 0 {
-        return Vpn::new(page | ((1 << 52) - (1 << bits)));
+    match format {
+        Format::X86_64 if page >> 35 != 0 => Vpn::new(page | 0xffff << 36),
+        _ => Vpn::new(page),
     }
-    Vpn::new(page)
 }
