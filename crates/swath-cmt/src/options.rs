@@ -94,46 +94,28 @@ pub enum OnError {
     Abort,
 }
 
-impl TryFrom<u64> for Hugetlb {
-    type Error = u64;
+/// Numbers the cases of an option from 0, as the environment and C have them.
+macro_rules! numbered {
+    ($($option:ident: $($case:ident)+;)+) => {$(
+        impl TryFrom<u64> for $option {
+            type Error = u64;
 
-    /// Converts the number that the environment and C have for it; another one is the error.
-    fn try_from(number: u64) -> Result<Self, u64> {
-        match number {
-            0 => Ok(Self::Never),
-            1 => Ok(Self::Always),
-            2 => Ok(Self::Default),
-            _ => Err(number),
+            /// Converts the number that the environment and C have for it; another one is the error.
+            fn try_from(number: u64) -> Result<Self, u64> {
+                [$(Self::$case),+]
+                    .into_iter()
+                    .zip(0..)
+                    .find_map(|(case, its)| (its == number).then_some(case))
+                    .ok_or(number)
+            }
         }
-    }
+    )+};
 }
 
-impl TryFrom<u64> for Populate {
-    type Error = u64;
-
-    /// Converts the number that the environment and C have for it; another one is the error.
-    fn try_from(number: u64) -> Result<Self, u64> {
-        match number {
-            0 => Ok(Self::Never),
-            1 => Ok(Self::Always),
-            2 => Ok(Self::Default),
-            _ => Err(number),
-        }
-    }
-}
-
-impl TryFrom<u64> for OnError {
-    type Error = u64;
-
-    /// Converts the number that the environment and C have for it; another one is the error.
-    fn try_from(number: u64) -> Result<Self, u64> {
-        match number {
-            0 => Ok(Self::Ignore),
-            1 => Ok(Self::Report),
-            2 => Ok(Self::Abort),
-            _ => Err(number),
-        }
-    }
+numbered! {
+    Hugetlb: Never Always Default;
+    Populate: Never Always Default;
+    OnError: Ignore Report Abort;
 }
 
 impl Default for Options {

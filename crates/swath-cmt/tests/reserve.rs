@@ -1,14 +1,15 @@
 //! The physical reserve on this machine. Each test is a process of its own, since the pool is one for
 //! a process; what needs frame numbers says so and passes where the kernel does not show them.
 
+mod alone;
+
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
 
+use crate::alone::alone;
 use swath_cmt::{
     ContiguousError, Hugetlb, Options, OutOfMemory, Pages, Placement, begin_with, reserve_extents,
     stats,
@@ -17,23 +18,6 @@ use swath_cmt::{
 const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
 const PAGE: usize = 4096;
-
-/// One process at a time takes memory.
-static ONE: Mutex<()> = Mutex::new(());
-
-/// Calls `test` in a process of its own, in which `name` is the only test.
-fn alone(name: &str, test: impl FnOnce()) {
-    if std::env::var_os("SWATH_TEST_ALONE").is_some() {
-        return test();
-    }
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", name, "--nocapture"]).env("SWATH_TEST_ALONE", "1");
-    let output = command.output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    print!("{said}");
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-}
 
 /// The frames behind a block, read here; `None` if the kernel does not say.
 fn frames(block: NonNull<u8>, len: usize) -> Option<Vec<u64>> {

@@ -1,26 +1,16 @@
 //! Times of calls where there is much, or while another thread takes much. Each test is a process of its
 //! own.
 
-use std::process::Command;
+mod alone;
+
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
 
+use crate::alone::alone;
 use swath_arch::testing::Random;
 use swath_cmt::{Hugetlb, Options, Populate, begin_with};
-
-fn alone(name: &str, test: impl FnOnce()) {
-    if std::env::var_os("SWATH_TEST_ALONE").is_some() {
-        return test();
-    }
-    let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", name, "--nocapture"]).env("SWATH_TEST_ALONE", "1");
-    let output = command.output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    print!("{said}");
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-}
 
 fn free(block: NonNull<u8>) {
     // SAFETY: a block in use that the caller does not use after.

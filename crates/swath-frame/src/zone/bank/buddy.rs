@@ -72,6 +72,7 @@
 //! take four times the bytes. From lists or pools a single frame is then allocated for 42 to
 //! 49 instructions, and freed for 165 to 180; the array allocates one for 108.
 
+use crate::bits::store::Keep;
 use core::ops::DerefMut;
 
 use swath_arch::{Extent, Order, Pfn};
@@ -596,13 +597,9 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         }
         let mut s = H::write(&mut self.storage, &mut self.note);
         let Some(released) = self.blocks.release(&mut *s, bank, at, order) else { return false };
-        let (record, could_rest) = self.blocks.file(&mut *s, bank, released.filed);
-        let moves = could_rest || released.reordered;
-        if moves || self.rule.moves(record, released.filed) {
+        if file_released(&self.blocks, &mut self.rule, &mut *s, bank, &released) {
             drop(s);
             self.freed(bank, &released);
-        } else {
-            self.rule.freed_some(bank, record, released.filed);
         }
         true
     }
@@ -629,6 +626,25 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         }
         Ok(())
     }
+}
+
+/// Counts what a bank's trees have got; returns true if the bank may belong elsewhere now, which
+/// [`BankBuddy::freed`] sees to. O(1).
+#[inline(always)]
+pub(crate) fn file_released<P: Placement, S: Keep + ?Sized>(
+    blocks: &BankBlocks,
+    rule: &mut P,
+    s: &mut S,
+    bank: usize,
+    released: &Released,
+) -> bool {
+    let (record, could_rest) = blocks.file(s, bank, released.filed);
+    let moves = could_rest || released.reordered;
+    if moves || rule.moves(record, released.filed) {
+        return true;
+    }
+    rule.freed_some(bank, record, released.filed);
+    false
 }
 
 impl<W: DerefMut<Target = [u64]>, H: Hardening> ListBuddy<W, H> {

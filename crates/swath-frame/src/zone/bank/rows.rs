@@ -12,7 +12,7 @@ use crate::bits::store::Keep;
 use crate::hardening::Hardening;
 use crate::zone::allocator::{Mobility, ZoneAllocator};
 use crate::zone::bank::blocks::BankBlocks;
-use crate::zone::bank::buddy::BankBuddy;
+use crate::zone::bank::buddy::{BankBuddy, file_released};
 use crate::zone::bank::open::Released;
 use crate::zone::bank::placement::Placement;
 
@@ -65,13 +65,9 @@ impl<W: DerefMut<Target = [u64]>, P: Placement, H: Hardening> BankBuddy<W, P, H>
         let Some((bank, count, released)) = self.blocks.release_row(&mut *s, frames) else {
             return 0;
         };
-        let (record, could_rest) = self.blocks.file(&mut *s, bank, released.filed);
-        let moves = could_rest || released.reordered;
-        if moves || self.rule.moves(record, released.filed) {
+        if file_released(&self.blocks, &mut self.rule, &mut *s, bank, &released) {
             drop(s);
             self.freed(bank, &released);
-        } else {
-            self.rule.freed_some(bank, record, released.filed);
         }
         count
     }
